@@ -1,0 +1,50 @@
+#pragma once
+
+// Time, injectable: code that measures takes a `const Clock&`, tests pass a ManualClock.
+
+#include <chrono>
+#include <string>
+
+namespace mlbench {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+using Nanoseconds = std::chrono::nanoseconds;
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  // Monotonic.
+  virtual TimePoint now() const = 0;
+  // Since the Unix epoch, UTC; for stamps that people read, never for durations.
+  virtual std::chrono::system_clock::time_point wall_now() const = 0;
+};
+
+class SystemClock final : public Clock {
+ public:
+  TimePoint now() const override { return std::chrono::steady_clock::now(); }
+  std::chrono::system_clock::time_point wall_now() const override { return std::chrono::system_clock::now(); }
+};
+
+// Stands still until told to advance. Not for use by several threads.
+class ManualClock final : public Clock {
+ public:
+  TimePoint now() const override { return now_; }
+  std::chrono::system_clock::time_point wall_now() const override { return wall_; }
+  void advance(Nanoseconds duration) {
+    now_ += duration;
+    wall_ += std::chrono::duration_cast<std::chrono::system_clock::duration>(duration);
+  }
+
+ private:
+  TimePoint now_{};
+  std::chrono::system_clock::time_point wall_{};
+};
+
+inline double to_seconds(Nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
+
+// "2026-01-31T12:00:00.123456Z" (always six fraction digits).
+std::string format_utc(std::chrono::system_clock::time_point time);
+// Inverse of format_utc; throws UserError naming the text.
+std::chrono::system_clock::time_point parse_utc(const std::string& text);
+
+}  // namespace mlbench

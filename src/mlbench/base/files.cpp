@@ -1,0 +1,115 @@
+#include "mlbench/base/files.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <thread>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench {
+
+namespace {
+
+[[noreturn]] void fail(const std::string& action, const std::filesystem::path& path) {
+  throw IoError("cannot " + action + " " + path.string() + ": " + errno_text(errno));
+}
+
+FileDescriptor open_or_fail(const std::filesystem::path& path, int flags, const char* action) {
+  const int fd = open(path.c_str(), flags | O_CLOEXEC, 0644);
+  if (fd < 0) fail(action, path);
+  return FileDescriptor(fd);
+}
+
+}  // namespace
+
+int FileDescriptor::release() {
+  const int fd = fd_;
+  fd_ = -1;
+  return fd;
+}
+
+void FileDescriptor::reset() {
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  const FileDescriptor fd = open_or_fail(path, O_RDONLY, "read");
+  std::string content;
+  char buffer[65536];
+  for (;;) {
+    const ssize_t count = read(fd.get(), buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail("read", path);
+    if (count == 0) return content;
+    content.append(buffer, static_cast<size_t>(count));
+  }
+}
+
+void write_all(int fd, std::string_view content, const std::string& what) {
+  while (!content.empty()) {
+    const ssize_t count = write(fd, content.data(), content.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw IoError("cannot write " + what + ": " + errno_text(errno));
+    content.remove_prefix(static_cast<size_t>(count));
+  }
+}
+
+void sync_directory(const std::filesystem::path& directory) {
+  const FileDescriptor fd = open_or_fail(directory, O_RDONLY | O_DIRECTORY, "open");
+  if (fsync(fd.get()) != 0) fail("sync", directory);
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  const std::filesystem::path temporary = path.string() + ".tmp" + std::to_string(getpid());
+  try {
+    const FileDescriptor fd = open_or_fail(temporary, O_WRONLY | O_CREAT | O_TRUNC, "write");
+    write_all(fd.get(), content, temporary.string());
+    if (fsync(fd.get()) != 0) fail("sync", temporary);
+    if (rename(temporary.c_str(), path.c_str()) != 0) fail("rename to", path);
+  } catch (...) {
+    unlink(temporary.c_str());
+    throw;
+  }
+  sync_directory(path.has_parent_path() ? path.parent_path() : ".");
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  const FileDescriptor fd = open_or_fail(path, O_RDONLY, "open");
+  struct stat info {};
+  if (fstat(fd.get(), &info) != 0) fail("inspect", path);
+  const auto size = static_cast<size_t>(info.st_size);
+  if (size == 0) return;  // mmap refuses empty mappings
+  void* base = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
+  if (base == MAP_FAILED) fail("map", path);
+  bytes_ = {static_cast<const std::byte*>(base), size};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+std::optional<FileLock> FileLock::acquire(const std::filesystem::path& path, std::chrono::milliseconds timeout) {
+  // In sticky world-writable folders the kernel may refuse O_CREAT on another user's file: open first, create second.
+  int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0 && errno == EACCES) fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0 && errno == ENOENT) {
+    fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  }
+  if (fd < 0) fail("open lock file", path);
+  FileDescriptor owned(fd);
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) fail("lock", path);
+    if (std::chrono::steady_clock::now() >= deadline) return std::nullopt;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return FileLock(std::move(owned));
+}
+
+}  // namespace mlbench

@@ -1,0 +1,82 @@
+#pragma once
+
+// Files: whole reads, atomic writes, read-only mappings, advisory locks. All failures are IoError with the path
+// and the system's reason.
+
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace mlbench {
+
+std::string read_file(const std::filesystem::path& path);
+
+// A reader sees the old or the new content: temporary name in the same folder, write, fsync, rename, fsync of
+// the folder. The temporary file is removed when anything fails.
+void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+// fsync of a folder, so that a rename inside it survives a crash.
+void sync_directory(const std::filesystem::path& directory);
+
+// Owns a file descriptor; -1 means none.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() { reset(); }
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    if (this != &other) {
+      reset();
+      fd_ = other.release();
+    }
+    return *this;
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  int release();
+  void reset();
+
+ private:
+  int fd_ = -1;
+};
+
+// Writes everything or throws IoError naming `what` (short writes are continued, EINTR retried).
+void write_all(int fd, std::string_view content, const std::string& what);
+
+// A whole file mapped read-only and shared: several processes on a host hold one copy in memory.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+// An exclusive advisory lock (flock) on a file that is created when absent; held until destruction, and, where a
+// child inherits the descriptor, until the last holder exits.
+class FileLock {
+ public:
+  // Waits up to `timeout` (zero: one try). Empty when somebody else holds it.
+  static std::optional<FileLock> acquire(const std::filesystem::path& path, std::chrono::milliseconds timeout);
+  int fd() const { return fd_.get(); }
+
+ private:
+  explicit FileLock(FileDescriptor fd) : fd_(std::move(fd)) {}
+  FileDescriptor fd_;
+};
+
+}  // namespace mlbench

@@ -1,0 +1,64 @@
+#include "mlbench/base/paths.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench {
+
+namespace fs = std::filesystem;
+
+std::optional<std::string> environment_variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+fs::path resolve_home(const std::optional<std::string>& option) {
+  fs::path home;
+  if (option) {
+    home = *option;
+  } else if (const auto variable = environment_variable("MLBENCH_HOME")) {
+    home = *variable;
+  } else if (const auto xdg = environment_variable("XDG_DATA_HOME")) {
+    home = fs::path(*xdg) / "mlbench";
+  } else if (const auto user = environment_variable("HOME")) {
+    home = fs::path(*user) / ".local/share/mlbench";
+  } else {
+    throw UserError("no home folder: give --home DIR, or set MLBENCH_HOME or HOME");
+  }
+  home = fs::absolute(home).lexically_normal();
+  std::error_code error;
+  const fs::file_status status = fs::status(home, error);
+  if (fs::exists(status) && !fs::is_directory(status)) {
+    throw UserError("home " + home.string() + " is not a folder: give another with --home DIR or MLBENCH_HOME");
+  }
+  fs::create_directories(home, error);
+  if (error) throw IoError("cannot create home " + home.string() + ": " + error.message());
+  if (access(home.c_str(), W_OK | X_OK) != 0) {
+    throw IoError("cannot write into home " + home.string() + ": " + errno_text(errno));
+  }
+  return home;
+}
+
+void check_name(std::string_view name, std::string_view what) {
+  const auto alphanumeric = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
+  const bool good = !name.empty() && name.size() <= 63 && alphanumeric(name.front()) &&
+                    std::all_of(name.begin(), name.end(),
+                                [&](char c) { return alphanumeric(c) || c == '.' || c == '_' || c == '-'; });
+  if (!good) {
+    throw UserError(std::string(what) + " '" + std::string(name) +
+                    "' is not valid: 1 to 63 letters, digits, '.', '_' or '-', starting with a letter or digit");
+  }
+}
+
+fs::path program_path() { return fs::read_symlink("/proc/self/exe"); }
+
+}  // namespace mlbench

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace mlbench {
+
+// Incremental SHA-256 (OpenSSL).
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+  void update(std::span<const std::byte> bytes);
+  void update(std::string_view text);
+  std::string hex();  // 64 lower-case digits; ends the computation
+
+ private:
+  struct Context;
+  std::unique_ptr<Context> context_;
+};
+
+std::string sha256_hex(std::string_view text);
+std::string sha256_hex_of_file(const std::filesystem::path& path);  // IoError
+
+// `bytes` random bytes from the system, as hex: ids and secrets.
+std::string random_hex(size_t bytes);
+
+}  // namespace mlbench

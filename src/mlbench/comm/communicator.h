@@ -1,0 +1,141 @@
+#pragma once
+
+// Communication between the ranks of a run. Back ends derive from Communicator and implement the do_* functions; the
+// public functions note the operation on the board (so that a heartbeat can name what a rank is waiting in) and check
+// arguments.
+//
+// Contract, tested for every back end (tests in comm/contract_test.*):
+// - Every rank of the group calls the same operations in the same order with the same counts, dtypes and roots.
+// - Blocking calls return when the local buffers may be reused. Asynchronous ones return a Work.
+// - A lost peer or a call longer than Options::timeout throws CommError naming operation, rank and, where known, peer.
+//   Afterwards the communicator is unusable: every further call throws CommError.
+// - Reductions give bitwise the same result on every rank; the same inputs give the same bits again.
+// - Counts may be 0. Not thread-safe: one thread per communicator.
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mlbench/base/buffer.h"
+#include "mlbench/base/errors.h"
+
+namespace mlbench::comm {
+
+enum class ReduceOp : uint8_t { kSum, kMin, kMax };
+
+// What a rank is doing, readable from other threads (heartbeats, watchdog). Shared by a communicator and its splits.
+class OperationBoard {
+ public:
+  struct Entry {
+    std::string_view operation;     // "all_reduce"; "" before the first
+    int64_t sequence = 0;           // operations begun so far
+    bool in_progress = false;
+    std::chrono::steady_clock::time_point since{};   // begin of the operation in progress
+  };
+  Entry read() const;
+  void begin(const char* operation_literal);
+  void end();
+
+ private:
+  std::atomic<const char*> operation_{""};
+  std::atomic<int64_t> sequence_{0};
+  std::atomic<int64_t> since_ns_{0};   // 0: none in progress
+};
+
+// An operation under way. Destroying an unfinished Work waits for it.
+class Work {
+ public:
+  virtual ~Work() = default;
+  virtual bool done() = 0;
+  // The stream of the buffer waits (on the CPU the same as synchronize()). Throws the operation's error.
+  virtual void wait() = 0;
+  // The host waits. Throws the operation's error.
+  virtual void synchronize() = 0;
+};
+
+class Communicator {
+ public:
+  explicit Communicator(std::shared_ptr<OperationBoard> board) : board_(std::move(board)) {}
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // The stack for the record, e.g. "gloo" or "timeline(gloo)".
+  virtual std::string description() const = 0;
+
+  void barrier();
+  void broadcast(BufferView buffer, int root);
+  // In place, over all ranks. float32, float64, int32, int64; float16 and bfloat16 sum in float32 (rounded per hop).
+  void all_reduce(BufferView buffer, ReduceOp op);
+  std::unique_ptr<Work> all_reduce_async(BufferView buffer, ReduceOp op);
+  // output = size() * input.count elements, in rank order.
+  void all_gather(ConstBufferView input, BufferView output);
+  // counts[r] elements from rank r, concatenated in rank order (counts the same on all ranks, zeros allowed).
+  void all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts);
+  // input = size() * output.count; output = the reduction of slice rank().
+  void reduce_scatter(ConstBufferView input, BufferView output, ReduceOp op);
+  void reduce(BufferView buffer, ReduceOp op, int root);   // result only at root; others' content undefined
+  // Tagged, blocking; tags 0..2^16-1. A send may or may not wait for its receive.
+  void send(ConstBufferView buffer, int peer, int tag);
+  void recv(BufferView buffer, int peer, int tag);
+  std::unique_ptr<Work> send_async(ConstBufferView buffer, int peer, int tag);
+  std::unique_ptr<Work> recv_async(BufferView buffer, int peer, int tag);
+  // Ranks of one colour form a group, ordered by (key, rank). Collective over this communicator. The new one shares the
+  // board.
+  std::unique_ptr<Communicator> split(int colour, int key);
+
+  OperationBoard& board() { return *board_; }
+
+ protected:
+  const std::shared_ptr<OperationBoard>& shared_board() const { return board_; }
+
+ private:
+  virtual void do_barrier() = 0;
+  virtual void do_broadcast(BufferView buffer, int root) = 0;
+  virtual void do_all_reduce(BufferView buffer, ReduceOp op) = 0;
+  // Default: performs it at once and returns a finished Work.
+  virtual std::unique_ptr<Work> do_all_reduce_async(BufferView buffer, ReduceOp op);
+  virtual void do_all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) = 0;
+  virtual void do_reduce_scatter(ConstBufferView input, BufferView output, ReduceOp op) = 0;
+  virtual void do_reduce(BufferView buffer, ReduceOp op, int root) = 0;
+  virtual std::unique_ptr<Work> do_send(ConstBufferView buffer, int peer, int tag) = 0;
+  virtual std::unique_ptr<Work> do_recv(BufferView buffer, int peer, int tag) = 0;
+  virtual std::unique_ptr<Communicator> do_split(int colour, int key) = 0;
+
+  std::shared_ptr<OperationBoard> board_;
+};
+
+// A place where ranks of one group publish small values and wait for others'; net/kv implements it over TCP, tests in
+// memory. Keys are written once.
+class RendezvousStore {
+ public:
+  virtual ~RendezvousStore() = default;
+  virtual void set(const std::string& key, const std::string& value) = 0;
+  // CommError naming the key when the timeout passes.
+  virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
+};
+
+// What a back end's make() gets.
+struct CommOptions {
+  int rank = 0;
+  int size = 1;
+  std::shared_ptr<RendezvousStore> store;           // keys are prefixed by the caller: one store per segment
+  std::chrono::milliseconds timeout{30000};
+  std::string bind_address = "127.0.0.1";           // address or interface to listen on
+  bool passive_wait = false;                        // more ranks than cores: never spin
+  std::shared_ptr<OperationBoard> board;            // may be null: the back end makes one
+};
+
+struct Availability {
+  bool available = false;
+  std::string reason;                               // why not
+};
+
+}  // namespace mlbench::comm

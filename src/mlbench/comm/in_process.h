@@ -1,0 +1,16 @@
+#pragma once
+
+// A group of ranks that are threads of one process: the reference implementation, for tests and for the harness's own
+// cost (with one rank it is the null communicator).
+
+#include <memory>
+#include <vector>
+
+#include "mlbench/comm/communicator.h"
+
+namespace mlbench::comm {
+
+// One communicator per rank; each is to be used by a thread of its own.
+std::vector<std::unique_ptr<Communicator>> make_in_process_group(int size, std::chrono::milliseconds timeout);
+
+}  // namespace mlbench::comm

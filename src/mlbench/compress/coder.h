@@ -1,0 +1,35 @@
+#pragma once
+
+// Gradient coders, in rounds: encode(round) gives a payload and how the ranks combine it, absorb(round, result) takes
+// the combination. After the last round decode() holds the aggregated gradient. Coders know nothing of transports.
+
+#include <ATen/ATen.h>
+
+#include <string>
+
+#include "mlbench/base/named_state.h"
+
+namespace mlbench::compress {
+
+enum class PayloadKind { kSum, kGather, kVote };
+
+struct Payload {
+  PayloadKind kind = PayloadKind::kSum;
+  at::Tensor data;               // contiguous; for kSum the result is written back in place by the transport
+};
+
+class GradientCoder {
+ public:
+  virtual ~GradientCoder() = default;
+  virtual std::string name() const = 0;
+  virtual int rounds() const = 0;
+  // `gradient`: flat, this rank's share (already weighted so that the sum over ranks is the wanted mean).
+  virtual Payload encode(int round, const at::Tensor& gradient) = 0;
+  // `result`: kSum: the sum, same shape as the payload; kGather: [ranks, payload]; kVote: the sign sum.
+  // The last round leaves the aggregated gradient in `gradient`.
+  virtual void absorb(int round, const at::Tensor& result, at::Tensor& gradient) = 0;
+  virtual void export_state(NamedState& state) const = 0;
+  virtual void import_state(const NamedState& state) = 0;
+};
+
+}  // namespace mlbench::compress

@@ -1,0 +1,54 @@
+#pragma once
+
+// Executors start, watch and stop the N ranks of a run. The supervisor is their only user.
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/process.h"
+
+namespace mlbench::exec {
+
+struct LaunchRequest {
+  std::string backend;                                    // "mpi" makes exec/local use one local mpirun
+  std::vector<std::string> command;                       // worker program and arguments, the same for all ranks
+  int workers = 1;
+  std::map<std::string, std::string> environment;         // common to all ranks
+  std::filesystem::path log_dir;                          // rank-R.seg-S.log, appended
+  int64_t segment = 1;
+  std::vector<int> inherited;                             // descriptors that ranks keep open (the core lock)
+};
+
+struct RankExit {
+  int rank = 0;
+  ProcessEnd end;
+};
+
+// Running ranks. Destruction kills and reaps what is left: no orphan.
+class RankGroup {
+ public:
+  virtual ~RankGroup() = default;
+  // Exits seen since the last call; waits up to `timeout` for the first.
+  virtual std::vector<RankExit> poll(std::chrono::milliseconds timeout) = 0;
+  virtual bool running() const = 0;
+  virtual std::vector<std::optional<pid_t>> pids() const = 0;   // of ranks on this host
+  virtual void signal_all(int signal_number) = 0;
+  // SIGTERM (SIGCONT first, for stopped ones), patience, SIGKILL; then poll() reports the exits.
+  virtual void stop(std::chrono::milliseconds patience) = 0;
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual std::string name() const = 0;
+  virtual std::unique_ptr<RankGroup> start(const LaunchRequest& request) = 0;
+  // The exact commands and environment additions that start() would use, one line per rank.
+  virtual std::vector<std::string> describe(const LaunchRequest& request) const = 0;
+};
+
+}  // namespace mlbench::exec

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <memory>
+
+#include "mlbench/exec/executor.h"
+
+namespace mlbench::exec::local {
+
+// Ranks as processes of this host: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT in the
+// environment, everything bound to 127.0.0.1.
+std::unique_ptr<Executor> make();
+
+}  // namespace mlbench::exec::local

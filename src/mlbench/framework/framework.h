@@ -1,0 +1,69 @@
+#pragma once
+
+// A framework computes: forward, loss, backward, on flat float32 buffers in the neutral order. It owns the buffers;
+// parameter tensors are views of them.
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "mlbench/base/buffer.h"
+#include "mlbench/base/json.h"
+#include "mlbench/models/model.h"
+#include "mlbench/spec/task.h"
+
+namespace mlbench::framework {
+
+enum class Mode { kTrain, kEvaluate };
+
+struct FrameworkOptions {
+  models::ModelDescription model;
+  std::string loss;
+  int threads = 1;
+  uint64_t seed = 42;
+  int rank = 0;
+  std::string precision = "float32";
+  bool passive_wait = false;      // oversubscribed: idle threads sleep instead of spinning
+  bool dropout = true;            // tests of equality over k switch it off
+};
+
+class Framework {
+ public:
+  virtual ~Framework() = default;
+
+  virtual const models::FlatLayout& layout() const = 0;
+  virtual at::Tensor parameters() = 0;   // flat [layout().parameter_elements]
+  virtual at::Tensor gradients() = 0;    // flat, same layout
+  virtual at::Tensor buffers() = 0;      // flat [layout().buffer_elements]: BatchNorm running statistics
+
+  // Draws parameters and buffers from the seed (models::initialise); the same bits on every rank.
+  virtual void initialise() = 0;
+
+  // Order per training step: begin_step, forward(kTrain), loss, backward.
+  // begin_step: clears what must be cleared; `step` selects the dropout stream (seed, rank, step).
+  virtual void begin_step(int64_t step) = 0;
+  virtual void forward(const BatchView& batch, Mode mode) = 0;
+  // Mean loss over the batch of the last forward.
+  virtual double loss() = 0;
+  // Gradients of loss_scale * (mean loss); overwrites, or adds when `accumulate`.
+  virtual void backward(double loss_scale, bool accumulate) = 0;
+  // The whole gradient as zeros: a rank without samples in a step.
+  virtual void zero_gradients() = 0;
+  // Outputs of the last forward on the host, [samples, outputs] row-major float32; valid until the next forward.
+  virtual std::span<const float> outputs() = 0;
+
+  // Called by backward, in the order in which they become final, with ranges [first, first + count) of gradients().
+  using GradientReady = std::function<void(int64_t first, int64_t count)>;
+  virtual void on_gradient_ready(GradientReady callback) = 0;
+
+  // {name, precision, layout, fused: bool, ...} for the record's `effective` field.
+  virtual Json effective() const = 0;
+  // Versions for the record's environment, e.g. {"libtorch": "2.15.0"}.
+  virtual Json versions() const = 0;
+};
+
+}  // namespace mlbench::framework

@@ -1,0 +1,45 @@
+#pragma once
+
+// Metrics over many samples, exactly mergeable over ranks: each is a vector of float64 sums that are added
+// element-wise (one all-reduce), and a pure function of the sums.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mlbench/spec/task.h"
+
+namespace mlbench::metrics {
+
+// Outputs of a batch on the host.
+struct Outputs {
+  std::span<const float> scores;      // [samples, classes], row-major: logits, or [samples] probabilities
+  std::span<const int64_t> labels;    // [samples]
+  int64_t classes = 0;                // 1: binary task with one probability per sample
+  double loss_sum = 0;                // sum of the loss over the samples
+};
+
+class Metric {
+ public:
+  virtual ~Metric() = default;
+  virtual const std::string& name() const = 0;   // "Prec@1", as in today's archives
+  virtual bool higher_is_better() const = 0;
+  virtual void add(const Outputs& outputs) = 0;
+  virtual double value() const = 0;               // NaN before any sample
+  virtual void reset() = 0;
+  // The sums: to be added over ranks in place (exact merge).
+  virtual std::span<double> sums() = 0;
+};
+
+// "loss", "Prec@1", "Prec@5" ... UserError listing the valid names.
+std::unique_ptr<Metric> make_metric(const std::string& name);
+std::vector<std::string> metric_names();
+
+// Whether `value` meets the goal (light or full).
+bool goal_met(const spec::GoalSpec& goal, bool light, double value);
+double goal_target(const spec::GoalSpec& goal, bool light);
+
+}  // namespace mlbench::metrics

@@ -1,0 +1,84 @@
+#pragma once
+
+// The rendezvous key-value store with heartbeats: one server per run (in the supervisor, or in rank 0 when a worker is
+// started without one), one client per rank. Plain TCP; each message is a 4-byte big-endian length and a CBOR object.
+// The first message of a client carries the run's id and secret; a connection without them is closed.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/json.h"
+
+namespace mlbench::net {
+
+struct KvServerOptions {
+  std::string bind_address = "127.0.0.1";
+  int port = 0;                          // 0: any free one
+  int size = 1;                          // ranks expected
+  std::string run_id;
+  std::string secret;
+};
+
+// What the server knows of a rank.
+struct RankStatus {
+  bool joined = false;                   // said hello
+  bool connected = false;                // the connection is open
+  int64_t pid = 0;
+  std::string host;
+  std::chrono::steady_clock::time_point last_heartbeat{};
+  Json heartbeat;                        // {"operation", "sequence", "in_progress", "since_s", "step"} of the last one
+  std::optional<Json> report;            // the last report(): a failure or the end, in the rank's own words
+};
+
+class KvServer {
+ public:
+  // Listens at once, serves on a thread of its own. IoError if the address cannot be bound (names it).
+  explicit KvServer(const KvServerOptions& options);
+  ~KvServer();
+  int port() const;
+  std::vector<RankStatus> ranks() const;
+  // Waits until all ranks joined. CommError naming the missing ranks when the timeout passes.
+  void wait_for_all(std::chrono::milliseconds timeout);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+struct KvClientOptions {
+  std::string address = "127.0.0.1";
+  int port = 0;
+  int rank = 0;
+  int size = 1;
+  std::string run_id;
+  std::string secret;
+  std::chrono::milliseconds connect_timeout{30000};   // retries until then
+};
+
+class KvClient {
+ public:
+  // Connects and says hello. CommError naming the address when nobody answers in time, or the reason of a refusal
+  // (wrong secret, wrong size, rank taken).
+  explicit KvClient(const KvClientOptions& options);
+  ~KvClient();
+
+  // Keys are written once (CommError otherwise); values are bytes. Thread-safe.
+  void set(const std::string& key, const std::string& value);
+  // Waits for the key. CommError naming the key, and the ranks that have not joined yet, when the timeout passes.
+  std::string get(const std::string& key, std::chrono::milliseconds timeout);
+  void heartbeat(const Json& status);
+  void report(const Json& message);      // returns when the server has it
+  // Called once, on the client's reading thread, when the server goes away.
+  void on_lost(std::function<void()> callback);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace mlbench::net

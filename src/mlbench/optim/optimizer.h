@@ -1,0 +1,59 @@
+#pragma once
+
+// An optimizer composes three objects: an update rule (what to do with an aggregated gradient), a coder (what goes over
+// the wire, compress/) and an exchange pattern (who talks to whom, when). All act on the flat buffers.
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "mlbench/base/named_state.h"
+#include "mlbench/comm/communicator.h"
+#include "mlbench/compress/coder.h"
+#include "mlbench/spec/task.h"
+
+namespace mlbench::optim {
+
+// The flat buffers of the framework, float32, same layout.
+struct FlatTensors {
+  at::Tensor parameters;
+  at::Tensor gradients;
+};
+
+// Local arithmetic: new parameters from parameters, gradient and learning rate.
+class UpdateRule {
+ public:
+  virtual ~UpdateRule() = default;
+  virtual void update(FlatTensors& tensors, double lr) = 0;
+  virtual void export_state(NamedState& state) const = 0;    // keys "optimizer/..."
+  virtual void import_state(const NamedState& state) = 0;
+};
+
+// Communication pattern: called where the train loop's `agg` step stands.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  // Gradients hold this rank's share, weighted by n_i / N (samples of this rank over those of the step); on return they
+  // hold what the rule consumes. Returns the bytes this rank handed to the transport.
+  virtual uint64_t aggregate(FlatTensors& tensors) = 0;
+};
+
+class Optimizer {
+ public:
+  Optimizer(std::unique_ptr<UpdateRule> rule, std::unique_ptr<compress::GradientCoder> coder,
+            std::unique_ptr<Exchange> exchange);
+  uint64_t aggregate(FlatTensors& tensors) { return exchange_->aggregate(tensors); }
+  void step(FlatTensors& tensors, double lr) { rule_->update(tensors, lr); }
+  void export_state(NamedState& state) const;
+  void import_state(const NamedState& state);
+
+ private:
+  std::unique_ptr<UpdateRule> rule_;
+  std::unique_ptr<compress::GradientCoder> coder_;   // referenced by exchange_
+  std::unique_ptr<Exchange> exchange_;
+};
+
+}  // namespace mlbench::optim

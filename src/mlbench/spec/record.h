@@ -1,0 +1,67 @@
+#pragma once
+
+// The run record (run.json, schema api/run.schema.json): frozen choices + what the spools say + how it ended.
+// Kept as JSON: fields are only ever added, and every consumer (report, download, --json) passes it on.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/spec/run_spec.h"
+#include "mlbench/spec/spool.h"
+
+namespace mlbench::spec {
+
+enum class RunState { kQueued, kRunning, kFinished, kFailed, kStopped };
+std::string_view name_of(RunState state);
+
+struct Failure {
+  std::string kind;          // rank_died | rank_error | comm_timeout | comm_error | start_failed | supervisor_lost |
+                             // launcher_lost
+  int64_t rank = -1;         // the culprit; -1 unknown or none
+  std::string host;
+  std::string operation;     // last operation of the culprit, e.g. "all_reduce"
+  int64_t sequence = -1;
+  std::string message;
+  std::vector<std::string> log_tail;   // last lines of the culprit's log
+};
+
+// One start of the ranks: a run has one, plus one per resume.
+struct SegmentInfo {
+  int64_t index = 1;                    // from 1
+  int64_t start_step = 0;
+  std::string started_at, finished_at;  // UTC; empty while unknown
+  double lost_s = 0;                    // gap since the previous segment's last record
+  std::vector<std::optional<int>> exit_codes;  // per rank; null where nobody saw the end
+};
+
+// What the supervisor knows, beside spec and spools.
+struct RunProgress {
+  RunState state = RunState::kQueued;
+  std::string started_at, finished_at;
+  std::vector<SegmentInfo> segments;
+  std::optional<Failure> failure;
+  Json hosts = Json::array();
+  Json environment = Json::object();
+  std::vector<std::string> notes;
+  double wall_s = 0;                    // launch to end, sum over segments
+};
+
+// Pure: builds the complete record from the frozen spec, the progress and all spools in spec.run_dir (issue order of
+// fields as in api/run.schema.json). Works at any time during a run, and after any crash.
+Json build_record(const RunSpec& spec, const RunProgress& progress);
+
+// Clocks of one rank over all segments, in integer nanoseconds (exact).
+struct Clocks {
+  int64_t train_ns = 0;                 // sum over all step kinds: first batch requested .. end, evaluation excluded
+  int64_t train_legacy_ns = 0;          // without batch_load and checkpoint: MLBench's batch_start..batch_end
+  std::array<int64_t, kStepKinds> kinds_ns{};
+  int64_t steps = 0;                    // redone steps count again
+  int64_t samples = 0;
+};
+Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank);
+
+}  // namespace mlbench::spec

@@ -1,0 +1,79 @@
+#pragma once
+
+// One supervisor process per run: owns the ranks, their exit codes, the rendezvous server, the lease and the record.
+// Run folder: spec.json (frozen), run.json (record), progress.json (what build_record needs), lease, control/,
+// logs/, spool/, checkpoints/.
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/base/process.h"
+#include "mlbench/exec/executor.h"
+#include "mlbench/spec/record.h"
+
+namespace mlbench::supervise {
+
+struct SupervisorOptions {
+  std::filesystem::path run_dir;
+  std::filesystem::path worker;              // mlbench-worker
+  bool attached = true;                      // standard input is a pipe from the command: "stop\n" asks for a stop,
+                                             // EOF without it means the command died (run fails: launcher_lost)
+  bool no_wait = false;                      // do not queue on the core lock
+  std::optional<int64_t> resume_step;        // segment > 1: checkpoint to start from
+  std::filesystem::path core_lock;
+};
+
+// Body of `mlbench supervise`: runs one segment to its end, writes the record, returns the exit code.
+int supervise(const SupervisorOptions& options, exec::Executor& executor);
+
+// MLBENCH_CORE_LOCK, or one file per machine for all users.
+std::filesystem::path default_core_lock();
+
+// ---- for the command line ------------------------------------------------------------------------------------------
+
+// A started supervisor as seen by the command that started it.
+class SupervisorHandle {
+ public:
+  // Starts `program supervise ...` (program = this mlbench). Attached: in its own session, holding our pipe.
+  static SupervisorHandle start(const std::filesystem::path& program, const SupervisorOptions& options);
+  SupervisorHandle(SupervisorHandle&&) noexcept = default;
+  // Empty while it runs. When it died without writing its record, writes it (settle_if_lost).
+  std::optional<ProcessEnd> wait(std::chrono::milliseconds timeout);
+  void request_stop();                       // as Ctrl-C: the run ends as stopped
+  pid_t pid() const { return process_.pid(); }
+
+ private:
+  explicit SupervisorHandle(ChildProcess process, FileDescriptor control) :
+      process_(std::move(process)), control_(std::move(control)) {}
+  ChildProcess process_;
+  FileDescriptor control_;
+  std::filesystem::path run_dir_;
+};
+
+// Asks the supervisor of a run folder to stop, from any process of this user (detached runs): through control/stop.
+// UserError when the run is not active.
+void request_stop(const std::filesystem::path& run_dir);
+
+// Whether a supervisor holds the lease of the run (same host: flock; elsewhere: its counter moved within 60 s).
+bool lease_held(const std::filesystem::path& run_dir);
+
+// If the record says queued or running but nobody holds the lease: takes it and writes the record as failed
+// (supervisor_lost, exit codes null). Returns whether it did. Safe to call from several processes at once.
+bool settle_if_lost(const std::filesystem::path& run_dir);
+
+// ---- the worker's catalog -------------------------------------------------------------------------------------------
+
+// What the worker at `worker` can do, as it prints itself with --catalog; cached in HOME/cache/catalog/ under its build
+// id, so the worker is only started the first time. Empty (with the reason) when there is no worker.
+struct WorkerCatalog {
+  std::optional<Json> catalog;   // {"build_id", "frameworks": [{name, available, reason}], "backends": [...], ...}
+  std::string reason;
+};
+WorkerCatalog worker_catalog(const std::filesystem::path& worker, const std::filesystem::path& home);
+
+}  // namespace mlbench::supervise

@@ -1,0 +1,90 @@
+#pragma once
+
+// The event recorder of one rank: the training thread pushes one struct per step into a lock-free queue; a writer
+// thread merges short steps and appends to the spool (spec/spool.h). A full disk or another write error keeps what is
+// written, is reported once by failed(), and never blocks training.
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "mlbench/base/clock.h"
+#include "mlbench/base/json.h"
+#include "mlbench/spec/spool.h"
+
+namespace mlbench::track {
+
+struct StepSample {
+  int64_t step = 0;
+  int32_t epoch = 0;
+  int64_t samples = 0;
+  double loss_sum = 0;
+  double lr = 0;
+  int64_t end_ns = 0;                                 // since the segment's start
+  uint64_t bytes = 0;
+  std::array<int64_t, spec::kStepKinds> kinds_ns{};   // sum = the step's total
+};
+
+struct RecorderOptions {
+  std::filesystem::path run_dir;
+  uint64_t run_id = 0;
+  int64_t segment = 1;
+  int64_t rank = 0;
+  std::chrono::nanoseconds merge_below = std::chrono::milliseconds(5);
+  uint32_t merge_count = 25;
+};
+
+class Recorder {
+ public:
+  // Opens both files (IoError).
+  Recorder(const RecorderOptions& options, const Clock& clock);
+  ~Recorder();                                         // close()
+
+  // Training thread only. One queue push; waits only if the writer is a whole queue behind.
+  void push(const StepSample& sample);
+  // Ends the current merged record, then appends the event ("sequence" and "end_ns" are added). Any thread.
+  void event(Json event);
+  // Returns when everything pushed so far is on disk (write, fsync).
+  void flush();
+  void close();
+  // First write error, if any.
+  std::optional<std::string> failed() const;
+  int64_t nanoseconds_since_start() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Attributes every moment of the train clock to one step kind. Training thread only.
+//   clock.resume(); for each step: work; clock.lap(kBatchLoad); ... ; finish_step() -> sums; clock.pause() before an
+//   evaluation, resume() after it.
+class StepClock {
+ public:
+  explicit StepClock(const Clock& clock) : clock_(clock) {}
+  void resume() { last_ = clock_.now(); }
+  void lap(spec::StepKind kind) {
+    const TimePoint now = clock_.now();
+    kinds_[static_cast<size_t>(kind)] += (now - last_).count();
+    last_ = now;
+  }
+  // The sums since the last call; zeroes them.
+  std::array<int64_t, spec::kStepKinds> take() {
+    auto kinds = kinds_;
+    for (const int64_t ns : kinds) total_ns_ += ns;
+    kinds_ = {};
+    return kinds;
+  }
+  int64_t train_ns() const { return total_ns_; }   // taken so far
+
+ private:
+  const Clock& clock_;
+  TimePoint last_{};
+  std::array<int64_t, spec::kStepKinds> kinds_{};
+  int64_t total_ns_ = 0;
+};
+
+}  // namespace mlbench::track
