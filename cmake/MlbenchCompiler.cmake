@@ -1,0 +1,45 @@
+# Compiler, linker and their helpers: the same for every target.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+
+# No -march here: a binary must start on any AVX2 machine. A source file with
+# wider instructions sets its own flags and is chosen at run time.
+
+find_program(MLBENCH_CCACHE ccache)
+mark_as_advanced(MLBENCH_CCACHE)
+if(MLBENCH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # Without this sloppiness ccache refuses every file that uses a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros ${MLBENCH_CCACHE})
+endif()
+
+find_program(MLBENCH_MOLD mold)
+mark_as_advanced(MLBENCH_MOLD)
+if(MLBENCH_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# BuildInfo::build_id is this note.
+add_link_options(LINKER:--build-id=sha1)
+
+# Everything ends in a program: -fPIE for libraries too lets them share one precompiled header.
+add_compile_options(-fPIE)
+add_link_options(-pie)
+
+add_compile_options(-Wall -Wextra -Wpedantic $<$<BOOL:${MLBENCH_WERROR}>:-Werror>)
+
+if(MLBENCH_SANITIZE STREQUAL "address")
+  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=undefined)
+elseif(MLBENCH_SANITIZE STREQUAL "thread")
+  set(sanitize -fsanitize=thread)
+elseif(NOT MLBENCH_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "MLBENCH_SANITIZE is \"${MLBENCH_SANITIZE}\": expected address, thread or empty")
+endif()
+if(MLBENCH_SANITIZE)
+  # GCC's flow-based warnings report false positives in instrumented code.
+  add_compile_options(${sanitize} -fno-omit-frame-pointer -Wno-maybe-uninitialized -Wno-stringop-overflow)
+  add_link_options(${sanitize})
+endif()

@@ -1,0 +1,52 @@
+# Every outside library, found once. Modules name the imported targets:
+#   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json CLI11::CLI11
+#   tomlplusplus::tomlplusplus LibArchive::LibArchive CURL::libcurl OpenSSL::Crypto ZLIB::ZLIB
+#   mlbench_gloo LibTorch::LibTorch GTest::gtest GTest::gmock benchmark::benchmark
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(LibArchive REQUIRED)
+find_package(CURL REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(ZLIB REQUIRED)
+
+if(MLBENCH_WORKER)
+  find_package(Gloo REQUIRED)
+  # LibTorch exports the symbols of a newer Gloo; if it comes first among the
+  # libraries of a program, the first Gloo call aborts. Link options stand
+  # before all libraries and are inherited through static ones, so a program
+  # that uses this target anywhere below names Gloo first.
+  add_library(mlbench_gloo INTERFACE)
+  target_include_directories(mlbench_gloo SYSTEM INTERFACE $<TARGET_PROPERTY:gloo,INTERFACE_INCLUDE_DIRECTORIES>)
+  target_link_options(mlbench_gloo INTERFACE
+    LINKER:--push-state,--no-as-needed $<TARGET_FILE:gloo> LINKER:--pop-state)
+  target_link_libraries(mlbench_gloo INTERFACE Threads::Threads)
+endif()
+
+if(MLBENCH_TORCH)
+  find_package(LibTorch REQUIRED)
+endif()
+
+if(MLBENCH_TESTS)
+  find_package(GTest REQUIRED)
+  find_package(benchmark REQUIRED)
+
+  # Oracles compare against an independent PyTorch; the python3 on the PATH may lack it.
+  if(NOT MLBENCH_TEST_PYTHON)
+    foreach(python /usr/bin/python3 python3)
+      execute_process(COMMAND ${python} -c "import numpy, torch" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+      if(NOT failed)
+        set(MLBENCH_TEST_PYTHON ${python} CACHE STRING "A Python that imports torch, for oracles")
+        break()
+      endif()
+    endforeach()
+    if(NOT MLBENCH_TEST_PYTHON)
+      message(STATUS "No Python that imports torch: oracle tests will be skipped (Debian: python3-torch)")
+    endif()
+  endif()
+endif()

@@ -1,0 +1,128 @@
+# mlbench_module(<name> [SOURCES <file>...] [DEPS <dep>...] [PRIVATE_DEPS <dep>...] [TORCH])
+#   A static library `mlbench_<name>` (the / of a name becomes _) out of the files of one
+#   folder of src/mlbench; without SOURCES a header-only one. A <dep> is a module's name
+#   ("base", "comm/gloo") or an imported target. TORCH: links LibTorch, shares the
+#   precompiled header, and is left out where MLBENCH_TORCH is OFF.
+#
+# mlbench_program(<name> SOURCES <file>... DEPS <dep>... [TORCH])
+#   An executable bin/<name>.
+#
+# mlbench_test(<name> SOURCES <file>... DEPS <dep>... [TORCH] [LABELS <label>...]
+#              [TIMEOUT <seconds>] [RUN_SERIAL] [RESOURCE_LOCK <name>...] [ENVIRONMENT <VAR=value>...])
+#   A GoogleTest executable tests/<name> and one ctest entry <name>. Its first label is the
+#   folder; LABELS adds more. A test that starts ranks or measures time says RUN_SERIAL.
+#   In its environment: MLBENCH_TEST_SOURCE_DIR, MLBENCH_TEST_BINARY_DIR, MLBENCH_TEST_MLBENCH,
+#   MLBENCH_TEST_WORKER (the two programs), MLBENCH_TEST_PYTHON (imports torch; may be empty).
+
+# test.sh runs each of these on request; the default set is every test without one of them.
+set(MLBENCH_LABELLED_SETS long speed)
+
+function(_mlbench_deps out)
+  set(targets "")
+  foreach(dep IN LISTS ARGN)
+    if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/src/mlbench/${dep})
+      string(REPLACE / _ dep ${dep})
+      list(APPEND targets mlbench_${dep})
+    elseif(dep MATCHES "::" OR TARGET ${dep})
+      list(APPEND targets ${dep})
+    else()
+      message(FATAL_ERROR "\"${dep}\" is neither a folder of src/mlbench nor a target (see cmake/MlbenchLibraries.cmake)")
+    endif()
+  endforeach()
+  set(${out} ${targets} PARENT_SCOPE)
+endfunction()
+
+function(_mlbench_use_torch target)
+  target_link_libraries(${target} PRIVATE LibTorch::LibTorch)
+  target_precompile_headers(${target} REUSE_FROM mlbench_torch_pch)
+endfunction()
+
+if(MLBENCH_TORCH)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/torch_pch.cpp CONTENT "")
+  add_library(mlbench_torch_pch OBJECT ${PROJECT_BINARY_DIR}/generated/torch_pch.cpp)
+  target_link_libraries(mlbench_torch_pch PRIVATE LibTorch::LibTorch)
+  target_precompile_headers(mlbench_torch_pch PRIVATE <torch/torch.h>)
+endif()
+
+function(mlbench_module name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "SOURCES;DEPS;PRIVATE_DEPS")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "mlbench_module(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(arg_TORCH AND NOT MLBENCH_TORCH)
+    return()
+  endif()
+  string(REPLACE / _ target mlbench_${name})
+  _mlbench_deps(deps ${arg_DEPS})
+  _mlbench_deps(private_deps ${arg_PRIVATE_DEPS})
+  if(arg_SOURCES)
+    add_library(${target} STATIC ${arg_SOURCES})
+    target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(${target} PUBLIC ${deps} PRIVATE ${private_deps})
+    if(arg_TORCH)
+      _mlbench_use_torch(${target})
+    endif()
+  else()
+    add_library(${target} INTERFACE)
+    target_include_directories(${target} INTERFACE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(${target} INTERFACE ${deps})
+  endif()
+endfunction()
+
+function(mlbench_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "SOURCES;DEPS")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "mlbench_program(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(arg_TORCH AND NOT MLBENCH_TORCH)
+    return()
+  endif()
+  _mlbench_deps(deps ${arg_DEPS})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${deps})
+  if(arg_TORCH)
+    _mlbench_use_torch(${name})
+  endif()
+endfunction()
+
+function(mlbench_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;RUN_SERIAL" "TIMEOUT"
+    "SOURCES;DEPS;LABELS;RESOURCE_LOCK;ENVIRONMENT")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "mlbench_test(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT MLBENCH_TESTS OR arg_TORCH AND NOT MLBENCH_TORCH)
+    return()
+  endif()
+  string(REPLACE / _ target ${name})
+  _mlbench_deps(deps ${arg_DEPS})
+  add_executable(${target} ${arg_SOURCES})
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(${target} PRIVATE ${deps} GTest::gmock GTest::gtest_main)
+  if(arg_TORCH)
+    _mlbench_use_torch(${target})
+  endif()
+
+  add_test(NAME ${name} COMMAND ${target})
+  mlbench_test_properties(${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT}
+    RESOURCE_LOCK ${arg_RESOURCE_LOCK} ENVIRONMENT ${arg_ENVIRONMENT})
+  set_property(TEST ${name} PROPERTY RUN_SERIAL ${arg_RUN_SERIAL})
+  # GoogleTest exits 0 when every test of a binary was skipped; ctest is to list it.
+  set_property(TEST ${name} PROPERTY SKIP_REGULAR_EXPRESSION "\\[  PASSED  \\] 0 tests")
+endfunction()
+
+# The properties that every ctest entry has, for tests that are not GoogleTest binaries too.
+function(mlbench_test_properties name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS;RESOURCE_LOCK;ENVIRONMENT")
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REGEX REPLACE "^src/mlbench/" "" folder ${folder})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  set_tests_properties(${name} PROPERTIES
+    TIMEOUT ${arg_TIMEOUT}
+    LABELS "${folder};${arg_LABELS}"
+    RESOURCE_LOCK "${arg_RESOURCE_LOCK}"
+    ENVIRONMENT "MLBENCH_TEST_SOURCE_DIR=${PROJECT_SOURCE_DIR};MLBENCH_TEST_BINARY_DIR=${PROJECT_BINARY_DIR};MLBENCH_TEST_MLBENCH=${PROJECT_BINARY_DIR}/bin/mlbench;MLBENCH_TEST_WORKER=${PROJECT_BINARY_DIR}/bin/mlbench-worker;MLBENCH_TEST_PYTHON=${MLBENCH_TEST_PYTHON};${arg_ENVIRONMENT}")
+endfunction()

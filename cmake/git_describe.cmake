@@ -1,0 +1,9 @@
+set(describe unknown)
+if(GIT)
+  execute_process(COMMAND ${GIT} describe --always --dirty --tags --abbrev=12
+    WORKING_DIRECTORY ${SOURCE} OUTPUT_VARIABLE out RESULT_VARIABLE failed ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT failed)
+    set(describe ${out})
+  endif()
+endif()
+file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "#pragma once\n#define MLBENCH_GIT_DESCRIBE \"${describe}\"\n")
