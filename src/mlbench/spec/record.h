@@ -48,6 +48,8 @@ struct RunProgress {
   Json environment = Json::object();
   std::vector<std::string> notes;
   double wall_s = 0;                    // launch to end, sum over segments
+  bool oversubscribed = false;          // started with --no-wait beside another run; the record says spec's or this
+  Json utilisation = nullptr;           // of the record: {"cpu": used share of the host's cores | null, "gpu": null}
 };
 
 // Pure: builds the complete record from the frozen spec, the progress and all spools in spec.run_dir (issue order of
