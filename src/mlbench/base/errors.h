@@ -29,6 +29,12 @@ class CommError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A communication took longer than its timeout: the peer may be stopped, cut off or slow, and says nothing.
+class CommTimeout : public CommError {
+ public:
+  using CommError::CommError;
+};
+
 // A broken invariant of this program, thrown by MLBENCH_CHECK. Not to be caught except at the top of main.
 class InternalError : public std::logic_error {
  public:

@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mlbench/base/availability.h"
 #include "mlbench/base/buffer.h"
 #include "mlbench/base/errors.h"
 
@@ -131,11 +132,6 @@ struct CommOptions {
   std::string bind_address = "127.0.0.1";           // address or interface to listen on
   bool passive_wait = false;                        // more ranks than cores: never spin
   std::shared_ptr<OperationBoard> board;            // may be null: the back end makes one
-};
-
-struct Availability {
-  bool available = false;
-  std::string reason;                               // why not
 };
 
 }  // namespace mlbench::comm
