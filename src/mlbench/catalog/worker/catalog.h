@@ -1,0 +1,38 @@
+#pragma once
+
+// The data plane's tables of implementations: one row per back end, framework. The only place that names them.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/availability.h"
+#include "mlbench/comm/communicator.h"
+#include "mlbench/framework/framework.h"
+
+namespace mlbench::catalog {
+
+struct BackendRow {
+  const char* name;
+  Availability (*available)();
+  std::unique_ptr<comm::Communicator> (*make)(const comm::CommOptions& options);
+};
+const std::vector<BackendRow>& backends();
+
+struct FrameworkRow {
+  const char* name;
+  Availability (*available)();
+  std::unique_ptr<framework::Framework> (*make)(const framework::FrameworkOptions& options);
+};
+const std::vector<FrameworkRow>& frameworks();
+
+// UserError listing the valid names, or the reason why the chosen one is not available.
+std::unique_ptr<comm::Communicator> make_backend(const std::string& name, const comm::CommOptions& options);
+std::unique_ptr<framework::Framework> make_framework(const std::string& name,
+                                                     const framework::FrameworkOptions& options);
+
+// What this worker can do, for `mlbench-worker --catalog`: {"build_id", "git_describe", "frameworks": [{"name",
+// "available", "reason"}], "backends": [...], "optimizers": [...], "models": [...], "metrics": [...]}.
+Json describe();
+
+}  // namespace mlbench::catalog

@@ -1,0 +1,73 @@
+#include "mlbench/train/snapshot.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace mlbench::train {
+
+namespace {
+
+std::span<float> floats_of(const at::Tensor& tensor) {
+  return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
+}
+
+HostTensor host_copy(std::span<const float> flat, const models::FlatRange& range) {
+  HostTensor tensor{DType::kFloat32, range.shape, {}};
+  const auto bytes = std::as_bytes(flat.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count)));
+  tensor.bytes.assign(bytes.begin(), bytes.end());
+  return tensor;
+}
+
+void copy_into(const HostTensor& tensor, const std::string& name, const models::FlatRange& range,
+               std::span<float> flat) {
+  const size_t bytes = static_cast<size_t>(range.count) * sizeof(float);
+  if (tensor.dtype != DType::kFloat32 || tensor.shape != range.shape || tensor.bytes.size() != bytes) {
+    throw UserError("checkpoint tensor '" + name + "' has another shape or type than the model's");
+  }
+  std::memcpy(flat.data() + range.offset, tensor.bytes.data(), bytes);
+}
+
+std::string own_name(int rank, const std::string& name) { return "rank" + std::to_string(rank) + "/" + name; }
+
+}  // namespace
+
+std::vector<float> average_buffers(framework::Framework& framework, comm::Communicator& comm) {
+  const std::span<const float> own = floats_of(framework.buffers());
+  std::vector<float> sum(own.begin(), own.end());
+  if (comm.size() == 1 || sum.empty()) return sum;
+  comm.all_reduce(view_of(std::span(sum)), comm::ReduceOp::kSum);
+  for (float& value : sum) value /= static_cast<float>(comm.size());
+  return sum;
+}
+
+void export_model(framework::Framework& framework, std::span<const float> averaged_buffers, comm::Communicator& comm,
+                  NamedState& state) {
+  const std::span<const float> own = floats_of(framework.buffers());
+  std::vector<float> all(own.size() * static_cast<size_t>(comm.size()));
+  if (!own.empty()) comm.all_gather(const_view_of(own), view_of(std::span(all)));
+
+  const std::span<const float> parameters = floats_of(framework.parameters());
+  for (const models::FlatRange& range : framework.layout().ranges) {
+    if (range.trainable) {
+      state.tensors[range.name] = host_copy(parameters, range);
+      continue;
+    }
+    state.tensors[range.name] = host_copy(averaged_buffers, range);
+    for (int rank = 0; rank < comm.size(); ++rank) {
+      const auto of_rank = std::span<const float>(all).subspan(own.size() * static_cast<size_t>(rank), own.size());
+      state.tensors[own_name(rank, range.name)] = host_copy(of_rank, range);
+    }
+  }
+}
+
+void import_model(const NamedState& state, int rank, framework::Framework& framework) {
+  const std::span<float> parameters = floats_of(framework.parameters());
+  const std::span<float> buffers = floats_of(framework.buffers());
+  for (const models::FlatRange& range : framework.layout().ranges) {
+    const std::string name = range.trainable ? range.name : own_name(rank, range.name);
+    copy_into(state.tensor(name), name, range, range.trainable ? parameters : buffers);
+  }
+}
+
+}  // namespace mlbench::train

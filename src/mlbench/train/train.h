@@ -1,0 +1,68 @@
+#pragma once
+
+// The training loop: the only place that knows the order of things. Steps, evaluations, checkpoints, stop rule.
+//
+// Clocks (rules in docs/rules.md): the train clock runs from the first batch request to the end of the last step;
+// it stands still during evaluations. Every moment of it is booked under one step kind. A checkpoint in mid-run is
+// booked under `checkpoint` of the step that follows it; the one at the end of a run comes after the clock stopped.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/clock.h"
+#include "mlbench/comm/communicator.h"
+#include "mlbench/dataset/dataset.h"
+#include "mlbench/framework/framework.h"
+#include "mlbench/optim/optimizer.h"
+#include "mlbench/spec/run_spec.h"
+#include "mlbench/track/recorder.h"
+
+namespace mlbench::train {
+
+struct TrainContext {
+  const spec::RunSpec& run;
+  comm::Communicator& comm;
+  framework::Framework& framework;
+  optim::Optimizer& optimizer;
+  const dataset::PreparedDataset& data;
+  track::Recorder& recorder;
+  const Clock& clock;
+  std::optional<int64_t> resume_step;    // checkpoint to start from
+  int64_t elapsed_before_ns = 0;         // train + evaluation time of earlier segments, for --max-time
+  std::atomic<int64_t>* progress = nullptr;   // steps done, for heartbeats; may be null
+};
+
+enum class StopReason { kGoal, kMaxSteps, kMaxEpochs, kMaxTime, kEpochs };
+std::string_view name_of(StopReason reason);
+
+struct TrainResult {
+  StopReason reason = StopReason::kEpochs;
+  int64_t steps = 0;                     // steps done, from the run's beginning
+  std::string weights_sha256;            // parameters and averaged buffers, the same on all ranks
+};
+
+// Runs to the goal or a limit. Collective: all ranks call it with the same run. Throws CommError (a peer), IoError
+// (spool or checkpoint), UserError (checkpoint of another run).
+TrainResult train(const TrainContext& context);
+
+// When evaluations are due: pure, the same on every rank.
+class EvaluationPlan {
+ public:
+  EvaluationPlan(const spec::EvaluationSpec& spec, int64_t training_samples, int64_t global_batch);
+  // After `steps_done` steps (> 0).
+  bool due(int64_t steps_done) const;
+  // Training samples of all ranks in the first `steps` steps.
+  int64_t samples_after(int64_t steps) const;
+  int64_t steps_per_epoch() const { return steps_per_epoch_; }
+
+ private:
+  spec::EvaluationSpec spec_;
+  int64_t training_samples_;
+  int64_t global_batch_;
+  int64_t steps_per_epoch_;
+};
+
+}  // namespace mlbench::train

@@ -1,0 +1,149 @@
+#include "mlbench/worker/session.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <stop_token>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/log.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/comm/kv_store.h"
+
+namespace mlbench::worker {
+
+namespace {
+
+constexpr std::chrono::milliseconds kHeartbeat{1000};
+constexpr std::chrono::milliseconds kWatchdogGrace{2000};
+constexpr std::chrono::milliseconds kJoinTimeout{60000};
+
+std::string prefix_of(int64_t segment) { return "segment" + std::to_string(segment) + "/"; }
+
+}  // namespace
+
+bool supervised() { return environment_variable("MLBENCH_SECRET").has_value(); }
+
+SignalThread::SignalThread(std::function<void()> on_signal)
+    : thread_([this, on_signal = std::move(on_signal)] {
+        sigset_t signals;
+        sigemptyset(&signals);
+        sigaddset(&signals, SIGTERM);
+        sigaddset(&signals, SIGINT);
+        int received = 0;
+        sigwait(&signals, &received);
+        if (!closing_) on_signal();
+      }) {}
+
+SignalThread::~SignalThread() {
+  closing_ = true;
+  pthread_kill(thread_.native_handle(), SIGTERM);  // sigwait returns for nothing else
+}
+
+Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInfo& launch, track::Recorder& recorder)
+    : run_(run),
+      segment_(segment),
+      launch_(launch),
+      recorder_(recorder),
+      signal_thread_([this] { end_now(static_cast<int>(ExitCode::kStopped), "stopped"); }) {
+  const std::string secret = environment_variable("MLBENCH_SECRET").value_or("");
+  const std::string run_id = environment_variable("MLBENCH_RUN_ID").value_or(run.name);
+
+  net::KvClientOptions options;
+  options.address = launch.master_address.empty() ? "127.0.0.1" : launch.master_address;
+  options.port = launch.master_port;
+  options.rank = launch.rank;
+  options.size = launch.size;
+  options.run_id = run_id;
+  options.secret = secret;
+  options.connect_timeout = kJoinTimeout;
+  if (!supervised() && launch.rank == 0) {
+    server_ = std::make_unique<net::KvServer>(
+        net::KvServerOptions{options.address, launch.master_port, launch.size, run_id, secret});
+    options.port = server_->port();
+  }
+  client_ = std::make_shared<net::KvClient>(options);
+  client_->on_lost([this] {
+    if (!finished_) end_now(static_cast<int>(ExitCode::kSupervisorLost), "supervisor_lost");
+  });
+  // Everybody waits for everybody here, bounded, so that a missing rank is named and not merely missed later.
+  client_->set(prefix_of(segment_) + "joined/" + std::to_string(launch.rank), "1");
+  for (int rank = 0; rank < launch.size; ++rank) {
+    client_->get(prefix_of(segment_) + "joined/" + std::to_string(rank), kJoinTimeout);
+  }
+  watch_thread_ = std::jthread([this](const std::stop_token& stop) {
+    while (!stop.stop_requested()) watch();
+  });
+}
+
+Session::~Session() {
+  finished_ = true;
+  watch_thread_.request_stop();
+}
+
+comm::CommOptions Session::comm_options() const {
+  comm::CommOptions options;
+  options.rank = launch_.rank;
+  options.size = launch_.size;
+  options.store = comm::make_kv_store(client_, prefix_of(segment_) + "comm/");
+  options.timeout = std::chrono::milliseconds(static_cast<int64_t>(run_.comm_timeout_s * 1000));
+  options.passive_wait = run_.oversubscribed;
+  options.board = board_;
+  return options;
+}
+
+void Session::watch() {
+  const auto entry = board_->read();
+  const auto in_operation = entry.in_progress ? std::chrono::steady_clock::now() - entry.since : Nanoseconds{0};
+  try {
+    client_->heartbeat({{"operation", entry.operation},
+                        {"sequence", entry.sequence},
+                        {"in_progress", entry.in_progress},
+                        {"since_s", to_seconds(in_operation)},
+                        {"step", progress_.load()}});
+  } catch (const CommError&) {
+    // on_lost tells; nothing to add here.
+  }
+  const auto limit = std::chrono::milliseconds(static_cast<int64_t>(run_.comm_timeout_s * 1000)) + kWatchdogGrace;
+  if (in_operation > limit && !finished_) {
+    report_failure("comm_timeout", std::string(entry.operation) + " #" + std::to_string(entry.sequence) + " of rank " +
+                                       std::to_string(launch_.rank) + " has not ended within " +
+                                       std::to_string(run_.comm_timeout_s) + " s");
+    end_now(static_cast<int>(ExitCode::kCommError), "comm_timeout");
+  }
+  std::this_thread::sleep_for(kHeartbeat);
+}
+
+void Session::end_now(int exit_code, const std::string& reason) {
+  if (!ending_.exchange(true)) {
+    recorder_.event({{"event", "end"}, {"step", progress_.load()}, {"reason", reason}});
+    recorder_.flush();
+    spdlog::error("rank {} ends: {}", launch_.rank, reason);
+    // Other threads are inside collectives that may never return: no destructors.
+    _exit(exit_code);
+  }
+  for (;;) pause();
+}
+
+void Session::report_failure(const std::string& kind, const std::string& message) {
+  const auto entry = board_->read();
+  Json event = {{"event", "failure"},
+                {"kind", kind},
+                {"step", progress_.load()},
+                {"operation", entry.operation},
+                {"sequence_number", entry.sequence},
+                {"message", message}};
+  recorder_.event(event);
+  recorder_.flush();
+  event["sequence"] = entry.sequence;
+  try {
+    client_->report(event);
+  } catch (const CommError& error) {
+    spdlog::warn("cannot tell the supervisor: {}", error.what());
+  }
+}
+
+void Session::finish() { finished_ = true; }
+
+}  // namespace mlbench::worker
