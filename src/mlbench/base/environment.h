@@ -2,26 +2,32 @@
 
 // What a record says about the machine: captured, never assumed; what cannot be read is null, not zero.
 
+#include <filesystem>
+#include <optional>
 #include <string>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "mlbench/base/json.h"
 
 namespace mlbench {
 
-// Cores that this process may run on (affinity mask and cgroup quota respected), at least 1.
+// Cores that this process may keep busy: those of its affinity mask, and no more than the whole cores of its cgroup
+// quota (2.5 count as 2). At least 1.
 int available_cores();
+// The smallest CPU quota of the process's cgroup and its parents, in cores; empty when none is set. Cgroup versions 1
+// and 2. `root` stands before /proc and /sys/fs/cgroup.
+std::optional<double> cgroup_cpu_quota(const std::filesystem::path& root = "/");
 
 std::string host_name();
 // Identity of this boot of this host: boot id of the kernel, with the network namespace's inode.
 std::string boot_id();
 
-// {name, addresses[], cpu, cores, ram_bytes, nics[{name, speed_mbit|null}], gpus[], load_1m, steal_percent|null}.
-// Measures CPU steal over `sample_ms` (0: since boot).
+// {name, addresses[], cpu|null, cores, ram_bytes|null, nics[{name, speed_mbit|null}], gpus[{name}], load_1m|null,
+// steal_percent|null}. Loopback and link-local addresses are left out. Measures CPU steal over `sample_ms` (0: since
+// boot), sleeping that long.
 Json capture_host(int sample_ms);
 
-// {git_describe, build_type, compiler, libraries{name: version}, kernel, ...}: the running program's own.
+// {version, git_describe, build_id, build_type, compiler, libraries{name: version}, kernel, os|null, gpu_driver|null}:
+// the running program's own.
 Json capture_environment();
 
 }  // namespace mlbench

@@ -1,6 +1,7 @@
 #pragma once
 
-// Child processes: always fork + exec of an argument list, never a shell.
+// Child processes: always fork + exec of an argument list, never a shell. The child starts with default signal
+// handling, an empty signal mask, and no descriptor beside those named here.
 
 #include <sys/types.h>
 
@@ -16,25 +17,30 @@
 namespace mlbench {
 
 struct ProcessOptions {
-  std::vector<std::string> arguments;              // [0] is the program's path
+  std::vector<std::string> arguments;              // [0]: the program's path, or a name without '/' found in PATH
   std::map<std::string, std::string> environment;  // added to (or replacing) the parent's
   std::optional<std::filesystem::path> output;     // standard output and error, appended; empty: inherited
   int standard_input = -1;                         // descriptor to be the child's standard input; -1: /dev/null
+  int standard_output = -1;                        // descriptors; -1: as `output` says
+  int standard_error = -1;
   std::vector<int> inherited;                      // further descriptors that stay open in the child
   bool new_group = true;                           // own process group, so that a signal reaches the whole subtree
   bool new_session = false;                        // setsid: survives the terminal
-  bool die_with_parent = false;                    // PR_SET_PDEATHSIG(SIGKILL)
+  bool die_with_parent = false;                    // PR_SET_PDEATHSIG(SIGKILL): when the thread that calls start() ends
 };
 
 // How a process ended: an exit code, or a signal (then code is 128 + signal, as shells print it).
 struct ProcessEnd {
   int code = 0;
   std::optional<int> signal;
+  bool operator==(const ProcessEnd&) const = default;
 };
 
+// A started process. It lives on when this object goes: who must not leave it behind calls stop(). Whatever a process
+// with a group of its own leaves behind in that group is killed in the moment when its end is seen. Not thread-safe.
 class ChildProcess {
  public:
-  // IoError when the program cannot be started (exec errors come back, too). All other descriptors are closed.
+  // IoError when the program cannot be started (exec errors come back, too).
   static ChildProcess start(const ProcessOptions& options);
   ChildProcess(ChildProcess&&) noexcept = default;
   ChildProcess& operator=(ChildProcess&&) noexcept = default;
@@ -44,12 +50,14 @@ class ChildProcess {
   std::optional<ProcessEnd> wait(std::chrono::milliseconds timeout);
   // To the whole group when it has one of its own. No error if it is gone already.
   void signal(int signal_number) const;
-  // SIGTERM, up to `patience`, then SIGKILL; reaps.
+  // SIGTERM (and SIGCONT, for stopped ones), up to `patience`, then SIGKILL; reaps.
   ProcessEnd stop(std::chrono::milliseconds patience);
 
  private:
-  pid_t pid_ = -1;
-  bool group_ = false;
+  ChildProcess(pid_t pid, bool group) : pid_(pid), group_(group) {}
+
+  pid_t pid_;
+  bool group_;
   std::optional<ProcessEnd> end_;
 };
 
@@ -59,7 +67,8 @@ struct ProcessOutput {
   std::string standard_error;
 };
 
-// Runs to the end and collects both streams. When the timeout passes, the group is killed and CommError thrown.
+// Runs to the end and collects both streams (which `options` leaves unset). When the timeout passes, the group is
+// killed and CommError thrown, with the command and the last line of its errors.
 ProcessOutput run_process(const ProcessOptions& options, std::chrono::milliseconds timeout);
 
 }  // namespace mlbench

@@ -7,6 +7,10 @@
 
 namespace mlbench {
 
+namespace {
+__extension__ using uint128 = unsigned __int128;
+}
+
 std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter_low, uint64_t counter_high) {
   std::array<uint32_t, 4> c = {static_cast<uint32_t>(counter_low), static_cast<uint32_t>(counter_low >> 32),
                                static_cast<uint32_t>(counter_high), static_cast<uint32_t>(counter_high >> 32)};
@@ -61,10 +65,10 @@ double RandomSequence::normal() {
 }
 
 uint64_t RandomSequence::below(uint64_t bound) {
-  unsigned __int128 product = static_cast<unsigned __int128>(next_u64()) * bound;
+  uint128 product = static_cast<uint128>(next_u64()) * bound;
   if (static_cast<uint64_t>(product) < bound) {
     const uint64_t threshold = (0 - bound) % bound;
-    while (static_cast<uint64_t>(product) < threshold) product = static_cast<unsigned __int128>(next_u64()) * bound;
+    while (static_cast<uint64_t>(product) < threshold) product = static_cast<uint128>(next_u64()) * bound;
   }
   return static_cast<uint64_t>(product >> 64);
 }

@@ -1,0 +1,266 @@
+#include "mlbench/base/environment.h"
+
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "mlbench/base/build_info.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+
+namespace mlbench {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<std::string> read_if_possible(const fs::path& path) {
+  try {
+    return read_file(path);
+  } catch (const IoError&) {
+    return std::nullopt;
+  }
+}
+
+std::string trimmed(const std::string& text) {
+  constexpr const char* kSpace = " \t\r\n";
+  const size_t first = text.find_first_not_of(kSpace);
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+// Value of the first line "KEY<separator>VALUE" of a file; null if there is none.
+Json value_in_file(const fs::path& path, const std::string& key, char separator) {
+  std::istringstream lines(read_if_possible(path).value_or(""));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t border = line.find(separator);
+    if (border != std::string::npos && trimmed(line.substr(0, border)) == key) return trimmed(line.substr(border + 1));
+  }
+  return nullptr;
+}
+
+template <typename T>
+std::optional<T> number_in(const std::optional<std::string>& text) {
+  std::istringstream in(text.value_or(""));
+  T value{};
+  if (in >> value) return value;
+  return std::nullopt;
+}
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+int cores_of_affinity_mask() {
+  for (int count = 1024; count <= 1 << 20; count *= 2) {
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> mask(CPU_ALLOC(static_cast<size_t>(count)),
+                                                                [](cpu_set_t* set) { CPU_FREE(set); });
+    const size_t size = CPU_ALLOC_SIZE(static_cast<size_t>(count));
+    if (sched_getaffinity(0, size, mask.get()) == 0) return CPU_COUNT_S(size, mask.get());
+    if (errno != EINVAL) break;  // EINVAL: the kernel's mask is larger
+  }
+  return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+// Version 2: "max 100000" or "200000 100000".
+std::optional<double> quota_in_v2(const fs::path& folder) {
+  std::istringstream in(read_if_possible(folder / "cpu.max").value_or(""));
+  double quota = 0;
+  double period = 0;
+  if (in >> quota >> period && quota > 0 && period > 0) return quota / period;
+  return std::nullopt;
+}
+
+std::optional<double> quota_in_v1(const fs::path& folder) {
+  const auto quota = number_in<double>(read_if_possible(folder / "cpu.cfs_quota_us"));  // -1: none
+  const auto period = number_in<double>(read_if_possible(folder / "cpu.cfs_period_us"));
+  if (quota && period && *quota > 0 && *period > 0) return *quota / *period;
+  return std::nullopt;
+}
+
+// Smallest quota from `mount`/`group` up to `mount`. In a container the group's path may be the host's and lead
+// nowhere; its own group is then the mount point.
+std::optional<double> smallest_quota(const fs::path& mount, const std::string& group,
+                                     std::optional<double> (*read)(const fs::path&)) {
+  std::optional<double> smallest;
+  fs::path relative = fs::path(group).relative_path();
+  for (;;) {
+    if (const auto quota = read(mount / relative)) smallest = std::min(smallest.value_or(*quota), *quota);
+    if (relative.empty()) return smallest;
+    relative = relative.parent_path();
+  }
+}
+
+struct NetworkInterfaces {
+  std::set<std::string> names;
+  std::vector<std::string> addresses;
+};
+
+NetworkInterfaces network_interfaces() {
+  NetworkInterfaces found;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return found;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if ((entry->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    found.names.insert(entry->ifa_name);
+    if (entry->ifa_addr == nullptr) continue;
+    const int family = entry->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    if (family == AF_INET6 &&
+        IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr)) {
+      continue;
+    }
+    char text[NI_MAXHOST];
+    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    if (getnameinfo(entry->ifa_addr, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0) {
+      found.addresses.emplace_back(text);
+    }
+  }
+  return found;
+}
+
+Json gpus() {
+  Json list = Json::array();
+  std::error_code none;
+  std::vector<fs::path> devices;
+  for (const auto& entry : fs::directory_iterator("/proc/driver/nvidia/gpus", none)) devices.push_back(entry.path());
+  std::sort(devices.begin(), devices.end());
+  for (const fs::path& device : devices) {
+    list.push_back({{"name", value_in_file(device / "information", "Model", ':')}});
+  }
+  return list;
+}
+
+struct CpuTicks {
+  int64_t total = 0;
+  int64_t steal = 0;
+};
+
+std::optional<CpuTicks> read_cpu_ticks() {
+  std::istringstream in(read_if_possible("/proc/stat").value_or(""));
+  std::string label;
+  in >> label;
+  CpuTicks ticks;
+  // user nice system idle iowait irq softirq steal; the guest times that follow are counted in user and nice already
+  for (int column = 0; column < 8; ++column) {
+    int64_t value = 0;
+    if (!(in >> value)) return std::nullopt;
+    ticks.total += value;
+    if (column == 7) ticks.steal = value;
+  }
+  return ticks;
+}
+
+std::optional<double> steal_percent(int sample_ms) {
+  const auto before = sample_ms > 0 ? read_cpu_ticks() : CpuTicks{};
+  if (sample_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(sample_ms));
+  const auto after = read_cpu_ticks();
+  if (!before || !after || after->total <= before->total) return std::nullopt;
+  // The kernel's steal counter may step back a little.
+  const int64_t stolen = std::max<int64_t>(0, after->steal - before->steal);
+  return 100.0 * static_cast<double>(stolen) / static_cast<double>(after->total - before->total);
+}
+
+}  // namespace
+
+std::optional<double> cgroup_cpu_quota(const fs::path& root) {
+  const fs::path mount = root / "sys/fs/cgroup";
+  std::istringstream lines(read_if_possible(root / "proc/self/cgroup").value_or(""));
+  std::optional<double> smallest;
+  for (std::string line; std::getline(lines, line);) {  // "0::/a/b" (version 2), "4:cpu,cpuacct:/a/b" (version 1)
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
+    const std::string group = line.substr(second + 1);
+    std::optional<double> quota;
+    if (controllers == ",,") {
+      quota = smallest_quota(mount, group, quota_in_v2);
+    } else if (controllers.find(",cpu,") != std::string::npos) {
+      quota = smallest_quota(mount / "cpu", group, quota_in_v1);
+    }
+    if (quota) smallest = std::min(smallest.value_or(*quota), *quota);
+  }
+  return smallest;
+}
+
+int available_cores() {
+  const int cores = cores_of_affinity_mask();
+  const auto quota = cgroup_cpu_quota();
+  return std::max(1, quota && *quota < cores ? static_cast<int>(std::floor(*quota)) : cores);
+}
+
+std::string host_name() {
+  utsname names{};
+  return uname(&names) == 0 ? names.nodename : "unknown";
+}
+
+std::string boot_id() {
+  const auto boot = read_if_possible("/proc/sys/kernel/random/boot_id");
+  struct stat name_space {};
+  const bool known = stat("/proc/self/ns/net", &name_space) == 0;
+  return fmt::format("{}:{}", boot ? trimmed(*boot) : "unknown-" + host_name(), known ? name_space.st_ino : 0);
+}
+
+Json capture_host(int sample_ms) {
+  const NetworkInterfaces interfaces = network_interfaces();
+  Json nics = Json::array();
+  for (const std::string& name : interfaces.names) {
+    const auto speed = number_in<int64_t>(read_if_possible(fs::path("/sys/class/net") / name / "speed"));
+    const bool known = speed.value_or(-1) > 0;  // the kernel says -1 for unknown
+    nics.push_back({{"name", name}, {"speed_mbit", known ? Json(*speed) : Json(nullptr)}});
+  }
+  const Json memory = value_in_file("/proc/meminfo", "MemTotal", ':');  // "8011092 kB"
+  const auto kibibytes = memory.is_string() ? number_in<int64_t>(memory.get<std::string>()) : std::nullopt;
+  return {{"name", host_name()},
+          {"addresses", interfaces.addresses},
+          {"cpu", value_in_file("/proc/cpuinfo", "model name", ':')},
+          {"cores", available_cores()},
+          {"ram_bytes", kibibytes ? Json(*kibibytes * 1024) : Json(nullptr)},
+          {"nics", nics},
+          {"gpus", gpus()},
+          {"load_1m", or_null(number_in<double>(read_if_possible("/proc/loadavg")))},
+          {"steal_percent", or_null(steal_percent(sample_ms))}};
+}
+
+Json capture_environment() {
+  const BuildInfo& build = build_info();
+  utsname names{};
+  const bool known = uname(&names) == 0;
+  Json os = value_in_file("/etc/os-release", "PRETTY_NAME", '=');
+  if (os.is_string()) {
+    auto text = os.get<std::string>();
+    std::erase(text, '"');
+    os = text;
+  }
+  const auto driver = read_if_possible("/sys/module/nvidia/version");
+  return {{"version", build.version},
+          {"git_describe", build.git_describe},
+          {"build_id", build.build_id},
+          {"build_type", build.build_type},
+          {"compiler", build.compiler},
+          {"libraries", build.libraries},
+          {"kernel", known ? Json(names.release) : Json(nullptr)},
+          {"os", os},
+          {"gpu_driver", driver ? Json(trimmed(*driver)) : Json(nullptr)}};
+}
+
+}  // namespace mlbench
