@@ -3,6 +3,7 @@
 // Executors start, watch and stop the N ranks of a run. The supervisor is their only user.
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -23,6 +24,13 @@ struct LaunchRequest {
   int64_t segment = 1;
   std::vector<int> inherited;                             // descriptors that ranks keep open (the core lock)
 };
+
+// log_dir/rank-R.seg-S.log: where a rank's standard output and error go.
+std::filesystem::path rank_log_path(const std::filesystem::path& log_dir, int64_t segment, int rank);
+
+// "NAME=value ... program argument ..." with each word quoted where a POSIX shell would take it apart.
+std::string command_line(const std::map<std::string, std::string>& environment,
+                         const std::vector<std::string>& command);
 
 struct RankExit {
   int rank = 0;

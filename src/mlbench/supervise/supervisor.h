@@ -25,13 +25,25 @@ struct SupervisorOptions {
                                              // EOF without it means the command died (run fails: launcher_lost)
   bool no_wait = false;                      // do not queue on the core lock
   std::optional<int64_t> resume_step;        // segment > 1: checkpoint to start from
-  std::filesystem::path core_lock;
+  std::filesystem::path core_lock;           // empty: default_core_lock()
+  std::chrono::seconds start_timeout{60};    // until all ranks joined the rendezvous
 };
 
-// Body of `mlbench supervise`: runs one segment to its end, writes the record, returns the exit code.
+// The argument list behind `mlbench`: "supervise", "--run-dir", ... and back (`arguments` without "supervise";
+// UserError for what is unknown or missing).
+std::vector<std::string> to_arguments(const SupervisorOptions& options);
+SupervisorOptions options_from_arguments(const std::vector<std::string>& arguments);
+
+// What the ranks of a segment are started with, less what only exists once it starts (port, secret, core lock).
+exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesystem::path& worker, int64_t segment,
+                                   std::optional<int64_t> resume_step, bool oversubscribed);
+
+// Body of `mlbench supervise`: runs one segment to its end, writes the record, returns the exit code: kOk (finished),
+// kRunFailed, kStopped, or kIoError when the record cannot be written. UserError when the run is active already, was
+// started already (and this is no resume), or is finished. Catches SIGINT and SIGTERM while it runs (stop).
 int supervise(const SupervisorOptions& options, exec::Executor& executor);
 
-// MLBENCH_CORE_LOCK, or one file per machine for all users.
+// MLBENCH_CORE_LOCK, or one file per machine for all users: mlbench-cores.lock in /run/lock, or else in /tmp.
 std::filesystem::path default_core_lock();
 
 // ---- for the command line ------------------------------------------------------------------------------------------
@@ -39,19 +51,20 @@ std::filesystem::path default_core_lock();
 // A started supervisor as seen by the command that started it.
 class SupervisorHandle {
  public:
-  // Starts `program supervise ...` (program = this mlbench). Attached: in its own session, holding our pipe.
+  // Starts `program supervise ...` (program = this mlbench) in a session of its own. Attached: holding our pipe, with
+  // our standard error. Detached: it writes to RUN/logs/supervisor.log.
   static SupervisorHandle start(const std::filesystem::path& program, const SupervisorOptions& options);
   SupervisorHandle(SupervisorHandle&&) noexcept = default;
   // Empty while it runs. When it died without writing its record, writes it (settle_if_lost).
   std::optional<ProcessEnd> wait(std::chrono::milliseconds timeout);
-  void request_stop();                       // as Ctrl-C: the run ends as stopped
+  void request_stop();                       // as Ctrl-C: the run ends as stopped. Does not wait
   pid_t pid() const { return process_.pid(); }
 
  private:
-  explicit SupervisorHandle(ChildProcess process, FileDescriptor control) :
-      process_(std::move(process)), control_(std::move(control)) {}
+  SupervisorHandle(ChildProcess process, FileDescriptor control, std::filesystem::path run_dir) :
+      process_(std::move(process)), control_(std::move(control)), run_dir_(std::move(run_dir)) {}
   ChildProcess process_;
-  FileDescriptor control_;
+  FileDescriptor control_;                   // write end of an attached supervisor's standard input
   std::filesystem::path run_dir_;
 };
 
@@ -62,8 +75,9 @@ void request_stop(const std::filesystem::path& run_dir);
 // Whether a supervisor holds the lease of the run (same host: flock; elsewhere: its counter moved within 60 s).
 bool lease_held(const std::filesystem::path& run_dir);
 
-// If the record says queued or running but nobody holds the lease: takes it and writes the record as failed
-// (supervisor_lost, exit codes null). Returns whether it did. Safe to call from several processes at once.
+// If the record says queued or running but nobody holds the lease: takes it, ends ranks that are left on this host
+// (they have 5 s to end by themselves) and writes the record as failed (supervisor_lost, exit codes null). Returns
+// whether it did. Safe to call from several processes at once.
 bool settle_if_lost(const std::filesystem::path& run_dir);
 
 // ---- the worker's catalog -------------------------------------------------------------------------------------------

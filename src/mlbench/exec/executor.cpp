@@ -1,0 +1,34 @@
+#include "mlbench/exec/executor.h"
+
+#include <algorithm>
+
+namespace mlbench::exec {
+namespace {
+
+std::string quoted(const std::string& word) {
+  const auto plain = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           std::string_view("_-./:,+=@%").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string result = "'";
+  for (const char c : word) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+}  // namespace
+
+std::filesystem::path rank_log_path(const std::filesystem::path& log_dir, int64_t segment, int rank) {
+  return log_dir / ("rank-" + std::to_string(rank) + ".seg-" + std::to_string(segment) + ".log");
+}
+
+std::string command_line(const std::map<std::string, std::string>& environment,
+                         const std::vector<std::string>& command) {
+  std::string line;
+  for (const auto& [name, value] : environment) line += name + "=" + (value.empty() ? "" : quoted(value)) + " ";
+  for (const std::string& word : command) line += quoted(word) + " ";
+  if (!line.empty()) line.pop_back();
+  return line;
+}
+
+}  // namespace mlbench::exec

@@ -1,0 +1,127 @@
+#include "mlbench/exec/local/local.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+
+namespace mlbench::exec::local {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kPollInterval{10};
+
+std::map<std::string, std::string> environment_of(const LaunchRequest& request, int rank) {
+  std::map<std::string, std::string> environment = request.environment;
+  environment["RANK"] = environment["LOCAL_RANK"] = std::to_string(rank);
+  environment["WORLD_SIZE"] = environment["LOCAL_WORLD_SIZE"] = std::to_string(request.workers);
+  return environment;
+}
+
+class LocalGroup final : public RankGroup {
+ public:
+  // Not in the constructor: when a rank cannot be started, the destructor is to end the ones before it.
+  void start(const LaunchRequest& request) {
+    for (int rank = 0; rank < request.workers; ++rank) {
+      ProcessOptions options;
+      options.arguments = request.command;
+      options.environment = environment_of(request, rank);
+      options.output = rank_log_path(request.log_dir, request.segment, rank);
+      options.inherited = request.inherited;
+      ranks_.push_back({ChildProcess::start(options), true});
+    }
+  }
+
+  ~LocalGroup() override {
+    for (Rank& rank : ranks_) {
+      if (rank.running) rank.process.signal(SIGKILL);
+    }
+    for (Rank& rank : ranks_) {
+      while (rank.running && !rank.process.wait(std::chrono::seconds(1))) {
+      }
+    }
+  }
+
+  std::vector<RankExit> poll(milliseconds timeout) override {
+    const auto deadline = steady_clock::now() + timeout;
+    for (;;) {
+      reap();
+      if (!exits_.empty() || !running() || steady_clock::now() >= deadline) return std::exchange(exits_, {});
+      std::this_thread::sleep_for(std::min(kPollInterval, timeout));
+    }
+  }
+
+  bool running() const override {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.running; });
+  }
+
+  std::vector<std::optional<pid_t>> pids() const override {
+    std::vector<std::optional<pid_t>> pids;
+    for (const Rank& rank : ranks_) pids.push_back(rank.running ? std::optional(rank.process.pid()) : std::nullopt);
+    return pids;
+  }
+
+  void signal_all(int signal_number) override {
+    for (const Rank& rank : ranks_) {
+      if (rank.running) rank.process.signal(signal_number);
+    }
+  }
+
+  void stop(milliseconds patience) override {
+    // A stopped process acts on SIGTERM only once it runs again; SIGTERM first, so that it does nothing else then.
+    signal_all(SIGTERM);
+    signal_all(SIGCONT);
+    const auto deadline = steady_clock::now() + patience;
+    for (reap(); running() && steady_clock::now() < deadline; reap()) std::this_thread::sleep_for(kPollInterval);
+    signal_all(SIGKILL);
+    for (reap(); running(); reap()) std::this_thread::sleep_for(kPollInterval);
+  }
+
+ private:
+  struct Rank {
+    ChildProcess process;
+    bool running;
+  };
+
+  void reap() {
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (!ranks_[rank].running) continue;
+      if (const auto end = ranks_[rank].process.wait(milliseconds(0))) {
+        ranks_[rank].running = false;
+        exits_.push_back({static_cast<int>(rank), *end});
+      }
+    }
+  }
+
+  std::vector<Rank> ranks_;
+  std::vector<RankExit> exits_;  // seen, not yet given to the caller
+};
+
+class LocalExecutor final : public Executor {
+ public:
+  std::string name() const override { return "local"; }
+
+  std::unique_ptr<RankGroup> start(const LaunchRequest& request) override {
+    auto group = std::make_unique<LocalGroup>();
+    group->start(request);
+    return group;
+  }
+
+  std::vector<std::string> describe(const LaunchRequest& request) const override {
+    std::vector<std::string> lines;
+    for (int rank = 0; rank < request.workers; ++rank) {
+      lines.push_back(command_line(environment_of(request, rank), request.command));
+    }
+    return lines;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> make() { return std::make_unique<LocalExecutor>(); }
+
+}  // namespace mlbench::exec::local

@@ -1,0 +1,40 @@
+#pragma once
+
+// How a supervisor is told to end: SIGINT or SIGTERM, "stop\n" or the end of its standard input (attached), or the file
+// RUN/control/stop.
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace mlbench::supervise {
+
+enum class EndRequest { kStop, kLauncherLost };
+
+class Control {
+ public:
+  // From now on signals are caught (SIGHUP and SIGPIPE ignored); their former handling comes back on destruction.
+  // One at a time in a process. A stop file from before this moment is removed.
+  Control(std::filesystem::path run_dir, bool attached);
+  ~Control();
+  Control(const Control&) = delete;
+  Control& operator=(const Control&) = delete;
+
+  // What was asked so far; never waits.
+  std::optional<EndRequest> poll();
+
+ private:
+  struct SavedSignals;
+  std::optional<EndRequest> read_input();
+
+  std::filesystem::path stop_file_;
+  bool attached_;
+  std::string input_;
+  std::unique_ptr<SavedSignals> saved_;
+};
+
+std::filesystem::path stop_file(const std::filesystem::path& run_dir);
+
+}  // namespace mlbench::supervise

@@ -1,0 +1,21 @@
+#pragma once
+
+// Local runs take turns on one machine: a flock on one file for all users, kept by the ranks, too (they inherit the
+// descriptor), so that it ends with the last of them even when the supervisor is killed.
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+
+#include "mlbench/base/files.h"
+
+namespace mlbench::supervise {
+
+// MLBENCH_CORE_LOCK, or mlbench-cores.lock in /run/lock where that can be written, else in /tmp.
+std::filesystem::path default_core_lock();
+
+// Empty when another run holds it for all of `timeout`. The file is never followed through a symbolic link, and never
+// written. Call before other threads start files: creating it widens the umask for a moment.
+std::optional<FileLock> take_core_lock(const std::filesystem::path& path, std::chrono::milliseconds timeout);
+
+}  // namespace mlbench::supervise

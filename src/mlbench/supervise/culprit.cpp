@@ -1,0 +1,243 @@
+#include "mlbench/supervise/culprit.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <string.h>
+
+#include <algorithm>
+#include <map>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::supervise {
+namespace {
+
+// Heartbeats come each second; a rank on a crowded machine may be late, a silent one is silent for good.
+constexpr double kSilent_s = 4;
+
+std::string_view meaning_of(int exit_code) {
+  switch (static_cast<ExitCode>(exit_code)) {
+    case ExitCode::kOk: return "";
+    case ExitCode::kInternalError: return "internal error";
+    case ExitCode::kUserError: return "wrong input";
+    case ExitCode::kCommError: return "communication error";
+    case ExitCode::kIoError: return "input/output error";
+    case ExitCode::kRunFailed: return "";
+    case ExitCode::kSupervisorLost: return "lost its supervisor";
+    case ExitCode::kStopped: return "stopped";
+  }
+  return "";
+}
+
+bool communication_code(int code) {
+  return code == static_cast<int>(ExitCode::kCommError) || code == static_cast<int>(ExitCode::kSupervisorLost);
+}
+
+template <typename T>
+T field(const std::optional<Json>& json, const char* key, T otherwise) {
+  if (!json || !json->is_object()) return otherwise;
+  const auto found = json->find(key);
+  if (found == json->end() || found->is_null()) return otherwise;
+  try {
+    return found->get<T>();
+  } catch (const Json::exception&) {
+    return otherwise;  // a rank's words are no reason to fall over
+  }
+}
+
+// A rank's own failure, not what a peer's did to it.
+bool reported_own_failure(const RankFacts& rank) {
+  const auto kind = field<std::string>(rank.report, "kind", "");
+  return reported_failure(rank) && (kind == "rank_error" || kind == "io_error");
+}
+
+std::string who(const std::vector<RankFacts>& ranks, size_t rank) {
+  return fmt::format("rank {} on {}", rank, ranks[rank].host);
+}
+
+std::string with_space(const std::string& text) { return text.empty() ? "" : " " + text; }
+
+// The reports of the others, as the second half of a message about a rank that says nothing itself.
+std::string what_peers_say(const std::vector<RankFacts>& ranks, size_t culprit) {
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (rank == culprit || !reported_failure(ranks[rank])) continue;
+    return fmt::format("; rank {} reported: {}", rank, field<std::string>(ranks[rank].report, "message", "no message"));
+  }
+  return "";
+}
+
+spec::Failure failure_of(const std::vector<RankFacts>& ranks, size_t rank, std::string kind, std::string message) {
+  const RankFacts& facts = ranks[rank];
+  spec::Failure failure;
+  failure.kind = std::move(kind);
+  failure.rank = static_cast<int64_t>(rank);
+  failure.host = facts.host;
+  // The report is later than the last heartbeat, where there is one.
+  failure.operation = field<std::string>(facts.report, "operation", field<std::string>(facts.heartbeat, "operation", ""));
+  failure.sequence = field<int64_t>(facts.report, "sequence", field<int64_t>(facts.heartbeat, "sequence", -1));
+  failure.message = std::move(message);
+  return failure;
+}
+
+std::optional<size_t> first_ended(const std::vector<RankFacts>& ranks, bool (*matches)(const RankFacts&)) {
+  std::optional<size_t> first;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (!ranks[rank].end || !matches(ranks[rank])) continue;
+    if (!first || ranks[rank].end_order < ranks[*first].end_order) first = rank;
+  }
+  return first;
+}
+
+std::optional<spec::Failure> ended_by_itself(const std::vector<RankFacts>& ranks) {
+  const auto first = first_ended(
+      ranks, [](const RankFacts& rank) { return rank.end->code != 0 && !communication_code(rank.end->code); });
+  if (first) {
+    const RankFacts& rank = ranks[*first];
+    const bool killed = rank.end->signal.has_value();
+    const auto words = field<std::string>(rank.report, "message", "");
+    return failure_of(ranks, *first, killed ? "rank_died" : "rank_error",
+                      fmt::format("{} {}{}{}{}", who(ranks, *first), killed ? "was " : "", describe_end(*rank.end),
+                                  with_space(describe_activity(rank.heartbeat)), words.empty() ? "" : ": " + words));
+  }
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (reported_own_failure(ranks[rank])) {
+      return failure_of(ranks, rank, "rank_error",
+                        fmt::format("{} failed: {}", who(ranks, rank),
+                                    field<std::string>(ranks[rank].report, "message", "no message")));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<size_t> longest_silent(const std::vector<RankFacts>& ranks) {
+  std::optional<size_t> silent;
+  double freshest = 0;
+  bool any_fresh = false;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto age = ranks[rank].heartbeat_age_s;
+    if (!age) continue;
+    if (!any_fresh || *age < freshest) freshest = *age;
+    any_fresh = true;
+    if (ranks[rank].end || reported_failure(ranks[rank]) || *age < kSilent_s) continue;
+    if (!silent || *age > *ranks[*silent].heartbeat_age_s) silent = rank;
+  }
+  // When all are silent, the machine was busy or the supervisor slept: no evidence against one.
+  if (silent && ranks.size() > 1 && *ranks[*silent].heartbeat_age_s < freshest + kSilent_s / 2) return std::nullopt;
+  return silent;
+}
+
+std::optional<size_t> most_suspected(const std::vector<RankFacts>& ranks) {
+  std::map<int64_t, int> votes;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto suspect = field<int64_t>(ranks[rank].report, "suspect_rank", -1);
+    if (suspect < 0 || suspect >= static_cast<int64_t>(ranks.size()) || suspect == static_cast<int64_t>(rank)) continue;
+    if (!reported_failure(ranks[static_cast<size_t>(suspect)])) ++votes[suspect];
+  }
+  const auto most = std::max_element(votes.begin(), votes.end(), [](auto& a, auto& b) { return a.second < b.second; });
+  if (most == votes.end()) return std::nullopt;
+  return static_cast<size_t>(most->first);
+}
+
+std::optional<size_t> furthest_behind(const std::vector<RankFacts>& ranks) {
+  std::optional<size_t> behind;
+  int64_t lowest = 0, highest = 0;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const int64_t sequence =
+        field<int64_t>(ranks[rank].report, "sequence", field<int64_t>(ranks[rank].heartbeat, "sequence", -1));
+    if (sequence < 0 || ranks[rank].end) continue;
+    if (!behind || sequence < lowest) {
+      lowest = sequence;
+      if (!behind) highest = sequence;
+      behind = rank;
+    }
+    highest = std::max(highest, sequence);
+  }
+  if (!behind || lowest == highest) return std::nullopt;
+  return behind;
+}
+
+// comm_timeout or comm_error, as the ranks that noticed say.
+std::string noticed_kind(const std::vector<RankFacts>& ranks) {
+  for (const RankFacts& rank : ranks) {
+    const auto kind = field<std::string>(rank.report, "kind", "");
+    if (reported_failure(rank) && (kind == "comm_timeout" || kind == "comm_error")) return kind;
+  }
+  return std::any_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) { return rank.end.has_value(); })
+             ? "comm_error"
+             : "comm_timeout";
+}
+
+}  // namespace
+
+bool reported_failure(const RankFacts& rank) { return field<std::string>(rank.report, "event", "") == "failure"; }
+
+std::string signal_name(int number) {
+  const char* abbreviation = sigabbrev_np(number);
+  return abbreviation == nullptr ? "unknown" : std::string("SIG") + abbreviation;
+}
+
+std::string describe_end(const ProcessEnd& end) {
+  if (end.signal) return fmt::format("killed by signal {} ({})", *end.signal, signal_name(*end.signal));
+  const std::string_view meaning = meaning_of(end.code);
+  return fmt::format("exited with code {}{}", end.code, meaning.empty() ? "" : fmt::format(" ({})", meaning));
+}
+
+std::string describe_activity(const Json& heartbeat) {
+  const std::optional<Json> json(heartbeat);
+  const auto operation = field<std::string>(json, "operation", "");
+  if (operation.empty()) return "";
+  return fmt::format("{} {} #{}", field<bool>(json, "in_progress", false) ? "during" : "after", operation,
+                     field<int64_t>(json, "sequence", 0));
+}
+
+bool stopped(const RankFacts& rank) { return rank.process_state == 'T' || rank.process_state == 't'; }
+
+spec::Failure name_culprit(const std::vector<RankFacts>& ranks) {
+  if (auto failure = ended_by_itself(ranks)) return *failure;
+
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (stopped(ranks[rank])) {
+      return failure_of(ranks, rank, "comm_timeout",
+                        fmt::format("{} is stopped (state {}, as by SIGSTOP){}{}", who(ranks, rank),
+                                    ranks[rank].process_state, with_space(describe_activity(ranks[rank].heartbeat)),
+                                    what_peers_say(ranks, rank)));
+    }
+  }
+  if (const auto silent = longest_silent(ranks)) {
+    return failure_of(ranks, *silent, "comm_timeout",
+                      fmt::format("{} sends no heartbeat for {:.0f} s{}{}", who(ranks, *silent),
+                                  *ranks[*silent].heartbeat_age_s,
+                                  with_space(describe_activity(ranks[*silent].heartbeat)),
+                                  what_peers_say(ranks, *silent)));
+  }
+  const std::string kind = noticed_kind(ranks);
+  if (const auto suspect = most_suspected(ranks)) {
+    return failure_of(ranks, *suspect, kind,
+                      fmt::format("{} is suspected by its peers{}{}", who(ranks, *suspect),
+                                  with_space(describe_activity(ranks[*suspect].heartbeat)),
+                                  what_peers_say(ranks, *suspect)));
+  }
+  if (const auto behind = furthest_behind(ranks)) {
+    return failure_of(ranks, *behind, kind,
+                      fmt::format("{} is behind its peers{}{}", who(ranks, *behind),
+                                  with_space(describe_activity(ranks[*behind].heartbeat)),
+                                  what_peers_say(ranks, *behind)));
+  }
+  std::optional<size_t> first = first_ended(ranks, [](const RankFacts& rank) { return rank.end->code != 0; });
+  for (size_t rank = 0; rank < ranks.size() && !first; ++rank) {
+    if (reported_failure(ranks[rank])) first = rank;
+  }
+  if (!first) {
+    spec::Failure unknown;
+    unknown.kind = kind;
+    unknown.message = "the ranks stopped making progress; no rank stands out";
+    return unknown;
+  }
+  const auto words = field<std::string>(ranks[*first].report, "message", "");
+  const std::string end = ranks[*first].end ? " " + describe_end(*ranks[*first].end) : " reported a failure";
+  return failure_of(ranks, *first, kind,
+                    fmt::format("{}{}{}{}", who(ranks, *first), end,
+                                with_space(describe_activity(ranks[*first].heartbeat)), words.empty() ? "" : ": " + words));
+}
+
+}  // namespace mlbench::supervise

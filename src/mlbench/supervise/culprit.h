@@ -1,0 +1,50 @@
+#pragma once
+
+// Which rank broke a run, and how to say it. Pure: from what the supervisor saw of each rank.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/base/process.h"
+#include "mlbench/spec/record.h"
+
+namespace mlbench::supervise {
+
+struct RankFacts {
+  std::string host;
+  std::optional<ProcessEnd> end;                      // by its own doing, not ours
+  int64_t end_order = 0;                              // of the ends: 0 was seen first
+  bool joined = false;
+  std::optional<double> heartbeat_age_s;              // since the last heartbeat; empty: none yet
+  Json heartbeat = Json::object();                    // {"operation", "sequence", "in_progress", "since_s", "step"}
+  std::optional<Json> report;                         // {"event": "failure", "kind", "operation", ...}
+  char process_state = '?';                           // as in /proc/PID/stat; '?': not on this host, or gone
+};
+
+// "killed by signal 9 (SIGKILL)", "exited with code 4 (input/output error)".
+std::string describe_end(const ProcessEnd& end);
+// "SIGKILL"
+std::string signal_name(int number);
+// "during all_reduce #123", "after all_reduce #123", or "" where the rank never began an operation.
+std::string describe_activity(const Json& heartbeat);
+
+bool stopped(const RankFacts& rank);                  // by SIGSTOP or a debugger
+bool reported_failure(const RankFacts& rank);
+
+// Called once something went wrong; in this order the culprit is
+//  1. the first rank that was killed by a signal, or ended with a code that is no communication error, or reported an
+//     error of its own;
+//  2. a rank whose process is stopped;
+//  3. a rank that is alive but has stopped heart-beating (the longest silent one);
+//  4. the rank that most reports of others suspect, unless it reported a failure itself;
+//  5. the rank with the lowest sequence number, where they differ;
+//  6. the first one that ended or reported: it is named, the cause stays with its message.
+// log_tail and times are the caller's.
+spec::Failure name_culprit(const std::vector<RankFacts>& ranks);
+
+}  // namespace mlbench::supervise

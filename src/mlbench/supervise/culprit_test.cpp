@@ -1,0 +1,157 @@
+#include "mlbench/supervise/culprit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace mlbench::supervise {
+namespace {
+
+using testing::HasSubstr;
+
+RankFacts working(int64_t sequence, bool in_progress = true) {
+  RankFacts rank;
+  rank.host = "node1";
+  rank.joined = true;
+  rank.heartbeat_age_s = 0.4;
+  rank.heartbeat = {{"operation", "all_reduce"}, {"sequence", sequence}, {"in_progress", in_progress}, {"step", 7}};
+  rank.process_state = 'S';
+  return rank;
+}
+
+RankFacts timed_out(int64_t sequence, Json suspect = nullptr) {
+  RankFacts rank = working(sequence);
+  rank.report = {{"event", "failure"},      {"kind", "comm_timeout"},       {"operation", "all_reduce"},
+                 {"sequence", sequence},    {"message", "all_reduce took longer than 2 s"},
+                 {"suspect_rank", suspect}};
+  return rank;
+}
+
+RankFacts broken(int64_t sequence, Json suspect = nullptr) {
+  RankFacts rank = timed_out(sequence, suspect);
+  (*rank.report)["kind"] = "comm_error";
+  (*rank.report)["message"] = "connection closed by peer";
+  return rank;
+}
+
+RankFacts ended(RankFacts rank, ProcessEnd end, int64_t order) {
+  rank.end = end;
+  rank.end_order = order;
+  rank.process_state = '?';
+  return rank;
+}
+
+TEST(Culprit, KilledRankWinsOverItsVictims) {
+  const auto failure = name_culprit({ended(broken(124, 2), {3, {}}, 0), ended(working(123), {137, SIGKILL}, 1), broken(124)});
+  EXPECT_EQ(failure.kind, "rank_died");
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.host, "node1");
+  EXPECT_EQ(failure.operation, "all_reduce");
+  EXPECT_EQ(failure.sequence, 123);
+  EXPECT_EQ(failure.message, "rank 1 on node1 was killed by signal 9 (SIGKILL) during all_reduce #123");
+}
+
+TEST(Culprit, BetweenOperationsAndBeforeTheFirst) {
+  EXPECT_EQ(name_culprit({ended(working(5, false), {139, SIGSEGV}, 0)}).message,
+            "rank 0 on node1 was killed by signal 11 (SIGSEGV) after all_reduce #5");
+  RankFacts fresh;
+  fresh.host = "node1";
+  EXPECT_EQ(name_culprit({ended(fresh, {2, {}}, 0)}).message, "rank 0 on node1 exited with code 2 (wrong input)");
+}
+
+TEST(Culprit, OwnErrorWinsOverCommunicationErrors) {
+  RankFacts full_disk = ended(working(9, false), {4, {}}, 1);
+  full_disk.report = {{"event", "failure"}, {"kind", "io_error"}, {"message", "cannot write spool: No space left on device"}};
+  const auto failure = name_culprit({ended(broken(10), {3, {}}, 0), full_disk});
+  EXPECT_EQ(failure.kind, "rank_error");
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.message,
+            "rank 1 on node1 exited with code 4 (input/output error) after all_reduce #9: cannot write spool: No space "
+            "left on device");
+}
+
+TEST(Culprit, OwnErrorReportedBeforeTheExit) {
+  RankFacts failing = working(9);
+  failing.report = {{"event", "failure"}, {"kind", "rank_error"}, {"message", "loss is not finite"}};
+  const auto failure = name_culprit({broken(10, 1), failing});
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.message, "rank 1 on node1 failed: loss is not finite");
+}
+
+TEST(Culprit, FirstOfSeveralDeaths) {
+  const auto failure = name_culprit({ended(working(3), {134, SIGABRT}, 1), ended(working(3), {1, {}}, 0)});
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.kind, "rank_error");
+}
+
+TEST(Culprit, StoppedProcess) {
+  RankFacts frozen = working(123);
+  frozen.process_state = 'T';
+  frozen.heartbeat_age_s = 2.5;
+  const auto failure = name_culprit({timed_out(124), frozen, timed_out(124)});
+  EXPECT_EQ(failure.kind, "comm_timeout");
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.sequence, 123);
+  EXPECT_EQ(failure.message,
+            "rank 1 on node1 is stopped (state T, as by SIGSTOP) during all_reduce #123; rank 0 reported: all_reduce "
+            "took longer than 2 s");
+}
+
+TEST(Culprit, SilentRank) {
+  RankFacts silent = working(124);
+  silent.heartbeat_age_s = 31;
+  const auto failure = name_culprit({timed_out(124, 0), timed_out(124), silent});
+  EXPECT_EQ(failure.rank, 2);
+  EXPECT_THAT(failure.message, HasSubstr("rank 2 on node1 sends no heartbeat for 31 s during all_reduce #124"));
+}
+
+TEST(Culprit, SilenceOfAllAccusesNobody) {
+  RankFacts a = timed_out(124), b = working(120);
+  a.heartbeat_age_s = 8.0;
+  b.heartbeat_age_s = 8.4;
+  const auto failure = name_culprit({a, b});
+  EXPECT_EQ(failure.rank, 1) << "by its sequence number";
+  EXPECT_THAT(failure.message, HasSubstr("behind its peers"));
+}
+
+TEST(Culprit, SuspectOfMostPeersUnlessItComplainsItself) {
+  auto failure = name_culprit({timed_out(8, 3), timed_out(8, 3), timed_out(8, 0), working(8)});
+  EXPECT_EQ(failure.rank, 3);
+  EXPECT_THAT(failure.message, HasSubstr("suspected by its peers"));
+  failure = name_culprit({broken(8, 1), broken(8, 2), working(7)});
+  EXPECT_EQ(failure.rank, 2);
+  EXPECT_EQ(failure.kind, "comm_error");
+}
+
+TEST(Culprit, LowestSequence) {
+  const auto failure = name_culprit({timed_out(124), working(100, false), timed_out(124)});
+  EXPECT_EQ(failure.kind, "comm_timeout");
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.sequence, 100);
+}
+
+TEST(Culprit, WithoutEvidenceTheFirstWhoNoticed) {
+  const auto failure = name_culprit({timed_out(124), ended(timed_out(124), {3, {}}, 0)});
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.message,
+            "rank 1 on node1 exited with code 3 (communication error) during all_reduce #124: all_reduce took longer than 2 s");
+}
+
+TEST(Culprit, MalformedWordsOfARankDoNoHarm) {
+  RankFacts odd = working(3);
+  odd.report = {{"event", "failure"}, {"kind", 7}, {"operation", nullptr}, {"sequence", "x"}, {"message", 1}};
+  odd.heartbeat = Json::array();
+  const auto failure = name_culprit({odd});
+  EXPECT_EQ(failure.rank, 0);
+  EXPECT_EQ(failure.sequence, -1);
+}
+
+TEST(DescribeEnd, Texts) {
+  EXPECT_EQ(describe_end({0, {}}), "exited with code 0");
+  EXPECT_EQ(describe_end({3, {}}), "exited with code 3 (communication error)");
+  EXPECT_EQ(describe_end({77, {}}), "exited with code 77");
+  EXPECT_EQ(describe_end({143, SIGTERM}), "killed by signal 15 (SIGTERM)");
+}
+
+}  // namespace
+}  // namespace mlbench::supervise

@@ -1,0 +1,93 @@
+#include "mlbench/supervise/lease.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/json.h"
+#include "mlbench/supervise/proc.h"
+
+namespace mlbench::supervise {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::filesystem::path path_of(const std::filesystem::path& run_dir) { return run_dir / "lease"; }
+
+Json to_json(const ProcessIdentity& process) { return {{"pid", process.pid}, {"start_time", process.start_time}}; }
+
+ProcessIdentity identity_from_json(const Json& json) {
+  return {json.at("pid").get<pid_t>(), json.at("start_time").get<uint64_t>()};
+}
+
+}  // namespace
+
+std::optional<Lease> Lease::take(const std::filesystem::path& run_dir) {
+  auto lock = FileLock::acquire(path_of(run_dir), milliseconds(200));
+  if (!lock) return std::nullopt;
+  Lease lease(std::move(*lock));
+  if (const auto old = read_lease(run_dir)) lease.counter_ = old->counter;
+  return lease;
+}
+
+void Lease::refresh(const std::vector<ProcessIdentity>& ranks) {
+  const auto self = process_status(getpid());
+  Json content = {{"host", host_name()}, {"boot_id", boot_id()}};
+  content.update(to_json({getpid(), self ? self->start_time : 0}));
+  content["counter"] = ++counter_;
+  content["ranks"] = Json::array();
+  for (const ProcessIdentity& rank : ranks) content["ranks"].push_back(to_json(rank));
+  // In place, for the lock belongs to this file. A reader may catch a mixture: it then reads again.
+  const std::string text = content.dump() + "\n";
+  if (pwrite(lock_.fd(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()) ||
+      ftruncate(lock_.fd(), static_cast<off_t>(text.size())) != 0) {
+    throw IoError("cannot write the lease of the run: " + errno_text(errno));
+  }
+}
+
+std::optional<LeaseContent> read_lease(const std::filesystem::path& run_dir) {
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    try {
+      const Json json = Json::parse(read_file(path_of(run_dir)));
+      LeaseContent content;
+      json.at("host").get_to(content.host);
+      json.at("boot_id").get_to(content.boot_id);
+      content.holder = identity_from_json(json);
+      json.at("counter").get_to(content.counter);
+      for (const Json& rank : json.at("ranks")) content.ranks.push_back(identity_from_json(rank));
+      return content;
+    } catch (const IoError&) {
+      return std::nullopt;
+    } catch (const Json::exception&) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  }
+  return std::nullopt;
+}
+
+bool lease_held(const std::filesystem::path& run_dir, milliseconds standstill) {
+  const FileDescriptor fd(open(path_of(run_dir).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) {
+    if (errno == ENOENT) return false;
+    throw IoError("cannot read " + path_of(run_dir).string() + ": " + errno_text(errno));
+  }
+  // Shared, so that readers don't take each other for the holder.
+  if (flock(fd.get(), LOCK_SH | LOCK_NB) != 0) return true;
+  const auto content = read_lease(run_dir);
+  if (!content || content->boot_id == boot_id()) return false;
+  // Some shared file systems lock per host only.
+  flock(fd.get(), LOCK_UN);
+  const auto deadline = std::chrono::steady_clock::now() + standstill;
+  while (std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::min<milliseconds>(standstill, milliseconds(250)));
+    const auto now = read_lease(run_dir);
+    if (now && now->counter != content->counter) return true;
+  }
+  return false;
+}
+
+}  // namespace mlbench::supervise

@@ -1,0 +1,159 @@
+#include "mlbench/supervise/lease.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/json.h"
+#include "mlbench/supervise/core_lock.h"
+#include "mlbench/supervise/proc.h"
+#include "mlbench/supervise/test_folder.h"
+
+namespace mlbench::supervise {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(Lease, HasOneHolder) {
+  const TestFolder folder;
+  EXPECT_FALSE(lease_held(folder.path(), 1s)) << "nobody took it yet";
+  auto lease = Lease::take(folder.path());
+  ASSERT_TRUE(lease);
+  EXPECT_TRUE(lease_held(folder.path(), 1s));
+  EXPECT_FALSE(Lease::take(folder.path()));
+  lease.reset();
+  EXPECT_FALSE(lease_held(folder.path(), 1s));
+  EXPECT_TRUE(Lease::take(folder.path()));
+}
+
+TEST(Lease, SaysWhoHoldsIt) {
+  const TestFolder folder;
+  EXPECT_FALSE(read_lease(folder.path()));
+  auto lease = Lease::take(folder.path());
+  EXPECT_FALSE(read_lease(folder.path())) << "nothing written yet";
+  lease->refresh({{1234, 99}, {1235, 100}});
+  lease->refresh({{1234, 99}});
+  const auto content = read_lease(folder.path());
+  ASSERT_TRUE(content);
+  EXPECT_EQ(content->host, host_name());
+  EXPECT_EQ(content->boot_id, boot_id());
+  EXPECT_EQ(content->holder.pid, getpid());
+  EXPECT_EQ(content->holder.start_time, process_status(getpid())->start_time);
+  EXPECT_EQ(content->counter, 2);
+  EXPECT_THAT(content->ranks, testing::ElementsAre(ProcessIdentity{1234, 99}));
+
+  lease.reset();
+  lease = Lease::take(folder.path());
+  lease->refresh({});
+  EXPECT_EQ(read_lease(folder.path())->counter, 3) << "the next holder counts on";
+}
+
+TEST(Lease, EndsWithItsProcess) {
+  const TestFolder folder;
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto lease = Lease::take(folder.path());
+    [[maybe_unused]] const ssize_t said = write(ready[1], "x", 1);
+    pause();
+    _exit(lease ? 0 : 1);
+  }
+  char byte;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  EXPECT_TRUE(lease_held(folder.path(), 1s));
+  EXPECT_FALSE(Lease::take(folder.path()));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_FALSE(lease_held(folder.path(), 1s));
+  close(ready[0]);
+  close(ready[1]);
+}
+
+// As on a file system whose locks are not seen here: only the counter tells.
+TEST(Lease, OnAnotherHostTheCounterTells) {
+  const TestFolder folder;
+  Json content = {{"host", "elsewhere"}, {"boot_id", "another"}, {"pid", 1}, {"start_time", 1},
+                  {"counter", 5},        {"ranks", Json::array()}};
+  write_json_file(folder.path() / "lease", content);
+  EXPECT_FALSE(lease_held(folder.path(), 600ms)) << "the counter stands still";
+
+  std::jthread holder([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      content["counter"] = content["counter"].get<int>() + 1;
+      write_json_file(folder.path() / "lease", content);
+      std::this_thread::sleep_for(50ms);
+    }
+  });
+  EXPECT_TRUE(lease_held(folder.path(), 30s));
+}
+
+TEST(ProcessStatus, OfThisProcess) {
+  const auto status = process_status(getpid());
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->state, 'R');
+  EXPECT_GT(status->start_time, 0u);
+  EXPECT_FALSE(process_status(1 << 29)) << "no such process";
+}
+
+TEST(ProcessStatus, SeesAStoppedProcess) {
+  const pid_t child = fork();
+  if (child == 0) {
+    raise(SIGSTOP);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+  EXPECT_EQ(process_status(child)->state, 'T');
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+TEST(CoreLock, IsForAllUsersWhateverTheUmask) {
+  const TestFolder folder;
+  const auto path = folder.path() / "cores.lock";
+  const mode_t mask = umask(0077);
+  const auto lock = take_core_lock(path, 0ms);
+  umask(mask);
+  ASSERT_TRUE(lock);
+  struct stat info {};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0666u);
+  EXPECT_FALSE(take_core_lock(path, 0ms));
+}
+
+TEST(CoreLock, FollowsNoSymbolicLinkAndTakesNoOtherThing) {
+  const TestFolder folder;
+  const auto target = folder.path() / "precious";
+  write_file_atomically(target, "text");
+  std::filesystem::create_symlink(target, folder.path() / "link");
+  EXPECT_THROW(take_core_lock(folder.path() / "link", 0ms), IoError);
+  std::filesystem::create_symlink(folder.path() / "nowhere", folder.path() / "dangling");
+  EXPECT_THROW(take_core_lock(folder.path() / "dangling", 0ms), IoError);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "nowhere"));
+  ASSERT_EQ(mkfifo((folder.path() / "fifo").c_str(), 0666), 0);
+  EXPECT_THROW(take_core_lock(folder.path() / "fifo", 0ms), IoError);
+  EXPECT_THROW(take_core_lock(folder.path(), 0ms), IoError);
+  EXPECT_EQ(read_file(target), "text");
+}
+
+TEST(CoreLock, DefaultCanBeNamed) {
+  const char* before = getenv("MLBENCH_CORE_LOCK");
+  const std::string saved = before == nullptr ? "" : before;
+  setenv("MLBENCH_CORE_LOCK", "/somewhere/lock", 1);
+  EXPECT_EQ(default_core_lock(), "/somewhere/lock");
+  unsetenv("MLBENCH_CORE_LOCK");
+  EXPECT_EQ(default_core_lock().filename(), "mlbench-cores.lock");
+  EXPECT_TRUE(default_core_lock().is_absolute());
+  if (before != nullptr) setenv("MLBENCH_CORE_LOCK", saved.c_str(), 1);
+}
+
+}  // namespace
+}  // namespace mlbench::supervise

@@ -1,0 +1,88 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/supervise/supervisor.h"
+#include "mlbench/supervise/test_folder.h"
+
+namespace mlbench::supervise {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(SupervisorArguments, AreWhatTheyWereAfterARoundTrip) {
+  SupervisorOptions options;
+  options.run_dir = "/home/a b/runs/r-2";
+  options.worker = "/opt/mlbench-worker";
+  options.core_lock = "/tmp/lock";
+  options.resume_step = 0;
+  options.start_timeout = std::chrono::seconds(5);
+  options.no_wait = true;
+  options.attached = false;
+  std::vector<std::string> arguments = to_arguments(options);
+  EXPECT_THAT(arguments,
+              ElementsAre("supervise", "--run-dir", "/home/a b/runs/r-2", "--worker", "/opt/mlbench-worker", "--core-lock",
+                          "/tmp/lock", "--resume-step", "0", "--start-timeout", "5", "--no-wait", "--detached"));
+  arguments.erase(arguments.begin());
+  EXPECT_EQ(to_arguments(options_from_arguments(arguments)), to_arguments(options));
+}
+
+TEST(SupervisorArguments, MinimalOnes) {
+  const auto options = options_from_arguments({"--run-dir", "/r", "--worker", "/w"});
+  EXPECT_TRUE(options.attached);
+  EXPECT_FALSE(options.no_wait);
+  EXPECT_FALSE(options.resume_step);
+  EXPECT_THAT(to_arguments(options), ElementsAre("supervise", "--run-dir", "/r", "--worker", "/w"));
+}
+
+TEST(SupervisorArguments, WrongOnesAreNamed) {
+  const auto error_of = [](const std::vector<std::string>& arguments) -> std::string {
+    try {
+      options_from_arguments(arguments);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(error_of({}), HasSubstr("--run-dir DIR and --worker FILE"));
+  EXPECT_THAT(error_of({"--run-dir"}), HasSubstr("--run-dir needs a value"));
+  EXPECT_THAT(error_of({"--rundir", "x"}), HasSubstr("unknown argument '--rundir'"));
+  EXPECT_THAT(error_of({"--resume-step", "3x"}), HasSubstr("'3x' is no number"));
+}
+
+TEST(LaunchRequest, HoldsWhatARankNeeds) {
+  spec::RunSpec run;
+  run.backend = "gloo";
+  run.workers = 2;
+  run.threads_per_worker = 3;
+  run.run_dir = "/home/runs/r-2";
+  auto request = launch_request(run, "/opt/mlbench-worker", 2, 40, false);
+  EXPECT_THAT(request.command, ElementsAre("/opt/mlbench-worker", "--run-dir", "/home/runs/r-2", "--segment", "2",
+                                           "--resume-step", "40"));
+  EXPECT_EQ(request.workers, 2);
+  EXPECT_EQ(request.segment, 2);
+  EXPECT_EQ(request.log_dir, "/home/runs/r-2/logs");
+  EXPECT_THAT(request.environment, ElementsAre(testing::Pair("OMP_NUM_THREADS", "3")));
+
+  request = launch_request(run, "/opt/mlbench-worker", 1, std::nullopt, true);
+  EXPECT_THAT(request.command, ElementsAre("/opt/mlbench-worker", "--run-dir", "/home/runs/r-2", "--segment", "1"));
+  EXPECT_EQ(request.environment.at("OMP_WAIT_POLICY"), "passive");
+  EXPECT_EQ(request.environment.at("MLBENCH_OVERSUBSCRIBED"), "1");
+}
+
+TEST(WorkerCatalog, SaysWhyThereIsNone) {
+  const TestFolder folder;
+  auto result = worker_catalog(folder.path() / "mlbench-worker", folder.path());
+  EXPECT_FALSE(result.catalog);
+  EXPECT_THAT(result.reason, HasSubstr("there is no worker program at"));
+
+  write_file_atomically(folder.path() / "script", "#!/bin/sh\n");
+  result = worker_catalog(folder.path() / "script", folder.path());
+  EXPECT_FALSE(result.catalog);
+  EXPECT_THAT(result.reason, HasSubstr("no program with a build id"));
+}
+
+}  // namespace
+}  // namespace mlbench::supervise

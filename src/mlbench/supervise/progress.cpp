@@ -1,0 +1,107 @@
+#include "mlbench/supervise/progress.h"
+
+#include <array>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::supervise {
+namespace {
+
+constexpr std::array kStates = {spec::RunState::kQueued, spec::RunState::kRunning, spec::RunState::kFinished,
+                                spec::RunState::kFailed, spec::RunState::kStopped};
+
+spec::RunState state_of(const std::string& name) {
+  for (const spec::RunState state : kStates) {
+    if (spec::name_of(state) == name) return state;
+  }
+  throw UserError("unknown run state '" + name + "': valid are queued, running, finished, failed, stopped");
+}
+
+Json to_json(const spec::SegmentInfo& segment) {
+  Json codes = Json::array();
+  for (const auto& code : segment.exit_codes) codes.push_back(code ? Json(*code) : Json(nullptr));
+  return {{"index", segment.index},           {"start_step", segment.start_step}, {"started_at", segment.started_at},
+          {"finished_at", segment.finished_at}, {"lost_s", segment.lost_s},         {"exit_codes", codes}};
+}
+
+spec::SegmentInfo segment_from_json(const Json& json) {
+  spec::SegmentInfo segment;
+  json.at("index").get_to(segment.index);
+  json.at("start_step").get_to(segment.start_step);
+  json.at("started_at").get_to(segment.started_at);
+  json.at("finished_at").get_to(segment.finished_at);
+  json.at("lost_s").get_to(segment.lost_s);
+  for (const Json& code : json.at("exit_codes")) {
+    segment.exit_codes.push_back(code.is_null() ? std::nullopt : std::optional(code.get<int>()));
+  }
+  return segment;
+}
+
+Json to_json(const spec::Failure& failure) {
+  return {{"kind", failure.kind},           {"rank", failure.rank},         {"host", failure.host},
+          {"operation", failure.operation}, {"sequence", failure.sequence}, {"message", failure.message},
+          {"log_tail", failure.log_tail}};
+}
+
+spec::Failure failure_from_json(const Json& json) {
+  spec::Failure failure;
+  json.at("kind").get_to(failure.kind);
+  json.at("rank").get_to(failure.rank);
+  json.at("host").get_to(failure.host);
+  json.at("operation").get_to(failure.operation);
+  json.at("sequence").get_to(failure.sequence);
+  json.at("message").get_to(failure.message);
+  json.at("log_tail").get_to(failure.log_tail);
+  return failure;
+}
+
+std::filesystem::path path_of(const std::filesystem::path& run_dir) { return run_dir / "progress.json"; }
+
+}  // namespace
+
+Json to_json(const spec::RunProgress& progress) {
+  Json segments = Json::array();
+  for (const auto& segment : progress.segments) segments.push_back(to_json(segment));
+  return {{"state", spec::name_of(progress.state)},
+          {"started_at", progress.started_at},
+          {"finished_at", progress.finished_at},
+          {"segments", segments},
+          {"failure", progress.failure ? to_json(*progress.failure) : Json(nullptr)},
+          {"hosts", progress.hosts},
+          {"environment", progress.environment},
+          {"notes", progress.notes},
+          {"wall_s", progress.wall_s},
+          {"oversubscribed", progress.oversubscribed},
+          {"utilisation", progress.utilisation}};
+}
+
+spec::RunProgress progress_from_json(const Json& json) {
+  try {
+    spec::RunProgress progress;
+    progress.state = state_of(json.at("state").get<std::string>());
+    json.at("started_at").get_to(progress.started_at);
+    json.at("finished_at").get_to(progress.finished_at);
+    for (const Json& segment : json.at("segments")) progress.segments.push_back(segment_from_json(segment));
+    if (!json.at("failure").is_null()) progress.failure = failure_from_json(json.at("failure"));
+    progress.hosts = json.at("hosts");
+    progress.environment = json.at("environment");
+    json.at("notes").get_to(progress.notes);
+    json.at("wall_s").get_to(progress.wall_s);
+    json.at("oversubscribed").get_to(progress.oversubscribed);
+    progress.utilisation = json.at("utilisation");
+    return progress;
+  } catch (const Json::exception& error) {
+    throw UserError(std::string("progress.json: ") + error.what());
+  }
+}
+
+void write_progress(const std::filesystem::path& run_dir, const spec::RunProgress& progress) {
+  write_json_file(path_of(run_dir), to_json(progress));
+}
+
+std::optional<spec::RunProgress> read_progress(const std::filesystem::path& run_dir) {
+  if (!std::filesystem::exists(path_of(run_dir))) return std::nullopt;
+  return progress_from_json(read_json_file(path_of(run_dir)));
+}
+
+}  // namespace mlbench::supervise

@@ -1,0 +1,22 @@
+#pragma once
+
+// RUN/progress.json: what the supervisor knows beside spec and spools (spec::RunProgress), so that anybody can rebuild
+// the record after a crash, and a resumed run goes on from there.
+
+#include <filesystem>
+#include <optional>
+
+#include "mlbench/base/json.h"
+#include "mlbench/spec/record.h"
+
+namespace mlbench::supervise {
+
+Json to_json(const spec::RunProgress& progress);
+// UserError naming the missing or wrong field.
+spec::RunProgress progress_from_json(const Json& json);
+
+void write_progress(const std::filesystem::path& run_dir, const spec::RunProgress& progress);
+// Empty when the run has none yet.
+std::optional<spec::RunProgress> read_progress(const std::filesystem::path& run_dir);
+
+}  // namespace mlbench::supervise

@@ -1,0 +1,77 @@
+#include "mlbench/supervise/progress.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/supervise/test_folder.h"
+
+namespace mlbench::supervise {
+namespace {
+
+spec::RunProgress complete_progress() {
+  spec::RunProgress progress;
+  progress.state = spec::RunState::kFailed;
+  progress.started_at = "2026-01-31T12:00:00.000000Z";
+  progress.finished_at = "2026-01-31T12:01:00.000000Z";
+  progress.segments.push_back({.index = 1,
+                               .start_step = 0,
+                               .started_at = progress.started_at,
+                               .finished_at = "2026-01-31T12:00:30.000000Z",
+                               .lost_s = 0,
+                               .exit_codes = {0, std::nullopt, 137}});
+  progress.segments.push_back({.index = 2,
+                               .start_step = 40,
+                               .started_at = "2026-01-31T12:00:40.000000Z",
+                               .finished_at = "",
+                               .lost_s = 10.25,
+                               .exit_codes = {}});
+  progress.failure = spec::Failure{.kind = "rank_died",
+                                   .rank = 2,
+                                   .host = "node1",
+                                   .operation = "all_reduce",
+                                   .sequence = 12,
+                                   .message = "rank 2 died",
+                                   .log_tail = {"line 1", "line 2"}};
+  progress.hosts = Json::array({{{"name", "node1"}}});
+  progress.environment = {{"git_describe", "v1"}};
+  progress.notes = {"waited 2.0 s for the cores"};
+  progress.wall_s = 50.5;
+  progress.oversubscribed = true;
+  progress.utilisation = {{"cpu", 0.75}, {"gpu", nullptr}};
+  return progress;
+}
+
+TEST(Progress, ComesBackFromDisk) {
+  const TestFolder folder;
+  EXPECT_FALSE(read_progress(folder.path()));
+  const spec::RunProgress written = complete_progress();
+  write_progress(folder.path(), written);
+  const auto read = read_progress(folder.path());
+  ASSERT_TRUE(read);
+  EXPECT_EQ(to_json(*read), to_json(written));
+  EXPECT_EQ(read->segments[0].exit_codes, written.segments[0].exit_codes);
+  EXPECT_EQ(read->failure->log_tail, written.failure->log_tail);
+  EXPECT_EQ(read->state, spec::RunState::kFailed);
+}
+
+TEST(Progress, EmptyOneComesBack) {
+  EXPECT_EQ(to_json(progress_from_json(to_json(spec::RunProgress()))), to_json(spec::RunProgress()));
+}
+
+TEST(Progress, NamesWhatIsMissing) {
+  Json json = to_json(complete_progress());
+  json.erase("wall_s");
+  try {
+    progress_from_json(json);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("wall_s"));
+  }
+  json = to_json(complete_progress());
+  json["state"] = "dreaming";
+  EXPECT_THROW(progress_from_json(json), UserError);
+}
+
+}  // namespace
+}  // namespace mlbench::supervise

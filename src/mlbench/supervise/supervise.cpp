@@ -1,0 +1,520 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <sstream>
+#include <thread>
+
+#include "mlbench/base/clock.h"
+#include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/log.h"
+#include "mlbench/net/kv/kv.h"
+#include "mlbench/supervise/control.h"
+#include "mlbench/supervise/core_lock.h"
+#include "mlbench/supervise/culprit.h"
+#include "mlbench/supervise/lease.h"
+#include "mlbench/supervise/proc.h"
+#include "mlbench/supervise/progress.h"
+#include "mlbench/supervise/supervisor.h"
+
+namespace mlbench::supervise {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kTick{100};
+constexpr seconds kLeaseInterval{1};
+constexpr seconds kRecordInterval{2};
+// A long run's spools take time to read; the supervisor may use this share of one core for it.
+constexpr double kRecordShare = 0.01;
+// After the first sign of trouble, the true cause has this long to show beside what it did to others.
+constexpr seconds kGather{1};
+// The same while a rank has closed its connection but not ended yet (a core dump takes a while).
+constexpr seconds kGatherDying{5};
+// On top of the communication timeout: what ranks get to notice by themselves before the supervisor acts.
+constexpr seconds kGrace{3};
+constexpr seconds kStopPatience{5};
+constexpr seconds kFinalRecordPatience{10};
+constexpr size_t kLogTailLines = 20;
+
+std::string utc_now() { return format_utc(std::chrono::system_clock::now()); }
+
+std::string make_secret() {
+  unsigned char bytes[16];
+  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) throw IoError("no random bytes: " + errno_text(errno));
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
+}
+
+std::vector<std::string> log_tail(const std::filesystem::path& path) {
+  constexpr size_t kMostBytes = 16384, kMostColumns = 500;
+  std::string text;
+  try {
+    text = read_file(path);
+  } catch (const IoError&) {
+    return {};
+  }
+  if (text.size() > kMostBytes) text.erase(0, text.size() - kMostBytes);
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line.substr(0, kMostColumns));
+  if (lines.size() > kLogTailLines) lines.erase(lines.begin(), lines.end() - kLogTailLines);
+  return lines;
+}
+
+// When the segment left its last trace in a spool.
+std::optional<std::chrono::system_clock::time_point> last_record_of(const spec::RunSpec& run, int64_t segment) {
+  std::optional<int64_t> last_us;
+  for (int64_t rank = 0; rank < run.workers; ++rank) {
+    const spec::RankSpool spool = spec::read_spool(run.run_dir, segment, rank);
+    if (spool.header.start_wall_us == 0) continue;
+    int64_t end_ns = 0;
+    if (!spool.steps.empty()) end_ns = spool.steps.back().end_ns;
+    for (const Json& event : spool.events) end_ns = std::max(end_ns, event.value("end_ns", int64_t{0}));
+    const int64_t end_us = spool.header.start_wall_us + end_ns / 1000;
+    last_us = std::max(last_us.value_or(end_us), end_us);
+  }
+  if (!last_us) return std::nullopt;
+  return std::chrono::system_clock::time_point(std::chrono::microseconds(*last_us));
+}
+
+struct Outcome {
+  spec::RunState state = spec::RunState::kFinished;
+  std::optional<spec::Failure> failure;
+};
+
+Outcome failed(std::string kind, std::string message) {
+  spec::Failure failure;
+  failure.kind = std::move(kind);
+  failure.message = std::move(message);
+  return {spec::RunState::kFailed, failure};
+}
+
+Outcome ended_on_request(EndRequest request) {
+  if (request == EndRequest::kStop) return {spec::RunState::kStopped, std::nullopt};
+  return failed("launcher_lost", "the command that started this run disappeared; the run ended with it");
+}
+
+// One segment of a run, from the lease to the last record.
+class Segment {
+ public:
+  Segment(const SupervisorOptions& options, exec::Executor& executor) :
+      options_(options),
+      executor_(executor),
+      lease_(take_lease(options.run_dir)),
+      control_(options.run_dir, options.attached),
+      run_(spec::run_spec_from_json(read_json_file(options.run_dir / "spec.json"))) {
+    run_.run_dir = std::filesystem::absolute(options.run_dir);  // the home may have moved
+    load_progress();
+    for (const char* folder : {"logs", "spool", "checkpoints"}) {
+      std::filesystem::create_directories(options_.run_dir / folder);
+    }
+    refresh_lease();
+  }
+
+  int run() {
+    Outcome outcome;
+    try {
+      outcome = queue_and_watch();
+    } catch (const std::exception& error) {
+      outcome = failed("supervisor_lost", std::string("the supervisor failed: ") + error.what());
+      spdlog::error("{}", outcome.failure->message);
+    }
+    return finish(outcome);
+  }
+
+ private:
+  static Lease take_lease(const std::filesystem::path& run_dir) {
+    auto lease = Lease::take(run_dir);
+    if (!lease) throw UserError("run " + run_dir.filename().string() + " is active: another supervisor owns " + run_dir.string());
+    return std::move(*lease);
+  }
+
+  void load_progress() {
+    if (auto earlier = read_progress(options_.run_dir)) progress_ = std::move(*earlier);
+    if (progress_.segments.empty()) return;
+    if (progress_.state == spec::RunState::kFinished) {
+      throw UserError("run " + run_.name + " is finished: a finished run cannot be resumed");
+    }
+    if (!options_.resume_step) {
+      throw UserError("run " + run_.name + " was started already: continue it with `mlbench resume " + run_.name + "`");
+    }
+    progress_.failure.reset();
+    progress_.finished_at.clear();
+  }
+
+  // ---- the phases ----------------------------------------------------------------------------------------------------
+
+  Outcome queue_and_watch() {
+    if (const auto request = wait_for_cores()) return ended_on_request(*request);
+    begin_segment();
+    net::KvServerOptions server_options;
+    server_options.size = static_cast<int>(run_.workers);
+    server_options.run_id = std::to_string(run_.id);
+    server_options.secret = make_secret();
+    server_.emplace(server_options);
+    try {
+      group_ = executor_.start(make_request(server_options));
+    } catch (const IoError& error) {
+      return failed("start_failed", error.what());
+    }
+    remember_identities();
+    refresh_lease();
+    save();
+    const Outcome outcome = watch();
+    if (group_->running()) {
+      group_->stop(kStopPatience);
+      for (const exec::RankExit& exit : group_->poll(milliseconds(0))) segment().exit_codes[index(exit.rank)] = exit.end.code;
+    }
+    return outcome;
+  }
+
+  std::optional<EndRequest> wait_for_cores() {
+    const auto path = options_.core_lock.empty() ? default_core_lock() : options_.core_lock;
+    core_lock_ = take_core_lock(path, milliseconds(0));
+    if (!core_lock_ && options_.no_wait) {
+      progress_.oversubscribed = true;
+      progress_.notes.push_back("started beside another run that holds the cores (--no-wait)");
+    }
+    if (core_lock_ || options_.no_wait) return std::nullopt;
+
+    const auto begin = steady_clock::now();
+    progress_.state = spec::RunState::kQueued;
+    progress_.notes.push_back(fmt::format("waits for the cores: another run holds {}", path.string()));
+    save();
+    while (!core_lock_) {
+      if (const auto request = control_.poll()) return request;
+      core_lock_ = take_core_lock(path, 2 * kTick);
+      keep_lease_fresh();
+    }
+    progress_.notes.back() = fmt::format("waited {:.1f} s for the cores", to_seconds(steady_clock::now() - begin));
+    return std::nullopt;
+  }
+
+  void begin_segment() {
+    spec::SegmentInfo segment;
+    segment.index = progress_.segments.empty() ? 1 : progress_.segments.back().index + 1;
+    segment.start_step = options_.resume_step.value_or(0);
+    segment.exit_codes.resize(static_cast<size_t>(run_.workers));
+    progress_.hosts = Json::array({capture_host(100)});
+    progress_.environment = capture_environment();
+    const auto now = std::chrono::system_clock::now();
+    segment.started_at = format_utc(now);
+    if (!progress_.segments.empty()) segment.lost_s = lost_seconds(now);
+    if (progress_.started_at.empty()) progress_.started_at = segment.started_at;
+    progress_.segments.push_back(std::move(segment));
+    progress_.state = spec::RunState::kRunning;
+    wall_before_ = progress_.wall_s;
+    started_ = woke_ = last_tick_ = steady_clock::now();
+    ends_.resize(static_cast<size_t>(run_.workers));
+  }
+
+  double lost_seconds(std::chrono::system_clock::time_point now) const {
+    const spec::SegmentInfo& previous = progress_.segments.back();
+    auto last = last_record_of(run_, previous.index);
+    if (!last && !previous.finished_at.empty()) last = parse_utc(previous.finished_at);
+    return last ? std::max(0.0, to_seconds(now - *last)) : 0;
+  }
+
+  exec::LaunchRequest make_request(const net::KvServerOptions& server) const {
+    exec::LaunchRequest request =
+        launch_request(run_, options_.worker, progress_.segments.back().index, options_.resume_step,
+                       run_.oversubscribed || progress_.oversubscribed);
+    request.environment["MASTER_ADDR"] = server.bind_address;
+    request.environment["MASTER_PORT"] = std::to_string(server_->port());
+    request.environment["MLBENCH_RUN_ID"] = server.run_id;
+    request.environment["MLBENCH_SECRET"] = server.secret;
+    if (core_lock_) request.inherited = {core_lock_->fd()};
+    return request;
+  }
+
+  Outcome watch() {
+    for (;;) {
+      for (const exec::RankExit& exit : group_->poll(kTick)) note_end(exit);
+      tick();
+      if (const auto request = control_.poll()) return ended_on_request(*request);
+      if (auto failure = judge()) {
+        if (failure->rank >= 0) failure->log_tail = log_tail(log_of(static_cast<int>(failure->rank)));
+        return {spec::RunState::kFailed, std::move(failure)};
+      }
+      if (!group_->running()) return {};
+    }
+  }
+
+  int finish(const Outcome& outcome) {
+    group_.reset();
+    core_lock_.reset();
+    server_.reset();
+    progress_.state = outcome.state;
+    progress_.failure = outcome.failure;
+    progress_.finished_at = utc_now();
+    if (started_) {
+      segment().finished_at = progress_.finished_at;
+      progress_.wall_s = wall_before_ + to_seconds(steady_clock::now() - *started_);
+    }
+    const auto deadline = steady_clock::now() + kFinalRecordPatience;
+    while (!save()) {
+      if (steady_clock::now() >= deadline) {
+        spdlog::error("the record of {} is not complete: its last part could not be written", run_.name);
+        return static_cast<int>(ExitCode::kIoError);
+      }
+      std::this_thread::sleep_for(milliseconds(500));
+    }
+    switch (outcome.state) {
+      case spec::RunState::kFinished: return static_cast<int>(ExitCode::kOk);
+      case spec::RunState::kStopped: return static_cast<int>(ExitCode::kStopped);
+      default: return static_cast<int>(ExitCode::kRunFailed);
+    }
+  }
+
+  // ---- what is seen of the ranks -------------------------------------------------------------------------------------
+
+  void note_end(const exec::RankExit& exit) {
+    ends_[index(exit.rank)] = Seen{exit.end, ends_seen_++, steady_clock::now(), std::nullopt};
+    segment().exit_codes[index(exit.rank)] = exit.end.code;
+  }
+
+  std::vector<RankFacts> facts() const {
+    const auto now = steady_clock::now();
+    const std::vector<net::RankStatus> statuses = server_->ranks();
+    const auto pids = group_->pids();
+    std::vector<RankFacts> facts(ends_.size());
+    for (size_t rank = 0; rank < facts.size(); ++rank) {
+      const net::RankStatus& status = statuses[rank];
+      RankFacts& fact = facts[rank];
+      fact.host = status.host.empty() ? host_name() : status.host;
+      if (ends_[rank]) {
+        fact.end = ends_[rank]->end;
+        fact.end_order = ends_[rank]->order;
+      }
+      fact.joined = status.joined;
+      if (status.heartbeat.is_object()) fact.heartbeat = status.heartbeat;
+      fact.report = status.report;
+      // Ranks begin to beat when all have joined; and a supervisor that was stopped itself has heard nobody.
+      if (all_joined_) fact.heartbeat_age_s = to_seconds(now - std::max({status.last_heartbeat, *all_joined_, woke_}));
+      if (pids[rank]) {
+        if (const auto process = process_status(*pids[rank])) fact.process_state = process->state;
+      }
+    }
+    return facts;
+  }
+
+  // The failure, once there is one and its cause had time to show.
+  std::optional<spec::Failure> judge() {
+    const auto now = steady_clock::now();
+    const std::vector<RankFacts> ranks = facts();
+    if (!all_joined_ && std::all_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) { return rank.joined; })) {
+      all_joined_ = now;
+    }
+    const bool trouble = std::any_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) {
+      return (rank.end && rank.end->code != 0) || reported_failure(rank);
+    });
+    if (trouble) {
+      if (!trouble_) trouble_ = now;
+      const auto patience = somebody_is_dying() ? kGatherDying : kGather;
+      if (now - *trouble_ >= patience || !group_->running()) return name_culprit(ranks);
+      return std::nullopt;
+    }
+    if (!all_joined_) return never_joined(ranks);
+    if (auto failure = left_early(ranks)) return failure;
+    const double limit_s = run_.comm_timeout_s + to_seconds(kGrace);
+    const bool silence = std::any_of(ranks.begin(), ranks.end(), [&](const RankFacts& rank) {
+      return !rank.end && rank.heartbeat_age_s && *rank.heartbeat_age_s > limit_s;
+    });
+    if (silence) return name_culprit(ranks);
+    return std::nullopt;
+  }
+
+  bool somebody_is_dying() const {
+    const std::vector<net::RankStatus> statuses = server_->ranks();
+    for (size_t rank = 0; rank < statuses.size(); ++rank) {
+      if (!ends_[rank] && statuses[rank].joined && !statuses[rank].connected) return true;
+    }
+    return false;
+  }
+
+  std::optional<spec::Failure> never_joined(const std::vector<RankFacts>& ranks) const {
+    std::vector<size_t> missing;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      if (!ranks[rank].joined) missing.push_back(rank);
+    }
+    const bool gone = std::all_of(missing.begin(), missing.end(), [&](size_t rank) { return ranks[rank].end.has_value(); });
+    if (!gone && steady_clock::now() - *started_ < options_.start_timeout) return std::nullopt;
+    spec::Failure failure;
+    failure.kind = "start_failed";
+    failure.rank = static_cast<int64_t>(missing.front());
+    failure.host = ranks[missing.front()].host;
+    failure.message = fmt::format("{} {} on {} {}", missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "),
+                                  failure.host,
+                                  gone ? std::string("ended without joining the rendezvous")
+                                       : fmt::format("did not join the rendezvous within {} s", options_.start_timeout.count()));
+    return failure;
+  }
+
+  // A rank that ended with code 0 in the middle of its work: at once when all have ended, else when it left the others
+  // waiting for longer than they wait for each other.
+  std::optional<spec::Failure> left_early(const std::vector<RankFacts>& ranks) {
+    const auto limit = std::chrono::duration<double>(run_.comm_timeout_s) + kGrace;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      if (!ends_[rank]) continue;
+      if (group_->running() && steady_clock::now() - ends_[rank]->when < limit) continue;
+      if (!ends_[rank]->complete) ends_[rank]->complete = spool_is_complete(rank);
+      if (*ends_[rank]->complete) continue;
+      spec::Failure failure;
+      failure.kind = "rank_error";
+      failure.rank = static_cast<int64_t>(rank);
+      failure.host = ranks[rank].host;
+      failure.operation = ranks[rank].heartbeat.value("operation", "");
+      failure.sequence = ranks[rank].heartbeat.value("sequence", int64_t{-1});
+      failure.message = fmt::format("rank {} on {} ended with exit code 0 before its work was done", rank, failure.host);
+      return failure;
+    }
+    return std::nullopt;
+  }
+
+  bool spool_is_complete(size_t rank) const {
+    const auto events =
+        spec::read_spool(run_.run_dir, progress_.segments.back().index, static_cast<int64_t>(rank)).events;
+    return std::any_of(events.begin(), events.end(), [](const Json& event) { return event.value("event", "") == "end"; });
+  }
+
+  // ---- upkeep --------------------------------------------------------------------------------------------------------
+
+  void tick() {
+    const auto now = steady_clock::now();
+    if (now - last_tick_ > kGrace) woke_ = now;
+    last_tick_ = now;
+    keep_lease_fresh();
+    if (now < next_record_) return;
+    progress_.wall_s = wall_before_ + to_seconds(now - *started_);
+    measure_utilisation(now);
+    save();
+    const auto cost = steady_clock::now() - now;
+    next_record_ = now + std::max<steady_clock::duration>(
+                             kRecordInterval, std::chrono::duration_cast<steady_clock::duration>(cost / kRecordShare));
+  }
+
+  void keep_lease_fresh() {
+    if (steady_clock::now() >= next_lease_) refresh_lease();
+  }
+
+  void refresh_lease() {
+    next_lease_ = steady_clock::now() + kLeaseInterval;
+    try {
+      lease_.refresh(identities_);
+    } catch (const IoError& error) {
+      complain(error.what());  // the lock itself still says that the run is alive
+    }
+  }
+
+  void remember_identities() {
+    for (const auto& pid : group_->pids()) {
+      if (!pid) continue;
+      if (const auto process = process_status(*pid)) identities_.push_back({*pid, process->start_time});
+    }
+  }
+
+  // Share of the host's cores that the ranks of this segment used so far.
+  void measure_utilisation(steady_clock::time_point now) {
+    double cpu_s = 0;
+    for (const auto& pid : group_->pids()) {
+      const auto process = pid ? process_status(*pid) : std::nullopt;
+      if (!process) return;  // one is gone: the last complete figure stays
+      cpu_s += process->cpu_s;
+    }
+    progress_.utilisation = {{"cpu", cpu_s / (to_seconds(now - *started_) * available_cores())}, {"gpu", nullptr}};
+  }
+
+  // Progress first: whoever finds it complete beside an older record can finish the job.
+  bool save() {
+    try {
+      adopt_environment();
+      write_progress(options_.run_dir, progress_);
+      write_json_file(options_.run_dir / "run.json", spec::build_record(run_, progress_));
+      return true;
+    } catch (const std::exception& error) {
+      complain(fmt::format("cannot write the record of {} (the run goes on, and it is tried again): {}", run_.name,
+                           error.what()));
+      return false;
+    }
+  }
+
+  // The worker knows versions (of its framework, its backend) that this program does not.
+  void adopt_environment() {
+    if (environment_adopted_ || progress_.segments.empty()) return;
+    for (const Json& event : spec::read_spool(run_.run_dir, progress_.segments.back().index, 0).events) {
+      if (event.value("event", "") != "begin") continue;
+      environment_adopted_ = true;
+      if (event.contains("environment") && event["environment"].is_object()) {
+        progress_.environment.update(event["environment"], true);
+      }
+    }
+  }
+
+  void complain(const std::string& message) {
+    if (message != complaint_) spdlog::error("{}", message);
+    complaint_ = message;
+  }
+
+  spec::SegmentInfo& segment() { return progress_.segments.back(); }
+  static size_t index(int rank) { return static_cast<size_t>(rank); }
+  std::filesystem::path log_of(int rank) const {
+    return exec::rank_log_path(options_.run_dir / "logs", progress_.segments.back().index, rank);
+  }
+
+  struct Seen {
+    ProcessEnd end;
+    int64_t order;
+    steady_clock::time_point when;
+    std::optional<bool> complete;                // whether its spool holds the event `end`; asked at most once
+  };
+
+  const SupervisorOptions& options_;
+  exec::Executor& executor_;
+  Lease lease_;
+  Control control_;
+  spec::RunSpec run_;
+  spec::RunProgress progress_;
+  std::optional<FileLock> core_lock_;
+  std::optional<net::KvServer> server_;
+  std::unique_ptr<exec::RankGroup> group_;
+  std::vector<ProcessIdentity> identities_;
+  std::vector<std::optional<Seen>> ends_;        // by the ranks' own doing
+  int64_t ends_seen_ = 0;
+  double wall_before_ = 0;                       // of earlier segments
+  std::optional<steady_clock::time_point> started_, all_joined_, trouble_;
+  steady_clock::time_point woke_{}, last_tick_{}, next_record_{}, next_lease_{};
+  bool environment_adopted_ = false;
+  std::string complaint_;
+};
+
+}  // namespace
+
+exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesystem::path& worker, int64_t segment,
+                                   std::optional<int64_t> resume_step, bool oversubscribed) {
+  exec::LaunchRequest request;
+  request.backend = run.backend;
+  request.command = {worker.string(), "--run-dir", run.run_dir, "--segment", std::to_string(segment)};
+  if (resume_step) {
+    request.command.emplace_back("--resume-step");
+    request.command.push_back(std::to_string(*resume_step));
+  }
+  request.workers = static_cast<int>(run.workers);
+  request.environment["OMP_NUM_THREADS"] = std::to_string(run.threads_per_worker);
+  if (oversubscribed) {
+    // Threads that spin while they wait would take the cores from those that work.
+    request.environment["OMP_WAIT_POLICY"] = "passive";
+    request.environment["MLBENCH_OVERSUBSCRIBED"] = "1";
+  }
+  request.log_dir = std::filesystem::path(run.run_dir) / "logs";
+  request.segment = segment;
+  return request;
+}
+
+int supervise(const SupervisorOptions& options, exec::Executor& executor) { return Segment(options, executor).run(); }
+
+}  // namespace mlbench::supervise

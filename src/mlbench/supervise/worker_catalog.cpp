@@ -1,0 +1,58 @@
+#include <unistd.h>
+
+#include "mlbench/base/build_info.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/process.h"
+#include "mlbench/supervise/supervisor.h"
+
+namespace mlbench::supervise {
+namespace {
+
+std::optional<Json> read_cached(const std::filesystem::path& path) {
+  try {
+    if (std::filesystem::exists(path)) return read_json_file(path);
+  } catch (const std::runtime_error&) {
+    // Unreadable: asked anew.
+  }
+  return std::nullopt;
+}
+
+std::string last_line(const std::string& text) {
+  const size_t end = text.find_last_not_of('\n');
+  if (end == std::string::npos) return "no message";
+  const size_t begin = text.rfind('\n', end);
+  return text.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin == std::string::npos ? 0 : begin + 1) + 1);
+}
+
+}  // namespace
+
+WorkerCatalog worker_catalog(const std::filesystem::path& worker, const std::filesystem::path& home) {
+  if (!std::filesystem::exists(worker)) return {std::nullopt, "there is no worker program at " + worker.string()};
+  const auto build_id = elf_build_id(worker);
+  if (!build_id) return {std::nullopt, worker.string() + " is no program with a build id"};
+  const std::filesystem::path cached = home / "cache" / "catalog" / (*build_id + ".json");
+  if (auto catalog = read_cached(cached)) return {std::move(catalog), ""};
+  try {
+    ProcessOptions options;
+    options.arguments = {worker.string(), "--catalog"};
+    const ProcessOutput output = run_process(options, std::chrono::seconds(60));
+    if (output.end.code != 0) {
+      return {std::nullopt, worker.string() + " --catalog failed (exit code " + std::to_string(output.end.code) +
+                                "): " + last_line(output.standard_error)};
+    }
+    Json catalog = Json::parse(output.standard_output);
+    try {
+      std::filesystem::create_directories(cached.parent_path());
+      write_json_file(cached, catalog);
+    } catch (const std::runtime_error&) {
+      // A home that cannot be written costs the start of the worker next time.
+    }
+    return {std::move(catalog), ""};
+  } catch (const Json::parse_error& error) {
+    return {std::nullopt, worker.string() + " --catalog printed no JSON: " + error.what()};
+  } catch (const std::runtime_error& error) {
+    return {std::nullopt, error.what()};
+  }
+}
+
+}  // namespace mlbench::supervise
