@@ -17,7 +17,7 @@ if(MLBENCH_SANITIZE)
   string(APPEND build_type +${MLBENCH_SANITIZE})
 endif()
 
-set(generated ${PROJECT_BINARY_DIR}/generated)
+set(generated ${PROJECT_BINARY_DIR}/generated/mlbench/base/generated)
 file(CONFIGURE OUTPUT ${generated}/build_values.h @ONLY CONTENT [[
 #pragma once
 #define MLBENCH_VERSION "@PROJECT_VERSION@"
@@ -40,4 +40,4 @@ add_custom_target(mlbench_git_describe
 
 add_library(mlbench_build_info STATIC ${PROJECT_SOURCE_DIR}/src/mlbench/base/build_info.cpp)
 add_dependencies(mlbench_build_info mlbench_git_describe)
-target_include_directories(mlbench_build_info PUBLIC ${PROJECT_SOURCE_DIR}/src PRIVATE ${generated})
+target_include_directories(mlbench_build_info PUBLIC ${PROJECT_SOURCE_DIR}/src PRIVATE ${PROJECT_BINARY_DIR}/generated)

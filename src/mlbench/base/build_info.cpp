@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "build_values.h"
-#include "git_describe.h"
+#include "mlbench/base/generated/build_values.h"
+#include "mlbench/base/generated/git_describe.h"
 
 namespace mlbench {
 namespace {
