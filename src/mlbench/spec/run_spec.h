@@ -58,7 +58,15 @@ struct RunSpec {
   std::string precision = "float32";         // requested
 };
 
+// Sets task, overrides, precision and division from a parsed task. Call it after `workers` and `fixed_batch`.
+void set_task(RunSpec& spec, FrozenTask task, std::vector<Override> overrides);
+
+// "throughput" with a fixed batch; else "closed", or "open" with any override or a number of workers that is not one of
+// the task's. (A data set of another shape opens a run, too: whoever knows data sets sets it.)
+std::string division_of(const RunSpec& spec);
+
 Json to_json(const RunSpec& spec);
-RunSpec run_spec_from_json(const Json& json);  // UserError naming the missing or wrong field
+// Exact inverse. UserError "spec.json: ..." naming the missing or wrong field; keys of later versions are ignored.
+RunSpec run_spec_from_json(const Json& json);
 
 }  // namespace mlbench::spec

@@ -2,6 +2,11 @@
 
 // A benchmark task as data: what is computed, on what, until when. Read from a self-contained TOML file per task and
 // rule set (tasks/*.toml, embedded into both programs), checked, frozen to canonical JSON, hashed.
+//
+// The keys of a file are the members below, a nested structure being a table: optimizer.lr, schedule.decay. Options of
+// the model and the optimizer stand beside the named keys of their table (optimizer.momentum); whoever implements the
+// model or the optimizer checks their names and values. An official variant may have a table [variant.NAME] that holds
+// what it changes, in the same structure.
 
 #include <cstdint>
 #include <filesystem>
@@ -37,8 +42,9 @@ struct OptimizerSpec {
 };
 
 struct ScheduleSpec {
-  // lr(k): "none" = lr, "linear" = lr * k, "sqrt" = lr * sqrt(k).
+  // lr(k): "none" = lr, "linear" = lr * k, "sqrt" = lr * sqrt(k), "table" = lr_by_workers[k].
   std::string scaling = "none";
+  std::map<int64_t, double> lr_by_workers;
   // Linear warm-up from lr to the scaled lr. Length: "epochs" x warmup_epochs (0: none);
   // "log2_workers": log2(k) epochs.
   std::string warmup = "none";          // none | epochs | log2_workers
@@ -54,11 +60,11 @@ struct ScheduleSpec {
 };
 
 struct EvaluationSpec {
-  // Exactly one is positive. Epoch ends are always evaluated when `every_epoch`.
+  // Epoch ends are evaluated when `every_epoch`; beside them at most one of the other two is positive.
   bool every_epoch = true;
   int64_t every_samples = 0;            // global training samples
   double every_fraction = 0;            // of an epoch (and at its end)
-  std::vector<std::string> metrics;     // catalog of metrics/, first is the primary one
+  std::vector<std::string> metrics;     // catalog of metrics/, first is the primary one; holds the goal's
 };
 
 struct GoalSpec {
@@ -81,13 +87,22 @@ struct TaskSpec {
   std::string loss;                     // "cross_entropy"
   int64_t batch_size = 0;               // per worker
   double epochs = 0;
+  std::string precision = "float32";    // float32 (without TF32) | tf32 | bf16
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
   EvaluationSpec evaluation;
   GoalSpec goal;
 };
 
-// One `--set key=value`: dotted path into the task file, value as TOML ("0.1", "true", "\"text\"" or a bare word).
+inline constexpr std::string_view kPrecisions[] = {"float32", "tf32", "bf16"};
+inline constexpr std::string_view kScalings[] = {"none", "linear", "sqrt", "table"};
+inline constexpr std::string_view kWarmups[] = {"none", "epochs", "log2_workers"};
+inline constexpr std::string_view kDecays[] = {"constant", "multistep", "plateau", "inverse_sqrt"};
+
+// One `--set key=value`: dotted path into the task, value as TOML ("0.1", "true", "\"text\"") or a bare word. The path
+// must exist in the task's canonical form, so that a misspelt one is an error. What identifies the task (name, title,
+// rules, variants, variant, workers) cannot be set. Setting model.name or optimizer.name drops the options of the old
+// one, and any option may then be given.
 struct Override {
   std::string key;
   std::string value;
@@ -96,8 +111,11 @@ struct Override {
 struct FrozenTask {
   TaskSpec task;
   Json canonical;                       // complete, defaults filled in, overrides applied
-  std::string hash;                     // SHA-256 over canonical_json of the task file *without* overrides
-  bool open = false;                    // any override that is not an official variant
+  // SHA-256 over canonical_json of the canonical form *without* overrides, the chosen variant included: equal hashes
+  // mean the same computation by the same rules (ResNet-20 and ResNet-56 differ). Comments, order and spelling of
+  // numbers (1 or 1.0) in the file don't matter.
+  std::string hash;
+  bool open = false;                    // any override
 };
 
 // A task file as shipped or as given by path.
@@ -106,19 +124,24 @@ struct TaskSource {
   std::string_view text;
 };
 
+// "key=value" as given on the command line. UserError when it has no '=' or no key.
+Override parse_override(const std::string& text);
+
 // All tasks that are built in, in file-name order.
 std::vector<TaskSource> embedded_tasks();
 
 // Parses, applies the variant and overrides, checks every key and value. UserError with
 // "FILE:LINE:COLUMN: what was given, what was expected, valid choices" (a misspelt key is an error, with the nearest
-// valid ones). `variant` empty: the first official one.
+// valid ones); where an override is at fault, with "--set KEY=VALUE: ...". `variant` empty: the first official one.
 FrozenTask parse_task(const TaskSource& source, const std::string& variant, const std::vector<Override>& overrides);
 
 // The embedded task of that name and rule set ("" = newest). UserError listing the valid choices.
 FrozenTask find_task(const std::string& name, const std::string& rules, const std::string& variant,
                      const std::vector<Override>& overrides);
 
-// From the canonical form (a run folder's spec.json); exact inverse of FrozenTask::canonical.
+// The canonical form: every key, defaults filled in.
+Json to_json(const TaskSpec& task);
+// Exact inverse (a run folder's spec.json). UserError "task: ..." naming the wrong field.
 TaskSpec task_from_json(const Json& canonical);
 
 }  // namespace mlbench::spec

@@ -1,0 +1,176 @@
+#include "mlbench/spec/fields.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <numeric>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::spec {
+
+namespace {
+
+// Levenshtein distance.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string describe_value(const Json& value) {
+  if (value.is_object()) return "a table";
+  if (value.is_number_float()) return fmt::format("{}", value.get<double>());  // JSON has no infinity
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  constexpr size_t kMost = 60;
+  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
+  return text;
+}
+
+std::string suggest(const std::string& given, std::vector<std::string> valid) {
+  std::sort(valid.begin(), valid.end());
+  const size_t near = std::max<size_t>(2, given.size() / 3);
+  std::vector<std::string> nearest;
+  for (const std::string& candidate : valid) {
+    if (edit_distance(given, candidate) <= near) nearest.push_back("'" + candidate + "'");
+  }
+  return (nearest.empty() ? "" : fmt::format("did you mean {}? ", fmt::join(nearest, " or "))) +
+         (valid.empty() ? "nothing is valid here" : fmt::format("valid: {}", fmt::join(valid, ", ")));
+}
+
+void FieldReader::fail(const std::string& path, const std::string& text, Part part) const {
+  throw UserError(locate_(path, part) + ": " + text);
+}
+
+std::string FieldReader::path_of(const std::string& name) const {
+  const std::string& outer = levels_.back().path;
+  return outer.empty() ? name : outer + "." + name;
+}
+
+const Json* FieldReader::find(const char* name, const Rule& rule) {
+  Level& level = levels_.back();
+  level.known.push_back(name);
+  const auto found = level.object->find(name);
+  if (found != level.object->end()) return &*found;
+  if (rule.required) level.missing.push_back(name);
+  return nullptr;
+}
+
+void FieldReader::enter(const std::string& name, const Json& object) {
+  const std::string path = path_of(name);
+  expect(path, object, object.is_object(), "a table");
+  levels_.push_back({&object, path, {}, {}});
+}
+
+void FieldReader::leave() {
+  report(levels_.back());
+  levels_.pop_back();
+}
+
+void FieldReader::report(const Level& level) const {
+  const std::string prefix = level.path.empty() ? "" : level.path + ".";
+  if (unknown_ == Unknown::kError) {
+    for (const auto& [key, value] : level.object->items()) {
+      if (std::find(level.known.begin(), level.known.end(), key) == level.known.end()) {
+        fail(prefix + key, fmt::format("unknown key '{}{}': {}", prefix, key, suggest(key, level.known)), Part::kKey);
+      }
+    }
+  }
+  if (!level.missing.empty()) {
+    fail(level.path, fmt::format("missing key{} '{}{}'", level.missing.size() > 1 ? "s" : "", prefix,
+                                 fmt::join(level.missing, "', '" + prefix)),
+         Part::kKey);
+  }
+}
+
+void FieldReader::expect(const std::string& path, const Json& given, bool right, const char* expected) const {
+  if (!right) fail(path, fmt::format("'{}' is {}; expected {}", path, describe_value(given), expected));
+}
+
+void FieldReader::check(const std::string& path, const Json& given, const Rule& rule) const {
+  if (rule.above && !(given.get<double>() > *rule.above)) {
+    fail(path, fmt::format("'{}' is {}; expected more than {}", path, describe_value(given), *rule.above));
+  }
+  if (rule.at_least && !(given.get<double>() >= *rule.at_least)) {
+    fail(path, fmt::format("'{}' is {}; expected at least {}", path, describe_value(given), *rule.at_least));
+  }
+  if (!rule.choices.empty()) {
+    const auto text = given.get<std::string>();
+    if (std::find(rule.choices.begin(), rule.choices.end(), text) == rule.choices.end()) {
+      fail(path, fmt::format("'{}' is {}; expected one of: {}", path, describe_value(given),
+                             fmt::join(rule.choices, ", ")));
+    }
+  }
+}
+
+void FieldReader::rest(Json& options) {
+  Level& level = levels_.back();
+  options = Json::object();
+  const auto finite = [](const Json& value) { return !value.is_number() || std::isfinite(value.get<double>()); };
+  const auto scalar = [&](const Json& value) { return value.is_primitive() && !value.is_null() && finite(value); };
+  for (const auto& [key, value] : level.object->items()) {
+    if (std::find(level.known.begin(), level.known.end(), key) != level.known.end()) continue;
+    level.known.push_back(key);
+    expect(path_of(key), value, scalar(value) || (value.is_array() && std::all_of(value.begin(), value.end(), scalar)),
+           "a number, text, true or false, or a list of them");
+    options[key] = value;
+  }
+}
+
+void FieldReader::read(const std::string& path, const Json& given, bool& value) const {
+  expect(path, given, given.is_boolean(), "true or false");
+  value = given.get<bool>();
+}
+
+void FieldReader::read(const std::string& path, const Json& given, int64_t& value) const {
+  const bool fits = given.is_number_integer() &&
+                    !(given.is_number_unsigned() &&
+                      given.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
+  expect(path, given, fits, "an integer");
+  value = given.get<int64_t>();
+}
+
+void FieldReader::read(const std::string& path, const Json& given, uint64_t& value) const {
+  const bool fits = given.is_number_unsigned() || (given.is_number_integer() && given.get<int64_t>() >= 0);
+  expect(path, given, fits, "an integer of at least 0");
+  value = given.get<uint64_t>();
+}
+
+void FieldReader::read(const std::string& path, const Json& given, double& value) const {
+  expect(path, given, given.is_number() && std::isfinite(given.get<double>()), "a finite number");
+  value = given.get<double>();
+}
+
+void FieldReader::read(const std::string& path, const Json& given, std::string& value) const {
+  expect(path, given, given.is_string(), "a text");
+  value = given.get<std::string>();
+}
+
+void FieldReader::read(const std::string& path, const Json& given, std::map<int64_t, double>& value) const {
+  expect(path, given, given.is_object(), "a table of integers to numbers");
+  value.clear();
+  for (const auto& [key, number] : given.items()) {
+    int64_t integer = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), integer);
+    if (error != std::errc() || end != key.data() + key.size()) {
+      fail(path + "." + key, fmt::format("key '{}' of '{}' is not an integer", key, path), Part::kKey);
+    }
+    read(path + "." + key, number, value[integer]);
+  }
+}
+
+}  // namespace mlbench::spec

@@ -1,0 +1,432 @@
+#include "mlbench/spec/record.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "mlbench/base/clock.h"
+#include "mlbench/base/errors.h"
+
+namespace mlbench::spec {
+
+namespace {
+
+constexpr int64_t kSchemaVersion = 1;
+
+double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+template <typename T>
+Json positive_or_null(T value) {
+  return value > T{} ? Json(value) : Json(nullptr);
+}
+Json member(const Json& object, const char* name) { return object.value(name, Json(nullptr)); }
+
+// ---- what the spools say --------------------------------------------------------------------------------------------
+
+struct Spools {
+  std::vector<std::vector<RankSpool>> ranks;  // [rank][segment - 1]
+  std::vector<std::string> notes;
+};
+
+Spools read_spools(const RunSpec& spec, const RunProgress& progress) {
+  Spools spools;
+  const std::filesystem::path run_dir = spec.run_dir;
+  const auto started = [&](int64_t segment) {
+    std::error_code error;
+    return std::filesystem::exists(steps_path(run_dir, segment, 0), error);
+  };
+  // A supervisor may have died before it wrote that it began a segment.
+  auto segments = static_cast<int64_t>(progress.segments.size());
+  while (started(segments + 1)) ++segments;
+  for (int64_t rank = 0; rank < spec.workers; ++rank) {
+    auto& of_rank = spools.ranks.emplace_back();
+    for (int64_t segment = 1; segment <= segments; ++segment) {
+      try {
+        of_rank.push_back(read_spool(run_dir, segment, rank));
+      } catch (const std::runtime_error& error) {
+        of_rank.emplace_back();
+        spools.notes.push_back(std::string("measurements lost: ") + error.what());
+      }
+    }
+  }
+  return spools;
+}
+
+std::vector<Json> events_named(const RankSpool& spool, std::string_view name) {
+  std::vector<Json> found;
+  for (const Json& event : spool.events) {
+    if (event.value("event", "") == name) found.push_back(event);
+  }
+  return found;
+}
+
+// The last event of that name in any segment.
+Json last_event(const std::vector<RankSpool>& segments, std::string_view name) {
+  for (auto spool = segments.rbegin(); spool != segments.rend(); ++spool) {
+    const auto found = events_named(*spool, name);
+    if (!found.empty()) return found.back();
+  }
+  return Json::object();
+}
+
+// ---- times of rank 0 over segments ----------------------------------------------------------------------------------
+
+std::optional<std::chrono::system_clock::time_point> parse_stamp(const std::string& text) {
+  try {
+    if (!text.empty()) return parse_utc(text);
+  } catch (const UserError&) {
+  }
+  return std::nullopt;
+}
+
+struct SegmentTimes {
+  double launch_s = 0;        // from the segment's launch to the start of rank 0's clock
+  double wall_s = 0;          // its whole length, as far as known
+  int64_t train_before_ns = 0;
+  double wall_before_s = 0;
+};
+
+std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, const RunProgress& progress) {
+  std::vector<SegmentTimes> all;
+  for (size_t i = 0; i < spools.size(); ++i) {
+    const RankSpool& spool = spools[i];
+    SegmentTimes times;
+    if (i > 0) {
+      times.train_before_ns = all[i - 1].train_before_ns + derive_clocks({spools[i - 1]}).train_ns;
+      times.wall_before_s = all[i - 1].wall_before_s + all[i - 1].wall_s;
+    }
+    int64_t end_ns = spool.steps.empty() ? 0 : spool.steps.back().end_ns;
+    for (const Json& event : spool.events) end_ns = std::max(end_ns, event.value("end_ns", int64_t{0}));
+    const SegmentInfo info = i < progress.segments.size() ? progress.segments[i] : SegmentInfo{};
+    const auto launched = parse_stamp(info.started_at);
+    const auto ended = parse_stamp(info.finished_at);
+    if (launched && spool.header.start_wall_us > 0) {
+      const std::chrono::system_clock::time_point started{std::chrono::microseconds(spool.header.start_wall_us)};
+      times.launch_s = std::max(0.0, to_seconds(started - *launched));
+    }
+    times.wall_s = times.launch_s + seconds(end_ns);
+    if (launched && ended) times.wall_s = std::max(times.wall_s, to_seconds(*ended - *launched));
+    all.push_back(times);
+  }
+  return all;
+}
+
+// Train clock of rank 0 within a segment when `step` steps were done, for events that don't carry it.
+int64_t train_ns_at(const RankSpool& spool, const Json& event) {
+  if (const Json given = member(event, "train_ns"); given.is_number_integer()) return given.get<int64_t>();
+  const auto step = event.value("step", uint64_t{0});
+  int64_t sum = 0;
+  for (const StepRecord& record : spool.steps) {
+    if (record.first_step + record.count <= step) sum += record.total.sum;
+  }
+  return sum;
+}
+
+// ---- parts of the record --------------------------------------------------------------------------------------------
+
+Json segments_json(const RunProgress& progress, const Spools& spools, const std::vector<SegmentTimes>& times) {
+  Json list = Json::array();
+  for (size_t i = 0; i < progress.segments.size(); ++i) {
+    const SegmentInfo& info = progress.segments[i];
+    const Clocks clocks = derive_clocks({spools.ranks.at(0).at(i)});
+    Json codes = Json::array();
+    for (const auto& code : info.exit_codes) codes.push_back(code ? Json(*code) : Json(nullptr));
+    list.push_back({{"index", info.index},
+                    {"start_step", info.start_step},
+                    {"started_at", text_or_null(info.started_at)},
+                    {"finished_at", text_or_null(info.finished_at)},
+                    {"lost_s", info.lost_s},
+                    {"exit_codes", codes},
+                    {"steps", clocks.steps},
+                    {"wall_s", times[i].wall_s},
+                    {"train_s", seconds(clocks.train_ns)},
+                    {"train_legacy_s", seconds(clocks.train_legacy_ns)}});
+  }
+  return list;
+}
+
+Json failure_json(const std::optional<Failure>& failure) {
+  if (!failure) return nullptr;
+  return {{"kind", failure->kind},
+          {"rank", failure->rank < 0 ? Json(nullptr) : Json(failure->rank)},
+          {"host", text_or_null(failure->host)},
+          {"operation", text_or_null(failure->operation)},
+          {"sequence", failure->sequence < 0 ? Json(nullptr) : Json(failure->sequence)},
+          {"message", failure->message},
+          {"log_tail", failure->log_tail}};
+}
+
+// The six choices, in one order; what else `given` holds follows.
+Json choices_json(const Json& given) {
+  Json choices = Json::object();
+  for (const char* name : {"precision", "layout", "overlap", "buckets", "by_layer", "pinned"}) {
+    choices[name] = member(given, name);
+  }
+  if (given.is_object()) choices.update(given);
+  return choices;
+}
+
+Json data_json(const RunSpec& spec, const Json& prepared) {
+  Json data = {{"name", spec.data_name},
+               {"fingerprint", nullptr},
+               {"official", nullptr},
+               {"synthetic", spec.synthetic},
+               {"samples", nullptr}};
+  if (const Json found = member(prepared, "data"); found.is_object()) data.update(found);
+  return data;
+}
+
+
+// Events of one name over the segments, the later segment's where `key` exists twice, in the order of keys.
+template <typename Key, typename Make>
+auto latest(const std::vector<RankSpool>& segments, std::string_view name, Key key, Make make) {
+  std::map<decltype(key(Json())), Json> found;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    for (const Json& event : events_named(segments[i], name)) found[key(event)] = make(i, event);
+  }
+  Json list = Json::array();
+  for (auto& [unused, value] : found) list.push_back(std::move(value));
+  return list;
+}
+
+Json evaluations_json(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times) {
+  return latest(
+      segments, "evaluation",
+      [](const Json& event) { return std::pair(event.value("step", int64_t{0}), event.value("split", "")); },
+      [&](size_t i, const Json& event) {
+        const double wall_s = times[i].wall_before_s + times[i].launch_s + seconds(event.value("end_ns", int64_t{0}));
+        return Json{{"step", member(event, "step")},
+                    {"epoch", member(event, "epoch")},
+                    {"samples", member(event, "samples")},
+                    {"split", member(event, "split")},
+                    {"train_s", seconds(times[i].train_before_ns + train_ns_at(segments[i], event))},
+                    {"wall_s", wall_s},
+                    {"metrics", event.value("metrics", Json::object())},
+                    {"duration_s", seconds(event.value("duration_ns", int64_t{0}))},
+                    {"segment", i + 1}};
+      });
+}
+
+Json epochs_json(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times) {
+  return latest(
+      segments, "epoch", [](const Json& event) { return event.value("epoch", 0.0); },
+      [&](size_t i, const Json& event) {
+        return Json{{"epoch", member(event, "epoch")},
+                    {"train_loss", member(event, "train_loss")},
+                    {"metrics", event.value("metrics", Json::object())},
+                    {"train_s", seconds(times[i].train_before_ns + train_ns_at(segments[i], event))},
+                    {"step", member(event, "step")},
+                    {"segment", i + 1}};
+      });
+}
+
+Json goal_json(const RunSpec& spec, const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times,
+               const Json& evaluations, const Json& epochs) {
+  if (spec.fixed_batch) return nullptr;
+  const GoalSpec& goal = spec.task.task.goal;
+  Json json = {{"metric", goal.metric},
+               {"split", goal.split},
+               {"target", spec.limits.light ? goal.light_target : goal.target},
+               {"reached", false},
+               {"value", nullptr},
+               {"epoch", nullptr},
+               {"step", nullptr},
+               {"train_s", nullptr}};
+  for (size_t i = segments.size(); i-- > 0;) {
+    for (const Json& event : events_named(segments[i], "goal")) {
+      json["reached"] = true;
+      for (const char* name : {"value", "epoch", "step"}) json[name] = member(event, name);
+      json["train_s"] = seconds(times[i].train_before_ns + train_ns_at(segments[i], event));
+      return json;
+    }
+  }
+  for (const Json& seen : goal.split == "train" ? epochs : evaluations) {
+    if (goal.split != "train" && seen["split"] != goal.split) continue;
+    const Json value = member(seen["metrics"], goal.metric.c_str());
+    if (!value.is_number()) continue;
+    const bool better = json["value"].is_null() || (goal.higher_is_better ? value.get<double>() > json["value"].get<double>()
+                                                                          : value.get<double>() < json["value"].get<double>());
+    if (!better) continue;
+    json["value"] = value;
+    for (const char* name : {"epoch", "step", "train_s"}) json[name] = seen[name];
+  }
+  return json;
+}
+
+Json clocks_json(const RunProgress& progress, const std::vector<RankSpool>& segments, const Clocks& clocks) {
+  Json prepare = nullptr;
+  for (const RankSpool& spool : segments) {
+    for (const Json& event : events_named(spool, "prepared")) {
+      prepare = (prepare.is_null() ? 0.0 : prepare.get<double>()) + event.value("prepare_s", 0.0);
+    }
+  }
+  return {{"wall_s", progress.wall_s},
+          {"prepare_s", prepare},
+          {"train_s", seconds(clocks.train_ns)},
+          {"train_legacy_s", seconds(clocks.train_legacy_ns)}};
+}
+
+Json median_rate(const std::vector<RankSpool>& segments, int64_t workers) {
+  std::vector<std::pair<double, uint64_t>> rates;  // samples per second, steps
+  uint64_t steps = 0;
+  for (const RankSpool& spool : segments) {
+    for (const StepRecord& record : spool.steps) {
+      if (record.total.sum <= 0) continue;
+      rates.emplace_back(static_cast<double>(record.samples) * static_cast<double>(workers) / seconds(record.total.sum),
+                         record.count);
+      steps += record.count;
+    }
+  }
+  std::sort(rates.begin(), rates.end());
+  uint64_t seen = 0;
+  for (size_t i = 0; i < rates.size(); ++i) {
+    seen += rates[i].second;
+    if (2 * seen == steps) return (rates[i].first + rates[i + 1].first) / 2;
+    if (2 * seen > steps) return rates[i].first;
+  }
+  return nullptr;
+}
+
+Json throughput_json(const Spools& spools, const Clocks& clocks, int64_t workers) {
+  int64_t samples = 0;
+  Json peak_rss = nullptr;
+  for (const auto& segments : spools.ranks) {
+    samples += derive_clocks(segments).samples;
+    for (const RankSpool& spool : segments) {
+      for (const Json& event : spool.events) {
+        const Json rss = member(event, "peak_rss");
+        if (rss.is_number() && (peak_rss.is_null() || rss > peak_rss)) peak_rss = rss;
+      }
+    }
+  }
+  const double train_s = seconds(clocks.train_ns);
+  return {{"samples_per_s", train_s > 0 ? Json(static_cast<double>(samples) / train_s) : Json(nullptr)},
+          {"median_samples_per_s", median_rate(spools.ranks.at(0), workers)},
+          {"peak_rss", peak_rss},
+          {"samples", samples},
+          {"steps", clocks.steps}};
+}
+
+// The weights that all ranks ended with.
+Json weights_json(const Spools& spools, std::vector<std::string>& notes) {
+  std::set<std::string> hashes;
+  for (const auto& segments : spools.ranks) {
+    if (segments.empty()) continue;
+    for (const Json& end : events_named(segments.back(), "end")) hashes.insert(end.value("weights_sha256", ""));
+  }
+  hashes.erase("");
+  if (hashes.size() > 1) notes.push_back(fmt::format("ranks ended with {} different weights_sha256", hashes.size()));
+  return hashes.size() == 1 ? Json(*hashes.begin()) : Json(nullptr);
+}
+
+}  // namespace
+
+std::string_view name_of(RunState state) {
+  switch (state) {
+    case RunState::kQueued: return "queued";
+    case RunState::kRunning: return "running";
+    case RunState::kFinished: return "finished";
+    case RunState::kFailed: return "failed";
+    case RunState::kStopped: return "stopped";
+  }
+  return "";
+}
+
+Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank) {
+  Clocks clocks;
+  for (const RankSpool& spool : segments_of_one_rank) {
+    for (const StepRecord& record : spool.steps) {
+      for (size_t kind = 0; kind < kStepKinds; ++kind) clocks.kinds_ns[kind] += record.kinds[kind].sum;
+      clocks.steps += record.count;
+      clocks.samples += static_cast<int64_t>(record.samples);
+    }
+  }
+  for (const int64_t ns : clocks.kinds_ns) clocks.train_ns += ns;
+  clocks.train_legacy_ns = clocks.train_ns - clocks.kinds_ns[static_cast<size_t>(StepKind::kBatchLoad)] -
+                           clocks.kinds_ns[static_cast<size_t>(StepKind::kCheckpoint)];
+  return clocks;
+}
+
+Json build_record(const RunSpec& spec, const RunProgress& progress) {
+  const TaskSpec& task = spec.task.task;
+  const Spools spools = read_spools(spec, progress);
+  const std::vector<RankSpool>& rank0 = spools.ranks.at(0);
+  const std::vector<SegmentTimes> times = segment_times(rank0, progress);
+  const Clocks clocks = derive_clocks(rank0);
+  const Json begin = last_event(rank0, "begin");
+  const Json evaluations = evaluations_json(rank0, times);
+  const Json epochs = epochs_json(rank0, times);
+  const Json segments = segments_json(progress, spools, times);
+
+  std::vector<std::string> notes = progress.notes;
+  notes.insert(notes.end(), spools.notes.begin(), spools.notes.end());
+  const Json weights = weights_json(spools, notes);
+
+  Json overrides = Json::array();
+  for (const Override& setting : spec.overrides) overrides.push_back({{"key", setting.key}, {"value", setting.value}});
+  Json environment = progress.environment;
+  if (const Json versions = member(begin, "versions"); versions.is_object()) environment["libraries"].update(versions);
+  Json steps_s = Json::object();
+  for (size_t kind = 0; kind < kStepKinds; ++kind) {
+    steps_s[std::string(kStepKindNames[kind])] = seconds(clocks.kinds_ns[kind]);
+  }
+  Json utilisation = {{"cpu", nullptr}, {"gpu", nullptr}};
+  if (progress.utilisation.is_object()) utilisation.update(progress.utilisation);
+  const bool no_codes = segments.empty() || segments.back()["exit_codes"].empty();
+
+  Json record = Json::object();
+  record["schema_version"] = kSchemaVersion;
+  record["id"] = spec.id;
+  record["name"] = spec.name;
+  record["created_at"] = spec.created_at;
+  record["started_at"] = text_or_null(progress.started_at);
+  record["finished_at"] = text_or_null(progress.finished_at);
+  record["executor"] = spec.executor;
+  record["repeat"] = spec.repeat;
+  record["task"] = task.name;
+  record["rules"] = text_or_null(task.rules);
+  record["variant"] = text_or_null(task.variant);
+  record["division"] = spec.division;
+  record["overrides"] = overrides;
+  record["task_hash"] = spec.task.hash;
+  record["framework"] = spec.framework;
+  record["backend"] = spec.backend;
+  record["comm_stack"] = member(begin, "comm_stack");
+  record["workers"] = spec.workers;
+  record["threads_per_worker"] = spec.threads_per_worker;
+  record["oversubscribed"] = spec.oversubscribed || progress.oversubscribed;
+  record["seed"] = spec.seed;
+  record["exit_codes"] = no_codes ? Json(nullptr) : segments.back()["exit_codes"];
+  record["limits"] = {{"max_steps", positive_or_null(spec.limits.max_steps)},
+                      {"max_epochs", positive_or_null(spec.limits.max_epochs)},
+                      {"max_time_s", positive_or_null(spec.limits.max_time_s)},
+                      {"light", spec.limits.light}};
+  record["notes"] = notes;
+  record["state"] = name_of(progress.state);
+  record["requested"] = choices_json({{"precision", spec.precision},
+                                      {"by_layer", task.optimizer.options.value("by_layer", Json(nullptr))}});
+  record["effective"] = choices_json(member(begin, "effective"));
+  record["failure"] = failure_json(progress.failure);
+  record["segments"] = segments;
+  record["environment"] = environment;
+  record["hosts"] = progress.hosts;
+  record["data"] = data_json(spec, last_event(rank0, "prepared"));
+  record["storage"] = {{"kind", "local"}, {"endpoint", nullptr}, {"objects", nullptr}, {"bytes", nullptr}};
+  record["goal"] = goal_json(spec, rank0, times, evaluations, epochs);
+  record["clocks"] = clocks_json(progress, rank0, clocks);
+  record["steps_s"] = steps_s;
+  record["throughput"] = throughput_json(spools, clocks, spec.workers);
+  record["utilisation"] = utilisation;
+  record["evaluations"] = evaluations;
+  record["epochs"] = epochs;
+  record["parameters"] = member(begin, "parameters");
+  record["weights_sha256"] = weights;
+  return record;
+}
+
+}  // namespace mlbench::spec

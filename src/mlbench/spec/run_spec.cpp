@@ -1,0 +1,111 @@
+#include "mlbench/spec/run_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/spec/fields.h"
+
+namespace mlbench::spec {
+
+namespace {
+
+constexpr int64_t kVersion = 1;
+constexpr std::array<std::string_view, 3> kDivisions = {"closed", "open", "throughput"};
+
+template <typename V, typename Spec>
+void describe(V& v, Spec& spec) {
+  const Rule count{.required = true, .at_least = 1};
+  const Rule limit{.required = true, .at_least = 0};
+
+  v.field("id", spec.id, kRequired);
+  v.field("name", spec.name, kRequired);
+  v.field("repeat", spec.repeat, count);
+  v.field("created_at", spec.created_at, kRequired);
+  v.table("task", [&] {
+    v.any("canonical", spec.task.canonical);
+    v.field("hash", spec.task.hash, kRequired);
+    v.field("open", spec.task.open, kRequired);
+  });
+  v.list("overrides", spec.overrides, [&](auto& setting) {
+    v.field("key", setting.key, kRequired);
+    v.field("value", setting.value, kRequired);
+  });
+  v.field("division", spec.division, {.required = true, .choices = kDivisions});
+  v.field("framework", spec.framework, kRequired);
+  v.field("backend", spec.backend, kRequired);
+  v.field("executor", spec.executor, kRequired);
+  v.field("workers", spec.workers, count);
+  v.field("threads_per_worker", spec.threads_per_worker, count);
+  v.field("oversubscribed", spec.oversubscribed, kRequired);
+  v.field("seed", spec.seed, kRequired);
+  v.table("limits", [&] {
+    v.field("max_steps", spec.limits.max_steps, limit);
+    v.field("max_epochs", spec.limits.max_epochs, limit);
+    v.field("max_time_s", spec.limits.max_time_s, limit);
+    v.field("light", spec.limits.light, kRequired);
+  });
+  v.table("checkpoint", [&] {
+    v.field("every_steps", spec.checkpoint.every_steps, limit);
+    v.field("every_epoch", spec.checkpoint.every_epoch, kRequired);
+    v.field("at_end", spec.checkpoint.at_end, kRequired);
+  });
+  v.field("comm_timeout_s", spec.comm_timeout_s, {.required = true, .above = 0});
+  v.field("data_name", spec.data_name, kRequired);
+  v.field("data_dirs", spec.data_dirs, kRequired);
+  v.field("cache_dir", spec.cache_dir, kRequired);
+  v.field("synthetic", spec.synthetic, kRequired);
+  v.field("fixed_batch", spec.fixed_batch, kRequired);
+  v.field("run_dir", spec.run_dir, kRequired);
+  v.field("precision", spec.precision, {.required = true, .choices = kPrecisions});
+}
+
+}  // namespace
+
+std::string division_of(const RunSpec& spec) {
+  if (spec.fixed_batch) return "throughput";
+  const auto& official = spec.task.task.workers;
+  const bool closed = !spec.task.open && std::find(official.begin(), official.end(), spec.workers) != official.end();
+  return closed ? "closed" : "open";
+}
+
+void set_task(RunSpec& spec, FrozenTask task, std::vector<Override> overrides) {
+  spec.task = std::move(task);
+  spec.overrides = std::move(overrides);
+  spec.precision = spec.task.task.precision;
+  spec.division = division_of(spec);
+}
+
+Json to_json(const RunSpec& spec) {
+  Json fields;
+  FieldWriter writer(fields);
+  describe(writer, spec);
+  Json json = {{"spec_version", kVersion}};
+  json.update(fields);
+  return json;
+}
+
+RunSpec run_spec_from_json(const Json& json) {
+  const auto locate = [](const std::string&, Part) { return std::string("spec.json"); };
+  if (!json.is_object()) throw UserError("spec.json: expected an object, got " + describe_value(json));
+  const Json version = json.value("spec_version", Json());
+  if (version != kVersion) {
+    throw UserError(fmt::format("spec.json: spec_version is {}; this program reads {}", describe_value(version),
+                                kVersion));
+  }
+  RunSpec spec;
+  FieldReader reader(json, locate, FieldReader::Unknown::kIgnore);
+  describe(reader, spec);
+  reader.finish();
+  try {
+    spec.task.task = task_from_json(spec.task.canonical);
+  } catch (const UserError& error) {
+    throw UserError(std::string("spec.json: ") + error.what());
+  }
+  return spec;
+}
+
+}  // namespace mlbench::spec

@@ -1,0 +1,456 @@
+#include "mlbench/spec/task.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <span>
+
+#include "mlbench/base/embedded_file.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/sha256.h"
+#include "mlbench/spec/fields.h"
+
+namespace mlbench {
+std::span<const EmbeddedFile> embedded_task_files();  // made by mlbench_embed()
+}
+
+namespace mlbench::spec {
+
+namespace {
+
+constexpr std::array<std::string_view, 2> kSplits = {"test", "train"};
+constexpr std::array<std::string_view, 6> kIdentity = {"name", "title", "rules", "variants", "variant", "workers"};
+constexpr std::array<std::string_view, 2> kTablesWithOptions = {"model", "optimizer"};
+
+// ---- the fields of a task -------------------------------------------------------------------------------------------
+
+const Rule kPositive{.required = true, .above = 0};
+const Rule kNotNegative{.at_least = 0};
+
+template <typename V, typename Task>
+void describe(V& v, Task& task) {
+  v.field("name", task.name, kRequired);
+  v.field("title", task.title, kRequired);
+  v.field("rules", task.rules);
+  v.field("variants", task.variants);
+  v.field("variant", task.variant);
+  v.field("workers", task.workers, kRequired);
+  v.table("data", [&] {
+    auto& data = task.data;
+    v.field("name", data.name, kRequired);
+    v.field("sample_shape", data.sample_shape, kRequired);
+    v.field("classes", data.classes, kPositive);
+    v.field("train_transform", data.train_transform);
+    v.field("eval_transform", data.eval_transform);
+    v.field("mean", data.mean);
+    v.field("stddev", data.stddev);
+  });
+  v.table("model", [&] {
+    v.field("name", task.model.name, kRequired);
+    v.rest(task.model.options);
+  });
+  v.field("loss", task.loss, kRequired);
+  v.field("batch_size", task.batch_size, kPositive);
+  v.field("epochs", task.epochs, kPositive);
+  v.field("precision", task.precision, {.choices = kPrecisions});
+  v.table("optimizer", [&] {
+    v.field("name", task.optimizer.name, kRequired);
+    v.field("lr", task.optimizer.lr, kPositive);
+    v.rest(task.optimizer.options);
+  });
+  v.table("schedule", [&] {
+    auto& schedule = task.schedule;
+    v.field("scaling", schedule.scaling, {.choices = kScalings});
+    v.field("lr_by_workers", schedule.lr_by_workers);
+    v.field("warmup", schedule.warmup, {.choices = kWarmups});
+    v.field("warmup_epochs", schedule.warmup_epochs, kNotNegative);
+    v.field("decay", schedule.decay, {.choices = kDecays});
+    v.field("milestones", schedule.milestones);
+    v.field("factor", schedule.factor, kNotNegative);
+    v.field("patience", schedule.patience, kNotNegative);
+    v.field("threshold", schedule.threshold, kNotNegative);
+    v.field("floor", schedule.floor, kNotNegative);
+  });
+  v.table("evaluation", [&] {
+    auto& evaluation = task.evaluation;
+    v.field("every_epoch", evaluation.every_epoch);
+    v.field("every_samples", evaluation.every_samples, kNotNegative);
+    v.field("every_fraction", evaluation.every_fraction, kNotNegative);
+    v.field("metrics", evaluation.metrics, kRequired);
+  });
+  v.table("goal", [&] {
+    auto& goal = task.goal;
+    v.field("metric", goal.metric, kRequired);
+    v.field("split", goal.split, {.choices = kSplits});
+    v.field("target", goal.target, kRequired);
+    v.field("light_target", goal.light_target, kRequired);
+    v.field("higher_is_better", goal.higher_is_better);
+  });
+}
+
+// What one field alone cannot tell.
+void check_relations(const TaskSpec& task, const FieldReader& reader) {
+  const auto require = [&](bool right, const char* path, const std::string& text) {
+    if (!right) reader.fail(path, fmt::format("'{}' {}", path, text));
+  };
+  const auto all_positive = [](const auto& values) {
+    return !values.empty() && std::all_of(values.begin(), values.end(), [](auto value) { return value > 0; });
+  };
+
+  require(all_positive(task.workers), "workers", "must list the official numbers of workers, each at least 1");
+  require(all_positive(task.data.sample_shape), "data.sample_shape", "must list extents of at least 1");
+  require(task.data.mean.size() == task.data.stddev.size(), "data.stddev",
+          fmt::format("has {} values, 'data.mean' has {}", task.data.stddev.size(), task.data.mean.size()));
+  require(task.data.stddev.empty() || all_positive(task.data.stddev), "data.stddev", "must hold positive numbers");
+
+  const ScheduleSpec& schedule = task.schedule;
+  if (schedule.scaling == "table") {
+    require(!schedule.lr_by_workers.empty(), "schedule.lr_by_workers", "is missing: 'schedule.scaling' is \"table\"");
+  }
+  for (const auto& [workers, lr] : schedule.lr_by_workers) {
+    require(workers > 0 && lr > 0, "schedule.lr_by_workers", "must map numbers of workers to positive rates");
+  }
+  if (schedule.warmup == "epochs") {
+    require(schedule.warmup_epochs > 0, "schedule.warmup_epochs", "must be positive: 'schedule.warmup' is \"epochs\"");
+  }
+  if (schedule.decay == "multistep") {
+    require(all_positive(schedule.milestones) &&
+                std::is_sorted(schedule.milestones.begin(), schedule.milestones.end(), std::less_equal<>()),
+            "schedule.milestones", "must list epochs in strictly rising order: 'schedule.decay' is \"multistep\"");
+  }
+  if (schedule.decay == "multistep" || schedule.decay == "plateau") {
+    require(schedule.factor > 0 && schedule.factor < 1, "schedule.factor",
+            fmt::format("is {}; expected a number between 0 and 1", schedule.factor));
+  }
+  if (schedule.decay == "plateau") {
+    require(schedule.patience > 0, "schedule.patience", "must be at least 1: 'schedule.decay' is \"plateau\"");
+    require(schedule.floor < 1, "schedule.floor", fmt::format("is {}; expected a fraction below 1", schedule.floor));
+  }
+
+  const EvaluationSpec& evaluation = task.evaluation;
+  require(evaluation.every_samples == 0 || evaluation.every_fraction == 0, "evaluation.every_fraction",
+          "and 'evaluation.every_samples' exclude each other");
+  require(evaluation.every_epoch || evaluation.every_samples > 0 || evaluation.every_fraction > 0,
+          "evaluation.every_epoch", "is false, and neither 'every_samples' nor 'every_fraction' is given");
+  require(evaluation.every_fraction <= 1, "evaluation.every_fraction",
+          fmt::format("is {}; expected a fraction of an epoch", evaluation.every_fraction));
+
+  const GoalSpec& goal = task.goal;
+  require(std::find(evaluation.metrics.begin(), evaluation.metrics.end(), goal.metric) != evaluation.metrics.end(),
+          "goal.metric",
+          fmt::format("is \"{}\"; expected one of 'evaluation.metrics': {}", goal.metric,
+                      fmt::join(evaluation.metrics, ", ")));
+  require(goal.higher_is_better ? goal.light_target <= goal.target : goal.light_target >= goal.target,
+          "goal.light_target",
+          fmt::format("is {}: harder to reach than 'goal.target', {}", goal.light_target, goal.target));
+}
+
+TaskSpec read_task(const Json& object, const Locator& locate) {
+  TaskSpec task;
+  FieldReader reader(object, locate);
+  describe(reader, task);
+  reader.finish();
+  check_relations(task, reader);
+  return task;
+}
+
+// ---- TOML -----------------------------------------------------------------------------------------------------------
+
+struct Position {
+  toml::source_position key, value;
+};
+
+// A TOML document as JSON, with the position of every key and value by dotted path.
+struct Document {
+  std::string file;
+  Json root;
+  std::map<std::string, Position> positions;
+
+  std::string at(toml::source_position position) const {
+    return fmt::format("{}:{}:{}", file, std::max(position.line, 1u), std::max(position.column, 1u));
+  }
+  // The nearest enclosing path has a position: a missing key is reported at its table.
+  std::string locate(std::string path, Part part) const {
+    for (;;) {
+      if (const auto found = positions.find(path); found != positions.end()) {
+        return at(part == Part::kKey ? found->second.key : found->second.value);
+      }
+      if (path.empty()) return at({1, 1});
+      const size_t dot = path.rfind('.');
+      path = dot == std::string::npos ? "" : path.substr(0, dot);
+    }
+  }
+};
+
+std::string join_path(const std::string& path, std::string_view name) {
+  return path.empty() ? std::string(name) : path + "." + std::string(name);
+}
+
+Json convert(const toml::node& node, const std::string& path, toml::source_position key, Document& document) {
+  const toml::source_position here = node.source().begin;
+  document.positions[path] = {key.line > 0 ? key : here, here.line > 0 ? here : key};
+  if (const auto* table = node.as_table()) {
+    Json object = Json::object();
+    for (const auto& [name, value] : *table) {
+      object[std::string(name.str())] = convert(value, join_path(path, name.str()), name.source().begin, document);
+    }
+    return object;
+  }
+  if (const auto* array = node.as_array()) {
+    Json list = Json::array();
+    for (const auto& value : *array) {
+      list.push_back(convert(value, join_path(path, std::to_string(list.size())), {}, document));
+    }
+    return list;
+  }
+  if (const auto value = node.value_exact<std::string>()) return *value;
+  if (const auto value = node.value_exact<int64_t>()) return *value;
+  if (const auto value = node.value_exact<double>()) return *value;
+  if (const auto value = node.value_exact<bool>()) return *value;
+  throw UserError(fmt::format("{}: '{}' is a date or time; expected a number, text, true or false", document.at(here),
+                              path));
+}
+
+Document parse_toml(const std::string& file, std::string_view text) {
+  Document document{file, Json::object(), {}};
+  try {
+    document.root = convert(toml::parse(text, file), "", {}, document);
+  } catch (const toml::parse_error& error) {
+    throw UserError(fmt::format("{}: {}", document.at(error.source().begin), error.description()));
+  }
+  return document;
+}
+
+// ---- variants -------------------------------------------------------------------------------------------------------
+
+// Replaces values of `target` at `path` by those of `changes`, which stand at `from`; they bring their positions.
+void merge(Document& document, Json& target, const std::string& path, const Json& changes, const std::string& from) {
+  for (const auto& [key, value] : changes.items()) {
+    const std::string to = join_path(path, key);
+    const std::string origin = join_path(from, key);
+    document.positions[to] = document.positions.at(origin);
+    if (value.is_object() && target.contains(key) && target[key].is_object()) {
+      merge(document, target[key], to, value, origin);
+      continue;
+    }
+    target[key] = value;
+    for (auto it = document.positions.lower_bound(origin + "."); it != document.positions.end(); ++it) {
+      if (!it->first.starts_with(origin + ".")) break;
+      document.positions[to + it->first.substr(origin.size())] = it->second;
+    }
+  }
+}
+
+// Takes the tables of the variants out of the document, merges that of the chosen one, and sets "variant".
+void apply_variant(Document& document, const std::string& wanted) {
+  Json& root = document.root;
+  std::vector<std::string> names;
+  if (const auto found = root.find("variants"); found != root.end() && found->is_array()) {
+    for (const Json& name : *found) {
+      if (name.is_string()) names.push_back(name.get<std::string>());  // other types: reported by the reader
+    }
+  }
+  Json changes = Json::object();
+  if (const auto found = root.find("variant"); found != root.end()) {
+    if (!found->is_object()) {
+      throw UserError(document.locate("variant", Part::kValue) + ": 'variant' is " + describe_value(*found) +
+                      "; expected tables [variant.NAME] with what each variant changes");
+    }
+    changes = *found;
+    root.erase("variant");
+  }
+  for (const auto& [name, table] : changes.items()) {
+    const std::string path = "variant." + name;
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      throw UserError(document.locate(path, Part::kKey) + ": unknown variant '" + name + "': " + suggest(name, names));
+    }
+    if (!table.is_object()) {
+      throw UserError(document.locate(path, Part::kValue) + ": '" + path + "' is " + describe_value(table) +
+                      "; expected a table");
+    }
+  }
+  if (names.empty() && !wanted.empty()) {
+    throw UserError(fmt::format("{}: unknown variant '{}': this task has no variants", document.file, wanted));
+  }
+  if (names.empty()) return;
+  const std::string chosen = wanted.empty() ? names.front() : wanted;
+  if (std::find(names.begin(), names.end(), chosen) == names.end()) {
+    throw UserError(fmt::format("{}: unknown variant '{}': {}", document.file, chosen, suggest(chosen, names)));
+  }
+  if (changes.contains(chosen)) merge(document, root, "", changes[chosen], "variant." + chosen);
+  root["variant"] = chosen;
+}
+
+// ---- overrides ------------------------------------------------------------------------------------------------------
+
+std::string flag_of(const Override& setting) { return "--set " + setting.key + "=" + setting.value; }
+
+// The value as TOML; what is none is a bare word.
+Json parse_value(const Override& setting) {
+  const std::string where = flag_of(setting);
+  try {
+    Document document = parse_toml(where, "v = " + setting.value);
+    if (document.root.size() == 1) return document.root["v"];
+  } catch (const UserError& error) {
+    if (setting.value.find_first_of("[]{}\"'\n") != std::string::npos) {
+      throw UserError(where + ": not a TOML value such as 0.1, true, text or [\"a\", \"b\"]");
+    }
+  }
+  return setting.value;
+}
+
+bool has_options(const std::string& table) {
+  return std::find(kTablesWithOptions.begin(), kTablesWithOptions.end(), table) != kTablesWithOptions.end();
+}
+
+// `replaced`: the tables whose name is set as well, and whose options are therefore free.
+void apply_override(Json& canonical, const Override& setting, const std::set<std::string>& replaced) {
+  const Json value = parse_value(setting);
+  Json* target = &canonical;
+  std::string path;
+  size_t start = 0;
+  for (;;) {
+    const size_t dot = setting.key.find('.', start);
+    const std::string key = setting.key.substr(start, dot == std::string::npos ? dot : dot - start);
+    const bool last = dot == std::string::npos;
+    const bool free = last && (replaced.contains(path) || path == "schedule.lr_by_workers");
+    if (!target->is_object()) {
+      throw UserError(fmt::format("{}: '{}' is {}, not a table", flag_of(setting), path, describe_value(*target)));
+    }
+    if (!target->contains(key) && !(free && !key.empty())) {
+      std::vector<std::string> valid;
+      for (const auto& item : target->items()) {
+        if (!path.empty() || std::find(kIdentity.begin(), kIdentity.end(), item.key()) == kIdentity.end()) {
+          valid.push_back(item.key());
+        }
+      }
+      throw UserError(fmt::format("{}: unknown key '{}'{}: {}", flag_of(setting), key,
+                                  path.empty() ? " of the task" : " of '" + path + "'", suggest(key, valid)));
+    }
+    if (last) {
+      Json& old = (*target)[key];
+      // A reader checks the types of named keys; options have no type but that of the task's own value.
+      const auto same_kind = [](const Json& a, const Json& b) {
+        return a.type() == b.type() || (a.is_number() && b.is_number());
+      };
+      if (has_options(path) && !old.is_null() && !replaced.contains(path) && !same_kind(old, value)) {
+        throw UserError(fmt::format("{}: '{}' is {} in the task; a value of the same type is expected",
+                                    flag_of(setting), setting.key, describe_value(old)));
+      }
+      old = value;
+      return;
+    }
+    target = &(*target)[key];
+    path = join_path(path, key);
+    start = dot + 1;
+  }
+}
+
+Json apply_overrides(Json canonical, const std::vector<Override>& overrides) {
+  std::set<std::string> replaced;
+  for (const Override& setting : overrides) {
+    const std::string root = setting.key.substr(0, setting.key.find('.'));
+    if (std::find(kIdentity.begin(), kIdentity.end(), root) != kIdentity.end()) {
+      throw UserError(flag_of(setting) + ": '" + root + "' identifies the task and cannot be set" +
+                      (root == "variant" ? "; choose with --variant" : ""));
+    }
+    for (const std::string_view table : kTablesWithOptions) {
+      if (setting.key == std::string(table) + ".name") replaced.emplace(table);
+    }
+  }
+  for (const std::string& table : replaced) {
+    Json kept = Json::object();
+    for (const char* key : {"name", "lr"}) {
+      if (canonical[table].contains(key)) kept[key] = canonical[table][key];
+    }
+    canonical[table] = std::move(kept);
+  }
+  for (const Override& setting : overrides) apply_override(canonical, setting, replaced);
+  return canonical;
+}
+
+}  // namespace
+
+// ---- the interface --------------------------------------------------------------------------------------------------
+
+Override parse_override(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw UserError("--set " + text + ": expected KEY=VALUE such as optimizer.lr=0.1");
+  }
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+std::vector<TaskSource> embedded_tasks() {
+  std::vector<TaskSource> tasks;
+  for (const EmbeddedFile& file : embedded_task_files()) tasks.push_back({std::string(file.name), file.text});
+  return tasks;
+}
+
+FrozenTask parse_task(const TaskSource& source, const std::string& variant, const std::vector<Override>& overrides) {
+  Document document = parse_toml(source.name, source.text);
+  apply_variant(document, variant);
+  const auto in_file = [&](const std::string& path, Part part) { return document.locate(path, part); };
+
+  FrozenTask frozen;
+  frozen.task = read_task(document.root, in_file);
+  frozen.canonical = to_json(frozen.task);
+  frozen.hash = sha256_hex(canonical_json(frozen.canonical));
+  if (!overrides.empty()) {
+    std::string flags;
+    for (const Override& setting : overrides) flags += " " + flag_of(setting);
+    const auto in_override = [&](const std::string& path, Part part) {
+      for (const Override& setting : overrides) {
+        if (path == setting.key || path.starts_with(setting.key + ".")) return flag_of(setting);
+      }
+      // The file is right by itself: an override of another key made this value wrong.
+      return in_file(path, part) + " (with" + flags + ")";
+    };
+    frozen.task = read_task(apply_overrides(frozen.canonical, overrides), in_override);
+    frozen.canonical = to_json(frozen.task);
+    frozen.open = true;
+  }
+  return frozen;
+}
+
+FrozenTask find_task(const std::string& name, const std::string& rules, const std::string& variant,
+                     const std::vector<Override>& overrides) {
+  std::set<std::string> names;
+  std::map<std::string, TaskSource> by_rules;
+  for (const TaskSource& source : embedded_tasks()) {
+    const TaskSpec task = parse_task(source, "", {}).task;
+    names.insert(task.name);
+    if (task.name == name) by_rules[task.rules] = source;
+  }
+  if (by_rules.empty()) {
+    throw UserError(fmt::format("unknown task '{}': {}", name, suggest(name, {names.begin(), names.end()})));
+  }
+  if (rules.empty()) return parse_task(by_rules.rbegin()->second, variant, overrides);
+  const auto found = by_rules.find(rules);
+  if (found == by_rules.end()) {
+    std::vector<std::string> valid;
+    for (const auto& [set, source] : by_rules) {
+      if (!set.empty()) valid.push_back(set);
+    }
+    throw UserError(fmt::format("unknown rules '{}' of task '{}': {}", rules, name,
+                                valid.empty() ? "it has no rule sets" : suggest(rules, valid)));
+  }
+  return parse_task(found->second, variant, overrides);
+}
+
+Json to_json(const TaskSpec& task) {
+  Json canonical;
+  FieldWriter writer(canonical);
+  describe(writer, task);
+  return canonical;
+}
+
+TaskSpec task_from_json(const Json& canonical) {
+  return read_task(canonical, [](const std::string&, Part) { return std::string("task"); });
+}
+
+}  // namespace mlbench::spec
