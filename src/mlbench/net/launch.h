@@ -1,8 +1,23 @@
 #pragma once
 
 // Who am I among the ranks: read from the environment that a launcher left. First match wins; the caller logs `source`.
-// Order: RANK/WORLD_SIZE (torchrun and our executors), OMPI_COMM_WORLD_*, PMIX_RANK, PMI_*, MV2_COMM_WORLD_*, SLURM_*,
-// JSM_NAMESPACE_*, PALS_*, JOB_COMPLETION_INDEX, HOROVOD_*.
+// A launcher matches when its rank variable is set (an empty value counts as unset):
+//
+//   source                  rank                   size                      local rank, local size
+//   RANK/WORLD_SIZE         RANK                   WORLD_SIZE                LOCAL_RANK, LOCAL_WORLD_SIZE
+//   OMPI_COMM_WORLD_*       OMPI_COMM_WORLD_RANK   ..._SIZE                  ..._LOCAL_RANK, ..._LOCAL_SIZE
+//   PMIX_RANK               PMIX_RANK              that of the launcher around it: PMI_SIZE, SLURM_*, PALS_*, JSM_*
+//   PMI_*                   PMI_RANK               PMI_SIZE                  MPI_LOCALRANKID, MPI_LOCALNRANKS
+//   MV2_COMM_WORLD_*        MV2_COMM_WORLD_RANK    ..._SIZE                  ..._LOCAL_RANK, ..._LOCAL_SIZE
+//   SLURM_*                 SLURM_PROCID           SLURM_STEP_NUM_TASKS,     SLURM_LOCALID,
+//                                                  SLURM_NTASKS              SLURM_STEP_TASKS_PER_NODE at SLURM_NODEID
+//   JSM_NAMESPACE_*         JSM_NAMESPACE_RANK     ..._SIZE                  ..._LOCAL_RANK, ..._LOCAL_SIZE
+//   PALS_*                  PALS_RANKID            PALS_SIZE, PMI_SIZE       PALS_LOCAL_RANKID, PALS_LOCAL_SIZE
+//   JOB_COMPLETION_INDEX    JOB_COMPLETION_INDEX   WORLD_SIZE                0, 1 (a pod is a host)
+//   HOROVOD_*               HOROVOD_RANK           HOROVOD_SIZE              HOROVOD_LOCAL_RANK, HOROVOD_LOCAL_SIZE
+//
+// With every launcher MASTER_ADDR and MASTER_PORT name the rendezvous; without MASTER_ADDR it is, under Slurm, the first
+// host of SLURM_STEP_NODELIST or SLURM_JOB_NODELIST.
 
 #include <functional>
 #include <optional>
@@ -13,7 +28,7 @@ namespace mlbench::net {
 struct LaunchInfo {
   int rank = 0;
   int size = 1;
-  int local_rank = 0;
+  int local_rank = 0;              // 0 of 1 when the launcher does not tell
   int local_size = 1;
   std::string master_address;      // "" if the launcher names none
   int master_port = 0;             // 0 if none
@@ -22,7 +37,8 @@ struct LaunchInfo {
 
 using EnvironmentReader = std::function<std::optional<std::string>(const char* name)>;
 
-// UserError when the variables of the first match contradict each other or are no numbers (names variable and value).
+// UserError when the variables of the first match contradict each other, are no numbers, or the number of ranks is
+// missing (names variable and value).
 LaunchInfo detect_launch(const EnvironmentReader& read);
 
 // First host of a Slurm node list such as "n[1-3,7],gpu05". UserError when malformed.

@@ -1,8 +1,11 @@
 #pragma once
 
 // The rendezvous key-value store with heartbeats: one server per run (in the supervisor, or in rank 0 when a worker is
-// started without one), one client per rank. Plain TCP; each message is a 4-byte big-endian length and a CBOR object.
-// The first message of a client carries the run's id and secret; a connection without them is closed.
+// started without one), one client per rank. Plain TCP; each message is a 4-byte big-endian length and a CBOR object
+// (kv/wire.h). The first message of a client carries the run's id and secret; a connection without them is closed.
+//
+// A message is at most 64 MiB, before the hello 4 KiB. Server and clients notice a host that went away without a word
+// after about 30 s of unanswered data.
 
 #include <chrono>
 #include <cstdint>
@@ -22,9 +25,11 @@ struct KvServerOptions {
   int size = 1;                          // ranks expected
   std::string run_id;
   std::string secret;
+  std::chrono::milliseconds hello_timeout{10000};   // a connection without the hello is closed after this
 };
 
-// What the server knows of a rank.
+// What the server knows of a rank. Nothing is forgotten when the connection closes but `connected`; a rank whose
+// connection is closed may join again.
 struct RankStatus {
   bool joined = false;                   // said hello
   bool connected = false;                // the connection is open
@@ -42,7 +47,7 @@ class KvServer {
   ~KvServer();
   int port() const;
   std::vector<RankStatus> ranks() const;
-  // Waits until all ranks joined. CommError naming the missing ranks when the timeout passes.
+  // Waits until all ranks joined. CommTimeout naming the missing ranks when the timeout passes.
   void wait_for_all(std::chrono::milliseconds timeout);
 
  private:
@@ -58,22 +63,27 @@ struct KvClientOptions {
   std::string run_id;
   std::string secret;
   std::chrono::milliseconds connect_timeout{30000};   // retries until then
+  std::chrono::milliseconds reply_timeout{30000};     // of set() and report()
 };
 
 class KvClient {
  public:
-  // Connects and says hello. CommError naming the address when nobody answers in time, or the reason of a refusal
-  // (wrong secret, wrong size, rank taken).
+  // Connects and says hello. CommTimeout naming the address when nobody answers in time, CommError with the reason of a
+  // refusal (wrong secret, wrong size, rank taken), UserError when the port is none.
   explicit KvClient(const KvClientOptions& options);
+  // Closes the connection; on_lost() is not called for that. Not from the callback, nor while another thread calls.
   ~KvClient();
 
-  // Keys are written once (CommError otherwise); values are bytes. Thread-safe.
+  // All of these are thread-safe and, but heartbeat(), throw CommError when the server is or goes away.
+  // Keys are UTF-8 and written once (CommError otherwise); values are bytes.
   void set(const std::string& key, const std::string& value);
-  // Waits for the key. CommError naming the key, and the ranks that have not joined yet, when the timeout passes.
+  // Waits for the key. CommTimeout naming the key, and the ranks that have not joined yet, when the timeout passes.
   std::string get(const std::string& key, std::chrono::milliseconds timeout);
+  // An object. Left out when the server is away or takes nothing at the moment: the next one says more.
   void heartbeat(const Json& status);
-  void report(const Json& message);      // returns when the server has it
-  // Called once, on the client's reading thread, when the server goes away.
+  void report(const Json& message);      // an object; returns when the server has it
+  // Called once, on the client's reading thread, when the server goes away (at once if it is away already). To be set at
+  // most once.
   void on_lost(std::function<void()> callback);
 
  private:

@@ -1,0 +1,382 @@
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/net/kv/kv.h"
+#include "mlbench/net/kv/wire.h"
+
+namespace mlbench::net {
+
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
+
+constexpr Milliseconds kFirstRetry{20};
+constexpr Milliseconds kLastRetry{500};
+// The server watches the time of a get(); this much later it is taken for dead.
+constexpr Milliseconds kGrace{5000};
+
+// Waits for `events`. False when the deadline passes.
+bool wait_for(int socket, short events, SteadyClock::time_point deadline) {
+  for (;;) {
+    pollfd polled{socket, events, 0};
+    const int count = poll(&polled, 1, wire::poll_timeout(deadline));
+    if (count > 0) return true;
+    if (count < 0 && errno != EINTR) throw CommError("poll: " + errno_text(errno));
+    if (count == 0 && SteadyClock::now() >= deadline) return false;
+  }
+}
+
+// Looking for an ephemeral port that nobody serves, the kernel may connect a socket to itself.
+bool connected_to_itself(int socket) {
+  sockaddr_storage own{};
+  sockaddr_storage peer{};
+  socklen_t own_size = sizeof own;
+  socklen_t peer_size = sizeof peer;
+  return getsockname(socket, reinterpret_cast<sockaddr*>(&own), &own_size) == 0 &&
+         getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &peer_size) == 0 && own_size == peer_size &&
+         std::memcmp(&own, &peer, own_size) == 0;
+}
+
+// One try of all addresses of the host. Empty, with the reason, when none answers.
+FileDescriptor connect_once(const std::string& host, int port, SteadyClock::time_point deadline, std::string& reason) {
+  const auto addresses = wire::resolve(host, port, false);
+  reason = addresses.error;
+  for (const addrinfo* entry = addresses.list.get(); entry != nullptr; entry = entry->ai_next) {
+    FileDescriptor socket(::socket(entry->ai_family, entry->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket) {
+      reason = errno_text(errno);
+      continue;
+    }
+    if (connect(socket.get(), entry->ai_addr, entry->ai_addrlen) != 0) {
+      int error = errno;
+      if (error == EINPROGRESS) {
+        if (!wait_for(socket.get(), POLLOUT, deadline)) {
+          reason = "no answer";
+          continue;
+        }
+        socklen_t size = sizeof error;
+        getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+      }
+      if (error != 0) {
+        reason = errno_text(error);
+        continue;
+      }
+    }
+    if (connected_to_itself(socket.get())) {
+      reason = errno_text(ECONNREFUSED);
+      continue;
+    }
+    wire::set_options(socket.get());
+    return socket;
+  }
+  return {};
+}
+
+// The server says why it ends the connection.
+struct Refusal : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// JSON whose texts are UTF-8, whatever an error message of some library held.
+Json with_valid_texts(const Json& value) {
+  return Json::parse(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+}  // namespace
+
+struct KvClient::State {
+  explicit State(const KvClientOptions& given)
+      : options(given),
+        server(wire::endpoint_text(given.address, given.port)),
+        wakeup(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (!wakeup) throw IoError("cannot create an eventfd: " + errno_text(errno));
+    join();
+    thread = std::thread([this] { read_until_closed(); });
+  }
+
+  ~State() {
+    {
+      const std::lock_guard lock(mutex);
+      closing = true;
+      changed.notify_all();
+    }
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(wakeup.get(), &one, sizeof one);
+    thread.join();
+  }
+
+  const KvClientOptions options;
+  const std::string server;
+  const FileDescriptor wakeup;               // readable: closing
+  FileDescriptor socket;
+  wire::FrameReader input;                   // of the reading thread, once it runs
+
+  std::mutex send_mutex;                     // one frame after the other
+
+  std::mutex mutex;                          // guards what follows
+  std::condition_variable changed;
+  int64_t next_id = 1;
+  std::map<int64_t, std::optional<Json>> replies;   // of the calls under way
+  std::optional<std::string> lost;           // why
+  std::optional<std::string> send_error;     // why nothing can be sent any more
+  bool closing = false;
+  std::function<void()> on_lost;
+
+  std::thread thread;
+
+  std::string who(const std::string& operation) const { return fmt::format("rank {}: {}", options.rank, operation); }
+
+  // ---- joining ---------------------------------------------------------------------------------------------------
+
+  void join() {
+    const auto deadline = wire::deadline_after(options.connect_timeout);
+    std::string reason;
+    for (Milliseconds pause = kFirstRetry;; pause = std::min(2 * pause, kLastRetry)) {
+      socket = connect_once(options.address, options.port, deadline, reason);
+      if (socket && say_hello(deadline, reason)) return;
+      if (SteadyClock::now() + pause >= deadline) break;
+      std::this_thread::sleep_for(pause);
+    }
+    throw CommTimeout(who(fmt::format("cannot join the rendezvous at {} within {}: {}", server,
+                                      wire::duration_text(options.connect_timeout), reason)));
+  }
+
+  // False, with the reason, when another try may help.
+  bool say_hello(SteadyClock::time_point deadline, std::string& reason) {
+    input = {};
+    try {
+      send_frame(wire::encode({{"op", "hello"},
+                               {"id", 0},
+                               {"run", options.run_id},
+                               {"secret", options.secret},
+                               {"rank", options.rank},
+                               {"size", options.size},
+                               {"pid", static_cast<int64_t>(getpid())},
+                               {"host", host_name()}}),
+                 deadline);
+      for (;;) {
+        if (!wait_for(socket.get(), POLLIN, deadline)) {
+          reason = "no answer to the hello";
+          return false;
+        }
+        if (!receive()) {
+          reason = "it closed the connection";
+          return false;
+        }
+        // No more than a hello's size: what listens there may be anything.
+        if (const auto answer = input.next(wire::kMaxHelloBytes)) {
+          if (!answer->contains("error")) return true;
+          throw Refusal(wire::text_in(*answer, "error"));
+        }
+      }
+    } catch (const Refusal& refusal) {
+      throw CommError(who(fmt::format("refused by the rendezvous at {}: {}", server, refusal.what())));
+    } catch (const wire::ProtocolError& error) {
+      throw CommError(who(fmt::format("what answers at {} is no rendezvous server of mlbench: {}", server,
+                                      error.what())));
+    } catch (const CommError& error) {
+      reason = error.what();
+      return false;
+    }
+  }
+
+  // ---- the reading thread ----------------------------------------------------------------------------------------
+
+  void read_until_closed() {
+    wire::block_signals_on_this_thread();
+    std::string reason;
+    try {
+      for (;;) {
+        while (const auto message = input.next(wire::kMaxMessageBytes)) take(*message);
+        pollfd polled[] = {{wakeup.get(), POLLIN, 0}, {socket.get(), POLLIN, 0}};
+        if (poll(polled, 2, -1) < 0) {
+          if (errno == EINTR) continue;
+          throw CommError("poll: " + errno_text(errno));
+        }
+        if (polled[0].revents != 0) return;
+        if (polled[1].revents != 0 && !receive()) throw CommError("it closed the connection");
+      }
+    } catch (const Refusal& farewell) {
+      reason = farewell.what();
+    } catch (const CommError& error) {
+      const std::lock_guard lock(mutex);
+      reason = send_error.value_or(error.what());
+    }
+    {
+      const std::lock_guard lock(mutex);
+      lost = reason;
+      changed.notify_all();
+    }
+    tell_lost();
+  }
+
+  // False at the end of the stream.
+  bool receive() {
+    char buffer[65536];
+    const ssize_t count = recv(socket.get(), buffer, sizeof buffer, 0);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (count < 0) throw CommError(errno_text(errno));
+    input.append({buffer, static_cast<size_t>(count)});
+    return count > 0;
+  }
+
+  void take(const Json& message) {
+    const int64_t id = wire::integer_in(message, "id");
+    if (id == 0) throw Refusal(wire::text_in(message, "error"));
+    const std::lock_guard lock(mutex);
+    const auto waiting = replies.find(id);
+    if (waiting == replies.end()) return;  // its caller gave up
+    waiting->second = message;
+    changed.notify_all();
+  }
+
+  void tell_lost() {
+    std::function<void()> callback;
+    {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [this] { return closing || on_lost; });
+      if (closing) return;
+      callback = on_lost;
+    }
+    callback();
+  }
+
+  // ---- calls -----------------------------------------------------------------------------------------------------
+
+  [[noreturn]] void throw_lost(const std::string& operation) const {  // `mutex` is held
+    throw CommError(who(fmt::format("{}: lost the rendezvous server at {}: {}", operation, server, *lost)));
+  }
+
+  void send_frame(std::string_view frame, SteadyClock::time_point deadline) {
+    while (!frame.empty()) {
+      const ssize_t count = send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
+      if (count >= 0) {
+        frame.remove_prefix(static_cast<size_t>(count));
+      } else if (errno == EAGAIN) {
+        if (!wait_for(socket.get(), POLLOUT, deadline)) throw CommError("it does not take what is sent");
+      } else if (errno != EINTR) {
+        throw CommError(errno_text(errno));
+      }
+    }
+  }
+
+  // A frame that was sent in part leaves a stream that nobody can read: the connection ends. The reading thread sees
+  // that, after the server's last words.
+  void send_or_lose(std::string_view frame) {
+    try {
+      send_frame(frame, wire::deadline_after(options.reply_timeout));
+    } catch (const CommError& error) {
+      {
+        const std::lock_guard lock(mutex);
+        if (!send_error) send_error = error.what();
+      }
+      shutdown(socket.get(), SHUT_RDWR);
+    }
+  }
+
+  Json call(Json request, const std::string& operation, Milliseconds timeout) {
+    int64_t id = 0;
+    {
+      const std::lock_guard lock(mutex);
+      if (lost) throw_lost(operation);
+      id = next_id++;
+    }
+    request["id"] = id;
+    std::string frame;
+    try {
+      frame = wire::encode(request);
+    } catch (const CommError& error) {
+      throw CommError(who(operation + ": " + error.what()));
+    }
+    {
+      const std::lock_guard lock(mutex);
+      replies[id] = std::nullopt;
+    }
+    {
+      const std::lock_guard lock(send_mutex);
+      send_or_lose(frame);
+    }
+    std::unique_lock lock(mutex);
+    changed.wait_until(lock, wire::deadline_after(timeout), [&] { return lost || replies[id]; });
+    const std::optional<Json> reply = std::exchange(replies[id], std::nullopt);
+    replies.erase(id);
+    if (!reply && lost) throw_lost(operation);
+    lock.unlock();
+    if (!reply) {
+      throw CommTimeout(who(fmt::format("{}: the rendezvous server at {} has not answered within {}", operation, server,
+                                        wire::duration_text(timeout))));
+    }
+    if (const auto error = reply->find("error"); error != reply->end()) {
+      const std::string text = who(operation + ": " + error->get<std::string>());
+      if (reply->value("timeout", false)) throw CommTimeout(text);
+      throw CommError(text);
+    }
+    return *reply;
+  }
+
+  void heartbeat(const Json& status) {
+    MLBENCH_CHECK(status.is_object(), "a heartbeat is an object");
+    const std::string frame = wire::encode({{"op", "heartbeat"}, {"status", with_valid_texts(status)}});
+    {
+      const std::lock_guard lock(mutex);
+      if (lost) return;
+    }
+    const std::unique_lock lock(send_mutex, std::try_to_lock);
+    if (!lock || !wait_for(socket.get(), POLLOUT, SteadyClock::now())) return;
+    send_or_lose(frame);
+  }
+};
+
+KvClient::KvClient(const KvClientOptions& options) {
+  if (options.port < 1 || options.port > 65535) {
+    throw UserError(fmt::format("rendezvous port {}: expected 1 to 65535 (MASTER_PORT)", options.port));
+  }
+  state_ = std::make_unique<State>(options);
+}
+
+KvClient::~KvClient() = default;
+
+void KvClient::set(const std::string& key, const std::string& value) {
+  state_->call({{"op", "set"}, {"key", key}, {"value", wire::to_bytes(value)}}, "set '" + key + "'",
+               state_->options.reply_timeout);
+}
+
+std::string KvClient::get(const std::string& key, std::chrono::milliseconds timeout) {
+  const Milliseconds patience =
+      std::clamp<Milliseconds>(timeout, Milliseconds(0), std::chrono::hours(24 * 365)) + kGrace;
+  const Json reply =
+      state_->call({{"op", "get"}, {"key", key}, {"timeout_ms", timeout.count()}}, "get '" + key + "'", patience);
+  return wire::bytes_in(reply, "value");
+}
+
+void KvClient::heartbeat(const Json& status) { state_->heartbeat(status); }
+
+void KvClient::report(const Json& message) {
+  MLBENCH_CHECK(message.is_object(), "a report is an object");
+  state_->call({{"op", "report"}, {"message", with_valid_texts(message)}}, "report", state_->options.reply_timeout);
+}
+
+void KvClient::on_lost(std::function<void()> callback) {
+  const std::lock_guard lock(state_->mutex);
+  MLBENCH_CHECK(!state_->on_lost, "on_lost is set once");
+  state_->on_lost = std::move(callback);
+  state_->changed.notify_all();
+}
+
+}  // namespace mlbench::net

@@ -1,0 +1,437 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/net/kv/kv.h"
+#include "mlbench/net/kv/wire.h"
+
+namespace mlbench::net {
+
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
+
+// Connections beyond one per rank that may be open: of strangers, and of clients that go and come.
+constexpr size_t kSpareConnections = 64;
+// Answers that a client does not read are kept up to this size.
+constexpr size_t kMaxUnsentBytes = 4 * wire::kMaxMessageBytes;
+constexpr size_t kMaxWaitsPerConnection = 1024;
+// A client that is refused has this long to read why.
+constexpr Milliseconds kFarewell{2000};
+// While the process has no descriptors left, new connections are not looked at.
+constexpr Milliseconds kAcceptPause{100};
+
+struct Connection {
+  FileDescriptor socket;
+  std::string peer;
+  int rank = -1;                                     // -1: no hello yet
+  wire::FrameReader input;
+  std::string output;
+  size_t sent = 0;                                   // bytes of output
+  bool refused = false;                              // send what is left, then close
+  std::optional<SteadyClock::time_point> deadline;   // closed then: hello missing, or refused
+};
+
+// A get() whose key is not there yet.
+struct Wait {
+  Connection* connection;
+  int64_t id;
+  std::string key;
+  SteadyClock::time_point deadline;
+  Milliseconds timeout;
+};
+
+std::string peer_text(const sockaddr_storage& address, socklen_t size) {
+  char host[NI_MAXHOST] = "?";
+  char port[NI_MAXSERV] = "0";
+  getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
+              NI_NUMERICHOST | NI_NUMERICSERV);
+  return wire::endpoint_text(host, std::atoi(port));
+}
+
+bool equal_in_constant_time(const std::string& given, const std::string& expected) {
+  const std::string& compared = given.size() == expected.size() ? given : expected;
+  volatile unsigned difference = given.size() == expected.size() ? 0 : 1;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    difference = difference | static_cast<unsigned char>(compared[i] ^ expected[i]);
+  }
+  return difference == 0;
+}
+
+// "rank 1 of 4 has not joined", "ranks 0, 1 and 3 of 4 have not joined"; "" when nobody is missing.
+std::string missing_text(const std::vector<RankStatus>& ranks) {
+  constexpr size_t kNamed = 16;
+  std::vector<std::string> missing;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (!ranks[rank].joined) missing.push_back(std::to_string(rank));
+  }
+  if (missing.empty()) return "";
+  if (missing.size() == 1) return fmt::format("rank {} of {} has not joined", missing[0], ranks.size());
+  if (missing.size() > kNamed) {
+    const size_t others = missing.size() - kNamed;
+    missing.resize(kNamed);
+    missing.push_back(fmt::format("{} others", others));
+  }
+  const std::string last = missing.back();
+  missing.pop_back();
+  std::string names;
+  for (const std::string& name : missing) names += names.empty() ? name : ", " + name;
+  return fmt::format("ranks {} and {} of {} have not joined", names, last, ranks.size());
+}
+
+// Where the server listens.
+FileDescriptor listen_on(const std::string& host, int port) {
+  const auto addresses = wire::resolve(host, port, true);
+  std::string reason = addresses.error;
+  for (const addrinfo* entry = addresses.list.get(); entry != nullptr; entry = entry->ai_next) {
+    FileDescriptor socket(::socket(entry->ai_family, entry->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int on = 1;
+    if (socket && setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        bind(socket.get(), entry->ai_addr, entry->ai_addrlen) == 0 && listen(socket.get(), SOMAXCONN) == 0) {
+      return socket;
+    }
+    reason = errno_text(errno);
+  }
+  throw IoError("cannot listen on " + wire::endpoint_text(host, port) + ": " + reason);
+}
+
+int port_of(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    throw IoError("cannot inspect a socket: " + errno_text(errno));
+  }
+  char port[NI_MAXSERV] = "0";
+  getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, nullptr, 0, port, sizeof port, NI_NUMERICSERV);
+  return std::atoi(port);
+}
+
+}  // namespace
+
+struct KvServer::State {
+  explicit State(const KvServerOptions& given)
+      : options(given),
+        listener(listen_on(given.bind_address, given.port)),
+        port(port_of(listener.get())),
+        wakeup(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        ranks(static_cast<size_t>(given.size)) {
+    if (!wakeup) throw IoError("cannot create an eventfd: " + errno_text(errno));
+    thread = std::thread([this] { serve(); });
+  }
+
+  ~State() {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(wakeup.get(), &one, sizeof one);
+    thread.join();
+  }
+
+  const KvServerOptions options;
+  const FileDescriptor listener;
+  const int port;
+  const FileDescriptor wakeup;           // readable: end
+
+  std::mutex mutex;                      // guards ranks; only the serving thread writes
+  std::condition_variable joined;
+  std::vector<RankStatus> ranks;
+
+  // Of the serving thread.
+  std::vector<std::unique_ptr<Connection>> connections;
+  std::vector<Wait> waits;
+  std::map<std::string, std::string> values;
+  SteadyClock::time_point accept_after{};
+
+  std::thread thread;
+
+  void serve() {
+    wire::block_signals_on_this_thread();
+    try {
+      while (serve_once()) {
+      }
+    } catch (const std::exception& error) {
+      spdlog::error("rendezvous: the server ends: {}", error.what());
+    }
+    connections.clear();
+  }
+
+  bool serve_once() {
+    const bool accepting = SteadyClock::now() >= accept_after;
+    std::vector<pollfd> polled = {{wakeup.get(), POLLIN, 0},
+                                  {accepting ? listener.get() : -1, POLLIN, 0}};
+    for (const auto& connection : connections) {
+      const int events = POLLIN | (connection->output.empty() ? 0 : POLLOUT);
+      polled.push_back({connection->socket.get(), static_cast<short>(events), 0});
+    }
+    if (poll(polled.data(), polled.size(), wire::poll_timeout(next_deadline(accepting))) < 0) {
+      if (errno == EINTR) return true;
+      throw IoError("poll: " + errno_text(errno));
+    }
+    if (polled[0].revents != 0) return false;
+
+    // Connections before the listener: a rank that left and comes back has left first.
+    const size_t count = connections.size();
+    for (size_t i = 0; i < count; ++i) {
+      Connection& connection = *connections[i];
+      if (connection.socket && (polled[i + 2].revents & (POLLIN | POLLHUP | POLLERR)) != 0) receive(connection);
+      if (connection.socket && !connection.output.empty()) send_output(connection);
+    }
+    expire();
+    std::erase_if(connections, [](const auto& connection) { return !connection->socket; });
+    if (polled[1].revents != 0) accept_all();
+    return true;
+  }
+
+  SteadyClock::time_point next_deadline(bool accepting) const {
+    auto next = wire::deadline_after(std::chrono::hours(1));
+    if (!accepting) next = std::min(next, accept_after);
+    for (const Wait& wait : waits) next = std::min(next, wait.deadline);
+    for (const auto& connection : connections) next = std::min(next, connection->deadline.value_or(next));
+    return next;
+  }
+
+  void expire() {
+    const auto now = SteadyClock::now();
+    for (const auto& connection : connections) {
+      if (!connection->socket || !connection->deadline || now < *connection->deadline) continue;
+      close_connection(*connection,
+                       connection->refused ? "" : "no hello within " + wire::duration_text(options.hello_timeout));
+    }
+    std::vector<Wait> expired;
+    std::erase_if(waits, [&](const Wait& wait) {
+      if (now < wait.deadline) return false;
+      expired.push_back(wait);
+      return true;
+    });
+    for (const Wait& wait : expired) {
+      const std::string missing = missing_text(ranks);
+      reply(*wait.connection, wait.id,
+            {{"error", fmt::format("nobody set it within {}{}", wire::duration_text(wait.timeout),
+                                   missing.empty() ? "" : "; " + missing)},
+             {"timeout", true}});
+    }
+  }
+
+  void accept_all() {
+    for (;;) {
+      sockaddr_storage address{};
+      socklen_t size = sizeof address;
+      FileDescriptor socket(
+          accept4(listener.get(), reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!socket) {
+        if (errno == EINTR || errno == ECONNABORTED) continue;
+        if (errno != EAGAIN) {
+          spdlog::warn("rendezvous: cannot accept a connection: {}", errno_text(errno));
+          accept_after = SteadyClock::now() + kAcceptPause;
+        }
+        return;
+      }
+      if (connections.size() >= ranks.size() + kSpareConnections) continue;  // closes it: clients come again
+      wire::set_options(socket.get());
+      auto connection = std::make_unique<Connection>();
+      connection->socket = std::move(socket);
+      connection->peer = peer_text(address, size);
+      connection->deadline = SteadyClock::now() + options.hello_timeout;
+      connections.push_back(std::move(connection));
+    }
+  }
+
+  void receive(Connection& connection) {
+    char buffer[65536];
+    const ssize_t count = recv(connection.socket.get(), buffer, sizeof buffer, 0);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (count < 0) return close_connection(connection, errno_text(errno));
+    if (count == 0) return close_connection(connection, "");
+    if (connection.refused) return;
+    try {
+      connection.input.append({buffer, static_cast<size_t>(count)});
+      while (!connection.refused && connection.socket) {
+        const auto message =
+            connection.input.next(connection.rank < 0 ? wire::kMaxHelloBytes : wire::kMaxMessageBytes);
+        if (!message) return;
+        handle(connection, *message);
+      }
+    } catch (const std::exception& error) {
+      refuse(connection, 0, error.what());
+    }
+  }
+
+  void send_output(Connection& connection) {
+    const std::string_view unsent = std::string_view(connection.output).substr(connection.sent);
+    const ssize_t count = send(connection.socket.get(), unsent.data(), unsent.size(), MSG_NOSIGNAL);
+    if (count < 0 && errno != EAGAIN && errno != EINTR) return close_connection(connection, errno_text(errno));
+    if (count > 0) connection.sent += static_cast<size_t>(count);
+    if (connection.sent < connection.output.size()) return;
+    connection.output = {};
+    connection.sent = 0;
+    if (connection.refused) shutdown(connection.socket.get(), SHUT_WR);
+  }
+
+  void reply(Connection& connection, int64_t id, Json members) {
+    members["id"] = id;
+    const std::string frame = wire::encode(members);
+    if (connection.output.size() + frame.size() > kMaxUnsentBytes) {
+      return close_connection(connection, "it does not read its answers");
+    }
+    connection.output += frame;
+  }
+
+  // Says why, then closes: not at once, since unread input would turn the close into a reset that overtakes the reply.
+  void refuse(Connection& connection, int64_t id, const std::string& reason) {
+    spdlog::warn("rendezvous: refused {}: {}", name_of(connection), reason);
+    forget(connection);
+    connection.refused = true;
+    connection.deadline = SteadyClock::now() + kFarewell;
+    reply(connection, id, {{"error", reason}});
+  }
+
+  void close_connection(Connection& connection, const std::string& reason) {
+    if (!reason.empty()) spdlog::warn("rendezvous: closed {}: {}", name_of(connection), reason);
+    forget(connection);
+    connection.socket.reset();
+  }
+
+  // The connection stands for its rank no more.
+  void forget(Connection& connection) {
+    std::erase_if(waits, [&](const Wait& wait) { return wait.connection == &connection; });
+    if (connection.rank < 0) return;
+    const std::lock_guard lock(mutex);
+    ranks[static_cast<size_t>(connection.rank)].connected = false;
+    connection.rank = -1;
+  }
+
+  static std::string name_of(const Connection& connection) {
+    return connection.rank < 0 ? connection.peer : fmt::format("rank {} at {}", connection.rank, connection.peer);
+  }
+
+  void handle(Connection& connection, const Json& message) {
+    const std::string operation = wire::text_in(message, "op");
+    if (connection.rank < 0) {
+      if (operation != "hello") throw wire::ProtocolError("the first message is '" + operation + "', not 'hello'");
+      return handle_hello(connection, message);
+    }
+    if (operation == "heartbeat") {
+      Json status = wire::object_in(message, "status");
+      const std::lock_guard lock(mutex);
+      RankStatus& rank = ranks[static_cast<size_t>(connection.rank)];
+      rank.heartbeat = std::move(status);
+      rank.last_heartbeat = SteadyClock::now();
+      return;
+    }
+    const int64_t id = wire::integer_in(message, "id");
+    if (operation == "set") {
+      handle_set(connection, id, wire::text_in(message, "key"), wire::bytes_in(message, "value"));
+    } else if (operation == "get") {
+      handle_get(connection, id, wire::text_in(message, "key"), Milliseconds(wire::integer_in(message, "timeout_ms")));
+    } else if (operation == "report") {
+      Json report = wire::object_in(message, "message");
+      {
+        const std::lock_guard lock(mutex);
+        ranks[static_cast<size_t>(connection.rank)].report = std::move(report);
+      }
+      reply(connection, id, Json::object());
+    } else {
+      throw wire::ProtocolError("operation '" + operation + "': expected set, get, report or heartbeat");
+    }
+  }
+
+  void handle_hello(Connection& connection, const Json& message) {
+    const int64_t id = wire::integer_in(message, "id");
+    if (!equal_in_constant_time(wire::text_in(message, "secret"), options.secret)) {
+      return refuse(connection, id, "wrong secret");
+    }
+    const std::string run = wire::text_in(message, "run");
+    if (run != options.run_id) {
+      return refuse(connection, id, fmt::format("wrong run: '{}' was asked for, '{}' is here", run, options.run_id));
+    }
+    const int64_t size = wire::integer_in(message, "size");
+    if (size != options.size) {
+      return refuse(connection, id, fmt::format("wrong size: it counts {} ranks, the run has {}", size, options.size));
+    }
+    const int64_t rank = wire::integer_in(message, "rank");
+    if (rank < 0 || rank >= size) {
+      return refuse(connection, id, fmt::format("rank {}: expected 0 to {}", rank, size - 1));
+    }
+    const int64_t pid = wire::integer_in(message, "pid");
+    const std::string host = wire::text_in(message, "host");
+    const RankStatus& known = ranks[static_cast<size_t>(rank)];
+    if (known.connected) {
+      return refuse(connection, id,
+                    fmt::format("rank {} is taken by process {} on {}", rank, known.pid, known.host));
+    }
+    connection.rank = static_cast<int>(rank);
+    connection.deadline.reset();
+    reply(connection, id, Json::object());
+    const std::lock_guard lock(mutex);
+    RankStatus& status = ranks[static_cast<size_t>(rank)];
+    status.joined = true;
+    status.connected = true;
+    status.pid = pid;
+    status.host = host;
+    joined.notify_all();
+  }
+
+  void handle_set(Connection& connection, int64_t id, const std::string& key, std::string value) {
+    const auto [entry, inserted] = values.try_emplace(key, std::move(value));
+    if (!inserted) return reply(connection, id, {{"error", "it is set already"}});
+    reply(connection, id, Json::object());
+    std::vector<Wait> answered;
+    std::erase_if(waits, [&](const Wait& wait) {
+      if (wait.key != key) return false;
+      answered.push_back(wait);
+      return true;
+    });
+    for (const Wait& wait : answered) reply(*wait.connection, wait.id, {{"value", wire::to_bytes(entry->second)}});
+  }
+
+  void handle_get(Connection& connection, int64_t id, const std::string& key, Milliseconds timeout) {
+    const auto found = values.find(key);
+    if (found != values.end()) return reply(connection, id, {{"value", wire::to_bytes(found->second)}});
+    const auto waiting = std::count_if(waits.begin(), waits.end(),
+                                       [&](const Wait& wait) { return wait.connection == &connection; });
+    if (static_cast<size_t>(waiting) >= kMaxWaitsPerConnection) {
+      return reply(connection, id, {{"error", fmt::format("{} calls of this rank wait already", waiting)}});
+    }
+    waits.push_back({&connection, id, key, wire::deadline_after(timeout), timeout});
+  }
+};
+
+KvServer::KvServer(const KvServerOptions& options) {
+  MLBENCH_CHECK(options.size >= 1, "a run has at least one rank");
+  state_ = std::make_unique<State>(options);
+}
+
+KvServer::~KvServer() = default;
+
+int KvServer::port() const { return state_->port; }
+
+std::vector<RankStatus> KvServer::ranks() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->ranks;
+}
+
+void KvServer::wait_for_all(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(state_->mutex);
+  const auto all_joined = [this] {
+    return std::all_of(state_->ranks.begin(), state_->ranks.end(), [](const RankStatus& rank) { return rank.joined; });
+  };
+  if (!state_->joined.wait_until(lock, wire::deadline_after(timeout), all_joined)) {
+    throw CommTimeout(missing_text(state_->ranks) + " within " + wire::duration_text(timeout));
+  }
+}
+
+}  // namespace mlbench::net
