@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
+
+  default   release preset, every test without one of the labels below
+  asan      the default set under the address and undefined behaviour sanitizers
+  tsan      the default set of the modules without LibTorch under the thread sanitizer
+  tidy      clang-format and clang-tidy over the tree, shellcheck over the scripts
+  long      tests labelled long: minutes each
+  speed     tests labelled speed: limits on time; wants an idle machine
+  --all     all of these
+
+  ./test.sh -- -R comm        the tests of the default set whose name holds \"comm\""
+
+sets=()
+while [[ $# != 0 ]]; do
+  case $1 in
+    default | asan | tsan | tidy | long | speed) sets+=("$1") ;;
+    --all) sets=(default asan tsan tidy long speed) ;;
+    -h | --help)
+      echo "$usage"
+      exit
+      ;;
+    --)
+      shift
+      break
+      ;;
+    *)
+      printf 'test: unknown set "%s"\n%s\n' "$1" "$usage" >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
+if [[ ${#sets[@]} == 0 ]]; then
+  sets=(default)
+fi
+
+run_ctest() { # preset ctest_argument...
+  local preset=$1 status=0
+  shift
+  ctest --no-tests=error -j "$(nproc)" "$@" || status=$?
+  python3 tools/list_skips.py "build/$preset" || status=1
+  return "$status"
+}
+
+run_set() { # set ctest_argument...
+  local set=$1
+  shift
+  case $set in
+    default) tools/build.sh release && run_ctest release --preset release "$@" ;;
+    asan | tsan) tools/build.sh "$set" && run_ctest "$set" --preset "$set" "$@" ;;
+    long | speed)
+      # One at a time: these measure.
+      tools/build.sh release &&
+        run_ctest release --test-dir build/release --output-on-failure -L "^$set\$" "$@" -j 1
+      ;;
+    tidy) tools/tidy.sh ;;
+  esac
+}
+
+if [[ " ${sets[*]} " == *" tidy "* ]]; then
+  tools/setup.sh build run test lint
+else
+  tools/setup.sh build run test
+fi
+
+failed=()
+for set in "${sets[@]}"; do
+  echo "test: $set"
+  run_set "$set" "$@" || failed+=("$set")
+done
+if [[ ${#failed[@]} != 0 ]]; then
+  echo "test: failed: ${failed[*]}" >&2
+  exit 1
+fi

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# usage: tools/format.sh [--check] [FILE...]      C++ sources; all of the tree without a FILE
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+format=$(command -v clang-format-14) || {
+  echo "format: clang-format 14 is needed (tools/setup.sh lint)" >&2
+  exit 1
+}
+mode=(-i)
+if [[ ${1:-} == --check ]]; then
+  mode=(--dry-run -Werror)
+  shift
+fi
+if [[ $# == 0 ]]; then
+  mapfile -t files < <(find src tests bench examples -name '*.h' -o -name '*.cpp' 2>/dev/null | sort)
+  set -- "${files[@]}"
+fi
+"$format" "${mode[@]}" "$@"
