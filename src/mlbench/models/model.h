@@ -3,10 +3,12 @@
 // Neutral descriptions of models: what every framework must build, parameter by parameter.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "mlbench/base/buffer.h"
+#include "mlbench/base/flat_layout.h"
 #include "mlbench/base/json.h"
 #include "mlbench/spec/task.h"
 
@@ -28,9 +30,15 @@ struct ParameterSpec {
 };
 
 struct LayerSpec {
-  std::string kind;              // "conv2d", "relu", "max_pool2d", "linear", "dropout", "flatten", ...
+  // kind         parameters            options
+  // conv2d       weight (OIHW), bias   in, out, kernel, stride, padding (zeros on every side)
+  // linear       weight (OI), bias     in, out
+  // relu, tanh, softplus, flatten      none
+  // max_pool2d, avg_pool2d             kernel (= stride, no padding)
+  // dropout                            p: probability of zero; what is kept is scaled by 1 / (1 - p)
+  std::string kind;
   std::string name;              // prefix of its parameters; "" if it has none
-  Json options = Json::object(); // e.g. {"in": 1, "out": 32, "kernel": 5, "padding": 2}
+  Json options = Json::object();
 };
 
 struct ModelDescription {
@@ -43,6 +51,10 @@ struct ModelDescription {
   int64_t parameter_count() const;         // trainable elements
 };
 
+// Dropout masks are counter-based: element i (row-major) of the input of layer number `layer` (its place in `layers`) is
+// kept when word i % 4 of philox(key, i / 4, 0) is at least p * 2^32, where key is
+uint64_t dropout_key(uint64_t seed, int rank, int64_t step, size_t layer);
+
 // The description of task.model for task.data's shape and classes. UserError listing the valid model names.
 ModelDescription describe_model(const spec::TaskSpec& task);
 std::vector<std::string> model_names();
@@ -50,19 +62,10 @@ std::vector<std::string> model_names();
 // Fills `values` (logical elements of one parameter) from the counter-based stream.
 void initialise(const ParameterSpec& parameter, size_t index, uint64_t seed, std::span<float> values);
 
-// Where tensors lie in the flat buffers: parameters in one, buffers in another, each tensor at a multiple of 64 bytes.
-struct FlatRange {
-  std::string name;
-  std::vector<int64_t> shape;
-  int64_t offset = 0;            // elements from the start of its flat buffer
-  int64_t count = 0;             // elements
-  bool trainable = true;
-};
-struct FlatLayout {
-  std::vector<FlatRange> ranges;           // neutral order
-  int64_t parameter_elements = 0;          // padded size of the parameter (and gradient) buffer
-  int64_t buffer_elements = 0;             // padded size of the buffer of buffers
-};
+using mlbench::FlatLayout;
+using mlbench::FlatRange;
+
+// Every tensor of `model` at a multiple of 64 bytes, in the neutral order.
 FlatLayout lay_out(const ModelDescription& model);
 
 // SHA-256 over names-free logical values: parameters, then averaged buffers, in the neutral order, padding and

@@ -1,0 +1,65 @@
+#pragma once
+
+// Reads the free-form options of a part (a model, an optimizer) from JSON. What is asked for is what is valid: a wrong
+// type, or at finish() a key that nobody asked for, is a UserError naming the part and the valid keys.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/json.h"
+
+namespace mlbench {
+
+class OptionReader {
+ public:
+  // `owner` for messages, e.g. "optimizer 'centralized_sgd'". `options` outlives the reader.
+  OptionReader(std::string owner, const Json& options) : owner_(std::move(owner)), options_(options) {}
+
+  double number(const std::string& key, double otherwise) {
+    const Json* value = find(key);
+    if (value == nullptr) return otherwise;
+    if (!value->is_number()) wrong_type(key, *value, "a number");
+    return value->get<double>();
+  }
+  bool flag(const std::string& key, bool otherwise) {
+    const Json* value = find(key);
+    if (value == nullptr) return otherwise;
+    if (!value->is_boolean()) wrong_type(key, *value, "true or false");
+    return value->get<bool>();
+  }
+  std::string text(const std::string& key, const std::string& otherwise) {
+    const Json* value = find(key);
+    if (value == nullptr) return otherwise;
+    if (!value->is_string()) wrong_type(key, *value, "a string");
+    return value->get<std::string>();
+  }
+  void finish() const {
+    for (const auto& [key, value] : options_.items()) {
+      std::string valid;
+      bool known = false;
+      for (const std::string& name : keys_) {
+        known = known || name == key;
+        valid += (valid.empty() ? "" : ", ") + name;
+      }
+      if (!known) throw UserError(owner_ + " has no option '" + key + "'; valid: " + valid);
+    }
+  }
+
+ private:
+  const Json* find(const std::string& key) {
+    keys_.push_back(key);
+    const auto found = options_.find(key);
+    return found == options_.end() ? nullptr : &*found;
+  }
+  [[noreturn]] void wrong_type(const std::string& key, const Json& value, const char* expected) const {
+    throw UserError("option '" + key + "' of " + owner_ + " is " + value.dump() + "; expected " + expected);
+  }
+
+  std::string owner_;
+  const Json& options_;
+  std::vector<std::string> keys_;
+};
+
+}  // namespace mlbench

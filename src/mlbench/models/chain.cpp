@@ -1,0 +1,84 @@
+#include "mlbench/models/chain.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <utility>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::models {
+
+Chain::Chain(std::vector<int64_t> input_shape) : shape_(std::move(input_shape)) { model_.input_shape = shape_; }
+
+void Chain::add_parameter(const std::string& layer, const char* suffix, std::vector<int64_t> shape, int64_t fan_in) {
+  const double bound = 1.0 / std::sqrt(static_cast<double>(fan_in));
+  model_.parameters.push_back(
+      {layer + suffix, std::move(shape), {.kind = Initialiser::Kind::kUniform, .scale = bound}, true});
+}
+
+Chain& Chain::conv2d_same(const std::string& name, int64_t out_channels, int64_t kernel) {
+  MLBENCH_CHECK(shape_.size() == 3 && kernel % 2 == 1, name);
+  const int64_t in_channels = shape_[0];
+  model_.layers.push_back({"conv2d",
+                           name,
+                           {{"in", in_channels},
+                            {"out", out_channels},
+                            {"kernel", kernel},
+                            {"stride", 1},
+                            {"padding", kernel / 2}}});
+  const int64_t fan_in = in_channels * kernel * kernel;
+  add_parameter(name, ".weight", {out_channels, in_channels, kernel, kernel}, fan_in);
+  add_parameter(name, ".bias", {out_channels}, fan_in);
+  shape_[0] = out_channels;
+  return *this;
+}
+
+Chain& Chain::linear(const std::string& name, int64_t outputs) {
+  MLBENCH_CHECK(shape_.size() == 1, name);
+  model_.layers.push_back({"linear", name, {{"in", shape_[0]}, {"out", outputs}}});
+  add_parameter(name, ".weight", {outputs, shape_[0]}, shape_[0]);
+  add_parameter(name, ".bias", {outputs}, shape_[0]);
+  shape_[0] = outputs;
+  return *this;
+}
+
+Chain& Chain::activation(const std::string& kind) {
+  model_.layers.push_back({kind, "", Json::object()});
+  return *this;
+}
+
+Chain& Chain::pool2d(const std::string& kind, int64_t kernel) {
+  MLBENCH_CHECK(shape_.size() == 3, kind);
+  if (shape_[1] % kernel != 0 || shape_[2] % kernel != 0) {
+    throw UserError(fmt::format("the model halves height and width by pooling, but samples of shape {{{}}} are {} x {} "
+                                "there: choose data whose height and width divide evenly",
+                                fmt::join(model_.input_shape, ", "), shape_[1], shape_[2]));
+  }
+  model_.layers.push_back({kind, "", {{"kernel", kernel}}});
+  shape_[1] /= kernel;
+  shape_[2] /= kernel;
+  return *this;
+}
+
+Chain& Chain::flatten() {
+  MLBENCH_CHECK(shape_.size() == 3, "flatten");
+  model_.layers.push_back({"flatten", "", Json::object()});
+  shape_ = {shape_[0] * shape_[1] * shape_[2]};
+  return *this;
+}
+
+Chain& Chain::dropout(double p) {
+  if (!(p >= 0 && p < 1)) throw UserError(fmt::format("dropout is {}; expected 0 <= dropout < 1", p));
+  model_.layers.push_back({"dropout", "", {{"p", p}}});
+  return *this;
+}
+
+ModelDescription Chain::finish() {
+  MLBENCH_CHECK(shape_.size() == 1, "a model ends in a vector of logits");
+  model_.outputs = shape_[0];
+  return std::move(model_);
+}
+
+}  // namespace mlbench::models

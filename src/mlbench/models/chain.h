@@ -1,0 +1,35 @@
+#pragma once
+
+// Writes a chain of layers down: follows the shape from layer to layer and lists each layer's parameters with PyTorch's
+// default initialisers (kaiming_uniform with a = sqrt(5): weights and biases uniform within +-1/sqrt(fan_in)).
+
+#include <string>
+
+#include "mlbench/models/model.h"
+
+namespace mlbench::models {
+
+class Chain {
+ public:
+  explicit Chain(std::vector<int64_t> input_shape);  // {channels, height, width} or {features}
+
+  // Stride 1, zero padding that keeps height and width; `kernel` odd.
+  Chain& conv2d_same(const std::string& name, int64_t out_channels, int64_t kernel);
+  Chain& linear(const std::string& name, int64_t outputs);
+  Chain& activation(const std::string& kind);  // "relu", "tanh", "softplus"
+  // "max_pool2d", "avg_pool2d". UserError when height or width is no multiple of `kernel`.
+  Chain& pool2d(const std::string& kind, int64_t kernel);
+  Chain& flatten();
+  Chain& dropout(double p);                    // UserError unless 0 <= p < 1
+
+  // The shape now is {outputs}.
+  ModelDescription finish();
+
+ private:
+  void add_parameter(const std::string& layer, const char* suffix, std::vector<int64_t> shape, int64_t fan_in);
+
+  ModelDescription model_;
+  std::vector<int64_t> shape_;
+};
+
+}  // namespace mlbench::models

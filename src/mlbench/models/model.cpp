@@ -1,0 +1,105 @@
+#include "mlbench/models/model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/random.h"
+#include "mlbench/base/sha256.h"
+#include "mlbench/models/mnist_cnn.h"
+
+namespace mlbench::models {
+
+namespace {
+
+constexpr int64_t kAlignmentElements = 64 / sizeof(float);
+
+struct Row {
+  const char* name;
+  ModelDescription (*describe)(const spec::TaskSpec& task);
+};
+constexpr Row kModels[] = {
+    {"mnist-cnn", describe_mnist_cnn},
+    {"mnist-cnn-smooth", describe_mnist_cnn_smooth},
+};
+
+int64_t volume(const std::vector<int64_t>& shape) {
+  int64_t elements = 1;
+  for (const int64_t extent : shape) elements *= extent;
+  return elements;
+}
+
+}  // namespace
+
+int64_t ModelDescription::parameter_count() const {
+  int64_t count = 0;
+  for (const ParameterSpec& parameter : parameters) count += parameter.trainable ? volume(parameter.shape) : 0;
+  return count;
+}
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const Row& row : kModels) names.emplace_back(row.name);
+  return names;
+}
+
+ModelDescription describe_model(const spec::TaskSpec& task) {
+  for (const Row& row : kModels) {
+    if (row.name != task.model.name) continue;
+    ModelDescription model = row.describe(task);
+    model.name = row.name;
+    return model;
+  }
+  throw UserError(fmt::format("unknown model '{}'; valid: {}", task.model.name, fmt::join(model_names(), ", ")));
+}
+
+uint64_t dropout_key(uint64_t seed, int rank, int64_t step, size_t layer) {
+  return derive_key(seed, {kDropoutStream, static_cast<uint64_t>(rank), static_cast<uint64_t>(step), layer});
+}
+
+void initialise(const ParameterSpec& parameter, size_t index, uint64_t seed, std::span<float> values) {
+  MLBENCH_CHECK(static_cast<int64_t>(values.size()) == volume(parameter.shape), parameter.name);
+  RandomSequence random(derive_key(seed, {kInitStream, index}));
+  const double scale = parameter.initialiser.scale;
+  switch (parameter.initialiser.kind) {
+    case Initialiser::Kind::kZeros:
+      std::ranges::fill(values, 0.0F);
+      return;
+    case Initialiser::Kind::kOnes:
+      std::ranges::fill(values, 1.0F);
+      return;
+    case Initialiser::Kind::kUniform:
+      for (float& value : values) value = static_cast<float>(scale * (2.0 * random.uniform() - 1.0));
+      return;
+    case Initialiser::Kind::kNormal:
+      for (float& value : values) value = static_cast<float>(scale * random.normal());
+      return;
+  }
+}
+
+FlatLayout lay_out(const ModelDescription& model) {
+  FlatLayout layout;
+  for (const ParameterSpec& parameter : model.parameters) {
+    int64_t& end = parameter.trainable ? layout.parameter_elements : layout.buffer_elements;
+    const int64_t count = volume(parameter.shape);
+    layout.ranges.push_back({parameter.name, parameter.shape, end, count, parameter.trainable});
+    end += (count + kAlignmentElements - 1) / kAlignmentElements * kAlignmentElements;
+  }
+  return layout;
+}
+
+std::string weights_sha256(const FlatLayout& layout, std::span<const float> parameters,
+                           std::span<const float> buffers) {
+  MLBENCH_CHECK(static_cast<int64_t>(parameters.size()) == layout.parameter_elements, "size of the parameter buffer");
+  MLBENCH_CHECK(static_cast<int64_t>(buffers.size()) == layout.buffer_elements, "size of the buffer of buffers");
+  Sha256 hash;
+  for (const FlatRange& range : layout.ranges) {
+    const std::span<const float> flat = range.trainable ? parameters : buffers;
+    hash.update(std::as_bytes(flat.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count))));
+  }
+  return hash.hex();
+}
+
+}  // namespace mlbench::models

@@ -1,0 +1,181 @@
+#include "mlbench/models/model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/sha256.h"
+
+namespace mlbench::models {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+spec::TaskSpec task_of(const std::string& model) {
+  spec::TaskSpec task;
+  task.data.name = "fashion-mnist";
+  task.data.sample_shape = {1, 28, 28};
+  task.data.classes = 10;
+  task.model.name = model;
+  return task;
+}
+
+TEST(MnistCnn, HasTheLayersAndParametersOfTheTask) {
+  const ModelDescription model = describe_model(task_of("mnist-cnn"));
+  EXPECT_EQ(model.name, "mnist-cnn");
+  EXPECT_EQ(model.parameter_count(), 3274634);
+  EXPECT_EQ(model.outputs, 10);
+  std::vector<std::string> kinds, names;
+  for (const LayerSpec& layer : model.layers) kinds.push_back(layer.kind);
+  for (const ParameterSpec& parameter : model.parameters) names.push_back(parameter.name);
+  EXPECT_THAT(kinds, ElementsAre("conv2d", "relu", "max_pool2d", "conv2d", "relu", "max_pool2d", "flatten", "linear",
+                                 "relu", "dropout", "linear"));
+  EXPECT_THAT(names, ElementsAre("conv1.weight", "conv1.bias", "conv2.weight", "conv2.bias", "fc1.weight", "fc1.bias",
+                                 "fc2.weight", "fc2.bias"));
+  EXPECT_THAT(model.parameters[2].shape, ElementsAre(64, 32, 5, 5));
+  EXPECT_THAT(model.parameters[4].shape, ElementsAre(1024, 3136));
+  EXPECT_EQ(model.layers[9].options["p"], 0.4);
+  EXPECT_EQ(model.layers[3].options["padding"], 2);
+}
+
+TEST(MnistCnn, TheSmoothVariantHasTheSameParameters) {
+  const ModelDescription smooth = describe_model(task_of("mnist-cnn-smooth"));
+  const ModelDescription model = describe_model(task_of("mnist-cnn"));
+  ASSERT_EQ(smooth.parameters.size(), model.parameters.size());
+  for (size_t i = 0; i < model.parameters.size(); ++i) {
+    EXPECT_EQ(smooth.parameters[i].name, model.parameters[i].name);
+    EXPECT_EQ(smooth.parameters[i].shape, model.parameters[i].shape);
+  }
+  EXPECT_EQ(smooth.layers[2].kind, "avg_pool2d");
+}
+
+TEST(MnistCnn, FollowsDataAndOptions) {
+  spec::TaskSpec task = task_of("mnist-cnn");
+  task.data.sample_shape = {3, 32, 32};
+  task.data.classes = 100;
+  task.model.options = {{"dropout", 0.1}};
+  const ModelDescription model = describe_model(task);
+  EXPECT_THAT(model.parameters[0].shape, ElementsAre(32, 3, 5, 5));
+  EXPECT_THAT(model.parameters[4].shape, ElementsAre(1024, 64 * 8 * 8));
+  EXPECT_EQ(model.outputs, 100);
+  EXPECT_EQ(model.layers[9].options["p"], 0.1);
+}
+
+TEST(Models, RefuseWhatTheyCannotBuild) {
+  EXPECT_THAT([] { describe_model(task_of("mnist_cnn")); },
+              ThrowsMessage<UserError>(HasSubstr("unknown model 'mnist_cnn'; valid: mnist-cnn, mnist-cnn-smooth")));
+  const auto with = [](auto change) {
+    return [change] {
+      spec::TaskSpec task = task_of("mnist-cnn");
+      change(task);
+      describe_model(task);
+    };
+  };
+  EXPECT_THAT(with([](auto& task) { task.model.options = {{"drop", 0.4}}; }),
+              ThrowsMessage<UserError>(HasSubstr("no option 'drop'; valid: dropout")));
+  EXPECT_THAT(with([](auto& task) { task.model.options = {{"dropout", "high"}}; }),
+              ThrowsMessage<UserError>(HasSubstr("option 'dropout' of model 'mnist-cnn' is \"high\"; expected a number")));
+  EXPECT_THAT(with([](auto& task) { task.model.options = {{"dropout", 1.0}}; }),
+              ThrowsMessage<UserError>(HasSubstr("expected 0 <= dropout < 1")));
+  EXPECT_THAT(with([](auto& task) { task.data.sample_shape = {1, 30, 28}; }),
+              ThrowsMessage<UserError>(HasSubstr("15 x 14")));
+  EXPECT_THAT(with([](auto& task) { task.data.sample_shape = {2000}; }),
+              ThrowsMessage<UserError>(HasSubstr("takes images")));
+}
+
+// kaiming_uniform(a = sqrt(5)) is uniform within +-1/sqrt(fan_in), for weights and biases.
+TEST(Initialise, DrawsPyTorchsDefaultsFromTheSeed) {
+  const ModelDescription model = describe_model(task_of("mnist-cnn"));
+  const double fan_in[] = {25, 25, 800, 800, 3136, 3136, 1024, 1024};
+  for (size_t i = 0; i < model.parameters.size(); ++i) {
+    const ParameterSpec& parameter = model.parameters[i];
+    const double bound = 1.0 / std::sqrt(fan_in[i]);
+    EXPECT_EQ(parameter.initialiser.kind, Initialiser::Kind::kUniform) << parameter.name;
+    EXPECT_DOUBLE_EQ(parameter.initialiser.scale, bound) << parameter.name;
+  }
+  std::vector<float> weights(1024 * 3136);
+  initialise(model.parameters[4], 4, 42, weights);
+  const double bound = 1.0 / 56.0;
+  double sum = 0, squares = 0;
+  for (const float w : weights) {
+    ASSERT_LE(std::abs(w), bound);
+    sum += w;
+    squares += double{w} * w;
+  }
+  const auto n = static_cast<double>(weights.size());
+  EXPECT_NEAR(sum / n, 0, 4 * bound / std::sqrt(3 * n));             // four standard deviations of the mean
+  EXPECT_NEAR(squares / n / (bound * bound / 3), 1, 4 * std::sqrt(0.8 / n));
+}
+
+TEST(Initialise, IsAPureFunctionOfSeedAndIndex) {
+  const ParameterSpec parameter{"w", {3, 5}, {.kind = Initialiser::Kind::kNormal, .scale = 2}, true};
+  std::vector<float> a(15), b(15);
+  initialise(parameter, 3, 42, a);
+  initialise(parameter, 3, 42, b);
+  EXPECT_EQ(a, b);
+  initialise(parameter, 4, 42, b);
+  EXPECT_NE(a, b);
+  initialise(parameter, 3, 43, b);
+  EXPECT_NE(a, b);
+  initialise({"w", {15}, {.kind = Initialiser::Kind::kOnes}, true}, 0, 1, a);
+  EXPECT_EQ(a, std::vector<float>(15, 1.0F));
+  initialise({"w", {15}, {.kind = Initialiser::Kind::kZeros}, true}, 0, 1, a);
+  EXPECT_EQ(a, std::vector<float>(15, 0.0F));
+}
+
+TEST(Layout, StartsEachTensorAt64BytesParametersApartFromBuffers) {
+  ModelDescription model = describe_model(task_of("mnist-cnn"));
+  model.parameters.push_back({"bn.running_mean", {20}, {}, false});
+  model.parameters.push_back({"bn.running_var", {16}, {}, false});
+  const FlatLayout layout = lay_out(model);
+  ASSERT_EQ(layout.ranges.size(), 10U);
+  int64_t end = 0;
+  for (size_t i = 0; i < 8; ++i) {
+    const FlatRange& range = layout.ranges[i];
+    EXPECT_EQ(range.offset * sizeof(float) % 64, 0U) << range.name;
+    EXPECT_GE(range.offset, end) << range.name;
+    EXPECT_LT(range.offset, end + 16) << range.name;
+    end = range.offset + range.count;
+  }
+  EXPECT_EQ(layout.parameter_elements, 3274640);   // 10 biases padded to 16
+  EXPECT_EQ(layout.parameter_count(), 3274634);
+  EXPECT_EQ(layout.ranges[8].offset, 0);
+  EXPECT_EQ(layout.ranges[9].offset, 32);
+  EXPECT_EQ(layout.buffer_elements, 48);
+}
+
+TEST(WeightsHash, CoversLogicalValuesOnly) {
+  ModelDescription model;
+  model.parameters = {{"a", {3}, {}, true}, {"b", {2}, {}, true}, {"mean", {1}, {}, false}};
+  const FlatLayout layout = lay_out(model);
+  std::vector<float> parameters(static_cast<size_t>(layout.parameter_elements), -7.0F);
+  std::vector<float> buffers(static_cast<size_t>(layout.buffer_elements), -7.0F);
+  parameters[0] = 1, parameters[1] = 2, parameters[2] = 3, parameters[16] = 4, parameters[17] = 5, buffers[0] = 6;
+  const std::string hash = weights_sha256(layout, parameters, buffers);
+  const float logical[] = {1, 2, 3, 4, 5, 6};
+  Sha256 expected;
+  expected.update(std::as_bytes(std::span(logical)));
+  EXPECT_EQ(hash, expected.hex());
+
+  parameters[3] = 8, parameters[31] = 8, buffers[1] = 8;   // padding
+  EXPECT_EQ(weights_sha256(layout, parameters, buffers), hash);
+  parameters[17] = 8;
+  EXPECT_NE(weights_sha256(layout, parameters, buffers), hash);
+}
+
+TEST(Dropout, KeyDependsOnSeedRankStepAndLayer) {
+  const uint64_t key = dropout_key(1, 2, 3, 4);
+  EXPECT_EQ(key, dropout_key(1, 2, 3, 4));
+  EXPECT_NE(key, dropout_key(2, 2, 3, 4));
+  EXPECT_NE(key, dropout_key(1, 3, 3, 4));
+  EXPECT_NE(key, dropout_key(1, 2, 4, 4));
+  EXPECT_NE(key, dropout_key(1, 2, 3, 5));
+}
+
+}  // namespace
+}  // namespace mlbench::models
