@@ -30,7 +30,7 @@ using Milliseconds = std::chrono::milliseconds;
 // Connections beyond one per rank that may be open: of strangers, and of clients that go and come.
 constexpr size_t kSpareConnections = 64;
 // Answers that a client does not read are kept up to this size.
-constexpr size_t kMaxUnsentBytes = 4 * wire::kMaxMessageBytes;
+constexpr size_t kMaxUnsentBytes = 2 * wire::kMaxMessageBytes;
 constexpr size_t kMaxWaitsPerConnection = 1024;
 // A client that is refused has this long to read why.
 constexpr Milliseconds kFarewell{2000};
@@ -300,7 +300,10 @@ struct KvServer::State {
   }
 
   void close_connection(Connection& connection, const std::string& reason) {
-    if (!reason.empty()) spdlog::warn("rendezvous: closed {}: {}", name_of(connection), reason);
+    if (!reason.empty()) {
+      const auto level = connection.rank < 0 ? spdlog::level::debug : spdlog::level::warn;
+      spdlog::log(level, "rendezvous: closed {}: {}", name_of(connection), reason);
+    }
     forget(connection);
     connection.socket.reset();
   }
