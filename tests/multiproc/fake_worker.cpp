@@ -1,0 +1,215 @@
+// A rank that does nothing but what a supervisor sees of one: joins the rendezvous, heartbeats, "communicates" once per
+// step through the key-value store, appends to its spool, exits as a worker does. Told by the environment:
+//   FAKE_STEPS=n       steps to do (default 20)
+//   FAKE_STEP_MS=n     how long one takes (default 10)
+//   FAKE_FAULT=RANK:STEP:WHAT[:NUMBER]
+//       exit:CODE      ends with that code           kill:SIGNAL   sends itself the signal
+//       error          reports an error of its own, ends with code 4
+//       hang           stops before it communicates, heartbeats go on
+//       no_join        never joins (STEP is ignored)
+//       ignore_term    goes on, deaf to SIGTERM
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <iostream>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+#include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/net/kv/kv.h"
+#include "mlbench/spec/run_spec.h"
+#include "mlbench/spec/spool.h"
+
+namespace mlbench {
+namespace {
+
+using namespace std::chrono_literals;
+
+int64_t number_from_environment(const char* name, int64_t otherwise) {
+  const auto text = environment_variable(name);
+  return text ? std::stoll(*text) : otherwise;
+}
+
+struct Fault {
+  int64_t step = -1;
+  std::string what;
+  int number = 0;
+};
+
+Fault fault_of(int rank) {
+  std::istringstream text(environment_variable("FAKE_FAULT").value_or("-1:-1:none"));
+  int who = -1;
+  char colon = 0;
+  Fault fault;
+  text >> who >> colon >> fault.step >> colon;
+  std::getline(text, fault.what, ':');
+  text >> fault.number;
+  return who == rank ? fault : Fault();
+}
+
+class Spool {
+ public:
+  Spool(const std::filesystem::path& run_dir, uint64_t run_id, int64_t segment, int rank) :
+      steps_(spec::steps_path(run_dir, segment, rank), std::ios::binary),
+      events_(spec::events_path(run_dir, segment, rank)) {
+    spec::SpoolHeader header;
+    header.run_id = run_id;
+    header.segment = static_cast<uint32_t>(segment);
+    header.rank = static_cast<uint32_t>(rank);
+    header.start_wall_us = std::chrono::duration_cast<std::chrono::microseconds>(
+                               std::chrono::system_clock::now().time_since_epoch()).count();
+    write(&header, sizeof header);
+  }
+
+  void step(uint64_t number, std::chrono::nanoseconds took) {
+    spec::StepRecord record;
+    record.sequence = number;
+    record.first_step = number;
+    record.count = 1;
+    record.samples = 100;
+    record.end_ns = since_start();
+    record.total = {took.count(), took.count(), took.count()};
+    record.kinds[static_cast<size_t>(spec::StepKind::kBackward)] = record.total;
+    write(&record, sizeof record);
+  }
+
+  void event(Json event) {
+    const std::lock_guard lock(mutex_);
+    event["sequence"] = sequence_++;
+    event["end_ns"] = since_start();
+    events_ << event.dump() << std::endl;
+  }
+
+ private:
+  void write(const void* data, size_t bytes) {
+    steps_.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
+    steps_.flush();
+  }
+  int64_t since_start() const { return (std::chrono::steady_clock::now() - start_).count(); }
+
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::ofstream steps_, events_;
+  std::mutex mutex_;
+  int64_t sequence_ = 0;
+};
+
+struct Arguments {
+  std::filesystem::path run_dir;
+  int64_t segment = 1;
+  int64_t start_step = 0;
+};
+
+Arguments parse(int argc, char** argv) {
+  Arguments arguments;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i];
+    if (name == "--run-dir") arguments.run_dir = argv[i + 1];
+    if (name == "--segment") arguments.segment = std::stoll(argv[i + 1]);
+    if (name == "--resume-step") arguments.start_step = std::stoll(argv[i + 1]);
+  }
+  return arguments;
+}
+
+int run(const Arguments& arguments) {
+  const auto rank = static_cast<int>(number_from_environment("RANK", -1));
+  const auto size = static_cast<int>(number_from_environment("WORLD_SIZE", -1));
+  const auto run = spec::run_spec_from_json(read_json_file(arguments.run_dir / "spec.json"));
+  const Fault fault = fault_of(rank);
+  std::cerr << "fake worker, rank " << rank << " of " << size << std::endl;
+  if (fault.what == "no_join") pause();
+  if (fault.what == "ignore_term") signal(SIGTERM, SIG_IGN);
+
+  Spool spool(arguments.run_dir, static_cast<uint64_t>(run.id), arguments.segment, rank);
+  net::KvClientOptions options;
+  options.address = environment_variable("MASTER_ADDR").value();
+  options.port = static_cast<int>(number_from_environment("MASTER_PORT", 0));
+  options.rank = rank;
+  options.size = size;
+  options.run_id = environment_variable("MLBENCH_RUN_ID").value();
+  options.secret = environment_variable("MLBENCH_SECRET").value();
+  net::KvClient client(options);
+  std::atomic<bool> finished = false;
+  client.on_lost([&] {
+    if (finished) return;
+    spool.event({{"event", "failure"}, {"kind", "supervisor_lost"}, {"step", 0}});
+    _exit(static_cast<int>(ExitCode::kSupervisorLost));
+  });
+
+  std::atomic<int64_t> sequence = 0, step = arguments.start_step;
+  std::atomic<bool> in_progress = false;
+  std::jthread heartbeats([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      client.heartbeat({{"operation", sequence > 0 ? "all_reduce" : ""},
+                        {"sequence", sequence.load()},
+                        {"in_progress", in_progress.load()},
+                        {"since_s", 0.0},
+                        {"step", step.load()}});
+      std::this_thread::sleep_for(200ms);
+    }
+  });
+
+  const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(run.comm_timeout_s * 1000));
+  const auto report_failure = [&](const std::string& kind, const std::string& message) {
+    const Json failure = {{"event", "failure"}, {"kind", kind},       {"operation", "all_reduce"},
+                          {"sequence", sequence.load()}, {"message", message}, {"suspect_rank", nullptr}};
+    spool.event(failure);
+    client.report(failure);
+  };
+  const auto meet = [&](const std::string& what) {
+    const std::string prefix = fmt::format("{}/{}/", arguments.segment, what);
+    client.set(prefix + std::to_string(rank), "");
+    for (int other = 0; other < size; ++other) client.get(prefix + std::to_string(other), timeout);
+  };
+
+  spool.event({{"event", "begin"}, {"parameters", 10}, {"effective", Json::object()}, {"comm_stack", "fake"},
+               {"start_step", arguments.start_step}, {"environment", {{"fake_library", "1.2"}}}, {"step", 0}});
+  const int64_t steps = number_from_environment("FAKE_STEPS", 20);
+  const std::chrono::milliseconds step_time(number_from_environment("FAKE_STEP_MS", 10));
+  try {
+    while (step < steps) {
+      const auto begin = std::chrono::steady_clock::now();
+      std::this_thread::sleep_for(step_time);
+      if (step == fault.step) {
+        if (fault.what == "exit") _exit(fault.number);
+        if (fault.what == "kill") raise(fault.number);
+        if (fault.what == "error") {
+          report_failure("io_error", "cannot write the spool: No space left on device");
+          return static_cast<int>(ExitCode::kIoError);
+        }
+        if (fault.what == "hang") pause();
+      }
+      in_progress = true;
+      ++sequence;
+      meet("step/" + std::to_string(step));
+      in_progress = false;
+      spool.step(static_cast<uint64_t>(step), std::chrono::steady_clock::now() - begin);
+      ++step;
+    }
+  } catch (const CommTimeout& error) {
+    report_failure("comm_timeout", fmt::format("all_reduce #{} took longer than {} s", sequence.load(), run.comm_timeout_s));
+    return static_cast<int>(ExitCode::kCommError);
+  }
+  spool.event({{"event", "end"}, {"reason", "max_steps"}, {"weights_sha256", std::string(64, 'a')}, {"samples", 100 * steps},
+               {"step", steps}});
+  finished = true;
+  return 0;
+}
+
+}  // namespace
+}  // namespace mlbench
+
+int main(int argc, char** argv) {
+  try {
+    return mlbench::run(mlbench::parse(argc, argv));
+  } catch (const std::exception& error) {
+    std::cerr << "fake worker: " << error.what() << std::endl;
+    return static_cast<int>(mlbench::exit_code_of(error));
+  }
+}

@@ -1,0 +1,598 @@
+// The supervisor with real processes: outcome, culprit and record of each way a run can end. Patience is generous:
+// nothing here measures how fast it is.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "mlbench/base/clock.h"
+#include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/json.h"
+#include "mlbench/supervise/culprit.h"
+#include "mlbench/supervise/lease.h"
+#include "mlbench/supervise/proc.h"
+#include "mlbench/supervise/supervisor.h"
+#include "mlbench/supervise/test_folder.h"
+
+namespace mlbench::supervise {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+constexpr auto kPatience = 120s;
+
+bool eventually(const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(20ms);
+  }
+  return true;
+}
+
+// Sets an environment variable for the processes that a test starts.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
+  ~Variable() { unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+class SupervisorTest : public testing::Test {
+ protected:
+  ~SupervisorTest() override {
+    // A failing test leaves nothing behind either.
+    for (const pid_t pid : processes()) kill(pid, SIGKILL);
+  }
+
+  fs::path make_run(const std::string& name, int64_t workers, double comm_timeout_s = 60) {
+    spec::RunSpec run;
+    run.id = ++last_id_;
+    run.name = name;
+    run.created_at = "2026-01-31T12:00:00.000000Z";
+    run.task = spec::find_task("fashion-mnist", "", "", {});
+    run.division = "closed";
+    run.workers = workers;
+    run.comm_timeout_s = comm_timeout_s;
+    run.data_name = "fashion-mnist";
+    const fs::path dir = folder_.path() / "runs" / name;
+    run.run_dir = dir;
+    run.cache_dir = folder_.path() / "cache";
+    fs::create_directories(dir);
+    write_json_file(dir / "spec.json", spec::to_json(run));
+    return dir;
+  }
+
+  SupervisorOptions options(const fs::path& run_dir) const {
+    SupervisorOptions options;
+    options.run_dir = run_dir;
+    options.worker = FAKE_WORKER;
+    options.core_lock = folder_.path() / "cores.lock";
+    return options;
+  }
+
+  static SupervisorHandle start(const SupervisorOptions& options) {
+    return SupervisorHandle::start(FAKE_SUPERVISOR, options);
+  }
+
+  static int wait(SupervisorHandle& handle) {
+    const auto end = handle.wait(kPatience);
+    EXPECT_TRUE(end) << "the supervisor never ended";
+    return end ? end->code : -1;
+  }
+
+  int run(const SupervisorOptions& options) {
+    SupervisorHandle handle = start(options);
+    return wait(handle);
+  }
+
+  static Json record(const fs::path& run_dir) { return read_json_file(run_dir / "run.json"); }
+
+  static std::string state(const fs::path& run_dir) {
+    return fs::exists(run_dir / "run.json") ? record(run_dir).value("state", "") : "";
+  }
+
+  static size_t steps_recorded(const fs::path& run_dir, int64_t rank, int64_t segment = 1) {
+    return spec::read_spool(run_dir, segment, rank).steps.size();
+  }
+
+  // Waits until all ranks work, and gives their pids.
+  std::vector<pid_t> wait_for_work(const fs::path& run_dir, int workers) {
+    EXPECT_TRUE(eventually([&] {
+      for (int rank = 0; rank < workers; ++rank) {
+        if (steps_recorded(run_dir, rank) < 3) return false;
+      }
+      const auto lease = read_lease(run_dir);
+      return lease && lease->ranks.size() == static_cast<size_t>(workers);
+    })) << "the ranks never worked";
+    std::vector<pid_t> pids;
+    if (const auto lease = read_lease(run_dir)) {
+      for (const ProcessIdentity& rank : lease->ranks) pids.push_back(rank.pid);
+    }
+    pids.resize(static_cast<size_t>(workers));
+    return pids;
+  }
+
+  // Every process that was started by this test, however it was started.
+  std::vector<pid_t> processes() const {
+    std::vector<pid_t> found;
+    for (const auto& entry : fs::directory_iterator("/proc")) {
+      const std::string name = entry.path().filename();
+      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+      const auto pid = static_cast<pid_t>(std::stol(name));
+      const auto status = process_status(pid);
+      if (!status || status->state == 'Z' || pid == getpid()) continue;
+      std::ifstream environment(entry.path() / "environ");
+      const std::string text((std::istreambuf_iterator<char>(environment)), std::istreambuf_iterator<char>());
+      if (text.find("MLBENCH_TEST_MARK=" + folder_.path().string()) != std::string::npos) found.push_back(pid);
+    }
+    return found;
+  }
+
+  void expect_no_process_left() {
+    EXPECT_TRUE(eventually([&] { return processes().empty(); })) << "orphans: " << testing::PrintToString(processes());
+    EXPECT_TRUE(FileLock::acquire(folder_.path() / "cores.lock", 0ms)) << "the cores are not free";
+  }
+
+  TestFolder folder_;
+  Variable mark_{"MLBENCH_TEST_MARK", folder_.path()};
+  int64_t last_id_ = 0;
+};
+
+// ---- success --------------------------------------------------------------------------------------------------------
+
+TEST_F(SupervisorTest, RunFinishes) {
+  const fs::path dir = make_run("ok-2", 2);
+  EXPECT_EQ(run(options(dir)), 0);
+  const Json json = record(dir);
+  EXPECT_EQ(json["state"], "finished");
+  EXPECT_EQ(json["exit_codes"], Json({0, 0}));
+  EXPECT_TRUE(json["failure"].is_null());
+  ASSERT_EQ(json["segments"].size(), 1u);
+  EXPECT_EQ(json["segments"][0]["index"], 1);
+  EXPECT_EQ(json["hosts"][0]["name"], host_name());
+  EXPECT_EQ(json["environment"]["fake_library"], "1.2") << "the worker's own versions";
+  EXPECT_TRUE(json["environment"].contains("git_describe"));
+  EXPECT_GT(json["clocks"]["wall_s"].get<double>(), 0.2) << "20 steps of 10 ms";
+  EXPECT_LT(parse_utc(json["started_at"].get<std::string>()), parse_utc(json["finished_at"].get<std::string>()));
+  EXPECT_FALSE(json["oversubscribed"].get<bool>());
+  EXPECT_EQ(steps_recorded(dir, 0), 20u);
+  EXPECT_EQ(steps_recorded(dir, 1), 20u);
+  EXPECT_FALSE(lease_held(dir));
+  EXPECT_FALSE(settle_if_lost(dir)) << "nothing to settle";
+  expect_no_process_left();
+}
+
+TEST_F(SupervisorTest, RecordIsThereWhileItRuns) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("live-1", 1);
+  SupervisorHandle handle = start(options(dir));
+  wait_for_work(dir, 1);
+  EXPECT_EQ(state(dir), "running");
+  EXPECT_TRUE(lease_held(dir));
+  EXPECT_FALSE(settle_if_lost(dir)) << "it is alive";
+  const auto wall = [&] { return record(dir)["clocks"]["wall_s"].get<double>(); };
+  const double before = wall();
+  EXPECT_TRUE(eventually([&] { return wall() > before; })) << "the record is not refreshed";
+  handle.request_stop();
+  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+}
+
+TEST_F(SupervisorTest, SecretIsNotInTheArgumentsNorOnDisk) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("secret-1", 1);
+  SupervisorHandle handle = start(options(dir));
+  const pid_t rank = wait_for_work(dir, 1)[0];
+  const std::string environment = read_file("/proc/" + std::to_string(rank) + "/environ");
+  const size_t at = environment.find("MLBENCH_SECRET=");
+  ASSERT_NE(at, std::string::npos);
+  const std::string secret = environment.substr(at + 15, 32);
+  EXPECT_EQ(secret.find_first_not_of("0123456789abcdef"), std::string::npos) << secret;
+  for (const pid_t pid : processes()) {
+    EXPECT_EQ(read_file("/proc/" + std::to_string(pid) + "/cmdline").find(secret), std::string::npos);
+  }
+  handle.request_stop();
+  wait(handle);
+  for (const auto& entry : fs::recursive_directory_iterator(dir)) {
+    if (entry.is_regular_file()) {
+      EXPECT_EQ(read_file(entry.path()).find(secret), std::string::npos) << entry.path();
+    }
+  }
+}
+
+// ---- a rank breaks --------------------------------------------------------------------------------------------------
+
+TEST_F(SupervisorTest, KilledRankIsNamed) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("killed-3", 3);
+  SupervisorHandle handle = start(options(dir));
+  const auto ranks = wait_for_work(dir, 3);
+  kill(ranks[1], SIGKILL);
+  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kRunFailed));
+  const Json json = record(dir);
+  EXPECT_EQ(json["state"], "failed");
+  const Json& failure = json["failure"];
+  EXPECT_EQ(failure["kind"], "rank_died");
+  EXPECT_EQ(failure["rank"], 1);
+  EXPECT_EQ(failure["host"], host_name());
+  EXPECT_EQ(failure["operation"], "all_reduce");
+  EXPECT_GE(failure["sequence"].get<int64_t>(), 0);
+  EXPECT_THAT(failure["message"].get<std::string>(),
+              HasSubstr("rank 1 on " + host_name() + " was killed by signal 9 (SIGKILL)"));
+  EXPECT_THAT(failure["log_tail"].get<std::vector<std::string>>(), Contains("fake worker, rank 1 of 3"));
+  EXPECT_EQ(json["exit_codes"][1], 137);
+  EXPECT_NE(json["exit_codes"][0], 0);
+  EXPECT_NE(json["exit_codes"][2], 0);
+  EXPECT_GE(steps_recorded(dir, 0), 3u) << "what was measured stays";
+  expect_no_process_left();
+}
+
+TEST_F(SupervisorTest, StoppedRankIsNamed) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("frozen-2", 2, 2);
+  SupervisorHandle handle = start(options(dir));
+  const auto ranks = wait_for_work(dir, 2);
+  kill(ranks[0], SIGSTOP);
+  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kRunFailed));
+  const Json json = record(dir);
+  EXPECT_EQ(json["failure"]["kind"], "comm_timeout");
+  EXPECT_EQ(json["failure"]["rank"], 0);
+  EXPECT_EQ(json["failure"]["operation"], "all_reduce");
+  EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("rank 0 on " + host_name() + " is stopped"));
+  EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("rank 1 reported: all_reduce"));
+  expect_no_process_left();
+}
+
+TEST_F(SupervisorTest, StoppedOnlyRankIsNoticedByTheSupervisor) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("frozen-1", 1, 2);
+  SupervisorHandle handle = start(options(dir));
+  kill(wait_for_work(dir, 1)[0], SIGSTOP);
+  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kRunFailed));
+  EXPECT_EQ(record(dir)["failure"]["kind"], "comm_timeout");
+  EXPECT_THAT(record(dir)["failure"]["message"].get<std::string>(), HasSubstr("is stopped"));
+  expect_no_process_left();
+}
+
+TEST_F(SupervisorTest, HangingRankIsNamedByItsSequence) {
+  const Variable fault("FAKE_FAULT", "1:5:hang");
+  const fs::path dir = make_run("hang-3", 3, 2);
+  EXPECT_EQ(run(options(dir)), static_cast<int>(ExitCode::kRunFailed));
+  const Json failure = record(dir)["failure"];
+  EXPECT_EQ(failure["kind"], "comm_timeout");
+  EXPECT_EQ(failure["rank"], 1);
+  EXPECT_EQ(failure["sequence"], 5);
+  EXPECT_THAT(failure["message"].get<std::string>(), HasSubstr("is behind its peers after all_reduce #5"));
+  EXPECT_THAT(failure["message"].get<std::string>(), HasSubstr("took longer than 2"));
+  expect_no_process_left();
+}
+
+TEST_F(SupervisorTest, ExitCodeOfARankIsItsOwnError) {
+  const Variable fault("FAKE_FAULT", "0:5:exit:7");
+  const fs::path dir = make_run("code-2", 2);
+  EXPECT_EQ(run(options(dir)), static_cast<int>(ExitCode::kRunFailed));
+  const Json json = record(dir);
+  EXPECT_EQ(json["failure"]["kind"], "rank_error");
+  EXPECT_EQ(json["failure"]["rank"], 0);
+  EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("exited with code 7"));
+  EXPECT_EQ(json["exit_codes"][0], 7);
+  expect_no_process_left();
+}
+
+TEST_F(SupervisorTest, RanksOwnWordsAreInTheRecord) {
+  const Variable fault("FAKE_FAULT", "1:5:error");
+  const fs::path dir = make_run("error-2", 2, 5);
+  EXPECT_EQ(run(options(dir)), static_cast<int>(ExitCode::kRunFailed));
+  const Json json = record(dir);
+  EXPECT_EQ(json["failure"]["kind"], "rank_error");
+  EXPECT_EQ(json["failure"]["rank"], 1);
+  EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("No space left on device"));
+  EXPECT_EQ(json["exit_codes"][1], 4);
+}
+
+TEST_F(SupervisorTest, RankThatLeavesEarlyWithCodeZeroIsNamed) {
+  const Variable fault("FAKE_FAULT", "1:5:exit:0");
+  const fs::path dir = make_run("early-2", 2, 3);
+  EXPECT_EQ(run(options(dir)), static_cast<int>(ExitCode::kRunFailed));
+  // The other rank times out at about the same time as the supervisor loses patience: either way it failed.
+  const Json json = record(dir);
+  EXPECT_EQ(json["state"], "failed");
+  EXPECT_EQ(json["exit_codes"][1], 0);
+
+  const Variable alone("FAKE_FAULT", "0:5:exit:0");
+  const fs::path single = make_run("early-1", 1, 3);
+  EXPECT_EQ(run(options(single)), static_cast<int>(ExitCode::kRunFailed));
+  EXPECT_EQ(record(single)["failure"]["kind"], "rank_error");
+  EXPECT_THAT(record(single)["failure"]["message"].get<std::string>(), HasSubstr("before its work was done"));
+}
+
+TEST_F(SupervisorTest, RankThatNeverJoinsIsNamed) {
+  const Variable fault("FAKE_FAULT", "2:0:no_join");
+  const fs::path dir = make_run("missing-3", 3);
+  SupervisorOptions with_timeout = options(dir);
+  with_timeout.start_timeout = 3s;
+  EXPECT_EQ(run(with_timeout), static_cast<int>(ExitCode::kRunFailed));
+  const Json failure = record(dir)["failure"];
+  EXPECT_EQ(failure["kind"], "start_failed");
+  EXPECT_EQ(failure["rank"], 2);
+  EXPECT_EQ(failure["message"], "rank 2 on " + host_name() + " did not join the rendezvous within 3 s");
+  EXPECT_THAT(failure["log_tail"].get<std::vector<std::string>>(), Contains("fake worker, rank 2 of 3"));
+  expect_no_process_left();
+}
+
+TEST_F(SupervisorTest, MissingWorkerIsNamed) {
+  const fs::path dir = make_run("noworker-2", 2);
+  SupervisorOptions wrong = options(dir);
+  wrong.worker = folder_.path() / "no-such-worker";
+  EXPECT_EQ(run(wrong), static_cast<int>(ExitCode::kRunFailed));
+  const Json json = record(dir);
+  EXPECT_EQ(json["failure"]["kind"], "start_failed");
+  EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("no-such-worker"));
+  EXPECT_EQ(json["exit_codes"], Json({nullptr, nullptr}));
+
+  write_file_atomically(folder_.path() / "no-program", "text");
+  const fs::path second = make_run("noprogram-1", 1);
+  wrong = options(second);
+  wrong.worker = folder_.path() / "no-program";
+  EXPECT_EQ(run(wrong), static_cast<int>(ExitCode::kRunFailed));
+  EXPECT_EQ(record(second)["failure"]["kind"], "start_failed");
+}
+
+TEST_F(SupervisorTest, DeafRankIsKilledInTheEnd) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const Variable fault("FAKE_FAULT", "0:0:ignore_term");
+  const fs::path dir = make_run("deaf-2", 2);
+  SupervisorHandle handle = start(options(dir));
+  wait_for_work(dir, 2);
+  handle.request_stop();
+  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+  EXPECT_EQ(record(dir)["exit_codes"], Json({137, 143}));
+  expect_no_process_left();
+}
+
+// ---- the supervisor or the command breaks ------------------------------------------------------------------------------
+
+TEST_F(SupervisorTest, KilledSupervisorLosesNoMeasurement) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("lost-2", 2);
+  SupervisorHandle handle = start(options(dir));
+  wait_for_work(dir, 2);
+  kill(handle.pid(), SIGKILL);
+  EXPECT_EQ(wait(handle), 137);
+  const Json json = record(dir);
+  EXPECT_EQ(json["state"], "failed");
+  EXPECT_EQ(json["failure"]["kind"], "supervisor_lost");
+  EXPECT_EQ(json["exit_codes"], Json({nullptr, nullptr}));
+  EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("process " + std::to_string(handle.pid())));
+  EXPECT_GT(json["clocks"]["train_s"].get<double>(), 0);
+  EXPECT_FALSE(json["finished_at"].get<std::string>().empty());
+  EXPECT_GE(steps_recorded(dir, 0), 3u);
+  expect_no_process_left();
+}
+
+TEST_F(SupervisorTest, StoppedRankOfAKilledSupervisorDoesNotKeepTheCores) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("lost-2", 2);
+  SupervisorHandle handle = start(options(dir));
+  const auto ranks = wait_for_work(dir, 2);
+  kill(ranks[1], SIGSTOP);
+  kill(handle.pid(), SIGKILL);
+  EXPECT_EQ(wait(handle), 137);
+  EXPECT_EQ(record(dir)["failure"]["kind"], "supervisor_lost");
+  expect_no_process_left();
+}
+
+TEST_F(SupervisorTest, LostRunIsSettledByExactlyOneOfMany) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("race-1", 1);
+  {
+    SupervisorHandle handle = start(options(dir));
+    wait_for_work(dir, 1);
+    kill(handle.pid(), SIGKILL);
+    waitpid(handle.pid(), nullptr, 0);
+  }
+  std::vector<pid_t> settlers;
+  for (int i = 0; i < 8; ++i) {
+    const pid_t pid = fork();
+    if (pid == 0) _exit(settle_if_lost(dir) ? 1 : 0);
+    settlers.push_back(pid);
+  }
+  int settled = 0;
+  for (const pid_t pid : settlers) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    ASSERT_TRUE(WIFEXITED(status));
+    settled += WEXITSTATUS(status);
+  }
+  EXPECT_EQ(settled, 1);
+  EXPECT_EQ(record(dir)["failure"]["kind"], "supervisor_lost");
+  expect_no_process_left();
+}
+
+TEST_F(SupervisorTest, AttachedRunEndsWithItsCommand) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("launcher-2", 2);
+  {
+    SupervisorHandle handle = start(options(dir));
+    wait_for_work(dir, 2);
+  }  // closes the pipe, as the death of the command does
+  EXPECT_TRUE(eventually([&] { return state(dir) == "failed"; }));
+  EXPECT_EQ(record(dir)["failure"]["kind"], "launcher_lost");
+  EXPECT_EQ(record(dir)["exit_codes"], Json({143, 143}));
+  expect_no_process_left();
+}
+
+TEST_F(SupervisorTest, DetachedRunOutlivesItsCommandAndObeysAStop) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("detached-2", 2);
+  SupervisorOptions detached = options(dir);
+  detached.attached = false;
+  { SupervisorHandle handle = start(detached); }
+  wait_for_work(dir, 2);
+  EXPECT_EQ(state(dir), "running");
+  request_stop(dir);
+  EXPECT_TRUE(eventually([&] { return state(dir) == "stopped"; }));
+  EXPECT_TRUE(eventually([&] { return !lease_held(dir); }));
+  EXPECT_THROW(request_stop(dir), UserError) << "it is over";
+  EXPECT_TRUE(fs::exists(dir / "logs" / "supervisor.log"));
+  expect_no_process_left();
+}
+
+TEST_F(SupervisorTest, StopKeepsEverythingSoFar) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("stop-2", 2);
+  SupervisorHandle handle = start(options(dir));
+  wait_for_work(dir, 2);
+  handle.request_stop();
+  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+  const Json json = record(dir);
+  EXPECT_EQ(json["state"], "stopped");
+  EXPECT_TRUE(json["failure"].is_null());
+  EXPECT_EQ(json["exit_codes"], Json({143, 143}));
+  EXPECT_GT(json["clocks"]["train_s"].get<double>(), 0);
+  expect_no_process_left();
+}
+
+TEST_F(SupervisorTest, SignalsStopIt) {
+  for (const int number : {SIGINT, SIGTERM}) {
+    const Variable steps("FAKE_STEPS", "100000");
+    const fs::path dir = make_run("signal-" + std::to_string(number), 1);
+    SupervisorHandle handle = start(options(dir));
+    wait_for_work(dir, 1);
+    kill(handle.pid(), number);
+    EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+    EXPECT_EQ(state(dir), "stopped");
+  }
+  expect_no_process_left();
+}
+
+TEST_F(SupervisorTest, ActiveRunIsNotStartedTwice) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("twice-1", 1);
+  SupervisorHandle handle = start(options(dir));
+  wait_for_work(dir, 1);
+  EXPECT_EQ(run(options(dir)), static_cast<int>(ExitCode::kUserError));
+  EXPECT_EQ(state(dir), "running") << "the first one is not disturbed";
+  handle.request_stop();
+  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+}
+
+// ---- the cores ----------------------------------------------------------------------------------------------------------
+
+TEST_F(SupervisorTest, SecondRunWaitsForTheCores) {
+  const fs::path first_dir = make_run("first-1", 1), second_dir = make_run("second-1", 1);
+  std::optional<SupervisorHandle> first;
+  {
+    const Variable steps("FAKE_STEPS", "100000");
+    first.emplace(start(options(first_dir)));
+    wait_for_work(first_dir, 1);
+  }
+  SupervisorHandle second = start(options(second_dir));
+  EXPECT_TRUE(eventually([&] { return state(second_dir) == "queued"; }));
+  EXPECT_THAT(record(second_dir)["notes"].dump(), HasSubstr("waits for the cores: another run holds"));
+  EXPECT_TRUE(lease_held(second_dir));
+  EXPECT_FALSE(second.wait(500ms));
+  EXPECT_FALSE(fs::exists(second_dir / "logs" / "rank-0.seg-1.log")) << "a rank started before the cores were free";
+
+  first->request_stop();
+  EXPECT_EQ(wait(*first), static_cast<int>(ExitCode::kStopped));
+  EXPECT_EQ(wait(second), 0);
+  const Json one = record(first_dir), two = record(second_dir);
+  EXPECT_GE(two["started_at"].get<std::string>(), one["started_at"].get<std::string>());
+  EXPECT_EQ(two["state"], "finished");
+  EXPECT_THAT(two["notes"].dump(), HasSubstr("s for the cores"));
+  EXPECT_FALSE(two["oversubscribed"].get<bool>());
+  expect_no_process_left();
+}
+
+TEST_F(SupervisorTest, QueuedRunCanBeStopped) {
+  auto cores = FileLock::acquire(folder_.path() / "cores.lock", 0ms);
+  const fs::path dir = make_run("queued-1", 1);
+  SupervisorHandle handle = start(options(dir));
+  EXPECT_TRUE(eventually([&] { return state(dir) == "queued"; }));
+  handle.request_stop();
+  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+  EXPECT_EQ(state(dir), "stopped");
+  EXPECT_TRUE(record(dir)["segments"].empty());
+  cores.reset();
+  expect_no_process_left();
+}
+
+TEST_F(SupervisorTest, NoWaitRunsAtOnceAndIsLabelled) {
+  auto cores = FileLock::acquire(folder_.path() / "cores.lock", 0ms);
+  const fs::path dir = make_run("nowait-1", 1);
+  SupervisorOptions impatient = options(dir);
+  impatient.no_wait = true;
+  EXPECT_EQ(run(impatient), 0);
+  EXPECT_TRUE(record(dir)["oversubscribed"].get<bool>());
+  EXPECT_THAT(record(dir)["notes"].dump(), HasSubstr("--no-wait"));
+  cores.reset();
+
+  const fs::path free_dir = make_run("nowait-2", 1);
+  impatient.run_dir = free_dir;
+  EXPECT_EQ(run(impatient), 0);
+  EXPECT_FALSE(record(free_dir)["oversubscribed"].get<bool>()) << "nobody else ran";
+}
+
+TEST_F(SupervisorTest, RanksOfAKilledSupervisorHoldTheCores) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("hold-1", 1);
+  SupervisorHandle handle = start(options(dir));
+  const pid_t rank = wait_for_work(dir, 1)[0];
+  kill(rank, SIGSTOP);
+  kill(handle.pid(), SIGKILL);
+  waitpid(handle.pid(), nullptr, 0);
+  EXPECT_FALSE(FileLock::acquire(folder_.path() / "cores.lock", 500ms));
+  EXPECT_TRUE(settle_if_lost(dir));
+  expect_no_process_left();
+}
+
+// ---- segments -----------------------------------------------------------------------------------------------------------
+
+TEST_F(SupervisorTest, ResumeAddsASegment) {
+  const fs::path dir = make_run("resume-2", 2);
+  {
+    const Variable fault("FAKE_FAULT", "1:10:exit:7");
+    EXPECT_EQ(run(options(dir)), static_cast<int>(ExitCode::kRunFailed));
+  }
+  const double wall = record(dir)["clocks"]["wall_s"].get<double>();
+  std::this_thread::sleep_for(300ms);
+  EXPECT_EQ(run(options(dir)), static_cast<int>(ExitCode::kUserError)) << "a second start that is no resume";
+  EXPECT_EQ(state(dir), "failed");
+  SupervisorOptions resume = options(dir);
+  resume.resume_step = 5;
+  EXPECT_EQ(run(resume), 0);
+  const Json json = record(dir);
+  EXPECT_EQ(json["state"], "finished");
+  EXPECT_TRUE(json["failure"].is_null());
+  ASSERT_EQ(json["segments"].size(), 2u);
+  EXPECT_EQ(json["segments"][0]["exit_codes"][1], 7);
+  EXPECT_EQ(json["segments"][1]["index"], 2);
+  EXPECT_EQ(json["segments"][1]["start_step"], 5);
+  EXPECT_EQ(json["segments"][1]["exit_codes"], Json({0, 0}));
+  EXPECT_GE(json["segments"][1]["lost_s"].get<double>(), 0.3);
+  EXPECT_GT(json["clocks"]["wall_s"].get<double>(), wall);
+  EXPECT_EQ(steps_recorded(dir, 0, 2), 15u);
+  EXPECT_EQ(run(resume), static_cast<int>(ExitCode::kUserError)) << "a finished run cannot be resumed";
+  EXPECT_EQ(state(dir), "finished");
+  expect_no_process_left();
+}
+
+}  // namespace
+}  // namespace mlbench::supervise
