@@ -34,7 +34,13 @@ class Metric {
   virtual std::span<double> sums() = 0;
 };
 
-// "loss", "Prec@1", "Prec@5" ... UserError listing the valid names.
+// UserError listing the valid names:
+//   loss              mean over the samples
+//   Prec@1, Prec@5    percent of samples whose label is among the k highest scores (of equal ones the first counts as
+//                     the higher); one probability p per sample stands for the scores [1 - p, p]
+//   F1-Score          2PR / (P + R) of class 1 with threshold 0.5, P and R over all samples; eps 1e-9 in each division
+//   Dice Coefficient  (2 sum(p y) + eps) / (sum(p) + sum(y) + eps) with the probabilities p and eps 1e-4
+// The last two take one probability per sample. add() throws UserError where the task's outputs don't fit.
 std::unique_ptr<Metric> make_metric(const std::string& name);
 std::vector<std::string> metric_names();
 

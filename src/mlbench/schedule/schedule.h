@@ -1,7 +1,14 @@
 #pragma once
 
 // Learning-rate schedules: scaling with the number of workers, warm-up, decay. Pure functions of the step and of the
-// evaluations seen so far; the same on every rank.
+// evaluations seen so far; the same on every rank. With lr the task's rate, L = lr scaled for k workers, W the length of
+// the warm-up in steps (rounded) and s the step from 0:
+//   warm-up       lr + (L - lr) * s / W for s < W, then L. This rate is then multiplied by the decay:
+//   constant      1
+//   multistep     factor ^ (milestones reached); a milestone at epoch e is reached at step round(e * steps per epoch)
+//   plateau       max(floor, factor ^ n): n grows by one when `patience` evaluations in a row had no loss at least
+//                 `threshold` below the best one. Evaluations during the warm-up don't count.
+//   inverse_sqrt  1 / sqrt(t), t = s + 1
 
 #include <cstdint>
 #include <memory>

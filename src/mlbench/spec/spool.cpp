@@ -79,9 +79,10 @@ fs::path events_path(const fs::path& run_dir, int64_t segment, int64_t rank) {
 
 RankSpool read_spool(const fs::path& run_dir, int64_t segment, int64_t rank) {
   RankSpool spool;
+  // A writer puts the steps before an event on disk first; read the other way round, no event lacks its steps.
+  parse_events(read_if_present(events_path(run_dir, segment, rank)), spool);
   const fs::path steps = steps_path(run_dir, segment, rank);
   parse_steps(steps, read_if_present(steps), spool);
-  parse_events(read_if_present(events_path(run_dir, segment, rank)), spool);
   return spool;
 }
 

@@ -39,18 +39,22 @@ struct RecorderOptions {
 
 class Recorder {
  public:
-  // Opens both files (IoError).
+  // Creates both files (IoError; also when they exist: a segment has them to itself) and starts the writer. Makes the
+  // process ignore SIGXFSZ, so that a file-size limit is an error like a full disk.
   Recorder(const RecorderOptions& options, const Clock& clock);
   ~Recorder();                                         // close()
 
   // Training thread only. One queue push; waits only if the writer is a whole queue behind.
   void push(const StepSample& sample);
-  // Ends the current merged record, then appends the event ("sequence" and "end_ns" are added). Any thread.
+  // Ends the current merged record, then appends the event ("sequence" and "end_ns" are added). Any thread; nothing
+  // after close().
   void event(Json event);
-  // Returns when everything pushed so far is on disk (write, fsync).
+  // Returns when everything pushed so far is on disk (write, fsync), or could not be written. Ends the current record.
   void flush();
+  // flush(), then ends the writer.
   void close();
-  // First write error, if any.
+  // First write error, if any; cheap enough to ask after every step. After an error a file keeps what was written whole
+  // and takes nothing more.
   std::optional<std::string> failed() const;
   int64_t nanoseconds_since_start() const;
 

@@ -1,0 +1,198 @@
+#include "mlbench/checkpoint/checkpoint.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/json.h"
+#include "mlbench/base/sha256.h"
+
+namespace mlbench::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kFormat = 1;
+constexpr const char* kTensorFile = "model.safetensors";
+constexpr const char* kStateFile = "state.json";
+constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kTemporaryPrefix = ".tmp-";
+
+// ---- scalars as JSON ------------------------------------------------------------------------------------------------
+
+// JSON has no infinity and no NaN.
+Json to_json(double value) {
+  if (std::isfinite(value)) return value;
+  return {{"real", std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"}};
+}
+
+Json to_json(const Scalar& scalar) {
+  if (const auto* integer = std::get_if<int64_t>(&scalar)) return *integer;
+  if (const auto* real = std::get_if<double>(&scalar)) return to_json(*real);
+  return std::get<std::string>(scalar);
+}
+
+std::optional<Scalar> scalar_from_json(const Json& json) {
+  if (json.is_number_integer()) return json.get<int64_t>();
+  if (json.is_number_float()) return json.get<double>();
+  if (json.is_string()) return json.get<std::string>();
+  if (json == Json{{"real", "nan"}}) return std::nan("");
+  if (json == Json{{"real", "inf"}}) return HUGE_VAL;
+  if (json == Json{{"real", "-inf"}}) return -HUGE_VAL;
+  return std::nullopt;
+}
+
+// ---- state.json -----------------------------------------------------------------------------------------------------
+
+// The digest covers everything else in the file, so a flipped bit is found here as well as in the tensors.
+std::string digest_of(Json state) {
+  state.erase("sha256");
+  return sha256_hex(canonical_json(state));
+}
+
+[[noreturn]] void damaged(const fs::path& file, const std::string& text) {
+  throw UserError(file.string() + ": damaged: " + text);
+}
+
+Json read_state_file(const fs::path& file) {
+  const std::string text = read_file(file);
+  const Json state = Json::parse(text, nullptr, false);
+  if (!state.is_object()) damaged(file, "it is not a JSON object");
+  const Json format = state.value("format", Json());
+  if (format != kFormat) {
+    throw UserError(fmt::format("{}: checkpoint format {}; this program reads {}", file.string(), format.dump(), kFormat));
+  }
+  const std::string digest = digest_of(state);
+  if (state.value("sha256", Json()) != digest) {
+    damaged(file, fmt::format("its SHA-256 is {}, it says {}", digest, state.value("sha256", Json()).dump()));
+  }
+  return state;
+}
+
+// ---- folders --------------------------------------------------------------------------------------------------------
+
+std::string folder_name(int64_t step) { return fmt::format("{}{:09}", kPrefix, step); }
+
+std::optional<int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(kPrefix) || name.size() < kPrefix.size() + 9) return std::nullopt;
+  int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
+  return error == std::errc() && stop == end && step >= 0 ? std::optional(step) : std::nullopt;
+}
+
+void remove_quietly(const fs::path& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+// Puts `made` in the place of `target`, which may exist (a resumed run comes by the same step again).
+void move_into_place(const fs::path& made, const fs::path& target) {
+  if (rename(made.c_str(), target.c_str()) == 0) return;
+  if (errno != ENOTEMPTY && errno != EEXIST) {
+    throw IoError("cannot rename to " + target.string() + ": " + errno_text(errno));
+  }
+  if (renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
+    remove_quietly(made);
+    return;
+  }
+  // The file system cannot exchange: for a moment there is no checkpoint of this step.
+  remove_quietly(target);
+  if (rename(made.c_str(), target.c_str()) != 0) {
+    throw IoError("cannot rename to " + target.string() + ": " + errno_text(errno));
+  }
+}
+
+}  // namespace
+
+fs::path write_checkpoint(const fs::path& folder, int64_t step, const NamedState& state) {
+  MLBENCH_CHECK(step >= 0, "a checkpoint before the first step");
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw IoError("cannot create " + folder.string() + ": " + error.message());
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    // Left by a writer that was killed; there is one writer at a time.
+    if (entry.path().filename().string().starts_with(kTemporaryPrefix)) remove_quietly(entry.path());
+  }
+
+  const fs::path target = folder / folder_name(step);
+  const fs::path made = folder / fmt::format("{}{}-{}", kTemporaryPrefix, folder_name(step), getpid());
+  try {
+    fs::create_directory(made, error);
+    if (error) throw IoError("cannot create " + made.string() + ": " + error.message());
+    write_safetensors(made / kTensorFile, state.tensors);
+    Json scalars = Json::object();
+    for (const auto& [name, scalar] : state.scalars) scalars[name] = to_json(scalar);
+    Json json = {{"format", kFormat},
+                 {"step", step},
+                 {"tensors",
+                  {{"file", kTensorFile},
+                   {"bytes", fs::file_size(made / kTensorFile)},
+                   {"sha256", sha256_hex_of_file(made / kTensorFile)}}},
+                 {"scalars", scalars}};
+    json["sha256"] = digest_of(json);
+    write_json_file(made / kStateFile, json);
+    sync_directory(made);
+    move_into_place(made, target);
+  } catch (...) {
+    remove_quietly(made);
+    throw;
+  }
+  sync_directory(folder);
+  return target;
+}
+
+NamedState read_checkpoint(const fs::path& checkpoint) {
+  const fs::path tensor_file = checkpoint / kTensorFile;
+  const fs::path state_file = checkpoint / kStateFile;
+  for (const fs::path& file : {state_file, tensor_file}) {
+    if (!fs::is_regular_file(file)) {
+      throw UserError(fmt::format("{} is not a checkpoint: it has no {} (expected {} and {})", checkpoint.string(),
+                                  file.filename().string(), kStateFile, kTensorFile));
+    }
+  }
+  const Json json = read_state_file(state_file);
+  NamedState state;
+  const Json scalars = json.value("scalars", Json());
+  if (!scalars.is_object()) damaged(state_file, "it has no scalars");
+  for (const auto& [name, value] : scalars.items()) {
+    auto scalar = scalar_from_json(value);
+    if (!scalar) damaged(state_file, fmt::format("'{}' is {}; expected a number or a text", name, value.dump()));
+    state.scalars[name] = std::move(*scalar);
+  }
+  const Json tensors = json.value("tensors", Json::object());
+  const uint64_t size = fs::file_size(tensor_file);
+  if (tensors.value("bytes", Json()) != size) {
+    damaged(tensor_file, fmt::format("{} bytes; expected {}", size, tensors.value("bytes", Json()).dump()));
+  }
+  if (const std::string hash = sha256_hex_of_file(tensor_file); tensors.value("sha256", Json()) != hash) {
+    damaged(tensor_file, fmt::format("its SHA-256 is {}; expected {}", hash, tensors.value("sha256", Json()).dump()));
+  }
+  state.tensors = read_safetensors(tensor_file);
+  return state;
+}
+
+std::vector<CheckpointInfo> list_checkpoints(const fs::path& folder) {
+  std::vector<CheckpointInfo> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const auto step = step_of(entry.path().filename().string());
+    if (step && fs::is_regular_file(entry.path() / kStateFile) && fs::is_regular_file(entry.path() / kTensorFile)) {
+      found.push_back({entry.path(), *step});
+    }
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
+  return found;
+}
+
+}  // namespace mlbench::checkpoint

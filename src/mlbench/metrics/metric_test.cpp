@@ -1,0 +1,133 @@
+#include "mlbench/metrics/metric.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::metrics {
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+double value_of(const std::string& name, const std::vector<float>& scores, const std::vector<int64_t>& labels,
+                int64_t classes, double loss_sum = 0) {
+  const auto metric = make_metric(name);
+  metric->add({scores, labels, classes, loss_sum});
+  return metric->value();
+}
+
+TEST(Metric, NothingHasNoValue) {
+  for (const std::string& name : metric_names()) {
+    const auto metric = make_metric(name);
+    EXPECT_EQ(metric->name(), name);
+    EXPECT_TRUE(std::isnan(metric->value())) << name;
+  }
+}
+
+TEST(Metric, LossIsTheMeanOverSamplesNotBatches) {
+  const auto loss = make_metric("loss");
+  const std::vector<float> scores(6, 0.0F);
+  const std::vector<int64_t> labels = {0, 0, 0};
+  loss->add({std::span(scores).first(4), std::span(labels).first(2), 2, 3.0});
+  loss->add({std::span(scores).first(2), std::span(labels).first(1), 2, 0.75});
+  EXPECT_DOUBLE_EQ(loss->value(), 1.25);
+  EXPECT_FALSE(loss->higher_is_better());
+}
+
+TEST(Metric, TopOneCountsTheHighestScore) {
+  //                     right          wrong          right
+  EXPECT_DOUBLE_EQ(value_of("Prec@1", {0, 2, 1, /**/ 3, 1, 2, /**/ -1, -3, -2}, {1, 2, 0}, 3), 100.0 * 2 / 3);
+}
+
+TEST(Metric, TopOneOfEqualScoresIsTheFirst) {
+  EXPECT_EQ(value_of("Prec@1", {1, 1}, {0}, 2), 100);
+  EXPECT_EQ(value_of("Prec@1", {1, 1}, {1}, 2), 0);
+}
+
+TEST(Metric, TopFiveTakesRanksOneToFive) {
+  const std::vector<float> scores = {9, 8, 7, 6, 5, 4, 3};
+  for (int64_t label = 0; label < 7; ++label) {
+    EXPECT_EQ(value_of("Prec@5", scores, {label}, 7), label < 5 ? 100 : 0) << label;
+  }
+}
+
+TEST(Metric, NotANumberIsNeverRight) {
+  EXPECT_EQ(value_of("Prec@1", {kNaN, kNaN}, {0}, 2), 0);
+  EXPECT_EQ(value_of("Prec@1", {kNaN, 1}, {1}, 2), 0);
+}
+
+TEST(Metric, OneProbabilityStandsForTwoClasses) {
+  EXPECT_EQ(value_of("Prec@1", {0.9F, 0.2F, 0.6F, 0.5F}, {1, 0, 0, 0}, 1), 75);
+}
+
+TEST(Metric, TopKNeedsMoreThanKClasses) {
+  EXPECT_THROW(value_of("Prec@5", std::vector<float>(5), {0}, 5), UserError);
+}
+
+TEST(Metric, F1OfCountedOutcomes) {
+  // 3 true positives, 2 false positives, 1 false negative: P = 3/5, R = 3/4.
+  const double f1 = value_of("F1-Score", {0.9F, 0.5F, 0.8F, 0.7F, 0.6F, 0.1F, 0.2F}, {1, 1, 1, 0, 0, 1, 0}, 1);
+  EXPECT_NEAR(f1, 2.0 / 3, 1e-8);
+  EXPECT_THROW(value_of("F1-Score", {0, 1}, {0}, 2), UserError);
+}
+
+TEST(Metric, DiceOfProbabilities) {
+  EXPECT_NEAR(value_of("Dice Coefficient", {0.5F, 0.25F, 1.0F}, {1, 0, 1}, 1), (2 * 1.5 + 1e-4) / (1.75 + 2 + 1e-4),
+              1e-12);
+}
+
+TEST(Metric, SumsOfRanksMergeExactly) {
+  // The same samples, whole and cut into three unequal parts: the values must agree to the last bit.
+  std::vector<float> scores;
+  std::vector<int64_t> labels;
+  for (int i = 0; i < 1000; ++i) {
+    scores.push_back(static_cast<float>((i * 7919) % 1024) / 1024.0F);
+    labels.push_back((i * 31) % 3 == 0 ? 1 : 0);
+  }
+  for (const std::string name : {"loss", "Prec@1", "F1-Score", "Dice Coefficient"}) {
+    const auto whole = make_metric(name);
+    whole->add({scores, labels, 1, 750.5});
+    const auto merged = make_metric(name);
+    size_t first = 0;
+    for (const auto& [count, loss] : {std::pair<size_t, double>{500, 250.25}, {499, 500}, {1, 0.25}}) {
+      const auto part = make_metric(name);
+      part->add({std::span(scores).subspan(first, count), std::span(labels).subspan(first, count), 1, loss});
+      for (size_t i = 0; i < part->sums().size(); ++i) merged->sums()[i] += part->sums()[i];
+      first += count;
+    }
+    EXPECT_EQ(whole->value(), merged->value()) << name;
+    merged->reset();
+    EXPECT_TRUE(std::isnan(merged->value())) << name;
+  }
+}
+
+TEST(Metric, UnknownNameListsTheValidOnes) {
+  try {
+    make_metric("accuracy");
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(),
+                 "unknown metric 'accuracy'; valid: loss, Prec@1, Prec@5, F1-Score, Dice Coefficient");
+  }
+}
+
+TEST(Goal, IsMetAtItsThreshold) {
+  spec::GoalSpec accuracy{"Prec@1", "test", 91.5, 85, true};
+  EXPECT_TRUE(goal_met(accuracy, false, 91.5));
+  EXPECT_FALSE(goal_met(accuracy, false, std::nextafter(91.5, 0)));
+  EXPECT_TRUE(goal_met(accuracy, true, 85));
+  EXPECT_EQ(goal_target(accuracy, true), 85);
+  spec::GoalSpec perplexity{"Perplexity", "test", 70, 90, false};
+  EXPECT_TRUE(goal_met(perplexity, false, 70));
+  EXPECT_FALSE(goal_met(perplexity, false, 70.1));
+  EXPECT_TRUE(goal_met(perplexity, true, 89));
+  EXPECT_FALSE(goal_met(perplexity, true, std::nan("")));
+  EXPECT_FALSE(goal_met(accuracy, true, std::nan("")));
+}
+
+}  // namespace
+}  // namespace mlbench::metrics

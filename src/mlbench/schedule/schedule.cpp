@@ -1,0 +1,163 @@
+#include "mlbench/schedule/schedule.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::schedule {
+
+namespace {
+
+template <typename Choices>
+[[noreturn]] void unknown(const char* what, const std::string& given, const Choices& choices) {
+  throw UserError(fmt::format("unknown schedule.{} '{}'; valid: {}", what, given, fmt::join(choices, ", ")));
+}
+
+double scaled_lr(const spec::ScheduleSpec& spec, const ScheduleContext& context) {
+  const auto workers = static_cast<double>(context.workers);
+  if (spec.scaling == "none") return context.base_lr;
+  if (spec.scaling == "linear") return context.base_lr * workers;
+  if (spec.scaling == "sqrt") return context.base_lr * std::sqrt(workers);
+  if (spec.scaling == "table") {
+    const auto found = spec.lr_by_workers.find(context.workers);
+    if (found != spec.lr_by_workers.end()) return found->second;
+    std::vector<int64_t> listed;
+    for (const auto& [k, lr] : spec.lr_by_workers) listed.push_back(k);
+    throw UserError(fmt::format(
+        "the task gives no learning rate for {} workers, only for {}: set one with "
+        "--set schedule.lr_by_workers.{}=RATE",
+        context.workers, fmt::join(listed, ", "), context.workers));
+  }
+  unknown("scaling", spec.scaling, spec::kScalings);
+}
+
+int64_t count_warmup_steps(const spec::ScheduleSpec& spec, const ScheduleContext& context) {
+  double epochs = 0;
+  if (spec.warmup == "epochs") {
+    epochs = spec.warmup_epochs;
+  } else if (spec.warmup == "log2_workers") {
+    epochs = std::log2(static_cast<double>(context.workers));
+  } else if (spec.warmup != "none") {
+    unknown("warmup", spec.warmup, spec::kWarmups);
+  }
+  return std::llround(epochs * static_cast<double>(context.steps_per_epoch));
+}
+
+// Scaling and warm-up, and the decay "constant".
+class WarmUp : public Schedule {
+ public:
+  WarmUp(const spec::ScheduleSpec& spec, const ScheduleContext& context)
+      : base_(context.base_lr), peak_(scaled_lr(spec, context)), warmup_steps_(count_warmup_steps(spec, context)) {}
+
+  double lr(int64_t step) const override {
+    if (step >= warmup_steps_) return peak_;
+    return base_ + (peak_ - base_) * static_cast<double>(step) / static_cast<double>(warmup_steps_);
+  }
+  void on_evaluation(int64_t, double) override {}
+  void export_state(NamedState&) const override {}
+  void import_state(const NamedState&) override {}
+
+ protected:
+  int64_t warmup_steps() const { return warmup_steps_; }
+
+ private:
+  double base_, peak_;
+  int64_t warmup_steps_;
+};
+
+class MultiStep final : public WarmUp {
+ public:
+  MultiStep(const spec::ScheduleSpec& spec, const ScheduleContext& context) : WarmUp(spec, context) {
+    factor_ = spec.factor;
+    for (const double epoch : spec.milestones) {
+      milestones_.push_back(std::llround(epoch * static_cast<double>(context.steps_per_epoch)));
+    }
+  }
+  double lr(int64_t step) const override {
+    const auto passed = std::upper_bound(milestones_.begin(), milestones_.end(), step) - milestones_.begin();
+    return WarmUp::lr(step) * std::pow(factor_, static_cast<double>(passed));
+  }
+
+ private:
+  double factor_;
+  std::vector<int64_t> milestones_;  // rising
+};
+
+class InverseSqrt final : public WarmUp {
+ public:
+  using WarmUp::WarmUp;
+  double lr(int64_t step) const override { return WarmUp::lr(step) / std::sqrt(static_cast<double>(step + 1)); }
+};
+
+class Plateau final : public WarmUp {
+ public:
+  Plateau(const spec::ScheduleSpec& spec, const ScheduleContext& context)
+      : WarmUp(spec, context),
+        factor_(spec.factor),
+        patience_(spec.patience),
+        threshold_(spec.threshold),
+        floor_(spec.floor) {}
+
+  double lr(int64_t step) const override {
+    const auto passed = std::upper_bound(reductions_.begin(), reductions_.end(), step) - reductions_.begin();
+    return WarmUp::lr(step) * std::max(floor_, std::pow(factor_, static_cast<double>(passed)));
+  }
+
+  void on_evaluation(int64_t step, double validation_loss) override {
+    if (step < warmup_steps()) return;
+    if (validation_loss <= best_ - threshold_) {
+      best_ = validation_loss;
+      bad_ = 0;
+    } else if (++bad_ >= patience_) {
+      reductions_.push_back(step);
+      bad_ = 0;
+    }
+  }
+
+  void export_state(NamedState& state) const override {
+    HostTensor steps{DType::kInt64, {static_cast<int64_t>(reductions_.size())}, {}};
+    steps.bytes.resize(reductions_.size() * sizeof(int64_t));
+    if (!reductions_.empty()) std::memcpy(steps.bytes.data(), reductions_.data(), steps.bytes.size());
+    state.tensors["schedule/reductions"] = std::move(steps);
+    state.scalars["schedule/best"] = best_;
+    state.scalars["schedule/bad"] = bad_;
+  }
+
+  void import_state(const NamedState& state) override {
+    const HostTensor& steps = state.tensor("schedule/reductions");
+    if (steps.dtype != DType::kInt64 || steps.bytes.size() % sizeof(int64_t) != 0) {
+      throw UserError("checkpoint tensor 'schedule/reductions' is not a list of 64-bit integers");
+    }
+    reductions_.resize(steps.bytes.size() / sizeof(int64_t));
+    if (!reductions_.empty()) std::memcpy(reductions_.data(), steps.bytes.data(), steps.bytes.size());
+    best_ = state.real("schedule/best");
+    bad_ = state.integer("schedule/bad");
+  }
+
+ private:
+  double factor_;
+  int64_t patience_;
+  double threshold_, floor_;
+  double best_ = std::numeric_limits<double>::infinity();
+  int64_t bad_ = 0;                    // evaluations in a row without an improvement
+  std::vector<int64_t> reductions_;    // steps from which on one more factor counts, rising
+};
+
+}  // namespace
+
+std::unique_ptr<Schedule> make_schedule(const spec::ScheduleSpec& spec, const ScheduleContext& context) {
+  MLBENCH_CHECK(context.base_lr > 0 && context.workers > 0 && context.steps_per_epoch > 0, "empty schedule context");
+  if (spec.decay == "constant") return std::make_unique<WarmUp>(spec, context);
+  if (spec.decay == "multistep") return std::make_unique<MultiStep>(spec, context);
+  if (spec.decay == "plateau") return std::make_unique<Plateau>(spec, context);
+  if (spec.decay == "inverse_sqrt") return std::make_unique<InverseSqrt>(spec, context);
+  unknown("decay", spec.decay, spec::kDecays);
+}
+
+}  // namespace mlbench::schedule

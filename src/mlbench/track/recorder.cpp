@@ -1,0 +1,320 @@
+#include "mlbench/track/recorder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+
+namespace mlbench::track {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr uint64_t kCapacity = 1 << 14;  // samples: 0.8 s at 20,000 steps/s
+constexpr uint64_t kWakeEvery = kCapacity / 2;
+constexpr auto kPollInterval = 50ms;
+
+// One producer, one consumer. Both sides count samples since the start; the ring holds those between the two counts.
+class SampleQueue {
+ public:
+  // Producer. False when full.
+  bool push(const StepSample& sample) {
+    const uint64_t head = head_.load(std::memory_order_relaxed);
+    if (head - seen_tail_ == kCapacity) {
+      seen_tail_ = tail_.load(std::memory_order_acquire);
+      if (head - seen_tail_ == kCapacity) return false;
+    }
+    ring_[head % kCapacity] = sample;
+    head_.store(head + 1, std::memory_order_release);
+    return true;
+  }
+  uint64_t pushed() const { return head_.load(std::memory_order_acquire); }
+
+  // Consumer: the sample number `taken()`, which must be below pushed().
+  const StepSample& front() const { return ring_[taken() % kCapacity]; }
+  void pop() { tail_.store(taken() + 1, std::memory_order_release); }
+  uint64_t taken() const { return tail_.load(std::memory_order_relaxed); }
+
+ private:
+  std::vector<StepSample> ring_ = std::vector<StepSample>(kCapacity);
+  // Apart, so that neither side's writes take the other's cache line away.
+  alignas(64) std::atomic<uint64_t> head_{0};
+  uint64_t seen_tail_ = 0;
+  alignas(64) std::atomic<uint64_t> tail_{0};
+};
+
+// An append-only file that ends, after the first error, with the last thing that was written whole.
+class SpoolFile {
+ public:
+  explicit SpoolFile(const fs::path& path) : path_(path) {
+    // A segment has its files to itself; one that exists would be somebody's measurements.
+    fd_ = FileDescriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (!fd_) throw IoError("cannot create " + path.string() + ": " + errno_text(errno));
+  }
+
+  // Appends whole units of `unit` bytes (0: lines); returns the error, if any.
+  std::optional<std::string> append(std::string_view bytes, size_t unit) {
+    if (broken_ || bytes.empty()) return std::nullopt;
+    try {
+      write_all(fd_.get(), bytes, path_.string());
+      size_ += bytes.size();
+      return std::nullopt;
+    } catch (const IoError& error) {
+      broken_ = true;
+      keep_whole(bytes, unit);
+      return error.what();
+    }
+  }
+
+  std::optional<std::string> sync() {
+    if (fsync(fd_.get()) == 0 || broken_) return std::nullopt;
+    broken_ = true;
+    return "cannot sync " + path_.string() + ": " + errno_text(errno);
+  }
+
+ private:
+  void keep_whole(std::string_view bytes, size_t unit) {
+    const off_t end = lseek(fd_.get(), 0, SEEK_END);
+    if (end < 0) return;
+    const std::string_view written = bytes.substr(0, std::min<size_t>(bytes.size(), static_cast<size_t>(end) - size_));
+    const size_t newline = written.rfind('\n');
+    const size_t whole =
+        unit > 0 ? written.size() / unit * unit : (newline == std::string_view::npos ? 0 : newline + 1);
+    // A reader ignores a torn end, too: nothing to do if this fails.
+    [[maybe_unused]] const int result = ftruncate(fd_.get(), static_cast<off_t>(size_ + whole));
+  }
+
+  fs::path path_;
+  FileDescriptor fd_;
+  size_t size_ = 0;
+  bool broken_ = false;
+};
+
+template <typename T>
+std::string_view bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+int64_t total_of(const StepSample& sample) {
+  int64_t total = 0;
+  for (const int64_t ns : sample.kinds_ns) total += ns;
+  return total;
+}
+
+void add(spec::Spread& spread, int64_t ns, bool first) {
+  spread.sum += ns;
+  spread.min = first ? ns : std::min(spread.min, ns);
+  spread.max = first ? ns : std::max(spread.max, ns);
+}
+
+}  // namespace
+
+struct Recorder::State {
+  struct Event {
+    uint64_t after;    // samples that were pushed before it
+    std::string line;
+  };
+
+  State(const RecorderOptions& given, const Clock& given_clock)
+      : options(given),
+        clock(given_clock),
+        start(given_clock.now()),
+        steps(spec::steps_path(given.run_dir, given.segment, given.rank)),
+        events(spec::events_path(given.run_dir, given.segment, given.rank)) {}
+
+  const RecorderOptions options;
+  const Clock& clock;
+  const TimePoint start;
+  SampleQueue queue;
+
+  // Writer thread only.
+  SpoolFile steps, events;
+  spec::StepRecord open;       // count 0: none
+  int64_t open_total = 0;
+  uint64_t next_sequence = 0;
+  std::string step_bytes, event_bytes;
+
+  // Under the mutex.
+  mutable std::mutex mutex;
+  std::condition_variable wake_writer, flushed;
+  std::deque<Event> pending;
+  uint64_t events_taken = 0;
+  uint64_t flushes_asked = 0, flushes_done = 0;
+  bool closing = false;
+  std::optional<std::string> error;
+
+  std::atomic<bool> has_error{false};
+  std::thread writer;
+
+  void close_record() {
+    if (open.count == 0) return;
+    open.sequence = next_sequence++;
+    step_bytes.append(bytes_of(open));
+    open = {};
+  }
+
+  void merge(const StepSample& sample) {
+    const int64_t total = total_of(sample);
+    const bool is_short = total < options.merge_below.count();
+    const bool follows = open.count > 0 && is_short && sample.epoch == static_cast<int32_t>(open.epoch) &&
+                         static_cast<uint64_t>(sample.step) == open.first_step + open.count;
+    if (!follows) {
+      close_record();
+      open.first_step = static_cast<uint64_t>(sample.step);
+      open.epoch = static_cast<uint32_t>(sample.epoch);
+    }
+    const bool first = open.count == 0;
+    ++open.count;
+    open.samples += static_cast<uint64_t>(sample.samples);
+    open.loss_sum += sample.loss_sum;
+    open.lr = sample.lr;
+    open.end_ns = sample.end_ns;
+    open.bytes += sample.bytes;
+    add(open.total, total, first);
+    for (size_t kind = 0; kind < spec::kStepKinds; ++kind) add(open.kinds[kind], sample.kinds_ns[kind], first);
+    if (!is_short || open.count == options.merge_count) close_record();
+  }
+
+  void take_until(uint64_t count) {
+    while (queue.taken() < count) {
+      merge(queue.front());
+      queue.pop();
+    }
+  }
+
+  void keep_first(std::optional<std::string> failure) {
+    if (!failure) return;
+    const std::lock_guard lock(mutex);
+    if (!error) error = std::move(failure);
+    has_error.store(true, std::memory_order_release);
+  }
+
+  void write() {
+    keep_first(steps.append(step_bytes, sizeof(spec::StepRecord)));
+    keep_first(events.append(event_bytes, 0));
+    step_bytes.clear();
+    event_bytes.clear();
+  }
+
+  void write_loop() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      // Every wake-up is a poll, so a spurious or a lost one does no harm.
+      if (!closing && pending.empty() && flushes_asked == flushes_done) wake_writer.wait_for(lock, kPollInterval);
+      const bool last = closing;
+      const uint64_t flush_to = flushes_asked;
+      const bool flush = last || flush_to > flushes_done;
+      std::deque<Event> due;
+      due.swap(pending);
+      // Read under the lock: everything pushed before an event or a flush was asked for is below.
+      const uint64_t pushed = queue.pushed();
+      lock.unlock();
+
+      for (const Event& event : due) {
+        take_until(event.after);
+        close_record();
+        event_bytes += event.line;
+      }
+      take_until(pushed);
+      if (flush) close_record();
+      write();
+      if (flush) {
+        keep_first(steps.sync());
+        keep_first(events.sync());
+      }
+
+      lock.lock();
+      if (flush) {
+        flushes_done = flush_to;
+        flushed.notify_all();
+      }
+      if (last) return;
+    }
+  }
+};
+
+Recorder::Recorder(const RecorderOptions& options, const Clock& clock) {
+  // Beyond RLIMIT_FSIZE a write is to return EFBIG instead of killing the process.
+  signal(SIGXFSZ, SIG_IGN);
+  const fs::path folder = spec::steps_path(options.run_dir, options.segment, options.rank).parent_path();
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw IoError("cannot create " + folder.string() + ": " + error.message());
+
+  state_ = std::make_unique<State>(options, clock);
+  spec::SpoolHeader header;
+  header.run_id = options.run_id;
+  header.segment = static_cast<uint32_t>(options.segment);
+  header.rank = static_cast<uint32_t>(options.rank);
+  header.start_wall_us =
+      std::chrono::duration_cast<std::chrono::microseconds>(clock.wall_now().time_since_epoch()).count();
+  if (const auto failure = state_->steps.append(bytes_of(header), sizeof header)) throw IoError(*failure);
+  sync_directory(folder);
+  state_->writer = std::thread([state = state_.get()] { state->write_loop(); });
+}
+
+Recorder::~Recorder() { close(); }
+
+void Recorder::push(const StepSample& sample) {
+  while (!state_->queue.push(sample)) {
+    // A whole queue behind: the disk hangs or the machine is far too busy. Measurements are worth the wait.
+    state_->wake_writer.notify_one();
+    std::this_thread::sleep_for(100us);
+  }
+  if (state_->queue.pushed() % kWakeEvery == 0) state_->wake_writer.notify_one();
+}
+
+void Recorder::event(Json event) {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->closing) return;
+  Json line = {{"event", event.value("event", "")},
+               {"sequence", state_->events_taken++},
+               {"end_ns", nanoseconds_since_start()}};
+  line.update(event);
+  state_->pending.push_back(
+      {state_->queue.pushed(), line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"});
+  state_->wake_writer.notify_one();
+}
+
+void Recorder::flush() {
+  std::unique_lock lock(state_->mutex);
+  if (state_->closing) return;
+  const uint64_t ticket = ++state_->flushes_asked;
+  state_->wake_writer.notify_one();
+  state_->flushed.wait(lock, [&] { return state_->flushes_done >= ticket; });
+}
+
+void Recorder::close() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->closing) return;
+    state_->closing = true;
+    state_->wake_writer.notify_one();
+  }
+  state_->writer.join();
+}
+
+std::optional<std::string> Recorder::failed() const {
+  if (!state_->has_error.load(std::memory_order_acquire)) return std::nullopt;
+  const std::lock_guard lock(state_->mutex);
+  return state_->error;
+}
+
+int64_t Recorder::nanoseconds_since_start() const { return (state_->clock.now() - state_->start).count(); }
+
+}  // namespace mlbench::track
