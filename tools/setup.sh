@@ -81,7 +81,7 @@ fetch_libtorch() {
     TMPDIR=$work/tmp "$python" -m pip --disable-pip-version-check --no-cache-dir download \
       --no-deps --require-hashes --only-binary=:all: --python-version 3.11 --implementation cp --abi cp311 --abi none \
       --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux2014_x86_64 \
-      --dest "$work/wheels" -r "$pins"
+      --dest "$work/wheels" -r "$pins" || fail "LibTorch could not be fetched (above); or give MLBENCH_TORCH_DIR"
     say "setup: unpacking LibTorch"
     "$python" "$root/tools/unpack_libtorch.py" "$work/wheels" "$work/tree"
     mv -T "$work/tree" "$torch"
