@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "mlbench/base/buffer.h"
@@ -19,15 +21,19 @@ struct Shard {
   int64_t workers = 1, rank = 0, batch_size = 1;   // per worker
 };
 
+// UserError unless all are positive and rank is in [0, workers).
 int64_t steps_per_epoch(int64_t samples, const Shard& shard);
 
 // Positions (into the epoch's permutation) of this rank's part of step `step` (within the epoch), and the number of
-// samples of the global batch.
+// samples of the global batch. Closed form, so that a run can begin at any step.
 struct StepSlice { int64_t first = 0; int64_t count = 0; int64_t global_count = 0; };
 StepSlice slice_of(int64_t samples, const Shard& shard, int64_t step_in_epoch);
 
-// Decode, augmentation and normalisation of one sample into float32. Augmentation depends on (seed, epoch, sample
-// index) only.
+// The epoch's order of the training samples; the same on every rank.
+std::vector<int64_t> epoch_permutation(int64_t samples, uint64_t seed, int64_t epoch);
+
+// Decode, augmentation and normalisation of samples into float32. Augmentation depends on (seed, epoch, sample number)
+// only, never on the rank. Const and without state: one object may serve several threads.
 class Transform {
  public:
   virtual ~Transform() = default;
@@ -35,12 +41,22 @@ class Transform {
   virtual void apply(const dataset::CachedSplit& split, std::span<const int64_t> rows, int64_t epoch,
                      std::span<float> out) const = 0;
 };
-// From the names of DataSpec (train or evaluation list). UserError listing the valid names.
+// The stages that DataSpec (train or evaluation list) names, applied in that order to the decoded values as float32:
+//   "scale_255"      value / 255
+//   "normalise"      (value - mean[channel]) / stddev[channel]
+//   "pad_crop_flip"  4 zeros on each side, a random crop of the original size, mirrored with probability 1/2; what
+//                    is padded is 0 at this point of the list (train only; at most once)
+// Channels are the first extent of a three-dimensional sample, else there is one. UserError listing the valid names.
 std::unique_ptr<Transform> make_transform(const std::vector<std::string>& names, const spec::DataSpec& data,
                                           uint64_t seed);
+std::vector<std::string> transform_names();
+
+// Where pad_crop_flip takes a sample from: out(y, x) = padded(y + dy, x' + dx), x' = width - 1 - x if `flip`, else x.
+struct CropFlip { int64_t dy = 0, dx = 0; bool flip = false; };  // dy, dx in [0, 8]
+CropFlip crop_flip_of(uint64_t seed, int64_t epoch, int64_t sample);
 
 struct Batch {
-  BatchView view;                  // valid until the next call of next()
+  BatchView view;                  // dense float32 features (64-byte aligned) and int64 labels
   int64_t epoch = 0;
   int64_t step_in_epoch = 0;
   int64_t global_samples = 0;      // of all ranks in this step
@@ -51,19 +67,24 @@ struct LoaderOptions {
   uint64_t seed = 42;
   int64_t first_step = 0;          // global step to begin with (resume in the middle of an epoch)
   int prefetch = 3;                // batches decoded ahead by the background thread; 0: decode when asked
+  bool fixed_batch = false;        // the first batch of the run, decoded once, over and over; no thread
 };
 
-// Endless training batches, in order, decoded by one background thread. Errors of that thread are rethrown by next().
+// Endless training batches, in order, decoded by one background thread into a ring of prefetch + 1 buffers. For one
+// consumer. The split must outlive the loader; destruction waits for the batch in work at most.
 class TrainLoader {
  public:
   virtual ~TrainLoader() = default;
+  // Waits for the next batch; valid until the next call. What the background thread threw (a transform's error) is
+  // rethrown after the batches before it, and again by every later call. A batch may be empty (fewer samples left
+  // than ranks): samples is 0, global_samples is not.
   virtual const Batch& next() = 0;
 };
 std::unique_ptr<TrainLoader> make_train_loader(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform,
                                                const LoaderOptions& options);
 
 // This rank's part of an evaluation split, in order, in batches of up to `batch_size`; returns nullptr at the end.
-// Rank r takes rows [r*N/k, (r+1)*N/k).
+// Rank r takes rows [r*N/k, (r+1)*N/k). Decoded when asked. A view is valid until the next call.
 class EvalLoader {
  public:
   virtual ~EvalLoader() = default;

@@ -1,0 +1,187 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/random.h"
+#include "mlbench/data/loader.h"
+
+namespace mlbench::data {
+
+namespace {
+
+constexpr int64_t kPadding = 4;
+
+// A stage that changes values where they are.
+using Pointwise = std::function<float(float value, size_t channel)>;
+
+struct Context {
+  const spec::DataSpec& data;
+  size_t channels;
+};
+
+Pointwise make_scale_255(const Context&) {
+  return [](float value, size_t) { return value / 255.0F; };
+}
+
+Pointwise make_normalise(const Context& context) {
+  const auto& mean = context.data.mean;
+  const auto& stddev = context.data.stddev;
+  if (mean.size() != context.channels || stddev.size() != context.channels) {
+    throw UserError(fmt::format("transform normalise: {} means and {} deviations, expected one of each for {} channels",
+                                mean.size(), stddev.size(), context.channels));
+  }
+  if (std::ranges::any_of(stddev, [](double value) { return !(value > 0); })) {
+    throw UserError(fmt::format("transform normalise: deviations {} must be positive", fmt::join(stddev, ", ")));
+  }
+  std::vector<float> means(mean.begin(), mean.end());
+  std::vector<float> deviations(stddev.begin(), stddev.end());
+  return [means = std::move(means), deviations = std::move(deviations)](float value, size_t channel) {
+    return (value - means[channel]) / deviations[channel];
+  };
+}
+
+struct Row {
+  const char* name;
+  Pointwise (*make)(const Context&);  // nullptr: pad_crop_flip, the one stage that moves values
+};
+constexpr std::array kStages = {
+    Row{"scale_255", make_scale_255},
+    Row{"normalise", make_normalise},
+    Row{"pad_crop_flip", nullptr},
+};
+
+// All stages in one pass. Values of uint8 samples come from a table of all stages per channel: exact by construction.
+class StageTransform final : public Transform {
+ public:
+  StageTransform(const std::vector<std::string>& names, const spec::DataSpec& data, uint64_t seed)
+      : shape_(data.sample_shape), seed_(seed) {
+    if (shape_.empty() || std::ranges::any_of(shape_, [](int64_t extent) { return extent <= 0; })) {
+      throw UserError(fmt::format("data.sample_shape [{}]: expected positive extents", fmt::join(shape_, ", ")));
+    }
+    channels_ = shape_.size() == 3 ? static_cast<size_t>(shape_.front()) : 1;
+    volume_ = 1;
+    for (const int64_t extent : shape_) volume_ *= extent;
+    for (const std::string& name : names) add_stage(name, data);
+
+    padding_.resize(channels_);
+    tables_.resize(channels_);
+    for (size_t channel = 0; channel < channels_; ++channel) {
+      for (size_t value = 0; value < 256; ++value) {
+        tables_[channel][value] = through(0, static_cast<float>(value), channel);
+      }
+      if (moved_at_) padding_[channel] = through(*moved_at_, 0.0F, channel);
+    }
+  }
+
+  void apply(const dataset::CachedSplit& split, std::span<const int64_t> rows, int64_t epoch,
+             std::span<float> out) const override {
+    if (split.sample_shape != shape_) {
+      throw UserError(fmt::format("data set has samples of [{}], the task expects [{}]",
+                                  fmt::join(split.sample_shape, ", "), fmt::join(shape_, ", ")));
+    }
+    MLBENCH_CHECK(static_cast<int64_t>(out.size()) == static_cast<int64_t>(rows.size()) * volume_, "size of the output");
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const int64_t row = rows[i];
+      MLBENCH_CHECK(row >= 0 && row < split.samples, fmt::format("row {} of {}", row, split.samples));
+      float* to = out.data() + static_cast<int64_t>(i) * volume_;
+      switch (split.dtype) {
+        case DType::kUInt8:
+          one(static_cast<const uint8_t*>(split.features.data) + row * volume_, row, epoch, to);
+          break;
+        case DType::kFloat32:
+          one(static_cast<const float*>(split.features.data) + row * volume_, row, epoch, to);
+          break;
+        default:
+          throw UserError(fmt::format("no transform for values of type {}: uint8, float32", name_of(split.dtype)));
+      }
+    }
+  }
+
+ private:
+  void add_stage(const std::string& name, const spec::DataSpec& data) {
+    const auto* row = std::ranges::find_if(kStages, [&](const Row& stage) { return stage.name == name; });
+    if (row == kStages.end()) {
+      throw UserError(fmt::format("unknown transform '{}'; valid: {}", name, fmt::join(transform_names(), ", ")));
+    }
+    if (row->make != nullptr) {
+      stages_.push_back(row->make({data, channels_}));
+      return;
+    }
+    if (moved_at_) throw UserError("transform pad_crop_flip: may stand in the list only once");
+    if (shape_.size() != 3) {
+      throw UserError(fmt::format("transform pad_crop_flip: samples of [{}], expected three dimensions (channels, "
+                                  "height, width)",
+                                  fmt::join(shape_, ", ")));
+    }
+    moved_at_ = stages_.size();
+  }
+
+  float through(size_t first, float value, size_t channel) const {
+    for (size_t stage = first; stage < stages_.size(); ++stage) value = stages_[stage](value, channel);
+    return value;
+  }
+
+  float value_of(uint8_t raw, size_t channel) const { return tables_[channel][raw]; }
+  float value_of(float raw, size_t channel) const { return through(0, raw, channel); }
+
+  template <typename T>
+  void one(const T* from, int64_t row, int64_t epoch, float* to) const {
+    if (!moved_at_) {
+      const int64_t plane = volume_ / static_cast<int64_t>(channels_);
+      for (size_t channel = 0; channel < channels_; ++channel, from += plane, to += plane) {
+        for (int64_t i = 0; i < plane; ++i) to[i] = value_of(from[i], channel);
+      }
+      return;
+    }
+    const int64_t height = shape_[1];
+    const int64_t width = shape_[2];
+    const CropFlip move = crop_flip_of(seed_, epoch, row);
+    for (size_t channel = 0; channel < channels_; ++channel, from += height * width) {
+      for (int64_t y = 0; y < height; ++y, to += width) {
+        const int64_t source_y = y + move.dy - kPadding;
+        const bool inside = source_y >= 0 && source_y < height;
+        for (int64_t x = 0; x < width; ++x) {
+          const int64_t source_x = (move.flip ? width - 1 - x : x) + move.dx - kPadding;
+          to[x] = inside && source_x >= 0 && source_x < width ? value_of(from[source_y * width + source_x], channel)
+                                                              : padding_[channel];
+        }
+      }
+    }
+  }
+
+  std::vector<int64_t> shape_;
+  uint64_t seed_;
+  size_t channels_ = 1;
+  int64_t volume_ = 0;
+  std::vector<Pointwise> stages_;
+  std::optional<size_t> moved_at_;              // pad_crop_flip stands before this stage
+  std::vector<std::array<float, 256>> tables_;  // [channel][raw value]
+  std::vector<float> padding_;                  // [channel]
+};
+
+}  // namespace
+
+std::vector<std::string> transform_names() {
+  std::vector<std::string> names;
+  for (const Row& row : kStages) names.emplace_back(row.name);
+  return names;
+}
+
+CropFlip crop_flip_of(uint64_t seed, int64_t epoch, int64_t sample) {
+  const uint64_t key = derive_key(seed, {kAugmentStream, static_cast<uint64_t>(epoch)});
+  const auto block = philox(key, static_cast<uint64_t>(sample), 0);
+  const auto offset = [](uint32_t bits) { return static_cast<int64_t>(uint64_t{bits} * (2 * kPadding + 1) >> 32); };
+  return {offset(block[0]), offset(block[1]), (block[2] & 1) != 0};
+}
+
+std::unique_ptr<Transform> make_transform(const std::vector<std::string>& names, const spec::DataSpec& data,
+                                          uint64_t seed) {
+  return std::make_unique<StageTransform>(names, data, seed);
+}
+
+}  // namespace mlbench::data

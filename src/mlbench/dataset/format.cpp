@@ -1,0 +1,26 @@
+#include "mlbench/dataset/format.h"
+
+#include <array>
+
+namespace mlbench::dataset {
+
+namespace {
+const std::array kFormats = {
+    Format{"idx", DType::kUInt8, 2, read_idx},
+};
+}  // namespace
+
+const Format* find_format(const std::string& name) {
+  for (const Format& format : kFormats) {
+    if (format.name == name) return &format;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const Format& format : kFormats) names.push_back(format.name);
+  return names;
+}
+
+}  // namespace mlbench::dataset

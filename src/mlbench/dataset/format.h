@@ -1,0 +1,37 @@
+#pragma once
+
+// File formats that data sets come in: one row per format, in format.cpp. Internal to dataset/.
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mlbench/dataset/dataset.h"
+
+namespace mlbench::dataset {
+
+// Where a reader puts one split: exactly samples * volume elements and samples labels.
+struct SplitBuffers {
+  std::span<std::byte> features;
+  std::span<int64_t> labels;
+};
+
+struct Format {
+  std::string name;
+  DType dtype;                   // of the decoded features
+  size_t files_per_split;
+  // Fills `out` from the files of one split. UserError when they are not what the description says.
+  void (*read)(const DatasetDescription& description, const SplitSpec& split,
+               const std::vector<std::filesystem::path>& files, const SplitBuffers& out);
+};
+
+const Format* find_format(const std::string& name);  // nullptr if there is none
+std::vector<std::string> format_names();
+
+// idx.cpp: images and labels as unsigned bytes, the format of MNIST (http://yann.lecun.com/exdb/mnist/): big-endian
+// magic 0x00000800 + number of dimensions, their extents (samples first), the bytes. Files: images, labels.
+void read_idx(const DatasetDescription& description, const SplitSpec& split,
+              const std::vector<std::filesystem::path>& files, const SplitBuffers& out);
+
+}  // namespace mlbench::dataset

@@ -1,0 +1,57 @@
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/sha256.h"
+#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/input_file.h"
+
+namespace mlbench::dataset {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string sha256_of_content(const fs::path& path) {
+  InputFile file(path);
+  Sha256 hash;
+  std::vector<std::byte> buffer(1 << 20);
+  while (const size_t count = file.read(buffer)) hash.update(std::span(buffer).first(count));
+  return hash.hex();
+}
+
+VerifyResult verify_file(const FileSource& source, const fs::path& path) {
+  VerifyResult result{path.string(), false, ""};
+  try {
+    const auto bytes = static_cast<int64_t>(fs::file_size(path));
+    const std::string sha256 = sha256_hex_of_file(path);
+    if (!source.sha256.empty() && sha256 == source.sha256) {
+      result = {path.string(), true, "as published"};
+    } else if (!source.content_sha256.empty() && sha256_of_content(path) == source.content_sha256) {
+      result = {path.string(), true,
+                path.extension() == ".gz" ? "content as published, packed otherwise" : "content as published, unpacked"};
+    } else if (source.sha256.empty() && source.content_sha256.empty()) {
+      result.message = fmt::format("no published checksum to compare with (sha256 {}, {} bytes)", sha256, bytes);
+    } else {
+      result.message = fmt::format("sha256 {} ({} bytes), published {} ({} bytes)", sha256, bytes, source.sha256,
+                                   source.bytes);
+    }
+  } catch (const std::exception& error) {
+    result.message = error.what();
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<VerifyResult> verify(const DatasetDescription& description, const LocatedDataset& located) {
+  std::vector<VerifyResult> results;
+  for (size_t split = 0; split < description.splits.size(); ++split) {
+    const auto& sources = description.splits[split].files;
+    for (size_t i = 0; i < sources.size(); ++i) results.push_back(verify_file(sources[i], located.files[split][i]));
+  }
+  return results;
+}
+
+}  // namespace mlbench::dataset
