@@ -24,7 +24,10 @@ template <typename T>
 Json positive_or_null(T value) {
   return value > T{} ? Json(value) : Json(nullptr);
 }
-Json member(const Json& object, const char* name) { return object.value(name, Json(nullptr)); }
+// Null as well when `object` is no object: a rank may not have said that yet.
+Json member(const Json& object, const char* name) {
+  return object.is_object() ? object.value(name, Json(nullptr)) : Json(nullptr);
+}
 
 // ---- what the spools say --------------------------------------------------------------------------------------------
 
