@@ -30,7 +30,7 @@ std::optional<std::string> find_build_id(std::string_view notes) {
     std::memcpy(&note, notes.data(), sizeof note);
     const std::size_t text = sizeof note + padded(note.n_namesz);
     if (notes.size() < text + note.n_descsz) return {};
-    if (note.n_type == NT_GNU_BUILD_ID && notes.substr(sizeof note, note.n_namesz) == std::string_view("GNU", 4)) {
+    if (note.n_type == NT_GNU_BUILD_ID && notes.substr(sizeof note, note.n_namesz) == std::string_view("GNU\0", 4)) {
       std::string hex;
       for (const unsigned char byte : notes.substr(text, note.n_descsz)) {
         hex += "0123456789abcdef"[byte >> 4];
