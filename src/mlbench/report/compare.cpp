@@ -1,0 +1,143 @@
+#include "mlbench/report/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/report/table.h"
+
+namespace mlbench::report {
+
+namespace {
+const Json* find(const Json& record, const char* pointer) {
+  const Json::json_pointer path{std::string(pointer)};
+  return record.contains(path) ? &record.at(path) : nullptr;
+}
+
+bool truth(const Json& record, const char* pointer) {
+  const Json* value = find(record, pointer);
+  return value != nullptr && value->is_boolean() && value->get<bool>();
+}
+
+std::optional<double> median(std::vector<double> values) {
+  if (values.empty()) return std::nullopt;
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+std::optional<double> time_to_goal(const Json& record) {
+  return truth(record, "/goal/reached") ? number(record, "/goal/train_s") : std::nullopt;
+}
+
+std::string last_evaluation(const Json& record) {
+  const Json* evaluations = find(record, "/evaluations");
+  const std::string metric = text(record, "/goal/metric");
+  const std::string split = text(record, "/goal/split");
+  if (evaluations == nullptr || !evaluations->is_array()) return "";
+  for (auto evaluation = evaluations->rbegin(); evaluation != evaluations->rend(); ++evaluation) {
+    if (!split.empty() && text(*evaluation, "/split") != split) continue;
+    const Json* metrics = find(*evaluation, "/metrics");
+    if (metrics == nullptr || !metrics->contains(metric) || !metrics->at(metric).is_number()) continue;
+    return fmt::format("{} {}", metric, format_metric(metrics->at(metric).get<double>()));
+  }
+  return "";
+}
+}  // namespace
+
+std::optional<double> number(const Json& record, const char* pointer) {
+  const Json* value = find(record, pointer);
+  if (value == nullptr || !value->is_number()) return std::nullopt;
+  return value->get<double>();
+}
+
+std::string text(const Json& record, const char* pointer) {
+  const Json* value = find(record, pointer);
+  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
+}
+
+Scaling scaling_of_time(double baseline_s, int64_t baseline_workers, double seconds, int64_t workers) {
+  return scaling_of_rate(1 / baseline_s, baseline_workers, 1 / seconds, workers);
+}
+
+Scaling scaling_of_rate(double baseline_rate, int64_t baseline_workers, double rate, int64_t workers) {
+  MLBENCH_CHECK(baseline_workers > 0 && workers > 0, "worker counts are positive");
+  const double speed_up = rate / baseline_rate;
+  return {speed_up, speed_up * static_cast<double>(baseline_workers) / static_cast<double>(workers)};
+}
+
+RunFigures figures_of(const Json& record) {
+  RunFigures figures;
+  figures.name = text(record, "/name");
+  figures.state = text(record, "/state");
+  figures.workers = static_cast<int64_t>(number(record, "/workers").value_or(0));
+  figures.threads_per_worker = static_cast<int64_t>(number(record, "/threads_per_worker").value_or(0));
+  const std::string division = text(record, "/division");
+  figures.has_goal = division != "throughput";
+  figures.time_to_goal_s = time_to_goal(record);
+  figures.train_s = number(record, "/clocks/train_s");
+  figures.train_legacy_s = number(record, "/clocks/train_legacy_s");
+  figures.wall_s = number(record, "/clocks/wall_s");
+  figures.samples_per_s = number(record, "/throughput/samples_per_s");
+  const auto aggregation = number(record, "/steps_s/agg");
+  if (aggregation && figures.train_s && *figures.train_s > 0) {
+    figures.communication_share = *aggregation / *figures.train_s;
+  }
+  figures.evaluation = last_evaluation(record);
+
+  if (truth(record, "/data/synthetic")) {
+    figures.labels.push_back("synthetic");
+  } else if (const Json* official = find(record, "/data/official"); official != nullptr && *official == false) {
+    figures.labels.push_back("unofficial data");
+  }
+  if (division == "open") figures.labels.push_back("open");
+  if (division == "throughput") figures.labels.push_back("throughput only");
+  if (truth(record, "/limits/light")) figures.labels.push_back("light");
+  if (truth(record, "/oversubscribed")) figures.labels.push_back("oversubscribed");
+  if (const Json* segments = find(record, "/segments"); segments != nullptr && segments->size() > 1) {
+    figures.labels.push_back(fmt::format("{} segments", segments->size()));
+  }
+  return figures;
+}
+
+Comparison compare(const std::vector<Json>& records) {
+  Comparison comparison;
+  for (const Json& record : records) comparison.runs.push_back({figures_of(record), {}, {}});
+  if (records.empty()) return comparison;
+
+  const auto fewer_workers = [](const ComparedRun& a, const ComparedRun& b) {
+    return a.figures.workers < b.figures.workers;
+  };
+  const int64_t smallest =
+      std::min_element(comparison.runs.begin(), comparison.runs.end(), fewer_workers)->figures.workers;
+  if (smallest <= 0) return comparison;
+  std::vector<double> times, rates;
+  bool all_reached = true;
+  for (const ComparedRun& run : comparison.runs) {
+    if (run.figures.workers != smallest) continue;
+    if (!comparison.baseline_names.empty()) comparison.baseline_names += ", ";
+    comparison.baseline_names += run.figures.name;
+    if (run.figures.time_to_goal_s) times.push_back(*run.figures.time_to_goal_s);
+    if (run.figures.samples_per_s) rates.push_back(*run.figures.samples_per_s);
+    all_reached = all_reached && run.figures.time_to_goal_s.has_value();
+  }
+  comparison.baseline_workers = smallest;
+
+  const double baseline_time = all_reached ? median(times).value_or(0) : 0;  // 0: none
+  const double baseline_rate = median(rates).value_or(0);
+  for (ComparedRun& run : comparison.runs) {
+    const RunFigures& figures = run.figures;
+    if (figures.workers <= 0) continue;
+    if (const double time = figures.time_to_goal_s.value_or(0); baseline_time > 0 && time > 0) {
+      run.to_goal = scaling_of_time(baseline_time, smallest, time, figures.workers);
+    }
+    if (const double rate = figures.samples_per_s.value_or(0); baseline_rate > 0 && rate > 0) {
+      run.rate = scaling_of_rate(baseline_rate, smallest, rate, figures.workers);
+    }
+  }
+  return comparison;
+}
+
+}  // namespace mlbench::report

@@ -1,0 +1,53 @@
+#pragma once
+
+// How far a run is, from the growing spool of one rank: each call reads only what was appended since the last.
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "mlbench/base/json.h"
+#include "mlbench/spec/spool.h"
+
+namespace mlbench::report {
+
+struct Progress {
+  int64_t segment = 0;                       // 0: no rank has started yet
+  bool prepared = false;                     // the data is ready
+  bool training = false;                     // the train clock started
+  int64_t steps_done = 0;                    // global steps: the next one has this number
+  int64_t steps_per_epoch = 0;               // 0: not known yet
+  int64_t last_step = 0;                     // where the run ends at the latest; 0: not known yet
+  std::optional<double> loss;                // mean training loss of this rank over the last few seconds
+  std::optional<double> samples_per_s;       // of this rank, over the last few seconds of its train clock
+  std::optional<Json> evaluation;            // the last "evaluation" event
+  int64_t evaluations = 0;                   // seen so far, all segments
+  std::optional<Json> goal;                  // the "goal" event
+  std::optional<Json> end;                   // the "end" event
+  std::optional<Json> failure;               // the "failure" event
+};
+
+class ProgressReader {
+ public:
+  explicit ProgressReader(std::filesystem::path run_dir, int64_t rank = 0, int64_t first_segment = 1);
+  // Returns whether anything was new. A spool of another version is a UserError.
+  bool update();
+  const Progress& progress() const { return progress_; }
+
+ private:
+  bool read_steps();
+  bool read_events();
+  void take(const spec::StepRecord& record);
+  void take(const Json& event);
+
+  std::filesystem::path run_dir_;
+  int64_t rank_;
+  int64_t next_segment_;
+  std::uintmax_t steps_offset_ = 0, events_offset_ = 0;
+  std::deque<spec::StepRecord> window_;
+  Progress progress_;
+};
+
+}  // namespace mlbench::report

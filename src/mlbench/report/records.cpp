@@ -1,0 +1,123 @@
+#include "mlbench/report/records.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <numeric>
+#include <sstream>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+
+namespace mlbench::report {
+
+namespace fs = std::filesystem;
+
+fs::path runs_dir(const fs::path& home) { return home / "runs"; }
+
+std::vector<fs::path> list_runs(const fs::path& home) {
+  std::vector<std::pair<int64_t, fs::path>> runs;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(runs_dir(home), error)) {
+    const fs::path spec = entry.path() / "spec.json";
+    if (entry.path().filename().string().starts_with('.') || !fs::is_regular_file(spec, error)) continue;
+    int64_t id = 0;
+    try {
+      id = read_json_file(spec).value("id", int64_t{0});
+    } catch (const std::exception&) {
+      // A damaged spec is still a folder that the user can see and delete.
+    }
+    runs.emplace_back(id, entry.path());
+  }
+  std::sort(runs.begin(), runs.end());
+  std::vector<fs::path> folders;
+  for (auto& [id, folder] : runs) folders.push_back(std::move(folder));
+  return folders;
+}
+
+fs::path find_run(const fs::path& home, const std::string& name) {
+  std::vector<std::string> names;
+  for (const fs::path& folder : list_runs(home)) {
+    if (folder.filename() == name) return folder;
+    names.push_back(folder.filename());
+  }
+  if (names.empty()) {
+    throw UserError(fmt::format("no run '{}': {} holds no runs yet; start one with: mlbench run NAME K --task TASK", name,
+                                runs_dir(home).string()));
+  }
+  std::vector<std::string> meant = nearest(name, names);
+  if (meant.empty()) meant.assign(names.end() - std::min<std::ptrdiff_t>(3, std::ssize(names)), names.end());
+  throw UserError(
+      fmt::format("no run '{}' in {}; there are {}: {}{} (all: mlbench status)", name, runs_dir(home).string(),
+                  names.size(), fmt::join(meant, ", "), meant.size() < names.size() ? ", ..." : ""));
+}
+
+Json read_record(const fs::path& run_dir) { return read_json_file(run_dir / "run.json"); }
+
+bool is_active(const Json& record) {
+  const auto state = record.find("state");
+  return state != record.end() && (*state == "queued" || *state == "running");
+}
+
+std::vector<std::string> last_lines(const fs::path& file, size_t count) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return {};
+  std::istringstream text(read_file(file));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(std::move(line));
+  if (count > 0 && lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
+  return lines;
+}
+
+std::string read_appended(const fs::path& path, std::uintmax_t offset) {
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return "";
+  std::string text;
+  std::array<char, 1 << 16> buffer;
+  while (text.size() < (4U << 20)) {
+    const ssize_t n = pread(file.get(), buffer.data(), buffer.size(), static_cast<off_t>(offset + text.size()));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw IoError(fmt::format("cannot read {}: {}", path.string(), errno_text(errno)));
+    if (n == 0) break;
+    text.append(buffer.data(), static_cast<size_t>(n));
+  }
+  return text;
+}
+
+namespace {
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+}  // namespace
+
+std::vector<std::string> nearest(const std::string& given, const std::vector<std::string>& choices, size_t count) {
+  std::vector<std::pair<size_t, std::string>> ranked;
+  for (const std::string& choice : choices) {
+    const bool prefix = !given.empty() && choice.starts_with(given);
+    const size_t distance = prefix ? 0 : edit_distance(given, choice);
+    if (distance <= std::max<size_t>(2, given.size() / 3)) ranked.emplace_back(distance, choice);
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  if (ranked.size() > count) ranked.resize(count);
+  std::vector<std::string> result;
+  for (auto& [distance, choice] : ranked) result.push_back(std::move(choice));
+  return result;
+}
+
+}  // namespace mlbench::report

@@ -1,0 +1,37 @@
+#pragma once
+
+// The run folders of a home (HOME/runs/NAME-K/) as a reader sees them.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/json.h"
+
+namespace mlbench::report {
+
+std::filesystem::path runs_dir(const std::filesystem::path& home);
+
+// Folders that hold a frozen spec, by run id. Names starting with '.' are being made or deleted and are left out.
+std::vector<std::filesystem::path> list_runs(const std::filesystem::path& home);
+
+// UserError with the nearest names, or how to start a run, when there is no such run.
+std::filesystem::path find_run(const std::filesystem::path& home, const std::string& name);
+
+// RUN/run.json. IoError or UserError (damaged) with the path.
+Json read_record(const std::filesystem::path& run_dir);
+
+// The state in a record is one that a supervisor is still to change.
+bool is_active(const Json& record);
+
+// The last `count` lines of a text file (all if 0), without line ends; empty when it does not exist.
+std::vector<std::string> last_lines(const std::filesystem::path& file, size_t count);
+
+// What was appended to a growing file behind `offset`, at most 4 MiB per call; "" when there is nothing or no file.
+std::string read_appended(const std::filesystem::path& file, std::uintmax_t offset);
+
+// Those of `choices` that a mistyped `given` may have meant, nearest first, at most `count`.
+std::vector<std::string> nearest(const std::string& given, const std::vector<std::string>& choices, size_t count = 3);
+
+}  // namespace mlbench::report

@@ -1,0 +1,267 @@
+#include "mlbench/report/summary.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "mlbench/report/table.h"
+#include "mlbench/spec/spool.h"
+
+namespace mlbench::report {
+
+namespace {
+
+std::string workers_by_threads(const RunFigures& figures) {
+  return fmt::format("{} x {}", figures.workers, figures.threads_per_worker);
+}
+
+std::string plural(int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", format_count(count), noun, count == 1 ? "" : "s");
+}
+
+// "2026-11-21T11:33:47.000000Z" -> "2026-11-21 11:33:47"
+std::string short_stamp(const std::string& stamp) {
+  if (stamp.size() < 19) return stamp.empty() ? std::string(kNone) : stamp;
+  return stamp.substr(0, 10) + " " + stamp.substr(11, 8);
+}
+
+std::string goal_words(const Json& record) {
+  if (text(record, "/division") == "throughput") return "none";
+  if (!record.contains("goal") || !record["goal"].is_object()) return std::string(kNone);
+  return record["goal"].value("reached", false) ? "reached" : "not reached";
+}
+
+const Json* member(const Json& record, const char* name, Json::value_t type) {
+  const auto found = record.find(name);
+  return found != record.end() && found->type() == type ? &*found : nullptr;
+}
+
+}  // namespace
+
+std::string status_table(const std::vector<Json>& records) {
+  Table table({{"id", "", Align::kRight},
+               {"name", "", Align::kLeft},
+               {"state", "", Align::kLeft},
+               {"task", "", Align::kLeft},
+               {"workers", "x threads", Align::kLeft},
+               {"created", "UTC", Align::kLeft},
+               {"train", "s", Align::kRight},
+               {"evaluation", "", Align::kLeft},
+               {"goal", "", Align::kLeft},
+               {"notes", "", Align::kLeft}});
+  for (const Json& record : records) {
+    const RunFigures figures = figures_of(record);
+    const auto id = number(record, "/id");
+    table.add_row({id ? fmt::format("{:.0f}", *id) : std::string(kNone), figures.name, figures.state,
+                   text(record, "/task"), workers_by_threads(figures), short_stamp(text(record, "/created_at")),
+                   format_seconds(figures.train_s), figures.evaluation, goal_words(record),
+                   fmt::format("{}", fmt::join(figures.labels, ", "))});
+  }
+  return table.render();
+}
+
+std::string results_table(const std::vector<Json>& records) {
+  const Comparison comparison = compare(records);
+  Table results({{"run", "", Align::kLeft},
+                 {"state", "", Align::kLeft},
+                 {"workers", "x threads", Align::kLeft},
+                 {"time to goal", "s", Align::kRight},
+                 {"train", "s", Align::kRight},
+                 {"legacy", "s", Align::kRight},
+                 {"wall", "s", Align::kRight},
+                 {"throughput", "samples/s", Align::kRight},
+                 {"comm.", "of train", Align::kRight},
+                 {"evaluation", "", Align::kLeft},
+                 {"notes", "", Align::kLeft}});
+  bool several_counts = false;
+  for (const auto& [figures, to_goal, rate] : comparison.runs) {
+    several_counts = several_counts || figures.workers != comparison.baseline_workers;
+    const std::string goal = figures.time_to_goal_s ? format_seconds(figures.time_to_goal_s)
+                             : figures.has_goal     ? "not reached"
+                                                    : "no goal";
+    results.add_row({figures.name, figures.state, workers_by_threads(figures), goal, format_seconds(figures.train_s),
+                     format_seconds(figures.train_legacy_s), format_seconds(figures.wall_s),
+                     format_rate(figures.samples_per_s), format_percent(figures.communication_share),
+                     figures.evaluation.empty() ? std::string(kNone) : figures.evaluation,
+                     fmt::format("{}", fmt::join(figures.labels, ", "))});
+  }
+  std::string out = results.render();
+  if (!several_counts || comparison.baseline_workers == 0) return out;
+
+  Table scaling({{"run", "", Align::kLeft},
+                 {"workers", "", Align::kRight},
+                 {"speed-up", "to goal", Align::kRight},
+                 {"efficiency", "to goal", Align::kRight},
+                 {"speed-up", "throughput", Align::kRight},
+                 {"efficiency", "throughput", Align::kRight}});
+  for (const auto& [figures, to_goal, rate] : comparison.runs) {
+    const auto cells = [](const std::optional<Scaling>& value) {
+      using Figure = std::optional<double>;
+      return std::pair(format_ratio(value ? Figure(value->speed_up) : Figure()),
+                       format_percent(value ? Figure(value->efficiency) : Figure()));
+    };
+    const auto [goal_speed_up, goal_efficiency] = cells(to_goal);
+    const auto [rate_speed_up, rate_efficiency] = cells(rate);
+    scaling.add_row({figures.name, fmt::format("{}", figures.workers), goal_speed_up, goal_efficiency, rate_speed_up,
+                     rate_efficiency});
+  }
+  return out + fmt::format("\nScaling against {} ({})\n", comparison.baseline_names,
+                           plural(comparison.baseline_workers, "worker")) +
+         scaling.render();
+}
+
+std::string failure_text(const Json& record) {
+  const Json* failure = member(record, "failure", Json::value_t::object);
+  if (text(record, "/state") != "failed" && failure == nullptr) return "";
+  std::string out = text(record, "/name") + " failed";
+  if (failure != nullptr) {
+    out += ": " + text(*failure, "/kind");
+    if (const auto rank = number(*failure, "/rank"); rank && *rank >= 0) out += fmt::format(", rank {:.0f}", *rank);
+    if (const std::string host = text(*failure, "/host"); !host.empty()) out += " on " + host;
+    if (const std::string operation = text(*failure, "/operation"); !operation.empty()) {
+      out += " in " + operation;
+      if (const auto sequence = number(*failure, "/sequence"); sequence && *sequence >= 0) {
+        out += fmt::format(" #{:.0f}", *sequence);
+      }
+    }
+    if (const std::string message = text(*failure, "/message"); !message.empty()) out += "\n  " + message;
+  }
+  if (const Json* codes = member(record, "exit_codes", Json::value_t::array); codes != nullptr && !codes->empty()) {
+    std::vector<std::string> words;
+    for (size_t rank = 0; rank < codes->size(); ++rank) {
+      const Json& code = (*codes)[rank];
+      std::string word = code.is_number() ? std::to_string(code.get<int>()) : "unknown";
+      if (code.is_number() && code.get<int>() > 128) word += fmt::format(" (signal {})", code.get<int>() - 128);
+      words.push_back(fmt::format("rank {}: {}", rank, word));
+    }
+    out += fmt::format("\n  exit codes  {}", fmt::join(words, ", "));
+  }
+  if (failure != nullptr) {
+    const Json* tail = member(*failure, "log_tail", Json::value_t::array);
+    if (tail != nullptr && !tail->empty()) {
+      out += "\n  last log lines";
+      for (const Json& line : *tail) {
+        if (line.is_string()) out += "\n    " + line.get<std::string>();
+      }
+    }
+  }
+  return out + "\n";
+}
+
+namespace {
+
+std::string outcome(const Json& record) {
+  const std::string state = text(record, "/state");
+  const Json* goal = member(record, "goal", Json::value_t::object);
+  if (goal == nullptr || text(record, "/division") == "throughput") return state;
+  const std::string metric = text(*goal, "/metric");
+  const std::string split = text(*goal, "/split");
+  const auto target = number(*goal, "/target");
+  const std::string target_words = target ? fmt::format("{} {:g} on {} data", metric, *target, split) : metric;
+  if (!goal->value("reached", false)) return fmt::format("{}, goal not reached ({})", state, target_words);
+  std::string out = fmt::format("{}, goal reached ({})", state, target_words);
+  if (const auto value = number(*goal, "/value")) out += ": " + format_metric(*value);
+  if (const auto step = number(*goal, "/step")) out += fmt::format(" at step {}", format_count(int64_t(*step)));
+  if (const auto epoch = number(*goal, "/epoch")) out += fmt::format(", epoch {:.2f}", *epoch);
+  return out;
+}
+
+std::string kinds_table(const Json& record) {
+  const auto train = number(record, "/clocks/train_s");
+  if (!train || *train <= 0) return "";
+  Table table({{"step kind", "", Align::kLeft}, {"time", "s", Align::kRight}, {"share", "of train", Align::kRight}});
+  for (const std::string_view kind : spec::kStepKindNames) {
+    const auto seconds = number(record, ("/steps_s/" + std::string(kind)).c_str());
+    if (seconds) table.add_row({std::string(kind), format_seconds(seconds), format_percent(*seconds / *train)});
+  }
+  return table.empty() ? "" : "\nWhere the train clock goes\n" + table.render();
+}
+
+std::string evaluations_table(const Json& record) {
+  const Json* evaluations = member(record, "evaluations", Json::value_t::array);
+  if (evaluations == nullptr || evaluations->empty()) return "";
+  std::vector<std::string> metrics;
+  const Json first = evaluations->front().value("metrics", Json::object());
+  for (const auto& [name, value] : first.items()) metrics.push_back(name);
+  std::vector<Column> columns = {{"step", "", Align::kRight},
+                                 {"epoch", "", Align::kRight},
+                                 {"samples", "", Align::kRight},
+                                 {"split", "", Align::kLeft},
+                                 {"train", "s", Align::kRight}};
+  for (const std::string& metric : metrics) columns.push_back({metric, "", Align::kRight});
+  Table table(std::move(columns));
+  for (const Json& evaluation : *evaluations) {
+    const auto count = [&](const char* pointer) {
+      const auto value = number(evaluation, pointer);
+      return value ? format_count(static_cast<int64_t>(*value)) : std::string(kNone);
+    };
+    const auto epoch = number(evaluation, "/epoch");
+    std::vector<std::string> cells = {count("/step"), epoch ? fmt::format("{:.2f}", *epoch) : std::string(kNone),
+                                      count("/samples"), text(evaluation, "/split"),
+                                      format_seconds(number(evaluation, "/train_s"))};
+    const Json values = evaluation.value("metrics", Json::object());
+    for (const std::string& metric : metrics) {
+      const bool there = values.contains(metric) && values[metric].is_number();
+      cells.push_back(there ? format_metric(values[metric].get<double>()) : std::string(kNone));
+    }
+    table.add_row(std::move(cells));
+  }
+  return "\nEvaluations\n" + table.render();
+}
+
+}  // namespace
+
+std::string run_details(const Json& record) {
+  const RunFigures figures = figures_of(record);
+  std::string out = fmt::format("{}: {}\n", figures.name, outcome(record));
+  const auto line = [&](std::string_view key, const std::string& value) {
+    if (!value.empty()) out += fmt::format("  {:<11} {}\n", key, value);
+  };
+
+  std::string task = text(record, "/task");
+  if (const std::string rules = text(record, "/rules"); !rules.empty()) task += ", rules " + rules;
+  if (const std::string variant = text(record, "/variant"); !variant.empty()) task += ", variant " + variant;
+  task += ", " + text(record, "/division");
+  if (const Json* overrides = member(record, "overrides", Json::value_t::array)) {
+    for (const Json& one : *overrides) task += fmt::format(", {}={}", text(one, "/key"), text(one, "/value"));
+  }
+  line("task", task);
+  line("run", fmt::format("{} x {}, {}, {}, {}, seed {:.0f}", plural(figures.workers, "worker"),
+                          plural(figures.threads_per_worker, "thread"), text(record, "/framework"),
+                          text(record, "/backend"), text(record, "/executor"), number(record, "/seed").value_or(0)));
+  line("labels", fmt::format("{}", fmt::join(figures.labels, ", ")));
+  line("data", text(record, "/data/name"));
+  line("created", short_stamp(text(record, "/created_at")) + " UTC");
+  if (!text(record, "/started_at").empty()) line("started", short_stamp(text(record, "/started_at")) + " UTC");
+  if (!text(record, "/finished_at").empty()) line("finished", short_stamp(text(record, "/finished_at")) + " UTC");
+  line("clocks", fmt::format("train {} s, legacy {} s, wall {} s, prepare {} s", format_seconds(figures.train_s),
+                             format_seconds(figures.train_legacy_s), format_seconds(figures.wall_s),
+                             format_seconds(number(record, "/clocks/prepare_s"))));
+  if (figures.samples_per_s) {
+    std::string rate = format_rate(figures.samples_per_s) + " samples/s";
+    if (const auto median = number(record, "/throughput/median_samples_per_s")) {
+      rate += fmt::format(" (median step {})", format_rate(median));
+    }
+    if (const auto rss = number(record, "/throughput/peak_rss")) {
+      rate += ", peak memory " + format_bytes(static_cast<uint64_t>(*rss));
+    }
+    line("throughput", rate);
+  }
+  line("weights", text(record, "/weights_sha256"));
+  if (const Json* segments = member(record, "segments", Json::value_t::array); segments && segments->size() > 1) {
+    std::vector<std::string> words;
+    for (const Json& segment : *segments) {
+      words.push_back(fmt::format("from step {:.0f}", number(segment, "/start_step").value_or(0)));
+    }
+    line("segments", fmt::format("{}: {}", segments->size(), fmt::join(words, ", ")));
+  }
+  if (const Json* notes = member(record, "notes", Json::value_t::array)) {
+    for (const Json& note : *notes) {
+      if (note.is_string()) line("note", note.get<std::string>());
+    }
+  }
+  out += kinds_table(record) + evaluations_table(record);
+  if (const std::string failure = failure_text(record); !failure.empty()) out += "\n" + failure;
+  return out;
+}
+
+}  // namespace mlbench::report

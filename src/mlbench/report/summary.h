@@ -1,0 +1,25 @@
+#pragma once
+
+// What the command line prints about runs, as text.
+
+#include <string>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/report/compare.h"
+
+namespace mlbench::report {
+
+// All runs of a home, one line each.
+std::string status_table(const std::vector<Json>& records);
+
+// Runs of one command: results, then scaling against the smallest worker count where there is more than one count.
+std::string results_table(const std::vector<Json>& records);
+
+// One run in full: what it is, how it stands, clocks, where the time goes, evaluations, failure.
+std::string run_details(const Json& record);
+
+// Why a run failed: culprit, message, exit codes, last log lines; "" when it did not.
+std::string failure_text(const Json& record);
+
+}  // namespace mlbench::report

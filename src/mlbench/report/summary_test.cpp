@@ -1,0 +1,124 @@
+#include "mlbench/report/summary.h"
+
+#include <gmock/gmock.h>
+
+#include "mlbench/report/test_records.h"
+
+namespace mlbench::report {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(ResultsTable, LineByLine) {
+  EXPECT_EQ(results_table({make_record("r-1", 1, 60, 3000, true), make_record("r-2", 2, 40, 5400.4, true)}),
+            "run  state     workers    time to goal  train  legacy  wall  throughput     comm.  evaluation    notes\n"
+            "               x threads             s      s       s     s   samples/s  of train\n"
+            "r-1  finished  1 x 1              60.0   60.0    59.0  65.0       3,000      25 %  Prec@1 85.25  light\n"
+            "r-2  finished  2 x 1              40.0   40.0    39.0  45.0       5,400      25 %  Prec@1 85.25  light\n"
+            "\n"
+            "Scaling against r-1 (1 worker)\n"
+            "run  workers  speed-up  efficiency    speed-up  efficiency\n"
+            "               to goal     to goal  throughput  throughput\n"
+            "r-1        1      1.00       100 %        1.00       100 %\n"
+            "r-2        2      1.50        75 %        1.80        90 %\n");
+}
+
+TEST(ResultsTable, OneCountHasNoScaling) {
+  Json record = make_record("r-2", 2, 40, 5400, false);
+  record["limits"]["light"] = false;
+  EXPECT_EQ(results_table({record}),
+            "run  state     workers    time to goal  train  legacy  wall  throughput     comm.  evaluation    notes\n"
+            "               x threads             s      s       s     s   samples/s  of train\n"
+            "r-2  finished  2 x 1       not reached   40.0    39.0  45.0       5,400      25 %  Prec@1 85.25\n");
+}
+
+TEST(ResultsTable, FailedRunsKeepTheirPlace) {
+  Json failed = make_record("r-2", 2, 40, 5400, false);
+  failed["state"] = "failed";
+  failed["evaluations"] = Json::array();
+  failed["clocks"]["train_s"] = nullptr;
+  failed["throughput"]["samples_per_s"] = nullptr;
+  EXPECT_THAT(results_table({make_record("r-1", 1, 60, 3000, true), failed}),
+              HasSubstr("r-2  failed    2 x 1       not reached      -    39.0  45.0           -         -  -             light\n"));
+}
+
+TEST(StatusTable, LineByLine) {
+  Json queued = make_record("s-4", 4, 1, 1, false);
+  queued["state"] = "queued";
+  queued["clocks"] = {{"train_s", nullptr}};
+  queued["evaluations"] = Json::array();
+  EXPECT_EQ(status_table({make_record("r-1", 1, 60, 3000, true), queued}),
+            "id  name  state     task           workers    created              train  evaluation    goal         notes\n"
+            "                                   x threads  UTC                      s\n"
+            " 1  r-1   finished  fashion-mnist  1 x 1      2026-01-31 12:00:00   60.0  Prec@1 85.25  reached      light\n"
+            " 4  s-4   queued    fashion-mnist  4 x 1      2026-01-31 12:00:00      -                not reached  light\n");
+}
+
+TEST(RunDetails, LineByLine) {
+  EXPECT_EQ(run_details(make_record("r-2", 2, 40, 5400, true)),
+            "r-2: finished, goal reached (Prec@1 85 on test data): 85.25 at step 750, epoch 1.25\n"
+            "  task        fashion-mnist, closed\n"
+            "  run         2 workers x 1 thread, torch, gloo, local, seed 42\n"
+            "  labels      light\n"
+            "  data        fashion-mnist\n"
+            "  created     2026-01-31 12:00:00 UTC\n"
+            "  started     2026-01-31 12:00:01 UTC\n"
+            "  finished    2026-01-31 12:01:00 UTC\n"
+            "  clocks      train 40.0 s, legacy 39.0 s, wall 45.0 s, prepare 0.500 s\n"
+            "  throughput  5,400 samples/s (median step 5,400), peak memory 512 MB\n"
+            "  weights     abc123\n"
+            "\n"
+            "Where the train clock goes\n"
+            "step kind      time     share\n"
+            "                  s  of train\n"
+            "batch_load     1.00       2 %\n"
+            "fwd_pass       10.0      25 %\n"
+            "comp_loss     0.000       0 %\n"
+            "backprop       20.5      51 %\n"
+            "agg            10.0      25 %\n"
+            "opt_step       2.00       5 %\n"
+            "comp_metrics  0.250       1 %\n"
+            "\n"
+            "Evaluations\n"
+            "step  epoch  samples  split  train  Prec@1    loss\n"
+            "                                 s\n"
+            " 150   0.25   15,000  test    8.00   78.50  0.6123\n"
+            " 750   1.25   75,000  test    40.0   85.25  0.4100\n");
+}
+
+TEST(FailureText, NamesTheCulprit) {
+  Json record = make_record("r-2", 2, 40, 5400, false);
+  EXPECT_EQ(failure_text(record), "");
+  record["state"] = "failed";
+  record["exit_codes"] = {3, 137};
+  record["failure"] = {{"kind", "rank_died"}, {"rank", 1},       {"host", "node7"},
+                       {"operation", "all_reduce"}, {"sequence", 123}, {"message", "rank 1 was killed by signal 9"},
+                       {"log_tail", {"one", "two"}}};
+  EXPECT_EQ(failure_text(record),
+            "r-2 failed: rank_died, rank 1 on node7 in all_reduce #123\n"
+            "  rank 1 was killed by signal 9\n"
+            "  exit codes  rank 0: 3, rank 1: 137 (signal 9)\n"
+            "  last log lines\n"
+            "    one\n"
+            "    two\n");
+  record["exit_codes"] = {nullptr, nullptr};
+  record["failure"] = {{"kind", "supervisor_lost"}, {"rank", nullptr}, {"message", "gone"}, {"log_tail", Json::array()}};
+  EXPECT_EQ(failure_text(record),
+            "r-2 failed: supervisor_lost\n"
+            "  gone\n"
+            "  exit codes  rank 0: unknown, rank 1: unknown\n");
+  EXPECT_THAT(run_details(record), HasSubstr("r-2: failed, goal not reached (Prec@1 85 on test data)\n"));
+}
+
+TEST(RunDetails, ThroughputRunsHaveNoGoal) {
+  Json record = make_record("r-2", 2, 40, 5400, false);
+  record["division"] = "throughput";
+  record["goal"] = nullptr;
+  EXPECT_THAT(run_details(record), HasSubstr("r-2: finished\n"));
+  EXPECT_THAT(results_table({record}), HasSubstr("no goal"));
+  EXPECT_THAT(run_details(record), Not(HasSubstr("Prec@1 85 on")));
+}
+
+}  // namespace
+}  // namespace mlbench::report

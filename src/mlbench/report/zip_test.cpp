@@ -1,0 +1,140 @@
+#include "mlbench/report/zip.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/report/test_records.h"
+
+namespace mlbench::report {
+namespace {
+
+using testing::ElementsAre;
+
+std::vector<std::string> names_of(const std::vector<ZipMember>& members) {
+  std::vector<std::string> names;
+  for (const ZipMember& member : members) names.push_back(member.name);
+  return names;
+}
+
+std::string content_of(const std::vector<ZipMember>& members, const std::string& name) {
+  for (const ZipMember& member : members) {
+    if (member.name == name) return member.content;
+  }
+  return "no member " + name;
+}
+
+class Download : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (int64_t rank = 0; rank < 2; ++rank) {
+      start_spool(run_.path, 1, rank);
+      append_step(run_.path, 1, rank, make_step(0, 20, 0, 2.0, 1'000'000, 20'000'000));
+      append_step(run_.path, 1, rank, make_step(20, 20, 0, 1.0, 1'000'000, 1'040'000'000));
+      append_step(run_.path, 1, rank, make_step(40, 5, 1, 0.5, 2'000'000, 2'000'000'000));
+    }
+    append_event(run_.path, 1, 0,
+                 {{"event", "epoch"}, {"epoch", 1}, {"end_ns", 1'041'000'000}, {"train_loss", 1.5},
+                  {"metrics", {{"Prec@1", 60.5}, {"loss", 1.5}}}});
+    append_event(run_.path, 1, 0,
+                 {{"event", "evaluation"}, {"split", "test"}, {"end_ns", 1'500'000'000},
+                  {"metrics", {{"Prec@1", 85.25}, {"loss", 0.41}, {"../evil/\"x", 1.0}}}});
+  }
+  TemporaryDirectory run_;
+  Json record_ = make_record("r-2", 2, 40, 5400, true);
+};
+
+TEST_F(Download, HasTheMembersOfTodaysArchives) {
+  EXPECT_THAT(names_of(download_members(run_.path, record_)),
+              testing::IsSupersetOf({"result_train_loss @ 0.json", "result_train_loss @ 1.json",
+                                     "result_train_Prec@1 @ 0.json", "result_val_global_Prec@1 @ 0.json",
+                                     "result_val_global_loss @ 0.json", "result_fwd_pass @ 1.json",
+                                     "result_CumulativeTrainTimeEpoch @ 1.json", "result_global_cum_fwd_pass @ 0.json",
+                                     "result_global_cum_agg @ 0.json", "result_TotalCumulativeTrainTime @ 0.json",
+                                     "official_result.txt", "run.json"}));
+}
+
+TEST_F(Download, NamesHoldNothingThatMeansAnythingInAPath) {
+  for (const std::string& name : names_of(download_members(run_.path, record_))) {
+    EXPECT_EQ(name.find_first_of("/\\\""), std::string::npos) << name;
+    EXPECT_EQ(name.find(".."), std::string::npos) << name;
+  }
+}
+
+TEST_F(Download, PointsHaveDateValueAndCumulative) {
+  const auto members = download_members(run_.path, record_);
+  EXPECT_EQ(content_of(members, "result_val_global_Prec@1 @ 0.json"),
+            "[\n"
+            "    {\n"
+            "        \"date\": \"2026-01-31T12:00:01.500Z\",\n"
+            "        \"value\": \"85.25\",\n"
+            "        \"cumulative\": false\n"
+            "    }\n"
+            "]");
+  // 20 + 20 steps make the first point of at least 25, the last 5 the second, on a whole second.
+  const Json losses = Json::parse(content_of(members, "result_train_loss @ 1.json"));
+  ASSERT_EQ(losses.size(), 2U);
+  EXPECT_EQ(losses[0]["value"], "1.5");
+  EXPECT_EQ(losses[0]["date"], "2026-01-31T12:00:01.040Z");
+  EXPECT_EQ(losses[1]["value"], "0.5");
+  EXPECT_EQ(losses[1]["date"], "2026-01-31T12:00:02Z");
+}
+
+TEST_F(Download, TimesAddUp) {
+  const auto members = download_members(run_.path, record_);
+  const Json per_epoch = Json::parse(content_of(members, "result_fwd_pass @ 0.json"));
+  ASSERT_EQ(per_epoch.size(), 2U);
+  EXPECT_EQ(per_epoch[0]["value"], "0.04");
+  EXPECT_EQ(per_epoch[1]["value"], "0.01");
+  EXPECT_EQ(Json::parse(content_of(members, "result_global_cum_fwd_pass @ 0.json"))[0]["value"], "0.05");
+  EXPECT_EQ(Json::parse(content_of(members, "result_TotalCumulativeTrainTime @ 0.json"))[0]["value"], "0.05");
+}
+
+TEST_F(Download, RunJsonIsTheRecord) {
+  EXPECT_EQ(Json::parse(content_of(download_members(run_.path, record_), "run.json")), record_);
+}
+
+TEST_F(Download, ZipReadsBackAndIsTheSameTwice) {
+  const auto members = download_members(run_.path, record_);
+  const std::string zip = make_zip(members, 1769860800);
+  EXPECT_EQ(zip.substr(0, 4), "PK\x03\x04");
+  EXPECT_EQ(zip, make_zip(members, 1769860800));
+  const auto read = read_zip(zip);
+  ASSERT_EQ(names_of(read), names_of(members));
+  for (size_t i = 0; i < read.size(); ++i) EXPECT_EQ(read[i].content, members[i].content);
+}
+
+TEST_F(Download, IsWrittenToAFile) {
+  const auto file = run_.path / "r.zip";
+  write_download(run_.path, record_, file);
+  EXPECT_EQ(names_of(read_zip(read_file(file))), names_of(download_members(run_.path, record_)));
+  EXPECT_THROW(write_download(run_.path, record_, run_.path / "none" / "r.zip"), IoError);
+}
+
+TEST(Zip, ARunWithoutSpoolsHoldsItsRecord) {
+  const TemporaryDirectory run;
+  EXPECT_THAT(names_of(download_members(run.path, {{"name", "r-1"}, {"workers", 1}})), ElementsAre("run.json"));
+}
+
+TEST(Zip, DamagedIsAnError) {
+  EXPECT_THROW(read_zip("PK\x03\x04 not really"), UserError);
+  EXPECT_THROW(read_zip("text"), UserError);
+}
+
+TEST(OfficialResult, HasMlbenchsSentence) {
+  Json record = make_record("r-2", 2, 40, 5400, true);
+  EXPECT_EQ(official_result(record),
+            "85% Top 1 Validation Accuracy reached in 39.000 seconds, Compute: 32.5 seconds, Communication: 10 seconds, "
+            "Metrics Computation: 0.25 seconds, Pre-processing: 1 seconds");
+  record["goal"]["metric"] = "Perplexity";
+  record["goal"]["target"] = 70;
+  record["steps_s"] = Json::object();
+  EXPECT_EQ(official_result(record), "Validation Perplexity of 70 reached in 39.000 seconds");
+  record["goal"]["reached"] = false;
+  EXPECT_EQ(official_result(record), "");
+}
+
+}  // namespace
+}  // namespace mlbench::report
