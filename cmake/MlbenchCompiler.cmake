@@ -44,4 +44,8 @@ if(MLBENCH_SANITIZE)
   # GCC's flow-based warnings report false positives in instrumented code.
   add_compile_options(${sanitize} -fno-omit-frame-pointer -Wno-maybe-uninitialized -Wno-stringop-overflow)
   add_link_options(${sanitize})
+  set(MLBENCH_SANITIZE_ENVIRONMENT
+    UBSAN_OPTIONS=print_stacktrace=1
+    ASAN_OPTIONS=detect_stack_use_after_return=1
+    TSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/tsan.supp)
 endif()
