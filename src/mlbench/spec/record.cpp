@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kSchemaVersion = 1;
 
-double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+double seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 template <typename T>
 Json positive_or_null(T value) {

@@ -19,12 +19,14 @@ struct Limits {                              // 0 = none; all stay closed and ne
   double max_epochs = 0;
   double max_time_s = 0;                     // train + evaluation time of all segments, from the first batch
   bool light = false;
+  bool operator==(const Limits&) const = default;
 };
 
 struct CheckpointPolicy {
   int64_t every_steps = 0;                   // 0: not by steps
   bool every_epoch = false;
   bool at_end = true;                        // default: one checkpoint at the end
+  bool operator==(const CheckpointPolicy&) const = default;
 };
 
 struct RunSpec {
@@ -56,6 +58,7 @@ struct RunSpec {
 
   std::string run_dir;                       // absolute
   std::string precision = "float32";         // requested
+  bool operator==(const RunSpec&) const = default;
 };
 
 // Sets task, overrides, precision and division from a parsed task. Call it after `workers` and `fixed_batch`.

@@ -338,8 +338,8 @@ void apply_override(Json& canonical, const Override& setting, const std::set<std
         return a.type() == b.type() || (a.is_number() && b.is_number());
       };
       if (has_options(path) && !old.is_null() && !replaced.contains(path) && !same_kind(old, value)) {
-        throw UserError(fmt::format("{}: '{}' is {} in the task; a value of the same type is expected",
-                                    flag_of(setting), setting.key, describe_value(old)));
+        throw UserError(fmt::format("{}: '{}' is {}; expected the same type as the task's value, {}", flag_of(setting),
+                                    setting.key, describe_value(value), describe_value(old)));
       }
       old = value;
       return;

@@ -28,17 +28,20 @@ struct DataSpec {
   std::vector<std::string> train_transform;
   std::vector<std::string> eval_transform;
   std::vector<double> mean, stddev;     // per channel, for "normalise"; empty otherwise
+  bool operator==(const DataSpec&) const = default;
 };
 
 struct ModelSpec {
   std::string name;                     // neutral description in models/, e.g. "mnist-cnn"
   Json options = Json::object();        // what the description takes, e.g. {"dropout": 0.4}
+  bool operator==(const ModelSpec&) const = default;
 };
 
 struct OptimizerSpec {
   std::string name;                     // catalog row, e.g. "centralized_sgd"
   double lr = 0;
   Json options = Json::object();        // momentum, nesterov, weight_decay, dampening, by_layer ...
+  bool operator==(const OptimizerSpec&) const = default;
 };
 
 struct ScheduleSpec {
@@ -57,6 +60,7 @@ struct ScheduleSpec {
   int64_t patience = 0;
   double threshold = 0;
   double floor = 0;
+  bool operator==(const ScheduleSpec&) const = default;
 };
 
 struct EvaluationSpec {
@@ -65,6 +69,7 @@ struct EvaluationSpec {
   int64_t every_samples = 0;            // global training samples
   double every_fraction = 0;            // of an epoch (and at its end)
   std::vector<std::string> metrics;     // catalog of metrics/, first is the primary one; holds the goal's
+  bool operator==(const EvaluationSpec&) const = default;
 };
 
 struct GoalSpec {
@@ -73,6 +78,7 @@ struct GoalSpec {
   double target = 0;
   double light_target = 0;
   bool higher_is_better = true;
+  bool operator==(const GoalSpec&) const = default;
 };
 
 struct TaskSpec {
@@ -92,6 +98,7 @@ struct TaskSpec {
   ScheduleSpec schedule;
   EvaluationSpec evaluation;
   GoalSpec goal;
+  bool operator==(const TaskSpec&) const = default;
 };
 
 inline constexpr std::string_view kPrecisions[] = {"float32", "tf32", "bf16"};
@@ -106,6 +113,7 @@ inline constexpr std::string_view kDecays[] = {"constant", "multistep", "plateau
 struct Override {
   std::string key;
   std::string value;
+  bool operator==(const Override&) const = default;
 };
 
 struct FrozenTask {
@@ -116,6 +124,7 @@ struct FrozenTask {
   // numbers (1 or 1.0) in the file don't matter.
   std::string hash;
   bool open = false;                    // any override
+  bool operator==(const FrozenTask&) const = default;
 };
 
 // A task file as shipped or as given by path.

@@ -1,0 +1,109 @@
+#include "mlbench/spec/run_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::spec {
+namespace {
+
+// Every field different from its default.
+RunSpec full_spec() {
+  RunSpec spec;
+  spec.id = 7;
+  spec.name = "r-2.3";
+  spec.repeat = 3;
+  spec.created_at = "2026-01-31T12:00:00.000001Z";
+  spec.framework = "onednn";
+  spec.backend = "mpi";
+  spec.executor = "mpirun";
+  spec.workers = 2;
+  spec.threads_per_worker = 4;
+  spec.oversubscribed = true;
+  spec.seed = std::numeric_limits<uint64_t>::max();
+  spec.limits = {100, 2.5, 1e-3, true};
+  spec.checkpoint = {50, true, false};
+  spec.comm_timeout_s = 0.1;
+  spec.data_name = "fashion-mnist";
+  spec.data_dirs = {"/data/a b", "/data/ü"};
+  spec.cache_dir = "/home/cache";
+  spec.synthetic = true;
+  spec.run_dir = "/home/runs/r-2.3";
+  const std::vector<Override> overrides = {{"precision", "bf16"}, {"optimizer.lr", "0.1"}};
+  set_task(spec, find_task("fashion-mnist", "", "", overrides), overrides);
+  return spec;
+}
+
+TEST(RunSpec, JsonIsExactlyInvertible) {
+  const RunSpec spec = full_spec();
+  const Json json = to_json(spec);
+  const RunSpec back = run_spec_from_json(Json::parse(json.dump()));
+  EXPECT_EQ(back, spec);
+  EXPECT_EQ(to_json(back).dump(), json.dump());
+}
+
+TEST(RunSpec, TheInversionIsTriedOnOtherValuesThanTheDefaults) {
+  RunSpec plain;
+  plain.task = find_task("fashion-mnist", "", "", {});
+  plain.division = "closed";
+  const Json full = to_json(full_spec());
+  const Json defaults = to_json(plain);
+  for (const auto& [key, value] : full.items()) {
+    if (key == "spec_version" || key == "fixed_batch") continue;
+    EXPECT_NE(defaults.at(key), value) << key;
+  }
+}
+
+TEST(RunSpec, EveryFieldIsNeededAndNamed) {
+  const Json good = to_json(full_spec());
+  for (const auto& [key, value] : good.items()) {
+    Json json = good;
+    json.erase(key);
+    try {
+      run_spec_from_json(json);
+      ADD_FAILURE() << "accepted without " << key;
+    } catch (const UserError& error) {
+      EXPECT_THAT(error.what(), testing::AllOf(testing::StartsWith("spec.json: "), testing::HasSubstr(key)));
+    }
+  }
+}
+
+TEST(RunSpec, WrongValuesAreNamed) {
+  const auto error_with = [](const char* pointer, const Json& value) -> std::string {
+    Json json = to_json(full_spec());
+    json[Json::json_pointer(pointer)] = value;
+    try {
+      run_spec_from_json(json);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error_with("/workers", 0), "spec.json: 'workers' is 0; expected at least 1");
+  EXPECT_EQ(error_with("/seed", -1), "spec.json: 'seed' is -1; expected an integer of at least 0");
+  EXPECT_EQ(error_with("/limits/light", "yes"), "spec.json: 'limits.light' is \"yes\"; expected true or false");
+  EXPECT_EQ(error_with("/spec_version", 2), "spec.json: spec_version is 2; this program reads 1");
+  EXPECT_EQ(error_with("/task/canonical/batch_size", -5), "spec.json: task: 'batch_size' is -5; expected more than 0");
+  EXPECT_EQ(error_with("/added_later", 1), "no error");
+}
+
+TEST(RunSpec, DivisionFollowsTheRules) {
+  RunSpec spec;
+  spec.workers = 4;
+  set_task(spec, find_task("fashion-mnist", "", "", {}), {});
+  EXPECT_EQ(spec.division, "closed");
+  EXPECT_EQ(spec.precision, "float32");
+  spec.limits.light = true;
+  spec.limits.max_steps = 3;
+  EXPECT_EQ(division_of(spec), "closed");
+  spec.workers = 3;  // not among the task's
+  EXPECT_EQ(division_of(spec), "open");
+  spec.fixed_batch = true;
+  EXPECT_EQ(division_of(spec), "throughput");
+}
+
+}  // namespace
+}  // namespace mlbench::spec

@@ -1,0 +1,99 @@
+#include "mlbench/spec/spool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/spec/test_spool.h"
+
+namespace mlbench::spec {
+namespace {
+
+class Spool : public testing::Test {
+ protected:
+  // Appends or cuts the file of steps; `bytes` < 0 counts from the end.
+  void cut(const std::filesystem::path& path, int64_t bytes) const {
+    const auto size = static_cast<int64_t>(std::filesystem::file_size(path));
+    std::filesystem::resize_file(path, static_cast<uintmax_t>(bytes < 0 ? size + bytes : bytes));
+  }
+  std::filesystem::path dir() const { return folder_.path; }
+  std::filesystem::path steps() const { return steps_path(dir(), 1, 0); }
+  std::filesystem::path events() const { return events_path(dir(), 1, 0); }
+  RankSpool read() const { return read_spool(dir(), 1, 0); }
+
+  TestFolder folder_;
+};
+
+TEST_F(Spool, PathsNameRankAndSegment) {
+  EXPECT_EQ(steps_path("/r", 2, 13), "/r/spool/rank-13.seg-2.steps");
+  EXPECT_EQ(events_path("/r", 1, 0), "/r/spool/rank-0.seg-1.events");
+}
+
+TEST_F(Spool, AbsentFilesAreEmpty) {
+  const RankSpool spool = read();
+  EXPECT_TRUE(spool.steps.empty());
+  EXPECT_TRUE(spool.events.empty());
+}
+
+TEST_F(Spool, GivesBackWhatWasWritten) {
+  write_spool(dir(), 1, 0, {step_record(0, 25, 1000), step_record(25, 1, 7)}, {{{"event", "begin"}}});
+  const RankSpool spool = read();
+  EXPECT_EQ(spool.header.segment, 1U);
+  ASSERT_EQ(spool.steps.size(), 2U);
+  EXPECT_EQ(spool.steps[1].first_step, 25U);
+  EXPECT_EQ(spool.steps[1].total.sum, 7);
+  EXPECT_EQ(spool.events.at(0)["event"], "begin");
+}
+
+TEST_F(Spool, IgnoresATornEnd) {
+  for (int64_t lost = 1; lost <= static_cast<int64_t>(sizeof(StepRecord)); lost += 37) {
+    write_spool(dir(), 1, 0, {step_record(0, 1, 5), step_record(1, 1, 6)},
+                {{{"event", "begin"}}, {{"event", "end"}, {"step", 2}}});
+    cut(steps(), -lost);
+    cut(events(), -std::min<int64_t>(lost, 20));
+    const RankSpool spool = read();
+    EXPECT_EQ(spool.steps.size(), 1U) << lost;
+    EXPECT_EQ(spool.events.size(), 1U) << lost;
+  }
+}
+
+TEST_F(Spool, IgnoresATornHeader) {
+  for (const int64_t left : {0, 3, 8, 63}) {
+    write_spool(dir(), 1, 0, {step_record(0, 1, 5)}, {});
+    cut(steps(), left);
+    EXPECT_TRUE(read().steps.empty()) << left;
+  }
+}
+
+TEST_F(Spool, EndsWhereBlocksWereNeverWritten) {
+  write_spool(dir(), 1, 0, {step_record(0, 1, 5)}, {{{"event", "begin"}}});
+  cut(steps(), static_cast<int64_t>(sizeof(SpoolHeader) + 3 * sizeof(StepRecord)));  // grows by zeros
+  std::ofstream(events(), std::ios::app) << std::string(100, '\0') << "\n{\"event\": \"end\"}\n";
+  EXPECT_EQ(read().steps.size(), 1U);
+  EXPECT_EQ(read().events.size(), 1U);
+}
+
+TEST_F(Spool, RefusesWhatIsNoSpoolOrOfAnotherVersion) {
+  const auto error = [&] {
+    try {
+      read();
+    } catch (const UserError& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  write_spool(dir(), 1, 0, {}, {});
+  std::ofstream(steps()) << "short";
+  EXPECT_THAT(error(), testing::HasSubstr("not a spool: 5 bytes"));
+  std::ofstream(steps()) << std::string(200, 'x');
+  EXPECT_THAT(error(), testing::HasSubstr("does not start with MLBSTEPS"));
+  SpoolHeader header;
+  header.version = 2;
+  std::ofstream(steps()).write(reinterpret_cast<const char*>(&header), sizeof header);
+  EXPECT_THAT(error(), testing::HasSubstr("spool of version 2 with records of 304 bytes; this program reads version 1"));
+}
+
+}  // namespace
+}  // namespace mlbench::spec

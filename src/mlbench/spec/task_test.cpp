@@ -1,0 +1,330 @@
+#include "mlbench/spec/task.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/sha256.h"
+
+namespace mlbench::spec {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// Complete, with a variant and every kind of value.
+constexpr std::string_view kText = R"(name = "toy"
+title = "A toy"
+rules = "2021"
+variants = ["small", "large"]
+workers = [1, 2, 4]
+loss = "cross_entropy"
+batch_size = 32
+epochs = 10
+
+[data]
+name = "toys"
+sample_shape = [3, 8, 8]
+classes = 5
+mean = [0.5, 0.5, 0.5]
+stddev = [0.25, 0.25, 0.25]
+
+[model]
+name = "mlp"
+depth = 3
+dropout = 0.5
+
+[optimizer]
+name = "centralized_sgd"
+lr = 0.1
+momentum = 0.9
+nesterov = true
+
+[schedule]
+scaling = "linear"
+decay = "plateau"
+factor = 0.5
+patience = 2
+threshold = 0.01
+floor = 1e-3
+
+[evaluation]
+metrics = ["Prec@1", "loss"]
+
+[goal]
+metric = "Prec@1"
+target = 80
+light_target = 70
+
+[variant.large]
+batch_size = 16
+[variant.large.model]
+depth = 30
+[variant.large.schedule]
+lr_by_workers = { 1 = 0.1 }
+)";
+
+FrozenTask parse(std::string_view text, const std::vector<Override>& overrides = {}, const std::string& variant = "") {
+  return parse_task({"toy.toml", text}, variant, overrides);
+}
+
+// kText with one piece replaced.
+std::string with(const std::string& piece, const std::string& replacement) {
+  std::string text(kText);
+  const size_t at = text.find(piece);
+  EXPECT_NE(at, std::string::npos) << piece;
+  return text.replace(at, piece.size(), replacement);
+}
+
+template <typename Action>
+std::string error_of(Action&& action) {
+  try {
+    action();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Task, EmbeddedTasksAreValidInEveryVariant) {
+  ASSERT_FALSE(embedded_tasks().empty());
+  for (const TaskSource& source : embedded_tasks()) {
+    const FrozenTask task = parse_task(source, "", {});
+    for (const std::string& variant : task.task.variants) {
+      EXPECT_EQ(parse_task(source, variant, {}).task.variant, variant);
+    }
+    EXPECT_EQ(to_json(task_from_json(task.canonical)), task.canonical) << source.name;
+  }
+}
+
+TEST(Task, FashionMnistIsTask5a) {
+  const FrozenTask frozen = find_task("fashion-mnist", "", "", {});
+  const TaskSpec& task = frozen.task;
+  EXPECT_EQ(task.rules, "");
+  EXPECT_THAT(task.workers, ElementsAre(1, 2, 4, 8, 16));
+  EXPECT_EQ(task.data.name, "fashion-mnist");
+  EXPECT_THAT(task.data.sample_shape, ElementsAre(1, 28, 28));
+  EXPECT_EQ(task.data.classes, 10);
+  EXPECT_THAT(task.data.train_transform, ElementsAre("scale_255"));
+  EXPECT_THAT(task.data.eval_transform, ElementsAre("scale_255"));
+  EXPECT_EQ(task.model.name, "mnist-cnn");
+  EXPECT_EQ(task.model.options, (Json{{"dropout", 0.4}}));
+  EXPECT_EQ(task.loss, "cross_entropy");
+  EXPECT_EQ(task.batch_size, 100);
+  EXPECT_EQ(task.epochs, 40);
+  EXPECT_EQ(task.precision, "float32");
+  EXPECT_EQ(task.optimizer.name, "centralized_sgd");
+  EXPECT_EQ(task.optimizer.lr, 0.05);
+  EXPECT_EQ(task.optimizer.options, (Json{{"momentum", 0.9}}));
+  EXPECT_EQ(task.schedule.scaling, "linear");
+  EXPECT_EQ(task.schedule.warmup, "epochs");
+  EXPECT_EQ(task.schedule.warmup_epochs, 5);
+  EXPECT_EQ(task.schedule.decay, "constant");
+  EXPECT_TRUE(task.evaluation.every_epoch);
+  EXPECT_EQ(task.evaluation.every_samples, 15000);
+  EXPECT_THAT(task.evaluation.metrics, ElementsAre("Prec@1", "loss"));
+  EXPECT_EQ(task.goal.metric, "Prec@1");
+  EXPECT_EQ(task.goal.split, "test");
+  EXPECT_EQ(task.goal.target, 91.5);
+  EXPECT_EQ(task.goal.light_target, 85);
+  EXPECT_TRUE(task.goal.higher_is_better);
+  EXPECT_FALSE(frozen.open);
+}
+
+TEST(Task, CanonicalFormHoldsEveryKeyAndIsExactlyInvertible) {
+  const FrozenTask frozen = parse(kText);
+  EXPECT_EQ(frozen.canonical["precision"], "float32");
+  EXPECT_EQ(frozen.canonical["goal"]["split"], "test");
+  EXPECT_EQ(frozen.canonical["variant"], "small");
+  const TaskSpec back = task_from_json(Json::parse(frozen.canonical.dump()));
+  EXPECT_EQ(back, frozen.task);
+  EXPECT_EQ(to_json(back), frozen.canonical);
+}
+
+TEST(Task, HashIgnoresHowTheFileIsWritten) {
+  const std::string hash = parse(kText).hash;
+  EXPECT_EQ(hash, sha256_hex(canonical_json(parse(kText).canonical)));
+  EXPECT_EQ(parse(with("epochs = 10", "epochs = 10.0  # ten")).hash, hash);
+  EXPECT_EQ(parse(with("[goal]\n", "[goal]\nsplit = \"test\"\n")).hash, hash);  // the default, spelt out
+  EXPECT_EQ(parse(with("name = \"toy\"\ntitle = \"A toy\"\n", "title = \"A toy\"\nname = \"toy\"\n")).hash, hash);
+  EXPECT_NE(parse(with("epochs = 10", "epochs = 11")).hash, hash);
+}
+
+TEST(Task, HashHoldsTheVariantButNotTheOverrides) {
+  const FrozenTask small = parse(kText);
+  const FrozenTask large = parse(kText, {}, "large");
+  EXPECT_NE(small.hash, large.hash);
+  EXPECT_FALSE(large.open);
+  const FrozenTask open = parse(kText, {{"epochs", "3"}});
+  EXPECT_EQ(open.hash, small.hash);
+  EXPECT_NE(open.canonical, small.canonical);
+  EXPECT_TRUE(open.open);
+}
+
+TEST(Task, VariantChangesWhatItsTableSays) {
+  const FrozenTask small = parse(kText, {}, "small");
+  const FrozenTask large = parse(kText, {}, "large");
+  EXPECT_EQ(small.task.batch_size, 32);
+  EXPECT_EQ(large.task.batch_size, 16);
+  EXPECT_EQ(large.task.model.options, (Json{{"depth", 30}, {"dropout", 0.5}}));
+  EXPECT_EQ(large.task.schedule.lr_by_workers, (std::map<int64_t, double>{{1, 0.1}}));
+  EXPECT_EQ(large.task.schedule.factor, 0.5);
+  EXPECT_EQ(error_of([] { parse(kText, {}, "huge"); }),
+            "toy.toml: unknown variant 'huge': valid: large, small");
+  EXPECT_EQ(error_of([] { parse(kText, {}, "larg"); }),
+            "toy.toml: unknown variant 'larg': did you mean 'large'? valid: large, small");
+  EXPECT_EQ(error_of([] { find_task("fashion-mnist", "", "x", {}); }),
+            "fashion-mnist.toml: unknown variant 'x': this task has no variants");
+  EXPECT_THAT(error_of([] { parse(with("[variant.large]", "[variant.lage]")); }),
+              StartsWith("toy.toml:44:10: unknown variant 'lage': did you mean 'large'?"));
+  EXPECT_THAT(error_of([] { parse(with("depth = 30", "depth = [[1]]"), {}, "large"); }),
+              StartsWith("toy.toml:47:9: 'model.depth' is [[1]]; expected a number, text, true or false"));
+}
+
+struct Wrong {
+  const char *piece, *replacement, *error;
+};
+
+class TaskError : public testing::TestWithParam<Wrong> {};
+
+TEST_P(TaskError, NamesPlaceGivenAndExpected) {
+  EXPECT_THAT(error_of([] { parse(with(GetParam().piece, GetParam().replacement)); }), StartsWith(GetParam().error));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, TaskError,
+    testing::Values(
+        Wrong{"epochs = 10", "epochs = ", "toy.toml:8:10: "},
+        Wrong{"epochs = 10", "epochs = 10\nepochs = 11", "toy.toml:9:10: Error while parsing key-value pair: cannot redefine"},
+        Wrong{"epochs = 10", "epoch = 10",
+              "toy.toml:8:1: unknown key 'epoch': did you mean 'epochs'? valid: batch_size, data, epochs, evaluation, "
+              "goal, loss, model, name, optimizer, precision, rules, schedule, title, variant, variants, workers"},
+        Wrong{"factor = 0.5", "  faktor = 0.5", "toy.toml:31:3: unknown key 'schedule.faktor': did you mean 'factor'? "},
+        Wrong{"epochs = 10\n", "", "toy.toml:1:1: missing key 'epochs'"},
+        Wrong{"target = 80\nlight_target = 70\n", "", "toy.toml:39:2: missing keys 'goal.target', 'goal.light_target'"},
+        Wrong{"epochs = 10", "epochs = \"ten\"", "toy.toml:8:10: 'epochs' is \"ten\"; expected a finite number"},
+        Wrong{"epochs = 10", "epochs = 0", "toy.toml:8:10: 'epochs' is 0; expected more than 0"},
+        Wrong{"epochs = 10", "epochs = inf", "toy.toml:8:10: 'epochs' is inf; expected a finite number"},
+        Wrong{"epochs = 10", "epochs = 2026-01-31", "toy.toml:8:10: 'epochs' is a date or time; expected a number"},
+        Wrong{"batch_size = 32", "batch_size = 32.5", "toy.toml:7:14: 'batch_size' is 32.5; expected an integer"},
+        Wrong{"loss = \"cross_entropy\"", "loss = 1", "toy.toml:6:8: 'loss' is 1; expected a text"},
+        Wrong{"workers = [1, 2, 4]", "workers = [1, true]", "toy.toml:5:15: 'workers.1' is true; expected an integer"},
+        Wrong{"workers = [1, 2, 4]", "workers = 4", "toy.toml:5:11: 'workers' is 4; expected a list"},
+        Wrong{"workers = [1, 2, 4]", "workers = []", "toy.toml:5:11: 'workers' must list the official numbers"},
+        Wrong{"[model]\nname = \"mlp\"\ndepth = 3\ndropout = 0.5\n", "", "toy.toml:1:1: missing key 'model.name'"},
+        Wrong{"dropout = 0.5", "dropout = nan", "toy.toml:20:11: 'model.dropout' is nan; expected a number"},
+        Wrong{"dropout = 0.5", "dropout = { p = 1 }", "toy.toml:20:11: 'model.dropout' is a table; expected a number"},
+        Wrong{"scaling = \"linear\"", "scaling = \"cubic\"",
+              "toy.toml:29:11: 'schedule.scaling' is \"cubic\"; expected one of: none, linear, sqrt, table"},
+        Wrong{"scaling = \"linear\"", "scaling = \"table\"", "toy.toml:28:1: 'schedule.lr_by_workers' is missing"},
+        Wrong{"scaling = \"linear\"", "lr_by_workers = { two = 1 }",
+              "toy.toml:29:19: key 'two' of 'schedule.lr_by_workers' is not an integer"},
+        Wrong{"decay = \"plateau\"", "decay = \"multistep\"",
+              "toy.toml:28:1: 'schedule.milestones' must list epochs in strictly rising order"},
+        Wrong{"decay = \"plateau\"", "decay = \"multistep\"\nmilestones = [109, 82]",
+              "toy.toml:31:14: 'schedule.milestones' must list epochs in strictly rising order"},
+        Wrong{"factor = 0.5", "factor = 1.5", "toy.toml:31:10: 'schedule.factor' is 1.5; expected a number between"},
+        Wrong{"patience = 2\n", "", "toy.toml:28:1: 'schedule.patience' must be at least 1"},
+        Wrong{"stddev = [0.25, 0.25, 0.25]", "stddev = [0.25]", "toy.toml:15:10: 'data.stddev' has 1 values"},
+        Wrong{"metrics = [\"Prec@1\", \"loss\"]", "metrics = [\"loss\"]",
+              "toy.toml:40:10: 'goal.metric' is \"Prec@1\"; expected one of 'evaluation.metrics': loss"},
+        Wrong{"metrics = [\"Prec@1\", \"loss\"]", "metrics = [\"Prec@1\"]\nevery_epoch = false",
+              "toy.toml:38:15: 'evaluation.every_epoch' is false, and neither"},
+        Wrong{"light_target = 70", "light_target = 90", "toy.toml:42:16: 'goal.light_target' is 90: harder to reach"},
+        Wrong{"target = 80", "split = \"validation\"\ntarget = 80",
+              "toy.toml:41:9: 'goal.split' is \"validation\"; expected one of: test, train"}));
+
+TEST(TaskOverride, SetsTypedValuesByPath) {
+  const FrozenTask frozen = parse(kText, {{"optimizer.lr", "0.5"},
+                                          {"optimizer.nesterov", "false"},
+                                          {"optimizer.momentum", "0"},
+                                          {"schedule.decay", "constant"},           // a bare word
+                                          {"data.train_transform", "[\"normalise\"]"},
+                                          {"evaluation.every_samples", "100"},
+                                          {"precision", "bf16"},
+                                          {"schedule.lr_by_workers.3", "7"}});
+  EXPECT_EQ(frozen.task.optimizer.lr, 0.5);
+  EXPECT_EQ(frozen.task.optimizer.options, (Json{{"momentum", 0}, {"nesterov", false}}));
+  EXPECT_EQ(frozen.task.schedule.decay, "constant");
+  EXPECT_THAT(frozen.task.data.train_transform, ElementsAre("normalise"));
+  EXPECT_EQ(frozen.task.evaluation.every_samples, 100);
+  EXPECT_EQ(frozen.task.precision, "bf16");
+  EXPECT_EQ(frozen.task.schedule.lr_by_workers.at(3), 7);
+  EXPECT_TRUE(frozen.open);
+  EXPECT_EQ(to_json(task_from_json(frozen.canonical)), frozen.canonical);
+}
+
+TEST(TaskOverride, AnotherOptimizerDropsTheOldOnesOptions) {
+  const FrozenTask frozen = parse(kText, {{"optimizer.eps", "1e-8"}, {"optimizer.name", "centralized_adam"}});
+  EXPECT_EQ(frozen.task.optimizer.name, "centralized_adam");
+  EXPECT_EQ(frozen.task.optimizer.lr, 0.1);
+  EXPECT_EQ(frozen.task.optimizer.options, (Json{{"eps", 1e-8}}));
+}
+
+TEST(TaskOverride, ErrorsNameTheOverrideAndTheValidKeys) {
+  const auto error_with = [](const std::string& key, const std::string& value) {
+    return error_of([&] { parse(kText, {{key, value}}); });
+  };
+  EXPECT_EQ(error_with("optimizer.lrr", "1"),
+            "--set optimizer.lrr=1: unknown key 'lrr' of 'optimizer': did you mean 'lr'? valid: lr, momentum, name, "
+            "nesterov");
+  EXPECT_EQ(error_with("optimiser.lr", "1"),
+            "--set optimiser.lr=1: unknown key 'optimiser' of the task: did you mean 'optimizer'? valid: batch_size, "
+            "data, epochs, evaluation, goal, loss, model, optimizer, precision, schedule");
+  EXPECT_EQ(error_with("epochs.x", "1"), "--set epochs.x=1: 'epochs' is 10, not a table");
+  EXPECT_THAT(error_with("", "1"), HasSubstr("unknown key ''"));
+  EXPECT_THAT(error_with("optimizer.", "1"), HasSubstr("unknown key '' of 'optimizer'"));
+  EXPECT_EQ(error_with("optimizer.lr", "fast"),
+            "--set optimizer.lr=fast: 'optimizer.lr' is \"fast\"; expected the same type as the task's value, 0.1");
+  EXPECT_EQ(error_with("optimizer.lr", "-1"), "--set optimizer.lr=-1: 'optimizer.lr' is -1; expected more than 0");
+  EXPECT_THAT(error_with("precision", "float16"),
+              StartsWith("--set precision=float16: 'precision' is \"float16\"; expected one of: float32, tf32, bf16"));
+  EXPECT_THAT(error_with("optimizer.nesterov", "1"), HasSubstr("expected the same type as the task's value, true"));
+  EXPECT_THAT(error_with("data.train_transform", "[\"a\""), HasSubstr("not a TOML value"));
+  EXPECT_THAT(error_with("variant", "large"), HasSubstr("choose with --variant"));
+  EXPECT_THAT(error_with("workers", "[3]"), HasSubstr("'workers' identifies the task and cannot be set"));
+  // The file is right; the override of one key makes another one wrong.
+  EXPECT_THAT(error_with("schedule.warmup", "epochs"),
+              AllOf(StartsWith("toy.toml:28:1 (with --set schedule.warmup=epochs): "),
+                    HasSubstr("'schedule.warmup_epochs' must be positive")));
+}
+
+TEST(TaskOverride, IsSplitAtTheFirstEqualsSign) {
+  const Override setting = parse_override("model.name=a=b");
+  EXPECT_EQ(setting.key, "model.name");
+  EXPECT_EQ(setting.value, "a=b");
+  for (const char* wrong : {"model", "=1", ""}) EXPECT_THROW(parse_override(wrong), UserError) << wrong;
+}
+
+TEST(Task, UnknownNameAndRulesListTheValidOnes) {
+  EXPECT_THAT(error_of([] { find_task("fashion-mist", "", "", {}); }),
+              StartsWith("unknown task 'fashion-mist': did you mean 'fashion-mnist'? valid: "));
+  EXPECT_EQ(error_of([] { find_task("fashion-mnist", "2018", "", {}); }),
+            "unknown rules '2018' of task 'fashion-mnist': it has no rule sets");
+}
+
+TEST(Task, DamagedCanonicalFormIsAnError) {
+  Json canonical = parse(kText).canonical;
+  canonical["goal"].erase("target");
+  EXPECT_EQ(error_of([&] { task_from_json(canonical); }), "task: missing key 'goal.target'");
+}
+
+// Whatever is cut off or garbled, the answer is a task or a UserError.
+TEST(Task, EveryTruncationIsATaskOrAUserError) {
+  int errors = 0;
+  for (size_t length = 0; length < kText.size(); ++length) {
+    try {
+      parse(kText.substr(0, length));
+    } catch (const UserError& error) {
+      ++errors;
+      EXPECT_THAT(error.what(), StartsWith("toy.toml:"));
+    }
+  }
+  EXPECT_GT(errors, 500);
+}
+
+}  // namespace
+}  // namespace mlbench::spec

@@ -1,0 +1,55 @@
+#pragma once
+
+// For tests of spec/: a folder of their own and spools without a recorder.
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/sha256.h"
+#include "mlbench/spec/spool.h"
+
+namespace mlbench::spec {
+
+struct TestFolder {
+  TestFolder() { std::filesystem::create_directories(path); }
+  ~TestFolder() { std::filesystem::remove_all(path); }
+  TestFolder(const TestFolder&) = delete;
+  TestFolder& operator=(const TestFolder&) = delete;
+  const std::filesystem::path path = std::filesystem::temp_directory_path() / ("mlbench-test-" + random_hex(8));
+};
+
+// A record of `count` steps from `first`, 10 samples each, that took `ns` in all: a fifth in batch_load, a tenth in
+// checkpoint, the rest in backprop.
+inline StepRecord step_record(uint64_t first, uint32_t count, int64_t ns, int64_t end_ns = 0) {
+  StepRecord record;
+  record.first_step = first;
+  record.count = count;
+  record.samples = 10 * count;
+  record.end_ns = end_ns;
+  record.total.sum = ns;
+  record.kinds[static_cast<size_t>(StepKind::kBatchLoad)].sum = ns / 5;
+  record.kinds[static_cast<size_t>(StepKind::kCheckpoint)].sum = ns / 10;
+  record.kinds[static_cast<size_t>(StepKind::kBackward)].sum = ns - ns / 5 - ns / 10;
+  return record;
+}
+
+inline void write_spool(const std::filesystem::path& run_dir, int64_t segment, int64_t rank,
+                        std::vector<StepRecord> steps, const std::vector<Json>& events, int64_t start_wall_us = 0) {
+  std::filesystem::create_directories(run_dir / "spool");
+  SpoolHeader header;
+  header.segment = static_cast<uint32_t>(segment);
+  header.rank = static_cast<uint32_t>(rank);
+  header.start_wall_us = start_wall_us;
+  std::ofstream out(steps_path(run_dir, segment, rank), std::ios::binary);
+  out.write(reinterpret_cast<const char*>(&header), sizeof header);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    steps[i].sequence = i;
+    out.write(reinterpret_cast<const char*>(&steps[i]), sizeof steps[i]);
+  }
+  std::ofstream lines(events_path(run_dir, segment, rank));
+  for (const Json& event : events) lines << event.dump() << "\n";
+}
+
+}  // namespace mlbench::spec
