@@ -17,7 +17,7 @@ CAPABILITY = "missing capability: "
 
 def main(build: str) -> int:
     log = pathlib.Path(build, "Testing/Temporary/LastTest.log")
-    skips = [(m["test"], m["reason"].strip()) for m in SKIP.finditer(log.read_text(errors="replace"))]
+    skips = [(m["test"], " ".join(m["reason"].split())) for m in SKIP.finditer(log.read_text(errors="replace"))]
     print(f"\n{len(skips)} tests were skipped" + (":" if skips else ""))
     for test, reason in skips:
         print(f"  {test}: {reason}")
