@@ -1,0 +1,368 @@
+#include "mlbench/data/loader.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::data {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// Samples of one value: their own number; label = number mod 7.
+class Numbers {
+ public:
+  explicit Numbers(int64_t samples) : values_(static_cast<size_t>(samples)), labels_(static_cast<size_t>(samples)) {
+    std::iota(values_.begin(), values_.end(), 0.0F);
+    for (size_t i = 0; i < labels_.size(); ++i) labels_[i] = static_cast<int64_t>(i % 7);
+    split_.name = "train";
+    split_.samples = samples;
+    split_.sample_shape = {1};
+    split_.dtype = DType::kFloat32;
+    split_.features = const_view_of(std::span<const float>(values_));
+    split_.labels = labels_;
+  }
+  Numbers(const Numbers&) = delete;
+  Numbers& operator=(const Numbers&) = delete;
+  const dataset::CachedSplit& split() const { return split_; }
+
+ private:
+  std::vector<float> values_;
+  std::vector<int64_t> labels_;
+  dataset::CachedSplit split_;
+};
+
+std::unique_ptr<Transform> as_they_are() {
+  spec::DataSpec spec;
+  spec.sample_shape = {1};
+  return make_transform({}, spec, 0);
+}
+
+std::vector<int64_t> samples_of(const BatchView& view) {
+  EXPECT_TRUE(view.dense());
+  EXPECT_EQ(view.sample_shape, std::vector<int64_t>{1});
+  EXPECT_EQ(view.features.dtype, DType::kFloat32);
+  EXPECT_EQ(view.labels.dtype, DType::kInt64);
+  EXPECT_EQ(view.features.count, view.samples);
+  EXPECT_EQ(view.labels.count, view.samples);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(view.features.data) % 64, 0U);
+  const auto* values = static_cast<const float*>(view.features.data);
+  std::vector<int64_t> samples(values, values + view.samples);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    EXPECT_EQ(static_cast<const int64_t*>(view.labels.data)[i], samples[i] % 7);
+  }
+  return samples;
+}
+
+LoaderOptions options_of(int64_t workers, int64_t rank, int64_t batch_size) {
+  LoaderOptions options;
+  options.shard = {workers, rank, batch_size};
+  return options;
+}
+
+// --- shards
+
+TEST(Shard, StepsPerEpochRoundsUp) {
+  EXPECT_EQ(steps_per_epoch(100, {1, 0, 10}), 10);
+  EXPECT_EQ(steps_per_epoch(101, {1, 0, 10}), 11);
+  EXPECT_EQ(steps_per_epoch(101, {5, 4, 10}), 3);
+  EXPECT_EQ(steps_per_epoch(60000, {1, 0, 100}), 600);
+  EXPECT_EQ(steps_per_epoch(3, {16, 0, 128}), 1);
+}
+
+TEST(Shard, RefusesWhatMakesNoSense) {
+  for (const Shard& shard : {Shard{0, 0, 10}, Shard{2, 2, 10}, Shard{2, -1, 10}, Shard{2, 0, 0}}) {
+    EXPECT_THROW(steps_per_epoch(100, shard), UserError);
+  }
+  EXPECT_THROW(steps_per_epoch(0, {1, 0, 10}), UserError);
+  EXPECT_THROW(slice_of(100, {1, 0, 10}, 10), InternalError);
+}
+
+TEST(Shard, SlicesPartEveryEpochEvenly) {
+  for (const int64_t samples : {1, 2, 4, 23, 101, 128, 1000}) {
+    for (int64_t workers = 1; workers <= 5; ++workers) {
+      for (const int64_t batch_size : {1, 3, 10}) {
+        SCOPED_TRACE(::testing::Message() << samples << " samples, " << workers << " x " << batch_size);
+        const int64_t steps = steps_per_epoch(samples, {workers, 0, batch_size});
+        int64_t next = 0;  // slices in the order (step, rank) must be the range [0, samples)
+        for (int64_t step = 0; step < steps; ++step) {
+          std::vector<int64_t> counts;
+          for (int64_t rank = 0; rank < workers; ++rank) {
+            const StepSlice slice = slice_of(samples, {workers, rank, batch_size}, step);
+            EXPECT_EQ(slice.first, next);
+            EXPECT_LE(slice.count, batch_size);
+            counts.push_back(slice.count);
+            next += slice.count;
+            EXPECT_EQ(slice.global_count, std::min(batch_size * workers, samples - step * batch_size * workers));
+          }
+          EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), int64_t{0}),
+                    slice_of(samples, {workers, 0, batch_size}, step).global_count);
+          EXPECT_LE(counts.front() - counts.back(), 1);
+          EXPECT_TRUE(std::is_sorted(counts.rbegin(), counts.rend()));
+          if (step + 1 < steps) {
+            EXPECT_THAT(counts, Each(batch_size));
+          }
+        }
+        EXPECT_EQ(next, samples);
+      }
+    }
+  }
+}
+
+TEST(Shard, LastBatchByHand) {
+  // 23 samples, 2 x 5: the third global batch has 3.
+  EXPECT_EQ(slice_of(23, {2, 0, 5}, 2).first, 20);
+  EXPECT_EQ(slice_of(23, {2, 0, 5}, 2).count, 2);
+  EXPECT_EQ(slice_of(23, {2, 1, 5}, 2).first, 22);
+  EXPECT_EQ(slice_of(23, {2, 1, 5}, 2).count, 1);
+  // 2 samples for 4 ranks.
+  EXPECT_EQ(slice_of(2, {4, 1, 5}, 0).count, 1);
+  EXPECT_EQ(slice_of(2, {4, 2, 5}, 0).count, 0);
+  EXPECT_EQ(slice_of(2, {4, 3, 5}, 0).global_count, 2);
+}
+
+TEST(Shard, PermutationDependsOnSeedAndEpoch) {
+  const auto order = epoch_permutation(1000, 42, 3);
+  EXPECT_EQ(order, epoch_permutation(1000, 42, 3));
+  EXPECT_NE(order, epoch_permutation(1000, 42, 4));
+  EXPECT_NE(order, epoch_permutation(1000, 43, 3));
+  EXPECT_EQ(std::set<int64_t>(order.begin(), order.end()).size(), 1000U);
+}
+
+// --- training batches
+
+TEST(TrainLoader, RanksSeeEverySampleOnceAnEpoch) {
+  const Numbers numbers(101);
+  for (int64_t workers = 1; workers <= 5; ++workers) {
+    SCOPED_TRACE(workers);
+    std::vector<std::unique_ptr<TrainLoader>> loaders;
+    for (int64_t rank = 0; rank < workers; ++rank) {
+      loaders.push_back(make_train_loader(numbers.split(), as_they_are(), options_of(workers, rank, 8)));
+    }
+    std::vector<std::vector<int64_t>> epochs;
+    for (int64_t epoch = 0; epoch < 2; ++epoch) {
+      std::vector<int64_t> seen;
+      for (int64_t step = 0; step < steps_per_epoch(101, {workers, 0, 8}); ++step) {
+        int64_t in_step = 0;
+        for (auto& loader : loaders) {
+          const Batch& batch = loader->next();
+          EXPECT_EQ(batch.epoch, epoch);
+          EXPECT_EQ(batch.step_in_epoch, step);
+          for (const int64_t sample : samples_of(batch.view)) seen.push_back(sample);
+          in_step += batch.view.samples;
+          EXPECT_EQ(batch.global_samples, std::min<int64_t>(8 * workers, 101 - step * 8 * workers));
+        }
+        EXPECT_EQ(in_step, std::min<int64_t>(8 * workers, 101 - step * 8 * workers));
+      }
+      // In the order (step, rank) the ranks together walk through the one permutation.
+      EXPECT_EQ(seen, epoch_permutation(101, 42, epoch));
+      epochs.push_back(seen);
+    }
+    EXPECT_NE(epochs[0], epochs[1]);
+  }
+}
+
+TEST(TrainLoader, RankWithoutSamplesGetsAnEmptyBatch) {
+  const Numbers numbers(2);
+  const auto loader = make_train_loader(numbers.split(), as_they_are(), options_of(3, 2, 4));
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    const Batch& batch = loader->next();
+    EXPECT_EQ(batch.view.samples, 0);
+    EXPECT_EQ(batch.global_samples, 2);
+    EXPECT_EQ(batch.epoch, epoch);
+  }
+}
+
+TEST(TrainLoader, EveryWayOfPrefetchingGivesTheSameBatches) {
+  const Numbers numbers(103);
+  LoaderOptions direct = options_of(2, 1, 9);
+  direct.prefetch = 0;
+  const auto reference = make_train_loader(numbers.split(), as_they_are(), direct);
+  std::vector<std::unique_ptr<TrainLoader>> loaders;
+  for (const int prefetch : {1, 2, 3, 10}) {
+    LoaderOptions options = direct;
+    options.prefetch = prefetch;
+    loaders.push_back(make_train_loader(numbers.split(), as_they_are(), options));
+  }
+  for (int step = 0; step < 40; ++step) {
+    const auto expected = samples_of(reference->next().view);
+    for (auto& loader : loaders) EXPECT_EQ(samples_of(loader->next().view), expected) << step;
+  }
+}
+
+TEST(TrainLoader, ResumeEqualsUninterrupted) {
+  const Numbers numbers(103);
+  LoaderOptions options = options_of(2, 0, 9);
+  std::vector<std::vector<int64_t>> uninterrupted;
+  {
+    const auto loader = make_train_loader(numbers.split(), as_they_are(), options);
+    for (int step = 0; step < 30; ++step) uninterrupted.push_back(samples_of(loader->next().view));
+  }
+  for (const int64_t first : {1, 4, 6, 7, 17}) {  // 6 steps an epoch
+    options.first_step = first;
+    const auto loader = make_train_loader(numbers.split(), as_they_are(), options);
+    for (size_t step = static_cast<size_t>(first); step < 30; ++step) {
+      const Batch& batch = loader->next();
+      EXPECT_EQ(samples_of(batch.view), uninterrupted[step]) << "step " << step << " after a start at " << first;
+      EXPECT_EQ(batch.epoch, static_cast<int64_t>(step) / 6);
+      EXPECT_EQ(batch.step_in_epoch, static_cast<int64_t>(step) % 6);
+    }
+  }
+}
+
+TEST(TrainLoader, BatchStaysValidUntilTheNextCall) {
+  const Numbers numbers(1000);
+  const auto loader = make_train_loader(numbers.split(), as_they_are(), options_of(1, 0, 10));
+  for (int step = 0; step < 20; ++step) {
+    const Batch& batch = loader->next();
+    const auto before = samples_of(batch.view);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // time for the thread to fill every free slot
+    EXPECT_EQ(samples_of(batch.view), before);
+  }
+}
+
+TEST(TrainLoader, FixedBatchIsTheFirstOne) {
+  const Numbers numbers(100);
+  LoaderOptions options = options_of(2, 1, 10);
+  const auto first = samples_of(make_train_loader(numbers.split(), as_they_are(), options)->next().view);
+  options.fixed_batch = true;
+  options.first_step = 3;
+  const auto loader = make_train_loader(numbers.split(), as_they_are(), options);
+  const void* features = loader->next().view.features.data;
+  for (int64_t step = 4; step < 12; ++step) {
+    const Batch& batch = loader->next();
+    EXPECT_EQ(batch.view.features.data, features);
+    EXPECT_EQ(samples_of(batch.view), first);
+    EXPECT_EQ(batch.global_samples, 20);
+    EXPECT_EQ(batch.epoch, step / 5);
+    EXPECT_EQ(batch.step_in_epoch, step % 5);
+  }
+}
+
+// A transform that counts, dawdles, and fails when it meets a certain sample.
+class Moody final : public Transform {
+ public:
+  Moody(std::atomic<int>& calls, int64_t bad_sample, std::chrono::milliseconds delay)
+      : calls_(calls), bad_sample_(bad_sample), delay_(delay) {}
+  void apply(const dataset::CachedSplit& split, std::span<const int64_t> rows, int64_t,
+             std::span<float> out) const override {
+    ++calls_;
+    std::this_thread::sleep_for(delay_);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (rows[i] == bad_sample_) throw std::runtime_error("bad sample");
+      out[i] = static_cast<const float*>(split.features.data)[rows[i]];
+    }
+  }
+
+ private:
+  std::atomic<int>& calls_;
+  int64_t bad_sample_;
+  std::chrono::milliseconds delay_;
+};
+
+TEST(TrainLoader, DecodesNoMoreThanTheRingHolds) {
+  const Numbers numbers(1000);
+  std::atomic<int> calls = 0;
+  const auto loader = make_train_loader(
+      numbers.split(), std::make_unique<Moody>(calls, -1, std::chrono::milliseconds(0)), options_of(1, 0, 10));
+  const auto settled = [&](int expected) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (calls < expected && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return calls.load();
+  };
+  EXPECT_EQ(settled(4), 4);
+  loader->next();
+  EXPECT_EQ(settled(4), 4) << "the batch in use still holds its buffer";
+  loader->next();
+  EXPECT_EQ(settled(5), 5);
+}
+
+TEST(TrainLoader, DestroyedAtAnyMoment) {
+  const Numbers numbers(1000);
+  std::atomic<int> calls = 0;
+  for (int i = 0; i < 60; ++i) {
+    const auto loader = make_train_loader(
+        numbers.split(), std::make_unique<Moody>(calls, -1, std::chrono::milliseconds(i % 3)), options_of(1, 0, 10));
+    for (int step = 0; step < i % 7; ++step) loader->next();
+  }
+}
+
+TEST(TrainLoader, ErrorComesAfterTheGoodBatchesAndStays) {
+  const Numbers numbers(100);
+  const auto order = epoch_permutation(100, 42, 0);
+  std::atomic<int> calls = 0;
+  for (const int prefetch : {0, 3}) {
+    LoaderOptions options = options_of(1, 0, 10);
+    options.prefetch = prefetch;
+    const auto loader = make_train_loader(
+        numbers.split(), std::make_unique<Moody>(calls, order[57], std::chrono::milliseconds(0)), options);
+    for (int step = 0; step < 5; ++step) EXPECT_EQ(samples_of(loader->next().view).size(), 10U);
+    for (int again = 0; again < 3; ++again) {
+      EXPECT_THAT([&] { loader->next(); }, ThrowsMessage<std::runtime_error>(HasSubstr("bad sample")));
+    }
+  }
+}
+
+TEST(TrainLoader, NegativeOptionsAreRefused) {
+  const Numbers numbers(10);
+  LoaderOptions options = options_of(1, 0, 5);
+  options.first_step = -1;
+  EXPECT_THROW(make_train_loader(numbers.split(), as_they_are(), options), UserError);
+  options.first_step = 0;
+  options.prefetch = -1;
+  EXPECT_THROW(make_train_loader(numbers.split(), as_they_are(), options), UserError);
+}
+
+// --- evaluation batches
+
+TEST(EvalLoader, RanksSeeEverySampleOnceInOrder) {
+  for (const int64_t samples : {1, 3, 100, 101}) {
+    const Numbers numbers(samples);
+    for (int64_t workers = 1; workers <= 5; ++workers) {
+      std::vector<int64_t> seen;
+      for (int64_t rank = 0; rank < workers; ++rank) {
+        const auto loader = make_eval_loader(numbers.split(), as_they_are(), {workers, rank, 1}, 8);
+        std::vector<int64_t> own;
+        for (int pass = 0; pass < 2; ++pass) {
+          own.clear();
+          loader->restart();
+          while (const BatchView* batch = loader->next()) {
+            EXPECT_GT(batch->samples, 0);
+            EXPECT_LE(batch->samples, 8);
+            for (const int64_t sample : samples_of(*batch)) own.push_back(sample);
+          }
+          EXPECT_EQ(loader->next(), nullptr);
+          EXPECT_EQ(static_cast<int64_t>(own.size()), (rank + 1) * samples / workers - rank * samples / workers);
+        }
+        seen.insert(seen.end(), own.begin(), own.end());
+      }
+      std::vector<int64_t> all(static_cast<size_t>(samples));
+      std::iota(all.begin(), all.end(), 0);
+      EXPECT_EQ(seen, all);
+    }
+  }
+}
+
+TEST(EvalLoader, RestartsInTheMiddle) {
+  const Numbers numbers(20);
+  const auto loader = make_eval_loader(numbers.split(), as_they_are(), {1, 0, 1}, 6);
+  loader->next();
+  EXPECT_THAT(samples_of(*loader->next()), ElementsAre(6, 7, 8, 9, 10, 11));
+  loader->restart();
+  EXPECT_THAT(samples_of(*loader->next()), ElementsAre(0, 1, 2, 3, 4, 5));
+}
+
+}  // namespace
+}  // namespace mlbench::data

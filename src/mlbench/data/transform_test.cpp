@@ -1,0 +1,238 @@
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/data/loader.h"
+
+namespace mlbench::data {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// Images of uint8 or rows of float32 in memory.
+template <typename T>
+struct Samples {
+  Samples(std::vector<int64_t> shape, std::vector<T> all) : values(std::move(all)) {
+    const int64_t volume = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+    split.name = "train";
+    split.samples = static_cast<int64_t>(values.size()) / volume;
+    split.sample_shape = std::move(shape);
+    split.dtype = dtype_of<T>();
+    split.features = const_view_of(std::span<const T>(values));
+    labels.resize(static_cast<size_t>(split.samples));
+    split.labels = labels;
+  }
+  Samples(const Samples&) = delete;
+  Samples& operator=(const Samples&) = delete;
+
+  std::vector<float> through(const Transform& transform, const std::vector<int64_t>& rows, int64_t epoch = 0) const {
+    std::vector<float> out(rows.size() * static_cast<size_t>(split.sample_volume()), -1e9F);
+    transform.apply(split, rows, epoch, out);
+    return out;
+  }
+
+  std::vector<T> values;
+  std::vector<int64_t> labels;
+  dataset::CachedSplit split;
+};
+
+spec::DataSpec spec_of(const dataset::CachedSplit& split, std::vector<double> mean = {}, std::vector<double> stddev = {}) {
+  spec::DataSpec spec;
+  spec.sample_shape = split.sample_shape;
+  spec.mean = std::move(mean);
+  spec.stddev = std::move(stddev);
+  return spec;
+}
+
+std::vector<uint8_t> counting(size_t count) {
+  std::vector<uint8_t> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = static_cast<uint8_t>(i * 31 % 251);
+  return values;
+}
+
+TEST(Transform, Scale255ByHand) {
+  const Samples<uint8_t> samples({1, 2, 2}, {0, 51, 255, 1, 102, 153, 204, 127});
+  const auto transform = make_transform({"scale_255"}, spec_of(samples.split), 0);
+  EXPECT_THAT(samples.through(*transform, {0}), ElementsAre(0.0F, 0.2F, 1.0F, 1.0F / 255.0F));
+  EXPECT_THAT(samples.through(*transform, {1, 0}),
+              ElementsAre(0.4F, 0.6F, 0.8F, 127.0F / 255.0F, 0.0F, 0.2F, 1.0F, 1.0F / 255.0F));
+}
+
+TEST(Transform, Scale255IsTheCorrectlyRoundedQuotientForEveryPixel) {
+  std::vector<uint8_t> all(256);
+  std::iota(all.begin(), all.end(), uint8_t{0});
+  const Samples<uint8_t> samples({1, 16, 16}, all);
+  const auto out = samples.through(*make_transform({"scale_255"}, spec_of(samples.split), 0), {0});
+  for (int value = 0; value < 256; ++value) {
+    EXPECT_EQ(out[static_cast<size_t>(value)], static_cast<float>(value / 255.0)) << value;
+  }
+}
+
+TEST(Transform, NothingNamedLeavesTheValues) {
+  const Samples<uint8_t> images({1, 2, 2}, {0, 51, 255, 1});
+  EXPECT_THAT(images.through(*make_transform({}, spec_of(images.split), 0), {0}), ElementsAre(0, 51, 255, 1));
+  const Samples<float> rows({3}, {0.5F, -1, 2, 7, 8, 9});
+  EXPECT_THAT(rows.through(*make_transform({}, spec_of(rows.split), 0), {1, 0}), ElementsAre(7, 8, 9, 0.5F, -1, 2));
+}
+
+TEST(Transform, NormalisePerChannelByHand) {
+  const Samples<uint8_t> samples({3, 1, 2}, {255, 0, 51, 102, 204, 255});
+  const auto transform = make_transform({"scale_255", "normalise"},
+                                        spec_of(samples.split, {0.5, 0.25, 0.0}, {0.5, 0.25, 2.0}), 0);
+  EXPECT_THAT(samples.through(*transform, {0}),
+              ElementsAre(1.0F, -1.0F, (0.2F - 0.25F) / 0.25F, (0.4F - 0.25F) / 0.25F, 0.4F, 0.5F));
+}
+
+TEST(Transform, FloatRowsGoThroughTheSameStages) {
+  const Samples<float> rows({2}, {255, 51});
+  const auto transform = make_transform({"scale_255", "normalise"}, spec_of(rows.split, {0.5}, {0.5}), 0);
+  EXPECT_THAT(rows.through(*transform, {0}), ElementsAre(1.0F, (0.2F - 0.5F) / 0.5F));
+}
+
+// The plain way: one stage after the other on whole images.
+std::vector<float> plain_pad_crop_flip(const std::vector<float>& image, int64_t channels, int64_t height, int64_t width,
+                                       const CropFlip& move) {
+  const int64_t padded_height = height + 8, padded_width = width + 8;
+  std::vector<float> out;
+  for (int64_t c = 0; c < channels; ++c) {
+    std::vector<float> padded(static_cast<size_t>(padded_height * padded_width), 0.0F);
+    for (int64_t y = 0; y < height; ++y) {
+      for (int64_t x = 0; x < width; ++x) {
+        padded[static_cast<size_t>((y + 4) * padded_width + x + 4)] =
+            image[static_cast<size_t>((c * height + y) * width + x)];
+      }
+    }
+    for (int64_t y = 0; y < height; ++y) {
+      std::vector<float> row;
+      for (int64_t x = 0; x < width; ++x) {
+        row.push_back(padded[static_cast<size_t>((y + move.dy) * padded_width + x + move.dx)]);
+      }
+      if (move.flip) std::reverse(row.begin(), row.end());
+      out.insert(out.end(), row.begin(), row.end());
+    }
+  }
+  return out;
+}
+
+TEST(Transform, PadCropFlipEqualsThePlainWayAtEitherEndOfTheList) {
+  constexpr int64_t kSamples = 300;
+  const Samples<uint8_t> samples({3, 6, 5}, counting(kSamples * 90));
+  const spec::DataSpec spec = spec_of(samples.split, {0.4914, 0.4822, 0.4465}, {0.2023, 0.1994, 0.2010});
+  const auto raw = make_transform({}, spec, 7);
+  const auto values = make_transform({"scale_255", "normalise"}, spec, 7);
+  const auto first = make_transform({"pad_crop_flip", "scale_255", "normalise"}, spec, 7);
+  const auto last = make_transform({"scale_255", "normalise", "pad_crop_flip"}, spec, 7);
+  for (int64_t row = 0; row < kSamples; ++row) {
+    const CropFlip move = crop_flip_of(7, 2, row);
+    EXPECT_EQ(samples.through(*last, {row}, 2), plain_pad_crop_flip(samples.through(*values, {row}), 3, 6, 5, move));
+
+    const auto moved = plain_pad_crop_flip(samples.through(*raw, {row}), 3, 6, 5, move);
+    const Samples<uint8_t> moved_samples({3, 6, 5}, std::vector<uint8_t>(moved.begin(), moved.end()));
+    EXPECT_EQ(samples.through(*first, {row}, 2), moved_samples.through(*values, {0})) << row;
+  }
+}
+
+TEST(Transform, PadCropFlipByHand) {
+  // Every sample that the seed shifts by one to the right and one down.
+  const Samples<uint8_t> samples({1, 3, 3}, counting(9 * 2000));
+  const auto transform = make_transform({"pad_crop_flip"}, spec_of(samples.split), 0);
+  int straight = 0, mirrored = 0;
+  for (int64_t row = 0; row < 2000; ++row) {
+    const CropFlip move = crop_flip_of(0, 0, row);
+    if (move.dy != 3 || move.dx != 3) continue;
+    const auto* p = samples.values.data() + 9 * row;
+    const auto out = samples.through(*transform, {row});
+    ++(move.flip ? mirrored : straight);
+    if (move.flip) {
+      EXPECT_THAT(out, ElementsAre(0, 0, 0, p[1], p[0], 0, p[4], p[3], 0));
+    } else {
+      EXPECT_THAT(out, ElementsAre(0, 0, 0, 0, p[0], p[1], 0, p[3], p[4]));
+    }
+  }
+  EXPECT_GT(straight, 0);
+  EXPECT_GT(mirrored, 0);
+}
+
+TEST(Transform, CropsAndFlipsAreUniform) {
+  std::map<int64_t, int> dy, dx;
+  int flips = 0;
+  constexpr int kDraws = 18000;
+  for (int64_t sample = 0; sample < kDraws; ++sample) {
+    const CropFlip move = crop_flip_of(42, 5, sample);
+    ++dy[move.dy];
+    ++dx[move.dx];
+    flips += move.flip ? 1 : 0;
+  }
+  for (const auto& counts : {dy, dx}) {
+    ASSERT_EQ(counts.size(), 9U);
+    EXPECT_EQ(counts.begin()->first, 0);
+    EXPECT_EQ(counts.rbegin()->first, 8);
+    for (const auto& [value, count] : counts) EXPECT_NEAR(count, kDraws / 9, 220) << value;  // 5 standard deviations
+  }
+  EXPECT_NEAR(flips, kDraws / 2, 340);
+}
+
+TEST(Transform, AugmentationDependsOnSeedEpochAndSampleButNotOnWorkers) {
+  constexpr int64_t kSamples = 48;
+  const Samples<uint8_t> samples({1, 8, 8}, counting(kSamples * 64));
+  const spec::DataSpec spec = spec_of(samples.split);
+  const auto transform = [&](uint64_t seed) { return make_transform({"pad_crop_flip", "scale_255"}, spec, seed); };
+  // Label = sample number tells which image a batch holds.
+  dataset::CachedSplit split = samples.split;
+  std::vector<int64_t> numbers(kSamples);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  split.labels = numbers;
+
+  const auto images_of_epoch = [&](int64_t workers, int64_t epoch, uint64_t seed) {
+    std::map<int64_t, std::vector<float>> images;
+    for (int64_t rank = 0; rank < workers; ++rank) {
+      LoaderOptions options;
+      options.shard = {workers, rank, 5};
+      options.seed = seed;
+      const int64_t steps = steps_per_epoch(kSamples, options.shard);
+      options.first_step = epoch * steps;
+      const auto loader = make_train_loader(split, transform(seed), options);
+      for (int64_t step = 0; step < steps; ++step) {
+        const BatchView& view = loader->next().view;
+        for (int64_t i = 0; i < view.samples; ++i) {
+          const auto* first = static_cast<const float*>(view.features.data) + i * 64;
+          images[static_cast<const int64_t*>(view.labels.data)[i]] = {first, first + 64};
+        }
+      }
+    }
+    EXPECT_EQ(images.size(), static_cast<size_t>(kSamples));
+    return images;
+  };
+  const auto reference = images_of_epoch(1, 1, 42);
+  for (int64_t workers = 2; workers <= 5; ++workers) EXPECT_EQ(images_of_epoch(workers, 1, 42), reference) << workers;
+  EXPECT_NE(images_of_epoch(1, 2, 42), reference);
+  EXPECT_NE(images_of_epoch(1, 1, 43), reference);
+}
+
+TEST(Transform, ErrorsNameWhatIsWrongAndWhatIsValid) {
+  const Samples<uint8_t> samples({3, 2, 2}, counting(12));
+  const Samples<float> rows({4}, {1, 2, 3, 4});
+  const auto make = [](const std::vector<std::string>& names, const spec::DataSpec& spec) {
+    return [=] { make_transform(names, spec, 0); };
+  };
+  EXPECT_THAT(make({"scale"}, spec_of(samples.split)),
+              ThrowsMessage<UserError>(AllOf(HasSubstr("'scale'"), HasSubstr("scale_255, normalise, pad_crop_flip"))));
+  EXPECT_THAT(make({"normalise"}, spec_of(samples.split, {0.5}, {0.5})),
+              ThrowsMessage<UserError>(HasSubstr("1 means and 1 deviations, expected one of each for 3 channels")));
+  EXPECT_THAT(make({"normalise"}, spec_of(samples.split, {0, 0, 0}, {1, 0, 1})),
+              ThrowsMessage<UserError>(HasSubstr("must be positive")));
+  EXPECT_THAT(make({"pad_crop_flip", "pad_crop_flip"}, spec_of(samples.split)),
+              ThrowsMessage<UserError>(HasSubstr("only once")));
+  EXPECT_THAT(make({"pad_crop_flip"}, spec_of(rows.split)), ThrowsMessage<UserError>(HasSubstr("three dimensions")));
+  EXPECT_THAT([&] { samples.through(*make_transform({}, spec_of(rows.split), 0), {0}); },
+              ThrowsMessage<UserError>(AllOf(HasSubstr("samples of [3, 2, 2]"), HasSubstr("expects [4]"))));
+}
+
+}  // namespace
+}  // namespace mlbench::data

@@ -1,0 +1,82 @@
+#include <gmock/gmock.h>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/test_support.h"
+
+namespace mlbench::dataset {
+namespace {
+
+using test::message_of;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+std::string parse_error(const std::string& text) {
+  return message_of<UserError>([&] { parse_description("d.toml", text); });
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(Description, EmbeddedOnesAreComplete) {
+  EXPECT_THAT(dataset_names(), AllOf(Contains("fashion-mnist"), Contains("mnist")));
+  for (const std::string& name : dataset_names()) {
+    const DatasetDescription& description = find_description(name);
+    EXPECT_EQ(description.name, name);
+    EXPECT_THAT(description.fingerprint, SizeIs(64)) << name;
+    for (const SplitSpec& split : description.splits) {
+      for (const FileSource& file : split.files) {
+        EXPECT_THAT(file.url, StartsWith("https://")) << name;
+        EXPECT_THAT(file.url, EndsWith("/" + file.pattern + ".gz")) << name;
+        EXPECT_THAT(file.sha256, SizeIs(64)) << name;
+        EXPECT_THAT(file.content_sha256, SizeIs(64)) << name;
+        EXPECT_GT(file.bytes, 0) << name;
+      }
+    }
+  }
+  const DatasetDescription& fashion = find_description("fashion-mnist");
+  EXPECT_EQ(fashion.sample_shape, (std::vector<int64_t>{1, 28, 28}));
+  EXPECT_EQ(fashion.classes, 10);
+  ASSERT_EQ(fashion.splits.size(), 2U);
+  EXPECT_EQ(fashion.splits[0].name, "train");
+  EXPECT_EQ(fashion.splits[0].samples, 60000);
+  EXPECT_EQ(fashion.splits[1].name, "test");
+  EXPECT_EQ(fashion.splits[1].samples, 10000);
+}
+
+TEST(Description, UnknownNameListsTheValidOnes) {
+  EXPECT_THAT(message_of<UserError>([] { find_description("emnist"); }),
+              AllOf(HasSubstr("'emnist'"), HasSubstr("fashion-mnist, mnist")));
+}
+
+TEST(Description, ErrorsNameThePlaceTheValueAndWhatIsValid) {
+  const std::string good = test::tiny_toml();
+  EXPECT_EQ(parse_description("d.toml", good).splits[1].files[1].pattern, "test-labels");
+
+  EXPECT_THAT(parse_error(replaced(good, "title", "titel")), AllOf(HasSubstr("d.toml:1:1"), HasSubstr("'title' is missing")));
+  EXPECT_THAT(parse_error("colour = 1\n" + good), AllOf(HasSubstr("d.toml:1:1: unknown key 'colour'"), HasSubstr("classes")));
+  EXPECT_THAT(parse_error(replaced(good, "\"idx\"", "\"tfrecord\"")),
+              AllOf(HasSubstr("d.toml:3:10"), HasSubstr("'tfrecord'"), HasSubstr("valid: idx")));
+  EXPECT_THAT(parse_error(replaced(good, "classes = 3", "classes = 0")),
+              AllOf(HasSubstr("d.toml:5:11"), HasSubstr("'classes' must be a positive integer")));
+  EXPECT_THAT(parse_error(replaced(good, "[1, 4, 5]", "[]")), HasSubstr("'sample_shape' must be a list"));
+  EXPECT_THAT(parse_error(replaced(good, "classes = 3", "classes = 3\nfingerprint = \"abc\"")),
+              AllOf(HasSubstr("d.toml:6:15"), HasSubstr("'abc'"), HasSubstr("64 lower-case")));
+  EXPECT_THAT(parse_error(replaced(good, "pattern = \"train-images\"", "pattern = \"../secret\"")), HasSubstr("without '..'"));
+  EXPECT_THAT(parse_error(replaced(good, "pattern = \"train-images\"", "pattern = \"x\"\nmd5 = \"0\"")),
+              AllOf(HasSubstr("unknown key 'md5'"), HasSubstr("content_sha256")));
+  EXPECT_THAT(parse_error(replaced(good, "[[split.file]]\npattern = \"train-labels\"\n", "")),
+              AllOf(HasSubstr("split 'train' has 1 files"), HasSubstr("expects 2")));
+  EXPECT_THAT(parse_error(replaced(good, "name = \"test\"", "name = \"train\"")), HasSubstr("'train' is there twice"));
+  EXPECT_THAT(parse_error("name = "), HasSubstr("d.toml:1:"));
+}
+
+}  // namespace
+}  // namespace mlbench::dataset
