@@ -24,7 +24,7 @@ std::chrono::system_clock::time_point parse_utc(const std::string& text) {
   in >> std::get_time(&fields, "%Y-%m-%dT%H:%M:%S");
   double fraction = 0;
   if (in && in.peek() == '.') in >> fraction;
-  if (in.fail() || in.get() != 'Z') {
+  if (in.fail() || in.get() != 'Z' || in.peek() != std::istringstream::traits_type::eof() || fraction >= 1) {
     throw UserError("'" + text + "' is not a UTC time such as 2026-01-31T12:00:00.123456Z");
   }
   const auto seconds = std::chrono::system_clock::from_time_t(timegm(&fields));

@@ -2,22 +2,28 @@
 
 #include <spdlog/sinks/stdout_color_sinks.h>
 
-#include <cstdlib>
+#include <algorithm>
+#include <iterator>
 #include <memory>
+#include <string_view>
+
+#include "mlbench/base/paths.h"
 
 namespace mlbench {
 
 void set_up_logging(const std::string& who) {
-  const char* no_color = std::getenv("NO_COLOR");
-  const bool plain = no_color != nullptr && *no_color != '\0';
+  const bool plain = environment_variable("NO_COLOR").has_value();
   auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(plain ? spdlog::color_mode::never
                                                                          : spdlog::color_mode::automatic);
   auto logger = std::make_shared<spdlog::logger>(who, sink);
   logger->set_pattern("%H:%M:%S.%e %^%l%$ [%n] %v");
-  const char* level = std::getenv("MLBENCH_LOG");
-  logger->set_level(level != nullptr ? spdlog::level::from_str(level) : spdlog::level::info);
+  constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warn", "error", "off"};
+  const std::string level = environment_variable("MLBENCH_LOG").value_or("info");
+  const bool known = std::find(std::begin(kLevels), std::end(kLevels), level) != std::end(kLevels);
+  logger->set_level(known ? spdlog::level::from_str(level) : spdlog::level::info);
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(std::move(logger));
+  if (!known) spdlog::warn("MLBENCH_LOG={}: expected trace, debug, info, warn, error or off; info is taken", level);
 }
 
 }  // namespace mlbench

@@ -362,9 +362,9 @@ ProcessOutput run_process(const ProcessOptions& options, std::chrono::millisecon
       child.wait(kKillPatience);
       drain(errors.read_end, result.standard_error);
       const std::string line = last_line(result.standard_error);
-      throw CommError(fmt::format("'{}' did not end within {:g} s{}", fmt::join(options.arguments, " "),
-                                  std::chrono::duration<double>(timeout).count(),
-                                  line.empty() ? "" : "; its last error line: " + line));
+      throw CommTimeout(fmt::format("'{}' did not end within {:g} s{}", fmt::join(options.arguments, " "),
+                                    std::chrono::duration<double>(timeout).count(),
+                                    line.empty() ? "" : "; its last error line: " + line));
     }
     pollfd waited[] = {{pidfd.get(), POLLIN, 0},
                        {output.read_end.get(), POLLIN, 0},

@@ -68,7 +68,7 @@ struct ProcessOutput {
 };
 
 // Runs to the end and collects both streams (which `options` leaves unset). When the timeout passes, the group is
-// killed and CommError thrown, with the command and the last line of its errors.
+// killed and CommTimeout thrown, with the command and the last line of its errors.
 ProcessOutput run_process(const ProcessOptions& options, std::chrono::milliseconds timeout);
 
 }  // namespace mlbench

@@ -132,7 +132,7 @@ TEST(Kv, ValuesAreBytesAndSeenByAllRanks) {
 TEST(Kv, LargeValueTravels) {
   KvServer server(server_options(1));
   KvClient client(client_options(server.port(), 0, 1));
-  std::string large(20 << 20, '\0');
+  std::string large(3 << 20, '\0');
   for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 7 % 251);
   client.set("large", large);
   EXPECT_TRUE(client.get("large", 10s) == large);
@@ -460,7 +460,7 @@ TEST_F(KvFaults, HalfAMessageAndAResetCountAsGone) {
 
 TEST_F(KvFaults, AClientThatReadsNothingHindersNobody) {
   KvClient reader(client_options(server_.port(), 1, 2));
-  reader.set("large", std::string(8 << 20, 'x'));
+  reader.set("large", std::string(4 << 20, 'x'));
   RawClient deaf(server_.port());
   deaf.send_message(hello(0, 2));
   for (int id = 1; id <= 8; ++id) deaf.send_message({{"op", "get"}, {"id", id}, {"key", "large"}, {"timeout_ms", 0}});
@@ -471,12 +471,12 @@ TEST_F(KvFaults, AClientThatReadsNothingHindersNobody) {
 TEST_F(KvFaults, AClientThatReadsNothingAndAsksForMuchIsClosed) {
   {
     KvClient writer(client_options(server_.port(), 1, 2));
-    writer.set("large", std::string(60 << 20, 'x'));
+    writer.set("large", std::string(8 << 20, 'x'));
   }
   RawClient deaf(server_.port());
   deaf.send_message(hello(0, 2));
   ASSERT_TRUE(deaf.receive());
-  for (int id = 1; id <= 4; ++id) deaf.send_message({{"op", "get"}, {"id", id}, {"key", "large"}, {"timeout_ms", 0}});
+  for (int id = 1; id <= 20; ++id) deaf.send_message({{"op", "get"}, {"id", id}, {"key", "large"}, {"timeout_ms", 0}});
   EXPECT_TRUE(soon([&] { return !server_.ranks()[0].connected; }));
 }
 
@@ -650,8 +650,8 @@ TEST_F(KvServerProcess, AStoppedServerBlocksNobody) {
   EXPECT_THAT([&] { client.set("key", "value"); },
               ThrowsMessage<CommTimeout>(AllOf(HasSubstr("set 'key'"), HasSubstr("has not answered within 0.2 s"))));
   // Far more than the socket holds.
-  const Json status = {{"operation", std::string(1000, 'x')}};
-  for (int i = 0; i < 20000; ++i) client.heartbeat(status);
+  const Json status = {{"operation", std::string(2000, 'x')}};
+  for (int i = 0; i < 6000; ++i) client.heartbeat(status);
   child_->signal(SIGCONT);
   EXPECT_TRUE(soon([&] {
     try {

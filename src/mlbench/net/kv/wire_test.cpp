@@ -81,11 +81,6 @@ TEST(Wire, NamesTheMemberThatIsMissingOrOfAnotherType) {
   EXPECT_THAT([&] { object_in(message, "value"); }, ThrowsMessage<ProtocolError>(HasSubstr("\"value\"")));
 }
 
-TEST(Wire, RefusesToEncodeMoreThanTheLimit) {
-  EXPECT_THAT([] { encode({{"value", to_bytes(std::string(kMaxMessageBytes, 'x'))}}); },
-              ThrowsMessage<CommError>(HasSubstr("at most 67108864")));
-}
-
 TEST(Wire, Texts) {
   EXPECT_EQ(endpoint_text("host", 80), "host:80");
   EXPECT_EQ(endpoint_text("::1", 80), "[::1]:80");

@@ -1,0 +1,140 @@
+#include "mlbench/base/environment.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "mlbench/base/build_info.h"
+#include "mlbench/base/files.h"
+
+namespace mlbench {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CgroupQuota : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "mlbench_cgroup_XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    root_ = name;
+  }
+  void TearDown() override { fs::remove_all(root_); }
+  void put(const std::string& path, const std::string& content) {
+    fs::create_directories((root_ / path).parent_path());
+    write_file_atomically(root_ / path, content);
+  }
+  fs::path root_;
+};
+
+TEST_F(CgroupQuota, NoneWithoutCgroups) { EXPECT_FALSE(cgroup_cpu_quota(root_)); }
+
+TEST_F(CgroupQuota, Version2) {
+  put("proc/self/cgroup", "0::/user/job\n");
+  put("sys/fs/cgroup/user/job/cpu.max", "max 100000\n");
+  EXPECT_FALSE(cgroup_cpu_quota(root_));
+  put("sys/fs/cgroup/user/job/cpu.max", "250000 100000\n");
+  EXPECT_EQ(cgroup_cpu_quota(root_), 2.5);
+}
+
+TEST_F(CgroupQuota, Version2TakesTheSmallestOfAllParents) {
+  put("proc/self/cgroup", "0::/a/b/c\n");
+  put("sys/fs/cgroup/a/b/c/cpu.max", "800000 100000\n");
+  put("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+  put("sys/fs/cgroup/a/cpu.max", "50000 100000\n");
+  EXPECT_EQ(cgroup_cpu_quota(root_), 0.5);
+}
+
+TEST_F(CgroupQuota, Version2InAContainerThatSeesTheHostsPath) {
+  put("proc/self/cgroup", "0::/kubepods/pod1/container2\n");
+  put("sys/fs/cgroup/cpu.max", "150000 50000\n");
+  EXPECT_EQ(cgroup_cpu_quota(root_), 3.0);
+}
+
+TEST_F(CgroupQuota, Version1) {
+  put("proc/self/cgroup", "12:cpuset:/job\n4:cpu,cpuacct:/job\n1:name=systemd:/job\n");
+  put("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n");
+  put("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+  EXPECT_FALSE(cgroup_cpu_quota(root_));
+  put("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "400000\n");
+  EXPECT_EQ(cgroup_cpu_quota(root_), 4.0);
+}
+
+TEST_F(CgroupQuota, BothVersionsAtOnce) {
+  put("proc/self/cgroup", "4:cpu,cpuacct:/job\n0::/\n");
+  put("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "300000\n");
+  put("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(cgroup_cpu_quota(root_), 3.0);
+}
+
+TEST(Environment, AvailableCoresFollowTheAffinityMask) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  const int cores = available_cores();
+  EXPECT_GE(cores, 1);
+  EXPECT_LE(cores, CPU_COUNT(&before));
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &before)) continue;
+    CPU_SET(cpu, &one);
+    break;
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(available_cores(), 1);
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+  EXPECT_EQ(available_cores(), cores);
+}
+
+TEST(Environment, HostAndBoot) {
+  char name[256];
+  ASSERT_EQ(gethostname(name, sizeof name), 0);
+  EXPECT_EQ(host_name(), name);
+  EXPECT_EQ(boot_id(), boot_id());
+  if (fs::exists("/proc/sys/kernel/random/boot_id")) {
+    const std::string kernel = read_file("/proc/sys/kernel/random/boot_id").substr(0, 36);
+    EXPECT_EQ(boot_id().substr(0, 37), kernel + ":");
+  }
+}
+
+TEST(Environment, HostIsCapturedWithNullForWhatCannotBeRead) {
+  for (const int sample_ms : {0, 50}) {
+    const Json host = capture_host(sample_ms);
+    EXPECT_EQ(host.at("name"), host_name());
+    EXPECT_EQ(host.at("cores"), available_cores());
+    ASSERT_TRUE(host.at("ram_bytes").is_number_integer());
+    // MemTotal is the page count that sysconf gives.
+    EXPECT_EQ(host.at("ram_bytes").get<int64_t>(), int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
+    EXPECT_TRUE(host.at("cpu").is_string() || host.at("cpu").is_null());
+    EXPECT_TRUE(host.at("gpus").is_array());
+    for (const Json& address : host.at("addresses")) {
+      EXPECT_NE(address, "127.0.0.1");
+      EXPECT_NE(address, "::1");
+    }
+    for (const Json& nic : host.at("nics")) {
+      EXPECT_NE(nic.at("name"), "lo");
+      const Json& speed = nic.at("speed_mbit");
+      EXPECT_TRUE(speed.is_null() || speed.get<int64_t>() > 0) << nic;
+    }
+    EXPECT_GE(host.at("load_1m").get<double>(), 0.0);
+    const Json& steal = host.at("steal_percent");
+    if (!steal.is_null()) {
+      EXPECT_GE(steal.get<double>(), 0.0);
+      EXPECT_LE(steal.get<double>(), 100.0);
+    }
+  }
+}
+
+TEST(Environment, ProgramIsCaptured) {
+  const Json environment = capture_environment();
+  EXPECT_EQ(environment.at("build_id"), build_info().build_id);
+  EXPECT_EQ(environment.at("git_describe"), build_info().git_describe);
+  EXPECT_EQ(environment.at("libraries").at("fmt"), build_info().libraries.at("fmt"));
+  EXPECT_TRUE(environment.at("kernel").is_string());
+  for (const char* key : {"version", "build_type", "compiler", "os", "gpu_driver"}) {
+    EXPECT_TRUE(environment.contains(key)) << key;
+  }
+}
+
+}  // namespace
+}  // namespace mlbench

@@ -1,0 +1,39 @@
+#include "mlbench/base/options.h"
+
+#include <gmock/gmock.h>
+
+namespace mlbench {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+TEST(OptionReader, ReadsValuesAndDefaults) {
+  const Json options = {{"momentum", 0.9}, {"steps", 3}, {"nesterov", true}, {"mode", "fast"}};
+  OptionReader reader("optimizer 'sgd'", options);
+  EXPECT_EQ(reader.number("momentum", 0), 0.9);
+  EXPECT_EQ(reader.number("steps", 0), 3.0);
+  EXPECT_EQ(reader.number("dampening", 0.25), 0.25);
+  EXPECT_TRUE(reader.flag("nesterov", false));
+  EXPECT_TRUE(reader.flag("by_layer", true));
+  EXPECT_EQ(reader.text("mode", ""), "fast");
+  EXPECT_EQ(reader.text("name", "none"), "none");
+  EXPECT_NO_THROW(reader.finish());
+}
+
+TEST(OptionReader, NamesOwnerKeyAndWhatIsValid) {
+  const Json options = {{"momentum", "high"}, {"nesterov", 1}, {"mode", 2}, {"momentun", 0.9}};
+  OptionReader reader("optimizer 'sgd'", options);
+  EXPECT_THAT([&] { reader.number("momentum", 0); },
+              ThrowsMessage<UserError>(
+                  AllOf(HasSubstr("'momentum' of optimizer 'sgd'"), HasSubstr("\"high\""), HasSubstr("a number"))));
+  EXPECT_THAT([&] { reader.flag("nesterov", false); }, ThrowsMessage<UserError>(HasSubstr("true or false")));
+  EXPECT_THAT([&] { reader.text("mode", ""); }, ThrowsMessage<UserError>(HasSubstr("a string")));
+  EXPECT_THAT([&] { reader.finish(); },
+              ThrowsMessage<UserError>(AllOf(HasSubstr("optimizer 'sgd' has no option 'momentun'"),
+                                             HasSubstr("valid: momentum, nesterov, mode"))));
+}
+
+}  // namespace
+}  // namespace mlbench
