@@ -70,7 +70,7 @@ class Spool {
 
   void step(uint64_t number, std::chrono::nanoseconds took) {
     spec::StepRecord record;
-    record.sequence = number;
+    record.sequence = records_++;
     record.first_step = number;
     record.count = 1;
     record.samples = 100;
@@ -97,7 +97,8 @@ class Spool {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::ofstream steps_, events_;
   std::mutex mutex_;
-  int64_t sequence_ = 0;
+  int64_t sequence_ = 0;   // of events
+  uint64_t records_ = 0;
 };
 
 struct Arguments {
@@ -169,7 +170,7 @@ int run(const Arguments& arguments) {
   };
 
   spool.event({{"event", "begin"}, {"parameters", 10}, {"effective", Json::object()}, {"comm_stack", "fake"},
-               {"start_step", arguments.start_step}, {"environment", {{"fake_library", "1.2"}}}, {"step", 0}});
+               {"start_step", arguments.start_step}, {"versions", {{"fake_library", "1.2"}}}, {"step", 0}});
   const int64_t steps = number_from_environment("FAKE_STEPS", 20);
   const std::chrono::milliseconds step_time(number_from_environment("FAKE_STEP_MS", 10));
   try {

@@ -144,7 +144,7 @@ std::optional<size_t> furthest_behind(const std::vector<RankFacts>& ranks) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const int64_t sequence =
         field<int64_t>(ranks[rank].report, "sequence", field<int64_t>(ranks[rank].heartbeat, "sequence", -1));
-    if (sequence < 0 || ranks[rank].end) continue;
+    if (sequence < 0) continue;
     if (!behind || sequence < lowest) {
       lowest = sequence;
       if (!behind) highest = sequence;

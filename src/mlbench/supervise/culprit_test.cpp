@@ -124,7 +124,7 @@ TEST(Culprit, SuspectOfMostPeersUnlessItComplainsItself) {
 }
 
 TEST(Culprit, LowestSequence) {
-  const auto failure = name_culprit({timed_out(124), working(100, false), timed_out(124)});
+  const auto failure = name_culprit({ended(timed_out(124), {3, {}}, 0), working(100, false), timed_out(124)});
   EXPECT_EQ(failure.kind, "comm_timeout");
   EXPECT_EQ(failure.rank, 1);
   EXPECT_EQ(failure.sequence, 100);

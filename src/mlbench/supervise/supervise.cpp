@@ -11,6 +11,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/paths.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/core_lock.h"
@@ -432,7 +433,6 @@ class Segment {
   // Progress first: whoever finds it complete beside an older record can finish the job.
   bool save() {
     try {
-      adopt_environment();
       write_progress(options_.run_dir, progress_);
       write_json_file(options_.run_dir / "run.json", spec::build_record(run_, progress_));
       return true;
@@ -440,18 +440,6 @@ class Segment {
       complain(fmt::format("cannot write the record of {} (the run goes on, and it is tried again): {}", run_.name,
                            error.what()));
       return false;
-    }
-  }
-
-  // The worker knows versions (of its framework, its backend) that this program does not.
-  void adopt_environment() {
-    if (environment_adopted_ || progress_.segments.empty()) return;
-    for (const Json& event : spec::read_spool(run_.run_dir, progress_.segments.back().index, 0).events) {
-      if (event.value("event", "") != "begin") continue;
-      environment_adopted_ = true;
-      if (event.contains("environment") && event["environment"].is_object()) {
-        progress_.environment.update(event["environment"], true);
-      }
     }
   }
 
@@ -488,7 +476,6 @@ class Segment {
   double wall_before_ = 0;                       // of earlier segments
   std::optional<steady_clock::time_point> started_, all_joined_, trouble_;
   steady_clock::time_point woke_{}, last_tick_{}, next_record_{}, next_lease_{};
-  bool environment_adopted_ = false;
   std::string complaint_;
 };
 
@@ -515,6 +502,10 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesyst
   return request;
 }
 
-int supervise(const SupervisorOptions& options, exec::Executor& executor) { return Segment(options, executor).run(); }
+int supervise(const SupervisorOptions& options, exec::Executor& executor) {
+  // An attached supervisor shares the terminal with the command, which tells the user what happens.
+  if (options.attached && !environment_variable("MLBENCH_LOG")) spdlog::set_level(spdlog::level::err);
+  return Segment(options, executor).run();
+}
 
 }  // namespace mlbench::supervise
