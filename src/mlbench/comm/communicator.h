@@ -7,15 +7,17 @@
 // Contract, tested for every back end (tests in comm/contract_test.*):
 // - Every rank of the group calls the same operations in the same order with the same counts, dtypes and roots.
 // - Blocking calls return when the local buffers may be reused. Asynchronous ones return a Work.
-// - A lost peer or a call longer than Options::timeout throws CommError naming operation, rank and, where known, peer.
-//   Afterwards the communicator is unusable: every further call throws CommError.
+// - A lost peer, or one that the call waited for longer than CommOptions::timeout, throws CommError naming operation, rank
+//   and, where known, peer. Afterwards the communicator is unusable: every further call throws CommError, and it lets go
+//   of its peers, so that they notice, too.
+// - Wrong arguments (a root that is no rank, sizes that do not fit) are bugs of the caller: MLBENCH_CHECK.
 // - Reductions give bitwise the same result on every rank; the same inputs give the same bits again.
 // - Counts may be 0. Not thread-safe: one thread per communicator.
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,19 +38,21 @@ class OperationBoard {
     std::string_view operation;     // "all_reduce"; "" before the first
     int64_t sequence = 0;           // operations begun so far
     bool in_progress = false;
-    std::chrono::steady_clock::time_point since{};   // begin of the operation in progress
+    std::chrono::steady_clock::time_point since{};   // in progress: its begin, or the last end of one that overlapped it
   };
   Entry read() const;
   void begin(const char* operation_literal);
   void end();
 
  private:
-  std::atomic<const char*> operation_{""};
-  std::atomic<int64_t> sequence_{0};
-  std::atomic<int64_t> since_ns_{0};   // 0: none in progress
+  mutable std::mutex mutex_;
+  const char* operation_ = "";
+  int64_t sequence_ = 0;
+  int in_flight_ = 0;                                 // asynchronous operations overlap
+  std::chrono::steady_clock::time_point since_{};
 };
 
-// An operation under way. Destroying an unfinished Work waits for it.
+// An operation under way. Destroying an unfinished Work waits for it. It is destroyed before its communicator.
 class Work {
  public:
   virtual ~Work() = default;
@@ -61,7 +65,8 @@ class Work {
 
 class Communicator {
  public:
-  explicit Communicator(std::shared_ptr<OperationBoard> board) : board_(std::move(board)) {}
+  // A null board: one of its own.
+  explicit Communicator(std::shared_ptr<OperationBoard> board);
   virtual ~Communicator() = default;
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -73,7 +78,8 @@ class Communicator {
 
   void barrier();
   void broadcast(BufferView buffer, int root);
-  // In place, over all ranks. float32, float64, int32, int64; float16 and bfloat16 sum in float32 (rounded per hop).
+  // In place, over all ranks, all dtypes. Integer sums wrap; float16 and bfloat16 are added in float32 and rounded to
+  // nearest even after each addition.
   void all_reduce(BufferView buffer, ReduceOp op);
   std::unique_ptr<Work> all_reduce_async(BufferView buffer, ReduceOp op);
   // output = size() * input.count elements, in rank order.
@@ -83,7 +89,9 @@ class Communicator {
   // input = size() * output.count; output = the reduction of slice rank().
   void reduce_scatter(ConstBufferView input, BufferView output, ReduceOp op);
   void reduce(BufferView buffer, ReduceOp op, int root);   // result only at root; others' content undefined
-  // Tagged, blocking; tags 0..2^16-1. A send may or may not wait for its receive.
+  // Tagged, blocking; tags 0..2^16-1, `peer` another rank. A send may or may not wait for its receive. Messages of one
+  // sender, receiver and tag arrive in order; the receive's size is the send's. Asynchronous ones begin at once and do
+  // not wait for other operations.
   void send(ConstBufferView buffer, int peer, int tag);
   void recv(BufferView buffer, int peer, int tag);
   std::unique_ptr<Work> send_async(ConstBufferView buffer, int peer, int tag);
@@ -98,6 +106,11 @@ class Communicator {
   const std::shared_ptr<OperationBoard>& shared_board() const { return board_; }
 
  private:
+  class GuardedWork;
+
+  // What back ends implement. Arguments are checked, counts are positive and size() > 1, except that do_all_gather_v has
+  // some counts of zero and do_split comes with any size. A failure is a CommError saying why and with which peer;
+  // operation and rank are added here.
   virtual void do_barrier() = 0;
   virtual void do_broadcast(BufferView buffer, int root) = 0;
   virtual void do_all_reduce(BufferView buffer, ReduceOp op) = 0;
@@ -109,8 +122,22 @@ class Communicator {
   virtual std::unique_ptr<Work> do_send(ConstBufferView buffer, int peer, int tag) = 0;
   virtual std::unique_ptr<Work> do_recv(BufferView buffer, int peer, int tag) = 0;
   virtual std::unique_ptr<Communicator> do_split(int colour, int key) = 0;
+  // After the first failure, once.
+  virtual void do_let_go() noexcept {}
+  virtual bool supports(const Device& device) const { return device.kind == Device::Kind::kCpu; }
+
+  template <typename Body>
+  void perform(const char* operation, Body&& body);
+  template <typename Body>
+  std::unique_ptr<Work> start(const char* operation, Body&& body);
+  void check_usable(const char* operation) const;
+  void check_buffer(const char* operation, const ConstBufferView& buffer) const;
+  void check_rank(const char* operation, int rank, const char* role) const;
+  void check_message(const char* operation, const ConstBufferView& buffer, int peer, int tag) const;
+  CommError failed(const char* operation, const std::string& reason);
 
   std::shared_ptr<OperationBoard> board_;
+  std::string failure_;                               // the first one
 };
 
 // A place where ranks of one group publish small values and wait for others'; net/kv implements it over TCP, tests in

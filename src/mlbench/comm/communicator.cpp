@@ -1,0 +1,266 @@
+#include "mlbench/comm/communicator.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+namespace mlbench::comm {
+
+OperationBoard::Entry OperationBoard::read() const {
+  const std::lock_guard lock(mutex_);
+  return {operation_, sequence_, in_flight_ > 0, in_flight_ > 0 ? since_ : std::chrono::steady_clock::time_point{}};
+}
+
+void OperationBoard::begin(const char* operation_literal) {
+  const std::lock_guard lock(mutex_);
+  operation_ = operation_literal;
+  ++sequence_;
+  if (in_flight_++ == 0) since_ = std::chrono::steady_clock::now();
+}
+
+void OperationBoard::end() {
+  const std::lock_guard lock(mutex_);
+  MLBENCH_CHECK(in_flight_ > 0, "end of an operation without a begin");
+  if (--in_flight_ > 0) since_ = std::chrono::steady_clock::now();
+}
+
+namespace {
+
+class FinishedWork final : public Work {
+ public:
+  bool done() override { return true; }
+  void wait() override {}
+  void synchronize() override {}
+};
+
+// Ends the board's entry on every way out.
+class BoardEntry {
+ public:
+  BoardEntry(OperationBoard& board, const char* operation) : board_(&board) { board.begin(operation); }
+  BoardEntry(BoardEntry&& other) noexcept : board_(std::exchange(other.board_, nullptr)) {}
+  ~BoardEntry() { end(); }
+  void end() {
+    if (board_ != nullptr) std::exchange(board_, nullptr)->end();
+  }
+
+ private:
+  OperationBoard* board_;
+};
+
+}  // namespace
+
+// Adds to a back end's Work what Communicator::perform adds to a blocking call.
+class Communicator::GuardedWork final : public Work {
+ public:
+  GuardedWork(Communicator& owner, const char* operation, BoardEntry entry, std::unique_ptr<Work> work)
+      : owner_(owner), operation_(operation), entry_(std::move(entry)), work_(std::move(work)) {}
+  bool done() override {
+    const bool done = work_->done();
+    if (done) entry_.end();
+    return done;
+  }
+  void wait() override {
+    finish([this] { work_->wait(); });
+  }
+  void synchronize() override {
+    finish([this] { work_->synchronize(); });
+  }
+
+ private:
+  template <typename Wait>
+  void finish(Wait wait) {
+    try {
+      wait();
+    } catch (const CommError& error) {
+      entry_.end();
+      if (failure_.empty()) failure_ = owner_.failed(operation_, error.what()).what();
+      throw CommError(failure_);
+    }
+    entry_.end();
+  }
+
+  Communicator& owner_;
+  const char* operation_;
+  BoardEntry entry_;
+  std::unique_ptr<Work> work_;
+  std::string failure_;
+};
+
+Communicator::Communicator(std::shared_ptr<OperationBoard> board)
+    : board_(board != nullptr ? std::move(board) : std::make_shared<OperationBoard>()) {}
+
+CommError Communicator::failed(const char* operation, const std::string& reason) {
+  const std::string text = fmt::format("{}: rank {} of {}: {}", operation, rank(), size(), reason);
+  if (failure_.empty()) {
+    failure_ = text;
+    do_let_go();
+  }
+  return CommError(text);
+}
+
+void Communicator::check_usable(const char* operation) const {
+  if (failure_.empty()) return;
+  throw CommError(fmt::format("{}: rank {} of {}: this communicator has failed before ({})", operation, rank(), size(), failure_));
+}
+
+void Communicator::check_buffer(const char* operation, const ConstBufferView& buffer) const {
+  MLBENCH_CHECK(buffer.count >= 0, fmt::format("{} of {} elements", operation, buffer.count));
+  MLBENCH_CHECK(buffer.count == 0 || buffer.data != nullptr, fmt::format("{} of a null buffer", operation));
+  MLBENCH_CHECK(supports(buffer.stream.device), fmt::format("{} of a device buffer that {} cannot read", operation, description()));
+}
+
+void Communicator::check_rank(const char* operation, int rank, const char* role) const {
+  MLBENCH_CHECK(rank >= 0 && rank < size(), fmt::format("{}: {} {} of {} ranks", operation, role, rank, size()));
+}
+
+void Communicator::check_message(const char* operation, const ConstBufferView& buffer, int peer, int tag) const {
+  check_buffer(operation, buffer);
+  check_rank(operation, peer, "peer");
+  MLBENCH_CHECK(peer != rank(), fmt::format("{} between rank {} and itself", operation, peer));
+  MLBENCH_CHECK(tag >= 0 && tag < (1 << 16), fmt::format("{}: tag {} is not in 0..65535", operation, tag));
+}
+
+template <typename Body>
+void Communicator::perform(const char* operation, Body&& body) {
+  check_usable(operation);
+  const BoardEntry entry(*board_, operation);
+  try {
+    body();
+  } catch (const CommError& error) {
+    throw failed(operation, error.what());
+  }
+}
+
+template <typename Body>
+std::unique_ptr<Work> Communicator::start(const char* operation, Body&& body) {
+  check_usable(operation);
+  BoardEntry entry(*board_, operation);
+  try {
+    return std::make_unique<GuardedWork>(*this, operation, std::move(entry), body());
+  } catch (const CommError& error) {
+    throw failed(operation, error.what());
+  }
+}
+
+void Communicator::barrier() {
+  perform("barrier", [&] {
+    if (size() > 1) do_barrier();
+  });
+}
+
+void Communicator::broadcast(BufferView buffer, int root) {
+  check_buffer("broadcast", buffer);
+  check_rank("broadcast", root, "root");
+  perform("broadcast", [&] {
+    if (size() > 1 && buffer.count > 0) do_broadcast(buffer, root);
+  });
+}
+
+void Communicator::all_reduce(BufferView buffer, ReduceOp op) {
+  check_buffer("all_reduce", buffer);
+  perform("all_reduce", [&] {
+    if (size() > 1 && buffer.count > 0) do_all_reduce(buffer, op);
+  });
+}
+
+std::unique_ptr<Work> Communicator::all_reduce_async(BufferView buffer, ReduceOp op) {
+  check_buffer("all_reduce", buffer);
+  return start("all_reduce", [&]() -> std::unique_ptr<Work> {
+    if (size() > 1 && buffer.count > 0) return do_all_reduce_async(buffer, op);
+    return std::make_unique<FinishedWork>();
+  });
+}
+
+std::unique_ptr<Work> Communicator::do_all_reduce_async(BufferView buffer, ReduceOp op) {
+  do_all_reduce(buffer, op);
+  return std::make_unique<FinishedWork>();
+}
+
+void Communicator::all_gather(ConstBufferView input, BufferView output) {
+  const std::vector<int64_t> counts(static_cast<size_t>(size()), input.count);
+  all_gather_v(input, output, counts);
+}
+
+void Communicator::all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) {
+  check_buffer("all_gather", input);
+  check_buffer("all_gather", output);
+  MLBENCH_CHECK(counts.size() == static_cast<size_t>(size()), fmt::format("{} counts for {} ranks", counts.size(), size()));
+  const int64_t own = counts[static_cast<size_t>(rank())];
+  MLBENCH_CHECK(own == input.count, fmt::format("counts[{}] is {}, the input has {} elements", rank(), own, input.count));
+  for (const int64_t count : counts) MLBENCH_CHECK(count >= 0, fmt::format("a count of {}", count));
+  const int64_t total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  MLBENCH_CHECK(total == output.count, fmt::format("the counts add up to {}, the output has {} elements", total, output.count));
+  MLBENCH_CHECK(input.dtype == output.dtype, fmt::format("{} into {}", name_of(input.dtype), name_of(output.dtype)));
+  perform("all_gather", [&] {
+    if (total == 0) return;
+    if (size() > 1) {
+      do_all_gather_v(input, output, counts);
+    } else {
+      std::memmove(output.data, input.data, input.size_bytes());
+    }
+  });
+}
+
+void Communicator::reduce_scatter(ConstBufferView input, BufferView output, ReduceOp op) {
+  check_buffer("reduce_scatter", input);
+  check_buffer("reduce_scatter", output);
+  MLBENCH_CHECK(input.count == size() * output.count,
+                fmt::format("{} elements into {} ranks x {}", input.count, size(), output.count));
+  MLBENCH_CHECK(input.dtype == output.dtype, fmt::format("{} into {}", name_of(input.dtype), name_of(output.dtype)));
+  perform("reduce_scatter", [&] {
+    if (output.count == 0) return;
+    if (size() > 1) {
+      do_reduce_scatter(input, output, op);
+    } else {
+      std::memmove(output.data, input.data, input.size_bytes());
+    }
+  });
+}
+
+void Communicator::reduce(BufferView buffer, ReduceOp op, int root) {
+  check_buffer("reduce", buffer);
+  check_rank("reduce", root, "root");
+  perform("reduce", [&] {
+    if (size() > 1 && buffer.count > 0) do_reduce(buffer, op, root);
+  });
+}
+
+void Communicator::send(ConstBufferView buffer, int peer, int tag) {
+  check_message("send", buffer, peer, tag);
+  perform("send", [&] {
+    if (buffer.count > 0) do_send(buffer, peer, tag)->synchronize();
+  });
+}
+
+void Communicator::recv(BufferView buffer, int peer, int tag) {
+  check_message("recv", buffer, peer, tag);
+  perform("recv", [&] {
+    if (buffer.count > 0) do_recv(buffer, peer, tag)->synchronize();
+  });
+}
+
+std::unique_ptr<Work> Communicator::send_async(ConstBufferView buffer, int peer, int tag) {
+  check_message("send", buffer, peer, tag);
+  return start("send", [&]() -> std::unique_ptr<Work> {
+    if (buffer.count > 0) return do_send(buffer, peer, tag);
+    return std::make_unique<FinishedWork>();
+  });
+}
+
+std::unique_ptr<Work> Communicator::recv_async(BufferView buffer, int peer, int tag) {
+  check_message("recv", buffer, peer, tag);
+  return start("recv", [&]() -> std::unique_ptr<Work> {
+    if (buffer.count > 0) return do_recv(buffer, peer, tag);
+    return std::make_unique<FinishedWork>();
+  });
+}
+
+std::unique_ptr<Communicator> Communicator::split(int colour, int key) {
+  std::unique_ptr<Communicator> group;
+  perform("split", [&] { group = do_split(colour, key); });
+  return group;
+}
+
+}  // namespace mlbench::comm

@@ -1,0 +1,35 @@
+#pragma once
+
+// Collective algorithms over a Mesh. Every rank calls them with the same sizes; buffers are not empty and there are at
+// least two ranks. k ranks, n bytes; "sent" is by each rank.
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "mlbench/comm/gloo/mesh.h"
+
+namespace mlbench::comm::gloo_backend::collectives {
+
+// Dissemination: ceil(log2 k) rounds.
+void barrier(Mesh& mesh);
+
+// Binomial tree, chunk by chunk.
+void broadcast(Mesh& mesh, std::byte* data, size_t bytes, int root);
+
+// In place. Two ranks, or small buffers on 2^m ranks: recursive doubling (log2(k) n sent in log2 k rounds; with two ranks
+// that is as little as any algorithm sends, in one round instead of two). Else: ring (2 (k-1)/k n sent in 2 (k-1)
+// rounds; Patarasuk and Yuan, 2009). All ranks get the same bits: in the ring each block is combined once; in the
+// doubling both partners combine the same two operands, ordered by rank.
+void all_reduce(Mesh& mesh, BufferView buffer, ReduceOp op);
+
+// Block r of `data` is [offsets[r], offsets[r + 1]); the caller's own is in place. Ring: all blocks but one sent.
+void all_gather(Mesh& mesh, std::byte* data, std::span<const size_t> offsets);
+
+// Combines block r of all ranks at rank r, in place; the other blocks' content is lost. Ring: all blocks but one sent.
+void reduce_scatter(Mesh& mesh, std::byte* data, std::span<const size_t> offsets, Combine combine);
+
+// In place; result at root. Ring reduce-scatter, then each rank sends its block.
+void reduce(Mesh& mesh, BufferView buffer, ReduceOp op, int root);
+
+}  // namespace mlbench::comm::gloo_backend::collectives

@@ -1,0 +1,221 @@
+#include "mlbench/comm/gloo/gloo.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "mlbench/comm/gloo/collectives.h"
+#include "mlbench/comm/gloo/mesh.h"
+
+namespace mlbench::comm::gloo_backend {
+
+namespace {
+
+// A thread that performs one collective after the other, in the order of submission.
+class Queue {
+ public:
+  struct Task {
+    std::function<void()> body;
+    bool finished = false;
+    std::exception_ptr error;
+  };
+
+  ~Queue() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  std::shared_ptr<Task> submit(std::function<void()> body) {
+    auto task = std::make_shared<Task>(Task{std::move(body), false, nullptr});
+    const std::lock_guard lock(mutex_);
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    tasks_.push_back(task);
+    changed_.notify_all();
+    return task;
+  }
+  bool finished(const Task& task) {
+    const std::lock_guard lock(mutex_);
+    return task.finished;
+  }
+  void wait(const Task& task) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return task.finished; });
+  }
+  void wait_until_empty() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return tasks_.empty(); });
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return ending_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      const std::shared_ptr<Task> task = tasks_.front();
+      lock.unlock();
+      try {
+        task->body();
+      } catch (...) {
+        task->error = std::current_exception();
+      }
+      lock.lock();
+      task->finished = true;
+      tasks_.pop_front();
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Task>> tasks_;     // the first one is being performed
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+class QueuedWork final : public Work {
+ public:
+  QueuedWork(Queue& queue, std::shared_ptr<Queue::Task> task) : queue_(queue), task_(std::move(task)) {}
+  ~QueuedWork() override { queue_.wait(*task_); }
+  bool done() override { return queue_.finished(*task_); }
+  void wait() override { synchronize(); }
+  void synchronize() override {
+    queue_.wait(*task_);
+    if (task_->error != nullptr) std::rethrow_exception(task_->error);
+  }
+
+ private:
+  Queue& queue_;
+  std::shared_ptr<Queue::Task> task_;
+};
+
+// What a communicator hands on to its splits.
+struct Origin {
+  std::shared_ptr<RendezvousStore> store;
+  std::shared_ptr<gloo::transport::Device> device;   // null: no group of more than one rank yet
+  std::string bind_address;
+  std::chrono::milliseconds timeout;
+};
+
+class Gloo final : public Communicator {
+ public:
+  Gloo(Origin origin, std::string prefix, int rank, int size, std::shared_ptr<OperationBoard> board)
+      : Communicator(std::move(board)), origin_(std::move(origin)), prefix_(std::move(prefix)), rank_(rank), size_(size) {
+    if (size_ == 1) return;
+    if (origin_.device == nullptr) origin_.device = make_device(origin_.bind_address);
+    connections_ = connect(origin_.device, *origin_.store, prefix_, rank_, size_, origin_.timeout);
+  }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string description() const override { return "gloo"; }
+
+ private:
+  // The connections, when all that was begun before is finished.
+  Mesh& mesh() {
+    queue_.wait_until_empty();
+    return *connections_.mesh;
+  }
+
+  void do_barrier() override { collectives::barrier(mesh()); }
+
+  void do_broadcast(BufferView buffer, int root) override {
+    collectives::broadcast(mesh(), static_cast<std::byte*>(buffer.data), buffer.size_bytes(), root);
+  }
+
+  void do_all_reduce(BufferView buffer, ReduceOp op) override { collectives::all_reduce(mesh(), buffer, op); }
+
+  std::unique_ptr<Work> do_all_reduce_async(BufferView buffer, ReduceOp op) override {
+    return std::make_unique<QueuedWork>(queue_, queue_.submit([this, buffer, op] { collectives::all_reduce(*connections_.mesh, buffer, op); }));
+  }
+
+  void do_all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) override {
+    auto* data = static_cast<std::byte*>(output.data);
+    std::vector<size_t> offsets{0};
+    for (const int64_t count : counts) offsets.push_back(offsets.back() + static_cast<size_t>(count) * size_of(output.dtype));
+    if (input.count > 0) std::memmove(data + offsets[static_cast<size_t>(rank_)], input.data, input.size_bytes());
+    collectives::all_gather(mesh(), data, offsets);
+  }
+
+  void do_reduce_scatter(ConstBufferView input, BufferView output, ReduceOp op) override {
+    const auto* begin = static_cast<const std::byte*>(input.data);
+    std::vector<std::byte> work(begin, begin + input.size_bytes());
+    std::vector<size_t> offsets;
+    for (size_t block = 0; block <= static_cast<size_t>(size_); ++block) offsets.push_back(block * output.size_bytes());
+    collectives::reduce_scatter(mesh(), work.data(), offsets, {accumulate_function(input.dtype, op), size_of(input.dtype), false});
+    std::memcpy(output.data, work.data() + offsets[static_cast<size_t>(rank_)], output.size_bytes());
+  }
+
+  void do_reduce(BufferView buffer, ReduceOp op, int root) override { collectives::reduce(mesh(), buffer, op, root); }
+
+  std::unique_ptr<Work> do_send(ConstBufferView buffer, int peer, int tag) override {
+    return connections_.mailbox->send(peer, tag, buffer);
+  }
+  std::unique_ptr<Work> do_recv(BufferView buffer, int peer, int tag) override {
+    return connections_.mailbox->recv(peer, tag, buffer);
+  }
+
+  std::unique_ptr<Communicator> do_split(int colour, int key) override {
+    std::vector<int32_t> all(2 * static_cast<size_t>(size_));
+    const std::vector<int64_t> counts(static_cast<size_t>(size_), 2);
+    const int32_t own[] = {colour, key};
+    if (size_ > 1) {
+      do_all_gather_v({own, 2, DType::kInt32}, view_of(std::span(all)), counts);
+    } else {
+      std::copy(std::begin(own), std::end(own), all.begin());
+    }
+    std::vector<std::pair<int, int>> members;   // (key, rank in this group), ordered
+    for (int peer = 0; peer < size_; ++peer) {
+      const auto at = 2 * static_cast<size_t>(peer);
+      if (all[at] == colour) members.emplace_back(all[at + 1], peer);
+    }
+    std::sort(members.begin(), members.end());
+    const auto place = std::find(members.begin(), members.end(), std::pair{key, rank_});
+    return std::make_unique<Gloo>(origin_, fmt::format("{}split{}/{}/", prefix_, splits_++, colour),
+                                  static_cast<int>(place - members.begin()), static_cast<int>(members.size()), shared_board());
+  }
+
+  void do_let_go() noexcept override {
+    connections_.mailbox->close();
+    mesh().close();
+  }
+
+  Origin origin_;
+  std::string prefix_;
+  int rank_;
+  int size_;
+  int splits_ = 0;
+  Connections connections_;
+  Queue queue_;                                  // destroyed first: it ends with the last operation
+};
+
+}  // namespace
+
+Availability available() { return {true, ""}; }
+
+std::unique_ptr<Communicator> make(const CommOptions& options) {
+  MLBENCH_CHECK(options.rank >= 0 && options.rank < options.size, fmt::format("rank {} of {}", options.rank, options.size));
+  MLBENCH_CHECK(options.size == 1 || options.store != nullptr, "a group of several ranks without a rendezvous store");
+  // Writing to a peer that is gone is to be an error, not the end of the process.
+  struct sigaction action {};
+  if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return std::make_unique<Gloo>(Origin{options.store, nullptr, options.bind_address, options.timeout}, "gloo/", options.rank,
+                                  options.size, options.board);
+  } catch (const CommError& error) {
+    throw CommError(fmt::format("connecting with Gloo: rank {} of {}: {}", options.rank, options.size, error.what()));
+  }
+}
+
+}  // namespace mlbench::comm::gloo_backend

@@ -1,0 +1,299 @@
+#include "mlbench/comm/gloo/mesh.h"
+
+#include <fmt/format.h>
+#include <gloo/transport/address.h>
+#include <gloo/transport/buffer.h>
+#include <gloo/transport/pair.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
+#include <net/if.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <future>
+
+namespace mlbench::comm::gloo_backend {
+
+namespace {
+
+constexpr int kSlot = 0;                        // the only one in use on a pair
+constexpr size_t kMaxChunkBytes = 512 << 10;
+
+// Gloo's texts begin with "[file:line] ".
+std::string without_place(const std::string& text) {
+  const size_t end = text.starts_with('[') ? text.find("] ") : std::string::npos;
+  return end == std::string::npos ? text : text.substr(end + 2);
+}
+
+bool is_timeout(const std::string& text) {
+  return text.find("timeout") != std::string::npos || text.find("Timed out") != std::string::npos;
+}
+
+CommError error_with(int peer, std::chrono::milliseconds timeout, const std::exception& error) {
+  const std::string reason = without_place(error.what());
+  if (is_timeout(reason)) return CommError(fmt::format("waited {} ms for rank {} ({})", timeout.count(), peer, reason));
+  return CommError(fmt::format("lost rank {} ({})", peer, reason));
+}
+
+template <typename Call>
+auto with_peer(int peer, std::chrono::milliseconds timeout, Call call) {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    throw error_with(peer, timeout, error);
+  }
+}
+
+void close_pairs(gloo::transport::Context& context) noexcept {
+  for (int peer = 0; peer < context.size; ++peer) {
+    try {
+      if (peer != context.rank) context.getPair(peer)->close();
+    } catch (const std::exception&) {  // it is closed already
+    }
+  }
+}
+
+// What the kernel grants a socket for unsent bytes.
+size_t send_buffer_limit() {
+  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) throw IoError("cannot create a socket: " + errno_text(errno));
+  int bytes = 64 << 20;
+  socklen_t length = sizeof bytes;
+  setsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &bytes, length);
+  getsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &bytes, &length);
+  ::close(descriptor);
+  return static_cast<size_t>(bytes);
+}
+
+}  // namespace
+
+template <typename Call>
+void Mesh::transfer(int peer, Call call) {
+  try {
+    call(*context_->getPair(peer));
+  } catch (const std::exception& error) {
+    // At once: what a later operation sent to a peer that still waits in this one would be taken for its answer.
+    close();
+    throw error_with(peer, timeout_, error);
+  }
+}
+
+// Up to three chunks are on their way in an exchange; when they fill the send buffer both sides stall in writing until
+// timers of TCP fire. So a chunk is a quarter of the buffer.
+Mesh::Mesh(std::shared_ptr<gloo::transport::Context> context, std::chrono::milliseconds timeout, size_t chunk_bytes)
+    : context_(std::move(context)),
+      timeout_(timeout),
+      chunk_bytes_(chunk_bytes),
+      large_out_(static_cast<size_t>(size()), false),
+      large_in_(static_cast<size_t>(size()), false) {
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank()) transfer(peer, [](gloo::transport::Pair& pair) { pair.setSync(true, false); });
+  }
+}
+
+void Mesh::send(int peer, const std::byte* data, size_t bytes) {
+  transfer(peer, [&](gloo::transport::Pair& pair) {
+    const auto buffer = pair.createSendBuffer(kSlot, const_cast<std::byte*>(data), bytes);
+    buffer->send();
+    buffer->waitSend();
+  });
+}
+
+void Mesh::recv(int peer, std::byte* data, size_t bytes) {
+  transfer(peer, [&](gloo::transport::Pair& pair) {
+    const auto buffer = pair.createRecvBuffer(kSlot, data, bytes);
+    buffer->waitRecv();
+  });
+}
+
+std::byte* Mesh::scratch() {
+  scratch_.resize(2 * chunk_bytes_);
+  return scratch_.data();
+}
+
+// Gloo sets a socket's send buffer to twice the largest message so far: one message of two chunks makes it four.
+void Mesh::prepare(int to, bool large_out, int from, bool large_in) {
+  const auto sender = static_cast<size_t>(from);
+  const auto receiver = static_cast<size_t>(to);
+  large_out = large_out && !large_out_[receiver];
+  large_in = large_in && !large_in_[sender];
+  if (large_out) send(to, scratch(), 2 * chunk_bytes_);
+  if (large_in) recv(from, scratch(), 2 * chunk_bytes_);
+  if (large_out) large_out_[receiver] = true;
+  if (large_in) large_in_[sender] = true;
+}
+
+void Mesh::exchange(int to, const std::byte* out, size_t out_bytes, int from, std::byte* in, size_t in_bytes,
+                    const Combine* combine) {
+  const size_t out_chunks = (out_bytes + chunk_bytes_ - 1) / chunk_bytes_;
+  const size_t in_chunks = (in_bytes + chunk_bytes_ - 1) / chunk_bytes_;
+  prepare(to, out_chunks > 1, from, in_chunks > 1);
+  const auto send_chunk = [&](size_t i) {
+    if (i < out_chunks) send(to, out + i * chunk_bytes_, std::min(chunk_bytes_, out_bytes - i * chunk_bytes_));
+  };
+  // One chunk ahead, so that a rank that comes late finds something to read.
+  send_chunk(0);
+  for (size_t i = 0; i < std::max(out_chunks, in_chunks); ++i) {
+    send_chunk(i + 1);
+    if (i >= in_chunks) continue;
+    std::byte* place = in + i * chunk_bytes_;
+    const size_t bytes = std::min(chunk_bytes_, in_bytes - i * chunk_bytes_);
+    if (combine == nullptr) {
+      recv(from, place, bytes);
+    } else {
+      std::byte* received = scratch();
+      recv(from, received, bytes);
+      combine->function(place, received, bytes / combine->element_bytes, combine->received_first);
+    }
+  }
+}
+
+void Mesh::close() noexcept { close_pairs(*context_); }
+
+namespace {
+
+class MessageWork final : public Work {
+ public:
+  MessageWork(gloo::transport::Context& context, std::chrono::milliseconds timeout, int peer, void* data, size_t bytes, bool sending)
+      : message_(context.createUnboundBuffer(data, bytes)), timeout_(timeout), peer_(peer), sending_(sending) {}
+  ~MessageWork() override {
+    try {
+      synchronize();
+    } catch (const CommError&) {  // nobody is left to hear of it
+    }
+  }
+  void begin(int tag) {
+    with_peer(peer_, timeout_, [&] {
+      const auto slot = static_cast<uint64_t>(tag);
+      sending_ ? message_->send(peer_, slot) : message_->recv(peer_, slot);
+    });
+    begun_ = true;
+  }
+  // Gloo knows no look without waiting: a thread waits instead, for those who ask.
+  bool done() override {
+    if (finished_) return true;
+    if (!waiting_.valid()) waiting_ = std::async(std::launch::async, [this] { wait_for_message(); });
+    return waiting_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+  void wait() override { synchronize(); }
+  void synchronize() override {
+    if (!begun_ || finished_) return;
+    finished_ = true;
+    waiting_.valid() ? waiting_.get() : wait_for_message();
+  }
+
+ private:
+  void wait_for_message() {
+    with_peer(peer_, timeout_, [&] { return sending_ ? message_->waitSend(timeout_) : message_->waitRecv(timeout_); });
+  }
+
+  std::unique_ptr<gloo::transport::UnboundBuffer> message_;
+  std::chrono::milliseconds timeout_;
+  int peer_;
+  bool sending_;
+  bool begun_ = false;
+  bool finished_ = false;
+  std::future<void> waiting_;
+};
+
+}  // namespace
+
+std::unique_ptr<Work> Mailbox::send(int peer, int tag, ConstBufferView buffer) {
+  auto work = std::make_unique<MessageWork>(*context_, timeout_, peer, const_cast<void*>(buffer.data), buffer.size_bytes(), true);
+  work->begin(tag);
+  return work;
+}
+
+std::unique_ptr<Work> Mailbox::recv(int peer, int tag, BufferView buffer) {
+  auto work = std::make_unique<MessageWork>(*context_, timeout_, peer, buffer.data, buffer.size_bytes(), false);
+  work->begin(tag);
+  return work;
+}
+
+void Mailbox::close() noexcept { close_pairs(*context_); }
+
+namespace {
+
+// What a rank publishes: its send buffer's limit, then for each other rank and each of the two contexts the length and
+// the bytes of the address where it listens for that rank.
+using Address = std::vector<char>;
+struct Announcement {
+  uint64_t send_buffer_bytes = 0;
+  std::vector<Address> addresses;               // [context * size + rank]; own: empty
+
+  std::string encode() const {
+    std::string text(reinterpret_cast<const char*>(&send_buffer_bytes), sizeof send_buffer_bytes);
+    for (const Address& address : addresses) {
+      text.push_back(static_cast<char>(address.size()));
+      text.append(address.begin(), address.end());
+    }
+    return text;
+  }
+  static Announcement decode(const std::string& text, size_t count, int peer) {
+    Announcement result;
+    const auto broken = [&] { return CommError(fmt::format("the announcement of rank {} is malformed: another version of the program?", peer)); };
+    if (text.size() < sizeof result.send_buffer_bytes) throw broken();
+    std::memcpy(&result.send_buffer_bytes, text.data(), sizeof result.send_buffer_bytes);
+    size_t at = sizeof result.send_buffer_bytes;
+    for (size_t i = 0; i < count; ++i) {
+      if (at >= text.size()) throw broken();
+      const size_t length = static_cast<unsigned char>(text[at++]);
+      if (length > text.size() - at) throw broken();
+      result.addresses.emplace_back(text.begin() + static_cast<ptrdiff_t>(at), text.begin() + static_cast<ptrdiff_t>(at + length));
+      at += length;
+    }
+    return result;
+  }
+};
+
+}  // namespace
+
+Connections connect(const std::shared_ptr<gloo::transport::Device>& device, RendezvousStore& store, const std::string& prefix,
+                    int rank, int size, std::chrono::milliseconds timeout) {
+  std::shared_ptr<gloo::transport::Context> contexts[2];
+  const auto count = static_cast<size_t>(size);
+  Announcement own{send_buffer_limit(), std::vector<Address>(2 * count)};
+  static_assert(gloo::transport::Address::kMaxByteSize < 256, "an address's length is one byte of the announcement");
+  for (size_t c = 0; c < 2; ++c) {
+    contexts[c] = device->createContext(rank, size);
+    contexts[c]->setTimeout(timeout);
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer == rank) continue;
+      own.addresses[c * count + static_cast<size_t>(peer)] =
+          with_peer(peer, timeout, [&] { return contexts[c]->createPair(peer)->address().bytes(); });
+    }
+  }
+  store.set(prefix + std::to_string(rank), own.encode());
+
+  uint64_t send_buffer_bytes = own.send_buffer_bytes;
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == rank) continue;
+    const auto announcement = Announcement::decode(store.get(prefix + std::to_string(peer), timeout), 2 * count, peer);
+    send_buffer_bytes = std::min(send_buffer_bytes, announcement.send_buffer_bytes);
+    for (size_t c = 0; c < 2; ++c) {
+      const Address& address = announcement.addresses[c * count + static_cast<size_t>(rank)];
+      with_peer(peer, timeout, [&] { contexts[c]->getPair(peer)->connect(address); });
+    }
+  }
+  const size_t chunk_bytes = std::min(kMaxChunkBytes, static_cast<size_t>(send_buffer_bytes) / 4 / 4096 * 4096);
+  return {std::make_unique<Mesh>(contexts[0], timeout, chunk_bytes), std::make_unique<Mailbox>(contexts[1], timeout)};
+}
+
+std::shared_ptr<gloo::transport::Device> make_device(const std::string& bind_address) {
+  gloo::transport::tcp::attr attributes;
+  if (if_nametoindex(bind_address.c_str()) != 0) {
+    attributes.iface = bind_address;
+  } else {
+    attributes.hostname = bind_address;
+  }
+  try {
+    return gloo::transport::tcp::CreateDevice(attributes);
+  } catch (const std::exception& error) {
+    throw IoError(fmt::format("Gloo cannot listen on \"{}\" ({}); expected an address or a network interface of this host", bind_address,
+                              without_place(error.what())));
+  }
+}
+
+}  // namespace mlbench::comm::gloo_backend

@@ -1,0 +1,21 @@
+#pragma once
+
+// The arithmetic of reductions, for all back ends that do it themselves.
+
+#include <cstddef>
+
+#include "mlbench/comm/communicator.h"
+
+namespace mlbench::comm {
+
+// accumulator[i] = op(accumulator[i], other[i]); with `other_first` op(other[i], accumulator[i]), which differs in the
+// bits of min and max where the operands compare equal (+0, -0) or do not compare (NaN). The ranges do not overlap.
+using AccumulateFunction = void (*)(void* accumulator, const void* other, size_t count, bool other_first);
+
+// The fastest for this CPU. 16-bit types are read as float32, combined, rounded to nearest even.
+AccumulateFunction accumulate_function(DType dtype, ReduceOp op);
+
+// The plain loop: the reference, bitwise the same except for the payload of a NaN.
+AccumulateFunction portable_accumulate_function(DType dtype, ReduceOp op);
+
+}  // namespace mlbench::comm
