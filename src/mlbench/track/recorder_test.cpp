@@ -1,0 +1,352 @@
+#include "mlbench/track/recorder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/random.h"
+#include "mlbench/base/sha256.h"
+#include "mlbench/spec/record.h"
+
+namespace mlbench::track {
+namespace {
+
+using spec::RankSpool;
+using spec::StepKind;
+using spec::StepRecord;
+
+constexpr int64_t kMillisecond = 1'000'000;
+
+class RecorderTest : public testing::Test {
+ protected:
+  RecorderTest() { std::filesystem::create_directories(folder_); }
+  ~RecorderTest() override { std::filesystem::remove_all(folder_); }
+
+  RecorderOptions options() const {
+    RecorderOptions options;
+    options.run_dir = folder_;
+    options.run_id = 77;
+    options.segment = 2;
+    options.rank = 3;
+    return options;
+  }
+  RankSpool read() const { return spec::read_spool(folder_, 2, 3); }
+
+  const std::filesystem::path folder_ = std::filesystem::temp_directory_path() / ("mlbench-test-" + random_hex(8));
+  ManualClock clock_;
+};
+
+// Step `step` that spent `ns`, all of it in `kind`.
+StepSample sample(int64_t step, int64_t ns, int32_t epoch = 0, StepKind kind = StepKind::kBackward) {
+  StepSample sample;
+  sample.step = step;
+  sample.epoch = epoch;
+  sample.samples = 2;
+  sample.loss_sum = 0.5;
+  sample.lr = 1.0 / static_cast<double>(step + 1);
+  sample.end_ns = 1000 * step;
+  sample.bytes = 8;
+  sample.kinds_ns[static_cast<size_t>(kind)] = ns;
+  return sample;
+}
+
+std::vector<uint32_t> counts(const RankSpool& spool) {
+  std::vector<uint32_t> counts;
+  for (const StepRecord& record : spool.steps) counts.push_back(record.count);
+  return counts;
+}
+
+TEST_F(RecorderTest, HeaderNamesRunSegmentRankAndStart) {
+  clock_.advance(std::chrono::seconds(1'700'000'000));
+  Recorder(options(), clock_).close();
+  const RankSpool spool = read();
+  EXPECT_EQ(spool.header.run_id, 77U);
+  EXPECT_EQ(spool.header.segment, 2U);
+  EXPECT_EQ(spool.header.rank, 3U);
+  EXPECT_EQ(spool.header.start_wall_us, 1'700'000'000'000'000);
+  EXPECT_TRUE(spool.steps.empty());
+}
+
+TEST_F(RecorderTest, ClocksRederiveExactly) {
+  // Half a million steps of random integers, long and short: the sums must be equal to the last nanosecond.
+  constexpr int64_t kSteps = 500'000;
+  RandomSequence random(1);
+  std::array<int64_t, spec::kStepKinds> kinds{};
+  int64_t samples = 0;
+  {
+    Recorder recorder(options(), clock_);
+    for (int64_t step = 0; step < kSteps; ++step) {
+      StepSample one = sample(step, 0, static_cast<int32_t>(step / 60'000));
+      const bool is_long = random.below(50) == 0;
+      for (size_t kind = 0; kind < spec::kStepKinds; ++kind) {
+        one.kinds_ns[kind] = static_cast<int64_t>(random.below(is_long ? 2'000'000'000 : 300'000));
+        kinds[kind] += one.kinds_ns[kind];
+      }
+      one.samples = static_cast<int64_t>(random.below(100));
+      samples += one.samples;
+      recorder.push(one);
+    }
+  }
+  const RankSpool spool = read();
+  const spec::Clocks clocks = spec::derive_clocks({spool});
+  EXPECT_EQ(clocks.kinds_ns, kinds);
+  EXPECT_EQ(clocks.train_ns, std::accumulate(kinds.begin(), kinds.end(), int64_t{0}));
+  EXPECT_EQ(clocks.steps, kSteps);
+  EXPECT_EQ(clocks.samples, samples);
+  uint64_t next = 0;
+  for (const StepRecord& record : spool.steps) {
+    ASSERT_EQ(record.first_step, next);
+    next += record.count;
+    int64_t sum = 0;
+    for (const spec::Spread& spread : record.kinds) sum += spread.sum;
+    ASSERT_EQ(record.total.sum, sum);
+    ASSERT_LE(record.count, 25U);
+  }
+  EXPECT_LT(spool.steps.size(), kSteps / 5);
+}
+
+TEST_F(RecorderTest, RecordHoldsSumsExtremesAndTheLastRate) {
+  Recorder recorder(options(), clock_);
+  recorder.push(sample(4, 300));
+  recorder.push(sample(5, 100, 0, StepKind::kAggregate));
+  recorder.push(sample(6, 200));
+  recorder.close();
+  const RankSpool spool = read();
+  ASSERT_EQ(spool.steps.size(), 1U);
+  const StepRecord& record = spool.steps[0];
+  EXPECT_EQ(record.first_step, 4U);
+  EXPECT_EQ(record.count, 3U);
+  EXPECT_EQ(record.samples, 6U);
+  EXPECT_EQ(record.loss_sum, 1.5);
+  EXPECT_EQ(record.lr, 1.0 / 7);
+  EXPECT_EQ(record.end_ns, 6000);
+  EXPECT_EQ(record.bytes, 24U);
+  EXPECT_EQ(record.total.sum, 600);
+  EXPECT_EQ(record.total.min, 100);
+  EXPECT_EQ(record.total.max, 300);
+  const spec::Spread& backward = record.kinds[static_cast<size_t>(StepKind::kBackward)];
+  EXPECT_EQ(backward.sum, 500);
+  EXPECT_EQ(backward.min, 0);  // the second step spent nothing there
+  EXPECT_EQ(backward.max, 300);
+}
+
+TEST_F(RecorderTest, MergesUpTo25ShortStepsAndNoLongOne) {
+  Recorder recorder(options(), clock_);
+  int64_t step = 0;
+  for (; step < 60; ++step) recorder.push(sample(step, 5 * kMillisecond - 1));
+  recorder.push(sample(step++, 5 * kMillisecond));  // not under 5 ms
+  recorder.push(sample(step++, 5 * kMillisecond));
+  recorder.push(sample(step++, 1));
+  recorder.push(sample(step++, 1, 1));               // another epoch
+  recorder.push(sample(step++, 1, 1));
+  recorder.push(sample(step + 100, 1, 1));           // not the next step
+  recorder.close();
+  EXPECT_THAT(counts(read()), testing::ElementsAre(25, 25, 10, 1, 1, 1, 2, 1));
+}
+
+TEST_F(RecorderTest, EventsCloseTheRecordAndKeepTheirOrder) {
+  Recorder recorder(options(), clock_);
+  recorder.event({{"event", "begin"}});
+  for (int64_t step = 0; step < 7; ++step) recorder.push(sample(step, 10));
+  clock_.advance(std::chrono::nanoseconds(500));
+  recorder.event({{"event", "evaluation"}, {"step", 7}, {"metrics", {{"loss", 0.5}}}});
+  recorder.event({{"event", "checkpoint"}, {"step", 7}});
+  for (int64_t step = 7; step < 9; ++step) recorder.push(sample(step, 10));
+  recorder.event({{"event", "end"}});
+  recorder.close();
+  const RankSpool spool = read();
+  EXPECT_THAT(counts(spool), testing::ElementsAre(7, 2));
+  ASSERT_EQ(spool.events.size(), 4U);
+  for (size_t i = 0; i < spool.events.size(); ++i) EXPECT_EQ(spool.events[i]["sequence"], i);
+  EXPECT_EQ(spool.events[0]["end_ns"], 0);
+  EXPECT_EQ(spool.events[1]["end_ns"], 500);
+  EXPECT_EQ(spool.events[1]["event"], "evaluation");
+  EXPECT_EQ(spool.events[1]["metrics"]["loss"], 0.5);
+  EXPECT_EQ(spool.events[3]["event"], "end");
+}
+
+TEST_F(RecorderTest, FlushPutsEverythingOnDisk) {
+  Recorder recorder(options(), clock_);
+  recorder.push(sample(0, 10));
+  recorder.event({{"event", "begin"}});
+  recorder.push(sample(1, 10));
+  recorder.flush();
+  EXPECT_THAT(counts(read()), testing::ElementsAre(1, 1));
+  EXPECT_EQ(read().events.size(), 1U);
+  recorder.push(sample(2, 10));
+  recorder.flush();
+  EXPECT_THAT(counts(read()), testing::ElementsAre(1, 1, 1));
+}
+
+TEST_F(RecorderTest, StepsReachTheDiskWithoutBeingAsked) {
+  Recorder recorder(options(), clock_);
+  for (int64_t step = 0; step < 25; ++step) recorder.push(sample(step, 10));
+  for (int tries = 0; tries < 1000 && read().steps.empty(); ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_THAT(counts(read()), testing::ElementsAre(25));
+}
+
+TEST_F(RecorderTest, EventsOfOtherThreadsMeetSteps) {
+  constexpr int64_t kSteps = 200'000;
+  constexpr int kEvents = 200;
+  const SystemClock clock;
+  Recorder recorder(options(), clock);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kEvents; ++i) {
+        recorder.event({{"event", "failure"}});
+        if (i % 50 == 0) recorder.flush();
+      }
+    });
+  }
+  for (int64_t step = 0; step < kSteps; ++step) recorder.push(sample(step, 10));
+  for (std::thread& thread : threads) thread.join();
+  recorder.close();
+  recorder.event({{"event", "late"}});  // nothing after close()
+  recorder.close();
+  const RankSpool spool = read();
+  EXPECT_EQ(spec::derive_clocks({spool}).train_ns, kSteps * 10);
+  ASSERT_EQ(spool.events.size(), 2U * kEvents);
+  for (size_t i = 1; i < spool.events.size(); ++i) {
+    EXPECT_EQ(spool.events[i]["sequence"], i);
+    EXPECT_GE(spool.events[i]["end_ns"], spool.events[i - 1]["end_ns"]);
+  }
+}
+
+TEST_F(RecorderTest, FileIsReadableAtAnyMoment) {
+  Recorder recorder(options(), clock_);
+  std::atomic<bool> done = false;
+  std::thread reader([&] {
+    size_t seen = 0;
+    while (!done) {
+      const RankSpool spool = read();
+      EXPECT_GE(spool.steps.size(), seen);
+      seen = spool.steps.size();
+    }
+  });
+  for (int64_t step = 0; step < 100'000; ++step) recorder.push(sample(step, 10));
+  recorder.close();
+  done = true;
+  reader.join();
+  EXPECT_EQ(spec::derive_clocks({read()}).steps, 100'000);
+}
+
+TEST_F(RecorderTest, ASegmentHasItsFilesToItself) {
+  Recorder recorder(options(), clock_);
+  recorder.push(sample(0, 10));
+  recorder.flush();
+  EXPECT_THROW(Recorder(options(), clock_), IoError);
+  recorder.close();
+  EXPECT_EQ(read().steps.size(), 1U);
+}
+
+TEST_F(RecorderTest, FolderThatCannotBeMadeIsAnIoError) {
+  std::ofstream(folder_ / "file") << "x";
+  RecorderOptions wrong = options();
+  wrong.run_dir = folder_ / "file";
+  EXPECT_THROW(Recorder(wrong, clock_), IoError);
+}
+
+// A file-size limit behaves like a full disk. In a child, because limits are the process's. Returns its exit code.
+template <typename Body>
+int in_child_with_file_limit(rlim_t bytes, Body&& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit limit{bytes, bytes};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    _exit(body());
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST_F(RecorderTest, FullDiskKeepsWhatIsWrittenAndNeverBlocks) {
+  // Room for ten records and a half.
+  const rlim_t limit = sizeof(spec::SpoolHeader) + 10 * sizeof(StepRecord) + sizeof(StepRecord) / 2;
+  const int code = in_child_with_file_limit(limit, [&] {
+    Recorder recorder(options(), clock_);
+    if (recorder.failed()) return 10;
+    for (int64_t step = 0; step < 100'000; ++step) recorder.push(sample(step, 10 * kMillisecond));
+    recorder.event({{"event", "end"}});
+    recorder.flush();
+    const auto error = recorder.failed();
+    if (!error) return 11;
+    if (error->find("rank-3.seg-2.steps") == std::string::npos || error->find("File too large") == std::string::npos) {
+      return 12;
+    }
+    recorder.close();
+    return recorder.failed() == error ? 0 : 13;
+  });
+  EXPECT_EQ(code, 0);
+  const auto size = std::filesystem::file_size(spec::steps_path(folder_, 2, 3));
+  EXPECT_EQ(size, sizeof(spec::SpoolHeader) + 10 * sizeof(StepRecord));
+  EXPECT_EQ(read().steps.size(), 10U);
+  EXPECT_EQ(read().events.size(), 1U);  // the other file had room
+}
+
+TEST_F(RecorderTest, FullDiskKeepsWholeEvents) {
+  const int code = in_child_with_file_limit(1000, [&] {
+    Recorder recorder(options(), clock_);
+    for (int i = 0; i < 100; ++i) recorder.event({{"event", "begin"}, {"text", std::string(90, 'x')}});
+    recorder.flush();
+    return recorder.failed() ? 0 : 11;
+  });
+  EXPECT_EQ(code, 0);
+  const RankSpool spool = read();
+  EXPECT_GE(spool.events.size(), 5U);
+  std::ifstream in(spec::events_path(folder_, 2, 3));
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_EQ(text.back(), '\n');
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), static_cast<std::ptrdiff_t>(spool.events.size()));
+}
+
+TEST_F(RecorderTest, NoRoomForTheHeaderIsAnIoError) {
+  const int code = in_child_with_file_limit(10, [&] {
+    try {
+      Recorder recorder(options(), clock_);
+    } catch (const IoError&) {
+      return 0;
+    }
+    return 11;
+  });
+  EXPECT_EQ(code, 0);
+}
+
+TEST(StepClock, GivesEveryNanosecondToOneKind) {
+  ManualClock clock;
+  StepClock steps(clock);
+  clock.advance(std::chrono::nanoseconds(7));  // before the first batch is asked for
+  steps.resume();
+  clock.advance(std::chrono::nanoseconds(10));
+  steps.lap(StepKind::kBatchLoad);
+  clock.advance(std::chrono::nanoseconds(20));
+  steps.lap(StepKind::kForward);
+  const auto first = steps.take();
+  EXPECT_EQ(first[static_cast<size_t>(StepKind::kBatchLoad)], 10);
+  EXPECT_EQ(first[static_cast<size_t>(StepKind::kForward)], 20);
+  EXPECT_EQ(steps.train_ns(), 30);
+
+  clock.advance(std::chrono::nanoseconds(1000));  // an evaluation
+  steps.resume();
+  clock.advance(std::chrono::nanoseconds(5));
+  steps.lap(StepKind::kCheckpoint);
+  EXPECT_EQ(steps.train_ns(), 30);                // counted when taken
+  EXPECT_EQ(steps.take()[static_cast<size_t>(StepKind::kCheckpoint)], 5);
+  EXPECT_EQ(steps.train_ns(), 35);
+  EXPECT_EQ(steps.take(), (std::array<int64_t, spec::kStepKinds>{}));
+}
+
+}  // namespace
+}  // namespace mlbench::track
