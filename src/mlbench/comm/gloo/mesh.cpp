@@ -270,7 +270,13 @@ Connections connect(const std::shared_ptr<gloo::transport::Device>& device, Rend
   uint64_t send_buffer_bytes = own.send_buffer_bytes;
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
-    const auto announcement = Announcement::decode(store.get(prefix + std::to_string(peer), timeout), 2 * count, peer);
+    std::string text;
+    try {
+      text = store.get(prefix + std::to_string(peer), timeout);
+    } catch (const CommError& error) {
+      throw CommError(fmt::format("rank {} did not come ({})", peer, error.what()));
+    }
+    const auto announcement = Announcement::decode(text, 2 * count, peer);
     send_buffer_bytes = std::min(send_buffer_bytes, announcement.send_buffer_bytes);
     for (size_t c = 0; c < 2; ++c) {
       const Address& address = announcement.addresses[c * count + static_cast<size_t>(rank)];
