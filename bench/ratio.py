@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Is one program at least as fast as another? Paired measurement of two command lines that print JSON.
+
+    ratio.py --ours 'CMD' --peer 'CMD A' --peer 'CMD B' [--limit 1.0]
+
+The peer's best variant is chosen from 3 runs of each, then 15 interleaved pairs are run against it alone (which side
+begins alternates), and more until the 95 % interval of the median ratio ours/peer (bootstrap) is narrower than 6 % of the
+median. The limit is met when the median ratio reaches it, or when the upper end of a so narrow interval does. Each
+command's value is the number called --key in the last JSON value that it prints: at the top of an object (the peers), or
+in the `throughput` of the only run of an array (`mlbench run ... --json`). Prints one JSON object; exit code 0: the limit
+is met, 1: it is not.
+"""
+import argparse
+import json
+import random
+import shlex
+import statistics
+import subprocess
+import sys
+
+
+def last_json(text):
+    """The last JSON object or array in `text` that begins at the start of a line."""
+    starts = [i for i, c in enumerate(text) if c in "[{" and (i == 0 or text[i - 1] == "\n")]
+    for start in reversed(starts):
+        try:
+            return json.JSONDecoder().raw_decode(text[start:])[0]
+        except json.JSONDecodeError:
+            continue
+    raise ValueError("no JSON in the output: " + text[-500:])
+
+
+def value_of(document, key):
+    if isinstance(document, list):
+        if len(document) != 1:
+            raise ValueError(f"{len(document)} runs in the output; expected one")
+        document = document[0]
+    place = document if key in document else document.get("throughput", {})
+    if not isinstance(place.get(key), (int, float)) or place[key] <= 0:
+        raise ValueError(f"no positive number '{key}' in {json.dumps(document)[:500]}")
+    return float(place[key])
+
+
+def run(command, key, timeout):
+    done = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout)
+    if done.returncode != 0:
+        sys.exit(f"ratio.py: exit code {done.returncode} of: {command}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    try:
+        return value_of(last_json(done.stdout), key)
+    except ValueError as error:
+        sys.exit(f"ratio.py: {error}\n  command: {command}")
+
+
+def interval(ratios, resamples=10000):
+    """95 % percentile-bootstrap interval of the median; the same for the same ratios."""
+    generator = random.Random(0)
+    medians = sorted(statistics.median(generator.choices(ratios, k=len(ratios))) for _ in range(resamples))
+    return medians[int(0.025 * resamples)], medians[int(0.975 * resamples)]
+
+
+def verdict(ratios, limit):
+    """(median, low, high, narrow enough, met) of the rule above."""
+    median = statistics.median(ratios)
+    low, high = interval(ratios)
+    narrow = high - low < 0.06 * median
+    return median, low, high, narrow, median >= limit or (narrow and high >= limit)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ours", required=True, metavar="CMD", help="one command line, split as a shell would; no shell")
+    parser.add_argument("--peer", required=True, metavar="CMD", action="append", help="repeat it for each variant")
+    parser.add_argument("--key", default="median_samples_per_s", help="higher is better (default: %(default)s)")
+    parser.add_argument("--limit", type=float, default=1.0)
+    parser.add_argument("--choose", type=int, default=3, metavar="N", help="runs of each variant of the peer")
+    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--max-pairs", type=int, default=60)
+    parser.add_argument("--timeout", type=float, default=600, help="seconds per command")
+    options = parser.parse_args()
+
+    def say(text):
+        print(text, file=sys.stderr, flush=True)
+
+    variants = {}
+    for command in options.peer:
+        if len(options.peer) == 1:
+            variants[command] = None
+            break
+        variants[command] = statistics.median(run(command, options.key, options.timeout) for _ in range(options.choose))
+        say(f"variant {variants[command]:12.2f}  {command}")
+    peer = max(variants, key=lambda command: variants[command] or 0)
+
+    ours, theirs, ratios = [], [], []
+    while True:
+        first, second = (options.ours, peer) if len(ratios) % 2 == 0 else (peer, options.ours)
+        values = {first: run(first, options.key, options.timeout)}
+        values[second] = run(second, options.key, options.timeout)
+        ours.append(values[options.ours])
+        theirs.append(values[peer])
+        ratios.append(ours[-1] / theirs[-1])
+        say(f"pair {len(ratios):3d}  ours {ours[-1]:10.2f}  peer {theirs[-1]:10.2f}  ratio {ratios[-1]:.3f}")
+        if len(ratios) < options.pairs:
+            continue
+        median, low, high, narrow, met = verdict(ratios, options.limit)
+        if narrow or len(ratios) >= options.max_pairs:
+            break
+
+    print(json.dumps({
+        "key": options.key, "limit": options.limit, "met": met, "ratio": median, "interval_95": [low, high],
+        "narrow": narrow, "pairs": len(ratios), "ours_median": statistics.median(ours),
+        "peer_median": statistics.median(theirs), "ours": options.ours, "peer": peer, "variants": variants,
+        "ratios": ratios}, indent=2))
+    sys.exit(0 if met else 1)
+
+
+if __name__ == "__main__":
+    main()
