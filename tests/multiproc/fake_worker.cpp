@@ -8,6 +8,7 @@
 //       hang           stops before it communicates, heartbeats go on
 //       no_join        never joins (STEP is ignored)
 //       ignore_term    goes on, deaf to SIGTERM
+//       outlive        goes on (without communication) when the supervisor is lost
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -138,7 +139,7 @@ int run(const Arguments& arguments) {
   net::KvClient client(options);
   std::atomic<bool> finished = false;
   client.on_lost([&] {
-    if (finished) return;
+    if (finished || fault.what == "outlive") return;
     spool.event({{"event", "failure"}, {"kind", "supervisor_lost"}, {"step", 0}});
     _exit(static_cast<int>(ExitCode::kSupervisorLost));
   });
@@ -193,9 +194,12 @@ int run(const Arguments& arguments) {
       spool.step(static_cast<uint64_t>(step), std::chrono::steady_clock::now() - begin);
       ++step;
     }
-  } catch (const CommTimeout& error) {
+  } catch (const CommTimeout&) {
     report_failure("comm_timeout", fmt::format("all_reduce #{} took longer than {} s", sequence.load(), run.comm_timeout_s));
     return static_cast<int>(ExitCode::kCommError);
+  } catch (const CommError&) {
+    while (fault.what == "outlive") pause();
+    throw;
   }
   spool.event({{"event", "end"}, {"reason", "max_steps"}, {"weights_sha256", std::string(64, 'a')}, {"samples", 100 * steps},
                {"step", steps}});

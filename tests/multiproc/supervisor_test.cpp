@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -310,9 +311,10 @@ TEST_F(SupervisorTest, RankThatLeavesEarlyWithCodeZeroIsNamed) {
   const Variable fault("FAKE_FAULT", "1:5:exit:0");
   const fs::path dir = make_run("early-2", 2, 3);
   EXPECT_EQ(run(options(dir)), static_cast<int>(ExitCode::kRunFailed));
-  // The other rank times out at about the same time as the supervisor loses patience: either way it failed.
+  // The other rank times out at about the same time as the supervisor loses patience: the kind may be either.
   const Json json = record(dir);
   EXPECT_EQ(json["state"], "failed");
+  EXPECT_EQ(json["failure"]["rank"], 1);
   EXPECT_EQ(json["exit_codes"][1], 0);
 
   const Variable alone("FAKE_FAULT", "0:5:exit:0");
@@ -493,6 +495,28 @@ TEST_F(SupervisorTest, ActiveRunIsNotStartedTwice) {
   EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
 }
 
+TEST_F(SupervisorTest, FullDiskUnderTheRecordDoesNotEndTheRun) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("full-1", 1);
+  SupervisorHandle handle = start(options(dir));
+  wait_for_work(dir, 1);
+  // The supervisor alone can write no more than 64 bytes into a file.
+  rlimit before{};
+  const rlimit full{64, RLIM_INFINITY};
+  ASSERT_EQ(prlimit(handle.pid(), RLIMIT_FSIZE, &full, &before), 0);
+  std::this_thread::sleep_for(3s);
+  EXPECT_FALSE(handle.wait(0ms)) << "it goes on";
+  const double wall = record(dir)["clocks"]["wall_s"].get<double>();
+  ASSERT_EQ(prlimit(handle.pid(), RLIMIT_FSIZE, &before, nullptr), 0);
+  EXPECT_TRUE(eventually([&] { return record(dir)["clocks"]["wall_s"].get<double>() > wall; })) << "never tried again";
+  handle.request_stop();
+  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+  EXPECT_EQ(state(dir), "stopped");
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    EXPECT_THAT(entry.path().filename().string(), testing::Not(HasSubstr(".tmp")));
+  }
+}
+
 // ---- the cores ----------------------------------------------------------------------------------------------------------
 
 TEST_F(SupervisorTest, SecondRunWaitsForTheCores) {
@@ -550,16 +574,35 @@ TEST_F(SupervisorTest, NoWaitRunsAtOnceAndIsLabelled) {
   EXPECT_FALSE(record(free_dir)["oversubscribed"].get<bool>()) << "nobody else ran";
 }
 
+TEST_F(SupervisorTest, RunThatNoWaitDisturbsIsLabelledToo) {
+  const fs::path held_dir = make_run("held-1", 1), beside_dir = make_run("beside-1", 1);
+  const Variable steps("FAKE_STEPS", "100000");
+  SupervisorHandle held = start(options(held_dir));
+  wait_for_work(held_dir, 1);
+  EXPECT_FALSE(record(held_dir)["oversubscribed"].get<bool>());
+  SupervisorOptions impatient = options(beside_dir);
+  impatient.no_wait = true;
+  SupervisorHandle beside = start(impatient);
+  EXPECT_TRUE(eventually([&] { return record(held_dir)["oversubscribed"].get<bool>(); }));
+  EXPECT_THAT(record(held_dir)["notes"].dump(), HasSubstr("another run was started beside this one"));
+  held.request_stop();
+  beside.request_stop();
+  EXPECT_EQ(wait(held), static_cast<int>(ExitCode::kStopped));
+  EXPECT_EQ(wait(beside), static_cast<int>(ExitCode::kStopped));
+  EXPECT_TRUE(record(beside_dir)["oversubscribed"].get<bool>());
+  expect_no_process_left();
+}
+
 TEST_F(SupervisorTest, RanksOfAKilledSupervisorHoldTheCores) {
   const Variable steps("FAKE_STEPS", "100000");
+  const Variable fault("FAKE_FAULT", "0:0:outlive");
   const fs::path dir = make_run("hold-1", 1);
   SupervisorHandle handle = start(options(dir));
-  const pid_t rank = wait_for_work(dir, 1)[0];
-  kill(rank, SIGSTOP);
+  wait_for_work(dir, 1);
   kill(handle.pid(), SIGKILL);
   waitpid(handle.pid(), nullptr, 0);
   EXPECT_FALSE(FileLock::acquire(folder_.path() / "cores.lock", 500ms));
-  EXPECT_TRUE(settle_if_lost(dir));
+  EXPECT_TRUE(settle_if_lost(dir)) << "and ends the rank";
   expect_no_process_left();
 }
 

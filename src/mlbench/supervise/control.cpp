@@ -15,7 +15,7 @@ volatile std::sig_atomic_t stop_signal = 0;
 void note_signal(int number) { stop_signal = number; }
 
 constexpr std::array kStopSignals = {SIGINT, SIGTERM};
-constexpr std::array kIgnoredSignals = {SIGHUP, SIGPIPE};
+constexpr std::array kIgnoredSignals = {SIGHUP, SIGPIPE, SIGXFSZ};
 
 }  // namespace
 

@@ -18,4 +18,9 @@ std::filesystem::path default_core_lock();
 // written. Call before other threads start files: creating it widens the umask for a moment.
 std::optional<FileLock> take_core_lock(const std::filesystem::path& path, std::chrono::milliseconds timeout);
 
+// A run that starts beside the holder (--no-wait) shows it, so that the holder's record can say that the cores were
+// shared, too. Shown until the descriptor is closed everywhere; ranks inherit it.
+FileDescriptor show_beside(const std::filesystem::path& core_lock);
+bool somebody_beside(const std::filesystem::path& core_lock);
+
 }  // namespace mlbench::supervise

@@ -144,6 +144,18 @@ TEST(CoreLock, FollowsNoSymbolicLinkAndTakesNoOtherThing) {
   EXPECT_EQ(read_file(target), "text");
 }
 
+TEST(CoreLock, ShowsWhoRunsBeside) {
+  const TestFolder folder;
+  const auto path = folder.path() / "cores.lock";
+  EXPECT_FALSE(somebody_beside(path));
+  FileDescriptor first = show_beside(path), second = show_beside(path);
+  EXPECT_TRUE(somebody_beside(path));
+  first.reset();
+  EXPECT_TRUE(somebody_beside(path));
+  second.reset();
+  EXPECT_FALSE(somebody_beside(path));
+}
+
 TEST(CoreLock, DefaultCanBeNamed) {
   const char* before = getenv("MLBENCH_CORE_LOCK");
   const std::string saved = before == nullptr ? "" : before;

@@ -108,7 +108,8 @@ class Segment {
       executor_(executor),
       lease_(take_lease(options.run_dir)),
       control_(options.run_dir, options.attached),
-      run_(spec::run_spec_from_json(read_json_file(options.run_dir / "spec.json"))) {
+      run_(spec::run_spec_from_json(read_json_file(options.run_dir / "spec.json"))),
+      core_path_(options.core_lock.empty() ? default_core_lock() : options.core_lock) {
     run_.run_dir = std::filesystem::absolute(options.run_dir);  // the home may have moved
     load_progress();
     for (const char* folder : {"logs", "spool", "checkpoints"}) {
@@ -175,21 +176,22 @@ class Segment {
   }
 
   std::optional<EndRequest> wait_for_cores() {
-    const auto path = options_.core_lock.empty() ? default_core_lock() : options_.core_lock;
-    core_lock_ = take_core_lock(path, milliseconds(0));
-    if (!core_lock_ && options_.no_wait) {
+    core_lock_ = take_core_lock(core_path_, milliseconds(0));
+    if (core_lock_) return std::nullopt;
+    if (options_.no_wait) {
+      beside_ = show_beside(core_path_);
       progress_.oversubscribed = true;
-      progress_.notes.push_back("started beside another run that holds the cores (--no-wait)");
+      progress_.notes.emplace_back("started beside another run that holds the cores (--no-wait)");
+      return std::nullopt;
     }
-    if (core_lock_ || options_.no_wait) return std::nullopt;
 
     const auto begin = steady_clock::now();
     progress_.state = spec::RunState::kQueued;
-    progress_.notes.push_back(fmt::format("waits for the cores: another run holds {}", path.string()));
+    progress_.notes.push_back(fmt::format("waits for the cores: another run holds {}", core_path_.string()));
     save();
     while (!core_lock_) {
       if (const auto request = control_.poll()) return request;
-      core_lock_ = take_core_lock(path, 2 * kTick);
+      core_lock_ = take_core_lock(core_path_, 2 * kTick);
       keep_lease_fresh();
     }
     progress_.notes.back() = fmt::format("waited {:.1f} s for the cores", to_seconds(steady_clock::now() - begin));
@@ -229,7 +231,7 @@ class Segment {
     request.environment["MASTER_PORT"] = std::to_string(server_->port());
     request.environment["MLBENCH_RUN_ID"] = server.run_id;
     request.environment["MLBENCH_SECRET"] = server.secret;
-    if (core_lock_) request.inherited = {core_lock_->fd()};
+    request.inherited = {core_lock_ ? core_lock_->fd() : beside_.get()};
     return request;
   }
 
@@ -249,6 +251,7 @@ class Segment {
   int finish(const Outcome& outcome) {
     group_.reset();
     core_lock_.reset();
+    beside_.reset();
     server_.reset();
     progress_.state = outcome.state;
     progress_.failure = outcome.failure;
@@ -393,6 +396,7 @@ class Segment {
     if (now < next_record_) return;
     progress_.wall_s = wall_before_ + to_seconds(now - *started_);
     measure_utilisation(now);
+    watch_neighbours();
     save();
     const auto cost = steady_clock::now() - now;
     next_record_ = now + std::max<steady_clock::duration>(
@@ -417,6 +421,12 @@ class Segment {
       if (!pid) continue;
       if (const auto process = process_status(*pid)) identities_.push_back({*pid, process->start_time});
     }
+  }
+
+  void watch_neighbours() {
+    if (progress_.oversubscribed || !core_lock_ || !somebody_beside(core_path_)) return;
+    progress_.oversubscribed = true;
+    progress_.notes.emplace_back("another run was started beside this one (--no-wait): the cores were shared");
   }
 
   // Share of the host's cores that the ranks of this segment used so far.
@@ -467,7 +477,9 @@ class Segment {
   Control control_;
   spec::RunSpec run_;
   spec::RunProgress progress_;
+  std::filesystem::path core_path_;
   std::optional<FileLock> core_lock_;
+  FileDescriptor beside_;                        // instead of the core lock, with --no-wait
   std::optional<net::KvServer> server_;
   std::unique_ptr<exec::RankGroup> group_;
   std::vector<ProcessIdentity> identities_;

@@ -1,0 +1,307 @@
+// One step of the task fashion-mnist against PyTorch (oracle.py, run at test time by a Python that has its own PyTorch):
+// loss, gradients and the parameters after the step. Rule of comparison: per tensor, the norm of the error against
+// PyTorch's float64 result is at most twice that of PyTorch's own float32 result, or below a stated multiple of
+// eps x norm; tensors of fewer than 64 elements are pooled by layer type.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/json.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/process.h"
+#include "mlbench/base/random.h"
+#include "mlbench/comm/in_process.h"
+#include "mlbench/framework/torch/torch_framework.h"
+#include "mlbench/models/model.h"
+#include "mlbench/optim/factory.h"
+#include "mlbench/spec/task.h"
+
+namespace mlbench {
+namespace {
+
+namespace fs = std::filesystem;
+using Values = std::vector<double>;   // logical values of all tensors, back to back
+
+constexpr double kEps = std::numeric_limits<float>::epsilon();
+constexpr int64_t kSamples = 20;
+constexpr uint64_t kSeed = 42;
+constexpr int64_t kStep = 3;
+// A ReLU or maximum whose input lies within rounding of a kink may fall on the other side: not an error, but it moves
+// the gradient by one sample's share in one unit. The smooth variant has none and is held to rounding alone.
+constexpr double kRealMultiple = 1000;
+constexpr double kSmoothMultiple = 8;
+
+struct Batch {
+  std::vector<float> features;
+  std::vector<int64_t> labels;
+
+  BatchView view(int64_t first, int64_t count) const {
+    BatchView batch;
+    batch.samples = count;
+    batch.sample_shape = {1, 28, 28};
+    batch.features = {features.data() + first * 784, count * 784, DType::kFloat32};
+    batch.labels = {labels.data() + first, count, DType::kInt64};
+    return batch;
+  }
+};
+
+Batch make_batch() {
+  Batch batch;
+  RandomSequence random(7);
+  for (int64_t i = 0; i < kSamples * 784; ++i) batch.features.push_back(static_cast<float>(random.uniform()));
+  for (int64_t i = 0; i < kSamples; ++i) batch.labels.push_back(static_cast<int64_t>(random.below(10)));
+  return batch;
+}
+
+template <typename T>
+void write_values(const fs::path& path, const std::vector<T>& values) {
+  write_file_atomically(path, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
+}
+
+Values read_values(const fs::path& path) {
+  const std::string bytes = read_file(path);
+  Values values(bytes.size() / sizeof(double));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(double));
+  return values;
+}
+
+// Without padding, tensors back to back.
+Values logical(const FlatLayout& layout, const at::Tensor& flat) {
+  Values values;
+  for (const FlatRange& range : layout.ranges) {
+    const float* first = flat.const_data_ptr<float>() + range.offset;
+    values.insert(values.end(), first, first + range.count);
+  }
+  return values;
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_(fs::temp_directory_path() / ("mlbench-golden-" + std::to_string(getpid()))) {
+    fs::create_directories(path_);
+  }
+  ~TemporaryFolder() { fs::remove_all(path_); }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+struct Case {
+  spec::TaskSpec task;
+  models::ModelDescription model;
+  bool dropout = false;
+  Batch batch = make_batch();
+};
+
+Case make_case(const std::string& model, bool dropout) {
+  Case result;
+  result.task = spec::find_task("fashion-mnist", "", "", {}).task;
+  result.task.model.name = model;
+  result.model = models::describe_model(result.task);
+  result.dropout = dropout;
+  return result;
+}
+
+std::unique_ptr<framework::Framework> make_framework(const Case& test, int threads) {
+  framework::FrameworkOptions options;
+  options.model = test.model;
+  options.loss = test.task.loss;
+  options.threads = threads;
+  options.seed = kSeed;
+  options.dropout = test.dropout;
+  auto framework = framework::torch_framework::make(options);
+  framework->initialise();
+  return framework;
+}
+
+struct Outcome {
+  double loss = 0;
+  Values gradients, parameters;
+};
+
+struct Golden {
+  Outcome exact;   // float64
+  Outcome peer;    // float32
+};
+
+// The dropout mask of the only dropout layer, by its definition in models/model.h.
+std::vector<float> mask_of(const Case& test) {
+  for (size_t layer = 0; layer < test.model.layers.size(); ++layer) {
+    if (test.model.layers[layer].kind != "dropout") continue;
+    const double p = test.model.layers[layer].options["p"].get<double>();
+    const uint64_t key = models::dropout_key(kSeed, 0, kStep, layer);
+    std::vector<float> mask;
+    for (uint64_t i = 0; i < kSamples * 1024; ++i) {
+      mask.push_back(philox(key, i / 4, 0)[i % 4] >= p * 0x1.0p32 ? static_cast<float>(1 / (1 - p)) : 0.0F);
+    }
+    return mask;
+  }
+  return {};
+}
+
+Golden ask_pytorch(const Case& test, const std::string& python) {
+  const TemporaryFolder folder;
+  Json json = {{"samples", kSamples},
+               {"sample_shape", test.task.data.sample_shape},
+               {"dropout", test.dropout},
+               {"lr", test.task.optimizer.lr},
+               {"sgd", {{"momentum", test.task.optimizer.options.value("momentum", 0.0)}}},
+               {"layers", Json::array()},
+               {"parameters", Json::array()}};
+  for (const models::LayerSpec& layer : test.model.layers) {
+    json["layers"].push_back({{"kind", layer.kind}, {"name", layer.name}, {"options", layer.options}});
+  }
+  std::vector<float> start;
+  for (size_t i = 0; i < test.model.parameters.size(); ++i) {
+    const models::ParameterSpec& parameter = test.model.parameters[i];
+    json["parameters"].push_back({{"name", parameter.name}, {"shape", parameter.shape}});
+    size_t count = 1;
+    for (const int64_t extent : parameter.shape) count *= static_cast<size_t>(extent);
+    start.resize(start.size() + count);
+    models::initialise(parameter, i, kSeed, std::span(start).last(count));
+  }
+  write_json_file(folder.path() / "case.json", json);
+  write_values(folder.path() / "start.bin", start);
+  write_values(folder.path() / "features.bin", test.batch.features);
+  write_values(folder.path() / "labels.bin", test.batch.labels);
+  if (test.dropout) write_values(folder.path() / "mask.bin", mask_of(test));
+
+  const fs::path script = fs::path(environment_variable("MLBENCH_TEST_SOURCE_DIR").value()) / "tests/golden/oracle.py";
+  ProcessOptions options;
+  options.arguments = {python, script.string(), folder.path().string()};
+  const ProcessOutput output = run_process(options, std::chrono::minutes(5));
+  if (output.end.code != 0) throw IoError(output.standard_output + output.standard_error);
+
+  const Json result = read_json_file(folder.path() / "result.json");
+  const auto outcome = [&](const std::string& precision) {
+    return Outcome{result["loss"][precision].get<double>(),
+                   read_values(folder.path() / ("gradients_" + precision + ".bin")),
+                   read_values(folder.path() / ("parameters_" + precision + ".bin"))};
+  };
+  return {outcome("float64"), outcome("float32")};
+}
+
+Outcome our_step(const Case& test) {
+  const auto framework = make_framework(test, 2);
+  const auto comm = std::move(comm::make_in_process_group(1, std::chrono::seconds(20)).front());
+  const auto optimizer = optim::make_optimizer(test.task.optimizer, framework->layout(), *comm);
+  optim::FlatTensors tensors{framework->parameters(), framework->gradients()};
+  Outcome outcome;
+  framework->begin_step(kStep);
+  framework->forward(test.batch.view(0, kSamples), framework::Mode::kTrain);
+  outcome.loss = framework->loss();
+  framework->backward(1, false);
+  optimizer->aggregate(tensors);
+  outcome.gradients = logical(framework->layout(), tensors.gradients);
+  optimizer->step(tensors, test.task.optimizer.lr);
+  outcome.parameters = logical(framework->layout(), tensors.parameters);
+  return outcome;
+}
+
+// The summed gradient of `ranks` ranks that share the batch as evenly as possible, each weighted by its samples.
+Values sharded_gradient(const Case& test, int ranks) {
+  auto group = comm::make_in_process_group(ranks, std::chrono::seconds(60));
+  Values result;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto framework = make_framework(test, 1);
+      const auto optimizer =
+          optim::make_optimizer(test.task.optimizer, framework->layout(), *group[static_cast<size_t>(rank)]);
+      optim::FlatTensors tensors{framework->parameters(), framework->gradients()};
+      const int64_t count = kSamples / ranks + (rank < kSamples % ranks ? 1 : 0);
+      const int64_t first = kSamples / ranks * rank + std::min<int64_t>(rank, kSamples % ranks);
+      framework->begin_step(kStep);
+      framework->forward(test.batch.view(first, count), framework::Mode::kTrain);
+      framework->backward(static_cast<double>(count) / kSamples, false);
+      optimizer->aggregate(tensors);
+      if (rank == 0) result = logical(framework->layout(), tensors.gradients);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return result;
+}
+
+struct Norms {
+  double ours = 0, peer = 0, exact = 0;   // sums of squares
+};
+
+void expect_close(const Case& test, const char* what, const Values& ours, const Values& peer, const Values& exact,
+                  double multiple) {
+  ASSERT_EQ(ours.size(), exact.size());
+  ASSERT_EQ(peer.size(), exact.size());
+  std::map<std::string, Norms> groups;
+  size_t offset = 0;
+  for (const models::ParameterSpec& parameter : test.model.parameters) {
+    size_t count = 1;
+    for (const int64_t extent : parameter.shape) count *= static_cast<size_t>(extent);
+    const std::string type = parameter.name.starts_with("conv") ? "conv2d" : "linear";
+    Norms& norms = groups[count < 64 ? type + ", tensors under 64 elements" : parameter.name];
+    for (const size_t end = offset + count; offset < end; ++offset) {
+      norms.ours += std::pow(ours[offset] - exact[offset], 2);
+      norms.peer += std::pow(peer[offset] - exact[offset], 2);
+      norms.exact += std::pow(exact[offset], 2);
+    }
+  }
+  for (const auto& [name, norms] : groups) {
+    const double error = std::sqrt(norms.ours), peer_error = std::sqrt(norms.peer), norm = std::sqrt(norms.exact);
+    EXPECT_LE(error, std::max(2 * peer_error, multiple * kEps * norm))
+        << what << " of " << name << ": PyTorch's own float32 error is " << peer_error << ", norm " << norm;
+    if (std::getenv("MLBENCH_TEST_VERBOSE") != nullptr) {
+      printf("%-10s %-40s ours %.2e peer %.2e (eps x norm %.2e)\n", what, name.c_str(), error, peer_error, kEps * norm);
+    }
+  }
+}
+
+class GoldenTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto python = environment_variable("MLBENCH_TEST_PYTHON");
+    if (!python) GTEST_SKIP() << "needs a Python that imports torch (Debian: python3-torch)";
+    python_ = *python;
+  }
+  void compare(const Case& test, double multiple) {
+    const Golden golden = ask_pytorch(test, python_);
+    const Outcome ours = our_step(test);
+    EXPECT_LE(std::abs(ours.loss - golden.exact.loss),
+              std::max(2 * std::abs(golden.peer.loss - golden.exact.loss), 8 * kEps * golden.exact.loss));
+    expect_close(test, "gradient", ours.gradients, golden.peer.gradients, golden.exact.gradients, multiple);
+    expect_close(test, "parameters", ours.parameters, golden.peer.parameters, golden.exact.parameters, multiple);
+  }
+  std::string python_;
+};
+
+TEST_F(GoldenTest, StepWithoutDropoutEqualsPyTorchs) { compare(make_case("mnist-cnn", false), kRealMultiple); }
+
+TEST_F(GoldenTest, StepWithTheStoredMaskEqualsPyTorchs) { compare(make_case("mnist-cnn", true), kRealMultiple); }
+
+TEST_F(GoldenTest, StepOfTheSmoothVariantEqualsPyTorchs) {
+  compare(make_case("mnist-cnn-smooth", false), kSmoothMultiple);
+  compare(make_case("mnist-cnn-smooth", true), kSmoothMultiple);
+}
+
+TEST_F(GoldenTest, ManyWorkersGiveTheGradientOfOneWithTheWholeBatch) {
+  for (const auto& [model, multiple] : {std::pair{"mnist-cnn", kRealMultiple}, {"mnist-cnn-smooth", kSmoothMultiple}}) {
+    const Case test = make_case(model, false);
+    const Golden golden = ask_pytorch(test, python_);
+    const Values one = our_step(test).gradients;
+    for (const int ranks : {2, 3}) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks, " + model);
+      expect_close(test, "gradient", sharded_gradient(test, ranks), one, golden.exact.gradients, multiple);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mlbench

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""One training step in plain PyTorch, in float64 and float32: what the golden test compares against.
+
+Usage: oracle.py FOLDER. Reads FOLDER/case.json (layers, parameters, optimizer, batch) with start.bin, features.bin
+(float32), labels.bin (int64) and, where dropout is on, mask.bin; writes for each precision P: gradients_P.bin and
+parameters_P.bin (float64, tensors back to back in the order of case.json) and the losses into result.json.
+"""
+import json
+import pathlib
+import sys
+
+import numpy
+import torch
+import torch.nn.functional as F
+
+
+def forward(layers, p, x, mask):
+    for layer in layers:
+        kind, name, options = layer["kind"], layer["name"], layer["options"]
+        if kind == "conv2d":
+            x = F.conv2d(x, p[name + ".weight"], p[name + ".bias"], options["stride"], options["padding"])
+        elif kind == "linear":
+            x = F.linear(x, p[name + ".weight"], p[name + ".bias"])
+        elif kind in ("max_pool2d", "avg_pool2d"):
+            x = getattr(F, kind)(x, options["kernel"])
+        elif kind in ("relu", "tanh", "softplus"):
+            x = getattr(F, kind)(x) if kind != "tanh" else torch.tanh(x)
+        elif kind == "flatten":
+            x = torch.flatten(x, 1)
+        elif kind == "dropout":
+            x = x if mask is None else x * mask
+        else:
+            raise ValueError("unknown layer " + kind)
+    return x
+
+
+def step(case, folder, dtype):
+    def read(name, numpy_type, shape):
+        return torch.from_numpy(numpy.fromfile(folder / name, numpy_type).reshape(shape))
+
+    start = read("start.bin", numpy.float32, -1)
+    parameters, offset = {}, 0
+    for parameter in case["parameters"]:
+        count = int(numpy.prod(parameter["shape"]))
+        values = start[offset:offset + count].reshape(parameter["shape"])
+        parameters[parameter["name"]] = values.to(dtype).clone().requires_grad_(True)
+        offset += count
+    features = read("features.bin", numpy.float32, [case["samples"]] + case["sample_shape"]).to(dtype)
+    labels = read("labels.bin", numpy.int64, [case["samples"]])
+    mask = read("mask.bin", numpy.float32, [case["samples"], -1]).to(dtype) if case["dropout"] else None
+
+    optimizer = torch.optim.SGD(parameters.values(), lr=case["lr"], **case["sgd"])
+    loss = F.cross_entropy(forward(case["layers"], parameters, features, mask), labels)
+    loss.backward()
+
+    def write(what, tensors):
+        flat = numpy.concatenate([t.detach().numpy().astype(numpy.float64).ravel() for t in tensors])
+        flat.tofile(folder / f"{what}_{str(dtype).split('.')[1]}.bin")
+
+    write("gradients", [p.grad for p in parameters.values()])
+    optimizer.step()
+    write("parameters", parameters.values())
+    return loss.item()
+
+
+def main():
+    torch.set_num_threads(2)
+    folder = pathlib.Path(sys.argv[1])
+    case = json.loads((folder / "case.json").read_text())
+    losses = {str(dtype).split(".")[1]: step(case, folder, dtype) for dtype in (torch.float64, torch.float32)}
+    (folder / "result.json").write_text(json.dumps({"torch": torch.__version__, "loss": losses}))
+
+
+if __name__ == "__main__":
+    main()
