@@ -17,7 +17,10 @@ namespace {
 
 constexpr std::chrono::milliseconds kHeartbeat{1000};
 constexpr std::chrono::milliseconds kWatchdogGrace{2000};
-constexpr std::chrono::milliseconds kJoinTimeout{60000};
+
+std::chrono::milliseconds seconds_to_ms(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
 
 std::string prefix_of(int64_t segment) { return "segment" + std::to_string(segment) + "/"; }
 
@@ -57,7 +60,9 @@ Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInf
   options.size = launch.size;
   options.run_id = run_id;
   options.secret = secret;
-  options.connect_timeout = kJoinTimeout;
+  // Processes of one run may start far apart: twice the time that a running collective gets.
+  const auto join_timeout = 2 * seconds_to_ms(run.comm_timeout_s);
+  options.connect_timeout = join_timeout;
   if (!supervised() && launch.rank == 0) {
     server_ = std::make_unique<net::KvServer>(
         net::KvServerOptions{options.address, launch.master_port, launch.size, run_id, secret});
@@ -70,7 +75,7 @@ Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInf
   // Everybody waits for everybody here, bounded, so that a missing rank is named and not merely missed later.
   client_->set(prefix_of(segment_) + "joined/" + std::to_string(launch.rank), "1");
   for (int rank = 0; rank < launch.size; ++rank) {
-    client_->get(prefix_of(segment_) + "joined/" + std::to_string(rank), kJoinTimeout);
+    client_->get(prefix_of(segment_) + "joined/" + std::to_string(rank), join_timeout);
   }
   watch_thread_ = std::jthread([this](const std::stop_token& stop) {
     while (!stop.stop_requested()) watch();
@@ -87,7 +92,7 @@ comm::CommOptions Session::comm_options() const {
   options.rank = launch_.rank;
   options.size = launch_.size;
   options.store = comm::make_kv_store(client_, prefix_of(segment_) + "comm/");
-  options.timeout = std::chrono::milliseconds(static_cast<int64_t>(run_.comm_timeout_s * 1000));
+  options.timeout = seconds_to_ms(run_.comm_timeout_s);
   options.passive_wait = run_.oversubscribed;
   options.board = board_;
   return options;
@@ -105,7 +110,7 @@ void Session::watch() {
   } catch (const CommError&) {
     // on_lost tells; nothing to add here.
   }
-  const auto limit = std::chrono::milliseconds(static_cast<int64_t>(run_.comm_timeout_s * 1000)) + kWatchdogGrace;
+  const auto limit = seconds_to_ms(run_.comm_timeout_s) + kWatchdogGrace;
   if (in_operation > limit && !finished_) {
     report_failure("comm_timeout", std::string(entry.operation) + " #" + std::to_string(entry.sequence) + " of rank " +
                                        std::to_string(launch_.rank) + " has not ended within " +

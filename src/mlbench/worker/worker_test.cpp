@@ -1,0 +1,144 @@
+// The real worker, started by hand with torchrun's variables: training on made data, resume, missing ranks.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/json.h"
+#include "mlbench/base/process.h"
+#include "mlbench/spec/run_spec.h"
+
+namespace mlbench::worker {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+
+constexpr int kPort = 29641;
+
+fs::path worker_program() {
+  const char* path = std::getenv("MLBENCH_TEST_WORKER");
+  if (path == nullptr) throw std::runtime_error("MLBENCH_TEST_WORKER is not set: run this test through ctest");
+  return path;
+}
+
+class WorkerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/mlbench-worker-test-XXXXXX";
+    folder_ = mkdtemp(name);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  spec::RunSpec make_run(const std::string& name, int64_t workers) {
+    spec::RunSpec run;
+    run.id = 7;
+    run.name = name;
+    run.created_at = "2026-01-01T00:00:00.000000Z";
+    run.task = spec::find_task("fashion-mnist", "", "", {});
+    run.division = "closed";
+    run.workers = workers;
+    run.seed = 3;
+    run.limits.max_steps = 6;
+    run.comm_timeout_s = 20;
+    run.data_name = "fashion-mnist";
+    run.cache_dir = (folder_ / "cache").string();
+    run.synthetic = true;
+    run.run_dir = (folder_ / name).string();
+    fs::create_directories(run.run_dir);
+    return run;
+  }
+
+  ChildProcess start(const spec::RunSpec& run, int rank, const std::vector<std::string>& more = {}) {
+    write_json_file(fs::path(run.run_dir) / "spec.json", spec::to_json(run));
+    ProcessOptions options;
+    options.arguments = {worker_program(), "--run-dir", run.run_dir};
+    options.arguments.insert(options.arguments.end(), more.begin(), more.end());
+    options.environment = {{"RANK", std::to_string(rank)},
+                           {"WORLD_SIZE", std::to_string(run.workers)},
+                           {"MASTER_ADDR", "127.0.0.1"},
+                           {"MASTER_PORT", std::to_string(kPort)}};
+    options.output = log_of(run, rank);
+    options.die_with_parent = true;
+    return ChildProcess::start(options);
+  }
+
+  static fs::path log_of(const spec::RunSpec& run, int rank) {
+    return fs::path(run.run_dir) / ("rank-" + std::to_string(rank) + ".log");
+  }
+
+  // Starts all ranks, waits, expects success and returns the record that rank 0 wrote.
+  Json train(const spec::RunSpec& run, const std::vector<std::string>& more = {}) {
+    std::vector<ChildProcess> ranks;
+    for (int rank = 0; rank < run.workers; ++rank) ranks.push_back(start(run, rank, more));
+    for (int rank = 0; rank < run.workers; ++rank) {
+      const auto end = ranks[static_cast<size_t>(rank)].wait(seconds(120));
+      EXPECT_TRUE(end && end->code == 0) << read_file(log_of(run, rank));
+    }
+    return read_json_file(fs::path(run.run_dir) / "run.json");
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(WorkerTest, two_ranks_train_the_same_weights_again_and_again) {
+  const Json first = train(make_run("first", 2));
+  const Json second = train(make_run("second", 2));
+  EXPECT_EQ(first["state"], "finished");
+  EXPECT_EQ(first["weights_sha256"].get<std::string>().size(), 64u);
+  EXPECT_EQ(first["weights_sha256"], second["weights_sha256"]);
+  EXPECT_EQ(first["parameters"], 3274634);
+  EXPECT_TRUE(first["data"]["synthetic"]);
+  EXPECT_FALSE(first["data"]["official"]);
+  EXPECT_EQ(first["evaluations"].size(), 1u);
+  EXPECT_EQ(first["evaluations"][0]["step"], 6);
+  EXPECT_EQ(first["evaluations"][0]["samples"], 1200);
+  EXPECT_GT(first["steps_s"]["agg"], 0);
+}
+
+TEST_F(WorkerTest, resume_in_the_middle_of_an_epoch_gives_the_same_weights) {
+  const Json whole = train(make_run("whole", 1));
+  spec::RunSpec run = make_run("parts", 1);
+  run.checkpoint.every_steps = 4;
+  train(run);
+  fs::remove(fs::path(run.run_dir) / "run.json");
+  const Json resumed = train(run, {"--segment", "2", "--resume-step", "4"});
+  EXPECT_EQ(resumed["weights_sha256"], whole["weights_sha256"]);
+}
+
+TEST_F(WorkerTest, another_seed_gives_other_weights) {
+  spec::RunSpec run = make_run("seed", 1);
+  const Json one = train(run);
+  spec::RunSpec other = make_run("other", 1);
+  other.seed = 4;
+  EXPECT_NE(train(other)["weights_sha256"], one["weights_sha256"]);
+}
+
+TEST_F(WorkerTest, a_missing_rank_is_named_within_the_bound) {
+  spec::RunSpec run = make_run("missing", 3);
+  run.comm_timeout_s = 2;
+  ChildProcess zero = start(run, 0);
+  ChildProcess two = start(run, 2);
+  const auto end = zero.wait(seconds(40));
+  ASSERT_TRUE(end.has_value()) << "still waiting for rank 1";
+  EXPECT_EQ(end->code, static_cast<int>(ExitCode::kCommError));
+  EXPECT_THAT(read_file(log_of(run, 0)), testing::HasSubstr("rank 1"));
+  two.stop(seconds(5));
+}
+
+TEST_F(WorkerTest, a_checkpoint_of_no_such_step_lists_those_that_exist) {
+  spec::RunSpec run = make_run("steps", 1);
+  train(run);
+  ChildProcess rank = start(run, 0, {"--segment", "2", "--resume-step", "5"});
+  const auto end = rank.wait(seconds(60));
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->code, static_cast<int>(ExitCode::kUserError));
+  EXPECT_THAT(read_file(log_of(run, 0)), testing::HasSubstr("no checkpoint at step 5"));
+  EXPECT_THAT(read_file(log_of(run, 0)), testing::HasSubstr("there are steps 6"));
+}
+
+}  // namespace
+}  // namespace mlbench::worker
