@@ -1,0 +1,548 @@
+// The built program: every verb's answers, errors and exit codes. Ranks are fake (fake_worker.cpp).
+
+#include <gmock/gmock.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/json.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/process.h"
+#include "mlbench/report/zip.h"
+#include "mlbench/supervise/core_lock.h"
+#include "mlbench/supervise/test_folder.h"
+
+namespace mlbench::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+using testing::Not;
+using testing::StartsWith;
+
+constexpr auto kPatience = 120s;
+
+struct Result {
+  int code = 0;
+  std::string out, err;
+  Json json() const { return Json::parse(out); }
+};
+
+class Cli : public testing::Test {
+ protected:
+  Cli() {
+    environment_ = {{"MLBENCH_HOME", home().string()},
+                    {"MLBENCH_CORE_LOCK", (folder_.path() / "cores").string()},
+                    {"MLBENCH_WORKER", FAKE_CLI_WORKER},
+                    {"MLBENCH_DATA_DIR", ""},
+                    {"FAKE_STEPS", "20"},
+                    {"FAKE_STEP_MS", "1"}};
+  }
+
+  fs::path home() const { return folder_.path() / "home"; }
+
+  static std::string program() { return environment_variable("MLBENCH_TEST_MLBENCH").value(); }
+
+  Result mlbench(std::vector<std::string> arguments) const {
+    ProcessOptions options;
+    options.arguments = std::move(arguments);
+    options.arguments.insert(options.arguments.begin(), program());
+    options.environment = environment_;
+    ProcessOutput output = run_process(options, kPatience);
+    return {output.end.code, std::move(output.standard_output), std::move(output.standard_error)};
+  }
+
+  // A run of the fake worker.
+  Result run(std::vector<std::string> more) const {
+    std::vector<std::string> arguments = {"run", "r", "--task", "fashion-mnist", "--synthetic"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return mlbench(arguments);
+  }
+
+  void expect_error(const std::vector<std::string>& arguments, const testing::Matcher<std::string>& message) const {
+    const Result result = mlbench(arguments);
+    EXPECT_EQ(result.code, 2) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, AllOf(HasSubstr("mlbench: error: "), message));
+  }
+
+  bool eventually(const std::function<bool()>& condition) const {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      std::this_thread::sleep_for(20ms);
+    }
+    return true;
+  }
+
+  std::string state_of(const std::string& name) const {
+    const fs::path file = home() / "runs" / name / "run.json";
+    return fs::exists(file) ? read_json_file(file).value("state", "") : "";
+  }
+
+  supervise::TestFolder folder_;
+  std::map<std::string, std::string> environment_;
+};
+
+// ---- the program ----------------------------------------------------------------------------------------------------
+
+TEST_F(Cli, Version) {
+  EXPECT_THAT(mlbench({"--version"}).out, testing::MatchesRegex("mlbench [0-9.]+ \\(.+\\)\n"));
+  const Json json = mlbench({"--version", "--json"}).json();
+  EXPECT_FALSE(json["build_id"].get<std::string>().empty());
+}
+
+TEST_F(Cli, HelpNamesEveryVerbAndNothingInternal) {
+  const Result result = mlbench({"--help"});
+  EXPECT_EQ(result.code, 0);
+  for (const char* verb : {"run", "resume", "stop", "status", "logs", "download", "delete", "list", "data", "schedule",
+                           "doctor"}) {
+    EXPECT_THAT(result.out, HasSubstr(std::string("\n  ") + verb + " "));
+  }
+  EXPECT_THAT(result.out, Not(HasSubstr("supervise")));
+  EXPECT_EQ(mlbench({"run", "--help"}).code, 0);
+}
+
+TEST_F(Cli, WithoutAVerbItShowsHelpAndFails) {
+  const Result result = mlbench({});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("mlbench list tasks"));
+}
+
+TEST_F(Cli, TyposAreExplained) {
+  expect_error({"statsu"}, AllOf(HasSubstr("unknown verb 'statsu'"), HasSubstr("did you mean status?")));
+  expect_error({"run", "r", "1", "--tsak", "x"}, AllOf(HasSubstr("'--tsak'"), HasSubstr("did you mean --task?"),
+                                                       HasSubstr("see mlbench run --help")));
+  expect_error({"data", "fecth"}, AllOf(HasSubstr("unknown verb 'fecth'"), HasSubstr("did you mean fetch?")));
+  expect_error({"data"}, HasSubstr("list, fetch, verify, prepare"));
+  expect_error({"run", "r"}, HasSubstr("K is required"));
+  expect_error({"list", "taskz"}, AllOf(HasSubstr("unknown list 'taskz'"), HasSubstr("did you mean 'tasks'?")));
+  expect_error({"supervise"}, HasSubstr("--run-dir"));
+}
+
+TEST_F(Cli, AHomeThatIsAFileIsAnError) {
+  std::ofstream(folder_.path() / "file") << "x";
+  expect_error({"status", "--home", folder_.path() / "file"}, HasSubstr("is not a folder"));
+}
+
+TEST_F(Cli, OutputThatCannotBeWrittenIsAnError) {
+  const FileDescriptor full(open("/dev/full", O_WRONLY | O_CLOEXEC));
+  ASSERT_TRUE(full);
+  ProcessOptions options;
+  options.arguments = {program(), "list", "tasks"};
+  options.environment = environment_;
+  options.standard_output = full.get();
+  options.standard_error = full.get();
+  ChildProcess child = ChildProcess::start(options);
+  const auto end = child.wait(kPatience);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->code, 4);
+}
+
+// ---- list -----------------------------------------------------------------------------------------------------------
+
+TEST_F(Cli, ListTasks) {
+  EXPECT_THAT(mlbench({"list", "tasks"}).out,
+              AllOf(StartsWith("task "), HasSubstr("\nfashion-mnist "), HasSubstr("Prec@1 >= 91.5")));
+  const Json tasks = mlbench({"list", "tasks", "--json"}).json();
+  const auto task = std::find_if(tasks.begin(), tasks.end(), [](const Json& row) { return row["name"] == "fashion-mnist"; });
+  ASSERT_NE(task, tasks.end());
+  EXPECT_EQ((*task)["goal"]["light_target"], 85);
+  EXPECT_EQ((*task)["hash"].get<std::string>().size(), 64U);
+}
+
+TEST_F(Cli, ListsOfTheWorkerComeFromItsCatalog) {
+  EXPECT_EQ(mlbench({"list", "backends"}).out, "gloo\nnccl  not available: built without CUDA\n");
+  EXPECT_EQ(mlbench({"list", "frameworks"}).out, "torch\n");
+  EXPECT_EQ(mlbench({"list", "optimizers"}).out, "centralized_sgd\n");
+  EXPECT_EQ(mlbench({"list", "executors"}).out, "local\n");
+  EXPECT_THAT(mlbench({"list", "data"}).out, HasSubstr("60,000 train, 10,000 test"));
+  const Json all = mlbench({"list", "--json"}).json();
+  EXPECT_EQ(all["backends"][1]["reason"], "built without CUDA");
+}
+
+TEST_F(Cli, ListsSayThatThereIsNoWorker) {
+  environment_["MLBENCH_WORKER"] = "/no/such/worker";
+  const Result result = mlbench({"list", "backends", "--json"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.json(), Json::array());
+  EXPECT_THAT(result.err, HasSubstr("there is no worker program at /no/such/worker"));
+  EXPECT_THAT(mlbench({"list", "tasks"}).out, HasSubstr("fashion-mnist"));
+  expect_error({"run", "r", "1", "--task", "fashion-mnist"}, HasSubstr("there is no worker program at /no/such/worker"));
+}
+
+// ---- run ------------------------------------------------------------------------------------------------------------
+
+TEST_F(Cli, RunFollowsEachCountAndPrintsTheTable) {
+  const Result result = run({"1", "2"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("run 1 of 2  r-1: fashion-mnist, 1 worker x "), HasSubstr("run 2 of 2  r-2"),
+                                HasSubstr("r-2  finished: goal not reached")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("\nr-1  finished  1 x"), HasSubstr("\nr-2  finished  2 x"),
+                                HasSubstr("Scaling against r-1 (1 worker)"), HasSubstr("synthetic"),
+                                HasSubstr(fmt::format("Results: {}/runs/{{r-1,r-2}}", home().string())),
+                                HasSubstr("mlbench download r-2 -o r-2.zip")));
+  EXPECT_THAT(result.out, Not(HasSubstr("\r")));
+}
+
+TEST_F(Cli, RunPrintsItsRecordsAsJson) {
+  const Result result = run({"2", "1", "--repeat", "2", "--json"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  const Json records = result.json();
+  ASSERT_EQ(records.size(), 4U);
+  std::vector<std::string> names;
+  for (const Json& record : records) {
+    names.push_back(record["name"]);
+    EXPECT_EQ(record["state"], "finished");
+    EXPECT_EQ(record, read_json_file(home() / "runs" / names.back() / "run.json"));
+  }
+  EXPECT_THAT(names, ElementsAre("r-2", "r-2.2", "r-1", "r-1.2"));
+  EXPECT_EQ(records[0]["id"], 1);
+  EXPECT_EQ(records[3]["id"], 4);
+  EXPECT_EQ(records[1]["seed"], 43);
+  EXPECT_EQ(records[0]["threads_per_worker"], records[2]["threads_per_worker"]);
+}
+
+TEST_F(Cli, ANameInUseIsAnErrorBeforeAnythingStarts) {
+  ASSERT_EQ(run({"2"}).code, 0);
+  const Result result = run({"1", "2"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("run 'r-2' exists already"), HasSubstr("mlbench delete r-2")));
+  EXPECT_FALSE(fs::exists(home() / "runs/r-1"));
+}
+
+TEST_F(Cli, WithoutATerminalNothingIsAsked) {
+  expect_error({"run", "r", "1"}, AllOf(HasSubstr("no task: give --task TASK"), HasSubstr("fashion-mnist")));
+}
+
+TEST_F(Cli, DryRunStartsNothing) {
+  const Result text = run({"2", "--dry-run"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("r-2: fashion-mnist, 2 workers"), HasSubstr("RANK=1"), HasSubstr("--run-dir")));
+  const Json plans = run({"1", "2", "--dry-run", "--json"}).json();
+  ASSERT_EQ(plans.size(), 2U);
+  EXPECT_EQ(plans[1]["spec"]["workers"], 2);
+  EXPECT_EQ(plans[1]["commands"].size(), 2U);
+  EXPECT_FALSE(fs::exists(home() / "runs/r-2"));
+}
+
+TEST_F(Cli, AFailedRunNamesTheCulprit) {
+  environment_["FAKE_FAULT"] = "1:5:exit:7";
+  const Result result = run({"1", "2"});
+  EXPECT_EQ(result.code, 5) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("\nr-1  finished"), HasSubstr("\nr-2  failed"), HasSubstr("r-2 failed: "),
+                                HasSubstr("rank 1"), HasSubstr("rank 1: 7"), HasSubstr("fake worker, rank 1 of 2")));
+  EXPECT_THAT(mlbench({"status", "r-2"}).out, HasSubstr("r-2 failed: "));
+}
+
+TEST_F(Cli, MissingDataIsFoundBeforeAnythingStarts) {
+  const Result result = mlbench({"run", "r", "1", "--task", "fashion-mnist", "--data", "mnist"});
+  if (result.code == 0) GTEST_SKIP() << "MNIST is installed on this machine";
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("mlbench data fetch mnist"));
+  EXPECT_FALSE(fs::exists(home() / "runs/r-1"));
+}
+
+// ---- stopping -------------------------------------------------------------------------------------------------------
+
+TEST_F(Cli, CtrlCStopsKeepsAndStartsNoMore) {
+  environment_["FAKE_STEPS"] = "100000";
+  ProcessOptions options;
+  options.arguments = {program(), "run", "r", "--task", "fashion-mnist", "--synthetic", "1", "2"};
+  options.environment = environment_;
+  options.output = folder_.path() / "output";
+  ChildProcess command = ChildProcess::start(options);
+  ASSERT_TRUE(eventually([&] { return state_of("r-1") == "running"; }));
+  kill(command.pid(), SIGINT);
+  const auto end = command.wait(kPatience);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->code, 130);
+  EXPECT_EQ(state_of("r-1"), "stopped");
+  EXPECT_FALSE(fs::exists(home() / "runs/r-2"));
+  EXPECT_THAT(read_file(folder_.path() / "output"), AllOf(HasSubstr("stopping r-1"), HasSubstr("not started: r-2"),
+                                                          HasSubstr("\nr-1  stopped")));
+}
+
+TEST_F(Cli, ASecondCtrlCKills) {
+  environment_["FAKE_STEPS"] = "100000";
+  environment_["FAKE_FAULT"] = "0:0:ignore_term";
+  ProcessOptions options;
+  options.arguments = {program(), "run", "r", "--task", "fashion-mnist", "--synthetic", "1"};
+  options.environment = environment_;
+  options.output = folder_.path() / "output";
+  ChildProcess command = ChildProcess::start(options);
+  ASSERT_TRUE(eventually([&] { return state_of("r-1") == "running"; }));
+  kill(command.pid(), SIGINT);
+  ASSERT_TRUE(eventually([&] { return read_file(folder_.path() / "output").find("stopping") != std::string::npos; }));
+  kill(command.pid(), SIGINT);
+  const auto end = command.wait(kPatience);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->code, 130);
+  EXPECT_THAT(state_of("r-1"), testing::AnyOf("failed", "stopped"));
+}
+
+TEST_F(Cli, DetachedRunsAreFollowedAndStopped) {
+  environment_["FAKE_STEPS"] = "100000";
+  const Result started = run({"1", "--detach"});
+  EXPECT_EQ(started.code, 0) << started.err;
+  EXPECT_THAT(started.out, AllOf(HasSubstr("started r-1"), HasSubstr("mlbench stop r-1")));
+  ASSERT_TRUE(eventually([&] { return state_of("r-1") == "running"; }));
+  EXPECT_THAT(mlbench({"status"}).out, HasSubstr("running"));
+  expect_error({"delete", "r-1"}, AllOf(HasSubstr("is active"), HasSubstr("mlbench stop r-1")));
+  expect_error({"resume", "r-1"}, HasSubstr("mlbench logs -f r-1"));
+  const Result stopped = mlbench({"stop", "r-1", "--json"});
+  EXPECT_EQ(stopped.json(), Json::array({{{"name", "r-1"}, {"state", "stopped"}}}));
+  expect_error({"stop", "r-1"}, HasSubstr("run 'r-1' is not active: it is stopped"));
+}
+
+TEST_F(Cli, ASecondRunWaitsForTheCoresAndSaysSo) {
+  const auto lock = supervise::take_core_lock(folder_.path() / "cores", 1s);
+  ASSERT_TRUE(lock);
+  ProcessOptions options;
+  options.arguments = {program(), "run", "r", "--task", "fashion-mnist", "--synthetic", "1"};
+  options.environment = environment_;
+  options.output = folder_.path() / "output";
+  ChildProcess command = ChildProcess::start(options);
+  EXPECT_TRUE(eventually([&] {
+    return fs::exists(folder_.path() / "output") &&
+           read_file(folder_.path() / "output").find("waiting for the cores (another run holds them)") != std::string::npos;
+  }));
+  EXPECT_EQ(state_of("r-1"), "queued");
+  kill(command.pid(), SIGINT);
+  const auto end = command.wait(kPatience);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->code, 130);
+  EXPECT_EQ(state_of("r-1"), "stopped");
+}
+
+TEST_F(Cli, NoWaitRunsBesideAnotherAndSaysSo) {
+  const auto lock = supervise::take_core_lock(folder_.path() / "cores", 1s);
+  ASSERT_TRUE(lock);
+  const Result result = run({"1", "--no-wait"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("oversubscribed"));
+}
+
+TEST_F(Cli, ASupervisorThatWasKilledIsSettledByTheNextLook) {
+  environment_["FAKE_STEPS"] = "100000";
+  ASSERT_EQ(run({"1", "--detach"}).code, 0);
+  ASSERT_TRUE(eventually([&] { return state_of("r-1") == "running"; }));
+  // The holder of the lease: "holder": {"pid": ...}, or whatever shape it has, is supervise's own; /proc tells as well.
+  bool killed = false;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    std::error_code gone;
+    if (!fs::exists(entry.path() / "cmdline", gone)) continue;
+    std::ifstream file(entry.path() / "cmdline");
+    const std::string command((std::istreambuf_iterator<char>(file)), {});
+    if (command.find("supervise") == std::string::npos || command.find(home().string()) == std::string::npos) continue;
+    kill(std::stoi(entry.path().filename()), SIGKILL);
+    killed = true;
+  }
+  ASSERT_TRUE(killed);
+  ASSERT_TRUE(eventually([&] { return mlbench({"status", "r-1", "--json"}).json()["state"] == "failed"; }));
+  EXPECT_EQ(mlbench({"status", "r-1", "--json"}).json()["failure"]["kind"], "supervisor_lost");
+}
+
+// ---- looking at runs ------------------------------------------------------------------------------------------------
+
+TEST_F(Cli, StatusOfAnEmptyHome) {
+  EXPECT_THAT(mlbench({"status"}).out, HasSubstr("start one with: mlbench run"));
+  EXPECT_EQ(mlbench({"status", "--json"}).json(), Json::array());
+  expect_error({"status", "r-1"}, HasSubstr("no run 'r-1'"));
+}
+
+TEST_F(Cli, VerbsOnAFinishedRun) {
+  ASSERT_EQ(run({"2"}).code, 0);
+  EXPECT_THAT(mlbench({"status"}).out, AllOf(StartsWith("id  name  state "), HasSubstr("\n 1  r-2   finished")));
+  EXPECT_THAT(mlbench({"status", "r-2"}).out, AllOf(StartsWith("r-2: finished, goal not reached"), HasSubstr("backprop")));
+  EXPECT_EQ(mlbench({"status", "r-2", "--json"}).json()["name"], "r-2");
+  EXPECT_EQ(mlbench({"status", "--json"}).json().size(), 1U);
+  expect_error({"status", "r-3"}, HasSubstr("there are 1: r-2"));
+
+  EXPECT_THAT(mlbench({"logs", "r-2"}).out,
+              AllOf(HasSubstr("==> rank 0, segment 1 <==\n"), HasSubstr("fake worker, rank 1 of 2\n")));
+  EXPECT_EQ(mlbench({"logs", "r-2", "--rank", "1"}).out, "fake worker, rank 1 of 2\n");
+  EXPECT_THAT(mlbench({"logs", "-f", "r-2"}).out, HasSubstr("rank 1 | fake worker, rank 1 of 2\n"));
+  EXPECT_EQ(mlbench({"logs", "r-2", "--rank", "1", "--json"}).json()[0]["lines"], Json({"fake worker, rank 1 of 2"}));
+  expect_error({"logs", "r-2", "--rank", "2"}, HasSubstr("ranks 0 to 1"));
+  expect_error({"logs", "r-2", "-f", "--json"}, HasSubstr("leave out --json"));
+
+  expect_error({"resume", "r-2"}, HasSubstr("a finished run cannot be resumed"));
+
+  const fs::path zip = folder_.path() / "r.zip";
+  EXPECT_EQ(mlbench({"download", "r-2", "-o", zip, "--json"}).json()["file"], zip.string());
+  std::vector<std::string> members;
+  for (const auto& member : report::read_zip(read_file(zip))) members.push_back(member.name);
+  EXPECT_THAT(members, AllOf(Contains("run.json"), Contains("result_backprop @ 1.json"),
+                             Contains("result_global_cum_agg @ 0.json"), Not(Contains("official_result.txt"))));
+  EXPECT_EQ(mlbench({"download", "r-2", "-o", "/no/such/folder/r.zip"}).code, 4);
+  expect_error({"download", "r-2", "-o", folder_.path()}, HasSubstr("is a folder"));
+
+  EXPECT_EQ(mlbench({"delete", "r-2", "--dry-run"}).out, fmt::format("would delete {}/runs/r-2\n", home().string()));
+  EXPECT_EQ(mlbench({"delete", "r-2", "--json"}).json()[0]["deleted"], true);
+  EXPECT_FALSE(fs::exists(home() / "runs/r-2"));
+  ASSERT_EQ(run({"2"}).code, 0);
+  EXPECT_EQ(mlbench({"status", "r-2", "--json"}).json()["id"], 2) << "ids are never given twice";
+}
+
+TEST_F(Cli, ResumeGoesOnFromACheckpoint) {
+  environment_["FAKE_FAULT"] = "0:12:exit:3";
+  ASSERT_EQ(run({"1", "--checkpoint-every", "10"}).code, 5);
+  environment_["FAKE_FAULT"] = "";
+  expect_error({"resume", "r-1"}, AllOf(HasSubstr("no checkpoint to resume from"), HasSubstr("--checkpoint-every")));
+  fs::create_directories(home() / "runs/r-1/checkpoints/step-000000010");
+  expect_error({"resume", "r-1", "--step", "5"}, HasSubstr("no checkpoint at step 5: there are 10"));
+  const Json plan = mlbench({"resume", "r-1", "--dry-run", "--json"}).json();
+  EXPECT_THAT(plan[0]["commands"][0].get<std::string>(), AllOf(HasSubstr("--segment 2"), HasSubstr("--resume-step 10")));
+  const Result result = mlbench({"resume", "r-1"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("\nr-1  finished"), HasSubstr("2 segments")));
+  EXPECT_THAT(result.err, HasSubstr("from step 10 (segment 2)"));
+}
+
+// ---- data, schedule, doctor -----------------------------------------------------------------------------------------
+
+// Four idx files with `count` images, under `folder`.
+void write_idx(const fs::path& file, const std::vector<uint32_t>& shape) {
+  std::string text = {0, 0, 8, static_cast<char>(shape.size())};
+  size_t size = 1;
+  for (const uint32_t n : shape) {
+    for (const int shift : {24, 16, 8, 0}) text += static_cast<char>(n >> shift);
+    size *= n;
+  }
+  text.append(size, '\0');
+  std::ofstream(file, std::ios::binary) << text;
+}
+
+TEST_F(Cli, DataVerbs) {
+  const fs::path folder = folder_.path() / "data/fashion-mnist";
+  fs::create_directories(folder);
+  for (const auto& [name, count] : {std::pair("train", 60000U), std::pair("t10k", 10000U)}) {
+    write_idx(folder / fmt::format("{}-images-idx3-ubyte", name), {count, 28, 28});
+    write_idx(folder / fmt::format("{}-labels-idx1-ubyte", name), {count});
+  }
+  const std::string data_dir = folder_.path() / "data";
+  const Json rows = mlbench({"data", "list", "--data-dir", data_dir, "--json"}).json();
+  EXPECT_THAT(rows, Contains(AllOf(testing::Truly([&](const Json& row) {
+                return row["name"] == "fashion-mnist" && row["found"] == true && row["folder"] == folder.string();
+              }))));
+  const Result verified = mlbench({"data", "verify", "fashion-mnist", "--data-dir", data_dir});
+  EXPECT_EQ(verified.code, 2) << "these are not the published files";
+  EXPECT_THAT(verified.out, HasSubstr("BAD   "));
+  const Result prepared = mlbench({"data", "prepare", "fashion-mnist", "--data-dir", data_dir, "--json"});
+  EXPECT_EQ(prepared.code, 0) << prepared.err;
+  EXPECT_EQ(prepared.json()[0]["official"], false);
+  expect_error({"data", "verify", "nothing"}, HasSubstr("fashion-mnist"));
+  expect_error({"data", "list", "--data-dir", "/no/such"}, HasSubstr("is not a folder"));
+}
+
+TEST_F(Cli, SchedulePlot) {
+  const Json curves = mlbench({"schedule", "plot", "--task", "fashion-mnist", "--workers", "1", "4", "--json"}).json();
+  ASSERT_EQ(curves.size(), 2U);
+  EXPECT_EQ(curves[1]["steps_per_epoch"], 150);
+  EXPECT_THAT(mlbench({"schedule", "plot", "--task", "fashion-mnist"}).out, StartsWith("workers  epoch"));
+  expect_error({"schedule", "plot", "--task", "fashion-mnist", "-o", "x.pdf"}, HasSubstr("valid extensions are .png and .svg"));
+  environment_["PATH"] = folder_.path();
+  expect_error({"schedule", "plot", "--task", "fashion-mnist", "-o", folder_.path() / "x.svg"},
+               HasSubstr("apt-get install gnuplot-nox"));
+}
+
+TEST_F(Cli, SchedulePlotWritesImages) {
+  if (mlbench({"doctor", "--json"}).out.find("gnuplot 5") == std::string::npos) GTEST_SKIP() << "gnuplot is not installed";
+  const fs::path image = folder_.path() / "it's a plot.svg";
+  EXPECT_EQ(mlbench({"schedule", "plot", "--task", "fashion-mnist", "--workers", "1", "4", "-o", image}).out,
+            image.string() + "\n");
+  EXPECT_THAT(read_file(image), AllOf(HasSubstr("<svg"), HasSubstr("4 workers"), HasSubstr("learning rate")));
+}
+
+TEST_F(Cli, DoctorReportsEachThing) {
+  const Result good = mlbench({"doctor", "--json"});
+  std::map<std::string, Json> findings;
+  for (const Json& finding : good.json()) findings[finding["check"]] = finding;
+  for (const char* check : {"home", "disk", "worker", "frameworks", "backends", "cores", "core lock", "gnuplot"}) {
+    EXPECT_TRUE(findings.contains(check)) << check;
+  }
+  EXPECT_EQ(findings["worker"]["verdict"], "ok");
+  EXPECT_EQ(findings["core lock"]["verdict"], "ok");
+  EXPECT_THAT(findings["backends"]["message"].get<std::string>(), HasSubstr("not available: nccl (built without CUDA)"));
+
+  const auto lock = supervise::take_core_lock(folder_.path() / "cores", 1s);
+  environment_["MLBENCH_WORKER"] = "/no/such/worker";
+  const Result bad = mlbench({"doctor"});
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_THAT(bad.out, AllOf(HasSubstr("fail  worker"), HasSubstr("warn  core lock"), HasSubstr("--target mlbench-worker"),
+                             Not(HasSubstr("\x1b["))));
+}
+
+// ---- on a terminal --------------------------------------------------------------------------------------------------
+
+// Runs mlbench on a pseudo-terminal, typing each answer after its question.
+Result on_terminal(const std::map<std::string, std::string>& environment, std::vector<std::string> arguments,
+                   const std::vector<std::pair<std::string, std::string>>& answers) {
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  Result result;
+  size_t answered = 0, searched = 0;
+  for (char buffer[4096];;) {
+    const ssize_t n = read(terminal, buffer, sizeof buffer);
+    if (n <= 0) break;
+    result.out.append(buffer, static_cast<size_t>(n));
+    if (answered < answers.size()) {
+      const size_t found = result.out.find(answers[answered].first, searched);
+      if (found == std::string::npos) continue;
+      searched = found + answers[answered].first.size();
+      const std::string line = answers[answered++].second + "\n";
+      EXPECT_EQ(write(terminal, line.data(), line.size()), std::ssize(line));
+    }
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  close(terminal);
+  result.code = WEXITSTATUS(status);
+  return result;
+}
+
+TEST_F(Cli, OnATerminalItAsksAndRemembers) {
+  const std::vector<std::string> command = {program(), "run", "t", "1", "--synthetic"};
+  const Result first = on_terminal(environment_, command, {{"Benchmark [", "fashion-mnist"}, {"Backend [", "0"}});
+  EXPECT_EQ(first.code, 0) << first.out;
+  EXPECT_THAT(first.out, AllOf(HasSubstr("Benchmark:\r\n  0  fashion-mnist"), HasSubstr("Backend:\r\n  0  gloo"),
+                               HasSubstr("\r\x1b[Kt-1  "), HasSubstr("t-1  finished")));
+  const Result second = on_terminal(environment_, {program(), "run", "u", "1", "--synthetic"},
+                                    {{"Benchmark [fashion-mnist]:", ""}, {"Backend [gloo]:", ""}});
+  EXPECT_EQ(second.code, 0) << second.out;
+}
+
+TEST_F(Cli, NoColorMeansNone) {
+  const auto doctor = [&] { return on_terminal(environment_, {program(), "doctor"}, {}).out; };
+  EXPECT_THAT(doctor(), HasSubstr("\x1b[32mok"));
+  environment_["NO_COLOR"] = "1";
+  EXPECT_THAT(doctor(), Not(HasSubstr("\x1b[")));
+}
+
+}  // namespace
+}  // namespace mlbench::cli

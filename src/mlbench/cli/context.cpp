@@ -1,0 +1,92 @@
+#include "mlbench/cli/context.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+#include "mlbench/base/paths.h"
+#include "mlbench/report/records.h"
+
+namespace mlbench::cli {
+
+std::filesystem::path Context::home() const { return resolve_home(home_option); }
+
+std::filesystem::path Context::worker() const {
+  if (const auto given = environment_variable("MLBENCH_WORKER")) return std::filesystem::absolute(*given);
+  return program_path().parent_path() / "mlbench-worker";
+}
+
+CLI::App* add_verb(CLI::App& app, Program& program, const std::string& name, const std::string& description) {
+  CLI::App* verb = app.add_subcommand(name, description);
+  verb->add_option("--home", program.context.home_option,
+                   "folder of runs, data and caches (default: MLBENCH_HOME, or mlbench below XDG_DATA_HOME)")
+      ->type_name("DIR");
+  verb->add_flag("--json", program.context.json, "print one JSON value");
+  return verb;
+}
+
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) flush_output();
+}
+
+void print_json(const Json& value) {
+  print(value.dump(2, ' ', false, Json::error_handler_t::replace));
+  print("\n");
+}
+
+void flush_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    throw IoError("cannot write to standard output: " + errno_text(errno));
+  }
+}
+
+void say(std::string_view text) { fmt::print(stderr, "mlbench: {}\n", text); }
+
+bool is_terminal(int fd) { return isatty(fd) == 1; }
+
+bool colours(int fd) { return is_terminal(fd) && !environment_variable("NO_COLOR"); }
+
+int terminal_width(int fd) {
+  winsize size{};
+  return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+int64_t parse_count(const std::string& text, std::string_view what, int64_t least) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < least) {
+    throw UserError(fmt::format("{} '{}' is not a whole number of at least {}", what, text, least));
+  }
+  return value;
+}
+
+double parse_duration(const std::string& text, std::string_view what) {
+  double value = 0;
+  const char* last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, value);
+  const std::string_view unit(end, static_cast<size_t>(last - end));
+  const double factor = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
+  if (error != std::errc() || factor == 0 || !std::isfinite(value) || value <= 0) {
+    throw UserError(fmt::format("{} '{}' is not a time: a number above 0 of seconds, or with a unit: 90s, 5m, 2h", what,
+                                text));
+  }
+  return value * factor;
+}
+
+void check_choice(const std::string& given, std::string_view what, const std::vector<std::string>& choices) {
+  if (std::find(choices.begin(), choices.end(), given) != choices.end()) return;
+  const auto meant = report::nearest(given, choices, 1);
+  throw UserError(fmt::format("unknown {} '{}'{}: valid are {}", what, given,
+                              meant.empty() ? "" : fmt::format(" (did you mean '{}'?)", meant[0]),
+                              fmt::join(choices, ", ")));
+}
+
+}  // namespace mlbench::cli

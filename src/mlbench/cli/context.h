@@ -1,0 +1,61 @@
+#pragma once
+
+// What every verb shares: the home, how to answer, and the terminal.
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/json.h"
+
+namespace CLI {
+class App;
+}
+
+namespace mlbench::cli {
+
+struct Context {
+  std::optional<std::string> home_option;
+  bool json = false;                        // one JSON value on standard output, nothing else
+
+  std::filesystem::path home() const;       // resolve_home()
+  std::filesystem::path worker() const;     // MLBENCH_WORKER, or mlbench-worker beside this program
+};
+
+// A verb adds itself to the app; its callback sets `action`, which main runs. The action's result is the exit code.
+struct Program {
+  Context context;
+  std::function<ExitCode()> action;
+};
+
+// A subcommand with --home and --json.
+CLI::App* add_verb(CLI::App& app, Program& program, const std::string& name, const std::string& description);
+
+// ---- answers -------------------------------------------------------------------------------------------------------
+
+// Standard output. IoError when it cannot be written (checked at the latest by flush_output()).
+void print(std::string_view text);
+void print_json(const Json& value);
+void flush_output();
+// A diagnostic on standard error: "mlbench: TEXT".
+void say(std::string_view text);
+
+bool is_terminal(int fd);
+bool colours(int fd);                       // a terminal, and NO_COLOR is not set
+int terminal_width(int fd);                 // 80 when unknown
+
+// ---- values given as text ------------------------------------------------------------------------------------------
+
+// A whole number of at least `least`; UserError naming `what`.
+int64_t parse_count(const std::string& text, std::string_view what, int64_t least);
+// Seconds: "90", "90s", "5m", "1.5h"; more than 0. UserError naming `what`.
+double parse_duration(const std::string& text, std::string_view what);
+
+// UserError "unknown WHAT 'given': valid are ..." unless `given` is among `choices`.
+void check_choice(const std::string& given, std::string_view what, const std::vector<std::string>& choices);
+
+}  // namespace mlbench::cli

@@ -1,0 +1,21 @@
+// For tests of the command line: prints a catalog with one backend that is not available, and is otherwise the rank of
+// tests/multiproc (FAKE_STEPS, FAKE_STEP_MS, FAKE_FAULT).
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--catalog") == 0) {
+    std::puts(R"({"build_id": "fake",
+                  "frameworks": [{"name": "torch", "available": true, "reason": ""}],
+                  "backends": [{"name": "gloo", "available": true, "reason": ""},
+                               {"name": "nccl", "available": false, "reason": "built without CUDA"}],
+                  "optimizers": ["centralized_sgd"]})");
+    return 0;
+  }
+  execv(FAKE_WORKER, argv);
+  std::perror(FAKE_WORKER);
+  return 127;
+}

@@ -1,0 +1,142 @@
+#include "mlbench/cli/follow.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <iterator>
+
+#include "mlbench/base/clock.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/interrupt.h"
+#include "mlbench/cli/progress_view.h"
+#include "mlbench/cli/runs.h"
+#include "mlbench/report/progress.h"
+#include "mlbench/report/records.h"
+#include "mlbench/report/summary.h"
+#include "mlbench/report/table.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+constexpr std::chrono::milliseconds kPoll{250};
+// A queued run has its ranks within this time when the cores are free.
+constexpr std::chrono::milliseconds kQueuedPatience{1500};
+
+int64_t next_segment(const spec::RunSpec& run, const supervise::SupervisorOptions& options) {
+  if (!options.resume_step) return 1;
+  return std::ssize(report::read_record(run.run_dir).value("segments", Json::array())) + 1;
+}
+
+std::string ending(const Json& record, const report::RunFigures& figures) {
+  const std::string state = figures.state;
+  std::string line = fmt::format("{}  {}", figures.name, state);
+  if (state == "finished" && figures.has_goal) {
+    line += figures.time_to_goal_s ? fmt::format(": goal reached in {} s", report::format_seconds(figures.time_to_goal_s))
+                                   : std::string(": goal not reached");
+  }
+  if (state == "failed") line += ": " + report::text(record, "/failure/message");
+  if (!figures.evaluation.empty()) line += ", " + figures.evaluation;
+  return line;
+}
+}  // namespace
+
+Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptions& options, const std::string& title) {
+  const SystemClock clock;
+  const bool terminal = is_terminal(STDERR_FILENO);
+  ProgressView view(stderr, terminal);
+  view.note(title);
+
+  const InterruptGuard guard;
+  const int interrupts_before = InterruptGuard::count();
+  report::ProgressReader reader(run.run_dir, 0, next_segment(run, options));
+  const TimePoint start = clock.now();
+  supervise::SupervisorHandle supervisor = supervise::SupervisorHandle::start(program_path(), options);
+  int handled = 0;
+  bool readable = true;
+  for (;;) {
+    const auto end = supervisor.wait(kPoll);
+    if (readable) {
+      try {
+        reader.update();
+      } catch (const std::exception& error) {
+        view.note(error.what());  // the run goes on; its record will tell
+        readable = false;
+      }
+    }
+    if (end) break;
+    for (const int asked = InterruptGuard::count() - interrupts_before; handled < asked; ++handled) {
+      if (handled == 0) {
+        view.note(fmt::format("stopping {}: what was measured is kept (Ctrl-C again kills it)", run.name));
+        supervisor.request_stop();
+      } else if (handled == 1) {
+        view.note(fmt::format("killing {}", run.name));
+        kill(supervisor.pid(), SIGKILL);
+      }
+    }
+    Phase phase = Phase::kStarted;
+    if (reader.progress().segment == 0) {
+      const bool queued = report::read_record(run.run_dir).value("state", "") == "queued";
+      phase = !queued ? Phase::kStarted : clock.now() - start < kQueuedPatience ? Phase::kQueued : Phase::kWaiting;
+    }
+    view.show(run, reader.progress(), phase, to_seconds(clock.now() - start));
+  }
+  Json record = current_record(run.run_dir);
+  view.note(ending(record, report::figures_of(record)));
+  return {std::move(record), handled > 0};
+}
+
+Json run_detached(const spec::RunSpec& run, supervise::SupervisorOptions options) {
+  options.attached = false;
+  supervise::SupervisorHandle supervisor = supervise::SupervisorHandle::start(program_path(), options);
+  for (int tries = 0; tries < 100; ++tries) {
+    if (const auto end = supervisor.wait(std::chrono::milliseconds(50))) {
+      const Json record = current_record(run.run_dir);
+      if (!report::is_active(record)) return record;
+      throw IoError(fmt::format("the supervisor of {} ended at once (exit code {}): {}", run.name, end->code,
+                                fmt::join(report::last_lines(fs::path(run.run_dir) / "logs/supervisor.log", 3), " / ")));
+    }
+    if (supervise::lease_held(run.run_dir)) break;
+  }
+  return current_record(run.run_dir);
+}
+
+std::string results_text(const fs::path& home, const std::vector<Json>& records) {
+  std::string out = "\n" + report::results_table(records);
+  for (const Json& record : records) {
+    if (const std::string failure = report::failure_text(record); !failure.empty()) out += "\n" + failure;
+  }
+  std::vector<std::string> names;
+  for (const Json& record : records) names.push_back(record.value("name", ""));
+  const std::string& last = names.back();
+  out += fmt::format("\nResults: {}/{}\n", report::runs_dir(home).string(),
+                     names.size() == 1 ? last : fmt::format("{{{}}}", fmt::join(names, ",")));
+  out += fmt::format("Next:    mlbench status {}            clocks, evaluations, where the time went\n", last);
+  out += fmt::format("         mlbench download {} -o {}.zip\n", last, last);
+  return out;
+}
+
+ExitCode exit_code_of_runs(const std::vector<Json>& records) {
+  ExitCode code = ExitCode::kOk;
+  for (const Json& record : records) {
+    const std::string state = record.value("state", "");
+    if (state == "stopped") return ExitCode::kStopped;
+    if (state == "failed") code = ExitCode::kRunFailed;
+  }
+  return code;
+}
+
+supervise::SupervisorOptions supervisor_options(const fs::path& worker, const spec::RunSpec& run) {
+  supervise::SupervisorOptions options;
+  options.run_dir = run.run_dir;
+  options.worker = worker;
+  options.core_lock = supervise::default_core_lock();
+  return options;
+}
+
+}  // namespace mlbench::cli

@@ -1,0 +1,37 @@
+#pragma once
+
+// Runs segments one after the other, with live progress, until they have ended or the user interrupts.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/json.h"
+#include "mlbench/spec/run_spec.h"
+#include "mlbench/supervise/supervisor.h"
+
+namespace mlbench::cli {
+
+// Starts the supervisor (attached), shows progress on standard error, and returns the final record. The first
+// interrupt asks the run to stop, the second kills it. `title` is said before.
+struct Followed {
+  Json record;
+  bool interrupted = false;
+};
+Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptions& options, const std::string& title);
+
+// Starts the supervisor on its own and returns once it owns the run. IoError with its log when it did not.
+Json run_detached(const spec::RunSpec& run, supervise::SupervisorOptions options);
+
+// Results table, failures, where the results lie and what to type next, on standard output.
+std::string results_text(const std::filesystem::path& home, const std::vector<Json>& records);
+
+// kOk, kRunFailed when one failed, kStopped when one was stopped.
+ExitCode exit_code_of_runs(const std::vector<Json>& records);
+
+// Options of a supervisor for a run of this program.
+supervise::SupervisorOptions supervisor_options(const std::filesystem::path& worker, const spec::RunSpec& run);
+
+}  // namespace mlbench::cli

@@ -1,0 +1,219 @@
+#include "mlbench/cli/plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/dataset/dataset.h"
+#include "mlbench/metrics/metric.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<int64_t> parse_workers(const std::vector<std::string>& given) {
+  std::vector<int64_t> counts;
+  for (const std::string& text : given) {
+    const int64_t count = parse_count(text, "worker count", 1);
+    if (std::find(counts.begin(), counts.end(), count) != counts.end()) {
+      throw UserError(fmt::format("worker count {} is given twice: for repeats use --repeat N", count));
+    }
+    counts.push_back(count);
+  }
+  if (counts.empty()) throw UserError("no worker count: give at least one, e.g. 'mlbench run NAME 1 2'");
+  return counts;
+}
+
+uint64_t parse_seed(const std::string& text) {
+  uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw UserError(fmt::format("--seed '{}' is not a whole number from 0 to 18446744073709551615", text));
+  }
+  return seed;
+}
+
+double parse_epochs(const std::string& text) {
+  double epochs = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), epochs);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(epochs) || epochs <= 0) {
+    throw UserError(fmt::format("--max-epochs '{}' is not a number above 0", text));
+  }
+  return epochs;
+}
+
+spec::CheckpointPolicy parse_checkpoint(const std::string& text) {
+  spec::CheckpointPolicy policy;
+  if (text == "epoch") {
+    policy.every_epoch = true;
+  } else if (!text.empty()) {
+    try {
+      policy.every_steps = parse_count(text, "", 1);
+    } catch (const UserError&) {
+      throw UserError(fmt::format("--checkpoint-every '{}' is neither a number of steps of at least 1 nor 'epoch'", text));
+    }
+  }
+  return policy;
+}
+
+// `given`, or the default, or the only possible choice; checked against the worker's catalog.
+std::string choose(const Json& catalog, const char* table, std::string_view what, const std::string& given,
+                   const std::string& usual) {
+  const std::vector<std::string> available = available_names(catalog, table);
+  if (available.empty()) throw UserError(fmt::format("this mlbench-worker has no {} that works here: see mlbench list {}",
+                                                     what, table));
+  if (given.empty()) {
+    const bool has_usual = std::find(available.begin(), available.end(), usual) != available.end();
+    return has_usual ? usual : available.front();
+  }
+  for (const Json& row : catalog.at(table)) {
+    if (row.value("name", "") != given || row.value("available", false)) continue;
+    throw UserError(fmt::format("{} '{}' is not available here: {}; valid are {}", what, given,
+                                row.value("reason", "no reason known"), fmt::join(available, ", ")));
+  }
+  std::vector<std::string> reasons;
+  for (const Json& row : catalog.at(table)) {
+    if (!row.value("available", false)) {
+      reasons.push_back(fmt::format("{}: {}", row.value("name", ""), row.value("reason", "no reason known")));
+    }
+  }
+  try {
+    check_choice(given, what, available);
+  } catch (const UserError& error) {
+    if (reasons.empty()) throw;
+    throw UserError(fmt::format("{} (not available: {})", error.what(), fmt::join(reasons, "; ")));
+  }
+  return given;
+}
+
+spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Override>& overrides) {
+  if (options.task.empty()) {
+    std::vector<std::string> names;
+    for (const spec::TaskSource& source : spec::embedded_tasks()) names.push_back(parse_task(source, "", {}).task.name);
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    throw UserError(fmt::format("no task: give --task TASK; valid are {}, or the path of a task file",
+                                fmt::join(names, ", ")));
+  }
+  if (!options.task.ends_with(".toml")) return spec::find_task(options.task, options.rules, options.variant, overrides);
+  if (!options.rules.empty()) throw UserError("--rules chooses among the built-in tasks; a task file is one rule set");
+  const std::string text = read_file(options.task);
+  return spec::parse_task({options.task, text}, options.variant, overrides);
+}
+
+}  // namespace
+
+std::vector<std::string> available_names(const Json& catalog, const char* table) {
+  std::vector<std::string> names;
+  for (const Json& row : catalog.value(table, Json::array())) {
+    if (row.is_string()) names.push_back(row.get<std::string>());
+    if (row.is_object() && row.value("available", true)) names.push_back(row.value("name", ""));
+  }
+  return names;
+}
+
+std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts& facts) {
+  check_name(options.name, "run name");
+  const std::vector<int64_t> counts = parse_workers(options.workers);
+  const int64_t repeats = options.repeat.empty() ? 1 : parse_count(options.repeat, "--repeat", 1);
+  const int64_t largest = *std::max_element(counts.begin(), counts.end());
+
+  spec::RunSpec common;
+  std::vector<spec::Override> overrides;
+  for (const std::string& text : options.overrides) overrides.push_back(spec::parse_override(text));
+  spec::FrozenTask task = freeze(options, overrides);
+
+  common.data_name = options.data.empty() ? task.task.data.name : options.data;
+  const dataset::DatasetDescription& data = dataset::find_description(common.data_name);
+  const bool other_shape = data.sample_shape != task.task.data.sample_shape || data.classes != task.task.data.classes;
+  if (!options.data.empty() && other_shape) {
+    // The model takes its input and output sizes from the task: it must be told, which opens the run.
+    overrides.push_back({"data.sample_shape", Json(data.sample_shape).dump()});
+    overrides.push_back({"data.classes", std::to_string(data.classes)});
+    task = freeze(options, overrides);
+  }
+  if (!options.data_dir.empty()) {
+    if (!fs::is_directory(options.data_dir)) {
+      throw UserError(fmt::format("--data-dir '{}' is not a folder", options.data_dir));
+    }
+    common.data_dirs.push_back(fs::absolute(options.data_dir).lexically_normal());
+  } else if (const auto folder = environment_variable("MLBENCH_DATA_DIR")) {
+    common.data_dirs.push_back(fs::absolute(*folder).lexically_normal());
+  }
+  common.data_dirs.push_back(facts.home / "data");
+  common.cache_dir = facts.home / "cache";
+  common.synthetic = options.synthetic;
+  common.fixed_batch = options.fixed_batch;
+
+  common.framework = choose(facts.catalog, "frameworks", "framework", options.framework, common.framework);
+  common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
+  check_choice(options.executor, "executor", facts.executors);
+  common.executor = options.executor;
+
+  common.threads_per_worker = options.threads_per_worker.empty()
+                                  ? std::max<int64_t>(1, facts.cores / largest)
+                                  : parse_count(options.threads_per_worker, "--threads-per-worker", 1);
+  common.limits.light = options.light;
+  if (!options.max_steps.empty()) common.limits.max_steps = parse_count(options.max_steps, "--max-steps", 1);
+  if (!options.max_epochs.empty()) common.limits.max_epochs = parse_epochs(options.max_epochs);
+  if (!options.max_time.empty()) common.limits.max_time_s = parse_duration(options.max_time, "--max-time");
+  common.checkpoint = parse_checkpoint(options.checkpoint_every);
+  if (!options.comm_timeout.empty()) common.comm_timeout_s = parse_duration(options.comm_timeout, "--comm-timeout");
+  if (options.fixed_batch && options.light) {
+    throw UserError("--fixed-batch measures throughput and has no goal: leave out --light");
+  }
+  if (options.fixed_batch && options.max_steps.empty() && options.max_epochs.empty() && options.max_time.empty()) {
+    throw UserError("--fixed-batch has no goal to end at: say when to stop with --max-steps, --max-epochs or --max-time");
+  }
+  const uint64_t seed = options.seed.empty() ? common.seed : parse_seed(options.seed);
+
+  std::vector<spec::RunSpec> runs;
+  for (const int64_t count : counts) {
+    for (int64_t repeat = 1; repeat <= repeats; ++repeat) {
+      spec::RunSpec run = common;
+      run.name = fmt::format("{}-{}", options.name, count);
+      if (repeat > 1) run.name += fmt::format(".{}", repeat);
+      check_name(run.name, "run name");
+      run.repeat = repeat;
+      run.workers = count;
+      run.seed = seed + static_cast<uint64_t>(repeat - 1);
+      run.oversubscribed = count * run.threads_per_worker > facts.cores;
+      spec::set_task(run, task, overrides);
+      runs.push_back(std::move(run));
+    }
+  }
+  // Last: it may be what the user has to fetch, and the rest is then known to be right.
+  if (!options.synthetic) dataset::locate(data, common.data_dirs);
+  return runs;
+}
+
+std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, int cores) {
+  std::vector<std::string> warnings;
+  std::set<int64_t> unofficial, oversubscribed;
+  for (const spec::RunSpec& run : runs) {
+    const auto& official = run.task.task.workers;
+    if (std::find(official.begin(), official.end(), run.workers) == official.end()) unofficial.insert(run.workers);
+    if (run.oversubscribed) oversubscribed.insert(run.workers);
+  }
+  if (!unofficial.empty() && !runs.front().fixed_batch) {
+    warnings.push_back(fmt::format("{} workers: not an official count of {} ({}), so the run is open",
+                                   fmt::join(unofficial, ", "), runs.front().task.task.name,
+                                   fmt::join(runs.front().task.task.workers, ", ")));
+  }
+  if (!oversubscribed.empty()) {
+    warnings.push_back(fmt::format("{} workers x {} threads on {} cores: oversubscribed, times measure the scheduler too",
+                                   fmt::join(oversubscribed, ", "), runs.front().threads_per_worker, cores));
+  }
+  return warnings;
+}
+
+}  // namespace mlbench::cli

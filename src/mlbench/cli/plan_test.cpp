@@ -1,0 +1,177 @@
+#include "mlbench/cli/plan.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/supervise/test_folder.h"
+
+namespace mlbench::cli {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class Plan : public testing::Test {
+ protected:
+  Plan() {
+    facts_.home = folder_.path();
+    facts_.cores = 8;
+    facts_.executors = {"local"};
+    facts_.catalog = Json::parse(R"({
+      "frameworks": [{"name": "torch", "available": true}, {"name": "null", "available": true}],
+      "backends": [{"name": "gloo", "available": true}, {"name": "nccl", "available": false, "reason": "no GPU"}]})");
+    options_.name = "r";
+    options_.workers = {"1", "2", "4"};
+    options_.task = "fashion-mnist";
+    options_.synthetic = true;  // tests must not need the data
+  }
+
+  std::string error() {
+    try {
+      plan_runs(options_, facts_);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  supervise::TestFolder folder_;
+  PlanFacts facts_;
+  RunOptions options_;
+};
+
+TEST_F(Plan, NamesThreadsAndSeeds) {
+  options_.repeat = "2";
+  const auto runs = plan_runs(options_, facts_);
+  std::vector<std::string> names;
+  for (const auto& run : runs) {
+    names.push_back(run.name);
+    EXPECT_EQ(run.threads_per_worker, 2) << "constant over the worker counts: 8 cores / 4 workers";
+    EXPECT_EQ(run.seed, 42U + static_cast<uint64_t>(run.repeat) - 1);
+    EXPECT_FALSE(run.oversubscribed);
+    EXPECT_EQ(run.division, "closed");
+    EXPECT_EQ(run.framework, "torch");
+    EXPECT_EQ(run.backend, "gloo");
+    EXPECT_EQ(run.data_name, "fashion-mnist");
+    EXPECT_EQ(run.cache_dir, (folder_.path() / "cache").string());
+    EXPECT_EQ(run.data_dirs.back(), (folder_.path() / "data").string());
+  }
+  EXPECT_THAT(names, ElementsAre("r-1", "r-1.2", "r-2", "r-2.2", "r-4", "r-4.2"));
+}
+
+TEST_F(Plan, MoreThreadsThanCoresIsOversubscribed) {
+  facts_.cores = 2;
+  const auto runs = plan_runs(options_, facts_);
+  EXPECT_EQ(runs[0].threads_per_worker, 1);
+  EXPECT_FALSE(runs[1].oversubscribed);
+  EXPECT_TRUE(runs[2].oversubscribed);
+  EXPECT_THAT(plan_warnings(runs, 2), ElementsAre(HasSubstr("4 workers x 1 threads on 2 cores: oversubscribed")));
+}
+
+TEST_F(Plan, OptionsBecomeLimitsAndPolicies) {
+  options_.light = true;
+  options_.max_steps = "100";
+  options_.max_epochs = "1.5";
+  options_.max_time = "2m";
+  options_.checkpoint_every = "epoch";
+  options_.comm_timeout = "5";
+  options_.seed = "7";
+  options_.threads_per_worker = "3";
+  const auto run = plan_runs(options_, facts_).front();
+  EXPECT_TRUE(run.limits.light);
+  EXPECT_EQ(run.limits.max_steps, 100);
+  EXPECT_EQ(run.limits.max_epochs, 1.5);
+  EXPECT_EQ(run.limits.max_time_s, 120);
+  EXPECT_TRUE(run.checkpoint.every_epoch);
+  EXPECT_EQ(run.comm_timeout_s, 5);
+  EXPECT_EQ(run.seed, 7U);
+  EXPECT_EQ(run.threads_per_worker, 3);
+  EXPECT_EQ(run.division, "closed") << "limits never open a run";
+}
+
+TEST_F(Plan, DivisionsOpenAndThroughput) {
+  options_.overrides = {"optimizer.lr=0.1"};
+  EXPECT_EQ(plan_runs(options_, facts_).front().division, "open");
+  options_.overrides.clear();
+  options_.workers = {"3"};
+  const auto runs = plan_runs(options_, facts_);
+  EXPECT_EQ(runs.front().division, "open");
+  EXPECT_THAT(plan_warnings(runs, 8), ElementsAre(HasSubstr("3 workers: not an official count of fashion-mnist")));
+  options_.fixed_batch = true;
+  options_.max_steps = "10";
+  EXPECT_EQ(plan_runs(options_, facts_).front().division, "throughput");
+  options_.max_steps = "";
+  EXPECT_THAT(error(), HasSubstr("--max-steps, --max-epochs or --max-time"));
+}
+
+TEST_F(Plan, AnotherDataSetOfTheSameShapeStaysClosed) {
+  options_.data = "mnist";
+  const auto run = plan_runs(options_, facts_).front();
+  EXPECT_EQ(run.data_name, "mnist");
+  EXPECT_EQ(run.division, "closed");
+  EXPECT_THAT(run.overrides, IsEmpty());
+}
+
+TEST_F(Plan, WrongChoicesListTheValidOnes) {
+  options_.backend = "nccl";
+  EXPECT_THAT(error(), AllOf(HasSubstr("backend 'nccl' is not available here: no GPU"), HasSubstr("valid are gloo")));
+  options_.backend = "mpi";
+  EXPECT_THAT(error(), AllOf(HasSubstr("unknown backend 'mpi'"), HasSubstr("valid are gloo"),
+                             HasSubstr("not available: nccl: no GPU")));
+  options_.backend = "";
+  options_.framework = "torhc";
+  EXPECT_THAT(error(), AllOf(HasSubstr("did you mean 'torch'?"), HasSubstr("valid are torch, null")));
+  options_.framework = "";
+  options_.executor = "slurm";
+  EXPECT_THAT(error(), HasSubstr("unknown executor 'slurm': valid are local"));
+  options_.executor = "local";
+  options_.data = "imagenet";
+  EXPECT_THAT(error(), HasSubstr("fashion-mnist"));
+  options_.data = "";
+  options_.task = "fashoin-mnist";
+  EXPECT_THAT(error(), HasSubstr("fashion-mnist"));
+  options_.task = "";
+  EXPECT_THAT(error(), AllOf(HasSubstr("no task: give --task TASK"), HasSubstr("fashion-mnist")));
+}
+
+TEST_F(Plan, WrongNumbersSayWhatIsExpected) {
+  options_.workers = {"two"};
+  EXPECT_THAT(error(), HasSubstr("worker count 'two' is not a whole number of at least 1"));
+  options_.workers = {"0"};
+  EXPECT_THAT(error(), HasSubstr("worker count '0'"));
+  options_.workers = {"2", "2"};
+  EXPECT_THAT(error(), HasSubstr("--repeat"));
+  options_.workers = {"1"};
+  options_.max_time = "soon";
+  EXPECT_THAT(error(), HasSubstr("--max-time 'soon' is not a time"));
+  options_.max_time = "";
+  options_.checkpoint_every = "often";
+  EXPECT_THAT(error(), HasSubstr("--checkpoint-every 'often' is neither a number of steps of at least 1 nor 'epoch'"));
+  options_.checkpoint_every = "";
+  options_.seed = "-1";
+  EXPECT_THAT(error(), HasSubstr("--seed '-1'"));
+  options_.seed = "";
+  options_.max_epochs = "0";
+  EXPECT_THAT(error(), HasSubstr("--max-epochs '0'"));
+  options_.max_epochs = "";
+  options_.name = "a b";
+  EXPECT_THAT(error(), HasSubstr("run name 'a b' is not valid"));
+  options_.name = "r";
+  options_.data_dir = "/no/such/folder";
+  EXPECT_THAT(error(), HasSubstr("--data-dir '/no/such/folder' is not a folder"));
+}
+
+TEST_F(Plan, ATaskMayBeAFile) {
+  std::ofstream(folder_.path() / "mine.toml") << "name = \"mine\"\n";
+  options_.task = folder_.path() / "mine.toml";
+  EXPECT_THAT(error(), HasSubstr("mine.toml"));
+  options_.rules = "2021";
+  EXPECT_THAT(error(), HasSubstr("--rules"));
+}
+
+}  // namespace
+}  // namespace mlbench::cli

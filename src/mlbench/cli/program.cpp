@@ -1,0 +1,138 @@
+#include "mlbench/cli/program.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "mlbench/base/build_info.h"
+#include "mlbench/base/log.h"
+#include "mlbench/catalog/control/catalog.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/runs.h"
+#include "mlbench/cli/verbs.h"
+#include "mlbench/report/records.h"
+#include "mlbench/supervise/supervisor.h"
+
+namespace mlbench::cli {
+
+namespace {
+
+// `mlbench supervise ...`: the process that owns a run. Internal: its arguments are supervise/'s own.
+int supervise_run(const std::vector<std::string>& arguments) {
+  set_up_logging("supervisor");
+  const supervise::SupervisorOptions options = supervise::options_from_arguments(arguments);
+  const auto executor = catalog::make_executor(read_spec(options.run_dir).executor);
+  return supervise::supervise(options, *executor);
+}
+
+ExitCode print_version(const Context& context) {
+  const BuildInfo& build = build_info();
+  if (context.json) {
+    print_json({{"version", build.version},
+                {"git_describe", build.git_describe},
+                {"build_id", build.build_id},
+                {"compiler", build.compiler},
+                {"build_type", build.build_type},
+                {"libraries", build.libraries}});
+  } else {
+    print(fmt::format("mlbench {} ({})\n", build.version, build.git_describe));
+  }
+  return ExitCode::kOk;
+}
+
+// The innermost verb that was recognised: "run", "data fetch"; the app itself for none.
+const CLI::App* innermost(const CLI::App& app, std::string& path) {
+  const CLI::App* current = &app;
+  while (!current->get_subcommands().empty()) {
+    current = current->get_subcommands().front();
+    path += " " + current->get_name();
+  }
+  return current;
+}
+
+// CLI11's message, with what may have been meant and what to type next.
+std::string explain(const CLI::App& app, const CLI::ParseError& error) {
+  std::string path = "mlbench";
+  const CLI::App* verb = innermost(app, path);
+  std::string message = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const std::vector<std::string> extras = verb->remaining(true).empty() ? app.remaining(true) : verb->remaining(true);
+    const std::string unknown = extras.empty() ? "" : extras.front();
+    std::vector<std::string> known;
+    const bool option = unknown.starts_with('-');
+    if (option) {
+      for (const CLI::Option* one : verb->get_options()) {
+        for (const std::string& name : one->get_lnames()) known.push_back("--" + name);
+      }
+    } else {
+      for (const CLI::App* one : verb->get_subcommands([](const CLI::App* a) { return !a->get_group().empty(); })) {
+        known.push_back(one->get_name());
+      }
+    }
+    const bool is_verb = !option && !known.empty();
+    message = is_verb ? fmt::format("unknown verb '{}' of {}: valid are {}", unknown, path, fmt::join(known, ", "))
+                      : fmt::format("{} '{}' is not expected by {}", option ? "option" : "argument", unknown, path);
+    const auto meant = report::nearest(unknown, known, 1);
+    if (!meant.empty()) message += fmt::format("; did you mean {}?", meant.front());
+  } else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && verb->get_require_subcommand_min() > 0) {
+    std::vector<std::string> known;
+    for (const CLI::App* one : verb->get_subcommands([](const CLI::App*) { return true; })) known.push_back(one->get_name());
+    message = fmt::format("{} needs one of {}", path, fmt::join(known, ", "));
+  }
+  return fmt::format("{} (see {} --help)", message, path);
+}
+
+ExitCode run(int argc, char** argv) {
+  CLI::App app("Benchmarks of distributed machine learning: tasks with a goal, measured over worker counts.", "mlbench");
+  Program program;
+  bool version = false;
+  app.get_formatter()->column_width(36);
+  app.add_flag("--version", version, "print the version");
+  app.add_flag("--json", program.context.json, "with --version: print one JSON value");
+  for (const auto add : {add_run, add_resume, add_stop, add_status, add_logs, add_download, add_delete, add_list, add_data,
+                         add_schedule, add_doctor}) {
+    add(app, program);
+  }
+  app.footer(
+      "Start with:  mlbench list tasks\n"
+      "             mlbench run first 1 2 --task TASK --light\n"
+      "Exit codes:  0 done, 1 internal error, 2 wrong input, 3 communication, 4 file or disk,\n"
+      "             5 a run failed, 130 stopped");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help
+    app.exit(success);
+    return ExitCode::kOk;
+  } catch (const CLI::ParseError& error) {
+    throw UserError(explain(app, error));
+  }
+  if (version) return print_version(program.context);
+  if (!program.action) {
+    fmt::print(stderr, "{}", app.help());
+    return ExitCode::kUserError;
+  }
+  return program.action();
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv) {
+  signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of writing, reported as such
+  try {
+    const std::vector<std::string> arguments(argv + 1, argv + argc);
+    if (!arguments.empty() && arguments.front() == "supervise") {
+      return supervise_run({arguments.begin() + 1, arguments.end()});
+    }
+    const ExitCode code = run(argc, argv);
+    flush_output();
+    return static_cast<int>(code);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "mlbench: error: {}\n", error.what());
+    return static_cast<int>(exit_code_of(error));
+  }
+}
+
+}  // namespace mlbench::cli

@@ -1,0 +1,81 @@
+#include "mlbench/cli/progress_view.h"
+
+#include <fmt/format.h>
+
+#include "mlbench/cli/context.h"
+#include "mlbench/metrics/metric.h"
+#include "mlbench/report/table.h"
+
+namespace mlbench::cli {
+
+namespace {
+std::string stage(const report::Progress& progress, Phase phase) {
+  if (phase == Phase::kWaiting) return "waiting for the cores (another run holds them)";
+  if (phase == Phase::kQueued || progress.segment == 0) return "starting";
+  if (!progress.prepared) return "preparing data";
+  if (progress.end) return "ending";
+  return progress.training ? "training" : "building the model";
+}
+}  // namespace
+
+std::string progress_line(const spec::RunSpec& run, const report::Progress& progress, Phase phase, double elapsed_s) {
+  std::string line = run.name;
+  const std::string now = stage(progress, phase);
+  if (now != "training" || progress.steps_per_epoch == 0) {
+    return fmt::format("{}  {}  {}", line, now, report::format_elapsed(elapsed_s));
+  }
+  line += fmt::format("  epoch {:.2f}", double(progress.steps_done) / double(progress.steps_per_epoch));
+  if (progress.last_step > 0) {
+    line += fmt::format(" of {:.3g}", double(progress.last_step) / double(progress.steps_per_epoch));
+  }
+  line += fmt::format("  step {}", report::format_count(progress.steps_done));
+  if (progress.loss) line += "  loss " + report::format_metric(*progress.loss);
+  if (progress.samples_per_s) {
+    line += fmt::format("  {} samples/s", report::format_rate(*progress.samples_per_s * double(run.workers)));
+  }
+  const spec::GoalSpec& goal = run.task.task.goal;
+  if (!run.fixed_batch && progress.evaluation) {
+    const Json& metrics = progress.evaluation->value("metrics", Json::object());
+    if (metrics.contains(goal.metric) && metrics[goal.metric].is_number()) {
+      line += fmt::format("  {} {} (goal {:g})", goal.metric, report::format_metric(metrics[goal.metric].get<double>()),
+                          metrics::goal_target(goal, run.limits.light));
+    }
+  }
+  return line + "  " + report::format_elapsed(elapsed_s);
+}
+
+ProgressView::ProgressView(std::FILE* out, bool terminal, std::chrono::seconds interval)
+    : out_(out), terminal_(terminal), interval_(interval) {}
+
+void ProgressView::show(const spec::RunSpec& run, const report::Progress& progress, Phase phase, double elapsed_s) {
+  std::string line = progress_line(run, progress, phase, elapsed_s);
+  if (terminal_) {
+    // One column stays free: some terminals wrap when the last one is written.
+    const auto width = static_cast<size_t>(terminal_width(fileno(out_)) - 1);
+    if (line.size() > width) line.resize(width);
+    fmt::print(out_, "\r\x1b[K{}", line);
+    std::fflush(out_);
+    drawn_ = true;
+    return;
+  }
+  const std::string key = fmt::format("{} {} {}", run.name, stage(progress, phase), progress.evaluations);
+  if (key == last_stage_ && elapsed_s - last_line_s_ < double(interval_.count())) return;
+  last_stage_ = key;
+  last_line_s_ = elapsed_s;
+  fmt::print(out_, "{}\n", line);
+  std::fflush(out_);
+}
+
+void ProgressView::note(const std::string& text) {
+  clear();
+  fmt::print(out_, "{}\n", text);
+  std::fflush(out_);
+}
+
+void ProgressView::clear() {
+  if (drawn_) fmt::print(out_, "\r\x1b[K");
+  if (drawn_) std::fflush(out_);
+  drawn_ = false;
+}
+
+}  // namespace mlbench::cli

@@ -1,0 +1,33 @@
+#pragma once
+
+// Questions on a terminal, as MLBench's `run` asks them, with the last answers as defaults.
+
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mlbench::cli {
+
+struct Choice {
+  std::string value;
+  std::string text;              // shown behind the value; may be empty
+};
+
+// Shows "TITLE" and the numbered choices on `out` and reads lines by `read_line` (empty optional: end of input) until
+// one is a number of the list, a value, or empty where there is a default. UserError at the end of input.
+std::string ask(const std::string& title, const std::vector<Choice>& choices, const std::string& preset,
+                std::FILE* out, const std::function<std::optional<std::string>()>& read_line);
+
+// A line of standard input.
+std::optional<std::string> read_input_line();
+
+struct LastAnswers {
+  std::string task, backend;
+};
+LastAnswers load_answers(const std::filesystem::path& home);
+void save_answers(const std::filesystem::path& home, const LastAnswers& answers);
+
+}  // namespace mlbench::cli

@@ -1,0 +1,178 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+
+#include "mlbench/catalog/control/catalog.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/verbs.h"
+#include "mlbench/dataset/dataset.h"
+#include "mlbench/report/table.h"
+#include "mlbench/spec/task.h"
+#include "mlbench/supervise/supervisor.h"
+
+namespace mlbench::cli {
+
+namespace {
+
+using report::Align;
+using report::Table;
+
+// A list is a JSON array of rows; its table is made from the same rows, so that they never disagree.
+Json list_tasks() {
+  Json rows = Json::array();
+  for (const spec::TaskSource& source : spec::embedded_tasks()) {
+    const spec::FrozenTask frozen = spec::parse_task(source, "", {});
+    const spec::TaskSpec& task = frozen.task;
+    rows.push_back({{"name", task.name},
+                    {"rules", task.rules},
+                    {"title", task.title},
+                    {"variants", task.variants},
+                    {"workers", task.workers},
+                    {"data", task.data.name},
+                    {"goal",
+                     {{"metric", task.goal.metric},
+                      {"split", task.goal.split},
+                      {"target", task.goal.target},
+                      {"light_target", task.goal.light_target},
+                      {"higher_is_better", task.goal.higher_is_better}}},
+                    {"hash", frozen.hash}});
+  }
+  return rows;
+}
+
+Json list_executors() {
+  Json rows = Json::array();
+  for (const auto& row : catalog::executors()) rows.push_back({{"name", row.name}, {"available", true}});
+  return rows;
+}
+
+Json list_data() {
+  Json rows = Json::array();
+  for (const std::string& name : dataset::dataset_names()) {
+    const dataset::DatasetDescription& data = dataset::find_description(name);
+    Json samples = Json::object();
+    for (const dataset::SplitSpec& split : data.splits) samples[split.name] = split.samples;
+    rows.push_back({{"name", name},
+                    {"title", data.title},
+                    {"shape", data.sample_shape},
+                    {"classes", data.classes},
+                    {"samples", samples},
+                    {"package", data.system_package},
+                    {"licence", data.licence}});
+  }
+  return rows;
+}
+
+std::string tasks_table(const Json& rows) {
+  Table table({{"task", "", Align::kLeft},
+               {"rules", "", Align::kLeft},
+               {"goal", "", Align::kLeft},
+               {"light", "", Align::kRight},
+               {"workers", "", Align::kLeft},
+               {"variants", "", Align::kLeft},
+               {"", "", Align::kLeft}});
+  for (const Json& row : rows) {
+    const Json& goal = row["goal"];
+    table.add_row({row["name"].get<std::string>(), row["rules"].get<std::string>(),
+                   fmt::format("{} {} {:g}", goal["metric"].get<std::string>(),
+                               goal["higher_is_better"].get<bool>() ? ">=" : "<=", goal["target"].get<double>()),
+                   fmt::format("{:g}", goal["light_target"].get<double>()),
+                   fmt::format("{}", fmt::join(row["workers"].get<std::vector<int64_t>>(), " ")),
+                   fmt::format("{}", fmt::join(row["variants"].get<std::vector<std::string>>(), " ")),
+                   row["title"].get<std::string>()});
+  }
+  return table.render();
+}
+
+std::string data_table(const Json& rows) {
+  Table table({{"data set", "", Align::kLeft},
+               {"samples", "", Align::kLeft},
+               {"shape", "", Align::kLeft},
+               {"classes", "", Align::kRight},
+               {"", "", Align::kLeft}});
+  for (const Json& row : rows) {
+    std::vector<std::string> samples;
+    for (const auto& [split, count] : row["samples"].items()) {
+      samples.push_back(fmt::format("{} {}", report::format_count(count.get<int64_t>()), split));
+    }
+    table.add_row({row["name"].get<std::string>(), fmt::format("{}", fmt::join(samples, ", ")),
+                   fmt::format("{}", fmt::join(row["shape"].get<std::vector<int64_t>>(), " x ")),
+                   std::to_string(row["classes"].get<int64_t>()), row["title"].get<std::string>()});
+  }
+  return table.render();
+}
+
+// Rows {name, available, reason} or bare names.
+std::string availability_table(const Json& rows) {
+  std::string out;
+  size_t width = 0;
+  const auto name_of = [](const Json& row) { return row.is_string() ? row.get<std::string>() : row.value("name", ""); };
+  for (const Json& row : rows) width = std::max(width, name_of(row).size());
+  for (const Json& row : rows) {
+    const bool available = row.is_string() || row.value("available", true);
+    out += available ? name_of(row) + "\n"
+                     : fmt::format("{:<{}}  not available: {}\n", name_of(row), width, row.value("reason", ""));
+  }
+  return out;
+}
+
+struct List {
+  const char* name;
+  Json (*rows)();                              // null: a table of the worker's catalog
+  std::string (*table)(const Json& rows);
+};
+constexpr List kLists[] = {
+    {"tasks", list_tasks, tasks_table},
+    {"frameworks", nullptr, availability_table},
+    {"backends", nullptr, availability_table},
+    {"executors", list_executors, availability_table},
+    {"optimizers", nullptr, availability_table},
+    {"data", list_data, data_table},
+};
+
+ExitCode list(const Context& context, const std::string& wanted) {
+  std::vector<std::string> names;
+  for (const List& one : kLists) names.emplace_back(one.name);
+  if (!wanted.empty()) check_choice(wanted, "list", names);
+
+  Json worker = Json::object();
+  std::string no_worker;
+  bool asked = false;
+  Json answer = Json::object();
+  for (const List& one : kLists) {
+    if (!wanted.empty() && wanted != one.name) continue;
+    if (one.rows == nullptr && !asked) {
+      asked = true;
+      auto catalog = supervise::worker_catalog(context.worker(), context.home());
+      no_worker = catalog.reason;
+      if (catalog.catalog) worker = std::move(*catalog.catalog);
+    }
+    answer[one.name] = one.rows != nullptr ? one.rows() : worker.value(one.name, Json::array());
+    if (context.json) continue;
+    if (wanted.empty()) print(fmt::format("{}{}\n", &one == kLists ? "" : "\n", one.name));
+    if (one.rows != nullptr || no_worker.empty()) {
+      print(one.table(answer[one.name]));
+    } else if (wanted.empty()) {
+      print("unknown without a worker\n");
+    }
+  }
+  if (context.json) print_json(wanted.empty() ? answer : answer[wanted]);
+  if (!no_worker.empty()) {
+    say(no_worker + ": what it offers is unknown; build it (-DMLBENCH_WORKER=ON) or set MLBENCH_WORKER");
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void add_list(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "list", "What can be chosen");
+  auto wanted = std::make_shared<std::string>();
+  verb->add_option("LIST", *wanted, "tasks, frameworks, backends, executors, optimizers or data (default: all)");
+  verb->callback([&program, wanted] { program.action = [&program, wanted] { return list(program.context, *wanted); }; });
+}
+
+}  // namespace mlbench::cli

@@ -1,0 +1,265 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "mlbench/base/environment.h"
+#include "mlbench/catalog/control/catalog.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/follow.h"
+#include "mlbench/cli/interrupt.h"
+#include "mlbench/cli/plan.h"
+#include "mlbench/cli/prompt.h"
+#include "mlbench/cli/runs.h"
+#include "mlbench/cli/verbs.h"
+#include "mlbench/report/records.h"
+#include "mlbench/report/summary.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct StartOptions {
+  bool no_wait = false, dry_run = false, detach = false;
+};
+
+void add_start_options(CLI::App& verb, StartOptions& start) {
+  verb.add_flag("--no-wait", start.no_wait, "start at once even when another run holds the cores (labelled oversubscribed)");
+  verb.add_flag("--detach", start.detach, "start and return; the run survives this terminal");
+  verb.add_flag("--dry-run", start.dry_run, "print what would run, and start nothing");
+}
+
+PlanFacts gather_facts(const Context& context) {
+  PlanFacts facts;
+  facts.home = context.home();
+  facts.cores = available_cores();
+  const auto worker = supervise::worker_catalog(context.worker(), facts.home);
+  if (!worker.catalog) {
+    throw UserError(worker.reason + ": nothing can run here; build it (-DMLBENCH_WORKER=ON) or set MLBENCH_WORKER");
+  }
+  facts.catalog = *worker.catalog;
+  for (const auto& row : catalog::executors()) facts.executors.emplace_back(row.name);
+  return facts;
+}
+
+// Missing choices, asked on a terminal as MLBench does.
+void ask_missing(RunOptions& options, const PlanFacts& facts) {
+  LastAnswers answers = load_answers(facts.home);
+  std::vector<Choice> tasks;
+  for (const spec::TaskSource& source : spec::embedded_tasks()) {
+    const spec::TaskSpec task = spec::parse_task(source, "", {}).task;
+    if (tasks.empty() || tasks.back().value != task.name) tasks.push_back({task.name, task.title});
+  }
+  options.task = ask("Benchmark", tasks, answers.task, stderr, read_input_line);
+  if (options.backend.empty()) {
+    std::vector<Choice> backends;
+    for (const std::string& name : available_names(facts.catalog, "backends")) backends.push_back({name, ""});
+    if (!backends.empty()) options.backend = ask("Backend", backends, answers.backend, stderr, read_input_line);
+  }
+  answers = {options.task, options.backend};
+  save_answers(facts.home, answers);
+}
+
+std::vector<std::string> commands_of(const spec::RunSpec& run, const fs::path& worker, int64_t segment,
+                                     std::optional<int64_t> resume_step) {
+  const auto request = supervise::launch_request(run, worker, segment, resume_step, run.oversubscribed);
+  return catalog::make_executor(run.executor)->describe(request);
+}
+
+std::string describe(const spec::RunSpec& run) {
+  std::string labels = run.division;
+  if (run.limits.light) labels += ", light";
+  if (run.synthetic) labels += ", synthetic";
+  if (run.oversubscribed) labels += ", oversubscribed";
+  return fmt::format("{}: {}, {} worker{} x {} thread{}, {}, {}, {}", run.name, run.task.task.name, run.workers,
+                     run.workers == 1 ? "" : "s", run.threads_per_worker, run.threads_per_worker == 1 ? "" : "s",
+                     run.framework, run.backend, labels);
+}
+
+void print_dry_run(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,
+                   std::optional<int64_t> resume_step) {
+  Json plans = Json::array();
+  for (const spec::RunSpec& run : runs) {
+    const auto commands = commands_of(run, context.worker(), segment, resume_step);
+    plans.push_back({{"name", run.name}, {"spec", spec::to_json(run)}, {"commands", commands}});
+    if (context.json) continue;
+    print(fmt::format("{}\n  folder    {}\n  seed      {}\n  task hash {}\n", describe(run), run.run_dir, run.seed,
+                      run.task.hash));
+    for (size_t i = 0; i < commands.size(); ++i) {
+      print(fmt::format("  {:<9} {}\n", commands.size() == 1 ? "command" : fmt::format("rank {}", i), commands[i]));
+    }
+  }
+  if (context.json) print_json(plans);
+}
+
+ExitCode finish(const Context& context, const fs::path& home, const std::vector<Json>& records, bool interrupted,
+                bool detached) {
+  if (context.json) {
+    print_json(records);
+  } else if (detached) {
+    std::string names;
+    for (const Json& record : records) names += " " + record.value("name", "");
+    print(fmt::format("started{}\nNext: mlbench status    mlbench logs -f {}    mlbench stop{}\n", names,
+                      records.front().value("name", ""), names));
+  } else if (!records.empty()) {
+    print(results_text(home, records));
+  }
+  if (interrupted) return ExitCode::kStopped;
+  return exit_code_of_runs(records);
+}
+
+ExitCode run(const Context& context, RunOptions options, const StartOptions& start) {
+  const bool prompting = options.task.empty() && !context.json && is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO);
+  const PlanFacts facts = gather_facts(context);
+  if (prompting) ask_missing(options, facts);
+  std::vector<spec::RunSpec> runs = plan_runs(options, facts);
+  std::vector<std::string> names;
+  for (spec::RunSpec& run : runs) {
+    run.run_dir = report::runs_dir(facts.home) / run.name;
+    names.push_back(run.name);
+  }
+  check_names_free(facts.home, names);
+  for (const std::string& warning : plan_warnings(runs, facts.cores)) say("note: " + warning);
+  if (start.dry_run) {
+    print_dry_run(context, runs, 1, std::nullopt);
+    return ExitCode::kOk;
+  }
+
+  const InterruptGuard guard;  // also between two runs
+  std::vector<Json> records;
+  bool interrupted = false;
+  for (const spec::RunSpec& planned : runs) {
+    const spec::RunSpec made = create_run(facts.home, planned);
+    supervise::SupervisorOptions supervisor = supervisor_options(context.worker(), made);
+    supervisor.no_wait = start.no_wait;
+    if (start.detach) {
+      records.push_back(run_detached(made, supervisor));
+      continue;
+    }
+    const std::string position = runs.size() == 1 ? "" : fmt::format("run {} of {}  ", records.size() + 1, runs.size());
+    Followed followed = run_attached(made, supervisor, position + describe(made));
+    records.push_back(std::move(followed.record));
+    interrupted = followed.interrupted || InterruptGuard::count() > 0;
+    if (interrupted || records.back().value("state", "") == "stopped") break;
+  }
+  if (records.size() < runs.size()) {
+    std::vector<std::string> rest(names.begin() + std::ssize(records), names.end());
+    say(fmt::format("not started: {}", fmt::join(rest, ", ")));
+  }
+  return finish(context, facts.home, records, interrupted, start.detach);
+}
+
+ExitCode resume(const Context& context, const std::string& name, const std::string& step_text,
+                const StartOptions& start) {
+  const fs::path home = context.home();
+  const fs::path run_dir = report::find_run(home, name);
+  const Json before = current_record(run_dir);
+  const std::string state = before.value("state", "");
+  if (report::is_active(before)) {
+    throw UserError(fmt::format("run '{}' is {}: follow it with 'mlbench logs -f {}' or stop it with 'mlbench stop {}'",
+                                name, state, name, name));
+  }
+  if (state == "finished") throw UserError(fmt::format("run '{}' is finished: a finished run cannot be resumed", name));
+
+  const std::vector<int64_t> steps = checkpoint_steps(run_dir);
+  if (steps.empty()) {
+    throw UserError(fmt::format("run '{}' has no checkpoint to resume from: start a run with --checkpoint-every STEPS or "
+                                "--checkpoint-every epoch", name));
+  }
+  int64_t step = steps.back();
+  if (!step_text.empty()) {
+    step = parse_count(step_text, "--step", 0);
+    if (std::find(steps.begin(), steps.end(), step) == steps.end()) {
+      throw UserError(fmt::format("run '{}' has no checkpoint at step {}: there are {}", name, step,
+                                  fmt::join(steps, ", ")));
+    }
+  }
+  if (!fs::exists(context.worker())) {
+    throw UserError(fmt::format("there is no worker program at {}: build it, or set MLBENCH_WORKER",
+                                context.worker().string()));
+  }
+
+  const spec::RunSpec spec = read_spec(run_dir);
+  const int64_t segment = std::ssize(before.value("segments", Json::array())) + 1;
+  if (start.dry_run) {
+    print_dry_run(context, {spec}, segment, step);
+    return ExitCode::kOk;
+  }
+  supervise::SupervisorOptions supervisor = supervisor_options(context.worker(), spec);
+  supervisor.no_wait = start.no_wait;
+  supervisor.resume_step = step;
+  if (start.detach) return finish(context, home, {run_detached(spec, supervisor)}, false, true);
+  Followed followed =
+      run_attached(spec, supervisor, fmt::format("{} from step {} (segment {})", describe(spec), step, segment));
+  return finish(context, home, {followed.record}, followed.interrupted, false);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "run", "Run a task with one or more worker counts, one after the other");
+  auto options = std::make_shared<RunOptions>();
+  auto start = std::make_shared<StartOptions>();
+  verb->add_option("NAME", options->name, "the runs are called NAME-K (repeats: NAME-K.2, ...)")->required();
+  verb->add_option("K", options->workers, "worker counts, e.g. 1 2 4")->required();
+  const auto text = [&](const char* group, const char* flag, std::string& value, const char* type, const char* help) {
+    verb->add_option(flag, value, help)->type_name(type)->group(group);
+  };
+  const auto flag = [&](const char* group, const char* name, bool& value, const char* help) {
+    verb->add_flag(name, value, help)->group(group);
+  };
+  const char* what = "What to run";
+  text(what, "--task", options->task, "TASK", "a name of 'mlbench list tasks', or a task file (.toml)");
+  text(what, "--rules", options->rules, "RULES", "rule set of the task (default: the newest)");
+  text(what, "--variant", options->variant, "VARIANT", "official variant of the task (default: its first)");
+  text(what, "--framework", options->framework, "NAME", "see 'mlbench list frameworks'");
+  text(what, "--backend", options->backend, "NAME", "communication backend, see 'mlbench list backends'");
+  verb->add_option("--executor", options->executor, "see 'mlbench list executors'")
+      ->type_name("NAME")->capture_default_str()->group(what);
+  verb->add_option("--set", options->overrides, "override a key of the task; the run becomes open (repeatable)")
+      ->type_name("KEY=VALUE")->allow_extra_args(false)->group(what);
+
+  const char* data = "Data";
+  text(data, "--data", options->data, "NAME", "another data set, see 'mlbench list data'");
+  text(data, "--data-dir", options->data_dir, "DIR", "where data sets lie (default: MLBENCH_DATA_DIR)");
+  flag(data, "--synthetic", options->synthetic, "made data instead of the real set");
+  flag(data, "--fixed-batch", options->fixed_batch, "one batch kept in memory: measures throughput only");
+
+  const char* limits = "When to stop";
+  flag(limits, "--light", options->light, "the task's light goal");
+  text(limits, "--max-steps", options->max_steps, "N", "stop after this many steps");
+  text(limits, "--max-epochs", options->max_epochs, "X", "stop after this many epochs");
+  text(limits, "--max-time", options->max_time, "TIME", "stop after this time from the first batch: 90s, 5m, 2h");
+
+  const char* how = "How to run";
+  text(how, "--seed", options->seed, "N", "repeat r runs with N + r - 1 (default: 42)");
+  text(how, "--repeat", options->repeat, "N", "run each worker count N times (default: 1)");
+  text(how, "--threads-per-worker", options->threads_per_worker, "N", "default: cores / largest K, at least 1");
+  text(how, "--checkpoint-every", options->checkpoint_every, "STEPS|epoch", "default: one checkpoint at the end");
+  text(how, "--comm-timeout", options->comm_timeout, "TIME", "how long an operation may wait for a peer (default: 30s)");
+  auto local = std::make_shared<bool>(false);
+  flag(how, "--local", *local, "start the run from here even when a master serves this home");
+  add_start_options(*verb, *start);
+  verb->callback([&program, options, start, local] {
+    program.action = [&program, options, start] { return run(program.context, *options, *start); };
+  });
+}
+
+void add_resume(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "resume", "Go on with a failed or stopped run from a checkpoint");
+  auto name = std::make_shared<std::string>();
+  auto step = std::make_shared<std::string>();
+  auto start = std::make_shared<StartOptions>();
+  verb->add_option("NAME-K", *name, "the run")->required();
+  verb->add_option("--step", *step, "step of the checkpoint (default: the last)")->type_name("N");
+  add_start_options(*verb, *start);
+  verb->callback([&program, name, step, start] {
+    program.action = [&program, name, step, start] { return resume(program.context, *name, *step, *start); };
+  });
+}
+
+}  // namespace mlbench::cli

@@ -1,0 +1,281 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <regex>
+#include <thread>
+
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/runs.h"
+#include "mlbench/cli/verbs.h"
+#include "mlbench/report/records.h"
+#include "mlbench/report/summary.h"
+#include "mlbench/report/table.h"
+#include "mlbench/report/zip.h"
+#include "mlbench/supervise/supervisor.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::chrono::milliseconds kPoll{200};
+constexpr std::chrono::seconds kStopPatience{20};
+
+// ---- status ---------------------------------------------------------------------------------------------------------
+
+ExitCode status(const Context& context, const std::string& name) {
+  const fs::path home = context.home();
+  if (!name.empty()) {
+    const Json record = current_record(report::find_run(home, name));
+    if (context.json) {
+      print_json(record);
+    } else {
+      print(report::run_details(record));
+    }
+    return ExitCode::kOk;
+  }
+  Json records = Json::array();
+  for (const fs::path& run : report::list_runs(home)) {
+    try {
+      records.push_back(current_record(run));
+    } catch (const std::exception& error) {
+      say(fmt::format("run '{}' is damaged ({}): mlbench delete {}", run.filename().string(), error.what(),
+                      run.filename().string()));
+    }
+  }
+  if (context.json) {
+    print_json(records);
+  } else if (records.empty()) {
+    print(fmt::format("no runs in {}; start one with: mlbench run NAME 1 2 --task TASK\n", home.string()));
+  } else {
+    print(report::status_table(records));
+  }
+  return ExitCode::kOk;
+}
+
+// ---- stop -----------------------------------------------------------------------------------------------------------
+
+ExitCode stop(const Context& context, const std::vector<std::string>& names) {
+  const fs::path home = context.home();
+  std::vector<fs::path> runs;
+  for (const std::string& name : names) runs.push_back(report::find_run(home, name));
+  for (const fs::path& run : runs) {
+    const Json record = current_record(run);
+    if (!report::is_active(record)) {
+      throw UserError(fmt::format("run '{}' is not active: it is {}", run.filename().string(),
+                                  record.value("state", "unknown")));
+    }
+  }
+  for (const fs::path& run : runs) supervise::request_stop(run);
+  const auto deadline = std::chrono::steady_clock::now() + kStopPatience;
+  Json answer = Json::array();
+  for (const fs::path& run : runs) {
+    while (supervise::lease_held(run) && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(kPoll);
+    const std::string state = current_record(run).value("state", "");
+    answer.push_back({{"name", run.filename().string()}, {"state", state}});
+    if (!context.json) {
+      const bool ended = state != "queued" && state != "running";
+      print(fmt::format("{}\n", ended ? fmt::format("{} {}", run.filename().string(), state)
+                                      : fmt::format("asked {} to stop; it is still {}: mlbench status {}",
+                                                    run.filename().string(), state, run.filename().string())));
+    }
+  }
+  if (context.json) print_json(answer);
+  return ExitCode::kOk;
+}
+
+// ---- logs -----------------------------------------------------------------------------------------------------------
+
+struct LogFile {
+  int64_t rank = -1;             // -1: the supervisor
+  int64_t segment = 1;
+  fs::path path;
+};
+
+std::vector<LogFile> log_files(const fs::path& run_dir, std::optional<int64_t> only_rank) {
+  static const std::regex kName(R"(rank-(\d+)\.seg-(\d+)\.log)");
+  std::vector<LogFile> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run_dir / "logs", error)) {
+    const std::string name = entry.path().filename();
+    std::smatch match;
+    if (std::regex_match(name, match, kName)) {
+      files.push_back({std::stoll(match[1]), std::stoll(match[2]), entry.path()});
+    } else if (name == "supervisor.log" && fs::file_size(entry.path(), error) > 0) {
+      files.push_back({-1, 0, entry.path()});
+    }
+  }
+  std::erase_if(files, [&](const LogFile& file) { return only_rank && file.rank != *only_rank; });
+  std::sort(files.begin(), files.end(), [](const LogFile& a, const LogFile& b) {
+    return std::pair(a.segment, a.rank) < std::pair(b.segment, b.rank);
+  });
+  return files;
+}
+
+std::string title(const LogFile& file) {
+  return file.rank < 0 ? "supervisor" : fmt::format("rank {}, segment {}", file.rank, file.segment);
+}
+
+// Whole lines appended to any log file, with their rank, until the run has ended.
+void follow_logs(const fs::path& run_dir, std::optional<int64_t> only_rank) {
+  std::map<fs::path, std::uintmax_t> offsets;
+  const auto copy_new = [&](bool last) {
+    for (const LogFile& file : log_files(run_dir, only_rank)) {
+      std::uintmax_t& offset = offsets[file.path];
+      const std::string text = report::read_appended(file.path, offset);
+      size_t used = 0;
+      const auto line = [&](size_t end) {
+        const std::string_view content = std::string_view(text).substr(used, end - used);
+        print(only_rank ? fmt::format("{}\n", content)
+              : file.rank < 0 ? fmt::format("supervisor | {}\n", content)
+                              : fmt::format("rank {} | {}\n", file.rank, content));
+      };
+      for (size_t end; (end = text.find('\n', used)) != std::string::npos; used = end + 1) line(end);
+      if (last && used < text.size()) {
+        line(text.size());
+        used = text.size();
+      }
+      offset += used;
+    }
+    flush_output();
+  };
+  while (report::is_active(current_record(run_dir))) {
+    copy_new(false);
+    std::this_thread::sleep_for(kPoll);
+  }
+  copy_new(true);
+}
+
+ExitCode logs(const Context& context, const std::string& name, bool follow, const std::string& rank_text) {
+  if (follow && context.json) throw UserError("logs -f prints lines as they come: leave out --json");
+  const fs::path run_dir = report::find_run(context.home(), name);
+  std::optional<int64_t> rank;
+  if (!rank_text.empty()) {
+    rank = parse_count(rank_text, "--rank", 0);
+    const int64_t workers = read_spec(run_dir).workers;
+    if (*rank >= workers) {
+      throw UserError(fmt::format("run '{}' has ranks 0 to {}, no rank {}", name, workers - 1, *rank));
+    }
+  }
+  if (follow) {
+    follow_logs(run_dir, rank);
+    return ExitCode::kOk;
+  }
+  const std::vector<LogFile> files = log_files(run_dir, rank);
+  Json answer = Json::array();
+  for (const LogFile& file : files) {
+    const std::vector<std::string> lines = report::last_lines(file.path, 0);
+    if (context.json) {
+      answer.push_back({{"rank", file.rank < 0 ? Json() : Json(file.rank)},
+                        {"segment", file.rank < 0 ? Json() : Json(file.segment)},
+                        {"path", file.path.string()},
+                        {"lines", lines}});
+      continue;
+    }
+    if (files.size() > 1) print(fmt::format("==> {} <==\n", title(file)));
+    for (const std::string& line : lines) print(line + "\n");
+  }
+  if (context.json) {
+    print_json(answer);
+  } else if (files.empty()) {
+    say(fmt::format("run '{}' has no logs yet", name));
+  }
+  return ExitCode::kOk;
+}
+
+// ---- download, delete -----------------------------------------------------------------------------------------------
+
+ExitCode download(const Context& context, const std::string& name, const std::string& output) {
+  const fs::path run_dir = report::find_run(context.home(), name);
+  const fs::path file = fs::absolute(output.empty() ? name + ".zip" : output).lexically_normal();
+  if (fs::is_directory(file)) {
+    throw UserError(fmt::format("{} is a folder: give a file, -o {}/{}.zip", file.string(), output, name));
+  }
+  const Json record = current_record(run_dir);
+  report::write_download(run_dir, record, file);
+  const auto bytes = static_cast<uint64_t>(fs::file_size(file));
+  if (context.json) {
+    print_json({{"name", name}, {"file", file.string()}, {"bytes", bytes}});
+  } else {
+    print(fmt::format("{} ({})\n", file.string(), report::format_bytes(bytes)));
+    if (report::is_active(record)) say(fmt::format("run '{}' is still {}: the archive holds what there is so far", name,
+                                                   record.value("state", "")));
+  }
+  return ExitCode::kOk;
+}
+
+ExitCode remove(const Context& context, const std::vector<std::string>& names, bool dry_run) {
+  const fs::path home = context.home();
+  std::vector<fs::path> runs;
+  for (const std::string& name : names) {
+    runs.push_back(report::find_run(home, name));
+    if (fs::exists(runs.back() / "run.json") && report::is_active(current_record(runs.back()))) {
+      throw UserError(fmt::format("run '{}' is active: stop it first with 'mlbench stop {}'", name, name));
+    }
+  }
+  Json answer = Json::array();
+  for (const fs::path& run : runs) {
+    if (!dry_run) delete_run(home, run);
+    answer.push_back({{"name", run.filename().string()}, {"path", run.string()}, {"deleted", !dry_run}});
+    if (!context.json) print(fmt::format("{} {}\n", dry_run ? "would delete" : "deleted", run.string()));
+  }
+  if (context.json) print_json(answer);
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void add_status(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "status", "All runs of this home, or one in detail");
+  auto name = std::make_shared<std::string>();
+  verb->add_option("NAME-K", *name, "the run (default: a table of all)");
+  verb->callback([&program, name] { program.action = [&program, name] { return status(program.context, *name); }; });
+}
+
+void add_stop(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "stop", "Stop runs; what they measured is kept");
+  auto names = std::make_shared<std::vector<std::string>>();
+  verb->add_option("NAME-K", *names, "the runs")->required();
+  verb->callback([&program, names] { program.action = [&program, names] { return stop(program.context, *names); }; });
+}
+
+void add_logs(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "logs", "What the ranks of a run wrote");
+  auto name = std::make_shared<std::string>();
+  auto rank = std::make_shared<std::string>();
+  auto follow = std::make_shared<bool>(false);
+  verb->add_option("NAME-K", *name, "the run")->required();
+  verb->add_flag("-f,--follow", *follow, "go on until the run has ended");
+  verb->add_option("--rank", *rank, "only this rank")->type_name("R");
+  verb->callback([&program, name, rank, follow] {
+    program.action = [&program, name, rank, follow] { return logs(program.context, *name, *follow, *rank); };
+  });
+}
+
+void add_download(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "download", "Write a run's results into a zip archive");
+  auto name = std::make_shared<std::string>();
+  auto output = std::make_shared<std::string>();
+  verb->add_option("NAME-K", *name, "the run")->required();
+  verb->add_option("-o,--output", *output, "the archive (default: NAME-K.zip)")->type_name("FILE");
+  verb->callback(
+      [&program, name, output] { program.action = [&program, name, output] { return download(program.context, *name, *output); }; });
+}
+
+void add_delete(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "delete", "Delete runs with everything they recorded");
+  auto names = std::make_shared<std::vector<std::string>>();
+  auto dry_run = std::make_shared<bool>(false);
+  verb->add_option("NAME-K", *names, "the runs")->required();
+  verb->add_flag("--dry-run", *dry_run, "say what would be deleted");
+  verb->callback([&program, names, dry_run] {
+    program.action = [&program, names, dry_run] { return remove(program.context, *names, *dry_run); };
+  });
+}
+
+}  // namespace mlbench::cli

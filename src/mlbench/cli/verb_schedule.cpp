@@ -1,0 +1,194 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "mlbench/base/files.h"
+#include "mlbench/base/process.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/schedule_plot.h"
+#include "mlbench/cli/verbs.h"
+#include "mlbench/dataset/dataset.h"
+#include "mlbench/report/table.h"
+#include "mlbench/schedule/schedule.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+
+Curve lr_curve(const spec::TaskSpec& task, int64_t workers, int64_t training_samples, int64_t points) {
+  Curve curve;
+  curve.workers = workers;
+  const int64_t global_batch = task.batch_size * workers;
+  curve.steps_per_epoch = (training_samples + global_batch - 1) / global_batch;
+  const auto schedule = schedule::make_schedule(
+      task.schedule, {task.optimizer.lr, workers, task.batch_size, curve.steps_per_epoch});
+  const auto steps = std::max<int64_t>(1, static_cast<int64_t>(task.epochs * double(curve.steps_per_epoch)));
+  const int64_t count = std::min(points, steps);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t step = count == 1 ? 0 : i * (steps - 1) / (count - 1);
+    curve.epochs.push_back(double(step) / double(curve.steps_per_epoch));
+    curve.lr.push_back(schedule->lr(step));
+  }
+  return curve;
+}
+
+namespace {
+
+// One line of a $data block.
+std::string line(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](char c) { return c >= 0 && c < ' '; }, ' ');
+  return text + "\n";
+}
+
+// A cell of one: no quote, nothing that gnuplot replaces.
+std::string cell(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](char c) { return c == '"' || c == '\\'; }, '_');
+  return '"' + text + '"';
+}
+
+// A single-quoted string, in which gnuplot replaces nothing but ''.
+std::string quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("''") : std::string(1, c);
+  return out + "'";
+}
+
+}  // namespace
+
+std::string gnuplot_script(const std::string& title, const std::vector<Curve>& curves, const std::string& terminal,
+                           const fs::path& output) {
+  std::string script = "$title << EOD\n" + line(title) + "EOD\n$data << EOD\n";
+  for (size_t i = 0; i < curves.size(); ++i) {
+    if (i > 0) script += "\n\n";
+    const std::string name = fmt::format("{} worker{}", curves[i].workers, curves[i].workers == 1 ? "" : "s");
+    script += line(cell("epoch") + " " + cell(name));
+    for (size_t j = 0; j < curves[i].lr.size(); ++j) {
+      script += fmt::format("{:.9g} {:.9g}\n", curves[i].epochs[j], curves[i].lr[j]);
+    }
+  }
+  script += "EOD\nset terminal " + terminal + "\n";
+  if (!output.empty()) script += "set output " + quoted(output.string()) + "\n";
+  script +=
+      "set title $title[1] noenhanced\n"
+      "set xlabel 'epoch'\n"
+      "set ylabel 'learning rate'\n"
+      "set yrange [0:*]\n"
+      "set key outside top center horizontal noenhanced\n";
+  script += fmt::format("plot for [i = 0:{}] $data index i using 1:2 with lines title columnheader(2)\n",
+                        curves.size() - 1);
+  return script;
+}
+
+namespace {
+
+struct PlotOptions {
+  std::string task, rules, variant, output;
+  std::vector<std::string> workers, overrides;
+};
+
+int64_t training_samples(const spec::TaskSpec& task) {
+  for (const dataset::SplitSpec& split : dataset::find_description(task.data.name).splits) {
+    if (split.name == "train") return split.samples;
+  }
+  throw UserError(fmt::format("data set '{}' of task '{}' has no split 'train'", task.data.name, task.name));
+}
+
+std::string terminal_for(const fs::path& output) {
+  const std::string extension = output.extension();
+  if (extension == ".png") return "pngcairo size 960,600";
+  if (extension == ".svg") return "svg size 960,600";
+  throw UserError(fmt::format("-o '{}': valid extensions are .png and .svg", output.string()));
+}
+
+// Runs gnuplot on a script; what it prints goes to standard output.
+std::string run_gnuplot(const std::string& script) {
+  const FileDescriptor input(memfd_create("plot", MFD_CLOEXEC));
+  if (!input) throw IoError("cannot hand the plot to gnuplot: " + errno_text(errno));
+  write_all(input.get(), script, "the plot for gnuplot");
+  lseek(input.get(), 0, SEEK_SET);
+  ProcessOptions options;
+  options.arguments = {"gnuplot"};
+  options.standard_input = input.get();
+  ProcessOutput result;
+  try {
+    result = run_process(options, std::chrono::seconds(30));
+  } catch (const IoError& error) {
+    throw UserError(fmt::format("gnuplot cannot be started ({}): install it with 'apt-get install gnuplot-nox'", error.what()));
+  }
+  if (result.end.code != 0) throw IoError("gnuplot failed: " + result.standard_error);
+  return result.standard_output;
+}
+
+ExitCode plot(const Context& context, const PlotOptions& options) {
+  std::vector<spec::Override> overrides;
+  for (const std::string& text : options.overrides) overrides.push_back(spec::parse_override(text));
+  const spec::TaskSpec task = spec::find_task(options.task, options.rules, options.variant, overrides).task;
+  std::vector<int64_t> counts;
+  for (const std::string& text : options.workers) counts.push_back(parse_count(text, "worker count", 1));
+  if (counts.empty()) counts = task.workers;
+  const int64_t samples = training_samples(task);
+  const fs::path output = options.output.empty() ? fs::path() : fs::absolute(options.output);
+  const std::string terminal = output.empty() ? "" : terminal_for(output);
+
+  std::vector<Curve> curves;
+  for (const int64_t count : counts) curves.push_back(lr_curve(task, count, samples, output.empty() ? 200 : 1000));
+  if (context.json) {
+    Json rows = Json::array();
+    for (const Curve& curve : curves) {
+      rows.push_back({{"workers", curve.workers},
+                      {"steps_per_epoch", curve.steps_per_epoch},
+                      {"epochs", curve.epochs},
+                      {"lr", curve.lr}});
+    }
+    if (!output.empty()) run_gnuplot(gnuplot_script(task.title, curves, terminal, output));
+    print_json(rows);
+    return ExitCode::kOk;
+  }
+  if (!output.empty()) {
+    run_gnuplot(gnuplot_script(task.title, curves, terminal, output));
+    print(output.string() + "\n");
+  } else if (is_terminal(STDOUT_FILENO)) {
+    const int width = std::clamp(terminal_width(STDOUT_FILENO), 60, 200);
+    print(run_gnuplot(gnuplot_script(task.title, curves, fmt::format("dumb size {},24", width), {})));
+  } else {
+    report::Table table({{"workers", "", report::Align::kRight},
+                         {"epoch", "", report::Align::kRight},
+                         {"lr", "", report::Align::kRight}});
+    for (const int64_t count : counts) {
+      const Curve curve = lr_curve(task, count, samples, 21);
+      for (size_t i = 0; i < curve.lr.size(); ++i) {
+        table.add_row({std::to_string(count), fmt::format("{:.2f}", curve.epochs[i]), fmt::format("{:.6g}", curve.lr[i])});
+      }
+    }
+    print(table.render());
+  }
+  if (task.schedule.decay == "plateau") {
+    say("plateau decay depends on the validation loss: the curve is that of a run that always improves");
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void add_schedule(CLI::App& app, Program& program) {
+  CLI::App* group = app.add_subcommand("schedule", "Learning-rate schedules");
+  group->require_subcommand(1);
+  CLI::App* verb = add_verb(*group, program, "plot", "Draw a task's learning rate over its epochs");
+  auto options = std::make_shared<PlotOptions>();
+  verb->add_option("--task", options->task, "see 'mlbench list tasks'")->type_name("TASK")->required();
+  verb->add_option("--rules", options->rules, "rule set (default: the newest)")->type_name("RULES");
+  verb->add_option("--variant", options->variant, "official variant (default: the first)")->type_name("VARIANT");
+  verb->add_option("--set", options->overrides, "override a key of the task (repeatable)")
+      ->type_name("KEY=VALUE")->allow_extra_args(false);
+  verb->add_option("--workers", options->workers, "worker counts (default: the official ones)")->type_name("K");
+  verb->add_option("-o,--output", options->output, "write an image: FILE.png or FILE.svg")->type_name("FILE");
+  verb->callback([&program, options] { program.action = [&program, options] { return plot(program.context, *options); }; });
+}
+
+}  // namespace mlbench::cli

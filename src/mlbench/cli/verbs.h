@@ -1,0 +1,25 @@
+#pragma once
+
+// One function per verb (or group of verbs): adds it to the app. Verbs are in the order of `mlbench --help`.
+
+namespace CLI {
+class App;
+}
+
+namespace mlbench::cli {
+
+struct Program;
+
+void add_run(CLI::App& app, Program& program);
+void add_resume(CLI::App& app, Program& program);
+void add_stop(CLI::App& app, Program& program);
+void add_status(CLI::App& app, Program& program);
+void add_logs(CLI::App& app, Program& program);
+void add_download(CLI::App& app, Program& program);
+void add_delete(CLI::App& app, Program& program);
+void add_list(CLI::App& app, Program& program);
+void add_data(CLI::App& app, Program& program);
+void add_schedule(CLI::App& app, Program& program);
+void add_doctor(CLI::App& app, Program& program);
+
+}  // namespace mlbench::cli
