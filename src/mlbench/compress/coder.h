@@ -5,8 +5,12 @@
 
 #include <ATen/ATen.h>
 
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "mlbench/base/flat_layout.h"
 #include "mlbench/base/named_state.h"
 
 namespace mlbench::compress {
@@ -16,6 +20,7 @@ enum class PayloadKind { kSum, kGather, kVote };
 struct Payload {
   PayloadKind kind = PayloadKind::kSum;
   at::Tensor data;               // contiguous; for kSum the result is written back in place by the transport
+  uint64_t bytes = 0;            // what counts as sent: data without padding
 };
 
 class GradientCoder {
@@ -31,5 +36,9 @@ class GradientCoder {
   virtual void export_state(NamedState& state) const = 0;
   virtual void import_state(const NamedState& state) = 0;
 };
+
+// UserError listing the valid names.
+std::unique_ptr<GradientCoder> make_coder(const std::string& name, const FlatLayout& layout);
+std::vector<std::string> coder_names();
 
 }  // namespace mlbench::compress

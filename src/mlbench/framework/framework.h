@@ -1,7 +1,9 @@
 #pragma once
 
 // A framework computes: forward, loss, backward, on flat float32 buffers in the neutral order. It owns the buffers;
-// parameter tensors are views of them.
+// parameter tensors are views of them. One thread makes it and uses it (OpenMP keeps the number of threads per caller).
+// A framework's folder exports `Availability available()` and `std::unique_ptr<Framework> make(const FrameworkOptions&)`;
+// make throws UserError for a loss, precision or layer that it lacks, naming those that it has.
 
 #include <ATen/ATen.h>
 

@@ -90,6 +90,16 @@ FlatLayout lay_out(const ModelDescription& model) {
   return layout;
 }
 
+void initialise(const ModelDescription& model, const FlatLayout& layout, uint64_t seed, std::span<float> parameters,
+                std::span<float> buffers) {
+  for (size_t i = 0; i < layout.ranges.size(); ++i) {
+    const FlatRange& range = layout.ranges[i];
+    const std::span<float> flat = range.trainable ? parameters : buffers;
+    initialise(model.parameters[i], i, seed,
+               flat.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count)));
+  }
+}
+
 std::string weights_sha256(const FlatLayout& layout, std::span<const float> parameters,
                            std::span<const float> buffers) {
   MLBENCH_CHECK(static_cast<int64_t>(parameters.size()) == layout.parameter_elements, "size of the parameter buffer");

@@ -68,6 +68,10 @@ using mlbench::FlatRange;
 // Every tensor of `model` at a multiple of 64 bytes, in the neutral order.
 FlatLayout lay_out(const ModelDescription& model);
 
+// All parameters and buffers into their places in flat buffers of the layout's sizes; padding is left alone.
+void initialise(const ModelDescription& model, const FlatLayout& layout, uint64_t seed, std::span<float> parameters,
+                std::span<float> buffers);
+
 // SHA-256 over names-free logical values: parameters, then averaged buffers, in the neutral order, padding and
 // num_batches_tracked left out. `parameters` and `buffers` are the flat buffers on the host.
 std::string weights_sha256(const FlatLayout& layout, std::span<const float> parameters, std::span<const float> buffers);

@@ -23,7 +23,7 @@ struct FlatTensors {
   at::Tensor gradients;
 };
 
-// Local arithmetic: new parameters from parameters, gradient and learning rate.
+// Local arithmetic: new parameters from parameters, aggregated gradient and learning rate.
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;

@@ -1,0 +1,24 @@
+#pragma once
+
+// "none": the gradient itself, summed. 4 bytes per parameter and rank.
+
+#include "mlbench/compress/coder.h"
+
+namespace mlbench::compress {
+
+class IdentityCoder final : public GradientCoder {
+ public:
+  explicit IdentityCoder(const FlatLayout& layout);
+  std::string name() const override { return "none"; }
+  int rounds() const override { return 1; }
+  // The payload shares the gradient's memory: the sum arrives in place.
+  Payload encode(int round, const at::Tensor& gradient) override;
+  void absorb(int round, const at::Tensor& result, at::Tensor& gradient) override;
+  void export_state(NamedState&) const override {}
+  void import_state(const NamedState&) override {}
+
+ private:
+  uint64_t bytes_;
+};
+
+}  // namespace mlbench::compress

@@ -1,0 +1,66 @@
+#include "mlbench/framework/null/null_framework.h"
+
+#include <utility>
+#include <vector>
+
+namespace mlbench::framework::null_framework {
+
+namespace {
+
+class NullFramework final : public Framework {
+ public:
+  explicit NullFramework(const FrameworkOptions& options)
+      : options_(options),
+        layout_(models::lay_out(options.model)),
+        parameters_(at::zeros({layout_.parameter_elements}, at::kFloat)),
+        gradients_(at::zeros({layout_.parameter_elements}, at::kFloat)),
+        buffers_(at::zeros({layout_.buffer_elements}, at::kFloat)) {}
+
+  const FlatLayout& layout() const override { return layout_; }
+  at::Tensor parameters() override { return parameters_; }
+  at::Tensor gradients() override { return gradients_; }
+  at::Tensor buffers() override { return buffers_; }
+
+  void initialise() override {
+    const auto span_of = [](at::Tensor& flat) {
+      return std::span(flat.data_ptr<float>(), static_cast<size_t>(flat.numel()));
+    };
+    models::initialise(options_.model, layout_, options_.seed, span_of(parameters_), span_of(buffers_));
+  }
+
+  void begin_step(int64_t) override {}
+  void forward(const BatchView& batch, Mode) override {
+    samples_ = static_cast<size_t>(batch.samples);
+    const size_t wanted = samples_ * static_cast<size_t>(options_.model.outputs);
+    if (outputs_.size() < wanted) outputs_.resize(wanted);
+  }
+  double loss() override { return 0; }
+  void backward(double, bool) override {
+    if (ready_) ready_(0, layout_.parameter_elements);
+  }
+  void zero_gradients() override {}
+  std::span<const float> outputs() override {
+    return std::span(outputs_).first(samples_ * static_cast<size_t>(options_.model.outputs));
+  }
+  void on_gradient_ready(GradientReady callback) override { ready_ = std::move(callback); }
+  Json effective() const override {
+    return {{"name", "null"}, {"precision", "float32"}, {"layout", "none"}, {"fused", false}};
+  }
+  Json versions() const override { return Json::object(); }
+
+ private:
+  FrameworkOptions options_;
+  FlatLayout layout_;
+  at::Tensor parameters_, gradients_, buffers_;
+  std::vector<float> outputs_;
+  size_t samples_ = 0;
+  GradientReady ready_;
+};
+
+}  // namespace
+
+Availability available() { return {true, ""}; }
+
+std::unique_ptr<Framework> make(const FrameworkOptions& options) { return std::make_unique<NullFramework>(options); }
+
+}  // namespace mlbench::framework::null_framework

@@ -1,0 +1,16 @@
+#include "mlbench/framework/torch/gradients.h"
+
+#include <utility>
+
+namespace mlbench::framework::torch_framework {
+
+size_t GradientBuffer::add_slot(Slot slot) {
+  slots_.push_back(std::move(slot));
+  return slots_.size() - 1;
+}
+
+void GradientBuffer::begin(bool accumulate) {
+  for (Slot& slot : slots_) slot.add = accumulate;
+}
+
+}  // namespace mlbench::framework::torch_framework

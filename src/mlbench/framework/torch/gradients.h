@@ -1,0 +1,44 @@
+#pragma once
+
+// Where the operations' backward passes leave the gradients of parameters: straight in the flat buffer, without the
+// detour over autograd's accumulation (which would need a zeroed buffer and one more pass over memory).
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace mlbench::framework::torch_framework {
+
+class GradientBuffer {
+ public:
+  struct Slot {
+    at::Tensor gradient;          // view of the flat buffer, logical shape
+    int64_t offset = 0;
+    int64_t count = 0;
+    bool add = false;             // the next contribution adds instead of overwriting
+  };
+  using Ready = std::function<void(int64_t offset, int64_t count)>;
+
+  size_t add_slot(Slot slot);
+  void on_ready(Ready ready) { ready_ = std::move(ready); }
+
+  // Before a backward pass: overwrite what is there, or add to it.
+  void begin(bool accumulate);
+  // `write(gradient, add)` leaves one contribution in the slot's view. The gradient is final afterwards: every parameter
+  // is used by one operation.
+  template <typename Write>
+  void contribute(size_t slot, Write&& write) {
+    Slot& target = slots_[slot];
+    write(target.gradient, target.add);
+    target.add = true;
+    if (ready_) ready_(target.offset, target.count);
+  }
+
+ private:
+  std::vector<Slot> slots_;
+  Ready ready_;
+};
+
+}  // namespace mlbench::framework::torch_framework

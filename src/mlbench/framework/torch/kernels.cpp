@@ -1,0 +1,192 @@
+#include "mlbench/framework/torch/kernels.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "mlbench/base/random.h"
+
+#define MLBENCH_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
+
+namespace mlbench::framework::torch_framework {
+
+namespace {
+
+constexpr uint8_t kNobody = 4;
+
+// Of the four neighbours of one output position, `channels` contiguous values each.
+struct Corners {
+  const float* c[4];
+};
+
+Corners corners_at(const float* input, const PoolShape& s, int64_t row, int64_t column) {
+  const float* top = input + (2 * row * s.width + 2 * column) * s.channels;
+  const float* bottom = top + s.width * s.channels;
+  return {{top, top + s.channels, bottom, bottom + s.channels}};
+}
+
+template <typename Pixel>
+void for_output_rows(const PoolShape& s, bool parallel, const Pixel& row_of) {
+  const int64_t rows = s.samples * (s.height / 2);   // sample and output row; an input sample has an even height
+  if (!parallel) {
+    for (int64_t row = 0; row < rows; ++row) row_of(row);
+    return;
+  }
+  const int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, 2 * s.width * s.channels));
+  at::parallel_for(0, rows, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) row_of(row);
+  });
+}
+
+MLBENCH_CLONES
+void pool_row(const float* __restrict top, const float* __restrict bottom, int64_t columns, int64_t channels,
+              float* __restrict output, uint8_t* __restrict winner) {
+  for (int64_t column = 0; column < columns; ++column) {
+    const float* a = top + 2 * column * channels;
+    const float* b = a + channels;
+    const float* c = bottom + 2 * column * channels;
+    const float* d = c + channels;
+    for (int64_t i = 0; i < channels; ++i) {
+      float best = a[i];
+      int32_t index = 0;
+      const auto challenge = [&](float value, int32_t number) {
+        const bool wins = (value > best) | (value != value);
+        best = wins ? value : best;
+        index = wins ? number : index;
+      };
+      challenge(b[i], 1);
+      challenge(c[i], 2);
+      challenge(d[i], 3);
+      const bool held = best <= 0;
+      output[column * channels + i] = held ? 0 : best;
+      winner[column * channels + i] = static_cast<uint8_t>(held ? kNobody : index);
+    }
+  }
+}
+
+MLBENCH_CLONES
+void pool_row_backward(const float* __restrict gradient, const uint8_t* __restrict winner, int64_t columns,
+                       int64_t channels, float* __restrict top, float* __restrict bottom) {
+  for (int64_t column = 0; column < columns; ++column) {
+    const float* g = gradient + column * channels;
+    const uint8_t* w = winner + column * channels;
+    float* a = top + 2 * column * channels;
+    float* c = bottom + 2 * column * channels;
+    for (int64_t i = 0; i < channels; ++i) {
+      const int32_t index = w[i];
+      const float value = g[i];
+      a[i] = index == 0 ? value : 0;
+      a[channels + i] = index == 1 ? value : 0;
+      c[i] = index == 2 ? value : 0;
+      c[channels + i] = index == 3 ? value : 0;
+    }
+  }
+}
+
+// Philox4x32-10 (base/random.h) for consecutive counters: word j of block b at words[j][b].
+constexpr int64_t kBlocks = 64;
+MLBENCH_CLONES
+void philox_blocks(uint64_t key, uint64_t first, uint32_t (&words)[4][kBlocks]) {
+  for (int64_t b = 0; b < kBlocks; ++b) {
+    const uint64_t counter = first + static_cast<uint64_t>(b);
+    auto c0 = static_cast<uint32_t>(counter);
+    auto c1 = static_cast<uint32_t>(counter >> 32);
+    uint32_t c2 = 0, c3 = 0;
+    auto k0 = static_cast<uint32_t>(key);
+    auto k1 = static_cast<uint32_t>(key >> 32);
+    for (int round = 0; round < 10; ++round) {
+      const uint64_t p0 = uint64_t{0xD2511F53} * c0;
+      const uint64_t p1 = uint64_t{0xCD9E8D57} * c2;
+      c0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
+      c1 = static_cast<uint32_t>(p1);
+      c2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
+      c3 = static_cast<uint32_t>(p0);
+      k0 += 0x9E3779B9;
+      k1 += 0xBB67AE85;
+    }
+    words[0][b] = c0, words[1][b] = c1, words[2][b] = c2, words[3][b] = c3;
+  }
+}
+
+struct Dropout {
+  explicit Dropout(double p) : threshold(static_cast<uint64_t>(std::ceil(p * 0x1.0p32))), scale(static_cast<float>(1 / (1 - p))) {}
+  float operator()(uint32_t word) const { return word >= threshold ? scale : 0; }
+  uint64_t threshold;
+  float scale;
+};
+
+}  // namespace
+
+void relu_max_pool(const float* input, const PoolShape& s, float* output, uint8_t* winner) {
+  const int64_t in_row = s.width * s.channels;
+  const int64_t out_row = s.width / 2 * s.channels;
+  for_output_rows(s, true, [&](int64_t row) {
+    const float* top = input + 2 * row * in_row;
+    pool_row(top, top + in_row, s.width / 2, s.channels, output + row * out_row, winner + row * out_row);
+  });
+}
+
+void relu_max_pool_backward(const float* output_gradient, const uint8_t* winner, const PoolShape& s,
+                            float* input_gradient) {
+  const int64_t in_row = s.width * s.channels;
+  const int64_t out_row = s.width / 2 * s.channels;
+  for_output_rows(s, true, [&](int64_t row) {
+    float* top = input_gradient + 2 * row * in_row;
+    pool_row_backward(output_gradient + row * out_row, winner + row * out_row, s.width / 2, s.channels, top,
+                      top + in_row);
+  });
+}
+
+void relu_max_pool_reference(const float* input, const PoolShape& s, float* output, uint8_t* winner) {
+  for_output_rows(s, false, [&](int64_t row) {
+    for (int64_t column = 0; column < s.width / 2; ++column) {
+      const Corners corners = corners_at(input, s, row, column);
+      for (int64_t channel = 0; channel < s.channels; ++channel) {
+        int index = 0;
+        for (int k = 1; k < 4; ++k) {
+          const float value = corners.c[k][channel];
+          if (value > corners.c[index][channel] || value != value) index = k;
+        }
+        const float best = corners.c[index][channel];
+        *output++ = best <= 0 ? 0 : best;
+        *winner++ = best <= 0 ? kNobody : static_cast<uint8_t>(index);
+      }
+    }
+  });
+}
+
+void relu_max_pool_backward_reference(const float* output_gradient, const uint8_t* winner, const PoolShape& s,
+                                      float* input_gradient) {
+  std::fill_n(input_gradient, s.samples * s.height * s.width * s.channels, 0.0F);
+  for_output_rows(s, false, [&](int64_t row) {
+    for (int64_t column = 0; column < s.width / 2; ++column) {
+      const Corners corners = corners_at(input_gradient, s, row, column);
+      for (int64_t channel = 0; channel < s.channels; ++channel, ++output_gradient, ++winner) {
+        if (*winner != kNobody) input_gradient[corners.c[*winner] - input_gradient + channel] = *output_gradient;
+      }
+    }
+  });
+}
+
+void dropout_mask(uint64_t key, double p, std::span<float> mask) {
+  const Dropout dropout(p);
+  constexpr int64_t kElements = 4 * kBlocks;
+  const auto count = static_cast<int64_t>(mask.size());
+  at::parallel_for(0, (count + kElements - 1) / kElements, 64, [&](int64_t begin, int64_t end) {
+    alignas(64) uint32_t words[4][kBlocks];
+    for (int64_t group = begin; group < end; ++group) {
+      philox_blocks(key, static_cast<uint64_t>(group * kBlocks), words);
+      const int64_t first = group * kElements;
+      const int64_t last = std::min(first + kElements, count);
+      for (int64_t i = first; i < last; ++i) mask[static_cast<size_t>(i)] = dropout(words[i % 4][(i - first) / 4]);
+    }
+  });
+}
+
+void dropout_mask_reference(uint64_t key, double p, std::span<float> mask) {
+  const Dropout dropout(p);
+  for (size_t i = 0; i < mask.size(); ++i) mask[i] = dropout(philox(key, i / 4, 0)[i % 4]);
+}
+
+}  // namespace mlbench::framework::torch_framework

@@ -1,0 +1,28 @@
+#pragma once
+
+// Fused kernels on plain arrays, for what LibTorch does in several passes over memory. Each has a plain reference that
+// gives the same bits.
+
+#include <cstdint>
+#include <span>
+
+namespace mlbench::framework::torch_framework {
+
+// ReLU and 2x2 max-pooling with stride 2 of images laid out {samples, height, width, channels}, height and width even.
+// Equal to max_pool2d(relu(x)) to the bit, gradients included: `winner` says which of the four (row-major) passes the
+// gradient on (the first of the largest ones), 4 where ReLU holds it back. NaN passes through.
+struct PoolShape {
+  int64_t samples = 0, height = 0, width = 0, channels = 0;   // of the input
+};
+void relu_max_pool(const float* input, const PoolShape& shape, float* output, uint8_t* winner);
+void relu_max_pool_backward(const float* output_gradient, const uint8_t* winner, const PoolShape& shape,
+                            float* input_gradient);
+void relu_max_pool_reference(const float* input, const PoolShape& shape, float* output, uint8_t* winner);
+void relu_max_pool_backward_reference(const float* output_gradient, const uint8_t* winner, const PoolShape& shape,
+                                      float* input_gradient);
+
+// Dropout mask of models/model.h: 0 with probability p, else 1 / (1 - p).
+void dropout_mask(uint64_t key, double p, std::span<float> mask);
+void dropout_mask_reference(uint64_t key, double p, std::span<float> mask);
+
+}  // namespace mlbench::framework::torch_framework

@@ -1,0 +1,49 @@
+#pragma once
+
+// From a model's description to a chain of operations on tensors that autograd differentiates.
+
+#include <ATen/ATen.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mlbench/framework/torch/gradients.h"
+#include "mlbench/models/model.h"
+
+namespace mlbench::framework::torch_framework {
+
+// What an operation may ask about the pass it runs in.
+struct Pass {
+  bool training = false;
+  uint64_t seed = 0;
+  int rank = 0;
+  int64_t step = 0;
+};
+
+using Operation = std::function<at::Tensor(const at::Tensor& input, const Pass& pass)>;
+
+// A parameter: a view of the flat parameter buffer, unknown to autograd, and its slot in the gradient buffer, which the
+// backward pass of its operation fills.
+struct Parameter {
+  at::Tensor value;
+  size_t slot = 0;
+};
+
+struct BuildContext {
+  const models::ModelDescription& model;
+  std::function<Parameter(const std::string& name)> parameter;   // "conv1.weight"
+  GradientBuffer& gradients;                                     // outlives the operations
+  bool dropout = true;
+};
+
+// The model's layers; neighbours for which there is a fused kernel become one operation. UserError for a layer kind that
+// this framework lacks, naming those that it has.
+struct Network {
+  std::vector<Operation> operations;
+  std::vector<std::string> fused;   // e.g. "relu+max_pool2d"; each once
+};
+Network build(const BuildContext& context);
+
+}  // namespace mlbench::framework::torch_framework

@@ -1,0 +1,272 @@
+#include "mlbench/framework/torch/torch_framework.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/random.h"
+#include "mlbench/models/chain.h"
+
+namespace mlbench::framework::torch_framework {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+models::ModelDescription small_model(const char* activation = "relu", const char* pool = "max_pool2d",
+                                     double dropout = 0.25) {
+  models::ModelDescription model = models::Chain({2, 8, 8})
+                                       .conv2d_same("conv1", 5, 3)
+                                       .activation(activation)
+                                       .pool2d(pool, 2)
+                                       .conv2d_same("conv2", 7, 3)
+                                       .activation(activation)
+                                       .pool2d(pool, 2)
+                                       .flatten()
+                                       .linear("fc1", 33)
+                                       .activation(activation)
+                                       .dropout(dropout)
+                                       .linear("fc2", 3)
+                                       .finish();
+  model.name = "small";
+  return model;
+}
+
+FrameworkOptions options_of(models::ModelDescription model) {
+  FrameworkOptions options;
+  options.model = std::move(model);
+  options.loss = "cross_entropy";
+  options.threads = 2;
+  return options;
+}
+
+struct Batch {
+  explicit Batch(int64_t samples, uint64_t key = 5) : features(static_cast<size_t>(samples * 128)), labels() {
+    RandomSequence random(key);
+    for (float& value : features) value = static_cast<float>(random.uniform());
+    for (int64_t i = 0; i < samples; ++i) labels.push_back(static_cast<int64_t>(random.below(3)));
+  }
+  BatchView view() const { return view(0, static_cast<int64_t>(labels.size())); }
+  BatchView view(int64_t first, int64_t count) const {
+    BatchView batch;
+    batch.samples = count;
+    batch.sample_shape = {2, 8, 8};
+    batch.features = {features.data() + first * 128, count * 128, DType::kFloat32};
+    batch.labels = {labels.data() + first, count, DType::kInt64};
+    return batch;
+  }
+  std::vector<float> features;
+  std::vector<int64_t> labels;
+};
+
+double step(Framework& framework, const BatchView& batch, int64_t number = 0, double scale = 1, bool accumulate = false) {
+  framework.begin_step(number);
+  framework.forward(batch, Mode::kTrain);
+  const double loss = framework.loss();
+  framework.backward(scale, accumulate);
+  return loss;
+}
+
+// The description read once more, in the simplest way, in float64.
+struct Oracle {
+  Oracle(const models::ModelDescription& model, Framework& framework, const Batch& batch, const at::Tensor& mask) {
+    std::map<std::string, at::Tensor> p;
+    for (const FlatRange& range : framework.layout().ranges) {
+      const auto values = framework.parameters().narrow(0, range.offset, range.count).view(range.shape);
+      p[range.name] = values.to(at::kDouble).requires_grad_(true);
+    }
+    const auto n = static_cast<int64_t>(batch.labels.size());
+    at::Tensor x = at::from_blob(const_cast<float*>(batch.features.data()), {n, 2, 8, 8}).to(at::kDouble);
+    for (const auto& layer : model.layers) {
+      if (layer.kind == "conv2d") x = at::conv2d(x, p[layer.name + ".weight"], p[layer.name + ".bias"], 1, 1);
+      if (layer.kind == "linear") x = at::linear(x, p[layer.name + ".weight"], p[layer.name + ".bias"]);
+      if (layer.kind == "relu") x = at::relu(x);
+      if (layer.kind == "tanh") x = at::tanh(x);
+      if (layer.kind == "softplus") x = at::softplus(x);
+      if (layer.kind == "max_pool2d") x = at::max_pool2d(x, 2);
+      if (layer.kind == "avg_pool2d") x = at::avg_pool2d(x, 2);
+      if (layer.kind == "flatten") x = x.flatten(1);
+      if (layer.kind == "dropout" && mask.defined()) x = x * mask.to(at::kDouble);
+    }
+    outputs = x.detach();
+    const at::Tensor labels = at::from_blob(const_cast<int64_t*>(batch.labels.data()), {n}, at::kLong);
+    const at::Tensor value = at::cross_entropy_loss(x, labels);
+    value.backward();
+    loss = value.item<double>();
+    gradients = at::zeros({framework.layout().parameter_elements}, at::kDouble);
+    for (const FlatRange& range : framework.layout().ranges) {
+      gradients.narrow(0, range.offset, range.count).copy_(p[range.name].grad().flatten());
+    }
+  }
+  double loss;
+  at::Tensor outputs, gradients;
+};
+
+double relative_error(const at::Tensor& value, const at::Tensor& oracle) {
+  return ((value.to(at::kDouble) - oracle).norm() / oracle.norm()).item<double>();
+}
+
+TEST(TorchFramework, LossOutputsAndGradientsEqualFloat64PerTensor) {
+  for (const auto& [activation, pool] : {std::pair{"relu", "max_pool2d"}, {"tanh", "avg_pool2d"},
+                                         {"softplus", "max_pool2d"}, {"relu", "avg_pool2d"}}) {
+    SCOPED_TRACE(std::string(activation) + " " + pool);
+    FrameworkOptions options = options_of(small_model(activation, pool));
+    options.dropout = false;
+    const auto framework = make(options);
+    framework->initialise();
+    const Batch batch(9);
+    const double loss = step(*framework, batch.view());
+    const Oracle oracle(options.model, *framework, batch, {});
+    EXPECT_NEAR(loss, oracle.loss, 1e-6);
+    const std::vector<float> outputs(framework->outputs().begin(), framework->outputs().end());
+    ASSERT_EQ(outputs.size(), 27U);
+    EXPECT_LT(relative_error(at::tensor(outputs).view({9, 3}), oracle.outputs), 1e-6);
+    for (const FlatRange& range : framework->layout().ranges) {
+      const auto part = [&range](const at::Tensor& flat) { return flat.narrow(0, range.offset, range.count); };
+      EXPECT_LT(relative_error(part(framework->gradients()), part(oracle.gradients)), 2e-6) << range.name;
+    }
+  }
+}
+
+TEST(TorchFramework, DropoutUsesTheMaskOfTheStreamAndEvaluationNone) {
+  FrameworkOptions options = options_of(small_model());
+  options.rank = 3;
+  options.seed = 11;
+  const auto framework = make(options);
+  framework->initialise();
+  const Batch batch(9);
+  constexpr size_t kLayer = 8;   // the dropout's place in the description
+  ASSERT_EQ(options.model.layers[kLayer].kind, "dropout");
+  std::vector<float> mask(9 * 33);
+  const uint64_t key = models::dropout_key(11, 3, 17, kLayer);
+  for (size_t i = 0; i < mask.size(); ++i) mask[i] = philox(key, i / 4, 0)[i % 4] >= 0x40000000U ? 1 / 0.75F : 0;
+
+  const double loss = step(*framework, batch.view(), 17);
+  const Oracle oracle(options.model, *framework, batch, at::tensor(mask).view({9, 33}));
+  EXPECT_NEAR(loss, oracle.loss, 1e-6);
+  EXPECT_LT(relative_error(framework->gradients(), oracle.gradients), 2e-6);
+
+  framework->forward(batch.view(), Mode::kEvaluate);
+  EXPECT_NEAR(framework->loss(), Oracle(options.model, *framework, batch, {}).loss, 1e-6);
+}
+
+TEST(TorchFramework, SameStepSameBitsOtherStepOrRankOtherDropout) {
+  const Batch batch(9);
+  const auto gradients_of = [&](int rank, int64_t number) {
+    FrameworkOptions options = options_of(small_model());
+    options.rank = rank;
+    const auto framework = make(options);
+    framework->initialise();
+    step(*framework, batch.view(), number);
+    return framework->gradients();
+  };
+  const at::Tensor gradients = gradients_of(0, 4);
+  EXPECT_TRUE(at::equal(gradients, gradients_of(0, 4)));
+  EXPECT_FALSE(at::equal(gradients, gradients_of(0, 5)));
+  EXPECT_FALSE(at::equal(gradients, gradients_of(1, 4)));
+}
+
+TEST(TorchFramework, BackwardOverwritesOrAddsAndScales) {
+  const auto framework = make(options_of(small_model()));
+  framework->initialise();
+  const Batch batch(9);
+  framework->gradients().fill_(1e9F);   // must not shine through
+  step(*framework, batch.view());
+  at::Tensor once = framework->gradients().clone();
+  const FlatRange& last = framework->layout().ranges.back();
+  const int64_t padding = last.offset + last.count;
+  EXPECT_EQ(once[padding].item<float>(), 1e9F);   // padding is nobody's
+  once.narrow(0, padding, once.numel() - padding).zero_();
+  framework->zero_gradients();
+  EXPECT_EQ(framework->gradients().abs().sum().item<float>(), 0);
+
+  step(*framework, batch.view(), 0, 0.5);
+  EXPECT_TRUE(at::allclose(framework->gradients(), once * 0.5, 1e-5, 1e-8));
+  step(*framework, batch.view(), 0, 2, true);
+  EXPECT_TRUE(at::allclose(framework->gradients(), once * 2.5, 1e-5, 1e-7));
+}
+
+TEST(TorchFramework, ShardsWeightedBySamplesGiveTheGradientOfTheWhole) {
+  FrameworkOptions options = options_of(small_model("tanh", "avg_pool2d"));
+  options.dropout = false;
+  const auto framework = make(options);
+  framework->initialise();
+  const Batch batch(11);
+  step(*framework, batch.view());
+  const at::Tensor whole = framework->gradients().to(at::kDouble);
+  step(*framework, batch.view(0, 6), 0, 6.0 / 11);
+  step(*framework, batch.view(6, 5), 0, 5.0 / 11, true);
+  EXPECT_LT(relative_error(framework->gradients(), whole), 2e-6);
+}
+
+TEST(TorchFramework, GatheredRowsEqualTheDenseBatch) {
+  const Batch cache(20);
+  const std::vector<int64_t> rows = {7, 0, 19, 7};
+  Batch dense(4);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::copy_n(cache.features.begin() + rows[i] * 128, 128, dense.features.begin() + static_cast<int64_t>(i) * 128);
+  }
+  BatchView gathered = dense.view();
+  gathered.features = {cache.features.data(), 20 * 128, DType::kFloat32};
+  gathered.rows = rows;
+  const auto framework = make(options_of(small_model()));
+  framework->initialise();
+  const double loss = step(*framework, dense.view());
+  const at::Tensor gradients = framework->gradients().clone();
+  EXPECT_EQ(step(*framework, gathered), loss);
+  EXPECT_TRUE(at::equal(framework->gradients(), gradients));
+}
+
+TEST(TorchFramework, TellsWhichGradientsAreFinalLastLayerFirst) {
+  const auto framework = make(options_of(small_model()));
+  framework->initialise();
+  std::vector<std::string> order;
+  framework->on_gradient_ready([&](int64_t first, int64_t count) {
+    for (const FlatRange& range : framework->layout().ranges) {
+      if (range.offset != first) continue;
+      EXPECT_EQ(range.count, count);
+      order.push_back(range.name);
+    }
+  });
+  step(*framework, Batch(4).view());
+  EXPECT_THAT(order, ::testing::ElementsAre("fc2.bias", "fc2.weight", "fc1.bias", "fc1.weight", "conv2.bias",
+                                            "conv2.weight", "conv1.bias", "conv1.weight"));
+}
+
+TEST(TorchFramework, StartsFromTheNeutralBits) {
+  const FrameworkOptions options = options_of(small_model());
+  const auto framework = make(options);
+  framework->initialise();
+  for (size_t i = 0; i < framework->layout().ranges.size(); ++i) {
+    const FlatRange& range = framework->layout().ranges[i];
+    std::vector<float> expected(static_cast<size_t>(range.count));
+    models::initialise(options.model.parameters[i], i, options.seed, expected);
+    const at::Tensor values = framework->parameters().narrow(0, range.offset, range.count);
+    EXPECT_TRUE(at::equal(values, at::tensor(expected))) << range.name;
+  }
+}
+
+TEST(TorchFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
+  const Json effective = make(options_of(small_model()))->effective();
+  EXPECT_EQ(effective["name"], "torch");
+  EXPECT_EQ(effective["precision"], "float32");
+  EXPECT_EQ(effective["layout"], "nhwc");
+  EXPECT_EQ(effective["fused"], false);
+  EXPECT_EQ(effective["kernels"], Json::array({"relu+max_pool2d"}));
+  EXPECT_THAT(make(options_of(small_model()))->versions()["libtorch"].get<std::string>(), HasSubstr("."));
+
+  FrameworkOptions options = options_of(small_model());
+  options.loss = "hinge";
+  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("valid: cross_entropy")));
+  options = options_of(small_model());
+  options.precision = "bf16";
+  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("valid: float32")));
+  options = options_of(small_model("gelu"));
+  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("no layer 'gelu'")));
+}
+
+}  // namespace
+}  // namespace mlbench::framework::torch_framework

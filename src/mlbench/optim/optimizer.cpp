@@ -1,0 +1,21 @@
+#include "mlbench/optim/optimizer.h"
+
+#include <utility>
+
+namespace mlbench::optim {
+
+Optimizer::Optimizer(std::unique_ptr<UpdateRule> rule, std::unique_ptr<compress::GradientCoder> coder,
+                     std::unique_ptr<Exchange> exchange)
+    : rule_(std::move(rule)), coder_(std::move(coder)), exchange_(std::move(exchange)) {}
+
+void Optimizer::export_state(NamedState& state) const {
+  rule_->export_state(state);
+  coder_->export_state(state);
+}
+
+void Optimizer::import_state(const NamedState& state) {
+  rule_->import_state(state);
+  coder_->import_state(state);
+}
+
+}  // namespace mlbench::optim

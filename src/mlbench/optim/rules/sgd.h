@@ -1,0 +1,38 @@
+#pragma once
+
+// Stochastic gradient descent as PyTorch defines it (torch.optim.SGD):
+//   d = gradient + weight_decay * p
+//   buffer = d in the first step, else momentum * buffer + (1 - dampening) * d
+//   d = buffer, or with nesterov d + momentum * buffer
+//   p = p - lr * d
+// One pass over the flat buffers.
+
+#include "mlbench/base/flat_layout.h"
+#include "mlbench/optim/optimizer.h"
+
+namespace mlbench::optim {
+
+struct SgdOptions {
+  double momentum = 0;
+  double dampening = 0;
+  bool nesterov = false;
+  double weight_decay = 0;
+};
+
+class SgdRule final : public UpdateRule {
+ public:
+  // UserError: negative momentum or weight decay; nesterov without momentum or with dampening.
+  SgdRule(const SgdOptions& options, FlatLayout layout);
+  void update(FlatTensors& tensors, double lr) override;
+  // "optimizer/momentum_steps" and, with momentum, "optimizer/momentum/<parameter>".
+  void export_state(NamedState& state) const override;
+  void import_state(const NamedState& state) override;
+
+ private:
+  SgdOptions options_;
+  FlatLayout layout_;
+  at::Tensor momentum_;       // flat; undefined without momentum
+  int64_t steps_ = 0;
+};
+
+}  // namespace mlbench::optim
