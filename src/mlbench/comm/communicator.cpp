@@ -102,13 +102,15 @@ CommError Communicator::failed(const char* operation, const std::string& reason)
 
 void Communicator::check_usable(const char* operation) const {
   if (failure_.empty()) return;
-  throw CommError(fmt::format("{}: rank {} of {}: this communicator has failed before ({})", operation, rank(), size(), failure_));
+  throw CommError(
+      fmt::format("{}: rank {} of {}: this communicator has failed before ({})", operation, rank(), size(), failure_));
 }
 
 void Communicator::check_buffer(const char* operation, const ConstBufferView& buffer) const {
   MLBENCH_CHECK(buffer.count >= 0, fmt::format("{} of {} elements", operation, buffer.count));
   MLBENCH_CHECK(buffer.count == 0 || buffer.data != nullptr, fmt::format("{} of a null buffer", operation));
-  MLBENCH_CHECK(supports(buffer.stream.device), fmt::format("{} of a device buffer that {} cannot read", operation, description()));
+  MLBENCH_CHECK(supports(buffer.stream.device),
+                fmt::format("{} of a device buffer that {} cannot read", operation, description()));
 }
 
 void Communicator::check_rank(const char* operation, int rank, const char* role) const {
@@ -186,12 +188,15 @@ void Communicator::all_gather(ConstBufferView input, BufferView output) {
 void Communicator::all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) {
   check_buffer("all_gather", input);
   check_buffer("all_gather", output);
-  MLBENCH_CHECK(counts.size() == static_cast<size_t>(size()), fmt::format("{} counts for {} ranks", counts.size(), size()));
+  MLBENCH_CHECK(counts.size() == static_cast<size_t>(size()),
+                fmt::format("{} counts for {} ranks", counts.size(), size()));
   const int64_t own = counts[static_cast<size_t>(rank())];
-  MLBENCH_CHECK(own == input.count, fmt::format("counts[{}] is {}, the input has {} elements", rank(), own, input.count));
+  MLBENCH_CHECK(own == input.count,
+                fmt::format("counts[{}] is {}, the input has {} elements", rank(), own, input.count));
   for (const int64_t count : counts) MLBENCH_CHECK(count >= 0, fmt::format("a count of {}", count));
   const int64_t total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-  MLBENCH_CHECK(total == output.count, fmt::format("the counts add up to {}, the output has {} elements", total, output.count));
+  MLBENCH_CHECK(total == output.count,
+                fmt::format("the counts add up to {}, the output has {} elements", total, output.count));
   MLBENCH_CHECK(input.dtype == output.dtype, fmt::format("{} into {}", name_of(input.dtype), name_of(output.dtype)));
   perform("all_gather", [&] {
     if (total == 0) return;

@@ -7,9 +7,10 @@
 // Contract, tested for every back end (tests in comm/contract_test.*):
 // - Every rank of the group calls the same operations in the same order with the same counts, dtypes and roots.
 // - Blocking calls return when the local buffers may be reused. Asynchronous ones return a Work.
-// - A lost peer, or one that the call waited for longer than CommOptions::timeout, throws CommError naming operation, rank
-//   and, where known, peer. Afterwards the communicator is unusable: every further call throws CommError, and it lets go
-//   of its peers, so that they notice, too.
+// - A lost peer, or one that the call waited for longer than CommOptions::timeout, throws CommError naming operation,
+// rank
+//   and, where known, peer. Afterwards the communicator is unusable: every further call throws CommError, and it lets
+//   go of its peers, so that they notice, too.
 // - Wrong arguments (a root that is no rank, sizes that do not fit) are bugs of the caller: MLBENCH_CHECK.
 // - Reductions give bitwise the same result on every rank; the same inputs give the same bits again.
 // - Counts may be 0. Not thread-safe: one thread per communicator.
@@ -35,10 +36,10 @@ enum class ReduceOp : uint8_t { kSum, kMin, kMax };
 class OperationBoard {
  public:
   struct Entry {
-    std::string_view operation;     // "all_reduce"; "" before the first
-    int64_t sequence = 0;           // operations begun so far
+    std::string_view operation;  // "all_reduce"; "" before the first
+    int64_t sequence = 0;        // operations begun so far
     bool in_progress = false;
-    std::chrono::steady_clock::time_point since{};   // in progress: its begin, or the last end of one that overlapped it
+    std::chrono::steady_clock::time_point since{};  // in progress: its begin, or the last end of one that overlapped it
   };
   Entry read() const;
   void begin(const char* operation_literal);
@@ -48,7 +49,7 @@ class OperationBoard {
   mutable std::mutex mutex_;
   const char* operation_ = "";
   int64_t sequence_ = 0;
-  int in_flight_ = 0;                                 // asynchronous operations overlap
+  int in_flight_ = 0;  // asynchronous operations overlap
   std::chrono::steady_clock::time_point since_{};
 };
 
@@ -88,7 +89,7 @@ class Communicator {
   void all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts);
   // input = size() * output.count; output = the reduction of slice rank().
   void reduce_scatter(ConstBufferView input, BufferView output, ReduceOp op);
-  void reduce(BufferView buffer, ReduceOp op, int root);   // result only at root; others' content undefined
+  void reduce(BufferView buffer, ReduceOp op, int root);  // result only at root; others' content undefined
   // Tagged, blocking; tags 0..2^16-1, `peer` another rank. A send may or may not wait for its receive. Messages of one
   // sender, receiver and tag arrive in order; the receive's size is the send's. Asynchronous ones begin at once and do
   // not wait for other operations.
@@ -108,8 +109,8 @@ class Communicator {
  private:
   class GuardedWork;
 
-  // What back ends implement. Arguments are checked, counts are positive and size() > 1, except that do_all_gather_v has
-  // some counts of zero and do_split comes with any size. A failure is a CommError saying why and with which peer;
+  // What back ends implement. Arguments are checked, counts are positive and size() > 1, except that do_all_gather_v
+  // has some counts of zero and do_split comes with any size. A failure is a CommError saying why and with which peer;
   // operation and rank are added here.
   virtual void do_barrier() = 0;
   virtual void do_broadcast(BufferView buffer, int root) = 0;
@@ -137,7 +138,7 @@ class Communicator {
   CommError failed(const char* operation, const std::string& reason);
 
   std::shared_ptr<OperationBoard> board_;
-  std::string failure_;                               // the first one
+  std::string failure_;  // the first one
 };
 
 // A place where ranks of one group publish small values and wait for others'; net/kv implements it over TCP, tests in
@@ -154,11 +155,11 @@ class RendezvousStore {
 struct CommOptions {
   int rank = 0;
   int size = 1;
-  std::shared_ptr<RendezvousStore> store;           // keys are prefixed by the caller: one store per segment
+  std::shared_ptr<RendezvousStore> store;  // keys are prefixed by the caller: one store per segment
   std::chrono::milliseconds timeout{30000};
-  std::string bind_address = "127.0.0.1";           // address or interface to listen on
-  bool passive_wait = false;                        // more ranks than cores: never spin
-  std::shared_ptr<OperationBoard> board;            // may be null: the back end makes one
+  std::string bind_address = "127.0.0.1";  // address or interface to listen on
+  bool passive_wait = false;               // more ranks than cores: never spin
+  std::shared_ptr<OperationBoard> board;   // may be null: the back end makes one
 };
 
 }  // namespace mlbench::comm

@@ -29,7 +29,8 @@ std::string repeat_command() {
   return fmt::format("repeat with --gtest_filter={}.{}", test->test_suite_name(), test->name());
 }
 
-std::vector<std::exception_ptr> run_ranks(const MakeRank& make_rank, int size, const std::function<void(Communicator&)>& body) {
+std::vector<std::exception_ptr> run_ranks(const MakeRank& make_rank, int size,
+                                          const std::function<void(Communicator&)>& body) {
   std::vector<std::exception_ptr> errors(static_cast<size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
@@ -98,7 +99,8 @@ uint16_t small_float_bits(int value, int mantissa_bits, int bias) {
 // An owned buffer of any dtype.
 class Values {
  public:
-  Values(DType dtype, int64_t count) : dtype_(dtype), count_(count), bytes_(static_cast<size_t>(count) * size_of(dtype)) {}
+  Values(DType dtype, int64_t count)
+      : dtype_(dtype), count_(count), bytes_(static_cast<size_t>(count) * size_of(dtype)) {}
   template <typename Function>  // of the element's number
   Values(DType dtype, int64_t count, Function value) : Values(dtype, count) {
     for (int64_t i = 0; i < count; ++i) put(i, value(i));
@@ -123,14 +125,30 @@ class Values {
     std::byte* place = bytes_.data() + static_cast<size_t>(i) * size_of(dtype_);
     const auto write = [&](auto typed) { std::memcpy(place, &typed, sizeof typed); };
     switch (dtype_) {
-      case DType::kUInt8: write(static_cast<uint8_t>(value)); break;
-      case DType::kInt8: write(static_cast<int8_t>(value)); break;
-      case DType::kInt32: write(static_cast<int32_t>(value)); break;
-      case DType::kInt64: write(static_cast<int64_t>(value)); break;
-      case DType::kFloat16: write(small_float_bits(value, 10, 15)); break;
-      case DType::kBFloat16: write(small_float_bits(value, 7, 127)); break;
-      case DType::kFloat32: write(static_cast<float>(value)); break;
-      case DType::kFloat64: write(static_cast<double>(value)); break;
+      case DType::kUInt8:
+        write(static_cast<uint8_t>(value));
+        break;
+      case DType::kInt8:
+        write(static_cast<int8_t>(value));
+        break;
+      case DType::kInt32:
+        write(static_cast<int32_t>(value));
+        break;
+      case DType::kInt64:
+        write(static_cast<int64_t>(value));
+        break;
+      case DType::kFloat16:
+        write(small_float_bits(value, 10, 15));
+        break;
+      case DType::kBFloat16:
+        write(small_float_bits(value, 7, 127));
+        break;
+      case DType::kFloat32:
+        write(static_cast<float>(value));
+        break;
+      case DType::kFloat64:
+        write(static_cast<double>(value));
+        break;
     }
   }
   std::string hex(size_t element) const {
@@ -151,8 +169,8 @@ std::string op_name(ReduceOp op) { return op == ReduceOp::kSum ? "sum" : op == R
 // Expects equality on the calling rank's thread.
 void expect_values(Communicator& comm, const Values& actual, const Values& expected, const std::string& what) {
   const std::string difference = actual.difference(expected);
-  EXPECT_EQ(difference, "") << comm.description() << ", rank " << comm.rank() << " of " << comm.size() << ", " << what << "; "
-                            << repeat_command();
+  EXPECT_EQ(difference, "") << comm.description() << ", rank " << comm.rank() << " of " << comm.size() << ", " << what
+                            << "; " << repeat_command();
 }
 
 std::string text_of(const std::exception_ptr& error) {
@@ -170,7 +188,9 @@ void run(const ContractCase& row, const std::function<void(Communicator&)>& body
     comm.barrier();  // nobody leaves while another may still need it
   });
   for (size_t rank = 0; rank < errors.size(); ++rank) {
-    if (errors[rank] != nullptr) ADD_FAILURE() << row.back_end.name << ", rank " << rank << ": " << text_of(errors[rank]) << "; " << repeat_command();
+    if (errors[rank] != nullptr)
+      ADD_FAILURE() << row.back_end.name << ", rank " << rank << ": " << text_of(errors[rank]) << "; "
+                    << repeat_command();
   }
 }
 
@@ -286,13 +306,15 @@ TEST_P(ContractTest, AllGatherV) {
               place.push_back(i);
             }
           }
-          Values input(dtype, counts[static_cast<size_t>(comm.rank())], [&](int64_t i) { return datum(comm.rank(), i); });
+          Values input(dtype, counts[static_cast<size_t>(comm.rank())],
+                       [&](int64_t i) { return datum(comm.rank(), i); });
           Values output(dtype, static_cast<int64_t>(source.size()));
           comm.all_gather_v(input.view(), output.view(), counts);
           const Values expected(dtype, static_cast<int64_t>(source.size()), [&](int64_t i) {
             return datum(static_cast<int>(source[static_cast<size_t>(i)]), place[static_cast<size_t>(i)]);
           });
-          expect_values(comm, output, expected, fmt::format("all_gather_v, {} x (rank + 1), none from {}", scale, empty));
+          expect_values(comm, output, expected,
+                        fmt::format("all_gather_v, {} x (rank + 1), none from {}", scale, empty));
           if (scale > 1000) break;
         }
       }
@@ -309,7 +331,8 @@ TEST_P(ContractTest, ReduceScatter) {
           const Values before = input;
           Values output(dtype, count);
           comm.reduce_scatter(input.view(), output.view(), op);
-          const Values expected(dtype, count, [&](int64_t i) { return reduced(op, comm.size(), comm.rank() * count + i); });
+          const Values expected(dtype, count,
+                                [&](int64_t i) { return reduced(op, comm.size(), comm.rank() * count + i); });
           expect_values(comm, output, expected, "reduce_scatter " + op_name(op));
           expect_values(comm, input, before, "reduce_scatter's input");
         }
@@ -379,7 +402,8 @@ TEST_P(ContractTest, MessagesOfOneTagKeepTheirOrder) {
       expected[i] = previous * 100 + static_cast<int64_t>(i);
       works.push_back(comm.recv_async(view_of(std::span(received)).slice(static_cast<int64_t>(i), 1), previous, 3));
     }
-    for (size_t i = 0; i < kMessages; ++i) comm.send(view_of(std::span(sent)).slice(static_cast<int64_t>(i), 1), next, 3);
+    for (size_t i = 0; i < kMessages; ++i)
+      comm.send(view_of(std::span(sent)).slice(static_cast<int64_t>(i), 1), next, 3);
     for (auto work = works.rbegin(); work != works.rend(); ++work) (*work)->wait();
     EXPECT_EQ(received, expected) << repeat_command();
   });
@@ -425,16 +449,21 @@ TEST_P(ContractTest, AsynchronousAllReduce) {
     }
     Values blocking(DType::kInt64, 9, [&](int64_t i) { return datum(comm.rank(), i); });
     comm.all_reduce(blocking.view(), ReduceOp::kMax);
-    expect_values(comm, blocking, Values(DType::kInt64, 9, [&](int64_t i) { return reduced(ReduceOp::kMax, comm.size(), i); }), "all_reduce max");
+    expect_values(comm, blocking,
+                  Values(DType::kInt64, 9, [&](int64_t i) { return reduced(ReduceOp::kMax, comm.size(), i); }),
+                  "all_reduce max");
     Values late(DType::kFloat32, 5, [&](int64_t i) { return datum(comm.rank(), i); });
     works.push_back(comm.all_reduce_async(late.view(), ReduceOp::kSum));
     for (auto work = works.rbegin(); work != works.rend(); ++work) (*work)->synchronize();
     for (size_t b = 0; b < buffers.size(); ++b) {
-      const Values expected(DType::kFloat32, counts[b], [&](int64_t i) { return reduced(ReduceOp::kSum, comm.size(), i); });
+      const Values expected(DType::kFloat32, counts[b],
+                            [&](int64_t i) { return reduced(ReduceOp::kSum, comm.size(), i); });
       expect_values(comm, buffers[b], expected, "all_reduce_async");
       EXPECT_TRUE(works[b]->done());
     }
-    expect_values(comm, late, Values(DType::kFloat32, 5, [&](int64_t i) { return reduced(ReduceOp::kSum, comm.size(), i); }), "all_reduce_async");
+    expect_values(comm, late,
+                  Values(DType::kFloat32, 5, [&](int64_t i) { return reduced(ReduceOp::kSum, comm.size(), i); }),
+                  "all_reduce_async");
   });
 }
 
@@ -480,7 +509,8 @@ TEST_P(ContractTest, ReductionsAreDeterministic) {
       }
     }
     for (size_t i = 0; i < exact.size(); ++i) {
-      ASSERT_NEAR(first[0][i], exact[i], (size - 1) * 0x1p-24 * magnitude[i]) << "element " << i << "; " << repeat_command();
+      ASSERT_NEAR(first[0][i], exact[i], (size - 1) * 0x1p-24 * magnitude[i])
+          << "element " << i << "; " << repeat_command();
     }
   }
 }
@@ -497,7 +527,8 @@ TEST_P(ContractTest, SignsOfZeroAgree) {
       std::vector<float> all(values.size() * static_cast<size_t>(comm.size()));
       comm.all_gather(view_of(std::span(values)), view_of(std::span(all)));
       for (size_t i = 0; i < all.size(); ++i) {
-        EXPECT_EQ(std::signbit(all[i]), std::signbit(values[i % values.size()])) << op_name(op) << ", element " << i << "; " << repeat_command();
+        EXPECT_EQ(std::signbit(all[i]), std::signbit(values[i % values.size()]))
+            << op_name(op) << ", element " << i << "; " << repeat_command();
       }
     }
   });
@@ -555,29 +586,32 @@ TEST_P(ContractTest, BoardShowsOperations) {
   });
 }
 
-// What a rank waits for is on the board meanwhile.
+// What a rank waits for is on the board meanwhile: rank 0 lets the others wait until each has seen itself waiting.
 TEST_P(ContractTest, BoardShowsWaiting) {
-  if (GetParam().size == 1) return;  // one rank never waits
+  const int waiting = GetParam().size - 1;
+  std::atomic<int> seen{0};
   run(GetParam(), [&](Communicator& comm) {
     const auto begin = steady_clock::now();
-    if (comm.rank() == 0) std::this_thread::sleep_for(milliseconds(50));
-    std::atomic<bool> ended{false};
-    bool seen = false;
+    const auto give_up = begin + std::chrono::seconds(20);
     std::thread watcher([&] {
-      while (!ended) {
+      if (comm.rank() == 0) return;
+      while (steady_clock::now() < give_up) {
         const auto entry = comm.board().read();
-        if (entry.in_progress && entry.operation == "barrier" && entry.sequence == 1 && entry.since >= begin) seen = true;
+        if (entry.in_progress && entry.operation == "barrier" && entry.sequence == 1 && entry.since >= begin) {
+          ++seen;
+          return;
+        }
         std::this_thread::sleep_for(milliseconds(1));
       }
     });
-    comm.barrier();
-    ended = true;
-    watcher.join();
-    if (comm.rank() != 0) {
-      EXPECT_TRUE(seen) << repeat_command();
+    while (comm.rank() == 0 && seen < waiting && steady_clock::now() < give_up) {
+      std::this_thread::sleep_for(milliseconds(1));
     }
+    comm.barrier();
+    watcher.join();
     EXPECT_FALSE(comm.board().read().in_progress);
   });
+  EXPECT_EQ(seen, waiting) << repeat_command();
 }
 
 // --- Failures ---
@@ -627,8 +661,10 @@ void expect_unusable(Communicator& comm) {
   const BufferView buffer = view_of(std::span(&value, 1));
   EXPECT_THAT(comm_error_of([&] { comm.barrier(); }), testing::HasSubstr("failed before"));
   EXPECT_THAT(comm_error_of([&] { comm.all_reduce(buffer, ReduceOp::kSum); }), testing::HasSubstr("failed before"));
-  EXPECT_THAT(comm_error_of([&] { comm.all_reduce_async(buffer, ReduceOp::kSum); }), testing::HasSubstr("failed before"));
-  EXPECT_THAT(comm_error_of([&] { comm.send(buffer, comm.rank() == 0 ? 1 : 0, 0); }), testing::HasSubstr("failed before"));
+  EXPECT_THAT(comm_error_of([&] { comm.all_reduce_async(buffer, ReduceOp::kSum); }),
+              testing::HasSubstr("failed before"));
+  EXPECT_THAT(comm_error_of([&] { comm.send(buffer, comm.rank() == 0 ? 1 : 0, 0); }),
+              testing::HasSubstr("failed before"));
   EXPECT_THAT(comm_error_of([&] { comm.split(0, 0); }), testing::HasSubstr("failed before"));
 }
 
@@ -642,7 +678,8 @@ TEST_P(ContractTest, LostPeer) {
       comm.barrier();
       if (comm.rank() == size - 1) return;
       const std::string error = comm_error_of([&] { wait.call(comm, size - 1); });
-      EXPECT_THAT(error, testing::StartsWith(fmt::format("{}: rank {} of {}: ", wait.operation, comm.rank(), size))) << repeat_command();
+      EXPECT_THAT(error, testing::StartsWith(fmt::format("{}: rank {} of {}: ", wait.operation, comm.rank(), size)))
+          << repeat_command();
       EXPECT_THAT(error, testing::ContainsRegex("rank [0-9]+ has left|lost rank [0-9]+")) << repeat_command();
       if (size == 2) {
         EXPECT_THAT(error, testing::ContainsRegex("rank 1 has left|lost rank 1")) << repeat_command();
@@ -671,9 +708,11 @@ TEST_P(ContractTest, Timeout) {
       const std::string error = comm_error_of([&] { wait.call(comm, size - 1); });
       const auto waited = steady_clock::now() - begin;
       ++finished;
-      EXPECT_THAT(error, testing::StartsWith(fmt::format("{}: rank {} of {}: ", wait.operation, comm.rank(), size))) << repeat_command();
+      EXPECT_THAT(error, testing::StartsWith(fmt::format("{}: rank {} of {}: ", wait.operation, comm.rank(), size)))
+          << repeat_command();
       // With more ranks, one that lets go first is what some others see.
-      EXPECT_THAT(error, testing::ContainsRegex("waited 150 ms for rank [0-9]|has left|lost rank [0-9]")) << repeat_command();
+      EXPECT_THAT(error, testing::ContainsRegex("waited 150 ms for rank [0-9]|has left|lost rank [0-9]"))
+          << repeat_command();
       if (size == 2) {
         EXPECT_THAT(error, testing::HasSubstr("waited 150 ms for rank 1")) << repeat_command();
       }

@@ -43,7 +43,8 @@ std::string contract_case_name(const testing::TestParamInfo<ContractCase>& info)
 
 // Runs `body` on `size` threads, each with its communicator, which is destroyed when its body ends. Returns what each
 // threw (null: nothing).
-std::vector<std::exception_ptr> run_ranks(const MakeRank& make_rank, int size, const std::function<void(Communicator&)>& body);
+std::vector<std::exception_ptr> run_ranks(const MakeRank& make_rank, int size,
+                                          const std::function<void(Communicator&)>& body);
 
 // The command that repeats the running test.
 std::string repeat_command();

@@ -11,10 +11,12 @@ inline float float16_to_float(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000U) << 16;
   const uint32_t magnitude = bits & 0x7fffU;
   if (magnitude >= 0x7c00U) {  // infinity, NaN
-    return std::bit_cast<float>(sign | 0x7f800000U | (magnitude & 0x3ffU) << 13 | (magnitude > 0x7c00U ? 0x400000U : 0U));
+    return std::bit_cast<float>(sign | 0x7f800000U | (magnitude & 0x3ffU) << 13 |
+                                (magnitude > 0x7c00U ? 0x400000U : 0U));
   }
   // Multiples of 2^-24 below 2^-14 (subnormal), else the exponent is shifted by the difference of the biases.
-  if (magnitude < 0x400U) return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(static_cast<float>(magnitude) * 0x1p-24F));
+  if (magnitude < 0x400U)
+    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(static_cast<float>(magnitude) * 0x1p-24F));
   return std::bit_cast<float>(sign | ((magnitude << 13) + (112U << 23)));
 }
 

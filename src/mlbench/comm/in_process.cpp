@@ -26,7 +26,11 @@ class Group {
   using Route = std::tuple<int, int, int>;  // sender, receiver, tag
 
   Group(int size, std::chrono::milliseconds timeout)
-      : timeout_(timeout), here_(static_cast<size_t>(size), false), left_(static_cast<size_t>(size), false), inputs(here_.size()), subgroups(here_.size()) {}
+      : timeout_(timeout),
+        here_(static_cast<size_t>(size), false),
+        left_(static_cast<size_t>(size), false),
+        inputs(here_.size()),
+        subgroups(here_.size()) {}
 
   int size() const { return static_cast<int>(here_.size()); }
   std::chrono::milliseconds timeout() const { return timeout_; }
@@ -76,8 +80,8 @@ class Group {
     std::unique_lock lock(mutex_);
     Channel& channel = channels_[route];
     const int sender = std::get<0>(route);
-    const bool in_time = changed_.wait_for(
-        lock, timeout_, [&] { return channel.messages.contains(number) || left_[index(sender)]; });
+    const bool in_time =
+        changed_.wait_for(lock, timeout_, [&] { return channel.messages.contains(number) || left_[index(sender)]; });
     const auto found = channel.messages.find(number);
     if (found == channel.messages.end()) {
       throw CommError(in_time ? fmt::format("rank {} has left the group", sender)
@@ -150,8 +154,8 @@ class ReceiveWork final : public Work {
     finished_ = true;
     const Bytes message = group_->take(route_, number_);
     if (message.size() != buffer_.size_bytes()) {
-      throw CommError(fmt::format("rank {} sent {} bytes under tag {}, {} were expected", std::get<0>(route_), message.size(),
-                                  std::get<2>(route_), buffer_.size_bytes()));
+      throw CommError(fmt::format("rank {} sent {} bytes under tag {}, {} were expected", std::get<0>(route_),
+                                  message.size(), std::get<2>(route_), buffer_.size_bytes()));
     }
     std::memcpy(buffer_.data, message.data(), message.size());
   }
@@ -253,7 +257,8 @@ class InProcess final : public Communicator {
     std::sort(members.begin(), members.end());
     const int first = members.front().second;
     if (rank_ == first) {
-      group_->subgroups[Group::index(rank_)] = std::make_shared<Group>(static_cast<int>(members.size()), group_->timeout());
+      group_->subgroups[Group::index(rank_)] =
+          std::make_shared<Group>(static_cast<int>(members.size()), group_->timeout());
     }
     group_->meet(rank_);
     const auto subgroup = group_->subgroups[Group::index(first)];

@@ -1,55 +1,10 @@
 #include "mlbench/comm/reduce.h"
 
-#include <type_traits>
-
-#include "mlbench/comm/half.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "mlbench/comm/reduce_element.h"
 
 namespace mlbench::comm {
 
 namespace {
-
-// How an element lies in memory, and as what it is combined.
-template <typename T>
-struct Plain {
-  using Stored = T;
-  static T load(T stored) { return stored; }
-  static T store(T value) { return value; }
-};
-struct Float16 {
-  using Stored = uint16_t;
-  static float load(uint16_t stored) { return float16_to_float(stored); }
-  static uint16_t store(float value) { return float_to_float16(value); }
-};
-struct BFloat16 {
-  using Stored = uint16_t;
-  static float load(uint16_t stored) { return bfloat16_to_float(stored); }
-  static uint16_t store(float value) { return float_to_bfloat16(value); }
-};
-
-template <ReduceOp op, typename T>
-inline T combine(T a, T b) {
-  if constexpr (op == ReduceOp::kMin) {
-    return b < a ? b : a;
-  } else if constexpr (op == ReduceOp::kMax) {
-    return a < b ? b : a;
-  } else if constexpr (std::is_integral_v<T>) {
-    using Unsigned = std::make_unsigned_t<T>;  // signed overflow is undefined
-    return static_cast<T>(static_cast<Unsigned>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b)));
-  } else {
-    return a + b;
-  }
-}
-
-template <typename Format, ReduceOp op>
-inline void accumulate_one(typename Format::Stored& accumulator, typename Format::Stored other, bool other_first) {
-  const auto a = Format::load(accumulator);
-  const auto b = Format::load(other);
-  accumulator = Format::store(other_first ? combine<op>(b, a) : combine<op>(a, b));
-}
 
 template <typename Format, ReduceOp op>
 void accumulate_portable(void* accumulator, const void* other, size_t count, bool other_first) {
@@ -58,91 +13,25 @@ void accumulate_portable(void* accumulator, const void* other, size_t count, boo
   for (size_t i = 0; i < count; ++i) accumulate_one<Format, op>(a[i], b[i], other_first);
 }
 
-#if defined(__x86_64__)
-#define MLBENCH_AVX2 __attribute__((target("avx2,f16c")))
-
-// The plain loop again, vectorised by the compiler for wider registers.
-template <typename Format, ReduceOp op>
-MLBENCH_AVX2 void accumulate_avx2(void* accumulator, const void* other, size_t count, bool other_first) {
-  auto* __restrict a = static_cast<typename Format::Stored*>(accumulator);
-  const auto* __restrict b = static_cast<const typename Format::Stored*>(other);
-  for (size_t i = 0; i < count; ++i) accumulate_one<Format, op>(a[i], b[i], other_first);
-}
-
-MLBENCH_AVX2 inline __m256 load_eight(const uint16_t* bits, Float16) {
-  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bits)));
-}
-MLBENCH_AVX2 inline void store_eight(uint16_t* bits, __m256 values, Float16) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(bits), _mm256_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
-}
-MLBENCH_AVX2 inline __m256 load_eight(const uint16_t* bits, BFloat16) {
-  const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bits)));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
-}
-MLBENCH_AVX2 inline void store_eight(uint16_t* bits, __m256 values, BFloat16) {
-  const __m256i raw = _mm256_castps_si256(values);
-  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(raw, 16), _mm256_set1_epi32(1));
-  const __m256i rounded = _mm256_add_epi32(raw, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
-  const __m256i quiet = _mm256_or_si256(raw, _mm256_set1_epi32(0x400000));
-  const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(values, values, _CMP_UNORD_Q));
-  const __m256i high = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, is_nan), 16);
-  const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(high, high), 0b1000);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(bits), _mm256_castsi256_si128(packed));
-}
-
-template <ReduceOp op>
-MLBENCH_AVX2 inline __m256 combine_eight(__m256 a, __m256 b) {
-  // The instructions return their second operand where the first does not compare less (greater).
-  if constexpr (op == ReduceOp::kMin) return _mm256_min_ps(b, a);
-  if constexpr (op == ReduceOp::kMax) return _mm256_max_ps(b, a);
-  return _mm256_add_ps(a, b);
-}
-
-template <typename Format, ReduceOp op>
-MLBENCH_AVX2 void accumulate_half_avx2(void* accumulator, const void* other, size_t count, bool other_first) {
-  auto* __restrict a = static_cast<uint16_t*>(accumulator);
-  const auto* __restrict b = static_cast<const uint16_t*>(other);
-  size_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    const __m256 x = load_eight(a + i, Format());
-    const __m256 y = load_eight(b + i, Format());
-    store_eight(a + i, other_first ? combine_eight<op>(y, x) : combine_eight<op>(x, y), Format());
-  }
-  for (; i < count; ++i) accumulate_one<Format, op>(a[i], b[i], other_first);
-}
-
-template <ReduceOp op>
-AccumulateFunction avx2_function(DType dtype) {
-  switch (dtype) {
-    case DType::kUInt8: return accumulate_avx2<Plain<uint8_t>, op>;
-    case DType::kInt8: return accumulate_avx2<Plain<int8_t>, op>;
-    case DType::kInt32: return accumulate_avx2<Plain<int32_t>, op>;
-    case DType::kInt64: return accumulate_avx2<Plain<int64_t>, op>;
-    case DType::kFloat16: return accumulate_half_avx2<Float16, op>;
-    case DType::kBFloat16: return accumulate_half_avx2<BFloat16, op>;
-    case DType::kFloat32: return accumulate_avx2<Plain<float>, op>;
-    case DType::kFloat64: return accumulate_avx2<Plain<double>, op>;
-  }
-  return nullptr;
-}
-
-bool has_avx2() {
-  static const bool has = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
-  return has;
-}
-#endif
-
 template <ReduceOp op>
 AccumulateFunction portable_function(DType dtype) {
   switch (dtype) {
-    case DType::kUInt8: return accumulate_portable<Plain<uint8_t>, op>;
-    case DType::kInt8: return accumulate_portable<Plain<int8_t>, op>;
-    case DType::kInt32: return accumulate_portable<Plain<int32_t>, op>;
-    case DType::kInt64: return accumulate_portable<Plain<int64_t>, op>;
-    case DType::kFloat16: return accumulate_portable<Float16, op>;
-    case DType::kBFloat16: return accumulate_portable<BFloat16, op>;
-    case DType::kFloat32: return accumulate_portable<Plain<float>, op>;
-    case DType::kFloat64: return accumulate_portable<Plain<double>, op>;
+    case DType::kUInt8:
+      return accumulate_portable<Plain<uint8_t>, op>;
+    case DType::kInt8:
+      return accumulate_portable<Plain<int8_t>, op>;
+    case DType::kInt32:
+      return accumulate_portable<Plain<int32_t>, op>;
+    case DType::kInt64:
+      return accumulate_portable<Plain<int64_t>, op>;
+    case DType::kFloat16:
+      return accumulate_portable<Float16, op>;
+    case DType::kBFloat16:
+      return accumulate_portable<BFloat16, op>;
+    case DType::kFloat32:
+      return accumulate_portable<Plain<float>, op>;
+    case DType::kFloat64:
+      return accumulate_portable<Plain<double>, op>;
   }
   return nullptr;
 }
@@ -151,24 +40,19 @@ AccumulateFunction portable_function(DType dtype) {
 
 AccumulateFunction portable_accumulate_function(DType dtype, ReduceOp op) {
   switch (op) {
-    case ReduceOp::kSum: return portable_function<ReduceOp::kSum>(dtype);
-    case ReduceOp::kMin: return portable_function<ReduceOp::kMin>(dtype);
-    case ReduceOp::kMax: return portable_function<ReduceOp::kMax>(dtype);
+    case ReduceOp::kSum:
+      return portable_function<ReduceOp::kSum>(dtype);
+    case ReduceOp::kMin:
+      return portable_function<ReduceOp::kMin>(dtype);
+    case ReduceOp::kMax:
+      return portable_function<ReduceOp::kMax>(dtype);
   }
   return nullptr;
 }
 
 AccumulateFunction accumulate_function(DType dtype, ReduceOp op) {
-#if defined(__x86_64__)
-  if (has_avx2()) {
-    switch (op) {
-      case ReduceOp::kSum: return avx2_function<ReduceOp::kSum>(dtype);
-      case ReduceOp::kMin: return avx2_function<ReduceOp::kMin>(dtype);
-      case ReduceOp::kMax: return avx2_function<ReduceOp::kMax>(dtype);
-    }
-  }
-#endif
-  return portable_accumulate_function(dtype, op);
+  const AccumulateFunction fast = cpu_accumulate_function(dtype, op);
+  return fast != nullptr ? fast : portable_accumulate_function(dtype, op);
 }
 
 }  // namespace mlbench::comm

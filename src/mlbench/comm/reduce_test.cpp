@@ -99,7 +99,9 @@ TEST(Reduce, IntegerSumsWrap) {
 }
 
 bool same_half(DType dtype, uint16_t x, uint16_t y) {
-  const auto value = [&](uint16_t bits) { return dtype == DType::kFloat16 ? float16_to_float(bits) : bfloat16_to_float(bits); };
+  const auto value = [&](uint16_t bits) {
+    return dtype == DType::kFloat16 ? float16_to_float(bits) : bfloat16_to_float(bits);
+  };
   return x == y || (std::isnan(value(x)) && std::isnan(value(y)));
 }
 
@@ -116,8 +118,8 @@ TEST(Reduce, VectorisedHalvesEqualThePlainLoop) {
         accumulate_function(dtype, op)(fast.data(), others.data(), fast.size() - 3, other_first);
         portable_accumulate_function(dtype, op)(plain.data(), others.data(), plain.size() - 3, other_first);
         for (size_t i = 0; i < all.size(); ++i) {
-          ASSERT_TRUE(same_half(dtype, fast[i], plain[i]))
-              << name_of(dtype) << " operands " << all[i] << ", " << others[i] << ": " << fast[i] << " and " << plain[i];
+          ASSERT_TRUE(same_half(dtype, fast[i], plain[i])) << name_of(dtype) << " operands " << all[i] << ", "
+                                                           << others[i] << ": " << fast[i] << " and " << plain[i];
         }
       }
     }

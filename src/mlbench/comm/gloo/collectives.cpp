@@ -33,8 +33,8 @@ void ring_step(Mesh& mesh, std::byte* data, std::span<const size_t> offsets, int
   const int size = mesh.size();
   const auto first = [&](int block) { return offsets[static_cast<size_t>(wrap(block, size))]; };
   const auto bytes = [&](int block) { return offsets[static_cast<size_t>(wrap(block, size)) + 1] - first(block); };
-  mesh.exchange(wrap(mesh.rank() + 1, size), data + first(out), bytes(out), wrap(mesh.rank() - 1, size), data + first(in),
-                bytes(in), combine);
+  mesh.exchange(wrap(mesh.rank() + 1, size), data + first(out), bytes(out), wrap(mesh.rank() - 1, size),
+                data + first(in), bytes(in), combine);
 }
 
 void all_reduce_doubling(Mesh& mesh, BufferView buffer, ReduceOp op) {
@@ -42,7 +42,8 @@ void all_reduce_doubling(Mesh& mesh, BufferView buffer, ReduceOp op) {
   for (int distance = 1; distance < mesh.size(); distance *= 2) {
     const int partner = mesh.rank() ^ distance;
     combine.received_first = partner < mesh.rank();
-    mesh.exchange(partner, bytes_of(buffer), buffer.size_bytes(), partner, bytes_of(buffer), buffer.size_bytes(), &combine);
+    mesh.exchange(partner, bytes_of(buffer), buffer.size_bytes(), partner, bytes_of(buffer), buffer.size_bytes(),
+                  &combine);
   }
 }
 
@@ -51,7 +52,8 @@ void all_reduce_doubling(Mesh& mesh, BufferView buffer, ReduceOp op) {
 void barrier(Mesh& mesh) {
   for (int distance = 1; distance < mesh.size(); distance *= 2) {
     std::byte out{}, in{};
-    mesh.exchange(wrap(mesh.rank() + distance, mesh.size()), &out, 1, wrap(mesh.rank() - distance, mesh.size()), &in, 1, nullptr);
+    mesh.exchange(wrap(mesh.rank() + distance, mesh.size()), &out, 1, wrap(mesh.rank() - distance, mesh.size()), &in, 1,
+                  nullptr);
   }
 }
 

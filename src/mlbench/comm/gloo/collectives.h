@@ -17,8 +17,8 @@ void barrier(Mesh& mesh);
 // Binomial tree, chunk by chunk.
 void broadcast(Mesh& mesh, std::byte* data, size_t bytes, int root);
 
-// In place. Two ranks, or small buffers on 2^m ranks: recursive doubling (log2(k) n sent in log2 k rounds; with two ranks
-// that is as little as any algorithm sends, in one round instead of two). Else: ring (2 (k-1)/k n sent in 2 (k-1)
+// In place. Two ranks, or small buffers on 2^m ranks: recursive doubling (log2(k) n sent in log2 k rounds; with two
+// ranks that is as little as any algorithm sends, in one round instead of two). Else: ring (2 (k-1)/k n sent in 2 (k-1)
 // rounds; Patarasuk and Yuan, 2009). All ranks get the same bits: in the ring each block is combined once; in the
 // doubling both partners combine the same two operands, ordered by rank.
 void all_reduce(Mesh& mesh, BufferView buffer, ReduceOp op);

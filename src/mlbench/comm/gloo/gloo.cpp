@@ -80,7 +80,7 @@ class Queue {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Task>> tasks_;     // the first one is being performed
+  std::deque<std::shared_ptr<Task>> tasks_;  // the first one is being performed
   bool ending_ = false;
   std::thread thread_;
 };
@@ -104,7 +104,7 @@ class QueuedWork final : public Work {
 // What a communicator hands on to its splits.
 struct Origin {
   std::shared_ptr<RendezvousStore> store;
-  std::shared_ptr<gloo::transport::Device> device;   // null: no group of more than one rank yet
+  std::shared_ptr<gloo::transport::Device> device;  // null: no group of more than one rank yet
   std::string bind_address;
   std::chrono::milliseconds timeout;
 };
@@ -112,7 +112,11 @@ struct Origin {
 class Gloo final : public Communicator {
  public:
   Gloo(Origin origin, std::string prefix, int rank, int size, std::shared_ptr<OperationBoard> board)
-      : Communicator(std::move(board)), origin_(std::move(origin)), prefix_(std::move(prefix)), rank_(rank), size_(size) {
+      : Communicator(std::move(board)),
+        origin_(std::move(origin)),
+        prefix_(std::move(prefix)),
+        rank_(rank),
+        size_(size) {
     if (size_ == 1) return;
     if (origin_.device == nullptr) origin_.device = make_device(origin_.bind_address);
     connections_ = connect(origin_.device, *origin_.store, prefix_, rank_, size_, origin_.timeout);
@@ -137,13 +141,15 @@ class Gloo final : public Communicator {
   void do_all_reduce(BufferView buffer, ReduceOp op) override { collectives::all_reduce(mesh(), buffer, op); }
 
   std::unique_ptr<Work> do_all_reduce_async(BufferView buffer, ReduceOp op) override {
-    return std::make_unique<QueuedWork>(queue_, queue_.submit([this, buffer, op] { collectives::all_reduce(*connections_.mesh, buffer, op); }));
+    return std::make_unique<QueuedWork>(
+        queue_, queue_.submit([this, buffer, op] { collectives::all_reduce(*connections_.mesh, buffer, op); }));
   }
 
   void do_all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) override {
     auto* data = static_cast<std::byte*>(output.data);
     std::vector<size_t> offsets{0};
-    for (const int64_t count : counts) offsets.push_back(offsets.back() + static_cast<size_t>(count) * size_of(output.dtype));
+    for (const int64_t count : counts)
+      offsets.push_back(offsets.back() + static_cast<size_t>(count) * size_of(output.dtype));
     if (input.count > 0) std::memmove(data + offsets[static_cast<size_t>(rank_)], input.data, input.size_bytes());
     collectives::all_gather(mesh(), data, offsets);
   }
@@ -153,7 +159,8 @@ class Gloo final : public Communicator {
     std::vector<std::byte> work(begin, begin + input.size_bytes());
     std::vector<size_t> offsets;
     for (size_t block = 0; block <= static_cast<size_t>(size_); ++block) offsets.push_back(block * output.size_bytes());
-    collectives::reduce_scatter(mesh(), work.data(), offsets, {accumulate_function(input.dtype, op), size_of(input.dtype), false});
+    collectives::reduce_scatter(mesh(), work.data(), offsets,
+                                {accumulate_function(input.dtype, op), size_of(input.dtype), false});
     std::memcpy(output.data, work.data() + offsets[static_cast<size_t>(rank_)], output.size_bytes());
   }
 
@@ -175,7 +182,7 @@ class Gloo final : public Communicator {
     } else {
       std::copy(std::begin(own), std::end(own), all.begin());
     }
-    std::vector<std::pair<int, int>> members;   // (key, rank in this group), ordered
+    std::vector<std::pair<int, int>> members;  // (key, rank in this group), ordered
     for (int peer = 0; peer < size_; ++peer) {
       const auto at = 2 * static_cast<size_t>(peer);
       if (all[at] == colour) members.emplace_back(all[at + 1], peer);
@@ -183,7 +190,8 @@ class Gloo final : public Communicator {
     std::sort(members.begin(), members.end());
     const auto place = std::find(members.begin(), members.end(), std::pair{key, rank_});
     return std::make_unique<Gloo>(origin_, fmt::format("{}split{}/{}/", prefix_, splits_++, colour),
-                                  static_cast<int>(place - members.begin()), static_cast<int>(members.size()), shared_board());
+                                  static_cast<int>(place - members.begin()), static_cast<int>(members.size()),
+                                  shared_board());
   }
 
   void do_let_go() noexcept override {
@@ -197,7 +205,7 @@ class Gloo final : public Communicator {
   int size_;
   int splits_ = 0;
   Connections connections_;
-  Queue queue_;                                  // destroyed first: it ends with the last operation
+  Queue queue_;  // destroyed first: it ends with the last operation
 };
 
 }  // namespace
@@ -205,14 +213,15 @@ class Gloo final : public Communicator {
 Availability available() { return {true, ""}; }
 
 std::unique_ptr<Communicator> make(const CommOptions& options) {
-  MLBENCH_CHECK(options.rank >= 0 && options.rank < options.size, fmt::format("rank {} of {}", options.rank, options.size));
+  MLBENCH_CHECK(options.rank >= 0 && options.rank < options.size,
+                fmt::format("rank {} of {}", options.rank, options.size));
   MLBENCH_CHECK(options.size == 1 || options.store != nullptr, "a group of several ranks without a rendezvous store");
   // Writing to a peer that is gone is to be an error, not the end of the process.
   struct sigaction action {};
   if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
   try {
-    return std::make_unique<Gloo>(Origin{options.store, nullptr, options.bind_address, options.timeout}, "gloo/", options.rank,
-                                  options.size, options.board);
+    return std::make_unique<Gloo>(Origin{options.store, nullptr, options.bind_address, options.timeout}, "gloo/",
+                                  options.rank, options.size, options.board);
   } catch (const CommError& error) {
     throw CommError(fmt::format("connecting with Gloo: rank {} of {}: {}", options.rank, options.size, error.what()));
   }

@@ -18,7 +18,7 @@ namespace mlbench::comm::gloo_backend {
 
 namespace {
 
-constexpr int kSlot = 0;                        // the only one in use on a pair
+constexpr int kSlot = 0;  // the only one in use on a pair
 constexpr size_t kMaxChunkBytes = 512 << 10;
 
 // Gloo's texts begin with "[file:line] ".
@@ -156,7 +156,8 @@ namespace {
 
 class MessageWork final : public Work {
  public:
-  MessageWork(gloo::transport::Context& context, std::chrono::milliseconds timeout, int peer, void* data, size_t bytes, bool sending)
+  MessageWork(gloo::transport::Context& context, std::chrono::milliseconds timeout, int peer, void* data, size_t bytes,
+              bool sending)
       : message_(context.createUnboundBuffer(data, bytes)), timeout_(timeout), peer_(peer), sending_(sending) {}
   ~MessageWork() override {
     try {
@@ -201,7 +202,8 @@ class MessageWork final : public Work {
 }  // namespace
 
 std::unique_ptr<Work> Mailbox::send(int peer, int tag, ConstBufferView buffer) {
-  auto work = std::make_unique<MessageWork>(*context_, timeout_, peer, const_cast<void*>(buffer.data), buffer.size_bytes(), true);
+  auto work = std::make_unique<MessageWork>(*context_, timeout_, peer, const_cast<void*>(buffer.data),
+                                            buffer.size_bytes(), true);
   work->begin(tag);
   return work;
 }
@@ -221,7 +223,7 @@ namespace {
 using Address = std::vector<char>;
 struct Announcement {
   uint64_t send_buffer_bytes = 0;
-  std::vector<Address> addresses;               // [context * size + rank]; own: empty
+  std::vector<Address> addresses;  // [context * size + rank]; own: empty
 
   std::string encode() const {
     std::string text(reinterpret_cast<const char*>(&send_buffer_bytes), sizeof send_buffer_bytes);
@@ -233,7 +235,9 @@ struct Announcement {
   }
   static Announcement decode(const std::string& text, size_t count, int peer) {
     Announcement result;
-    const auto broken = [&] { return CommError(fmt::format("the announcement of rank {} is malformed: another version of the program?", peer)); };
+    const auto broken = [&] {
+      return CommError(fmt::format("the announcement of rank {} is malformed: another version of the program?", peer));
+    };
     if (text.size() < sizeof result.send_buffer_bytes) throw broken();
     std::memcpy(&result.send_buffer_bytes, text.data(), sizeof result.send_buffer_bytes);
     size_t at = sizeof result.send_buffer_bytes;
@@ -241,7 +245,8 @@ struct Announcement {
       if (at >= text.size()) throw broken();
       const size_t length = static_cast<unsigned char>(text[at++]);
       if (length > text.size() - at) throw broken();
-      result.addresses.emplace_back(text.begin() + static_cast<ptrdiff_t>(at), text.begin() + static_cast<ptrdiff_t>(at + length));
+      result.addresses.emplace_back(text.begin() + static_cast<ptrdiff_t>(at),
+                                    text.begin() + static_cast<ptrdiff_t>(at + length));
       at += length;
     }
     return result;
@@ -250,8 +255,8 @@ struct Announcement {
 
 }  // namespace
 
-Connections connect(const std::shared_ptr<gloo::transport::Device>& device, RendezvousStore& store, const std::string& prefix,
-                    int rank, int size, std::chrono::milliseconds timeout) {
+Connections connect(const std::shared_ptr<gloo::transport::Device>& device, RendezvousStore& store,
+                    const std::string& prefix, int rank, int size, std::chrono::milliseconds timeout) {
   std::shared_ptr<gloo::transport::Context> contexts[2];
   const auto count = static_cast<size_t>(size);
   Announcement own{send_buffer_limit(), std::vector<Address>(2 * count)};
@@ -297,8 +302,9 @@ std::shared_ptr<gloo::transport::Device> make_device(const std::string& bind_add
   try {
     return gloo::transport::tcp::CreateDevice(attributes);
   } catch (const std::exception& error) {
-    throw IoError(fmt::format("Gloo cannot listen on \"{}\" ({}); expected an address or a network interface of this host", bind_address,
-                              without_place(error.what())));
+    throw IoError(
+        fmt::format("Gloo cannot listen on \"{}\" ({}); expected an address or a network interface of this host",
+                    bind_address, without_place(error.what())));
   }
 }
 

@@ -2,10 +2,10 @@
 
 // Bytes between the ranks of one group, over Gloo's TCP pairs.
 //
-// A rank has two connections to each other rank: one for collectives, one for tagged messages. Those for collectives are
-// in Gloo's synchronous mode, where the calling thread itself reads and writes the socket. In the asynchronous mode (all
-// that Gloo's own newer collectives know) a thread of the device reads, and takes turns with the calling thread on the
-// pair's lock: on one core a small all-reduce then costs a scheduler slice (4 ms) instead of tens of microseconds.
+// A rank has two connections to each other rank: one for collectives, one for tagged messages. Those for collectives
+// are in Gloo's synchronous mode, where the calling thread itself reads and writes the socket. In the asynchronous mode
+// (all that Gloo's own newer collectives know) a thread of the device reads, and takes turns with the calling thread on
+// the pair's lock: on one core a small all-reduce then costs a scheduler slice (4 ms) instead of tens of microseconds.
 
 #include <gloo/transport/context.h>
 #include <gloo/transport/device.h>
@@ -83,8 +83,8 @@ struct Connections {
 
 // Collective: connects `rank` with all others. Keys of the store begin with `prefix`, one per group and run.
 // CommError naming the rank that is missing when the timeout passes.
-Connections connect(const std::shared_ptr<gloo::transport::Device>& device, RendezvousStore& store, const std::string& prefix,
-                    int rank, int size, std::chrono::milliseconds timeout);
+Connections connect(const std::shared_ptr<gloo::transport::Device>& device, RendezvousStore& store,
+                    const std::string& prefix, int rank, int size, std::chrono::milliseconds timeout);
 
 // IoError naming the address or interface if it cannot be listened on.
 std::shared_ptr<gloo::transport::Device> make_device(const std::string& bind_address);

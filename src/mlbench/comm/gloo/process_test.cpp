@@ -148,7 +148,8 @@ class Processes : public testing::Test {
 };
 
 // All-reduces until something is wrong, which it throws.
-[[noreturn]] void reduce_forever(Communicator& comm, size_t count, const std::function<void(int)>& before_round = nullptr) {
+[[noreturn]] void reduce_forever(Communicator& comm, size_t count,
+                                 const std::function<void(int)>& before_round = nullptr) {
   std::vector<float> values(count);
   for (int round = 0;; ++round) {
     if (before_round) before_round(round);
@@ -205,7 +206,8 @@ TEST_P(Killed, InTheMiddleOfALargeOne) {
   std::this_thread::sleep_for(milliseconds(300));
   kill(pid(0), SIGKILL);
   for (int rank = 1; rank < size; ++rank) {
-    EXPECT_THAT(outcome(rank), ContainsRegex(fmt::format("rank {} of {}: (lost rank|rank 0 did not come)", rank, size)));
+    EXPECT_THAT(outcome(rank),
+                ContainsRegex(fmt::format("rank {} of {}: (lost rank|rank 0 did not come)", rank, size)));
   }
   EXPECT_LT(steady_clock::now() - begin, kPatience / 2);
 }

@@ -1,0 +1,55 @@
+#pragma once
+
+// One element of a reduction, for the loops of reduce.cpp and of the CPU at hand. Internal to comm/.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "mlbench/comm/half.h"
+#include "mlbench/comm/reduce.h"
+
+namespace mlbench::comm {
+
+// How an element lies in memory, and as what it is combined.
+template <typename T>
+struct Plain {
+  using Stored = T;
+  static T load(T stored) { return stored; }
+  static T store(T value) { return value; }
+};
+struct Float16 {
+  using Stored = uint16_t;
+  static float load(uint16_t stored) { return float16_to_float(stored); }
+  static uint16_t store(float value) { return float_to_float16(value); }
+};
+struct BFloat16 {
+  using Stored = uint16_t;
+  static float load(uint16_t stored) { return bfloat16_to_float(stored); }
+  static uint16_t store(float value) { return float_to_bfloat16(value); }
+};
+
+template <ReduceOp op, typename T>
+inline T combine(T a, T b) {
+  if constexpr (op == ReduceOp::kMin) {
+    return b < a ? b : a;
+  } else if constexpr (op == ReduceOp::kMax) {
+    return a < b ? b : a;
+  } else if constexpr (std::is_integral_v<T>) {
+    using Unsigned = std::make_unsigned_t<T>;  // signed overflow is undefined
+    return static_cast<T>(static_cast<Unsigned>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b)));
+  } else {
+    return a + b;
+  }
+}
+
+template <typename Format, ReduceOp op>
+inline void accumulate_one(typename Format::Stored& accumulator, typename Format::Stored other, bool other_first) {
+  const auto a = Format::load(accumulator);
+  const auto b = Format::load(other);
+  accumulator = Format::store(other_first ? combine<op>(b, a) : combine<op>(a, b));
+}
+
+// The loop for this CPU's instructions; null where there is none (reduce_x86.cpp, reduce_other.cpp: CMake takes one).
+AccumulateFunction cpu_accumulate_function(DType dtype, ReduceOp op);
+
+}  // namespace mlbench::comm

@@ -1,0 +1,7 @@
+#include "mlbench/comm/reduce_element.h"
+
+namespace mlbench::comm {
+
+AccumulateFunction cpu_accumulate_function(DType, ReduceOp) { return nullptr; }
+
+}  // namespace mlbench::comm
