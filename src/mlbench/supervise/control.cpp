@@ -26,8 +26,8 @@ struct Control::SavedSignals {
 
 std::filesystem::path stop_file(const std::filesystem::path& run_dir) { return run_dir / "control" / "stop"; }
 
-Control::Control(std::filesystem::path run_dir, bool attached) :
-    stop_file_(stop_file(run_dir)), attached_(attached), saved_(std::make_unique<SavedSignals>()) {
+Control::Control(std::filesystem::path run_dir, bool attached)
+    : stop_file_(stop_file(run_dir)), attached_(attached), saved_(std::make_unique<SavedSignals>()) {
   stop_signal = 0;
   struct sigaction action {};
   action.sa_handler = note_signal;

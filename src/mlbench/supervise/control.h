@@ -15,8 +15,8 @@ enum class EndRequest { kStop, kLauncherLost };
 
 class Control {
  public:
-  // From now on signals are caught (SIGHUP, SIGPIPE and SIGXFSZ ignored); their former handling comes back on destruction.
-  // One at a time in a process. A stop file from before this moment is removed.
+  // From now on signals are caught (SIGHUP, SIGPIPE and SIGXFSZ ignored); their former handling comes back on
+  // destruction. One at a time in a process. A stop file from before this moment is removed.
   Control(std::filesystem::path run_dir, bool attached);
   ~Control();
   Control(const Control&) = delete;

@@ -39,7 +39,8 @@ std::optional<FileLock> take_core_lock(const std::filesystem::path& path, std::c
   auto lock = FileLock::acquire(path, timeout);
   struct stat info {};
   if (lock && (fstat(lock->fd(), &info) != 0 || !S_ISREG(info.st_mode))) {
-    throw IoError("core lock " + path.string() + " is no regular file: remove it, or set MLBENCH_CORE_LOCK to another path");
+    throw IoError("core lock " + path.string() +
+                  " is no regular file: remove it, or set MLBENCH_CORE_LOCK to another path");
   }
   return lock;
 }

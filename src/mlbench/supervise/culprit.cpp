@@ -17,14 +17,22 @@ constexpr double kSilent_s = 4;
 
 std::string_view meaning_of(int exit_code) {
   switch (static_cast<ExitCode>(exit_code)) {
-    case ExitCode::kOk: return "";
-    case ExitCode::kInternalError: return "internal error";
-    case ExitCode::kUserError: return "wrong input";
-    case ExitCode::kCommError: return "communication error";
-    case ExitCode::kIoError: return "input/output error";
-    case ExitCode::kRunFailed: return "";
-    case ExitCode::kSupervisorLost: return "lost its supervisor";
-    case ExitCode::kStopped: return "stopped";
+    case ExitCode::kOk:
+      return "";
+    case ExitCode::kInternalError:
+      return "internal error";
+    case ExitCode::kUserError:
+      return "wrong input";
+    case ExitCode::kCommError:
+      return "communication error";
+    case ExitCode::kIoError:
+      return "input/output error";
+    case ExitCode::kRunFailed:
+      return "";
+    case ExitCode::kSupervisorLost:
+      return "lost its supervisor";
+    case ExitCode::kStopped:
+      return "stopped";
   }
   return "";
 }
@@ -73,8 +81,15 @@ spec::Failure failure_of(const std::vector<RankFacts>& ranks, size_t rank, std::
   failure.rank = static_cast<int64_t>(rank);
   failure.host = facts.host;
   // The report is later than the last heartbeat, where there is one.
-  failure.operation = field<std::string>(facts.report, "operation", field<std::string>(facts.heartbeat, "operation", ""));
+  failure.operation =
+      field<std::string>(facts.report, "operation", field<std::string>(facts.heartbeat, "operation", ""));
   failure.sequence = field<int64_t>(facts.report, "sequence", field<int64_t>(facts.heartbeat, "sequence", -1));
+  // A rank that went silent before it said anything: what the others waited for it in.
+  for (size_t peer = 0; peer < ranks.size() && failure.operation.empty(); ++peer) {
+    if (!reported_failure(ranks[peer])) continue;
+    failure.operation = field<std::string>(ranks[peer].report, "operation", "");
+    failure.sequence = field<int64_t>(ranks[peer].report, "sequence", -1);
+  }
   failure.message = std::move(message);
   return failure;
 }
@@ -197,31 +212,30 @@ spec::Failure name_culprit(const std::vector<RankFacts>& ranks) {
 
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (stopped(ranks[rank])) {
-      return failure_of(ranks, rank, "comm_timeout",
-                        fmt::format("{} is stopped (state {}, as by SIGSTOP){}{}", who(ranks, rank),
-                                    ranks[rank].process_state, with_space(describe_activity(ranks[rank].heartbeat)),
-                                    what_peers_say(ranks, rank)));
+      return failure_of(
+          ranks, rank, "comm_timeout",
+          fmt::format("{} is stopped (state {}, as by SIGSTOP){}{}", who(ranks, rank), ranks[rank].process_state,
+                      with_space(describe_activity(ranks[rank].heartbeat)), what_peers_say(ranks, rank)));
     }
   }
   if (const auto silent = longest_silent(ranks)) {
-    return failure_of(ranks, *silent, "comm_timeout",
-                      fmt::format("{} sends no heartbeat for {:.0f} s{}{}", who(ranks, *silent),
-                                  *ranks[*silent].heartbeat_age_s,
-                                  with_space(describe_activity(ranks[*silent].heartbeat)),
-                                  what_peers_say(ranks, *silent)));
+    return failure_of(
+        ranks, *silent, "comm_timeout",
+        fmt::format("{} sends no heartbeat for {:.0f} s{}{}", who(ranks, *silent), *ranks[*silent].heartbeat_age_s,
+                    with_space(describe_activity(ranks[*silent].heartbeat)), what_peers_say(ranks, *silent)));
   }
   const std::string kind = noticed_kind(ranks);
   if (const auto suspect = most_suspected(ranks)) {
-    return failure_of(ranks, *suspect, kind,
-                      fmt::format("{} is suspected by its peers{}{}", who(ranks, *suspect),
-                                  with_space(describe_activity(ranks[*suspect].heartbeat)),
-                                  what_peers_say(ranks, *suspect)));
+    return failure_of(
+        ranks, *suspect, kind,
+        fmt::format("{} is suspected by its peers{}{}", who(ranks, *suspect),
+                    with_space(describe_activity(ranks[*suspect].heartbeat)), what_peers_say(ranks, *suspect)));
   }
   if (const auto behind = furthest_behind(ranks)) {
-    return failure_of(ranks, *behind, kind,
-                      fmt::format("{} is behind its peers{}{}", who(ranks, *behind),
-                                  with_space(describe_activity(ranks[*behind].heartbeat)),
-                                  what_peers_say(ranks, *behind)));
+    return failure_of(
+        ranks, *behind, kind,
+        fmt::format("{} is behind its peers{}{}", who(ranks, *behind),
+                    with_space(describe_activity(ranks[*behind].heartbeat)), what_peers_say(ranks, *behind)));
   }
   std::optional<size_t> first = first_ended(ranks, [](const RankFacts& rank) { return rank.end->code != 0; });
   for (size_t rank = 0; rank < ranks.size() && !first; ++rank) {
@@ -235,9 +249,10 @@ spec::Failure name_culprit(const std::vector<RankFacts>& ranks) {
   }
   const auto words = field<std::string>(ranks[*first].report, "message", "");
   const std::string end = ranks[*first].end ? " " + describe_end(*ranks[*first].end) : " reported a failure";
-  return failure_of(ranks, *first, kind,
-                    fmt::format("{}{}{}{}", who(ranks, *first), end,
-                                with_space(describe_activity(ranks[*first].heartbeat)), words.empty() ? "" : ": " + words));
+  return failure_of(
+      ranks, *first, kind,
+      fmt::format("{}{}{}{}", who(ranks, *first), end, with_space(describe_activity(ranks[*first].heartbeat)),
+                  words.empty() ? "" : ": " + words));
 }
 
 }  // namespace mlbench::supervise

@@ -17,13 +17,13 @@ namespace mlbench::supervise {
 
 struct RankFacts {
   std::string host;
-  std::optional<ProcessEnd> end;                      // by its own doing, not ours
-  int64_t end_order = 0;                              // of the ends: 0 was seen first
+  std::optional<ProcessEnd> end;  // by its own doing, not ours
+  int64_t end_order = 0;          // of the ends: 0 was seen first
   bool joined = false;
-  std::optional<double> heartbeat_age_s;              // since the last heartbeat; empty: none yet
-  Json heartbeat = Json::object();                    // {"operation", "sequence", "in_progress", "since_s", "step"}
-  std::optional<Json> report;                         // {"event": "failure", "kind", "operation", ...}
-  char process_state = '?';                           // as in /proc/PID/stat; '?': not on this host, or gone
+  std::optional<double> heartbeat_age_s;  // since the last heartbeat; empty: none yet
+  Json heartbeat = Json::object();        // {"operation", "sequence", "in_progress", "since_s", "step"}
+  std::optional<Json> report;             // {"event": "failure", "kind", "operation", ...}
+  char process_state = '?';               // as in /proc/PID/stat; '?': not on this host, or gone
 };
 
 // "killed by signal 9 (SIGKILL)", "exited with code 4 (input/output error)".
@@ -33,7 +33,7 @@ std::string signal_name(int number);
 // "during all_reduce #123", "after all_reduce #123", or "" where the rank never began an operation.
 std::string describe_activity(const Json& heartbeat);
 
-bool stopped(const RankFacts& rank);                  // by SIGSTOP or a debugger
+bool stopped(const RankFacts& rank);  // by SIGSTOP or a debugger
 bool reported_failure(const RankFacts& rank);
 
 // Called once something went wrong; in this order the culprit is

@@ -21,8 +21,11 @@ RankFacts working(int64_t sequence, bool in_progress = true) {
 
 RankFacts timed_out(int64_t sequence, Json suspect = nullptr) {
   RankFacts rank = working(sequence);
-  rank.report = {{"event", "failure"},      {"kind", "comm_timeout"},       {"operation", "all_reduce"},
-                 {"sequence", sequence},    {"message", "all_reduce took longer than 2 s"},
+  rank.report = {{"event", "failure"},
+                 {"kind", "comm_timeout"},
+                 {"operation", "all_reduce"},
+                 {"sequence", sequence},
+                 {"message", "all_reduce took longer than 2 s"},
                  {"suspect_rank", suspect}};
   return rank;
 }
@@ -42,7 +45,8 @@ RankFacts ended(RankFacts rank, ProcessEnd end, int64_t order) {
 }
 
 TEST(Culprit, KilledRankWinsOverItsVictims) {
-  const auto failure = name_culprit({ended(broken(124, 2), {3, {}}, 0), ended(working(123), {137, SIGKILL}, 1), broken(124)});
+  const auto failure =
+      name_culprit({ended(broken(124, 2), {3, {}}, 0), ended(working(123), {137, SIGKILL}, 1), broken(124)});
   EXPECT_EQ(failure.kind, "rank_died");
   EXPECT_EQ(failure.rank, 1);
   EXPECT_EQ(failure.host, "node1");
@@ -61,7 +65,8 @@ TEST(Culprit, BetweenOperationsAndBeforeTheFirst) {
 
 TEST(Culprit, OwnErrorWinsOverCommunicationErrors) {
   RankFacts full_disk = ended(working(9, false), {4, {}}, 1);
-  full_disk.report = {{"event", "failure"}, {"kind", "io_error"}, {"message", "cannot write spool: No space left on device"}};
+  full_disk.report = {
+      {"event", "failure"}, {"kind", "io_error"}, {"message", "cannot write spool: No space left on device"}};
   const auto failure = name_culprit({ended(broken(10), {3, {}}, 0), full_disk});
   EXPECT_EQ(failure.kind, "rank_error");
   EXPECT_EQ(failure.rank, 1);
@@ -95,6 +100,16 @@ TEST(Culprit, StoppedProcess) {
   EXPECT_EQ(failure.message,
             "rank 1 on node1 is stopped (state T, as by SIGSTOP) during all_reduce #123; rank 0 reported: all_reduce "
             "took longer than 2 s");
+}
+
+TEST(Culprit, ARankThatSaidNothingYetIsNamedWithWhatItsPeersWaitIn) {
+  RankFacts frozen = working(0);
+  frozen.heartbeat = {{"step", 0}};
+  frozen.process_state = 'T';
+  const auto failure = name_culprit({timed_out(4), frozen});
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.operation, "all_reduce");
+  EXPECT_EQ(failure.sequence, 4);
 }
 
 TEST(Culprit, SilentRank) {
@@ -134,7 +149,8 @@ TEST(Culprit, WithoutEvidenceTheFirstWhoNoticed) {
   const auto failure = name_culprit({timed_out(124), ended(timed_out(124), {3, {}}, 0)});
   EXPECT_EQ(failure.rank, 1);
   EXPECT_EQ(failure.message,
-            "rank 1 on node1 exited with code 3 (communication error) during all_reduce #124: all_reduce took longer than 2 s");
+            "rank 1 on node1 exited with code 3 (communication error) during all_reduce #124: all_reduce took longer "
+            "than 2 s");
 }
 
 TEST(Culprit, MalformedWordsOfARankDoNoHarm) {

@@ -193,7 +193,8 @@ void SupervisorHandle::request_stop() {
 void request_stop(const std::filesystem::path& run_dir) {
   if (!lease_held(run_dir)) {
     const std::string state = recorded_state(run_dir);
-    throw UserError("run " + run_dir.filename().string() + " is not active" + (state.empty() ? "" : ": it is " + state));
+    throw UserError("run " + run_dir.filename().string() + " is not active" +
+                    (state.empty() ? "" : ": it is " + state));
   }
   std::filesystem::create_directories(stop_file(run_dir).parent_path());
   write_file_atomically(stop_file(run_dir), "stop\n");

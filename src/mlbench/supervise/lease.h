@@ -29,7 +29,7 @@ struct LeaseContent {
   std::string boot_id;
   ProcessIdentity holder;
   int64_t counter = 0;
-  std::vector<ProcessIdentity> ranks;   // on the holder's host; who takes over ends those that are left
+  std::vector<ProcessIdentity> ranks;  // on the holder's host; who takes over ends those that are left
 };
 
 class Lease {

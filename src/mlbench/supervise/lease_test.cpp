@@ -80,8 +80,8 @@ TEST(Lease, EndsWithItsProcess) {
 // As on a file system whose locks are not seen here: only the counter tells.
 TEST(Lease, OnAnotherHostTheCounterTells) {
   const TestFolder folder;
-  Json content = {{"host", "elsewhere"}, {"boot_id", "another"}, {"pid", 1}, {"start_time", 1},
-                  {"counter", 5},        {"ranks", Json::array()}};
+  Json content = {{"host", "elsewhere"}, {"boot_id", "another"}, {"pid", 1},
+                  {"start_time", 1},     {"counter", 5},         {"ranks", Json::array()}};
   write_json_file(folder.path() / "lease", content);
   EXPECT_FALSE(lease_held(folder.path(), 600ms)) << "the counter stands still";
 

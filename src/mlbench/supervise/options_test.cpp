@@ -22,9 +22,9 @@ TEST(SupervisorArguments, AreWhatTheyWereAfterARoundTrip) {
   options.no_wait = true;
   options.attached = false;
   std::vector<std::string> arguments = to_arguments(options);
-  EXPECT_THAT(arguments,
-              ElementsAre("supervise", "--run-dir", "/home/a b/runs/r-2", "--worker", "/opt/mlbench-worker", "--core-lock",
-                          "/tmp/lock", "--resume-step", "0", "--start-timeout", "5", "--no-wait", "--detached"));
+  EXPECT_THAT(arguments, ElementsAre("supervise", "--run-dir", "/home/a b/runs/r-2", "--worker", "/opt/mlbench-worker",
+                                     "--core-lock", "/tmp/lock", "--resume-step", "0", "--start-timeout", "5",
+                                     "--no-wait", "--detached"));
   arguments.erase(arguments.begin());
   EXPECT_EQ(to_arguments(options_from_arguments(arguments)), to_arguments(options));
 }

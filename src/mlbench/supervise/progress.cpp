@@ -20,8 +20,9 @@ spec::RunState state_of(const std::string& name) {
 Json to_json(const spec::SegmentInfo& segment) {
   Json codes = Json::array();
   for (const auto& code : segment.exit_codes) codes.push_back(code ? Json(*code) : Json(nullptr));
-  return {{"index", segment.index},           {"start_step", segment.start_step}, {"started_at", segment.started_at},
-          {"finished_at", segment.finished_at}, {"lost_s", segment.lost_s},         {"exit_codes", codes}};
+  return {{"index", segment.index},           {"start_step", segment.start_step},
+          {"started_at", segment.started_at}, {"finished_at", segment.finished_at},
+          {"lost_s", segment.lost_s},         {"exit_codes", codes}};
 }
 
 spec::SegmentInfo segment_from_json(const Json& json) {

@@ -103,13 +103,13 @@ Outcome ended_on_request(EndRequest request) {
 // One segment of a run, from the lease to the last record.
 class Segment {
  public:
-  Segment(const SupervisorOptions& options, exec::Executor& executor) :
-      options_(options),
-      executor_(executor),
-      lease_(take_lease(options.run_dir)),
-      control_(options.run_dir, options.attached),
-      run_(spec::run_spec_from_json(read_json_file(options.run_dir / "spec.json"))),
-      core_path_(options.core_lock.empty() ? default_core_lock() : options.core_lock) {
+  Segment(const SupervisorOptions& options, exec::Executor& executor)
+      : options_(options),
+        executor_(executor),
+        lease_(take_lease(options.run_dir)),
+        control_(options.run_dir, options.attached),
+        run_(spec::run_spec_from_json(read_json_file(options.run_dir / "spec.json"))),
+        core_path_(options.core_lock.empty() ? default_core_lock() : options.core_lock) {
     run_.run_dir = std::filesystem::absolute(options.run_dir);  // the home may have moved
     load_progress();
     for (const char* folder : {"logs", "spool", "checkpoints"}) {
@@ -132,7 +132,8 @@ class Segment {
  private:
   static Lease take_lease(const std::filesystem::path& run_dir) {
     auto lease = Lease::take(run_dir);
-    if (!lease) throw UserError("run " + run_dir.filename().string() + " is active: another supervisor owns " + run_dir.string());
+    if (!lease)
+      throw UserError("run " + run_dir.filename().string() + " is active: another supervisor owns " + run_dir.string());
     return std::move(*lease);
   }
 
@@ -149,7 +150,8 @@ class Segment {
     progress_.finished_at.clear();
   }
 
-  // ---- the phases ----------------------------------------------------------------------------------------------------
+  // ---- the phases
+  // ----------------------------------------------------------------------------------------------------
 
   Outcome queue_and_watch() {
     if (const auto request = wait_for_cores()) return ended_on_request(*request);
@@ -170,7 +172,8 @@ class Segment {
     const Outcome outcome = watch();
     if (group_->running()) {
       group_->stop(kStopPatience);
-      for (const exec::RankExit& exit : group_->poll(milliseconds(0))) segment().exit_codes[index(exit.rank)] = exit.end.code;
+      for (const exec::RankExit& exit : group_->poll(milliseconds(0)))
+        segment().exit_codes[index(exit.rank)] = exit.end.code;
     }
     return outcome;
   }
@@ -224,9 +227,8 @@ class Segment {
   }
 
   exec::LaunchRequest make_request(const net::KvServerOptions& server) const {
-    exec::LaunchRequest request =
-        launch_request(run_, options_.worker, progress_.segments.back().index, options_.resume_step,
-                       run_.oversubscribed || progress_.oversubscribed);
+    exec::LaunchRequest request = launch_request(run_, options_.worker, progress_.segments.back().index,
+                                                 options_.resume_step, run_.oversubscribed || progress_.oversubscribed);
     request.environment["MASTER_ADDR"] = server.bind_address;
     request.environment["MASTER_PORT"] = std::to_string(server_->port());
     request.environment["MLBENCH_RUN_ID"] = server.run_id;
@@ -269,13 +271,17 @@ class Segment {
       std::this_thread::sleep_for(milliseconds(500));
     }
     switch (outcome.state) {
-      case spec::RunState::kFinished: return static_cast<int>(ExitCode::kOk);
-      case spec::RunState::kStopped: return static_cast<int>(ExitCode::kStopped);
-      default: return static_cast<int>(ExitCode::kRunFailed);
+      case spec::RunState::kFinished:
+        return static_cast<int>(ExitCode::kOk);
+      case spec::RunState::kStopped:
+        return static_cast<int>(ExitCode::kStopped);
+      default:
+        return static_cast<int>(ExitCode::kRunFailed);
     }
   }
 
-  // ---- what is seen of the ranks -------------------------------------------------------------------------------------
+  // ---- what is seen of the ranks
+  // -------------------------------------------------------------------------------------
 
   void note_end(const exec::RankExit& exit) {
     ends_[index(exit.rank)] = Seen{exit.end, ends_seen_++, steady_clock::now(), std::nullopt};
@@ -346,16 +352,17 @@ class Segment {
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       if (!ranks[rank].joined) missing.push_back(rank);
     }
-    const bool gone = std::all_of(missing.begin(), missing.end(), [&](size_t rank) { return ranks[rank].end.has_value(); });
+    const bool gone =
+        std::all_of(missing.begin(), missing.end(), [&](size_t rank) { return ranks[rank].end.has_value(); });
     if (!gone && steady_clock::now() - *started_ < options_.start_timeout) return std::nullopt;
     spec::Failure failure;
     failure.kind = "start_failed";
     failure.rank = static_cast<int64_t>(missing.front());
     failure.host = ranks[missing.front()].host;
-    failure.message = fmt::format("{} {} on {} {}", missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "),
-                                  failure.host,
-                                  gone ? std::string("ended without joining the rendezvous")
-                                       : fmt::format("did not join the rendezvous within {} s", options_.start_timeout.count()));
+    failure.message =
+        fmt::format("{} {} on {} {}", missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "), failure.host,
+                    gone ? std::string("ended without joining the rendezvous")
+                         : fmt::format("did not join the rendezvous within {} s", options_.start_timeout.count()));
     return failure;
   }
 
@@ -374,7 +381,8 @@ class Segment {
       failure.host = ranks[rank].host;
       failure.operation = ranks[rank].heartbeat.value("operation", "");
       failure.sequence = ranks[rank].heartbeat.value("sequence", int64_t{-1});
-      failure.message = fmt::format("rank {} on {} ended with exit code 0 before its work was done", rank, failure.host);
+      failure.message =
+          fmt::format("rank {} on {} ended with exit code 0 before its work was done", rank, failure.host);
       return failure;
     }
     return std::nullopt;
@@ -383,10 +391,12 @@ class Segment {
   bool spool_is_complete(size_t rank) const {
     const auto events =
         spec::read_spool(run_.run_dir, progress_.segments.back().index, static_cast<int64_t>(rank)).events;
-    return std::any_of(events.begin(), events.end(), [](const Json& event) { return event.value("event", "") == "end"; });
+    return std::any_of(events.begin(), events.end(),
+                       [](const Json& event) { return event.value("event", "") == "end"; });
   }
 
-  // ---- upkeep --------------------------------------------------------------------------------------------------------
+  // ---- upkeep
+  // --------------------------------------------------------------------------------------------------------
 
   void tick() {
     const auto now = steady_clock::now();
@@ -468,7 +478,7 @@ class Segment {
     ProcessEnd end;
     int64_t order;
     steady_clock::time_point when;
-    std::optional<bool> complete;                // whether its spool holds the event `end`; asked at most once
+    std::optional<bool> complete;  // whether its spool holds the event `end`; asked at most once
   };
 
   const SupervisorOptions& options_;
@@ -479,13 +489,13 @@ class Segment {
   spec::RunProgress progress_;
   std::filesystem::path core_path_;
   std::optional<FileLock> core_lock_;
-  FileDescriptor beside_;                        // instead of the core lock, with --no-wait
+  FileDescriptor beside_;  // instead of the core lock, with --no-wait
   std::optional<net::KvServer> server_;
   std::unique_ptr<exec::RankGroup> group_;
   std::vector<ProcessIdentity> identities_;
-  std::vector<std::optional<Seen>> ends_;        // by the ranks' own doing
+  std::vector<std::optional<Seen>> ends_;  // by the ranks' own doing
   int64_t ends_seen_ = 0;
-  double wall_before_ = 0;                       // of earlier segments
+  double wall_before_ = 0;  // of earlier segments
   std::optional<steady_clock::time_point> started_, all_joined_, trouble_;
   steady_clock::time_point woke_{}, last_tick_{}, next_record_{}, next_lease_{};
   std::string complaint_;

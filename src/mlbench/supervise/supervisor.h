@@ -20,13 +20,13 @@ namespace mlbench::supervise {
 
 struct SupervisorOptions {
   std::filesystem::path run_dir;
-  std::filesystem::path worker;              // mlbench-worker
-  bool attached = true;                      // standard input is a pipe from the command: "stop\n" asks for a stop,
-                                             // EOF without it means the command died (run fails: launcher_lost)
-  bool no_wait = false;                      // do not queue on the core lock
-  std::optional<int64_t> resume_step;        // segment > 1: checkpoint to start from
-  std::filesystem::path core_lock;           // empty: default_core_lock()
-  std::chrono::seconds start_timeout{60};    // until all ranks joined the rendezvous
+  std::filesystem::path worker;            // mlbench-worker
+  bool attached = true;                    // standard input is a pipe from the command: "stop\n" asks for a stop,
+                                           // EOF without it means the command died (run fails: launcher_lost)
+  bool no_wait = false;                    // do not queue on the core lock
+  std::optional<int64_t> resume_step;      // segment > 1: checkpoint to start from
+  std::filesystem::path core_lock;         // empty: default_core_lock()
+  std::chrono::seconds start_timeout{60};  // until all ranks joined the rendezvous
 };
 
 // The argument list behind `mlbench`: "supervise", "--run-dir", ... and back (`arguments` without "supervise";
@@ -57,14 +57,14 @@ class SupervisorHandle {
   SupervisorHandle(SupervisorHandle&&) noexcept = default;
   // Empty while it runs. When it died without writing its record, writes it (settle_if_lost).
   std::optional<ProcessEnd> wait(std::chrono::milliseconds timeout);
-  void request_stop();                       // as Ctrl-C: the run ends as stopped. Does not wait
+  void request_stop();  // as Ctrl-C: the run ends as stopped. Does not wait
   pid_t pid() const { return process_.pid(); }
 
  private:
-  SupervisorHandle(ChildProcess process, FileDescriptor control, std::filesystem::path run_dir) :
-      process_(std::move(process)), control_(std::move(control)), run_dir_(std::move(run_dir)) {}
+  SupervisorHandle(ChildProcess process, FileDescriptor control, std::filesystem::path run_dir)
+      : process_(std::move(process)), control_(std::move(control)), run_dir_(std::move(run_dir)) {}
   ChildProcess process_;
-  FileDescriptor control_;                   // write end of an attached supervisor's standard input
+  FileDescriptor control_;  // write end of an attached supervisor's standard input
   std::filesystem::path run_dir_;
 };
 
@@ -85,7 +85,7 @@ bool settle_if_lost(const std::filesystem::path& run_dir);
 // What the worker at `worker` can do, as it prints itself with --catalog; cached in HOME/cache/catalog/ under its build
 // id, so the worker is only started the first time. Empty (with the reason) when there is no worker.
 struct WorkerCatalog {
-  std::optional<Json> catalog;   // {"build_id", "frameworks": [{name, available, reason}], "backends": [...], ...}
+  std::optional<Json> catalog;  // {"build_id", "frameworks": [{name, available, reason}], "backends": [...], ...}
   std::string reason;
 };
 WorkerCatalog worker_catalog(const std::filesystem::path& worker, const std::filesystem::path& home);
