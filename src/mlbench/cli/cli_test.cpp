@@ -1,8 +1,8 @@
 // The built program: every verb's answers, errors and exit codes. Ranks are fake (fake_worker.cpp).
 
-#include <gmock/gmock.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -110,8 +110,8 @@ TEST_F(Cli, Version) {
 TEST_F(Cli, HelpNamesEveryVerbAndNothingInternal) {
   const Result result = mlbench({"--help"});
   EXPECT_EQ(result.code, 0);
-  for (const char* verb : {"run", "resume", "stop", "status", "logs", "download", "delete", "list", "data", "schedule",
-                           "doctor"}) {
+  for (const char* verb :
+       {"run", "resume", "stop", "status", "logs", "download", "delete", "list", "data", "schedule", "doctor"}) {
     EXPECT_THAT(result.out, HasSubstr(std::string("\n  ") + verb + " "));
   }
   EXPECT_THAT(result.out, Not(HasSubstr("supervise")));
@@ -127,8 +127,8 @@ TEST_F(Cli, WithoutAVerbItShowsHelpAndFails) {
 
 TEST_F(Cli, TyposAreExplained) {
   expect_error({"statsu"}, AllOf(HasSubstr("unknown verb 'statsu'"), HasSubstr("did you mean status?")));
-  expect_error({"run", "r", "1", "--tsak", "x"}, AllOf(HasSubstr("'--tsak'"), HasSubstr("did you mean --task?"),
-                                                       HasSubstr("see mlbench run --help")));
+  expect_error({"run", "r", "1", "--tsak", "x"},
+               AllOf(HasSubstr("'--tsak'"), HasSubstr("did you mean --task?"), HasSubstr("see mlbench run --help")));
   expect_error({"data", "fecth"}, AllOf(HasSubstr("unknown verb 'fecth'"), HasSubstr("did you mean fetch?")));
   expect_error({"data"}, HasSubstr("list, fetch, verify, prepare"));
   expect_error({"run", "r"}, HasSubstr("K is required"));
@@ -161,7 +161,8 @@ TEST_F(Cli, ListTasks) {
   EXPECT_THAT(mlbench({"list", "tasks"}).out,
               AllOf(StartsWith("task "), HasSubstr("\nfashion-mnist "), HasSubstr("Prec@1 >= 91.5")));
   const Json tasks = mlbench({"list", "tasks", "--json"}).json();
-  const auto task = std::find_if(tasks.begin(), tasks.end(), [](const Json& row) { return row["name"] == "fashion-mnist"; });
+  const auto task =
+      std::find_if(tasks.begin(), tasks.end(), [](const Json& row) { return row["name"] == "fashion-mnist"; });
   ASSERT_NE(task, tasks.end());
   EXPECT_EQ((*task)["goal"]["light_target"], 85);
   EXPECT_EQ((*task)["hash"].get<std::string>().size(), 64U);
@@ -184,7 +185,8 @@ TEST_F(Cli, ListsSayThatThereIsNoWorker) {
   EXPECT_EQ(result.json(), Json::array());
   EXPECT_THAT(result.err, HasSubstr("there is no worker program at /no/such/worker"));
   EXPECT_THAT(mlbench({"list", "tasks"}).out, HasSubstr("fashion-mnist"));
-  expect_error({"run", "r", "1", "--task", "fashion-mnist"}, HasSubstr("there is no worker program at /no/such/worker"));
+  expect_error({"run", "r", "1", "--task", "fashion-mnist"},
+               HasSubstr("there is no worker program at /no/such/worker"));
 }
 
 // ---- run ------------------------------------------------------------------------------------------------------------
@@ -275,8 +277,8 @@ TEST_F(Cli, CtrlCStopsKeepsAndStartsNoMore) {
   EXPECT_EQ(end->code, 130);
   EXPECT_EQ(state_of("r-1"), "stopped");
   EXPECT_FALSE(fs::exists(home() / "runs/r-2"));
-  EXPECT_THAT(read_file(folder_.path() / "output"), AllOf(HasSubstr("stopping r-1"), HasSubstr("not started: r-2"),
-                                                          HasSubstr("\nr-1  stopped")));
+  EXPECT_THAT(read_file(folder_.path() / "output"),
+              AllOf(HasSubstr("stopping r-1"), HasSubstr("not started: r-2"), HasSubstr("\nr-1  stopped")));
 }
 
 TEST_F(Cli, ASecondCtrlCKills) {
@@ -321,7 +323,8 @@ TEST_F(Cli, ASecondRunWaitsForTheCoresAndSaysSo) {
   ChildProcess command = ChildProcess::start(options);
   EXPECT_TRUE(eventually([&] {
     return fs::exists(folder_.path() / "output") &&
-           read_file(folder_.path() / "output").find("waiting for the cores (another run holds them)") != std::string::npos;
+           read_file(folder_.path() / "output").find("waiting for the cores (another run holds them)") !=
+               std::string::npos;
   }));
   EXPECT_EQ(state_of("r-1"), "queued");
   kill(command.pid(), SIGINT);
@@ -370,7 +373,8 @@ TEST_F(Cli, StatusOfAnEmptyHome) {
 TEST_F(Cli, VerbsOnAFinishedRun) {
   ASSERT_EQ(run({"2"}).code, 0);
   EXPECT_THAT(mlbench({"status"}).out, AllOf(StartsWith("id  name  state "), HasSubstr("\n 1  r-2   finished")));
-  EXPECT_THAT(mlbench({"status", "r-2"}).out, AllOf(StartsWith("r-2: finished, goal not reached"), HasSubstr("backprop")));
+  EXPECT_THAT(mlbench({"status", "r-2"}).out,
+              AllOf(StartsWith("r-2: finished, goal not reached"), HasSubstr("backprop")));
   EXPECT_EQ(mlbench({"status", "r-2", "--json"}).json()["name"], "r-2");
   EXPECT_EQ(mlbench({"status", "--json"}).json().size(), 1U);
   expect_error({"status", "r-3"}, HasSubstr("there are 1: r-2"));
@@ -409,7 +413,8 @@ TEST_F(Cli, ResumeGoesOnFromACheckpoint) {
   fs::create_directories(home() / "runs/r-1/checkpoints/step-000000010");
   expect_error({"resume", "r-1", "--step", "5"}, HasSubstr("no checkpoint at step 5: there are 10"));
   const Json plan = mlbench({"resume", "r-1", "--dry-run", "--json"}).json();
-  EXPECT_THAT(plan[0]["commands"][0].get<std::string>(), AllOf(HasSubstr("--segment 2"), HasSubstr("--resume-step 10")));
+  EXPECT_THAT(plan[0]["commands"][0].get<std::string>(),
+              AllOf(HasSubstr("--segment 2"), HasSubstr("--resume-step 10")));
   const Result result = mlbench({"resume", "r-1"});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("\nr-1  finished"), HasSubstr("2 segments")));
@@ -457,14 +462,16 @@ TEST_F(Cli, SchedulePlot) {
   ASSERT_EQ(curves.size(), 2U);
   EXPECT_EQ(curves[1]["steps_per_epoch"], 150);
   EXPECT_THAT(mlbench({"schedule", "plot", "--task", "fashion-mnist"}).out, StartsWith("workers  epoch"));
-  expect_error({"schedule", "plot", "--task", "fashion-mnist", "-o", "x.pdf"}, HasSubstr("valid extensions are .png and .svg"));
+  expect_error({"schedule", "plot", "--task", "fashion-mnist", "-o", "x.pdf"},
+               HasSubstr("valid extensions are .png and .svg"));
   environment_["PATH"] = folder_.path();
   expect_error({"schedule", "plot", "--task", "fashion-mnist", "-o", folder_.path() / "x.svg"},
                HasSubstr("apt-get install gnuplot-nox"));
 }
 
 TEST_F(Cli, SchedulePlotWritesImages) {
-  if (mlbench({"doctor", "--json"}).out.find("gnuplot 5") == std::string::npos) GTEST_SKIP() << "gnuplot is not installed";
+  if (mlbench({"doctor", "--json"}).out.find("gnuplot 5") == std::string::npos)
+    GTEST_SKIP() << "gnuplot is not installed";
   const fs::path image = folder_.path() / "it's a plot.svg";
   EXPECT_EQ(mlbench({"schedule", "plot", "--task", "fashion-mnist", "--workers", "1", "4", "-o", image}).out,
             image.string() + "\n");
@@ -480,14 +487,15 @@ TEST_F(Cli, DoctorReportsEachThing) {
   }
   EXPECT_EQ(findings["worker"]["verdict"], "ok");
   EXPECT_EQ(findings["core lock"]["verdict"], "ok");
-  EXPECT_THAT(findings["backends"]["message"].get<std::string>(), HasSubstr("not available: nccl (built without CUDA)"));
+  EXPECT_THAT(findings["backends"]["message"].get<std::string>(),
+              HasSubstr("not available: nccl (built without CUDA)"));
 
   const auto lock = supervise::take_core_lock(folder_.path() / "cores", 1s);
   environment_["MLBENCH_WORKER"] = "/no/such/worker";
   const Result bad = mlbench({"doctor"});
   EXPECT_EQ(bad.code, 2);
-  EXPECT_THAT(bad.out, AllOf(HasSubstr("fail  worker"), HasSubstr("warn  core lock"), HasSubstr("--target mlbench-worker"),
-                             Not(HasSubstr("\x1b["))));
+  EXPECT_THAT(bad.out, AllOf(HasSubstr("fail  worker"), HasSubstr("warn  core lock"),
+                             HasSubstr("--target mlbench-worker"), Not(HasSubstr("\x1b["))));
 }
 
 // ---- on a terminal --------------------------------------------------------------------------------------------------
@@ -542,6 +550,31 @@ TEST_F(Cli, NoColorMeansNone) {
   EXPECT_THAT(doctor(), HasSubstr("\x1b[32mok"));
   environment_["NO_COLOR"] = "1";
   EXPECT_THAT(doctor(), Not(HasSubstr("\x1b[")));
+}
+
+// ---- with the real worker -------------------------------------------------------------------------------------------
+
+TEST_F(Cli, TheRealWorkerTrainsAndIsReported) {
+  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
+  if (!fs::exists(worker)) GTEST_SKIP() << "no mlbench-worker in this build (MLBENCH_WORKER=OFF)";
+  environment_["MLBENCH_WORKER"] = worker;
+  const Result result = run({"1", "2", "--threads-per-worker", "1", "--max-steps", "4", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("r-2  finished: goal not reached (max_steps), Prec@1 "));
+  const Json records = result.json();
+  ASSERT_EQ(records.size(), 2U);
+  for (const Json& record : records) {
+    EXPECT_EQ(record["evaluations"].size(), 1U);
+    EXPECT_EQ(record["weights_sha256"].get<std::string>().size(), 64U);
+    EXPECT_EQ(record["parameters"], 3274634);
+    EXPECT_EQ(record["data"]["synthetic"], true);
+  }
+  EXPECT_GT(records[1]["steps_s"]["agg"], 0);
+  EXPECT_EQ(mlbench({"download", "r-2", "-o", folder_.path() / "r.zip"}).code, 0);
+  std::vector<std::string> members;
+  for (const auto& member : report::read_zip(read_file(folder_.path() / "r.zip"))) members.push_back(member.name);
+  EXPECT_THAT(members, AllOf(Contains("result_val_global_Prec@1 @ 0.json"), Contains("result_val_global_loss @ 0.json"),
+                             Contains("result_train_loss @ 1.json")));
 }
 
 }  // namespace

@@ -75,8 +75,8 @@ double parse_duration(const std::string& text, std::string_view what) {
   const std::string_view unit(end, static_cast<size_t>(last - end));
   const double factor = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
   if (error != std::errc() || factor == 0 || !std::isfinite(value) || value <= 0) {
-    throw UserError(fmt::format("{} '{}' is not a time: a number above 0 of seconds, or with a unit: 90s, 5m, 2h", what,
-                                text));
+    throw UserError(
+        fmt::format("{} '{}' is not a time: a number above 0 of seconds, or with a unit: 90s, 5m, 2h", what, text));
   }
   return value * factor;
 }

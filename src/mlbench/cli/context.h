@@ -20,10 +20,11 @@ namespace mlbench::cli {
 
 struct Context {
   std::optional<std::string> home_option;
-  bool json = false;                        // one JSON value on standard output, nothing else
+  bool json = false;                // one JSON value on standard output, nothing else
+  std::string command = "mlbench";  // this program as the user called it, for what to type next
 
-  std::filesystem::path home() const;       // resolve_home()
-  std::filesystem::path worker() const;     // MLBENCH_WORKER, or mlbench-worker beside this program
+  std::filesystem::path home() const;    // resolve_home()
+  std::filesystem::path worker() const;  // MLBENCH_WORKER, or mlbench-worker beside this program
 };
 
 // A verb adds itself to the app; its callback sets `action`, which main runs. The action's result is the exit code.
@@ -45,8 +46,8 @@ void flush_output();
 void say(std::string_view text);
 
 bool is_terminal(int fd);
-bool colours(int fd);                       // a terminal, and NO_COLOR is not set
-int terminal_width(int fd);                 // 80 when unknown
+bool colours(int fd);        // a terminal, and NO_COLOR is not set
+int terminal_width(int fd);  // 80 when unknown
 
 // ---- values given as text ------------------------------------------------------------------------------------------
 

@@ -33,12 +33,16 @@ int64_t next_segment(const spec::RunSpec& run, const supervise::SupervisorOption
   return std::ssize(report::read_record(run.run_dir).value("segments", Json::array())) + 1;
 }
 
-std::string ending(const Json& record, const report::RunFigures& figures) {
+// "r-2  finished: goal not reached (max_steps), Prec@1 84.20"
+std::string ending(const Json& record, const report::Progress& progress) {
+  const report::RunFigures figures = report::figures_of(record);
   const std::string state = figures.state;
   std::string line = fmt::format("{}  {}", figures.name, state);
-  if (state == "finished" && figures.has_goal) {
-    line += figures.time_to_goal_s ? fmt::format(": goal reached in {} s", report::format_seconds(figures.time_to_goal_s))
-                                   : std::string(": goal not reached");
+  const std::string reason = progress.end ? progress.end->value("reason", "") : "";
+  if (state == "finished" && figures.time_to_goal_s) {
+    line += fmt::format(": goal reached in {} s", report::format_seconds(figures.time_to_goal_s));
+  } else if (state == "finished" && figures.has_goal) {
+    line += fmt::format(": goal not reached{}", reason.empty() ? "" : fmt::format(" ({})", reason));
   }
   if (state == "failed") line += ": " + report::text(record, "/failure/message");
   if (!figures.evaluation.empty()) line += ", " + figures.evaluation;
@@ -87,7 +91,7 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
     view.show(run, reader.progress(), phase, to_seconds(clock.now() - start));
   }
   Json record = current_record(run.run_dir);
-  view.note(ending(record, report::figures_of(record)));
+  view.note(ending(record, reader.progress()));
   return {std::move(record), handled > 0};
 }
 
@@ -98,15 +102,16 @@ Json run_detached(const spec::RunSpec& run, supervise::SupervisorOptions options
     if (const auto end = supervisor.wait(std::chrono::milliseconds(50))) {
       const Json record = current_record(run.run_dir);
       if (!report::is_active(record)) return record;
-      throw IoError(fmt::format("the supervisor of {} ended at once (exit code {}): {}", run.name, end->code,
-                                fmt::join(report::last_lines(fs::path(run.run_dir) / "logs/supervisor.log", 3), " / ")));
+      throw IoError(
+          fmt::format("the supervisor of {} ended at once (exit code {}): {}", run.name, end->code,
+                      fmt::join(report::last_lines(fs::path(run.run_dir) / "logs/supervisor.log", 3), " / ")));
     }
     if (supervise::lease_held(run.run_dir)) break;
   }
   return current_record(run.run_dir);
 }
 
-std::string results_text(const fs::path& home, const std::vector<Json>& records) {
+std::string results_text(const fs::path& home, const std::vector<Json>& records, const std::string& command) {
   std::string out = "\n" + report::results_table(records);
   for (const Json& record : records) {
     if (const std::string failure = report::failure_text(record); !failure.empty()) out += "\n" + failure;
@@ -116,8 +121,8 @@ std::string results_text(const fs::path& home, const std::vector<Json>& records)
   const std::string& last = names.back();
   out += fmt::format("\nResults: {}/{}\n", report::runs_dir(home).string(),
                      names.size() == 1 ? last : fmt::format("{{{}}}", fmt::join(names, ",")));
-  out += fmt::format("Next:    mlbench status {}            clocks, evaluations, where the time went\n", last);
-  out += fmt::format("         mlbench download {} -o {}.zip\n", last, last);
+  out += fmt::format("Next:    {} status {}    (clocks, evaluations, where the time went)\n", command, last);
+  out += fmt::format("         {} download {} -o {}.zip\n", command, last, last);
   return out;
 }
 

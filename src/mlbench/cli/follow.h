@@ -25,8 +25,9 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
 // Starts the supervisor on its own and returns once it owns the run. IoError with its log when it did not.
 Json run_detached(const spec::RunSpec& run, supervise::SupervisorOptions options);
 
-// Results table, failures, where the results lie and what to type next, on standard output.
-std::string results_text(const std::filesystem::path& home, const std::vector<Json>& records);
+// Results table, failures, where the results lie and what to type next (`command` is mlbench as the user called it).
+std::string results_text(const std::filesystem::path& home, const std::vector<Json>& records,
+                         const std::string& command);
 
 // kOk, kRunFailed when one failed, kStopped when one was stopped.
 ExitCode exit_code_of_runs(const std::vector<Json>& records);

@@ -1,14 +1,11 @@
 #include "mlbench/cli/interrupt.h"
 
-#include <signal.h>
-
 #include <atomic>
 
 namespace mlbench::cli {
 
 namespace {
 std::atomic<int> interrupts{0};
-struct sigaction previous_int, previous_term;
 extern "C" void count_interrupt(int) { interrupts.fetch_add(1, std::memory_order_relaxed); }
 }  // namespace
 
@@ -16,13 +13,13 @@ InterruptGuard::InterruptGuard() {
   struct sigaction action {};
   action.sa_handler = count_interrupt;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, &previous_int);
-  sigaction(SIGTERM, &action, &previous_term);
+  sigaction(SIGINT, &action, &previous_int_);
+  sigaction(SIGTERM, &action, &previous_term_);
 }
 
 InterruptGuard::~InterruptGuard() {
-  sigaction(SIGINT, &previous_int, nullptr);
-  sigaction(SIGTERM, &previous_term, nullptr);
+  sigaction(SIGINT, &previous_int_, nullptr);
+  sigaction(SIGTERM, &previous_term_, nullptr);
 }
 
 int InterruptGuard::count() { return interrupts.load(std::memory_order_relaxed); }

@@ -60,7 +60,8 @@ spec::CheckpointPolicy parse_checkpoint(const std::string& text) {
     try {
       policy.every_steps = parse_count(text, "", 1);
     } catch (const UserError&) {
-      throw UserError(fmt::format("--checkpoint-every '{}' is neither a number of steps of at least 1 nor 'epoch'", text));
+      throw UserError(
+          fmt::format("--checkpoint-every '{}' is neither a number of steps of at least 1 nor 'epoch'", text));
     }
   }
   return policy;
@@ -70,8 +71,8 @@ spec::CheckpointPolicy parse_checkpoint(const std::string& text) {
 std::string choose(const Json& catalog, const char* table, std::string_view what, const std::string& given,
                    const std::string& usual) {
   const std::vector<std::string> available = available_names(catalog, table);
-  if (available.empty()) throw UserError(fmt::format("this mlbench-worker has no {} that works here: see mlbench list {}",
-                                                     what, table));
+  if (available.empty())
+    throw UserError(fmt::format("this mlbench-worker has no {} that works here: see mlbench list {}", what, table));
   if (given.empty()) {
     const bool has_usual = std::find(available.begin(), available.end(), usual) != available.end();
     return has_usual ? usual : available.front();
@@ -101,8 +102,8 @@ spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Overr
     std::vector<std::string> names;
     for (const spec::TaskSource& source : spec::embedded_tasks()) names.push_back(parse_task(source, "", {}).task.name);
     names.erase(std::unique(names.begin(), names.end()), names.end());
-    throw UserError(fmt::format("no task: give --task TASK; valid are {}, or the path of a task file",
-                                fmt::join(names, ", ")));
+    throw UserError(
+        fmt::format("no task: give --task TASK; valid are {}, or the path of a task file", fmt::join(names, ", ")));
   }
   if (!options.task.ends_with(".toml")) return spec::find_task(options.task, options.rules, options.variant, overrides);
   if (!options.rules.empty()) throw UserError("--rules chooses among the built-in tasks; a task file is one rule set");
@@ -172,7 +173,8 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
     throw UserError("--fixed-batch measures throughput and has no goal: leave out --light");
   }
   if (options.fixed_batch && options.max_steps.empty() && options.max_epochs.empty() && options.max_time.empty()) {
-    throw UserError("--fixed-batch has no goal to end at: say when to stop with --max-steps, --max-epochs or --max-time");
+    throw UserError(
+        "--fixed-batch has no goal to end at: say when to stop with --max-steps, --max-epochs or --max-time");
   }
   const uint64_t seed = options.seed.empty() ? common.seed : parse_seed(options.seed);
 
@@ -210,8 +212,9 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
                                    fmt::join(runs.front().task.task.workers, ", ")));
   }
   if (!oversubscribed.empty()) {
-    warnings.push_back(fmt::format("{} workers x {} threads on {} cores: oversubscribed, times measure the scheduler too",
-                                   fmt::join(oversubscribed, ", "), runs.front().threads_per_worker, cores));
+    warnings.push_back(
+        fmt::format("{} workers x {} threads on {} cores: oversubscribed, times measure the scheduler too",
+                    fmt::join(oversubscribed, ", "), runs.front().threads_per_worker, cores));
   }
   return warnings;
 }

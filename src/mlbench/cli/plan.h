@@ -20,7 +20,7 @@ struct RunOptions {
   std::string task, rules, variant;
   std::string framework, backend, executor = "local";
   std::string data, data_dir;
-  std::vector<std::string> overrides;        // KEY=VALUE
+  std::vector<std::string> overrides;  // KEY=VALUE
   std::string seed, threads_per_worker, repeat;
   std::string max_steps, max_epochs, max_time;
   std::string checkpoint_every, comm_timeout;
@@ -31,7 +31,7 @@ struct RunOptions {
 struct PlanFacts {
   std::filesystem::path home;
   int cores = 1;
-  Json catalog;                              // of the worker: frameworks, backends
+  Json catalog;  // of the worker: frameworks, backends
   std::vector<std::string> executors;
 };
 

@@ -58,8 +58,10 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   std::string path = "mlbench";
   const CLI::App* verb = innermost(app, path);
   std::string message = error.what();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    const std::vector<std::string> extras = verb->remaining(true).empty() ? app.remaining(true) : verb->remaining(true);
+  const std::vector<std::string> extras = verb->remaining(true).empty() ? app.remaining(true) : verb->remaining(true);
+  const bool needs_verb =
+      dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && verb->get_require_subcommand_min() > 0;
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr || (needs_verb && !extras.empty())) {
     const std::string unknown = extras.empty() ? "" : extras.front();
     std::vector<std::string> known;
     const bool option = unknown.starts_with('-');
@@ -77,25 +79,29 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
                       : fmt::format("{} '{}' is not expected by {}", option ? "option" : "argument", unknown, path);
     const auto meant = report::nearest(unknown, known, 1);
     if (!meant.empty()) message += fmt::format("; did you mean {}?", meant.front());
-  } else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && verb->get_require_subcommand_min() > 0) {
+  } else if (needs_verb) {
     std::vector<std::string> known;
-    for (const CLI::App* one : verb->get_subcommands([](const CLI::App*) { return true; })) known.push_back(one->get_name());
+    for (const CLI::App* one : verb->get_subcommands([](const CLI::App*) { return true; }))
+      known.push_back(one->get_name());
     message = fmt::format("{} needs one of {}", path, fmt::join(known, ", "));
   }
   return fmt::format("{} (see {} --help)", message, path);
 }
 
 ExitCode run(int argc, char** argv) {
-  CLI::App app("Benchmarks of distributed machine learning: tasks with a goal, measured over worker counts.", "mlbench");
+  CLI::App app("Benchmarks of distributed machine learning: tasks with a goal, measured over worker counts.",
+               "mlbench");
   Program program;
+  if (std::string_view(argv[0]).find('/') != std::string_view::npos) program.context.command = argv[0];
   bool version = false;
   app.get_formatter()->column_width(36);
   app.add_flag("--version", version, "print the version");
   app.add_flag("--json", program.context.json, "with --version: print one JSON value");
-  for (const auto add : {add_run, add_resume, add_stop, add_status, add_logs, add_download, add_delete, add_list, add_data,
-                         add_schedule, add_doctor}) {
+  for (const auto add : {add_run, add_resume, add_stop, add_status, add_logs, add_download, add_delete, add_list,
+                         add_data, add_schedule, add_doctor}) {
     add(app, program);
   }
+  app.require_subcommand(0, 1);  // after the verb its words are its own: `list data` lists
   app.footer(
       "Start with:  mlbench list tasks\n"
       "             mlbench run first 1 2 --task TASK --light\n"
@@ -130,7 +136,7 @@ int run_program(int argc, char** argv) {
     flush_output();
     return static_cast<int>(code);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "mlbench: error: {}\n", error.what());
+    std::fputs(fmt::format("mlbench: error: {}\n", error.what()).c_str(), stderr);  // fmt::print would throw again
     return static_cast<int>(exit_code_of(error));
   }
 }

@@ -10,8 +10,8 @@
 
 namespace mlbench::cli {
 
-std::string ask(const std::string& title, const std::vector<Choice>& choices, const std::string& preset,
-                std::FILE* out, const std::function<std::optional<std::string>()>& read_line) {
+std::string ask(const std::string& title, const std::vector<Choice>& choices, const std::string& preset, std::FILE* out,
+                const std::function<std::optional<std::string>()>& read_line) {
   MLBENCH_CHECK(!choices.empty(), "nothing to choose from");
   size_t width = 0;
   for (const Choice& choice : choices) width = std::max(width, choice.value.size());

@@ -13,13 +13,13 @@ namespace mlbench::cli {
 
 struct Choice {
   std::string value;
-  std::string text;              // shown behind the value; may be empty
+  std::string text;  // shown behind the value; may be empty
 };
 
 // Shows "TITLE" and the numbered choices on `out` and reads lines by `read_line` (empty optional: end of input) until
 // one is a number of the list, a value, or empty where there is a default. UserError at the end of input.
-std::string ask(const std::string& title, const std::vector<Choice>& choices, const std::string& preset,
-                std::FILE* out, const std::function<std::optional<std::string>()>& read_line);
+std::string ask(const std::string& title, const std::vector<Choice>& choices, const std::string& preset, std::FILE* out,
+                const std::function<std::optional<std::string>()>& read_line);
 
 // A line of standard input.
 std::optional<std::string> read_input_line();

@@ -118,6 +118,14 @@ Json current_record(const fs::path& run_dir) {
   return report::read_record(run_dir);
 }
 
+bool is_active_run(const fs::path& run_dir) {
+  try {
+    return report::is_active(current_record(run_dir));
+  } catch (const std::exception&) {
+    return supervise::lease_held(run_dir);
+  }
+}
+
 std::vector<int64_t> checkpoint_steps(const fs::path& run_dir) {
   std::vector<int64_t> steps;
   std::error_code error;
@@ -135,7 +143,7 @@ std::vector<int64_t> checkpoint_steps(const fs::path& run_dir) {
 void delete_run(const fs::path& home, const fs::path& run_dir) {
   const FileLock lock = lock_runs(home);
   const std::string name = run_dir.filename();
-  if (fs::exists(run_dir / "run.json") && report::is_active(current_record(run_dir))) {
+  if (is_active_run(run_dir)) {
     throw UserError(fmt::format("run '{}' is active: stop it first with 'mlbench stop {}'", name, name));
   }
   // Out of sight at once; a crash in the middle leaves no half run.

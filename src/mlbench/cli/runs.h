@@ -24,6 +24,9 @@ spec::RunSpec read_spec(const std::filesystem::path& run_dir);
 // spools.
 Json current_record(const std::filesystem::path& run_dir);
 
+// Whether a supervisor owns the run or is about to; also for a run whose record is damaged.
+bool is_active_run(const std::filesystem::path& run_dir);
+
 // Steps of the complete checkpoints, ascending.
 std::vector<int64_t> checkpoint_steps(const std::filesystem::path& run_dir);
 

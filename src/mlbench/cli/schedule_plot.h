@@ -14,7 +14,7 @@ namespace mlbench::cli {
 struct Curve {
   int64_t workers = 1;
   int64_t steps_per_epoch = 1;
-  std::vector<double> epochs, lr;   // points: epoch (steps done / steps per epoch) and learning rate of the next step
+  std::vector<double> epochs, lr;  // points: epoch (steps done / steps per epoch) and learning rate of the next step
 };
 
 // At most `points` of them, evenly spread over the task's epochs, the first and last step among them.

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct DataOptions {
-  std::vector<std::string> names;   // empty: all
+  std::vector<std::string> names;  // empty: all
   std::string data_dir;
 };
 
@@ -130,8 +130,9 @@ ExitCode verify(const Context& context, const DataOptions& options) {
     rows.push_back({{"name", name}, {"folder", located.folder.string()}, {"files", files}});
   }
   if (context.json) print_json(rows);
-  if (!good) say("files differ from the published ones: remove them and type 'mlbench data fetch NAME', or train on them "
-                 "as unofficial data");
+  if (!good)
+    say("files differ from the published ones: remove them and type 'mlbench data fetch NAME', or train on them "
+        "as unofficial data");
   return good ? ExitCode::kOk : ExitCode::kUserError;
 }
 
@@ -141,8 +142,8 @@ ExitCode prepare(const Context& context, const DataOptions& options) {
   fs::create_directories(cache);
   Json rows = Json::array();
   for (const std::string& name : options.names) {
-    const auto prepared = dataset::prepare(dataset::find_description(name), dirs, cache,
-                                           [](const std::string& line) { say(line); });
+    const auto prepared =
+        dataset::prepare(dataset::find_description(name), dirs, cache, [](const std::string& line) { say(line); });
     rows.push_back(prepared.record());
     if (!context.json) {
       print(fmt::format("{}  {}  fingerprint {}\n", name, prepared.official() ? "official" : "unofficial",
@@ -161,10 +162,12 @@ void add(CLI::App& group, Program& program, const char* name, const char* help, 
   auto options = std::make_shared<DataOptions>();
   if (takes_names) verb->add_option("NAME", options->names, "data sets, see 'mlbench data list'")->required();
   if (takes_dir) {
-    verb->add_option("--data-dir", options->data_dir, "where data sets lie (default: MLBENCH_DATA_DIR)")->type_name("DIR");
+    verb->add_option("--data-dir", options->data_dir, "where data sets lie (default: MLBENCH_DATA_DIR)")
+        ->type_name("DIR");
   }
-  verb->callback(
-      [&program, options, body] { program.action = [&program, options, body] { return body(program.context, *options); }; });
+  verb->callback([&program, options, body] {
+    program.action = [&program, options, body] { return body(program.context, *options); };
+  });
 }
 
 }  // namespace

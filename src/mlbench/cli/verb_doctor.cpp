@@ -28,7 +28,7 @@ struct Finding {
   const char* check;
   Verdict verdict;
   std::string message;
-  std::string advice;          // what to type or do; "" when all is well
+  std::string advice;  // what to type or do; "" when all is well
 };
 
 Finding check_home(const Context& context) {
@@ -48,7 +48,8 @@ Finding check_disk(const Context& context) {
     const fs::path home = context.home();
     const uint64_t free_bytes = fs::space(home).available;
     const std::string message = fmt::format("{} free in {}", report::format_bytes(free_bytes), home.string());
-    if (free_bytes < kLittle) return {"disk", Verdict::kFail, message, "free some space, or move the home: MLBENCH_HOME"};
+    if (free_bytes < kLittle)
+      return {"disk", Verdict::kFail, message, "free some space, or move the home: MLBENCH_HOME"};
     if (free_bytes < kEnough) return {"disk", Verdict::kWarn, message, "data caches and checkpoints may need more"};
     return {"disk", Verdict::kOk, message, ""};
   } catch (const std::exception& error) {
@@ -73,8 +74,7 @@ std::vector<Finding> check_worker(const Context& context) {
                fmt::format("{} exits with {}: {}", worker.string(), output.end.code, output.standard_error), advice}};
     }
     const Json catalog = Json::parse(output.standard_output);
-    findings.push_back({"worker", Verdict::kOk,
-                        fmt::format("{} starts in {:.2f} s", worker.string(), seconds), ""});
+    findings.push_back({"worker", Verdict::kOk, fmt::format("{} starts in {:.2f} s", worker.string(), seconds), ""});
     for (const char* table : {"frameworks", "backends"}) {
       const std::vector<std::string> names = available_names(catalog, table);
       std::vector<std::string> missing;

@@ -121,16 +121,13 @@ std::string availability_table(const Json& rows) {
 
 struct List {
   const char* name;
-  Json (*rows)();                              // null: a table of the worker's catalog
+  Json (*rows)();  // null: a table of the worker's catalog
   std::string (*table)(const Json& rows);
 };
 constexpr List kLists[] = {
-    {"tasks", list_tasks, tasks_table},
-    {"frameworks", nullptr, availability_table},
-    {"backends", nullptr, availability_table},
-    {"executors", list_executors, availability_table},
-    {"optimizers", nullptr, availability_table},
-    {"data", list_data, data_table},
+    {"tasks", list_tasks, tasks_table},          {"frameworks", nullptr, availability_table},
+    {"backends", nullptr, availability_table},   {"executors", list_executors, availability_table},
+    {"optimizers", nullptr, availability_table}, {"data", list_data, data_table},
 };
 
 ExitCode list(const Context& context, const std::string& wanted) {
@@ -172,7 +169,8 @@ void add_list(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "list", "What can be chosen");
   auto wanted = std::make_shared<std::string>();
   verb->add_option("LIST", *wanted, "tasks, frameworks, backends, executors, optimizers or data (default: all)");
-  verb->callback([&program, wanted] { program.action = [&program, wanted] { return list(program.context, *wanted); }; });
+  verb->callback(
+      [&program, wanted] { program.action = [&program, wanted] { return list(program.context, *wanted); }; });
 }
 
 }  // namespace mlbench::cli

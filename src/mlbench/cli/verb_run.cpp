@@ -28,7 +28,8 @@ struct StartOptions {
 };
 
 void add_start_options(CLI::App& verb, StartOptions& start) {
-  verb.add_flag("--no-wait", start.no_wait, "start at once even when another run holds the cores (labelled oversubscribed)");
+  verb.add_flag("--no-wait", start.no_wait,
+                "start at once even when another run holds the cores (labelled oversubscribed)");
   verb.add_flag("--detach", start.detach, "start and return; the run survives this terminal");
   verb.add_flag("--dry-run", start.dry_run, "print what would run, and start nothing");
 }
@@ -103,17 +104,18 @@ ExitCode finish(const Context& context, const fs::path& home, const std::vector<
   } else if (detached) {
     std::string names;
     for (const Json& record : records) names += " " + record.value("name", "");
-    print(fmt::format("started{}\nNext: mlbench status    mlbench logs -f {}    mlbench stop{}\n", names,
-                      records.front().value("name", ""), names));
+    print(fmt::format("started{}\nNext: {} status    {} logs -f {}    {} stop{}\n", names, context.command,
+                      context.command, records.front().value("name", ""), context.command, names));
   } else if (!records.empty()) {
-    print(results_text(home, records));
+    print(results_text(home, records, context.command));
   }
   if (interrupted) return ExitCode::kStopped;
   return exit_code_of_runs(records);
 }
 
 ExitCode run(const Context& context, RunOptions options, const StartOptions& start) {
-  const bool prompting = options.task.empty() && !context.json && is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO);
+  const bool prompting =
+      options.task.empty() && !context.json && is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO);
   const PlanFacts facts = gather_facts(context);
   if (prompting) ask_missing(options, facts);
   std::vector<spec::RunSpec> runs = plan_runs(options, facts);
@@ -167,20 +169,22 @@ ExitCode resume(const Context& context, const std::string& name, const std::stri
 
   const std::vector<int64_t> steps = checkpoint_steps(run_dir);
   if (steps.empty()) {
-    throw UserError(fmt::format("run '{}' has no checkpoint to resume from: start a run with --checkpoint-every STEPS or "
-                                "--checkpoint-every epoch", name));
+    throw UserError(
+        fmt::format("run '{}' has no checkpoint to resume from: start a run with --checkpoint-every STEPS or "
+                    "--checkpoint-every epoch",
+                    name));
   }
   int64_t step = steps.back();
   if (!step_text.empty()) {
     step = parse_count(step_text, "--step", 0);
     if (std::find(steps.begin(), steps.end(), step) == steps.end()) {
-      throw UserError(fmt::format("run '{}' has no checkpoint at step {}: there are {}", name, step,
-                                  fmt::join(steps, ", ")));
+      throw UserError(
+          fmt::format("run '{}' has no checkpoint at step {}: there are {}", name, step, fmt::join(steps, ", ")));
     }
   }
   if (!fs::exists(context.worker())) {
-    throw UserError(fmt::format("there is no worker program at {}: build it, or set MLBENCH_WORKER",
-                                context.worker().string()));
+    throw UserError(
+        fmt::format("there is no worker program at {}: build it, or set MLBENCH_WORKER", context.worker().string()));
   }
 
   const spec::RunSpec spec = read_spec(run_dir);
@@ -219,9 +223,13 @@ void add_run(CLI::App& app, Program& program) {
   text(what, "--framework", options->framework, "NAME", "see 'mlbench list frameworks'");
   text(what, "--backend", options->backend, "NAME", "communication backend, see 'mlbench list backends'");
   verb->add_option("--executor", options->executor, "see 'mlbench list executors'")
-      ->type_name("NAME")->capture_default_str()->group(what);
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->group(what);
   verb->add_option("--set", options->overrides, "override a key of the task; the run becomes open (repeatable)")
-      ->type_name("KEY=VALUE")->allow_extra_args(false)->group(what);
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false)
+      ->group(what);
 
   const char* data = "Data";
   text(data, "--data", options->data, "NAME", "another data set, see 'mlbench list data'");
@@ -240,7 +248,8 @@ void add_run(CLI::App& app, Program& program) {
   text(how, "--repeat", options->repeat, "N", "run each worker count N times (default: 1)");
   text(how, "--threads-per-worker", options->threads_per_worker, "N", "default: cores / largest K, at least 1");
   text(how, "--checkpoint-every", options->checkpoint_every, "STEPS|epoch", "default: one checkpoint at the end");
-  text(how, "--comm-timeout", options->comm_timeout, "TIME", "how long an operation may wait for a peer (default: 30s)");
+  text(how, "--comm-timeout", options->comm_timeout, "TIME",
+       "how long an operation may wait for a peer (default: 30s)");
   auto local = std::make_shared<bool>(false);
   flag(how, "--local", *local, "start the run from here even when a master serves this home");
   add_start_options(*verb, *start);

@@ -67,15 +67,16 @@ ExitCode stop(const Context& context, const std::vector<std::string>& names) {
   for (const fs::path& run : runs) {
     const Json record = current_record(run);
     if (!report::is_active(record)) {
-      throw UserError(fmt::format("run '{}' is not active: it is {}", run.filename().string(),
-                                  record.value("state", "unknown")));
+      throw UserError(
+          fmt::format("run '{}' is not active: it is {}", run.filename().string(), record.value("state", "unknown")));
     }
   }
   for (const fs::path& run : runs) supervise::request_stop(run);
   const auto deadline = std::chrono::steady_clock::now() + kStopPatience;
   Json answer = Json::array();
   for (const fs::path& run : runs) {
-    while (supervise::lease_held(run) && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(kPoll);
+    while (supervise::lease_held(run) && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(kPoll);
     const std::string state = current_record(run).value("state", "");
     answer.push_back({{"name", run.filename().string()}, {"state", state}});
     if (!context.json) {
@@ -92,7 +93,7 @@ ExitCode stop(const Context& context, const std::vector<std::string>& names) {
 // ---- logs -----------------------------------------------------------------------------------------------------------
 
 struct LogFile {
-  int64_t rank = -1;             // -1: the supervisor
+  int64_t rank = -1;  // -1: the supervisor
   int64_t segment = 1;
   fs::path path;
 };
@@ -131,7 +132,7 @@ void follow_logs(const fs::path& run_dir, std::optional<int64_t> only_rank) {
       size_t used = 0;
       const auto line = [&](size_t end) {
         const std::string_view content = std::string_view(text).substr(used, end - used);
-        print(only_rank ? fmt::format("{}\n", content)
+        print(only_rank       ? fmt::format("{}\n", content)
               : file.rank < 0 ? fmt::format("supervisor | {}\n", content)
                               : fmt::format("rank {} | {}\n", file.rank, content));
       };
@@ -203,8 +204,8 @@ ExitCode download(const Context& context, const std::string& name, const std::st
     print_json({{"name", name}, {"file", file.string()}, {"bytes", bytes}});
   } else {
     print(fmt::format("{} ({})\n", file.string(), report::format_bytes(bytes)));
-    if (report::is_active(record)) say(fmt::format("run '{}' is still {}: the archive holds what there is so far", name,
-                                                   record.value("state", "")));
+    if (report::is_active(record))
+      say(fmt::format("run '{}' is still {}: the archive holds what there is so far", name, record.value("state", "")));
   }
   return ExitCode::kOk;
 }
@@ -214,7 +215,7 @@ ExitCode remove(const Context& context, const std::vector<std::string>& names, b
   std::vector<fs::path> runs;
   for (const std::string& name : names) {
     runs.push_back(report::find_run(home, name));
-    if (fs::exists(runs.back() / "run.json") && report::is_active(current_record(runs.back()))) {
+    if (is_active_run(runs.back())) {
       throw UserError(fmt::format("run '{}' is active: stop it first with 'mlbench stop {}'", name, name));
     }
   }
@@ -263,8 +264,9 @@ void add_download(CLI::App& app, Program& program) {
   auto output = std::make_shared<std::string>();
   verb->add_option("NAME-K", *name, "the run")->required();
   verb->add_option("-o,--output", *output, "the archive (default: NAME-K.zip)")->type_name("FILE");
-  verb->callback(
-      [&program, name, output] { program.action = [&program, name, output] { return download(program.context, *name, *output); }; });
+  verb->callback([&program, name, output] {
+    program.action = [&program, name, output] { return download(program.context, *name, *output); };
+  });
 }
 
 void add_delete(CLI::App& app, Program& program) {

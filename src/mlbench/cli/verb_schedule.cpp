@@ -26,8 +26,8 @@ Curve lr_curve(const spec::TaskSpec& task, int64_t workers, int64_t training_sam
   curve.workers = workers;
   const int64_t global_batch = task.batch_size * workers;
   curve.steps_per_epoch = (training_samples + global_batch - 1) / global_batch;
-  const auto schedule = schedule::make_schedule(
-      task.schedule, {task.optimizer.lr, workers, task.batch_size, curve.steps_per_epoch});
+  const auto schedule =
+      schedule::make_schedule(task.schedule, {task.optimizer.lr, workers, task.batch_size, curve.steps_per_epoch});
   const auto steps = std::max<int64_t>(1, static_cast<int64_t>(task.epochs * double(curve.steps_per_epoch)));
   const int64_t count = std::min(points, steps);
   for (int64_t i = 0; i < count; ++i) {
@@ -42,13 +42,15 @@ namespace {
 
 // One line of a $data block.
 std::string line(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](char c) { return c >= 0 && c < ' '; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c >= 0 && c < ' '; }, ' ');
   return text + "\n";
 }
 
 // A cell of one: no quote, nothing that gnuplot replaces.
 std::string cell(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](char c) { return c == '"' || c == '\\'; }, '_');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '"' || c == '\\'; }, '_');
   return '"' + text + '"';
 }
 
@@ -80,8 +82,8 @@ std::string gnuplot_script(const std::string& title, const std::vector<Curve>& c
       "set ylabel 'learning rate'\n"
       "set yrange [0:*]\n"
       "set key outside top center horizontal noenhanced\n";
-  script += fmt::format("plot for [i = 0:{}] $data index i using 1:2 with lines title columnheader(2)\n",
-                        curves.size() - 1);
+  script +=
+      fmt::format("plot for [i = 0:{}] $data index i using 1:2 with lines title columnheader(2)\n", curves.size() - 1);
   return script;
 }
 
@@ -119,7 +121,8 @@ std::string run_gnuplot(const std::string& script) {
   try {
     result = run_process(options, std::chrono::seconds(30));
   } catch (const IoError& error) {
-    throw UserError(fmt::format("gnuplot cannot be started ({}): install it with 'apt-get install gnuplot-nox'", error.what()));
+    throw UserError(
+        fmt::format("gnuplot cannot be started ({}): install it with 'apt-get install gnuplot-nox'", error.what()));
   }
   if (result.end.code != 0) throw IoError("gnuplot failed: " + result.standard_error);
   return result.standard_output;
@@ -163,7 +166,8 @@ ExitCode plot(const Context& context, const PlotOptions& options) {
     for (const int64_t count : counts) {
       const Curve curve = lr_curve(task, count, samples, 21);
       for (size_t i = 0; i < curve.lr.size(); ++i) {
-        table.add_row({std::to_string(count), fmt::format("{:.2f}", curve.epochs[i]), fmt::format("{:.6g}", curve.lr[i])});
+        table.add_row(
+            {std::to_string(count), fmt::format("{:.2f}", curve.epochs[i]), fmt::format("{:.6g}", curve.lr[i])});
       }
     }
     print(table.render());
@@ -185,10 +189,12 @@ void add_schedule(CLI::App& app, Program& program) {
   verb->add_option("--rules", options->rules, "rule set (default: the newest)")->type_name("RULES");
   verb->add_option("--variant", options->variant, "official variant (default: the first)")->type_name("VARIANT");
   verb->add_option("--set", options->overrides, "override a key of the task (repeatable)")
-      ->type_name("KEY=VALUE")->allow_extra_args(false);
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
   verb->add_option("--workers", options->workers, "worker counts (default: the official ones)")->type_name("K");
   verb->add_option("-o,--output", options->output, "write an image: FILE.png or FILE.svg")->type_name("FILE");
-  verb->callback([&program, options] { program.action = [&program, options] { return plot(program.context, *options); }; });
+  verb->callback(
+      [&program, options] { program.action = [&program, options] { return plot(program.context, *options); }; });
 }
 
 }  // namespace mlbench::cli

@@ -76,8 +76,8 @@ TEST(ProgressView, WritesALinePerEvaluationAndNowAndThen) {
   const std::string text = written(false, [](ProgressView& view) {
     report::Progress progress = make_progress();
     view.show(make_spec(), progress, Phase::kStarted, 1);
-    view.show(make_spec(), progress, Phase::kStarted, 2);    // nothing new
-    view.show(make_spec(), progress, Phase::kStarted, 11);   // 10 s later
+    view.show(make_spec(), progress, Phase::kStarted, 2);   // nothing new
+    view.show(make_spec(), progress, Phase::kStarted, 11);  // 10 s later
     ++progress.evaluations;
     view.show(make_spec(), progress, Phase::kStarted, 12);
     view.note("done");
