@@ -18,7 +18,7 @@
 namespace mlbench::data {
 
 struct Shard {
-  int64_t workers = 1, rank = 0, batch_size = 1;   // per worker
+  int64_t workers = 1, rank = 0, batch_size = 1;  // per worker
 };
 
 // UserError unless all are positive and rank is in [0, workers).
@@ -26,7 +26,11 @@ int64_t steps_per_epoch(int64_t samples, const Shard& shard);
 
 // Positions (into the epoch's permutation) of this rank's part of step `step` (within the epoch), and the number of
 // samples of the global batch. Closed form, so that a run can begin at any step.
-struct StepSlice { int64_t first = 0; int64_t count = 0; int64_t global_count = 0; };
+struct StepSlice {
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t global_count = 0;
+};
 StepSlice slice_of(int64_t samples, const Shard& shard, int64_t step_in_epoch);
 
 // The epoch's order of the training samples; the same on every rank.
@@ -52,22 +56,25 @@ std::unique_ptr<Transform> make_transform(const std::vector<std::string>& names,
 std::vector<std::string> transform_names();
 
 // Where pad_crop_flip takes a sample from: out(y, x) = padded(y + dy, x' + dx), x' = width - 1 - x if `flip`, else x.
-struct CropFlip { int64_t dy = 0, dx = 0; bool flip = false; };  // dy, dx in [0, 8]
+struct CropFlip {
+  int64_t dy = 0, dx = 0;
+  bool flip = false;
+};  // dy, dx in [0, 8]
 CropFlip crop_flip_of(uint64_t seed, int64_t epoch, int64_t sample);
 
 struct Batch {
-  BatchView view;                  // dense float32 features (64-byte aligned) and int64 labels
+  BatchView view;  // dense float32 features (64-byte aligned) and int64 labels
   int64_t epoch = 0;
   int64_t step_in_epoch = 0;
-  int64_t global_samples = 0;      // of all ranks in this step
+  int64_t global_samples = 0;  // of all ranks in this step
 };
 
 struct LoaderOptions {
   Shard shard;
   uint64_t seed = 42;
-  int64_t first_step = 0;          // global step to begin with (resume in the middle of an epoch)
-  int prefetch = 3;                // batches decoded ahead by the background thread; 0: decode when asked
-  bool fixed_batch = false;        // the first batch of the run, decoded once, over and over; no thread
+  int64_t first_step = 0;    // global step to begin with (resume in the middle of an epoch)
+  int prefetch = 3;          // batches decoded ahead by the background thread; 0: decode when asked
+  bool fixed_batch = false;  // the first batch of the run, decoded once, over and over; no thread
 };
 
 // Endless training batches, in order, decoded by one background thread into a ring of prefetch + 1 buffers. For one

@@ -10,9 +10,10 @@ namespace mlbench::data {
 
 int64_t steps_per_epoch(int64_t samples, const Shard& shard) {
   if (samples <= 0 || shard.workers <= 0 || shard.batch_size <= 0 || shard.rank < 0 || shard.rank >= shard.workers) {
-    throw UserError(fmt::format("{} samples in batches of {} on rank {} of {} workers: all must be positive, and the "
-                                "rank below the number of workers",
-                                samples, shard.batch_size, shard.rank, shard.workers));
+    throw UserError(
+        fmt::format("{} samples in batches of {} on rank {} of {} workers: all must be positive, and the "
+                    "rank below the number of workers",
+                    samples, shard.batch_size, shard.rank, shard.workers));
   }
   const int64_t global_batch = shard.batch_size * shard.workers;
   return (samples + global_batch - 1) / global_batch;
@@ -26,8 +27,7 @@ StepSlice slice_of(int64_t samples, const Shard& shard, int64_t step_in_epoch) {
   const int64_t global_count = std::min(global_batch, samples - begin);
   const int64_t even = global_count / shard.workers;
   const int64_t larger = global_count % shard.workers;  // that many ranks take one more
-  return {begin + shard.rank * even + std::min(shard.rank, larger), even + (shard.rank < larger ? 1 : 0),
-          global_count};
+  return {begin + shard.rank * even + std::min(shard.rank, larger), even + (shard.rank < larger ? 1 : 0), global_count};
 }
 
 std::vector<int64_t> epoch_permutation(int64_t samples, uint64_t seed, int64_t epoch) {

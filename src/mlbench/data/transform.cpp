@@ -84,7 +84,8 @@ class StageTransform final : public Transform {
       throw UserError(fmt::format("data set has samples of [{}], the task expects [{}]",
                                   fmt::join(split.sample_shape, ", "), fmt::join(shape_, ", ")));
     }
-    MLBENCH_CHECK(static_cast<int64_t>(out.size()) == static_cast<int64_t>(rows.size()) * volume_, "size of the output");
+    MLBENCH_CHECK(static_cast<int64_t>(out.size()) == static_cast<int64_t>(rows.size()) * volume_,
+                  "size of the output");
     for (size_t i = 0; i < rows.size(); ++i) {
       const int64_t row = rows[i];
       MLBENCH_CHECK(row >= 0 && row < split.samples, fmt::format("row {} of {}", row, split.samples));
@@ -114,9 +115,10 @@ class StageTransform final : public Transform {
     }
     if (moved_at_) throw UserError("transform pad_crop_flip: may stand in the list only once");
     if (shape_.size() != 3) {
-      throw UserError(fmt::format("transform pad_crop_flip: samples of [{}], expected three dimensions (channels, "
-                                  "height, width)",
-                                  fmt::join(shape_, ", ")));
+      throw UserError(
+          fmt::format("transform pad_crop_flip: samples of [{}], expected three dimensions (channels, "
+                      "height, width)",
+                      fmt::join(shape_, ", ")));
     }
     moved_at_ = stages_.size();
   }

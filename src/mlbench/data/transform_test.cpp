@@ -42,7 +42,8 @@ struct Samples {
   dataset::CachedSplit split;
 };
 
-spec::DataSpec spec_of(const dataset::CachedSplit& split, std::vector<double> mean = {}, std::vector<double> stddev = {}) {
+spec::DataSpec spec_of(const dataset::CachedSplit& split, std::vector<double> mean = {},
+                       std::vector<double> stddev = {}) {
   spec::DataSpec spec;
   spec.sample_shape = split.sample_shape;
   spec.mean = std::move(mean);
@@ -83,8 +84,8 @@ TEST(Transform, NothingNamedLeavesTheValues) {
 
 TEST(Transform, NormalisePerChannelByHand) {
   const Samples<uint8_t> samples({3, 1, 2}, {255, 0, 51, 102, 204, 255});
-  const auto transform = make_transform({"scale_255", "normalise"},
-                                        spec_of(samples.split, {0.5, 0.25, 0.0}, {0.5, 0.25, 2.0}), 0);
+  const auto transform =
+      make_transform({"scale_255", "normalise"}, spec_of(samples.split, {0.5, 0.25, 0.0}, {0.5, 0.25, 2.0}), 0);
   EXPECT_THAT(samples.through(*transform, {0}),
               ElementsAre(1.0F, -1.0F, (0.2F - 0.25F) / 0.25F, (0.4F - 0.25F) / 0.25F, 0.4F, 0.5F));
 }

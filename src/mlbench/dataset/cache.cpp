@@ -219,7 +219,8 @@ fs::path CacheId::path_in(const fs::path& cache_dir) const {
 
 std::string cache_key(const DatasetDescription& description, const Json& origin) {
   Json splits = Json::array();
-  for (const SplitSpec& split : description.splits) splits.push_back({{"name", split.name}, {"samples", split.samples}});
+  for (const SplitSpec& split : description.splits)
+    splits.push_back({{"name", split.name}, {"samples", split.samples}});
   return sha256_hex(canonical_json({{"name", description.name},
                                     {"format", description.format},
                                     {"sample_shape", description.sample_shape},
@@ -246,8 +247,8 @@ PreparedDataset open_or_make_cache(const CacheId& id, const fs::path& cache_dir,
     say("waiting for another process that prepares " + path.string());
     lock = FileLock::acquire(lock_path, kLockTimeout);
     if (!lock) {
-      throw IoError(fmt::format("another process has held {} for {} h: is it stuck?", lock_path.string(),
-                                kLockTimeout.count()));
+      throw IoError(
+          fmt::format("another process has held {} for {} h: is it stuck?", lock_path.string(), kLockTimeout.count()));
     }
   }
   OpenedCache opened = open_cache(id, path);  // made while we waited

@@ -27,7 +27,7 @@ inline constexpr int kCacheVersion = 1;  // counts changes of this layout and of
 struct CacheId {
   const DatasetDescription& description;
   bool synthetic = false;
-  std::string key;               // of what the records are made from
+  std::string key;  // of what the records are made from
 
   std::filesystem::path path_in(const std::filesystem::path& cache_dir) const;
 };

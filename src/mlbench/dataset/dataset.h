@@ -19,29 +19,29 @@ namespace mlbench::dataset {
 
 // tasks/data/NAME.toml (embedded). Every field is described in dataset/README.md.
 struct FileSource {
-  std::string pattern;                 // relative path, e.g. "train-images-idx3-ubyte"; ".gz" may follow
-  std::string sha256;                  // of the published file; empty if none is known
-  std::int64_t bytes = 0;              // of the published file; 0 unknown
-  std::string content_sha256;          // of the unpacked content, for copies that are packed otherwise; may be empty
-  std::string url;                     // "" when it cannot be fetched; its last component is the local file name
+  std::string pattern;         // relative path, e.g. "train-images-idx3-ubyte"; ".gz" may follow
+  std::string sha256;          // of the published file; empty if none is known
+  std::int64_t bytes = 0;      // of the published file; 0 unknown
+  std::string content_sha256;  // of the unpacked content, for copies that are packed otherwise; may be empty
+  std::string url;             // "" when it cannot be fetched; its last component is the local file name
 };
 struct SplitSpec {
-  std::string name;                    // "train" | "test"
+  std::string name;  // "train" | "test"
   int64_t samples = 0;
-  std::vector<FileSource> files;       // what the format's reader expects, in its order
+  std::vector<FileSource> files;  // what the format's reader expects, in its order
 };
 struct DatasetDescription {
-  std::string name, title, format;     // format: a row of the table in format.cpp, e.g. "idx"
+  std::string name, title, format;  // format: a row of the table in format.cpp, e.g. "idx"
   std::vector<int64_t> sample_shape;
   int64_t classes = 0;
   std::vector<SplitSpec> splits;
-  std::string fingerprint;             // official; "" unknown
-  std::string system_package;          // Debian package, "" if none
-  std::string system_path;             // where that package puts the files
-  std::string folder;                  // sub-folder of a data folder that may hold the files, e.g. "fashion-mnist"
+  std::string fingerprint;     // official; "" unknown
+  std::string system_package;  // Debian package, "" if none
+  std::string system_path;     // where that package puts the files
+  std::string folder;          // sub-folder of a data folder that may hold the files, e.g. "fashion-mnist"
   std::string licence, source;
 
-  int64_t sample_volume() const;       // product of sample_shape
+  int64_t sample_volume() const;  // product of sample_shape
 };
 
 // Checks every key and value. UserError "FILE:LINE:COLUMN: what was given, what was expected".
@@ -54,8 +54,8 @@ std::vector<std::string> dataset_names();
 // A data set found on disk: the folder, and for each split the files in reader order.
 struct LocatedDataset {
   std::filesystem::path folder;
-  std::string origin;                  // "data folder" | "package NAME"
-  std::vector<std::vector<std::filesystem::path>> files;   // [split][file]
+  std::string origin;                                     // "data folder" | "package NAME"
+  std::vector<std::vector<std::filesystem::path>> files;  // [split][file]
 };
 // Looks in the folders in order (DIR/<folder>, then DIR: two sets may name their files alike), then in the system
 // package. A file may be there as it was published or unpacked. UserError that lists every place tried, what is
@@ -68,8 +68,8 @@ struct CachedSplit {
   int64_t samples = 0;
   std::vector<int64_t> sample_shape;
   DType dtype = DType::kUInt8;
-  ConstBufferView features;            // samples * volume elements, in official order
-  std::span<const int64_t> labels;     // each in [0, classes)
+  ConstBufferView features;         // samples * volume elements, in official order
+  std::span<const int64_t> labels;  // each in [0, classes)
 
   int64_t sample_volume() const;
 };
@@ -83,10 +83,10 @@ class PreparedDataset {
   PreparedDataset(const DatasetDescription& description, std::shared_ptr<const MappedFile> cache,
                   std::vector<CachedSplit> splits, std::string fingerprint, bool synthetic);
 
-  const CachedSplit& split(const std::string& name) const;   // UserError listing the splits
+  const CachedSplit& split(const std::string& name) const;  // UserError listing the splits
   const std::vector<CachedSplit>& splits() const { return splits_; }
   const std::string& fingerprint() const { return fingerprint_; }
-  bool official() const { return official_; }                // the fingerprint is the description's
+  bool official() const { return official_; }  // the fingerprint is the description's
   bool synthetic() const { return synthetic_; }
   int64_t classes() const { return classes_; }
   const std::string& name() const { return name_; }
@@ -117,7 +117,11 @@ PreparedDataset prepare(const DatasetDescription& description, const std::vector
 PreparedDataset make_synthetic(const DatasetDescription& description, uint64_t seed,
                                const std::filesystem::path& cache_dir);
 
-struct VerifyResult { std::string file; bool ok; std::string message; };
+struct VerifyResult {
+  std::string file;
+  bool ok;
+  std::string message;
+};
 // Size and SHA-256 of every file against the description; a file that is packed otherwise (or not at all) is compared
 // by its unpacked content.
 std::vector<VerifyResult> verify(const DatasetDescription& description, const LocatedDataset& located);
@@ -126,8 +130,7 @@ std::vector<VerifyResult> verify(const DatasetDescription& description, const Lo
 // returns that folder. Only http and https. A broken transfer leaves FILE.part and is taken up where it stopped (now, a
 // few times, or by the next call); a file gets its name after its checksum was right. `progress` (may be empty) is
 // called with bytes done and in all (0: unknown). IoError (network, disk) / UserError (no URL known, checksum).
-std::filesystem::path fetch(
-    const DatasetDescription& description, const std::filesystem::path& data_dir,
-    const std::function<void(const std::string& file, int64_t done, int64_t total)>& progress);
+std::filesystem::path fetch(const DatasetDescription& description, const std::filesystem::path& data_dir,
+                            const std::function<void(const std::string& file, int64_t done, int64_t total)>& progress);
 
 }  // namespace mlbench::dataset

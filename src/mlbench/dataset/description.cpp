@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <toml++/toml.h>
 #include <algorithm>
 #include <set>
-#include <toml++/toml.h>
 
 #include "mlbench/base/embedded_file.h"
 #include "mlbench/base/errors.h"
@@ -98,9 +98,8 @@ class Keys {
 };
 
 void check_hash(const Keys& keys, std::string_view key, const std::string& value) {
-  const bool good = value.size() == 64 && std::ranges::all_of(value, [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-  });
+  const bool good = value.size() == 64 &&
+                    std::ranges::all_of(value, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
   if (!value.empty() && !good) {
     keys.refuse(key, fmt::format("'{}' is '{}': expected 64 lower-case hexadecimal digits", key, value));
   }
@@ -160,8 +159,8 @@ DatasetDescription parse_description(const std::string& file, std::string_view t
   }
   const Format* format = find_format(description.format);
   if (format == nullptr) {
-    keys.refuse("format", fmt::format("unknown format '{}'; valid: {}", description.format,
-                                      fmt::join(format_names(), ", ")));
+    keys.refuse("format",
+                fmt::format("unknown format '{}'; valid: {}", description.format, fmt::join(format_names(), ", ")));
   }
   for (const toml::table* table : splits) {
     Keys split_keys(file, *table);

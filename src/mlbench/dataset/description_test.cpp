@@ -60,8 +60,10 @@ TEST(Description, ErrorsNameThePlaceTheValueAndWhatIsValid) {
   const std::string good = test::tiny_toml();
   EXPECT_EQ(parse_description("d.toml", good).splits[1].files[1].pattern, "test-labels");
 
-  EXPECT_THAT(parse_error(replaced(good, "title", "titel")), AllOf(HasSubstr("d.toml:1:1"), HasSubstr("'title' is missing")));
-  EXPECT_THAT(parse_error("colour = 1\n" + good), AllOf(HasSubstr("d.toml:1:1: unknown key 'colour'"), HasSubstr("classes")));
+  EXPECT_THAT(parse_error(replaced(good, "title", "titel")),
+              AllOf(HasSubstr("d.toml:1:1"), HasSubstr("'title' is missing")));
+  EXPECT_THAT(parse_error("colour = 1\n" + good),
+              AllOf(HasSubstr("d.toml:1:1: unknown key 'colour'"), HasSubstr("classes")));
   EXPECT_THAT(parse_error(replaced(good, "\"idx\"", "\"tfrecord\"")),
               AllOf(HasSubstr("d.toml:3:10"), HasSubstr("'tfrecord'"), HasSubstr("valid: idx")));
   EXPECT_THAT(parse_error(replaced(good, "classes = 3", "classes = 0")),
@@ -69,7 +71,8 @@ TEST(Description, ErrorsNameThePlaceTheValueAndWhatIsValid) {
   EXPECT_THAT(parse_error(replaced(good, "[1, 4, 5]", "[]")), HasSubstr("'sample_shape' must be a list"));
   EXPECT_THAT(parse_error(replaced(good, "classes = 3", "classes = 3\nfingerprint = \"abc\"")),
               AllOf(HasSubstr("d.toml:6:15"), HasSubstr("'abc'"), HasSubstr("64 lower-case")));
-  EXPECT_THAT(parse_error(replaced(good, "pattern = \"train-images\"", "pattern = \"../secret\"")), HasSubstr("without '..'"));
+  EXPECT_THAT(parse_error(replaced(good, "pattern = \"train-images\"", "pattern = \"../secret\"")),
+              HasSubstr("without '..'"));
   EXPECT_THAT(parse_error(replaced(good, "pattern = \"train-images\"", "pattern = \"x\"\nmd5 = \"0\"")),
               AllOf(HasSubstr("unknown key 'md5'"), HasSubstr("content_sha256")));
   EXPECT_THAT(parse_error(replaced(good, "[[split.file]]\npattern = \"train-labels\"\n", "")),

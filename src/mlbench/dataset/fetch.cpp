@@ -110,8 +110,9 @@ class Transfer {
 
   static size_t on_data(char* data, size_t size, size_t count, void* self) {
     auto* transfer = static_cast<Transfer*>(self);
-    const bool good = transfer->guarded(
-        [&] { write_all(transfer->fd_, {data, size * count}, "what came from " + transfer->url_); });
+    const bool good = transfer->guarded([&] {
+      write_all(transfer->fd_, {data, size * count}, "what came from " + transfer->url_);
+    });
     return good ? size * count : 0;
   }
 

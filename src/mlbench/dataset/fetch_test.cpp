@@ -80,7 +80,8 @@ class Server {
     }
     const std::string path = request.substr(4, request.find(' ', 4) - 4);
     size_t from = 0;
-    if (const size_t at = request.find("Range: bytes="); at != std::string::npos) from = std::stoul(request.substr(at + 13));
+    if (const size_t at = request.find("Range: bytes="); at != std::string::npos)
+      from = std::stoul(request.substr(at + 13));
     {
       const std::lock_guard lock(mutex_);
       requests_.push_back(from == 0 ? path : path + " from " + std::to_string(from));
@@ -96,7 +97,8 @@ class Server {
       reply(connection, "416 Range Not Satisfiable", "Content-Range: bytes */" + size + "\r\n", "", 0);
     } else {
       body(connection, "206 Partial Content",
-           "Content-Range: bytes " + std::to_string(from) + "-" + std::to_string(content.size() - 1) + "/" + size + "\r\n",
+           "Content-Range: bytes " + std::to_string(from) + "-" + std::to_string(content.size() - 1) + "/" + size +
+               "\r\n",
            content.substr(from));
     }
   }
@@ -109,8 +111,9 @@ class Server {
 
   static void reply(int connection, const std::string& status, const std::string& headers, const std::string& content,
                     size_t promised) {
-    const std::string text = "HTTP/1.1 " + status + "\r\nConnection: close\r\nContent-Length: " +
-                             std::to_string(promised) + "\r\n" + headers + "\r\n" + content;
+    const std::string text = "HTTP/1.1 " + status +
+                             "\r\nConnection: close\r\nContent-Length: " + std::to_string(promised) + "\r\n" + headers +
+                             "\r\n" + content;
     for (size_t done = 0; done < text.size();) {
       const ssize_t count = send(connection, text.data() + done, text.size() - done, MSG_NOSIGNAL);
       if (count <= 0) return;
@@ -284,7 +287,8 @@ TEST_F(Fetch, NoAddressKnown) {
 TEST_F(Fetch, ErrorOfTheProgressFunctionComesBack) {
   server_.start();
   EXPECT_EQ(message_of<InternalError>([&] {
-              fetch(description(), data_.path(), [](const std::string&, int64_t, int64_t) { throw InternalError("stop"); });
+              fetch(description(), data_.path(),
+                    [](const std::string&, int64_t, int64_t) { throw InternalError("stop"); });
             }),
             "stop");
 }

@@ -19,7 +19,7 @@ struct SplitBuffers {
 
 struct Format {
   std::string name;
-  DType dtype;                   // of the decoded features
+  DType dtype;  // of the decoded features
   size_t files_per_split;
   // Fills `out` from the files of one split. UserError when they are not what the description says.
   void (*read)(const DatasetDescription& description, const SplitSpec& split,

@@ -47,15 +47,16 @@ size_t InputFile::read(std::span<std::byte> out) {
       std::string reason = gzerror(stream_->file, &code);
       if (code == Z_ERRNO) throw IoError("cannot read " + path_.string() + ": " + errno_text(errno));
       if (const size_t colon = reason.rfind(": "); colon != std::string::npos) reason.erase(0, colon + 2);
-      throw UserError(fmt::format("{}: damaged gzip data after {} unpacked bytes ({})", path_.string(), position_,
-                                  reason));
+      throw UserError(
+          fmt::format("{}: damaged gzip data after {} unpacked bytes ({})", path_.string(), position_, reason));
     }
     if (count == 0) {
       // A truncated stream reads as an ordinary end; only the error code tells.
       int code = Z_OK;
       gzerror(stream_->file, &code);
       if (code == Z_BUF_ERROR) {
-        throw UserError(fmt::format("{}: truncated gzip data, ends after {} unpacked bytes", path_.string(), position_));
+        throw UserError(
+            fmt::format("{}: truncated gzip data, ends after {} unpacked bytes", path_.string(), position_));
       }
       break;
     }
@@ -68,15 +69,16 @@ size_t InputFile::read(std::span<std::byte> out) {
 void InputFile::read_exactly(std::span<std::byte> out, const char* what) {
   const size_t count = read(out);
   if (count < out.size()) {
-    throw UserError(fmt::format("{}: truncated, ends after {} of {} bytes of its {}", path_.string(), count, out.size(),
-                                what));
+    throw UserError(
+        fmt::format("{}: truncated, ends after {} of {} bytes of its {}", path_.string(), count, out.size(), what));
   }
 }
 
 void InputFile::expect_end() {
   std::array<std::byte, 1> more;
   const int64_t end = position_;
-  if (read(more) != 0) throw UserError(fmt::format("{}: goes on after its last record, at byte {}", path_.string(), end));
+  if (read(more) != 0)
+    throw UserError(fmt::format("{}: goes on after its last record, at byte {}", path_.string(), end));
 }
 
 }  // namespace mlbench::dataset

@@ -73,10 +73,11 @@ LocatedDataset locate(const DatasetDescription& description, const std::vector<s
                          : missing.size() == count_files(description) ? "none of its files"
                                                                       : fmt::format("no {}", fmt::join(missing, ", ")));
   }
-  std::string text = fmt::format("data set {} not found; places tried:{}\nfetch it with `mlbench data fetch {}`",
-                                 description.name, tried.empty() ? " none (no data folder given)" : tried,
-                                 description.name);
-  if (!description.system_package.empty()) text += fmt::format(", or install the package {}", description.system_package);
+  std::string text =
+      fmt::format("data set {} not found; places tried:{}\nfetch it with `mlbench data fetch {}`", description.name,
+                  tried.empty() ? " none (no data folder given)" : tried, description.name);
+  if (!description.system_package.empty())
+    text += fmt::format(", or install the package {}", description.system_package);
   throw UserError(text + ", or name the folder that holds it with --data-dir DIR or MLBENCH_DATA_DIR");
 }
 

@@ -68,9 +68,9 @@ PreparedDataset prepare(const DatasetDescription& description, const std::vector
       fmt::format("decoding {} from {} ({})", description.name, located.folder.string(), located.origin), progress);
 
   if (!data.official() && !description.fingerprint.empty() && progress) {
-    std::string line = fmt::format("warning: the records in {} are not the official ones of {}: fingerprint {}, official {}",
-                                   located.folder.string(), description.name, data.fingerprint(),
-                                   description.fingerprint);
+    std::string line =
+        fmt::format("warning: the records in {} are not the official ones of {}: fingerprint {}, official {}",
+                    located.folder.string(), description.name, data.fingerprint(), description.fingerprint);
     for (const std::string& name : dataset_names()) {
       if (find_description(name).fingerprint == data.fingerprint()) line += " (these are those of " + name + ")";
     }

@@ -7,8 +7,8 @@
 
 #include <cmath>
 #include <csignal>
-#include <cstring>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -59,7 +59,8 @@ class Prepare : public ::testing::Test {
  protected:
   PreparedDataset prepare_tiny(const DatasetDescription& description = test::tiny()) {
     lines_.clear();
-    return prepare(description, {data_.string()}, cache_.path(), [&](const std::string& line) { lines_.push_back(line); });
+    return prepare(description, {data_.string()}, cache_.path(),
+                   [&](const std::string& line) { lines_.push_back(line); });
   }
   std::string user_error() {
     const std::string text = message_of<UserError>([&] { prepare_tiny(); });
@@ -101,9 +102,8 @@ TEST_F(Prepare, FingerprintIsTheHashOfAllRecords) {
 
   const PreparedDataset official = prepare_tiny(test::tiny(expected_fingerprint()));
   EXPECT_TRUE(official.official());
-  EXPECT_EQ(official.record().dump(),
-            R"({"name":"tiny","fingerprint":")" + expected_fingerprint() +
-                R"(","official":true,"synthetic":false,"samples":{"train":7,"test":4}})");
+  EXPECT_EQ(official.record().dump(), R"({"name":"tiny","fingerprint":")" + expected_fingerprint() +
+                                          R"(","official":true,"synthetic":false,"samples":{"train":7,"test":4}})");
 
   const PreparedDataset other = prepare_tiny(test::tiny(std::string(64, '0')));
   EXPECT_FALSE(other.official());
@@ -149,9 +149,9 @@ TEST_F(Prepare, DamagedCacheIsMadeAnew) {
       whole.substr(0, 100),
       whole.substr(0, whole.size() - 1),
       whole + "x",
-      with_changed_byte(10),     // version line
-      with_changed_byte(60),     // JSON line
-      with_changed_byte(4096),   // first training pixel
+      with_changed_byte(10),                      // version line
+      with_changed_byte(60),                      // JSON line
+      with_changed_byte(4096),                    // first training pixel
       with_changed_byte(whole.find('\2', 8192)),  // a label
       std::string(whole.size(), '\0'),
   };
@@ -304,8 +304,9 @@ TEST_F(Prepare, NotFoundListsEveryPlaceAndTheCommand) {
   DatasetDescription description = test::tiny();
   description.system_package = "dataset-tiny";
   description.system_path = (data_ / "usr/share/tiny").string();
-  const std::string text =
-      message_of<UserError>([&] { locate(description, {data_.string(), (data_ / "absent").string()}); });
+  const std::string text = message_of<UserError>([&] {
+    locate(description, {data_.string(), (data_ / "absent").string()});
+  });
   EXPECT_THAT(text, HasSubstr((data_ / "tiny").string() + " (data folder): no test-labels[.gz]"));
   EXPECT_THAT(text, HasSubstr(data_.string() + " (data folder): none of its files"));
   EXPECT_THAT(text, HasSubstr((data_ / "absent").string() + " (data folder): no such folder"));
@@ -497,7 +498,8 @@ void expect_official(const std::string& name, const std::vector<std::string>& da
 }
 
 TEST(RealData, FashionMnistOfThePackageIsOfficial) {
-  if (!fs::exists(find_description("fashion-mnist").system_path)) GTEST_SKIP() << "package dataset-fashion-mnist is not installed";
+  if (!fs::exists(find_description("fashion-mnist").system_path))
+    GTEST_SKIP() << "package dataset-fashion-mnist is not installed";
   expect_official("fashion-mnist", {});
 }
 

@@ -89,7 +89,8 @@ inline std::string tiny_toml(const std::string& fingerprint = "", const std::str
            (url.empty() ? "" : "url = \"" + url + "/" + name + ".gz\"\n") +
            (sha256.empty() ? "" : "sha256 = \"" + sha256 + "\"\n");
   };
-  return "name = \"tiny\"\ntitle = \"Tiny\"\nformat = \"idx\"\nsample_shape = [1, 4, 5]\nclasses = 3\nfolder = \"tiny\"\n" +
+  return "name = \"tiny\"\ntitle = \"Tiny\"\nformat = \"idx\"\nsample_shape = [1, 4, 5]\nclasses = 3\nfolder = "
+         "\"tiny\"\n" +
          (fingerprint.empty() ? "" : "fingerprint = \"" + fingerprint + "\"\n") +
          "[[split]]\nname = \"train\"\nsamples = 7\n" + file("train-images", train_images_sha256) +
          file("train-labels", "") + "[[split]]\nname = \"test\"\nsamples = 4\n" + file("test-images", "") +
