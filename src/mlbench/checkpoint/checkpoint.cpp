@@ -70,7 +70,8 @@ Json read_state_file(const fs::path& file) {
   if (!state.is_object()) damaged(file, "it is not a JSON object");
   const Json format = state.value("format", Json());
   if (format != kFormat) {
-    throw UserError(fmt::format("{}: checkpoint format {}; this program reads {}", file.string(), format.dump(), kFormat));
+    throw UserError(
+        fmt::format("{}: checkpoint format {}; this program reads {}", file.string(), format.dump(), kFormat));
   }
   const std::string digest = digest_of(state);
   if (state.value("sha256", Json()) != digest) {

@@ -21,8 +21,8 @@ struct CheckpointInfo {
   int64_t step = 0;
 };
 
-// IoError when the disk refuses (nothing is left behind). Returns the folder. Replaces a checkpoint of the same step. One
-// writer per folder at a time; temporary folders that a killed one left are removed.
+// IoError when the disk refuses (nothing is left behind). Returns the folder. Replaces a checkpoint of the same step.
+// One writer per folder at a time; temporary folders that a killed one left are removed.
 std::filesystem::path write_checkpoint(const std::filesystem::path& folder, int64_t step, const NamedState& state);
 // UserError when it is damaged: what was given, what was expected.
 NamedState read_checkpoint(const std::filesystem::path& checkpoint);

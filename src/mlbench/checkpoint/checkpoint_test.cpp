@@ -300,9 +300,8 @@ std::string raw_file(const std::string& header, size_t data) {
 
 TEST_F(CheckpointTest, ReadsFilesOfOtherWriters) {
   // Metadata, another order, no padding, an unaligned tensor.
-  const std::string header =
-      R"({"__metadata__":{"format":"pt"},"b":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},)"
-      R"("a":{"shape":[2,1],"data_offsets":[3,7],"dtype":"F16"}})";
+  const std::string header = R"({"__metadata__":{"format":"pt"},"b":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},)"
+                             R"("a":{"shape":[2,1],"data_offsets":[3,7],"dtype":"F16"}})";
   std::ofstream(folder_ / "x", std::ios::binary) << raw_file(header, 7);
   const auto tensors = read_safetensors(folder_ / "x");
   ASSERT_EQ(tensors.size(), 2U);
@@ -319,7 +318,9 @@ struct Damage {
 };
 
 TEST_F(CheckpointTest, DamagedFilesAreNamed) {
-  const auto one = [](const char* entry, size_t data = 8) { return raw_file(std::string("{\"t\":") + entry + "}", data); };
+  const auto one = [](const char* entry, size_t data = 8) {
+    return raw_file(std::string("{\"t\":") + entry + "}", data);
+  };
   const std::string huge(8, '\xff');
   const std::vector<Damage> table = {
       {"empty", "", "0 bytes; a safetensors file starts with 8 bytes of header length"},
@@ -332,12 +333,15 @@ TEST_F(CheckpointTest, DamagedFilesAreNamed) {
       {"deep", raw_file(std::string(100000, '['), 0), "its header is not a JSON object"},
       {"no table", one("7"), "tensor 't' is not described by a JSON object"},
       {"no dtype", one(R"({"shape":[2],"data_offsets":[0,8]})"), "tensor 't' has dtype null; expected one of U8, I8"},
-      {"other dtype", one(R"({"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]})"), "has dtype \"F8_E4M3\"; expected"},
+      {"other dtype", one(R"({"dtype":"F8_E4M3","shape":[8],"data_offsets":[0,8]})"),
+       "has dtype \"F8_E4M3\"; expected"},
       {"no shape", one(R"({"dtype":"F32","data_offsets":[0,8]})"), "has shape null; expected a list of integers"},
       {"negative", one(R"({"dtype":"F32","shape":[-2],"data_offsets":[0,8]})"), "has shape [-2]; expected"},
       {"fraction", one(R"({"dtype":"F32","shape":[2.5],"data_offsets":[0,8]})"), "has shape [2.5]; expected"},
-      {"overflow", one(R"({"dtype":"F32","shape":[4294967296,4294967296,2],"data_offsets":[0,8]})"), "has 8 bytes, its"},
-      {"beyond int64", one(R"({"dtype":"U8","shape":[18446744073709551615],"data_offsets":[0,8]})"), "has 8 bytes, its"},
+      {"overflow", one(R"({"dtype":"F32","shape":[4294967296,4294967296,2],"data_offsets":[0,8]})"),
+       "has 8 bytes, its"},
+      {"beyond int64", one(R"({"dtype":"U8","shape":[18446744073709551615],"data_offsets":[0,8]})"),
+       "has 8 bytes, its"},
       {"no offsets", one(R"({"dtype":"F32","shape":[2]})"), "has data_offsets null; expected two integers"},
       {"one offset", one(R"({"dtype":"F32","shape":[2],"data_offsets":[0]})"), "has data_offsets [0]; expected two"},
       {"backwards", one(R"({"dtype":"F32","shape":[2],"data_offsets":[8,0]})"), "lies at 8..0 of 8 bytes of data"},
@@ -347,8 +351,10 @@ TEST_F(CheckpointTest, DamagedFilesAreNamed) {
       {"hole", one(R"({"dtype":"F32","shape":[1],"data_offsets":[4,8]})"),
        "data from byte 0 to 4 belongs to no tensor or to two"},
       {"rest", one(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})"), "8 bytes of data, the header describes 4"},
-      {"overlap", raw_file(R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},)"
-                           R"("b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", 8),
+      {"overlap",
+       raw_file(R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},)"
+                R"("b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+                8),
        "belongs to no tensor or to two"},
   };
   for (const Damage& damage : table) {

@@ -57,9 +57,8 @@ using Entry = std::pair<const std::string, HostTensor>;
 std::vector<const Entry*> in_file_order(const std::map<std::string, HostTensor>& tensors) {
   std::vector<const Entry*> order;
   for (const Entry& entry : tensors) order.push_back(&entry);
-  std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
-    return size_of(a->second.dtype) > size_of(b->second.dtype);
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [](const Entry* a, const Entry* b) { return size_of(a->second.dtype) > size_of(b->second.dtype); });
   return order;
 }
 

@@ -16,19 +16,19 @@ namespace mlbench::metrics {
 
 // Outputs of a batch on the host.
 struct Outputs {
-  std::span<const float> scores;      // [samples, classes], row-major: logits, or [samples] probabilities
-  std::span<const int64_t> labels;    // [samples]
-  int64_t classes = 0;                // 1: binary task with one probability per sample
-  double loss_sum = 0;                // sum of the loss over the samples
+  std::span<const float> scores;    // [samples, classes], row-major: logits, or [samples] probabilities
+  std::span<const int64_t> labels;  // [samples]
+  int64_t classes = 0;              // 1: binary task with one probability per sample
+  double loss_sum = 0;              // sum of the loss over the samples
 };
 
 class Metric {
  public:
   virtual ~Metric() = default;
-  virtual const std::string& name() const = 0;   // "Prec@1", as in today's archives
+  virtual const std::string& name() const = 0;  // "Prec@1", as in today's archives
   virtual bool higher_is_better() const = 0;
   virtual void add(const Outputs& outputs) = 0;
-  virtual double value() const = 0;               // NaN before any sample
+  virtual double value() const = 0;  // NaN before any sample
   virtual void reset() = 0;
   // The sums: to be added over ranks in place (exact merge).
   virtual std::span<double> sums() = 0;

@@ -64,9 +64,7 @@ TEST(Metric, OneProbabilityStandsForTwoClasses) {
   EXPECT_EQ(value_of("Prec@1", {0.9F, 0.2F, 0.6F, 0.5F}, {1, 0, 0, 0}, 1), 75);
 }
 
-TEST(Metric, TopKNeedsMoreThanKClasses) {
-  EXPECT_THROW(value_of("Prec@5", std::vector<float>(5), {0}, 5), UserError);
-}
+TEST(Metric, TopKNeedsMoreThanKClasses) { EXPECT_THROW(value_of("Prec@5", std::vector<float>(5), {0}, 5), UserError); }
 
 TEST(Metric, F1OfCountedOutcomes) {
   // 3 true positives, 2 false positives, 1 false negative: P = 3/5, R = 3/4.
@@ -110,8 +108,7 @@ TEST(Metric, UnknownNameListsTheValidOnes) {
     make_metric("accuracy");
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(),
-                 "unknown metric 'accuracy'; valid: loss, Prec@1, Prec@5, F1-Score, Dice Coefficient");
+    EXPECT_STREQ(error.what(), "unknown metric 'accuracy'; valid: loss, Prec@1, Prec@5, F1-Score, Dice Coefficient");
   }
 }
 

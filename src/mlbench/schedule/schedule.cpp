@@ -29,10 +29,10 @@ double scaled_lr(const spec::ScheduleSpec& spec, const ScheduleContext& context)
     if (found != spec.lr_by_workers.end()) return found->second;
     std::vector<int64_t> listed;
     for (const auto& [k, lr] : spec.lr_by_workers) listed.push_back(k);
-    throw UserError(fmt::format(
-        "the task gives no learning rate for {} workers, only for {}: set one with "
-        "--set schedule.lr_by_workers.{}=RATE",
-        context.workers, fmt::join(listed, ", "), context.workers));
+    throw UserError(
+        fmt::format("the task gives no learning rate for {} workers, only for {}: set one with "
+                    "--set schedule.lr_by_workers.{}=RATE",
+                    context.workers, fmt::join(listed, ", "), context.workers));
   }
   unknown("scaling", spec.scaling, spec::kScalings);
 }
@@ -145,8 +145,8 @@ class Plateau final : public WarmUp {
   int64_t patience_;
   double threshold_, floor_;
   double best_ = std::numeric_limits<double>::infinity();
-  int64_t bad_ = 0;                    // evaluations in a row without an improvement
-  std::vector<int64_t> reductions_;    // steps from which on one more factor counts, rising
+  int64_t bad_ = 0;                  // evaluations in a row without an improvement
+  std::vector<int64_t> reductions_;  // steps from which on one more factor counts, rising
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 #pragma once
 
 // Learning-rate schedules: scaling with the number of workers, warm-up, decay. Pure functions of the step and of the
-// evaluations seen so far; the same on every rank. With lr the task's rate, L = lr scaled for k workers, W the length of
-// the warm-up in steps (rounded) and s the step from 0:
+// evaluations seen so far; the same on every rank. With lr the task's rate, L = lr scaled for k workers, W the length
+// of the warm-up in steps (rounded) and s the step from 0:
 //   warm-up       lr + (L - lr) * s / W for s < W, then L. This rate is then multiplied by the decay:
 //   constant      1
 //   multistep     factor ^ (milestones reached); a milestone at epoch e is reached at step round(e * steps per epoch)
@@ -22,7 +22,7 @@ namespace mlbench::schedule {
 struct ScheduleContext {
   double base_lr = 0;
   int64_t workers = 1;
-  int64_t batch_size = 1;        // per worker
+  int64_t batch_size = 1;  // per worker
   int64_t steps_per_epoch = 1;
 };
 
@@ -33,7 +33,7 @@ class Schedule {
   virtual double lr(int64_t step) const = 0;
   // Tells the validation loss of an evaluation that ended after `step` steps; only plateau decay listens.
   virtual void on_evaluation(int64_t step, double validation_loss) = 0;
-  virtual void export_state(NamedState& state) const = 0;   // keys "schedule/..."
+  virtual void export_state(NamedState& state) const = 0;  // keys "schedule/..."
   virtual void import_state(const NamedState& state) = 0;
 };
 

@@ -42,7 +42,7 @@ TEST(Schedule, Task1aRules2018) {
   constexpr int64_t kStepsPerEpoch = 391;  // ceil(50,000 / (32 * 4))
   const auto schedule = make_schedule(rules_1a_2018(), {0.1 / 256 * 32, 4, 32, kStepsPerEpoch});
   expect_lr(*schedule, 0, 0.0125);
-  expect_lr(*schedule, 391, 0.0125 + 0.0375 / 5);   // one of five epochs
+  expect_lr(*schedule, 391, 0.0125 + 0.0375 / 5);  // one of five epochs
   expect_lr(*schedule, 1954, 0.05 - 0.0375 / 1955);
   expect_lr(*schedule, 1955, 0.05);
   expect_lr(*schedule, 82 * 391 - 1, 0.05);
@@ -69,23 +69,23 @@ TEST(Schedule, Task1aRules2021) {
   constexpr int64_t kEpoch = 49;  // ceil(50,000 / (128 * 8))
   const auto schedule = make_schedule(spec, {0.02, 8, 128, kEpoch});
   expect_lr(*schedule, 0, 0.02);
-  expect_lr(*schedule, kEpoch, 0.02 + 0.14 / 3);    // log2(8) = 3 epochs of warm-up
+  expect_lr(*schedule, kEpoch, 0.02 + 0.14 / 3);  // log2(8) = 3 epochs of warm-up
   expect_lr(*schedule, 3 * kEpoch - 1, 0.16 - 0.14 / 147);
   expect_lr(*schedule, 3 * kEpoch, 0.16);
 
-  schedule->on_evaluation(1 * kEpoch, 0.1);          // during the warm-up: does not count
+  schedule->on_evaluation(1 * kEpoch, 0.1);  // during the warm-up: does not count
   schedule->on_evaluation(2 * kEpoch, 0.1);
-  schedule->on_evaluation(3 * kEpoch, 1.00);         // best
-  schedule->on_evaluation(4 * kEpoch, 0.995);        // improved by less than 0.01: 1st
+  schedule->on_evaluation(3 * kEpoch, 1.00);   // best
+  schedule->on_evaluation(4 * kEpoch, 0.995);  // improved by less than 0.01: 1st
   expect_lr(*schedule, 5 * kEpoch, 0.16);
-  schedule->on_evaluation(5 * kEpoch, 0.991);        // 2nd: halved from here on
-  expect_lr(*schedule, 5 * kEpoch - 1, 0.16);        // the past stays as it was
+  schedule->on_evaluation(5 * kEpoch, 0.991);  // 2nd: halved from here on
+  expect_lr(*schedule, 5 * kEpoch - 1, 0.16);  // the past stays as it was
   expect_lr(*schedule, 5 * kEpoch, 0.08);
-  schedule->on_evaluation(6 * kEpoch, 0.9921);       // 1st
-  schedule->on_evaluation(7 * kEpoch, 0.98);         // improved
-  schedule->on_evaluation(8 * kEpoch, std::nan("")); // 1st
+  schedule->on_evaluation(6 * kEpoch, 0.9921);        // 1st
+  schedule->on_evaluation(7 * kEpoch, 0.98);          // improved
+  schedule->on_evaluation(8 * kEpoch, std::nan(""));  // 1st
   expect_lr(*schedule, 8 * kEpoch, 0.08);
-  schedule->on_evaluation(9 * kEpoch, 1.5);          // 2nd
+  schedule->on_evaluation(9 * kEpoch, 1.5);  // 2nd
   expect_lr(*schedule, 9 * kEpoch, 0.04);
 }
 
@@ -122,7 +122,9 @@ TEST(Schedule, Task2aRules2018) {
   expect_lr(*schedule, 0, 700);
   expect_lr(*schedule, 3, 350);
   expect_lr(*schedule, 9999, 7);
-  EXPECT_THAT(error_of([&] { make_schedule(spec, {200, 3, 100, 500}); }),
+  EXPECT_THAT(error_of([&] {
+                make_schedule(spec, {200, 3, 100, 500});
+              }),
               testing::AllOf(testing::HasSubstr("no learning rate for 3 workers, only for 1, 2, 4, 8, 16, 32, 64"),
                              testing::HasSubstr("--set schedule.lr_by_workers.3=RATE")));
 }

@@ -91,8 +91,9 @@ void FieldReader::report(const Level& level) const {
     }
   }
   if (!level.missing.empty()) {
-    fail(level.path, fmt::format("missing key{} '{}{}'", level.missing.size() > 1 ? "s" : "", prefix,
-                                 fmt::join(level.missing, "', '" + prefix)),
+    fail(level.path,
+         fmt::format("missing key{} '{}{}'", level.missing.size() > 1 ? "s" : "", prefix,
+                     fmt::join(level.missing, "', '" + prefix)),
          Part::kKey);
   }
 }
@@ -111,8 +112,8 @@ void FieldReader::check(const std::string& path, const Json& given, const Rule& 
   if (!rule.choices.empty()) {
     const auto text = given.get<std::string>();
     if (std::find(rule.choices.begin(), rule.choices.end(), text) == rule.choices.end()) {
-      fail(path, fmt::format("'{}' is {}; expected one of: {}", path, describe_value(given),
-                             fmt::join(rule.choices, ", ")));
+      fail(path,
+           fmt::format("'{}' is {}; expected one of: {}", path, describe_value(given), fmt::join(rule.choices, ", ")));
     }
   }
 }

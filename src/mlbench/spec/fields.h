@@ -23,9 +23,9 @@ namespace mlbench::spec {
 // What a value must satisfy beside its type. An absent field keeps the structure's default unless `required`.
 struct Rule {
   bool required = false;
-  std::optional<double> above = {};                    // value > above
-  std::optional<double> at_least = {};                 // value >= at_least
-  std::span<const std::string_view> choices = {}; // for texts
+  std::optional<double> above = {};                // value > above
+  std::optional<double> at_least = {};             // value >= at_least
+  std::span<const std::string_view> choices = {};  // for texts
 };
 inline const Rule kRequired{.required = true};
 

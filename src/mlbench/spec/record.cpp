@@ -88,8 +88,8 @@ std::optional<std::chrono::system_clock::time_point> parse_stamp(const std::stri
 }
 
 struct SegmentTimes {
-  double launch_s = 0;        // from the segment's launch to the start of rank 0's clock
-  double wall_s = 0;          // its whole length, as far as known
+  double launch_s = 0;  // from the segment's launch to the start of rank 0's clock
+  double wall_s = 0;    // its whole length, as far as known
   int64_t train_before_ns = 0;
   double wall_before_s = 0;
 };
@@ -184,7 +184,6 @@ Json data_json(const RunSpec& spec, const Json& prepared) {
   return data;
 }
 
-
 // Events of one name over the segments, the later segment's where `key` exists twice, in the order of keys.
 template <typename Key, typename Make>
 auto latest(const std::vector<RankSpool>& segments, std::string_view name, Key key, Make make) {
@@ -232,14 +231,10 @@ Json goal_json(const RunSpec& spec, const std::vector<RankSpool>& segments, cons
                const Json& evaluations, const Json& epochs) {
   if (spec.fixed_batch) return nullptr;
   const GoalSpec& goal = spec.task.task.goal;
-  Json json = {{"metric", goal.metric},
-               {"split", goal.split},
-               {"target", spec.limits.light ? goal.light_target : goal.target},
-               {"reached", false},
-               {"value", nullptr},
-               {"epoch", nullptr},
-               {"step", nullptr},
-               {"train_s", nullptr}};
+  Json json = {
+      {"metric", goal.metric}, {"split", goal.split}, {"target", spec.limits.light ? goal.light_target : goal.target},
+      {"reached", false},      {"value", nullptr},    {"epoch", nullptr},
+      {"step", nullptr},       {"train_s", nullptr}};
   for (size_t i = segments.size(); i-- > 0;) {
     for (const Json& event : events_named(segments[i], "goal")) {
       json["reached"] = true;
@@ -252,8 +247,9 @@ Json goal_json(const RunSpec& spec, const std::vector<RankSpool>& segments, cons
     if (goal.split != "train" && seen["split"] != goal.split) continue;
     const Json value = member(seen["metrics"], goal.metric.c_str());
     if (!value.is_number()) continue;
-    const bool better = json["value"].is_null() || (goal.higher_is_better ? value.get<double>() > json["value"].get<double>()
-                                                                          : value.get<double>() < json["value"].get<double>());
+    const bool better =
+        json["value"].is_null() || (goal.higher_is_better ? value.get<double>() > json["value"].get<double>()
+                                                          : value.get<double>() < json["value"].get<double>());
     if (!better) continue;
     json["value"] = value;
     for (const char* name : {"epoch", "step", "train_s"}) json[name] = seen[name];
@@ -331,11 +327,16 @@ Json weights_json(const Spools& spools, std::vector<std::string>& notes) {
 
 std::string_view name_of(RunState state) {
   switch (state) {
-    case RunState::kQueued: return "queued";
-    case RunState::kRunning: return "running";
-    case RunState::kFinished: return "finished";
-    case RunState::kFailed: return "failed";
-    case RunState::kStopped: return "stopped";
+    case RunState::kQueued:
+      return "queued";
+    case RunState::kRunning:
+      return "running";
+    case RunState::kFinished:
+      return "finished";
+    case RunState::kFailed:
+      return "failed";
+    case RunState::kStopped:
+      return "stopped";
   }
   return "";
 }
@@ -411,8 +412,8 @@ Json build_record(const RunSpec& spec, const RunProgress& progress) {
                       {"light", spec.limits.light}};
   record["notes"] = notes;
   record["state"] = name_of(progress.state);
-  record["requested"] = choices_json({{"precision", spec.precision},
-                                      {"by_layer", task.optimizer.options.value("by_layer", Json(nullptr))}});
+  record["requested"] = choices_json(
+      {{"precision", spec.precision}, {"by_layer", task.optimizer.options.value("by_layer", Json(nullptr))}});
   record["effective"] = choices_json(member(begin, "effective"));
   record["failure"] = failure_json(progress.failure);
   record["segments"] = segments;

@@ -19,22 +19,22 @@ enum class RunState { kQueued, kRunning, kFinished, kFailed, kStopped };
 std::string_view name_of(RunState state);
 
 struct Failure {
-  std::string kind;          // rank_died | rank_error | comm_timeout | comm_error | start_failed | supervisor_lost |
-                             // launcher_lost
-  int64_t rank = -1;         // the culprit; -1 unknown or none
+  std::string kind;   // rank_died | rank_error | comm_timeout | comm_error | start_failed | supervisor_lost |
+                      // launcher_lost
+  int64_t rank = -1;  // the culprit; -1 unknown or none
   std::string host;
-  std::string operation;     // last operation of the culprit, e.g. "all_reduce"
+  std::string operation;  // last operation of the culprit, e.g. "all_reduce"
   int64_t sequence = -1;
   std::string message;
-  std::vector<std::string> log_tail;   // last lines of the culprit's log
+  std::vector<std::string> log_tail;  // last lines of the culprit's log
 };
 
 // One start of the ranks: a run has one, plus one per resume.
 struct SegmentInfo {
-  int64_t index = 1;                    // from 1
+  int64_t index = 1;  // from 1
   int64_t start_step = 0;
-  std::string started_at, finished_at;  // UTC; empty while unknown
-  double lost_s = 0;                    // gap since the previous segment's last record
+  std::string started_at, finished_at;         // UTC; empty while unknown
+  double lost_s = 0;                           // gap since the previous segment's last record
   std::vector<std::optional<int>> exit_codes;  // per rank; null where nobody saw the end
 };
 
@@ -47,21 +47,23 @@ struct RunProgress {
   Json hosts = Json::array();
   Json environment = Json::object();
   std::vector<std::string> notes;
-  double wall_s = 0;                    // launch to end, sum over segments
-  bool oversubscribed = false;          // started with --no-wait beside another run; the record says spec's or this
-  Json utilisation = nullptr;           // of the record: {"cpu": used share of the host's cores | null, "gpu": null}
+  double wall_s = 0;            // launch to end, sum over segments
+  bool oversubscribed = false;  // started with --no-wait beside another run; the record says spec's or this
+  Json utilisation = nullptr;   // of the record: {"cpu": used share of the host's cores | null, "gpu": null}
 };
 
 // Pure: builds the complete record from the frozen spec, the progress and all spools in spec.run_dir (fields in the
-// order of api/run.schema.json). Works at any time during a run, and after any crash: what is not known is null, a spool
-// that cannot be read becomes a note.
+// order of api/run.schema.json). Works at any time during a run, and after any crash: what is not known is null, a
+// spool that cannot be read becomes a note.
 //
-// - Clocks, steps_s: rank 0's step records, summed over all segments, so steps that a resumed run did again count twice.
+// - Clocks, steps_s: rank 0's step records, summed over all segments, so steps that a resumed run did again count
+// twice.
 // - evaluations, epochs: where a step (epoch) exists in two segments, the later segment's. Their train_s and wall_s
 //   count the earlier segments' whole clocks; wall_s starts at the launch of each segment.
 // - goal: value, epoch, step and train_s of the moment when it was reached; else of the best value so far, or null. A
 //   throughput run has no goal (null).
-// - throughput.samples_per_s: samples of all ranks / train clock. throughput.median_samples_per_s: each record of rank 0
+// - throughput.samples_per_s: samples of all ranks / train clock. throughput.median_samples_per_s: each record of rank
+// 0
 //   gives its samples * workers / its time, with its number of steps as weight; the least rate at which the weights up
 //   to it make half of the sum (the mean with the next one where they make exactly half). peak_rss: bytes, of the
 //   largest rank.
@@ -70,10 +72,10 @@ Json build_record(const RunSpec& spec, const RunProgress& progress);
 
 // Clocks of one rank over all segments, in integer nanoseconds (exact).
 struct Clocks {
-  int64_t train_ns = 0;                 // sum over all step kinds: first batch requested .. end, evaluation excluded
-  int64_t train_legacy_ns = 0;          // without batch_load and checkpoint: MLBench's batch_start..batch_end
+  int64_t train_ns = 0;         // sum over all step kinds: first batch requested .. end, evaluation excluded
+  int64_t train_legacy_ns = 0;  // without batch_load and checkpoint: MLBench's batch_start..batch_end
   std::array<int64_t, kStepKinds> kinds_ns{};
-  int64_t steps = 0;                    // redone steps count again
+  int64_t steps = 0;  // redone steps count again
   int64_t samples = 0;
 };
 Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank);

@@ -27,9 +27,14 @@ int64_t micros(const std::string& stamp) {
 }
 
 Json evaluation(int64_t step, double accuracy, int64_t train_ns, int64_t end_ns) {
-  return {{"event", "evaluation"}, {"end_ns", end_ns},     {"step", step},
-          {"epoch", step / 10.0},  {"samples", step * 20}, {"split", "test"},
-          {"train_ns", train_ns},  {"metrics", {{"Prec@1", accuracy}, {"loss", 1 - accuracy / 100}}},
+  return {{"event", "evaluation"},
+          {"end_ns", end_ns},
+          {"step", step},
+          {"epoch", step / 10.0},
+          {"samples", step * 20},
+          {"split", "test"},
+          {"train_ns", train_ns},
+          {"metrics", {{"Prec@1", accuracy}, {"loss", 1 - accuracy / 100}}},
           {"duration_ns", kSecond / 2}};
 }
 
@@ -80,14 +85,24 @@ class Record : public testing::Test {
            {"peak_rss", 1000 + rank}}};
       if (rank == 0) {
         events.push_back(evaluation(10, 84, kSecond, 2 * kSecond));
-        events.push_back({{"event", "epoch"}, {"end_ns", 0}, {"step", 10}, {"epoch", 1}, {"train_loss", 0.5},
+        events.push_back({{"event", "epoch"},
+                          {"end_ns", 0},
+                          {"step", 10},
+                          {"epoch", 1},
+                          {"train_loss", 0.5},
                           {"metrics", {{"Prec@1", 81}}}});
         events.push_back(evaluation(20, 91.5, 4 * kSecond, 6 * kSecond));
-        events.push_back({{"event", "goal"}, {"step", 20}, {"metric", "Prec@1"}, {"value", 91.5}, {"epoch", 2.0},
+        events.push_back({{"event", "goal"},
+                          {"step", 20},
+                          {"metric", "Prec@1"},
+                          {"value", 91.5},
+                          {"epoch", 2.0},
                           {"train_ns", 4 * kSecond}});
       }
-      events.push_back({{"event", "end"}, {"end_ns", 6 * kSecond}, {"weights_sha256", kHash}, {"peak_rss", 2000 + rank}});
-      write_spool(folder_.path, 1, rank, {step_record(0, 10, kSecond), step_record(10, 10, 3 * kSecond)}, events, start);
+      events.push_back(
+          {{"event", "end"}, {"end_ns", 6 * kSecond}, {"weights_sha256", kHash}, {"peak_rss", 2000 + rank}});
+      write_spool(folder_.path, 1, rank, {step_record(0, 10, kSecond), step_record(10, 10, 3 * kSecond)}, events,
+                  start);
     }
   }
 
@@ -103,7 +118,8 @@ TEST_F(Record, QueuedRunHasAllFieldsAndNoMeasurements) {
   EXPECT_EQ(record["state"], "queued");
   EXPECT_EQ(record["started_at"], nullptr);
   EXPECT_EQ(record["exit_codes"], nullptr);
-  EXPECT_EQ(record["clocks"], (Json{{"wall_s", 0.0}, {"prepare_s", nullptr}, {"train_s", 0.0}, {"train_legacy_s", 0.0}}));
+  EXPECT_EQ(record["clocks"],
+            (Json{{"wall_s", 0.0}, {"prepare_s", nullptr}, {"train_s", 0.0}, {"train_legacy_s", 0.0}}));
   EXPECT_EQ(record["throughput"]["samples_per_s"], nullptr);
   EXPECT_EQ(record["throughput"]["median_samples_per_s"], nullptr);
   EXPECT_EQ(record["goal"]["target"], 91.5);
@@ -145,8 +161,14 @@ TEST_F(Record, FinishedRun) {
   EXPECT_DOUBLE_EQ(record["throughput"]["median_samples_per_s"], (200 + 200.0 / 3) / 2);
   EXPECT_EQ(record["throughput"]["peak_rss"], 2001);
 
-  EXPECT_EQ(record["goal"], (Json{{"metric", "Prec@1"}, {"split", "test"}, {"target", 91.5}, {"reached", true},
-                                  {"value", 91.5}, {"epoch", 2.0}, {"step", 20}, {"train_s", 4.0}}));
+  EXPECT_EQ(record["goal"], (Json{{"metric", "Prec@1"},
+                                  {"split", "test"},
+                                  {"target", 91.5},
+                                  {"reached", true},
+                                  {"value", 91.5},
+                                  {"epoch", 2.0},
+                                  {"step", 20},
+                                  {"train_s", 4.0}}));
   ASSERT_EQ(record["evaluations"].size(), 2U);
   const Json& first = record["evaluations"][0];
   EXPECT_EQ(first["step"], 10);
@@ -174,8 +196,8 @@ TEST_F(Record, ResumedRunAddsClocksAndTakesTheLaterCurve) {
   EXPECT_EQ(again["step"], 20);
   EXPECT_EQ(again["metrics"]["Prec@1"], 90);
   EXPECT_EQ(again["segment"], 2);
-  EXPECT_EQ(again["train_s"], 6.0);        // 4 + 2
-  EXPECT_EQ(again["wall_s"], 8 + 0.5 + 3); // gap left out: it stands in lost_s
+  EXPECT_EQ(again["train_s"], 6.0);         // 4 + 2
+  EXPECT_EQ(again["wall_s"], 8 + 0.5 + 3);  // gap left out: it stands in lost_s
 
   ASSERT_EQ(record["segments"].size(), 2U);
   EXPECT_EQ(record["segments"][0]["exit_codes"], (Json{nullptr, 9}));
@@ -219,8 +241,10 @@ TEST_F(Record, MedianRateIsWeightedByTheNumberOfSteps) {
   spec_.workers = 1;
   // 100/s for 1 step, 10/s for 25 steps, 20/s for 24: half of 50 steps lies exactly between the last two.
   const auto rates = [&](uint32_t slow) {
-    write_spool(folder_.path, 1, 0, {step_record(0, 1, kSecond / 10), step_record(1, slow, slow * kSecond),
-                                     step_record(1 + slow, 24, 12 * kSecond)}, {});
+    write_spool(folder_.path, 1, 0,
+                {step_record(0, 1, kSecond / 10), step_record(1, slow, slow * kSecond),
+                 step_record(1 + slow, 24, 12 * kSecond)},
+                {});
     return build()["throughput"]["median_samples_per_s"].get<double>();
   };
   EXPECT_DOUBLE_EQ(rates(25), 15);
@@ -231,9 +255,13 @@ TEST_F(Record, MedianRateIsWeightedByTheNumberOfSteps) {
 TEST_F(Record, FailureNamesTheCulprit) {
   progress_.state = RunState::kFailed;
   progress_.failure = Failure{"rank_died", 1, "node7", "all_reduce", 42, "killed by signal 9", {"last", "lines"}};
-  EXPECT_EQ(build()["failure"],
-            (Json{{"kind", "rank_died"}, {"rank", 1}, {"host", "node7"}, {"operation", "all_reduce"}, {"sequence", 42},
-                  {"message", "killed by signal 9"}, {"log_tail", {"last", "lines"}}}));
+  EXPECT_EQ(build()["failure"], (Json{{"kind", "rank_died"},
+                                      {"rank", 1},
+                                      {"host", "node7"},
+                                      {"operation", "all_reduce"},
+                                      {"sequence", 42},
+                                      {"message", "killed by signal 9"},
+                                      {"log_tail", {"last", "lines"}}}));
   progress_.failure = Failure{};
   EXPECT_EQ(build()["failure"]["rank"], nullptr);
   EXPECT_EQ(build()["failure"]["sequence"], nullptr);
@@ -342,8 +370,8 @@ TEST(Clocks, AreSumsOfIntegers) {
 
 TEST(RunStates, HaveNames) {
   std::vector<std::string_view> names;
-  for (const RunState state : {RunState::kQueued, RunState::kRunning, RunState::kFinished, RunState::kFailed,
-                               RunState::kStopped}) {
+  for (const RunState state :
+       {RunState::kQueued, RunState::kRunning, RunState::kFinished, RunState::kFailed, RunState::kStopped}) {
     names.push_back(name_of(state));
   }
   EXPECT_THAT(names, ElementsAre("queued", "running", "finished", "failed", "stopped"));

@@ -93,8 +93,8 @@ RunSpec run_spec_from_json(const Json& json) {
   if (!json.is_object()) throw UserError("spec.json: expected an object, got " + describe_value(json));
   const Json version = json.value("spec_version", Json());
   if (version != kVersion) {
-    throw UserError(fmt::format("spec.json: spec_version is {}; this program reads {}", describe_value(version),
-                                kVersion));
+    throw UserError(
+        fmt::format("spec.json: spec_version is {}; this program reads {}", describe_value(version), kVersion));
   }
   RunSpec spec;
   FieldReader reader(json, locate, FieldReader::Unknown::kIgnore);

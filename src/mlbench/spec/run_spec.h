@@ -14,50 +14,50 @@
 
 namespace mlbench::spec {
 
-struct Limits {                              // 0 = none; all stay closed and never alter a schedule
+struct Limits {  // 0 = none; all stay closed and never alter a schedule
   int64_t max_steps = 0;
   double max_epochs = 0;
-  double max_time_s = 0;                     // train + evaluation time of all segments, from the first batch
+  double max_time_s = 0;  // train + evaluation time of all segments, from the first batch
   bool light = false;
   bool operator==(const Limits&) const = default;
 };
 
 struct CheckpointPolicy {
-  int64_t every_steps = 0;                   // 0: not by steps
+  int64_t every_steps = 0;  // 0: not by steps
   bool every_epoch = false;
-  bool at_end = true;                        // default: one checkpoint at the end
+  bool at_end = true;  // default: one checkpoint at the end
   bool operator==(const CheckpointPolicy&) const = default;
 };
 
 struct RunSpec {
-  int64_t id = 0;                            // unique in the home
-  std::string name;                          // NAME-K or NAME-K.R
-  int64_t repeat = 1;                        // 1, 2, ...
-  std::string created_at;                    // UTC
+  int64_t id = 0;          // unique in the home
+  std::string name;        // NAME-K or NAME-K.R
+  int64_t repeat = 1;      // 1, 2, ...
+  std::string created_at;  // UTC
 
   FrozenTask task;
   std::vector<Override> overrides;
-  std::string division;                      // closed | open | throughput
+  std::string division;  // closed | open | throughput
 
   std::string framework = "torch";
   std::string backend = "gloo";
   std::string executor = "local";
   int64_t workers = 1;
   int64_t threads_per_worker = 1;
-  bool oversubscribed = false;               // workers * threads > cores of the host, or --no-wait beside another run
-  uint64_t seed = 42;                        // already seed + repeat - 1
+  bool oversubscribed = false;  // workers * threads > cores of the host, or --no-wait beside another run
+  uint64_t seed = 42;           // already seed + repeat - 1
   Limits limits;
   CheckpointPolicy checkpoint;
   double comm_timeout_s = 30;
 
-  std::string data_name;                     // --data, default the task's own
-  std::vector<std::string> data_dirs;        // look-up order, absolute
-  std::string cache_dir;                     // HOME/cache
+  std::string data_name;               // --data, default the task's own
+  std::vector<std::string> data_dirs;  // look-up order, absolute
+  std::string cache_dir;               // HOME/cache
   bool synthetic = false;
   bool fixed_batch = false;
 
-  std::string run_dir;                       // absolute
-  std::string precision = "float32";         // requested
+  std::string run_dir;                // absolute
+  std::string precision = "float32";  // requested
   bool operator==(const RunSpec&) const = default;
 };
 

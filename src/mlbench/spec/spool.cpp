@@ -43,9 +43,9 @@ void parse_steps(const fs::path& path, std::string_view bytes, RankSpool& spool)
     throw UserError(path.string() + ": not a spool: it does not start with MLBSTEPS");
   }
   if (spool.header.version != expected.version || spool.header.record_bytes != expected.record_bytes) {
-    throw UserError(fmt::format("{}: spool of version {} with records of {} bytes; this program reads version {} with {}",
-                                path.string(), spool.header.version, spool.header.record_bytes, expected.version,
-                                expected.record_bytes));
+    throw UserError(fmt::format(
+        "{}: spool of version {} with records of {} bytes; this program reads version {} with {}", path.string(),
+        spool.header.version, spool.header.record_bytes, expected.version, expected.record_bytes));
   }
   bytes.remove_prefix(sizeof spool.header);
   spool.steps.reserve(bytes.size() / sizeof(StepRecord));

@@ -20,7 +20,15 @@ namespace mlbench::spec {
 // What a moment of a training step is spent on; names as MLBench's tracker, `checkpoint` ours. Every nanosecond of the
 // train clock belongs to exactly one kind.
 enum class StepKind : uint8_t {
-  kBatchLoad, kInit, kForward, kLoss, kBackward, kAggregate, kOptimizer, kMetrics, kCheckpoint
+  kBatchLoad,
+  kInit,
+  kForward,
+  kLoss,
+  kBackward,
+  kAggregate,
+  kOptimizer,
+  kMetrics,
+  kCheckpoint
 };
 inline constexpr size_t kStepKinds = 9;
 inline constexpr std::array<std::string_view, kStepKinds> kStepKindNames = {
@@ -35,16 +43,16 @@ struct Spread {  // nanoseconds over the steps of one record
 // One step, or up to 25 consecutive steps under 5 ms. A merged record closes at every evaluation, checkpoint and epoch
 // end. Little endian, no padding, fixed size; the format's version is in the header.
 struct StepRecord {
-  uint64_t sequence = 0;         // of this file, from 0
-  uint64_t first_step = 0;       // global step number of the first step, from 0
-  uint32_t count = 0;            // steps merged
-  uint32_t epoch = 0;            // from 0
-  uint64_t samples = 0;          // of this rank
-  double loss_sum = 0;           // sum over this rank's samples of the training loss
-  double lr = 0;                 // of the last step
-  int64_t end_ns = 0;            // monotonic, since the segment's start on this rank, end of the last step
-  uint64_t bytes = 0;            // handed to collectives by this rank
-  Spread total;                  // whole steps, from batch request to batch request
+  uint64_t sequence = 0;    // of this file, from 0
+  uint64_t first_step = 0;  // global step number of the first step, from 0
+  uint32_t count = 0;       // steps merged
+  uint32_t epoch = 0;       // from 0
+  uint64_t samples = 0;     // of this rank
+  double loss_sum = 0;      // sum over this rank's samples of the training loss
+  double lr = 0;            // of the last step
+  int64_t end_ns = 0;       // monotonic, since the segment's start on this rank, end of the last step
+  uint64_t bytes = 0;       // handed to collectives by this rank
+  Spread total;             // whole steps, from batch request to batch request
   std::array<Spread, kStepKinds> kinds;
 };
 static_assert(sizeof(StepRecord) == 64 + 24 * (1 + kStepKinds));
@@ -54,9 +62,9 @@ struct SpoolHeader {
   uint32_t version = 1;
   uint32_t record_bytes = sizeof(StepRecord);
   uint64_t run_id = 0;
-  uint32_t segment = 0;          // from 1
+  uint32_t segment = 0;  // from 1
   uint32_t rank = 0;
-  int64_t start_wall_us = 0;     // Unix epoch, microseconds: when the segment started on this rank
+  int64_t start_wall_us = 0;  // Unix epoch, microseconds: when the segment started on this rank
   uint8_t reserved[24] = {};
 };
 static_assert(sizeof(SpoolHeader) == 64);

@@ -92,7 +92,8 @@ TEST_F(Spool, RefusesWhatIsNoSpoolOrOfAnotherVersion) {
   SpoolHeader header;
   header.version = 2;
   std::ofstream(steps()).write(reinterpret_cast<const char*>(&header), sizeof header);
-  EXPECT_THAT(error(), testing::HasSubstr("spool of version 2 with records of 304 bytes; this program reads version 1"));
+  EXPECT_THAT(error(),
+              testing::HasSubstr("spool of version 2 with records of 304 bytes; this program reads version 1"));
 }
 
 }  // namespace

@@ -211,8 +211,8 @@ Json convert(const toml::node& node, const std::string& path, toml::source_posit
   if (const auto value = node.value_exact<int64_t>()) return *value;
   if (const auto value = node.value_exact<double>()) return *value;
   if (const auto value = node.value_exact<bool>()) return *value;
-  throw UserError(fmt::format("{}: '{}' is a date or time; expected a number, text, true or false", document.at(here),
-                              path));
+  throw UserError(
+      fmt::format("{}: '{}' is a date or time; expected a number, text, true or false", document.at(here), path));
 }
 
 Document parse_toml(const std::string& file, std::string_view text) {

@@ -21,26 +21,26 @@
 namespace mlbench::spec {
 
 struct DataSpec {
-  std::string name;                     // data set description (tasks/data/NAME.toml)
-  std::vector<int64_t> sample_shape;    // e.g. {1, 28, 28}
+  std::string name;                   // data set description (tasks/data/NAME.toml)
+  std::vector<int64_t> sample_shape;  // e.g. {1, 28, 28}
   int64_t classes = 0;
   // Transform applied in order to train and evaluation samples: "scale_255", "normalise", "pad_crop_flip" ...
   std::vector<std::string> train_transform;
   std::vector<std::string> eval_transform;
-  std::vector<double> mean, stddev;     // per channel, for "normalise"; empty otherwise
+  std::vector<double> mean, stddev;  // per channel, for "normalise"; empty otherwise
   bool operator==(const DataSpec&) const = default;
 };
 
 struct ModelSpec {
-  std::string name;                     // neutral description in models/, e.g. "mnist-cnn"
-  Json options = Json::object();        // what the description takes, e.g. {"dropout": 0.4}
+  std::string name;               // neutral description in models/, e.g. "mnist-cnn"
+  Json options = Json::object();  // what the description takes, e.g. {"dropout": 0.4}
   bool operator==(const ModelSpec&) const = default;
 };
 
 struct OptimizerSpec {
-  std::string name;                     // catalog row, e.g. "centralized_sgd"
+  std::string name;  // catalog row, e.g. "centralized_sgd"
   double lr = 0;
-  Json options = Json::object();        // momentum, nesterov, weight_decay, dampening, by_layer ...
+  Json options = Json::object();  // momentum, nesterov, weight_decay, dampening, by_layer ...
   bool operator==(const OptimizerSpec&) const = default;
 };
 
@@ -50,7 +50,7 @@ struct ScheduleSpec {
   std::map<int64_t, double> lr_by_workers;
   // Linear warm-up from lr to the scaled lr. Length: "epochs" x warmup_epochs (0: none);
   // "log2_workers": log2(k) epochs.
-  std::string warmup = "none";          // none | epochs | log2_workers
+  std::string warmup = "none";  // none | epochs | log2_workers
   double warmup_epochs = 0;
   // "constant" | "multistep" (milestones in epochs, factor) | "plateau" (factor, patience, threshold, floor as a
   // fraction of the start) | "inverse_sqrt" (alpha / sqrt(t)).
@@ -66,15 +66,15 @@ struct ScheduleSpec {
 struct EvaluationSpec {
   // Epoch ends are evaluated when `every_epoch`; beside them at most one of the other two is positive.
   bool every_epoch = true;
-  int64_t every_samples = 0;            // global training samples
-  double every_fraction = 0;            // of an epoch (and at its end)
-  std::vector<std::string> metrics;     // catalog of metrics/, first is the primary one; holds the goal's
+  int64_t every_samples = 0;         // global training samples
+  double every_fraction = 0;         // of an epoch (and at its end)
+  std::vector<std::string> metrics;  // catalog of metrics/, first is the primary one; holds the goal's
   bool operator==(const EvaluationSpec&) const = default;
 };
 
 struct GoalSpec {
-  std::string metric;                   // e.g. "Prec@1"
-  std::string split = "test";           // test | train
+  std::string metric;          // e.g. "Prec@1"
+  std::string split = "test";  // test | train
   double target = 0;
   double light_target = 0;
   bool higher_is_better = true;
@@ -82,18 +82,18 @@ struct GoalSpec {
 };
 
 struct TaskSpec {
-  std::string name;                     // "fashion-mnist", "1a"
+  std::string name;  // "fashion-mnist", "1a"
   std::string title;
-  std::string rules;                    // "2018", "2021" or "" when the task has no rule sets
-  std::vector<std::string> variants;    // official choices, first is the default; may be empty
-  std::string variant;                  // chosen
-  std::vector<int64_t> workers;         // official K list
+  std::string rules;                  // "2018", "2021" or "" when the task has no rule sets
+  std::vector<std::string> variants;  // official choices, first is the default; may be empty
+  std::string variant;                // chosen
+  std::vector<int64_t> workers;       // official K list
   DataSpec data;
   ModelSpec model;
-  std::string loss;                     // "cross_entropy"
-  int64_t batch_size = 0;               // per worker
+  std::string loss;        // "cross_entropy"
+  int64_t batch_size = 0;  // per worker
   double epochs = 0;
-  std::string precision = "float32";    // float32 (without TF32) | tf32 | bf16
+  std::string precision = "float32";  // float32 (without TF32) | tf32 | bf16
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
   EvaluationSpec evaluation;
@@ -118,18 +118,18 @@ struct Override {
 
 struct FrozenTask {
   TaskSpec task;
-  Json canonical;                       // complete, defaults filled in, overrides applied
+  Json canonical;  // complete, defaults filled in, overrides applied
   // SHA-256 over canonical_json of the canonical form *without* overrides, the chosen variant included: equal hashes
   // mean the same computation by the same rules (ResNet-20 and ResNet-56 differ). Comments, order and spelling of
   // numbers (1 or 1.0) in the file don't matter.
   std::string hash;
-  bool open = false;                    // any override
+  bool open = false;  // any override
   bool operator==(const FrozenTask&) const = default;
 };
 
 // A task file as shipped or as given by path.
 struct TaskSource {
-  std::string name;                     // "fashion-mnist.toml"
+  std::string name;  // "fashion-mnist.toml"
   std::string_view text;
 };
 

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-
 #include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
 
@@ -172,8 +171,7 @@ TEST(Task, VariantChangesWhatItsTableSays) {
   EXPECT_EQ(large.task.model.options, (Json{{"depth", 30}, {"dropout", 0.5}}));
   EXPECT_EQ(large.task.schedule.lr_by_workers, (std::map<int64_t, double>{{1, 0.1}}));
   EXPECT_EQ(large.task.schedule.factor, 0.5);
-  EXPECT_EQ(error_of([] { parse(kText, {}, "huge"); }),
-            "toy.toml: unknown variant 'huge': valid: large, small");
+  EXPECT_EQ(error_of([] { parse(kText, {}, "huge"); }), "toy.toml: unknown variant 'huge': valid: large, small");
   EXPECT_EQ(error_of([] { parse(kText, {}, "larg"); }),
             "toy.toml: unknown variant 'larg': did you mean 'large'? valid: large, small");
   EXPECT_EQ(error_of([] { find_task("fashion-mnist", "", "x", {}); }),
@@ -198,11 +196,13 @@ INSTANTIATE_TEST_SUITE_P(
     Table, TaskError,
     testing::Values(
         Wrong{"epochs = 10", "epochs = ", "toy.toml:8:10: "},
-        Wrong{"epochs = 10", "epochs = 10\nepochs = 11", "toy.toml:9:10: Error while parsing key-value pair: cannot redefine"},
+        Wrong{"epochs = 10", "epochs = 10\nepochs = 11",
+              "toy.toml:9:10: Error while parsing key-value pair: cannot redefine"},
         Wrong{"epochs = 10", "epoch = 10",
               "toy.toml:8:1: unknown key 'epoch': did you mean 'epochs'? valid: batch_size, data, epochs, evaluation, "
               "goal, loss, model, name, optimizer, precision, rules, schedule, title, variant, variants, workers"},
-        Wrong{"factor = 0.5", "  faktor = 0.5", "toy.toml:31:3: unknown key 'schedule.faktor': did you mean 'factor'? "},
+        Wrong{"factor = 0.5", "  faktor = 0.5",
+              "toy.toml:31:3: unknown key 'schedule.faktor': did you mean 'factor'? "},
         Wrong{"epochs = 10\n", "", "toy.toml:1:1: missing key 'epochs'"},
         Wrong{"target = 80\nlight_target = 70\n", "", "toy.toml:39:2: missing keys 'goal.target', 'goal.light_target'"},
         Wrong{"epochs = 10", "epochs = \"ten\"", "toy.toml:8:10: 'epochs' is \"ten\"; expected a finite number"},
@@ -241,7 +241,7 @@ TEST(TaskOverride, SetsTypedValuesByPath) {
   const FrozenTask frozen = parse(kText, {{"optimizer.lr", "0.5"},
                                           {"optimizer.nesterov", "false"},
                                           {"optimizer.momentum", "0"},
-                                          {"schedule.decay", "constant"},           // a bare word
+                                          {"schedule.decay", "constant"},  // a bare word
                                           {"data.train_transform", "[\"normalise\"]"},
                                           {"evaluation.every_samples", "100"},
                                           {"precision", "bf16"},

@@ -126,7 +126,7 @@ void add(spec::Spread& spread, int64_t ns, bool first) {
 
 struct Recorder::State {
   struct Event {
-    uint64_t after;    // samples that were pushed before it
+    uint64_t after;  // samples that were pushed before it
     std::string line;
   };
 
@@ -144,7 +144,7 @@ struct Recorder::State {
 
   // Writer thread only.
   SpoolFile steps, events;
-  spec::StepRecord open;       // count 0: none
+  spec::StepRecord open;  // count 0: none
   int64_t open_total = 0;
   uint64_t next_sequence = 0;
   std::string step_bytes, event_bytes;
@@ -282,12 +282,10 @@ void Recorder::push(const StepSample& sample) {
 void Recorder::event(Json event) {
   const std::lock_guard lock(state_->mutex);
   if (state_->closing) return;
-  Json line = {{"event", event.value("event", "")},
-               {"sequence", state_->events_taken++},
-               {"end_ns", nanoseconds_since_start()}};
+  Json line = {
+      {"event", event.value("event", "")}, {"sequence", state_->events_taken++}, {"end_ns", nanoseconds_since_start()}};
   line.update(event);
-  state_->pending.push_back(
-      {state_->queue.pushed(), line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"});
+  state_->pending.push_back({state_->queue.pushed(), line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"});
   state_->wake_writer.notify_one();
 }
 

@@ -23,9 +23,9 @@ struct StepSample {
   int64_t samples = 0;
   double loss_sum = 0;
   double lr = 0;
-  int64_t end_ns = 0;                                 // since the segment's start
+  int64_t end_ns = 0;  // since the segment's start
   uint64_t bytes = 0;
-  std::array<int64_t, spec::kStepKinds> kinds_ns{};   // sum = the step's total
+  std::array<int64_t, spec::kStepKinds> kinds_ns{};  // sum = the step's total
 };
 
 struct RecorderOptions {
@@ -42,7 +42,7 @@ class Recorder {
   // Creates both files (IoError; also when they exist: a segment has them to itself) and starts the writer. Makes the
   // process ignore SIGXFSZ, so that a file-size limit is an error like a full disk.
   Recorder(const RecorderOptions& options, const Clock& clock);
-  ~Recorder();                                         // close()
+  ~Recorder();  // close()
 
   // Training thread only. One queue push; waits only if the writer is a whole queue behind.
   void push(const StepSample& sample);
@@ -82,7 +82,7 @@ class StepClock {
     kinds_ = {};
     return kinds;
   }
-  int64_t train_ns() const { return total_ns_; }   // taken so far
+  int64_t train_ns() const { return total_ns_; }  // taken so far
 
  private:
   const Clock& clock_;

@@ -146,9 +146,9 @@ TEST_F(RecorderTest, MergesUpTo25ShortStepsAndNoLongOne) {
   recorder.push(sample(step++, 5 * kMillisecond));  // not under 5 ms
   recorder.push(sample(step++, 5 * kMillisecond));
   recorder.push(sample(step++, 1));
-  recorder.push(sample(step++, 1, 1));               // another epoch
+  recorder.push(sample(step++, 1, 1));  // another epoch
   recorder.push(sample(step++, 1, 1));
-  recorder.push(sample(step + 100, 1, 1));           // not the next step
+  recorder.push(sample(step + 100, 1, 1));  // not the next step
   recorder.close();
   EXPECT_THAT(counts(read()), testing::ElementsAre(25, 25, 10, 1, 1, 1, 2, 1));
 }
@@ -342,7 +342,7 @@ TEST(StepClock, GivesEveryNanosecondToOneKind) {
   steps.resume();
   clock.advance(std::chrono::nanoseconds(5));
   steps.lap(StepKind::kCheckpoint);
-  EXPECT_EQ(steps.train_ns(), 30);                // counted when taken
+  EXPECT_EQ(steps.train_ns(), 30);  // counted when taken
   EXPECT_EQ(steps.take()[static_cast<size_t>(StepKind::kCheckpoint)], 5);
   EXPECT_EQ(steps.train_ns(), 35);
   EXPECT_EQ(steps.take(), (std::array<int64_t, spec::kStepKinds>{}));
