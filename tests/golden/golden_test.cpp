@@ -1,6 +1,6 @@
-// One step of the task fashion-mnist against PyTorch (oracle.py, run at test time by a Python that has its own PyTorch):
-// loss, gradients and the parameters after the step. Rule of comparison: per tensor, the norm of the error against
-// PyTorch's float64 result is at most twice that of PyTorch's own float32 result, or below a stated multiple of
+// One step of the task fashion-mnist against PyTorch (oracle.py, run at test time by a Python that has its own
+// PyTorch): loss, gradients and the parameters after the step. Rule of comparison: per tensor, the norm of the error
+// against PyTorch's float64 result is at most twice that of PyTorch's own float32 result, or below a stated multiple of
 // eps x norm; tensors of fewer than 64 elements are pooled by layer type.
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ namespace mlbench {
 namespace {
 
 namespace fs = std::filesystem;
-using Values = std::vector<double>;   // logical values of all tensors, back to back
+using Values = std::vector<double>;  // logical values of all tensors, back to back
 
 constexpr double kEps = std::numeric_limits<float>::epsilon();
 constexpr int64_t kSamples = 20;
@@ -131,8 +131,8 @@ struct Outcome {
 };
 
 struct Golden {
-  Outcome exact;   // float64
-  Outcome peer;    // float32
+  Outcome exact;  // float64
+  Outcome peer;   // float32
 };
 
 // The dropout mask of the only dropout layer, by its definition in models/model.h.
@@ -234,7 +234,7 @@ Values sharded_gradient(const Case& test, int ranks) {
 }
 
 struct Norms {
-  double ours = 0, peer = 0, exact = 0;   // sums of squares
+  double ours = 0, peer = 0, exact = 0;  // sums of squares
 };
 
 void expect_close(const Case& test, const char* what, const Values& ours, const Values& peer, const Values& exact,

@@ -57,15 +57,16 @@ Fault fault_of(int rank) {
 
 class Spool {
  public:
-  Spool(const std::filesystem::path& run_dir, uint64_t run_id, int64_t segment, int rank) :
-      steps_(spec::steps_path(run_dir, segment, rank), std::ios::binary),
-      events_(spec::events_path(run_dir, segment, rank)) {
+  Spool(const std::filesystem::path& run_dir, uint64_t run_id, int64_t segment, int rank)
+      : steps_(spec::steps_path(run_dir, segment, rank), std::ios::binary),
+        events_(spec::events_path(run_dir, segment, rank)) {
     spec::SpoolHeader header;
     header.run_id = run_id;
     header.segment = static_cast<uint32_t>(segment);
     header.rank = static_cast<uint32_t>(rank);
-    header.start_wall_us = std::chrono::duration_cast<std::chrono::microseconds>(
-                               std::chrono::system_clock::now().time_since_epoch()).count();
+    header.start_wall_us =
+        std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
+            .count();
     write(&header, sizeof header);
   }
 
@@ -98,7 +99,7 @@ class Spool {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::ofstream steps_, events_;
   std::mutex mutex_;
-  int64_t sequence_ = 0;   // of events
+  int64_t sequence_ = 0;  // of events
   uint64_t records_ = 0;
 };
 
@@ -159,7 +160,7 @@ int run(const Arguments& arguments) {
 
   const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(run.comm_timeout_s * 1000));
   const auto report_failure = [&](const std::string& kind, const std::string& message) {
-    const Json failure = {{"event", "failure"}, {"kind", kind},       {"operation", "all_reduce"},
+    const Json failure = {{"event", "failure"},          {"kind", kind},       {"operation", "all_reduce"},
                           {"sequence", sequence.load()}, {"message", message}, {"suspect_rank", nullptr}};
     spool.event(failure);
     client.report(failure);
@@ -170,8 +171,13 @@ int run(const Arguments& arguments) {
     for (int other = 0; other < size; ++other) client.get(prefix + std::to_string(other), timeout);
   };
 
-  spool.event({{"event", "begin"}, {"parameters", 10}, {"effective", Json::object()}, {"comm_stack", "fake"},
-               {"start_step", arguments.start_step}, {"versions", {{"fake_library", "1.2"}}}, {"step", 0}});
+  spool.event({{"event", "begin"},
+               {"parameters", 10},
+               {"effective", Json::object()},
+               {"comm_stack", "fake"},
+               {"start_step", arguments.start_step},
+               {"versions", {{"fake_library", "1.2"}}},
+               {"step", 0}});
   const int64_t steps = number_from_environment("FAKE_STEPS", 20);
   const std::chrono::milliseconds step_time(number_from_environment("FAKE_STEP_MS", 10));
   try {
@@ -195,13 +201,17 @@ int run(const Arguments& arguments) {
       ++step;
     }
   } catch (const CommTimeout&) {
-    report_failure("comm_timeout", fmt::format("all_reduce #{} took longer than {} s", sequence.load(), run.comm_timeout_s));
+    report_failure("comm_timeout",
+                   fmt::format("all_reduce #{} took longer than {} s", sequence.load(), run.comm_timeout_s));
     return static_cast<int>(ExitCode::kCommError);
   } catch (const CommError&) {
     while (fault.what == "outlive") pause();
     throw;
   }
-  spool.event({{"event", "end"}, {"reason", "max_steps"}, {"weights_sha256", std::string(64, 'a')}, {"samples", 100 * steps},
+  spool.event({{"event", "end"},
+               {"reason", "max_steps"},
+               {"weights_sha256", std::string(64, 'a')},
+               {"samples", 100 * steps},
                {"step", steps}});
   finished = true;
   return 0;

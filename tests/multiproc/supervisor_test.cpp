@@ -4,63 +4,36 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <functional>
 #include <thread>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
-#include "mlbench/supervise/culprit.h"
 #include "mlbench/supervise/lease.h"
-#include "mlbench/supervise/proc.h"
 #include "mlbench/supervise/supervisor.h"
 #include "mlbench/supervise/test_folder.h"
+#include "tests/support/processes.h"
 
 namespace mlbench::supervise {
 namespace {
 
 using namespace std::chrono_literals;
+using test::eventually;
+using test::kPatience;
+using test::Variable;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-constexpr auto kPatience = 120s;
-
-bool eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() >= deadline) return false;
-    std::this_thread::sleep_for(20ms);
-  }
-  return true;
-}
-
-// Sets an environment variable for the processes that a test starts.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
-  ~Variable() { unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-};
-
 class SupervisorTest : public testing::Test {
  protected:
-  ~SupervisorTest() override {
-    // A failing test leaves nothing behind either.
-    for (const pid_t pid : processes()) kill(pid, SIGKILL);
-  }
+  ~SupervisorTest() override { mark_.kill_all(); }
 
   fs::path make_run(const std::string& name, int64_t workers, double comm_timeout_s = 60) {
     spec::RunSpec run;
@@ -130,29 +103,14 @@ class SupervisorTest : public testing::Test {
     return pids;
   }
 
-  // Every process that was started by this test, however it was started.
-  std::vector<pid_t> processes() const {
-    std::vector<pid_t> found;
-    for (const auto& entry : fs::directory_iterator("/proc")) {
-      const std::string name = entry.path().filename();
-      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-      const auto pid = static_cast<pid_t>(std::stol(name));
-      const auto status = process_status(pid);
-      if (!status || status->state == 'Z' || pid == getpid()) continue;
-      std::ifstream environment(entry.path() / "environ");
-      const std::string text((std::istreambuf_iterator<char>(environment)), std::istreambuf_iterator<char>());
-      if (text.find("MLBENCH_TEST_MARK=" + folder_.path().string()) != std::string::npos) found.push_back(pid);
-    }
-    return found;
-  }
-
   void expect_no_process_left() {
-    EXPECT_TRUE(eventually([&] { return processes().empty(); })) << "orphans: " << testing::PrintToString(processes());
+    EXPECT_TRUE(eventually([&] { return mark_.processes().empty(); }))
+        << "orphans: " << testing::PrintToString(mark_.processes());
     EXPECT_TRUE(FileLock::acquire(folder_.path() / "cores.lock", 0ms)) << "the cores are not free";
   }
 
   TestFolder folder_;
-  Variable mark_{"MLBENCH_TEST_MARK", folder_.path()};
+  test::ProcessMark mark_{folder_.path()};
   int64_t last_id_ = 0;
 };
 
@@ -205,7 +163,7 @@ TEST_F(SupervisorTest, SecretIsNotInTheArgumentsNorOnDisk) {
   ASSERT_NE(at, std::string::npos);
   const std::string secret = environment.substr(at + 15, 32);
   EXPECT_EQ(secret.find_first_not_of("0123456789abcdef"), std::string::npos) << secret;
-  for (const pid_t pid : processes()) {
+  for (const pid_t pid : mark_.processes()) {
     EXPECT_EQ(read_file("/proc/" + std::to_string(pid) + "/cmdline").find(secret), std::string::npos);
   }
   handle.request_stop();
@@ -368,7 +326,8 @@ TEST_F(SupervisorTest, DeafRankIsKilledInTheEnd) {
   expect_no_process_left();
 }
 
-// ---- the supervisor or the command breaks ------------------------------------------------------------------------------
+// ---- the supervisor or the command breaks
+// ------------------------------------------------------------------------------
 
 TEST_F(SupervisorTest, KilledSupervisorLosesNoMeasurement) {
   const Variable steps("FAKE_STEPS", "100000");
@@ -517,7 +476,8 @@ TEST_F(SupervisorTest, FullDiskUnderTheRecordDoesNotEndTheRun) {
   }
 }
 
-// ---- the cores ----------------------------------------------------------------------------------------------------------
+// ---- the cores
+// ----------------------------------------------------------------------------------------------------------
 
 TEST_F(SupervisorTest, SecondRunWaitsForTheCores) {
   const fs::path first_dir = make_run("first-1", 1), second_dir = make_run("second-1", 1);
@@ -606,7 +566,8 @@ TEST_F(SupervisorTest, RanksOfAKilledSupervisorHoldTheCores) {
   expect_no_process_left();
 }
 
-// ---- segments -----------------------------------------------------------------------------------------------------------
+// ---- segments
+// -----------------------------------------------------------------------------------------------------------
 
 TEST_F(SupervisorTest, ResumeAddsASegment) {
   const fs::path dir = make_run("resume-2", 2);

@@ -1,0 +1,359 @@
+// The two programs, as a user has them: the task fashion-mnist on made data, small and real. Outcomes and culprits are
+// asserted, with generous patience; nothing here measures how fast it is.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <set>
+
+#include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/json.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/process.h"
+#include "mlbench/spec/spool.h"
+#include "mlbench/supervise/lease.h"
+#include "mlbench/supervise/supervisor.h"
+#include "mlbench/supervise/test_folder.h"
+#include "tests/support/processes.h"
+
+namespace mlbench {
+namespace {
+
+using namespace std::chrono_literals;
+using test::eventually;
+using test::kPatience;
+using test::Variable;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+constexpr int code_of(ExitCode code) { return static_cast<int>(code); }
+
+class EndToEnd : public testing::Test {
+ protected:
+  // One home for all: the made data are prepared once.
+  static void SetUpTestSuite() {
+    home_ = std::make_unique<supervise::TestFolder>();
+    const Variable lock("MLBENCH_CORE_LOCK", core_lock());
+    const Result warm = mlbench(run_arguments("warm", {"1", "--max-steps", "2"}));
+    ASSERT_EQ(warm.code, 0) << warm.err;
+  }
+  static void TearDownTestSuite() { home_.reset(); }
+
+  ~EndToEnd() override { mark_.kill_all(); }
+
+  struct Result {
+    int code = 0;
+    std::string out, err;
+  };
+
+  static std::vector<std::string> run_arguments(const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"run", name};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    for (const char* word : {"--task", "fashion-mnist", "--synthetic", "--threads-per-worker", "1"}) {
+      arguments.emplace_back(word);
+    }
+    return arguments;
+  }
+
+  static ProcessOptions command(const std::vector<std::string>& arguments) {
+    ProcessOptions options;
+    options.arguments = arguments;
+    options.arguments.insert(options.arguments.begin(), environment_variable("MLBENCH_TEST_MLBENCH").value());
+    options.environment = {{"MLBENCH_HOME", home_->path()}};
+    return options;
+  }
+
+  static Result mlbench(const std::vector<std::string>& arguments) {
+    ProcessOutput output = run_process(command(arguments), 2 * kPatience);
+    return {output.end.code, std::move(output.standard_output), std::move(output.standard_error)};
+  }
+
+  // In the background, with its output in a file.
+  ChildProcess start(const std::vector<std::string>& arguments) {
+    ProcessOptions options = command(arguments);
+    options.output = output_path();
+    return ChildProcess::start(options);
+  }
+
+  fs::path output_path() const {
+    return home_->path() / (std::string("output-") + testing::UnitTest::GetInstance()->current_test_info()->name());
+  }
+
+  // A run of two ranks that would take hours.
+  ChildProcess start_long_run(const std::string& name, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"2", "--max-steps", "1000000", "--set", "epochs=10000"});
+    return start(run_arguments(name, more));
+  }
+
+  static int wait(ChildProcess& process) {
+    const auto end = process.wait(kPatience);
+    EXPECT_TRUE(end) << "the command never ended";
+    return end ? end->code : -1;
+  }
+
+  static fs::path run_dir(const std::string& name) { return home_->path() / "runs" / name; }
+  static Json record(const std::string& name) { return read_json_file(run_dir(name) / "run.json"); }
+  static std::string state(const std::string& name) {
+    return fs::exists(run_dir(name) / "run.json") ? record(name).value("state", "") : "";
+  }
+  static fs::path core_lock() { return home_->path() / "cores.lock"; }
+
+  static size_t records_of(const std::string& name, int64_t rank) {
+    return spec::read_spool(run_dir(name), 1, rank).steps.size();
+  }
+
+  // Waits until both ranks train, and gives the content of the lease: their pids and the supervisor's.
+  supervise::LeaseContent wait_for_training(const std::string& name) {
+    std::optional<supervise::LeaseContent> lease;
+    EXPECT_TRUE(eventually([&] {
+      lease = supervise::read_lease(run_dir(name));
+      return lease && lease->ranks.size() == 2 && records_of(name, 0) > 3 && records_of(name, 1) > 3;
+    })) << "it never trained: "
+        << (fs::exists(output_path()) ? read_file(output_path()) : "");
+    lease->ranks.resize(2);
+    return *lease;
+  }
+
+  // What must hold however a run ended.
+  void expect_kept_and_clean(const std::string& name) {
+    const Json json = record(name);
+    EXPECT_GT(json["clocks"]["train_s"].get<double>(), 0) << "measurements so far are kept";
+    EXPECT_GT(json["throughput"]["samples"].get<int64_t>(), 0);
+    EXPECT_FALSE(json["finished_at"].is_null());
+    EXPECT_TRUE(eventually([&] { return mark_.processes().empty(); }))
+        << "orphans: " << testing::PrintToString(mark_.processes());
+    EXPECT_TRUE(FileLock::acquire(core_lock(), 0ms)) << "the cores are not free";
+  }
+
+  static std::unique_ptr<supervise::TestFolder> home_;
+  test::ProcessMark mark_{home_->path().string() + testing::UnitTest::GetInstance()->current_test_info()->name()};
+  Variable lock_{"MLBENCH_CORE_LOCK", core_lock()};
+};
+
+std::unique_ptr<supervise::TestFolder> EndToEnd::home_;
+
+// ---- what a run promises
+// ----------------------------------------------------------------------------------------------
+
+TEST_F(EndToEnd, OneHashForAllRanksAndForTheSameSeed) {
+  for (const char* name : {"hash-a", "hash-b"}) {
+    const Result result = mlbench(run_arguments(name, {"1", "2", "--max-steps", "20", "--json"}));
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(Json::parse(result.out).size(), 2u);
+  }
+  for (const char* k : {"1", "2"}) {
+    const Json a = record(std::string("hash-a-") + k), b = record(std::string("hash-b-") + k);
+    EXPECT_EQ(a["state"], "finished");
+    EXPECT_EQ(a["weights_sha256"].get<std::string>().size(), 64u);
+    EXPECT_EQ(a["weights_sha256"], b["weights_sha256"]);
+  }
+  EXPECT_NE(record("hash-a-1")["weights_sha256"], record("hash-a-2")["weights_sha256"]) << "twice the batch per step";
+  std::set<std::string> hashes;
+  for (const int64_t rank : {0, 1}) {
+    for (const Json& event : spec::read_spool(run_dir("hash-a-2"), 1, rank).events) {
+      if (event.value("event", "") == "end") hashes.insert(event.value("weights_sha256", ""));
+    }
+  }
+  EXPECT_EQ(hashes, std::set<std::string>{record("hash-a-2")["weights_sha256"].get<std::string>()});
+}
+
+TEST_F(EndToEnd, ResumeInMidEpochGivesTheSameWeights) {
+  const Result whole = mlbench(run_arguments("whole", {"2", "--max-steps", "60"}));
+  ASSERT_EQ(whole.code, 0) << whole.err;
+
+  ChildProcess process = start(run_arguments("parts", {"2", "--max-steps", "60", "--checkpoint-every", "10"}));
+  EXPECT_TRUE(eventually([&] { return fs::exists(run_dir("parts-2") / "checkpoints" / "step-000000020"); }));
+  const auto lease = supervise::read_lease(run_dir("parts-2"));
+  ASSERT_TRUE(lease && lease->ranks.size() == 2);
+  kill(lease->ranks[1].pid, SIGKILL);
+  EXPECT_EQ(wait(process), code_of(ExitCode::kRunFailed));
+
+  const Result resumed = mlbench({"resume", "parts-2"});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  const Json json = record("parts-2");
+  EXPECT_EQ(json["state"], "finished");
+  EXPECT_EQ(json["segments"].size(), 2u);
+  EXPECT_GE(json["segments"][1]["start_step"].get<int64_t>(), 20);
+  EXPECT_GT(json["segments"][1]["lost_s"].get<double>(), 0);
+  EXPECT_EQ(json["division"], "closed");
+  EXPECT_EQ(json["weights_sha256"], record("whole-2")["weights_sha256"]);
+
+  const Result again = mlbench({"resume", "parts-2"});
+  EXPECT_EQ(again.code, code_of(ExitCode::kUserError));
+  EXPECT_THAT(again.err, HasSubstr("finished"));
+}
+
+// ---- a rank breaks
+// ----------------------------------------------------------------------------------------------------
+
+TEST_F(EndToEnd, KilledRankIsNamed) {
+  ChildProcess process = start_long_run("killed");
+  const auto lease = wait_for_training("killed-2");
+  kill(lease.ranks[1].pid, SIGKILL);
+  EXPECT_EQ(wait(process), code_of(ExitCode::kRunFailed));
+  const Json json = record("killed-2");
+  EXPECT_EQ(json["state"], "failed");
+  EXPECT_EQ(json["failure"]["kind"], "rank_died");
+  EXPECT_EQ(json["failure"]["rank"], 1);
+  EXPECT_EQ(json["failure"]["host"], host_name());
+  EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("was killed by signal 9 (SIGKILL)"));
+  EXPECT_FALSE(json["failure"]["log_tail"].empty());
+  EXPECT_EQ(json["exit_codes"][1], 137);
+  EXPECT_THAT(read_file(output_path()), HasSubstr("rank 1 on " + host_name() + " was killed by signal 9 (SIGKILL)"));
+  expect_kept_and_clean("killed-2");
+}
+
+TEST_F(EndToEnd, StoppedRankIsNamed) {
+  ChildProcess process = start_long_run("frozen", {"--comm-timeout", "3"});
+  const auto lease = wait_for_training("frozen-2");
+  kill(lease.ranks[0].pid, SIGSTOP);
+  EXPECT_EQ(wait(process), code_of(ExitCode::kRunFailed));
+  const Json json = record("frozen-2");
+  EXPECT_EQ(json["failure"]["kind"], "comm_timeout");
+  EXPECT_EQ(json["failure"]["rank"], 0);
+  EXPECT_FALSE(json["failure"]["operation"].get<std::string>().empty());
+  EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("is stopped"));
+  expect_kept_and_clean("frozen-2");
+}
+
+TEST_F(EndToEnd, FullDiskUnderACheckpointIsNamed) {
+  // No file may grow beyond 1 MiB: enough for records and spools, not for a checkpoint.
+  const rlimit full{1 << 20, RLIM_INFINITY};
+  ChildProcess process = start_long_run("fulldisk", {"--checkpoint-every", "30"});
+  EXPECT_TRUE(eventually([&] {
+    const auto lease = supervise::read_lease(run_dir("fulldisk-2"));
+    if (!lease || lease->ranks.size() != 2) return false;
+    for (const auto& rank : lease->ranks) {
+      if (prlimit(rank.pid, RLIMIT_FSIZE, &full, nullptr) != 0) return false;
+    }
+    return true;
+  }));
+  EXPECT_EQ(wait(process), code_of(ExitCode::kRunFailed));
+  const Json json = record("fulldisk-2");
+  EXPECT_EQ(json["failure"]["kind"], "rank_error");
+  EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("checkpoints"));
+  EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("File too large"));
+  expect_kept_and_clean("fulldisk-2");
+}
+
+TEST_F(EndToEnd, FullDiskUnderASpoolIsNamed) {
+  ChildProcess process = start_long_run("fullspool");
+  const auto lease = wait_for_training("fullspool-2");
+  const rlimit full{1, RLIM_INFINITY};
+  ASSERT_EQ(prlimit(lease.ranks[1].pid, RLIMIT_FSIZE, &full, nullptr), 0);
+  EXPECT_EQ(wait(process), code_of(ExitCode::kRunFailed));
+  const Json json = record("fullspool-2");
+  EXPECT_EQ(json["failure"]["kind"], "rank_error");
+  EXPECT_EQ(json["failure"]["rank"], 1);
+  EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("spool"));
+  expect_kept_and_clean("fullspool-2");
+}
+
+// ---- the command or the supervisor breaks
+// -----------------------------------------------------------------------------
+
+TEST_F(EndToEnd, CtrlCStopsTheRunAndKeepsWhatWasMeasured) {
+  ChildProcess process = start_long_run("ctrlc");
+  wait_for_training("ctrlc-2");
+  process.signal(SIGINT);  // to the whole group, as a terminal does
+  EXPECT_EQ(wait(process), code_of(ExitCode::kStopped));
+  const Json json = record("ctrlc-2");
+  EXPECT_EQ(json["state"], "stopped");
+  EXPECT_TRUE(json["failure"].is_null());
+  EXPECT_EQ(json["exit_codes"], Json({130, 130}));
+  expect_kept_and_clean("ctrlc-2");
+}
+
+TEST_F(EndToEnd, KilledCommandEndsItsRun) {
+  ChildProcess process = start_long_run("orphan");
+  wait_for_training("orphan-2");
+  process.signal(SIGKILL);
+  EXPECT_EQ(wait(process), 137);
+  EXPECT_TRUE(eventually([&] { return state("orphan-2") == "failed"; }));
+  const Json json = record("orphan-2");
+  EXPECT_EQ(json["failure"]["kind"], "launcher_lost");
+  EXPECT_EQ(json["exit_codes"], Json({130, 130}));
+  expect_kept_and_clean("orphan-2");
+}
+
+TEST_F(EndToEnd, KilledSupervisorLosesNoMeasurement) {
+  ChildProcess process = start_long_run("lost");
+  const auto lease = wait_for_training("lost-2");
+  kill(lease.holder.pid, SIGKILL);
+  EXPECT_EQ(wait(process), code_of(ExitCode::kRunFailed));
+  const Json json = record("lost-2");
+  EXPECT_EQ(json["state"], "failed");
+  EXPECT_EQ(json["failure"]["kind"], "supervisor_lost");
+  EXPECT_EQ(json["exit_codes"], Json({nullptr, nullptr}));
+  expect_kept_and_clean("lost-2");
+}
+
+TEST_F(EndToEnd, DetachedRunSurvivesItsCommandAndCanBeStopped) {
+  const Result started =
+      mlbench(run_arguments("detached", {"2", "--max-steps", "1000000", "--set", "epochs=10000", "--detach"}));
+  EXPECT_EQ(started.code, 0) << started.err;
+  wait_for_training("detached-2");
+  EXPECT_EQ(mlbench({"stop", "detached-2"}).code, 0);
+  EXPECT_TRUE(eventually([&] { return state("detached-2") == "stopped"; }));
+  expect_kept_and_clean("detached-2");
+}
+
+// ---- two commands
+// -----------------------------------------------------------------------------------------------------
+
+TEST_F(EndToEnd, SecondCommandWaitsForTheCoresAndSaysSo) {
+  ChildProcess first = start_long_run("first");
+  wait_for_training("first-2");
+  ProcessOptions options = command(run_arguments("second", {"1", "--max-steps", "5"}));
+  const fs::path output = home_->path() / "output-second";
+  options.output = output;
+  ChildProcess second = ChildProcess::start(options);
+  EXPECT_TRUE(eventually([&] { return state("second-1") == "queued"; }));
+  EXPECT_TRUE(eventually([&] {
+    return read_file(output).find("waits for the cores") != std::string::npos ||
+           read_file(output).find("waiting for the cores") != std::string::npos;
+  })) << read_file(output);
+  EXPECT_FALSE(second.wait(500ms));
+  first.signal(SIGINT);
+  EXPECT_EQ(wait(first), code_of(ExitCode::kStopped));
+  EXPECT_EQ(wait(second), 0) << read_file(output);
+  EXPECT_EQ(record("second-1")["state"], "finished");
+  EXPECT_FALSE(record("second-1")["oversubscribed"].get<bool>());
+  EXPECT_EQ(record("first-2")["state"], "stopped");
+  expect_kept_and_clean("first-2");
+}
+
+TEST_F(EndToEnd, NoWaitRunsBesideAndBothRecordsSaySo) {
+  ChildProcess first = start_long_run("long");
+  wait_for_training("long-2");
+  const Result beside = mlbench(run_arguments("beside", {"1", "--max-steps", "60", "--no-wait"}));
+  EXPECT_EQ(beside.code, 0) << beside.err;
+  EXPECT_EQ(record("beside-1")["state"], "finished");
+  EXPECT_TRUE(record("beside-1")["oversubscribed"].get<bool>());
+  EXPECT_EQ(state("long-2"), "running") << "the other run goes on";
+  first.signal(SIGINT);
+  EXPECT_EQ(wait(first), code_of(ExitCode::kStopped));
+  EXPECT_TRUE(record("long-2")["oversubscribed"].get<bool>());
+  expect_kept_and_clean("long-2");
+}
+
+// ---- wrong input
+// ------------------------------------------------------------------------------------------------------
+
+TEST_F(EndToEnd, HomeThatIsAFileIsAnError) {
+  const fs::path file = home_->path() / "file";
+  write_file_atomically(file, "text");
+  std::vector<std::string> arguments = run_arguments("x", {"1"});
+  arguments.insert(arguments.end(), {"--home", file.string()});
+  const Result result = mlbench(arguments);
+  EXPECT_EQ(result.code, code_of(ExitCode::kUserError));
+  EXPECT_THAT(result.err, HasSubstr("is not a folder"));
+  EXPECT_EQ(read_file(file), "text");
+}
+
+}  // namespace
+}  // namespace mlbench

@@ -1,0 +1,77 @@
+#pragma once
+
+// What tests with real processes share: patience, environment variables, and finding every process they started.
+
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "mlbench/supervise/proc.h"
+
+namespace mlbench::test {
+
+inline constexpr std::chrono::seconds kPatience{180};
+
+// Whether the condition comes true within the patience.
+inline bool eventually(const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+// An environment variable of this process and those that it starts, for a while.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
+  ~Variable() { unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+// Marks all processes started while it lives, and theirs: found by it, whoever their parent is by then.
+class ProcessMark {
+ public:
+  explicit ProcessMark(const std::string& value)
+      : text_("MLBENCH_TEST_MARK=" + value), variable_("MLBENCH_TEST_MARK", value) {}
+
+  std::vector<pid_t> processes() const {
+    std::vector<pid_t> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const std::string name = entry.path().filename();
+      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+      const auto pid = static_cast<pid_t>(std::stol(name));
+      const auto status = supervise::process_status(pid);
+      if (!status || status->state == 'Z' || pid == getpid()) continue;
+      std::ifstream file(entry.path() / "environ");
+      const std::string environment((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+      if (environment.find(text_) != std::string::npos) found.push_back(pid);
+    }
+    return found;
+  }
+
+  // A failing test leaves nothing behind either.
+  void kill_all() const {
+    for (const pid_t pid : processes()) kill(pid, SIGKILL);
+  }
+
+ private:
+  std::string text_;
+  Variable variable_;
+};
+
+}  // namespace mlbench::test
