@@ -92,8 +92,8 @@ int main(int argc, char** argv) {
       with_push.push_back((c - b).count());
     }
     wall_s = to_seconds(clock.now() - start);
-    writer_s = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - process_before -
-               (cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - thread_before);
+    writer_s =
+        cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - process_before - (cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - thread_before);
   }
   const spec::Clocks clocks = spec::derive_clocks({spec::read_spool(folder, 1, 0)});
   const auto spool_bytes = std::filesystem::file_size(spec::steps_path(folder, 1, 0));
