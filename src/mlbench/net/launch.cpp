@@ -53,11 +53,7 @@ const std::vector<Launcher>& launchers() {
        {"MV2_COMM_WORLD_SIZE"},
        {"MV2_COMM_WORLD_LOCAL_RANK"},
        {"MV2_COMM_WORLD_LOCAL_SIZE"}},
-      {"SLURM_*",
-       "SLURM_PROCID",
-       {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
-       {"SLURM_LOCALID"},
-       {kSlurmTasksPerNode}},
+      {"SLURM_*", "SLURM_PROCID", {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, {"SLURM_LOCALID"}, {kSlurmTasksPerNode}},
       {"JSM_NAMESPACE_*",
        "JSM_NAMESPACE_RANK",
        {"JSM_NAMESPACE_SIZE"},
@@ -156,8 +152,8 @@ LaunchInfo read_launcher(const Launcher& launcher, const Variable& rank, const E
                           ? slurm_local_size(*local_size, read_variable(read, "SLURM_NODEID"))
                           : number_in(*local_size, 1, kMostRanks);
     if (info.local_size > info.size) {
-      throw UserError(fmt::format("{} contradicts {}: more ranks on this host than there are", local_size->shown(),
-                                  size->shown()));
+      throw UserError(
+          fmt::format("{} contradicts {}: more ranks on this host than there are", local_size->shown(), size->shown()));
     }
   } else {
     info.local_size = info.local_rank + 1;  // the least that is true

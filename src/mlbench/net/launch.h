@@ -16,8 +16,8 @@
 //   JOB_COMPLETION_INDEX    JOB_COMPLETION_INDEX   WORLD_SIZE                0, 1 (a pod is a host)
 //   HOROVOD_*               HOROVOD_RANK           HOROVOD_SIZE              HOROVOD_LOCAL_RANK, HOROVOD_LOCAL_SIZE
 //
-// With every launcher MASTER_ADDR and MASTER_PORT name the rendezvous; without MASTER_ADDR it is, under Slurm, the first
-// host of SLURM_STEP_NODELIST or SLURM_JOB_NODELIST.
+// With every launcher MASTER_ADDR and MASTER_PORT name the rendezvous; without MASTER_ADDR it is, under Slurm, the
+// first host of SLURM_STEP_NODELIST or SLURM_JOB_NODELIST.
 
 #include <functional>
 #include <optional>
@@ -28,11 +28,11 @@ namespace mlbench::net {
 struct LaunchInfo {
   int rank = 0;
   int size = 1;
-  int local_rank = 0;              // 0 of 1 when the launcher does not tell
+  int local_rank = 0;  // 0 of 1 when the launcher does not tell
   int local_size = 1;
-  std::string master_address;      // "" if the launcher names none
-  int master_port = 0;             // 0 if none
-  std::string source;              // "RANK/WORLD_SIZE", "OMPI_COMM_WORLD_*", ..., "single process"
+  std::string master_address;  // "" if the launcher names none
+  int master_port = 0;         // 0 if none
+  std::string source;          // "RANK/WORLD_SIZE", "OMPI_COMM_WORLD_*", ..., "single process"
 };
 
 using EnvironmentReader = std::function<std::optional<std::string>(const char* name)>;

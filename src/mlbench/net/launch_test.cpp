@@ -36,36 +36,64 @@ const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {"nothing", {}, {0, 1, 0, 1, "", 0, "single process"}},
       {"torchrun",
-       {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}, {"GROUP_RANK", "1"},
-        {"MASTER_ADDR", "node-a"}, {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "none"}},
+       {{"RANK", "5"},
+        {"WORLD_SIZE", "8"},
+        {"LOCAL_RANK", "1"},
+        {"LOCAL_WORLD_SIZE", "4"},
+        {"GROUP_RANK", "1"},
+        {"MASTER_ADDR", "node-a"},
+        {"MASTER_PORT", "29500"},
+        {"TORCHELASTIC_RUN_ID", "none"}},
        {5, 8, 1, 4, "node-a", 29500, "RANK/WORLD_SIZE"}},
       {"rank_and_size_alone", {{"RANK", "2"}, {"WORLD_SIZE", "3"}}, {2, 3, 0, 1, "", 0, "RANK/WORLD_SIZE"}},
       {"openmpi",
-       {{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"PMIX_RANK", "3"}},
+       {{"OMPI_COMM_WORLD_RANK", "3"},
+        {"OMPI_COMM_WORLD_SIZE", "4"},
+        {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+        {"PMIX_RANK", "3"}},
        {3, 4, 1, 2, "", 0, "OMPI_COMM_WORLD_*"}},
       {"pmix_under_slurm",
-       {{"PMIX_RANK", "1"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", "0"},
-        {"SLURM_NODEID", "1"}, {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"}, {"SLURM_JOB_NODELIST", "gpu[07-08]"}},
+       {{"PMIX_RANK", "1"},
+        {"SLURM_PROCID", "1"},
+        {"SLURM_NTASKS", "2"},
+        {"SLURM_LOCALID", "0"},
+        {"SLURM_NODEID", "1"},
+        {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+        {"SLURM_JOB_NODELIST", "gpu[07-08]"}},
        {1, 2, 0, 1, "gpu07", 0, "PMIX_RANK"}},
       {"mpich",
        {{"PMI_RANK", "2"}, {"PMI_SIZE", "6"}, {"MPI_LOCALRANKID", "2"}, {"MPI_LOCALNRANKS", "3"}},
        {2, 6, 2, 3, "", 0, "PMI_*"}},
       {"mvapich",
-       {{"MV2_COMM_WORLD_RANK", "1"}, {"MV2_COMM_WORLD_SIZE", "2"}, {"MV2_COMM_WORLD_LOCAL_RANK", "1"},
+       {{"MV2_COMM_WORLD_RANK", "1"},
+        {"MV2_COMM_WORLD_SIZE", "2"},
+        {"MV2_COMM_WORLD_LOCAL_RANK", "1"},
         {"MV2_COMM_WORLD_LOCAL_SIZE", "2"}},
        {1, 2, 1, 2, "", 0, "MV2_COMM_WORLD_*"}},
       {"slurm",
-       {{"SLURM_PROCID", "6"}, {"SLURM_STEP_NUM_TASKS", "7"}, {"SLURM_NTASKS", "99"}, {"SLURM_LOCALID", "0"},
-        {"SLURM_NODEID", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"}, {"SLURM_JOB_NODELIST", "n[1-3,7],gpu05"}},
+       {{"SLURM_PROCID", "6"},
+        {"SLURM_STEP_NUM_TASKS", "7"},
+        {"SLURM_NTASKS", "99"},
+        {"SLURM_LOCALID", "0"},
+        {"SLURM_NODEID", "3"},
+        {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
+        {"SLURM_JOB_NODELIST", "n[1-3,7],gpu05"}},
        {6, 7, 0, 1, "n1", 0, "SLURM_*"}},
       {"slurm_first_node",
-       {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "7"}, {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "0"},
-        {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"}, {"SLURM_STEP_NODELIST", "b1"}, {"SLURM_JOB_NODELIST", "a1,b1"},
+       {{"SLURM_PROCID", "1"},
+        {"SLURM_NTASKS", "7"},
+        {"SLURM_LOCALID", "1"},
+        {"SLURM_NODEID", "0"},
+        {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
+        {"SLURM_STEP_NODELIST", "b1"},
+        {"SLURM_JOB_NODELIST", "a1,b1"},
         {"MASTER_PORT", "4711"}},
        {1, 7, 1, 2, "b1", 4711, "SLURM_*"}},
       {"lsf",
-       {{"JSM_NAMESPACE_RANK", "4"}, {"JSM_NAMESPACE_SIZE", "12"}, {"JSM_NAMESPACE_LOCAL_RANK", "4"},
+       {{"JSM_NAMESPACE_RANK", "4"},
+        {"JSM_NAMESPACE_SIZE", "12"},
+        {"JSM_NAMESPACE_LOCAL_RANK", "4"},
         {"JSM_NAMESPACE_LOCAL_SIZE", "6"}},
        {4, 12, 4, 6, "", 0, "JSM_NAMESPACE_*"}},
       {"pals",
@@ -75,7 +103,10 @@ const std::vector<Case>& cases() {
        {{"JOB_COMPLETION_INDEX", "2"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "job-0.job"}, {"MASTER_PORT", "29500"}},
        {2, 4, 0, 1, "job-0.job", 29500, "JOB_COMPLETION_INDEX"}},
       {"horovod",
-       {{"HOROVOD_RANK", "3"}, {"HOROVOD_SIZE", "4"}, {"HOROVOD_LOCAL_RANK", "1"}, {"HOROVOD_LOCAL_SIZE", "2"},
+       {{"HOROVOD_RANK", "3"},
+        {"HOROVOD_SIZE", "4"},
+        {"HOROVOD_LOCAL_RANK", "1"},
+        {"HOROVOD_LOCAL_SIZE", "2"},
         {"HOROVOD_CROSS_RANK", "1"}},
        {3, 4, 1, 2, "", 0, "HOROVOD_*"}},
       {"no_local_size", {{"PMI_RANK", "5"}, {"PMI_SIZE", "6"}, {"MPI_LOCALRANKID", "2"}}, {5, 6, 2, 3, "", 0, "PMI_*"}},
@@ -99,23 +130,21 @@ TEST_P(Launchers, Detected) {
   EXPECT_EQ(info.master_port, expected.master_port);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Launchers, testing::ValuesIn(cases()),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, Launchers, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
 
 // The order of the list: drop the winner, and the next one wins.
 TEST(Launch, FirstMatchWins) {
   Environment environment = {{"WORLD_SIZE", "4"}, {"PMI_SIZE", "4"}, {"SLURM_NTASKS", "4"}, {"PALS_SIZE", "4"}};
-  const std::vector<std::pair<std::string, std::string>> order = {
-      {"RANK", "RANK/WORLD_SIZE"},
-      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_*"},
-      {"PMIX_RANK", "PMIX_RANK"},
-      {"PMI_RANK", "PMI_*"},
-      {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_*"},
-      {"SLURM_PROCID", "SLURM_*"},
-      {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_*"},
-      {"PALS_RANKID", "PALS_*"},
-      {"JOB_COMPLETION_INDEX", "JOB_COMPLETION_INDEX"},
-      {"HOROVOD_RANK", "HOROVOD_*"}};
+  const std::vector<std::pair<std::string, std::string>> order = {{"RANK", "RANK/WORLD_SIZE"},
+                                                                  {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_*"},
+                                                                  {"PMIX_RANK", "PMIX_RANK"},
+                                                                  {"PMI_RANK", "PMI_*"},
+                                                                  {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_*"},
+                                                                  {"SLURM_PROCID", "SLURM_*"},
+                                                                  {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_*"},
+                                                                  {"PALS_RANKID", "PALS_*"},
+                                                                  {"JOB_COMPLETION_INDEX", "JOB_COMPLETION_INDEX"},
+                                                                  {"HOROVOD_RANK", "HOROVOD_*"}};
   for (const char* size : {"OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE", "HOROVOD_SIZE"}) {
     environment[size] = "4";
   }
@@ -129,7 +158,7 @@ TEST(Launch, FirstMatchWins) {
 
 struct BadCase {
   Environment environment;
-  std::string first, second;   // both in the message
+  std::string first, second;  // both in the message
 };
 
 TEST(Launch, ContradictionsNameVariableAndValue) {
@@ -142,22 +171,25 @@ TEST(Launch, ContradictionsNameVariableAndValue) {
       {{{"RANK", "99999999999999"}, {"WORLD_SIZE", "4"}}, "RANK=99999999999999", "number"},
       {{{"RANK", "1"}}, "RANK=1", "WORLD_SIZE"},
       {{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "2"}, {"LOCAL_WORLD_SIZE", "2"}},
-       "LOCAL_RANK=2", "LOCAL_WORLD_SIZE=2"},
+       "LOCAL_RANK=2",
+       "LOCAL_WORLD_SIZE=2"},
       {{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "3"}}, "LOCAL_WORLD_SIZE=3", "WORLD_SIZE=2"},
       {{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "0"}}, "MASTER_PORT=0", "1 to 65535"},
       {{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "65536"}}, "MASTER_PORT=65536", "1 to 65535"},
       {{{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "2"}},
-       "OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_SIZE=2"},
+       "OMPI_COMM_WORLD_RANK=2",
+       "OMPI_COMM_WORLD_SIZE=2"},
       {{{"PMIX_RANK", "1"}}, "PMIX_RANK=1", "PMI_SIZE or SLURM_STEP_NUM_TASKS"},
       {{{"PMI_RANK", "1"}}, "PMI_RANK=1", "PMI_SIZE"},
       {{{"MV2_COMM_WORLD_RANK", "2"}, {"MV2_COMM_WORLD_SIZE", "1"}}, "MV2_COMM_WORLD_RANK=2", "MV2_COMM_WORLD_SIZE=1"},
       {{{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "3"}}, "SLURM_PROCID=3", "SLURM_NTASKS=3"},
       {{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "2(y3)"}},
-       "SLURM_STEP_TASKS_PER_NODE=2(y3)", "2(x3),1"},
+       "SLURM_STEP_TASKS_PER_NODE=2(y3)",
+       "2(x3),1"},
       {{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "2,1"}, {"SLURM_NODEID", "2"}},
-       "SLURM_STEP_TASKS_PER_NODE=2,1", "SLURM_NODEID=2"},
-      {{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "3"}, {"SLURM_JOB_NODELIST", "n[1-"}},
-       "SLURM_JOB_NODELIST", "n[1-"},
+       "SLURM_STEP_TASKS_PER_NODE=2,1",
+       "SLURM_NODEID=2"},
+      {{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "3"}, {"SLURM_JOB_NODELIST", "n[1-"}}, "SLURM_JOB_NODELIST", "n[1-"},
       {{{"JSM_NAMESPACE_RANK", "1"}, {"JSM_NAMESPACE_SIZE", "1"}}, "JSM_NAMESPACE_RANK=1", "JSM_NAMESPACE_SIZE=1"},
       {{{"PALS_RANKID", "1"}}, "PALS_RANKID=1", "PALS_SIZE or PMI_SIZE"},
       {{{"JOB_COMPLETION_INDEX", "0"}}, "JOB_COMPLETION_INDEX=0", "WORLD_SIZE"},
@@ -180,8 +212,8 @@ TEST(Launch, FirstHostOfNodeLists) {
 }
 
 TEST(Launch, MalformedNodeLists) {
-  for (const char* list : {"", ",", "n1,", ",n1", "n[", "n[]", "n[1", "n[1-", "n[1-]", "n[-2]", "n[3-1]", "n[1,]", "n]1",
-                           "n[1]]", "n[a-b]", "n[1]2[", "n 1", "n1,,n2", "n[[1]]"}) {
+  for (const char* list : {"", ",", "n1,", ",n1", "n[", "n[]", "n[1", "n[1-", "n[1-]", "n[-2]", "n[3-1]", "n[1,]",
+                           "n]1", "n[1]]", "n[a-b]", "n[1]2[", "n 1", "n1,,n2", "n[[1]]"}) {
     EXPECT_THAT([&] { first_host_of_nodelist(list); },
                 ThrowsMessage<UserError>(AllOf(HasSubstr("'" + std::string(list) + "'"), HasSubstr("n[1-3,7],gpu05"))));
   }

@@ -21,23 +21,23 @@ namespace mlbench::net {
 
 struct KvServerOptions {
   std::string bind_address = "127.0.0.1";
-  int port = 0;                          // 0: any free one
-  int size = 1;                          // ranks expected
+  int port = 0;  // 0: any free one
+  int size = 1;  // ranks expected
   std::string run_id;
   std::string secret;
-  std::chrono::milliseconds hello_timeout{10000};   // a connection without the hello is closed after this
+  std::chrono::milliseconds hello_timeout{10000};  // a connection without the hello is closed after this
 };
 
 // What the server knows of a rank. Nothing is forgotten when the connection closes but `connected`; a rank whose
 // connection is closed may join again.
 struct RankStatus {
-  bool joined = false;                   // said hello
-  bool connected = false;                // the connection is open
+  bool joined = false;     // said hello
+  bool connected = false;  // the connection is open
   int64_t pid = 0;
   std::string host;
   std::chrono::steady_clock::time_point last_heartbeat{};
-  Json heartbeat;                        // {"operation", "sequence", "in_progress", "since_s", "step"} of the last one
-  std::optional<Json> report;            // the last report(): a failure or the end, in the rank's own words
+  Json heartbeat;              // {"operation", "sequence", "in_progress", "since_s", "step"} of the last one
+  std::optional<Json> report;  // the last report(): a failure or the end, in the rank's own words
 };
 
 class KvServer {
@@ -62,8 +62,8 @@ struct KvClientOptions {
   int size = 1;
   std::string run_id;
   std::string secret;
-  std::chrono::milliseconds connect_timeout{30000};   // retries until then
-  std::chrono::milliseconds reply_timeout{30000};     // of set() and report()
+  std::chrono::milliseconds connect_timeout{30000};  // retries until then
+  std::chrono::milliseconds reply_timeout{30000};    // of set() and report()
 };
 
 class KvClient {
@@ -81,9 +81,9 @@ class KvClient {
   std::string get(const std::string& key, std::chrono::milliseconds timeout);
   // An object. Left out when the server is away or takes nothing at the moment: the next one says more.
   void heartbeat(const Json& status);
-  void report(const Json& message);      // an object; returns when the server has it
-  // Called once, on the client's reading thread, when the server goes away (at once if it is away already). To be set at
-  // most once.
+  void report(const Json& message);  // an object; returns when the server has it
+  // Called once, on the client's reading thread, when the server goes away (at once if it is away already). To be set
+  // at most once.
   void on_lost(std::function<void()> callback);
 
  private:

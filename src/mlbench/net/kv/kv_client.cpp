@@ -123,18 +123,18 @@ struct KvClient::State {
 
   const KvClientOptions options;
   const std::string server;
-  const FileDescriptor wakeup;               // readable: closing
+  const FileDescriptor wakeup;  // readable: closing
   FileDescriptor socket;
-  wire::FrameReader input;                   // of the reading thread, once it runs
+  wire::FrameReader input;  // of the reading thread, once it runs
 
-  std::mutex send_mutex;                     // one frame after the other
+  std::mutex send_mutex;  // one frame after the other
 
-  std::mutex mutex;                          // guards what follows
+  std::mutex mutex;  // guards what follows
   std::condition_variable changed;
   int64_t next_id = 1;
-  std::map<int64_t, std::optional<Json>> replies;   // of the calls under way
-  std::optional<std::string> lost;           // why
-  std::optional<std::string> send_error;     // why nothing can be sent any more
+  std::map<int64_t, std::optional<Json>> replies;  // of the calls under way
+  std::optional<std::string> lost;                 // why
+  std::optional<std::string> send_error;           // why nothing can be sent any more
   bool closing = false;
   std::function<void()> on_lost;
 
@@ -188,8 +188,8 @@ struct KvClient::State {
     } catch (const Refusal& refusal) {
       throw CommError(who(fmt::format("refused by the rendezvous at {}: {}", server, refusal.what())));
     } catch (const wire::ProtocolError& error) {
-      throw CommError(who(fmt::format("what answers at {} is no rendezvous server of mlbench: {}", server,
-                                      error.what())));
+      throw CommError(
+          who(fmt::format("what answers at {} is no rendezvous server of mlbench: {}", server, error.what())));
     } catch (const CommError& error) {
       reason = error.what();
       return false;

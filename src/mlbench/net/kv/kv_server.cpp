@@ -40,12 +40,12 @@ constexpr Milliseconds kAcceptPause{100};
 struct Connection {
   FileDescriptor socket;
   std::string peer;
-  int rank = -1;                                     // -1: no hello yet
+  int rank = -1;  // -1: no hello yet
   wire::FrameReader input;
   std::string output;
-  size_t sent = 0;                                   // bytes of output
-  bool refused = false;                              // send what is left, then close
-  std::optional<SteadyClock::time_point> deadline;   // closed then: hello missing, or refused
+  size_t sent = 0;                                  // bytes of output
+  bool refused = false;                             // send what is left, then close
+  std::optional<SteadyClock::time_point> deadline;  // closed then: hello missing, or refused
 };
 
 // A get() whose key is not there yet.
@@ -144,9 +144,9 @@ struct KvServer::State {
   const KvServerOptions options;
   const FileDescriptor listener;
   const int port;
-  const FileDescriptor wakeup;           // readable: end
+  const FileDescriptor wakeup;  // readable: end
 
-  std::mutex mutex;                      // guards ranks; only the serving thread writes
+  std::mutex mutex;  // guards ranks; only the serving thread writes
   std::condition_variable joined;
   std::vector<RankStatus> ranks;
 
@@ -171,8 +171,7 @@ struct KvServer::State {
 
   bool serve_once() {
     const bool accepting = SteadyClock::now() >= accept_after;
-    std::vector<pollfd> polled = {{wakeup.get(), POLLIN, 0},
-                                  {accepting ? listener.get() : -1, POLLIN, 0}};
+    std::vector<pollfd> polled = {{wakeup.get(), POLLIN, 0}, {accepting ? listener.get() : -1, POLLIN, 0}};
     for (const auto& connection : connections) {
       const int events = POLLIN | (connection->output.empty() ? 0 : POLLOUT);
       polled.push_back({connection->socket.get(), static_cast<short>(events), 0});
@@ -260,8 +259,7 @@ struct KvServer::State {
     try {
       connection.input.append({buffer, static_cast<size_t>(count)});
       while (!connection.refused && connection.socket) {
-        const auto message =
-            connection.input.next(connection.rank < 0 ? wire::kMaxHelloBytes : wire::kMaxMessageBytes);
+        const auto message = connection.input.next(connection.rank < 0 ? wire::kMaxHelloBytes : wire::kMaxMessageBytes);
         if (!message) return;
         handle(connection, *message);
       }
@@ -373,8 +371,7 @@ struct KvServer::State {
     const std::string host = wire::text_in(message, "host");
     const RankStatus& known = ranks[static_cast<size_t>(rank)];
     if (known.connected) {
-      return refuse(connection, id,
-                    fmt::format("rank {} is taken by process {} on {}", rank, known.pid, known.host));
+      return refuse(connection, id, fmt::format("rank {} is taken by process {} on {}", rank, known.pid, known.host));
     }
     connection.rank = static_cast<int>(rank);
     connection.deadline.reset();
@@ -404,8 +401,8 @@ struct KvServer::State {
   void handle_get(Connection& connection, int64_t id, const std::string& key, Milliseconds timeout) {
     const auto found = values.find(key);
     if (found != values.end()) return reply(connection, id, {{"value", wire::to_bytes(found->second)}});
-    const auto waiting = std::count_if(waits.begin(), waits.end(),
-                                       [&](const Wait& wait) { return wait.connection == &connection; });
+    const auto waiting =
+        std::count_if(waits.begin(), waits.end(), [&](const Wait& wait) { return wait.connection == &connection; });
     if (static_cast<size_t>(waiting) >= kMaxWaitsPerConnection) {
       return reply(connection, id, {{"error", fmt::format("{} calls of this rank wait already", waiting)}});
     }

@@ -6,11 +6,12 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <csignal>
 #include <condition_variable>
+#include <csignal>
 #include <mutex>
 #include <thread>
 
@@ -29,7 +30,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::ThrowsMessage;
 
-constexpr auto kPatience = 30s;   // for what happens soon on a machine with nothing else to do
+constexpr auto kPatience = 30s;  // for what happens soon on a machine with nothing else to do
 
 KvServerOptions server_options(int size) {
   KvServerOptions options;
@@ -73,7 +74,7 @@ class RawClient {
   void send_bytes(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t count = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (count <= 0) return;   // the server closed
+      if (count <= 0) return;  // the server closed
       bytes.remove_prefix(static_cast<size_t>(count));
     }
   }
@@ -178,7 +179,8 @@ TEST(Kv, ManyThreadsShareAClient) {
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
-      for (int k = 0; k < kKeys; ++k) zero.set(std::to_string(t) + "/" + std::to_string(k), std::to_string(t * 1000 + k));
+      for (int k = 0; k < kKeys; ++k)
+        zero.set(std::to_string(t) + "/" + std::to_string(k), std::to_string(t * 1000 + k));
     });
     threads.emplace_back([&, t] {
       for (int k = kKeys - 1; k >= 0; --k) {
@@ -220,7 +222,7 @@ TEST(Kv, WaitForAllNamesTheMissingRanks) {
     std::this_thread::sleep_for(50ms);
     KvClient one(client_options(server.port(), 1, 4));
   });
-  server.wait_for_all(kPatience);   // rank 1 joins, and leaves at once: it has been there
+  server.wait_for_all(kPatience);  // rank 1 joins, and leaves at once: it has been there
   late.join();
 }
 
@@ -237,7 +239,7 @@ TEST(Kv, HeartbeatAndReportReachTheServerAndOutliveTheConnection) {
     KvClient client(client_options(server.port(), 1, 2));
     const auto before = std::chrono::steady_clock::now();
     client.heartbeat({{"operation", "all_reduce"}, {"sequence", 12}});
-    client.report({{"kind", "comm_error"}, {"message", "no UTF-8: \xff"}});   // the heartbeat came first
+    client.report({{"kind", "comm_error"}, {"message", "no UTF-8: \xff"}});  // the heartbeat came first
     const RankStatus status = server.ranks()[1];
     EXPECT_TRUE(status.joined);
     EXPECT_TRUE(status.connected);
@@ -275,9 +277,9 @@ TEST(Kv, RefusalsSayWhy) {
   const auto refused_with = [&](auto change, const std::string& text) {
     KvClientOptions options = client_options(server.port(), 1, 2);
     change(options);
-    EXPECT_THAT([&] { KvClient client(options); },
-                ThrowsMessage<CommError>(
-                    AllOf(HasSubstr("127.0.0.1:" + std::to_string(server.port())), HasSubstr(text))));
+    EXPECT_THAT(
+        [&] { KvClient client(options); },
+        ThrowsMessage<CommError>(AllOf(HasSubstr("127.0.0.1:" + std::to_string(server.port())), HasSubstr(text))));
   };
   refused_with([](auto& o) { o.secret = "guessed"; }, "wrong secret");
   refused_with([](auto& o) { o.secret = "sesam"; }, "wrong secret");
@@ -298,8 +300,8 @@ TEST(Kv, TheSecretIsCheckedBeforeAnythingIsTold) {
   KvClientOptions options = client_options(server.port(), 7, 9);
   options.run_id = "run-2";
   options.secret = "guessed";
-  EXPECT_THAT([&] { KvClient client(options); }, ThrowsMessage<CommError>(AllOf(HasSubstr("wrong secret"),
-                                                                               Not(HasSubstr("run-1")))));
+  EXPECT_THAT([&] { KvClient client(options); },
+              ThrowsMessage<CommError>(AllOf(HasSubstr("wrong secret"), Not(HasSubstr("run-1")))));
 }
 
 TEST(Kv, NobodyAnswers) {
@@ -362,8 +364,8 @@ TEST(Kv, AnAddressInUseIsNamed) {
   KvServerOptions options = server_options(1);
   options.port = server.port();
   EXPECT_THAT([&] { KvServer second(options); },
-              ThrowsMessage<IoError>(AllOf(HasSubstr("127.0.0.1:" + std::to_string(server.port())),
-                                           HasSubstr("Address already in use"))));
+              ThrowsMessage<IoError>(
+                  AllOf(HasSubstr("127.0.0.1:" + std::to_string(server.port())), HasSubstr("Address already in use"))));
   options.bind_address = "no.such.host.invalid";
   EXPECT_THAT([&] { KvServer second(options); }, ThrowsMessage<IoError>(HasSubstr("no.such.host.invalid")));
 }
@@ -452,7 +454,8 @@ TEST_F(KvFaults, HalfAMessageAndAResetCountAsGone) {
   RawClient client(server_.port());
   client.send_message(hello(0, 2));
   ASSERT_TRUE(client.receive());
-  client.send_bytes(wire::encode({{"op", "set"}, {"id", 1}, {"key", "k"}, {"value", wire::to_bytes("v")}}).substr(0, 9));
+  client.send_bytes(
+      wire::encode({{"op", "set"}, {"id", 1}, {"key", "k"}, {"value", wire::to_bytes("v")}}).substr(0, 9));
   client.reset_connection();
   EXPECT_TRUE(soon([&] { return !server_.ranks()[0].connected; }));
   EXPECT_TRUE(server_.ranks()[0].joined);
@@ -483,7 +486,7 @@ TEST_F(KvFaults, AClientThatReadsNothingAndAsksForMuchIsClosed) {
 TEST_F(KvFaults, StrangersDoNotKeepRanksOut) {
   std::vector<std::unique_ptr<RawClient>> strangers;
   for (int i = 0; i < 200; ++i) strangers.push_back(std::make_unique<RawClient>(server_.port()));
-  KvClient client(client_options(server_.port(), 0, 2));   // when the strangers' time is over, at the latest
+  KvClient client(client_options(server_.port(), 0, 2));  // when the strangers' time is over, at the latest
   EXPECT_TRUE(server_.ranks()[0].connected);
 }
 
@@ -538,7 +541,7 @@ TEST(KvLost, PendingAndLaterCallsThrowAndTheCallbackComesOnce) {
     EXPECT_NE(lost.thread, std::this_thread::get_id());
     EXPECT_THROW(client.set("key", "value"), CommError);
     EXPECT_THROW(client.report({{"kind", "end"}}), CommError);
-    client.heartbeat({{"step", 1}});   // no matter
+    client.heartbeat({{"step", 1}});  // no matter
   }
   EXPECT_EQ(lost.count, 1);
 }
@@ -647,6 +650,8 @@ TEST_F(KvServerProcess, AStoppedServerBlocksNobody) {
   KvClient client(options);
   client.set("before", "value");
   child_->signal(SIGSTOP);
+  siginfo_t stopped;
+  ASSERT_EQ(waitid(P_PID, child_->pid(), &stopped, WSTOPPED | WNOWAIT), 0);  // the signal takes effect later
   EXPECT_THAT([&] { client.set("key", "value"); },
               ThrowsMessage<CommTimeout>(AllOf(HasSubstr("set 'key'"), HasSubstr("has not answered within 0.2 s"))));
   // Far more than the socket holds.
@@ -660,7 +665,7 @@ TEST_F(KvServerProcess, AStoppedServerBlocksNobody) {
       return false;
     }
   }));
-  EXPECT_EQ(client.get("key", 1s), "value");   // arrived, if late
+  EXPECT_EQ(client.get("key", 1s), "value");  // arrived, if late
 }
 
 void run_client(int port) {

@@ -144,7 +144,9 @@ Addresses resolve(const std::string& host, int port, bool to_listen) {
 }
 
 void set_options(int socket) {
-  const auto set = [socket](int level, int option, int value) { setsockopt(socket, level, option, &value, sizeof value); };
+  const auto set = [socket](int level, int option, int value) {
+    setsockopt(socket, level, option, &value, sizeof value);
+  };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 10);

@@ -57,12 +57,12 @@ class FrameReader {
 
  private:
   std::string buffer_;
-  size_t first_ = 0;      // of the next message
+  size_t first_ = 0;  // of the next message
 };
 
 struct Addresses {
   std::unique_ptr<addrinfo, void (*)(addrinfo*)> list{nullptr, freeaddrinfo};
-  std::string error;      // why the list is empty
+  std::string error;  // why the list is empty
 };
 Addresses resolve(const std::string& host, int port, bool to_listen);
 

@@ -22,7 +22,8 @@ TEST(Wire, EncodesLengthAndCborObject) {
 TEST(Wire, RoundTripKeepsBytesAndNumbers) {
   std::string every_byte;
   for (int value = 0; value < 256; ++value) every_byte += static_cast<char>(value);
-  const Json sent = {{"id", int64_t{1} << 40}, {"negative", -3}, {"value", to_bytes(every_byte)}, {"empty", to_bytes("")}};
+  const Json sent = {
+      {"id", int64_t{1} << 40}, {"negative", -3}, {"value", to_bytes(every_byte)}, {"empty", to_bytes("")}};
   FrameReader reader;
   reader.append(encode(sent));
   const auto received = reader.next(kMaxMessageBytes);
@@ -35,7 +36,8 @@ TEST(Wire, RoundTripKeepsBytesAndNumbers) {
 
 TEST(Wire, CutsAStreamIntoMessagesWhereverItIsSplit) {
   std::string stream;
-  for (int id = 0; id < 5; ++id) stream += encode({{"id", id}, {"text", std::string(static_cast<size_t>(id) * 40, 'x')}});
+  for (int id = 0; id < 5; ++id)
+    stream += encode({{"id", id}, {"text", std::string(static_cast<size_t>(id) * 40, 'x')}});
   for (const size_t step : {size_t{1}, size_t{3}, size_t{64}, stream.size()}) {
     FrameReader reader;
     std::vector<int64_t> ids;
@@ -55,17 +57,16 @@ TEST(Wire, RefusesAnAnnouncedLengthAboveTheLimitAtOnce) {
 }
 
 TEST(Wire, RefusesWhatIsNoObject) {
-  const std::string deep = std::string(100, '\x81') + "\x01";             // arrays in arrays
-  const std::string very_deep(1 << 22, '\x81');                           // would overflow the stack
-  const std::string wide = "\xA1\x61k\x99\x20\x00" + std::string(8192, '\x01');   // array of 8192
-  const std::string bad_text("\xA1\x61k\x62\xC3\x28", 6);                 // {"k": not UTF-8}
+  const std::string deep = std::string(100, '\x81') + "\x01";                    // arrays in arrays
+  const std::string very_deep(1 << 22, '\x81');                                  // would overflow the stack
+  const std::string wide = "\xA1\x61k\x99\x20\x00" + std::string(8192, '\x01');  // array of 8192
+  const std::string bad_text("\xA1\x61k\x62\xC3\x28", 6);                        // {"k": not UTF-8}
   const std::string bad_key("\xA1\x62\xC3\x28\x01", 5);
   const std::string truncated("\xA1\x61k", 3);
-  const std::string endless("\xA1\x61k\x5B\xff\xff\xff\xff\xff\xff\xff\xff", 12);   // bytes of length 2^64 - 1
+  const std::string endless("\xA1\x61k\x5B\xff\xff\xff\xff\xff\xff\xff\xff", 12);  // bytes of length 2^64 - 1
   const std::string trailing("\xA0\xA0", 2);
-  for (const std::string& body :
-       {std::string(), std::string("\x01"), std::string("\x80"), deep, very_deep, wide, bad_text, bad_key, truncated,
-        endless, trailing}) {
+  for (const std::string& body : {std::string(), std::string("\x01"), std::string("\x80"), deep, very_deep, wide,
+                                  bad_text, bad_key, truncated, endless, trailing}) {
     FrameReader reader;
     reader.append(frame_of(body));
     EXPECT_THROW(reader.next(kMaxMessageBytes), ProtocolError) << "body of " << body.size() << " bytes";
