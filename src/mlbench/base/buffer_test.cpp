@@ -9,8 +9,8 @@ namespace {
 
 TEST(Buffer, SizesAndNamesOfTypes) {
   const std::vector<std::tuple<DType, size_t, std::string_view>> expected = {
-      {DType::kUInt8, 1, "uint8"},     {DType::kInt8, 1, "int8"},         {DType::kInt32, 4, "int32"},
-      {DType::kInt64, 8, "int64"},     {DType::kFloat16, 2, "float16"},   {DType::kBFloat16, 2, "bfloat16"},
+      {DType::kUInt8, 1, "uint8"},     {DType::kInt8, 1, "int8"},       {DType::kInt32, 4, "int32"},
+      {DType::kInt64, 8, "int64"},     {DType::kFloat16, 2, "float16"}, {DType::kBFloat16, 2, "bfloat16"},
       {DType::kFloat32, 4, "float32"}, {DType::kFloat64, 8, "float64"}};
   for (const auto& [dtype, size, name] : expected) {
     EXPECT_EQ(size_of(dtype), size) << name;

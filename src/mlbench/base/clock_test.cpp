@@ -24,7 +24,7 @@ TEST(Clock, FormatsAndParsesUtc) {
     EXPECT_EQ(format_utc(time), text);
     EXPECT_EQ(parse_utc(text), time) << text;
   }
-  EXPECT_EQ(format_utc(at(0, 0) + 999ns), "1970-01-01T00:00:00.000000Z");   // down, never up
+  EXPECT_EQ(format_utc(at(0, 0) + 999ns), "1970-01-01T00:00:00.000000Z");  // down, never up
   EXPECT_EQ(parse_utc("2026-01-31T12:00:00Z"), at(1769860800, 0));
 }
 

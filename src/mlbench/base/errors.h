@@ -66,8 +66,8 @@ namespace detail {
 }  // namespace mlbench
 
 // Invariants of our own code; never for user input. The message is only built when the check fails.
-#define MLBENCH_CHECK(condition, message)                                               \
-  do {                                                                                  \
-    if (!(condition)) [[unlikely]]                                                      \
-      ::mlbench::detail::check_failed(#condition, __FILE__, __LINE__, (message));       \
+#define MLBENCH_CHECK(condition, message)                                         \
+  do {                                                                            \
+    if (!(condition)) [[unlikely]]                                                \
+      ::mlbench::detail::check_failed(#condition, __FILE__, __LINE__, (message)); \
   } while (false)

@@ -31,9 +31,7 @@ TEST(Errors, ExitCodesAreStable) {
   EXPECT_EQ(static_cast<int>(ExitCode::kStopped), 130);
 }
 
-TEST(Errors, ErrnoTextHoldsNameAndNumber) {
-  EXPECT_EQ(errno_text(ENOENT), "No such file or directory (errno 2)");
-}
+TEST(Errors, ErrnoTextHoldsNameAndNumber) { EXPECT_EQ(errno_text(ENOENT), "No such file or directory (errno 2)"); }
 
 TEST(Errors, CheckNamesPlaceConditionAndMessage) {
   int built = 0;

@@ -53,7 +53,7 @@ TEST_F(Files, ErrorsNamePathAndReason) {
 }
 
 TEST_F(Files, AFailedWriteLeavesTheOldFileAndNoTemporaryOne) {
-  fs::create_directories(folder_ / "target" / "inside");   // rename cannot replace it
+  fs::create_directories(folder_ / "target" / "inside");  // rename cannot replace it
   EXPECT_THROW(write_file_atomically(folder_ / "target", "x"), IoError);
   EXPECT_TRUE(fs::is_directory(folder_ / "target" / "inside"));
   EXPECT_EQ(entries(), 1U);
@@ -71,7 +71,7 @@ TEST_F(Files, WriteAllGoesOnAfterShortWrites) {
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const FileDescriptor read_end(ends[0]);
   FileDescriptor write_end(ends[1]);
-  const std::string content(1 << 20, 'x');   // far more than a pipe holds
+  const std::string content(1 << 20, 'x');  // far more than a pipe holds
   std::thread writer([&] {
     write_all(write_end.get(), content, "pipe");
     write_end.reset();

@@ -14,7 +14,7 @@ namespace mlbench {
 void set_up_logging(const std::string& who) {
   const bool plain = environment_variable("NO_COLOR").has_value();
   auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(plain ? spdlog::color_mode::never
-                                                                         : spdlog::color_mode::automatic);
+                                                                          : spdlog::color_mode::automatic);
   auto logger = std::make_shared<spdlog::logger>(who, sink);
   logger->set_pattern("%H:%M:%S.%e %^%l%$ [%n] %v");
   constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warn", "error", "off"};

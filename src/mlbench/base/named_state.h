@@ -16,8 +16,8 @@ namespace mlbench {
 
 struct HostTensor {
   DType dtype = DType::kFloat32;
-  std::vector<int64_t> shape;     // logical, without padding
-  std::vector<std::byte> bytes;   // dense, row-major, little endian
+  std::vector<int64_t> shape;    // logical, without padding
+  std::vector<std::byte> bytes;  // dense, row-major, little endian
 };
 
 using Scalar = std::variant<int64_t, double, std::string>;

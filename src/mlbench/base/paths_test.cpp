@@ -41,7 +41,8 @@ class Paths : public testing::Test {
 };
 
 TEST_F(Paths, HomeIsTheFirstThatIsGiven) {
-  EXPECT_THAT([] { resolve_home({}); }, ThrowsMessage<UserError>(AllOf(HasSubstr("--home"), HasSubstr("MLBENCH_HOME"))));
+  EXPECT_THAT([] { resolve_home({}); },
+              ThrowsMessage<UserError>(AllOf(HasSubstr("--home"), HasSubstr("MLBENCH_HOME"))));
   setenv("HOME", (folder_ / "user").c_str(), 1);
   EXPECT_EQ(resolve_home({}), folder_ / "user/.local/share/mlbench");
   setenv("XDG_DATA_HOME", (folder_ / "xdg").c_str(), 1);
@@ -71,9 +72,9 @@ TEST(Names, OnlySafeOnesPass) {
   for (const std::string& name : {std::string("r"), std::string("r-2"), std::string("2.x_y-Z"), std::string(63, 'a')}) {
     EXPECT_NO_THROW(check_name(name, "run name"));
   }
-  for (const std::string& name : {std::string(""), std::string("-r"), std::string(".."), std::string("a/b"),
-                                  std::string("a b"), std::string("\xC3\xA4"), std::string("_a"),
-                                  std::string(64, 'a')}) {
+  for (const std::string& name :
+       {std::string(""), std::string("-r"), std::string(".."), std::string("a/b"), std::string("a b"),
+        std::string("\xC3\xA4"), std::string("_a"), std::string(64, 'a')}) {
     EXPECT_THAT([&] { check_name(name, "run name"); },
                 ThrowsMessage<UserError>(AllOf(HasSubstr("run name '" + name + "'"), HasSubstr("1 to 63"))));
   }

@@ -87,10 +87,10 @@ struct ChildPlan {
   const char* program;
   char* const* arguments;
   char* const* environment;
-  int streams[3];                 // all above 2
+  int streams[3];  // all above 2
   const int* inherited;
   size_t inherited_count;
-  const int* kept;                // sorted: inherited and the error pipe
+  const int* kept;  // sorted: inherited and the error pipe
   size_t kept_count;
   int error_pipe;
   pid_t parent;
@@ -290,8 +290,8 @@ ChildProcess ChildProcess::start(const ProcessOptions& options) {
   } while (count < 0 && errno == EINTR);
   if (count == static_cast<ssize_t>(sizeof error)) {
     reap(pid);
-    static constexpr const char* kSteps[] = {"PR_SET_PDEATHSIG: ", "new group or session: ", "standard streams: ",
-                                             "inherited descriptors: ", ""};
+    static constexpr const char* kSteps[] = {
+        "PR_SET_PDEATHSIG: ", "new group or session: ", "standard streams: ", "inherited descriptors: ", ""};
     throw IoError("cannot start " + program + ": " + kSteps[static_cast<int>(error.step)] +
                   errno_text(error.error_number));
   }
@@ -366,9 +366,8 @@ ProcessOutput run_process(const ProcessOptions& options, std::chrono::millisecon
                                     std::chrono::duration<double>(timeout).count(),
                                     line.empty() ? "" : "; its last error line: " + line));
     }
-    pollfd waited[] = {{pidfd.get(), POLLIN, 0},
-                       {output.read_end.get(), POLLIN, 0},
-                       {errors.read_end.get(), POLLIN, 0}};
+    pollfd waited[] = {
+        {pidfd.get(), POLLIN, 0}, {output.read_end.get(), POLLIN, 0}, {errors.read_end.get(), POLLIN, 0}};
     poll_until(waited, deadline, static_cast<bool>(pidfd));
   }
 }

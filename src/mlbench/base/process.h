@@ -23,10 +23,10 @@ struct ProcessOptions {
   int standard_input = -1;                         // descriptor to be the child's standard input; -1: /dev/null
   int standard_output = -1;                        // descriptors; -1: as `output` says
   int standard_error = -1;
-  std::vector<int> inherited;                      // further descriptors that stay open in the child
-  bool new_group = true;                           // own process group, so that a signal reaches the whole subtree
-  bool new_session = false;                        // setsid: survives the terminal
-  bool die_with_parent = false;                    // PR_SET_PDEATHSIG(SIGKILL): when the thread that calls start() ends
+  std::vector<int> inherited;    // further descriptors that stay open in the child
+  bool new_group = true;         // own process group, so that a signal reaches the whole subtree
+  bool new_session = false;      // setsid: survives the terminal
+  bool die_with_parent = false;  // PR_SET_PDEATHSIG(SIGKILL): when the thread that calls start() ends
 };
 
 // How a process ended: an exit code, or a signal (then code is 128 + signal, as shells print it).

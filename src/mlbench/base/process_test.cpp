@@ -22,7 +22,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-constexpr auto kPatience = 60s;   // for what happens soon on a machine with nothing else to do
+constexpr auto kPatience = 60s;  // for what happens soon on a machine with nothing else to do
 
 ProcessOptions shell(const std::string& script) {
   ProcessOptions options;
@@ -45,7 +45,8 @@ bool gone(pid_t pid) {
 }
 
 bool soon_gone(pid_t pid) {
-  for (const auto deadline = std::chrono::steady_clock::now() + kPatience; std::chrono::steady_clock::now() < deadline;) {
+  for (const auto deadline = std::chrono::steady_clock::now() + kPatience;
+       std::chrono::steady_clock::now() < deadline;) {
     if (gone(pid)) return true;
     std::this_thread::sleep_for(5ms);
   }
@@ -85,7 +86,7 @@ TEST_F(Process, WhatExecSaysComesBack) {
   options.arguments = {(folder_ / "absent").string()};
   EXPECT_THAT([&] { ChildProcess::start(options); },
               ThrowsMessage<IoError>(AllOf(HasSubstr(options.arguments[0]), HasSubstr("No such file or directory"))));
-  write_file_atomically(folder_ / "plain", "text");   // not executable, for root neither
+  write_file_atomically(folder_ / "plain", "text");  // not executable, for root neither
   options.arguments = {(folder_ / "plain").string()};
   EXPECT_THAT([&] { ChildProcess::start(options); }, ThrowsMessage<IoError>(HasSubstr("Permission denied")));
   chmod((folder_ / "plain").c_str(), 0755);
@@ -222,7 +223,7 @@ TEST_F(Process, WaitGivesUpAfterTheTimeoutAndRemembersTheEnd) {
   child.signal(SIGINT);
   EXPECT_EQ(child.wait(std::chrono::milliseconds::max()), (ProcessEnd{130, SIGINT}));
   EXPECT_EQ(child.wait(0ms), (ProcessEnd{130, SIGINT}));
-  EXPECT_NO_THROW(child.signal(SIGKILL));   // reaches nobody
+  EXPECT_NO_THROW(child.signal(SIGKILL));  // reaches nobody
   EXPECT_EQ(child.stop(0ms), (ProcessEnd{130, SIGINT}));
 }
 
@@ -235,7 +236,7 @@ TEST_F(Process, StopAsksFirst) {
   options.standard_output = write_end.get();
   ChildProcess child = ChildProcess::start(options);
   char byte = 0;
-  ASSERT_EQ(read(read_end.get(), &byte, 1), 1);   // the trap is set
+  ASSERT_EQ(read(read_end.get(), &byte, 1), 1);  // the trap is set
   EXPECT_EQ(child.stop(kPatience), (ProcessEnd{9, std::nullopt}));
 }
 
@@ -292,7 +293,7 @@ TEST_F(Process, DiesWithItsParent) {
   write_end.reset();
   char buffer[32] = {};
   ASSERT_GT(read(read_end.get(), buffer, sizeof buffer - 1), 0);
-  const pid_t grandchild = std::atoi(buffer);   // in a group of its own
+  const pid_t grandchild = std::atoi(buffer);  // in a group of its own
   ASSERT_FALSE(gone(grandchild));
   kill(parent.pid(), SIGKILL);
   EXPECT_TRUE(soon_gone(grandchild));
@@ -330,7 +331,7 @@ int main(int argc, char** argv) {
     mlbench::ProcessOptions options;
     options.arguments = {"sleep", "600"};
     options.die_with_parent = true;
-    options.standard_output = STDERR_FILENO;   // our own output ends with us
+    options.standard_output = STDERR_FILENO;  // our own output ends with us
     const auto child = mlbench::ChildProcess::start(options);
     mlbench::write_all(STDOUT_FILENO, std::to_string(child.pid()) + "\n", "pipe");
     pause();

@@ -32,9 +32,9 @@ class RandomSequence {
   explicit RandomSequence(uint64_t key) : key_(key) {}
   uint32_t next_u32();
   uint64_t next_u64();
-  double uniform();                    // [0, 1), 53 bits
-  double normal();                     // mean 0, deviation 1 (Box-Muller)
-  uint64_t below(uint64_t bound);      // uniform in [0, bound), unbiased (Lemire)
+  double uniform();                // [0, 1), 53 bits
+  double normal();                 // mean 0, deviation 1 (Box-Muller)
+  uint64_t below(uint64_t bound);  // uniform in [0, bound), unbiased (Lemire)
 
  private:
   uint64_t key_;

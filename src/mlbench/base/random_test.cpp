@@ -39,8 +39,7 @@ TEST(RandomSequence, ReadsTheStreamInOrder) {
 TEST(RandomSequence, PermutationsAreTheSameEverywhere) {
   EXPECT_EQ(permutation(10, 1), (std::vector<int64_t>{2, 1, 5, 0, 7, 3, 4, 9, 6, 8}));
   EXPECT_EQ(derive_key(42, {2, 0}), 0xfacf83bdce98b461);
-  EXPECT_EQ(permutation(10, derive_key(42, {kShuffleStream, 0})),
-            (std::vector<int64_t>{4, 1, 6, 7, 0, 5, 3, 8, 9, 2}));
+  EXPECT_EQ(permutation(10, derive_key(42, {kShuffleStream, 0})), (std::vector<int64_t>{4, 1, 6, 7, 0, 5, 3, 8, 9, 2}));
 }
 
 TEST(RandomSequence, PermutationsArePermutations) {
@@ -61,7 +60,7 @@ TEST(RandomSequence, AllPermutationsAreEquallyLikely) {
   EXPECT_EQ(counts.size(), 24U);
   double chi_square = 0;
   for (const auto& [order, count] : counts) chi_square += std::pow(count - kTrials / 24.0, 2) / (kTrials / 24.0);
-  EXPECT_LT(chi_square, 49.7);   // 23 degrees of freedom, 99.9 %
+  EXPECT_LT(chi_square, 49.7);  // 23 degrees of freedom, 99.9 %
 }
 
 TEST(RandomSequence, BelowIsUniform) {
@@ -71,9 +70,9 @@ TEST(RandomSequence, BelowIsUniform) {
   for (int i = 0; i < kTrials; ++i) ++counts.at(sequence.below(7));
   double chi_square = 0;
   for (const int count : counts) chi_square += std::pow(count - kTrials / 7.0, 2) / (kTrials / 7.0);
-  EXPECT_LT(chi_square, 22.5);   // 6 degrees of freedom, 99.9 %
+  EXPECT_LT(chi_square, 22.5);  // 6 degrees of freedom, 99.9 %
   EXPECT_EQ(sequence.below(1), 0U);
-  const uint64_t large = (uint64_t{1} << 63) + 1;   // half of all draws are rejected
+  const uint64_t large = (uint64_t{1} << 63) + 1;  // half of all draws are rejected
   for (int i = 0; i < 100; ++i) EXPECT_LT(sequence.below(large), large);
 }
 
@@ -88,7 +87,7 @@ TEST(RandomSequence, MomentsOfUniformAndNormal) {
     uniform_sum += value;
   }
   const double n = kTrials;
-  EXPECT_NEAR(uniform_sum / n, 0.5, 4 * std::sqrt(1.0 / 12 / n));   // four standard errors, here and below
+  EXPECT_NEAR(uniform_sum / n, 0.5, 4 * std::sqrt(1.0 / 12 / n));  // four standard errors, here and below
   double sum = 0;
   double squares = 0;
   double fourth = 0;

@@ -13,7 +13,9 @@ struct Row {
 };
 constexpr Row kCoders[] = {
     {"none",
-     [](const FlatLayout& layout) -> std::unique_ptr<GradientCoder> { return std::make_unique<IdentityCoder>(layout); }},
+     [](const FlatLayout& layout) -> std::unique_ptr<GradientCoder> {
+       return std::make_unique<IdentityCoder>(layout);
+     }},
 };
 
 }  // namespace

@@ -19,8 +19,8 @@ enum class PayloadKind { kSum, kGather, kVote };
 
 struct Payload {
   PayloadKind kind = PayloadKind::kSum;
-  at::Tensor data;               // contiguous; for kSum the result is written back in place by the transport
-  uint64_t bytes = 0;            // what counts as sent: data without padding
+  at::Tensor data;     // contiguous; for kSum the result is written back in place by the transport
+  uint64_t bytes = 0;  // what counts as sent: data without padding
 };
 
 class GradientCoder {

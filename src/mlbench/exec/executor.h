@@ -16,13 +16,13 @@
 namespace mlbench::exec {
 
 struct LaunchRequest {
-  std::string backend;                                    // "mpi" makes exec/local use one local mpirun
-  std::vector<std::string> command;                       // worker program and arguments, the same for all ranks
+  std::string backend;               // "mpi" makes exec/local use one local mpirun
+  std::vector<std::string> command;  // worker program and arguments, the same for all ranks
   int workers = 1;
-  std::map<std::string, std::string> environment;         // common to all ranks
-  std::filesystem::path log_dir;                          // rank-R.seg-S.log, appended
+  std::map<std::string, std::string> environment;  // common to all ranks
+  std::filesystem::path log_dir;                   // rank-R.seg-S.log, appended
   int64_t segment = 1;
-  std::vector<int> inherited;                             // descriptors that ranks keep open (the core lock)
+  std::vector<int> inherited;  // descriptors that ranks keep open (the core lock)
 };
 
 // log_dir/rank-R.seg-S.log: where a rank's standard output and error go.
@@ -44,7 +44,7 @@ class RankGroup {
   // Exits seen since the last call; waits up to `timeout` for the first.
   virtual std::vector<RankExit> poll(std::chrono::milliseconds timeout) = 0;
   virtual bool running() const = 0;
-  virtual std::vector<std::optional<pid_t>> pids() const = 0;   // of ranks on this host
+  virtual std::vector<std::optional<pid_t>> pids() const = 0;  // of ranks on this host
   virtual void signal_all(int signal_number) = 0;
   // SIGTERM (SIGCONT first, for stopped ones), patience, SIGKILL; then poll() reports the exits.
   virtual void stop(std::chrono::milliseconds patience) = 0;

@@ -2,8 +2,8 @@
 
 // A framework computes: forward, loss, backward, on flat float32 buffers in the neutral order. It owns the buffers;
 // parameter tensors are views of them. One thread makes it and uses it (OpenMP keeps the number of threads per caller).
-// A framework's folder exports `Availability available()` and `std::unique_ptr<Framework> make(const FrameworkOptions&)`;
-// make throws UserError for a loss, precision or layer that it lacks, naming those that it has.
+// A framework's folder exports `Availability available()` and `std::unique_ptr<Framework> make(const
+// FrameworkOptions&)`; make throws UserError for a loss, precision or layer that it lacks, naming those that it has.
 
 #include <ATen/ATen.h>
 
@@ -29,8 +29,8 @@ struct FrameworkOptions {
   uint64_t seed = 42;
   int rank = 0;
   std::string precision = "float32";
-  bool passive_wait = false;      // oversubscribed: idle threads sleep instead of spinning
-  bool dropout = true;            // tests of equality over k switch it off
+  bool passive_wait = false;  // oversubscribed: idle threads sleep instead of spinning
+  bool dropout = true;        // tests of equality over k switch it off
 };
 
 class Framework {
@@ -38,9 +38,9 @@ class Framework {
   virtual ~Framework() = default;
 
   virtual const models::FlatLayout& layout() const = 0;
-  virtual at::Tensor parameters() = 0;   // flat [layout().parameter_elements]
-  virtual at::Tensor gradients() = 0;    // flat, same layout
-  virtual at::Tensor buffers() = 0;      // flat [layout().buffer_elements]: BatchNorm running statistics
+  virtual at::Tensor parameters() = 0;  // flat [layout().parameter_elements]
+  virtual at::Tensor gradients() = 0;   // flat, same layout
+  virtual at::Tensor buffers() = 0;     // flat [layout().buffer_elements]: BatchNorm running statistics
 
   // Draws parameters and buffers from the seed (models::initialise); the same bits on every rank.
   virtual void initialise() = 0;

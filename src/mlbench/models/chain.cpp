@@ -21,13 +21,10 @@ void Chain::add_parameter(const std::string& layer, const char* suffix, std::vec
 Chain& Chain::conv2d_same(const std::string& name, int64_t out_channels, int64_t kernel) {
   MLBENCH_CHECK(shape_.size() == 3 && kernel % 2 == 1, name);
   const int64_t in_channels = shape_[0];
-  model_.layers.push_back({"conv2d",
-                           name,
-                           {{"in", in_channels},
-                            {"out", out_channels},
-                            {"kernel", kernel},
-                            {"stride", 1},
-                            {"padding", kernel / 2}}});
+  model_.layers.push_back(
+      {"conv2d",
+       name,
+       {{"in", in_channels}, {"out", out_channels}, {"kernel", kernel}, {"stride", 1}, {"padding", kernel / 2}}});
   const int64_t fan_in = in_channels * kernel * kernel;
   add_parameter(name, ".weight", {out_channels, in_channels, kernel, kernel}, fan_in);
   add_parameter(name, ".bias", {out_channels}, fan_in);
@@ -52,9 +49,10 @@ Chain& Chain::activation(const std::string& kind) {
 Chain& Chain::pool2d(const std::string& kind, int64_t kernel) {
   MLBENCH_CHECK(shape_.size() == 3, kind);
   if (shape_[1] % kernel != 0 || shape_[2] % kernel != 0) {
-    throw UserError(fmt::format("the model halves height and width by pooling, but samples of shape {{{}}} are {} x {} "
-                                "there: choose data whose height and width divide evenly",
-                                fmt::join(model_.input_shape, ", "), shape_[1], shape_[2]));
+    throw UserError(
+        fmt::format("the model halves height and width by pooling, but samples of shape {{{}}} are {} x {} "
+                    "there: choose data whose height and width divide evenly",
+                    fmt::join(model_.input_shape, ", "), shape_[1], shape_[2]));
   }
   model_.layers.push_back({kind, "", {{"kernel", kernel}}});
   shape_[1] /= kernel;

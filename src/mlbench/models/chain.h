@@ -20,7 +20,7 @@ class Chain {
   // "max_pool2d", "avg_pool2d". UserError when height or width is no multiple of `kernel`.
   Chain& pool2d(const std::string& kind, int64_t kernel);
   Chain& flatten();
-  Chain& dropout(double p);                    // UserError unless 0 <= p < 1
+  Chain& dropout(double p);  // UserError unless 0 <= p < 1
 
   // The shape now is {outputs}.
   ModelDescription finish();

@@ -16,10 +16,10 @@ ModelDescription describe(const spec::TaskSpec& task, const char* first, const c
   const double dropout = options.number("dropout", 0.4);
   options.finish();
   if (task.data.sample_shape.size() != 3 || task.data.classes < 2) {
-    throw UserError(fmt::format("model '{}' takes images {{channels, height, width}} of at least 2 classes; data '{}' has "
-                                "shape {{{}}} and {} classes",
-                                task.model.name, task.data.name, fmt::join(task.data.sample_shape, ", "),
-                                task.data.classes));
+    throw UserError(
+        fmt::format("model '{}' takes images {{channels, height, width}} of at least 2 classes; data '{}' has "
+                    "shape {{{}}} and {} classes",
+                    task.model.name, task.data.name, fmt::join(task.data.sample_shape, ", "), task.data.classes));
   }
   return Chain(task.data.sample_shape)
       .conv2d_same("conv1", 32, 5)

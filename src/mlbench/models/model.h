@@ -19,14 +19,14 @@ namespace mlbench::models {
 struct Initialiser {
   enum class Kind { kZeros, kOnes, kUniform, kNormal };
   Kind kind = Kind::kZeros;
-  double scale = 0;              // uniform in [-scale, scale], or standard deviation
+  double scale = 0;  // uniform in [-scale, scale], or standard deviation
 };
 
 struct ParameterSpec {
-  std::string name;              // "conv1.weight": neutral name, also the key in checkpoints
-  std::vector<int64_t> shape;    // row-major logical shape; convolutions are OIHW
+  std::string name;            // "conv1.weight": neutral name, also the key in checkpoints
+  std::vector<int64_t> shape;  // row-major logical shape; convolutions are OIHW
   Initialiser initialiser;
-  bool trainable = true;         // false: a buffer such as BatchNorm's running mean
+  bool trainable = true;  // false: a buffer such as BatchNorm's running mean
 };
 
 struct LayerSpec {
@@ -37,22 +37,22 @@ struct LayerSpec {
   // max_pool2d, avg_pool2d             kernel (= stride, no padding)
   // dropout                            p: probability of zero; what is kept is scaled by 1 / (1 - p)
   std::string kind;
-  std::string name;              // prefix of its parameters; "" if it has none
+  std::string name;  // prefix of its parameters; "" if it has none
   Json options = Json::object();
 };
 
 struct ModelDescription {
   std::string name;
-  std::vector<int64_t> input_shape;        // without the batch
-  int64_t outputs = 0;                     // logits per sample
-  std::vector<LayerSpec> layers;           // in order of execution (a chain; blocks nest their own chains later)
-  std::vector<ParameterSpec> parameters;   // the neutral order: trainable first, then buffers
+  std::vector<int64_t> input_shape;       // without the batch
+  int64_t outputs = 0;                    // logits per sample
+  std::vector<LayerSpec> layers;          // in order of execution (a chain; blocks nest their own chains later)
+  std::vector<ParameterSpec> parameters;  // the neutral order: trainable first, then buffers
 
-  int64_t parameter_count() const;         // trainable elements
+  int64_t parameter_count() const;  // trainable elements
 };
 
-// Dropout masks are counter-based: element i (row-major) of the input of layer number `layer` (its place in `layers`) is
-// kept when word i % 4 of philox(key, i / 4, 0) is at least p * 2^32, where key is
+// Dropout masks are counter-based: element i (row-major) of the input of layer number `layer` (its place in `layers`)
+// is kept when word i % 4 of philox(key, i / 4, 0) is at least p * 2^32, where key is
 uint64_t dropout_key(uint64_t seed, int rank, int64_t step, size_t layer);
 
 // The description of task.model for task.data's shape and classes. UserError listing the valid model names.

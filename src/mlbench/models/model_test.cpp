@@ -76,13 +76,22 @@ TEST(Models, RefuseWhatTheyCannotBuild) {
       describe_model(task);
     };
   };
-  EXPECT_THAT(with([](auto& task) { task.model.options = {{"drop", 0.4}}; }),
+  EXPECT_THAT(with([](auto& task) {
+                task.model.options = {{"drop", 0.4}};
+              }),
               ThrowsMessage<UserError>(HasSubstr("no option 'drop'; valid: dropout")));
-  EXPECT_THAT(with([](auto& task) { task.model.options = {{"dropout", "high"}}; }),
-              ThrowsMessage<UserError>(HasSubstr("option 'dropout' of model 'mnist-cnn' is \"high\"; expected a number")));
-  EXPECT_THAT(with([](auto& task) { task.model.options = {{"dropout", 1.0}}; }),
+  EXPECT_THAT(
+      with([](auto& task) {
+        task.model.options = {{"dropout", "high"}};
+      }),
+      ThrowsMessage<UserError>(HasSubstr("option 'dropout' of model 'mnist-cnn' is \"high\"; expected a number")));
+  EXPECT_THAT(with([](auto& task) {
+                task.model.options = {{"dropout", 1.0}};
+              }),
               ThrowsMessage<UserError>(HasSubstr("expected 0 <= dropout < 1")));
-  EXPECT_THAT(with([](auto& task) { task.data.sample_shape = {1, 30, 28}; }),
+  EXPECT_THAT(with([](auto& task) {
+                task.data.sample_shape = {1, 30, 28};
+              }),
               ThrowsMessage<UserError>(HasSubstr("15 x 14")));
   EXPECT_THAT(with([](auto& task) { task.data.sample_shape = {2000}; }),
               ThrowsMessage<UserError>(HasSubstr("takes images")));
@@ -108,7 +117,7 @@ TEST(Initialise, DrawsPyTorchsDefaultsFromTheSeed) {
     squares += double{w} * w;
   }
   const auto n = static_cast<double>(weights.size());
-  EXPECT_NEAR(sum / n, 0, 4 * bound / std::sqrt(3 * n));             // four standard deviations of the mean
+  EXPECT_NEAR(sum / n, 0, 4 * bound / std::sqrt(3 * n));  // four standard deviations of the mean
   EXPECT_NEAR(squares / n / (bound * bound / 3), 1, 4 * std::sqrt(0.8 / n));
 }
 
@@ -142,7 +151,7 @@ TEST(Layout, StartsEachTensorAt64BytesParametersApartFromBuffers) {
     EXPECT_LT(range.offset, end + 16) << range.name;
     end = range.offset + range.count;
   }
-  EXPECT_EQ(layout.parameter_elements, 3274640);   // 10 biases padded to 16
+  EXPECT_EQ(layout.parameter_elements, 3274640);  // 10 biases padded to 16
   EXPECT_EQ(layout.parameter_count(), 3274634);
   EXPECT_EQ(layout.ranges[8].offset, 0);
   EXPECT_EQ(layout.ranges[9].offset, 32);
@@ -162,7 +171,7 @@ TEST(WeightsHash, CoversLogicalValuesOnly) {
   expected.update(std::as_bytes(std::span(logical)));
   EXPECT_EQ(hash, expected.hex());
 
-  parameters[3] = 8, parameters[31] = 8, buffers[1] = 8;   // padding
+  parameters[3] = 8, parameters[31] = 8, buffers[1] = 8;  // padding
   EXPECT_EQ(weights_sha256(layout, parameters, buffers), hash);
   parameters[17] = 8;
   EXPECT_NE(weights_sha256(layout, parameters, buffers), hash);

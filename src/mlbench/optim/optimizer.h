@@ -28,7 +28,7 @@ class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
   virtual void update(FlatTensors& tensors, double lr) = 0;
-  virtual void export_state(NamedState& state) const = 0;    // keys "optimizer/..."
+  virtual void export_state(NamedState& state) const = 0;  // keys "optimizer/..."
   virtual void import_state(const NamedState& state) = 0;
 };
 
@@ -52,7 +52,7 @@ class Optimizer {
 
  private:
   std::unique_ptr<UpdateRule> rule_;
-  std::unique_ptr<compress::GradientCoder> coder_;   // referenced by exchange_
+  std::unique_ptr<compress::GradientCoder> coder_;  // referenced by exchange_
   std::unique_ptr<Exchange> exchange_;
 };
 

@@ -137,7 +137,7 @@ TEST(CentralizedSgd, ResumesIdentically) {
   FlatTensors expected = tensors_of(1, 0);
   run(*whole, expected, 0, 7);
 
-  for (const int at : {0, 3}) {   // before the first step, too: dampening must not touch the first buffer
+  for (const int at : {0, 3}) {  // before the first step, too: dampening must not touch the first buffer
     const auto first = make_optimizer(sgd(options), kLayout, *comm);
     FlatTensors tensors = tensors_of(1, 0);
     run(*first, tensors, 0, at);
@@ -214,7 +214,8 @@ TEST(Factory, RefusesWhatItDoesNotKnow) {
       make_optimizer(spec, kLayout, *comm);
     };
   };
-  EXPECT_THAT(with("adam", {}), ThrowsMessage<UserError>(HasSubstr("unknown optimizer 'adam'; valid: centralized_sgd")));
+  EXPECT_THAT(with("adam", {}),
+              ThrowsMessage<UserError>(HasSubstr("unknown optimizer 'adam'; valid: centralized_sgd")));
   EXPECT_THAT(with("centralized_sgd", {{"momentun", 0.9}}),
               ThrowsMessage<UserError>(HasSubstr("no option 'momentun'; valid: momentum, dampening, nesterov")));
   EXPECT_THAT(with("centralized_sgd", {{"momentum", "much"}}),

@@ -18,8 +18,8 @@ std::optional<double> number(const Json& record, const char* pointer);
 std::string text(const Json& record, const char* pointer);
 
 struct Scaling {
-  double speed_up = 0;           // how many times faster than the baseline
-  double efficiency = 0;         // speed-up over the ratio of worker counts; 1 is linear
+  double speed_up = 0;    // how many times faster than the baseline
+  double efficiency = 0;  // speed-up over the ratio of worker counts; 1 is linear
 };
 
 // `seconds` for the same work with `workers`, against the baseline's.
@@ -31,25 +31,25 @@ Scaling scaling_of_rate(double baseline_rate, int64_t baseline_workers, double r
 struct RunFigures {
   std::string name, state;
   int64_t workers = 0, threads_per_worker = 0;
-  bool has_goal = true;                          // false: a throughput run
-  std::optional<double> time_to_goal_s;          // train clock; only when the goal was reached
+  bool has_goal = true;                  // false: a throughput run
+  std::optional<double> time_to_goal_s;  // train clock; only when the goal was reached
   std::optional<double> train_s, train_legacy_s, wall_s;
   std::optional<double> samples_per_s;
-  std::optional<double> communication_share;     // of the train clock: steps_s.agg / clocks.train_s
-  std::string evaluation;                        // "Prec@1 84.21", the goal's metric at the last evaluation
-  std::vector<std::string> labels;               // what a reader must know before comparing
+  std::optional<double> communication_share;  // of the train clock: steps_s.agg / clocks.train_s
+  std::string evaluation;                     // "Prec@1 84.21", the goal's metric at the last evaluation
+  std::vector<std::string> labels;            // what a reader must know before comparing
 };
 RunFigures figures_of(const Json& record);
 
 struct ComparedRun {
   RunFigures figures;
-  std::optional<Scaling> to_goal;                // both this run and the baseline reached the goal
+  std::optional<Scaling> to_goal;  // both this run and the baseline reached the goal
   std::optional<Scaling> rate;
 };
 struct Comparison {
-  std::vector<ComparedRun> runs;                 // in the order given
-  int64_t baseline_workers = 0;                  // the smallest worker count; 0: nothing to compare with
-  std::string baseline_names;                    // "r-1" or "r-1, r-1.2"
+  std::vector<ComparedRun> runs;  // in the order given
+  int64_t baseline_workers = 0;   // the smallest worker count; 0: nothing to compare with
+  std::string baseline_names;     // "r-1" or "r-1, r-1.2"
 };
 
 // Compares runs that differ in worker count and repeat only. The baseline is the smallest worker count; where it was

@@ -21,11 +21,12 @@ std::vector<long> efficiencies(const std::vector<int64_t>& workers, const std::v
 }
 
 // ResNet-50 on P100 GPUs, images/s (a published study of distributed deep learning). It prints 100/95/77/76/71 % for
-// real data: 426 / (2 * 226) is 94.2 % and 704 / (4 * 226) is 77.9 %, so two of its figures are not what its rates give.
+// real data: 426 / (2 * 226) is 94.2 % and 704 / (4 * 226) is 77.9 %, so two of its figures are not what its rates
+// give.
 TEST(Scaling, ReproducesPublishedEfficiencies) {
   EXPECT_THAT(efficiencies({1, 2, 4, 8, 16}, {226, 426, 704, 1368, 2576}), ElementsAre(100, 94, 78, 76, 71));
-  EXPECT_THAT(efficiencies({1, 2, 4, 8}, {220, 424, 652, 1240}), ElementsAre(100, 96, 74, 70));   // overlay network
-  EXPECT_THAT(efficiencies({1, 2, 4, 8}, {220, 436, 764, 1408}), ElementsAre(100, 99, 87, 80));   // host network
+  EXPECT_THAT(efficiencies({1, 2, 4, 8}, {220, 424, 652, 1240}), ElementsAre(100, 96, 74, 70));  // overlay network
+  EXPECT_THAT(efficiencies({1, 2, 4, 8}, {220, 436, 764, 1408}), ElementsAre(100, 99, 87, 80));  // host network
 }
 
 // Published CIFAR-10 runs, NCCL, 1 to 16 workers: 171.15 s and 30.16 s (k = 1 and 16).
@@ -67,7 +68,8 @@ TEST(Figures, LabelsSayWhatAReaderMustKnow) {
   record["division"] = "open";
   record["oversubscribed"] = true;
   record["segments"].push_back({{"index", 2}});
-  EXPECT_THAT(figures_of(record).labels, ElementsAre("unofficial data", "open", "light", "oversubscribed", "2 segments"));
+  EXPECT_THAT(figures_of(record).labels,
+              ElementsAre("unofficial data", "open", "light", "oversubscribed", "2 segments"));
   record["data"]["synthetic"] = true;
   record["division"] = "throughput";
   record["goal"] = nullptr;
@@ -87,22 +89,25 @@ TEST(Compare, AgainstTheSmallestWorkerCount) {
 }
 
 TEST(Compare, NoTimeSpeedUpWhenOneMissedTheGoal) {
-  const Comparison comparison = compare({make_record("r-1", 1, 60, 3000, false), make_record("r-2", 2, 20, 5000, true)});
+  const Comparison comparison =
+      compare({make_record("r-1", 1, 60, 3000, false), make_record("r-2", 2, 20, 5000, true)});
   EXPECT_FALSE(comparison.runs[1].to_goal);
   EXPECT_TRUE(comparison.runs[1].rate);
 }
 
 TEST(Compare, BaselineIsTheMedianOfItsRepeats) {
-  const Comparison comparison = compare({make_record("r-1", 1, 60, 3000, true), make_record("r-1.2", 1, 50, 3100, true),
-                                         make_record("r-1.3", 1, 90, 2000, true), make_record("r-2", 2, 30, 6000, true)});
+  const Comparison comparison =
+      compare({make_record("r-1", 1, 60, 3000, true), make_record("r-1.2", 1, 50, 3100, true),
+               make_record("r-1.3", 1, 90, 2000, true), make_record("r-2", 2, 30, 6000, true)});
   EXPECT_EQ(comparison.baseline_names, "r-1, r-1.2, r-1.3");
   EXPECT_DOUBLE_EQ(comparison.runs[3].to_goal->speed_up, 2);
   EXPECT_DOUBLE_EQ(comparison.runs[3].rate->speed_up, 2);
 }
 
 TEST(Compare, ARepeatThatMissedLeavesNoBaseline) {
-  const Comparison comparison = compare({make_record("r-1", 1, 60, 3000, true), make_record("r-1.2", 1, 99, 3000, false),
-                                         make_record("r-2", 2, 30, 6000, true)});
+  const Comparison comparison =
+      compare({make_record("r-1", 1, 60, 3000, true), make_record("r-1.2", 1, 99, 3000, false),
+               make_record("r-2", 2, 30, 6000, true)});
   EXPECT_FALSE(comparison.runs[2].to_goal);
 }
 

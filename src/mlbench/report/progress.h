@@ -14,19 +14,19 @@
 namespace mlbench::report {
 
 struct Progress {
-  int64_t segment = 0;                       // 0: no rank has started yet
-  bool prepared = false;                     // the data is ready
-  bool training = false;                     // the train clock started
-  int64_t steps_done = 0;                    // global steps: the next one has this number
-  int64_t steps_per_epoch = 0;               // 0: not known yet
-  int64_t last_step = 0;                     // where the run ends at the latest; 0: not known yet
-  std::optional<double> loss;                // mean training loss of this rank over the last few seconds
-  std::optional<double> samples_per_s;       // of this rank, over the last few seconds of its train clock
-  std::optional<Json> evaluation;            // the last "evaluation" event
-  int64_t evaluations = 0;                   // seen so far, all segments
-  std::optional<Json> goal;                  // the "goal" event
-  std::optional<Json> end;                   // the "end" event
-  std::optional<Json> failure;               // the "failure" event
+  int64_t segment = 0;                  // 0: no rank has started yet
+  bool prepared = false;                // the data is ready
+  bool training = false;                // the train clock started
+  int64_t steps_done = 0;               // global steps: the next one has this number
+  int64_t steps_per_epoch = 0;          // 0: not known yet
+  int64_t last_step = 0;                // where the run ends at the latest; 0: not known yet
+  std::optional<double> loss;           // mean training loss of this rank over the last few seconds
+  std::optional<double> samples_per_s;  // of this rank, over the last few seconds of its train clock
+  std::optional<Json> evaluation;       // the last "evaluation" event
+  int64_t evaluations = 0;              // seen so far, all segments
+  std::optional<Json> goal;             // the "goal" event
+  std::optional<Json> end;              // the "end" event
+  std::optional<Json> failure;          // the "failure" event
 };
 
 class ProgressReader {

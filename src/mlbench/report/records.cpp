@@ -47,14 +47,14 @@ fs::path find_run(const fs::path& home, const std::string& name) {
     names.push_back(folder.filename());
   }
   if (names.empty()) {
-    throw UserError(fmt::format("no run '{}': {} holds no runs yet; start one with: mlbench run NAME K --task TASK", name,
-                                runs_dir(home).string()));
+    throw UserError(fmt::format("no run '{}': {} holds no runs yet; start one with: mlbench run NAME K --task TASK",
+                                name, runs_dir(home).string()));
   }
   std::vector<std::string> meant = nearest(name, names);
   if (meant.empty()) meant.assign(names.end() - std::min<std::ptrdiff_t>(3, std::ssize(names)), names.end());
-  throw UserError(
-      fmt::format("no run '{}' in {}; there are {}: {}{} (all: mlbench status)", name, runs_dir(home).string(),
-                  names.size(), fmt::join(meant, ", "), meant.size() < names.size() ? ", ..." : ""));
+  throw UserError(fmt::format("no run '{}' in {}; there are {}: {}{} (all: mlbench status)", name,
+                              runs_dir(home).string(), names.size(), fmt::join(meant, ", "),
+                              meant.size() < names.size() ? ", ..." : ""));
 }
 
 Json read_record(const fs::path& run_dir) { return read_json_file(run_dir / "run.json"); }

@@ -104,8 +104,9 @@ std::string results_table(const std::vector<Json>& records) {
     scaling.add_row({figures.name, fmt::format("{}", figures.workers), goal_speed_up, goal_efficiency, rate_speed_up,
                      rate_efficiency});
   }
-  return out + fmt::format("\nScaling against {} ({})\n", comparison.baseline_names,
-                           plural(comparison.baseline_workers, "worker")) +
+  return out +
+         fmt::format("\nScaling against {} ({})\n", comparison.baseline_names,
+                     plural(comparison.baseline_workers, "worker")) +
          scaling.render();
 }
 

@@ -39,8 +39,10 @@ TEST(ResultsTable, FailedRunsKeepTheirPlace) {
   failed["evaluations"] = Json::array();
   failed["clocks"]["train_s"] = nullptr;
   failed["throughput"]["samples_per_s"] = nullptr;
-  EXPECT_THAT(results_table({make_record("r-1", 1, 60, 3000, true), failed}),
-              HasSubstr("r-2  failed    2 x 1       not reached      -    39.0  45.0           -         -  -             light\n"));
+  EXPECT_THAT(
+      results_table({make_record("r-1", 1, 60, 3000, true), failed}),
+      HasSubstr(
+          "r-2  failed    2 x 1       not reached      -    39.0  45.0           -         -  -             light\n"));
 }
 
 TEST(StatusTable, LineByLine) {
@@ -48,11 +50,12 @@ TEST(StatusTable, LineByLine) {
   queued["state"] = "queued";
   queued["clocks"] = {{"train_s", nullptr}};
   queued["evaluations"] = Json::array();
-  EXPECT_EQ(status_table({make_record("r-1", 1, 60, 3000, true), queued}),
-            "id  name  state     task           workers    created              train  evaluation    goal         notes\n"
-            "                                   x threads  UTC                      s\n"
-            " 1  r-1   finished  fashion-mnist  1 x 1      2026-01-31 12:00:00   60.0  Prec@1 85.25  reached      light\n"
-            " 4  s-4   queued    fashion-mnist  4 x 1      2026-01-31 12:00:00      -                not reached  light\n");
+  EXPECT_EQ(
+      status_table({make_record("r-1", 1, 60, 3000, true), queued}),
+      "id  name  state     task           workers    created              train  evaluation    goal         notes\n"
+      "                                   x threads  UTC                      s\n"
+      " 1  r-1   finished  fashion-mnist  1 x 1      2026-01-31 12:00:00   60.0  Prec@1 85.25  reached      light\n"
+      " 4  s-4   queued    fashion-mnist  4 x 1      2026-01-31 12:00:00      -                not reached  light\n");
 }
 
 TEST(RunDetails, LineByLine) {
@@ -92,7 +95,7 @@ TEST(FailureText, NamesTheCulprit) {
   EXPECT_EQ(failure_text(record), "");
   record["state"] = "failed";
   record["exit_codes"] = {3, 137};
-  record["failure"] = {{"kind", "rank_died"}, {"rank", 1},       {"host", "node7"},
+  record["failure"] = {{"kind", "rank_died"},       {"rank", 1},       {"host", "node7"},
                        {"operation", "all_reduce"}, {"sequence", 123}, {"message", "rank 1 was killed by signal 9"},
                        {"log_tail", {"one", "two"}}};
   EXPECT_EQ(failure_text(record),
@@ -103,7 +106,8 @@ TEST(FailureText, NamesTheCulprit) {
             "    one\n"
             "    two\n");
   record["exit_codes"] = {nullptr, nullptr};
-  record["failure"] = {{"kind", "supervisor_lost"}, {"rank", nullptr}, {"message", "gone"}, {"log_tail", Json::array()}};
+  record["failure"] = {
+      {"kind", "supervisor_lost"}, {"rank", nullptr}, {"message", "gone"}, {"log_tail", Json::array()}};
   EXPECT_EQ(failure_text(record),
             "r-2 failed: supervisor_lost\n"
             "  gone\n"

@@ -14,7 +14,7 @@ enum class Align { kLeft, kRight };
 
 struct Column {
   std::string heading;
-  std::string unit;              // second heading line; "" for none
+  std::string unit;  // second heading line; "" for none
   Align align = Align::kRight;
 };
 
@@ -23,9 +23,9 @@ struct Column {
 class Table {
  public:
   explicit Table(std::vector<Column> columns);
-  void add_row(std::vector<std::string> cells);   // as many as there are columns
+  void add_row(std::vector<std::string> cells);  // as many as there are columns
   bool empty() const { return rows_.empty(); }
-  std::string render() const;                     // every line ends in '\n'
+  std::string render() const;  // every line ends in '\n'
 
  private:
   std::vector<Column> columns_;
@@ -35,15 +35,15 @@ class Table {
 // Characters a terminal shows for UTF-8 text (code points; wide characters count once).
 size_t display_width(std::string_view text);
 
-inline constexpr std::string_view kNone = "-";    // a figure that does not exist
+inline constexpr std::string_view kNone = "-";  // a figure that does not exist
 
-std::string format_seconds(std::optional<double> seconds);       // "0.012", "1.23", "41.2", "5895"
-std::string format_rate(std::optional<double> per_second);       // "12,345", "95.3"
-std::string format_count(int64_t count);                         // "60,000"
-std::string format_percent(std::optional<double> fraction);      // 0.9425 -> "94 %"
-std::string format_ratio(std::optional<double> ratio);           // "1.88"
-std::string format_metric(double value);                         // "84.21", "0.4312"
-std::string format_bytes(uint64_t bytes);                        // "3.2 GB" (powers of 1000)
-std::string format_elapsed(double seconds);                      // "0:41", "12:03", "1:02:03"
+std::string format_seconds(std::optional<double> seconds);   // "0.012", "1.23", "41.2", "5895"
+std::string format_rate(std::optional<double> per_second);   // "12,345", "95.3"
+std::string format_count(int64_t count);                     // "60,000"
+std::string format_percent(std::optional<double> fraction);  // 0.9425 -> "94 %"
+std::string format_ratio(std::optional<double> ratio);       // "1.88"
+std::string format_metric(double value);                     // "84.21", "0.4312"
+std::string format_bytes(uint64_t bytes);                    // "3.2 GB" (powers of 1000)
+std::string format_elapsed(double seconds);                  // "0:41", "12:03", "1:02:03"
 
 }  // namespace mlbench::report

@@ -56,7 +56,8 @@ class Series {
       return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '@' || c == ' ' ||
              c == '_' || c == '-';
     };
-    std::replace_if(name.begin(), name.end(), [&](char c) { return !good(c); }, '_');
+    std::replace_if(
+        name.begin(), name.end(), [&](char c) { return !good(c); }, '_');
     return name.substr(0, 100);
   }
 

@@ -36,10 +36,15 @@ class Download : public testing::Test {
       append_step(run_.path, 1, rank, make_step(40, 5, 1, 0.5, 2'000'000, 2'000'000'000));
     }
     append_event(run_.path, 1, 0,
-                 {{"event", "epoch"}, {"epoch", 1}, {"end_ns", 1'041'000'000}, {"train_loss", 1.5},
+                 {{"event", "epoch"},
+                  {"epoch", 1},
+                  {"end_ns", 1'041'000'000},
+                  {"train_loss", 1.5},
                   {"metrics", {{"Prec@1", 60.5}, {"loss", 1.5}}}});
     append_event(run_.path, 1, 0,
-                 {{"event", "evaluation"}, {"split", "test"}, {"end_ns", 1'500'000'000},
+                 {{"event", "evaluation"},
+                  {"split", "test"},
+                  {"end_ns", 1'500'000'000},
                   {"metrics", {{"Prec@1", 85.25}, {"loss", 0.41}, {"../evil/\"x", 1.0}}}});
   }
   TemporaryDirectory run_;
@@ -47,13 +52,13 @@ class Download : public testing::Test {
 };
 
 TEST_F(Download, HasTheMembersOfTodaysArchives) {
-  EXPECT_THAT(names_of(download_members(run_.path, record_)),
-              testing::IsSupersetOf({"result_train_loss @ 0.json", "result_train_loss @ 1.json",
-                                     "result_train_Prec@1 @ 0.json", "result_val_global_Prec@1 @ 0.json",
-                                     "result_val_global_loss @ 0.json", "result_fwd_pass @ 1.json",
-                                     "result_CumulativeTrainTimeEpoch @ 1.json", "result_global_cum_fwd_pass @ 0.json",
-                                     "result_global_cum_agg @ 0.json", "result_TotalCumulativeTrainTime @ 0.json",
-                                     "official_result.txt", "run.json"}));
+  EXPECT_THAT(
+      names_of(download_members(run_.path, record_)),
+      testing::IsSupersetOf({"result_train_loss @ 0.json", "result_train_loss @ 1.json", "result_train_Prec@1 @ 0.json",
+                             "result_val_global_Prec@1 @ 0.json", "result_val_global_loss @ 0.json",
+                             "result_fwd_pass @ 1.json", "result_CumulativeTrainTimeEpoch @ 1.json",
+                             "result_global_cum_fwd_pass @ 0.json", "result_global_cum_agg @ 0.json",
+                             "result_TotalCumulativeTrainTime @ 0.json", "official_result.txt", "run.json"}));
 }
 
 TEST_F(Download, NamesHoldNothingThatMeansAnythingInAPath) {
@@ -125,9 +130,10 @@ TEST(Zip, DamagedIsAnError) {
 
 TEST(OfficialResult, HasMlbenchsSentence) {
   Json record = make_record("r-2", 2, 40, 5400, true);
-  EXPECT_EQ(official_result(record),
-            "85% Top 1 Validation Accuracy reached in 39.000 seconds, Compute: 32.5 seconds, Communication: 10 seconds, "
-            "Metrics Computation: 0.25 seconds, Pre-processing: 1 seconds");
+  EXPECT_EQ(
+      official_result(record),
+      "85% Top 1 Validation Accuracy reached in 39.000 seconds, Compute: 32.5 seconds, Communication: 10 seconds, "
+      "Metrics Computation: 0.25 seconds, Pre-processing: 1 seconds");
   record["goal"]["metric"] = "Perplexity";
   record["goal"]["target"] = 70;
   record["steps_s"] = Json::object();

@@ -33,7 +33,8 @@ TEST(EvaluationPlan, every_15000_samples_of_fashion_mnist) {
   spec.every_epoch = false;
   spec.every_samples = 15000;
   EXPECT_EQ(due_steps(EvaluationPlan(spec, 60000, 100), 600), (std::vector<int64_t>{150, 300, 450, 600}));
-  EXPECT_EQ(due_steps(EvaluationPlan(spec, 60000, 200), 600), (std::vector<int64_t>{75, 150, 225, 300, 375, 450, 525, 600}));
+  EXPECT_EQ(due_steps(EvaluationPlan(spec, 60000, 200), 600),
+            (std::vector<int64_t>{75, 150, 225, 300, 375, 450, 525, 600}));
   // 1,600 does not divide 15,000: at the first step that passes it.
   EXPECT_EQ(due_steps(EvaluationPlan(spec, 60000, 1600), 38), (std::vector<int64_t>{10, 19, 29, 38}));
 }

@@ -99,18 +99,18 @@ class TrainRun {
   const TrainContext& c_;
   const spec::TaskSpec& task_;
   EvaluationPlan plan_;
-  int64_t last_step_;                    // exclusive
+  int64_t last_step_;  // exclusive
   StopReason last_step_reason_;
   std::unique_ptr<schedule::Schedule> schedule_;
   std::unique_ptr<data::TrainLoader> loader_;
   std::unique_ptr<data::EvalLoader> evaluation_loader_;
   optim::FlatTensors tensors_;
   track::StepClock clock_;
-  MetricSet train_metrics_;              // of the current epoch, this rank
+  MetricSet train_metrics_;  // of the current epoch, this rank
   MetricSet evaluation_metrics_;
-  int64_t step_ = 0;                     // steps done
-  int64_t first_step_ = 0;               // of this segment
-  int64_t evaluation_ns_ = 0;            // of this segment
+  int64_t step_ = 0;           // steps done
+  int64_t first_step_ = 0;     // of this segment
+  int64_t evaluation_ns_ = 0;  // of this segment
   int64_t next_time_check_ = 0;
   bool goal_reached_ = false;
 };
@@ -139,8 +139,8 @@ TrainRun::TrainRun(const TrainContext& context)
   limit(epochs_to_steps(limits.max_epochs, plan_.steps_per_epoch()), StopReason::kMaxEpochs);
   limit(limits.max_steps, StopReason::kMaxSteps);
 
-  schedule_ = schedule::make_schedule(
-      task_.schedule, {task_.optimizer.lr, c_.run.workers, task_.batch_size, plan_.steps_per_epoch()});
+  schedule_ = schedule::make_schedule(task_.schedule,
+                                      {task_.optimizer.lr, c_.run.workers, task_.batch_size, plan_.steps_per_epoch()});
   if (c_.resume_step) {
     restore(*c_.resume_step);
   } else {
@@ -156,9 +156,9 @@ TrainRun::TrainRun(const TrainContext& context)
   options.fixed_batch = c_.run.fixed_batch;
   loader_ = data::make_train_loader(c_.data.split("train"),
                                     data::make_transform(task_.data.train_transform, task_.data, c_.run.seed), options);
-  evaluation_loader_ = data::make_eval_loader(
-      c_.data.split("test"), data::make_transform(task_.data.eval_transform, task_.data, c_.run.seed), shard,
-      kEvaluationBatch);
+  evaluation_loader_ = data::make_eval_loader(c_.data.split("test"),
+                                              data::make_transform(task_.data.eval_transform, task_.data, c_.run.seed),
+                                              shard, kEvaluationBatch);
 }
 
 metrics::Outputs TrainRun::outputs(const BatchView& batch, double loss) const {
@@ -283,8 +283,7 @@ bool TrainRun::check_goal(const std::string& split, const MetricSet& metrics) {
 bool TrainRun::out_of_time() {
   if (c_.run.limits.max_time_s <= 0 || step_ < next_time_check_) return false;
   // Rank 0's clock decides. It looks again after a tenth of the time left, so that short steps pay next to nothing.
-  const double elapsed_s =
-      static_cast<double>(c_.elapsed_before_ns + clock_.train_ns() + evaluation_ns_) * 1e-9;
+  const double elapsed_s = static_cast<double>(c_.elapsed_before_ns + clock_.train_ns() + evaluation_ns_) * 1e-9;
   const double left_s = c_.run.limits.max_time_s - elapsed_s;
   const int64_t done = std::max<int64_t>(step_ - first_step_, 1);
   const double step_s = static_cast<double>(std::max<int64_t>(clock_.train_ns(), 1)) * 1e-9 / static_cast<double>(done);
@@ -323,8 +322,7 @@ NamedState TrainRun::capture() {
 void TrainRun::write_checkpoint() {
   const NamedState state = capture();
   if (c_.comm.rank() == 0) {
-    const auto path =
-        checkpoint::write_checkpoint(std::filesystem::path(c_.run.run_dir) / "checkpoints", step_, state);
+    const auto path = checkpoint::write_checkpoint(std::filesystem::path(c_.run.run_dir) / "checkpoints", step_, state);
     c_.recorder.event({{"event", "checkpoint"}, {"step", step_}, {"path", path.filename().string()}});
   } else {
     c_.recorder.event({{"event", "checkpoint"}, {"step", step_}});
@@ -388,9 +386,11 @@ TrainResult TrainRun::run() {
   effective.update({{"overlap", false}, {"buckets", 1}, {"by_layer", false}, {"pinned", false}});
   c_.recorder.event({{"event", "begin"},
                      {"start_step", step_},
-                     {"parameters", [&] {
+                     {"parameters",
+                      [&] {
                         int64_t count = 0;
-                        for (const auto& range : c_.framework.layout().ranges) count += range.trainable ? range.count : 0;
+                        for (const auto& range : c_.framework.layout().ranges)
+                          count += range.trainable ? range.count : 0;
                         return count;
                       }()},
                      {"effective", effective},
@@ -441,11 +441,16 @@ TrainResult TrainRun::run() {
 
 std::string_view name_of(StopReason reason) {
   switch (reason) {
-    case StopReason::kGoal: return "goal";
-    case StopReason::kMaxSteps: return "max_steps";
-    case StopReason::kMaxEpochs: return "max_epochs";
-    case StopReason::kMaxTime: return "max_time";
-    case StopReason::kEpochs: return "epochs";
+    case StopReason::kGoal:
+      return "goal";
+    case StopReason::kMaxSteps:
+      return "max_steps";
+    case StopReason::kMaxEpochs:
+      return "max_epochs";
+    case StopReason::kMaxTime:
+      return "max_time";
+    case StopReason::kEpochs:
+      return "epochs";
   }
   return "";
 }

@@ -30,9 +30,9 @@ struct TrainContext {
   const dataset::PreparedDataset& data;
   track::Recorder& recorder;
   const Clock& clock;
-  std::optional<int64_t> resume_step;    // checkpoint to start from
-  int64_t elapsed_before_ns = 0;         // train + evaluation time of earlier segments, for --max-time
-  std::atomic<int64_t>* progress = nullptr;   // steps done, for heartbeats; may be null
+  std::optional<int64_t> resume_step;        // checkpoint to start from
+  int64_t elapsed_before_ns = 0;             // train + evaluation time of earlier segments, for --max-time
+  std::atomic<int64_t>* progress = nullptr;  // steps done, for heartbeats; may be null
 };
 
 enum class StopReason { kGoal, kMaxSteps, kMaxEpochs, kMaxTime, kEpochs };
@@ -40,8 +40,8 @@ std::string_view name_of(StopReason reason);
 
 struct TrainResult {
   StopReason reason = StopReason::kEpochs;
-  int64_t steps = 0;                     // steps done, from the run's beginning
-  std::string weights_sha256;            // parameters and averaged buffers, the same on all ranks
+  int64_t steps = 0;           // steps done, from the run's beginning
+  std::string weights_sha256;  // parameters and averaged buffers, the same on all ranks
 };
 
 // Runs to the goal or a limit. Collective: all ranks call it with the same run. Throws CommError (a peer), IoError

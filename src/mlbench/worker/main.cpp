@@ -36,14 +36,16 @@ struct Options {
 
 Options parse(int argc, char** argv) {
   Options options;
-  CLI::App app("One rank of one run; `mlbench run` starts it. By hand: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT "
-               "(or another launcher's variables) say who it is.",
-               "mlbench-worker");
+  CLI::App app(
+      "One rank of one run; `mlbench run` starts it. By hand: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT "
+      "(or another launcher's variables) say who it is.",
+      "mlbench-worker");
   app.add_flag("--catalog", options.catalog, "print what this worker can do as JSON, and exit");
   app.add_option("--run-dir", options.run_dir, "folder of the run");
-  app.add_option("--spec", options.spec_file,
-                 "frozen run specification (default: spec.json of the run folder), as `mlbench run ... --dry-run --json` "
-                 "prints it");
+  app.add_option(
+      "--spec", options.spec_file,
+      "frozen run specification (default: spec.json of the run folder), as `mlbench run ... --dry-run --json` "
+      "prints it");
   app.add_option("--segment", options.segment, "number of this start of the run, from 1")->check(CLI::PositiveNumber);
   app.add_option("--resume-step", options.resume_step, "checkpoint to start from");
   try {
@@ -53,7 +55,8 @@ Options parse(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     throw UserError(std::string(error.what()) + "; see mlbench-worker --help");
   }
-  if (!options.catalog && options.run_dir.empty()) throw UserError("--run-dir DIR is missing; see mlbench-worker --help");
+  if (!options.catalog && options.run_dir.empty())
+    throw UserError("--run-dir DIR is missing; see mlbench-worker --help");
   return options;
 }
 
@@ -115,8 +118,16 @@ void train_run(const spec::RunSpec& run, const Options& options, const net::Laun
   const auto framework = catalog::make_framework(run.framework, framework_options);
   const auto optimizer = optim::make_optimizer(run.task.task.optimizer, framework->layout(), *comm);
 
-  train::TrainContext context{run,      *comm, *framework, *optimizer, data, recorder, clock, options.resume_step,
-                              elapsed_before(run, options.segment), &session.progress()};
+  train::TrainContext context{run,
+                              *comm,
+                              *framework,
+                              *optimizer,
+                              data,
+                              recorder,
+                              clock,
+                              options.resume_step,
+                              elapsed_before(run, options.segment),
+                              &session.progress()};
   const train::TrainResult result = train::train(context);
   session.finish();
   spdlog::info("done after {} steps ({}), weights {}", result.steps, train::name_of(result.reason),
@@ -144,11 +155,9 @@ int run_rank(const Options& options) {
   const SystemClock clock;
   const TimePoint start = clock.now();
   const std::string started_at = format_utc(clock.wall_now());
-  track::Recorder recorder({.run_dir = run_dir,
-                            .run_id = static_cast<uint64_t>(run.id),
-                            .segment = options.segment,
-                            .rank = launch.rank},
-                           clock);
+  track::Recorder recorder(
+      {.run_dir = run_dir, .run_id = static_cast<uint64_t>(run.id), .segment = options.segment, .rank = launch.rank},
+      clock);
   std::optional<Session> session;
   int exit_code = 0;
   const auto failed = [&](const std::string& kind, const std::exception& error) {

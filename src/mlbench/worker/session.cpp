@@ -45,11 +45,9 @@ SignalThread::~SignalThread() {
 }
 
 Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInfo& launch, track::Recorder& recorder)
-    : run_(run),
-      segment_(segment),
-      launch_(launch),
-      recorder_(recorder),
-      signal_thread_([this] { end_now(static_cast<int>(ExitCode::kStopped), "stopped"); }) {
+    : run_(run), segment_(segment), launch_(launch), recorder_(recorder), signal_thread_([this] {
+        end_now(static_cast<int>(ExitCode::kStopped), "stopped");
+      }) {
   const std::string secret = environment_variable("MLBENCH_SECRET").value_or("");
   const std::string run_id = environment_variable("MLBENCH_RUN_ID").value_or(run.name);
 

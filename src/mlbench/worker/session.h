@@ -53,7 +53,7 @@ class Session {
   void finish();
 
  private:
-  void watch();          // heartbeat and watchdog thread
+  void watch();  // heartbeat and watchdog thread
   [[noreturn]] void end_now(int exit_code, const std::string& reason);
 
   const spec::RunSpec& run_;

@@ -67,12 +67,9 @@ std::unique_ptr<framework::Framework> make_framework(const std::string& name,
 }
 
 Json describe() {
-  return {{"build_id", build_info().build_id},
-          {"git_describe", build_info().git_describe},
-          {"frameworks", list(frameworks())},
-          {"backends", list(backends())},
-          {"optimizers", optim::optimizer_names()},
-          {"models", models::model_names()},
+  return {{"build_id", build_info().build_id},      {"git_describe", build_info().git_describe},
+          {"frameworks", list(frameworks())},       {"backends", list(backends())},
+          {"optimizers", optim::optimizer_names()}, {"models", models::model_names()},
           {"metrics", metrics::metric_names()}};
 }
 

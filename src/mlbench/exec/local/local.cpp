@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <utility>
 
-
 namespace mlbench::exec::local {
 namespace {
 

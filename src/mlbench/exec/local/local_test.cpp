@@ -64,13 +64,15 @@ TEST_F(LocalExecutorTest, DescribesExactCommands) {
   LaunchRequest request;
   request.command = {"/opt/ml bench/mlbench-worker", "--run-dir", "/home/x/runs/r-2", "--segment", "1"};
   request.workers = 2;
-  request.environment = {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "4711"}, {"OMP_NUM_THREADS", "1"}, {"ODD", "it's"}};
-  EXPECT_THAT(executor_->describe(request),
-              testing::ElementsAre(
-                  "LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711 ODD='it'\\''s' OMP_NUM_THREADS=1 "
-                  "RANK=0 WORLD_SIZE=2 '/opt/ml bench/mlbench-worker' --run-dir /home/x/runs/r-2 --segment 1",
-                  "LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711 ODD='it'\\''s' OMP_NUM_THREADS=1 "
-                  "RANK=1 WORLD_SIZE=2 '/opt/ml bench/mlbench-worker' --run-dir /home/x/runs/r-2 --segment 1"));
+  request.environment = {
+      {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "4711"}, {"OMP_NUM_THREADS", "1"}, {"ODD", "it's"}};
+  EXPECT_THAT(
+      executor_->describe(request),
+      testing::ElementsAre(
+          "LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711 ODD='it'\\''s' OMP_NUM_THREADS=1 "
+          "RANK=0 WORLD_SIZE=2 '/opt/ml bench/mlbench-worker' --run-dir /home/x/runs/r-2 --segment 1",
+          "LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711 ODD='it'\\''s' OMP_NUM_THREADS=1 "
+          "RANK=1 WORLD_SIZE=2 '/opt/ml bench/mlbench-worker' --run-dir /home/x/runs/r-2 --segment 1"));
 }
 
 TEST_F(LocalExecutorTest, RanksSeeTheirPlaceAndLog) {
@@ -112,7 +114,8 @@ TEST_F(LocalExecutorTest, LosingOneRankLeavesTheOthers) {
 TEST_F(LocalExecutorTest, StopsWithTermThenKill) {
   // Rank 0 ends on SIGTERM, rank 1 ignores it, rank 2 is stopped and would end on SIGTERM.
   const auto group = executor_->start(request(
-      "if [ $RANK = 1 ]; then trap '' TERM; else trap 'exit 30' TERM; fi; echo ready; while :; do sleep 0.05; done", 3));
+      "if [ $RANK = 1 ]; then trap '' TERM; else trap 'exit 30' TERM; fi; echo ready; while :; do sleep 0.05; done",
+      3));
   for (int rank = 0; rank < 3; ++rank) wait_for_log(rank, "ready");
   kill(-*group->pids()[2], SIGSTOP);
   group->stop(3s);

@@ -14,10 +14,10 @@ namespace mlbench::framework::torch_framework {
 class GradientBuffer {
  public:
   struct Slot {
-    at::Tensor gradient;          // view of the flat buffer, logical shape
+    at::Tensor gradient;  // view of the flat buffer, logical shape
     int64_t offset = 0;
     int64_t count = 0;
-    bool add = false;             // the next contribution adds instead of overwriting
+    bool add = false;  // the next contribution adds instead of overwriting
   };
   using Ready = std::function<void(int64_t offset, int64_t count)>;
 
@@ -26,8 +26,8 @@ class GradientBuffer {
 
   // Before a backward pass: overwrite what is there, or add to it.
   void begin(bool accumulate);
-  // `write(gradient, add)` leaves one contribution in the slot's view. The gradient is final afterwards: every parameter
-  // is used by one operation.
+  // `write(gradient, add)` leaves one contribution in the slot's view. The gradient is final afterwards: every
+  // parameter is used by one operation.
   template <typename Write>
   void contribute(size_t slot, Write&& write) {
     Slot& target = slots_[slot];

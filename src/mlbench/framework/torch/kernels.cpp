@@ -28,7 +28,7 @@ Corners corners_at(const float* input, const PoolShape& s, int64_t row, int64_t 
 
 template <typename Pixel>
 void for_output_rows(const PoolShape& s, bool parallel, const Pixel& row_of) {
-  const int64_t rows = s.samples * (s.height / 2);   // sample and output row; an input sample has an even height
+  const int64_t rows = s.samples * (s.height / 2);  // sample and output row; an input sample has an even height
   if (!parallel) {
     for (int64_t row = 0; row < rows; ++row) row_of(row);
     return;
@@ -110,7 +110,8 @@ void philox_blocks(uint64_t key, uint64_t first, uint32_t (&words)[4][kBlocks]) 
 }
 
 struct Dropout {
-  explicit Dropout(double p) : threshold(static_cast<uint64_t>(std::ceil(p * 0x1.0p32))), scale(static_cast<float>(1 / (1 - p))) {}
+  explicit Dropout(double p)
+      : threshold(static_cast<uint64_t>(std::ceil(p * 0x1.0p32))), scale(static_cast<float>(1 / (1 - p))) {}
   float operator()(uint32_t word) const { return word >= threshold ? scale : 0; }
   uint64_t threshold;
   float scale;

@@ -12,7 +12,7 @@ namespace mlbench::framework::torch_framework {
 // Equal to max_pool2d(relu(x)) to the bit, gradients included: `winner` says which of the four (row-major) passes the
 // gradient on (the first of the largest ones), 4 where ReLU holds it back. NaN passes through.
 struct PoolShape {
-  int64_t samples = 0, height = 0, width = 0, channels = 0;   // of the input
+  int64_t samples = 0, height = 0, width = 0, channels = 0;  // of the input
 };
 void relu_max_pool(const float* input, const PoolShape& shape, float* output, uint8_t* winner);
 void relu_max_pool_backward(const float* output_gradient, const uint8_t* winner, const PoolShape& shape,

@@ -44,8 +44,8 @@ struct Custom : torch::autograd::Function<Custom> {
 template <typename Forward>
 at::Tensor differentiable(const at::Tensor& input, const Forward& forward, Backward backward) {
   if (!at::GradMode::is_enabled()) return forward();
-  return Custom::apply(input, at::empty({0}).requires_grad_(true),
-                       std::function<at::Tensor()>(forward), std::move(backward));
+  return Custom::apply(input, at::empty({0}).requires_grad_(true), std::function<at::Tensor()>(forward),
+                       std::move(backward));
 }
 
 void store(at::Tensor& target, const at::Tensor& gradient, bool add) {
@@ -67,9 +67,9 @@ Operation make_conv2d(const models::LayerSpec& layer, size_t, const BuildContext
       return at::conv2d(input, weight.value, bias.value, {stride, stride}, {padding, padding});
     };
     return differentiable(input, forward, [=, &gradients](const at::Tensor& dy, bool input_wanted) {
-      auto [dx, dw, db] = at::convolution_backward(dy, input, weight.value, bias.value.sizes(), {stride, stride},
-                                                   {padding, padding}, {1, 1}, false, {0, 0}, 1,
-                                                   {input_wanted, true, true});
+      auto [dx, dw, db] =
+          at::convolution_backward(dy, input, weight.value, bias.value.sizes(), {stride, stride}, {padding, padding},
+                                   {1, 1}, false, {0, 0}, 1, {input_wanted, true, true});
       gradients.contribute(bias.slot, [&](at::Tensor& target, bool add) { store(target, db, add); });
       gradients.contribute(weight.slot, [&](at::Tensor& target, bool add) { store(target, dw, add); });
       return dx;

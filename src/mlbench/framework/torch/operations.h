@@ -33,16 +33,16 @@ struct Parameter {
 
 struct BuildContext {
   const models::ModelDescription& model;
-  std::function<Parameter(const std::string& name)> parameter;   // "conv1.weight"
-  GradientBuffer& gradients;                                     // outlives the operations
+  std::function<Parameter(const std::string& name)> parameter;  // "conv1.weight"
+  GradientBuffer& gradients;                                    // outlives the operations
   bool dropout = true;
 };
 
-// The model's layers; neighbours for which there is a fused kernel become one operation. UserError for a layer kind that
-// this framework lacks, naming those that it has.
+// The model's layers; neighbours for which there is a fused kernel become one operation. UserError for a layer kind
+// that this framework lacks, naming those that it has.
 struct Network {
   std::vector<Operation> operations;
-  std::vector<std::string> fused;   // e.g. "relu+max_pool2d"; each once
+  std::vector<std::string> fused;  // e.g. "relu+max_pool2d"; each once
 };
 Network build(const BuildContext& context);
 

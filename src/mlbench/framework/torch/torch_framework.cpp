@@ -105,8 +105,8 @@ class TorchFramework final : public Framework {
   void on_gradient_ready(GradientReady callback) override { gradient_buffer_.on_ready(std::move(callback)); }
 
   Json effective() const override {
-    return {{"name", "torch"},        {"precision", "float32"}, {"layout", "nhwc"},
-            {"fused", false},         {"kernels", network_.fused}};
+    return {
+        {"name", "torch"}, {"precision", "float32"}, {"layout", "nhwc"}, {"fused", false}, {"kernels", network_.fused}};
   }
 
   Json versions() const override { return {{"libtorch", TORCH_VERSION}}; }
@@ -140,7 +140,8 @@ class TorchFramework final : public Framework {
       const at::Tensor rows = at::from_blob(const_cast<int64_t*>(batch.rows.data()), {batch.samples}, at::kLong);
       features = features.index_select(0, rows);
     }
-    MLBENCH_CHECK(features.size(0) == batch.samples, fmt::format("{} samples, {} rows", batch.samples, features.size(0)));
+    MLBENCH_CHECK(features.size(0) == batch.samples,
+                  fmt::format("{} samples, {} rows", batch.samples, features.size(0)));
     std::vector<int64_t> shape = batch.sample_shape;
     shape.insert(shape.begin(), batch.samples);
     features = features.view(shape);

@@ -24,7 +24,7 @@ class CentralizedExchange final : public Exchange {
 
   comm::Communicator& comm_;
   compress::GradientCoder& coder_;
-  std::vector<std::pair<int64_t, int64_t>> pieces_;   // by_layer: offset and count of each tensor; else empty
+  std::vector<std::pair<int64_t, int64_t>> pieces_;  // by_layer: offset and count of each tensor; else empty
 };
 
 }  // namespace mlbench::optim

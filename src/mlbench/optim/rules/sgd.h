@@ -31,7 +31,7 @@ class SgdRule final : public UpdateRule {
  private:
   SgdOptions options_;
   FlatLayout layout_;
-  at::Tensor momentum_;       // flat; undefined without momentum
+  at::Tensor momentum_;  // flat; undefined without momentum
   int64_t steps_ = 0;
 };
 

@@ -22,14 +22,16 @@ namespace {
 // The pass is bound by memory, so the kernels spend multiplications by zero and one instead of branches.
 constexpr int64_t kGrain = 32768;
 
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
-void update_plain(float* __restrict p, const float* __restrict g, int64_t count, float lr, float weight_decay) {
+[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void update_plain(float* __restrict p,
+                                                                                        const float* __restrict g,
+                                                                                        int64_t count, float lr,
+                                                                                        float weight_decay) {
   for (int64_t i = 0; i < count; ++i) p[i] -= lr * (g[i] + weight_decay * p[i]);
 }
 
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
-void update_momentum(float* __restrict p, const float* __restrict g, float* __restrict buffer, int64_t count, float lr,
-                     float weight_decay, float old_share, float new_share, float gradient_share, float buffer_share) {
+[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void update_momentum(
+    float* __restrict p, const float* __restrict g, float* __restrict buffer, int64_t count, float lr,
+    float weight_decay, float old_share, float new_share, float gradient_share, float buffer_share) {
   for (int64_t i = 0; i < count; ++i) {
     const float d = g[i] + weight_decay * p[i];
     const float b = old_share * buffer[i] + new_share * d;

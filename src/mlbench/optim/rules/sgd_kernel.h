@@ -10,10 +10,10 @@ namespace mlbench::optim {
 struct SgdCoefficients {
   float lr = 0;
   float momentum = 0;
-  float keep = 1;             // 1 - dampening
+  float keep = 1;  // 1 - dampening
   float weight_decay = 0;
   bool nesterov = false;
-  bool first = true;          // the momentum buffer starts as the gradient
+  bool first = true;  // the momentum buffer starts as the gradient
 };
 
 // `buffer` may be null when momentum is 0.
