@@ -134,6 +134,11 @@ void train_run(const spec::RunSpec& run, const Options& options, const net::Laun
                result.weights_sha256.substr(0, 12));
 }
 
+// LibTorch appends where in its sources it noticed the error; the log keeps that, the record the message alone.
+std::string without_backtrace(const std::string& message) {
+  return message.substr(0, message.find("\nException raised from"));
+}
+
 int run_rank(const Options& options) {
   const net::LaunchInfo launch = net::detect_launch(environment_variable);
   set_up_logging("rank " + std::to_string(launch.rank));
@@ -162,10 +167,11 @@ int run_rank(const Options& options) {
   int exit_code = 0;
   const auto failed = [&](const std::string& kind, const std::exception& error) {
     spdlog::error("{}", error.what());
+    const std::string message = without_backtrace(error.what());
     if (session) {
-      session->report_failure(kind, error.what());
+      session->report_failure(kind, message);
     } else {
-      recorder.event({{"event", "failure"}, {"kind", kind}, {"operation", "rendezvous"}, {"message", error.what()}});
+      recorder.event({{"event", "failure"}, {"kind", kind}, {"operation", "rendezvous"}, {"message", message}});
     }
     exit_code = static_cast<int>(exit_code_of(error));
   };
