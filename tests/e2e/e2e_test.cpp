@@ -150,6 +150,12 @@ TEST_F(EndToEnd, OneHashForAllRanksAndForTheSameSeed) {
     EXPECT_EQ(a["state"], "finished");
     EXPECT_EQ(a["weights_sha256"].get<std::string>().size(), 64u);
     EXPECT_EQ(a["weights_sha256"], b["weights_sha256"]);
+    ProcessOptions options;
+    options.arguments = {environment_variable("MLBENCH_TEST_PYTHON").value(),
+                         environment_variable("MLBENCH_TEST_SOURCE_DIR").value() + "/tools/rederive.py",
+                         run_dir(std::string("hash-a-") + k).string()};
+    const ProcessOutput derived = run_process(options, kPatience);
+    EXPECT_EQ(derived.end.code, 0) << derived.standard_output << derived.standard_error;
   }
   EXPECT_NE(record("hash-a-1")["weights_sha256"], record("hash-a-2")["weights_sha256"]) << "twice the batch per step";
   std::set<std::string> hashes;
