@@ -4,8 +4,8 @@
     ratio.py --ours 'CMD' --peer 'CMD A' --peer 'CMD B' [--limit 1.0]
 
 The peer's best variant is chosen from 3 runs of each, then 15 interleaved pairs are run against it alone (which side
-begins alternates), and more until the 95 % interval of the median ratio ours/peer (bootstrap) is narrower than 6 % of the
-median. The limit is met when the median ratio reaches it, or when the upper end of a so narrow interval does. Each
+begins alternates). The limit is met when the median ratio ours/peer reaches it, or when the upper end of its 95 % interval
+(bootstrap) does and the interval is narrower than 6 % of the median; more pairs are run until one or the other is known. Each
 command's value is the number called --key in the last JSON value that it prints: at the top of an object (the peers), or
 in the `throughput` of the only run of an array (`mlbench run ... --json`). Prints one JSON object; exit code 0: the limit
 is met, 1: it is not.
@@ -102,7 +102,7 @@ def main():
         if len(ratios) < options.pairs:
             continue
         median, low, high, narrow, met = verdict(ratios, options.limit)
-        if narrow or len(ratios) >= options.max_pairs:
+        if median >= options.limit or narrow or len(ratios) >= options.max_pairs:
             break
 
     print(json.dumps({
