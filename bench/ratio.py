@@ -41,14 +41,19 @@ def value_of(document, key):
     return float(place[key])
 
 
-def run(command, key, timeout):
-    done = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout)
-    if done.returncode != 0:
-        sys.exit(f"ratio.py: exit code {done.returncode} of: {command}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    try:
-        return value_of(last_json(done.stdout), key)
-    except ValueError as error:
-        sys.exit(f"ratio.py: {error}\n  command: {command}")
+def run(command, key, timeout, attempts=3):
+    """The value; a command that fails is repeated, said so, and gives up the measurement the third time."""
+    for attempt in range(1, attempts + 1):
+        done = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              timeout=timeout)
+        if done.returncode == 0:
+            try:
+                return value_of(last_json(done.stdout), key)
+            except ValueError as error:
+                sys.exit(f"ratio.py: {error}\n  command: {command}")
+        print(f"exit code {done.returncode} (attempt {attempt} of {attempts}): {command}\n{done.stderr[-1000:]}",
+              file=sys.stderr, flush=True)
+    sys.exit(f"ratio.py: failed {attempts} times: {command}")
 
 
 def interval(ratios, resamples=10000):

@@ -69,6 +69,7 @@ def train(rank, options, store):
             "samples_per_s": samples * options.steps / sum(seconds),
             "median_samples_per_s": samples / statistics.median(seconds)}), flush=True)
     if options.ranks > 1:
+        torch.distributed.barrier()  # a rank that tears down while its peer still works may abort it
         torch.distributed.destroy_process_group()
 
 
