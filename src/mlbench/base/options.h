@@ -23,6 +23,12 @@ class OptionReader {
     if (!value->is_number()) wrong_type(key, *value, "a number");
     return value->get<double>();
   }
+  int64_t integer(const std::string& key, int64_t otherwise) {
+    const Json* value = find(key);
+    if (value == nullptr) return otherwise;
+    if (!value->is_number_integer()) wrong_type(key, *value, "an integer");
+    return value->get<int64_t>();
+  }
   bool flag(const std::string& key, bool otherwise) {
     const Json* value = find(key);
     if (value == nullptr) return otherwise;

@@ -1,8 +1,10 @@
 #pragma once
 
-// Writes a chain of layers down: follows the shape from layer to layer and lists each layer's parameters with PyTorch's
-// default initialisers (kaiming_uniform with a = sqrt(5): weights and biases uniform within +-1/sqrt(fan_in)).
+// Writes a chain of layers down: follows the shape from layer to layer and lists each layer's parameters, with
+// PyTorch's default initialisers (kaiming_uniform with a = sqrt(5): weights and biases uniform within +-1/sqrt(fan_in))
+// unless a layer says otherwise.
 
+#include <functional>
 #include <string>
 
 #include "mlbench/models/model.h"
@@ -15,6 +17,14 @@ class Chain {
 
   // Stride 1, zero padding that keeps height and width; `kernel` odd.
   Chain& conv2d_same(const std::string& name, int64_t out_channels, int64_t kernel);
+  // Without bias, padded by kernel / 2 (`kernel` odd), weights normal with deviation sqrt(2 / fan_out), fan_out =
+  // out_channels * kernel^2 (He et al. 2015). UserError when height or width is no multiple of `stride`.
+  Chain& conv2d_normal(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride);
+  Chain& batch_norm2d(const std::string& name);  // weight 1, bias 0, momentum 0.1, eps 1e-5
+  // Both chains begin with the shape now and must end with the same one; no `shortcut`: the identity.
+  using Part = std::function<void(Chain&)>;
+  Chain& residual(const Part& body, const Part& shortcut = {});
+  Chain& global_avg_pool2d();
   Chain& linear(const std::string& name, int64_t outputs);
   Chain& activation(const std::string& kind);  // "relu", "tanh", "softplus"
   // "max_pool2d", "avg_pool2d". UserError when height or width is no multiple of `kernel`.

@@ -9,6 +9,7 @@
 #include "mlbench/base/random.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/models/mnist_cnn.h"
+#include "mlbench/models/resnet_cifar.h"
 
 namespace mlbench::models {
 
@@ -23,6 +24,8 @@ struct Row {
 constexpr Row kModels[] = {
     {"mnist-cnn", describe_mnist_cnn},
     {"mnist-cnn-smooth", describe_mnist_cnn_smooth},
+    {"resnet-cifar", describe_resnet_cifar},
+    {"resnet-cifar-smooth", describe_resnet_cifar_smooth},
 };
 
 int64_t volume(const std::vector<int64_t>& shape) {

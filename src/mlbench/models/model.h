@@ -31,27 +31,32 @@ struct ParameterSpec {
 
 struct LayerSpec {
   // kind         parameters            options
-  // conv2d       weight (OIHW), bias   in, out, kernel, stride, padding (zeros on every side)
+  // conv2d       weight (OIHW), bias   in, out, kernel, stride, padding (zeros on every side), bias: has it one?
   // linear       weight (OI), bias     in, out
   // relu, tanh, softplus, flatten      none
   // max_pool2d, avg_pool2d             kernel (= stride, no padding)
+  // global_avg_pool2d                  none: mean over height and width, {channels} remain
+  // batch_norm2d weight, bias;         channels, eps, momentum: weight of the batch in the running statistics (variance
+  //              running_mean, _var    of the batch: biased to normalise, unbiased to be averaged)
+  // residual     those of its chains   none: body(x) + shortcut(x); an empty shortcut is the identity
   // dropout                            p: probability of zero; what is kept is scaled by 1 / (1 - p)
   std::string kind;
   std::string name;  // prefix of its parameters; "" if it has none
   Json options = Json::object();
+  std::vector<LayerSpec> body, shortcut;  // of a residual layer
 };
 
 struct ModelDescription {
   std::string name;
   std::vector<int64_t> input_shape;       // without the batch
   int64_t outputs = 0;                    // logits per sample
-  std::vector<LayerSpec> layers;          // in order of execution (a chain; blocks nest their own chains later)
+  std::vector<LayerSpec> layers;          // in order of execution: a chain
   std::vector<ParameterSpec> parameters;  // the neutral order: trainable first, then buffers
 
   int64_t parameter_count() const;  // trainable elements
 };
 
-// Dropout masks are counter-based: element i (row-major) of the input of layer number `layer` (its place in `layers`)
+// Dropout masks are counter-based: element i (row-major) of the input of layer number `layer` (its place in its chain)
 // is kept when word i % 4 of philox(key, i / 4, 0) is at least p * 2^32, where key is
 uint64_t dropout_key(uint64_t seed, int rank, int64_t step, size_t layer);
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -52,6 +53,55 @@ TEST(MnistCnn, TheSmoothVariantHasTheSameParameters) {
     EXPECT_EQ(smooth.parameters[i].shape, model.parameters[i].shape);
   }
   EXPECT_EQ(smooth.layers[2].kind, "avg_pool2d");
+}
+
+// Parameters of a CIFAR ResNet of depth 6n + 2, counted by hand: convolutions have k*k*in*out, batch norms 2*channels.
+int64_t count_resnet(int64_t n, bool v1, bool stem_norm, bool final_norm) {
+  int64_t count = 3 * 16 * 9 + (stem_norm ? 32 : 0) + (final_norm ? 128 : 0) + 64 * 10 + 10;
+  int64_t in = 16;
+  for (const int64_t out : {16, 32, 64}) {
+    for (int64_t block = 0; block < n; ++block, in = out) {
+      count += 9 * in * out + 9 * out * out + 2 * (v1 ? out : in) + 2 * out;
+      if (in != out) count += in * out + 2 * out;
+    }
+  }
+  return count;
+}
+
+TEST(ResNetCifar, HasTheParametersOfEachVariant) {
+  spec::TaskSpec task = task_of("resnet-cifar");
+  task.data.sample_shape = {3, 32, 32};
+  const auto parameters = [&](const char* version, int64_t depth) {
+    task.model.options = {{"version", version}, {"depth", depth}};
+    return describe_model(task).parameter_count();
+  };
+  EXPECT_EQ(parameters("v1", 20), 272474);
+  EXPECT_EQ(parameters("v2", 20), 272474);
+  EXPECT_EQ(parameters("v2-mlbench", 20), 272378);
+  for (const int64_t depth : {20, 32, 44, 56}) {
+    const int64_t n = (depth - 2) / 6;
+    EXPECT_EQ(parameters("v1", depth), count_resnet(n, true, true, false));
+    EXPECT_EQ(parameters("v2", depth), count_resnet(n, false, false, true));
+    EXPECT_EQ(parameters("v2-mlbench", depth), count_resnet(n, false, true, false));
+  }
+  EXPECT_THROW(parameters("v3", 20), UserError);
+  EXPECT_THROW(parameters("v1", 21), UserError);
+  task.data.sample_shape = {3, 30, 30};
+  EXPECT_THROW(parameters("v1", 20), UserError);
+}
+
+TEST(ResNetCifar, StartsAsHeAndBuffersComeLast) {
+  spec::TaskSpec task = task_of("resnet-cifar");
+  task.data.sample_shape = {3, 32, 32};
+  const ModelDescription model = describe_model(task);
+  const auto first_buffer = std::ranges::find(model.parameters, false, &ParameterSpec::trainable);
+  EXPECT_TRUE(std::all_of(first_buffer, model.parameters.end(), [](const auto& p) { return !p.trainable; }));
+  EXPECT_EQ(model.parameters.end() - first_buffer, 2 * 21) << "19 convolutions of depth 20 and 2 shortcuts";
+  const auto weight = std::ranges::find(model.parameters, "stage2.block1.conv1.weight", &ParameterSpec::name);
+  ASSERT_NE(weight, model.parameters.end());
+  EXPECT_EQ(weight->initialiser.kind, Initialiser::Kind::kNormal);
+  EXPECT_DOUBLE_EQ(weight->initialiser.scale, std::sqrt(2.0 / (32 * 9)));
+  EXPECT_THAT(weight->shape, ElementsAre(32, 16, 3, 3));
 }
 
 TEST(MnistCnn, FollowsDataAndOptions) {

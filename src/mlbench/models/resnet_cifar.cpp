@@ -1,0 +1,100 @@
+#include "mlbench/models/resnet_cifar.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/options.h"
+#include "mlbench/models/chain.h"
+
+namespace mlbench::models {
+
+namespace {
+
+constexpr int64_t kStageChannels[] = {16, 32, 64};
+
+struct Block {
+  std::string name;
+  int64_t channels = 0;
+  int64_t stride = 1;
+  bool projection = false;
+  const char* activation = "relu";
+};
+
+void shortcut(Chain& chain, const Block& block) {
+  chain.conv2d_normal(block.name + ".shortcut.conv", block.channels, 1, block.stride)
+      .batch_norm2d(block.name + ".shortcut.bn");
+}
+
+void add_block_v1(Chain& chain, const Block& block) {
+  const Chain::Part projection = [&](Chain& part) { shortcut(part, block); };
+  chain.residual(
+      [&](Chain& body) {
+        body.conv2d_normal(block.name + ".conv1", block.channels, 3, block.stride)
+            .batch_norm2d(block.name + ".bn1")
+            .activation(block.activation)
+            .conv2d_normal(block.name + ".conv2", block.channels, 3, 1)
+            .batch_norm2d(block.name + ".bn2");
+      },
+      block.projection ? projection : Chain::Part());
+  chain.activation(block.activation);
+}
+
+void add_block_v2(Chain& chain, const Block& block) {
+  const auto activate = [&](Chain& part) { part.batch_norm2d(block.name + ".bn1").activation(block.activation); };
+  const auto convolve = [&](Chain& part) {
+    part.conv2d_normal(block.name + ".conv1", block.channels, 3, block.stride)
+        .batch_norm2d(block.name + ".bn2")
+        .activation(block.activation)
+        .conv2d_normal(block.name + ".conv2", block.channels, 3, 1);
+  };
+  if (block.projection) {
+    activate(chain);
+    chain.residual(convolve, [&](Chain& part) { shortcut(part, block); });
+  } else {
+    chain.residual([&](Chain& body) {
+      activate(body);
+      convolve(body);
+    });
+  }
+}
+
+ModelDescription describe(const spec::TaskSpec& task, const char* activation) {
+  OptionReader options(fmt::format("model '{}'", task.model.name), task.model.options);
+  const std::string version = options.text("version", "v1");
+  const int64_t depth = options.integer("depth", 20);
+  options.finish();
+  if (version != "v1" && version != "v2" && version != "v2-mlbench") {
+    throw UserError(fmt::format("model '{}' has no version '{}'; valid: v1, v2, v2-mlbench", task.model.name, version));
+  }
+  if (depth < 8 || depth % 6 != 2) {
+    throw UserError(fmt::format("model '{}' has depth {}; expected 6n + 2: 8, 14, 20, 32, 44, 56, 110 ...",
+                                task.model.name, depth));
+  }
+  if (task.data.sample_shape.size() != 3) {
+    throw UserError(fmt::format("model '{}' takes images {{channels, height, width}}; data '{}' has shape {{{}}}",
+                                task.model.name, task.data.name, fmt::join(task.data.sample_shape, ", ")));
+  }
+
+  const bool v1 = version == "v1";
+  Chain chain(task.data.sample_shape);
+  chain.conv2d_normal("stem.conv", kStageChannels[0], 3, 1);
+  if (version != "v2") chain.batch_norm2d("stem.bn").activation(activation);
+  for (int64_t stage = 0; stage < 3; ++stage) {
+    for (int64_t i = 0; i < (depth - 2) / 6; ++i) {
+      const bool widens = stage > 0 && i == 0;
+      const Block block{fmt::format("stage{}.block{}", stage + 1, i + 1), kStageChannels[stage], widens ? 2 : 1, widens,
+                        activation};
+      (v1 ? add_block_v1 : add_block_v2)(chain, block);
+    }
+  }
+  if (version == "v2") chain.batch_norm2d("final.bn").activation(activation);
+  return chain.global_avg_pool2d().linear("fc", task.data.classes).finish();
+}
+
+}  // namespace
+
+ModelDescription describe_resnet_cifar(const spec::TaskSpec& task) { return describe(task, "relu"); }
+ModelDescription describe_resnet_cifar_smooth(const spec::TaskSpec& task) { return describe(task, "softplus"); }
+
+}  // namespace mlbench::models
