@@ -25,6 +25,19 @@ struct FileSource {
   std::string content_sha256;  // of the unpacked content, for copies that are packed otherwise; may be empty
   std::string url;             // "" when it cannot be fetched; its last component is the local file name
 };
+// One archive that holds all files, as it was published: the files then need not be unpacked.
+struct ArchiveSource {
+  std::string pattern;  // relative path, e.g. "cifar-10-binary.tar"; ".gz", ".xz", ".bz2", ".zst" may follow
+  std::string folder;   // folder in the archive that holds the files; unpacked, it is found in a data folder, too
+  std::string sha256;
+  std::int64_t bytes = 0;
+  std::string url;
+};
+// Something of the same name that this program does not read, and what to do instead.
+struct Lookalike {
+  std::string pattern;  // relative path, e.g. "cifar-10-batches-py"
+  std::string advice;
+};
 struct SplitSpec {
   std::string name;  // "train" | "test"
   int64_t samples = 0;
@@ -35,6 +48,8 @@ struct DatasetDescription {
   std::vector<int64_t> sample_shape;
   int64_t classes = 0;
   std::vector<SplitSpec> splits;
+  ArchiveSource archive;  // pattern "": there is none
+  std::vector<Lookalike> lookalikes;
   std::string fingerprint;     // official; "" unknown
   std::string system_package;  // Debian package, "" if none
   std::string system_path;     // where that package puts the files
@@ -55,11 +70,13 @@ std::vector<std::string> dataset_names();
 struct LocatedDataset {
   std::filesystem::path folder;
   std::string origin;                                     // "data folder" | "package NAME"
-  std::vector<std::vector<std::filesystem::path>> files;  // [split][file]
+  std::vector<std::vector<std::filesystem::path>> files;  // [split][file]; members of the archive, where there is one
+  std::filesystem::path archive;                          // "" when the files lie there themselves
 };
-// Looks in the folders in order (DIR/<folder>, then DIR: two sets may name their files alike), then in the system
-// package. A file may be there as it was published or unpacked. UserError that lists every place tried, what is
-// missing there and the command that fetches it.
+// Looks in the folders in order (DIR/<folder>, then DIR: two sets may name their files alike; in each also in the
+// archive's folder), then in the system package. A file may be there as it was published or unpacked, or all of them in
+// the archive. UserError that lists every place tried, what is missing there, what was taken for it and the command
+// that fetches it.
 LocatedDataset locate(const DatasetDescription& description, const std::vector<std::string>& data_dirs);
 
 // One split, mapped: fixed-size records of raw bytes as decoded (uint8 images, float32 rows), labels apart.
@@ -86,7 +103,8 @@ class PreparedDataset {
   const CachedSplit& split(const std::string& name) const;  // UserError listing the splits
   const std::vector<CachedSplit>& splits() const { return splits_; }
   const std::string& fingerprint() const { return fingerprint_; }
-  bool official() const { return official_; }  // the fingerprint is the description's
+  // The fingerprint is the description's; where that has none, every published file follows from the records.
+  bool official() const { return official_; }
   bool synthetic() const { return synthetic_; }
   int64_t classes() const { return classes_; }
   const std::string& name() const { return name_; }

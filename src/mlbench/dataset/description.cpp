@@ -52,8 +52,16 @@ class Keys {
     return values;
   }
 
-  std::vector<const toml::table*> tables(std::string_view key) {
-    const toml::node* node = take(key, true);
+  const toml::table* table(std::string_view key) {
+    const toml::node* node = take(key, false);
+    if (node == nullptr) return nullptr;
+    if (node->as_table() == nullptr) fail(file_, node->source(), fmt::format("'{0}' must be a table ([{0}])", key));
+    return node->as_table();
+  }
+
+  std::vector<const toml::table*> tables(std::string_view key, bool required = true) {
+    const toml::node* node = take(key, required);
+    if (node == nullptr) return {};
     const auto* array = node->as_array();
     if (array == nullptr || !array->is_array_of_tables()) {
       fail(file_, node->source(), fmt::format("'{0}' must be a list of tables ([[{0}]])", key));
@@ -105,6 +113,28 @@ void check_hash(const Keys& keys, std::string_view key, const std::string& value
   }
 }
 
+void check_relative(const Keys& keys, std::string_view key, const std::string& value) {
+  const std::filesystem::path path = value;
+  if (path.is_absolute() || std::ranges::find(path, "..") != path.end()) {
+    keys.refuse(key, fmt::format("{} '{}' must be relative, without '..'", key, value));
+  }
+}
+
+ArchiveSource parse_archive(const std::string& file, const toml::table& table) {
+  Keys keys(file, table);
+  ArchiveSource source;
+  source.pattern = keys.text("pattern");
+  source.folder = keys.text("folder", false);
+  source.sha256 = keys.text("sha256", false);
+  source.bytes = keys.positive("bytes", false);
+  source.url = keys.text("url", false);
+  keys.finish();
+  check_hash(keys, "sha256", source.sha256);
+  check_relative(keys, "pattern", source.pattern);
+  check_relative(keys, "folder", source.folder);
+  return source;
+}
+
 FileSource parse_file(const std::string& file, const toml::table& table) {
   Keys keys(file, table);
   FileSource source;
@@ -116,10 +146,7 @@ FileSource parse_file(const std::string& file, const toml::table& table) {
   keys.finish();
   check_hash(keys, "sha256", source.sha256);
   check_hash(keys, "content_sha256", source.content_sha256);
-  const std::filesystem::path pattern = source.pattern;
-  if (pattern.is_absolute() || std::ranges::find(pattern, "..") != pattern.end()) {
-    keys.refuse("pattern", fmt::format("pattern '{}' must be relative, without '..'", source.pattern));
-  }
+  check_relative(keys, "pattern", source.pattern);
   return source;
 }
 
@@ -152,6 +179,12 @@ DatasetDescription parse_description(const std::string& file, std::string_view t
   description.licence = keys.text("licence", false);
   description.source = keys.text("source", false);
   const auto splits = keys.tables("split");
+  if (const toml::table* table = keys.table("archive")) description.archive = parse_archive(file, *table);
+  for (const toml::table* table : keys.tables("lookalike", false)) {
+    Keys lookalike(file, *table);
+    description.lookalikes.push_back({lookalike.text("pattern"), lookalike.text("advice")});
+    lookalike.finish();
+  }
   keys.finish();
   check_hash(keys, "fingerprint", description.fingerprint);
   if (description.system_package.empty() != description.system_path.empty()) {
@@ -169,9 +202,14 @@ DatasetDescription parse_description(const std::string& file, std::string_view t
     split.samples = split_keys.positive("samples");
     for (const toml::table* source : split_keys.tables("file")) split.files.push_back(parse_file(file, *source));
     split_keys.finish();
-    if (split.files.size() != format->files_per_split) {
+    if (format->files_per_split != 0 && split.files.size() != format->files_per_split) {
       split_keys.refuse("file", fmt::format("split '{}' has {} files: format {} expects {}", split.name,
                                             split.files.size(), format->name, format->files_per_split));
+    }
+    if (split.files.empty() ||
+        (format->files_per_split == 0 && split.samples % static_cast<int64_t>(split.files.size()) != 0)) {
+      split_keys.refuse("file", fmt::format("split '{}' has {} files for {} samples: expected as many in each file",
+                                            split.name, split.files.size(), split.samples));
     }
     if (std::ranges::any_of(description.splits, [&](const SplitSpec& other) { return other.name == split.name; })) {
       split_keys.refuse("name", fmt::format("split '{}' is there twice", split.name));

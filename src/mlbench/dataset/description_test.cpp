@@ -30,12 +30,21 @@ TEST(Description, EmbeddedOnesAreComplete) {
   for (const std::string& name : dataset_names()) {
     const DatasetDescription& description = find_description(name);
     EXPECT_EQ(description.name, name);
-    EXPECT_THAT(description.fingerprint, SizeIs(64)) << name;
+    const ArchiveSource& archive = description.archive;
+    if (!archive.pattern.empty()) {
+      EXPECT_THAT(archive.url, AllOf(StartsWith("https://"), EndsWith("/" + archive.pattern + ".gz"))) << name;
+      EXPECT_THAT(archive.sha256, SizeIs(64)) << name;
+      EXPECT_GT(archive.bytes, 0) << name;
+    } else {
+      EXPECT_THAT(description.fingerprint, SizeIs(64)) << name;
+    }
     for (const SplitSpec& split : description.splits) {
       for (const FileSource& file : split.files) {
-        EXPECT_THAT(file.url, StartsWith("https://")) << name;
-        EXPECT_THAT(file.url, EndsWith("/" + file.pattern + ".gz")) << name;
-        EXPECT_THAT(file.sha256, SizeIs(64)) << name;
+        if (archive.pattern.empty()) {
+          EXPECT_THAT(file.url, StartsWith("https://")) << name;
+          EXPECT_THAT(file.url, EndsWith("/" + file.pattern + ".gz")) << name;
+          EXPECT_THAT(file.sha256, SizeIs(64)) << name;
+        }
         EXPECT_THAT(file.content_sha256, SizeIs(64)) << name;
         EXPECT_GT(file.bytes, 0) << name;
       }

@@ -174,6 +174,26 @@ void fetch_file(const FileSource& source, const fs::path& target, const Report& 
                             source.url, reason, kAttempts, part.string()));
 }
 
+using Progressed = std::function<void(const std::string& file, int64_t done, int64_t total)>;
+
+// Nothing when the file is there already, packed or not.
+void fetch_source(const FileSource& source, const DatasetDescription& description, const fs::path& folder,
+                  const Progressed& progress) {
+  const fs::path local = folder / source.pattern;
+  for (const char* suffix : {"", ".gz", ".xz", ".bz2", ".zst"}) {
+    if (fs::exists(local.string() + suffix)) return;
+  }
+  if (source.url.empty()) {
+    throw UserError(fmt::format("{} of {} cannot be fetched (no address is known): put it into {}", source.pattern,
+                                description.name, folder.string()));
+  }
+  const fs::path target = local.parent_path() / source.url.substr(source.url.rfind('/') + 1);
+  fs::create_directories(target.parent_path());
+  Report report;
+  if (progress) report = [&](int64_t done, int64_t total) { progress(target.filename().string(), done, total); };
+  fetch_file(source, target, report);
+}
+
 }  // namespace
 
 fs::path fetch(const DatasetDescription& description, const fs::path& data_dir,
@@ -185,20 +205,13 @@ fs::path fetch(const DatasetDescription& description, const fs::path& data_dir,
   const auto lock = FileLock::acquire(folder / ".fetch.lock", std::chrono::milliseconds(0));
   if (!lock) throw UserError("another process fetches into " + folder.string() + ": wait for it");
 
+  const ArchiveSource& archive = description.archive;
+  if (!archive.pattern.empty()) {
+    fetch_source({archive.pattern, archive.sha256, archive.bytes, "", archive.url}, description, folder, progress);
+    return folder;
+  }
   for (const SplitSpec& split : description.splits) {
-    for (const FileSource& source : split.files) {
-      const fs::path local = folder / source.pattern;
-      if (fs::exists(local) || fs::exists(local.string() + ".gz")) continue;
-      if (source.url.empty()) {
-        throw UserError(fmt::format("{} of {} cannot be fetched (no address is known): put it into {}", source.pattern,
-                                    description.name, folder.string()));
-      }
-      const fs::path target = local.parent_path() / source.url.substr(source.url.rfind('/') + 1);
-      fs::create_directories(target.parent_path());
-      Report report;
-      if (progress) report = [&](int64_t done, int64_t total) { progress(target.filename().string(), done, total); };
-      fetch_file(source, target, report);
-    }
+    for (const FileSource& source : split.files) fetch_source(source, description, folder, progress);
   }
   return folder;
 }

@@ -7,6 +7,7 @@ namespace mlbench::dataset {
 namespace {
 const std::array kFormats = {
     Format{"idx", DType::kUInt8, 2, read_idx},
+    Format{"cifar", DType::kUInt8, 0, read_cifar, hash_cifar_file},
 };
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/base/sha256.h"
 #include "mlbench/dataset/dataset.h"
 
 namespace mlbench::dataset {
@@ -19,11 +20,13 @@ struct SplitBuffers {
 
 struct Format {
   std::string name;
-  DType dtype;  // of the decoded features
-  size_t files_per_split;
+  DType dtype;             // of the decoded features
+  size_t files_per_split;  // 0: any number
   // Fills `out` from the files of one split. UserError when they are not what the description says.
   void (*read)(const DatasetDescription& description, const SplitSpec& split,
                const std::vector<std::filesystem::path>& files, const SplitBuffers& out);
+  // The inverse: the bytes of file `file` of `files` into a hash. Null where records do not determine the file.
+  void (*hash_file)(const CachedSplit& split, size_t file, size_t files, Sha256& hash) = nullptr;
 };
 
 const Format* find_format(const std::string& name);  // nullptr if there is none
@@ -33,5 +36,11 @@ std::vector<std::string> format_names();
 // magic 0x00000800 + number of dimensions, their extents (samples first), the bytes. Files: images, labels.
 void read_idx(const DatasetDescription& description, const SplitSpec& split,
               const std::vector<std::filesystem::path>& files, const SplitBuffers& out);
+
+// cifar.cpp: the binary layout of CIFAR-10 (https://www.cs.toronto.edu/~kriz/cifar.html): records of one label byte and
+// the image's bytes, plane by plane; the records of a split are spread evenly over its files.
+void read_cifar(const DatasetDescription& description, const SplitSpec& split,
+                const std::vector<std::filesystem::path>& files, const SplitBuffers& out);
+void hash_cifar_file(const CachedSplit& split, size_t file, size_t files, Sha256& hash);
 
 }  // namespace mlbench::dataset

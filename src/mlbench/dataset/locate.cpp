@@ -12,10 +12,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The file as it was published, or unpacked.
-std::optional<fs::path> find_file(const fs::path& folder, const std::string& pattern) {
+// The file as it was published, packed otherwise, or unpacked.
+std::optional<fs::path> find_file(const fs::path& folder, const std::string& pattern,
+                                  std::initializer_list<const char*> suffixes = {".gz", ""}) {
   std::error_code ignored;
-  for (const char* suffix : {".gz", ""}) {
+  for (const char* suffix : suffixes) {
     fs::path path = folder / (pattern + suffix);
     if (fs::is_regular_file(path, ignored)) return path;
   }
@@ -40,6 +41,31 @@ std::vector<std::string> find_files(const DatasetDescription& description, const
   return missing;
 }
 
+// The archive, with its members as files.
+std::optional<LocatedDataset> find_archive(const DatasetDescription& description, const fs::path& folder,
+                                           const std::string& origin) {
+  const ArchiveSource& source = description.archive;
+  if (source.pattern.empty()) return std::nullopt;
+  const auto path = find_file(folder, source.pattern, {".gz", ".xz", ".bz2", ".zst", ""});
+  if (!path) return std::nullopt;
+  LocatedDataset located{folder, origin, {}, *path};
+  for (const SplitSpec& split : description.splits) {
+    auto& members = located.files.emplace_back();
+    for (const FileSource& file : split.files) members.push_back(fs::path(source.folder) / file.pattern);
+  }
+  return located;
+}
+
+// What lies in the folder and is easily taken for the data set: "; cifar-10-batches-py is ...".
+std::string describe_lookalikes(const DatasetDescription& description, const fs::path& folder) {
+  std::string text;
+  std::error_code ignored;
+  for (const Lookalike& other : description.lookalikes) {
+    if (fs::exists(folder / other.pattern, ignored)) text += fmt::format("; {} {}", other.pattern, other.advice);
+  }
+  return text;
+}
+
 size_t count_files(const DatasetDescription& description) {
   size_t count = 0;
   for (const SplitSpec& split : description.splits) count += split.files.size();
@@ -55,8 +81,10 @@ LocatedDataset locate(const DatasetDescription& description, const std::vector<s
   };
   std::vector<Place> places;
   for (const std::string& dir : data_dirs) {
-    places.push_back({fs::path(dir) / description.folder, "data folder"});
-    places.push_back({dir, "data folder"});
+    for (const fs::path& folder : {fs::path(dir) / description.folder, fs::path(dir)}) {
+      if (!description.archive.folder.empty()) places.push_back({folder / description.archive.folder, "data folder"});
+      places.push_back({folder, "data folder"});
+    }
   }
   if (!description.system_path.empty()) {
     places.push_back({description.system_path, "package " + description.system_package});
@@ -64,14 +92,16 @@ LocatedDataset locate(const DatasetDescription& description, const std::vector<s
 
   std::string tried;
   for (const Place& place : places) {
-    LocatedDataset located{place.folder, place.origin, {}};
+    LocatedDataset located{place.folder, place.origin, {}, {}};
     const auto missing = find_files(description, place.folder, located.files);
     if (missing.empty()) return located;
+    if (auto packed = find_archive(description, place.folder, place.origin)) return *std::move(packed);
     std::error_code ignored;
     tried += fmt::format("\n  {} ({}): {}", place.folder.string(), place.origin,
                          !fs::is_directory(place.folder, ignored)     ? "no such folder"
                          : missing.size() == count_files(description) ? "none of its files"
                                                                       : fmt::format("no {}", fmt::join(missing, ", ")));
+    tried += describe_lookalikes(description, place.folder);
   }
   std::string text =
       fmt::format("data set {} not found; places tried:{}\nfetch it with `mlbench data fetch {}`", description.name,

@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstdlib>
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/sha256.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/archive.h"
 #include "mlbench/dataset/input_file.h"
 
 namespace mlbench::dataset {
@@ -44,9 +47,30 @@ VerifyResult verify_file(const FileSource& source, const fs::path& path) {
   return result;
 }
 
+// An archive that is packed otherwise is compared member by member.
+std::vector<VerifyResult> verify_archive(const DatasetDescription& description, const LocatedDataset& located) {
+  const ArchiveSource& archive = description.archive;
+  const std::string sha256 = sha256_hex_of_file(located.archive);
+  if (!archive.sha256.empty() && sha256 == archive.sha256) return {{located.archive.string(), true, "as published"}};
+  std::string folder = (fs::temp_directory_path() / "mlbench-verify-XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) throw IoError("cannot create " + folder + ": " + errno_text(errno));
+  const ReadableFiles unpacked(description, located, folder);
+  std::vector<VerifyResult> results;
+  for (size_t split = 0; split < description.splits.size(); ++split) {
+    const auto& sources = description.splits[split].files;
+    for (size_t i = 0; i < sources.size(); ++i) {
+      VerifyResult result = verify_file(sources[i], unpacked.files()[split][i]);
+      result.file = fmt::format("{}: {}", located.archive.string(), located.files[split][i].generic_string());
+      results.push_back(std::move(result));
+    }
+  }
+  return results;
+}
+
 }  // namespace
 
 std::vector<VerifyResult> verify(const DatasetDescription& description, const LocatedDataset& located) {
+  if (!located.archive.empty()) return verify_archive(description, located);
   std::vector<VerifyResult> results;
   for (size_t split = 0; split < description.splits.size(); ++split) {
     const auto& sources = description.splits[split].files;
