@@ -29,8 +29,9 @@ struct FrameworkOptions {
   uint64_t seed = 42;
   int rank = 0;
   std::string precision = "float32";
-  bool passive_wait = false;  // oversubscribed: idle threads sleep instead of spinning
-  bool dropout = true;        // tests of equality over k switch it off
+  bool passive_wait = false;       // oversubscribed: idle threads sleep instead of spinning
+  bool dropout = true;             // tests of equality over k switch it off
+  bool frozen_batch_norm = false;  // normalise by the running statistics in training, too: the same tests
 };
 
 class Framework {

@@ -5,30 +5,44 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/framework/torch/batch_norm.h"
 #include "mlbench/framework/torch/kernels.h"
 
 namespace mlbench::framework::torch_framework {
 
 namespace {
 
-// Input gradient from output gradient; an undefined tensor when `input_wanted` is false. Leaves the gradients of
+constexpr auto kNhwc = at::MemoryFormat::ChannelsLast;
+
+// Gradients of an operation's two inputs from that of its output; undefined where not wanted. Leaves the gradients of
 // parameters in the gradient buffer on the way.
-using Backward = std::function<at::Tensor(const at::Tensor& output_gradient, bool input_wanted)>;
+struct Gradients {
+  at::Tensor input, addend;
+};
+struct Wanted {
+  bool input = false, addend = false;
+};
+using Backward = std::function<Gradients(const at::Tensor& output_gradient, const Wanted& wanted)>;
 
 // An operation with a backward pass of its own: `forward` runs out of autograd's sight, `backward` is one node of its
-// graph. `anchor` wants a gradient and gets none: it brings the node into the graph where the input is a constant (the
-// node yields gradients of parameters all the same).
+// graph. `addend` may be undefined. `anchor` wants a gradient and gets none: it brings the node into the graph where
+// the inputs are constants (the node yields gradients of parameters all the same).
 struct Custom : torch::autograd::Function<Custom> {
   struct Saved : torch::CustomClassHolder {
     explicit Saved(Backward f) : backward(std::move(f)) {}
     Backward backward;
   };
 
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor&, const at::Tensor& /*anchor*/,
-                            const std::function<at::Tensor()>& forward, Backward backward) {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor&, const at::Tensor& /*addend*/,
+                            const at::Tensor& /*anchor*/, const std::function<at::Tensor()>& forward,
+                            Backward backward) {
     context->saved_data["saved"] = c10::IValue::make_capsule(c10::make_intrusive<Saved>(std::move(backward)));
     return forward();
   }
@@ -37,15 +51,27 @@ struct Custom : torch::autograd::Function<Custom> {
     const auto saved = context->saved_data["saved"].toCapsule();
     // Taken out, so that what the closure holds is freed as soon as it has been used.
     const Backward backward = std::move(static_cast<Saved&>(*saved).backward);
-    return {backward(gradients[0], context->needs_input_grad(0)), {}, {}, {}};
+    const Gradients inputs = backward(gradients[0], {context->needs_input_grad(0), context->needs_input_grad(1)});
+    return {inputs.input, inputs.addend, {}, {}, {}};
   }
 };
 
 template <typename Forward>
-at::Tensor differentiable(const at::Tensor& input, const Forward& forward, Backward backward) {
+at::Tensor differentiable(const at::Tensor& input, const at::Tensor& addend, const Forward& forward,
+                          Backward backward) {
   if (!at::GradMode::is_enabled()) return forward();
-  return Custom::apply(input, at::empty({0}).requires_grad_(true), std::function<at::Tensor()>(forward),
-                       std::move(backward));
+  const at::Tensor nothing = at::empty({0});  // autograd takes no undefined input
+  return Custom::apply(input, addend.defined() ? addend : nothing, at::empty({0}).requires_grad_(true),
+                       std::function<at::Tensor()>(forward), std::move(backward));
+}
+
+// Of one input: `backward(output_gradient, input_wanted)` gives its gradient.
+template <typename Forward, typename OneBackward>
+at::Tensor differentiable(const at::Tensor& input, const Forward& forward, OneBackward backward) {
+  return differentiable(input, at::Tensor(), forward,
+                        [backward = std::move(backward)](const at::Tensor& dy, const Wanted& wanted) {
+                          return Gradients{backward(dy, wanted.input), {}};
+                        });
 }
 
 void store(at::Tensor& target, const at::Tensor& gradient, bool add) {
@@ -58,7 +84,8 @@ void store(at::Tensor& target, const at::Tensor& gradient, bool add) {
 
 Operation make_conv2d(const models::LayerSpec& layer, size_t, const BuildContext& context) {
   const Parameter weight = context.parameter(layer.name + ".weight");
-  const Parameter bias = context.parameter(layer.name + ".bias");
+  const bool has_bias = layer.options.at("bias").get<bool>();
+  const Parameter bias = has_bias ? context.parameter(layer.name + ".bias") : Parameter();
   const auto stride = layer.options.at("stride").get<int64_t>();
   const auto padding = layer.options.at("padding").get<int64_t>();
   GradientBuffer& gradients = context.gradients;
@@ -67,10 +94,12 @@ Operation make_conv2d(const models::LayerSpec& layer, size_t, const BuildContext
       return at::conv2d(input, weight.value, bias.value, {stride, stride}, {padding, padding});
     };
     return differentiable(input, forward, [=, &gradients](const at::Tensor& dy, bool input_wanted) {
-      auto [dx, dw, db] =
-          at::convolution_backward(dy, input, weight.value, bias.value.sizes(), {stride, stride}, {padding, padding},
-                                   {1, 1}, false, {0, 0}, 1, {input_wanted, true, true});
-      gradients.contribute(bias.slot, [&](at::Tensor& target, bool add) { store(target, db, add); });
+      auto [dx, dw, db] = at::convolution_backward(
+          dy, input, weight.value, has_bias ? at::OptionalIntArrayRef(bias.value.sizes()) : at::OptionalIntArrayRef(),
+          {stride, stride}, {padding, padding}, {1, 1}, false, {0, 0}, 1, {input_wanted, true, has_bias});
+      if (has_bias) {
+        gradients.contribute(bias.slot, [&, &db = db](at::Tensor& target, bool add) { store(target, db, add); });
+      }
       gradients.contribute(weight.slot, [&](at::Tensor& target, bool add) { store(target, dw, add); });
       return dx;
     });
@@ -103,6 +132,117 @@ Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext
   };
 }
 
+// A batch_norm2d layer, and what may follow it in the same pass.
+struct BatchNorm {
+  Parameter weight, bias, mean, variance;
+  double eps = 0, momentum = 0;
+  bool frozen = false;
+  GradientBuffer* gradients = nullptr;
+
+  BatchNorm(const models::LayerSpec& layer, const BuildContext& context)
+      : weight(context.parameter(layer.name + ".weight")),
+        bias(context.parameter(layer.name + ".bias")),
+        mean(context.parameter(layer.name + ".running_mean")),
+        variance(context.parameter(layer.name + ".running_var")),
+        eps(layer.options.at("eps").get<double>()),
+        momentum(layer.options.at("momentum").get<double>()),
+        frozen(context.frozen_batch_norm),
+        gradients(&context.gradients) {}
+
+  // act(norm(input) + addend); `addend` may be undefined.
+  at::Tensor operator()(const at::Tensor& input, const at::Tensor& addend, bool relu, const Pass& pass) const {
+    const at::Tensor x = input.contiguous(kNhwc);
+    const NormShape shape{x.size(0) * x.size(2) * x.size(3), x.size(1)};
+    if (!batch_norm_takes(shape)) return plain(x, addend, relu, pass);
+    const bool of_batch = pass.training && !frozen;
+    const at::Tensor used_mean = at::empty({shape.channels}, at::kFloat), inv_std = at::empty_like(used_mean);
+    at::Tensor y = at::empty_like(x);
+    const auto forward = [&] {
+      statistics(x, shape, of_batch, used_mean, inv_std);
+      const at::Tensor sum = addend.defined() ? addend.contiguous(kNhwc) : addend;
+      batch_norm_forward(x.const_data_ptr<float>(), sum.defined() ? sum.const_data_ptr<float>() : nullptr, shape,
+                         parameters(used_mean, inv_std), relu, y.data_ptr<float>());
+      return y;
+    };
+    // Without its place in the graph: the node must not own its own output.
+    const at::Tensor output = relu ? y.detach() : at::Tensor();
+    const BatchNorm self = *this;
+    return differentiable(input, addend, forward, [=](const at::Tensor& gradient, const Wanted& wanted) {
+      const at::Tensor dy = gradient.contiguous(kNhwc);
+      Gradients result;
+      if (wanted.input) result.input = at::empty_like(dy);
+      // Without ReLU the sum passes its gradient on as it is.
+      if (wanted.addend) result.addend = relu ? at::empty_like(dy) : dy;
+      const at::Tensor dw = at::empty({shape.channels}, at::kFloat), db = at::empty_like(dw);
+      batch_norm_backward(x.const_data_ptr<float>(), relu ? output.const_data_ptr<float>() : nullptr,
+                          dy.const_data_ptr<float>(), shape, self.parameters(used_mean, inv_std), relu, of_batch,
+                          wanted.input ? result.input.data_ptr<float>() : nullptr,
+                          wanted.addend && relu ? result.addend.data_ptr<float>() : nullptr, dw.data_ptr<float>(),
+                          db.data_ptr<float>());
+      self.gradients->contribute(self.bias.slot, [&](at::Tensor& target, bool add) { store(target, db, add); });
+      self.gradients->contribute(self.weight.slot, [&](at::Tensor& target, bool add) { store(target, dw, add); });
+      return result;
+    });
+  }
+
+ private:
+  NormParameters parameters(const at::Tensor& used_mean, const at::Tensor& inv_std) const {
+    return {used_mean.const_data_ptr<float>(), inv_std.const_data_ptr<float>(), weight.value.const_data_ptr<float>(),
+            bias.value.const_data_ptr<float>()};
+  }
+
+  void statistics(const at::Tensor& x, const NormShape& shape, bool of_batch, const at::Tensor& used_mean,
+                  const at::Tensor& inv_std) const {
+    if (!of_batch) {
+      used_mean.copy_(mean.value);
+      inv_std.copy_((variance.value + eps).rsqrt_());
+      return;
+    }
+    const at::Tensor used_variance = at::empty_like(used_mean);
+    batch_statistics(x.const_data_ptr<float>(), shape, used_mean.data_ptr<float>(), used_variance.data_ptr<float>());
+    inv_std.copy_((used_variance + eps).rsqrt_());
+    const auto rows = static_cast<double>(shape.rows);
+    mean.value.mul_(1 - momentum).add_(used_mean, momentum);
+    variance.value.mul_(1 - momentum).add_(used_variance, momentum * rows / std::max(1.0, rows - 1));
+  }
+
+  // LibTorch's own, for shapes that the kernels do not take.
+  at::Tensor plain(const at::Tensor& x, const at::Tensor& addend, bool relu, const Pass& pass) const {
+    const bool of_batch = pass.training && !frozen;
+    struct Saved {
+      at::Tensor mean, inv_std;
+    };
+    const auto saved = std::make_shared<Saved>();
+    const auto forward = [&] {
+      at::Tensor y;
+      std::tie(y, saved->mean, saved->inv_std) =
+          at::native_batch_norm(x, weight.value, bias.value, mean.value, variance.value, of_batch, momentum, eps);
+      return y;
+    };
+    const BatchNorm self = *this;
+    at::Tensor y = differentiable(x, forward, [=](const at::Tensor& dy, bool input_wanted) {
+      const auto [dx, dw, db] =
+          at::native_batch_norm_backward(dy, x, self.weight.value, self.mean.value, self.variance.value, saved->mean,
+                                         saved->inv_std, of_batch, self.eps, {input_wanted, true, true});
+      self.gradients->contribute(self.bias.slot, [&, &db = db](at::Tensor& to, bool add) { store(to, db, add); });
+      self.gradients->contribute(self.weight.slot, [&, &dw = dw](at::Tensor& to, bool add) { store(to, dw, add); });
+      return dx;
+    });
+    if (addend.defined()) y = y + addend;
+    return relu ? at::relu(y) : y;
+  }
+};
+
+Operation make_batch_norm(const models::LayerSpec& layer, const BuildContext& context, bool relu) {
+  return [norm = BatchNorm(layer, context), relu](const at::Tensor& input, const Pass& pass) {
+    return norm(input, {}, relu, pass);
+  };
+}
+
+Operation make_batch_norm2d(const models::LayerSpec& layer, size_t, const BuildContext& context) {
+  return make_batch_norm(layer, context, false);
+}
+
 Operation make_dropout(const models::LayerSpec& layer, size_t index, const BuildContext& context) {
   const auto p = layer.options.at("p").get<double>();
   const bool enabled = context.dropout && p > 0;
@@ -132,6 +272,10 @@ Operation make_activation(const models::LayerSpec&, size_t, const BuildContext&)
 
 at::Tensor softplus(const at::Tensor& input) { return at::softplus(input); }
 at::Tensor flatten(const at::Tensor& input) { return at::flatten(input, 1); }
+at::Tensor global_avg_pool2d(const at::Tensor& input) { return input.mean({2, 3}); }
+
+Operation make_chain(const std::vector<models::LayerSpec>& layers, const BuildContext& context,
+                     std::set<std::string>& fused);
 
 struct Row {
   const char* kind;
@@ -144,12 +288,13 @@ constexpr Row kLayers[] = {
     {"tanh", make_activation<at::tanh>},
     {"softplus", make_activation<softplus>},
     {"flatten", make_activation<flatten>},
+    {"batch_norm2d", make_batch_norm2d},
+    {"residual", nullptr},  // holds chains: make_residual
+    {"global_avg_pool2d", make_activation<global_avg_pool2d>},
     {"max_pool2d", make_max_pool2d},
     {"avg_pool2d", make_avg_pool2d},
     {"dropout", make_dropout},
 };
-
-constexpr auto kNhwc = at::MemoryFormat::ChannelsLast;
 
 // Three passes over the largest activations become one, forward and backward.
 at::Tensor relu_max_pool2d(const at::Tensor& input, const Pass&) {
@@ -171,7 +316,29 @@ at::Tensor relu_max_pool2d(const at::Tensor& input, const Pass&) {
   });
 }
 
-Operation make_layer(const models::LayerSpec& layer, size_t index, const BuildContext& context) {
+// A batch norm at the end of the body takes the sum, and a ReLU after it, along.
+Operation make_residual(const models::LayerSpec& layer, const BuildContext& context, std::set<std::string>& fused,
+                        bool relu) {
+  std::vector<models::LayerSpec> layers = layer.body;
+  std::optional<BatchNorm> norm;
+  if (!layers.empty() && layers.back().kind == "batch_norm2d") {
+    norm.emplace(layers.back(), context);
+    layers.pop_back();
+    fused.insert("batch_norm2d+residual");
+  }
+  const Operation body = make_chain(layers, context, fused);
+  const Operation shortcut = make_chain(layer.shortcut, context, fused);
+  return [=](const at::Tensor& input, const Pass& pass) {
+    const at::Tensor a = body(input, pass);
+    const at::Tensor b = shortcut(input, pass);
+    if (norm) return (*norm)(a, b, relu, pass);
+    return relu ? at::relu(a + b) : a + b;
+  };
+}
+
+Operation make_layer(const models::LayerSpec& layer, size_t index, const BuildContext& context,
+                     std::set<std::string>& fused) {
+  if (layer.kind == "residual") return make_residual(layer, context, fused, false);
   std::vector<const char*> kinds;
   for (const Row& row : kLayers) {
     if (row.kind == layer.kind) return row.make(layer, index, context);
@@ -181,22 +348,41 @@ Operation make_layer(const models::LayerSpec& layer, size_t index, const BuildCo
                               context.model.name, fmt::join(kinds, ", ")));
 }
 
+// The layer and its successor as one operation, where there is a kernel for both.
+Operation make_pair(const models::LayerSpec& first, const models::LayerSpec& second, const BuildContext& context,
+                    std::set<std::string>& fused) {
+  if (first.kind == "relu" && second.kind == "max_pool2d" && second.options.at("kernel") == 2) return relu_max_pool2d;
+  if (first.kind == "batch_norm2d" && second.kind == "relu") return make_batch_norm(first, context, true);
+  if (first.kind == "residual" && second.kind == "relu") return make_residual(first, context, fused, true);
+  return {};
+}
+
+Operation make_chain(const std::vector<models::LayerSpec>& layers, const BuildContext& context,
+                     std::set<std::string>& fused) {
+  std::vector<Operation> operations;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    Operation pair = i + 1 < layers.size() ? make_pair(layers[i], layers[i + 1], context, fused) : Operation();
+    if (pair) {
+      fused.insert(layers[i].kind + "+" + layers[i + 1].kind);
+      operations.push_back(std::move(pair));
+      ++i;
+    } else {
+      operations.push_back(make_layer(layers[i], i, context, fused));
+    }
+  }
+  return [operations = std::move(operations)](const at::Tensor& input, const Pass& pass) {
+    at::Tensor x = input;
+    for (const Operation& operation : operations) x = operation(x, pass);
+    return x;
+  };
+}
+
 }  // namespace
 
 Network build(const BuildContext& context) {
-  const std::vector<models::LayerSpec>& layers = context.model.layers;
-  Network network;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const bool pooled_next = i + 1 < layers.size() && layers[i + 1].kind == "max_pool2d";
-    if (layers[i].kind == "relu" && pooled_next && layers[i + 1].options.at("kernel") == 2) {
-      network.operations.emplace_back(relu_max_pool2d);
-      network.fused = {"relu+max_pool2d"};
-      ++i;
-    } else {
-      network.operations.push_back(make_layer(layers[i], i, context));
-    }
-  }
-  return network;
+  std::set<std::string> fused;
+  Operation forward = make_chain(context.model.layers, context, fused);
+  return {std::move(forward), {fused.begin(), fused.end()}};
 }
 
 }  // namespace mlbench::framework::torch_framework

@@ -36,12 +36,13 @@ struct BuildContext {
   std::function<Parameter(const std::string& name)> parameter;  // "conv1.weight"
   GradientBuffer& gradients;                                    // outlives the operations
   bool dropout = true;
+  bool frozen_batch_norm = false;
 };
 
 // The model's layers; neighbours for which there is a fused kernel become one operation. UserError for a layer kind
 // that this framework lacks, naming those that it has.
 struct Network {
-  std::vector<Operation> operations;
+  Operation forward;               // from features to outputs
   std::vector<std::string> fused;  // e.g. "relu+max_pool2d"; each once
 };
 Network build(const BuildContext& context);

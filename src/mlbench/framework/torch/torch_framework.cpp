@@ -55,7 +55,7 @@ class TorchFramework final : public Framework {
     gradients_ = at::zeros({layout_.parameter_elements}, at::kFloat);
     buffers_ = at::zeros({layout_.buffer_elements}, at::kFloat);
     network_ = build({options_.model, [this](const std::string& name) { return parameter(name); }, gradient_buffer_,
-                      options_.dropout});
+                      options_.dropout, options_.frozen_batch_norm});
   }
 
   const FlatLayout& layout() const override { return layout_; }
@@ -76,10 +76,7 @@ class TorchFramework final : public Framework {
     loss_ = at::Tensor();
     labels_ = tensor_of(batch.labels, {batch.samples}, at::kLong);
     const at::AutoGradMode differentiate(mode == Mode::kTrain);
-    at::Tensor x = features_of(batch);
-    const Pass pass{mode == Mode::kTrain, options_.seed, options_.rank, step_};
-    for (const Operation& operation : network_.operations) x = operation(x, pass);
-    outputs_ = x;
+    outputs_ = network_.forward(features_of(batch), {mode == Mode::kTrain, options_.seed, options_.rank, step_});
   }
 
   double loss() override {
