@@ -1,4 +1,4 @@
-// One step of the task fashion-mnist against PyTorch (oracle.py, run at test time by a Python that has its own
+// One step of the tasks' models against PyTorch (oracle.py, run at test time by a Python that has its own
 // PyTorch): loss, gradients and the parameters after the step. Rule of comparison: per tensor, the norm of the error
 // against PyTorch's float64 result is at most twice that of PyTorch's own float32 result, or below a stated multiple of
 // eps x norm; tensors of fewer than 64 elements are pooled by layer type.
@@ -40,25 +40,34 @@ constexpr int64_t kStep = 3;
 // the gradient by one sample's share in one unit. The smooth variant has none and is held to rounding alone.
 constexpr double kRealMultiple = 1000;
 constexpr double kSmoothMultiple = 8;
+// Batch normalisation divides by deviations: rounding grows from layer to layer, for PyTorch alike.
+constexpr double kResNetMultiple = 64;
+// Many layers of kinks; a flip that feeds a batch norm moves all of its channel.
+constexpr double kDeepRealMultiple = 40000;
 
 struct Batch {
+  std::vector<int64_t> sample_shape;
   std::vector<float> features;
   std::vector<int64_t> labels;
 
   BatchView view(int64_t first, int64_t count) const {
     BatchView batch;
     batch.samples = count;
-    batch.sample_shape = {1, 28, 28};
-    batch.features = {features.data() + first * 784, count * 784, DType::kFloat32};
+    batch.sample_shape = sample_shape;
+    const int64_t volume = batch.sample_volume();
+    batch.features = {features.data() + first * volume, count * volume, DType::kFloat32};
     batch.labels = {labels.data() + first, count, DType::kInt64};
     return batch;
   }
 };
 
-Batch make_batch() {
+Batch make_batch(const std::vector<int64_t>& sample_shape) {
   Batch batch;
+  batch.sample_shape = sample_shape;
   RandomSequence random(7);
-  for (int64_t i = 0; i < kSamples * 784; ++i) batch.features.push_back(static_cast<float>(random.uniform()));
+  int64_t volume = 1;
+  for (const int64_t extent : sample_shape) volume *= extent;
+  for (int64_t i = 0; i < kSamples * volume; ++i) batch.features.push_back(static_cast<float>(random.uniform()));
   for (int64_t i = 0; i < kSamples; ++i) batch.labels.push_back(static_cast<int64_t>(random.below(10)));
   return batch;
 }
@@ -75,10 +84,11 @@ Values read_values(const fs::path& path) {
   return values;
 }
 
-// Without padding, tensors back to back.
-Values logical(const FlatLayout& layout, const at::Tensor& flat) {
+// Without padding, tensors back to back: those that are trainable, or the others.
+Values logical(const FlatLayout& layout, const at::Tensor& flat, bool trainable = true) {
   Values values;
   for (const FlatRange& range : layout.ranges) {
+    if (range.trainable != trainable) continue;
     const float* first = flat.const_data_ptr<float>() + range.offset;
     values.insert(values.end(), first, first + range.count);
   }
@@ -101,7 +111,8 @@ struct Case {
   spec::TaskSpec task;
   models::ModelDescription model;
   bool dropout = false;
-  Batch batch = make_batch();
+  bool frozen = false;  // BatchNorm normalises by its running statistics
+  Batch batch;
 };
 
 Case make_case(const std::string& model, bool dropout) {
@@ -110,6 +121,17 @@ Case make_case(const std::string& model, bool dropout) {
   result.task.model.name = model;
   result.model = models::describe_model(result.task);
   result.dropout = dropout;
+  result.batch = make_batch(result.task.data.sample_shape);
+  return result;
+}
+
+Case make_resnet_case(const std::string& model, const std::string& version, int64_t depth, bool frozen) {
+  Case result;
+  result.task = spec::find_task("1a", "2021", "", {}).task;
+  result.task.model = {model, {{"version", version}, {"depth", depth}}};
+  result.model = models::describe_model(result.task);
+  result.frozen = frozen;
+  result.batch = make_batch(result.task.data.sample_shape);
   return result;
 }
 
@@ -120,6 +142,7 @@ std::unique_ptr<framework::Framework> make_framework(const Case& test, int threa
   options.threads = threads;
   options.seed = kSeed;
   options.dropout = test.dropout;
+  options.frozen_batch_norm = test.frozen;
   auto framework = framework::torch_framework::make(options);
   framework->initialise();
   return framework;
@@ -150,22 +173,36 @@ std::vector<float> mask_of(const Case& test) {
   return {};
 }
 
+Json to_json(const std::vector<models::LayerSpec>& layers) {
+  Json json = Json::array();
+  for (const models::LayerSpec& layer : layers) {
+    json.push_back({{"kind", layer.kind},
+                    {"name", layer.name},
+                    {"options", layer.options},
+                    {"body", to_json(layer.body)},
+                    {"shortcut", to_json(layer.shortcut)}});
+  }
+  return json;
+}
+
 Golden ask_pytorch(const Case& test, const std::string& python) {
   const TemporaryFolder folder;
   Json json = {{"samples", kSamples},
                {"sample_shape", test.task.data.sample_shape},
                {"dropout", test.dropout},
                {"lr", test.task.optimizer.lr},
-               {"sgd", {{"momentum", test.task.optimizer.options.value("momentum", 0.0)}}},
-               {"layers", Json::array()},
+               {"sgd",
+                {{"momentum", test.task.optimizer.options.value("momentum", 0.0)},
+                 {"nesterov", test.task.optimizer.options.value("nesterov", false)},
+                 {"weight_decay", test.task.optimizer.options.value("weight_decay", 0.0)}}},
+               {"frozen", test.frozen},
+               {"layers", to_json(test.model.layers)},
                {"parameters", Json::array()}};
-  for (const models::LayerSpec& layer : test.model.layers) {
-    json["layers"].push_back({{"kind", layer.kind}, {"name", layer.name}, {"options", layer.options}});
-  }
   std::vector<float> start;
   for (size_t i = 0; i < test.model.parameters.size(); ++i) {
     const models::ParameterSpec& parameter = test.model.parameters[i];
-    json["parameters"].push_back({{"name", parameter.name}, {"shape", parameter.shape}});
+    json["parameters"].push_back(
+        {{"name", parameter.name}, {"shape", parameter.shape}, {"trainable", parameter.trainable}});
     size_t count = 1;
     for (const int64_t extent : parameter.shape) count *= static_cast<size_t>(extent);
     start.resize(start.size() + count);
@@ -206,6 +243,8 @@ Outcome our_step(const Case& test) {
   outcome.gradients = logical(framework->layout(), tensors.gradients);
   optimizer->step(tensors, test.task.optimizer.lr);
   outcome.parameters = logical(framework->layout(), tensors.parameters);
+  const Values buffers = logical(framework->layout(), framework->buffers(), false);
+  outcome.parameters.insert(outcome.parameters.end(), buffers.begin(), buffers.end());
   return outcome;
 }
 
@@ -244,9 +283,13 @@ void expect_close(const Case& test, const char* what, const Values& ours, const 
   std::map<std::string, Norms> groups;
   size_t offset = 0;
   for (const models::ParameterSpec& parameter : test.model.parameters) {
+    if (offset == ours.size()) break;  // gradients: buffers have none, and come last
     size_t count = 1;
     for (const int64_t extent : parameter.shape) count *= static_cast<size_t>(extent);
-    const std::string type = parameter.name.starts_with("conv") ? "conv2d" : "linear";
+    const std::string type = !parameter.trainable                               ? "running statistics"
+                             : parameter.name.find("bn") != std::string::npos   ? "batch_norm2d"
+                             : parameter.name.find("conv") != std::string::npos ? "conv2d"
+                                                                                : "linear";
     Norms& norms = groups[count < 64 ? type + ", tensors under 64 elements" : parameter.name];
     for (const size_t end = offset + count; offset < end; ++offset) {
       norms.ours += std::pow(ours[offset] - exact[offset], 2);
@@ -289,6 +332,25 @@ TEST_F(GoldenTest, StepWithTheStoredMaskEqualsPyTorchs) { compare(make_case("mni
 TEST_F(GoldenTest, StepOfTheSmoothVariantEqualsPyTorchs) {
   compare(make_case("mnist-cnn-smooth", false), kSmoothMultiple);
   compare(make_case("mnist-cnn-smooth", true), kSmoothMultiple);
+}
+
+TEST_F(GoldenTest, StepOfEachResNetEqualsPyTorchs) {
+  for (const char* version : {"v1", "v2", "v2-mlbench"}) {
+    SCOPED_TRACE(version);
+    compare(make_resnet_case("resnet-cifar", version, 8, false), kDeepRealMultiple);
+    compare(make_resnet_case("resnet-cifar-smooth", version, 8, false), kResNetMultiple);
+  }
+}
+
+TEST_F(GoldenTest, ManyWorkersGiveTheGradientOfOneOnResNet20WithFrozenStatistics) {
+  for (const auto& [model, multiple] :
+       {std::pair{"resnet-cifar", kRealMultiple}, {"resnet-cifar-smooth", kResNetMultiple}}) {
+    const Case test = make_resnet_case(model, "v1", 20, true);
+    const Golden golden = ask_pytorch(test, python_);
+    const Values one = our_step(test).gradients;
+    SCOPED_TRACE(model);
+    expect_close(test, "gradient", sharded_gradient(test, 2), one, golden.exact.gradients, multiple);
+  }
 }
 
 TEST_F(GoldenTest, ManyWorkersGiveTheGradientOfOneWithTheWholeBatch) {

@@ -3,7 +3,8 @@
 
 Usage: oracle.py FOLDER. Reads FOLDER/case.json (layers, parameters, optimizer, batch) with start.bin, features.bin
 (float32), labels.bin (int64) and, where dropout is on, mask.bin; writes for each precision P: gradients_P.bin and
-parameters_P.bin (float64, tensors back to back in the order of case.json) and the losses into result.json.
+parameters_P.bin (float64, tensors back to back in the order of case.json, buffers among the parameters) and the losses
+into result.json.
 """
 import json
 import pathlib
@@ -14,11 +15,20 @@ import torch
 import torch.nn.functional as F
 
 
-def forward(layers, p, x, mask):
+def forward(layers, p, x, mask, frozen):
+    """`p` holds parameters and buffers; the running statistics in it are updated unless `frozen`."""
     for layer in layers:
         kind, name, options = layer["kind"], layer["name"], layer["options"]
         if kind == "conv2d":
-            x = F.conv2d(x, p[name + ".weight"], p[name + ".bias"], options["stride"], options["padding"])
+            bias = p[name + ".bias"] if options["bias"] else None
+            x = F.conv2d(x, p[name + ".weight"], bias, options["stride"], options["padding"])
+        elif kind == "batch_norm2d":
+            x = F.batch_norm(x, p[name + ".running_mean"], p[name + ".running_var"], p[name + ".weight"],
+                             p[name + ".bias"], not frozen, options["momentum"], options["eps"])
+        elif kind == "residual":
+            x = forward(layer["body"], p, x, mask, frozen) + forward(layer["shortcut"], p, x, mask, frozen)
+        elif kind == "global_avg_pool2d":
+            x = x.mean((2, 3))
         elif kind == "linear":
             x = F.linear(x, p[name + ".weight"], p[name + ".bias"])
         elif kind in ("max_pool2d", "avg_pool2d"):
@@ -39,18 +49,22 @@ def step(case, folder, dtype):
         return torch.from_numpy(numpy.fromfile(folder / name, numpy_type).reshape(shape))
 
     start = read("start.bin", numpy.float32, -1)
-    parameters, offset = {}, 0
+    parameters, buffers, offset = {}, {}, 0
     for parameter in case["parameters"]:
         count = int(numpy.prod(parameter["shape"]))
         values = start[offset:offset + count].reshape(parameter["shape"])
-        parameters[parameter["name"]] = values.to(dtype).clone().requires_grad_(True)
+        values = values.to(dtype).clone()
+        if parameter["trainable"]:
+            parameters[parameter["name"]] = values.requires_grad_(True)
+        else:
+            buffers[parameter["name"]] = values
         offset += count
     features = read("features.bin", numpy.float32, [case["samples"]] + case["sample_shape"]).to(dtype)
     labels = read("labels.bin", numpy.int64, [case["samples"]])
     mask = read("mask.bin", numpy.float32, [case["samples"], -1]).to(dtype) if case["dropout"] else None
 
     optimizer = torch.optim.SGD(parameters.values(), lr=case["lr"], **case["sgd"])
-    loss = F.cross_entropy(forward(case["layers"], parameters, features, mask), labels)
+    loss = F.cross_entropy(forward(case["layers"], parameters | buffers, features, mask, case["frozen"]), labels)
     loss.backward()
 
     def write(what, tensors):
@@ -59,7 +73,7 @@ def step(case, folder, dtype):
 
     write("gradients", [p.grad for p in parameters.values()])
     optimizer.step()
-    write("parameters", parameters.values())
+    write("parameters", list(parameters.values()) + list(buffers.values()))
     return loss.item()
 
 
