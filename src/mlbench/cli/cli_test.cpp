@@ -110,8 +110,8 @@ TEST_F(Cli, Version) {
 TEST_F(Cli, HelpNamesEveryVerbAndNothingInternal) {
   const Result result = mlbench({"--help"});
   EXPECT_EQ(result.code, 0);
-  for (const char* verb :
-       {"run", "resume", "stop", "status", "logs", "download", "delete", "list", "data", "schedule", "doctor"}) {
+  for (const char* verb : {"run", "resume", "stop", "status", "logs", "download", "delete", "list", "data", "result",
+                           "evaluate", "schedule", "doctor"}) {
     EXPECT_THAT(result.out, HasSubstr(std::string("\n  ") + verb + " "));
   }
   EXPECT_THAT(result.out, Not(HasSubstr("supervise")));
@@ -498,6 +498,103 @@ TEST_F(Cli, DoctorReportsEachThing) {
                              HasSubstr("--target mlbench-worker"), Not(HasSubstr("\x1b["))));
 }
 
+// ---- result, evaluate -----------------------------------------------------------------------------------------------
+
+TEST_F(Cli, ResultDerivesWhatTheRunRecorded) {
+  ASSERT_EQ(run({"2"}).code, 0);
+  const fs::path zip = folder_.path() / "r.zip";
+  ASSERT_EQ(mlbench({"download", "r-2", "-o", zip}).code, 0);
+  const Result text = mlbench({"result", zip});
+  EXPECT_EQ(text.code, 0) << text.out << text.err;
+  EXPECT_THAT(text.out,
+              AllOf(StartsWith("r-2: task fashion-mnist, goal Prec@1 >= 91.5, 2 workers (archive of mlbench)\n"
+                               "no official result: the goal was not reached\n"),
+                    HasSubstr("\nwhat the archive claims is what its events give\n")));
+  const Json json = mlbench({"result", zip, "--json"}).json();
+  EXPECT_EQ(json["file"], zip.string());
+  EXPECT_EQ(json["differences"], Json::array());
+  EXPECT_EQ(json["seconds"]["train"], read_json_file(home() / "runs/r-2/run.json")["clocks"]["train_s"]);
+
+  auto members = report::read_zip(read_file(zip));
+  for (report::ZipMember& member : members) {
+    if (member.name != "run.json") continue;
+    Json record = Json::parse(member.content);
+    record["clocks"]["train_s"] = 0.25;
+    member.content = record.dump();
+  }
+  const fs::path forged = folder_.path() / "forged.zip";
+  std::ofstream(forged, std::ios::binary) << report::make_zip(members, 0);
+  const Result caught = mlbench({"result", forged});
+  EXPECT_EQ(caught.code, 2);
+  EXPECT_THAT(caught.out, HasSubstr("  run.json clocks.train_s\n    claimed  0.25\n    derived  "));
+  EXPECT_EQ(mlbench({"result", forged, "--json"}).json()["differences"].size(), 1U);
+}
+
+TEST_F(Cli, ResultRefusesWhatIsNoArchive) {
+  expect_error({"result", "/no/such.zip"}, HasSubstr("/no/such.zip is no file"));
+  expect_error({"result", folder_.path()}, HasSubstr("is no file"));
+  const fs::path file = folder_.path() / "x.zip";
+  std::ofstream(file) << "text";
+  expect_error({"result", file}, AllOf(HasSubstr(file.string()), HasSubstr("not a readable zip archive")));
+  std::ofstream(file, std::ios::binary) << report::make_zip({{"notes.txt", "hello"}}, 0);
+  expect_error({"result", file}, HasSubstr("no 'result_CumulativeTrainTimeEpoch @ 0.json'"));
+}
+
+TEST_F(Cli, EvaluatePredictions) {
+  // The made test set has label i mod 10 at place i; the last `wrong` predictions miss.
+  const fs::path file = folder_.path() / "p.jsonl";
+  const auto predict = [&](int wrong, const char* form) {
+    std::ofstream out(file);
+    for (int i = 9999; i >= 0; --i) {
+      out << fmt::format(fmt::runtime(form), i, (i % 10 + (i >= 10000 - wrong ? 1 : 0)) % 10) << "\n";
+    }
+  };
+  const std::vector<std::string> command = {"evaluate", file, "--task", "fashion-mnist", "--synthetic"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), command.begin(), command.end());
+    return more;
+  };
+  predict(850, R"({{"index": {}, "label": {}}})");
+  const Result text = mlbench(command);
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_EQ(text.out,
+            "predictions of fashion-mnist: 10,000 test samples of fashion-mnist, synthetic\n"
+            "  Prec@1  91.50\n"
+            "  loss    -\n"
+            "  goal    Prec@1 >= 91.5 reached, light goal >= 85 reached\n"
+            "note: loss is unknown: predictions do not tell the loss of a model\n");
+  const Json json = mlbench(with({"--json"})).json();
+  EXPECT_EQ(json["kind"], "predictions");
+  EXPECT_EQ(json["metrics"]["Prec@1"], 91.5);
+  EXPECT_TRUE(json["metrics"]["loss"].is_null());
+  EXPECT_EQ(json["goal"]["reached"], true);
+  EXPECT_EQ(json["data"]["synthetic"], true);
+  EXPECT_EQ(json["task_hash"].get<std::string>().size(), 64U);
+
+  predict(851, R"({{"index": {}, "label": {}}})");
+  EXPECT_THAT(mlbench(command).out, HasSubstr("  Prec@1  91.49\n"));
+  EXPECT_EQ(mlbench(with({"--json"})).json()["goal"]["reached"], false);
+  EXPECT_EQ(mlbench(with({"--json"})).json()["goal"]["light_reached"], true);
+
+  predict(0, R"({{"index": {}, "label": 1{}}})");
+  expect_error(command, AllOf(HasSubstr("p.jsonl:1: label 19 is none of the 10 classes: 0 to 9")));
+  std::ofstream(file) << "{\"index\": 0, \"label\": 0}\n";
+  expect_error(command, HasSubstr("9999 of the split's 10000 samples have no prediction: 1, 2, 3, 4, 5, ..."));
+  expect_error({"evaluate", file}, AllOf(HasSubstr("no task: give --task TASK"), HasSubstr("fashion-mnist")));
+  expect_error({"evaluate", folder_.path() / "none", "--task", "fashion-mnist"}, HasSubstr("there is no "));
+}
+
+TEST_F(Cli, EvaluateNeedsACheckpoint) {
+  ASSERT_EQ(run({"1"}).code, 0);
+  fs::create_directories(home() / "runs/r-1/checkpoints/step-000000010");
+  expect_error({"evaluate", home() / "runs/r-1", "--task", "fashion-mnist"},
+               AllOf(HasSubstr("is no checkpoint"), HasSubstr("runs/r-1/checkpoints/step-000000010")));
+  std::ofstream(folder_.path() / "m.safetensors") << "x";
+  environment_["MLBENCH_WORKER"] = "/no/such/worker";
+  expect_error({"evaluate", folder_.path() / "m.safetensors", "--task", "fashion-mnist", "--synthetic"},
+               HasSubstr("there is no worker program at /no/such/worker"));
+}
+
 // ---- on a terminal --------------------------------------------------------------------------------------------------
 
 // Runs mlbench on a pseudo-terminal, typing each answer after its question.
@@ -575,6 +672,70 @@ TEST_F(Cli, TheRealWorkerTrainsAndIsReported) {
   for (const auto& member : report::read_zip(read_file(folder_.path() / "r.zip"))) members.push_back(member.name);
   EXPECT_THAT(members, AllOf(Contains("result_val_global_Prec@1 @ 0.json"), Contains("result_val_global_loss @ 0.json"),
                              Contains("result_train_loss @ 1.json")));
+}
+
+TEST_F(Cli, EvaluatingACheckpointGivesWhatItsRunRecorded) {
+  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
+  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
+  environment_["MLBENCH_WORKER"] = worker;
+  const Result trained = run({"1", "4", "--threads-per-worker", "1", "--max-steps", "2", "--seed", "5", "--json"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  for (const Json& record : trained.json()) {
+    const std::string name = record["name"];
+    const fs::path checkpoint = home() / "runs" / name / "checkpoints/step-000000002";
+    const Result result = mlbench({"evaluate", checkpoint, "--json"});
+    ASSERT_EQ(result.code, 0) << result.err;
+    const Json json = result.json();
+    EXPECT_EQ(json["kind"], "checkpoint");
+    EXPECT_EQ(json["metrics"], record["evaluations"].back()["metrics"]) << name;
+    EXPECT_EQ(json["weights_sha256"], record["weights_sha256"]);
+    EXPECT_EQ(json["data"], record["data"]);
+    EXPECT_EQ(json["step"], 2);
+    EXPECT_EQ(json["notes"], Json::array());
+  }
+  // Away from its run, by the task alone.
+  const fs::path moved = folder_.path() / "moved";
+  fs::copy(home() / "runs/r-4/checkpoints/step-000000002", moved, fs::copy_options::recursive);
+  EXPECT_EQ(mlbench({"evaluate", moved, "--task", "fashion-mnist", "--synthetic", "--json"}).json()["metrics"],
+            trained.json()[1]["evaluations"].back()["metrics"]);
+  const Json one = trained.json()[0];
+  const fs::path model = home() / "runs/r-1/checkpoints/step-000000002/model.safetensors";
+  const Result weights = mlbench({"evaluate", model, "--task", "fashion-mnist", "--synthetic", "--seed", "5",
+                                  "--threads-per-worker", "1", "--json"});
+  ASSERT_EQ(weights.code, 0) << weights.err;
+  EXPECT_EQ(weights.json()["kind"], "weights");
+  EXPECT_EQ(weights.json()["metrics"], one["evaluations"].back()["metrics"]);
+  EXPECT_EQ(weights.json()["weights_sha256"], one["weights_sha256"]);
+  EXPECT_THAT(weights.json()["notes"].dump(), HasSubstr("not used: "));
+
+  expect_error({"evaluate", home() / "runs/r-1/checkpoints/step-000000002", "--set", "model.dropout=0"},
+               HasSubstr("--set is a choice of a task"));
+  std::ofstream(moved / "model.safetensors", std::ios::app) << "x";
+  expect_error({"evaluate", moved, "--task", "fashion-mnist", "--synthetic"}, HasSubstr("damaged"));
+  std::ofstream(folder_.path() / "m.safetensors") << std::string("\x02\0\0\0\0\0\0\0{}", 10);
+  expect_error({"evaluate", folder_.path() / "m.safetensors", "--task", "fashion-mnist", "--synthetic"},
+               AllOf(HasSubstr("does not fit task fashion-mnist"), HasSubstr("tensors are not there: conv1.")));
+
+  ASSERT_EQ(mlbench({"download", "r-4", "-o", folder_.path() / "r.zip"}).code, 0);
+  const Result archive = mlbench({"result", folder_.path() / "r.zip"});
+  EXPECT_EQ(archive.code, 0) << archive.out << archive.err;
+}
+
+TEST_F(Cli, TheOfficialResultOfARealRunIsDerivedExactly) {
+  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
+  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
+  environment_["MLBENCH_WORKER"] = worker;
+  // The made set is learnt within a few steps: the first evaluation meets the goal.
+  const Result trained = run({"1", "--light", "--set", "evaluation.every_samples=3000", "--json"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  ASSERT_EQ(trained.json()[0]["goal"]["reached"], true) << trained.out;
+  const fs::path zip = folder_.path() / "r.zip";
+  ASSERT_EQ(mlbench({"download", "r-1", "-o", zip}).code, 0);
+  const Result result = mlbench({"result", zip, "--json"});
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_EQ(result.json()["official_result"], result.json()["claimed"]);
+  EXPECT_EQ(result.json()["seconds"]["train"], trained.json()[0]["goal"]["train_s"]);
+  EXPECT_THAT(mlbench({"result", zip}).out, HasSubstr("\n85% Top 1 Validation Accuracy reached in "));
 }
 
 }  // namespace

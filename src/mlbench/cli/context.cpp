@@ -68,6 +68,15 @@ int64_t parse_count(const std::string& text, std::string_view what, int64_t leas
   return value;
 }
 
+uint64_t parse_seed(const std::string& text) {
+  uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw UserError(fmt::format("--seed '{}' is not a whole number from 0 to 18446744073709551615", text));
+  }
+  return seed;
+}
+
 double parse_duration(const std::string& text, std::string_view what) {
   double value = 0;
   const char* last = text.data() + text.size();
@@ -79,6 +88,20 @@ double parse_duration(const std::string& text, std::string_view what) {
         fmt::format("{} '{}' is not a time: a number above 0 of seconds, or with a unit: 90s, 5m, 2h", what, text));
   }
   return value * factor;
+}
+
+std::vector<std::string> data_dirs(const std::string& data_dir, const std::filesystem::path& home) {
+  std::vector<std::string> dirs;
+  if (!data_dir.empty()) {
+    if (!std::filesystem::is_directory(data_dir)) {
+      throw UserError(fmt::format("--data-dir '{}' is not a folder", data_dir));
+    }
+    dirs.push_back(std::filesystem::absolute(data_dir).lexically_normal());
+  } else if (const auto folder = environment_variable("MLBENCH_DATA_DIR")) {
+    dirs.push_back(std::filesystem::absolute(*folder).lexically_normal());
+  }
+  dirs.push_back(home / "data");
+  return dirs;
 }
 
 void check_choice(const std::string& given, std::string_view what, const std::vector<std::string>& choices) {

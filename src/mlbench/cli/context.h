@@ -53,8 +53,14 @@ int terminal_width(int fd);  // 80 when unknown
 
 // A whole number of at least `least`; UserError naming `what`.
 int64_t parse_count(const std::string& text, std::string_view what, int64_t least);
+// Any 64-bit number; UserError naming --seed.
+uint64_t parse_seed(const std::string& text);
 // Seconds: "90", "90s", "5m", "1.5h"; more than 0. UserError naming `what`.
 double parse_duration(const std::string& text, std::string_view what);
+
+// Where data sets are looked for, absolute, in order: --data-dir (UserError when it is no folder) or else
+// MLBENCH_DATA_DIR, then HOME/data.
+std::vector<std::string> data_dirs(const std::string& data_dir, const std::filesystem::path& home);
 
 // UserError "unknown WHAT 'given': valid are ..." unless `given` is among `choices`.
 void check_choice(const std::string& given, std::string_view what, const std::vector<std::string>& choices);

@@ -34,15 +34,6 @@ std::vector<int64_t> parse_workers(const std::vector<std::string>& given) {
   return counts;
 }
 
-uint64_t parse_seed(const std::string& text) {
-  uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw UserError(fmt::format("--seed '{}' is not a whole number from 0 to 18446744073709551615", text));
-  }
-  return seed;
-}
-
 double parse_epochs(const std::string& text) {
   double epochs = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), epochs);
@@ -122,12 +113,7 @@ std::vector<std::string> available_names(const Json& catalog, const char* table)
   return names;
 }
 
-std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts& facts) {
-  check_name(options.name, "run name");
-  const std::vector<int64_t> counts = parse_workers(options.workers);
-  const int64_t repeats = options.repeat.empty() ? 1 : parse_count(options.repeat, "--repeat", 1);
-  const int64_t largest = *std::max_element(counts.begin(), counts.end());
-
+spec::RunSpec plan_task(const RunOptions& options, const fs::path& home) {
   spec::RunSpec common;
   std::vector<spec::Override> overrides;
   for (const std::string& text : options.overrides) overrides.push_back(spec::parse_override(text));
@@ -142,17 +128,21 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
     overrides.push_back({"data.classes", std::to_string(data.classes)});
     task = freeze(options, overrides);
   }
-  if (!options.data_dir.empty()) {
-    if (!fs::is_directory(options.data_dir)) {
-      throw UserError(fmt::format("--data-dir '{}' is not a folder", options.data_dir));
-    }
-    common.data_dirs.push_back(fs::absolute(options.data_dir).lexically_normal());
-  } else if (const auto folder = environment_variable("MLBENCH_DATA_DIR")) {
-    common.data_dirs.push_back(fs::absolute(*folder).lexically_normal());
-  }
-  common.data_dirs.push_back(facts.home / "data");
-  common.cache_dir = facts.home / "cache";
+  common.data_dirs = data_dirs(options.data_dir, home);
+  common.cache_dir = home / "cache";
   common.synthetic = options.synthetic;
+  if (!options.seed.empty()) common.seed = parse_seed(options.seed);
+  spec::set_task(common, std::move(task), std::move(overrides));
+  return common;
+}
+
+std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts& facts) {
+  check_name(options.name, "run name");
+  const std::vector<int64_t> counts = parse_workers(options.workers);
+  const int64_t repeats = options.repeat.empty() ? 1 : parse_count(options.repeat, "--repeat", 1);
+  const int64_t largest = *std::max_element(counts.begin(), counts.end());
+
+  spec::RunSpec common = plan_task(options, facts.home);
   common.fixed_batch = options.fixed_batch;
 
   common.framework = choose(facts.catalog, "frameworks", "framework", options.framework, common.framework);
@@ -176,7 +166,6 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
     throw UserError(
         "--fixed-batch has no goal to end at: say when to stop with --max-steps, --max-epochs or --max-time");
   }
-  const uint64_t seed = options.seed.empty() ? common.seed : parse_seed(options.seed);
 
   std::vector<spec::RunSpec> runs;
   for (const int64_t count : counts) {
@@ -187,14 +176,14 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
       check_name(run.name, "run name");
       run.repeat = repeat;
       run.workers = count;
-      run.seed = seed + static_cast<uint64_t>(repeat - 1);
+      run.seed = common.seed + static_cast<uint64_t>(repeat - 1);
       run.oversubscribed = count * run.threads_per_worker > facts.cores;
-      spec::set_task(run, task, overrides);
+      spec::set_task(run, common.task, common.overrides);
       runs.push_back(std::move(run));
     }
   }
   // Last: it may be what the user has to fetch, and the rest is then known to be right.
-  if (!options.synthetic) dataset::locate(data, common.data_dirs);
+  if (!options.synthetic) dataset::locate(dataset::find_description(common.data_name), common.data_dirs);
   return runs;
 }
 

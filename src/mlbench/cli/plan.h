@@ -35,6 +35,9 @@ struct PlanFacts {
   std::vector<std::string> executors;
 };
 
+// What is computed on what: task, overrides, data, seed. The rest of the specification is as it is by default.
+spec::RunSpec plan_task(const RunOptions& options, const std::filesystem::path& home);
+
 // One specification per worker count and repeat, in this order: NAME-K, NAME-K.2, ... Ids, folders and times of
 // creation come when a run is made (create_run). UserError for anything that cannot be run as asked, with the valid
 // choices; also when the data set is on none of the places where it is looked for.

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "mlbench/base/paths.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/dataset/dataset.h"
@@ -21,24 +20,10 @@ struct DataOptions {
   std::string data_dir;
 };
 
-std::vector<std::string> data_dirs(const Context& context, const DataOptions& options) {
-  std::vector<std::string> dirs;
-  if (!options.data_dir.empty()) {
-    if (!fs::is_directory(options.data_dir)) {
-      throw UserError(fmt::format("--data-dir '{}' is not a folder", options.data_dir));
-    }
-    dirs.push_back(fs::absolute(options.data_dir).lexically_normal());
-  } else if (const auto folder = environment_variable("MLBENCH_DATA_DIR")) {
-    dirs.push_back(fs::absolute(*folder).lexically_normal());
-  }
-  dirs.push_back(context.home() / "data");
-  return dirs;
-}
-
 // ---- list -----------------------------------------------------------------------------------------------------------
 
 ExitCode list(const Context& context, const DataOptions& options) {
-  const auto dirs = data_dirs(context, options);
+  const auto dirs = data_dirs(options.data_dir, context.home());
   Json rows = Json::array();
   report::Table table({{"data set", "", report::Align::kLeft}, {"found", "", report::Align::kLeft}});
   for (const std::string& name : dataset::dataset_names()) {
@@ -115,7 +100,7 @@ ExitCode fetch(const Context& context, const DataOptions& options) {
 // ---- verify, prepare ------------------------------------------------------------------------------------------------
 
 ExitCode verify(const Context& context, const DataOptions& options) {
-  const auto dirs = data_dirs(context, options);
+  const auto dirs = data_dirs(options.data_dir, context.home());
   Json rows = Json::array();
   bool good = true;
   for (const std::string& name : options.names) {
@@ -137,7 +122,7 @@ ExitCode verify(const Context& context, const DataOptions& options) {
 }
 
 ExitCode prepare(const Context& context, const DataOptions& options) {
-  const auto dirs = data_dirs(context, options);
+  const auto dirs = data_dirs(options.data_dir, context.home());
   const fs::path cache = context.home() / "cache";
   fs::create_directories(cache);
   Json rows = Json::array();

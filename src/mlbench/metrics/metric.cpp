@@ -146,15 +146,23 @@ class Dice final : public SumMetric<4> {
 
 struct Row {
   const char* name;
+  Needs needs;
   std::unique_ptr<Metric> (*make)();
 };
 constexpr std::array<Row, 5> kMetrics = {{
-    {"loss", []() -> std::unique_ptr<Metric> { return std::make_unique<Loss>(); }},
-    {"Prec@1", []() -> std::unique_ptr<Metric> { return std::make_unique<TopK>(1); }},
-    {"Prec@5", []() -> std::unique_ptr<Metric> { return std::make_unique<TopK>(5); }},
-    {"F1-Score", []() -> std::unique_ptr<Metric> { return std::make_unique<F1Score>(); }},
-    {"Dice Coefficient", []() -> std::unique_ptr<Metric> { return std::make_unique<Dice>(); }},
+    {"loss", Needs::kLoss, []() -> std::unique_ptr<Metric> { return std::make_unique<Loss>(); }},
+    {"Prec@1", Needs::kLabel, []() -> std::unique_ptr<Metric> { return std::make_unique<TopK>(1); }},
+    {"Prec@5", Needs::kScores, []() -> std::unique_ptr<Metric> { return std::make_unique<TopK>(5); }},
+    {"F1-Score", Needs::kLabel, []() -> std::unique_ptr<Metric> { return std::make_unique<F1Score>(); }},
+    {"Dice Coefficient", Needs::kScores, []() -> std::unique_ptr<Metric> { return std::make_unique<Dice>(); }},
 }};
+
+const Row& find(const std::string& name) {
+  for (const Row& row : kMetrics) {
+    if (name == row.name) return row;
+  }
+  throw UserError(fmt::format("unknown metric '{}'; valid: {}", name, fmt::join(metric_names(), ", ")));
+}
 
 }  // namespace
 
@@ -164,12 +172,9 @@ std::vector<std::string> metric_names() {
   return names;
 }
 
-std::unique_ptr<Metric> make_metric(const std::string& name) {
-  for (const Row& row : kMetrics) {
-    if (name == row.name) return row.make();
-  }
-  throw UserError(fmt::format("unknown metric '{}'; valid: {}", name, fmt::join(metric_names(), ", ")));
-}
+std::unique_ptr<Metric> make_metric(const std::string& name) { return find(name).make(); }
+
+Needs needs_of(const std::string& name) { return find(name).needs; }
 
 double goal_target(const spec::GoalSpec& goal, bool light) { return light ? goal.light_target : goal.target; }
 

@@ -44,6 +44,10 @@ class Metric {
 std::unique_ptr<Metric> make_metric(const std::string& name);
 std::vector<std::string> metric_names();
 
+// The least that must be known of each sample's outcome: its predicted class, its scores, or the loss itself.
+enum class Needs { kLabel, kScores, kLoss };
+Needs needs_of(const std::string& name);  // UserError as make_metric()
+
 // Whether `value` meets the goal (light or full).
 bool goal_met(const spec::GoalSpec& goal, bool light, double value);
 double goal_target(const spec::GoalSpec& goal, bool light);

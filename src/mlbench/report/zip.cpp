@@ -8,6 +8,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
@@ -20,6 +21,7 @@ namespace mlbench::report {
 
 namespace {
 
+constexpr size_t kMostNameBytes = 255;
 constexpr uint32_t kStepsPerPoint = 25;  // as MLBench posts
 
 // "2026-01-31T12:00:00.123Z": milliseconds, truncated; none when 0.
@@ -138,6 +140,31 @@ int64_t mtime_of(const Json& record) {
   return 0;
 }
 
+// Nothing is ever unpacked to disk, but a name is printed and may be handed on.
+std::string checked_name(archive_entry* entry) {
+  const char* given = archive_entry_pathname(entry);
+  if (given == nullptr) throw UserError("the zip archive has a member whose name is no text");
+  const std::string name = given;
+  const auto bad = [](char c) { return c == '/' || c == '\\' || static_cast<unsigned char>(c) < ' ' || c == 0x7f; };
+  std::string shown = name.substr(0, 100);
+  std::replace_if(
+      shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
+  if (archive_entry_filetype(entry) != AE_IFREG) {
+    throw UserError(fmt::format("the zip archive's member '{}' is no plain file", shown));
+  }
+  if (name.empty() || name == "." || name == ".." || std::any_of(name.begin(), name.end(), bad)) {
+    throw UserError(fmt::format("the zip archive's member '{}' has a path: a run's archive has no folders", shown));
+  }
+  if (name.size() > kMostNameBytes) {
+    throw UserError(
+        fmt::format("the zip archive's member '{}...' has a name of more than {} bytes", shown, kMostNameBytes));
+  }
+  if (archive_entry_is_encrypted(entry) != 0) {
+    throw UserError(fmt::format("the zip archive's member '{}' is encrypted", shown));
+  }
+  return name;
+}
+
 [[noreturn]] void archive_failed(archive* handle, const char* what) {
   const char* reason = archive_error_string(handle);
   throw IoError(fmt::format("cannot {} the zip: {}", what, reason != nullptr ? reason : "unknown reason"));
@@ -226,28 +253,46 @@ void write_download(const std::filesystem::path& run_dir, const Json& record, co
   write_file_atomically(file, make_zip(download_members(run_dir, record), mtime_of(record)));
 }
 
-std::vector<ZipMember> read_zip(const std::string& bytes) {
+std::vector<ZipMember> read_zip(const std::string& bytes, const ZipLimits& limits) {
   const std::unique_ptr<archive, decltype(&archive_read_free)> zip(archive_read_new(), archive_read_free);
-  archive_read_support_format_zip(zip.get());
+  // The seekable reader goes by the directory at the end, so that an archive that was cut is never taken for a whole.
+  archive_read_support_format_zip_seekable(zip.get());
   const auto damaged = [&] {
     const char* reason = archive_error_string(zip.get());
     return UserError(fmt::format("not a readable zip archive: {}", reason != nullptr ? reason : "unknown reason"));
   };
+  // An archive of a run without events, which libarchive does not recognise: the end of a directory, and nothing else.
+  if (bytes == std::string("PK\x05\x06", 4) + std::string(18, '\0')) return {};
   if (archive_read_open_memory(zip.get(), bytes.data(), bytes.size()) != ARCHIVE_OK) throw damaged();
   std::vector<ZipMember> members;
-  archive_entry* entry = nullptr;
-  for (;;) {
+  std::set<std::string> names;
+  size_t total = 0;
+  for (archive_entry* entry = nullptr;;) {
     const int status = archive_read_next_header(zip.get(), &entry);
     if (status == ARCHIVE_EOF) return members;
     if (status != ARCHIVE_OK) throw damaged();
     ZipMember member;
-    member.name = archive_entry_pathname(entry);
+    member.name = checked_name(entry);
+    if (!names.insert(member.name).second) {
+      throw UserError(fmt::format("the zip archive has two members '{}'", member.name));
+    }
+    if (names.size() > limits.members) {
+      throw UserError(fmt::format("the zip archive has more than {} members", limits.members));
+    }
     std::array<char, 1 << 16> buffer;
     for (;;) {
       const la_ssize_t n = archive_read_data(zip.get(), buffer.data(), buffer.size());
       if (n < 0) throw damaged();
       if (n == 0) break;
       member.content.append(buffer.data(), static_cast<size_t>(n));
+      total += static_cast<size_t>(n);
+      if (member.content.size() > limits.member_bytes || total > limits.total_bytes) {
+        throw UserError(fmt::format("the zip archive unpacks to more than {} (member '{}')",
+                                    member.content.size() > limits.member_bytes
+                                        ? fmt::format("{} bytes in one member", limits.member_bytes)
+                                        : fmt::format("{} bytes", limits.total_bytes),
+                                    member.name));
+      }
     }
     members.push_back(std::move(member));
   }

@@ -41,7 +41,16 @@ std::string make_zip(const std::vector<ZipMember>& members, int64_t mtime);
 // Writes the download of a run: `file` is the old or the new archive, never half of one.
 void write_download(const std::filesystem::path& run_dir, const Json& record, const std::filesystem::path& file);
 
-// All members of a zip. UserError when it is damaged or no zip.
-std::vector<ZipMember> read_zip(const std::string& archive);
+// How much of an archive that may be anybody's is read. Archives of long runs have some 10 MB in some 300 members.
+struct ZipLimits {
+  size_t members = 10'000;
+  size_t member_bytes = size_t{32} << 20;  // unpacked
+  size_t total_bytes = size_t{256} << 20;  // unpacked
+};
+
+// All members of a zip, in the order of its directory. UserError when it is damaged, cut or no zip, beyond the limits,
+// or holds what no archive of this layout does: folders, links, encrypted members, two members of one name, names that
+// mean anything in a path.
+std::vector<ZipMember> read_zip(const std::string& archive, const ZipLimits& limits = {});
 
 }  // namespace mlbench::report

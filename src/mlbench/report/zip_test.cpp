@@ -12,6 +12,7 @@ namespace mlbench::report {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 std::vector<std::string> names_of(const std::vector<ZipMember>& members) {
   std::vector<std::string> names;
@@ -123,9 +124,53 @@ TEST(Zip, ARunWithoutSpoolsHoldsItsRecord) {
   EXPECT_THAT(names_of(download_members(run.path, {{"name", "r-1"}, {"workers", 1}})), ElementsAre("run.json"));
 }
 
+TEST(Zip, EmptyHasNoMembers) { EXPECT_TRUE(read_zip(make_zip({}, 0)).empty()); }
+
 TEST(Zip, DamagedIsAnError) {
   EXPECT_THROW(read_zip("PK\x03\x04 not really"), UserError);
   EXPECT_THROW(read_zip("text"), UserError);
+}
+
+std::string refusal_of(const std::string& zip, const ZipLimits& limits = {}) {
+  try {
+    read_zip(zip, limits);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "read";
+}
+
+TEST(Zip, CutAnywhereOrWithAFlippedBitIsAnError) {
+  std::vector<ZipMember> members;
+  for (char name = 'a'; name < 'f'; ++name) members.push_back({{name}, std::string(200, name) + "tail"});
+  const std::string zip = make_zip(members, 0);
+  ASSERT_EQ(refusal_of(zip), "read");
+  for (size_t size = 0; size < zip.size(); ++size) EXPECT_NE(refusal_of(zip.substr(0, size)), "read") << size;
+  // The first member's data: its checksum tells.
+  std::string flipped = zip;
+  flipped[zip.find("a") + 30] ^= 0x10;
+  EXPECT_NE(refusal_of(flipped), "read");
+}
+
+TEST(Zip, NamesWithAMeaningInAPathAreRefused) {
+  for (const char* name : {"../evil.json", "/etc/passwd", "a/b", "..", ".", "a\\b", "folder/"}) {
+    EXPECT_THAT(refusal_of(make_zip({{name, "x"}}, 0)),
+                testing::AnyOf(HasSubstr("has a path"), HasSubstr("no plain file")))
+        << name;
+  }
+  EXPECT_THAT(refusal_of(make_zip({{"a\x1b[31m", "x"}}, 0)), HasSubstr("'a?[31m' has a path"));
+  EXPECT_THAT(refusal_of(make_zip({{std::string(300, 'n'), "x"}}, 0)), HasSubstr("more than 255 bytes"));
+  EXPECT_THAT(refusal_of(make_zip({{"a", "x"}, {"a", "y"}}, 0)), HasSubstr("two members 'a'"));
+}
+
+TEST(Zip, WhatUnpacksToTooMuchIsRefused) {
+  const std::string bomb = make_zip({{"zeros", std::string(40 << 20, '0')}}, 0);
+  EXPECT_LT(bomb.size(), 100'000U);
+  EXPECT_THAT(refusal_of(bomb), HasSubstr("more than 33554432 bytes in one member (member 'zeros')"));
+  const std::string three = make_zip({{"a", std::string(100, 'a')}, {"b", std::string(100, 'b')}, {"c", ""}}, 0);
+  EXPECT_THAT(refusal_of(three, {.members = 2}), HasSubstr("more than 2 members"));
+  EXPECT_THAT(refusal_of(three, {.total_bytes = 150}), HasSubstr("more than 150 bytes (member 'b')"));
+  EXPECT_EQ(refusal_of(three, {.members = 3, .member_bytes = 100, .total_bytes = 200}), "read");
 }
 
 TEST(OfficialResult, HasMlbenchsSentence) {

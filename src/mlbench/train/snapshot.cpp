@@ -1,8 +1,13 @@
 #include "mlbench/train/snapshot.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstring>
 #include <string>
+
+#include "mlbench/base/errors.h"
 
 namespace mlbench::train {
 
@@ -23,7 +28,8 @@ void copy_into(const HostTensor& tensor, const std::string& name, const models::
                std::span<float> flat) {
   const size_t bytes = static_cast<size_t>(range.count) * sizeof(float);
   if (tensor.dtype != DType::kFloat32 || tensor.shape != range.shape || tensor.bytes.size() != bytes) {
-    throw UserError("checkpoint tensor '" + name + "' has another shape or type than the model's");
+    throw UserError(fmt::format("tensor '{}' is {} of shape [{}]; the model's is float32 of shape [{}]", name,
+                                name_of(tensor.dtype), fmt::join(tensor.shape, ", "), fmt::join(range.shape, ", ")));
   }
   std::memcpy(flat.data() + range.offset, tensor.bytes.data(), bytes);
 }
@@ -68,6 +74,34 @@ void import_model(const NamedState& state, int rank, framework::Framework& frame
     const std::string name = range.trainable ? range.name : own_name(rank, range.name);
     copy_into(state.tensor(name), name, range, range.trainable ? parameters : buffers);
   }
+}
+
+void import_averaged_model(const std::map<std::string, HostTensor>& tensors, framework::Framework& framework) {
+  const std::span<float> parameters = floats_of(framework.parameters());
+  const std::span<float> buffers = floats_of(framework.buffers());
+  std::vector<std::string> missing, known;
+  for (const models::FlatRange& range : framework.layout().ranges) {
+    known.push_back(range.name);
+    const auto tensor = tensors.find(range.name);
+    if (tensor == tensors.end()) {
+      missing.push_back(range.name);
+    } else {
+      copy_into(tensor->second, range.name, range, range.trainable ? parameters : buffers);
+    }
+  }
+  if (missing.empty()) return;
+  std::vector<std::string> other;
+  for (const auto& [name, tensor] : tensors) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) other.push_back(name);
+  }
+  const auto some = [](std::vector<std::string> names) {
+    constexpr size_t kMost = 8;
+    const bool more = names.size() > kMost;
+    if (more) names.resize(kMost);
+    return fmt::format("{}{}", fmt::join(names, ", "), more ? ", ..." : "");
+  };
+  throw UserError(fmt::format("{} of the model's {} tensors are not there: {}; other tensors that are: {}",
+                              missing.size(), known.size(), some(missing), other.empty() ? "none" : some(other)));
 }
 
 }  // namespace mlbench::train

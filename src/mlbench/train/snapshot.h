@@ -3,7 +3,9 @@
 // Between the live state of a run and a checkpoint's named tensors and scalars.
 
 #include <cstdint>
+#include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "mlbench/base/named_state.h"
@@ -19,6 +21,10 @@ void export_model(framework::Framework& framework, std::span<const float> averag
 
 // Writes parameters and this rank's own buffers back. UserError naming a missing tensor or a wrong shape.
 void import_model(const NamedState& state, int rank, framework::Framework& framework);
+
+// Parameters and buffers, both by their neutral names (of a checkpoint: the averaged buffers). Other tensors are left
+// alone. UserError naming what is missing and what is there instead, or a wrong shape or type.
+void import_averaged_model(const std::map<std::string, HostTensor>& tensors, framework::Framework& framework);
 
 // The buffers averaged over ranks: what is evaluated, hashed and stored. Collective.
 std::vector<float> average_buffers(framework::Framework& framework, comm::Communicator& comm);

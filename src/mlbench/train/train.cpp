@@ -11,70 +11,19 @@
 #include "mlbench/base/log.h"
 #include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/data/loader.h"
-#include "mlbench/metrics/metric.h"
 #include "mlbench/schedule/schedule.h"
+#include "mlbench/train/evaluation.h"
 #include "mlbench/train/snapshot.h"
 
 namespace mlbench::train {
 
 namespace {
 
-constexpr int64_t kEvaluationBatch = 250;
-
 int64_t peak_rss_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return usage.ru_maxrss * 1024;
 }
-
-// Metrics of one pass, merged exactly over ranks.
-class MetricSet {
- public:
-  explicit MetricSet(std::vector<std::string> names) {
-    // The loss drives plateau decay and every curve, whatever a task lists.
-    if (std::find(names.begin(), names.end(), "loss") == names.end()) names.emplace_back("loss");
-    for (const std::string& name : names) metrics_.push_back(metrics::make_metric(name));
-  }
-
-  void add(const metrics::Outputs& outputs) {
-    for (auto& metric : metrics_) metric->add(outputs);
-  }
-  void reset() {
-    for (auto& metric : metrics_) metric->reset();
-  }
-  void merge(comm::Communicator& comm) {
-    if (comm.size() == 1) return;
-    std::vector<double> sums = gather_sums();
-    comm.all_reduce(view_of(std::span(sums)), comm::ReduceOp::kSum);
-    scatter_sums(sums);
-  }
-  double value(const std::string& name) const {
-    for (const auto& metric : metrics_) {
-      if (metric->name() == name) return metric->value();
-    }
-    throw UserError("the task's goal watches '" + name + "', which is not among its evaluation metrics");
-  }
-  Json values() const {
-    Json json = Json::object();
-    for (const auto& metric : metrics_) json[metric->name()] = metric->value();
-    return json;
-  }
-  std::vector<double> gather_sums() {
-    std::vector<double> sums;
-    for (auto& metric : metrics_) sums.insert(sums.end(), metric->sums().begin(), metric->sums().end());
-    return sums;
-  }
-  void scatter_sums(std::span<const double> sums) {
-    size_t position = 0;
-    for (auto& metric : metrics_) {
-      for (double& sum : metric->sums()) sum = sums[position++];
-    }
-    MLBENCH_CHECK(position == sums.size(), "metric state has another length");
-  }
-
- private:
-  std::vector<std::unique_ptr<metrics::Metric>> metrics_;
-};
 
 class TrainRun {
  public:
@@ -93,8 +42,6 @@ class TrainRun {
   void restore(int64_t step);
   std::string hash_weights();
   void check_recorder() const;
-
-  metrics::Outputs outputs(const BatchView& batch, double loss) const;
 
   const TrainContext& c_;
   const spec::TaskSpec& task_;
@@ -156,18 +103,7 @@ TrainRun::TrainRun(const TrainContext& context)
   options.fixed_batch = c_.run.fixed_batch;
   loader_ = data::make_train_loader(c_.data.split("train"),
                                     data::make_transform(task_.data.train_transform, task_.data, c_.run.seed), options);
-  evaluation_loader_ = data::make_eval_loader(c_.data.split("test"),
-                                              data::make_transform(task_.data.eval_transform, task_.data, c_.run.seed),
-                                              shard, kEvaluationBatch);
-}
-
-metrics::Outputs TrainRun::outputs(const BatchView& batch, double loss) const {
-  metrics::Outputs outputs;
-  outputs.scores = c_.framework.outputs();
-  outputs.labels = {static_cast<const int64_t*>(batch.labels.data), static_cast<size_t>(batch.samples)};
-  outputs.classes = static_cast<int64_t>(outputs.scores.size()) / std::max<int64_t>(batch.samples, 1);
-  outputs.loss_sum = loss * static_cast<double>(batch.samples);
-  return outputs;
+  evaluation_loader_ = make_evaluation_loader(c_.run, c_.data, c_.comm.rank());
 }
 
 void TrainRun::step() {
@@ -200,7 +136,7 @@ void TrainRun::step() {
   c_.optimizer.step(tensors_, sample.lr);
   clock_.lap(StepKind::kOptimizer);
   if (batch.view.samples > 0) {
-    const metrics::Outputs batch_outputs = outputs(batch.view, loss);
+    const metrics::Outputs batch_outputs = outputs_of(c_.framework, batch.view, loss);
     sample.loss_sum = batch_outputs.loss_sum;
     train_metrics_.add(batch_outputs);
   }
@@ -240,11 +176,7 @@ void TrainRun::evaluate() {
   std::copy(averaged.begin(), averaged.end(), buffers.data_ptr<float>());
 
   evaluation_metrics_.reset();
-  evaluation_loader_->restart();
-  while (const BatchView* batch = evaluation_loader_->next()) {
-    c_.framework.forward(*batch, framework::Mode::kEvaluate);
-    evaluation_metrics_.add(outputs(*batch, c_.framework.loss()));
-  }
+  add_shard(c_.framework, *evaluation_loader_, evaluation_metrics_);
   evaluation_metrics_.merge(c_.comm);
   std::copy(own.begin(), own.end(), buffers.data_ptr<float>());
 
@@ -315,6 +247,7 @@ NamedState TrainRun::capture() {
   state.scalars["train/task_hash"] = c_.run.task.hash;
   state.scalars["train/framework"] = c_.run.framework;
   state.scalars["train/workers"] = c_.run.workers;
+  state.scalars["train/threads_per_worker"] = c_.run.threads_per_worker;
   state.scalars["train/seed"] = static_cast<int64_t>(c_.run.seed);
   return state;
 }

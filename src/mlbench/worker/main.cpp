@@ -20,6 +20,7 @@
 #include "mlbench/optim/factory.h"
 #include "mlbench/spec/record.h"
 #include "mlbench/spec/run_spec.h"
+#include "mlbench/train/stored_model.h"
 #include "mlbench/train/train.h"
 #include "mlbench/worker/session.h"
 
@@ -31,6 +32,7 @@ struct Options {
   std::string spec_file;
   int64_t segment = 1;
   std::optional<int64_t> resume_step;
+  std::string evaluate;
   bool catalog = false;
 };
 
@@ -48,6 +50,8 @@ Options parse(int argc, char** argv) {
       "prints it");
   app.add_option("--segment", options.segment, "number of this start of the run, from 1")->check(CLI::PositiveNumber);
   app.add_option("--resume-step", options.resume_step, "checkpoint to start from");
+  app.add_option("--evaluate", options.evaluate,
+                 "evaluate this checkpoint folder or .safetensors file by --spec, print the metrics as JSON, and exit");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {
@@ -55,7 +59,9 @@ Options parse(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     throw UserError(std::string(error.what()) + "; see mlbench-worker --help");
   }
-  if (!options.catalog && options.run_dir.empty())
+  if (!options.evaluate.empty() && options.spec_file.empty())
+    throw UserError("--evaluate needs --spec FILE; see mlbench-worker --help");
+  if (!options.catalog && options.evaluate.empty() && options.run_dir.empty())
     throw UserError("--run-dir DIR is missing; see mlbench-worker --help");
   return options;
 }
@@ -100,6 +106,18 @@ void write_own_record(const spec::RunSpec& run, int64_t segment, const std::stri
   write_json_file(std::filesystem::path(run.run_dir) / "run.json", spec::build_record(run, progress));
 }
 
+std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, int rank) {
+  framework::FrameworkOptions options;
+  options.model = models::describe_model(run.task.task);
+  options.loss = run.task.task.loss;
+  options.threads = static_cast<int>(run.threads_per_worker);
+  options.seed = run.seed;
+  options.rank = rank;
+  options.precision = run.precision;
+  options.passive_wait = run.oversubscribed;
+  return catalog::make_framework(run.framework, options);
+}
+
 void train_run(const spec::RunSpec& run, const Options& options, const net::LaunchInfo& launch, Session& session,
                track::Recorder& recorder, const Clock& clock) {
   const TimePoint start = clock.now();
@@ -107,15 +125,7 @@ void train_run(const spec::RunSpec& run, const Options& options, const net::Laun
   recorder.event({{"event", "prepared"}, {"prepare_s", to_seconds(clock.now() - start)}, {"data", data.record()}});
 
   const auto comm = catalog::make_backend(run.backend, session.comm_options());
-  framework::FrameworkOptions framework_options;
-  framework_options.model = models::describe_model(run.task.task);
-  framework_options.loss = run.task.task.loss;
-  framework_options.threads = static_cast<int>(run.threads_per_worker);
-  framework_options.seed = run.seed;
-  framework_options.rank = launch.rank;
-  framework_options.precision = run.precision;
-  framework_options.passive_wait = run.oversubscribed;
-  const auto framework = catalog::make_framework(run.framework, framework_options);
+  const auto framework = make_framework(run, launch.rank);
   const auto optimizer = optim::make_optimizer(run.task.task.optimizer, framework->layout(), *comm);
 
   train::TrainContext context{run,
@@ -195,6 +205,22 @@ int run_rank(const Options& options) {
   return exit_code;
 }
 
+// One JSON object on standard output: the answer, or {"error": TEXT} with the exit code that belongs to it.
+int evaluate(const Options& options) {
+  set_up_logging("evaluate");
+  Json answer;
+  int exit_code = 0;
+  try {
+    const spec::RunSpec run = spec::run_spec_from_json(read_json_file(options.spec_file));
+    answer = train::evaluate_stored(options.evaluate, run, *make_framework(run, 0), [&] { return prepare_data(run); });
+  } catch (const std::exception& error) {
+    answer = {{"error", without_backtrace(error.what())}};
+    exit_code = static_cast<int>(exit_code_of(error));
+  }
+  std::puts(answer.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  return exit_code;
+}
+
 }  // namespace
 }  // namespace mlbench::worker
 
@@ -213,7 +239,7 @@ int main(int argc, char** argv) {
       std::puts(mlbench::catalog::describe().dump(2).c_str());
       return 0;
     }
-    return mlbench::worker::run_rank(options);
+    return options.evaluate.empty() ? mlbench::worker::run_rank(options) : mlbench::worker::evaluate(options);
   } catch (const std::exception& error) {
     spdlog::error("mlbench-worker: {}", error.what());
     return static_cast<int>(mlbench::exit_code_of(error));

@@ -1,0 +1,57 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "mlbench/base/files.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/verbs.h"
+#include "mlbench/report/result.h"
+#include "mlbench/report/table.h"
+#include "mlbench/report/zip.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr uint64_t kMostArchiveBytes = uint64_t{256} << 20;
+
+ExitCode result(const Context& context, const std::string& given) {
+  const fs::path file = given;
+  if (!fs::is_regular_file(file)) {
+    throw UserError(fmt::format("{} is no file: give an archive that 'mlbench download' or MLBench's dashboard wrote",
+                                file.string()));
+  }
+  if (const uint64_t bytes = fs::file_size(file); bytes > kMostArchiveBytes) {
+    throw UserError(fmt::format("{} is too large for a run's archive: {}, at most {}", file.string(),
+                                report::format_bytes(bytes), report::format_bytes(kMostArchiveBytes)));
+  }
+  Json answer;
+  try {
+    answer = report::derive_result(report::read_zip(read_file(file)));
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", file.string(), error.what()));
+  }
+  if (context.json) {
+    Json with_file = {{"file", fs::absolute(file).lexically_normal().string()}};
+    with_file.update(answer);
+    print_json(with_file);
+  } else {
+    print(report::result_text(answer));
+  }
+  // As for data files that are not what they should be.
+  return answer["differences"].empty() ? ExitCode::kOk : ExitCode::kUserError;
+}
+
+}  // namespace
+
+void add_result(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "result", "Derive a run's official result from its archive's raw events");
+  auto file = std::make_shared<std::string>();
+  verb->add_option("FILE.zip", *file, "of 'mlbench download' or of MLBench's dashboard")->required();
+  verb->callback([&program, file] { program.action = [&program, file] { return result(program.context, *file); }; });
+}
+
+}  // namespace mlbench::cli

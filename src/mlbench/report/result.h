@@ -1,0 +1,39 @@
+#pragma once
+
+// The official result of a run, derived again from the raw events in its archive, and compared with what the archive
+// claims. Two kinds of archives have the same layout (zip.h):
+//
+//   mlbench     what `mlbench download` writes: it has run.json. Times are whole nanoseconds, so every figure must
+//   agree
+//               exactly. The total is the clock train_legacy: all step kinds but batch_load and checkpoint.
+//   dashboard   what MLBench's dashboard writes. Times are sums of floating-point numbers: 1e-6 relative, and 1 ms for
+//               the total, which its text rounds. The total is the sum of CumulativeTrainTimeEpoch.
+//
+// Derived on rank 0, as both programs do: the goal is met at the first evaluation whose value meets it; the times are
+// sums over the epochs that ended by then. A goal met in the middle of an epoch (the dashboard's translation tasks) is
+// in no epoch's sum: then the run's own totals (global_cum_*) are all there is, and `source` says "totals".
+// Compute is fwd_pass + comp_loss + backprop + opt_step, communication agg, metrics comp_metrics, preprocessing
+// batch_load, other what is left of the total.
+
+#include <string>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/report/zip.h"
+
+namespace mlbench::report {
+
+// {"format": "mlbench" | "dashboard", "name": text|null, "task": text|null, "light": bool|null, "workers": n,
+//  "goal": {"metric", "split", "target", "reached", "value": of the evaluation that met it or the best, "evaluation":
+//  its number from 1 | null} | null,
+//  "official_result": text|null, "claimed": official_result.txt|null,
+//  "seconds": {"total", "compute", "communication", "metrics", "preprocessing", "other", "train": clock|null},
+//  "source": "epochs" | "totals", "epochs": n, "evaluations": n,
+//  "differences": [{"what", "claimed", "derived"}], "notes": [text]}
+// UserError naming the member: what a derivation needs is missing or malformed.
+Json derive_result(const std::vector<ZipMember>& members);
+
+// For people: what it is, the official result, where the time went, whether the claims hold.
+std::string result_text(const Json& result);
+
+}  // namespace mlbench::report

@@ -1,0 +1,102 @@
+#include "mlbench/train/evaluation.h"
+
+#include <algorithm>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::train {
+
+namespace {
+constexpr int64_t kEvaluationBatch = 250;
+}  // namespace
+
+MetricSet::MetricSet(std::vector<std::string> names) {
+  if (std::find(names.begin(), names.end(), "loss") == names.end()) names.emplace_back("loss");
+  for (const std::string& name : names) metrics_.push_back(metrics::make_metric(name));
+}
+
+void MetricSet::add(const metrics::Outputs& outputs) {
+  for (auto& metric : metrics_) metric->add(outputs);
+}
+
+void MetricSet::reset() {
+  for (auto& metric : metrics_) metric->reset();
+}
+
+void MetricSet::merge(comm::Communicator& comm) {
+  if (comm.size() == 1) return;
+  std::vector<double> sums = gather_sums();
+  comm.all_reduce(view_of(std::span(sums)), comm::ReduceOp::kSum);
+  scatter_sums(sums);
+}
+
+double MetricSet::value(const std::string& name) const {
+  for (const auto& metric : metrics_) {
+    if (metric->name() == name) return metric->value();
+  }
+  throw UserError("the task's goal watches '" + name + "', which is not among its evaluation metrics");
+}
+
+Json MetricSet::values() const {
+  Json json = Json::object();
+  for (const auto& metric : metrics_) json[metric->name()] = metric->value();
+  return json;
+}
+
+std::vector<double> MetricSet::gather_sums() {
+  std::vector<double> sums;
+  for (auto& metric : metrics_) sums.insert(sums.end(), metric->sums().begin(), metric->sums().end());
+  return sums;
+}
+
+void MetricSet::scatter_sums(std::span<const double> sums) {
+  size_t position = 0;
+  for (auto& metric : metrics_) {
+    for (double& sum : metric->sums()) sum = sums[position++];
+  }
+  MLBENCH_CHECK(position == sums.size(), "metric state has another length");
+}
+
+metrics::Outputs outputs_of(framework::Framework& framework, const BatchView& batch, double loss) {
+  metrics::Outputs outputs;
+  outputs.scores = framework.outputs();
+  outputs.labels = {static_cast<const int64_t*>(batch.labels.data), static_cast<size_t>(batch.samples)};
+  outputs.classes = static_cast<int64_t>(outputs.scores.size()) / std::max<int64_t>(batch.samples, 1);
+  outputs.loss_sum = loss * static_cast<double>(batch.samples);
+  return outputs;
+}
+
+std::unique_ptr<data::EvalLoader> make_evaluation_loader(const spec::RunSpec& run, const dataset::PreparedDataset& data,
+                                                         int rank) {
+  const spec::TaskSpec& task = run.task.task;
+  return data::make_eval_loader(data.split("test"), data::make_transform(task.data.eval_transform, task.data, run.seed),
+                                {run.workers, rank, task.batch_size}, kEvaluationBatch);
+}
+
+void add_shard(framework::Framework& framework, data::EvalLoader& loader, MetricSet& metrics) {
+  loader.restart();
+  while (const BatchView* batch = loader.next()) {
+    framework.forward(*batch, framework::Mode::kEvaluate);
+    metrics.add(outputs_of(framework, *batch, framework.loss()));
+  }
+}
+
+Json evaluate_whole(framework::Framework& framework, const spec::RunSpec& run, const dataset::PreparedDataset& data) {
+  MetricSet metrics(run.task.task.evaluation.metrics);
+  std::vector<std::vector<double>> sums;  // of each rank
+  for (int rank = 0; rank < run.workers; ++rank) {
+    metrics.reset();
+    add_shard(framework, *make_evaluation_loader(run, data, rank), metrics);
+    sums.push_back(metrics.gather_sums());
+  }
+  for (size_t distance = 1; distance < sums.size(); distance *= 2) {
+    for (size_t rank = 0; rank + distance < sums.size(); rank += 2 * distance) {
+      std::transform(sums[rank].begin(), sums[rank].end(), sums[rank + distance].begin(), sums[rank].begin(),
+                     std::plus<>());
+    }
+  }
+  metrics.scatter_sums(sums.front());
+  return metrics.values();
+}
+
+}  // namespace mlbench::train

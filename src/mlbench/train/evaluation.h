@@ -1,0 +1,54 @@
+#pragma once
+
+// Metrics of a model over a whole evaluation split: one arithmetic for a run's evaluations and for a stored model.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mlbench/comm/communicator.h"
+#include "mlbench/data/loader.h"
+#include "mlbench/dataset/dataset.h"
+#include "mlbench/framework/framework.h"
+#include "mlbench/metrics/metric.h"
+#include "mlbench/spec/run_spec.h"
+
+namespace mlbench::train {
+
+// The metrics of one pass, merged exactly over ranks. `loss` is always among them: it drives plateau decay and every
+// curve, whatever a task lists.
+class MetricSet {
+ public:
+  explicit MetricSet(std::vector<std::string> names);
+
+  void add(const metrics::Outputs& outputs);
+  void reset();
+  void merge(comm::Communicator& comm);
+  double value(const std::string& name) const;  // UserError: not among the metrics
+  Json values() const;
+  // The sums of all metrics, one after the other; scatter() takes as many back.
+  std::vector<double> gather_sums();
+  void scatter_sums(std::span<const double> sums);
+
+ private:
+  std::vector<std::unique_ptr<metrics::Metric>> metrics_;
+};
+
+// What metrics see of a batch: the outputs of the last forward, and its mean loss.
+metrics::Outputs outputs_of(framework::Framework& framework, const BatchView& batch, double loss);
+
+// A rank's part of the evaluation split, with the task's transform for it.
+std::unique_ptr<data::EvalLoader> make_evaluation_loader(const spec::RunSpec& run, const dataset::PreparedDataset& data,
+                                                         int rank);
+
+// The framework's model, as it stands, over all of the loader's batches.
+void add_shard(framework::Framework& framework, data::EvalLoader& loader, MetricSet& metrics);
+
+// The whole split in one process, in the shards and the order of a run of run.workers ranks, so that the values are
+// those of the run: bit for bit those of counted metrics; the loss, too, where the ranks' sums were added in a balanced
+// tree (one and two ranks always; powers of two with Gloo).
+Json evaluate_whole(framework::Framework& framework, const spec::RunSpec& run, const dataset::PreparedDataset& data);
+
+}  // namespace mlbench::train

@@ -1,0 +1,97 @@
+#include "mlbench/train/snapshot.h"
+
+#include <gmock/gmock.h>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/framework/null/null_framework.h"
+#include "mlbench/models/chain.h"
+
+namespace mlbench::train {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// A layer with weight and bias, and a buffer as BatchNorm has it.
+std::unique_ptr<framework::Framework> make_model() {
+  framework::FrameworkOptions options;
+  options.model = models::Chain({2}).linear("fc", 3).finish();
+  options.model.parameters.push_back({"bn.running_mean", {3}, {}, false});
+  return framework::null_framework::make(options);
+}
+
+HostTensor tensor_of(const std::vector<int64_t>& shape, const std::vector<float>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {DType::kFloat32, shape, {bytes.begin(), bytes.end()}};
+}
+
+std::map<std::string, HostTensor> stored() {
+  return {{"fc.weight", tensor_of({3, 2}, {1, 2, 3, 4, 5, 6})},
+          {"fc.bias", tensor_of({3}, {7, 8, 9})},
+          {"bn.running_mean", tensor_of({3}, {0.5, 1.5, 2.5})},
+          {"rank0/bn.running_mean", tensor_of({3}, {0, 1, 2})},
+          {"sgd/momentum/fc.bias", tensor_of({3}, {1, 1, 1})}};
+}
+
+std::vector<float> values_of(framework::Framework& framework, const std::string& name) {
+  for (const FlatRange& range : framework.layout().ranges) {
+    if (range.name != name) continue;
+    const at::Tensor flat = range.trainable ? framework.parameters() : framework.buffers();
+    const float* first = flat.data_ptr<float>() + range.offset;
+    return {first, first + range.count};
+  }
+  return {};
+}
+
+std::string error_of(const std::map<std::string, HostTensor>& tensors) {
+  try {
+    import_averaged_model(tensors, *make_model());
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ImportAveragedModel, TakesParametersAndTheAveragedBuffers) {
+  const auto model = make_model();
+  import_averaged_model(stored(), *model);
+  EXPECT_THAT(values_of(*model, "fc.weight"), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(values_of(*model, "fc.bias"), ElementsAre(7, 8, 9));
+  EXPECT_THAT(values_of(*model, "bn.running_mean"), ElementsAre(0.5, 1.5, 2.5));
+}
+
+TEST(ImportAveragedModel, ARankGoesOnWithItsOwnBuffers) {
+  const auto model = make_model();
+  NamedState state;
+  state.tensors = stored();
+  import_model(state, 0, *model);
+  EXPECT_THAT(values_of(*model, "fc.bias"), ElementsAre(7, 8, 9));
+  EXPECT_THAT(values_of(*model, "bn.running_mean"), ElementsAre(0, 1, 2));
+}
+
+TEST(ImportAveragedModel, SaysWhatIsMissingAndWhatIsThere) {
+  auto tensors = stored();
+  tensors["module.fc.bias"] = tensors["fc.bias"];
+  tensors.erase("fc.bias");
+  tensors.erase("bn.running_mean");
+  EXPECT_EQ(error_of(tensors),
+            "2 of the model's 3 tensors are not there: fc.bias, bn.running_mean; other tensors that are: "
+            "module.fc.bias, rank0/bn.running_mean, sgd/momentum/fc.bias");
+  EXPECT_EQ(error_of({}),
+            "3 of the model's 3 tensors are not there: fc.weight, fc.bias, bn.running_mean; other tensors that are: "
+            "none");
+}
+
+TEST(ImportAveragedModel, SaysWhichShapeOrTypeIsWrong) {
+  auto tensors = stored();
+  tensors["fc.weight"].shape = {2, 3};
+  EXPECT_THAT(error_of(tensors),
+              HasSubstr("tensor 'fc.weight' is float32 of shape [2, 3]; the model's is float32 of shape [3, 2]"));
+  tensors = stored();
+  tensors["fc.bias"].dtype = DType::kInt32;
+  EXPECT_THAT(error_of(tensors),
+              HasSubstr("tensor 'fc.bias' is int32 of shape [3]; the model's is float32 of shape [3]"));
+}
+
+}  // namespace
+}  // namespace mlbench::train

@@ -1,0 +1,60 @@
+#include "mlbench/train/stored_model.h"
+
+#include <algorithm>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/checkpoint/checkpoint.h"
+#include "mlbench/models/model.h"
+#include "mlbench/train/evaluation.h"
+#include "mlbench/train/snapshot.h"
+
+namespace mlbench::train {
+
+namespace {
+
+Json unused_tensors(const std::map<std::string, HostTensor>& tensors, const FlatLayout& layout) {
+  Json unused = Json::array();
+  for (const auto& [name, tensor] : tensors) {
+    const bool used = std::any_of(layout.ranges.begin(), layout.ranges.end(),
+                                  [&name = name](const FlatRange& range) { return range.name == name; });
+    if (!used) unused.push_back(name);
+  }
+  return unused;
+}
+
+}  // namespace
+
+Json evaluate_stored(const std::filesystem::path& model, const spec::RunSpec& run, framework::Framework& framework,
+                     const std::function<dataset::PreparedDataset()>& prepare) {
+  NamedState state;
+  Json step, trained_for, unused;
+  if (std::filesystem::is_directory(model)) {
+    state = checkpoint::read_checkpoint(model);
+    step = state.integer("train/step");
+    trained_for = state.text("train/task_hash");
+  } else {
+    state.tensors = checkpoint::read_safetensors(model);
+    unused = unused_tensors(state.tensors, framework.layout());
+  }
+  try {
+    import_averaged_model(state.tensors, framework);
+  } catch (const UserError& error) {
+    throw UserError(model.string() + " does not fit task " + run.task.task.name + ": " + error.what());
+  }
+  const at::Tensor parameters = framework.parameters();
+  const at::Tensor buffers = framework.buffers();
+  const auto floats = [](const at::Tensor& flat) {
+    return std::span<const float>(flat.data_ptr<float>(), static_cast<size_t>(flat.numel()));
+  };
+  const std::string hash = models::weights_sha256(framework.layout(), floats(parameters), floats(buffers));
+  const dataset::PreparedDataset data = prepare();
+  return {{"samples", data.split("test").samples},
+          {"data", data.record()},
+          {"metrics", evaluate_whole(framework, run, data)},
+          {"weights_sha256", hash},
+          {"step", step},
+          {"trained_for", trained_for},
+          {"unused", unused}};
+}
+
+}  // namespace mlbench::train
