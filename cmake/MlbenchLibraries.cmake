@@ -1,7 +1,7 @@
 # Every outside library, found once. Modules name the imported targets:
 #   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json CLI11::CLI11
 #   tomlplusplus::tomlplusplus LibArchive::LibArchive CURL::libcurl OpenSSL::Crypto ZLIB::ZLIB
-#   mlbench_gloo LibTorch::LibTorch GTest::gtest GTest::gmock benchmark::benchmark
+#   mlbench_gloo mlbench_mpi (where there is an MPI) LibTorch::LibTorch GTest::gtest GTest::gmock benchmark::benchmark
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -26,6 +26,18 @@ if(MLBENCH_WORKER)
   target_link_options(mlbench_gloo INTERFACE
     LINKER:--push-state,--no-as-needed $<TARGET_FILE:gloo> LINKER:--pop-state)
   target_link_libraries(mlbench_gloo INTERFACE Threads::Threads)
+
+  # Optional. Not under the thread sanitizer, which sees neither MPI's locks nor its shared memory.
+  if(NOT MLBENCH_SANITIZE STREQUAL "thread")
+    find_package(MPI COMPONENTS C)
+  endif()
+  if(MPI_C_FOUND)
+    add_library(mlbench_mpi INTERFACE)
+    target_link_libraries(mlbench_mpi INTERFACE MPI::MPI_C)
+    target_compile_definitions(mlbench_mpi INTERFACE OMPI_SKIP_MPICXX)
+  else()
+    message(STATUS "No MPI: the back end mpi will not be available (Debian: libopenmpi-dev)")
+  endif()
 endif()
 
 if(MLBENCH_TORCH)

@@ -45,6 +45,7 @@ class SupervisorTest : public testing::Test {
     run.workers = workers;
     run.comm_timeout_s = comm_timeout_s;
     run.data_name = "fashion-mnist";
+    run.backend = backend_;
     const fs::path dir = folder_.path() / "runs" / name;
     run.run_dir = dir;
     run.cache_dir = folder_.path() / "cache";
@@ -109,14 +110,27 @@ class SupervisorTest : public testing::Test {
     EXPECT_TRUE(FileLock::acquire(folder_.path() / "cores.lock", 0ms)) << "the cores are not free";
   }
 
+  std::string backend_ = "gloo";
   TestFolder folder_;
   test::ProcessMark mark_{folder_.path()};
   int64_t last_id_ = 0;
 };
 
+// For what must hold however the ranks are started: with mpi, by mpirun.
+class SupervisorOfEachTest : public SupervisorTest, public testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    backend_ = GetParam();
+    if (backend_ == "mpi" && !program_exists("mpirun")) GTEST_SKIP() << "missing capability: mpirun";
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(BackEnds, SupervisorOfEachTest, testing::Values("gloo", "mpi"),
+                         [](const auto& info) { return std::string(info.param); });
+
 // ---- success --------------------------------------------------------------------------------------------------------
 
-TEST_F(SupervisorTest, RunFinishes) {
+TEST_P(SupervisorOfEachTest, RunFinishes) {
   const fs::path dir = make_run("ok-2", 2);
   EXPECT_EQ(run(options(dir)), 0);
   const Json json = record(dir);
@@ -153,7 +167,7 @@ TEST_F(SupervisorTest, RecordIsThereWhileItRuns) {
   EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
 }
 
-TEST_F(SupervisorTest, SecretIsNotInTheArgumentsNorOnDisk) {
+TEST_P(SupervisorOfEachTest, SecretIsNotInTheArgumentsNorOnDisk) {
   const Variable steps("FAKE_STEPS", "100000");
   const fs::path dir = make_run("secret-1", 1);
   SupervisorHandle handle = start(options(dir));
@@ -177,7 +191,7 @@ TEST_F(SupervisorTest, SecretIsNotInTheArgumentsNorOnDisk) {
 
 // ---- a rank breaks --------------------------------------------------------------------------------------------------
 
-TEST_F(SupervisorTest, KilledRankIsNamed) {
+TEST_P(SupervisorOfEachTest, KilledRankIsNamed) {
   const Variable steps("FAKE_STEPS", "100000");
   const fs::path dir = make_run("killed-3", 3);
   SupervisorHandle handle = start(options(dir));
@@ -202,7 +216,7 @@ TEST_F(SupervisorTest, KilledRankIsNamed) {
   expect_no_process_left();
 }
 
-TEST_F(SupervisorTest, StoppedRankIsNamed) {
+TEST_P(SupervisorOfEachTest, StoppedRankIsNamed) {
   const Variable steps("FAKE_STEPS", "100000");
   const fs::path dir = make_run("frozen-2", 2, 2);
   SupervisorHandle handle = start(options(dir));
@@ -229,7 +243,7 @@ TEST_F(SupervisorTest, StoppedOnlyRankIsNoticedByTheSupervisor) {
   expect_no_process_left();
 }
 
-TEST_F(SupervisorTest, HangingRankIsNamedByItsSequence) {
+TEST_P(SupervisorOfEachTest, HangingRankIsNamedByItsSequence) {
   const Variable fault("FAKE_FAULT", "1:5:hang");
   const fs::path dir = make_run("hang-3", 3, 2);
   EXPECT_EQ(run(options(dir)), static_cast<int>(ExitCode::kRunFailed));
@@ -314,7 +328,7 @@ TEST_F(SupervisorTest, MissingWorkerIsNamed) {
   EXPECT_EQ(record(second)["failure"]["kind"], "start_failed");
 }
 
-TEST_F(SupervisorTest, DeafRankIsKilledInTheEnd) {
+TEST_P(SupervisorOfEachTest, DeafRankIsKilledInTheEnd) {
   const Variable steps("FAKE_STEPS", "100000");
   const Variable fault("FAKE_FAULT", "0:0:ignore_term");
   const fs::path dir = make_run("deaf-2", 2);
@@ -329,7 +343,7 @@ TEST_F(SupervisorTest, DeafRankIsKilledInTheEnd) {
 // ---- the supervisor or the command breaks
 // ------------------------------------------------------------------------------
 
-TEST_F(SupervisorTest, KilledSupervisorLosesNoMeasurement) {
+TEST_P(SupervisorOfEachTest, KilledSupervisorLosesNoMeasurement) {
   const Variable steps("FAKE_STEPS", "100000");
   const fs::path dir = make_run("lost-2", 2);
   SupervisorHandle handle = start(options(dir));
@@ -347,7 +361,7 @@ TEST_F(SupervisorTest, KilledSupervisorLosesNoMeasurement) {
   expect_no_process_left();
 }
 
-TEST_F(SupervisorTest, StoppedRankOfAKilledSupervisorDoesNotKeepTheCores) {
+TEST_P(SupervisorOfEachTest, StoppedRankOfAKilledSupervisorDoesNotKeepTheCores) {
   const Variable steps("FAKE_STEPS", "100000");
   const fs::path dir = make_run("lost-2", 2);
   SupervisorHandle handle = start(options(dir));
@@ -386,7 +400,7 @@ TEST_F(SupervisorTest, LostRunIsSettledByExactlyOneOfMany) {
   expect_no_process_left();
 }
 
-TEST_F(SupervisorTest, AttachedRunEndsWithItsCommand) {
+TEST_P(SupervisorOfEachTest, AttachedRunEndsWithItsCommand) {
   const Variable steps("FAKE_STEPS", "100000");
   const fs::path dir = make_run("launcher-2", 2);
   {
@@ -415,7 +429,7 @@ TEST_F(SupervisorTest, DetachedRunOutlivesItsCommandAndObeysAStop) {
   expect_no_process_left();
 }
 
-TEST_F(SupervisorTest, StopKeepsEverythingSoFar) {
+TEST_P(SupervisorOfEachTest, StopKeepsEverythingSoFar) {
   const Variable steps("FAKE_STEPS", "100000");
   const fs::path dir = make_run("stop-2", 2);
   SupervisorHandle handle = start(options(dir));

@@ -332,6 +332,15 @@ ProcessEnd ChildProcess::stop(std::chrono::milliseconds patience) {
                             std::chrono::duration_cast<std::chrono::seconds>(kKillPatience).count()));
 }
 
+bool program_exists(const std::string& name) {
+  try {
+    find_program(name);
+    return true;
+  } catch (const IoError&) {
+    return false;
+  }
+}
+
 ProcessOutput run_process(const ProcessOptions& options, std::chrono::milliseconds timeout) {
   MLBENCH_CHECK(!options.output && options.standard_output < 0 && options.standard_error < 0,
                 "run_process collects both streams itself");

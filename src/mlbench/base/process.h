@@ -61,6 +61,9 @@ class ChildProcess {
   std::optional<ProcessEnd> end_;
 };
 
+// Whether a name without '/' is found in PATH.
+bool program_exists(const std::string& name);
+
 struct ProcessOutput {
   ProcessEnd end;
   std::string standard_output;

@@ -323,6 +323,11 @@ TEST_F(Process, ATimeoutNamesCommandTimeAndLastWords) {
   }
 }
 
+TEST(Process, LooksForAProgramInThePath) {
+  EXPECT_TRUE(program_exists("sh"));
+  EXPECT_FALSE(program_exists("no-such-program-of-mlbench"));
+}
+
 }  // namespace
 }  // namespace mlbench
 

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -15,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,12 @@ using MakeRank = std::function<std::unique_ptr<Communicator>(int rank)>;
 struct BackEnd {
   std::string name;
   std::function<MakeRank(int size, std::chrono::milliseconds timeout)> make_group;
+  // Where ranks are processes, each of which runs these tests: the rank of this one. Else they are threads.
+  std::optional<int> own_rank = std::nullopt;
+  // A counter at zero that all ranks share; every process makes the same ones in the same order.
+  std::function<std::shared_ptr<std::atomic<int>>()> make_counter = [] {
+    return std::make_shared<std::atomic<int>>(0);
+  };
 };
 
 struct ContractCase {
@@ -37,6 +45,8 @@ struct ContractCase {
 };
 
 class ContractTest : public testing::TestWithParam<ContractCase> {};
+// For back ends whose operations throw when a peer is lost or late; with others the worker's watchdog ends the rank.
+class LostPeerContractTest : public testing::TestWithParam<ContractCase> {};
 
 std::vector<ContractCase> contract_cases(const BackEnd& back_end);  // 1 to 5 ranks
 std::string contract_case_name(const testing::TestParamInfo<ContractCase>& info);

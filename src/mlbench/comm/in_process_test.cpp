@@ -12,6 +12,8 @@ const BackEnd kInProcess = {
     }};
 
 INSTANTIATE_TEST_SUITE_P(InProcess, ContractTest, testing::ValuesIn(contract_cases(kInProcess)), contract_case_name);
+INSTANTIATE_TEST_SUITE_P(InProcess, LostPeerContractTest, testing::ValuesIn(contract_cases(kInProcess)),
+                         contract_case_name);
 
 // Sums are made in the order of ranks: ((1 + 2^24) - 2^24) is 0 in float32, (1 + (2^24 - 2^24)) would be 1.
 TEST(InProcess, SumsInTheOrderOfRanks) {

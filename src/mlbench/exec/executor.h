@@ -18,6 +18,7 @@ namespace mlbench::exec {
 struct LaunchRequest {
   std::string backend;               // "mpi" makes exec/local use one local mpirun
   std::vector<std::string> command;  // worker program and arguments, the same for all ranks
+  std::vector<std::string> guard;    // goes before it where a foreign launcher starts the ranks (exec/guard.h)
   int workers = 1;
   std::map<std::string, std::string> environment;  // common to all ranks
   std::filesystem::path log_dir;                   // rank-R.seg-S.log, appended
@@ -55,7 +56,7 @@ class Executor {
   virtual ~Executor() = default;
   virtual std::string name() const = 0;
   virtual std::unique_ptr<RankGroup> start(const LaunchRequest& request) = 0;
-  // The exact commands and environment additions that start() would use, one line per rank.
+  // The exact commands and environment additions that start() would use: one line per rank, or one in all.
   virtual std::vector<std::string> describe(const LaunchRequest& request) const = 0;
 };
 

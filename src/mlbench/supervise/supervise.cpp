@@ -507,6 +507,7 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesyst
                                    std::optional<int64_t> resume_step, bool oversubscribed) {
   exec::LaunchRequest request;
   request.backend = run.backend;
+  request.guard = {program_path().string(), "guard-rank"};
   request.command = {worker.string(), "--run-dir", run.run_dir, "--segment", std::to_string(segment)};
   if (resume_step) {
     request.command.emplace_back("--resume-step");

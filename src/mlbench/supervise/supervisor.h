@@ -34,7 +34,8 @@ struct SupervisorOptions {
 std::vector<std::string> to_arguments(const SupervisorOptions& options);
 SupervisorOptions options_from_arguments(const std::vector<std::string>& arguments);
 
-// What the ranks of a segment are started with, less what only exists once it starts (port, secret, core lock).
+// What the ranks of a segment are started with, less what only exists once it starts (port, secret, core lock). The
+// guard of a rank is this program itself, with exec::guard_rank behind the verb guard-rank.
 exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesystem::path& worker, int64_t segment,
                                    std::optional<int64_t> resume_step, bool oversubscribed);
 

@@ -99,6 +99,34 @@ TEST_F(WorkerTest, two_ranks_train_the_same_weights_again_and_again) {
   EXPECT_GT(first["steps_s"]["agg"], 0);
 }
 
+// No supervisor: who am I, from mpirun's own variables alone.
+TEST_F(WorkerTest, ranks_of_a_plain_mpirun_know_who_they_are) {
+  if (!program_exists("mpirun")) GTEST_SKIP() << "missing capability: mpirun";
+  for (const std::string backend : {"mpi", "gloo"}) {
+    spec::RunSpec run = make_run("mpirun-" + backend, 2);
+    run.backend = backend;
+    write_json_file(fs::path(run.run_dir) / "spec.json", spec::to_json(run));
+    ProcessOptions options;
+    options.arguments = {"mpirun",         "-n",        "2",        "--host", "localhost:2", "--bind-to", "none",
+                         worker_program(), "--run-dir", run.run_dir};
+    options.environment = {{"MASTER_ADDR", "127.0.0.1"},
+                           {"MASTER_PORT", std::to_string(kPort)},
+                           {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                           {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+    const ProcessOutput output = run_process(options, seconds(120));
+    if (output.standard_error.find("built without MPI") != std::string::npos) {
+      GTEST_SKIP() << "missing capability: a worker with MPI";
+    }
+    ASSERT_EQ(output.end.code, 0) << output.standard_error;
+    for (const std::string rank : {"0", "1"}) {
+      EXPECT_THAT(output.standard_error, testing::HasSubstr("rank " + rank + " of 2 (from OMPI_COMM_WORLD_*)"));
+    }
+    const Json record = read_json_file(fs::path(run.run_dir) / "run.json");
+    EXPECT_EQ(record["state"], "finished");
+    EXPECT_THAT(record["comm_stack"].get<std::string>(), testing::StartsWith(backend));
+  }
+}
+
 TEST_F(WorkerTest, resume_in_the_middle_of_an_epoch_gives_the_same_weights) {
   const Json whole = train(make_run("whole", 1));
   spec::RunSpec run = make_run("parts", 1);

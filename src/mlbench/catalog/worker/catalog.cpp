@@ -3,6 +3,7 @@
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/comm/gloo/gloo.h"
+#include "mlbench/comm/mpi/mpi.h"
 #include "mlbench/framework/null/null_framework.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/metrics/metric.h"
@@ -14,6 +15,7 @@ namespace mlbench::catalog {
 const std::vector<BackendRow>& backends() {
   static const std::vector<BackendRow> kRows = {
       {"gloo", comm::gloo_backend::available, comm::gloo_backend::make},
+      {"mpi", comm::mpi_backend::available, comm::mpi_backend::make},
   };
   return kRows;
 }

@@ -19,6 +19,7 @@ const BackEnd kGloo = {"gloo", [](int size, std::chrono::milliseconds timeout) -
                        }};
 
 INSTANTIATE_TEST_SUITE_P(Gloo, ContractTest, testing::ValuesIn(contract_cases(kGloo)), contract_case_name);
+INSTANTIATE_TEST_SUITE_P(Gloo, LostPeerContractTest, testing::ValuesIn(contract_cases(kGloo)), contract_case_name);
 
 TEST(Gloo, IsAvailable) {
   EXPECT_TRUE(gloo_backend::available().available);

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "mlbench/exec/local/mpirun.h"
+
 namespace mlbench::exec::local {
 namespace {
 
@@ -115,17 +117,21 @@ class LocalGroup final : public RankGroup {
   std::vector<RankExit> exits_;  // seen, not yet given to the caller
 };
 
+bool under_mpirun(const LaunchRequest& request) { return request.backend == "mpi"; }
+
 class LocalExecutor final : public Executor {
  public:
   std::string name() const override { return "local"; }
 
   std::unique_ptr<RankGroup> start(const LaunchRequest& request) override {
+    if (under_mpirun(request)) return start_under_mpirun(request);
     auto group = std::make_unique<LocalGroup>();
     group->start(request);
     return group;
   }
 
   std::vector<std::string> describe(const LaunchRequest& request) const override {
+    if (under_mpirun(request)) return {command_line(mpirun_environment(request), mpirun_command(request))};
     std::vector<std::string> lines;
     for (int rank = 0; rank < request.workers; ++rank) {
       lines.push_back(command_line(environment_of(request, rank), request.command));

@@ -10,7 +10,10 @@
 #include <map>
 #include <thread>
 
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/exec/guard.h"
 
 namespace mlbench::exec {
 namespace {
@@ -19,8 +22,12 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 constexpr auto kPatience = 30s;
 
-class LocalExecutorTest : public testing::Test {
+// By the name of the back end: with mpi, mpirun starts the ranks.
+class LocalExecutorTest : public testing::TestWithParam<const char*> {
  protected:
+  void SetUp() override {
+    if (GetParam() == std::string("mpi") && !program_exists("mpirun")) GTEST_SKIP() << "missing capability: mpirun";
+  }
   LocalExecutorTest() {
     std::string name = (fs::temp_directory_path() / "exec-XXXXXX").string();
     dir_ = mkdtemp(name.data());
@@ -29,6 +36,8 @@ class LocalExecutorTest : public testing::Test {
 
   LaunchRequest request(const std::string& script, int workers) const {
     LaunchRequest result;
+    result.backend = GetParam();
+    result.guard = {environment_variable("MLBENCH_TEST_MLBENCH").value(), "guard-rank"};
     result.command = {"/bin/sh", "-c", script};
     result.workers = workers;
     result.log_dir = dir_;
@@ -60,14 +69,14 @@ class LocalExecutorTest : public testing::Test {
   std::unique_ptr<Executor> executor_ = local::make();
 };
 
-TEST_F(LocalExecutorTest, DescribesExactCommands) {
+TEST(LocalExecutor, DescribesExactCommands) {
   LaunchRequest request;
   request.command = {"/opt/ml bench/mlbench-worker", "--run-dir", "/home/x/runs/r-2", "--segment", "1"};
   request.workers = 2;
   request.environment = {
       {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "4711"}, {"OMP_NUM_THREADS", "1"}, {"ODD", "it's"}};
   EXPECT_THAT(
-      executor_->describe(request),
+      local::make()->describe(request),
       testing::ElementsAre(
           "LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=4711 ODD='it'\\''s' OMP_NUM_THREADS=1 "
           "RANK=0 WORLD_SIZE=2 '/opt/ml bench/mlbench-worker' --run-dir /home/x/runs/r-2 --segment 1",
@@ -75,7 +84,28 @@ TEST_F(LocalExecutorTest, DescribesExactCommands) {
           "RANK=1 WORLD_SIZE=2 '/opt/ml bench/mlbench-worker' --run-dir /home/x/runs/r-2 --segment 1"));
 }
 
-TEST_F(LocalExecutorTest, RanksSeeTheirPlaceAndLog) {
+TEST(LocalExecutor, DescribesTheOneMpirun) {
+  LaunchRequest request;
+  request.backend = "mpi";
+  request.command = {"/opt/mlbench-worker", "--run-dir", "/home/x/runs/r-1"};
+  request.guard = {"/opt/mlbench", "guard-rank"};
+  request.workers = 1;
+  request.environment = {{"OMP_NUM_THREADS", "1"}};
+  const std::string options =
+      "--bind-to none%s --mca ras '^slurm,gridengine,tm,lsf,alps' --mca plm isolated --mca oob_tcp_if_include lo "
+      "--mca pml ob1 --mca btl self,vader /opt/mlbench guard-rank /opt/mlbench-worker --run-dir /home/x/runs/r-1";
+  const std::string environment = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1 ";
+  const auto expected = [&](int workers, const std::string& more) {
+    std::string line = environment + "mpirun -n " + std::to_string(workers) +
+                       " --host localhost:" + std::to_string(workers) + " " + options;
+    return line.replace(line.find("%s"), 2, more);
+  };
+  EXPECT_THAT(local::make()->describe(request), testing::ElementsAre(expected(1, "")));
+  request.workers = available_cores() + 1;
+  EXPECT_THAT(local::make()->describe(request), testing::ElementsAre(expected(request.workers, " --oversubscribe")));
+}
+
+TEST_P(LocalExecutorTest, RanksSeeTheirPlaceAndLog) {
   LaunchRequest spec = request("echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $EXTRA; echo oops >&2", 3);
   spec.environment = {{"EXTRA", "words with space"}};
   spec.segment = 2;
@@ -89,7 +119,7 @@ TEST_F(LocalExecutorTest, RanksSeeTheirPlaceAndLog) {
   }
 }
 
-TEST_F(LocalExecutorTest, ReportsCodesAndSignals) {
+TEST_P(LocalExecutorTest, ReportsCodesAndSignals) {
   const auto group = executor_->start(request("[ $RANK = 1 ] && kill -9 $$; exit $((RANK + 5))", 3));
   const auto ends = wait_for_all(*group);
   ASSERT_EQ(ends.size(), 3u);
@@ -100,7 +130,7 @@ TEST_F(LocalExecutorTest, ReportsCodesAndSignals) {
   EXPECT_EQ(ends.at(2).code, 7);
 }
 
-TEST_F(LocalExecutorTest, LosingOneRankLeavesTheOthers) {
+TEST_P(LocalExecutorTest, LosingOneRankLeavesTheOthers) {
   const auto group = executor_->start(request("exec sleep 600", 3));
   kill(*group->pids()[1], SIGKILL);
   const auto exits = group->poll(kPatience);
@@ -111,7 +141,7 @@ TEST_F(LocalExecutorTest, LosingOneRankLeavesTheOthers) {
   EXPECT_FALSE(group->pids()[1]);
 }
 
-TEST_F(LocalExecutorTest, StopsWithTermThenKill) {
+TEST_P(LocalExecutorTest, StopsWithTermThenKill) {
   // Rank 0 ends on SIGTERM, rank 1 ignores it, rank 2 is stopped and would end on SIGTERM.
   const auto group = executor_->start(request(
       "if [ $RANK = 1 ]; then trap '' TERM; else trap 'exit 30' TERM; fi; echo ready; while :; do sleep 0.05; done",
@@ -127,7 +157,7 @@ TEST_F(LocalExecutorTest, StopsWithTermThenKill) {
   EXPECT_EQ(ends.at(2).code, 30);
 }
 
-TEST_F(LocalExecutorTest, DestructionLeavesNoProcess) {
+TEST_P(LocalExecutorTest, DestructionLeavesNoProcess) {
   // The rank's own child must go, too: all hold the lock file open.
   const fs::path lock = dir_ / "lock";
   auto held = FileLock::acquire(lock, 0ms);
@@ -142,7 +172,7 @@ TEST_F(LocalExecutorTest, DestructionLeavesNoProcess) {
   EXPECT_TRUE(FileLock::acquire(lock, kPatience)) << "somebody outlived the group";
 }
 
-TEST_F(LocalExecutorTest, MissingProgramIsAnErrorAndLeavesNothing) {
+TEST_P(LocalExecutorTest, MissingProgramIsAnErrorAndLeavesNothing) {
   LaunchRequest spec = request("", 2);
   spec.command = {(dir_ / "no-such-worker").string()};
   try {
@@ -153,7 +183,7 @@ TEST_F(LocalExecutorTest, MissingProgramIsAnErrorAndLeavesNothing) {
   }
 }
 
-TEST_F(LocalExecutorTest, FailureOfALaterRankEndsTheEarlierOnes) {
+TEST_P(LocalExecutorTest, FailureOfALaterRankEndsTheEarlierOnes) {
   // Rank 1 cannot start: its log file is a folder.
   const fs::path lock = dir_ / "lock";
   auto held = FileLock::acquire(lock, 0ms);
@@ -163,6 +193,60 @@ TEST_F(LocalExecutorTest, FailureOfALaterRankEndsTheEarlierOnes) {
   EXPECT_THROW(executor_->start(spec), IoError);
   held.reset();
   EXPECT_TRUE(FileLock::acquire(lock, kPatience)) << "rank 0 outlived the failed start";
+}
+
+// Something stands between supervisor and rank.
+class GuardedRanksTest : public LocalExecutorTest {};
+
+TEST_P(GuardedRanksTest, KilledGuardTakesItsRankWithIt) {
+  const fs::path lock = dir_ / "lock";
+  auto held = FileLock::acquire(lock, 0ms);
+  LaunchRequest spec = request("echo $PPID; exec sleep 600", 2);
+  spec.inherited = {held->fd()};
+  const auto group = executor_->start(spec);
+  held.reset();
+  for (int rank = 0; rank < 2; ++rank) wait_for_log(rank, "\n");
+  kill(std::stoi(log(1)), SIGKILL);
+  const auto exits = group->poll(kPatience);
+  ASSERT_EQ(exits.size(), 1u);
+  EXPECT_EQ(exits[0].rank, 1);
+  EXPECT_EQ(exits[0].end.code, 137);
+  group->stop(1s);
+  EXPECT_TRUE(FileLock::acquire(lock, kPatience)) << "somebody outlived the group";
+}
+
+INSTANTIATE_TEST_SUITE_P(BackEnds, GuardedRanksTest, testing::Values("mpi"),
+                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(BackEnds, LocalExecutorTest, testing::Values("gloo", "mpi"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// What mpirun says when it cannot start the ranks is in the error.
+TEST(LocalExecutor, MpirunThatFailsIsQuoted) {
+  if (!program_exists("mpirun")) GTEST_SKIP() << "missing capability: mpirun";
+  std::string name = (fs::temp_directory_path() / "exec-XXXXXX").string();
+  LaunchRequest request;
+  request.backend = "mpi";
+  request.guard = {"/no/such/guard"};
+  request.command = {"/bin/true"};
+  request.log_dir = mkdtemp(name.data());
+  try {
+    local::make()->start(request);
+    ADD_FAILURE() << "started a guard that does not exist";
+  } catch (const IoError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("before the ranks ran"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("/no/such/guard"));
+  }
+  fs::remove_all(request.log_dir);
+}
+
+TEST(Guard, SaysWhatItLacks) {
+  EXPECT_THROW(guard_rank({}), UserError);
+  try {
+    guard_rank({"/bin/true"});
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("OMPI_COMM_WORLD_RANK is not set"));
+  }
 }
 
 }  // namespace

@@ -1,0 +1,104 @@
+// The contract under a real MPI. Ranks are processes, and each of them runs all tests, in the same order: run this
+// program under `mpirun -n N` for N ranks, without mpirun for one.
+
+#include "mlbench/comm/mpi/mpi.h"
+
+#include <gmock/gmock.h>
+#include <mpi.h>
+
+#include <cstdio>
+#include <new>
+
+#include "mlbench/base/paths.h"
+#include "mlbench/comm/contract_test.h"
+#include "mlbench/net/launch.h"
+
+namespace mlbench::comm {
+namespace {
+
+const net::LaunchInfo& launch() {
+  static const net::LaunchInfo info = net::detect_launch(environment_variable);
+  return info;
+}
+
+CommOptions options_of(int rank) {
+  CommOptions options;
+  options.rank = rank;
+  options.size = launch().size;
+  options.passive_wait = true;  // more ranks than cores, as like as not
+  return options;
+}
+
+// In memory that all ranks map.
+std::shared_ptr<std::atomic<int>> make_shared_counter() {
+  static_assert(std::atomic<int>::is_always_lock_free);
+  MPI_Win window = MPI_WIN_NULL;
+  void* own = nullptr;
+  const MPI_Aint bytes = launch().rank == 0 ? sizeof(std::atomic<int>) : 0;
+  MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, static_cast<void*>(&own), &window);
+  MPI_Aint size = 0;
+  int unit = 0;
+  void* first = nullptr;
+  MPI_Win_shared_query(window, 0, &size, &unit, static_cast<void*>(&first));
+  if (launch().rank == 0) new (first) std::atomic<int>(0);
+  MPI_Barrier(MPI_COMM_WORLD);
+  return {static_cast<std::atomic<int>*>(first), [window](std::atomic<int>*) mutable { MPI_Win_free(&window); }};
+}
+
+// Threads in and around MPI as the back end asks for them; this MPI gives just that.
+constexpr const char* kDescription = "mpi[serialized]";
+
+const BackEnd kMpi = {kDescription,
+                      [](int, std::chrono::milliseconds) -> MakeRank {
+                        return [](int rank) { return mpi_backend::make(options_of(rank)); };
+                      },
+                      launch().rank, make_shared_counter};
+
+// As if MPI counted up to ten thousand only.
+const BackEnd kMpiInParts = {kDescription,
+                             [](int, std::chrono::milliseconds) -> MakeRank {
+                               return [](int rank) { return mpi_backend::make_in_parts(options_of(rank), 10007); };
+                             },
+                             launch().rank, make_shared_counter};
+
+std::vector<ContractCase> case_of(const BackEnd& back_end) { return {{back_end, launch().size}}; }
+
+INSTANTIATE_TEST_SUITE_P(Mpi, ContractTest, testing::ValuesIn(case_of(kMpi)), contract_case_name);
+INSTANTIATE_TEST_SUITE_P(MpiInParts, ContractTest, testing::ValuesIn(case_of(kMpiInParts)), contract_case_name);
+
+TEST(Mpi, IsAvailable) {
+  EXPECT_TRUE(mpi_backend::available().available);
+  EXPECT_EQ(mpi_backend::available().reason, "");
+}
+
+TEST(Mpi, ColoursMayBeNegative) {
+  const auto comm = mpi_backend::make(options_of(launch().rank));
+  const auto part = comm->split(-1 - comm->rank() % 2, 0);
+  EXPECT_EQ(part->size(), (comm->size() + 1 - comm->rank() % 2) / 2);
+  EXPECT_EQ(part->rank(), comm->rank() / 2);
+}
+
+// Of the other ranks only failures are printed.
+class FailuresOnly final : public testing::EmptyTestEventListener {
+  void OnTestPartResult(const testing::TestPartResult& result) override {
+    if (!result.failed()) return;
+    std::fprintf(stderr, "rank %d: %s:%d: %s\n", launch().rank, result.file_name(), result.line_number(),
+                 result.message());
+  }
+};
+
+}  // namespace
+}  // namespace mlbench::comm
+
+int main(int argc, char** argv) {
+  using namespace mlbench::comm;
+  testing::InitGoogleMock(&argc, argv);
+  auto& listeners = testing::UnitTest::GetInstance()->listeners();
+  if (launch().rank != 0) {
+    delete listeners.Release(listeners.default_result_printer());
+    listeners.Append(new FailuresOnly);
+  }
+  // MPI is there from the first communicator to the last: through all tests.
+  const auto all = mpi_backend::make(options_of(launch().rank));
+  return RUN_ALL_TESTS();
+}
