@@ -29,6 +29,15 @@ class OptionReader {
     if (!value->is_number_integer()) wrong_type(key, *value, "an integer");
     return value->get<int64_t>();
   }
+  // As many numbers as `otherwise` has.
+  std::vector<double> numbers(const std::string& key, const std::vector<double>& otherwise) {
+    const Json* value = find(key);
+    if (value == nullptr) return otherwise;
+    bool right = value->is_array() && value->size() == otherwise.size();
+    for (size_t i = 0; right && i < value->size(); ++i) right = (*value)[i].is_number();
+    if (!right) wrong_type(key, *value, ("a list of " + std::to_string(otherwise.size()) + " numbers").c_str());
+    return value->get<std::vector<double>>();
+  }
   bool flag(const std::string& key, bool otherwise) {
     const Json* value = find(key);
     if (value == nullptr) return otherwise;

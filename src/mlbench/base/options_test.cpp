@@ -10,11 +10,13 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 TEST(OptionReader, ReadsValuesAndDefaults) {
-  const Json options = {{"momentum", 0.9}, {"steps", 3}, {"nesterov", true}, {"mode", "fast"}};
+  const Json options = {{"momentum", 0.9}, {"steps", 3}, {"nesterov", true}, {"mode", "fast"}, {"betas", {0.9, 1}}};
   OptionReader reader("optimizer 'sgd'", options);
   EXPECT_EQ(reader.number("momentum", 0), 0.9);
   EXPECT_EQ(reader.number("steps", 0), 3.0);
   EXPECT_EQ(reader.number("dampening", 0.25), 0.25);
+  EXPECT_EQ(reader.numbers("betas", {0, 0}), (std::vector<double>{0.9, 1}));
+  EXPECT_EQ(reader.numbers("sizes", {3, 4, 5}), (std::vector<double>{3, 4, 5}));
   EXPECT_TRUE(reader.flag("nesterov", false));
   EXPECT_TRUE(reader.flag("by_layer", true));
   EXPECT_EQ(reader.text("mode", ""), "fast");
@@ -23,13 +25,19 @@ TEST(OptionReader, ReadsValuesAndDefaults) {
 }
 
 TEST(OptionReader, NamesOwnerKeyAndWhatIsValid) {
-  const Json options = {{"momentum", "high"}, {"nesterov", 1}, {"mode", 2}, {"momentun", 0.9}};
+  const Json options = {{"momentum", "high"}, {"nesterov", 1}, {"mode", 2}, {"betas", {0.9, true}}, {"momentun", 0.9}};
   OptionReader reader("optimizer 'sgd'", options);
   EXPECT_THAT([&] { reader.number("momentum", 0); },
               ThrowsMessage<UserError>(
                   AllOf(HasSubstr("'momentum' of optimizer 'sgd'"), HasSubstr("\"high\""), HasSubstr("a number"))));
   EXPECT_THAT([&] { reader.flag("nesterov", false); }, ThrowsMessage<UserError>(HasSubstr("true or false")));
   EXPECT_THAT([&] { reader.text("mode", ""); }, ThrowsMessage<UserError>(HasSubstr("a string")));
+  EXPECT_THAT(
+      [&] {
+        reader.numbers("betas", {0, 0});
+      },
+      ThrowsMessage<UserError>(AllOf(HasSubstr("[0.9,true]"), HasSubstr("a list of 2 numbers"))));
+  EXPECT_THAT([&] { reader.numbers("mode", {0, 0}); }, ThrowsMessage<UserError>(HasSubstr("a list of 2 numbers")));
   EXPECT_THAT([&] { reader.finish(); },
               ThrowsMessage<UserError>(AllOf(HasSubstr("optimizer 'sgd' has no option 'momentun'"),
                                              HasSubstr("valid: momentum, nesterov, mode"))));

@@ -3,39 +3,67 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/options.h"
 #include "mlbench/optim/exchange/centralized.h"
+#include "mlbench/optim/rules/adam.h"
 #include "mlbench/optim/rules/sgd.h"
 
 namespace mlbench::optim {
 
 namespace {
 
-std::unique_ptr<Optimizer> make_centralized_sgd(const spec::OptimizerSpec& spec, const FlatLayout& layout,
+// What every optimizer with the centralized exchange has beside its rule.
+struct CentralizedChoices {
+  CentralizedOptions exchange;
+  std::string compression;
+};
+
+// The last options to be read.
+CentralizedChoices read_centralized(OptionReader& options) {
+  CentralizedChoices choices;
+  choices.exchange.by_layer = options.flag("by_layer", false);
+  choices.exchange.bucket_mb = options.number("bucket_mb", 0);
+  choices.compression = options.text("compression", "none");
+  options.finish();
+  return choices;
+}
+
+std::unique_ptr<Optimizer> centralized(std::unique_ptr<UpdateRule> rule, const CentralizedChoices& choices,
+                                       const FlatLayout& layout, comm::Communicator& comm) {
+  auto coder = compress::make_coder(choices.compression, layout);
+  auto exchange = std::make_unique<CentralizedExchange>(comm, *coder, layout, choices.exchange);
+  return std::make_unique<Optimizer>(std::move(rule), std::move(coder), std::move(exchange));
+}
+
+std::unique_ptr<Optimizer> make_centralized_sgd(OptionReader& options, const FlatLayout& layout,
                                                 comm::Communicator& comm) {
-  OptionReader options("optimizer '" + spec.name + "'", spec.options);
   SgdOptions sgd;
   sgd.momentum = options.number("momentum", 0);
   sgd.dampening = options.number("dampening", 0);
   sgd.nesterov = options.flag("nesterov", false);
   sgd.weight_decay = options.number("weight_decay", 0);
-  const bool by_layer = options.flag("by_layer", false);
-  const std::string compression = options.text("compression", "none");
-  options.finish();
-  if (by_layer && compression != "none") {
-    throw UserError("optimizer '" + spec.name + "': by_layer is true with compression '" + compression +
-                    "'; expected compression \"none\", or by_layer false");
-  }
-  auto coder = compress::make_coder(compression, layout);
-  auto exchange = std::make_unique<CentralizedExchange>(comm, *coder, layout, by_layer);
-  return std::make_unique<Optimizer>(std::make_unique<SgdRule>(sgd, layout), std::move(coder), std::move(exchange));
+  const CentralizedChoices choices = read_centralized(options);
+  return centralized(std::make_unique<SgdRule>(sgd, layout), choices, layout, comm);
+}
+
+std::unique_ptr<Optimizer> make_centralized_adam(OptionReader& options, const FlatLayout& layout,
+                                                 comm::Communicator& comm) {
+  AdamOptions adam;
+  const std::vector<double> betas = options.numbers("betas", {adam.beta1, adam.beta2});
+  adam.beta1 = betas[0];
+  adam.beta2 = betas[1];
+  adam.eps = options.number("eps", adam.eps);
+  adam.weight_decay = options.number("weight_decay", 0);
+  adam.amsgrad = options.flag("amsgrad", false);
+  const CentralizedChoices choices = read_centralized(options);
+  return centralized(std::make_unique<AdamRule>(adam, layout), choices, layout, comm);
 }
 
 struct Row {
   const char* name;
-  std::unique_ptr<Optimizer> (*make)(const spec::OptimizerSpec& spec, const FlatLayout& layout,
-                                     comm::Communicator& comm);
+  std::unique_ptr<Optimizer> (*make)(OptionReader& options, const FlatLayout& layout, comm::Communicator& comm);
 };
 constexpr Row kOptimizers[] = {
     {"centralized_sgd", make_centralized_sgd},
+    {"centralized_adam", make_centralized_adam},
 };
 
 }  // namespace
@@ -50,7 +78,10 @@ std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const
                                           comm::Communicator& comm) {
   std::string names;
   for (const Row& row : kOptimizers) {
-    if (row.name == spec.name) return row.make(spec, layout, comm);
+    if (row.name == spec.name) {
+      OptionReader options("optimizer '" + spec.name + "'", spec.options);
+      return row.make(options, layout, comm);
+    }
     names += (names.empty() ? "" : ", ") + std::string(row.name);
   }
   throw UserError("unknown optimizer '" + spec.name + "'; valid: " + names);

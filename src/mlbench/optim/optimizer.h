@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "mlbench/base/json.h"
 #include "mlbench/base/named_state.h"
 #include "mlbench/comm/communicator.h"
 #include "mlbench/compress/coder.h"
@@ -39,6 +40,8 @@ class Exchange {
   // Gradients hold this rank's share, weighted by n_i / N (samples of this rank over those of the step); on return they
   // hold what the rule consumes. Returns the bytes this rank handed to the transport.
   virtual uint64_t aggregate(FlatTensors& tensors) = 0;
+  // {overlap: with the backward pass, buckets: pieces in which the gradient is exchanged, by_layer} for the record.
+  virtual Json effective() const = 0;
 };
 
 class Optimizer {
@@ -47,6 +50,7 @@ class Optimizer {
             std::unique_ptr<Exchange> exchange);
   uint64_t aggregate(FlatTensors& tensors) { return exchange_->aggregate(tensors); }
   void step(FlatTensors& tensors, double lr) { rule_->update(tensors, lr); }
+  Json effective() const { return exchange_->effective(); }
   void export_state(NamedState& state) const;
   void import_state(const NamedState& state);
 

@@ -1,25 +1,31 @@
 #include "mlbench/optim/optimizer.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <array>
 #include <cstring>
 #include <functional>
+#include <set>
 #include <thread>
 #include <vector>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/comm/in_process.h"
+#include "mlbench/optim/exchange/buckets.h"
 #include "mlbench/optim/factory.h"
+#include "mlbench/optim/rules/adam_kernel.h"
 #include "mlbench/optim/rules/sgd_kernel.h"
 
 namespace mlbench::optim {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::FloatNear;
 using ::testing::HasSubstr;
+using ::testing::Pointwise;
 using ::testing::ThrowsMessage;
 
 constexpr std::chrono::seconds kTimeout{20};
@@ -38,19 +44,21 @@ FlatTensors tensors_of(float parameter, float gradient) {
   return tensors;
 }
 
-spec::OptimizerSpec sgd(Json options) {
+spec::OptimizerSpec optimizer_spec(const std::string& name, Json options) {
   spec::OptimizerSpec spec;
-  spec.name = "centralized_sgd";
+  spec.name = name;
   spec.options = std::move(options);
   return spec;
 }
+spec::OptimizerSpec sgd(Json options) { return optimizer_spec("centralized_sgd", std::move(options)); }
+spec::OptimizerSpec adam(Json options) { return optimizer_spec("centralized_adam", std::move(options)); }
 
 std::unique_ptr<comm::Communicator> alone() { return std::move(comm::make_in_process_group(1, kTimeout).front()); }
 
 // Parameter after each of three steps with gradients 1, 2, -1, from 1, at the given rates.
-std::vector<float> three_steps(const Json& options, std::array<double, 3> lr = {0.5, 0.5, 0.5}) {
+std::vector<float> three_steps(const spec::OptimizerSpec& spec, std::array<double, 3> lr = {0.5, 0.5, 0.5}) {
   const auto comm = alone();
-  const auto optimizer = make_optimizer(sgd(options), kLayout, *comm);
+  const auto optimizer = make_optimizer(spec, kLayout, *comm);
   FlatTensors tensors = tensors_of(1, 0);
   std::vector<float> values;
   const float gradients[] = {1, 2, -1};
@@ -66,19 +74,19 @@ std::vector<float> three_steps(const Json& options, std::array<double, 3> lr = {
 }
 
 TEST(CentralizedSgd, ThreeStepsComputedByHand) {
-  EXPECT_THAT(three_steps({}), ElementsAre(0.5F, -0.5F, 0.0F));
+  EXPECT_THAT(three_steps(sgd({})), ElementsAre(0.5F, -0.5F, 0.0F));
   // The rate is applied outside of the buffer.
-  EXPECT_THAT(three_steps({}, {1, 0.25, 0.5}), ElementsAre(0.0F, -0.5F, 0.0F));
+  EXPECT_THAT(three_steps(sgd({}), {1, 0.25, 0.5}), ElementsAre(0.0F, -0.5F, 0.0F));
   // buffers 1, 0.5 + 2 = 2.5, 1.25 - 1 = 0.25
-  EXPECT_THAT(three_steps({{"momentum", 0.5}}), ElementsAre(0.5F, -0.75F, -0.875F));
+  EXPECT_THAT(three_steps(sgd({{"momentum", 0.5}})), ElementsAre(0.5F, -0.75F, -0.875F));
   // The first buffer is the whole gradient: 1, 0.5 + 0.25 * 2 = 1, 0.5 - 0.25 = 0.25
-  EXPECT_THAT(three_steps({{"momentum", 0.5}, {"dampening", 0.75}}), ElementsAre(0.5F, 0.0F, -0.125F));
+  EXPECT_THAT(three_steps(sgd({{"momentum", 0.5}, {"dampening", 0.75}})), ElementsAre(0.5F, 0.0F, -0.125F));
   // d + 0.5 * buffer: 1.5, 3.25, -0.875
-  EXPECT_THAT(three_steps({{"momentum", 0.5}, {"nesterov", true}}), ElementsAre(0.25F, -1.375F, -0.9375F));
+  EXPECT_THAT(three_steps(sgd({{"momentum", 0.5}, {"nesterov", true}})), ElementsAre(0.25F, -1.375F, -0.9375F));
   // d = g + 0.5 p: 1.5, 2.125, -1.40625
-  EXPECT_THAT(three_steps({{"weight_decay", 0.5}}), ElementsAre(0.25F, -0.8125F, -0.109375F));
+  EXPECT_THAT(three_steps(sgd({{"weight_decay", 0.5}})), ElementsAre(0.25F, -0.8125F, -0.109375F));
   // buffers 1.5, 0.75 + 2.125 = 2.875, 1.4375 - 1.59375 = -0.15625
-  EXPECT_THAT(three_steps({{"weight_decay", 0.5}, {"momentum", 0.5}}), ElementsAre(0.25F, -1.1875F, -1.109375F));
+  EXPECT_THAT(three_steps(sgd({{"weight_decay", 0.5}, {"momentum", 0.5}})), ElementsAre(0.25F, -1.1875F, -1.109375F));
 }
 
 TEST(SgdKernel, EqualsItsReferenceToTheBit) {
@@ -107,24 +115,102 @@ TEST(SgdKernel, EqualsItsReferenceToTheBit) {
   }
 }
 
-TEST(CentralizedSgd, DescendsOnAQuadratic) {
-  // f = sum of c_i p_i^2 / 2; with momentum 0.9 and lr 0.05 every curvature up to 4 contracts.
+TEST(CentralizedAdam, ThreeStepsComputedByHand) {
+  const auto near = [](std::vector<float> values) { return Pointwise(FloatNear(1e-6F), std::move(values)); };
+  const auto with = [](Json betas, Json more = {}) {
+    Json options = {{"betas", std::move(betas)}, {"eps", 1}};
+    options.update(more.is_null() ? Json::object() : more);
+    return adam(options);
+  };
+  // Moments without memory: g / (|g| + 1) = 1/2, 2/3, -1/2
+  EXPECT_THAT(three_steps(with({0, 0})), near({0.75F, 0.4166667F, 0.6666667F}));
+  // m = 0.5, 1.25, 0.125; over 0.5, 0.75, 0.875
+  EXPECT_THAT(three_steps(with({0.5, 0})), near({0.75F, 0.4722222F, 0.4365079F}));
+  // v = 0.5, 2.25, 1.625; over 0.5, 0.75, 0.875; roots 1, 1.7320508, 1.3627703
+  EXPECT_THAT(three_steps(with({0, 0.5})), near({0.75F, 0.3839746F, 0.5955906F}));
+  // The third root is that of the second's 4: -1/3
+  EXPECT_THAT(three_steps(with({0, 0}, {{"amsgrad", true}})), near({0.75F, 0.4166667F, 0.5833333F}));
+  // d = g + 0.5 p: 1.5, 2.35, -0.8253731
+  EXPECT_THAT(three_steps(with({0, 0}, {{"weight_decay", 0.5}})), near({0.7F, 0.3492537F, 0.5753371F}));
+  // By default eps hardly counts: the first step is lr * sign(g).
+  EXPECT_THAT(three_steps(adam({}), {0.25, 0, 0}), near({0.75F, 0.75F, 0.75F}));
+}
+
+TEST(AdamKernel, EqualsItsReferenceToTheBit) {
+  RandomSequence random(4);
+  constexpr size_t kCount = 100003;
+  std::vector<float> start, gradients;
+  std::array<std::vector<float>, 3> moments;
+  for (auto* values : {&start, &gradients, &moments[0], &moments[1], &moments[2]}) {
+    for (size_t i = 0; i < kCount; ++i) values->push_back(static_cast<float>(random.normal()));
+  }
+  for (size_t second : {1, 2}) {
+    for (float& value : moments[second]) value *= value;
+  }
+  for (const float weight_decay : {0.0F, 1e-4F}) {
+    for (const bool amsgrad : {false, true}) {
+      const AdamCoefficients c{0.01F, 0.9F, 0.1F, 0.999F, 0.001F, 0.3F, 1e-8F, weight_decay};
+      std::vector<float> fast = start, plain = start;
+      auto fast_moments = moments, plain_moments = moments;
+      const auto view = [&](std::array<std::vector<float>, 3>& m) {
+        return AdamMoments{m[0].data(), m[1].data(), amsgrad ? m[2].data() : nullptr};
+      };
+      adam_update(fast.data(), gradients.data(), view(fast_moments), kCount, c);
+      adam_update_reference(plain.data(), gradients.data(), view(plain_moments), kCount, c);
+      EXPECT_EQ(std::memcmp(fast.data(), plain.data(), kCount * 4), 0) << weight_decay << " " << amsgrad;
+      EXPECT_NE(std::memcmp(fast.data(), start.data(), kCount * 4), 0);
+      for (size_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(std::memcmp(fast_moments[i].data(), plain_moments[i].data(), kCount * 4), 0) << i;
+      }
+    }
+  }
+}
+
+// ---- what holds for every row of the table --------------------------------------------------------------------------
+
+struct Case {
+  spec::OptimizerSpec spec;
+  double lr;                               // at which it descends
+  std::vector<std::string> state_tensors;  // one per parameter each
+};
+
+class EveryOptimizer : public testing::TestWithParam<Case> {};
+
+std::vector<Case> cases() {
+  return {{sgd({{"momentum", 0.9}, {"nesterov", true}}), 0.05, {"momentum"}},
+          {sgd({{"momentum", 0.9}, {"dampening", 0.5}, {"weight_decay", 1e-6}}), 0.05, {"momentum"}},
+          {adam({}), 0.02, {"exp_avg", "exp_avg_sq"}},
+          {adam({{"betas", {0.8, 0.9}}, {"weight_decay", 1e-6}, {"amsgrad", true}}),
+           0.02,
+           {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, EveryOptimizer, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.spec.name + "_" + std::to_string(info.index); });
+
+TEST(Factory, EveryRowHasACase) {
+  std::set<std::string> tested;
+  for (const Case& c : cases()) tested.insert(c.spec.name);
+  for (const std::string& name : optimizer_names()) EXPECT_EQ(tested.count(name), 1U) << name;
+}
+
+TEST_P(EveryOptimizer, DescendsOnAQuadratic) {
+  // f = sum of c_i p_i^2 / 2 from p = 1
   const at::Tensor curvature = at::linspace(0.5, 4, 32);
   const auto comm = alone();
-  const auto optimizer = make_optimizer(sgd({{"momentum", 0.9}, {"nesterov", true}}), kLayout, *comm);
+  const auto optimizer = make_optimizer(GetParam().spec, kLayout, *comm);
   FlatTensors tensors{at::ones({32}), at::zeros({32})};
   const auto value = [&] { return (curvature * tensors.parameters.square()).sum().item<double>() / 2; };
   const double before = value();
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     tensors.gradients.copy_(curvature * tensors.parameters);
     optimizer->aggregate(tensors);
-    optimizer->step(tensors, 0.05);
+    optimizer->step(tensors, GetParam().lr);
   }
   EXPECT_LT(value(), before * 1e-8);
 }
 
-TEST(CentralizedSgd, ResumesIdentically) {
-  const Json options = {{"momentum", 0.9}, {"dampening", 0.5}, {"weight_decay", 0.01}};
+TEST_P(EveryOptimizer, ResumesIdentically) {
   const auto comm = alone();
   const auto run = [](Optimizer& optimizer, FlatTensors& tensors, int first, int last) {
     for (int i = first; i < last; ++i) {
@@ -133,20 +219,23 @@ TEST(CentralizedSgd, ResumesIdentically) {
       optimizer.step(tensors, 0.1);
     }
   };
-  const auto whole = make_optimizer(sgd(options), kLayout, *comm);
+  const auto whole = make_optimizer(GetParam().spec, kLayout, *comm);
   FlatTensors expected = tensors_of(1, 0);
   run(*whole, expected, 0, 7);
 
-  for (const int at : {0, 3}) {  // before the first step, too: dampening must not touch the first buffer
-    const auto first = make_optimizer(sgd(options), kLayout, *comm);
+  for (const int at : {0, 3}) {  // before the first step, too: it differs from the others
+    const auto first = make_optimizer(GetParam().spec, kLayout, *comm);
     FlatTensors tensors = tensors_of(1, 0);
     run(*first, tensors, 0, at);
     NamedState state;
     first->export_state(state);
-    EXPECT_EQ(state.tensor("optimizer/momentum/b").shape, (std::vector<int64_t>{3, 5}));
-    EXPECT_EQ(state.tensor("optimizer/momentum/b").bytes.size(), 60U);
-    EXPECT_EQ(state.tensors.count("optimizer/momentum/mean"), 0U);
-    const auto second = make_optimizer(sgd(options), kLayout, *comm);
+    EXPECT_EQ(state.tensors.size(), 2 * GetParam().state_tensors.size());
+    for (const std::string& name : GetParam().state_tensors) {
+      EXPECT_EQ(state.tensor("optimizer/" + name + "/b").shape, (std::vector<int64_t>{3, 5}));
+      EXPECT_EQ(state.tensor("optimizer/" + name + "/b").bytes.size(), 60U);
+      EXPECT_EQ(state.tensors.count("optimizer/" + name + "/mean"), 0U);
+    }
+    const auto second = make_optimizer(GetParam().spec, kLayout, *comm);
     second->import_state(state);
     run(*second, tensors, at, 7);
     for (const auto& [offset, count] : {std::pair{0, 2}, {16, 15}}) {
@@ -154,10 +243,15 @@ TEST(CentralizedSgd, ResumesIdentically) {
     }
   }
 
-  NamedState wrong;
-  whole->export_state(wrong);
-  wrong.tensors["optimizer/momentum/b"].shape = {15};
-  EXPECT_THAT([&] { whole->import_state(wrong); }, ThrowsMessage<UserError>(HasSubstr("'optimizer/momentum/b'")));
+  for (const std::string& name : GetParam().state_tensors) {
+    const std::string key = "optimizer/" + name + "/b";
+    NamedState wrong;
+    whole->export_state(wrong);
+    wrong.tensors[key].shape = {15};
+    EXPECT_THAT([&] { whole->import_state(wrong); }, ThrowsMessage<UserError>(HasSubstr("'" + key + "'")));
+    wrong.tensors.erase(key);
+    EXPECT_THAT([&] { whole->import_state(wrong); }, ThrowsMessage<UserError>(HasSubstr(key)));
+  }
 }
 
 // Runs `body(rank, communicator)` on ranks that are threads.
@@ -170,16 +264,30 @@ void on_ranks(int size, const std::function<void(int, comm::Communicator&)>& bod
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(CentralizedSgd, SameOnOneAndManyRanksAndCountsBytesWithoutPadding) {
+TEST_P(EveryOptimizer, SameOnOneAndManyRanksAndCountsBytesWithoutPadding) {
   // Gradients are small integers over a power of two, so that sums are exact in any order.
   const auto gradient_of = [](int step, int part) {
     FlatTensors tensors = tensors_of(0, static_cast<float>((step + 1) * (part % 4 - 1)) / 4);
     return tensors.gradients;
   };
-  for (const bool by_layer : {false, true}) {
-    const Json options = {{"momentum", 0.5}, {"by_layer", by_layer}};
+  struct Division {
+    Json options;
+    int64_t pieces;
+  };
+  // Two tensors; buckets of 10 bytes hold one of them, buckets of 1 MiB both.
+  const Division divisions[] = {{Json::object(), 1},
+                                {{{"by_layer", true}}, 2},
+                                {{{"bucket_mb", 1e-5}}, 2},
+                                {{{"bucket_mb", 1}, {"by_layer", false}}, 1}};
+  for (const Division& division : divisions) {
+    SCOPED_TRACE(division.options.dump());
+    spec::OptimizerSpec spec = GetParam().spec;
+    spec.options.update(division.options);
     const auto comm = alone();
-    const auto single = make_optimizer(sgd(options), kLayout, *comm);
+    const auto single = make_optimizer(spec, kLayout, *comm);
+    EXPECT_EQ(single->effective(), (Json{{"overlap", false},
+                                         {"buckets", division.pieces},
+                                         {"by_layer", division.options.value("by_layer", false)}}));
     FlatTensors expected = tensors_of(1, 0);
     for (int step = 0; step < 4; ++step) {
       expected.gradients.zero_();
@@ -187,10 +295,11 @@ TEST(CentralizedSgd, SameOnOneAndManyRanksAndCountsBytesWithoutPadding) {
       EXPECT_EQ(single->aggregate(expected), 0U);
       single->step(expected, 0.125);
     }
+    EXPECT_EQ(comm->board().read().sequence, 0);
     for (const int size : {2, 4}) {
       std::vector<at::Tensor> results(static_cast<size_t>(size));
       on_ranks(size, [&](int rank, comm::Communicator& ranks) {
-        const auto optimizer = make_optimizer(sgd(options), kLayout, ranks);
+        const auto optimizer = make_optimizer(spec, kLayout, ranks);
         FlatTensors tensors = tensors_of(1, 0);
         for (int step = 0; step < 4; ++step) {
           tensors.gradients.zero_();
@@ -198,11 +307,31 @@ TEST(CentralizedSgd, SameOnOneAndManyRanksAndCountsBytesWithoutPadding) {
           EXPECT_EQ(optimizer->aggregate(tensors), 17 * 4U);
           optimizer->step(tensors, 0.125);
         }
+        EXPECT_EQ(ranks.board().read().sequence, 4 * division.pieces) << "one collective per piece and step";
         results[static_cast<size_t>(rank)] = tensors.parameters;
       });
       for (const at::Tensor& result : results) EXPECT_TRUE(at::equal(result, expected.parameters)) << size;
     }
   }
+}
+
+TEST(Buckets, AreClosedByTheTensorThatFillsThem) {
+  // Sizes 4, 8, 12, 40 and 20 bytes, each on a line of its own.
+  FlatLayout layout;
+  for (const int64_t count : {1, 2, 3, 10, 5}) {
+    const auto index = static_cast<int64_t>(layout.ranges.size());
+    layout.ranges.push_back({fmt::format("t{}", index), {count}, 16 * index, count, true});
+  }
+  layout.ranges.push_back({"mean", {7}, 0, 7, false});
+  EXPECT_THAT(tensor_pieces(layout), ElementsAre(Piece{0, 1}, Piece{16, 2}, Piece{32, 3}, Piece{48, 10}, Piece{64, 5}));
+  EXPECT_THAT(bucket_pieces(layout, 1000, 1000), ElementsAre(Piece{0, 69}));
+  // From the last tensor on: 20 | 40 | 12 + 8 | 4
+  EXPECT_THAT(bucket_pieces(layout, 20, 20), ElementsAre(Piece{64, 5}, Piece{48, 10}, Piece{16, 19}, Piece{0, 1}));
+  // The first is closed earlier than the others: 20 | 40 + 12 | 8 + 4
+  EXPECT_THAT(bucket_pieces(layout, 1, 41), ElementsAre(Piece{64, 5}, Piece{32, 26}, Piece{0, 18}));
+  // ... and never divides a tensor: 20 + 40 | 12 + 8 + 4
+  EXPECT_THAT(bucket_pieces(layout, 21, 1000), ElementsAre(Piece{48, 21}, Piece{0, 35}));
+  EXPECT_TRUE(bucket_pieces({}, 1, 1).empty());
 }
 
 TEST(Factory, RefusesWhatItDoesNotKnow) {
@@ -214,8 +343,8 @@ TEST(Factory, RefusesWhatItDoesNotKnow) {
       make_optimizer(spec, kLayout, *comm);
     };
   };
-  EXPECT_THAT(with("adam", {}),
-              ThrowsMessage<UserError>(HasSubstr("unknown optimizer 'adam'; valid: centralized_sgd")));
+  EXPECT_THAT(with("adam", {}), ThrowsMessage<UserError>(
+                                    HasSubstr("unknown optimizer 'adam'; valid: centralized_sgd, centralized_adam")));
   EXPECT_THAT(with("centralized_sgd", {{"momentun", 0.9}}),
               ThrowsMessage<UserError>(HasSubstr("no option 'momentun'; valid: momentum, dampening, nesterov")));
   EXPECT_THAT(with("centralized_sgd", {{"momentum", "much"}}),
@@ -223,6 +352,21 @@ TEST(Factory, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(with("centralized_sgd", {{"momentum", -1}}), ThrowsMessage<UserError>(HasSubstr("momentum is -1")));
   EXPECT_THAT(with("centralized_sgd", {{"nesterov", true}}), ThrowsMessage<UserError>(HasSubstr("nesterov needs")));
   EXPECT_THAT(with("centralized_sgd", {{"compression", "zip"}}), ThrowsMessage<UserError>(HasSubstr("valid: none")));
+  EXPECT_THAT(with("centralized_sgd", {{"bucket_mb", -1}}),
+              ThrowsMessage<UserError>(HasSubstr("bucket_mb is -1; expected 0 (one all-reduce for all) to 1048576")));
+  EXPECT_THAT(with("centralized_sgd", {{"bucket_mb", 25}, {"by_layer", true}}),
+              ThrowsMessage<UserError>(HasSubstr("by_layer is true with bucket_mb 25")));
+  EXPECT_THAT(with("centralized_adam", {{"momentum", 0.9}}),
+              ThrowsMessage<UserError>(HasSubstr("no option 'momentum'; valid: betas, eps, weight_decay, amsgrad, "
+                                                 "by_layer, bucket_mb, compression")));
+  EXPECT_THAT(with("centralized_adam", {{"betas", 0.9}}), ThrowsMessage<UserError>(HasSubstr("a list of 2 numbers")));
+  EXPECT_THAT(with("centralized_adam", {{"betas", {1, 0.9}}}),
+              ThrowsMessage<UserError>(HasSubstr("first of betas is 1; expected 0 or more and less than 1")));
+  EXPECT_THAT(with("centralized_adam", {{"betas", {0, -0.1}}}),
+              ThrowsMessage<UserError>(HasSubstr("second of betas is -0.1")));
+  EXPECT_THAT(with("centralized_adam", {{"eps", 0}}), ThrowsMessage<UserError>(HasSubstr("eps is 0; expected more")));
+  EXPECT_THAT(with("centralized_adam", {{"weight_decay", -1}}),
+              ThrowsMessage<UserError>(HasSubstr("weight_decay is -1; expected 0 or more")));
 }
 
 }  // namespace

@@ -412,8 +412,9 @@ Json build_record(const RunSpec& spec, const RunProgress& progress) {
                       {"light", spec.limits.light}};
   record["notes"] = notes;
   record["state"] = name_of(progress.state);
-  record["requested"] = choices_json(
-      {{"precision", spec.precision}, {"by_layer", task.optimizer.options.value("by_layer", Json(nullptr))}});
+  record["requested"] = choices_json({{"precision", spec.precision},
+                                      {"by_layer", task.optimizer.options.value("by_layer", Json(nullptr))},
+                                      {"bucket_mb", task.optimizer.options.value("bucket_mb", Json(nullptr))}});
   record["effective"] = choices_json(member(begin, "effective"));
   record["failure"] = failure_json(progress.failure);
   record["segments"] = segments;

@@ -307,6 +307,18 @@ bool has_options(const std::string& table) {
   return std::find(kTablesWithOptions.begin(), kTablesWithOptions.end(), table) != kTablesWithOptions.end();
 }
 
+bool outside_hash(const Override& setting) {
+  return std::find(std::begin(kOutsideHash), std::end(kOutsideHash), setting.key) != std::end(kOutsideHash);
+}
+
+Json without_outside_hash(Json canonical) {
+  for (const std::string_view key : kOutsideHash) {
+    const size_t dot = key.find('.');
+    canonical[std::string(key.substr(0, dot))].erase(std::string(key.substr(dot + 1)));
+  }
+  return canonical;
+}
+
 // `replaced`: the tables whose name is set as well, and whose options are therefore free.
 void apply_override(Json& canonical, const Override& setting, const std::set<std::string>& replaced) {
   const Json value = parse_value(setting);
@@ -317,7 +329,7 @@ void apply_override(Json& canonical, const Override& setting, const std::set<std
     const size_t dot = setting.key.find('.', start);
     const std::string key = setting.key.substr(start, dot == std::string::npos ? dot : dot - start);
     const bool last = dot == std::string::npos;
-    const bool free = last && (replaced.contains(path) || path == "schedule.lr_by_workers");
+    const bool free = last && (replaced.contains(path) || path == "schedule.lr_by_workers" || outside_hash(setting));
     if (!target->is_object()) {
       throw UserError(fmt::format("{}: '{}' is {}, not a table", flag_of(setting), path, describe_value(*target)));
     }
@@ -399,7 +411,7 @@ FrozenTask parse_task(const TaskSource& source, const std::string& variant, cons
   FrozenTask frozen;
   frozen.task = read_task(document.root, in_file);
   frozen.canonical = to_json(frozen.task);
-  frozen.hash = sha256_hex(canonical_json(frozen.canonical));
+  frozen.hash = sha256_hex(canonical_json(without_outside_hash(frozen.canonical)));
   if (!overrides.empty()) {
     std::string flags;
     for (const Override& setting : overrides) flags += " " + flag_of(setting);
@@ -412,7 +424,7 @@ FrozenTask parse_task(const TaskSource& source, const std::string& variant, cons
     };
     frozen.task = read_task(apply_overrides(frozen.canonical, overrides), in_override);
     frozen.canonical = to_json(frozen.task);
-    frozen.open = true;
+    frozen.open = !std::all_of(overrides.begin(), overrides.end(), outside_hash);
   }
   return frozen;
 }

@@ -40,7 +40,7 @@ struct ModelSpec {
 struct OptimizerSpec {
   std::string name;  // catalog row, e.g. "centralized_sgd"
   double lr = 0;
-  Json options = Json::object();  // momentum, nesterov, weight_decay, dampening, by_layer ...
+  Json options = Json::object();  // momentum, nesterov, weight_decay, dampening, by_layer, bucket_mb ...
   bool operator==(const OptimizerSpec&) const = default;
 };
 
@@ -106,6 +106,10 @@ inline constexpr std::string_view kScalings[] = {"none", "linear", "sqrt", "tabl
 inline constexpr std::string_view kWarmups[] = {"none", "epochs", "log2_workers"};
 inline constexpr std::string_view kDecays[] = {"constant", "multistep", "plateau", "inverse_sqrt"};
 
+// How the gradient travels, not what is computed: recorded, but outside of the task's hash. An override of these keys
+// leaves a run closed and may be given for every task.
+inline constexpr std::string_view kOutsideHash[] = {"optimizer.by_layer", "optimizer.bucket_mb"};
+
 // One `--set key=value`: dotted path into the task, value as TOML ("0.1", "true", "\"text\"") or a bare word. The path
 // must exist in the task's canonical form, so that a misspelt one is an error. What identifies the task (name, title,
 // rules, variants, variant, workers) cannot be set. Setting model.name or optimizer.name drops the options of the old
@@ -119,11 +123,11 @@ struct Override {
 struct FrozenTask {
   TaskSpec task;
   Json canonical;  // complete, defaults filled in, overrides applied
-  // SHA-256 over canonical_json of the canonical form *without* overrides, the chosen variant included: equal hashes
-  // mean the same computation by the same rules (ResNet-20 and ResNet-56 differ). Comments, order and spelling of
-  // numbers (1 or 1.0) in the file don't matter.
+  // SHA-256 over canonical_json of the canonical form *without* overrides and kOutsideHash, the chosen variant
+  // included: equal hashes mean the same computation by the same rules (ResNet-20 and ResNet-56 differ). Comments,
+  // order and spelling of numbers (1 or 1.0) in the file don't matter.
   std::string hash;
-  bool open = false;  // any override
+  bool open = false;  // any override but those of kOutsideHash
   bool operator==(const FrozenTask&) const = default;
 };
 

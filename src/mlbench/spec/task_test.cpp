@@ -163,6 +163,45 @@ TEST(Task, HashHoldsTheVariantButNotTheOverrides) {
   EXPECT_TRUE(open.open);
 }
 
+TEST(Task, HowTheGradientTravelsIsOutsideTheHash) {
+  const FrozenTask plain = parse(kText);
+  const FrozenTask file = parse(with("momentum = 0.9", "momentum = 0.9\nby_layer = true\nbucket_mb = 25"));
+  EXPECT_EQ(file.hash, plain.hash);
+  EXPECT_EQ(file.task.optimizer.options["bucket_mb"], 25);
+
+  const FrozenTask set = parse(kText, {{"optimizer.bucket_mb", "0.5"}, {"optimizer.by_layer", "false"}});
+  EXPECT_EQ(set.hash, plain.hash);
+  EXPECT_FALSE(set.open);
+  EXPECT_EQ(set.task.optimizer.options["bucket_mb"], 0.5);
+  EXPECT_EQ(set.task.optimizer.options["by_layer"], false);
+  EXPECT_EQ(set.canonical["optimizer"]["bucket_mb"], 0.5);
+  EXPECT_TRUE(parse(kText, {{"optimizer.bucket_mb", "1"}, {"optimizer.momentum", "0.5"}}).open);
+  EXPECT_THAT(error_of([] { parse(kText, {{"optimizer.bucket", "1"}}); }), HasSubstr("unknown key 'bucket'"));
+}
+
+TEST(Task, MnistIsTask5aWithAdam) {
+  const FrozenTask frozen = find_task("mnist", "", "", {});
+  TaskSpec task = frozen.task;
+  EXPECT_EQ(task.data.name, "mnist");
+  EXPECT_EQ(task.optimizer.name, "centralized_adam");
+  EXPECT_EQ(task.optimizer.lr, 1e-4);
+  EXPECT_EQ(task.optimizer.options, Json::object());
+  EXPECT_TRUE(task.evaluation.every_epoch);
+  EXPECT_EQ(task.evaluation.every_samples, 0);
+  EXPECT_EQ(task.goal.target, 99.2);
+  EXPECT_EQ(task.goal.light_target, 98);
+  // The rest is that of fashion-mnist.
+  const TaskSpec fashion = find_task("fashion-mnist", "", "", {}).task;
+  task.name = fashion.name;
+  task.title = fashion.title;
+  task.data.name = fashion.data.name;
+  task.optimizer = fashion.optimizer;
+  task.evaluation.every_samples = fashion.evaluation.every_samples;
+  task.goal.target = fashion.goal.target;
+  task.goal.light_target = fashion.goal.light_target;
+  EXPECT_EQ(task, fashion);
+}
+
 TEST(Task, VariantChangesWhatItsTableSays) {
   const FrozenTask small = parse(kText, {}, "small");
   const FrozenTask large = parse(kText, {}, "large");

@@ -316,7 +316,8 @@ void TrainRun::check_recorder() const {
 
 TrainResult TrainRun::run() {
   Json effective = c_.framework.effective();
-  effective.update({{"overlap", false}, {"buckets", 1}, {"by_layer", false}, {"pinned", false}});
+  effective.update(c_.optimizer.effective());
+  effective["pinned"] = false;
   c_.recorder.event({{"event", "begin"},
                      {"start_step", step_},
                      {"parameters",

@@ -1,10 +1,18 @@
 #include "mlbench/optim/exchange/centralized.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
 #include "mlbench/base/errors.h"
 
 namespace mlbench::optim {
 
 namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+constexpr double kLargestBucketMb = 1 << 20;
 
 BufferView view_of(const at::Tensor& tensor) {
   MLBENCH_CHECK(tensor.is_cpu() && tensor.is_contiguous() && tensor.scalar_type() == at::kFloat,
@@ -15,11 +23,26 @@ BufferView view_of(const at::Tensor& tensor) {
 }  // namespace
 
 CentralizedExchange::CentralizedExchange(comm::Communicator& comm, compress::GradientCoder& coder,
-                                         const FlatLayout& layout, bool by_layer)
-    : comm_(comm), coder_(coder) {
-  if (!by_layer) return;
-  for (const FlatRange& range : layout.ranges) {
-    if (range.trainable) pieces_.emplace_back(range.offset, range.count);
+                                         const FlatLayout& layout, const CentralizedOptions& options)
+    : comm_(comm), coder_(coder), options_(options) {
+  const bool buckets = options.bucket_mb > 0;
+  if (!(options.bucket_mb >= 0 && options.bucket_mb <= kLargestBucketMb)) {
+    throw UserError(
+        fmt::format("bucket_mb is {}; expected 0 (one all-reduce for all) to {}", options.bucket_mb, kLargestBucketMb));
+  }
+  if (options.by_layer && buckets) {
+    throw UserError(
+        fmt::format("by_layer is true with bucket_mb {}: the gradient goes by layer or in buckets", options.bucket_mb));
+  }
+  if ((options.by_layer || buckets) && coder.name() != "none") {
+    throw UserError(fmt::format("{} with compression '{}'; expected compression \"none\", or {}",
+                                buckets ? fmt::format("bucket_mb is {}", options.bucket_mb) : "by_layer is true",
+                                coder.name(), buckets ? "bucket_mb 0" : "by_layer false"));
+  }
+  if (options.by_layer) pieces_ = tensor_pieces(layout);
+  if (buckets) {
+    const auto bytes = std::max<int64_t>(1, std::llround(options.bucket_mb * kMiB));
+    pieces_ = bucket_pieces(layout, std::min<int64_t>(bytes, kMiB), bytes);
   }
 }
 
@@ -32,7 +55,9 @@ at::Tensor CentralizedExchange::combine(const compress::Payload& payload) {
         comm_.all_reduce(view_of(payload.data), comm::ReduceOp::kSum);
       } else {
         const BufferView whole = view_of(payload.data);
-        for (const auto& [offset, count] : pieces_) comm_.all_reduce(whole.slice(offset, count), comm::ReduceOp::kSum);
+        for (const Piece& piece : pieces_) {
+          comm_.all_reduce(whole.slice(piece.offset, piece.count), comm::ReduceOp::kSum);
+        }
       }
       return payload.data;
     case compress::PayloadKind::kGather: {
@@ -55,6 +80,12 @@ uint64_t CentralizedExchange::aggregate(FlatTensors& tensors) {
     bytes += payload.bytes;
   }
   return comm_.size() == 1 ? 0 : bytes;
+}
+
+Json CentralizedExchange::effective() const {
+  return {{"overlap", false},
+          {"buckets", pieces_.empty() ? 1 : static_cast<int64_t>(pieces_.size())},
+          {"by_layer", options_.by_layer}};
 }
 
 }  // namespace mlbench::optim

@@ -1,30 +1,39 @@
 #pragma once
 
 // The gradient of the whole step on every rank: the coder's payload is summed (or gathered) over all ranks. One
-// collective per coder round, or one per tensor when `by_layer` (for a coder whose payload is the gradient). With one
-// rank nothing is sent.
+// collective per coder round, or one per piece of the gradient (per tensor, per bucket; for a coder whose payload is
+// the gradient), one after the other when the backward pass is over. With one rank nothing is sent.
 
-#include <utility>
 #include <vector>
 
 #include "mlbench/base/flat_layout.h"
+#include "mlbench/optim/exchange/buckets.h"
 #include "mlbench/optim/optimizer.h"
 
 namespace mlbench::optim {
 
+struct CentralizedOptions {
+  bool by_layer = false;  // one collective per tensor
+  // Above 0: buckets of this many MiB, the first of at most 1 MiB (PyTorch's rule). 0: the gradient in one piece.
+  double bucket_mb = 0;
+};
+
 class CentralizedExchange final : public Exchange {
  public:
-  // `comm` and `coder` outlive the exchange.
+  // `comm` and `coder` outlive the exchange. UserError: a negative size, buckets by layer, or pieces of a gradient that
+  // the coder compresses.
   CentralizedExchange(comm::Communicator& comm, compress::GradientCoder& coder, const FlatLayout& layout,
-                      bool by_layer);
+                      const CentralizedOptions& options);
   uint64_t aggregate(FlatTensors& tensors) override;
+  Json effective() const override;
 
  private:
   at::Tensor combine(const compress::Payload& payload);
 
   comm::Communicator& comm_;
   compress::GradientCoder& coder_;
-  std::vector<std::pair<int64_t, int64_t>> pieces_;  // by_layer: offset and count of each tensor; else empty
+  CentralizedOptions options_;
+  std::vector<Piece> pieces_;  // empty: the payload as it is
 };
 
 }  // namespace mlbench::optim

@@ -1,9 +1,9 @@
 #include "mlbench/optim/rules/sgd.h"
 
-#include <cstring>
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/optim/rules/flat_state.h"
 #include "mlbench/optim/rules/sgd_kernel.h"
 
 namespace mlbench::optim {
@@ -11,8 +11,7 @@ namespace mlbench::optim {
 namespace {
 
 const std::string kSteps = "optimizer/momentum_steps";
-
-std::string key_of(const FlatRange& range) { return "optimizer/momentum/" + range.name; }
+const std::string kMomentum = "optimizer/momentum";
 
 }  // namespace
 
@@ -46,27 +45,12 @@ void SgdRule::update(FlatTensors& tensors, double lr) {
 
 void SgdRule::export_state(NamedState& state) const {
   state.scalars[kSteps] = steps_;
-  if (!momentum_.defined()) return;
-  for (const FlatRange& range : layout_.ranges) {
-    if (!range.trainable) continue;
-    const auto* values = reinterpret_cast<const std::byte*>(momentum_.data_ptr<float>() + range.offset);
-    state.tensors[key_of(range)] = {
-        DType::kFloat32, range.shape, {values, values + static_cast<size_t>(range.count) * sizeof(float)}};
-  }
+  if (momentum_.defined()) export_flat(kMomentum, layout_, momentum_, state);
 }
 
 void SgdRule::import_state(const NamedState& state) {
   steps_ = state.integer(kSteps);
-  if (!momentum_.defined()) return;
-  for (const FlatRange& range : layout_.ranges) {
-    if (!range.trainable) continue;
-    const HostTensor& tensor = state.tensor(key_of(range));
-    if (tensor.dtype != DType::kFloat32 || tensor.shape != range.shape) {
-      throw UserError("checkpoint: '" + key_of(range) + "' has another type or shape than parameter '" + range.name +
-                      "' of this task: it belongs to another model");
-    }
-    std::memcpy(momentum_.data_ptr<float>() + range.offset, tensor.bytes.data(), tensor.bytes.size());
-  }
+  if (momentum_.defined()) import_flat(kMomentum, layout_, state, momentum_);
 }
 
 }  // namespace mlbench::optim

@@ -1,0 +1,32 @@
+#include "mlbench/optim/exchange/buckets.h"
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::optim {
+
+std::vector<Piece> tensor_pieces(const FlatLayout& layout) {
+  std::vector<Piece> pieces;
+  for (const FlatRange& range : layout.ranges) {
+    if (range.trainable) pieces.push_back({range.offset, range.count});
+  }
+  return pieces;
+}
+
+std::vector<Piece> bucket_pieces(const FlatLayout& layout, int64_t first_bytes, int64_t bytes) {
+  MLBENCH_CHECK(first_bytes > 0 && bytes > 0, "a bucket without a size");
+  const std::vector<Piece> tensors = tensor_pieces(layout);
+  std::vector<Piece> buckets;
+  int64_t filled = 0;
+  int64_t end = 0;  // of the open bucket
+  for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
+    if (filled == 0) end = tensor->offset + tensor->count;
+    filled += tensor->count * static_cast<int64_t>(sizeof(float));
+    if (filled >= (buckets.empty() ? first_bytes : bytes) || tensor + 1 == tensors.rend()) {
+      buckets.push_back({tensor->offset, end - tensor->offset});
+      filled = 0;
+    }
+  }
+  return buckets;
+}
+
+}  // namespace mlbench::optim

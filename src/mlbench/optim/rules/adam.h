@@ -1,0 +1,42 @@
+#pragma once
+
+// Adam (Kingma & Ba 2015, algorithm 1) as PyTorch defines it (torch.optim.Adam), t = step from 1:
+//   d = gradient + weight_decay * p                          (L2: it passes through the moments)
+//   m = beta1 * m + (1 - beta1) * d
+//   v = beta2 * v + (1 - beta2) * d^2
+//   u = v, or with amsgrad (Reddi et al. 2018) the largest v so far
+//   p = p - lr / (1 - beta1^t) * m / (sqrt(u) / sqrt(1 - beta2^t) + eps)
+// One pass over the flat buffers.
+
+#include "mlbench/base/flat_layout.h"
+#include "mlbench/optim/optimizer.h"
+
+namespace mlbench::optim {
+
+struct AdamOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool amsgrad = false;
+};
+
+class AdamRule final : public UpdateRule {
+ public:
+  // UserError: a beta outside of [0, 1), eps not above 0, negative weight decay.
+  AdamRule(const AdamOptions& options, FlatLayout layout);
+  void update(FlatTensors& tensors, double lr) override;
+  // "optimizer/adam_steps", "optimizer/exp_avg/<parameter>", "optimizer/exp_avg_sq/<parameter>" and, with amsgrad,
+  // "optimizer/max_exp_avg_sq/<parameter>": PyTorch's names.
+  void export_state(NamedState& state) const override;
+  void import_state(const NamedState& state) override;
+
+ private:
+  AdamOptions options_;
+  FlatLayout layout_;
+  at::Tensor exp_avg_, exp_avg_sq_;
+  at::Tensor max_exp_avg_sq_;  // undefined without amsgrad
+  int64_t steps_ = 0;
+};
+
+}  // namespace mlbench::optim
