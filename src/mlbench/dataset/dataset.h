@@ -19,7 +19,7 @@ namespace mlbench::dataset {
 
 // tasks/data/NAME.toml (embedded). Every field is described in dataset/README.md.
 struct FileSource {
-  std::string pattern;         // relative path, e.g. "train-images-idx3-ubyte"; ".gz" may follow
+  std::string pattern;         // relative path, e.g. "train-images-idx3-ubyte"; ".gz", ".bz2" or ".xz" may follow
   std::string sha256;          // of the published file; empty if none is known
   std::int64_t bytes = 0;      // of the published file; 0 unknown
   std::string content_sha256;  // of the unpacked content, for copies that are packed otherwise; may be empty

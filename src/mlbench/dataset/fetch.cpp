@@ -14,6 +14,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/format.h"
 
 namespace mlbench::dataset {
 
@@ -188,7 +189,7 @@ fs::path fetch(const DatasetDescription& description, const fs::path& data_dir,
   for (const SplitSpec& split : description.splits) {
     for (const FileSource& source : split.files) {
       const fs::path local = folder / source.pattern;
-      if (fs::exists(local) || fs::exists(local.string() + ".gz")) continue;
+      if (find_file(folder, source.pattern)) continue;
       if (source.url.empty()) {
         throw UserError(fmt::format("{} of {} cannot be fetched (no address is known): put it into {}", source.pattern,
                                     description.name, folder.string()));

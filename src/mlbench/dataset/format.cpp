@@ -7,6 +7,7 @@ namespace mlbench::dataset {
 namespace {
 const std::array kFormats = {
     Format{"idx", DType::kUInt8, 2, read_idx},
+    Format{"libsvm", DType::kFloat32, 1, read_libsvm},
 };
 }  // namespace
 

@@ -5,22 +5,24 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/format.h"
+#include "mlbench/dataset/input_file.h"
 
 namespace mlbench::dataset {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-// The file as it was published, or unpacked.
 std::optional<fs::path> find_file(const fs::path& folder, const std::string& pattern) {
   std::error_code ignored;
-  for (const char* suffix : {".gz", ""}) {
-    fs::path path = folder / (pattern + suffix);
+  for (const std::string_view suffix : kPackedSuffixes) {
+    fs::path path = folder / (pattern + std::string(suffix));
     if (fs::is_regular_file(path, ignored)) return path;
   }
+  if (fs::path path = folder / pattern; fs::is_regular_file(path, ignored)) return path;
   return std::nullopt;
 }
+
+namespace {
 
 // Fills `files`, or returns what is missing.
 std::vector<std::string> find_files(const DatasetDescription& description, const fs::path& folder,
@@ -33,7 +35,7 @@ std::vector<std::string> find_files(const DatasetDescription& description, const
       if (auto path = find_file(folder, source.pattern)) {
         found.push_back(*std::move(path));
       } else {
-        missing.push_back(source.pattern + "[.gz]");
+        missing.push_back(source.pattern + "[.gz|.bz2|.xz]");
       }
     }
   }
