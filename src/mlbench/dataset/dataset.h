@@ -112,10 +112,12 @@ using Progress = std::function<void(const std::string& line)>;
 PreparedDataset prepare(const DatasetDescription& description, const std::vector<std::string>& data_dirs,
                         const std::filesystem::path& cache_dir, const Progress& progress);
 
-// Made data of the same shape, counts and value type, from the seed alone; same cache form. Learnable: sample i of
-// either split has label i mod classes and is the prototype of its class plus noise.
+// Made data of the same shape, counts and value type, from the seed alone (on all cores; their number does not matter);
+// same cache form, so a data set of 4 GB takes 4 GB of disk for each seed. Learnable: of uint8 images, sample i of
+// either split has label i mod classes and is the prototype of its class plus noise; float32 rows of two classes lie on
+// the unit sphere with labels drawn by a logistic model (synthetic.h).
 PreparedDataset make_synthetic(const DatasetDescription& description, uint64_t seed,
-                               const std::filesystem::path& cache_dir);
+                               const std::filesystem::path& cache_dir, const Progress& progress = {});
 
 struct VerifyResult {
   std::string file;
