@@ -16,6 +16,7 @@ class Chain {
   // Stride 1, zero padding that keeps height and width; `kernel` odd.
   Chain& conv2d_same(const std::string& name, int64_t out_channels, int64_t kernel);
   Chain& linear(const std::string& name, int64_t outputs);
+  Chain& linear_without_bias(const std::string& name, int64_t outputs);
   Chain& activation(const std::string& kind);  // "relu", "tanh", "softplus"
   // "max_pool2d", "avg_pool2d". UserError when height or width is no multiple of `kernel`.
   Chain& pool2d(const std::string& kind, int64_t kernel);

@@ -8,6 +8,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/models/logistic_regression.h"
 #include "mlbench/models/mnist_cnn.h"
 
 namespace mlbench::models {
@@ -23,6 +24,7 @@ struct Row {
 constexpr Row kModels[] = {
     {"mnist-cnn", describe_mnist_cnn},
     {"mnist-cnn-smooth", describe_mnist_cnn_smooth},
+    {"logistic_regression", describe_logistic_regression},
 };
 
 int64_t volume(const std::vector<int64_t>& shape) {
