@@ -77,20 +77,27 @@ Operation make_conv2d(const models::LayerSpec& layer, size_t, const BuildContext
   };
 }
 
+bool has_bias(const models::LayerSpec& layer) { return layer.options.value("bias", true); }
+
 Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext& context) {
   const Parameter weight = context.parameter(layer.name + ".weight");
-  const Parameter bias = context.parameter(layer.name + ".bias");
+  const Parameter bias = has_bias(layer) ? context.parameter(layer.name + ".bias") : Parameter{};
   GradientBuffer& gradients = context.gradients;
   return [=, &gradients](const at::Tensor& input, const Pass&) {
-    const auto forward = [&] { return at::addmm(bias.value, input, weight.value.t()); };
+    const auto forward = [&] {
+      const at::Tensor transposed = weight.value.t();
+      return bias.value.defined() ? at::addmm(bias.value, input, transposed) : at::mm(input, transposed);
+    };
     return differentiable(input, forward, [=, &gradients](const at::Tensor& dy, bool input_wanted) {
-      gradients.contribute(bias.slot, [&](at::Tensor& target, bool add) {
-        if (add) {
-          target.add_(dy.sum(0));
-        } else {
-          at::sum_out(target, dy, 0);
-        }
-      });
+      if (bias.value.defined()) {
+        gradients.contribute(bias.slot, [&](at::Tensor& target, bool add) {
+          if (add) {
+            target.add_(dy.sum(0));
+          } else {
+            at::sum_out(target, dy, 0);
+          }
+        });
+      }
       gradients.contribute(weight.slot, [&](at::Tensor& target, bool add) {
         if (add) {
           target.addmm_(dy.t(), input);
@@ -99,6 +106,27 @@ Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext
         }
       });
       return input_wanted ? dy.mm(weight.value) : at::Tensor();
+    });
+  };
+}
+
+// A linear layer of one output without bias as the first layer: it reads the samples where they lie.
+Operation make_rows_times_vector(const models::LayerSpec& layer, const BuildContext& context) {
+  const Parameter weight = context.parameter(layer.name + ".weight");
+  GradientBuffer& gradients = context.gradients;
+  return [=, &gradients](const at::Tensor& input, const Pass& pass) {
+    const RowSelection rows = pass.rows;
+    const auto forward = [&] {
+      at::Tensor output = at::empty({rows.samples, 1}, at::kFloat);
+      rows_times_vector(rows, weight.value.const_data_ptr<float>(), output.data_ptr<float>());
+      return output;
+    };
+    return differentiable(input, forward, [=, &gradients](const at::Tensor& dy, bool) {
+      const at::Tensor dense = dy.contiguous();
+      gradients.contribute(weight.slot, [&](at::Tensor& target, bool add) {
+        rows_times_vector_backward(rows, dense.const_data_ptr<float>(), add, target.data_ptr<float>());
+      });
+      return at::Tensor();
     });
   };
 }
@@ -192,6 +220,10 @@ Network build(const BuildContext& context) {
       network.operations.emplace_back(relu_max_pool2d);
       network.fused = {"relu+max_pool2d"};
       ++i;
+    } else if (i == 0 && layers[i].kind == "linear" && layers[i].options.at("out") == 1 && !has_bias(layers[i])) {
+      network.operations.push_back(make_rows_times_vector(layers[i], context));
+      network.fused = {"gather+linear"};
+      network.reads_rows = true;
     } else {
       network.operations.push_back(make_layer(layers[i], i, context));
     }
