@@ -196,6 +196,28 @@ TEST_F(EndToEnd, ResumeInMidEpochGivesTheSameWeights) {
 // ---- a rank breaks
 // ----------------------------------------------------------------------------------------------------
 
+// The whole training set is one batch for 1 and 2 workers, so both compute the same but for rounding.
+TEST_F(EndToEnd, LogisticRegressionGivesTheSameOnOneAndTwoWorkers) {
+  const Result result = mlbench({"run", "logistic", "1", "2", "--task", "2a", "--data", "epsilon-sample", "--synthetic",
+                                 "--max-epochs", "20", "--set", "schedule.scaling=none", "--threads-per-worker", "1"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  std::vector<Json> last;
+  for (const char* name : {"logistic-1", "logistic-2"}) {
+    const Json json = record(name);
+    EXPECT_EQ(json["state"], "finished");
+    EXPECT_EQ(json["data"]["official"], false);
+    EXPECT_EQ(json["data"]["synthetic"], true);
+    EXPECT_EQ(json["effective"]["kernels"], Json::array({"gather+linear"}));
+    ASSERT_EQ(json["evaluations"].size(), 20u);
+    EXPECT_LT(json["epochs"].back()["train_loss"], json["epochs"].front()["train_loss"]);
+    last.push_back(json["evaluations"].back()["metrics"]);
+  }
+  for (const char* metric : {"loss", "F1-Score", "Dice Coefficient"}) {
+    EXPECT_NEAR(last[0].at(metric).get<double>(), last[1].at(metric).get<double>(), 1e-4) << metric;
+  }
+  EXPECT_EQ(last[0]["Prec@1"], last[1]["Prec@1"]);
+}
+
 TEST_F(EndToEnd, KilledRankIsNamed) {
   ChildProcess process = start_long_run("killed");
   const auto lease = wait_for_training("killed-2");

@@ -116,6 +116,17 @@ TEST_F(Plan, AnotherDataSetOfTheSameShapeStaysClosed) {
   EXPECT_THAT(run.overrides, IsEmpty());
 }
 
+TEST_F(Plan, DataOfAnotherDimensionOpenTheRun) {
+  options_.task = "2a";
+  options_.data = "epsilon-sample";
+  EXPECT_EQ(plan_runs(options_, facts_)[0].division, "closed");
+  options_.data = "madelon";
+  const auto run = plan_runs(options_, facts_)[0];
+  EXPECT_EQ(run.division, "open");
+  EXPECT_EQ(run.task.task.data.sample_shape, std::vector<int64_t>{500});
+  EXPECT_EQ(run.task.task.data.name, "epsilon") << "what the task is about stays in the record";
+}
+
 TEST_F(Plan, WrongChoicesListTheValidOnes) {
   options_.backend = "nccl";
   EXPECT_THAT(error(), AllOf(HasSubstr("backend 'nccl' is not available here: no GPU"), HasSubstr("valid are gloo")));

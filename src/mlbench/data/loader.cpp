@@ -29,27 +29,35 @@ AlignedFloats make_aligned(int64_t count) {
   return AlignedFloats(static_cast<float*>(operator new[](bytes, kAlignment)));
 }
 
-// Memory for one batch of up to `capacity` samples.
+// Memory for one batch of up to `capacity` samples; none for features that are left where they are.
 struct Slot {
-  Slot(const dataset::CachedSplit& split, int64_t capacity)
-      : features(make_aligned(capacity * split.sample_volume())), labels(static_cast<size_t>(capacity)) {
+  Slot(const dataset::CachedSplit& split, const Transform& transform, int64_t capacity)
+      : features(transform.leaves_as_is(split) ? nullptr : make_aligned(capacity * split.sample_volume())),
+        labels(static_cast<size_t>(capacity)) {
     batch.view.sample_shape = split.sample_shape;
   }
 
-  // Decodes these rows and points `batch.view` at them.
-  void fill(const dataset::CachedSplit& split, const Transform& transform, std::span<const int64_t> rows,
+  // Points `batch.view` at these samples: at copies that `transform` writes, or at the cache.
+  void fill(const dataset::CachedSplit& split, const Transform& transform, std::span<const int64_t> wanted,
             int64_t epoch) {
-    const auto count = static_cast<int64_t>(rows.size());
-    const int64_t values = count * split.sample_volume();
-    transform.apply(split, rows, epoch, {features.get(), static_cast<size_t>(values)});
-    for (size_t i = 0; i < rows.size(); ++i) labels[i] = split.labels[static_cast<size_t>(rows[i])];
+    const auto count = static_cast<int64_t>(wanted.size());
+    if (features) {
+      const int64_t values = count * split.sample_volume();
+      transform.apply(split, wanted, epoch, {features.get(), static_cast<size_t>(values)});
+      batch.view.features = ConstBufferView(features.get(), values, DType::kFloat32);
+    } else {
+      rows.assign(wanted.begin(), wanted.end());  // the permutation may be gone when the batch is used
+      batch.view.features = split.features;
+      batch.view.rows = rows;
+    }
+    for (size_t i = 0; i < wanted.size(); ++i) labels[i] = split.labels[static_cast<size_t>(wanted[i])];
     batch.view.samples = count;
-    batch.view.features = ConstBufferView(features.get(), values, DType::kFloat32);
     batch.view.labels = ConstBufferView(labels.data(), count, DType::kInt64);
   }
 
   AlignedFloats features;
   std::vector<int64_t> labels;
+  std::vector<int64_t> rows;
   Batch batch;
 };
 
@@ -80,7 +88,7 @@ class Decoder {
     batch.step_in_epoch = step % steps_per_epoch_;
   }
 
-  Slot make_slot() const { return {split_, shard_.batch_size}; }
+  Slot make_slot() const { return {split_, *transform_, shard_.batch_size}; }
 
  private:
   const dataset::CachedSplit& split_;
@@ -207,13 +215,14 @@ class ShardEvalLoader final : public EvalLoader {
         begin_(shard.rank * split.samples / shard.workers),
         end_((shard.rank + 1) * split.samples / shard.workers),
         row_(begin_),
-        slot_(split, std::min(batch_size, end_ - begin_)),
+        slot_(split, *transform_, std::min(batch_size, end_ - begin_)),
         batch_size_(batch_size) {}
 
   void restart() override { row_ = begin_; }
 
   const BatchView* next() override {
     if (row_ == end_) return nullptr;
+    if (!slot_.features) return piece_of_cache();
     rows_.clear();
     for (; row_ < end_ && static_cast<int64_t>(rows_.size()) < batch_size_; ++row_) rows_.push_back(row_);
     slot_.fill(split_, *transform_, rows_, 0);
@@ -221,6 +230,17 @@ class ShardEvalLoader final : public EvalLoader {
   }
 
  private:
+  const BatchView* piece_of_cache() {
+    BatchView& view = slot_.batch.view;
+    const int64_t volume = split_.sample_volume();
+    view.samples = std::min(batch_size_, end_ - row_);
+    view.features = ConstBufferView(static_cast<const float*>(split_.features.data) + row_ * volume,
+                                    view.samples * volume, DType::kFloat32);
+    view.labels = ConstBufferView(split_.labels.data() + row_, view.samples, DType::kInt64);
+    row_ += view.samples;
+    return &view;
+  }
+
   const dataset::CachedSplit& split_;
   std::unique_ptr<Transform> transform_;
   int64_t begin_, end_, row_;

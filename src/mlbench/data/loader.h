@@ -44,6 +44,9 @@ class Transform {
   // `rows` are sample numbers in the split; writes rows.size() * volume floats.
   virtual void apply(const dataset::CachedSplit& split, std::span<const int64_t> rows, int64_t epoch,
                      std::span<float> out) const = 0;
+  // Whether the samples of `split` already are what apply() would write, so that batches may point into the cache.
+  // UserError when apply() would refuse the split.
+  virtual bool leaves_as_is(const dataset::CachedSplit&) const { return false; }
 };
 // The stages that DataSpec (train or evaluation list) names, applied in that order to the decoded values as float32:
 //   "scale_255"      value / 255
@@ -63,7 +66,9 @@ struct CropFlip {
 CropFlip crop_flip_of(uint64_t seed, int64_t epoch, int64_t sample);
 
 struct Batch {
-  BatchView view;  // dense float32 features (64-byte aligned) and int64 labels
+  // float32 features and int64 labels; dense and 64-byte aligned, or, where the transform leaves samples as they are,
+  // rows of the mapped cache.
+  BatchView view;
   int64_t epoch = 0;
   int64_t step_in_epoch = 0;
   int64_t global_samples = 0;  // of all ranks in this step
@@ -91,7 +96,8 @@ std::unique_ptr<TrainLoader> make_train_loader(const dataset::CachedSplit& split
                                                const LoaderOptions& options);
 
 // This rank's part of an evaluation split, in order, in batches of up to `batch_size`; returns nullptr at the end.
-// Rank r takes rows [r*N/k, (r+1)*N/k). Decoded when asked. A view is valid until the next call.
+// Rank r takes rows [r*N/k, (r+1)*N/k). Decoded when asked; a dense piece of the mapped cache where the transform
+// leaves samples as they are. A view is valid until the next call.
 class EvalLoader {
  public:
   virtual ~EvalLoader() = default;

@@ -49,16 +49,21 @@ std::unique_ptr<Transform> as_they_are() {
   return make_transform({}, spec, 0);
 }
 
+// In both forms of a batch: rows of the split, or values (of which copies are aligned).
 std::vector<int64_t> samples_of(const BatchView& view) {
-  EXPECT_TRUE(view.dense());
   EXPECT_EQ(view.sample_shape, std::vector<int64_t>{1});
   EXPECT_EQ(view.features.dtype, DType::kFloat32);
   EXPECT_EQ(view.labels.dtype, DType::kInt64);
-  EXPECT_EQ(view.features.count, view.samples);
   EXPECT_EQ(view.labels.count, view.samples);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(view.features.data) % 64, 0U);
   const auto* values = static_cast<const float*>(view.features.data);
-  std::vector<int64_t> samples(values, values + view.samples);
+  std::vector<int64_t> samples;
+  if (view.dense()) {
+    EXPECT_EQ(view.features.count, view.samples);
+    samples.assign(values, values + view.samples);
+  } else {
+    EXPECT_EQ(static_cast<int64_t>(view.rows.size()), view.samples);
+    for (const int64_t row : view.rows) samples.push_back(static_cast<int64_t>(values[row]));
+  }
   for (size_t i = 0; i < samples.size(); ++i) {
     EXPECT_EQ(static_cast<const int64_t*>(view.labels.data)[i], samples[i] % 7);
   }
@@ -69,6 +74,15 @@ LoaderOptions options_of(int64_t workers, int64_t rank, int64_t batch_size) {
   LoaderOptions options;
   options.shard = {workers, rank, batch_size};
   return options;
+}
+
+// The same values, but by way of a copy.
+std::unique_ptr<Transform> copied() {
+  spec::DataSpec spec;
+  spec.sample_shape = {1};
+  spec.mean = {0};
+  spec.stddev = {1};
+  return make_transform({"normalise"}, spec, 0);
 }
 
 // --- shards
@@ -248,6 +262,55 @@ TEST(TrainLoader, FixedBatchIsTheFirstOne) {
     EXPECT_EQ(batch.epoch, step / 5);
     EXPECT_EQ(batch.step_in_epoch, step % 5);
   }
+}
+
+TEST(TrainLoader, CopiesNothingWhereSamplesStayAsTheyAre) {
+  const Numbers numbers(103);
+  for (const int prefetch : {0, 3}) {
+    LoaderOptions options = options_of(2, 1, 10);
+    options.prefetch = prefetch;
+    const auto rows = make_train_loader(numbers.split(), as_they_are(), options);
+    const auto copies = make_train_loader(numbers.split(), copied(), options);
+    for (int step = 0; step < 15; ++step) {  // beyond an epoch
+      const BatchView& view = rows->next().view;
+      EXPECT_EQ(view.features.data, numbers.split().features.data);
+      EXPECT_FALSE(view.dense());
+      const BatchView& copy = copies->next().view;
+      EXPECT_TRUE(copy.dense());
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(copy.features.data) % 64, 0U);
+      EXPECT_EQ(samples_of(view), samples_of(copy));
+    }
+  }
+}
+
+TEST(EvalLoader, GivesPiecesOfTheCacheWhereSamplesStayAsTheyAre) {
+  const Numbers numbers(103);
+  const auto pieces = make_eval_loader(numbers.split(), as_they_are(), {3, 1, 1}, 10);
+  const auto copies = make_eval_loader(numbers.split(), copied(), {3, 1, 1}, 10);
+  const auto* cache = static_cast<const float*>(numbers.split().features.data);
+  int64_t row = 103 / 3;
+  for (int pass = 0; pass < 2; ++pass) {
+    for (const BatchView* copy = copies->next(); copy != nullptr; copy = copies->next()) {
+      const BatchView* piece = pieces->next();
+      ASSERT_NE(piece, nullptr);
+      EXPECT_TRUE(piece->dense());
+      EXPECT_EQ(piece->features.data, cache + row);
+      EXPECT_EQ(samples_of(*piece), samples_of(*copy));
+      row += piece->samples;
+    }
+    EXPECT_EQ(pieces->next(), nullptr);
+    pieces->restart();
+    copies->restart();
+    row = 103 / 3;
+  }
+}
+
+TEST(Loaders, RefuseSamplesOfAnotherShapeAtOnce) {
+  const Numbers numbers(10);
+  spec::DataSpec spec;
+  spec.sample_shape = {2};
+  EXPECT_THAT([&] { make_train_loader(numbers.split(), make_transform({}, spec, 0), options_of(1, 0, 5)); },
+              ThrowsMessage<UserError>(HasSubstr("samples of [1], the task expects [2]")));
 }
 
 // A transform that counts, dawdles, and fails when it meets a certain sample.

@@ -80,10 +80,7 @@ class StageTransform final : public Transform {
 
   void apply(const dataset::CachedSplit& split, std::span<const int64_t> rows, int64_t epoch,
              std::span<float> out) const override {
-    if (split.sample_shape != shape_) {
-      throw UserError(fmt::format("data set has samples of [{}], the task expects [{}]",
-                                  fmt::join(split.sample_shape, ", "), fmt::join(shape_, ", ")));
-    }
+    check_shape(split);
     MLBENCH_CHECK(static_cast<int64_t>(out.size()) == static_cast<int64_t>(rows.size()) * volume_,
                   "size of the output");
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -103,7 +100,18 @@ class StageTransform final : public Transform {
     }
   }
 
+  bool leaves_as_is(const dataset::CachedSplit& split) const override {
+    check_shape(split);
+    return split.dtype == DType::kFloat32 && stages_.empty() && !moved_at_;
+  }
+
  private:
+  void check_shape(const dataset::CachedSplit& split) const {
+    if (split.sample_shape == shape_) return;
+    throw UserError(fmt::format("data set has samples of [{}], the task expects [{}]",
+                                fmt::join(split.sample_shape, ", "), fmt::join(shape_, ", ")));
+  }
+
   void add_stage(const std::string& name, const spec::DataSpec& data) {
     const auto* row = std::ranges::find_if(kStages, [&](const Row& stage) { return stage.name == name; });
     if (row == kStages.end()) {

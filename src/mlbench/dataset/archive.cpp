@@ -34,7 +34,6 @@ Reader open_archive(const fs::path& path) {
   archive_read_support_filter_gzip(reader.get());
   archive_read_support_filter_xz(reader.get());
   archive_read_support_filter_bzip2(reader.get());
-  archive_read_support_filter_zstd(reader.get());
   archive_read_support_format_tar(reader.get());
   const FileDescriptor readable(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!readable) throw IoError("cannot read " + path.string() + ": " + errno_text(errno));

@@ -10,7 +10,7 @@
 
 namespace mlbench::dataset {
 
-// Unpacks these members (paths in the archive; tar, packed with gzip, xz, bzip2 or zstd) into `folder`, each under the
+// Unpacks these members (paths in the archive; tar, packed with gzip, bzip2 or xz) into `folder`, each under the
 // last component of its name; nothing else of the archive is written. UserError when it is damaged, when a member is
 // missing, no regular file, or larger than `max_member_bytes`; IoError when the disk refuses.
 void unpack_members(const std::filesystem::path& archive, const std::vector<std::string>& members,

@@ -19,7 +19,7 @@ namespace mlbench::dataset {
 
 // tasks/data/NAME.toml (embedded). Every field is described in dataset/README.md.
 struct FileSource {
-  std::string pattern;         // relative path, e.g. "train-images-idx3-ubyte"; ".gz" may follow
+  std::string pattern;         // relative path, e.g. "train-images-idx3-ubyte"; ".gz", ".bz2" or ".xz" may follow
   std::string sha256;          // of the published file; empty if none is known
   std::int64_t bytes = 0;      // of the published file; 0 unknown
   std::string content_sha256;  // of the unpacked content, for copies that are packed otherwise; may be empty
@@ -27,7 +27,7 @@ struct FileSource {
 };
 // One archive that holds all files, as it was published: the files then need not be unpacked.
 struct ArchiveSource {
-  std::string pattern;  // relative path, e.g. "cifar-10-binary.tar"; ".gz", ".xz", ".bz2", ".zst" may follow
+  std::string pattern;  // relative path, e.g. "cifar-10-binary.tar"; ".gz", ".bz2", ".xz" may follow
   std::string folder;   // folder in the archive that holds the files; unpacked, it is found in a data folder, too
   std::string sha256;
   std::int64_t bytes = 0;
@@ -130,10 +130,12 @@ using Progress = std::function<void(const std::string& line)>;
 PreparedDataset prepare(const DatasetDescription& description, const std::vector<std::string>& data_dirs,
                         const std::filesystem::path& cache_dir, const Progress& progress);
 
-// Made data of the same shape, counts and value type, from the seed alone; same cache form. Learnable: sample i of
-// either split has label i mod classes and is the prototype of its class plus noise.
+// Made data of the same shape, counts and value type, from the seed alone (on all cores; their number does not matter);
+// same cache form, so a data set of 4 GB takes 4 GB of disk for each seed. Learnable: of uint8 images, sample i of
+// either split has label i mod classes and is the prototype of its class plus noise; float32 rows of two classes lie on
+// the unit sphere with labels drawn by a logistic model (synthetic.h).
 PreparedDataset make_synthetic(const DatasetDescription& description, uint64_t seed,
-                               const std::filesystem::path& cache_dir);
+                               const std::filesystem::path& cache_dir, const Progress& progress = {});
 
 struct VerifyResult {
   std::string file;

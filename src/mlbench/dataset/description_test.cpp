@@ -10,7 +10,6 @@ namespace {
 using test::message_of;
 using ::testing::AllOf;
 using ::testing::Contains;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
@@ -35,21 +34,25 @@ TEST(Description, EmbeddedOnesAreComplete) {
       EXPECT_THAT(archive.url, AllOf(StartsWith("https://"), EndsWith("/" + archive.pattern + ".gz"))) << name;
       EXPECT_THAT(archive.sha256, SizeIs(64)) << name;
       EXPECT_GT(archive.bytes, 0) << name;
-    } else {
-      EXPECT_THAT(description.fingerprint, SizeIs(64)) << name;
     }
     for (const SplitSpec& split : description.splits) {
       for (const FileSource& file : split.files) {
-        if (archive.pattern.empty()) {
-          EXPECT_THAT(file.url, StartsWith("https://")) << name;
-          EXPECT_THAT(file.url, EndsWith("/" + file.pattern + ".gz")) << name;
-          EXPECT_THAT(file.sha256, SizeIs(64)) << name;
-        }
+        if (!archive.pattern.empty()) EXPECT_THAT(file.content_sha256, SizeIs(64)) << name;
+        if (file.url.empty()) continue;
+        EXPECT_THAT(file.url, StartsWith("https://")) << name;
+        EXPECT_THAT(file.url, HasSubstr("/" + file.pattern + ".")) << "fetch() keeps the last component: " << name;
+        EXPECT_THAT(file.sha256, SizeIs(64)) << name;
+        if (description.fingerprint.empty()) continue;  // the rest is known where somebody had the files
         EXPECT_THAT(file.content_sha256, SizeIs(64)) << name;
         EXPECT_GT(file.bytes, 0) << name;
       }
     }
   }
+  const DatasetDescription& epsilon = find_description("epsilon");
+  EXPECT_EQ(epsilon.sample_shape, std::vector<int64_t>{2000});
+  EXPECT_EQ(epsilon.classes, 2);
+  EXPECT_EQ(epsilon.splits[0].samples, 400000);
+  EXPECT_EQ(epsilon.splits[1].samples, 100000);
   const DatasetDescription& fashion = find_description("fashion-mnist");
   EXPECT_EQ(fashion.sample_shape, (std::vector<int64_t>{1, 28, 28}));
   EXPECT_EQ(fashion.classes, 10);
@@ -62,7 +65,7 @@ TEST(Description, EmbeddedOnesAreComplete) {
 
 TEST(Description, UnknownNameListsTheValidOnes) {
   EXPECT_THAT(message_of<UserError>([] { find_description("emnist"); }),
-              AllOf(HasSubstr("'emnist'"), HasSubstr("fashion-mnist, mnist")));
+              AllOf(HasSubstr("'emnist'"), HasSubstr("fashion-mnist, madelon, mnist")));
 }
 
 TEST(Description, ErrorsNameThePlaceTheValueAndWhatIsValid) {

@@ -14,6 +14,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/format.h"
 
 namespace mlbench::dataset {
 
@@ -180,9 +181,7 @@ using Progressed = std::function<void(const std::string& file, int64_t done, int
 void fetch_source(const FileSource& source, const DatasetDescription& description, const fs::path& folder,
                   const Progressed& progress) {
   const fs::path local = folder / source.pattern;
-  for (const char* suffix : {"", ".gz", ".xz", ".bz2", ".zst"}) {
-    if (fs::exists(local.string() + suffix)) return;
-  }
+  if (find_file(folder, source.pattern)) return;
   if (source.url.empty()) {
     throw UserError(fmt::format("{} of {} cannot be fetched (no address is known): put it into {}", source.pattern,
                                 description.name, folder.string()));

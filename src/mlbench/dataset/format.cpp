@@ -8,6 +8,7 @@ namespace {
 const std::array kFormats = {
     Format{"idx", DType::kUInt8, 2, read_idx},
     Format{"cifar", DType::kUInt8, 0, read_cifar, hash_cifar_file},
+    Format{"libsvm", DType::kFloat32, 1, read_libsvm},
 };
 }  // namespace
 

@@ -3,6 +3,7 @@
 // File formats that data sets come in: one row per format, in format.cpp. Internal to dataset/.
 
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +33,9 @@ struct Format {
 const Format* find_format(const std::string& name);  // nullptr if there is none
 std::vector<std::string> format_names();
 
+// FOLDER/PATTERN, packed in one of the known ways (the first of kPackedSuffixes that is there) or plain.
+std::optional<std::filesystem::path> find_file(const std::filesystem::path& folder, const std::string& pattern);
+
 // idx.cpp: images and labels as unsigned bytes, the format of MNIST (http://yann.lecun.com/exdb/mnist/): big-endian
 // magic 0x00000800 + number of dimensions, their extents (samples first), the bytes. Files: images, labels.
 void read_idx(const DatasetDescription& description, const SplitSpec& split,
@@ -42,5 +46,10 @@ void read_idx(const DatasetDescription& description, const SplitSpec& split,
 void read_cifar(const DatasetDescription& description, const SplitSpec& split,
                 const std::vector<std::filesystem::path>& files, const SplitBuffers& out);
 void hash_cifar_file(const CachedSplit& split, size_t file, size_t files, Sha256& hash);
+// libsvm.cpp: one sample a line, `label index:value index:value ...`, indices from 1 and rising, what is not written is
+// zero (https://www.csie.ntu.edu.tw/~cjlin/libsvm/). Samples become dense float32 rows. Labels are whole numbers; with
+// two classes -1 means 0. Files: the samples.
+void read_libsvm(const DatasetDescription& description, const SplitSpec& split,
+                 const std::vector<std::filesystem::path>& files, const SplitBuffers& out);
 
 }  // namespace mlbench::dataset

@@ -1,18 +1,24 @@
 #pragma once
 
-// A file to be decoded, read front to back; gzip is unpacked on the way. Internal to dataset/.
+// A file to be decoded, read front to back; what is packed (gzip, bzip2, xz) is unpacked on the way. Internal to
+// dataset/.
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string_view>
 
 namespace mlbench::dataset {
 
+// How a packed file's name ends; any other name is a plain file.
+inline constexpr std::string_view kPackedSuffixes[] = {".gz", ".bz2", ".xz"};
+bool is_packed(const std::filesystem::path& path);
+
 class InputFile {
  public:
-  explicit InputFile(const std::filesystem::path& path);  // IoError; UserError when FILE.gz is not gzip
+  explicit InputFile(const std::filesystem::path& path);  // IoError; UserError when it is not what its name says
   ~InputFile();
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
@@ -27,6 +33,8 @@ class InputFile {
 
  private:
   struct Stream;
+  struct GzipStream;
+  struct ArchiveStream;
   std::filesystem::path path_;
   std::unique_ptr<Stream> stream_;
   int64_t position_ = 0;  // in the unpacked content

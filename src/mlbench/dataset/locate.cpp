@@ -5,23 +5,24 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/format.h"
+#include "mlbench/dataset/input_file.h"
 
 namespace mlbench::dataset {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-// The file as it was published, packed otherwise, or unpacked.
-std::optional<fs::path> find_file(const fs::path& folder, const std::string& pattern,
-                                  std::initializer_list<const char*> suffixes = {".gz", ""}) {
+std::optional<fs::path> find_file(const fs::path& folder, const std::string& pattern) {
   std::error_code ignored;
-  for (const char* suffix : suffixes) {
-    fs::path path = folder / (pattern + suffix);
+  for (const std::string_view suffix : kPackedSuffixes) {
+    fs::path path = folder / (pattern + std::string(suffix));
     if (fs::is_regular_file(path, ignored)) return path;
   }
+  if (fs::path path = folder / pattern; fs::is_regular_file(path, ignored)) return path;
   return std::nullopt;
 }
+
+namespace {
 
 // Fills `files`, or returns what is missing.
 std::vector<std::string> find_files(const DatasetDescription& description, const fs::path& folder,
@@ -34,7 +35,7 @@ std::vector<std::string> find_files(const DatasetDescription& description, const
       if (auto path = find_file(folder, source.pattern)) {
         found.push_back(*std::move(path));
       } else {
-        missing.push_back(source.pattern + "[.gz]");
+        missing.push_back(source.pattern + "[.gz|.bz2|.xz]");
       }
     }
   }
@@ -46,7 +47,7 @@ std::optional<LocatedDataset> find_archive(const DatasetDescription& description
                                            const std::string& origin) {
   const ArchiveSource& source = description.archive;
   if (source.pattern.empty()) return std::nullopt;
-  const auto path = find_file(folder, source.pattern, {".gz", ".xz", ".bz2", ".zst", ""});
+  const auto path = find_file(folder, source.pattern);
   if (!path) return std::nullopt;
   LocatedDataset located{folder, origin, {}, *path};
   for (const SplitSpec& split : description.splits) {

@@ -307,7 +307,7 @@ TEST_F(Prepare, NotFoundListsEveryPlaceAndTheCommand) {
   const std::string text = message_of<UserError>([&] {
     locate(description, {data_.string(), (data_ / "absent").string()});
   });
-  EXPECT_THAT(text, HasSubstr((data_ / "tiny").string() + " (data folder): no test-labels[.gz]"));
+  EXPECT_THAT(text, HasSubstr((data_ / "tiny").string() + " (data folder): no test-labels[.gz|.bz2|.xz]"));
   EXPECT_THAT(text, HasSubstr(data_.string() + " (data folder): none of its files"));
   EXPECT_THAT(text, HasSubstr((data_ / "absent").string() + " (data folder): no such folder"));
   EXPECT_THAT(text, HasSubstr((data_ / "usr/share/tiny").string() + " (package dataset-tiny): no such folder"));

@@ -1,17 +1,23 @@
+#include "mlbench/dataset/synthetic.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <numbers>
+#include <thread>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/dataset/cache.h"
-#include "mlbench/dataset/dataset.h"
 
 namespace mlbench::dataset {
 
 namespace {
 
-enum SyntheticStream : uint64_t { kPrototypes = 1, kNoise = 2 };
+enum SyntheticStream : uint64_t { kPrototypes = 1, kNoise = 2, kDirection = 3, kRows = 4, kLabels = 5 };
 
 // Values in [64, 192), equal over cells of 4 x 4 pixels, so that convolution and pooling find the pattern too.
 std::vector<uint8_t> make_prototype(const std::vector<int64_t>& shape, uint64_t key, int64_t label) {
@@ -46,30 +52,130 @@ void add_noise(const std::vector<uint8_t>& prototype, uint64_t key, uint64_t sam
   }
 }
 
+// Normally distributed numbers number 4 * i to 4 * i + 3 of a row (Box and Muller).
+std::array<double, 4> normals(uint64_t key, uint64_t i, uint64_t row) {
+  const auto words = philox(key, i, row);
+  const auto uniform = [](uint32_t word) { return (word + 0.5) * 0x1p-32; };
+  std::array<double, 4> values;
+  for (size_t pair = 0; pair < 4; pair += 2) {
+    const double radius = std::sqrt(-2.0 * std::log(uniform(words[pair])));
+    const double angle = 2.0 * std::numbers::pi * uniform(words[pair + 1]);
+    values[pair] = radius * std::cos(angle);
+    values[pair + 1] = radius * std::sin(angle);
+  }
+  return values;
+}
+
+// Normal in each coordinate and scaled to length 1: uniform on the sphere.
+void draw_unit_vector(uint64_t key, uint64_t row, std::span<double> out) {
+  double squares = 0;
+  for (size_t first = 0; first < out.size(); first += 4) {
+    const auto values = normals(key, first / 4, row);
+    for (size_t i = 0; i < std::min<size_t>(4, out.size() - first); ++i) {
+      out[first + i] = values[i];
+      squares += values[i] * values[i];
+    }
+  }
+  const double scale = 1.0 / std::sqrt(squares);
+  for (double& value : out) value *= scale;
+}
+
+double uniform_of(uint64_t key, uint64_t row) {
+  const auto words = philox(key, row, 0);
+  return static_cast<double>((uint64_t{words[0]} << 32 | words[1]) >> 11) * 0x1p-53;
+}
+
+// Calls `work(begin, end)` for blocks of rows on `threads` threads, the calling one among them.
+template <typename Work>
+void for_blocks(size_t rows, const Generation& generation, const Work& work) {
+  constexpr size_t kBlock = 500;
+  constexpr size_t kReports = 10;
+  std::atomic<size_t> next = 0;
+  const auto run = [&](const auto& before) {
+    for (size_t begin = 0; (begin = next.fetch_add(kBlock)) < rows;) {
+      before(begin);
+      work(begin, std::min(begin + kBlock, rows));
+    }
+  };
+  std::vector<std::jthread> others;
+  for (unsigned i = 1; i < generation.threads; ++i) others.emplace_back([&] { run([](size_t) {}); });
+  size_t reported = 0;
+  run([&](size_t begin) {
+    if (const size_t part = begin * kReports / rows; generation.progress && part > reported) {
+      reported = part;
+      generation.progress(fmt::format("made {} of {} rows of {} {}", begin, rows, generation.description.name,
+                                      generation.description.splits[generation.split].name));
+    }
+  });
+}
+
 }  // namespace
 
-PreparedDataset make_synthetic(const DatasetDescription& description, uint64_t seed,
-                               const std::filesystem::path& cache_dir) {
-  const Format* format = find_format(description.format);
-  if (format == nullptr || format->dtype != DType::kUInt8) {
-    throw UserError(fmt::format("no synthetic data for format '{}' of {}: made data are uint8 images",
-                                description.format, description.name));
-  }
+void make_images(const Generation& generation, const SplitBuffers& out) {
+  const DatasetDescription& description = generation.description;
   std::vector<std::vector<uint8_t>> prototypes;
-  const uint64_t prototype_key = derive_key(seed, {kSyntheticStream, kPrototypes});
+  const uint64_t prototype_key = derive_key(generation.seed, {kSyntheticStream, kPrototypes});
   for (int64_t label = 0; label < description.classes; ++label) {
     prototypes.push_back(make_prototype(description.sample_shape, prototype_key, label));
   }
+  const uint64_t noise_key = derive_key(generation.seed, {kSyntheticStream, kNoise, generation.split});
+  const auto record = static_cast<size_t>(description.sample_volume());
+  for (size_t i = 0; i < out.labels.size(); ++i) {
+    const size_t label = i % prototypes.size();
+    out.labels[i] = static_cast<int64_t>(label);
+    add_noise(prototypes[label], noise_key, i, out.features.subspan(i * record, record));
+  }
+}
+
+std::vector<double> unit_sphere_direction(uint64_t seed, size_t dimension) {
+  std::vector<double> direction(dimension);
+  draw_unit_vector(derive_key(seed, {kSyntheticStream, kDirection}), 0, direction);
+  return direction;
+}
+
+void make_unit_sphere(const Generation& generation, const SplitBuffers& out) {
+  const auto dimension = static_cast<size_t>(generation.description.sample_volume());
+  const std::vector<double> direction = unit_sphere_direction(generation.seed, dimension);
+  const double steepness = 5.6 * std::sqrt(static_cast<double>(dimension));
+  const uint64_t row_key = derive_key(generation.seed, {kSyntheticStream, kRows, generation.split});
+  const uint64_t label_key = derive_key(generation.seed, {kSyntheticStream, kLabels, generation.split});
+  auto* features = reinterpret_cast<float*>(out.features.data());
+  for_blocks(out.labels.size(), generation, [&](size_t begin, size_t end) {
+    std::vector<double> values(dimension);
+    for (size_t row = begin; row < end; ++row) {
+      draw_unit_vector(row_key, row, values);
+      double projection = 0;
+      for (size_t i = 0; i < dimension; ++i) {
+        features[row * dimension + i] = static_cast<float>(values[i]);
+        projection += direction[i] * values[i];
+      }
+      const double probability = 1.0 / (1.0 + std::exp(-steepness * projection));
+      out.labels[row] = uniform_of(label_key, row) < probability ? 1 : 0;
+    }
+  });
+}
+
+PreparedDataset make_synthetic(const DatasetDescription& description, uint64_t seed,
+                               const std::filesystem::path& cache_dir, const Progress& progress) {
+  const Format* format = find_format(description.format);
+  MLBENCH_CHECK(format != nullptr, "parse_description() checks the format");
+  const bool images = format->dtype == DType::kUInt8;
+  if (!images && (format->dtype != DType::kFloat32 || description.classes != 2)) {
+    throw UserError(
+        fmt::format("no synthetic data for {}: made data are uint8 images, or float32 rows of 2 classes; these are {} "
+                    "of {} classes",
+                    description.name, name_of(format->dtype), description.classes));
+  }
   const auto fill = [&](size_t split, const SplitBuffers& out) {
-    const uint64_t noise_key = derive_key(seed, {kSyntheticStream, kNoise, split});
-    const auto record = static_cast<size_t>(description.sample_volume());
-    for (size_t i = 0; i < out.labels.size(); ++i) {
-      const size_t label = i % prototypes.size();
-      out.labels[i] = static_cast<int64_t>(label);
-      add_noise(prototypes[label], noise_key, i, out.features.subspan(i * record, record));
+    const Generation generation{description, seed, split, std::max(1U, std::thread::hardware_concurrency()), progress};
+    if (images) {
+      make_images(generation, out);
+    } else {
+      make_unit_sphere(generation, out);
     }
   };
-  return open_or_make_cache({description, true, cache_key(description, {{"seed", seed}})}, cache_dir, fill, "", {});
+  return open_or_make_cache({description, true, cache_key(description, {{"seed", seed}})}, cache_dir, fill,
+                            fmt::format("making synthetic {} from seed {}", description.name, seed), progress);
 }
 
 }  // namespace mlbench::dataset

@@ -32,9 +32,8 @@ VerifyResult verify_file(const FileSource& source, const fs::path& path) {
     if (!source.sha256.empty() && sha256 == source.sha256) {
       result = {path.string(), true, "as published"};
     } else if (!source.content_sha256.empty() && sha256_of_content(path) == source.content_sha256) {
-      result = {
-          path.string(), true,
-          path.extension() == ".gz" ? "content as published, packed otherwise" : "content as published, unpacked"};
+      result = {path.string(), true,
+                is_packed(path) ? "content as published, packed otherwise" : "content as published, unpacked"};
     } else if (source.sha256.empty() && source.content_sha256.empty()) {
       result.message = fmt::format("no published checksum to compare with (sha256 {}, {} bytes)", sha256, bytes);
     } else {

@@ -50,13 +50,16 @@ class Framework {
   // begin_step: clears what must be cleared; `step` selects the dropout stream (seed, rank, step).
   virtual void begin_step(int64_t step) = 0;
   virtual void forward(const BatchView& batch, Mode mode) = 0;
-  // Mean loss over the batch of the last forward.
+  // Mean loss over the batch of the last forward, plus the model's penalty (ModelDescription::l2). Losses:
+  //   cross_entropy         softmax of one logit per class
+  //   binary_cross_entropy  sigmoid of one logit: that of class 1 of two
   virtual double loss() = 0;
   // Gradients of loss_scale * (mean loss); overwrites, or adds when `accumulate`.
   virtual void backward(double loss_scale, bool accumulate) = 0;
   // The whole gradient as zeros: a rank without samples in a step.
   virtual void zero_gradients() = 0;
   // Outputs of the last forward on the host, [samples, outputs] row-major float32; valid until the next forward.
+  // Logits; with binary_cross_entropy the probability of class 1.
   virtual std::span<const float> outputs() = 0;
 
   // Called by backward, in the order in which they become final, with ranges [first, first + count) of gradients().

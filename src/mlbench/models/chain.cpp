@@ -114,6 +114,14 @@ Chain& Chain::linear(const std::string& name, int64_t outputs) {
   return *this;
 }
 
+Chain& Chain::linear_without_bias(const std::string& name, int64_t outputs) {
+  MLBENCH_CHECK(shape_.size() == 1, name);
+  model_.layers.push_back({"linear", name, {{"in", shape_[0]}, {"out", outputs}, {"bias", false}}, {}, {}});
+  add_parameter(name, ".weight", {outputs, shape_[0]}, shape_[0]);
+  shape_[0] = outputs;
+  return *this;
+}
+
 Chain& Chain::activation(const std::string& kind) {
   model_.layers.push_back({kind, "", Json::object(), {}, {}});
   return *this;

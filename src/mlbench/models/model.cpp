@@ -8,6 +8,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/models/logistic_regression.h"
 #include "mlbench/models/mnist_cnn.h"
 #include "mlbench/models/resnet_cifar.h"
 
@@ -26,6 +27,7 @@ constexpr Row kModels[] = {
     {"mnist-cnn-smooth", describe_mnist_cnn_smooth},
     {"resnet-cifar", describe_resnet_cifar},
     {"resnet-cifar-smooth", describe_resnet_cifar_smooth},
+    {"logistic_regression", describe_logistic_regression},
 };
 
 int64_t volume(const std::vector<int64_t>& shape) {

@@ -52,6 +52,9 @@ struct ModelDescription {
   int64_t outputs = 0;                    // logits per sample
   std::vector<LayerSpec> layers;          // in order of execution: a chain
   std::vector<ParameterSpec> parameters;  // the neutral order: trainable first, then buffers
+  // The loss of the task plus l2 / 2 times the sum of squares of all trainable parameters is what frameworks compute,
+  // report as loss and differentiate.
+  double l2 = 0;
 
   int64_t parameter_count() const;  // trainable elements
 };

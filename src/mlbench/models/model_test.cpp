@@ -116,6 +116,40 @@ TEST(MnistCnn, FollowsDataAndOptions) {
   EXPECT_EQ(model.layers[9].options["p"], 0.1);
 }
 
+TEST(LogisticRegression, IsOneLinearLayerWithoutBias) {
+  spec::TaskSpec task = task_of("logistic_regression");
+  task.data.sample_shape = {2000};
+  task.data.classes = 2;
+  task.model.options = {{"l2", 2.5e-6}};
+  const ModelDescription model = describe_model(task);
+  EXPECT_EQ(model.parameter_count(), 2000);
+  EXPECT_EQ(model.outputs, 1);
+  EXPECT_EQ(model.l2, 2.5e-6);
+  ASSERT_EQ(model.layers.size(), 1U);
+  EXPECT_EQ(model.layers[0].kind, "linear");
+  EXPECT_EQ(model.layers[0].options["bias"], false);
+  ASSERT_EQ(model.parameters.size(), 1U);
+  EXPECT_EQ(model.parameters[0].name, "linear.weight");
+  EXPECT_THAT(model.parameters[0].shape, ElementsAre(1, 2000));
+  EXPECT_DOUBLE_EQ(model.parameters[0].initialiser.scale, 1 / std::sqrt(2000.0));
+
+  task.data.sample_shape = {500};
+  EXPECT_EQ(describe_model(task).parameter_count(), 500);
+}
+
+TEST(LogisticRegression, RefusesImagesManyClassesAndNegativePenalties) {
+  EXPECT_THAT([] { describe_model(task_of("logistic_regression")); },
+              ThrowsMessage<UserError>(HasSubstr("one dimension and 2 classes; data 'fashion-mnist' has shape {1, 28, "
+                                                 "28} and 10 classes")));
+  spec::TaskSpec task = task_of("logistic_regression");
+  task.data.sample_shape = {20};
+  task.data.classes = 2;
+  task.model.options = {{"l2", -1.0}};
+  EXPECT_THAT([&] { describe_model(task); }, ThrowsMessage<UserError>(HasSubstr("l2 is -1; expected 0 or more")));
+  task.model.options = {{"l1", 0.1}};
+  EXPECT_THAT([&] { describe_model(task); }, ThrowsMessage<UserError>(HasSubstr("no option 'l1'; valid: l2")));
+}
+
 TEST(Models, RefuseWhatTheyCannotBuild) {
   EXPECT_THAT([] { describe_model(task_of("mnist_cnn")); },
               ThrowsMessage<UserError>(HasSubstr("unknown model 'mnist_cnn'; valid: mnist-cnn, mnist-cnn-smooth")));

@@ -133,6 +133,52 @@ TEST(Task, FashionMnistIsTask5a) {
   EXPECT_FALSE(frozen.open);
 }
 
+TEST(Task, LogisticRegressionIsTask2aInBothRuleSets) {
+  for (const std::string rules : {"2018", "2021"}) {
+    SCOPED_TRACE(rules);
+    const TaskSpec task = find_task("2a", rules, "", {}).task;
+    EXPECT_EQ(task.rules, rules);
+    EXPECT_EQ(task.data.name, "epsilon");
+    EXPECT_THAT(task.data.sample_shape, ElementsAre(2000));
+    EXPECT_EQ(task.data.classes, 2);
+    EXPECT_TRUE(task.data.train_transform.empty() && task.data.eval_transform.empty());
+    EXPECT_EQ(task.model.name, "logistic_regression");
+    EXPECT_EQ(task.model.options, (Json{{"l2", 2.5e-6}}));
+    EXPECT_EQ(task.loss, "binary_cross_entropy");
+    EXPECT_EQ(task.optimizer.name, "centralized_sgd");
+    EXPECT_EQ(task.optimizer.options.at("momentum"), 0);
+    EXPECT_EQ(task.optimizer.options.at("nesterov"), false);
+    EXPECT_EQ(task.schedule.warmup, "none");
+    EXPECT_TRUE(task.evaluation.every_epoch);
+    EXPECT_THAT(task.evaluation.metrics, ElementsAre("Prec@1", "F1-Score", "Dice Coefficient", "loss"));
+    EXPECT_EQ(task.goal.metric, "Prec@1");
+    EXPECT_EQ(task.goal.split, "test");
+    EXPECT_EQ(task.goal.target, 89);
+    EXPECT_EQ(task.goal.light_target, 80);
+  }
+  const TaskSpec old = find_task("2a", "2018", "", {}).task;
+  EXPECT_THAT(old.workers, ElementsAre(1, 2, 4, 8, 16, 32, 64));
+  EXPECT_EQ(old.batch_size, 100);
+  EXPECT_EQ(old.schedule.scaling, "table");
+  EXPECT_EQ(old.schedule.lr_by_workers,
+            (std::map<int64_t, double>{{1, 200}, {2, 400}, {4, 600}, {8, 700}, {16, 800}, {32, 800}, {64, 800}}));
+  EXPECT_EQ(old.schedule.decay, "inverse_sqrt");
+  EXPECT_GE(old.epochs, 1e6);
+
+  const TaskSpec task = find_task("2a", "", "", {}).task;
+  EXPECT_EQ(task, find_task("2a", "2021", "", {}).task);
+  EXPECT_THAT(task.workers, ElementsAre(1, 2, 4, 8, 16));
+  EXPECT_EQ(task.batch_size, 128);
+  EXPECT_EQ(task.epochs, 164);
+  EXPECT_EQ(task.optimizer.lr, 4);
+  EXPECT_EQ(task.schedule.scaling, "linear");
+  EXPECT_EQ(task.schedule.decay, "plateau");
+  EXPECT_EQ(task.schedule.factor, 0.5);
+  EXPECT_EQ(task.schedule.patience, 2);
+  EXPECT_EQ(task.schedule.threshold, 0.01);
+  EXPECT_EQ(task.schedule.floor, 1e-3);
+}
+
 TEST(Task, CanonicalFormHoldsEveryKeyAndIsExactlyInvertible) {
   const FrozenTask frozen = parse(kText);
   EXPECT_EQ(frozen.canonical["precision"], "float32");

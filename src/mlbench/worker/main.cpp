@@ -68,9 +68,9 @@ Options parse(int argc, char** argv) {
 
 dataset::PreparedDataset prepare_data(const spec::RunSpec& run) {
   const auto& description = dataset::find_description(run.data_name);
-  if (run.synthetic) return dataset::make_synthetic(description, run.seed, run.cache_dir);
-  return dataset::prepare(description, run.data_dirs, run.cache_dir,
-                          [](const std::string& line) { spdlog::info("{}", line); });
+  const dataset::Progress log = [](const std::string& line) { spdlog::info("{}", line); };
+  if (run.synthetic) return dataset::make_synthetic(description, run.seed, run.cache_dir, log);
+  return dataset::prepare(description, run.data_dirs, run.cache_dir, log);
 }
 
 int64_t elapsed_before(const spec::RunSpec& run, int64_t segment) {
@@ -122,7 +122,11 @@ void train_run(const spec::RunSpec& run, const Options& options, const net::Laun
                track::Recorder& recorder, const Clock& clock) {
   const TimePoint start = clock.now();
   const dataset::PreparedDataset data = prepare_data(run);
-  recorder.event({{"event", "prepared"}, {"prepare_s", to_seconds(clock.now() - start)}, {"data", data.record()}});
+  Json identity = data.record();
+  // Official is what the task names: a sample of it or another set of the same shape is not.
+  if (run.data_name != run.task.task.data.name) identity["official"] = false;
+  recorder.event(
+      {{"event", "prepared"}, {"prepare_s", to_seconds(clock.now() - start)}, {"data", std::move(identity)}});
 
   const auto comm = catalog::make_backend(run.backend, session.comm_options());
   const auto framework = make_framework(run, launch.rank);

@@ -84,6 +84,27 @@ void pool_row_backward(const float* __restrict gradient, const uint8_t* __restri
   }
 }
 
+// As many sums as vector registers need to keep the additions independent; their number fixes the order of additions.
+constexpr int64_t kLanes = 64;
+MLBENCH_CLONES
+float dot(const float* __restrict a, const float* __restrict b, int64_t count) {
+  float sums[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
+  }
+  for (int64_t lane = 0; i + lane < count; ++lane) sums[lane] += a[i + lane] * b[i + lane];
+  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (int64_t lane = 0; lane < half; ++lane) sums[lane] += sums[half + lane];
+  }
+  return sums[0];
+}
+
+MLBENCH_CLONES
+void add_scaled(const float* __restrict values, float scale, int64_t count, float* __restrict sum) {
+  for (int64_t i = 0; i < count; ++i) sum[i] += scale * values[i];
+}
+
 // Philox4x32-10 (base/random.h) for consecutive counters: word j of block b at words[j][b].
 constexpr int64_t kBlocks = 64;
 MLBENCH_CLONES
@@ -166,6 +187,24 @@ void relu_max_pool_backward_reference(const float* output_gradient, const uint8_
       for (int64_t channel = 0; channel < s.channels; ++channel, ++output_gradient, ++winner) {
         if (*winner != kNobody) input_gradient[corners.c[*winner] - input_gradient + channel] = *output_gradient;
       }
+    }
+  });
+}
+
+void rows_times_vector(const RowSelection& rows, const float* weight, float* output) {
+  const int64_t grain = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, rows.volume));
+  at::parallel_for(0, rows.samples, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) output[i] = dot(rows[i], weight, rows.volume);
+  });
+}
+
+void rows_times_vector_backward(const RowSelection& rows, const float* output_gradient, bool add, float* gradient) {
+  // Each thread takes columns: no sums to merge, and every row is read once in all.
+  const int64_t grain = std::max<int64_t>(64, 32768 / std::max<int64_t>(1, rows.samples));
+  at::parallel_for(0, rows.volume, grain, [&](int64_t begin, int64_t end) {
+    if (!add) std::fill(gradient + begin, gradient + end, 0.0F);
+    for (int64_t i = 0; i < rows.samples; ++i) {
+      add_scaled(rows[i] + begin, output_gradient[i], end - begin, gradient + begin);
     }
   });
 }

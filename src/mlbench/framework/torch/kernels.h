@@ -21,6 +21,20 @@ void relu_max_pool_reference(const float* input, const PoolShape& shape, float* 
 void relu_max_pool_backward_reference(const float* output_gradient, const uint8_t* winner, const PoolShape& shape,
                                       float* input_gradient);
 
+// Samples of `volume` values each: number i is row rows[i] of the matrix at `base`, or row i where `rows` is null.
+struct RowSelection {
+  const float* base = nullptr;
+  const int64_t* rows = nullptr;
+  int64_t samples = 0, volume = 0;
+
+  const float* operator[](int64_t sample) const { return base + (rows != nullptr ? rows[sample] : sample) * volume; }
+};
+// output[i] = <row i, weight>: a linear layer of one output, without gathering the rows first. The order of additions
+// depends on `volume` alone, not on the number of threads.
+void rows_times_vector(const RowSelection& rows, const float* weight, float* output);
+// gradient[j] = (or, with `add`, +=) the sum over i, in this order, of output_gradient[i] * row i [j].
+void rows_times_vector_backward(const RowSelection& rows, const float* output_gradient, bool add, float* gradient);
+
 // Dropout mask of models/model.h: 0 with probability p, else 1 / (1 - p).
 void dropout_mask(uint64_t key, double p, std::span<float> mask);
 void dropout_mask_reference(uint64_t key, double p, std::span<float> mask);

@@ -96,5 +96,64 @@ TEST(DropoutMask, DropsAShareOfPAndScalesTheRest) {
   EXPECT_NEAR(kept / n, 0.6, 4 * std::sqrt(0.24 / n));
 }
 
+struct Rows {
+  Rows(int64_t count, int64_t volume) : values(static_cast<size_t>(count * volume)) {
+    RandomSequence random(3);
+    for (float& value : values) value = static_cast<float>(random.normal());
+    for (int64_t i = 0; i < 37; ++i)
+      numbers.push_back(static_cast<int64_t>(random.below(static_cast<uint64_t>(count))));
+  }
+  std::vector<float> values;
+  std::vector<int64_t> numbers;  // some twice
+};
+
+TEST(RowsTimesVector, EqualsFloat64InBothForms) {
+  for (const int64_t volume : {1, 5, 63, 64, 65, 500, 2000}) {
+    const Rows rows(50, volume);
+    const Rows weights(1, volume);
+    for (const bool gathered : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << volume << " values, " << (gathered ? "gathered" : "dense"));
+      const RowSelection selection{rows.values.data(), gathered ? rows.numbers.data() : nullptr, 37, volume};
+      std::vector<float> output(37), gradient(static_cast<size_t>(volume), 0.5F), added = gradient;
+      rows_times_vector(selection, weights.values.data(), output.data());
+      rows_times_vector_backward(selection, output.data(), false, gradient.data());
+      rows_times_vector_backward(selection, output.data(), true, added.data());
+
+      std::vector<double> expected(static_cast<size_t>(volume)), sizes(static_cast<size_t>(volume));
+      for (int64_t i = 0; i < 37; ++i) {
+        const float* row = rows.values.data() + (gathered ? rows.numbers[static_cast<size_t>(i)] : i) * volume;
+        double dot = 0, size = 0;
+        for (int64_t j = 0; j < volume; ++j) {
+          const auto column = static_cast<size_t>(j);
+          dot += double{row[j]} * weights.values[column];
+          size += std::abs(double{row[j]} * weights.values[column]);
+          expected[column] += double{output[static_cast<size_t>(i)]} * row[j];
+          sizes[column] += std::abs(double{output[static_cast<size_t>(i)]} * row[j]);
+        }
+        EXPECT_NEAR(output[static_cast<size_t>(i)], dot, 4e-6 * size);
+      }
+      for (size_t j = 0; j < gradient.size(); ++j) {
+        EXPECT_NEAR(gradient[j], expected[j], 5e-6 * sizes[j]);
+        EXPECT_NEAR(added[j], expected[j] + 0.5, 5e-6 * (sizes[j] + 0.5));
+      }
+    }
+  }
+}
+
+TEST(RowsTimesVector, TheNumberOfThreadsDoesNotMatter) {
+  const Rows rows(50, 2003), weights(1, 2003);
+  std::vector<std::vector<float>> results;
+  for (const int threads : {1, 2, 5}) {
+    at::set_num_threads(threads);
+    const RowSelection selection{rows.values.data(), rows.numbers.data(), 37, 2003};
+    std::vector<float> result(37 + 2003);
+    rows_times_vector(selection, weights.values.data(), result.data());
+    rows_times_vector_backward(selection, result.data(), false, result.data() + 37);
+    results.push_back(result);
+  }
+  EXPECT_EQ(results[1], results[0]);
+  EXPECT_EQ(results[2], results[0]);
+}
+
 }  // namespace
 }  // namespace mlbench::framework::torch_framework

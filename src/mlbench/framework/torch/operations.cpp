@@ -82,10 +82,12 @@ void store(at::Tensor& target, const at::Tensor& gradient, bool add) {
   }
 }
 
+bool has_bias(const models::LayerSpec& layer) { return layer.options.value("bias", true); }
+
 Operation make_conv2d(const models::LayerSpec& layer, size_t, const BuildContext& context) {
   const Parameter weight = context.parameter(layer.name + ".weight");
-  const bool has_bias = layer.options.at("bias").get<bool>();
-  const Parameter bias = has_bias ? context.parameter(layer.name + ".bias") : Parameter();
+  const bool biased = has_bias(layer);
+  const Parameter bias = biased ? context.parameter(layer.name + ".bias") : Parameter();
   const auto stride = layer.options.at("stride").get<int64_t>();
   const auto padding = layer.options.at("padding").get<int64_t>();
   GradientBuffer& gradients = context.gradients;
@@ -95,9 +97,9 @@ Operation make_conv2d(const models::LayerSpec& layer, size_t, const BuildContext
     };
     return differentiable(input, forward, [=, &gradients](const at::Tensor& dy, bool input_wanted) {
       auto [dx, dw, db] = at::convolution_backward(
-          dy, input, weight.value, has_bias ? at::OptionalIntArrayRef(bias.value.sizes()) : at::OptionalIntArrayRef(),
-          {stride, stride}, {padding, padding}, {1, 1}, false, {0, 0}, 1, {input_wanted, true, has_bias});
-      if (has_bias) {
+          dy, input, weight.value, biased ? at::OptionalIntArrayRef(bias.value.sizes()) : at::OptionalIntArrayRef(),
+          {stride, stride}, {padding, padding}, {1, 1}, false, {0, 0}, 1, {input_wanted, true, biased});
+      if (biased) {
         gradients.contribute(bias.slot, [&, &db = db](at::Tensor& target, bool add) { store(target, db, add); });
       }
       gradients.contribute(weight.slot, [&](at::Tensor& target, bool add) { store(target, dw, add); });
@@ -108,18 +110,23 @@ Operation make_conv2d(const models::LayerSpec& layer, size_t, const BuildContext
 
 Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext& context) {
   const Parameter weight = context.parameter(layer.name + ".weight");
-  const Parameter bias = context.parameter(layer.name + ".bias");
+  const Parameter bias = has_bias(layer) ? context.parameter(layer.name + ".bias") : Parameter{};
   GradientBuffer& gradients = context.gradients;
   return [=, &gradients](const at::Tensor& input, const Pass&) {
-    const auto forward = [&] { return at::addmm(bias.value, input, weight.value.t()); };
+    const auto forward = [&] {
+      const at::Tensor transposed = weight.value.t();
+      return bias.value.defined() ? at::addmm(bias.value, input, transposed) : at::mm(input, transposed);
+    };
     return differentiable(input, forward, [=, &gradients](const at::Tensor& dy, bool input_wanted) {
-      gradients.contribute(bias.slot, [&](at::Tensor& target, bool add) {
-        if (add) {
-          target.add_(dy.sum(0));
-        } else {
-          at::sum_out(target, dy, 0);
-        }
-      });
+      if (bias.value.defined()) {
+        gradients.contribute(bias.slot, [&](at::Tensor& target, bool add) {
+          if (add) {
+            target.add_(dy.sum(0));
+          } else {
+            at::sum_out(target, dy, 0);
+          }
+        });
+      }
       gradients.contribute(weight.slot, [&](at::Tensor& target, bool add) {
         if (add) {
           target.addmm_(dy.t(), input);
@@ -241,6 +248,27 @@ Operation make_batch_norm(const models::LayerSpec& layer, const BuildContext& co
 
 Operation make_batch_norm2d(const models::LayerSpec& layer, size_t, const BuildContext& context) {
   return make_batch_norm(layer, context, false);
+}
+
+// A linear layer of one output without bias as the first layer: it reads the samples where they lie.
+Operation make_rows_times_vector(const models::LayerSpec& layer, const BuildContext& context) {
+  const Parameter weight = context.parameter(layer.name + ".weight");
+  GradientBuffer& gradients = context.gradients;
+  return [=, &gradients](const at::Tensor& input, const Pass& pass) {
+    const RowSelection rows = pass.rows;
+    const auto forward = [&] {
+      at::Tensor output = at::empty({rows.samples, 1}, at::kFloat);
+      rows_times_vector(rows, weight.value.const_data_ptr<float>(), output.data_ptr<float>());
+      return output;
+    };
+    return differentiable(input, forward, [=, &gradients](const at::Tensor& dy, bool) {
+      const at::Tensor dense = dy.contiguous();
+      gradients.contribute(weight.slot, [&](at::Tensor& target, bool add) {
+        rows_times_vector_backward(rows, dense.const_data_ptr<float>(), add, target.data_ptr<float>());
+      });
+      return at::Tensor();
+    });
+  };
 }
 
 Operation make_dropout(const models::LayerSpec& layer, size_t index, const BuildContext& context) {
@@ -381,8 +409,19 @@ Operation make_chain(const std::vector<models::LayerSpec>& layers, const BuildCo
 
 Network build(const BuildContext& context) {
   std::set<std::string> fused;
-  Operation forward = make_chain(context.model.layers, context, fused);
-  return {std::move(forward), {fused.begin(), fused.end()}};
+  std::vector<models::LayerSpec> layers = context.model.layers;
+  const models::LayerSpec& first = layers.front();
+  if (first.kind != "linear" || first.options.at("out") != 1 || has_bias(first)) {
+    Operation forward = make_chain(layers, context, fused);
+    return {std::move(forward), {fused.begin(), fused.end()}, false};
+  }
+  Operation read = make_rows_times_vector(first, context);
+  layers.erase(layers.begin());
+  Operation rest = make_chain(layers, context, fused);
+  fused.insert("gather+linear");
+  return {[=](const at::Tensor& input, const Pass& pass) { return rest(read(input, pass), pass); },
+          {fused.begin(), fused.end()},
+          true};
 }
 
 }  // namespace mlbench::framework::torch_framework

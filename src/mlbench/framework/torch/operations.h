@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mlbench/framework/torch/gradients.h"
+#include "mlbench/framework/torch/kernels.h"
 #include "mlbench/models/model.h"
 
 namespace mlbench::framework::torch_framework {
@@ -20,6 +21,7 @@ struct Pass {
   uint64_t seed = 0;
   int rank = 0;
   int64_t step = 0;
+  RowSelection rows;  // where the first operation of a network that `reads_rows` finds its samples
 };
 
 using Operation = std::function<at::Tensor(const at::Tensor& input, const Pass& pass)>;
@@ -44,6 +46,7 @@ struct BuildContext {
 struct Network {
   Operation forward;               // from features to outputs
   std::vector<std::string> fused;  // e.g. "relu+max_pool2d"; each once
+  bool reads_rows = false;         // the first operation takes Pass::rows and no notice of its input
 };
 Network build(const BuildContext& context);
 

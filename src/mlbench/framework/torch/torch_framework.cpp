@@ -17,21 +17,29 @@ namespace mlbench::framework::torch_framework {
 
 namespace {
 
-// Mean over the batch, from logits and int64 labels.
-using Loss = at::Tensor (*)(const at::Tensor& outputs, const at::Tensor& labels);
-struct LossRow {
+struct Loss {
   const char* name;
-  Loss loss;
+  // Mean over the batch, from logits and int64 labels.
+  at::Tensor (*mean)(const at::Tensor& logits, const at::Tensor& labels);
+  // What metrics see.
+  at::Tensor (*scores)(const at::Tensor& logits);
 };
-constexpr LossRow kLosses[] = {
+constexpr Loss kLosses[] = {
     {"cross_entropy",
-     [](const at::Tensor& outputs, const at::Tensor& labels) { return at::cross_entropy_loss(outputs, labels); }},
+     [](const at::Tensor& logits, const at::Tensor& labels) { return at::cross_entropy_loss(logits, labels); },
+     [](const at::Tensor& logits) { return logits; }},
+    {"binary_cross_entropy",
+     // On logits: max(z, 0) - z y + log(1 + exp(-|z|)), which neither overflows nor meets log(0).
+     [](const at::Tensor& logits, const at::Tensor& labels) {
+       return at::binary_cross_entropy_with_logits(logits, labels.to(at::kFloat).view_as(logits));
+     },
+     [](const at::Tensor& logits) { return at::sigmoid(logits); }},
 };
 
-Loss find_loss(const std::string& name) {
+const Loss& find_loss(const std::string& name) {
   std::vector<const char*> names;
-  for (const LossRow& row : kLosses) {
-    if (row.name == name) return row.loss;
+  for (const Loss& row : kLosses) {
+    if (row.name == name) return row;
     names.push_back(row.name);
   }
   throw UserError(fmt::format("framework 'torch' has no loss '{}'; valid: {}", name, fmt::join(names, ", ")));
@@ -46,7 +54,7 @@ void use_threads(int threads) {
 class TorchFramework final : public Framework {
  public:
   explicit TorchFramework(const FrameworkOptions& options)
-      : options_(options), layout_(models::lay_out(options.model)), loss_function_(find_loss(options.loss)) {
+      : options_(options), layout_(models::lay_out(options.model)), criterion_(find_loss(options.loss)) {
     if (options.precision != "float32") {
       throw UserError(fmt::format("framework 'torch' has no precision '{}'; valid: float32", options.precision));
     }
@@ -76,16 +84,28 @@ class TorchFramework final : public Framework {
     loss_ = at::Tensor();
     labels_ = tensor_of(batch.labels, {batch.samples}, at::kLong);
     const at::AutoGradMode differentiate(mode == Mode::kTrain);
-    outputs_ = network_.forward(features_of(batch), {mode == Mode::kTrain, options_.seed, options_.rank, step_});
+    Pass pass{mode == Mode::kTrain, options_.seed, options_.rank, step_, {}};
+    if (network_.reads_rows) pass.rows = rows_of(batch);
+    outputs_ = network_.forward(network_.reads_rows ? at::Tensor(at::empty({0})) : features_of(batch), pass);
   }
 
   double loss() override {
-    if (!loss_.defined()) loss_ = loss_function_(outputs_, labels_);
-    return loss_.item<double>();
+    compute_loss();
+    return loss_.item<double>() + penalty_;
   }
 
   void backward(double loss_scale, bool accumulate) override {
-    if (!loss_.defined()) loss_ = loss_function_(outputs_, labels_);
+    compute_loss();
+    if (options_.model.l2 > 0) {
+      // First, so that a gradient is final when its operation has added its part.
+      const double scale = loss_scale * options_.model.l2;
+      if (accumulate) {
+        gradients_.add_(parameters_, scale);
+      } else {
+        at::mul_out(gradients_, parameters_, at::scalar_tensor(scale, at::kFloat));
+      }
+      accumulate = true;
+    }
     gradient_buffer_.begin(accumulate);
     loss_.backward(at::scalar_tensor(loss_scale, at::kFloat));
     loss_ = loss_.detach();
@@ -95,8 +115,8 @@ class TorchFramework final : public Framework {
   void zero_gradients() override { gradients_.zero_(); }
 
   std::span<const float> outputs() override {
-    outputs_ = outputs_.contiguous();
-    return {outputs_.const_data_ptr<float>(), static_cast<size_t>(outputs_.numel())};
+    scores_ = criterion_.scores(outputs_.detach()).contiguous();
+    return {scores_.const_data_ptr<float>(), static_cast<size_t>(scores_.numel())};
   }
 
   void on_gradient_ready(GradientReady callback) override { gradient_buffer_.on_ready(std::move(callback)); }
@@ -120,6 +140,22 @@ class TorchFramework final : public Framework {
     }
     MLBENCH_CHECK(false, "model '" + options_.model.name + "' has no parameter " + name);
     return {};
+  }
+
+  void compute_loss() {
+    if (loss_.defined()) return;
+    loss_ = criterion_.mean(outputs_, labels_);
+    penalty_ = 0;
+    if (options_.model.l2 > 0) penalty_ = options_.model.l2 / 2 * parameters_.dot(parameters_).item<double>();
+  }
+
+  static RowSelection rows_of(const BatchView& batch) {
+    MLBENCH_CHECK(
+        batch.features.dtype == DType::kFloat32 &&
+            (batch.dense() || static_cast<int64_t>(batch.rows.size()) == batch.samples),
+        fmt::format("{} samples of {}, {} rows", batch.samples, name_of(batch.features.dtype), batch.rows.size()));
+    return {static_cast<const float*>(batch.features.data), batch.dense() ? nullptr : batch.rows.data(), batch.samples,
+            batch.sample_volume()};
   }
 
   static at::Tensor tensor_of(const ConstBufferView& view, at::IntArrayRef shape, at::ScalarType type) {
@@ -151,12 +187,13 @@ class TorchFramework final : public Framework {
 
   FrameworkOptions options_;
   FlatLayout layout_;
-  Loss loss_function_;
+  const Loss& criterion_;
   at::Tensor parameters_, gradients_, buffers_;
   GradientBuffer gradient_buffer_;
   Network network_;
   int64_t step_ = 0;
-  at::Tensor labels_, outputs_, loss_;
+  at::Tensor labels_, outputs_, loss_, scores_;
+  double penalty_ = 0;
 };
 
 }  // namespace

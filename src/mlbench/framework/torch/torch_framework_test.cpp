@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cmath>
 #include <vector>
 
 #include "mlbench/base/errors.h"
@@ -240,6 +241,131 @@ TEST(TorchFramework, TellsWhichGradientsAreFinalLastLayerFirst) {
   step(*framework, Batch(4).view());
   EXPECT_THAT(order, ::testing::ElementsAre("fc2.bias", "fc2.weight", "fc1.bias", "fc1.weight", "conv2.bias",
                                             "conv2.weight", "conv1.bias", "conv1.weight"));
+}
+
+// --- logistic regression
+
+FrameworkOptions logistic_options(int64_t dimension, double l2) {
+  FrameworkOptions options;
+  options.model = models::Chain({dimension}).linear_without_bias("linear", 1).finish();
+  options.model.name = "logistic_regression";
+  options.model.l2 = l2;
+  options.loss = "binary_cross_entropy";
+  options.threads = 2;
+  return options;
+}
+
+BatchView rows_view(const std::vector<float>& features, const std::vector<int64_t>& labels, int64_t dimension) {
+  BatchView batch;
+  batch.samples = static_cast<int64_t>(labels.size());
+  batch.sample_shape = {dimension};
+  batch.features = {features.data(), static_cast<int64_t>(features.size()), DType::kFloat32};
+  batch.labels = {labels.data(), batch.samples, DType::kInt64};
+  return batch;
+}
+
+// w = (2, -1); rows (1, 2), (1, 0) with logits 0 and 2; labels 1 and 0; lambda 0.1. By hand:
+//   loss      (ln 2 + ln(1 + e^2)) / 2 + 0.05 * 5
+//   gradient  ((0.5 - 1) (1, 2) + (s - 0) (1, 0)) / 2 + 0.1 (2, -1) with s = sigmoid(2)
+TEST(LogisticRegression, LossGradientAndProbabilitiesByHand) {
+  const auto framework = make(logistic_options(2, 0.1));
+  framework->parameters().narrow(0, 0, 2).copy_(at::tensor({2.0F, -1.0F}));
+  const std::vector<float> features = {1, 2, 1, 0};
+  const std::vector<int64_t> labels = {1, 0};
+  const double s = 1 / (1 + std::exp(-2.0));
+  const double loss = (std::log(2.0) + std::log(1 + std::exp(2.0))) / 2 + 0.25;
+  const double gradient[] = {(-0.5 + s) / 2 + 0.2, -0.5 - 0.1};
+
+  EXPECT_NEAR(step(*framework, rows_view(features, labels, 2)), loss, 1e-6);
+  EXPECT_NEAR(framework->gradients()[0].item<float>(), gradient[0], 1e-6);
+  EXPECT_NEAR(framework->gradients()[1].item<float>(), gradient[1], 1e-6);
+  const auto probabilities = framework->outputs();
+  ASSERT_EQ(probabilities.size(), 2U);
+  EXPECT_FLOAT_EQ(probabilities[0], 0.5F);
+  EXPECT_FLOAT_EQ(probabilities[1], static_cast<float>(s));
+
+  // A quarter of the loss on top of it.
+  step(*framework, rows_view(features, labels, 2), 0, 0.25, true);
+  EXPECT_NEAR(framework->gradients()[0].item<float>(), 1.25 * gradient[0], 1e-6);
+  framework->forward(rows_view(features, labels, 2), Mode::kEvaluate);
+  EXPECT_NEAR(framework->loss(), loss, 1e-6);
+}
+
+TEST(LogisticRegression, LargeLogitsGiveFiniteLosses) {
+  const auto framework = make(logistic_options(1, 0));
+  framework->parameters().narrow(0, 0, 1).fill_(500);
+  for (const int64_t label : {0, 1}) {
+    for (const float x : {-1.0F, 1.0F}) {
+      const bool right = (x > 0) == (label == 1);
+      EXPECT_FLOAT_EQ(static_cast<float>(step(*framework, rows_view({x}, {label}, 1))), right ? 0 : 500);
+      EXPECT_FLOAT_EQ(framework->gradients()[0].item<float>(), right ? 0 : 1);
+    }
+  }
+}
+
+TEST(LogisticRegression, ShardsWeightedBySamplesCountThePenaltyOnce) {
+  const auto framework = make(logistic_options(128, 0.3));
+  framework->initialise();
+  const Batch batch(11);
+  const auto part = [&](int64_t first, int64_t count) {
+    BatchView view = batch.view(first, count);
+    view.sample_shape = {128};
+    return view;
+  };
+  std::vector<int64_t> labels;
+  for (const int64_t label : batch.labels) labels.push_back(label % 2);
+  const auto with_labels = [&](BatchView view, int64_t first) {
+    view.labels = {labels.data() + first, view.samples, DType::kInt64};
+    return view;
+  };
+  step(*framework, with_labels(part(0, 11), 0));
+  const at::Tensor whole = framework->gradients().to(at::kDouble);
+  step(*framework, with_labels(part(0, 6), 0), 0, 6.0 / 11);
+  step(*framework, with_labels(part(6, 5), 6), 0, 5.0 / 11, true);
+  EXPECT_LT(relative_error(framework->gradients(), whole), 2e-6);
+}
+
+TEST(LogisticRegression, ReadsRowsOfTheCacheWhereTheyLie) {
+  const auto framework = make(logistic_options(128, 0.01));
+  framework->initialise();
+  EXPECT_EQ(framework->effective()["kernels"], Json::array({"gather+linear"}));
+  const Batch cache(20);
+  const std::vector<int64_t> rows = {7, 0, 19, 7}, labels = {1, 0, 0, 1};
+  std::vector<float> copies;
+  for (const int64_t row : rows) {
+    copies.insert(copies.end(), cache.features.begin() + row * 128, cache.features.begin() + (row + 1) * 128);
+  }
+  const double loss = step(*framework, rows_view(copies, labels, 128));
+  const at::Tensor gradients = framework->gradients().clone();
+  BatchView gathered = rows_view(cache.features, labels, 128);
+  gathered.rows = rows;
+  EXPECT_EQ(step(*framework, gathered), loss);
+  EXPECT_TRUE(at::equal(framework->gradients(), gradients));
+}
+
+TEST(TorchFramework, LinearLayersWithoutBiasAnywhere) {
+  FrameworkOptions options = options_of(
+      models::Chain({128}).linear_without_bias("fc1", 9).activation("tanh").linear_without_bias("fc2", 3).finish());
+  const auto framework = make(options);
+  framework->initialise();
+  const Batch batch(9);
+  BatchView view = batch.view();
+  view.sample_shape = {128};
+  step(*framework, view);
+  const at::Tensor x = at::tensor(batch.features).view({9, 128}).to(at::kDouble);
+  const auto parameter = [&](size_t i) {
+    const FlatRange& range = framework->layout().ranges[i];
+    const at::Tensor values = framework->parameters().narrow(0, range.offset, range.count).view(range.shape);
+    return values.to(at::kDouble).requires_grad_(true);
+  };
+  const at::Tensor first = parameter(0), second = parameter(1);
+  at::cross_entropy_loss(at::tanh(x.mm(first.t())).mm(second.t()), at::tensor(batch.labels)).backward();
+  const auto gradient = [&](size_t i) {
+    const FlatRange& range = framework->layout().ranges[i];
+    return framework->gradients().narrow(0, range.offset, range.count).view(range.shape);
+  };
+  EXPECT_LT(relative_error(gradient(0), first.grad()), 2e-6);
+  EXPECT_LT(relative_error(gradient(1), second.grad()), 2e-6);
 }
 
 TEST(TorchFramework, StartsFromTheNeutralBits) {

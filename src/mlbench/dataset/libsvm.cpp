@@ -1,0 +1,176 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/dataset/format.h"
+#include "mlbench/dataset/input_file.h"
+
+namespace mlbench::dataset {
+
+namespace {
+
+constexpr size_t kBlock = size_t{4} << 20;
+constexpr size_t kLongestLine = size_t{256} << 20;  // a file without line ends must not fill the memory
+
+// The lines of a file, without their ends.
+class Lines {
+ public:
+  explicit Lines(const std::filesystem::path& path) : file_(path), buffer_(kBlock) {}
+
+  // Valid until the next call; empty at the end of the file.
+  std::optional<std::string_view> next() {
+    for (;;) {
+      const std::string_view rest(buffer_.data() + begin_, end_ - begin_);
+      const size_t length = rest.find('\n');
+      if (length == std::string_view::npos && !at_end_) {
+        refill();
+        continue;
+      }
+      if (length == std::string_view::npos && rest.empty()) return std::nullopt;
+      ++number_;
+      std::string_view line = rest.substr(0, length);
+      begin_ += std::min(line.size() + 1, rest.size());
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      return line;
+    }
+  }
+
+  [[noreturn]] void fail(const std::string& text) const {
+    throw UserError(fmt::format("{}:{}: {}", file_.path().string(), number_, text));
+  }
+  const std::filesystem::path& path() const { return file_.path(); }
+
+ private:
+  void refill() {
+    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+    if (end_ == buffer_.size()) {
+      if (buffer_.size() >= kLongestLine) {
+        ++number_;
+        fail(fmt::format("no end of line within {} bytes", buffer_.size()));
+      }
+      buffer_.resize(2 * buffer_.size());
+    }
+    const size_t wanted = buffer_.size() - end_;
+    const size_t count = file_.read(std::as_writable_bytes(std::span(buffer_).subspan(end_)));
+    end_ += count;
+    at_end_ = count < wanted;
+  }
+
+  InputFile file_;
+  std::vector<char> buffer_;
+  size_t begin_ = 0, end_ = 0;  // what is not yet given out
+  bool at_end_ = false;
+  int64_t number_ = 0;
+};
+
+bool is_space(char c) { return c == ' ' || c == '\t'; }
+
+// One line, read from left to right.
+class RowParser {
+ public:
+  RowParser(std::string_view line, const Lines& lines)
+      : lines_(lines), at_(line.data()), end_(line.data() + line.size()) {}
+
+  int64_t label(int64_t classes) {
+    skip_spaces();
+    if (at_ == end_) lines_.fail("empty line, expected 'label index:value ...'");
+    const char* token = at_;
+    double value = 0;
+    if (!number(value) || !at_token_end()) lines_.fail(fmt::format("'{}' is no label", token_from(token)));
+    if (classes == 2 && value == -1) return 0;
+    if (value != std::floor(value) || value < 0 || value >= static_cast<double>(classes)) {
+      lines_.fail(fmt::format("label {}, expected {}", token_from(token),
+                              classes == 2 ? "-1 or 0, or 1" : fmt::format("0 to {}", classes - 1)));
+    }
+    return static_cast<int64_t>(value);
+  }
+
+  // The rest of the line; what it leaves out is zero.
+  void features(std::span<float> row) {
+    size_t filled = 0;
+    for (skip_spaces(); at_ != end_; skip_spaces()) {
+      const char* token = at_;
+      int64_t index = 0;
+      const auto [colon, error] = std::from_chars(at_, end_, index);
+      if (error != std::errc() || colon == end_ || *colon != ':') {
+        lines_.fail(fmt::format("'{}', expected index:value", token_from(token)));
+      }
+      at_ = colon + 1;
+      float value = 0;
+      if (!number(value) || !at_token_end()) {
+        lines_.fail(fmt::format("'{}', expected index:value with a finite number", token_from(token)));
+      }
+      if (index < 1 || index > static_cast<int64_t>(row.size())) {
+        lines_.fail(fmt::format("index {}, expected 1 to {}", index, row.size()));
+      }
+      const auto position = static_cast<size_t>(index) - 1;
+      if (position < filled) lines_.fail(fmt::format("index {} after {}, expected rising indices", index, filled));
+      std::fill(row.begin() + static_cast<std::ptrdiff_t>(filled), row.begin() + static_cast<std::ptrdiff_t>(position),
+                0.0F);
+      row[position] = value;
+      filled = position + 1;
+    }
+    std::fill(row.begin() + static_cast<std::ptrdiff_t>(filled), row.end(), 0.0F);
+  }
+
+ private:
+  void skip_spaces() {
+    while (at_ != end_ && is_space(*at_)) ++at_;
+  }
+  bool at_token_end() const { return at_ == end_ || is_space(*at_); }
+  std::string_view token_from(const char* first) const {
+    const char* last = first;
+    while (last != end_ && !is_space(*last)) ++last;
+    return {first, static_cast<size_t>(std::min<std::ptrdiff_t>(last - first, 40))};
+  }
+
+  template <typename T>
+  bool number(T& value) {
+    if (at_ != end_ && *at_ == '+') ++at_;  // common in labels, and unknown to from_chars
+    auto [end, error] = std::from_chars(at_, end_, value);
+    if (error == std::errc::result_out_of_range) {
+      // What is too small for a float is zero, what is too large is refused.
+      double wide = 0;
+      error = std::from_chars(at_, end_, wide).ec;
+      value = static_cast<T>(wide);
+    }
+    if (error != std::errc() || !std::isfinite(value)) return false;
+    at_ = end;
+    return true;
+  }
+
+  const Lines& lines_;
+  const char* at_;
+  const char* end_;
+};
+
+}  // namespace
+
+void read_libsvm(const DatasetDescription& description, const SplitSpec& split,
+                 const std::vector<std::filesystem::path>& files, const SplitBuffers& out) {
+  const auto volume = static_cast<size_t>(description.sample_volume());
+  const std::span<float> features(reinterpret_cast<float*>(out.features.data()), out.features.size() / sizeof(float));
+  Lines lines(files[0]);
+  size_t sample = 0;
+  while (const auto line = lines.next()) {
+    if (sample == out.labels.size()) lines.fail(fmt::format("goes on after its {} samples", split.samples));
+    RowParser parser(*line, lines);
+    out.labels[sample] = parser.label(description.classes);
+    parser.features(features.subspan(sample * volume, volume));
+    ++sample;
+  }
+  if (sample < out.labels.size()) {
+    throw UserError(
+        fmt::format("{}: ends after {} samples, expected {}", lines.path().string(), sample, split.samples));
+  }
+}
+
+}  // namespace mlbench::dataset

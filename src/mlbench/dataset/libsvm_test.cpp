@@ -1,0 +1,215 @@
+#include <archive.h>
+#include <archive_entry.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/random.h"
+#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/test_support.h"
+
+namespace mlbench::dataset {
+namespace {
+
+namespace fs = std::filesystem;
+using test::message_of;
+using test::TemporaryFolder;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+DatasetDescription description_of(int64_t train_samples, int64_t dimension = 4, int64_t classes = 2) {
+  return parse_description(
+      "rows.toml", "name = \"rows\"\ntitle = \"Rows\"\nformat = \"libsvm\"\nfolder = \"rows\"\nsample_shape = [" +
+                       std::to_string(dimension) + "]\nclasses = " + std::to_string(classes) +
+                       "\n[[split]]\nname = \"train\"\nsamples = " + std::to_string(train_samples) +
+                       "\n[[split.file]]\npattern = \"rows.train\"\n[[split]]\nname = \"test\"\nsamples = 1\n"
+                       "[[split.file]]\npattern = \"rows.test\"\n");
+}
+
+std::string pack(const std::string& content, int filter) {
+  std::string packed(content.size() + 4096, '\0');
+  size_t used = 0;
+  struct archive* writer = archive_write_new();
+  archive_write_add_filter(writer, filter);
+  archive_write_set_format_raw(writer);
+  archive_write_set_bytes_in_last_block(writer, 1);
+  archive_write_open_memory(writer, packed.data(), packed.size(), &used);
+  archive_entry* entry = archive_entry_new();
+  archive_entry_set_filetype(entry, AE_IFREG);
+  archive_write_header(writer, entry);
+  archive_write_data(writer, content.data(), content.size());
+  archive_entry_free(entry);
+  archive_write_close(writer);
+  archive_write_free(writer);
+  packed.resize(used);
+  return packed;
+}
+std::string bzip2(const std::string& content) { return pack(content, ARCHIVE_FILTER_BZIP2); }
+std::string xz(const std::string& content) { return pack(content, ARCHIVE_FILTER_XZ); }
+
+class Libsvm : public ::testing::Test {
+ protected:
+  PreparedDataset prepare_rows(const DatasetDescription& description) {
+    return prepare(description, {data_.string()}, cache_.path(), {});
+  }
+  PreparedDataset prepare_text(const std::string& train, int64_t samples, int64_t classes = 2) {
+    test::write_file(data_ / "rows/rows.train", train);
+    test::write_file(data_ / "rows/rows.test", "1 1:1\n");
+    return prepare_rows(description_of(samples, 4, classes));
+  }
+  std::string error_of(const std::string& train, int64_t samples, int64_t classes = 2) {
+    return message_of<UserError>([&] { prepare_text(train, samples, classes); });
+  }
+  static std::vector<float> values(const CachedSplit& split) {
+    const auto* first = static_cast<const float*>(split.features.data);
+    return {first, first + split.features.count};
+  }
+  static std::vector<int64_t> labels(const CachedSplit& split) { return {split.labels.begin(), split.labels.end()}; }
+
+  TemporaryFolder data_, cache_;
+};
+
+constexpr const char* kRows = "-1 1:0.5 3:-2.25e-1\n+1 2:1e-3 4:+7\n0\n1 1:1 2:2 3:3 4:4\n";
+
+void expect_rows(const PreparedDataset& data) {
+  const CachedSplit& train = data.split("train");
+  EXPECT_EQ(train.dtype, DType::kFloat32);
+  EXPECT_EQ(train.sample_shape, std::vector<int64_t>{4});
+  const auto* first = static_cast<const float*>(train.features.data);
+  EXPECT_THAT(std::vector<float>(first, first + train.features.count),
+              ElementsAre(0.5F, 0, -0.225F, 0, 0, 0.001F, 0, 7, 0, 0, 0, 0, 1, 2, 3, 4));
+  EXPECT_THAT(std::vector<int64_t>(train.labels.begin(), train.labels.end()), ElementsAre(0, 1, 0, 1));
+}
+
+TEST_F(Libsvm, SparseLinesBecomeDenseRowsAndMinusOneBecomesZero) { expect_rows(prepare_text(kRows, 4)); }
+
+TEST_F(Libsvm, LineEndsSpacesAndATinyValue) {
+  const PreparedDataset data = prepare_text("1 1:1e-60\t2:2  \r\n -1 4:-1e-50", 2);
+  EXPECT_THAT(values(data.split("train")), ElementsAre(0, 2, 0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(labels(data.split("train")), ElementsAre(1, 0));
+}
+
+TEST_F(Libsvm, ManyClassesKeepTheirNumbers) {
+  EXPECT_THAT(labels(prepare_text("2 1:1\n0\n1\n", 3, 3).split("train")), ElementsAre(2, 0, 1));
+}
+
+TEST_F(Libsvm, EveryPackingGivesTheSameRecords) {
+  std::string fingerprint;
+  for (const auto& [suffix, packed] :
+       {std::pair{"", std::string(kRows)}, {".gz", test::gzip(kRows)}, {".bz2", bzip2(kRows)}, {".xz", xz(kRows)}}) {
+    SCOPED_TRACE(suffix);
+    fs::remove_all(data_ / "rows");
+    test::write_file(data_ / ("rows/rows.train" + std::string(suffix)), packed);
+    test::write_file(data_ / "rows/rows.test", "1 1:1\n");
+    const PreparedDataset data = prepare_rows(description_of(4));
+    expect_rows(data);
+    if (fingerprint.empty()) fingerprint = data.fingerprint();
+    EXPECT_EQ(data.fingerprint(), fingerprint);
+  }
+}
+
+// More than one block of the reader, and lines that cross its border; every value read as strtof does.
+TEST_F(Libsvm, LongFilesComeInBlocks) {
+  constexpr int64_t kSamples = 1500, kDimension = 400;
+  std::string text;
+  std::vector<float> expected;
+  for (int64_t i = 0; i < kSamples; ++i) {
+    text += i % 3 == 0 ? "-1" : "1";
+    for (int64_t j = 0; j < kDimension; ++j) {
+      const std::string value = std::to_string(std::sin(static_cast<double>(i * kDimension + j)));
+      text += " " + std::to_string(j + 1) + ":" + value;
+      expected.push_back(std::strtof(value.c_str(), nullptr));
+    }
+    text += "\n";
+  }
+  ASSERT_GT(text.size(), size_t{6} << 20);
+  for (const auto& [suffix, packed] : {std::pair{"", text}, {".bz2", bzip2(text)}}) {
+    fs::remove_all(data_ / "rows");
+    test::write_file(data_ / ("rows/rows.train" + std::string(suffix)), packed);
+    test::write_file(data_ / "rows/rows.test", "1 1:1\n");
+    const PreparedDataset data = prepare_rows(description_of(kSamples, kDimension));
+    EXPECT_EQ(values(data.split("train")), expected);
+    EXPECT_EQ(data.split("train").labels[3], 0);
+    EXPECT_EQ(data.split("train").labels[1499], 1);
+  }
+}
+
+TEST_F(Libsvm, ErrorsNameFileAndLine) {
+  const std::string file = (data_ / "rows/rows.train").string();
+  EXPECT_EQ(error_of("1 1:1\n2 1:1\n", 2), file + ":2: label 2, expected -1 or 0, or 1");
+  EXPECT_EQ(error_of("3 1:1\n", 1, 3), file + ":1: label 3, expected 0 to 2");
+  EXPECT_EQ(error_of("-1 1:1\n", 1, 3), file + ":1: label -1, expected 0 to 2");
+  EXPECT_EQ(error_of("0.5 1:1\n", 1), file + ":1: label 0.5, expected -1 or 0, or 1");
+  EXPECT_EQ(error_of("spam 1:1\n", 1), file + ":1: 'spam' is no label");
+  EXPECT_EQ(error_of("1 1:1\n\n1 1:1\n", 2), file + ":2: empty line, expected 'label index:value ...'");
+  EXPECT_EQ(error_of("1 5:1\n", 1), file + ":1: index 5, expected 1 to 4");
+  EXPECT_EQ(error_of("1 0:1\n", 1), file + ":1: index 0, expected 1 to 4");
+  EXPECT_EQ(error_of("1 3:1 3:2\n", 1), file + ":1: index 3 after 3, expected rising indices");
+  EXPECT_EQ(error_of("1 3:1 2:2\n", 1), file + ":1: index 2 after 3, expected rising indices");
+  EXPECT_EQ(error_of("1 3\n", 1), file + ":1: '3', expected index:value");
+  EXPECT_EQ(error_of("1 x:1\n", 1), file + ":1: 'x:1', expected index:value");
+  for (const std::string value : {"", "x", "1x", "nan", "inf", "1e39", "1:2"}) {
+    EXPECT_EQ(error_of("1 1:1\n1 2:" + value + "\n", 2),
+              file + ":2: '2:" + value + "', expected index:value with a finite number");
+  }
+  EXPECT_EQ(error_of("1 1:1\n", 2), file + ": ends after 1 samples, expected 2");
+  EXPECT_EQ(error_of("", 2), file + ": ends after 0 samples, expected 2");
+  EXPECT_EQ(error_of("1 1:1\n1 1:1\n1 1:1\n", 2), file + ":3: goes on after its 2 samples");
+}
+
+TEST_F(Libsvm, DamagedAndMislabelledFiles) {
+  test::write_file(data_ / "rows/rows.test", "1 1:1\n");
+  const auto error_of_packed = [&](const std::string& suffix, const std::string& content, int64_t samples = 4) {
+    for (const char* other : {"", ".gz", ".bz2", ".xz"}) fs::remove(data_ / ("rows/rows.train" + std::string(other)));
+    test::write_file(data_ / ("rows/rows.train" + suffix), content);
+    return message_of<UserError>([&] { prepare_rows(description_of(samples)); });
+  };
+  EXPECT_THAT(error_of_packed(".bz2", kRows), EndsWith("rows.train.bz2: no bzip2 data, which the name promises"));
+  EXPECT_THAT(error_of_packed(".xz", bzip2(kRows)), EndsWith("rows.train.xz: no xz data, which the name promises"));
+  EXPECT_THAT(error_of_packed(".gz", kRows), EndsWith("rows.train.gz: no gzip data, which the name promises"));
+  EXPECT_THAT(error_of_packed(".bz2", bzip2(kRows).substr(0, 20)), HasSubstr("no bzip2 data, which the name promises"));
+
+  // Long enough for damage that shows only after a good start.
+  std::string text;
+  RandomSequence random(1);
+  for (int i = 0; i < 100000; ++i) text += "1 1:" + std::to_string(random.uniform()) + "\n";
+  for (const auto& [suffix, packed] : {std::pair{".bz2", bzip2(text)}, {".xz", xz(text)}, {".gz", test::gzip(text)}}) {
+    SCOPED_TRACE(suffix);
+    const std::string file = "rows.train" + std::string(suffix);
+    EXPECT_THAT(error_of_packed(suffix, packed.substr(0, packed.size() - 9), 100000),
+                AllOf(HasSubstr(file), HasSubstr("truncated"), HasSubstr("unpacked bytes")));
+    std::string damaged = packed;
+    for (size_t i = 0; i < 8; ++i) damaged[damaged.size() * 9 / 10 + i] ^= 0x55;
+    EXPECT_THAT(error_of_packed(suffix, damaged, 100000), AllOf(HasSubstr(file), HasSubstr("damaged")));
+  }
+}
+
+// --- the real sets: an independent count of what the reader must find
+
+void expect_real(const std::string& name, int64_t samples_of_class_1, double first, double norm) {
+  const auto folder = environment_variable("MLBENCH_DATA_DIR");
+  if (!folder) GTEST_SKIP() << "missing capability: MLBENCH_DATA_DIR is not set";
+  if (!fs::exists(fs::path(*folder) / "svm")) GTEST_SKIP() << "missing capability: MLBENCH_DATA_DIR has no svm";
+  const TemporaryFolder cache;
+  const PreparedDataset data = prepare(find_description(name), {*folder}, cache.path(), {});
+  EXPECT_FALSE(data.official());
+  const CachedSplit& train = data.split("train");
+  int64_t ones = 0;
+  for (const int64_t label : train.labels) ones += label;
+  EXPECT_EQ(ones, samples_of_class_1);
+  const auto* row = static_cast<const float*>(train.features.data);
+  EXPECT_EQ(row[0], static_cast<float>(first));
+  double squares = 0;
+  for (int64_t i = 0; i < train.sample_volume(); ++i) squares += double{row[i]} * row[i];
+  EXPECT_NEAR(std::sqrt(squares), norm, 1e-5 * norm);
+}
+
+TEST(RealData, EpsilonSample) { expect_real("epsilon-sample", 46, -0.0108282, 1); }
+TEST(RealData, Madelon) { expect_real("madelon", 1000, 485, std::sqrt(119540360.0)); }
+
+}  // namespace
+}  // namespace mlbench::dataset

@@ -1,0 +1,30 @@
+#pragma once
+
+// What make_synthetic() writes into a cache: one generator per kind of data. Internal to dataset/.
+
+#include <cstdint>
+
+#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/format.h"
+
+namespace mlbench::dataset {
+
+struct Generation {
+  const DatasetDescription& description;
+  uint64_t seed = 0;
+  size_t split = 0;  // its number in the description
+  unsigned threads = 1;
+  const Progress& progress;  // called by the calling thread only; may be empty
+};
+
+// uint8 images: label i mod classes, the prototype of the class plus noise.
+void make_images(const Generation& generation, const SplitBuffers& out);
+
+// float32 rows of two classes: uniform on the unit sphere of dimension d; label 1 with probability
+// sigmoid(5.6 * sqrt(d) * <u, x>) for one unit vector u of the seed, the same for all splits. No classifier is right
+// more often than in 90.5 % of the cases (for large d). Every row is a function of (seed, split, row) alone, so the
+// number of threads does not matter.
+void make_unit_sphere(const Generation& generation, const SplitBuffers& out);
+std::vector<double> unit_sphere_direction(uint64_t seed, size_t dimension);  // u
+
+}  // namespace mlbench::dataset

@@ -1,0 +1,28 @@
+#include "mlbench/models/logistic_regression.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/options.h"
+#include "mlbench/models/chain.h"
+
+namespace mlbench::models {
+
+ModelDescription describe_logistic_regression(const spec::TaskSpec& task) {
+  OptionReader options(fmt::format("model '{}'", task.model.name), task.model.options);
+  const double l2 = options.number("l2", 0);
+  options.finish();
+  if (!(l2 >= 0)) throw UserError(fmt::format("model '{}': l2 is {}; expected 0 or more", task.model.name, l2));
+  if (task.data.sample_shape.size() != 1 || task.data.classes != 2) {
+    throw UserError(
+        fmt::format("model '{}' takes samples of one dimension and 2 classes; data '{}' has shape {{{}}} and {} "
+                    "classes",
+                    task.model.name, task.data.name, fmt::join(task.data.sample_shape, ", "), task.data.classes));
+  }
+  ModelDescription model = Chain(task.data.sample_shape).linear_without_bias("linear", 1).finish();
+  model.l2 = l2;
+  return model;
+}
+
+}  // namespace mlbench::models

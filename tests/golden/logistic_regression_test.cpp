@@ -1,0 +1,237 @@
+// Task 2a against PyTorch (logistic_regression.py, run at test time by a Python that has its own PyTorch) over one and
+// a half epochs, with 1, 2, 3 and 5 workers that share the same global batches. Rule of comparison: the norm of the
+// error against PyTorch's float64 result is at most twice that of PyTorch's own float32 result, or below a stated
+// multiple of eps x norm.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/json.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/process.h"
+#include "mlbench/base/random.h"
+#include "mlbench/comm/in_process.h"
+#include "mlbench/data/loader.h"
+#include "mlbench/framework/torch/torch_framework.h"
+#include "mlbench/models/model.h"
+#include "mlbench/optim/factory.h"
+#include "mlbench/spec/task.h"
+
+namespace mlbench {
+namespace {
+
+namespace fs = std::filesystem;
+using Values = std::vector<double>;
+
+constexpr double kEps = std::numeric_limits<float>::epsilon();
+constexpr uint64_t kSeed = 42;
+constexpr int64_t kDimension = 2000;
+constexpr int64_t kSamples = 303;  // the last global batch of an epoch has 3 samples: some of 5 ranks get none
+constexpr int64_t kGlobalBatch = 60;
+constexpr int64_t kSteps = 9;  // 6 in an epoch
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_(fs::temp_directory_path() / ("mlbench-golden-2a-" + std::to_string(getpid()))) {
+    fs::create_directories(path_);
+  }
+  ~TemporaryFolder() { fs::remove_all(path_); }
+  fs::path operator/(const std::string& name) const { return path_ / name; }
+  std::string string() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
+// Unit-norm rows as epsilon's, labels that a linear model can learn in part.
+struct Rows {
+  Rows() {
+    RandomSequence random(7);
+    for (int64_t i = 0; i < kSamples; ++i) {
+      std::vector<double> row(kDimension);
+      double squares = 0;
+      for (double& value : row) {
+        value = random.normal();
+        squares += value * value;
+      }
+      for (const double value : row) features.push_back(static_cast<float>(value / std::sqrt(squares)));
+      labels.push_back(row[0] + row[1] + 0.5 * random.normal() > 0 ? 1 : 0);
+    }
+    split.name = "train";
+    split.samples = kSamples;
+    split.sample_shape = {kDimension};
+    split.dtype = DType::kFloat32;
+    split.features = {features.data(), static_cast<int64_t>(features.size()), DType::kFloat32};
+    split.labels = labels;
+  }
+  Rows(const Rows&) = delete;
+  Rows& operator=(const Rows&) = delete;
+
+  std::vector<float> features;
+  std::vector<int64_t> labels;
+  dataset::CachedSplit split;
+};
+
+spec::TaskSpec task_2a() { return spec::find_task("2a", "2021", "", {}).task; }
+double lr_of(int64_t step) { return 40.0 / std::sqrt(static_cast<double>(step + 1)); }
+
+struct Outcome {
+  Values losses;  // of every step, of the global batch
+  Values gradients, parameters, probabilities;
+};
+
+struct Golden {
+  Outcome exact, peer;  // float64, float32
+};
+
+template <typename T>
+void write_values(const fs::path& path, const std::vector<T>& values) {
+  write_file_atomically(path, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
+}
+
+Values read_values(const fs::path& path) {
+  const std::string bytes = read_file(path);
+  Values values(bytes.size() / sizeof(double));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(double));
+  return values;
+}
+
+Golden ask_pytorch(const Rows& rows, double l2, const std::string& python) {
+  const TemporaryFolder folder;
+  Json batches = Json::array();
+  Json lr = Json::array();
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const int64_t steps_per_epoch = data::steps_per_epoch(kSamples, {1, 0, kGlobalBatch});
+    const auto order = data::epoch_permutation(kSamples, kSeed, step / steps_per_epoch);
+    const auto slice = data::slice_of(kSamples, {1, 0, kGlobalBatch}, step % steps_per_epoch);
+    batches.push_back(std::vector<int64_t>(order.begin() + slice.first, order.begin() + slice.first + slice.count));
+    lr.push_back(lr_of(step));
+  }
+  const models::ModelDescription model = models::describe_model(task_2a());
+  std::vector<float> start(kDimension);
+  models::initialise(model.parameters[0], 0, kSeed, start);
+  write_json_file(folder / "case.json", {{"dimension", kDimension}, {"batches", batches}, {"lr", lr}, {"l2", l2}});
+  write_values(folder / "start.bin", start);
+  write_values(folder / "features.bin", rows.features);
+  write_values(folder / "labels.bin", rows.labels);
+
+  ProcessOptions options;
+  const fs::path sources = environment_variable("MLBENCH_TEST_SOURCE_DIR").value();
+  options.arguments = {python, (sources / "tests/golden/logistic_regression.py").string(), folder.string()};
+  const ProcessOutput output = run_process(options, std::chrono::minutes(5));
+  if (output.end.code != 0) throw IoError(output.standard_output + output.standard_error);
+
+  const Json result = read_json_file(folder / "result.json");
+  const auto outcome = [&](const std::string& precision) {
+    return Outcome{result[precision]["losses"].get<Values>(), read_values(folder / ("gradients_" + precision + ".bin")),
+                   read_values(folder / ("parameters_" + precision + ".bin")),
+                   result[precision]["probabilities"].get<Values>()};
+  };
+  return {outcome("float64"), outcome("float32")};
+}
+
+// As a run trains, from the loader to the optimizer; rank 0's view, losses summed over the ranks.
+Outcome train(const Rows& rows, double l2, int workers) {
+  spec::TaskSpec task = task_2a();
+  task.model.options["l2"] = l2;
+  auto group = comm::make_in_process_group(workers, std::chrono::seconds(60));
+  std::vector<Outcome> outcomes(static_cast<size_t>(workers));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < workers; ++rank) {
+    threads.emplace_back([&, rank] {
+      Outcome& outcome = outcomes[static_cast<size_t>(rank)];
+      framework::FrameworkOptions options;
+      options.model = models::describe_model(task);
+      options.loss = task.loss;
+      options.threads = workers == 1 ? 2 : 1;
+      options.seed = kSeed;
+      options.rank = rank;
+      const auto framework = framework::torch_framework::make(options);
+      framework->initialise();
+      const auto optimizer =
+          optim::make_optimizer(task.optimizer, framework->layout(), *group[static_cast<size_t>(rank)]);
+      optim::FlatTensors tensors{framework->parameters(), framework->gradients()};
+      data::LoaderOptions loading;
+      loading.shard = {workers, rank, kGlobalBatch / workers};
+      loading.seed = kSeed;
+      const auto loader = data::make_train_loader(rows.split, data::make_transform({}, task.data, kSeed), loading);
+      const auto logical = [&](const at::Tensor& flat) {
+        return Values(flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + kDimension);
+      };
+      for (int64_t step = 0; step < kSteps; ++step) {
+        const data::Batch& batch = loader->next();
+        const double share = static_cast<double>(batch.view.samples) / static_cast<double>(batch.global_samples);
+        framework->begin_step(step);
+        double loss = 0;
+        if (batch.view.samples > 0) {
+          framework->forward(batch.view, framework::Mode::kTrain);
+          loss = framework->loss() * share;
+          framework->backward(share, false);
+        } else {
+          framework->zero_gradients();
+        }
+        outcome.losses.push_back(loss);
+        optimizer->aggregate(tensors);
+        if (step == 0) outcome.gradients = logical(tensors.gradients);
+        if (batch.view.samples > 0) {
+          const auto probabilities = framework->outputs();
+          outcome.probabilities.assign(probabilities.begin(), probabilities.end());
+        }
+        optimizer->step(tensors, lr_of(step));
+      }
+      outcome.parameters = logical(tensors.parameters);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t rank = 1; rank < outcomes.size(); ++rank) {
+    for (size_t step = 0; step < kSteps; ++step) outcomes[0].losses[step] += outcomes[rank].losses[step];
+  }
+  return outcomes[0];
+}
+
+double distance(const Values& a, const Values& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double squares = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) squares += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(squares);
+}
+
+void expect_close(const char* what, const Values& ours, const Values& peer, const Values& exact, double multiple) {
+  const double peer_error = distance(peer, exact), norm = distance(exact, Values(exact.size()));
+  EXPECT_LE(distance(ours, exact), std::max(2 * peer_error, multiple * kEps * norm))
+      << what << ": PyTorch's own float32 error is " << peer_error << ", norm " << norm;
+}
+
+class Task2a : public ::testing::TestWithParam<double> {};
+
+TEST_P(Task2a, EqualsPyTorchWithAnyNumberOfWorkers) {
+  const auto python = environment_variable("MLBENCH_TEST_PYTHON");
+  if (!python) GTEST_SKIP() << "missing capability: a Python that imports torch (Debian: python3-torch)";
+  const Rows rows;
+  const Golden golden = ask_pytorch(rows, GetParam(), *python);
+  ASSERT_GT(distance(golden.exact.gradients, Values(kDimension)), 0.01) << "a case that says nothing";
+  for (const int workers : {1, 2, 3, 5}) {
+    SCOPED_TRACE(std::to_string(workers) + " workers");
+    const Outcome ours = train(rows, GetParam(), workers);
+    expect_close("losses", ours.losses, golden.peer.losses, golden.exact.losses, 4);
+    expect_close("gradient", ours.gradients, golden.peer.gradients, golden.exact.gradients, 4);
+    expect_close("weights", ours.parameters, golden.peer.parameters, golden.exact.parameters, 4);
+    if (workers == 1) {
+      expect_close("probabilities", ours.probabilities, golden.peer.probabilities, golden.exact.probabilities, 4);
+    }
+  }
+}
+
+// The task's penalty, and one that nobody overlooks.
+INSTANTIATE_TEST_SUITE_P(Penalties, Task2a, ::testing::Values(2.5e-6, 1e-2));
+
+}  // namespace
+}  // namespace mlbench
