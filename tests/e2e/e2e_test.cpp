@@ -6,6 +6,9 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <set>
 
 #include "mlbench/base/environment.h"
@@ -14,6 +17,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
+#include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/spec/spool.h"
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/supervisor.h"
@@ -80,7 +84,9 @@ class EndToEnd : public testing::Test {
   }
 
   fs::path output_path() const {
-    return home_->path() / (std::string("output-") + testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::replace(name.begin(), name.end(), '/', '-');
+    return home_->path() / ("output-" + name);
   }
 
   // A run of two ranks that would take hours.
@@ -136,6 +142,30 @@ class EndToEnd : public testing::Test {
 
 std::unique_ptr<supervise::TestFolder> EndToEnd::home_;
 
+// For what must hold with each back end; runs are named after it.
+class EachBackEnd : public EndToEnd, public testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override { require(GetParam()); }
+
+  // The worker may have been built without it; mpirun is a program of its own.
+  static void require(const std::string& backend) {
+    if (backend != "mpi") return;
+    const Result list = mlbench({"list", "backends"});
+    if (list.out.find("mpi  not available") != std::string::npos || !program_exists("mpirun")) {
+      GTEST_SKIP() << "missing capability: MPI";
+    }
+  }
+
+  static std::string named(const std::string& name) { return name + "-" + GetParam(); }
+  static std::vector<std::string> with_backend(std::vector<std::string> more) {
+    more.insert(more.end(), {"--backend", GetParam()});
+    return more;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(BackEnds, EachBackEnd, testing::Values("gloo", "mpi"),
+                         [](const auto& info) { return std::string(info.param); });
+
 // ---- what a run promises
 // ----------------------------------------------------------------------------------------------
 
@@ -165,6 +195,61 @@ TEST_F(EndToEnd, OneHashForAllRanksAndForTheSameSeed) {
     }
   }
   EXPECT_EQ(hashes, std::set<std::string>{record("hash-a-2")["weights_sha256"].get<std::string>()});
+}
+
+// The largest of |a - b| / |b| (2-norms) over the tensors of two last checkpoints, in units of float32's rounding.
+double distance_in_eps(const fs::path& a, const fs::path& b, bool weights_only) {
+  const auto last = [](const fs::path& run) {
+    return checkpoint::read_checkpoint(checkpoint::list_checkpoints(run / "checkpoints").back().path);
+  };
+  const NamedState state = last(a), reference = last(b);
+  EXPECT_EQ(state.tensors.size(), reference.tensors.size());
+  double largest = 0;
+  int64_t compared = 0;
+  for (const auto& [name, tensor] : reference.tensors) {
+    if (tensor.dtype != DType::kFloat32 || (weights_only && name.starts_with("optimizer/"))) continue;
+    const std::vector<std::byte>& bytes = state.tensor(name).bytes;
+    EXPECT_EQ(bytes.size(), tensor.bytes.size()) << name;
+    double norm = 0, distance = 0;
+    for (size_t at = 0; at + sizeof(float) <= std::min(bytes.size(), tensor.bytes.size()); at += sizeof(float)) {
+      float x = 0, y = 0;
+      std::memcpy(&x, &bytes[at], sizeof x);
+      std::memcpy(&y, &tensor.bytes[at], sizeof y);
+      norm += static_cast<double>(y) * y;
+      distance += (static_cast<double>(x) - y) * (static_cast<double>(x) - y);
+      ++compared;
+    }
+    EXPECT_GT(norm, 0) << name;
+    largest = std::max(largest, std::sqrt(distance / norm) / 0x1p-24);
+  }
+  EXPECT_EQ(compared % 3274634, 0) << "not all parameters";
+  EXPECT_GT(compared, 0);
+  return largest;
+}
+
+// Whichever library adds up the gradients. After one step the momentum is the gradient: what differs is the order of
+// additions alone. Later, ReLU and max-pooling choose otherwise near ties, so only the weights stay that close.
+TEST_F(EndToEnd, BackEndsAgree) {
+  if (mlbench({"list", "backends"}).out.find("mpi  not available") != std::string::npos || !program_exists("mpirun")) {
+    GTEST_SKIP() << "missing capability: MPI";
+  }
+  const auto train = [](const std::string& name, const std::string& backend, const char* steps,
+                        std::vector<std::string> counts) {
+    counts.insert(counts.end(), {"--max-steps", steps, "--backend", backend});
+    const Result result = mlbench(run_arguments(name, counts));
+    EXPECT_EQ(result.code, 0) << result.err;
+  };
+  train("one-gloo", "gloo", "1", {"2", "3"});
+  train("one-mpi", "mpi", "1", {"2", "3"});
+  for (const std::string k : {"-2", "-3"}) {
+    EXPECT_EQ(record("one-mpi" + k)["comm_stack"], "mpi[serialized]");
+    EXPECT_LE(distance_in_eps(run_dir("one-mpi" + k), run_dir("one-gloo" + k), false), 4) << "k =" << k;
+  }
+  train("five-gloo", "gloo", "5", {"3"});
+  train("five-mpi", "mpi", "5", {"3"});
+  train("again-mpi", "mpi", "5", {"3"});
+  EXPECT_LE(distance_in_eps(run_dir("five-mpi-3"), run_dir("five-gloo-3"), true), 64);
+  EXPECT_EQ(record("five-mpi-3")["weights_sha256"], record("again-mpi-3")["weights_sha256"]);
 }
 
 TEST_F(EndToEnd, ResumeInMidEpochGivesTheSameWeights) {
@@ -218,34 +303,37 @@ TEST_F(EndToEnd, LogisticRegressionGivesTheSameOnOneAndTwoWorkers) {
   EXPECT_EQ(last[0]["Prec@1"], last[1]["Prec@1"]);
 }
 
-TEST_F(EndToEnd, KilledRankIsNamed) {
-  ChildProcess process = start_long_run("killed");
-  const auto lease = wait_for_training("killed-2");
+TEST_P(EachBackEnd, KilledRankIsNamed) {
+  const std::string run = named("killed") + "-2";
+  ChildProcess process = start_long_run(named("killed"), with_backend({}));
+  const auto lease = wait_for_training(run);
   kill(lease.ranks[1].pid, SIGKILL);
   EXPECT_EQ(wait(process), code_of(ExitCode::kRunFailed));
-  const Json json = record("killed-2");
+  const Json json = record(run);
   EXPECT_EQ(json["state"], "failed");
   EXPECT_EQ(json["failure"]["kind"], "rank_died");
   EXPECT_EQ(json["failure"]["rank"], 1);
   EXPECT_EQ(json["failure"]["host"], host_name());
+  EXPECT_FALSE(json["failure"]["operation"].get<std::string>().empty());
   EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("was killed by signal 9 (SIGKILL)"));
   EXPECT_FALSE(json["failure"]["log_tail"].empty());
   EXPECT_EQ(json["exit_codes"][1], 137);
   EXPECT_THAT(read_file(output_path()), HasSubstr("rank 1 on " + host_name() + " was killed by signal 9 (SIGKILL)"));
-  expect_kept_and_clean("killed-2");
+  expect_kept_and_clean(run);
 }
 
-TEST_F(EndToEnd, StoppedRankIsNamed) {
-  ChildProcess process = start_long_run("frozen", {"--comm-timeout", "3"});
-  const auto lease = wait_for_training("frozen-2");
+TEST_P(EachBackEnd, StoppedRankIsNamed) {
+  const std::string run = named("frozen") + "-2";
+  ChildProcess process = start_long_run(named("frozen"), with_backend({"--comm-timeout", "3"}));
+  const auto lease = wait_for_training(run);
   kill(lease.ranks[0].pid, SIGSTOP);
   EXPECT_EQ(wait(process), code_of(ExitCode::kRunFailed));
-  const Json json = record("frozen-2");
+  const Json json = record(run);
   EXPECT_EQ(json["failure"]["kind"], "comm_timeout");
   EXPECT_EQ(json["failure"]["rank"], 0);
   EXPECT_FALSE(json["failure"]["operation"].get<std::string>().empty());
   EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("is stopped"));
-  expect_kept_and_clean("frozen-2");
+  expect_kept_and_clean(run);
 }
 
 TEST_F(EndToEnd, FullDiskUnderACheckpointIsNamed) {
@@ -284,40 +372,43 @@ TEST_F(EndToEnd, FullDiskUnderASpoolIsNamed) {
 // ---- the command or the supervisor breaks
 // -----------------------------------------------------------------------------
 
-TEST_F(EndToEnd, CtrlCStopsTheRunAndKeepsWhatWasMeasured) {
-  ChildProcess process = start_long_run("ctrlc");
-  wait_for_training("ctrlc-2");
+TEST_P(EachBackEnd, CtrlCStopsTheRunAndKeepsWhatWasMeasured) {
+  const std::string run = named("ctrlc") + "-2";
+  ChildProcess process = start_long_run(named("ctrlc"), with_backend({}));
+  wait_for_training(run);
   process.signal(SIGINT);  // to the whole group, as a terminal does
   EXPECT_EQ(wait(process), code_of(ExitCode::kStopped));
-  const Json json = record("ctrlc-2");
+  const Json json = record(run);
   EXPECT_EQ(json["state"], "stopped");
   EXPECT_TRUE(json["failure"].is_null());
   EXPECT_EQ(json["exit_codes"], Json({130, 130}));
-  expect_kept_and_clean("ctrlc-2");
+  expect_kept_and_clean(run);
 }
 
-TEST_F(EndToEnd, KilledCommandEndsItsRun) {
-  ChildProcess process = start_long_run("orphan");
-  wait_for_training("orphan-2");
+TEST_P(EachBackEnd, KilledCommandEndsItsRun) {
+  const std::string run = named("orphan") + "-2";
+  ChildProcess process = start_long_run(named("orphan"), with_backend({}));
+  wait_for_training(run);
   process.signal(SIGKILL);
   EXPECT_EQ(wait(process), 137);
-  EXPECT_TRUE(eventually([&] { return state("orphan-2") == "failed"; }));
-  const Json json = record("orphan-2");
+  EXPECT_TRUE(eventually([&] { return state(run) == "failed"; }));
+  const Json json = record(run);
   EXPECT_EQ(json["failure"]["kind"], "launcher_lost");
   EXPECT_EQ(json["exit_codes"], Json({130, 130}));
-  expect_kept_and_clean("orphan-2");
+  expect_kept_and_clean(run);
 }
 
-TEST_F(EndToEnd, KilledSupervisorLosesNoMeasurement) {
-  ChildProcess process = start_long_run("lost");
-  const auto lease = wait_for_training("lost-2");
+TEST_P(EachBackEnd, KilledSupervisorLosesNoMeasurement) {
+  const std::string run = named("lost") + "-2";
+  ChildProcess process = start_long_run(named("lost"), with_backend({}));
+  const auto lease = wait_for_training(run);
   kill(lease.holder.pid, SIGKILL);
   EXPECT_EQ(wait(process), code_of(ExitCode::kRunFailed));
-  const Json json = record("lost-2");
+  const Json json = record(run);
   EXPECT_EQ(json["state"], "failed");
   EXPECT_EQ(json["failure"]["kind"], "supervisor_lost");
   EXPECT_EQ(json["exit_codes"], Json({nullptr, nullptr}));
-  expect_kept_and_clean("lost-2");
+  expect_kept_and_clean(run);
 }
 
 TEST_F(EndToEnd, DetachedRunSurvivesItsCommandAndCanBeStopped) {
