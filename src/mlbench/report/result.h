@@ -24,8 +24,8 @@
 namespace mlbench::report {
 
 // {"format": "mlbench" | "dashboard", "name": text|null, "task": text|null, "light": bool|null, "workers": n,
-//  "goal": {"metric", "split", "target", "reached", "value": of the evaluation that met it or the best, "evaluation":
-//  its number from 1 | null} | null,
+//  "goal": {"metric", "split", "target", "higher_is_better", "reached", "value": of the evaluation that met it or the
+//  best | null, "evaluation": its number from 1 | null} | null,
 //  "official_result": text|null, "claimed": official_result.txt|null,
 //  "seconds": {"total", "compute", "communication", "metrics", "preprocessing", "other", "train": clock|null},
 //  "source": "epochs" | "totals", "epochs": n, "evaluations": n,
