@@ -635,8 +635,9 @@ TEST_F(Cli, OnATerminalItAsksAndRemembers) {
   const std::vector<std::string> command = {program(), "run", "t", "1", "--synthetic"};
   const Result first = on_terminal(environment_, command, {{"Benchmark [", "fashion-mnist"}, {"Backend [", "0"}});
   EXPECT_EQ(first.code, 0) << first.out;
-  EXPECT_THAT(first.out, AllOf(HasSubstr("Benchmark:\r\n  0  fashion-mnist"), HasSubstr("Backend:\r\n  0  gloo"),
-                               HasSubstr("\r\x1b[Kt-1  "), HasSubstr("t-1  finished")));
+  EXPECT_THAT(first.out,
+              AllOf(HasSubstr("Benchmark:\r\n  0  "), HasSubstr("  fashion-mnist  CNN on"),
+                    HasSubstr("Backend:\r\n  0  gloo"), HasSubstr("\r\x1b[Kt-1  "), HasSubstr("t-1  finished")));
   const Result second = on_terminal(environment_, {program(), "run", "u", "1", "--synthetic"},
                                     {{"Benchmark [fashion-mnist]:", ""}, {"Backend [gloo]:", ""}});
   EXPECT_EQ(second.code, 0) << second.out;
