@@ -61,18 +61,20 @@ Operation make_conv2d(const models::LayerSpec& layer, size_t, const BuildContext
   const Parameter bias = context.parameter(layer.name + ".bias");
   const auto stride = layer.options.at("stride").get<int64_t>();
   const auto padding = layer.options.at("padding").get<int64_t>();
+  const at::ScalarType type = context.product_type;
   GradientBuffer& gradients = context.gradients;
   return [=, &gradients](const at::Tensor& input, const Pass&) {
+    const at::Tensor x = input.detach().to(type), w = weight.value.to(type);
     const auto forward = [&] {
-      return at::conv2d(input, weight.value, bias.value, {stride, stride}, {padding, padding});
+      return at::conv2d(x, w, bias.value.to(type), {stride, stride}, {padding, padding}).to(at::kFloat);
     };
     return differentiable(input, forward, [=, &gradients](const at::Tensor& dy, bool input_wanted) {
       auto [dx, dw, db] =
-          at::convolution_backward(dy, input, weight.value, bias.value.sizes(), {stride, stride}, {padding, padding},
-                                   {1, 1}, false, {0, 0}, 1, {input_wanted, true, true});
+          at::convolution_backward(dy.to(type), x, w, bias.value.sizes(), {stride, stride}, {padding, padding}, {1, 1},
+                                   false, {0, 0}, 1, {input_wanted, true, true});
       gradients.contribute(bias.slot, [&](at::Tensor& target, bool add) { store(target, db, add); });
       gradients.contribute(weight.slot, [&](at::Tensor& target, bool add) { store(target, dw, add); });
-      return dx;
+      return input_wanted ? dx.to(at::kFloat) : dx;
     });
   };
 }
@@ -80,9 +82,11 @@ Operation make_conv2d(const models::LayerSpec& layer, size_t, const BuildContext
 Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext& context) {
   const Parameter weight = context.parameter(layer.name + ".weight");
   const Parameter bias = context.parameter(layer.name + ".bias");
+  const at::ScalarType type = context.product_type;
   GradientBuffer& gradients = context.gradients;
   return [=, &gradients](const at::Tensor& input, const Pass&) {
-    const auto forward = [&] { return at::addmm(bias.value, input, weight.value.t()); };
+    const at::Tensor x = input.detach().to(type), w = weight.value.to(type);
+    const auto forward = [&] { return at::addmm(bias.value.to(type), x, w.t()).to(at::kFloat); };
     return differentiable(input, forward, [=, &gradients](const at::Tensor& dy, bool input_wanted) {
       gradients.contribute(bias.slot, [&](at::Tensor& target, bool add) {
         if (add) {
@@ -91,14 +95,17 @@ Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext
           at::sum_out(target, dy, 0);
         }
       });
+      const at::Tensor d = dy.to(type);
       gradients.contribute(weight.slot, [&](at::Tensor& target, bool add) {
-        if (add) {
-          target.addmm_(dy.t(), input);
+        if (type != at::kFloat) {
+          store(target, d.t().mm(x), add);
+        } else if (add) {
+          target.addmm_(d.t(), x);
         } else {
-          at::mm_out(target, dy.t(), input);
+          at::mm_out(target, d.t(), x);
         }
       });
-      return input_wanted ? dy.mm(weight.value) : at::Tensor();
+      return input_wanted ? d.mm(w).to(at::kFloat) : at::Tensor();
     });
   };
 }
