@@ -112,6 +112,7 @@ struct Case {
   models::ModelDescription model;
   bool dropout = false;
   bool frozen = false;  // BatchNorm normalises by its running statistics
+  std::string precision = "float32";
   Batch batch;
 };
 
@@ -143,6 +144,7 @@ std::unique_ptr<framework::Framework> make_framework(const Case& test, int threa
   options.seed = kSeed;
   options.dropout = test.dropout;
   options.frozen_batch_norm = test.frozen;
+  options.precision = test.precision;
   auto framework = framework::torch_framework::make(options);
   framework->initialise();
   return framework;
@@ -155,7 +157,7 @@ struct Outcome {
 
 struct Golden {
   Outcome exact;  // float64
-  Outcome peer;   // float32
+  Outcome peer;   // of the case's precision: float32, or bf16 by autocast
 };
 
 // The dropout mask of the only dropout layer, by its definition in models/model.h.
@@ -226,7 +228,7 @@ Golden ask_pytorch(const Case& test, const std::string& python) {
                    read_values(folder.path() / ("gradients_" + precision + ".bin")),
                    read_values(folder.path() / ("parameters_" + precision + ".bin"))};
   };
-  return {outcome("float64"), outcome("float32")};
+  return {outcome("float64"), outcome(test.precision)};
 }
 
 Outcome our_step(const Case& test) {
@@ -300,7 +302,7 @@ void expect_close(const Case& test, const char* what, const Values& ours, const 
   for (const auto& [name, norms] : groups) {
     const double error = std::sqrt(norms.ours), peer_error = std::sqrt(norms.peer), norm = std::sqrt(norms.exact);
     EXPECT_LE(error, std::max(2 * peer_error, multiple * kEps * norm))
-        << what << " of " << name << ": PyTorch's own float32 error is " << peer_error << ", norm " << norm;
+        << what << " of " << name << ": PyTorch's own error is " << peer_error << ", norm " << norm;
     if (std::getenv("MLBENCH_TEST_VERBOSE") != nullptr) {
       printf("%-10s %-40s ours %.2e peer %.2e (eps x norm %.2e)\n", what, name.c_str(), error, peer_error, kEps * norm);
     }
@@ -350,6 +352,16 @@ TEST_F(GoldenTest, ManyWorkersGiveTheGradientOfOneOnResNet20WithFrozenStatistics
     const Values one = our_step(test).gradients;
     SCOPED_TRACE(model);
     expect_close(test, "gradient", sharded_gradient(test, 2), one, golden.exact.gradients, multiple);
+  }
+}
+
+// bfloat16 in convolutions and linear layers, float32 in everything else: no worse than PyTorch's autocast.
+TEST_F(GoldenTest, StepInBf16IsAsExactAsPyTorchsAutocast) {
+  for (const char* model : {"mnist-cnn", "mnist-cnn-smooth"}) {
+    Case test = make_case(model, true);
+    test.precision = "bf16";
+    SCOPED_TRACE(model);
+    compare(test, 0);
   }
 }
 

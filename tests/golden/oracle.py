@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""One training step in plain PyTorch, in float64 and float32: what the golden test compares against.
+"""One training step in plain PyTorch, in float64, in float32 and in float32 under autocast to bfloat16: what the golden
+test compares against.
 
 Usage: oracle.py FOLDER. Reads FOLDER/case.json (layers, parameters, optimizer, batch) with start.bin, features.bin
-(float32), labels.bin (int64) and, where dropout is on, mask.bin; writes for each precision P: gradients_P.bin and
-parameters_P.bin (float64, tensors back to back in the order of case.json, buffers among the parameters) and the losses
-into result.json.
+(float32), labels.bin (int64) and, where dropout is on, mask.bin; writes for each precision P (float64, float32, bf16):
+gradients_P.bin and parameters_P.bin (float64, tensors back to back in the order of case.json, buffers among the
+parameters) and the losses into result.json.
 """
 import json
 import pathlib
@@ -44,7 +45,7 @@ def forward(layers, p, x, mask, frozen):
     return x
 
 
-def step(case, folder, dtype):
+def step(case, folder, precision, dtype):
     def read(name, numpy_type, shape):
         return torch.from_numpy(numpy.fromfile(folder / name, numpy_type).reshape(shape))
 
@@ -64,12 +65,14 @@ def step(case, folder, dtype):
     mask = read("mask.bin", numpy.float32, [case["samples"], -1]).to(dtype) if case["dropout"] else None
 
     optimizer = torch.optim.SGD(parameters.values(), lr=case["lr"], **case["sgd"])
-    loss = F.cross_entropy(forward(case["layers"], parameters | buffers, features, mask, case["frozen"]), labels)
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+        outputs = forward(case["layers"], parameters | buffers, features, mask, case["frozen"])
+        loss = F.cross_entropy(outputs, labels)
     loss.backward()
 
     def write(what, tensors):
         flat = numpy.concatenate([t.detach().numpy().astype(numpy.float64).ravel() for t in tensors])
-        flat.tofile(folder / f"{what}_{str(dtype).split('.')[1]}.bin")
+        flat.tofile(folder / f"{what}_{precision}.bin")
 
     write("gradients", [p.grad for p in parameters.values()])
     optimizer.step()
@@ -81,7 +84,8 @@ def main():
     torch.set_num_threads(2)
     folder = pathlib.Path(sys.argv[1])
     case = json.loads((folder / "case.json").read_text())
-    losses = {str(dtype).split(".")[1]: step(case, folder, dtype) for dtype in (torch.float64, torch.float32)}
+    dtypes = {"float64": torch.float64, "float32": torch.float32, "bf16": torch.float32}
+    losses = {precision: step(case, folder, precision, dtype) for precision, dtype in dtypes.items()}
     (folder / "result.json").write_text(json.dumps({"torch": torch.__version__, "loss": losses}))
 
 

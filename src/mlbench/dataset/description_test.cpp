@@ -10,6 +10,7 @@ namespace {
 using test::message_of;
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
@@ -37,7 +38,9 @@ TEST(Description, EmbeddedOnesAreComplete) {
     }
     for (const SplitSpec& split : description.splits) {
       for (const FileSource& file : split.files) {
-        if (!archive.pattern.empty()) EXPECT_THAT(file.content_sha256, SizeIs(64)) << name;
+        if (!archive.pattern.empty()) {
+          EXPECT_THAT(file.content_sha256, SizeIs(64)) << name;
+        }
         if (file.url.empty()) continue;
         EXPECT_THAT(file.url, StartsWith("https://")) << name;
         EXPECT_THAT(file.url, HasSubstr("/" + file.pattern + ".")) << "fetch() keeps the last component: " << name;

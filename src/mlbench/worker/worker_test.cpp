@@ -145,6 +145,69 @@ TEST_F(WorkerTest, another_seed_gives_other_weights) {
   EXPECT_NE(train(other)["weights_sha256"], one["weights_sha256"]);
 }
 
+TEST_F(WorkerTest, a_gradient_in_buckets_gives_the_same_weights) {
+  const auto with_buckets = [&](const std::string& name, int64_t workers, const char* key, const char* value) {
+    spec::RunSpec run = make_run(name, workers);
+    const std::vector<spec::Override> overrides = {{key, value}};
+    spec::set_task(run, spec::find_task("fashion-mnist", "", "", overrides), overrides);
+    return train(run);
+  };
+  // The dense layers fill the first bucket, the convolutions are the second.
+  const Json whole = train(make_run("whole", 2));
+  const Json buckets = with_buckets("buckets", 2, "optimizer.bucket_mb", "25");
+  EXPECT_EQ(whole["effective"]["buckets"], 1);
+  EXPECT_EQ(buckets["effective"]["buckets"], 2);
+  EXPECT_EQ(buckets["effective"]["overlap"], false);
+  EXPECT_EQ(buckets["effective"]["by_layer"], false);
+  EXPECT_EQ(buckets["requested"]["bucket_mb"], 25);
+  EXPECT_EQ(buckets["division"], "closed");
+  EXPECT_EQ(buckets["task_hash"], whole["task_hash"]);
+  // Of two numbers there is one sum.
+  EXPECT_EQ(buckets["weights_sha256"], whole["weights_sha256"]);
+
+  // Three are added in an order that depends on where they lie.
+  const Json three = train(make_run("three", 3));
+  const Json by_layer = with_buckets("layers", 3, "optimizer.by_layer", "true");
+  const Json first = with_buckets("first", 3, "optimizer.bucket_mb", "0.1");
+  const Json second = with_buckets("second", 3, "optimizer.bucket_mb", "0.1");
+  EXPECT_EQ(by_layer["effective"]["buckets"], 8);
+  EXPECT_EQ(by_layer["effective"]["by_layer"], true);
+  EXPECT_EQ(first["weights_sha256"], second["weights_sha256"]);
+  for (const Json& record : {by_layer, first}) {
+    const double loss = three["evaluations"][0]["metrics"]["loss"];
+    EXPECT_NEAR(record["evaluations"][0]["metrics"]["loss"], loss, 1e-5 * loss);
+  }
+}
+
+TEST_F(WorkerTest, bf16_trains_to_the_light_goal) {
+  spec::RunSpec run = make_run("bf16", 1);
+  const std::vector<spec::Override> overrides = {{"precision", "bf16"}, {"evaluation.every_samples", "3000"}};
+  spec::set_task(run, spec::find_task("fashion-mnist", "", "", overrides), overrides);
+  run.limits.max_steps = 300;
+  run.limits.light = true;
+  const Json record = train(run);
+  EXPECT_TRUE(record["goal"]["reached"].get<bool>()) << record["evaluations"].dump();
+  EXPECT_EQ(record["requested"]["precision"], "bf16");
+  EXPECT_EQ(record["effective"]["precision"], "bf16");
+  EXPECT_EQ(record["division"], "open");
+}
+
+TEST_F(WorkerTest, adam_resumes_in_the_middle_of_an_epoch) {
+  const auto mnist = [&](const std::string& name) {
+    spec::RunSpec run = make_run(name, 2);
+    spec::set_task(run, spec::find_task("mnist", "", "", {}), {});
+    run.data_name = "mnist";
+    return run;
+  };
+  const Json whole = train(mnist("whole"));
+  EXPECT_EQ(whole["division"], "closed");
+  spec::RunSpec run = mnist("parts");
+  run.checkpoint.every_steps = 4;
+  train(run);
+  fs::remove(fs::path(run.run_dir) / "run.json");
+  EXPECT_EQ(train(run, {"--segment", "2", "--resume-step", "4"})["weights_sha256"], whole["weights_sha256"]);
+}
+
 TEST_F(WorkerTest, a_missing_rank_is_named_within_the_bound) {
   spec::RunSpec run = make_run("missing", 3);
   run.comm_timeout_s = 2;

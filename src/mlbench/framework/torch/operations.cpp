@@ -90,32 +90,37 @@ Operation make_conv2d(const models::LayerSpec& layer, size_t, const BuildContext
   const Parameter bias = biased ? context.parameter(layer.name + ".bias") : Parameter();
   const auto stride = layer.options.at("stride").get<int64_t>();
   const auto padding = layer.options.at("padding").get<int64_t>();
+  const at::ScalarType type = context.product_type;
   GradientBuffer& gradients = context.gradients;
   return [=, &gradients](const at::Tensor& input, const Pass&) {
+    const at::Tensor x = input.detach().to(type), w = weight.value.to(type);
     const auto forward = [&] {
-      return at::conv2d(input, weight.value, bias.value, {stride, stride}, {padding, padding});
+      const at::Tensor b = biased ? bias.value.to(type) : at::Tensor();
+      return at::conv2d(x, w, b, {stride, stride}, {padding, padding}).to(at::kFloat);
     };
     return differentiable(input, forward, [=, &gradients](const at::Tensor& dy, bool input_wanted) {
       auto [dx, dw, db] = at::convolution_backward(
-          dy, input, weight.value, biased ? at::OptionalIntArrayRef(bias.value.sizes()) : at::OptionalIntArrayRef(),
+          dy.to(type), x, w, biased ? at::OptionalIntArrayRef(bias.value.sizes()) : at::OptionalIntArrayRef(),
           {stride, stride}, {padding, padding}, {1, 1}, false, {0, 0}, 1, {input_wanted, true, biased});
       if (biased) {
         gradients.contribute(bias.slot, [&, &db = db](at::Tensor& target, bool add) { store(target, db, add); });
       }
       gradients.contribute(weight.slot, [&](at::Tensor& target, bool add) { store(target, dw, add); });
-      return dx;
+      return input_wanted ? dx.to(at::kFloat) : dx;
     });
   };
 }
 
 Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext& context) {
   const Parameter weight = context.parameter(layer.name + ".weight");
-  const Parameter bias = has_bias(layer) ? context.parameter(layer.name + ".bias") : Parameter{};
+  const Parameter bias = has_bias(layer) ? context.parameter(layer.name + ".bias") : Parameter();
+  const at::ScalarType type = context.product_type;
   GradientBuffer& gradients = context.gradients;
   return [=, &gradients](const at::Tensor& input, const Pass&) {
+    const at::Tensor x = input.detach().to(type), w = weight.value.to(type);
     const auto forward = [&] {
-      const at::Tensor transposed = weight.value.t();
-      return bias.value.defined() ? at::addmm(bias.value, input, transposed) : at::mm(input, transposed);
+      const at::Tensor y = bias.value.defined() ? at::addmm(bias.value.to(type), x, w.t()) : at::mm(x, w.t());
+      return y.to(at::kFloat);
     };
     return differentiable(input, forward, [=, &gradients](const at::Tensor& dy, bool input_wanted) {
       if (bias.value.defined()) {
@@ -127,14 +132,17 @@ Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext
           }
         });
       }
+      const at::Tensor d = dy.to(type);
       gradients.contribute(weight.slot, [&](at::Tensor& target, bool add) {
-        if (add) {
-          target.addmm_(dy.t(), input);
+        if (type != at::kFloat) {
+          store(target, d.t().mm(x), add);
+        } else if (add) {
+          target.addmm_(d.t(), x);
         } else {
-          at::mm_out(target, dy.t(), input);
+          at::mm_out(target, d.t(), x);
         }
       });
-      return input_wanted ? dy.mm(weight.value) : at::Tensor();
+      return input_wanted ? d.mm(w).to(at::kFloat) : at::Tensor();
     });
   };
 }

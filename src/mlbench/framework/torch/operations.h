@@ -39,6 +39,9 @@ struct BuildContext {
   GradientBuffer& gradients;                                    // outlives the operations
   bool dropout = true;
   bool frozen_batch_norm = false;
+  // In which convolutions and linear layers multiply, forward and backward. What they take and yield is float32 all the
+  // same: 16-bit copies of inputs, weights and output gradients are their own.
+  at::ScalarType product_type = at::kFloat;
 };
 
 // The model's layers; neighbours for which there is a fused kernel become one operation. UserError for a layer kind

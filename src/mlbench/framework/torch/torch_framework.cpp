@@ -45,6 +45,16 @@ const Loss& find_loss(const std::string& name) {
   throw UserError(fmt::format("framework 'torch' has no loss '{}'; valid: {}", name, fmt::join(names, ", ")));
 }
 
+// In which convolutions and linear layers multiply.
+at::ScalarType product_type_of(const std::string& precision) {
+  if (precision == "float32") return at::kFloat;
+  if (precision == "bf16") return at::kBFloat16;
+  const char* reason =
+      precision == "tf32" ? "tf32 is a format of NVIDIA GPUs, and this framework runs on the CPU" : "it is unknown";
+  throw UserError(
+      fmt::format("framework 'torch' has no precision '{}' here ({}); valid: float32, bf16", precision, reason));
+}
+
 void use_threads(int threads) {
   at::set_num_threads(threads);
   static std::once_flag once;
@@ -55,15 +65,13 @@ class TorchFramework final : public Framework {
  public:
   explicit TorchFramework(const FrameworkOptions& options)
       : options_(options), layout_(models::lay_out(options.model)), criterion_(find_loss(options.loss)) {
-    if (options.precision != "float32") {
-      throw UserError(fmt::format("framework 'torch' has no precision '{}'; valid: float32", options.precision));
-    }
+    const at::ScalarType product_type = product_type_of(options.precision);
     use_threads(options.threads);
     parameters_ = at::zeros({layout_.parameter_elements}, at::kFloat);
     gradients_ = at::zeros({layout_.parameter_elements}, at::kFloat);
     buffers_ = at::zeros({layout_.buffer_elements}, at::kFloat);
     network_ = build({options_.model, [this](const std::string& name) { return parameter(name); }, gradient_buffer_,
-                      options_.dropout, options_.frozen_batch_norm});
+                      options_.dropout, options_.frozen_batch_norm, product_type});
   }
 
   const FlatLayout& layout() const override { return layout_; }
@@ -122,8 +130,11 @@ class TorchFramework final : public Framework {
   void on_gradient_ready(GradientReady callback) override { gradient_buffer_.on_ready(std::move(callback)); }
 
   Json effective() const override {
-    return {
-        {"name", "torch"}, {"precision", "float32"}, {"layout", "nhwc"}, {"fused", false}, {"kernels", network_.fused}};
+    return {{"name", "torch"},
+            {"precision", options_.precision},
+            {"layout", "nhwc"},
+            {"fused", false},
+            {"kernels", network_.fused}};
   }
 
   Json versions() const override { return {{"libtorch", TORCH_VERSION}}; }

@@ -14,6 +14,7 @@
 namespace mlbench::framework::torch_framework {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
@@ -131,6 +132,51 @@ TEST(TorchFramework, LossOutputsAndGradientsEqualFloat64PerTensor) {
       EXPECT_LT(relative_error(part(framework->gradients()), part(oracle.gradients)), 2e-6) << range.name;
     }
   }
+}
+
+// The error against PyTorch's autocast is a golden test; this is what bfloat16 is not: float32, and state.
+TEST(TorchFramework, Bf16RoundsProductsAndKeepsTheRestInFloat32) {
+  FrameworkOptions options = options_of(small_model("tanh", "avg_pool2d"));
+  options.dropout = false;
+  options.precision = "bf16";
+  const auto framework = make(options);
+  EXPECT_EQ(framework->effective()["precision"], "bf16");
+  framework->initialise();
+  const at::Tensor start = framework->parameters().clone();
+  const Batch batch(9);
+  step(*framework, batch.view());
+  EXPECT_TRUE(at::equal(framework->parameters(), start)) << "the master weights are not rounded";
+  EXPECT_EQ(framework->parameters().scalar_type(), at::kFloat);
+  EXPECT_EQ(framework->gradients().scalar_type(), at::kFloat);
+  const Oracle oracle(options.model, *framework, batch, {});
+  const at::Tensor once = framework->gradients().clone();
+  const double error = relative_error(once, oracle.gradients);
+  EXPECT_LT(error, 0.05);
+  EXPECT_GT(error, 1e-4) << "it is not float32";
+
+  // Contributions add up in float32: the same gradient twice is exactly twice it.
+  step(*framework, batch.view(), 0, 1, true);
+  EXPECT_TRUE(at::equal(framework->gradients(), once * 2));
+  // As in float32, a rank's share is a share.
+  step(*framework, batch.view(0, 6), 0, 6.0 / 9);
+  step(*framework, batch.view(6, 3), 0, 3.0 / 9, true);
+  EXPECT_LT(relative_error(framework->gradients(), oracle.gradients), 0.05);
+}
+
+TEST(TorchFramework, Bf16Learns) {
+  FrameworkOptions options = options_of(small_model());
+  options.precision = "bf16";
+  const auto framework = make(options);
+  framework->initialise();
+  const Batch batch(30);  // random labels: to be learnt by heart
+  double first = 0, last = 0;
+  for (int i = 0; i < 300; ++i) {
+    last = step(*framework, batch.view(), i);
+    if (i == 0) first = last;
+    framework->parameters().sub_(framework->gradients(), 0.1);
+  }
+  EXPECT_GT(first, 1);
+  EXPECT_LT(last, 0.3);
 }
 
 TEST(TorchFramework, DropoutUsesTheMaskOfTheStreamAndEvaluationNone) {
@@ -394,8 +440,12 @@ TEST(TorchFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
   options.loss = "hinge";
   EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("valid: cross_entropy")));
   options = options_of(small_model());
-  options.precision = "bf16";
-  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("valid: float32")));
+  options.precision = "tf32";
+  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(AllOf(HasSubstr("'tf32'"), HasSubstr("NVIDIA GPUs"),
+                                                                     HasSubstr("valid: float32, bf16"))));
+  options.precision = "int4";
+  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(AllOf(HasSubstr("'int4'"), HasSubstr("unknown"),
+                                                                     HasSubstr("valid: float32, bf16"))));
   options = options_of(small_model("gelu"));
   EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("no layer 'gelu'")));
 }

@@ -1,0 +1,133 @@
+// Every update rule against torch.optim (optimizer_oracle.py, run at test time by a Python that has its own PyTorch): a
+// hundred steps on stored gradients of very different sizes, the learning rate changing from step to step. The error
+// norm against PyTorch's float64 result is at most twice that of PyTorch's own float32 result.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/json.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/process.h"
+#include "mlbench/base/random.h"
+#include "mlbench/comm/in_process.h"
+#include "mlbench/optim/factory.h"
+
+namespace mlbench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kCount = 200;
+constexpr int kSteps = 100;
+
+struct Case {
+  const char* ours;
+  const char* peer;  // in torch.optim; the options have the same names
+  Json options;
+};
+
+std::vector<Case> cases() {
+  return {{"centralized_sgd", "SGD", Json::object()},
+          {"centralized_sgd", "SGD", {{"momentum", 0.9}}},
+          {"centralized_sgd", "SGD", {{"momentum", 0.9}, {"nesterov", true}, {"weight_decay", 1e-4}}},
+          {"centralized_sgd", "SGD", {{"momentum", 0.8}, {"dampening", 0.3}, {"weight_decay", 0.01}}},
+          {"centralized_sgd", "SGD", {{"weight_decay", 0.1}}},
+          {"centralized_adam", "Adam", Json::object()},
+          {"centralized_adam", "Adam", {{"betas", {0.9, 0.98}}, {"eps", 1e-9}}},
+          {"centralized_adam", "Adam", {{"betas", {0.5, 0.9}}, {"weight_decay", 0.1}}},
+          {"centralized_adam", "Adam", {{"betas", {0.8, 0.7}}, {"eps", 1e-3}, {"amsgrad", true}}}};
+}
+
+struct Problem {
+  std::vector<float> start;
+  std::vector<std::vector<float>> gradients;
+  std::vector<double> lr;
+};
+
+Problem make_problem() {
+  RandomSequence random(11);
+  Problem problem;
+  std::vector<double> scale;
+  for (int64_t i = 0; i < kCount; ++i) {
+    problem.start.push_back(static_cast<float>(random.normal()));
+    scale.push_back(std::pow(10, 4 * random.uniform() - 3));
+  }
+  for (int step = 0; step < kSteps; ++step) {
+    problem.lr.push_back(0.01 / (1 + 0.1 * step));
+    std::vector<float>& gradient = problem.gradients.emplace_back();
+    for (const double size : scale) gradient.push_back(static_cast<float>(size * (random.normal() + 0.3)));
+  }
+  return problem;
+}
+
+std::vector<float> ours(const Problem& problem, const Case& test) {
+  const FlatLayout layout{.ranges = {{"w", {kCount}, 0, kCount, true}}, .parameter_elements = kCount};
+  const auto comm = std::move(comm::make_in_process_group(1, std::chrono::seconds(20)).front());
+  spec::OptimizerSpec spec;
+  spec.name = test.ours;
+  spec.options = test.options;
+  const auto optimizer = optim::make_optimizer(spec, layout, *comm);
+  optim::FlatTensors tensors{at::tensor(problem.start), at::zeros({kCount})};
+  for (size_t step = 0; step < kSteps; ++step) {
+    tensors.gradients.copy_(at::tensor(problem.gradients[step]));
+    optimizer->aggregate(tensors);
+    optimizer->step(tensors, problem.lr[step]);
+  }
+  return {tensors.parameters.data_ptr<float>(), tensors.parameters.data_ptr<float>() + kCount};
+}
+
+Json ask_pytorch(const Problem& problem, const std::string& python) {
+  const fs::path folder = fs::temp_directory_path() / ("mlbench-optimizers-" + std::to_string(getpid()));
+  fs::create_directories(folder);
+  Json json = {{"start", problem.start}, {"gradients", problem.gradients}, {"lr", problem.lr}};
+  for (const Case& test : cases()) json["cases"].push_back({{"optimizer", test.peer}, {"options", test.options}});
+  write_json_file(folder / "cases.json", json);
+  ProcessOptions options;
+  options.arguments = {
+      python, environment_variable("MLBENCH_TEST_SOURCE_DIR").value() + "/tests/golden/optimizer_oracle.py", folder};
+  const ProcessOutput output = run_process(options, std::chrono::minutes(5));
+  if (output.end.code != 0) throw IoError(output.standard_output + output.standard_error);
+  const Json result = read_json_file(folder / "result.json");
+  fs::remove_all(folder);
+  return result;
+}
+
+template <typename Values>
+double error_norm(const Values& values, const std::vector<double>& exact) {
+  double sum = 0;
+  for (size_t i = 0; i < exact.size(); ++i) sum += std::pow(static_cast<double>(values[i]) - exact[i], 2);
+  return std::sqrt(sum);
+}
+
+TEST(OptimizerGolden, AHundredStepsEqualPyTorchs) {
+  const auto python = environment_variable("MLBENCH_TEST_PYTHON");
+  if (!python || python->empty()) {
+    GTEST_SKIP() << "missing capability: a Python that imports torch (Debian: python3-torch)";
+  }
+  const Problem problem = make_problem();
+  const Json golden = ask_pytorch(problem, *python);
+  ASSERT_EQ(golden.size(), cases().size());
+  std::set<std::string> compared;
+  for (size_t i = 0; i < cases().size(); ++i) {
+    const Case test = cases()[i];
+    SCOPED_TRACE(std::string(test.ours) + " " + test.options.dump());
+    compared.insert(test.ours);
+    const auto exact = golden[i]["float64"].get<std::vector<double>>();
+    const auto peer = golden[i]["float32"].get<std::vector<double>>();
+    const std::vector<float> values = ours(problem, test);
+    ASSERT_EQ(exact.size(), values.size());
+    EXPECT_GT(error_norm(problem.start, exact), 0.1) << "it moved";
+    EXPECT_LE(error_norm(values, exact), 2 * error_norm(peer, exact));
+  }
+  for (const std::string& name : optim::optimizer_names()) EXPECT_EQ(compared.count(name), 1U) << name;
+}
+
+}  // namespace
+}  // namespace mlbench
