@@ -323,7 +323,7 @@ TEST_F(Process, ATimeoutNamesCommandTimeAndLastWords) {
   }
 }
 
-TEST(Process, LooksForAProgramInThePath) {
+TEST_F(Process, LooksForAProgramInThePath) {
   EXPECT_TRUE(program_exists("sh"));
   EXPECT_FALSE(program_exists("no-such-program-of-mlbench"));
 }
