@@ -84,12 +84,14 @@ spec::Failure failure_of(const std::vector<RankFacts>& ranks, size_t rank, std::
   failure.operation =
       field<std::string>(facts.report, "operation", field<std::string>(facts.heartbeat, "operation", ""));
   failure.sequence = field<int64_t>(facts.report, "sequence", field<int64_t>(facts.heartbeat, "sequence", -1));
-  // A rank that went silent before it said anything: what the others waited for it in.
-  for (size_t peer = 0; peer < ranks.size() && failure.operation.empty(); ++peer) {
-    if (!reported_failure(ranks[peer])) continue;
-    failure.operation = field<std::string>(ranks[peer].report, "operation", "");
-    failure.sequence = field<int64_t>(ranks[peer].report, "sequence", -1);
-  }
+  // A rank that went silent before it said anything: what the others waited for it in, else were last seen in.
+  const auto take = [&](const std::optional<Json>& said) {
+    if (!failure.operation.empty()) return;
+    failure.operation = field<std::string>(said, "operation", "");
+    failure.sequence = field<int64_t>(said, "sequence", -1);
+  };
+  for (const RankFacts& peer : ranks) take(reported_failure(peer) ? peer.report : std::nullopt);
+  for (const RankFacts& peer : ranks) take(peer.heartbeat);
   failure.message = std::move(message);
   return failure;
 }

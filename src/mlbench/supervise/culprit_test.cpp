@@ -112,6 +112,16 @@ TEST(Culprit, ARankThatSaidNothingYetIsNamedWithWhatItsPeersWaitIn) {
   EXPECT_EQ(failure.sequence, 4);
 }
 
+TEST(Culprit, ARankThatSaidNothingYetIsNamedWithWhatItsPeersWereSeenIn) {
+  RankFacts killed = working(0);
+  killed.heartbeat = Json::object();
+  killed.end = ProcessEnd{137, SIGKILL};
+  const auto failure = name_culprit({working(5), killed});
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.operation, "all_reduce");
+  EXPECT_EQ(failure.sequence, 5);
+}
+
 TEST(Culprit, SilentRank) {
   RankFacts silent = working(124);
   silent.heartbeat_age_s = 31;

@@ -15,7 +15,7 @@ namespace mlbench::worker {
 
 namespace {
 
-constexpr std::chrono::milliseconds kHeartbeat{1000};
+constexpr std::chrono::milliseconds kHeartbeat{250};
 constexpr std::chrono::milliseconds kWatchdogGrace{2000};
 
 std::chrono::milliseconds seconds_to_ms(double seconds) {
