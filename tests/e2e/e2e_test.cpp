@@ -22,12 +22,14 @@
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/supervisor.h"
 #include "mlbench/supervise/test_folder.h"
+#include "tests/support/connections.h"
 #include "tests/support/processes.h"
 
 namespace mlbench {
 namespace {
 
 using namespace std::chrono_literals;
+using test::cut_connections;
 using test::eventually;
 using test::kPatience;
 using test::Variable;
@@ -334,6 +336,25 @@ TEST_P(EachBackEnd, StoppedRankIsNamed) {
   EXPECT_FALSE(json["failure"]["operation"].get<std::string>().empty());
   EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("is stopped"));
   expect_kept_and_clean(run);
+}
+
+TEST_F(EndToEnd, CutConnectionIsNamed) {
+  ChildProcess process = start_long_run("cut", {"--backend", "gloo", "--comm-timeout", "3"});
+  const auto lease = wait_for_training("cut-2");
+  const int cut = cut_connections(lease.ranks[1].pid, lease.ranks[0].pid);
+  if (cut < 0) {
+    process.stop(kPatience);
+    GTEST_SKIP() << "missing capability: pidfd_getfd on another process";
+  }
+  EXPECT_GT(cut, 0);
+  EXPECT_EQ(wait(process), code_of(ExitCode::kRunFailed));
+  const Json json = record("cut-2");
+  EXPECT_EQ(json["state"], "failed");
+  EXPECT_THAT(json["failure"]["kind"].get<std::string>(), testing::AnyOf("comm_error", "comm_timeout"));
+  EXPECT_THAT(json["failure"]["rank"].get<int>(), testing::AnyOf(0, 1));
+  EXPECT_FALSE(json["failure"]["operation"].get<std::string>().empty());
+  EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("rank"));
+  expect_kept_and_clean("cut-2");
 }
 
 TEST_F(EndToEnd, FullDiskUnderACheckpointIsNamed) {
