@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The speed peer of `mlbench run --fixed-batch`: a task's model and optimizer in plain PyTorch.
+"""The speed peer of `mlbench run --fixed-batch`: a task's model and optimizer in plain PyTorch, by default fashion-mnist.
 
 One fixed batch in memory, loss, backward and optimizer step, the parameters of tasks/*.toml. With --ranks > 1:
 DistributedDataParallel over Gloo, one process per rank. Prints one JSON line; `median_samples_per_s` (all ranks, from
@@ -13,8 +13,6 @@ import statistics
 import tempfile
 import time
 
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -27,6 +25,39 @@ def mnist_cnn():
         nn.Flatten(), nn.Linear(64 * 7 * 7, 1024), nn.ReLU(), nn.Dropout(0.4), nn.Linear(1024, 10))
 
 
+class Block(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs)
+        self.shortcut = nn.Sequential()
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = F.relu(self.norm1(self.conv1(x)))
+        return F.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
+
+
+def resnet20():
+    layers = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
+    inputs = 16
+    for outputs in (16, 32, 64):
+        for i in range(3):
+            layers.append(Block(inputs, outputs, 2 if i == 0 and outputs != 16 else 1))
+            inputs = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
+# model, its parameters, sample shape, batch per rank, arguments of SGD
+TASKS = {
+    "fashion-mnist": (mnist_cnn, 3274634, (1, 28, 28), 100, {"lr": 0.05, "momentum": 0.9}),
+    "1a": (resnet20, 272474, (3, 32, 32), 128, {"lr": 0.02, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4}),
+}
+
+
 def train(rank, options, store):
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
@@ -34,23 +65,28 @@ def train(rank, options, store):
     if options.ranks > 1:
         torch.distributed.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=options.ranks)
 
-    model = mnist_cnn()
-    assert sum(p.numel() for p in model.parameters()) == 3274634
-    features = torch.rand(options.batch, 1, 28, 28)
-    labels = torch.randint(0, 10, (options.batch,))
+    make_model, parameters, shape, batch, sgd = TASKS[options.task]
+    batch = options.batch or batch
+    model = make_model().to(options.device)
+    assert sum(p.numel() for p in model.parameters()) == parameters
+    features = torch.rand(batch, *shape, device=options.device)
+    labels = torch.randint(0, 10, (batch,), device=options.device)
     if options.layout == "nhwc":
         model = model.to(memory_format=torch.channels_last)
         features = features.to(memory_format=torch.channels_last)
     net = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True) if options.ranks > 1 else model
     if options.compile:
         net = torch.compile(net)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, fused=options.fused)
+    optimizer = torch.optim.SGD(model.parameters(), fused=options.fused, **sgd)
 
     def step():
         optimizer.zero_grad()
-        loss = F.cross_entropy(net(features), labels)
+        with torch.autocast(options.device, torch.bfloat16, enabled=options.amp):
+            loss = F.cross_entropy(net(features), labels)
         loss.backward()
         optimizer.step()
+        if options.device == "cuda":
+            torch.cuda.synchronize()
         return loss
 
     for _ in range(options.warm_up):
@@ -61,11 +97,11 @@ def train(rank, options, store):
         loss = step()
         seconds.append(time.perf_counter() - begin)
     if rank == 0:
-        samples = options.ranks * options.batch
+        samples = options.ranks * batch
         print(json.dumps({
-            "peer": "pytorch " + torch.__version__, "task": "fashion-mnist", "ranks": options.ranks,
-            "threads": options.threads, "batch": options.batch, "layout": options.layout, "fused": options.fused,
-            "compile": options.compile, "steps": options.steps, "loss": loss.item(),
+            "peer": "pytorch " + torch.__version__, "task": options.task, "device": options.device, "ranks": options.ranks,
+            "threads": options.threads, "batch": batch, "layout": options.layout, "fused": options.fused,
+            "compile": options.compile, "amp": options.amp, "steps": options.steps, "loss": loss.item(),
             "samples_per_s": samples * options.steps / sum(seconds),
             "median_samples_per_s": samples / statistics.median(seconds)}), flush=True)
     if options.ranks > 1:
@@ -75,14 +111,17 @@ def train(rank, options, store):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", choices=TASKS, default="fashion-mnist")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2, help="intra-op threads per rank")
-    parser.add_argument("--batch", type=int, default=100, help="samples per rank and step")
+    parser.add_argument("--batch", type=int, help="samples per rank and step (default: the task's)")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--warm-up", type=int, default=5, help="steps before the clock starts")
     parser.add_argument("--layout", choices=("nchw", "nhwc"), default="nchw")
     parser.add_argument("--fused", action="store_true", help="the fused SGD kernel")
     parser.add_argument("--compile", action="store_true", help="torch.compile")
+    parser.add_argument("--amp", action="store_true", help="bfloat16 by autocast")
     options = parser.parse_args()
     if options.ranks == 1:
         train(0, options, "")
