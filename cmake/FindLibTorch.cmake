@@ -1,9 +1,10 @@
-# LibTorch out of a PyTorch wheel, for the CPU. The wheel's own TorchConfig.cmake
+# LibTorch out of a PyTorch wheel. The wheel's own TorchConfig.cmake
 # refuses to configure without a CUDA toolkit, hence this file.
 #
 #   MLBENCH_TORCH_DIR   the `torch` folder of any PyTorch from 2.11 on; else the one
 #                       that tools/setup.sh unpacked below XDG_CACHE_HOME
-#   LibTorch::LibTorch  headers, libtorch_cpu, libc10
+#   MLBENCH_CUDA        link libtorch_cuda and libc10_cuda, too
+#   LibTorch::LibTorch  headers and these libraries
 #   LibTorch_VERSION
 
 set(_pins ${CMAKE_CURRENT_LIST_DIR}/libtorch.txt)
@@ -24,6 +25,12 @@ endif()
 
 find_library(_torch_cpu torch_cpu PATHS ${_torch}/lib NO_DEFAULT_PATH NO_CACHE)
 find_library(_torch_c10 c10 PATHS ${_torch}/lib NO_DEFAULT_PATH NO_CACHE)
+set(_required _torch_cpu _torch_c10)
+if(MLBENCH_CUDA)
+  find_library(_torch_cuda torch_cuda PATHS ${_torch}/lib NO_DEFAULT_PATH NO_CACHE)
+  find_library(_torch_c10_cuda c10_cuda PATHS ${_torch}/lib NO_DEFAULT_PATH NO_CACHE)
+  list(APPEND _required _torch_cuda _torch_c10_cuda)
+endif()
 find_file(_torch_version_h NAMES torch/headeronly/version.h torch/csrc/api/include/torch/version.h
   PATHS ${_torch}/include NO_DEFAULT_PATH NO_CACHE)
 if(_torch_version_h)
@@ -37,7 +44,7 @@ endif()
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(LibTorch
-  REQUIRED_VARS _torch_cpu _torch_c10 _torch_version_h
+  REQUIRED_VARS ${_required} _torch_version_h
   VERSION_VAR LibTorch_VERSION
   REASON_FAILURE_MESSAGE "looked in ${_torch}: tools/setup.sh fetches it, or give -DMLBENCH_TORCH_DIR=<folder of a PyTorch>")
 
@@ -60,4 +67,9 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
     IMPORTED_LOCATION ${_torch_cpu}
     INTERFACE_INCLUDE_DIRECTORIES "${_view};${_view}/torch/csrc/api/include"
     INTERFACE_LINK_LIBRARIES LibTorch::c10)
+  if(MLBENCH_CUDA)
+    # Nothing refers to them by name: they register themselves when they are loaded.
+    target_link_libraries(LibTorch::LibTorch INTERFACE
+      -Wl,--push-state,--no-as-needed ${_torch_cuda} ${_torch_c10_cuda} -Wl,--pop-state)
+  endif()
 endif()

@@ -144,6 +144,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
 
   spec::RunSpec common = plan_task(options, facts.home);
   common.fixed_batch = options.fixed_batch;
+  if (options.gpu) common.device = "cuda";
 
   common.framework = choose(facts.catalog, "frameworks", "framework", options.framework, common.framework);
   common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);

@@ -24,7 +24,7 @@ struct RunOptions {
   std::string seed, threads_per_worker, repeat;
   std::string max_steps, max_epochs, max_time;
   std::string checkpoint_every, comm_timeout;
-  bool light = false, synthetic = false, fixed_batch = false;
+  bool light = false, synthetic = false, fixed_batch = false, gpu = false;
 };
 
 // What the choices are checked against.

@@ -250,6 +250,7 @@ void add_run(CLI::App& app, Program& program) {
   text(how, "--checkpoint-every", options->checkpoint_every, "STEPS|epoch", "default: one checkpoint at the end");
   text(how, "--comm-timeout", options->comm_timeout, "TIME",
        "how long an operation may wait for a peer (default: 30s)");
+  flag(how, "--gpu", options->gpu, "compute on the host's NVIDIA GPUs, one per worker");
   auto local = std::make_shared<bool>(false);
   flag(how, "--local", *local, "start the run from here even when a master serves this home");
   add_start_options(*verb, *start);

@@ -29,6 +29,8 @@ struct FrameworkOptions {
   uint64_t seed = 42;
   int rank = 0;
   std::string precision = "float32";
+  std::string device = "cpu";      // cpu | cuda
+  int local_rank = 0;              // number of the GPU, on its host
   bool passive_wait = false;       // oversubscribed: idle threads sleep instead of spinning
   bool dropout = true;             // tests of equality over k switch it off
   bool frozen_batch_norm = false;  // normalise by the running statistics in training, too: the same tests
@@ -39,6 +41,8 @@ class Framework {
   virtual ~Framework() = default;
 
   virtual const models::FlatLayout& layout() const = 0;
+  // On the host, wherever the framework computes: what stands in them counts from the next forward pass on, and after
+  // backward the gradients and statistics are complete.
   virtual at::Tensor parameters() = 0;  // flat [layout().parameter_elements]
   virtual at::Tensor gradients() = 0;   // flat, same layout
   virtual at::Tensor buffers() = 0;     // flat [layout().buffer_elements]: BatchNorm running statistics
@@ -66,7 +70,7 @@ class Framework {
   using GradientReady = std::function<void(int64_t first, int64_t count)>;
   virtual void on_gradient_ready(GradientReady callback) = 0;
 
-  // {name, precision, layout, fused: bool, ...} for the record's `effective` field.
+  // {name, device, precision, layout, pinned: bool, fused: bool, ...} for the record's `effective` field.
   virtual Json effective() const = 0;
   // Versions for the record's environment, e.g. {"libtorch": "2.15.0"}.
   virtual Json versions() const = 0;

@@ -167,7 +167,7 @@ Json failure_json(const std::optional<Failure>& failure) {
 // The six choices, in one order; what else `given` holds follows.
 Json choices_json(const Json& given) {
   Json choices = Json::object();
-  for (const char* name : {"precision", "layout", "overlap", "buckets", "by_layer", "pinned"}) {
+  for (const char* name : {"device", "precision", "layout", "overlap", "buckets", "by_layer", "pinned"}) {
     choices[name] = member(given, name);
   }
   if (given.is_object()) choices.update(given);
@@ -413,6 +413,7 @@ Json build_record(const RunSpec& spec, const RunProgress& progress) {
   record["notes"] = notes;
   record["state"] = name_of(progress.state);
   record["requested"] = choices_json({{"precision", spec.precision},
+                                      {"device", spec.device},
                                       {"by_layer", task.optimizer.options.value("by_layer", Json(nullptr))},
                                       {"bucket_mb", task.optimizer.options.value("bucket_mb", Json(nullptr))}});
   record["effective"] = choices_json(member(begin, "effective"));

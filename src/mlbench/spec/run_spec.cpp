@@ -61,6 +61,7 @@ void describe(V& v, Spec& spec) {
   v.field("fixed_batch", spec.fixed_batch, kRequired);
   v.field("run_dir", spec.run_dir, kRequired);
   v.field("precision", spec.precision, {.required = true, .choices = kPrecisions});
+  v.field("device", spec.device, {.required = true, .choices = kDevices});
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mlbench/base/json.h"
@@ -28,6 +29,8 @@ struct CheckpointPolicy {
   bool at_end = true;  // default: one checkpoint at the end
   bool operator==(const CheckpointPolicy&) const = default;
 };
+
+inline constexpr std::string_view kDevices[] = {"cpu", "cuda"};
 
 struct RunSpec {
   int64_t id = 0;          // unique in the home
@@ -58,6 +61,7 @@ struct RunSpec {
 
   std::string run_dir;                // absolute
   std::string precision = "float32";  // requested
+  std::string device = "cpu";         // requested: cpu | cuda, one GPU per worker
   bool operator==(const RunSpec&) const = default;
 };
 

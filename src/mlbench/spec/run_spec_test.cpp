@@ -31,6 +31,7 @@ RunSpec full_spec() {
   spec.data_dirs = {"/data/a b", "/data/ü"};
   spec.cache_dir = "/home/cache";
   spec.synthetic = true;
+  spec.device = "cuda";
   spec.run_dir = "/home/runs/r-2.3";
   const std::vector<Override> overrides = {{"precision", "bf16"}, {"optimizer.lr", "0.1"}};
   set_task(spec, find_task("fashion-mnist", "", "", overrides), overrides);

@@ -317,7 +317,6 @@ void TrainRun::check_recorder() const {
 TrainResult TrainRun::run() {
   Json effective = c_.framework.effective();
   effective.update(c_.optimizer.effective());
-  effective["pinned"] = false;
   c_.recorder.event({{"event", "begin"},
                      {"start_step", step_},
                      {"parameters",

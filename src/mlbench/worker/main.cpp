@@ -106,14 +106,16 @@ void write_own_record(const spec::RunSpec& run, int64_t segment, const std::stri
   write_json_file(std::filesystem::path(run.run_dir) / "run.json", spec::build_record(run, progress));
 }
 
-std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, int rank) {
+std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, int rank, int local_rank) {
   framework::FrameworkOptions options;
   options.model = models::describe_model(run.task.task);
   options.loss = run.task.task.loss;
   options.threads = static_cast<int>(run.threads_per_worker);
   options.seed = run.seed;
   options.rank = rank;
+  options.local_rank = local_rank;
   options.precision = run.precision;
+  options.device = run.device;
   options.passive_wait = run.oversubscribed;
   return catalog::make_framework(run.framework, options);
 }
@@ -129,7 +131,7 @@ void train_run(const spec::RunSpec& run, const Options& options, const net::Laun
       {{"event", "prepared"}, {"prepare_s", to_seconds(clock.now() - start)}, {"data", std::move(identity)}});
 
   const auto comm = catalog::make_backend(run.backend, session.comm_options());
-  const auto framework = make_framework(run, launch.rank);
+  const auto framework = make_framework(run, launch.rank, launch.local_rank);
   const auto optimizer = optim::make_optimizer(run.task.task.optimizer, framework->layout(), *comm);
 
   train::TrainContext context{run,
@@ -216,7 +218,7 @@ int evaluate(const Options& options) {
   int exit_code = 0;
   try {
     const spec::RunSpec run = spec::run_spec_from_json(read_json_file(options.spec_file));
-    answer = train::evaluate_stored(options.evaluate, run, *make_framework(run, 0), [&] { return prepare_data(run); });
+    answer = train::evaluate_stored(options.evaluate, run, *make_framework(run, 0, 0), [&] { return prepare_data(run); });
   } catch (const std::exception& error) {
     answer = {{"error", without_backtrace(error.what())}};
     exit_code = static_cast<int>(exit_code_of(error));

@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "mlbench/base/errors.h"
+
 namespace mlbench::framework::null_framework {
 
 namespace {
@@ -44,7 +46,8 @@ class NullFramework final : public Framework {
   }
   void on_gradient_ready(GradientReady callback) override { ready_ = std::move(callback); }
   Json effective() const override {
-    return {{"name", "null"}, {"precision", "float32"}, {"layout", "none"}, {"fused", false}};
+    return {{"name", "null"},   {"device", "cpu"}, {"precision", "float32"},
+            {"layout", "none"}, {"pinned", false}, {"fused", false}};
   }
   Json versions() const override { return Json::object(); }
 
@@ -61,6 +64,9 @@ class NullFramework final : public Framework {
 
 Availability available() { return {true, ""}; }
 
-std::unique_ptr<Framework> make(const FrameworkOptions& options) { return std::make_unique<NullFramework>(options); }
+std::unique_ptr<Framework> make(const FrameworkOptions& options) {
+  if (options.device != "cpu") throw UserError("framework 'null' has no device '" + options.device + "'; valid: cpu");
+  return std::make_unique<NullFramework>(options);
+}
 
 }  // namespace mlbench::framework::null_framework

@@ -151,7 +151,7 @@ Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext
 struct BatchNorm {
   Parameter weight, bias, mean, variance;
   double eps = 0, momentum = 0;
-  bool frozen = false;
+  bool frozen = false, on_host = true;
   GradientBuffer* gradients = nullptr;
 
   BatchNorm(const models::LayerSpec& layer, const BuildContext& context)
@@ -162,13 +162,14 @@ struct BatchNorm {
         eps(layer.options.at("eps").get<double>()),
         momentum(layer.options.at("momentum").get<double>()),
         frozen(context.frozen_batch_norm),
+        on_host(context.on_host),
         gradients(&context.gradients) {}
 
   // act(norm(input) + addend); `addend` may be undefined.
   at::Tensor operator()(const at::Tensor& input, const at::Tensor& addend, bool relu, const Pass& pass) const {
     const at::Tensor x = input.contiguous(kNhwc);
     const NormShape shape{x.size(0) * x.size(2) * x.size(3), x.size(1)};
-    if (!batch_norm_takes(shape)) return plain(x, addend, relu, pass);
+    if (!on_host || !batch_norm_takes(shape)) return plain(x, addend, relu, pass);
     const bool of_batch = pass.training && !frozen;
     const at::Tensor used_mean = at::empty({shape.channels}, at::kFloat), inv_std = at::empty_like(used_mean);
     at::Tensor y = at::empty_like(x);
@@ -221,7 +222,7 @@ struct BatchNorm {
     variance.value.mul_(1 - momentum).add_(used_variance, momentum * rows / std::max(1.0, rows - 1));
   }
 
-  // LibTorch's own, for shapes that the kernels do not take.
+  // LibTorch's own, for shapes and devices that the kernels do not take.
   at::Tensor plain(const at::Tensor& x, const at::Tensor& addend, bool relu, const Pass& pass) const {
     const bool of_batch = pass.training && !frozen;
     struct Saved {
@@ -287,7 +288,7 @@ Operation make_dropout(const models::LayerSpec& layer, size_t index, const Build
     const at::Tensor mask = at::empty(input.sizes(), at::kFloat);
     dropout_mask(models::dropout_key(pass.seed, pass.rank, pass.step, index), p,
                  {mask.data_ptr<float>(), static_cast<size_t>(mask.numel())});
-    return input * mask;
+    return input * mask.to(input.device());
   };
 }
 
@@ -387,7 +388,9 @@ Operation make_layer(const models::LayerSpec& layer, size_t index, const BuildCo
 // The layer and its successor as one operation, where there is a kernel for both.
 Operation make_pair(const models::LayerSpec& first, const models::LayerSpec& second, const BuildContext& context,
                     std::set<std::string>& fused) {
-  if (first.kind == "relu" && second.kind == "max_pool2d" && second.options.at("kernel") == 2) return relu_max_pool2d;
+  if (context.on_host && first.kind == "relu" && second.kind == "max_pool2d" && second.options.at("kernel") == 2) {
+    return relu_max_pool2d;
+  }
   if (first.kind == "batch_norm2d" && second.kind == "relu") return make_batch_norm(first, context, true);
   if (first.kind == "residual" && second.kind == "relu") return make_residual(first, context, fused, true);
   return {};
@@ -419,7 +422,7 @@ Network build(const BuildContext& context) {
   std::set<std::string> fused;
   std::vector<models::LayerSpec> layers = context.model.layers;
   const models::LayerSpec& first = layers.front();
-  if (first.kind != "linear" || first.options.at("out") != 1 || has_bias(first)) {
+  if (!context.on_host || first.kind != "linear" || first.options.at("out") != 1 || has_bias(first)) {
     Operation forward = make_chain(layers, context, fused);
     return {std::move(forward), {fused.begin(), fused.end()}, false};
   }

@@ -42,6 +42,8 @@ struct BuildContext {
   // In which convolutions and linear layers multiply, forward and backward. What they take and yield is float32 all the
   // same: 16-bit copies of inputs, weights and output gradients are their own.
   at::ScalarType product_type = at::kFloat;
+  // The tensors are in the host's memory, so that this project's own kernels can read them; else LibTorch's are taken.
+  bool on_host = true;
 };
 
 // The model's layers; neighbours for which there is a fused kernel become one operation. UserError for a layer kind

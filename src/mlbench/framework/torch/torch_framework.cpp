@@ -12,6 +12,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/torch/gradients.h"
 #include "mlbench/framework/torch/operations.h"
+#include "mlbench/framework/torch/placement.h"
 
 namespace mlbench::framework::torch_framework {
 
@@ -47,12 +48,9 @@ const Loss& find_loss(const std::string& name) {
 
 // In which convolutions and linear layers multiply.
 at::ScalarType product_type_of(const std::string& precision) {
-  if (precision == "float32") return at::kFloat;
+  if (precision == "float32" || precision == "tf32") return at::kFloat;
   if (precision == "bf16") return at::kBFloat16;
-  const char* reason =
-      precision == "tf32" ? "tf32 is a format of NVIDIA GPUs, and this framework runs on the CPU" : "it is unknown";
-  throw UserError(
-      fmt::format("framework 'torch' has no precision '{}' here ({}); valid: float32, bf16", precision, reason));
+  throw UserError(fmt::format("framework 'torch' has no precision '{}'; valid: float32, tf32, bf16", precision));
 }
 
 void use_threads(int threads) {
@@ -64,37 +62,43 @@ void use_threads(int threads) {
 class TorchFramework final : public Framework {
  public:
   explicit TorchFramework(const FrameworkOptions& options)
-      : options_(options), layout_(models::lay_out(options.model)), criterion_(find_loss(options.loss)) {
+      : options_(options),
+        layout_(models::lay_out(options.model)),
+        criterion_(find_loss(options.loss)),
+        placement_(options.device, options.local_rank, options.precision),
+        parameters_(placement_.make_flat(layout_.parameter_elements)),
+        gradients_(placement_.make_flat(layout_.parameter_elements)),
+        buffers_(placement_.make_flat(layout_.buffer_elements)) {
     const at::ScalarType product_type = product_type_of(options.precision);
     use_threads(options.threads);
-    parameters_ = at::zeros({layout_.parameter_elements}, at::kFloat);
-    gradients_ = at::zeros({layout_.parameter_elements}, at::kFloat);
-    buffers_ = at::zeros({layout_.buffer_elements}, at::kFloat);
     network_ = build({options_.model, [this](const std::string& name) { return parameter(name); }, gradient_buffer_,
-                      options_.dropout, options_.frozen_batch_norm, product_type});
+                      options_.dropout, options_.frozen_batch_norm, product_type, !placement_.separate()});
   }
 
   const FlatLayout& layout() const override { return layout_; }
-  at::Tensor parameters() override { return parameters_; }
-  at::Tensor gradients() override { return gradients_; }
-  at::Tensor buffers() override { return buffers_; }
+  at::Tensor parameters() override { return parameters_.host; }
+  at::Tensor gradients() override { return gradients_.host; }
+  at::Tensor buffers() override { return buffers_.host; }
 
   void initialise() override {
     const auto span_of = [](at::Tensor& flat) {
       return std::span(flat.data_ptr<float>(), static_cast<size_t>(flat.numel()));
     };
-    models::initialise(options_.model, layout_, options_.seed, span_of(parameters_), span_of(buffers_));
+    models::initialise(options_.model, layout_, options_.seed, span_of(parameters_.host), span_of(buffers_.host));
   }
 
   void begin_step(int64_t step) override { step_ = step; }
 
   void forward(const BatchView& batch, Mode mode) override {
     loss_ = at::Tensor();
-    labels_ = tensor_of(batch.labels, {batch.samples}, at::kLong);
+    parameters_.upload();
+    buffers_.upload();
+    labels_ = placement_.bring(tensor_of(batch.labels, {batch.samples}, at::kLong));
     const at::AutoGradMode differentiate(mode == Mode::kTrain);
     Pass pass{mode == Mode::kTrain, options_.seed, options_.rank, step_, {}};
     if (network_.reads_rows) pass.rows = rows_of(batch);
     outputs_ = network_.forward(network_.reads_rows ? at::Tensor(at::empty({0})) : features_of(batch), pass);
+    if (mode == Mode::kTrain) buffers_.download();
   }
 
   double loss() override {
@@ -108,29 +112,43 @@ class TorchFramework final : public Framework {
       // First, so that a gradient is final when its operation has added its part.
       const double scale = loss_scale * options_.model.l2;
       if (accumulate) {
-        gradients_.add_(parameters_, scale);
+        gradients_.own.add_(parameters_.own, scale);
       } else {
-        at::mul_out(gradients_, parameters_, at::scalar_tensor(scale, at::kFloat));
+        at::mul_out(gradients_.own, parameters_.own, at::scalar_tensor(scale, at::kFloat));
       }
       accumulate = true;
     }
     gradient_buffer_.begin(accumulate);
-    loss_.backward(at::scalar_tensor(loss_scale, at::kFloat));
+    loss_.backward(at::scalar_tensor(loss_scale, loss_.options()));
     loss_ = loss_.detach();
     outputs_ = outputs_.detach();
+    gradients_.download();
+    for (const auto& [first, count] : ready_) on_ready_(first, count);
+    ready_.clear();
   }
 
-  void zero_gradients() override { gradients_.zero_(); }
+  void zero_gradients() override {
+    gradients_.own.zero_();
+    gradients_.download();
+  }
 
   std::span<const float> outputs() override {
-    scores_ = criterion_.scores(outputs_.detach()).contiguous();
+    scores_ = criterion_.scores(outputs_.detach()).to(at::kCPU).contiguous();
     return {scores_.const_data_ptr<float>(), static_cast<size_t>(scores_.numel())};
   }
 
-  void on_gradient_ready(GradientReady callback) override { gradient_buffer_.on_ready(std::move(callback)); }
+  void on_gradient_ready(GradientReady callback) override {
+    if (!placement_.separate()) return gradient_buffer_.on_ready(std::move(callback));
+    // Final for the host when they have come back.
+    on_ready_ = std::move(callback);
+    if (!on_ready_) return gradient_buffer_.on_ready({});
+    gradient_buffer_.on_ready([this](int64_t first, int64_t count) { ready_.emplace_back(first, count); });
+  }
 
   Json effective() const override {
     return {{"name", "torch"},
+            {"device", placement_.name()},
+            {"pinned", placement_.device().is_cuda()},
             {"precision", options_.precision},
             {"layout", "nhwc"},
             {"fused", false},
@@ -146,8 +164,8 @@ class TorchFramework final : public Framework {
       const auto view = [&range](const at::Tensor& flat) {
         return flat.narrow(0, range.offset, range.count).view(range.shape);
       };
-      if (!range.trainable) return {view(buffers_), 0};
-      return {view(parameters_), gradient_buffer_.add_slot({view(gradients_), range.offset, range.count})};
+      if (!range.trainable) return {view(buffers_.own), 0};
+      return {view(parameters_.own), gradient_buffer_.add_slot({view(gradients_.own), range.offset, range.count})};
     }
     MLBENCH_CHECK(false, "model '" + options_.model.name + "' has no parameter " + name);
     return {};
@@ -157,7 +175,7 @@ class TorchFramework final : public Framework {
     if (loss_.defined()) return;
     loss_ = criterion_.mean(outputs_, labels_);
     penalty_ = 0;
-    if (options_.model.l2 > 0) penalty_ = options_.model.l2 / 2 * parameters_.dot(parameters_).item<double>();
+    if (options_.model.l2 > 0) penalty_ = options_.model.l2 / 2 * parameters_.own.dot(parameters_.own).item<double>();
   }
 
   static RowSelection rows_of(const BatchView& batch) {
@@ -177,7 +195,7 @@ class TorchFramework final : public Framework {
     return at::from_blob(const_cast<void*>(view.data), shape, type);
   }
 
-  static at::Tensor features_of(const BatchView& batch) {
+  at::Tensor features_of(const BatchView& batch) const {
     const int64_t volume = batch.sample_volume();
     at::Tensor features = tensor_of(batch.features, {batch.features.count / volume, volume}, at::kFloat);
     if (!batch.dense()) {
@@ -188,7 +206,7 @@ class TorchFramework final : public Framework {
                   fmt::format("{} samples, {} rows", batch.samples, features.size(0)));
     std::vector<int64_t> shape = batch.sample_shape;
     shape.insert(shape.begin(), batch.samples);
-    features = features.view(shape);
+    features = placement_.bring(features.view(shape));
     if (shape.size() != 4) return features;
     // Channels last: LibTorch's convolutions run about twice as fast so. With one channel both layouts are the same
     // memory, and only strides tell LibTorch which one is meant.
@@ -199,8 +217,11 @@ class TorchFramework final : public Framework {
   FrameworkOptions options_;
   FlatLayout layout_;
   const Loss& criterion_;
-  at::Tensor parameters_, gradients_, buffers_;
+  Placement placement_;
+  FlatBuffer parameters_, gradients_, buffers_;
   GradientBuffer gradient_buffer_;
+  GradientReady on_ready_;
+  std::vector<std::pair<int64_t, int64_t>> ready_;  // ranges whose gradients are final on the device
   Network network_;
   int64_t step_ = 0;
   at::Tensor labels_, outputs_, loss_, scores_;

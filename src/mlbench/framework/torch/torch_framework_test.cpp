@@ -15,6 +15,7 @@ namespace mlbench::framework::torch_framework {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
@@ -389,6 +390,101 @@ TEST(LogisticRegression, ReadsRowsOfTheCacheWhereTheyLie) {
   EXPECT_TRUE(at::equal(framework->gradients(), gradients));
 }
 
+models::ModelDescription model_with_everything() {
+  models::ModelDescription model =
+      models::Chain({2, 8, 8})
+          .conv2d_normal("conv1", 16, 3, 1)
+          .batch_norm2d("norm1")
+          .activation("relu")
+          .residual([](models::Chain& body) { body.conv2d_normal("conv2", 16, 3, 1).batch_norm2d("norm2"); })
+          .activation("relu")
+          .pool2d("max_pool2d", 2)
+          .flatten()
+          .dropout(0.25)
+          .linear("fc", 3)
+          .finish();
+  model.name = "everything";
+  model.l2 = 0.01;
+  return model;
+}
+
+// A network with memory of its own, as on a GPU, beside the one in the host's buffers.
+class OnDevice : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == std::string("cuda") && !torch::cuda::is_available()) {
+      GTEST_SKIP() << "missing capability: an NVIDIA GPU, and LibTorch with CUDA";
+    }
+    FrameworkOptions options = options_of(model_with_everything());
+    host_ = make(options);
+    options.device = GetParam();
+    device_ = make(options);
+    host_->initialise();
+    device_->initialise();
+  }
+  // The GPU's and LibTorch's own kernels add in another order.
+  void expect_same(const at::Tensor& value, const at::Tensor& expected, const char* what) {
+    EXPECT_TRUE(value.device().is_cpu());
+    EXPECT_LT(relative_error(value, expected.to(at::kDouble)), 2e-6) << what;
+  }
+  std::unique_ptr<Framework> host_, device_;
+};
+
+TEST_P(OnDevice, TrainsAndEvaluatesLikeTheHost) {
+  const Batch first(9, 5), second(6, 6);
+  for (int number = 0; number < 3; ++number) {
+    const Batch& batch = number == 1 ? second : first;
+    EXPECT_NEAR(step(*device_, batch.view(), number), step(*host_, batch.view(), number), 1e-5);
+    expect_same(device_->gradients(), host_->gradients(), "gradients");
+    expect_same(device_->buffers(), host_->buffers(), "running statistics");
+    // What an optimizer does on the host counts from the next forward pass on.
+    host_->parameters().sub_(host_->gradients(), 0.1);
+    device_->parameters().copy_(host_->parameters());
+    device_->buffers().copy_(host_->buffers());
+  }
+  host_->forward(first.view(), Mode::kEvaluate);
+  device_->forward(first.view(), Mode::kEvaluate);
+  EXPECT_NEAR(device_->loss(), host_->loss(), 1e-5);
+  for (size_t i = 0; i < host_->outputs().size(); ++i) EXPECT_NEAR(device_->outputs()[i], host_->outputs()[i], 1e-5);
+}
+
+TEST_P(OnDevice, GradientsAddUpAndAreThereWhenTheyAreSaidToBe) {
+  std::vector<int64_t> order, host_order;
+  host_->on_gradient_ready([&](int64_t begin, int64_t) { host_order.push_back(begin); });
+  at::Tensor seen;
+  device_->on_gradient_ready([&](int64_t begin, int64_t) {
+    order.push_back(begin);
+    if (!seen.defined()) seen = device_->gradients().clone();
+  });
+  const Batch batch(9);
+  for (const bool accumulate : {false, true}) {
+    step(*host_, batch.view(), 0, 0.5, accumulate);
+    step(*device_, batch.view(), 0, 0.5, accumulate);
+    host_->buffers().zero_();
+    device_->buffers().zero_();
+  }
+  expect_same(device_->gradients(), host_->gradients(), "gradients");
+  EXPECT_EQ(order, host_order);
+  EXPECT_FALSE(seen.eq(0).all().item<bool>());
+  device_->zero_gradients();
+  EXPECT_TRUE(device_->gradients().eq(0).all().item<bool>());
+}
+
+TEST_P(OnDevice, GathersRowsOfTheCache) {
+  const Batch batch(9);
+  const std::vector<int64_t> rows = {8, 0, 3};
+  BatchView view = batch.view();
+  const std::vector<int64_t> labels = {batch.labels[8], batch.labels[0], batch.labels[3]};
+  view.samples = 3;
+  view.rows = rows;
+  view.labels = {labels.data(), 3, DType::kInt64};
+  EXPECT_NEAR(step(*device_, view), step(*host_, view), 1e-5);
+  expect_same(device_->gradients(), host_->gradients(), "gradients");
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, OnDevice, ::testing::Values("mirror", "cuda"),
+                         [](const auto& info) { return std::string(info.param); });
+
 TEST(TorchFramework, LinearLayersWithoutBiasAnywhere) {
   FrameworkOptions options = options_of(
       models::Chain({128}).linear_without_bias("fc1", 9).activation("tanh").linear_without_bias("fc2", 3).finish());
@@ -430,6 +526,8 @@ TEST(TorchFramework, StartsFromTheNeutralBits) {
 TEST(TorchFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
   const Json effective = make(options_of(small_model()))->effective();
   EXPECT_EQ(effective["name"], "torch");
+  EXPECT_EQ(effective["device"], "cpu");
+  EXPECT_EQ(effective["pinned"], false);
   EXPECT_EQ(effective["precision"], "float32");
   EXPECT_EQ(effective["layout"], "nhwc");
   EXPECT_EQ(effective["fused"], false);
@@ -444,8 +542,15 @@ TEST(TorchFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
   EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(AllOf(HasSubstr("'tf32'"), HasSubstr("NVIDIA GPUs"),
                                                                      HasSubstr("valid: float32, bf16"))));
   options.precision = "int4";
-  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(AllOf(HasSubstr("'int4'"), HasSubstr("unknown"),
-                                                                     HasSubstr("valid: float32, bf16"))));
+  EXPECT_THAT([&] { make(options); },
+              ThrowsMessage<UserError>(AllOf(HasSubstr("'int4'"), HasSubstr("valid: float32, tf32, bf16"))));
+  options = options_of(small_model());
+  options.device = "tpu";
+  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(AllOf(HasSubstr("'tpu'"), HasSubstr("cpu, cuda"))));
+  options.device = "cuda";
+  options.local_rank = 1000;  // more than any host has
+  EXPECT_THAT([&] { make(options); },
+              ThrowsMessage<UserError>(AnyOf(HasSubstr("leave out --gpu"), HasSubstr("a GPU of its own"))));
   options = options_of(small_model("gelu"));
   EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("no layer 'gelu'")));
 }

@@ -1,0 +1,62 @@
+#include "mlbench/framework/torch/placement.h"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::framework::torch_framework {
+
+namespace {
+
+at::Device find_gpu(int local_rank) {
+  if (!at::globalContext().hasCUDA()) {
+    throw UserError(
+        "framework 'torch' has no GPU here: this LibTorch was built without CUDA, or there is no NVIDIA driver; leave "
+        "out --gpu, or build against a PyTorch with CUDA (docs/gpu.md)");
+  }
+  const int gpus = torch::cuda::device_count();
+  if (local_rank >= gpus) {
+    throw UserError(fmt::format("each worker needs a GPU of its own: worker {} of this host finds {}; start at most {}",
+                                local_rank, gpus, gpus));
+  }
+  return {at::kCUDA, static_cast<at::DeviceIndex>(local_rank)};
+}
+
+}  // namespace
+
+Placement::Placement(const std::string& device, int local_rank, const std::string& precision) {
+  if (device == "cuda") {
+    device_ = find_gpu(local_rank);
+    separate_ = true;
+    // LibTorch multiplies in TF32 in convolutions unless told not to; here nothing is rounded that nobody asked for.
+    at::globalContext().setAllowTF32CuDNN(precision == "tf32");
+    at::globalContext().setAllowTF32CuBLAS(precision == "tf32");
+  } else if (device == "mirror") {
+    separate_ = true;
+  } else if (device != "cpu") {
+    throw UserError(fmt::format("framework 'torch' has no device '{}'; valid: cpu, cuda", device));
+  }
+  if (precision == "tf32" && !device_.is_cuda()) {
+    throw UserError(
+        "framework 'torch' has no precision 'tf32' here (tf32 is a format of NVIDIA GPUs, and this run is on the CPU); "
+        "valid: float32, bf16");
+  }
+}
+
+std::string Placement::name() const { return device_.str(); }
+
+FlatBuffer Placement::make_flat(int64_t elements) const {
+  at::Tensor host = at::zeros({elements}, at::TensorOptions(at::kFloat).pinned_memory(device_.is_cuda()));
+  at::Tensor own = separate_ ? at::zeros({elements}, at::TensorOptions(at::kFloat).device(device_)) : host;
+  return {std::move(host), std::move(own)};
+}
+
+at::Tensor Placement::bring(const at::Tensor& host) const {
+  if (!separate_) return host;
+  if (!device_.is_cuda()) return host.clone();
+  // Pinned, the copy runs beside what the GPU still computes.
+  return host.pin_memory().to(device_, /*non_blocking=*/true);
+}
+
+}  // namespace mlbench::framework::torch_framework
