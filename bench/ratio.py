@@ -76,12 +76,14 @@ def main():
     parser.add_argument("--ours", required=True, metavar="CMD", help="one command line, split as a shell would; no shell")
     parser.add_argument("--peer", required=True, metavar="CMD", action="append", help="repeat it for each variant")
     parser.add_argument("--key", default="median_samples_per_s", help="higher is better (default: %(default)s)")
+    parser.add_argument("--peer-key", help="the same number in the peers' output (default: --key)")
     parser.add_argument("--limit", type=float, default=1.0)
     parser.add_argument("--choose", type=int, default=3, metavar="N", help="runs of each variant of the peer")
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--max-pairs", type=int, default=60)
     parser.add_argument("--timeout", type=float, default=600, help="seconds per command")
     options = parser.parse_args()
+    peer_key = options.peer_key or options.key
 
     def say(text):
         print(text, file=sys.stderr, flush=True)
@@ -91,17 +93,15 @@ def main():
         if len(options.peer) == 1:
             variants[command] = None
             break
-        variants[command] = statistics.median(run(command, options.key, options.timeout) for _ in range(options.choose))
+        variants[command] = statistics.median(run(command, peer_key, options.timeout) for _ in range(options.choose))
         say(f"variant {variants[command]:12.2f}  {command}")
     peer = max(variants, key=lambda command: variants[command] or 0)
 
     ours, theirs, ratios = [], [], []
     while True:
-        first, second = (options.ours, peer) if len(ratios) % 2 == 0 else (peer, options.ours)
-        values = {first: run(first, options.key, options.timeout)}
-        values[second] = run(second, options.key, options.timeout)
-        ours.append(values[options.ours])
-        theirs.append(values[peer])
+        sides = [(ours, options.ours, options.key), (theirs, peer, peer_key)]
+        for values, command, key in sides if len(ratios) % 2 == 0 else reversed(sides):
+            values.append(run(command, key, options.timeout))
         ratios.append(ours[-1] / theirs[-1])
         say(f"pair {len(ratios):3d}  ours {ours[-1]:10.2f}  peer {theirs[-1]:10.2f}  ratio {ratios[-1]:.3f}")
         if len(ratios) < options.pairs:
@@ -111,7 +111,7 @@ def main():
             break
 
     print(json.dumps({
-        "key": options.key, "limit": options.limit, "met": met, "ratio": median, "interval_95": [low, high],
+        "key": options.key, "peer_key": peer_key, "limit": options.limit, "met": met, "ratio": median, "interval_95": [low, high],
         "narrow": narrow, "pairs": len(ratios), "ours_median": statistics.median(ours),
         "peer_median": statistics.median(theirs), "ours": options.ours, "peer": peer, "variants": variants,
         "ratios": ratios}, indent=2))
