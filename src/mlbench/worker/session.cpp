@@ -16,7 +16,7 @@ namespace mlbench::worker {
 namespace {
 
 constexpr std::chrono::milliseconds kHeartbeat{250};
-constexpr std::chrono::milliseconds kWatchdogGrace{2000};
+constexpr std::chrono::milliseconds kWatchdogGrace{1000};
 
 std::chrono::milliseconds seconds_to_ms(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
