@@ -405,6 +405,54 @@ TEST_F(Cli, VerbsOnAFinishedRun) {
   EXPECT_EQ(mlbench({"status", "r-2", "--json"}).json()["id"], 2) << "ids are never given twice";
 }
 
+TEST_F(Cli, ChartsOfAHomeAndOfAnArchive) {
+  ASSERT_EQ(run({"1", "2"}).code, 0);
+  const fs::path charts = folder_.path() / "it's charts";
+  const Json answer = mlbench({"charts", "-o", charts, "--format", "html,csv", "--json"}).json();
+  EXPECT_EQ(answer["studies"][0]["lines"][0]["baseline"], "r-1");
+  EXPECT_EQ(answer["studies"][0]["lines"][0]["points"].size(), 2U);
+  EXPECT_EQ(answer["worker_per_hour"], 0.2092);
+  EXPECT_THAT(read_file(charts / "report.html"), HasSubstr("fashion-mnist"));
+  EXPECT_THAT(read_file(charts / "speedup.csv"), StartsWith("workers,"));
+
+  const fs::path zip = folder_.path() / "r.zip";
+  ASSERT_EQ(mlbench({"download", "r-2", "-o", zip}).code, 0);
+  const Result of_zip = mlbench({"charts", zip, "-o", charts, "--format", "csv"});
+  EXPECT_THAT(of_zip.out, HasSubstr("Baseline of torch, gloo: r-2 (2 workers)"));
+  expect_error({"charts", "-f", "nothing"}, HasSubstr("has 'nothing' in its name"));
+  expect_error({"charts", "--format", "pdf"}, HasSubstr("unknown format 'pdf'"));
+  expect_error({"charts", "--worker", "abacus"}, HasSubstr("no price for 'abacus'"));
+  expect_error({"charts", "/no/such"}, HasSubstr("no such file or folder"));
+}
+
+TEST_F(Cli, ChartsAreDrawnByGnuplot) {
+  ASSERT_EQ(run({"1"}).code, 0);
+  const fs::path charts = folder_.path() / "charts";
+  if (program_exists("gnuplot")) {
+    EXPECT_EQ(mlbench({"charts", home() / "runs" / "r-1", "-o", charts, "--format", "png,svg"}).code, 0);
+    EXPECT_THAT(read_file(charts / "time_for_all_phases.png"), StartsWith("\x89PNG"));
+    EXPECT_THAT(read_file(charts / "time_for_all_phases.svg"), HasSubstr("</svg>"));
+  }
+  environment_["PATH"] = folder_.path();
+  expect_error({"charts", "-o", charts}, HasSubstr("apt-get install gnuplot-nox"));
+}
+
+TEST_F(Cli, CompareTakesRepeatsAndArchives) {
+  ASSERT_EQ(run({"1", "2", "--repeat", "2"}).code, 0);
+  const Json answer = mlbench({"compare", "r-1", "r-2", "--json"}).json();
+  ASSERT_EQ(answer["runs"].size(), 2U);
+  EXPECT_EQ(answer["runs"][0]["name"], "r-1");
+  EXPECT_EQ(answer["runs"][0]["runs"], 2);
+  EXPECT_EQ(answer["runs"][1]["samples_per_s_ratio"]["interval"].size(), 2U);
+  EXPECT_THAT(mlbench({"compare", "r-1", "r-2"}).out, HasSubstr("Ratio to r-1"));
+
+  const fs::path zip = folder_.path() / "r.zip";
+  ASSERT_EQ(mlbench({"download", "r-1", "-o", zip}).code, 0);
+  EXPECT_EQ(mlbench({"compare", "r-1.2", zip, "--json"}).json()["runs"].size(), 2U) << "of two places";
+  expect_error({"compare", "r-9"}, HasSubstr("no run 'r-9'"));
+  expect_error({"compare", "r-1", "--after", "soon"}, HasSubstr("--after"));
+}
+
 TEST_F(Cli, ResumeGoesOnFromACheckpoint) {
   environment_["FAKE_FAULT"] = "0:12:exit:3";
   ASSERT_EQ(run({"1", "--checkpoint-every", "10"}).code, 5);

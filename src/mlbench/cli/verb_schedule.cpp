@@ -1,19 +1,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <memory>
 
-#include "mlbench/base/files.h"
-#include "mlbench/base/process.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/schedule_plot.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/dataset/dataset.h"
+#include "mlbench/report/gnuplot.h"
 #include "mlbench/report/table.h"
 #include "mlbench/schedule/schedule.h"
 
@@ -108,26 +105,6 @@ std::string terminal_for(const fs::path& output) {
   throw UserError(fmt::format("-o '{}': valid extensions are .png and .svg", output.string()));
 }
 
-// Runs gnuplot on a script; what it prints goes to standard output.
-std::string run_gnuplot(const std::string& script) {
-  const FileDescriptor input(memfd_create("plot", MFD_CLOEXEC));
-  if (!input) throw IoError("cannot hand the plot to gnuplot: " + errno_text(errno));
-  write_all(input.get(), script, "the plot for gnuplot");
-  lseek(input.get(), 0, SEEK_SET);
-  ProcessOptions options;
-  options.arguments = {"gnuplot"};
-  options.standard_input = input.get();
-  ProcessOutput result;
-  try {
-    result = run_process(options, std::chrono::seconds(30));
-  } catch (const IoError& error) {
-    throw UserError(
-        fmt::format("gnuplot cannot be started ({}): install it with 'apt-get install gnuplot-nox'", error.what()));
-  }
-  if (result.end.code != 0) throw IoError("gnuplot failed: " + result.standard_error);
-  return result.standard_output;
-}
-
 ExitCode plot(const Context& context, const PlotOptions& options) {
   std::vector<spec::Override> overrides;
   for (const std::string& text : options.overrides) overrides.push_back(spec::parse_override(text));
@@ -149,16 +126,16 @@ ExitCode plot(const Context& context, const PlotOptions& options) {
                       {"epochs", curve.epochs},
                       {"lr", curve.lr}});
     }
-    if (!output.empty()) run_gnuplot(gnuplot_script(task.title, curves, terminal, output));
+    if (!output.empty()) report::run_gnuplot(gnuplot_script(task.title, curves, terminal, output));
     print_json(rows);
     return ExitCode::kOk;
   }
   if (!output.empty()) {
-    run_gnuplot(gnuplot_script(task.title, curves, terminal, output));
+    report::run_gnuplot(gnuplot_script(task.title, curves, terminal, output));
     print(output.string() + "\n");
   } else if (is_terminal(STDOUT_FILENO)) {
     const int width = std::clamp(terminal_width(STDOUT_FILENO), 60, 200);
-    print(run_gnuplot(gnuplot_script(task.title, curves, fmt::format("dumb size {},24", width), {})));
+    print(report::run_gnuplot(gnuplot_script(task.title, curves, fmt::format("dumb size {},24", width), {})));
   } else {
     report::Table table({{"workers", "", report::Align::kRight},
                          {"epoch", "", report::Align::kRight},

@@ -20,6 +20,8 @@ void add_delete(CLI::App& app, Program& program);
 void add_list(CLI::App& app, Program& program);
 void add_data(CLI::App& app, Program& program);
 void add_result(CLI::App& app, Program& program);
+void add_charts(CLI::App& app, Program& program);
+void add_compare(CLI::App& app, Program& program);
 void add_evaluate(CLI::App& app, Program& program);
 void add_schedule(CLI::App& app, Program& program);
 void add_doctor(CLI::App& app, Program& program);

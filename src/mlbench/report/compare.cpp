@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/report/statistics.h"
 #include "mlbench/report/table.h"
 
 namespace mlbench::report {
@@ -19,13 +20,6 @@ const Json* find(const Json& record, const char* pointer) {
 bool truth(const Json& record, const char* pointer) {
   const Json* value = find(record, pointer);
   return value != nullptr && value->is_boolean() && value->get<bool>();
-}
-
-std::optional<double> median(std::vector<double> values) {
-  if (values.empty()) return std::nullopt;
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 std::optional<double> time_to_goal(const Json& record) {

@@ -28,14 +28,6 @@ namespace {
 
 using Time = std::chrono::system_clock::time_point;
 
-// An archive may be anybody's: what it says reaches no terminal as an escape sequence.
-std::string printable(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) < ' ' && c != '\n') || c == 0x7f; },
-      '?');
-  return text;
-}
-
 constexpr double kMostSeconds = 1e8;  // three years: nine step kinds of that fit into nanoseconds
 
 // ---- the archive ----------------------------------------------------------------------------------------------------

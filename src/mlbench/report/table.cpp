@@ -50,6 +50,13 @@ std::string Table::render() const {
   return text;
 }
 
+std::string printable(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) < ' ' && c != '\n') || c == 0x7f; },
+      '?');
+  return text;
+}
+
 namespace {
 // Three significant digits, never an exponent, whole numbers from 1000 on.
 std::string three_digits(double value) {

@@ -35,6 +35,10 @@ class Table {
 // Characters a terminal shows for UTF-8 text (code points; wide characters count once).
 size_t display_width(std::string_view text);
 
+// Text of somebody's (names in records and archives) without what a terminal would act on: control characters but
+// '\n' become '?'.
+std::string printable(std::string text);
+
 inline constexpr std::string_view kNone = "-";  // a figure that does not exist
 
 std::string format_seconds(std::optional<double> seconds);   // "0.012", "1.23", "41.2", "5895"

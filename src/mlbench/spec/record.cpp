@@ -235,6 +235,7 @@ Json goal_json(const RunSpec& spec, const std::vector<RankSpool>& segments, cons
       {"metric", goal.metric}, {"split", goal.split}, {"target", spec.limits.light ? goal.light_target : goal.target},
       {"reached", false},      {"value", nullptr},    {"epoch", nullptr},
       {"step", nullptr},       {"train_s", nullptr}};
+  if (goal.target_loss > 0 && !spec.limits.light) json["target_loss"] = goal.target_loss;
   for (size_t i = segments.size(); i-- > 0;) {
     for (const Json& event : events_named(segments[i], "goal")) {
       json["reached"] = true;

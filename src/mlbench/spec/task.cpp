@@ -89,6 +89,7 @@ void describe(V& v, Task& task) {
     v.field("target", goal.target, kRequired);
     v.field("light_target", goal.light_target, kRequired);
     v.field("higher_is_better", goal.higher_is_better);
+    v.field("target_loss", goal.target_loss, kNotNegative);
   });
 }
 
@@ -458,6 +459,7 @@ Json to_json(const TaskSpec& task) {
   Json canonical;
   FieldWriter writer(canonical);
   describe(writer, task);
+  if (task.goal.target_loss == 0) canonical["goal"].erase("target_loss");  // most tasks have none
   return canonical;
 }
 

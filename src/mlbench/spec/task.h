@@ -78,6 +78,7 @@ struct GoalSpec {
   double target = 0;
   double light_target = 0;
   bool higher_is_better = true;
+  double target_loss = 0;  // training loss that charts draw a line at; 0: none. It decides nothing: outside of the hash
   bool operator==(const GoalSpec&) const = default;
 };
 
@@ -106,9 +107,9 @@ inline constexpr std::string_view kScalings[] = {"none", "linear", "sqrt", "tabl
 inline constexpr std::string_view kWarmups[] = {"none", "epochs", "log2_workers"};
 inline constexpr std::string_view kDecays[] = {"constant", "multistep", "plateau", "inverse_sqrt"};
 
-// How the gradient travels, not what is computed: recorded, but outside of the task's hash. An override of these keys
-// leaves a run closed and may be given for every task.
-inline constexpr std::string_view kOutsideHash[] = {"optimizer.by_layer", "optimizer.bucket_mb"};
+// How the gradient travels and what is drawn, not what is computed: recorded, but outside of the task's hash. An
+// override of these keys leaves a run closed and may be given for every task.
+inline constexpr std::string_view kOutsideHash[] = {"optimizer.by_layer", "optimizer.bucket_mb", "goal.target_loss"};
 
 // One `--set key=value`: dotted path into the task, value as TOML ("0.1", "true", "\"text\"") or a bare word. The path
 // must exist in the task's canonical form, so that a misspelt one is an error. What identifies the task (name, title,

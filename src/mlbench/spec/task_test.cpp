@@ -225,6 +225,22 @@ TEST(Task, HowTheGradientTravelsIsOutsideTheHash) {
   EXPECT_THAT(error_of([] { parse(kText, {{"optimizer.bucket", "1"}}); }), HasSubstr("unknown key 'bucket'"));
 }
 
+TEST(Task, ATargetLossIsDrawnAndDecidesNothing) {
+  const FrozenTask plain = parse(kText);
+  EXPECT_FALSE(plain.canonical["goal"].contains("target_loss"));
+  const FrozenTask file = parse(with("light_target = 70", "light_target = 70\ntarget_loss = 0.3"));
+  EXPECT_EQ(file.task.goal.target_loss, 0.3);
+  EXPECT_EQ(file.canonical["goal"]["target_loss"], 0.3);
+  EXPECT_EQ(file.hash, plain.hash);
+  EXPECT_EQ(task_from_json(file.canonical), file.task);
+  EXPECT_FALSE(parse(kText, {{"goal.target_loss", "0.4"}}).open);
+  EXPECT_THAT(error_of([] { parse(with("light_target = 70", "light_target = 70\ntarget_loss = -1")); }),
+              HasSubstr("toy.toml:43:15: 'goal.target_loss' is -1"));
+  for (const char* rules : {"2018", "2021"}) {
+    EXPECT_EQ(find_task("2a", rules, "", {}).task.goal.target_loss, 0.2828);
+  }
+}
+
 TEST(Task, MnistIsTask5aWithAdam) {
   const FrozenTask frozen = find_task("mnist", "", "", {});
   TaskSpec task = frozen.task;

@@ -1,0 +1,95 @@
+"""Runs train_dist.py with two ranks on made data, and looks at what they reported."""
+
+import gzip
+import json
+import os
+import random
+import re
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+CLIENT = os.path.join(FOLDER, "..", "..", "python")
+
+try:
+    import torch  # noqa: F401
+except ImportError:
+    torch = None
+
+
+def write_idx(path, shape, content):
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(struct.pack(">HBB", 0, 8, len(shape)) + struct.pack(">%dI" % len(shape), *shape) + bytes(content))
+
+
+def make_data(folder, part, count):
+    """Images whose class is the row that is bright: easy to learn."""
+    draw = random.Random(part)
+    labels, pixels = [], bytearray()
+    for _ in range(count):
+        label = draw.randrange(10)
+        labels.append(label)
+        image = bytearray(draw.randrange(40) for _ in range(28 * 28))
+        for row in (2 * label + 3, 2 * label + 4):
+            image[28 * row : 28 * row + 28] = bytes([230]) * 28
+        pixels += image
+    write_idx(os.path.join(folder, part + "-images-idx3-ubyte.gz"), (count, 28, 28), pixels)
+    write_idx(os.path.join(folder, part + "-labels-idx1-ubyte.gz"), (count,), labels)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@unittest.skipIf(torch is None, "missing capability: torch")
+class TrainDist(unittest.TestCase):
+    def test_two_ranks_train_to_the_goal(self):
+        with tempfile.TemporaryDirectory() as folder:
+            make_data(folder, "train", 1280)
+            make_data(folder, "t10k", 256)
+            environment = dict(
+                os.environ, PYTHONPATH=CLIENT, MLBENCH_RUN_DIR=folder, MASTER_PORT=str(free_port()), OMP_NUM_THREADS="1"
+            )
+            environment.pop("MLBENCH_URL", None)
+            ranks = [
+                subprocess.Popen(
+                    [sys.executable, os.path.join(FOLDER, "train_dist.py"), "7", str(rank), "127.0.0.1,127.0.0.1"]
+                    + ["--data", folder, "--epochs", "20", "--target", "60"],
+                    env=environment,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+                for rank in range(2)
+            ]
+            logs = [rank.communicate(timeout=300)[1] for rank in ranks]
+            self.assertEqual([rank.returncode for rank in ranks], [0, 0], logs)
+            self.assertTrue(all("Goal Reached!" in log for log in logs), logs)
+            lines = []
+            for rank in range(2):
+                with open(os.path.join(folder, "metrics", "rank-%d.jsonl" % rank), encoding="utf-8") as file:
+                    lines.append([json.loads(line) for line in file])
+        # Both ranks saw the same accuracy; rank 0 reported it, and the result.
+        results = [line["text"]["TaskResult"] for line in lines[0] if "text" in line]
+        self.assertEqual(len(results), 1)
+        self.assertRegex(results[0], r"^60% Top 1 Validation Accuracy reached in \d+\.\d{3} seconds, Compute: ")
+        accuracy = [line["values"]["val_global_Prec@1"] for line in lines[0] if "val_global_Prec@1" in line["values"]]
+        self.assertGreaterEqual(accuracy[-1], 60)
+        self.assertFalse(any("val_global_Prec@1" in line["values"] for line in lines[1]))
+        self.assertTrue(all(line["rank"] == 1 for line in lines[1]))
+        losses = [line["values"]["train_loss"] for line in lines[1] if "train_loss" in line["values"]]
+        self.assertLess(losses[-1], losses[0])
+        # The parts of the result are what the totals say.
+        totals = next(line["values"] for line in lines[0] if "text" in line)
+        compute = float(re.search(r"Compute: ([0-9.e-]+) seconds", results[0]).group(1))
+        kinds = ("fwd_pass", "comp_loss", "backprop", "opt_step")
+        self.assertAlmostEqual(compute, sum(totals["global_cum_" + kind] for kind in kinds), places=9)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,67 @@
+"""Goals: a factory returns what a Tracker calls with every value. It answers None, or, when the goal is met, the official
+result."""
+
+
+def _result(opening, tracker):
+    text = "%s reached in %.3f seconds" % (opening, tracker.get_total_train_time())
+    for name, seconds in (
+        ("Compute", tracker.get_total_compute_time()),
+        ("Communication", tracker.get_total_communication_time()),
+        ("Metrics Computation", tracker.get_total_metrics_time()),
+        ("Pre-processing", tracker.get_total_preprocess_time()),
+    ):
+        if seconds > 0:
+            text += ", %s: %s seconds" % (name, repr(seconds))
+    return text
+
+
+def _goal(name, met, opening):
+    def goal(value_name, value, tracker):
+        return _result(opening, tracker) if value_name == name and met(value) else None
+
+    return goal
+
+
+def time_to_accuracy_goal(threshold):
+    """Top-1 accuracy over the whole validation set, in percent."""
+    opening = "%g%% Top 1 Validation Accuracy" % threshold
+    return _goal("val_global_Prec@1", lambda value: value >= threshold, opening)
+
+
+def time_to_perplexity_goal(threshold):
+    opening = "Validation Perplexity of %g" % threshold
+    return _goal("val_global_Perplexity", lambda value: value <= threshold, opening)
+
+
+def time_to_bleu_goal(threshold):
+    opening = "Validation BLEU-Score of %g" % threshold
+    return _goal("val_global_BLEU-Score", lambda value: value >= threshold, opening)
+
+
+def task1_time_to_accuracy_goal():
+    return time_to_accuracy_goal(80)
+
+
+def task1_time_to_accuracy_light_goal():
+    return time_to_accuracy_goal(70)
+
+
+def task2_time_to_accuracy_goal():
+    return time_to_accuracy_goal(89)
+
+
+def task2_time_to_accuracy_light_goal():
+    return time_to_accuracy_goal(80)
+
+
+def task3_time_to_perplexity_goal():
+    return time_to_perplexity_goal(70)
+
+
+def task3_time_to_perplexity_light_goal():
+    return time_to_perplexity_goal(90)
+
+
+def task4_time_to_bleu_goal(threshold=24):
+    """24 for task 4a, 25 for 4b, light 20."""
+    return time_to_bleu_goal(threshold)

@@ -1,0 +1,182 @@
+"""Where records go: a file in the run's folder, or the master. A record is one JSON line:
+
+    {"rank": 0, "sequence": 1763720000000123, "time_us": 1763720000000456, "step": 25, "epoch": 0,
+     "values": {"train_loss": 0.51}, "text": {"TaskResult": "80% Top 1 ..."}}
+
+`text` is there only where there is one. Sequences rise per rank, also over restarts of a script: a record that arrives
+twice is counted once.
+"""
+
+import gzip
+import http.client
+import json
+import logging
+import math
+import os
+import queue
+import ssl
+import threading
+import time
+import urllib.parse
+
+_log = logging.getLogger("mlbench")
+
+
+class NullSink:
+    """Without a run there is nobody to tell."""
+
+    def write(self, record):
+        pass
+
+    def close(self, timeout=None):
+        pass
+
+
+class FileSink:
+    """Appends to RUN_DIR/metrics/rank-R.jsonl; each record is handed to the kernel before write() returns."""
+
+    def __init__(self, run_dir, rank):
+        folder = os.path.join(run_dir, "metrics")
+        os.makedirs(folder, exist_ok=True)
+        path = os.path.join(folder, "rank-%d.jsonl" % rank)
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (lives as long as the sink)
+
+    def write(self, record):
+        if self._file is not None:
+            self._file.write(_line(record))
+
+    def close(self, timeout=None):
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class HttpSink:
+    """Posts batches to URL/api/v1/runs/RUN_ID/metrics from a thread of its own: write() never waits for the network.
+
+    A batch is sent again until the master takes it (it knows what it has seen). When the master refuses one as wrong,
+    or is away when the script ends, that is logged and the records are lost; training goes on in any case.
+    """
+
+    MOST_LINES = 5000
+    MOST_WAITING = 1_000_000
+
+    def __init__(self, url, run_id, token, pause=0.25, timeout=10.0):
+        parts = urllib.parse.urlsplit(url if "://" in url else "http://" + url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("MLBENCH_URL is '%s'; expected http://HOST:PORT or https://HOST:PORT" % url)
+        self._parts = parts
+        self._path = "%s/api/v1/runs/%s/metrics" % (parts.path.rstrip("/"), urllib.parse.quote(str(run_id), safe=""))
+        self._token = token
+        self._pause, self._timeout = pause, timeout
+        self._waiting = queue.Queue(self.MOST_WAITING)
+        self._closing = threading.Event()
+        self._deadline = math.inf
+        self._connection = None
+        self._lost = 0
+        self._thread = threading.Thread(target=self._run, name="mlbench", daemon=True)
+        self._thread.start()
+
+    def write(self, record):
+        try:
+            self._waiting.put_nowait(_line(record))
+        except queue.Full:
+            self._lose(1, "the master does not answer")
+
+    def close(self, timeout=30.0):
+        if not self._closing.is_set():
+            self._deadline = time.monotonic() + (30.0 if timeout is None else timeout)
+            self._closing.set()
+            self._thread.join(max(0.0, self._deadline - time.monotonic()) + self._timeout)
+
+    def _lose(self, count, why):
+        if self._lost == 0:
+            _log.warning("mlbench: records are lost: %s", why)
+        self._lost += count
+
+    def _run(self):
+        while True:
+            batch = self._take()
+            if batch:
+                self._send(batch)
+            elif self._closing.is_set():
+                self._disconnect()
+                return
+
+    def _take(self):
+        batch = []
+        try:
+            batch.append(self._waiting.get(timeout=0.05 if self._closing.is_set() else self._pause))
+            while len(batch) < self.MOST_LINES:
+                batch.append(self._waiting.get_nowait())
+        except queue.Empty:
+            pass
+        return batch
+
+    def _send(self, batch):
+        body = gzip.compress(b"".join(batch), compresslevel=1)
+        wait = 0.1
+        while True:
+            why = self._post(body)
+            if why is None:
+                return
+            if not why.startswith("again: "):
+                self._lose(len(batch), why)
+                return
+            if time.monotonic() + wait > self._deadline:
+                self._lose(len(batch), why[len("again: ") :])
+                return
+            self._closing.wait(wait) if not self._closing.is_set() else time.sleep(wait)
+            wait = min(wait * 2, 5.0)
+
+    def _post(self, body):
+        """None when it was taken, "again: REASON" when it may be later, else why never."""
+        headers = {"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"}
+        if self._token:
+            headers["Authorization"] = "Bearer " + self._token
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            self._connection.request("POST", self._path, body, headers)
+            answer = self._connection.getresponse()
+            text = answer.read(2000).decode("utf-8", "replace")
+            if answer.will_close or answer.length:
+                self._disconnect()
+        except (OSError, http.client.HTTPException) as error:
+            self._disconnect()
+            return "again: %s" % error
+        if 200 <= answer.status < 300:
+            return None
+        why = "the master answered %d: %s" % (answer.status, text)
+        return "again: " + why if answer.status in (408, 429) or answer.status >= 500 else why
+
+    def _connect(self):
+        host, port = self._parts.hostname, self._parts.port
+        if self._parts.scheme == "https":
+            context = ssl.create_default_context()
+            return http.client.HTTPSConnection(host, port, timeout=self._timeout, context=context)
+        return http.client.HTTPConnection(host, port, timeout=self._timeout)
+
+    def _disconnect(self):
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _line(record):
+    # A record that is no JSON (NaN) would be refused with its whole batch.
+    values = {name: value if math.isfinite(value) else None for name, value in record["values"].items()}
+    return (json.dumps(dict(record, values=values), separators=(",", ":"), allow_nan=False) + "\n").encode()
+
+
+def sink_of(environment, run_id, rank):
+    """The sink that the environment of a run names: the master, else the run's folder, else none."""
+    url = environment.get("MLBENCH_URL", "")
+    if url:
+        token, token_file = "", environment.get("MLBENCH_TOKEN_FILE", "")
+        if token_file:
+            with open(token_file, encoding="utf-8") as file:
+                token = file.read().strip()
+        return HttpSink(url, environment.get("MLBENCH_RUN_ID") or run_id, token)
+    run_dir = environment.get("MLBENCH_RUN_DIR", "")
+    return FileSink(run_dir, rank) if run_dir else NullSink()

@@ -1,0 +1,251 @@
+"""The tracker of a training script: what it measures, and the calls by which the script says where it is."""
+
+import atexit
+import os
+import time
+
+from mlbench.sink import sink_of
+
+
+class _Mean:
+    def __init__(self):
+        self.sum, self.count = 0.0, 0
+
+    def update(self, value, n=1):
+        self.sum += value * n
+        self.count += n
+
+    @property
+    def value(self):
+        return self.sum / self.count if self.count else 0.0
+
+
+class Tracker:
+    """Call, in this order:
+
+        start()                                once
+        train()                                before an epoch's batches
+        batch_start(), record_batch_X(), batch_end()      per batch: each stamp books the time since the one before
+        record_loss(), record_metric(), record_stat()     whenever there is a value
+        epoch_end()                            after the batches
+        validation(), validation_start(), ..., validation_end()
+
+    Times run on a monotonic clock. Only what lies between batch_start() and batch_end() is training time.
+
+    `goal` is what a factory of mlbench.goals returned; it sees every value that is recorded, on every rank, and
+    `goal_reached` stays True once it is met. Rank 0 then reports the official result and its totals.
+
+    Records go where the environment of the run says (mlbench.sink); `environment` and `sink` are for tests.
+    """
+
+    def __init__(
+        self,
+        metrics,
+        run_id,
+        rank,
+        goal=None,
+        communication_steps=("agg",),
+        compute_steps=("fwd_pass", "comp_loss", "backprop", "opt_step"),
+        metrics_steps=("comp_metrics",),
+        preprocess_steps=("batch_load",),
+        minimize=False,
+        environment=None,
+        sink=None,
+    ):
+        self.metrics = list(metrics)
+        self.run_id = run_id
+        self.rank = int(rank)
+        self.goal = goal
+        self.minimize = minimize
+        self.goal_reached = False
+        self.goal_result = None
+        self.current_epoch = 0
+        self.current_batch = 0
+        self.best_epoch = 0
+        self.best_metric_value = None
+        self.is_training = True
+        self.validation_times = []
+        self._is_best = False
+        self._categories = {
+            "communication": set(communication_steps),
+            "compute": set(compute_steps),
+            "metrics": set(metrics_steps),
+            "preprocess": set(preprocess_steps),
+        }
+        self._steps = None  # of the current batch: (name, stamp)
+        self._validation_began = None
+        self._epoch_times = {}
+        self._total_times = {}
+        self._train_time = self._epoch_train_time = 0.0
+        self._means = {}
+        self._sequence = time.time_ns() // 1000  # above every one of an earlier start of the script
+        self._sink = sink or sink_of(os.environ if environment is None else environment, run_id, self.rank)
+        atexit.register(self.close)
+
+    # ---- where the script is ----------------------------------------------------------------------------------------
+
+    def start(self):
+        self.start_time = time.monotonic()
+
+    def train(self):
+        self.is_training = True
+
+    def validation(self):
+        self.is_training = False
+
+    def validation_start(self):
+        self._validation_began = time.monotonic()
+
+    def validation_end(self):
+        if self._validation_began is None:
+            raise RuntimeError("validation_end() without validation_start()")
+        self.validation_times.append(time.monotonic() - self._validation_began)
+        self._validation_began = None
+
+    def batch_start(self):
+        self._steps = [("start", time.monotonic())]
+
+    def record_batch_step(self, name):
+        """Books the time since the last stamp under this name."""
+        if self._steps is None:
+            raise RuntimeError("record_batch_step('%s') without batch_start()" % name)
+        self._steps.append((name, time.monotonic()))
+
+    def record_batch_load(self):
+        self.record_batch_step("batch_load")
+
+    def record_batch_init(self):
+        self.record_batch_step("init")
+
+    def record_batch_fwd_pass(self):
+        self.record_batch_step("fwd_pass")
+
+    def record_batch_comp_loss(self):
+        self.record_batch_step("comp_loss")
+
+    def record_batch_backprop(self):
+        self.record_batch_step("backprop")
+
+    def record_batch_agg(self):
+        self.record_batch_step("agg")
+
+    def record_batch_opt_step(self):
+        self.record_batch_step("opt_step")
+
+    def record_batch_comp_metrics(self):
+        self.record_batch_step("comp_metrics")
+
+    def batch_end(self):
+        self.record_batch_step("end")
+        for (_, before), (name, stamp) in zip(self._steps, self._steps[1:]):
+            self._epoch_times[name] = self._epoch_times.get(name, 0.0) + stamp - before
+        self._epoch_train_time += self._steps[-1][1] - self._steps[0][1]
+        self._steps = None
+        self.current_batch += 1
+
+    def epoch_end(self):
+        values = {"CumulativeTrainTimeEpoch": self._epoch_train_time, **self._epoch_times}
+        self._train_time += self._epoch_train_time
+        for name, seconds in self._epoch_times.items():
+            self._total_times[name] = self._total_times.get(name, 0.0) + seconds
+        self._write(values)
+        self._epoch_times, self._epoch_train_time, self._means = {}, 0.0, {}
+        self.current_epoch += 1
+
+    # ---- values -----------------------------------------------------------------------------------------------------
+
+    def record_loss(self, value, n=1, log_to_api=False):
+        """The loss; with n > 1 the value stands for n samples (or batches) of the epoch's mean."""
+        self.record_stat("loss", value, n, log_to_api)
+
+    def record_metric(self, metric, value, n=1, log_to_api=False):
+        """A value of one of the metrics. The first metric given decides which epoch is the best."""
+        self.record_stat(metric.name, value, n, log_to_api)
+        if not self.is_training and self.metrics and metric.name == self.metrics[0].name:
+            self._judge(self._number(value))
+
+    def record_stat(self, name, value, n=1, log_to_api=False):
+        """Any value; `log_to_api` reports it. Its name gets the prefix train_ or val_ of where the script is."""
+        name = ("train_" if self.is_training else "val_") + name
+        value = self._number(value)
+        self._means.setdefault(name, _Mean()).update(value, n)
+        if log_to_api:
+            self._write({name: value})
+        if self.goal is None or self.goal_reached:
+            return
+        result = self.goal(name, value, self)
+        if result is not None:
+            self.goal_reached, self.goal_result = True, result
+            if self.rank == 0:
+                self._report_goal(result)
+
+    def mean(self, name):
+        """The mean of a value (with its prefix) over the epoch so far; 0 without one."""
+        return self._means[name].value if name in self._means else 0.0
+
+    def is_best(self):
+        """Whether the last validation was the best so far."""
+        return self._is_best
+
+    # ---- times ------------------------------------------------------------------------------------------------------
+
+    def get_total_train_time(self):
+        return self._train_time + self._epoch_train_time
+
+    def get_total_communication_time(self):
+        return self._category("communication")
+
+    def get_total_compute_time(self):
+        return self._category("compute")
+
+    def get_total_metrics_time(self):
+        return self._category("metrics")
+
+    def get_total_preprocess_time(self):
+        return self._category("preprocess")
+
+    def close(self, timeout=None):
+        """Sends what is left. Called at the end of the script by itself."""
+        atexit.unregister(self.close)
+        self._sink.close(timeout)
+
+    # ---- within -----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _number(value):
+        return float(value.item() if hasattr(value, "item") else value)
+
+    def _times(self):
+        times = dict(self._total_times)
+        for name, seconds in self._epoch_times.items():
+            times[name] = times.get(name, 0.0) + seconds
+        return times
+
+    def _category(self, name):
+        return sum(seconds for step, seconds in self._times().items() if step in self._categories[name])
+
+    def _judge(self, value):
+        best = self.best_metric_value
+        self._is_best = best is None or (value < best if self.minimize else value > best)
+        if self._is_best:
+            self.best_metric_value, self.best_epoch = value, self.current_epoch
+
+    def _report_goal(self, result):
+        total = self.get_total_train_time()
+        values = {"TotalCumulativeTrainTime": total, "global_cum_CumulativeTrainTimeEpoch": total}
+        values.update({"global_cum_" + name: seconds for name, seconds in sorted(self._times().items())})
+        self._write(values, {"TaskResult": result})
+
+    def _write(self, values, text=None):
+        record = {
+            "rank": self.rank,
+            "sequence": self._sequence,
+            "time_us": time.time_ns() // 1000,
+            "step": self.current_batch,
+            "epoch": self.current_epoch,
+            "values": values,
+        }
+        if text:
+            record["text"] = text
+        self._sequence += 1
+        self._sink.write(record)

@@ -1,0 +1,105 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/runs.h"
+#include "mlbench/cli/verbs.h"
+#include "mlbench/report/compare.h"
+#include "mlbench/report/contest.h"
+#include "mlbench/report/measured_run.h"
+#include "mlbench/report/records.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// "r-2.3" is repeat 3 of "r-2".
+std::string without_repeat(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  const bool repeat = dot != std::string::npos && dot > 0 && dot + 1 < name.size() &&
+                      std::all_of(name.begin() + static_cast<std::ptrdiff_t>(dot) + 1, name.end(),
+                                  [](char c) { return c >= '0' && c <= '9'; });
+  return repeat ? name.substr(0, dot) : name;
+}
+
+// Where a run lies and its record.
+struct Found {
+  fs::path folder;
+  Json record;
+};
+
+// A path to one or several runs, or the name of a run of this home: with its repeats unless it names one.
+std::vector<Found> find_runs(const Context& context, const std::string& given, std::vector<std::string>& notes) {
+  std::vector<Found> found;
+  if (given.find('/') != std::string::npos || given.ends_with(".zip") || given.ends_with(".json")) {
+    for (report::MeasuredRun& run : report::read_runs(given, notes)) {
+      found.push_back({fs::absolute(run.source).parent_path(), std::move(run.record)});
+    }
+    return found;
+  }
+  const fs::path run = report::find_run(context.home(), given);
+  found.push_back({run.parent_path(), current_record(run)});
+  for (const fs::path& other : report::list_runs(context.home())) {
+    const std::string name = other.filename();
+    if (name != given && without_repeat(name) == given) found.push_back({other.parent_path(), current_record(other)});
+  }
+  return found;
+}
+
+ExitCode compare(const Context& context, const std::vector<std::string>& given, const std::string& after) {
+  std::optional<double> after_s;
+  if (!after.empty()) after_s = parse_duration(after, "--after");
+  std::vector<std::string> notes;
+  std::vector<report::Contender> contenders;
+  std::vector<std::pair<fs::path, std::string>> keys;  // of the contenders: one name in two homes is two
+  for (const std::string& one : given) {
+    for (Found& found : find_runs(context, one, notes)) {
+      const std::string name = report::text(found.record, "/name");
+      std::pair key(found.folder, without_repeat(name));
+      const auto known = std::find(keys.begin(), keys.end(), key);
+      if (known == keys.end()) {
+        contenders.push_back({key.second, {std::move(found.record)}});
+        keys.push_back(std::move(key));
+        continue;
+      }
+      std::vector<Json>& repeats = contenders[static_cast<size_t>(known - keys.begin())].records;
+      const bool twice = std::any_of(repeats.begin(), repeats.end(),
+                                     [&](const Json& record) { return report::text(record, "/name") == name; });
+      if (!twice) repeats.push_back(std::move(found.record));
+    }
+  }
+  for (size_t i = 0; i < contenders.size(); ++i) {
+    const bool shared = std::any_of(keys.begin(), keys.end(),
+                                    [&](const auto& key) { return key != keys[i] && key.second == keys[i].second; });
+    if (shared) contenders[i].name = (keys[i].first / keys[i].second).string();
+  }
+  report::Contest contest = report::contest_of(contenders, after_s);
+  contest.notes.insert(contest.notes.end(), notes.begin(), notes.end());
+  if (context.json) {
+    print_json(report::to_json(contest));
+  } else {
+    print(report::contest_text(contest));
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "compare", "Runs side by side, and whether their differences are real");
+  auto runs = std::make_shared<std::vector<std::string>>();
+  auto after = std::make_shared<std::string>();
+  verb->add_option("RUN", *runs, "NAME-K (with its repeats), or a run folder, archive or record as a path")->required();
+  verb->add_option("--after", *after, "the metric after this time of training and evaluation, e.g. 2h")
+      ->type_name("TIME");
+  verb->callback([&program, runs, after] {
+    program.action = [&program, runs, after] { return compare(program.context, *runs, *after); };
+  });
+}
+
+}  // namespace mlbench::cli

@@ -1,0 +1,110 @@
+#include "mlbench/report/charts.h"
+
+#include <gmock/gmock.h>
+
+#include "mlbench/report/test_records.h"
+
+namespace mlbench::report {
+namespace {
+
+using testing::ElementsAre;
+
+class Charts : public testing::Test {
+ protected:
+  std::vector<Chart> charts() {
+    std::vector<std::string> notes;
+    const auto studies = make_studies(runs_, {0.36}, notes);
+    return charts_of(studies.at(0), runs_, {"$", "a worker: 0.36 $/h"});
+  }
+  Chart chart(const std::string& id) {
+    for (Chart& one : charts()) {
+      if (one.id == id) return one;
+    }
+    return {};
+  }
+  static std::vector<double> values(const ChartSeries& series) {
+    std::vector<double> y;
+    for (const ChartPoint point : series.points) y.push_back(point.y);
+    return y;
+  }
+  std::vector<MeasuredRun> runs_ = {{make_record("r-1", 1, 60, 3000, true), {{10, 0.9}, {60, 0.4}}, ""},
+                                    {make_record("r-16", 16, 20, 9000, true), {{10, 0.8}}, ""},
+                                    {make_record("r-2", 2, 40, 5000, true), {}, ""}};
+};
+
+TEST_F(Charts, AreAllThereAndInOrder) {
+  std::vector<std::string> ids;
+  for (const Chart& one : charts()) ids.push_back(one.id);
+  EXPECT_THAT(ids, ElementsAre("total_time", "speedup", "compute_speedup", "time_for_all_phases", "train_loss",
+                               "communication_ratio", "cost", "price_index", "accuracy_epochs", "accuracy_time"));
+}
+
+TEST_F(Charts, SpeedUpHasItsBaselineAndTheLinearLine) {
+  const Chart speed_up = chart("speedup");
+  EXPECT_THAT(speed_up.ticks, ElementsAre("1", "2", "16"));
+  EXPECT_EQ(speed_up.subtitle, "baseline r-1");
+  ASSERT_EQ(speed_up.series.size(), 2U);
+  EXPECT_THAT(values(speed_up.series[0]), ElementsAre(1, 1.5, 3));
+  EXPECT_TRUE(speed_up.series[1].guide);
+  EXPECT_THAT(values(speed_up.series[1]), ElementsAre(1, 2, 16));
+}
+
+TEST_F(Charts, StepKindsAreStackedAndEmptyOnesLeftOut) {
+  const Chart kinds = chart("time_for_all_phases");
+  EXPECT_EQ(kinds.kind, ChartKind::kStackedBars);
+  std::vector<std::string> names;
+  for (const ChartSeries& series : kinds.series) names.push_back(series.name);
+  EXPECT_THAT(names, ElementsAre("batch_load", "fwd_pass", "backprop", "agg", "opt_step", "comp_metrics"));
+  EXPECT_THAT(values(kinds.series[3]), ElementsAre(15, 10, 5));
+}
+
+TEST_F(Charts, LossHasTheTargetLine) {
+  EXPECT_EQ(chart("train_loss").series.size(), 2U);
+  for (MeasuredRun& run : runs_) run.record["goal"]["target_loss"] = 0.2828;
+  const Chart loss = chart("train_loss");
+  ASSERT_EQ(loss.series.size(), 3U);
+  EXPECT_EQ(loss.series[0].name, "k = 1");
+  EXPECT_EQ(loss.series[2].name, "target 0.2828");
+  EXPECT_THAT(values(loss.series[2]), ElementsAre(0.2828, 0.2828));
+  EXPECT_EQ(loss.series[2].points[1].x, 60);
+}
+
+TEST_F(Charts, AccuracyHasTheGoalLine) {
+  const Chart epochs = chart("accuracy_epochs"), time = chart("accuracy_time");
+  ASSERT_EQ(epochs.series.size(), 4U);
+  EXPECT_EQ(epochs.series[3].name, "goal 85");
+  EXPECT_EQ(epochs.series[0].points[1].x, 1.25);
+  EXPECT_EQ(time.series[0].points[1].x, 60);
+  EXPECT_EQ(time.series[1].name, "k = 2");
+}
+
+TEST_F(Charts, CostIsThatOfAllWorkers) {
+  EXPECT_EQ(chart("cost").subtitle, "a worker: 0.36 $/h");
+  EXPECT_THAT(values(chart("cost").series[0]),
+              ElementsAre(testing::DoubleEq(0.006), testing::DoubleEq(0.008), testing::DoubleEq(0.032)));
+}
+
+TEST_F(Charts, WithoutAPointThereIsNoChart) {
+  runs_ = {{make_record("r-1", 1, 60, 3000, false), {}, ""}};
+  runs_[0].record["goal"] = nullptr;
+  runs_[0].record["division"] = "throughput";
+  std::vector<std::string> ids;
+  for (const Chart& one : charts()) ids.push_back(one.id);
+  EXPECT_THAT(ids, testing::Not(testing::Contains("accuracy_time")));
+  EXPECT_THAT(ids, testing::Not(testing::Contains("train_loss")));
+  EXPECT_THAT(ids, testing::Contains("time_for_all_phases"));
+}
+
+TEST(ChartCsv, QuotesAndDisarms) {
+  const Chart chart{.id = "c",
+                    .title = "",
+                    .subtitle = "",
+                    .x_label = "workers",
+                    .y_label = "",
+                    .ticks = {"1", "4"},
+                    .series = {{"=cmd()", {{0, 1.5}}, false}, {"a \"b\", c", {{0, 2}, {1, 3}}, false}}};
+  EXPECT_EQ(chart_csv(chart), "workers,'=cmd(),\"a \"\"b\"\", c\"\n1,1.5,2\n4,,3\n");
+}
+
+}  // namespace
+}  // namespace mlbench::report

@@ -1,0 +1,266 @@
+#include "mlbench/report/contest.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/report/compare.h"
+#include "mlbench/report/table.h"
+
+namespace mlbench::report {
+
+namespace {
+
+struct Evaluation {
+  double at_s = 0;
+  double value = 0;
+};
+
+struct Course {
+  std::string metric;
+  std::vector<Evaluation> evaluations;
+  double end_s = 0;  // of all that the run did
+};
+
+// Evaluations with the time from the first batch to their end.
+Course course_of(const Json& record) {
+  Course course;
+  const std::string split = text(record, "/goal/split").empty() ? "test" : text(record, "/goal/split");
+  course.metric = text(record, "/goal/metric");
+  const Json rows = record.value(split == "train" ? "epochs" : "evaluations", Json::array());
+  double evaluating_s = 0;
+  if (rows.is_array()) {
+    for (const Json& row : rows) {
+      evaluating_s += number(row, "/duration_s").value_or(0);
+      if (split != "train" && text(row, "/split") != split) continue;
+      const Json metrics = row.value("metrics", Json::object());
+      if (course.metric.empty() && !metrics.empty()) course.metric = metrics.begin().key();
+      const auto value = metrics.find(course.metric);
+      const auto train_s = number(row, "/train_s");
+      if (value == metrics.end() || !value->is_number() || !train_s) continue;
+      course.evaluations.push_back({*train_s + evaluating_s, value->get<double>()});
+    }
+  }
+  course.end_s = number(record, "/clocks/train_s").value_or(0) + evaluating_s;
+  return course;
+}
+
+Sample sample_of(std::vector<double> values) {
+  Sample sample;
+  sample.middle = median(values);
+  sample.interval = interval_of(values);
+  sample.values = std::move(values);
+  return sample;
+}
+
+std::string goal_of(const Json& record) {
+  return fmt::format("{}{}{} {}, goal {} {:g} on {}", text(record, "/task"),
+                     text(record, "/rules").empty() ? "" : " rules ", text(record, "/rules"), text(record, "/variant"),
+                     text(record, "/goal/metric"), number(record, "/goal/target").value_or(0),
+                     text(record, "/goal/split"));
+}
+
+std::optional<double> communication_per_compute(const Json& record) {
+  double compute = 0;
+  for (const char* kind :
+       {"/steps_s/init", "/steps_s/fwd_pass", "/steps_s/comp_loss", "/steps_s/backprop", "/steps_s/opt_step"}) {
+    compute += number(record, kind).value_or(0);
+  }
+  const auto aggregation = number(record, "/steps_s/agg");
+  return aggregation && compute > 0 ? std::optional(*aggregation / compute) : std::nullopt;
+}
+
+ContenderFigures figures_of_contender(const Contender& contender, std::optional<double> after_s) {
+  MLBENCH_CHECK(!contender.records.empty(), "a contender has a run");
+  ContenderFigures figures;
+  figures.name = contender.name;
+  figures.runs = contender.records.size();
+  std::vector<double> times, rates, values, ratios;
+  std::set<std::string> labels;
+  for (const Json& record : contender.records) {
+    const RunFigures one = figures_of(record);
+    figures.workers = one.workers;
+    if (one.time_to_goal_s) times.push_back(*one.time_to_goal_s);
+    if (one.samples_per_s) rates.push_back(*one.samples_per_s);
+    if (const auto ratio = communication_per_compute(record)) ratios.push_back(*ratio);
+    if (const auto value = after_s ? value_after(record, *after_s) : std::nullopt) values.push_back(value->value);
+    labels.insert(one.labels.begin(), one.labels.end());
+    if (one.state != "finished") labels.insert(one.state);
+  }
+  figures.reached = times.size();
+  if (figures.reached == figures.runs) figures.time_to_goal_s = sample_of(std::move(times));
+  figures.samples_per_s = sample_of(std::move(rates));
+  figures.value_after = sample_of(std::move(values));
+  figures.communication_per_compute = sample_of(std::move(ratios));
+  figures.labels.assign(labels.begin(), labels.end());
+  return figures;
+}
+
+std::string with_interval(const Sample& sample, const auto& format) {
+  if (!sample.middle) return std::string(kNone);
+  std::string out = format(*sample.middle);
+  if (sample.interval) out += fmt::format(" [{}, {}]", format(sample.interval->low), format(sample.interval->high));
+  return out;
+}
+
+std::string ratio_words(const std::optional<RatioEstimate>& estimate) {
+  if (!estimate) return std::string(kNone);
+  std::string out = format_ratio(estimate->ratio);
+  if (estimate->interval) {
+    out += fmt::format(" [{}, {}]", format_ratio(estimate->interval->low), format_ratio(estimate->interval->high));
+  }
+  return out;
+}
+
+std::string verdict(const std::optional<RatioEstimate>& estimate, const char* more, const char* less) {
+  if (!estimate) return std::string(kNone);
+  const auto differs = estimate->differs();
+  if (!differs) return "not known: needs repeats";
+  if (!*differs) return "no difference shown";
+  return estimate->ratio > 1 ? more : less;
+}
+
+}  // namespace
+
+std::optional<TimedValue> value_after(const Json& record, double seconds) {
+  const Course course = course_of(record);
+  std::optional<TimedValue> value;
+  for (const Evaluation& one : course.evaluations) {
+    if (one.at_s <= seconds) value = TimedValue{course.metric, one.value, one.at_s, course.end_s < seconds};
+  }
+  return value;
+}
+
+Contest contest_of(const std::vector<Contender>& contenders, std::optional<double> after_s) {
+  MLBENCH_CHECK(!contenders.empty(), "a comparison has a contender");
+  Contest contest;
+  std::set<std::string> metrics, goals;
+  std::set<int64_t> counts;
+  std::optional<double> latest;
+  bool all_evaluated = true;
+  for (const Contender& contender : contenders) {
+    for (const Json& record : contender.records) {
+      const Course course = course_of(record);
+      goals.insert(goal_of(record) + text(record, "/task_hash"));
+      counts.insert(static_cast<int64_t>(number(record, "/workers").value_or(0)));
+      if (course.evaluations.empty()) {
+        all_evaluated = false;
+        continue;
+      }
+      metrics.insert(course.metric);
+      const double last = course.evaluations.back().at_s;
+      latest = latest ? std::min(*latest, last) : last;
+    }
+  }
+  contest.after_s = after_s;
+  if (!after_s && all_evaluated) contest.after_s = latest;
+  if (metrics.size() == 1) contest.metric = *metrics.begin();
+
+  const bool same_goal = goals.size() == 1;
+  if (!same_goal) {
+    contest.notes.push_back("the runs are not of one task and goal: their times to the goal are not compared");
+  }
+  if (counts.size() > 1) {
+    contest.notes.push_back("the runs have different numbers of workers: how a task scales is drawn by mlbench charts");
+  }
+  for (const Contender& contender : contenders) {
+    ContenderFigures figures =
+        figures_of_contender(contender, metrics.size() == 1 ? contest.after_s : std::optional<double>());
+    if (figures.reached > 0 && figures.reached < figures.runs) {
+      contest.notes.push_back(fmt::format("{}: {} of {} repeats missed the goal, so it has no time to it", figures.name,
+                                          figures.runs - figures.reached, figures.runs));
+    }
+    if (!contest.contenders.empty()) {
+      const ContenderFigures& first = contest.contenders.front();
+      if (same_goal) figures.time_ratio = ratio_of(figures.time_to_goal_s.values, first.time_to_goal_s.values);
+      figures.rate_ratio = ratio_of(figures.samples_per_s.values, first.samples_per_s.values);
+    }
+    contest.contenders.push_back(std::move(figures));
+  }
+  return contest;
+}
+
+std::string contest_text(const Contest& contest) {
+  const auto seconds = [](double value) { return format_seconds(value); };
+  const auto rate = [](double value) { return format_rate(value); };
+  const auto metric = [](double value) { return format_metric(value); };
+  const bool timed = contest.after_s && !contest.metric.empty();
+  std::vector<Column> columns = {{"run", "", Align::kLeft},
+                                 {"repeats", "", Align::kRight},
+                                 {"workers", "", Align::kRight},
+                                 {"time to goal", "s", Align::kRight},
+                                 {"throughput", "samples/s", Align::kRight}};
+  if (timed) columns.push_back({contest.metric, "after " + format_seconds(contest.after_s) + " s", Align::kRight});
+  columns.push_back({"comm.", "/ compute", Align::kRight});
+  columns.push_back({"notes", "", Align::kLeft});
+  Table table(std::move(columns));
+  for (const ContenderFigures& one : contest.contenders) {
+    std::vector<std::string> cells = {one.name, fmt::format("{}", one.runs), fmt::format("{}", one.workers),
+                                      one.time_to_goal_s.middle
+                                          ? with_interval(one.time_to_goal_s, seconds)
+                                          : fmt::format("{} of {} reached", one.reached, one.runs),
+                                      with_interval(one.samples_per_s, rate)};
+    if (timed) cells.push_back(with_interval(one.value_after, metric));
+    cells.push_back(format_ratio(one.communication_per_compute.middle));
+    cells.push_back(fmt::format("{}", fmt::join(one.labels, ", ")));
+    table.add_row(std::move(cells));
+  }
+  std::string out = "Median of the repeats [95 % interval]\n" + table.render();
+  if (contest.contenders.size() > 1) {
+    Table ratios({{"run", "", Align::kLeft},
+                  {"time to goal", "", Align::kRight},
+                  {"", "", Align::kLeft},
+                  {"throughput", "", Align::kRight},
+                  {"", "", Align::kLeft}});
+    for (size_t i = 1; i < contest.contenders.size(); ++i) {
+      const ContenderFigures& one = contest.contenders[i];
+      ratios.add_row({one.name, ratio_words(one.time_ratio), verdict(one.time_ratio, "slower", "faster"),
+                      ratio_words(one.rate_ratio), verdict(one.rate_ratio, "faster", "slower")});
+    }
+    out += fmt::format("\nRatio to {} [95 % interval]\n", contest.contenders.front().name) + ratios.render();
+  }
+  for (const std::string& note : contest.notes) out += "  " + note + "\n";
+  return printable(std::move(out));
+}
+
+Json to_json(const Contest& contest) {
+  const auto interval = [](const std::optional<Interval>& value) {
+    return value ? Json({value->low, value->high}) : Json(nullptr);
+  };
+  const auto sample = [&](const Sample& value) {
+    return Json({{"values", value.values},
+                 {"median", value.middle ? Json(*value.middle) : Json(nullptr)},
+                 {"interval", interval(value.interval)}});
+  };
+  const auto ratio = [&](const std::optional<RatioEstimate>& value) {
+    if (!value) return Json(nullptr);
+    const auto differs = value->differs();
+    return Json({{"ratio", value->ratio},
+                 {"interval", interval(value->interval)},
+                 {"differs", differs ? Json(*differs) : Json(nullptr)}});
+  };
+  Json rows = Json::array();
+  for (const ContenderFigures& one : contest.contenders) {
+    rows.push_back({{"name", one.name},
+                    {"workers", one.workers},
+                    {"runs", one.runs},
+                    {"reached", one.reached},
+                    {"time_to_goal_s", sample(one.time_to_goal_s)},
+                    {"samples_per_s", sample(one.samples_per_s)},
+                    {"value_after", sample(one.value_after)},
+                    {"communication_per_compute", sample(one.communication_per_compute)},
+                    {"labels", one.labels},
+                    {"time_to_goal_ratio", ratio(one.time_ratio)},
+                    {"samples_per_s_ratio", ratio(one.rate_ratio)}});
+  }
+  return {{"runs", rows},
+          {"metric", contest.metric},
+          {"after_s", contest.after_s ? Json(*contest.after_s) : Json(nullptr)},
+          {"confidence", 0.95},
+          {"notes", contest.notes}};
+}
+
+}  // namespace mlbench::report

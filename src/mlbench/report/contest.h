@@ -1,0 +1,61 @@
+#pragma once
+
+// `mlbench compare`: runs side by side, and whether their differences are real. A contender is a run with its repeats;
+// a difference is real when the 95 % interval of the ratio (statistics.h) leaves out 1, which needs two repeats of
+// each.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/report/statistics.h"
+
+namespace mlbench::report {
+
+// The value of the goal's metric (without a goal: of the first metric) that a run had after so many seconds, counted
+// from the first batch, evaluations included: its last evaluation that had ended by then. Empty when there was none.
+struct TimedValue {
+  std::string metric;
+  double value = 0;
+  double at_s = 0;     // when that evaluation ended
+  bool ended = false;  // the run had ended before
+};
+std::optional<TimedValue> value_after(const Json& record, double seconds);
+
+struct Contender {
+  std::string name;
+  std::vector<Json> records;  // its repeats, at least one
+};
+
+struct Sample {
+  std::vector<double> values;        // of the repeats that have one
+  std::optional<double> middle;      // median
+  std::optional<Interval> interval;  // 95 %, of the geometric mean
+};
+
+struct ContenderFigures {
+  std::string name;
+  int64_t workers = 0;
+  size_t runs = 0, reached = 0;
+  Sample time_to_goal_s;  // empty unless every repeat reached the goal
+  Sample samples_per_s, value_after, communication_per_compute;
+  std::vector<std::string> labels;
+  // Against the first contender; above 1 is more time, more throughput.
+  std::optional<RatioEstimate> time_ratio, rate_ratio;
+};
+
+struct Contest {
+  std::vector<ContenderFigures> contenders;
+  std::string metric;             // of value_after; "" where there is none
+  std::optional<double> after_s;  // as asked, or the latest moment at which every run has a value
+  std::vector<std::string> notes;
+};
+
+// At least one contender. Times to different goals (or of different tasks) are shown, but get no ratio.
+Contest contest_of(const std::vector<Contender>& contenders, std::optional<double> after_s);
+
+std::string contest_text(const Contest& contest);
+Json to_json(const Contest& contest);
+
+}  // namespace mlbench::report

@@ -1,0 +1,99 @@
+#include "mlbench/report/contest.h"
+
+#include <gmock/gmock.h>
+
+#include "mlbench/report/test_records.h"
+
+namespace mlbench::report {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<Json> repeats(const std::string& name, const std::vector<double>& seconds) {
+  std::vector<Json> records;
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    records.push_back(make_record(name + "." + std::to_string(i + 1), 2, seconds[i], 100'000 / seconds[i], true));
+  }
+  return records;
+}
+
+// Evaluations at 8 s and 40 s of the train clock, each taking 1 s and 2 s: they end 9 s and 43 s after the first batch.
+TEST(ValueAfter, CountsEvaluationsToo) {
+  Json record = make_record("r-2", 2, 40, 5000, true);
+  record["evaluations"][0]["duration_s"] = 1.0;
+  record["evaluations"][1]["duration_s"] = 2.0;
+  EXPECT_FALSE(value_after(record, 8.9));
+  EXPECT_EQ(value_after(record, 9)->value, 78.5);
+  EXPECT_EQ(value_after(record, 42.9)->value, 78.5);
+  EXPECT_FALSE(value_after(record, 42.9)->ended);
+  EXPECT_EQ(value_after(record, 43)->value, 85.25);
+  EXPECT_EQ(value_after(record, 7200)->value, 85.25);
+  EXPECT_TRUE(value_after(record, 7200)->ended);
+  EXPECT_EQ(value_after(record, 7200)->metric, "Prec@1");
+}
+
+TEST(Contest, ARealDifference) {
+  const Contest contest =
+      contest_of({{"a-2", repeats("a-2", {40, 41, 39})}, {"b-2", repeats("b-2", {20, 20.5, 19.5})}}, {});
+  EXPECT_EQ(contest.contenders[0].time_to_goal_s.middle, 40);
+  EXPECT_NEAR(contest.contenders[1].time_ratio->ratio, 0.5, 1e-3);
+  EXPECT_EQ(contest.contenders[1].time_ratio->differs(), true);
+  const std::string text = contest_text(contest);
+  EXPECT_THAT(text, HasSubstr("Ratio to a-2"));
+  EXPECT_THAT(text, HasSubstr("faster"));
+  EXPECT_EQ(to_json(contest)["runs"][1]["time_to_goal_ratio"]["differs"], true);
+}
+
+TEST(Contest, NoiseIsNoDifferenceAndOneRunSaysNothing) {
+  const Contest noisy = contest_of({{"a-2", repeats("a-2", {40, 50, 45})}, {"b-2", repeats("b-2", {44, 52, 39})}}, {});
+  EXPECT_THAT(contest_text(noisy), HasSubstr("no difference shown"));
+  const Contest single = contest_of({{"a-2", repeats("a-2", {40})}, {"b-2", repeats("b-2", {20})}}, {});
+  EXPECT_THAT(contest_text(single), HasSubstr("not known: needs repeats"));
+  EXPECT_EQ(to_json(single)["runs"][1]["time_to_goal_ratio"]["differs"], nullptr);
+}
+
+TEST(Contest, ARepeatThatMissedLeavesNoTime) {
+  auto second = repeats("b-2", {20, 21});
+  second[1]["goal"]["reached"] = false;
+  const Contest contest = contest_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", second}}, {});
+  EXPECT_FALSE(contest.contenders[1].time_ratio);
+  EXPECT_TRUE(contest.contenders[1].rate_ratio);
+  EXPECT_THAT(contest.notes, ElementsAre(HasSubstr("b-2: 1 of 2 repeats missed the goal")));
+  EXPECT_THAT(contest_text(contest), HasSubstr("1 of 2 reached"));
+}
+
+TEST(Contest, OtherGoalsAreNotCompared) {
+  auto second = repeats("b-2", {20, 21});
+  for (Json& record : second) record["goal"]["target"] = 91.5;
+  const Contest contest = contest_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", second}}, {});
+  EXPECT_FALSE(contest.contenders[1].time_ratio);
+  EXPECT_TRUE(contest.contenders[1].rate_ratio);
+  EXPECT_THAT(contest.notes, ElementsAre(HasSubstr("not of one task and goal")));
+}
+
+// Without a time given: the moment at which the fastest run had its last evaluation, so that each has a value.
+TEST(Contest, TheMomentIsTheLatestThatAllReached) {
+  const Contest contest = contest_of({{"a-2", repeats("a-2", {40})}, {"b-2", repeats("b-2", {20})}}, {});
+  EXPECT_EQ(contest.after_s, 20);
+  EXPECT_EQ(contest.contenders[0].value_after.middle, 78.5);
+  EXPECT_EQ(contest.contenders[1].value_after.middle, 85.25);
+  EXPECT_EQ(contest_of({{"a-2", repeats("a-2", {40})}}, 5.0).contenders[0].value_after.middle, std::nullopt);
+}
+
+TEST(Contest, Text) {
+  const Contest contest = contest_of({{"a-2", repeats("a-2", {40, 40})}, {"b-2", repeats("b-2", {20})}}, 20.0);
+  EXPECT_EQ(contest_text(contest),
+            "Median of the repeats [95 % interval]\n"
+            "run  repeats  workers       time to goal            throughput                Prec@1      comm.  notes\n"
+            "                                       s             samples/s          after 20.0 s  / compute\n"
+            "a-2        2        2  40.0 [40.0, 40.0]  2,500 [2,500, 2,500]  78.50 [78.50, 78.50]       0.31  light\n"
+            "b-2        1        2               20.0                 5,000                 85.25       0.15  light\n"
+            "\n"
+            "Ratio to a-2 [95 % interval]\n"
+            "run  time to goal                            throughput\n"
+            "b-2          0.50  not known: needs repeats        2.00  not known: needs repeats\n");
+}
+
+}  // namespace
+}  // namespace mlbench::report

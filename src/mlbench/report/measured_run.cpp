@@ -1,0 +1,258 @@
+#include "mlbench/report/measured_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <map>
+
+#include "mlbench/base/clock.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/report/compare.h"
+#include "mlbench/report/records.h"
+#include "mlbench/report/result.h"
+#include "mlbench/spec/spool.h"
+
+namespace mlbench::report {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr size_t kMostPoints = 400;
+constexpr uint64_t kMostArchiveBytes = uint64_t{256} << 20;
+
+// Weighted means over consecutive pieces, so that at most kMostPoints are left.
+class LossMerger {
+ public:
+  void add(double train_s, double loss_sum, double samples) { pieces_.push_back({train_s, loss_sum, samples}); }
+  std::vector<LossPoint> points() const {
+    const size_t group = (pieces_.size() + kMostPoints - 1) / kMostPoints;
+    std::vector<LossPoint> merged;
+    for (size_t i = 0; i < pieces_.size(); i += group) {
+      double loss = 0, samples = 0;
+      const size_t end = std::min(i + group, pieces_.size());
+      for (size_t j = i; j < end; ++j) {
+        loss += pieces_[j].loss_sum;
+        samples += pieces_[j].samples;
+      }
+      if (samples > 0 && std::isfinite(loss)) merged.push_back({pieces_[end - 1].train_s, loss / samples});
+    }
+    return merged;
+  }
+
+ private:
+  struct Piece {
+    double train_s, loss_sum, samples;
+  };
+  std::vector<Piece> pieces_;
+};
+
+// ---- archives -------------------------------------------------------------------------------------------------------
+
+struct DatedValue {
+  double unix_s = 0;
+  double value = 0;
+};
+
+using Archive = std::map<std::string, std::string>;
+
+// "result_NAME @ 0.json"; points that are no numbers are left out.
+std::vector<DatedValue> series_of(const Archive& archive, const std::string& name) {
+  const auto member = archive.find("result_" + name + " @ 0.json");
+  if (member == archive.end()) return {};
+  const Json json = Json::parse(member->second, nullptr, false);
+  std::vector<DatedValue> series;
+  if (!json.is_array()) return series;
+  for (const Json& point : json) {
+    if (!point.is_object()) continue;
+    const std::string date = text(point, "/date"), value = text(point, "/value");
+    double number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(number)) continue;
+    try {
+      const auto time = parse_utc(date).time_since_epoch();
+      series.push_back({std::chrono::duration<double>(time).count(), number});
+    } catch (const UserError&) {
+      continue;
+    }
+  }
+  std::stable_sort(series.begin(), series.end(), [](const auto& a, const auto& b) { return a.unix_s < b.unix_s; });
+  return series;
+}
+
+// Dates to the train clock: known at the ends of epochs, linear between, from zero at the first epoch's start.
+class TrainClock {
+ public:
+  explicit TrainClock(const std::vector<DatedValue>& epoch_times) {
+    double train_s = 0;
+    for (const DatedValue& epoch : epoch_times) {
+      if (anchors_.empty()) anchors_.push_back({epoch.unix_s - epoch.value, 0});
+      train_s += epoch.value;
+      anchors_.push_back({epoch.unix_s, train_s});
+    }
+  }
+  bool known() const { return !anchors_.empty(); }
+  double at(double unix_s) const {
+    if (unix_s <= anchors_.front().unix_s) return 0;
+    for (size_t i = 1; i < anchors_.size(); ++i) {
+      const DatedValue &from = anchors_[i - 1], &to = anchors_[i];
+      if (unix_s > to.unix_s) continue;
+      const double share = to.unix_s > from.unix_s ? (unix_s - from.unix_s) / (to.unix_s - from.unix_s) : 1;
+      return from.value + share * (to.value - from.value);
+    }
+    return anchors_.back().value;
+  }
+
+ private:
+  std::vector<DatedValue> anchors_;
+};
+
+// An archive of MLBench's dashboard as a record: what is derived of it, and its evaluations.
+Json record_of_dashboard(const std::vector<ZipMember>& members, const Archive& archive, const TrainClock& clock,
+                         const std::string& name) {
+  const Json result = derive_result(members);
+  const Json seconds = result.value("seconds", Json::object());
+  Json record = {{"name", name},
+                 {"state", "finished"},
+                 {"task", result.value("task", Json(nullptr))},
+                 {"division", "closed"},
+                 {"workers", result.value("workers", Json(nullptr))},
+                 {"limits", {{"light", result.value("light", Json(nullptr))}}},
+                 {"goal", result.value("goal", Json(nullptr))},
+                 {"clocks", {{"train_s", seconds.value("total", Json(nullptr))}}},
+                 {"steps_s", Json::object()},
+                 {"evaluations", Json::array()}};
+  record["clocks"]["train_legacy_s"] = record["clocks"]["train_s"];
+  if (record["goal"].is_object()) record["goal"]["train_s"] = record["clocks"]["train_s"];
+  for (const std::string_view kind : spec::kStepKindNames) {
+    std::vector<DatedValue> parts = series_of(archive, std::string(kind));
+    if (parts.empty()) parts = series_of(archive, "global_cum_" + std::string(kind));
+    double sum = 0;
+    for (const DatedValue& part : parts) sum += part.value;
+    if (!parts.empty()) record["steps_s"][std::string(kind)] = sum;
+  }
+  const std::string metric = text(record, "/goal/metric");
+  double epoch = 0;
+  for (const DatedValue& point : series_of(archive, "val_global_" + metric)) {
+    record["evaluations"].push_back({{"epoch", ++epoch},
+                                     {"split", "test"},
+                                     {"train_s", clock.known() ? Json(clock.at(point.unix_s)) : Json(nullptr)},
+                                     {"metrics", {{metric, point.value}}}});
+  }
+  return record;
+}
+
+}  // namespace
+
+MeasuredRun read_run_folder(const fs::path& run_dir) {
+  MeasuredRun run{read_record(run_dir), {}, run_dir.string()};
+  const auto segments = run.record.find("segments");
+  const int64_t count = segments != run.record.end() && segments->is_array() ? std::ssize(*segments) : 1;
+  LossMerger merger;
+  double train_s = 0;
+  for (int64_t segment = 1; segment <= std::max<int64_t>(1, count); ++segment) {
+    for (const spec::StepRecord& step : spec::read_spool(run_dir, segment, 0).steps) {
+      train_s += static_cast<double>(step.total.sum) / 1e9;
+      merger.add(train_s, step.loss_sum, static_cast<double>(step.samples));
+    }
+  }
+  run.loss = merger.points();
+  if (run.loss.empty()) run.loss = read_run_record(run.record).loss;
+  return run;
+}
+
+MeasuredRun read_run_archive(const std::vector<ZipMember>& members, const std::string& name) {
+  Archive archive;
+  for (const ZipMember& member : members) archive[member.name] = member.content;
+  const TrainClock clock(series_of(archive, "CumulativeTrainTimeEpoch"));
+  MeasuredRun run;
+  if (const auto record = archive.find("run.json"); record != archive.end()) {
+    run.record = Json::parse(record->second, nullptr, false);
+    if (!run.record.is_object()) throw UserError("the archive's member 'run.json' is not a JSON object");
+  } else {
+    run.record = record_of_dashboard(members, archive, clock, name);
+  }
+  if (clock.known()) {
+    LossMerger merger;
+    for (const DatedValue& point : series_of(archive, "train_loss")) merger.add(clock.at(point.unix_s), point.value, 1);
+    run.loss = merger.points();
+  }
+  if (run.loss.empty()) run.loss = read_run_record(run.record).loss;
+  return run;
+}
+
+MeasuredRun read_run_record(const Json& record) {
+  MeasuredRun run{record, {}, ""};
+  const auto epochs = record.find("epochs");
+  if (epochs == record.end() || !epochs->is_array()) return run;
+  for (const Json& epoch : *epochs) {
+    const auto seconds = number(epoch, "/train_s"), loss = number(epoch, "/train_loss");
+    if (seconds && loss) run.loss.push_back({*seconds, *loss});
+  }
+  return run;
+}
+
+std::vector<MeasuredRun> read_runs(const fs::path& path, std::vector<std::string>& notes) {
+  std::error_code error;
+  const auto is_record = [](const fs::path& file) { return file.extension() == ".json"; };
+  const auto read_one = [&](const fs::path& file) {
+    if (fs::file_size(file) > kMostArchiveBytes) {
+      throw UserError(fmt::format("{} is too large for a run: at most {} MB", file.string(), kMostArchiveBytes >> 20));
+    }
+    try {
+      MeasuredRun run = is_record(file) ? read_run_record(read_json_file(file))
+                                        : read_run_archive(read_zip(read_file(file)), file.stem().string());
+      if (!run.record.is_object() || !run.record.contains("workers")) throw UserError("it is no run record");
+      run.source = file.string();
+      return run;
+    } catch (const UserError& wrong) {
+      throw UserError(fmt::format("{}: {}", file.string(), wrong.what()));
+    }
+  };
+  if (fs::is_regular_file(path, error)) return {read_one(path)};
+  if (!fs::is_directory(path, error)) {
+    throw UserError(
+        fmt::format("{}: no such file or folder; expected a run folder, an archive of 'mlbench download', "
+                    "a run record (.json), a home, or a folder of these",
+                    path.string()));
+  }
+  if (fs::is_regular_file(path / "run.json", error)) return {read_run_folder(path)};
+
+  std::vector<fs::path> folders, files;
+  const fs::path in = fs::is_directory(path / "runs", error) ? path / "runs" : path;
+  if (in != path) {
+    folders = list_runs(path);
+  } else {
+    for (const auto& entry : fs::directory_iterator(in, error)) {
+      if (entry.path().filename().string().starts_with('.')) continue;
+      if (fs::is_regular_file(entry.path() / "run.json", error)) folders.push_back(entry.path());
+      const bool file = entry.is_regular_file(error);
+      if (file && (entry.path().extension() == ".zip" || is_record(entry.path()))) files.push_back(entry.path());
+    }
+    std::sort(folders.begin(), folders.end());
+    std::sort(files.begin(), files.end());
+  }
+  std::vector<MeasuredRun> runs;
+  const auto keep = [&](const fs::path& one, const auto& read) {
+    try {
+      runs.push_back(read(one));
+    } catch (const std::exception& wrong) {
+      notes.push_back(fmt::format("{} is left out: {}", one.string(), wrong.what()));
+    }
+  };
+  for (const fs::path& folder : folders) keep(folder, read_run_folder);
+  for (const fs::path& file : files) keep(file, read_one);
+  if (folders.empty() && files.empty()) {
+    throw UserError(
+        fmt::format("{} holds no runs: expected a run folder, a home, or a folder of run folders, archives "
+                    "(.zip) or records (.json)",
+                    path.string()));
+  }
+  return runs;
+}
+
+}  // namespace mlbench::report

@@ -1,0 +1,45 @@
+#pragma once
+
+// What a run costs: a table of prices per hour that people edit, and the arithmetic of MLBench's documents. A price
+// that is not known is never zero: asking for it is an error.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mlbench/base/json.h"
+
+namespace mlbench::report {
+
+struct Price {
+  std::string name;  // "n1-standard-4", "T4"
+  std::optional<double> per_hour, preemptible_per_hour;
+  std::string source;
+};
+
+struct PriceTable {
+  std::string currency = "$";
+  std::vector<Price> prices;
+};
+
+// The prices that MLBench's documents quote: of 2021 under the plain names, of 2018 as "n1-standard-4 (2018)".
+PriceTable default_prices();
+
+// {"currency": "$", "prices": [{"name", "per_hour": x|null, "preemptible_per_hour": x|null, "source"}]}.
+// UserError naming the wrong field.
+PriceTable prices_from_json(const Json& json);
+Json to_json(const PriceTable& table);
+
+// What one worker costs per hour: the sum over `items`, names joined by '+' ("n1-standard-4+T4"). UserError with the
+// valid names, or when the table has no such price.
+double price_of_worker(const PriceTable& table, std::string_view items, bool preemptible);
+
+// Seconds on `workers` workers, each at this price per hour.
+double cost_of(double seconds, int64_t workers, double worker_per_hour);
+
+// Price increase over performance increase, both against the baseline. Below 1 the distribution pays.
+double price_index(double cost, double baseline_cost, double speed_up);
+
+}  // namespace mlbench::report

@@ -1,0 +1,391 @@
+#include "mlbench/report/study.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/metrics/metric.h"
+#include "mlbench/report/compare.h"
+#include "mlbench/report/price.h"
+#include "mlbench/report/records.h"
+#include "mlbench/report/statistics.h"
+#include "mlbench/report/table.h"
+#include "mlbench/spec/task.h"
+
+namespace mlbench::report {
+
+namespace {
+
+using Figure = std::optional<double>;
+
+constexpr const char* kComputeKinds[] = {"init", "fwd_pass", "comp_loss", "backprop", "opt_step"};
+
+Figure kind_seconds(const Json& record, std::string_view kind) {
+  return number(record, ("/steps_s/" + std::string(kind)).c_str());
+}
+
+Figure compute_seconds(const Json& record) {
+  Figure sum;
+  for (const char* kind : kComputeKinds) {
+    if (const Figure seconds = kind_seconds(record, kind)) sum = sum.value_or(0) + *seconds;
+  }
+  return sum;
+}
+
+// Samples of all workers in thousands.
+Figure kilosamples(const Json& record) {
+  const Figure samples = number(record, "/throughput/samples");
+  if (samples && *samples > 0) return *samples / 1000;
+  const Figure rate = number(record, "/throughput/samples_per_s"), train = number(record, "/clocks/train_s");
+  return rate && train && *rate * *train > 0 ? Figure(*rate * *train / 1000) : Figure();
+}
+
+std::string overrides_of(const Json& record) {
+  const auto overrides = record.find("overrides");
+  std::vector<std::string> words;
+  if (overrides != record.end() && overrides->is_array()) {
+    for (const Json& one : *overrides) words.push_back(text(one, "/key") + "=" + text(one, "/value"));
+  }
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+Figure with_value(Figure value) { return value && *value > 0 ? value : Figure(); }
+
+std::string study_key(const Json& record) {
+  const Json goal = record.value("goal", Json(nullptr));
+  return Json({text(record, "/task"), text(record, "/rules"), text(record, "/variant"), text(record, "/task_hash"),
+               text(record, "/division") == "throughput", text(goal, "/metric"), text(goal, "/split"),
+               number(goal, "/target").value_or(0)})
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// What may differ between lines, in the order in which names show it.
+std::vector<std::string> line_parts(const Json& record) {
+  const Figure threads = number(record, "/threads_per_worker");
+  const bool synthetic = record.contains("data") && record["data"].value("synthetic", Json(false)) == Json(true);
+  return {text(record, "/framework"),
+          text(record, "/backend"),
+          text(record, "/executor"),
+          text(record, "/effective/device"),
+          threads ? fmt::format("{:.0f} thread{}", *threads, *threads == 1 ? "" : "s") : "",
+          text(record, "/data/name") + (synthetic ? " (synthetic)" : ""),
+          overrides_of(record)};
+}
+
+// Names of lines: the parts in which they differ; where they differ in nothing, framework and back end.
+std::vector<std::string> line_names(const std::vector<std::vector<std::string>>& lines) {
+  std::vector<std::string> names;
+  for (const auto& parts : lines) {
+    std::vector<std::string> words;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const bool differs =
+          std::any_of(lines.begin(), lines.end(), [&](const auto& other) { return other[i] != parts[i]; });
+      if ((differs || (lines.size() == 1 && i < 2)) && !parts[i].empty()) words.push_back(parts[i]);
+    }
+    names.push_back(words.empty() ? "default" : fmt::format("{}", fmt::join(words, ", ")));
+  }
+  return names;
+}
+
+Figure median_over(const std::vector<size_t>& runs, const auto& figure) {
+  std::vector<double> values;
+  for (const size_t run : runs) {
+    if (const Figure value = figure(run)) values.push_back(*value);
+  }
+  return median(values);
+}
+
+// The task of this program that the records were made with, where it is one.
+std::optional<spec::TaskSpec> official_task(const Json& record) {
+  try {
+    spec::FrozenTask frozen =
+        spec::find_task(text(record, "/task"), text(record, "/rules"), text(record, "/variant"), {});
+    if (frozen.hash == text(record, "/task_hash")) return frozen.task;
+  } catch (const UserError&) {
+    // A task file of somebody's own, of another version, or an archive that names none.
+  }
+  return std::nullopt;
+}
+
+class StudyMaker {
+ public:
+  StudyMaker(const std::vector<MeasuredRun>& runs, const StudyOptions& options) : runs_(runs), options_(options) {}
+
+  Study make(const std::vector<size_t>& members) {
+    describe(record(members.front()));
+    study_.to_goal = std::any_of(members.begin(), members.end(), [&](size_t run) { return goal_s(run).has_value(); });
+    std::map<std::vector<std::string>, std::map<int64_t, std::vector<size_t>>> lines;
+    for (const size_t run : members) {
+      lines[line_parts(record(run))][static_cast<int64_t>(number(record(run), "/workers").value_or(0))].push_back(run);
+    }
+    std::vector<std::vector<std::string>> parts;
+    for (const auto& [part, points] : lines) parts.push_back(part);
+    const std::vector<std::string> names = line_names(parts);
+    for (const auto& [part, points] : lines) {
+      StudyLine line;
+      line.name = names[study_.lines.size()];
+      for (const auto& [workers, repeats] : points) line.points.push_back(point_of(workers, repeats));
+      scale(line);
+      label(line);
+      study_.lines.push_back(std::move(line));
+    }
+    return std::move(study_);
+  }
+
+ private:
+  const Json& record(size_t run) const { return runs_[run].record; }
+  Figure goal_s(size_t run) const { return figures_of(record(run)).time_to_goal_s; }
+
+  void describe(const Json& record) {
+    study_.task = text(record, "/task").empty() ? "unknown task" : text(record, "/task");
+    study_.title = study_.task;
+    if (const std::string rules = text(record, "/rules"); !rules.empty()) study_.title += ", rules " + rules;
+    if (const std::string variant = text(record, "/variant"); !variant.empty()) study_.title += ", " + variant;
+    official_ = official_task(record);
+    study_.metric = text(record, "/goal/metric");
+    study_.split = text(record, "/goal/split");
+    study_.target = number(record, "/goal/target");
+    study_.target_loss = number(record, "/goal/target_loss");
+    if (!study_.metric.empty()) {
+      try {
+        study_.higher_is_better = metrics::make_metric(study_.metric)->higher_is_better();
+      } catch (const UserError&) {
+        // A metric of another program: what is known of the goal is drawn all the same.
+      }
+    }
+    if (study_.target) {
+      study_.title += fmt::format(", goal {} {} {:g} on {} data", study_.metric,
+                                  study_.higher_is_better ? ">=" : "<=", *study_.target, study_.split);
+    } else {
+      study_.title += ", throughput";
+    }
+  }
+
+  // What a duration of this run is divided by.
+  Figure unit(size_t run) const { return study_.to_goal ? Figure(1) : kilosamples(record(run)); }
+  Figure in_unit(size_t run, Figure seconds) const {
+    const Figure divisor = unit(run);
+    return seconds && divisor ? Figure(*seconds / *divisor) : Figure();
+  }
+  Figure seconds_of(size_t run) const {
+    return in_unit(run, with_value(study_.to_goal ? goal_s(run) : number(record(run), "/clocks/train_s")));
+  }
+
+  StudyPoint point_of(int64_t workers, const std::vector<size_t>& repeats) {
+    StudyPoint point;
+    point.workers = workers;
+    point.runs = repeats;
+    std::vector<double> train;  // what the repeat shown is chosen by, also where the goal was missed
+    std::vector<double> times;
+    for (const size_t run : repeats) {
+      if (goal_s(run)) ++point.reached;
+      if (const Figure seconds = seconds_of(run)) times.push_back(*seconds);
+      train.push_back(in_unit(run, number(record(run), "/clocks/train_s")).value_or(0));
+    }
+    point.shown = repeats[median_index(train)];
+    const bool complete = !study_.to_goal || point.reached == std::ssize(repeats);
+    if (complete && !times.empty()) {
+      point.seconds = median(times);
+      point.least_s = *std::min_element(times.begin(), times.end());
+      point.most_s = *std::max_element(times.begin(), times.end());
+      point.compute_s =
+          median_over(repeats, [&](size_t run) { return in_unit(run, with_value(compute_seconds(record(run)))); });
+      const double samples = study_.to_goal ? 1 : 1000;  // of 1,000 samples; the cost is per million
+      point.cost = cost_of(*point.seconds * samples, workers, options_.worker_per_hour);
+    } else if (study_.to_goal) {
+      study_.notes.push_back(fmt::format("{}: {} of {} did not reach the goal, so k = {} has no time to it",
+                                         names_of(repeats), std::ssize(repeats) - point.reached, std::ssize(repeats),
+                                         workers));
+    }
+    point.samples_per_s =
+        median_over(repeats, [&](size_t run) { return number(record(run), "/throughput/samples_per_s"); });
+    point.communication_share =
+        median_over(repeats, [&](size_t run) { return figures_of(record(run)).communication_share; });
+    point.communication_per_compute = median_over(repeats, [&](size_t run) {
+      const Figure agg = kind_seconds(record(run), "agg"), compute = with_value(compute_seconds(record(run)));
+      return agg && compute ? Figure(*agg / *compute) : Figure();
+    });
+    for (size_t kind = 0; kind < spec::kStepKinds; ++kind) {
+      point.kinds_s[kind] = in_unit(point.shown, kind_seconds(record(point.shown), spec::kStepKindNames[kind]));
+    }
+    if (official_ && official_->schedule.decay == "inverse_sqrt") {
+      const auto alpha = official_->schedule.lr_by_workers.find(workers);
+      if (alpha != official_->schedule.lr_by_workers.end()) point.alpha = alpha->second;
+    }
+    return point;
+  }
+
+  std::string names_of(const std::vector<size_t>& runs) const {
+    std::vector<std::string> names;
+    for (const size_t run : runs) names.push_back(text(record(run), "/name"));
+    return fmt::format("{}", fmt::join(names, ", "));
+  }
+
+  void scale(StudyLine& line) const {
+    const StudyPoint& base = line.points.front();
+    line.baseline = names_of(base.runs);
+    if (!base.seconds) {
+      line.no_baseline =
+          study_.to_goal ? "its smallest worker count did not reach the goal" : "its smallest worker count has no time";
+      return;
+    }
+    if (base.workers <= 0) {
+      line.no_baseline = "its number of workers is not known";
+      return;
+    }
+    const double base_cost = base.cost.value_or(0), base_s = *base.seconds;
+    const Figure base_compute = base.compute_s;
+    for (StudyPoint& point : line.points) {
+      if (!point.seconds) continue;
+      const Scaling scaling = scaling_of_time(base_s, base.workers, *point.seconds, point.workers);
+      point.speed_up = scaling.speed_up;
+      point.efficiency = scaling.efficiency;
+      if (base_compute && point.compute_s) point.compute_speed_up = *base_compute / *point.compute_s;
+      if (point.cost && base_cost > 0) {
+        point.price_increase = *point.cost / base_cost;
+        point.price_index = price_index(*point.cost, base_cost, scaling.speed_up);
+      }
+    }
+  }
+
+  void label(StudyLine& line) {
+    std::map<std::string, std::vector<std::string>> labelled;
+    for (const StudyPoint& point : line.points) {
+      for (const size_t run : point.runs) {
+        for (const std::string& one : figures_of(record(run)).labels)
+          labelled[one].push_back(text(record(run), "/name"));
+      }
+    }
+    for (const auto& [one, names] : labelled) {
+      line.labels.push_back(one);
+      study_.notes.push_back(fmt::format("{}: {}", one, fmt::join(names, ", ")));
+    }
+    const int64_t workers = line.points.front().workers;
+    const std::string what = line.no_baseline.empty()
+                                 ? fmt::format("{} ({} worker{}{})", line.baseline, workers, workers == 1 ? "" : "s",
+                                               line.points.front().runs.size() > 1 ? ", median" : "")
+                                 : "none, " + line.no_baseline;
+    study_.notes.push_back(fmt::format("Baseline of {}: {}", line.name, what));
+  }
+
+  const std::vector<MeasuredRun>& runs_;
+  const StudyOptions& options_;
+  std::optional<spec::TaskSpec> official_;
+  Study study_;
+};
+
+}  // namespace
+
+std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const StudyOptions& options,
+                                std::vector<std::string>& notes) {
+  std::map<std::string, std::vector<size_t>> studies;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const Json& record = runs[i].record;
+    const std::string state = text(record, "/state");
+    if (state != "finished") {
+      notes.push_back(fmt::format("run '{}' is left out: it is {}", text(record, "/name"),
+                                  state.empty() ? "of unknown state" : state));
+    } else if (!with_value(number(record, "/clocks/train_s")) || number(record, "/workers").value_or(0) < 1) {
+      notes.push_back(fmt::format("run '{}' is left out: it measured no training", text(record, "/name")));
+    } else {
+      studies[study_key(record)].push_back(i);
+    }
+  }
+  std::vector<Study> made;
+  for (const auto& [key, members] : studies) made.push_back(StudyMaker(runs, options).make(members));
+  return made;
+}
+
+std::string study_table(const Study& study, const std::string& currency) {
+  const bool alpha = std::any_of(study.lines.begin(), study.lines.end(), [](const StudyLine& line) {
+    return std::any_of(line.points.begin(), line.points.end(), [](const StudyPoint& point) { return point.alpha; });
+  });
+  std::vector<Column> columns = {
+      {"line", "", Align::kLeft},
+      {"k", "", Align::kRight},
+      {"runs", "", Align::kRight},
+      {study.to_goal ? "time to goal" : "time", study.to_goal ? "s" : "s/1000 samples", Align::kRight},
+      {"speed-up", "total", Align::kRight},
+      {"speed-up", "compute", Align::kRight},
+      {"efficiency", "", Align::kRight},
+      {"comm.", "of train", Align::kRight},
+      {"comm.", "/ compute", Align::kRight},
+      {"cost", currency + (study.to_goal ? "" : "/million samples"), Align::kRight},
+      {"price", "index", Align::kRight}};
+  if (alpha) columns.push_back({"alpha", "", Align::kRight});
+  Table table(std::move(columns));
+  for (const StudyLine& line : study.lines) {
+    for (const StudyPoint& point : line.points) {
+      std::vector<std::string> cells = {line.name,
+                                        fmt::format("{}", point.workers),
+                                        fmt::format("{}", point.runs.size()),
+                                        point.seconds   ? format_seconds(point.seconds)
+                                        : study.to_goal ? "not reached"
+                                                        : std::string(kNone),
+                                        format_ratio(point.speed_up),
+                                        format_ratio(point.compute_speed_up),
+                                        format_percent(point.efficiency),
+                                        format_percent(point.communication_share),
+                                        format_ratio(point.communication_per_compute),
+                                        format_seconds(point.cost),
+                                        format_ratio(point.price_index)};
+      if (alpha) cells.push_back(point.alpha ? fmt::format("{:g}", *point.alpha) : std::string(kNone));
+      table.add_row(std::move(cells));
+    }
+  }
+  std::string out = study.title + "\n" + table.render();
+  for (const std::string& note : study.notes) out += "  " + note + "\n";
+  return printable(std::move(out));
+}
+
+Json to_json(const Study& study, const std::vector<MeasuredRun>& runs) {
+  const auto figure = [](const Figure& value) { return value ? Json(*value) : Json(nullptr); };
+  Json lines = Json::array();
+  for (const StudyLine& line : study.lines) {
+    Json points = Json::array();
+    for (const StudyPoint& point : line.points) {
+      Json names = Json::array(), kinds = Json::object();
+      for (const size_t run : point.runs) names.push_back(text(runs[run].record, "/name"));
+      for (size_t kind = 0; kind < spec::kStepKinds; ++kind) {
+        kinds[std::string(spec::kStepKindNames[kind])] = figure(point.kinds_s[kind]);
+      }
+      points.push_back({{"workers", point.workers},
+                        {"runs", names},
+                        {"shown", text(runs[point.shown].record, "/name")},
+                        {"reached", point.reached},
+                        {"seconds", figure(point.seconds)},
+                        {"least_s", figure(point.least_s)},
+                        {"most_s", figure(point.most_s)},
+                        {"compute_s", figure(point.compute_s)},
+                        {"samples_per_s", figure(point.samples_per_s)},
+                        {"speed_up", figure(point.speed_up)},
+                        {"efficiency", figure(point.efficiency)},
+                        {"compute_speed_up", figure(point.compute_speed_up)},
+                        {"communication_share", figure(point.communication_share)},
+                        {"communication_per_compute", figure(point.communication_per_compute)},
+                        {"steps_s", kinds},
+                        {"cost", figure(point.cost)},
+                        {"price_increase", figure(point.price_increase)},
+                        {"price_index", figure(point.price_index)},
+                        {"alpha", figure(point.alpha)}});
+    }
+    lines.push_back({{"name", line.name},
+                     {"baseline", line.no_baseline.empty() ? Json(line.baseline) : Json(nullptr)},
+                     {"labels", line.labels},
+                     {"points", points}});
+  }
+  return {{"task", study.task},
+          {"title", study.title},
+          {"unit", study.to_goal ? "seconds to the goal" : "seconds per 1,000 samples"},
+          {"metric", study.metric},
+          {"target", figure(study.target)},
+          {"target_loss", figure(study.target_loss)},
+          {"lines", lines},
+          {"notes", study.notes}};
+}
+
+}  // namespace mlbench::report

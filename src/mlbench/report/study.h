@@ -1,0 +1,76 @@
+#pragma once
+
+// How a task scales: runs of one task, over worker counts and repeats, as figures. Pure functions; charts, tables and
+// the page draw what stands here.
+//
+// Runs of one task, rule set, variant, task hash, division and goal make a *study*. In it, runs that differ in worker
+// count and repeat alone make a *line*; its *points* are the worker counts, each with its repeats. A line's baseline is
+// its smallest worker count.
+//
+// What is compared is the time to the goal on the train clock, median of the repeats, where any run of the study
+// reached it (a point of which a repeat missed the goal has no time: times of the lucky runs alone would be biased);
+// else the train clock per 1,000 samples of all workers.
+//
+//   speed-up          time of the baseline / time
+//   compute-only      the same of the time in init, fwd_pass, comp_loss, backprop and opt_step on rank 0
+//   communication     agg / train clock (and agg / the compute time), medians
+//   cost              time x workers x price of a worker per hour; without a goal, per million samples
+//   price index       (cost / cost of the baseline) / speed-up
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlbench/report/measured_run.h"
+#include "mlbench/spec/spool.h"
+
+namespace mlbench::report {
+
+struct StudyPoint {
+  int64_t workers = 0;
+  std::vector<size_t> runs;  // repeats, as indices into the runs given
+  size_t shown = 0;          // the repeat of the median time: its parts, losses and evaluations are drawn
+  int64_t reached = 0;       // repeats that reached the goal
+  std::optional<double> seconds, least_s, most_s;  // median and range over the repeats
+  std::optional<double> compute_s;                 // median
+  std::optional<double> samples_per_s;             // median
+  std::optional<double> speed_up, efficiency, compute_speed_up;
+  std::optional<double> communication_share, communication_per_compute;
+  std::array<std::optional<double>, spec::kStepKinds> kinds_s;  // of the repeat shown, in the unit of `seconds`
+  std::optional<double> cost, price_increase, price_index;
+  std::optional<double> alpha;  // of rules whose rate is alpha / sqrt(t)
+};
+
+struct StudyLine {
+  std::string name;                 // what tells it from the others: "gloo", "mpi, optimizer.lr=0.1"
+  std::vector<StudyPoint> points;   // by worker count
+  std::string baseline;             // names of the baseline's runs
+  std::string no_baseline;          // why there is none; "" when there is one
+  std::vector<std::string> labels;  // of all its runs: open, synthetic, oversubscribed, ...
+};
+
+struct Study {
+  std::string task, title;  // "fashion-mnist"; "fashion-mnist, goal Prec@1 >= 91.5 on test data"
+  bool to_goal = false;     // what `seconds` are
+  std::string metric, split;
+  std::optional<double> target, target_loss;
+  bool higher_is_better = true;
+  std::vector<StudyLine> lines;
+  std::vector<std::string> notes;  // what a reader must know: missed goals, labels, baselines
+};
+
+struct StudyOptions {
+  double worker_per_hour = 0;
+};
+
+// Runs that have not ended well or measured nothing are left out, each with a note.
+std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const StudyOptions& options,
+                                std::vector<std::string>& notes);
+
+// The figures of a study, for the terminal and for --json.
+std::string study_table(const Study& study, const std::string& currency);
+Json to_json(const Study& study, const std::vector<MeasuredRun>& runs);
+
+}  // namespace mlbench::report
