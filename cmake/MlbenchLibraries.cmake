@@ -44,7 +44,12 @@ if(MLBENCH_TORCH)
   find_package(LibTorch REQUIRED)
   if(MLBENCH_ONEDNN)
     find_package(OneDnn 2.6)
-    if(NOT TARGET DNNL::dnnl)
+    if(TARGET DNNL::dnnl)
+      # Both hold a oneDNN and export the same std::call_once symbols of its matrix products; the one that comes second
+      # calls the other's and fails. Ours does without them (framework/onednn/linear.cpp), so LibTorch comes first: a
+      # library stands before what it depends on.
+      set_property(TARGET LibTorch::LibTorch APPEND PROPERTY INTERFACE_LINK_LIBRARIES $<LINK_ONLY:DNNL::dnnl>)
+    else()
       message(STATUS "No oneDNN: the framework onednn will not be available (Debian: libdnnl-dev)")
     endif()
   endif()
