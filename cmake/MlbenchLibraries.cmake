@@ -1,7 +1,7 @@
 # Every outside library, found once. Modules name the imported targets:
 #   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json CLI11::CLI11
 #   tomlplusplus::tomlplusplus LibArchive::LibArchive CURL::libcurl OpenSSL::Crypto ZLIB::ZLIB
-#   mlbench_gloo mlbench_mpi (where there is an MPI) LibTorch::LibTorch GTest::gtest GTest::gmock benchmark::benchmark
+#   mlbench_gloo mlbench_mpi (where there is an MPI) LibTorch::LibTorch DNNL::dnnl (where there is a oneDNN) GTest::gtest GTest::gmock benchmark::benchmark
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -42,6 +42,17 @@ endif()
 
 if(MLBENCH_TORCH)
   find_package(LibTorch REQUIRED)
+  if(MLBENCH_ONEDNN)
+    find_package(OneDnn 2.6)
+    if(TARGET DNNL::dnnl)
+      # Both hold a oneDNN and export the same std::call_once symbols of its matrix products; the one that comes second
+      # calls the other's and fails. Ours does without them (framework/onednn/linear.cpp), so LibTorch comes first: a
+      # library stands before what it depends on.
+      set_property(TARGET LibTorch::LibTorch APPEND PROPERTY INTERFACE_LINK_LIBRARIES $<LINK_ONLY:DNNL::dnnl>)
+    else()
+      message(STATUS "No oneDNN: the framework onednn will not be available (Debian: libdnnl-dev)")
+    endif()
+  endif()
 endif()
 
 if(MLBENCH_TESTS)

@@ -5,6 +5,7 @@
 #include "mlbench/comm/gloo/gloo.h"
 #include "mlbench/comm/mpi/mpi.h"
 #include "mlbench/framework/null/null_framework.h"
+#include "mlbench/framework/onednn/onednn_framework.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/models/model.h"
@@ -23,6 +24,7 @@ const std::vector<BackendRow>& backends() {
 const std::vector<FrameworkRow>& frameworks() {
   static const std::vector<FrameworkRow> kRows = {
       {"torch", framework::torch_framework::available, framework::torch_framework::make},
+      {"onednn", framework::onednn_framework::available, framework::onednn_framework::make},
       {"null", framework::null_framework::available, framework::null_framework::make},
   };
   return kRows;

@@ -1,0 +1,72 @@
+#include "mlbench/catalog/worker/catalog.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/random.h"
+#include "mlbench/models/model.h"
+#include "mlbench/spec/task.h"
+
+namespace mlbench::catalog {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// One step of plain gradient descent lowers the loss on its batch.
+void expect_one_step(const std::string& framework_name, const spec::TaskSpec& task) {
+  framework::FrameworkOptions options;
+  options.model = models::describe_model(task);
+  options.loss = task.loss;
+  options.threads = 2;
+  options.dropout = false;
+  const auto framework = make_framework(framework_name, options);
+  framework->initialise();
+
+  constexpr int64_t kSamples = 6;
+  BatchView batch;
+  batch.samples = kSamples;
+  batch.sample_shape = task.data.sample_shape;
+  RandomSequence random(1);
+  std::vector<float> features(static_cast<size_t>(kSamples * batch.sample_volume()));
+  for (float& value : features) value = static_cast<float>(random.normal());
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < kSamples; ++i) labels.push_back(i % task.data.classes);
+  batch.features = {features.data(), static_cast<int64_t>(features.size()), DType::kFloat32};
+  batch.labels = {labels.data(), kSamples, DType::kInt64};
+
+  framework->begin_step(0);
+  framework->forward(batch, framework::Mode::kTrain);
+  const double first = framework->loss();
+  framework->backward(1, false);
+  const double norm = framework->gradients().norm().item<double>();
+  EXPECT_EQ(framework->outputs().size(), static_cast<size_t>(kSamples * options.model.outputs));
+  if (framework_name == "null") return;
+  EXPECT_TRUE(std::isfinite(first) && std::isfinite(norm) && norm > 0) << first << ", " << norm;
+  framework->parameters().sub_(framework->gradients(), 1e-3 / norm);
+  framework->forward(batch, framework::Mode::kTrain);
+  EXPECT_LT(framework->loss(), first);
+}
+
+TEST(Catalog, EachTaskDoesAStepOnEachFramework) {
+  for (const FrameworkRow& row : frameworks()) {
+    if (!row.available().available) continue;
+    for (const spec::TaskSource& source : spec::embedded_tasks()) {
+      const spec::TaskSpec task = spec::parse_task(source, "", {}).task;
+      SCOPED_TRACE(std::string(row.name) + ", task " + task.name + " " + task.rules);
+      expect_one_step(row.name, task);
+    }
+  }
+}
+
+TEST(Catalog, AnUnknownFrameworkIsRefusedWithTheNamesOfAll) {
+  EXPECT_THAT([] { make_framework("keras", {}); },
+              ThrowsMessage<UserError>(HasSubstr("unknown framework 'keras'; valid: torch, onednn, null")));
+}
+
+}  // namespace
+}  // namespace mlbench::catalog

@@ -1,0 +1,66 @@
+#pragma once
+
+// Two-dimensional convolution by oneDNN's primitives on chunks of samples, one thread each. Weights are packed for the
+// forward and for the backward pass in the layouts that oneDNN asks for, once per pass; gradients of weights are summed
+// per thread in oneDNN's layout and go to the flat buffer when all threads have done the segment. The gradient of the
+// network's input, which nobody needs, is not computed.
+
+#include <map>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
+
+#include "mlbench/framework/onednn/lane_kernels.h"
+#include "mlbench/framework/onednn/tape.h"
+
+namespace mlbench::framework::onednn_framework {
+
+struct ConvolutionOptions {
+  int64_t kernel = 1, stride = 1, padding = 0;
+  Parameter weight, bias;  // `bias.value` null: none
+};
+
+// T: type of the activations.
+template <typename T>
+class Convolution final : public Operation {
+ public:
+  Convolution(Value* input, Value* output, const ConvolutionOptions& options, const LaneKernels<T>& kernels,
+              int threads);
+  void prepare(const std::vector<int64_t>& counts, int64_t samples) override;
+  void pack(int thread, const Pass& pass) override;
+  void forward(const Chunk& chunk, const Pass& pass) override;
+  void backward(const Chunk& chunk, const Pass& pass) override;
+  void finish_backward(int thread, const Pass& pass) override;
+
+ private:
+  using Arguments = std::unordered_map<int, dnnl::memory>;
+  struct Primitives {
+    dnnl::primitive forward, backward_data, backward_weights;
+    std::vector<Arguments> forward_arguments, data_arguments, weights_arguments;  // per thread
+  };
+  // Weights in a layout of oneDNN's.
+  struct Packed {
+    dnnl::memory::desc desc;
+    std::vector<int32_t> place;  // of each logical element
+    std::vector<std::byte> bytes;
+  };
+  struct Sums {  // of one thread
+    std::vector<float> weight, bias, chunk_weight, chunk_bias;
+    bool empty = true;
+  };
+
+  Primitives make(int64_t count);
+  const Primitives& primitives_of(int64_t count) const;
+
+  ConvolutionOptions options_;
+  const LaneKernels<T>& kernels_;
+  int threads_;
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  std::vector<dnnl::stream> streams_;
+  std::map<int64_t, Primitives> primitives_;
+  Packed forward_weight_, backward_weight_, weight_gradient_;
+  std::vector<std::vector<std::byte>> scratchpads_;  // per thread
+  std::vector<Sums> sums_;
+  Buffer partial_;  // the input's gradient where it joins another
+};
+
+}  // namespace mlbench::framework::onednn_framework

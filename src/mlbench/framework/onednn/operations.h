@@ -1,0 +1,79 @@
+#pragma once
+
+// The operations beside convolutions.
+
+#include <memory>
+
+#include "mlbench/framework/onednn/lane_kernels.h"
+#include "mlbench/framework/onednn/tape.h"
+
+namespace mlbench::framework::onednn_framework {
+
+// --- the input: rows of features to what the first operation reads
+
+// Set before each pass: dense float32 samples, or rows of a matrix (`rows` not null). `in_place`: the output's data are
+// the samples themselves; else they are copied.
+struct Source {
+  const float* features = nullptr;
+  const int64_t* rows = nullptr;
+  bool in_place = false;
+};
+template <typename T>
+std::unique_ptr<Operation> make_input(Value* output, const Source& source, int lanes);
+
+// --- batch normalisation (Ioffe & Szegedy 2015), in two halves, since threads meet in between
+// Forward, `BatchStatistics` takes the moments of what was just computed, `Normalise` computes
+// act(norm(x) [+ addend]). Backward, `Normalise` takes the sums of the gradient, `BatchStatistics` computes that of x.
+
+struct NormOptions {
+  Parameter weight, bias;
+  float* running_mean = nullptr;
+  float* running_variance = nullptr;
+  double eps = 0, momentum = 0;
+  bool frozen = false;  // the running statistics normalise, and stay, in training, too
+  bool relu = false;
+};
+// What both halves share: per thread, [channels filled up to blocks].
+class NormState;
+std::shared_ptr<NormState> make_norm_state(const NormOptions& options, int64_t channels, int64_t padded, int threads);
+
+template <typename T>
+std::unique_ptr<Operation> make_batch_statistics(Value* x, const Value* normalised, std::shared_ptr<NormState> state,
+                                                 const LaneKernels<T>& kernels);
+template <typename T>
+std::unique_ptr<Operation> make_normalise(Value* x, Value* addend, Value* output, std::shared_ptr<NormState> state,
+                                          const LaneKernels<T>& kernels);
+
+// --- one value from others, sample by sample
+
+template <typename T>
+std::unique_ptr<Operation> make_sum(Value* a, Value* b, Value* output, const LaneKernels<T>& kernels);
+// kind: relu, tanh, softplus
+template <typename T>
+std::unique_ptr<Operation> make_activation(const std::string& kind, Value* input, Value* output);
+template <typename T>
+std::unique_ptr<Operation> make_max_pool(Value* input, Value* output, int64_t kernel, bool relu,
+                                         const LaneKernels<T>& kernels);
+template <typename T>
+std::unique_ptr<Operation> make_avg_pool(Value* input, Value* output, int64_t kernel, int lanes);
+// Blocked to rows: the mean over height and width, or all of {channels, height, width}.
+template <typename T>
+std::unique_ptr<Operation> make_global_avg_pool(Value* input, Value* output, int lanes);
+template <typename T>
+std::unique_ptr<Operation> make_flatten(Value* input, Value* output, int lanes);
+
+// The mask of models/model.h, drawn again in the backward pass.
+struct DropoutOptions {
+  double p = 0;
+  uint64_t seed = 0;
+  int rank = 0;
+  size_t layer = 0;
+};
+template <typename T>
+std::unique_ptr<Operation> make_dropout(Value* input, Value* output, const DropoutOptions& options, int lanes);
+
+// --- of the whole batch: rows times weights, each thread its share of the columns (linear.cpp)
+
+std::unique_ptr<Operation> make_linear(Value* input, Value* output, const Parameter& weight, const Parameter& bias);
+
+}  // namespace mlbench::framework::onednn_framework
