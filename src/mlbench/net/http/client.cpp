@@ -70,6 +70,7 @@ ClientResponse Client::send(const ClientRequest& request) {
   curl_easy_setopt(curl, CURLOPT_USERAGENT, "mlbench");
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, kConnectTimeoutMs);
   curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(request.timeout.count()));
+  if (!request.certificate.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, request.certificate.c_str());
   curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &on_data);
   curl_easy_setopt(curl, CURLOPT_WRITEDATA, &receiver);

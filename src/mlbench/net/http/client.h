@@ -18,6 +18,7 @@ struct ClientRequest {
   Fields headers;
   std::string body;  // sent when not empty, or with POST
   std::string content_type = "application/json";
+  std::string certificate;  // of the server, where no known authority vouches for it: path of a PEM file
   std::chrono::milliseconds timeout{30'000};  // for all of it; zero: none
   // Takes the body of the answer piece by piece instead of ClientResponse::body; false ends the transfer.
   std::function<bool(std::string_view)> on_data;

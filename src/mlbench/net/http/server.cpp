@@ -3,6 +3,7 @@
 #include <microhttpd.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -32,13 +33,14 @@ struct Connection {
   explicit Connection(int socket) : fd(socket) {}
   int fd;
   std::atomic<steady_clock::rep> deadline{0};  // 0: none
+  bool left = false;                           // by the watchdog alone: had ended when it looked last
   void allow(milliseconds time) { deadline = (steady_clock::now() + time).time_since_epoch().count(); }
   void allow_any_time() { deadline = 0; }
 };
 
 class PushedStream final : public Stream {
  public:
-  PushedStream(MHD_Connection* connection, size_t limit) : connection_(connection), limit_(limit) {}
+  PushedStream(MHD_Connection* connection, int fd, size_t limit) : connection_(connection), fd_(fd), limit_(limit) {}
 
   bool push(std::string_view data) override {
     const std::lock_guard lock(mutex_);
@@ -55,6 +57,13 @@ class PushedStream final : public Stream {
   void end() override {
     const std::lock_guard lock(mutex_);
     finish();
+  }
+
+  // A connection that waits for us is not looked at by the library: whether its reader left.
+  void check_reader() {
+    const std::lock_guard lock(mutex_);
+    pollfd reader{fd_, POLLRDHUP, 0};
+    if (!ended_ && poll(&reader, 1, 0) > 0) finish();
   }
 
   // ---- by the connection's thread ----------------------------------------------------------------------------------
@@ -93,6 +102,7 @@ class PushedStream final : public Stream {
 
   std::mutex mutex_;
   MHD_Connection* connection_;
+  int fd_;  // open while connection_ is set
   size_t limit_;
   std::string waiting_;
   bool ended_ = false, suspended_ = false;
@@ -377,7 +387,7 @@ class Server::Impl {
     std::shared_ptr<PushedStream> stream;
     MHD_Response* made = nullptr;
     if (response.open_stream) {
-      stream = std::make_shared<PushedStream>(connection, options_.limits.stream_bytes);
+      stream = std::make_shared<PushedStream>(connection, connection_of(connection).fd, options_.limits.stream_bytes);
       const std::lock_guard lock(mutex_);
       if (stopping_) return MHD_NO;
       std::erase_if(streams_, [](const auto& weak) { return weak.expired(); });
@@ -414,7 +424,14 @@ class Server::Impl {
       for (Connection* connection : connections_) {
         const auto deadline = connection->deadline.load();
         // The library sees the end of the socket and cleans up; it closes a socket only behind on_connection().
-        if (deadline != 0 && now > deadline) shutdown(connection->fd, SHUT_RDWR);
+        char next;
+        // It would also wait until then for the rest of a request whose sender has left.
+        const bool left = deadline != 0 && recv(connection->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+        if (deadline != 0 && (now > deadline || (left && connection->left))) shutdown(connection->fd, SHUT_RDWR);
+        connection->left = left;
+      }
+      for (const auto& weak : streams_) {
+        if (const auto stream = weak.lock()) stream->check_reader();
       }
       stop_watching_.wait_for(lock, milliseconds(250));
     }

@@ -354,6 +354,16 @@ TEST_F(HttpServer, AReaderThatLeavesOrSleepsIsForgotten) {
   while (stream->push(": x\n\n") && std::chrono::steady_clock::now() < give_up) std::this_thread::sleep_for(5ms);
   EXPECT_FALSE(stream->push("x"));
 
+  // Also one that nobody writes to.
+  service.streams.clear();
+  reader = std::make_unique<FileDescriptor>(connect_raw());
+  put(*reader, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto silent = service.stream();
+  ASSERT_TRUE(silent);
+  reader.reset();
+  std::this_thread::sleep_for(1s);
+  EXPECT_FALSE(silent->push("x"));
+
   service.streams.clear();
   const FileDescriptor sleeper = connect_raw();
   put(sleeper, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
