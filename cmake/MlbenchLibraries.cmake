@@ -1,6 +1,7 @@
 # Every outside library, found once. Modules name the imported targets:
 #   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json CLI11::CLI11
 #   tomlplusplus::tomlplusplus LibArchive::LibArchive CURL::libcurl OpenSSL::Crypto ZLIB::ZLIB
+#   SQLite::SQLite3 simdjson::simdjson mlbench_microhttpd
 #   mlbench_gloo mlbench_mpi (where there is an MPI) LibTorch::LibTorch DNNL::dnnl (where there is a oneDNN) GTest::gtest GTest::gmock benchmark::benchmark
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
@@ -14,6 +15,16 @@ find_package(LibArchive REQUIRED)
 find_package(CURL REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(SQLite3 REQUIRED)
+find_package(simdjson REQUIRED)
+
+# Has no CMake package of its own.
+find_path(MLBENCH_MICROHTTPD_INCLUDE microhttpd.h REQUIRED)
+find_library(MLBENCH_MICROHTTPD_LIBRARY microhttpd REQUIRED)
+mark_as_advanced(MLBENCH_MICROHTTPD_INCLUDE MLBENCH_MICROHTTPD_LIBRARY)
+add_library(mlbench_microhttpd INTERFACE)
+target_include_directories(mlbench_microhttpd SYSTEM INTERFACE ${MLBENCH_MICROHTTPD_INCLUDE})
+target_link_libraries(mlbench_microhttpd INTERFACE ${MLBENCH_MICROHTTPD_LIBRARY})
 
 if(MLBENCH_WORKER)
   find_package(Gloo REQUIRED)

@@ -1,9 +1,9 @@
 """Where records go: a file in the run's folder, or the master. A record is one JSON line:
 
-    {"rank": 0, "sequence": 1763720000000123, "time_us": 1763720000000456, "step": 25, "epoch": 0,
+    {"rank": 0, "sequence": 1763720000000123, "step": 25, "time": 1763720000.000456, "epoch": 0,
      "values": {"train_loss": 0.51}, "text": {"TaskResult": "80% Top 1 ..."}}
 
-`text` is there only where there is one. Sequences rise per rank, also over restarts of a script: a record that arrives
+`time` is in seconds since 1970. `text` is there only where there is one. Sequences rise per rank, also over restarts of a script: a record that arrives
 twice is counted once.
 """
 
@@ -51,8 +51,17 @@ class FileSink:
             self._file = None
 
 
+def _point(record):
+    """What the master takes: numbers alone, the epoch as one of them."""
+    point = {key: record[key] for key in ("rank", "sequence", "step", "time") if key in record}
+    point["values"] = dict(record["values"])
+    if "epoch" in record:
+        point["values"]["epoch"] = record["epoch"]
+    return point
+
+
 class HttpSink:
-    """Posts batches to URL/api/v1/runs/RUN_ID/metrics from a thread of its own: write() never waits for the network.
+    """Posts batches to URL/api/v1/runs/RUN_ID/points from a thread of its own: write() never waits for the network.
 
     A batch is sent again until the master takes it (it knows what it has seen). When the master refuses one as wrong,
     or is away when the script ends, that is logged and the records are lost; training goes on in any case.
@@ -66,7 +75,7 @@ class HttpSink:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("MLBENCH_URL is '%s'; expected http://HOST:PORT or https://HOST:PORT" % url)
         self._parts = parts
-        self._path = "%s/api/v1/runs/%s/metrics" % (parts.path.rstrip("/"), urllib.parse.quote(str(run_id), safe=""))
+        self._path = "%s/api/v1/runs/%s/points" % (parts.path.rstrip("/"), urllib.parse.quote(str(run_id), safe=""))
         self._token = token
         self._pause, self._timeout = pause, timeout
         self._waiting = queue.Queue(self.MOST_WAITING)
@@ -79,7 +88,7 @@ class HttpSink:
 
     def write(self, record):
         try:
-            self._waiting.put_nowait(_line(record))
+            self._waiting.put_nowait(_line(_point(record)))
         except queue.Full:
             self._lose(1, "the master does not answer")
 

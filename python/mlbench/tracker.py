@@ -240,8 +240,8 @@ class Tracker:
         record = {
             "rank": self.rank,
             "sequence": self._sequence,
-            "time_us": time.time_ns() // 1000,
             "step": self.current_batch,
+            "time": time.time_ns() / 1e9,
             "epoch": self.current_epoch,
             "values": values,
         }

@@ -371,7 +371,7 @@ class HttpTest(unittest.TestCase):
                 made.record_stat("x", value, log_to_api=True)
             made.close()
         self.assertEqual([one["values"]["train_x"] for one in self.server.accepted], list(range(1000)))
-        self.assertEqual(set(self.server.requests), {("/api/v1/runs/42/metrics", "Bearer secret", "gzip")})
+        self.assertEqual(set(self.server.requests), {("/api/v1/runs/42/points", "Bearer secret", "gzip")})
         self.assertLess(len(self.server.requests), 100)
 
     def test_sends_again_when_the_master_is_busy(self):

@@ -110,8 +110,8 @@ TEST_F(Cli, Version) {
 TEST_F(Cli, HelpNamesEveryVerbAndNothingInternal) {
   const Result result = mlbench({"--help"});
   EXPECT_EQ(result.code, 0);
-  for (const char* verb : {"run", "resume", "stop", "status", "logs", "download", "delete", "list", "data", "result",
-                           "evaluate", "schedule", "doctor"}) {
+  for (const char* verb : {"run", "resume", "stop", "status", "logs", "download", "delete", "serve", "dashboard",
+                           "list", "data", "result", "evaluate", "schedule", "doctor"}) {
     EXPECT_THAT(result.out, HasSubstr(std::string("\n  ") + verb + " "));
   }
   EXPECT_THAT(result.out, Not(HasSubstr("supervise")));

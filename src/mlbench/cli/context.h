@@ -20,7 +20,8 @@ namespace mlbench::cli {
 
 struct Context {
   std::optional<std::string> home_option;
-  bool json = false;                // one JSON value on standard output, nothing else
+  bool json = false;                                         // one JSON value on standard output, nothing else
+  std::optional<std::string> url_option, token_file_option;  // of a master elsewhere
   std::string command = "mlbench";  // this program as the user called it, for what to type next
 
   std::filesystem::path home() const;    // resolve_home()

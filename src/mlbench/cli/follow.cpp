@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <iterator>
+#include <thread>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/paths.h"
@@ -25,6 +26,7 @@ namespace fs = std::filesystem;
 
 namespace {
 constexpr std::chrono::milliseconds kPoll{250};
+constexpr std::chrono::milliseconds kRemotePoll{1000};
 // A queued run has its ranks within this time when the cores are free.
 constexpr std::chrono::milliseconds kQueuedPatience{1500};
 
@@ -93,6 +95,56 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
   Json record = current_record(run.run_dir);
   view.note(ending(record, reader.progress()));
   return {std::move(record), handled > 0};
+}
+
+Served follow_served(const MasterClient& master, const std::vector<std::string>& names, size_t index,
+                     const fs::path& run_dir, const std::string& title) {
+  const std::string& name = names[index];
+  const SystemClock clock;
+  ProgressView view(stderr, is_terminal(STDERR_FILENO));
+  view.note(title);
+  const bool here = !run_dir.empty();
+  std::optional<report::ProgressReader> reader;
+  std::optional<spec::RunSpec> run;
+  if (here) {
+    reader.emplace(run_dir);
+    run = read_spec(run_dir);
+  }
+  const report::Progress nothing;
+  const TimePoint start = clock.now();
+  bool asked = false;
+  for (;;) {
+    const int interrupts = InterruptGuard::count();
+    if (interrupts > 0 && !asked) {
+      asked = true;
+      view.note(fmt::format("asking the master to stop {} (Ctrl-C again leaves it running)", name));
+      for (size_t i = index; i < names.size(); ++i) {
+        try {
+          master.post("/runs/" + names[i] + "/stop", Json::object());
+        } catch (const UserError&) {
+          // It has ended by itself.
+        }
+      }
+    } else if (interrupts > 1) {
+      view.note(fmt::format("{} is left to the master at {}", name, master.url()));
+      return {Json::object(), true, true};
+    }
+    // The folder goes on growing when the master does not answer any more.
+    const Json record = here ? current_record(run_dir) : master.get("/runs/" + name);
+    if (here) reader->update();
+    if (!report::is_active(record)) {
+      view.note(ending(record, here ? reader->progress() : nothing));
+      return {record, asked, false};
+    }
+    if (here) {
+      Phase phase = Phase::kStarted;
+      if (reader->progress().segment == 0 && record.value("state", "") == "queued") {
+        phase = clock.now() - start < kQueuedPatience ? Phase::kQueued : Phase::kWaiting;
+      }
+      view.show(*run, reader->progress(), phase, to_seconds(clock.now() - start));
+    }
+    std::this_thread::sleep_for(here ? kPoll : kRemotePoll);
+  }
 }
 
 Json run_detached(const spec::RunSpec& run, supervise::SupervisorOptions options) {

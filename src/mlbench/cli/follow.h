@@ -9,6 +9,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
+#include "mlbench/cli/remote.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -21,6 +22,16 @@ struct Followed {
   bool interrupted = false;
 };
 Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptions& options, const std::string& title);
+
+// Follows a run of a master until it is over: `names[index]`, in `run_dir` where that can be read (else empty). The
+// first interrupt asks the master to stop it and the runs behind it, the second leaves them to it.
+struct Served {
+  Json record;
+  bool interrupted = false;
+  bool left = false;  // it may go on
+};
+Served follow_served(const MasterClient& master, const std::vector<std::string>& names, size_t index,
+                     const std::filesystem::path& run_dir, const std::string& title);
 
 // Starts the supervisor on its own and returns once it owns the run. IoError with its log when it did not.
 Json run_detached(const spec::RunSpec& run, supervise::SupervisorOptions options);

@@ -8,12 +8,15 @@
 #include <cmath>
 #include <set>
 
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/dataset/dataset.h"
 #include "mlbench/metrics/metric.h"
+#include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::cli {
 
@@ -98,11 +101,24 @@ spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Overr
   }
   if (!options.task.ends_with(".toml")) return spec::find_task(options.task, options.rules, options.variant, overrides);
   if (!options.rules.empty()) throw UserError("--rules chooses among the built-in tasks; a task file is one rule set");
-  const std::string text = read_file(options.task);
+  const std::string text = options.task_text.empty() ? read_file(options.task) : options.task_text;
   return spec::parse_task({options.task, text}, options.variant, overrides);
 }
 
 }  // namespace
+
+PlanFacts gather_facts(const fs::path& worker, const fs::path& home) {
+  PlanFacts facts;
+  facts.home = home;
+  facts.cores = available_cores();
+  const auto found = supervise::worker_catalog(worker, facts.home);
+  if (!found.catalog) {
+    throw UserError(found.reason + ": nothing can run here; build it (-DMLBENCH_WORKER=ON) or set MLBENCH_WORKER");
+  }
+  facts.catalog = *found.catalog;
+  for (const auto& row : catalog::executors()) facts.executors.emplace_back(row.name);
+  return facts;
+}
 
 std::vector<std::string> available_names(const Json& catalog, const char* table) {
   std::vector<std::string> names;
@@ -111,6 +127,90 @@ std::vector<std::string> available_names(const Json& catalog, const char* table)
     if (row.is_object() && row.value("available", true)) names.push_back(row.value("name", ""));
   }
   return names;
+}
+
+namespace {
+
+// Calls `text`, `list` or `flag` with name and value of each field.
+template <typename Options, typename Text, typename List, typename Flag>
+void for_each_field(Options& o, const Text& text, const List& list, const Flag& flag) {
+  text("name", o.name);
+  list("workers", o.workers);
+  text("task", o.task);
+  text("task_text", o.task_text);
+  text("rules", o.rules);
+  text("variant", o.variant);
+  text("framework", o.framework);
+  text("backend", o.backend);
+  text("executor", o.executor);
+  text("data", o.data);
+  text("data_dir", o.data_dir);
+  list("set", o.overrides);
+  text("seed", o.seed);
+  text("threads_per_worker", o.threads_per_worker);
+  text("repeat", o.repeat);
+  text("max_steps", o.max_steps);
+  text("max_epochs", o.max_epochs);
+  text("max_time", o.max_time);
+  text("checkpoint_every", o.checkpoint_every);
+  text("comm_timeout", o.comm_timeout);
+  flag("light", o.light);
+  flag("synthetic", o.synthetic);
+  flag("fixed_batch", o.fixed_batch);
+  flag("gpu", o.gpu);
+}
+
+std::string text_of(const Json& value, const std::string& name) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number()) return value.dump();
+  throw UserError(fmt::format("{} is neither text nor a number", name));
+}
+
+}  // namespace
+
+Json to_json(const RunOptions& options) {
+  Json request = Json::object();
+  for_each_field(
+      options,
+      [&](const char* name, const std::string& value) {
+        if (!value.empty()) request[name] = value;
+      },
+      [&](const char* name, const std::vector<std::string>& values) {
+        if (!values.empty()) request[name] = values;
+      },
+      [&](const char* name, bool value) {
+        if (value) request[name] = true;
+      });
+  return request;
+}
+
+RunOptions run_options_from_json(const Json& request) {
+  RunOptions options;
+  std::vector<std::string> known;
+  const auto find = [&](const char* name) {
+    known.emplace_back(name);
+    const auto found = request.find(name);
+    return found == request.end() || found->is_null() ? nullptr : &*found;
+  };
+  for_each_field(
+      options,
+      [&](const char* name, std::string& value) {
+        if (const Json* found = find(name)) value = text_of(*found, name);
+      },
+      [&](const char* name, std::vector<std::string>& values) {
+        const Json* found = find(name);
+        if (found == nullptr) return;
+        if (!found->is_array()) throw UserError(fmt::format("{} is no list", name));
+        for (const Json& value : *found) values.push_back(text_of(value, name));
+      },
+      [&](const char* name, bool& value) {
+        const Json* found = find(name);
+        if (found == nullptr) return;
+        if (!found->is_boolean()) throw UserError(fmt::format("{} is neither true nor false", name));
+        value = found->get<bool>();
+      });
+  for (const auto& [name, value] : request.items()) check_choice(name.substr(0, 80), "field", known);
+  return options;
 }
 
 spec::RunSpec plan_task(const RunOptions& options, const fs::path& home) {

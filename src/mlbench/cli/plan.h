@@ -18,6 +18,7 @@ struct RunOptions {
   std::string name;
   std::vector<std::string> workers;
   std::string task, rules, variant;
+  std::string task_text;  // the content of the task file `task`, where it cannot be read by that name
   std::string framework, backend, executor = "local";
   std::string data, data_dir;
   std::vector<std::string> overrides;  // KEY=VALUE
@@ -27,6 +28,11 @@ struct RunOptions {
   bool light = false, synthetic = false, fixed_batch = false, gpu = false;
 };
 
+// The options as a request to a master (schema RunRequest in api/openapi.json), and back. UserError for an unknown or
+// wrong field.
+Json to_json(const RunOptions& options);
+RunOptions run_options_from_json(const Json& request);
+
 // What the choices are checked against.
 struct PlanFacts {
   std::filesystem::path home;
@@ -34,6 +40,9 @@ struct PlanFacts {
   Json catalog;  // of the worker: frameworks, backends
   std::vector<std::string> executors;
 };
+
+// Of this machine and its worker. UserError without a worker.
+PlanFacts gather_facts(const std::filesystem::path& worker, const std::filesystem::path& home);
 
 // What is computed on what: task, overrides, data, seed. The rest of the specification is as it is by default.
 spec::RunSpec plan_task(const RunOptions& options, const std::filesystem::path& home);

@@ -7,6 +7,7 @@
 
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
+#include "mlbench/cli/lists.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/dataset/dataset.h"
 #include "mlbench/report/table.h"
@@ -14,11 +15,6 @@
 #include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::cli {
-
-namespace {
-
-using report::Align;
-using report::Table;
 
 // A list is a JSON array of rows; its table is made from the same rows, so that they never disagree.
 Json list_tasks() {
@@ -48,6 +44,11 @@ Json list_executors() {
   for (const auto& row : catalog::executors()) rows.push_back({{"name", row.name}, {"available", true}});
   return rows;
 }
+
+namespace {
+
+using report::Align;
+using report::Table;
 
 Json list_data() {
   Json rows = Json::array();

@@ -5,13 +5,15 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "mlbench/base/environment.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/paths.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/follow.h"
 #include "mlbench/cli/interrupt.h"
 #include "mlbench/cli/plan.h"
 #include "mlbench/cli/prompt.h"
+#include "mlbench/cli/remote.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/records.h"
@@ -24,7 +26,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct StartOptions {
-  bool no_wait = false, dry_run = false, detach = false;
+  bool no_wait = false, dry_run = false, detach = false, local = false;
 };
 
 void add_start_options(CLI::App& verb, StartOptions& start) {
@@ -32,19 +34,6 @@ void add_start_options(CLI::App& verb, StartOptions& start) {
                 "start at once even when another run holds the cores (labelled oversubscribed)");
   verb.add_flag("--detach", start.detach, "start and return; the run survives this terminal");
   verb.add_flag("--dry-run", start.dry_run, "print what would run, and start nothing");
-}
-
-PlanFacts gather_facts(const Context& context) {
-  PlanFacts facts;
-  facts.home = context.home();
-  facts.cores = available_cores();
-  const auto worker = supervise::worker_catalog(context.worker(), facts.home);
-  if (!worker.catalog) {
-    throw UserError(worker.reason + ": nothing can run here; build it (-DMLBENCH_WORKER=ON) or set MLBENCH_WORKER");
-  }
-  facts.catalog = *worker.catalog;
-  for (const auto& row : catalog::executors()) facts.executors.emplace_back(row.name);
-  return facts;
 }
 
 // Missing choices, asked on a terminal as MLBench does.
@@ -113,10 +102,58 @@ ExitCode finish(const Context& context, const fs::path& home, const std::vector<
   return exit_code_of_runs(records);
 }
 
+// What the files and variables of this command mean must not depend on where the master runs.
+Json request_of(RunOptions options, bool no_wait) {
+  if (options.task.ends_with(".toml")) {
+    options.task_text = read_file(options.task);
+    options.task = fs::path(options.task).filename();
+  }
+  if (options.data_dir.empty()) options.data_dir = environment_variable("MLBENCH_DATA_DIR").value_or("");
+  if (!options.data_dir.empty()) options.data_dir = fs::absolute(options.data_dir).lexically_normal();
+  Json request = to_json(options);
+  if (no_wait) request["no_wait"] = true;
+  return request;
+}
+
+// The runs belong to the master: this command only looks on.
+ExitCode run_served(const Context& context, const MasterClient& master, const RunOptions& options,
+                    const StartOptions& start) {
+  const Json answer = master.post("/runs", request_of(options, start.no_wait));
+  for (const Json& warning : answer.at("warnings")) say("note: " + warning.get<std::string>());
+  std::vector<Json> records = answer.at("runs").get<std::vector<Json>>();
+  std::vector<std::string> names;
+  for (const Json& run : records) names.push_back(run.value("name", ""));
+  say(fmt::format("{} {} to the master at {}", fmt::join(names, ", "), names.size() == 1 ? "belongs" : "belong",
+                  master.url()));
+  if (start.detach) return finish(context, context.home(), records, false, true);
+  const InterruptGuard guard;
+  const bool here = !context.url_option;
+  bool interrupted = false;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string position = names.size() == 1 ? "" : fmt::format("run {} of {}  ", i + 1, names.size());
+    Served served = follow_served(master, names, i, here ? report::runs_dir(context.home()) / names[i] : fs::path(),
+                                  position + names[i]);
+    records[i] = std::move(served.record);
+    interrupted = interrupted || served.interrupted;
+    if (served.left) return ExitCode::kStopped;
+  }
+  return finish(context, context.home(), records, interrupted, false);
+}
+
 ExitCode run(const Context& context, RunOptions options, const StartOptions& start) {
+  if (start.local && context.url_option) throw UserError("--local starts the runs here: leave out -u");
+  if (!start.local && !start.dry_run) {
+    if (const auto master = find_master(context)) {
+      if (options.task.empty() && !context.url_option && !context.json && is_terminal(STDIN_FILENO) &&
+          is_terminal(STDERR_FILENO)) {
+        ask_missing(options, gather_facts(context.worker(), context.home()));
+      }
+      return run_served(context, *master, options, start);
+    }
+  }
   const bool prompting =
       options.task.empty() && !context.json && is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO);
-  const PlanFacts facts = gather_facts(context);
+  const PlanFacts facts = gather_facts(context.worker(), context.home());
   if (prompting) ask_missing(options, facts);
   std::vector<spec::RunSpec> runs = plan_runs(options, facts);
   std::vector<std::string> names;
@@ -251,10 +288,10 @@ void add_run(CLI::App& app, Program& program) {
   text(how, "--comm-timeout", options->comm_timeout, "TIME",
        "how long an operation may wait for a peer (default: 30s)");
   flag(how, "--gpu", options->gpu, "compute on the host's NVIDIA GPUs, one per worker");
-  auto local = std::make_shared<bool>(false);
-  flag(how, "--local", *local, "start the run from here even when a master serves this home");
+  flag(how, "--local", start->local, "start the run from here even when a master serves this home");
   add_start_options(*verb, *start);
-  verb->callback([&program, options, start, local] {
+  add_master_options(*verb, program);
+  verb->callback([&program, options, start] {
     program.action = [&program, options, start] { return run(program.context, *options, *start); };
   });
 }

@@ -8,7 +8,9 @@
 #include <regex>
 #include <thread>
 
+#include "mlbench/base/files.h"
 #include "mlbench/cli/context.h"
+#include "mlbench/cli/remote.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/records.h"
@@ -28,7 +30,44 @@ constexpr std::chrono::seconds kStopPatience{20};
 
 // ---- status ---------------------------------------------------------------------------------------------------------
 
+// From a master elsewhere.
+ExitCode remote_status(const Context& context, const MasterClient& master, const std::string& name) {
+  if (!name.empty()) {
+    const Json record = master.get("/runs/" + net::http::percent_encode(name));
+    if (context.json) {
+      print_json(record);
+    } else {
+      print(report::run_details(record));
+    }
+    return ExitCode::kOk;
+  }
+  Json runs = Json::array();
+  for (size_t total = 1; runs.size() < total;) {
+    const Json page = master.get(fmt::format("/runs?order=oldest&limit=1000&offset={}", runs.size()));
+    total = page.at("total").get<size_t>();
+    if (page.at("runs").empty()) break;
+    for (const Json& run : page.at("runs")) runs.push_back(run);
+  }
+  if (context.json) {
+    print_json(runs);
+    return ExitCode::kOk;
+  }
+  report::Table table({{"run", "", report::Align::kLeft},
+                       {"state", "", report::Align::kLeft},
+                       {"task", "", report::Align::kLeft},
+                       {"workers", "", report::Align::kRight},
+                       {"to goal", "s", report::Align::kRight}});
+  for (const Json& run : runs) {
+    table.add_row({run.value("name", ""), run.value("state", ""), report::text(run, "/task"),
+                   fmt::format("{:.0f}", report::number(run, "/workers").value_or(0)),
+                   report::format_seconds(report::number(run, "/time_to_goal_s"))});
+  }
+  print(runs.empty() ? fmt::format("no runs at {}\n", master.url()) : table.render());
+  return ExitCode::kOk;
+}
+
 ExitCode status(const Context& context, const std::string& name) {
+  if (const auto master = given_master(context)) return remote_status(context, *master, name);
   const fs::path home = context.home();
   if (!name.empty()) {
     const Json record = current_record(report::find_run(home, name));
@@ -61,6 +100,16 @@ ExitCode status(const Context& context, const std::string& name) {
 // ---- stop -----------------------------------------------------------------------------------------------------------
 
 ExitCode stop(const Context& context, const std::vector<std::string>& names) {
+  if (const auto master = given_master(context)) {
+    Json answer = Json::array();
+    for (const std::string& name : names) {
+      const Json run = master->post("/runs/" + net::http::percent_encode(name) + "/stop", Json::object());
+      answer.push_back({{"name", name}, {"state", run.value("state", "")}});
+      if (!context.json) print(fmt::format("asked {} to stop\n", name));
+    }
+    if (context.json) print_json(answer);
+    return ExitCode::kOk;
+  }
   const fs::path home = context.home();
   std::vector<fs::path> runs;
   for (const std::string& name : names) runs.push_back(report::find_run(home, name));
@@ -71,7 +120,7 @@ ExitCode stop(const Context& context, const std::vector<std::string>& names) {
           fmt::format("run '{}' is not active: it is {}", run.filename().string(), record.value("state", "unknown")));
     }
   }
-  for (const fs::path& run : runs) supervise::request_stop(run);
+  for (const fs::path& run : runs) master::stop_run(home, run);
   const auto deadline = std::chrono::steady_clock::now() + kStopPatience;
   Json answer = Json::array();
   for (const fs::path& run : runs) {
@@ -192,13 +241,18 @@ ExitCode logs(const Context& context, const std::string& name, bool follow, cons
 // ---- download, delete -----------------------------------------------------------------------------------------------
 
 ExitCode download(const Context& context, const std::string& name, const std::string& output) {
-  const fs::path run_dir = report::find_run(context.home(), name);
   const fs::path file = fs::absolute(output.empty() ? name + ".zip" : output).lexically_normal();
   if (fs::is_directory(file)) {
     throw UserError(fmt::format("{} is a folder: give a file, -o {}/{}.zip", file.string(), output, name));
   }
-  const Json record = current_record(run_dir);
-  report::write_download(run_dir, record, file);
+  Json record = Json::object();
+  if (const auto master = given_master(context)) {
+    write_file_atomically(file, master->get_bytes("/runs/" + net::http::percent_encode(name) + "/download"));
+  } else {
+    const fs::path run_dir = report::find_run(context.home(), name);
+    record = current_record(run_dir);
+    report::write_download(run_dir, record, file);
+  }
   const auto bytes = static_cast<uint64_t>(fs::file_size(file));
   if (context.json) {
     print_json({{"name", name}, {"file", file.string()}, {"bytes", bytes}});
@@ -211,6 +265,21 @@ ExitCode download(const Context& context, const std::string& name, const std::st
 }
 
 ExitCode remove(const Context& context, const std::vector<std::string>& names, bool dry_run) {
+  if (const auto master = given_master(context)) {
+    Json answer = Json::array();
+    for (const std::string& name : names) {
+      const std::string path = "/runs/" + net::http::percent_encode(name);
+      if (dry_run) {
+        master->get(path);
+      } else {
+        master->remove(path);
+      }
+      answer.push_back({{"name", name}, {"deleted", !dry_run}});
+      if (!context.json) print(fmt::format("{} {}\n", dry_run ? "would delete" : "deleted", name));
+    }
+    if (context.json) print_json(answer);
+    return ExitCode::kOk;
+  }
   const fs::path home = context.home();
   std::vector<fs::path> runs;
   for (const std::string& name : names) {
@@ -233,6 +302,7 @@ ExitCode remove(const Context& context, const std::vector<std::string>& names, b
 
 void add_status(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "status", "All runs of this home, or one in detail");
+  add_master_options(*verb, program);
   auto name = std::make_shared<std::string>();
   verb->add_option("NAME-K", *name, "the run (default: a table of all)");
   verb->callback([&program, name] { program.action = [&program, name] { return status(program.context, *name); }; });
@@ -240,6 +310,7 @@ void add_status(CLI::App& app, Program& program) {
 
 void add_stop(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "stop", "Stop runs; what they measured is kept");
+  add_master_options(*verb, program);
   auto names = std::make_shared<std::vector<std::string>>();
   verb->add_option("NAME-K", *names, "the runs")->required();
   verb->callback([&program, names] { program.action = [&program, names] { return stop(program.context, *names); }; });
@@ -260,6 +331,7 @@ void add_logs(CLI::App& app, Program& program) {
 
 void add_download(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "download", "Write a run's results into a zip archive");
+  add_master_options(*verb, program);
   auto name = std::make_shared<std::string>();
   auto output = std::make_shared<std::string>();
   verb->add_option("NAME-K", *name, "the run")->required();
@@ -271,6 +343,7 @@ void add_download(CLI::App& app, Program& program) {
 
 void add_delete(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "delete", "Delete runs with everything they recorded");
+  add_master_options(*verb, program);
   auto names = std::make_shared<std::vector<std::string>>();
   auto dry_run = std::make_shared<bool>(false);
   verb->add_option("NAME-K", *names, "the runs")->required();

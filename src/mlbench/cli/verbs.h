@@ -17,6 +17,8 @@ void add_status(CLI::App& app, Program& program);
 void add_logs(CLI::App& app, Program& program);
 void add_download(CLI::App& app, Program& program);
 void add_delete(CLI::App& app, Program& program);
+void add_serve(CLI::App& app, Program& program);
+void add_dashboard(CLI::App& app, Program& program);
 void add_list(CLI::App& app, Program& program);
 void add_data(CLI::App& app, Program& program);
 void add_result(CLI::App& app, Program& program);

@@ -42,12 +42,16 @@ std::string value_text(double value) { return fmt::format("{}", value); }
 class Series {
  public:
   void add(const std::string& name, int64_t rank, int64_t date_us, double value) {
-    series_[fmt::format("{} @ {}", name, rank)].push_back(
-        {{"date", archive_date(date_us)}, {"value", value_text(value)}, {"cumulative", false}});
+    points_[fmt::format("{} @ {}", name, rank)].push_back({date_us, value_text(value)});
   }
+  const std::map<std::string, std::vector<SeriesPoint>>& points() const { return points_; }
   void append_to(std::vector<ZipMember>& members) const {
-    for (const auto& [name, points] : series_) {
-      members.push_back({"result_" + safe(name) + ".json", points.dump(4)});
+    for (const auto& [name, points] : points_) {
+      Json list = Json::array();
+      for (const SeriesPoint& point : points) {
+        list.push_back({{"date", archive_date(point.unix_us)}, {"value", point.value}, {"cumulative", false}});
+      }
+      members.push_back({"result_" + safe(name) + ".json", list.dump(4)});
     }
   }
 
@@ -63,7 +67,7 @@ class Series {
     return name.substr(0, 100);
   }
 
-  std::map<std::string, Json> series_;
+  std::map<std::string, std::vector<SeriesPoint>> points_;
 };
 
 struct EpochSums {
@@ -140,6 +144,25 @@ int64_t mtime_of(const Json& record) {
   return 0;
 }
 
+Series series_of(const std::filesystem::path& run_dir, const Json& record) {
+  const auto segments = record.find("segments");
+  const int64_t segment_count = segments != record.end() && segments->is_array() ? std::ssize(*segments) : 0;
+  const auto workers = static_cast<int64_t>(number(record, "/workers").value_or(0));
+  Series series;
+  for (int64_t rank = 0; rank < workers; ++rank) {
+    std::vector<spec::RankSpool> spools;
+    for (int64_t segment = 1; segment <= std::max<int64_t>(1, segment_count); ++segment) {
+      spools.push_back(spec::read_spool(run_dir, segment, rank));
+    }
+    add_rank(series, spools, rank);
+    if (rank == 0) {
+      add_totals(series, spools);
+      add_events(series, spools);
+    }
+  }
+  return series;
+}
+
 // Nothing is ever unpacked to disk, but a name is printed and may be handed on.
 std::string checked_name(archive_entry* entry) {
   const char* given = archive_entry_pathname(entry);
@@ -195,22 +218,12 @@ std::string official_result(const Json& record) {
   return out;
 }
 
+std::map<std::string, std::vector<SeriesPoint>> run_series(const std::filesystem::path& run_dir, const Json& record) {
+  return series_of(run_dir, record).points();
+}
+
 std::vector<ZipMember> download_members(const std::filesystem::path& run_dir, const Json& record) {
-  const auto segments = record.find("segments");
-  const int64_t segment_count = segments != record.end() && segments->is_array() ? std::ssize(*segments) : 0;
-  const auto workers = static_cast<int64_t>(number(record, "/workers").value_or(0));
-  Series series;
-  for (int64_t rank = 0; rank < workers; ++rank) {
-    std::vector<spec::RankSpool> spools;
-    for (int64_t segment = 1; segment <= std::max<int64_t>(1, segment_count); ++segment) {
-      spools.push_back(spec::read_spool(run_dir, segment, rank));
-    }
-    add_rank(series, spools, rank);
-    if (rank == 0) {
-      add_totals(series, spools);
-      add_events(series, spools);
-    }
-  }
+  const Series series = series_of(run_dir, record);
   std::vector<ZipMember> members;
   series.append_to(members);
   if (std::string official = official_result(record); !official.empty()) {

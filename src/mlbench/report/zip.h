@@ -15,7 +15,9 @@
 //
 // Each result is an array of {date, value, cumulative}: date in UTC with milliseconds, value as text.
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,6 +29,14 @@ struct ZipMember {
   std::string name;
   std::string content;
 };
+
+struct SeriesPoint {
+  int64_t unix_us = 0;
+  std::string value;
+};
+
+// What the archive's results are made of: points by metric name ("train_loss @ 0"), from the run's spools.
+std::map<std::string, std::vector<SeriesPoint>> run_series(const std::filesystem::path& run_dir, const Json& record);
 
 // What the zip of a run holds, in a fixed order; reads the run's spools.
 std::vector<ZipMember> download_members(const std::filesystem::path& run_dir, const Json& record);

@@ -218,7 +218,8 @@ int evaluate(const Options& options) {
   int exit_code = 0;
   try {
     const spec::RunSpec run = spec::run_spec_from_json(read_json_file(options.spec_file));
-    answer = train::evaluate_stored(options.evaluate, run, *make_framework(run, 0, 0), [&] { return prepare_data(run); });
+    answer =
+        train::evaluate_stored(options.evaluate, run, *make_framework(run, 0, 0), [&] { return prepare_data(run); });
   } catch (const std::exception& error) {
     answer = {{"error", without_backtrace(error.what())}};
     exit_code = static_cast<int>(exit_code_of(error));

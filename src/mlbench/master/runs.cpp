@@ -1,4 +1,4 @@
-#include "mlbench/cli/runs.h"
+#include "mlbench/master/runs.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -7,6 +7,7 @@
 #include <charconv>
 #include <chrono>
 #include <system_error>
+#include <thread>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
@@ -16,7 +17,7 @@
 #include "mlbench/supervise/progress.h"
 #include "mlbench/supervise/supervisor.h"
 
-namespace mlbench::cli {
+namespace mlbench::master {
 
 namespace fs = std::filesystem;
 
@@ -24,16 +25,6 @@ namespace {
 
 // Between the making of a folder and its supervisor taking the lease nobody owns the run.
 constexpr std::chrono::seconds kStartGrace{15};
-
-FileLock lock_runs(const fs::path& home) {
-  const fs::path runs = report::runs_dir(home);
-  std::error_code error;
-  fs::create_directories(runs, error);
-  if (error) throw IoError(fmt::format("cannot create {}: {}", runs.string(), error.message()));
-  auto lock = FileLock::acquire(runs / ".lock", std::chrono::seconds(10));
-  if (!lock) throw IoError(fmt::format("{} is locked by another mlbench for 10 s already", (runs / ".lock").string()));
-  return std::move(*lock);
-}
 
 // Removed on the way out unless the folder was renamed away.
 struct TemporaryFolder {
@@ -67,13 +58,36 @@ int64_t next_id(const fs::path& home) {
 }
 
 [[noreturn]] void name_taken(const fs::path& home, const std::string& name) {
-  throw UserError(fmt::format(
+  throw NameTaken(fmt::format(
       "run '{}' exists already in {}: choose another NAME, look at it with 'mlbench status {}', or remove it with "
       "'mlbench delete {}'",
       name, report::runs_dir(home).string(), name, name));
 }
 
+fs::path waiting_path(const fs::path& run_dir) { return run_dir / "control" / "queue.json"; }
+
 }  // namespace
+
+FileLock lock_runs(const fs::path& home) {
+  const fs::path runs = report::runs_dir(home);
+  std::error_code error;
+  fs::create_directories(runs, error);
+  if (error) throw IoError(fmt::format("cannot create {}: {}", runs.string(), error.message()));
+  auto lock = FileLock::acquire(runs / ".lock", std::chrono::seconds(10));
+  if (!lock) throw IoError(fmt::format("{} is locked by another mlbench for 10 s already", (runs / ".lock").string()));
+  return std::move(*lock);
+}
+
+std::optional<Waiting> read_waiting(const fs::path& run_dir) {
+  if (!fs::exists(waiting_path(run_dir))) return std::nullopt;
+  return Waiting{read_json_file(waiting_path(run_dir)).value("no_wait", false)};
+}
+
+void remove_waiting(const fs::path& run_dir) {
+  std::error_code error;
+  fs::remove(waiting_path(run_dir), error);
+  if (error) throw IoError(fmt::format("cannot remove {}: {}", waiting_path(run_dir).string(), error.message()));
+}
 
 void check_names_free(const fs::path& home, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
@@ -81,7 +95,7 @@ void check_names_free(const fs::path& home, const std::vector<std::string>& name
   }
 }
 
-spec::RunSpec create_run(const fs::path& home, spec::RunSpec spec) {
+spec::RunSpec create_run(const fs::path& home, spec::RunSpec spec, const std::optional<Waiting>& waiting) {
   const FileLock lock = lock_runs(home);
   check_names_free(home, {spec.name});
   const fs::path run_dir = report::runs_dir(home) / spec.name;
@@ -92,6 +106,10 @@ spec::RunSpec create_run(const fs::path& home, spec::RunSpec spec) {
   const TemporaryFolder temporary(report::runs_dir(home) / fmt::format(".new-{}-{}", spec.name, getpid()));
   write_json_file(temporary.path / "spec.json", spec::to_json(spec));
   write_json_file(temporary.path / "run.json", spec::build_record(spec, spec::RunProgress{}));
+  if (waiting) {
+    fs::create_directories(temporary.path / "control");
+    write_json_file(waiting_path(temporary.path), {{"no_wait", waiting->no_wait}});
+  }
   std::error_code error;
   fs::rename(temporary.path, run_dir, error);
   if (error) throw IoError(fmt::format("cannot create {}: {}", run_dir.string(), error.message()));
@@ -112,6 +130,7 @@ Json current_record(const fs::path& run_dir) {
     const auto progress = supervise::read_progress(run_dir);
     return progress ? spec::build_record(read_spec(run_dir), *progress) : record;
   }
+  if (record["state"] == "queued" && fs::exists(waiting_path(run_dir))) return record;
   const auto age = SystemClock().wall_now() - parse_utc(record.value("created_at", ""));
   if (record["state"] == "queued" && age < kStartGrace) return record;
   supervise::settle_if_lost(run_dir);
@@ -120,7 +139,9 @@ Json current_record(const fs::path& run_dir) {
 
 bool is_active_run(const fs::path& run_dir) {
   try {
-    return report::is_active(current_record(run_dir));
+    if (!report::is_active(report::read_record(run_dir))) return false;
+    // Asked often, of runs with millions of steps: no record is built for it.
+    return supervise::lease_held(run_dir) || report::is_active(current_record(run_dir));
   } catch (const std::exception&) {
     return supervise::lease_held(run_dir);
   }
@@ -140,6 +161,27 @@ std::vector<int64_t> checkpoint_steps(const fs::path& run_dir) {
   return steps;
 }
 
+void stop_run(const fs::path& home, const fs::path& run_dir) {
+  {
+    const FileLock lock = lock_runs(home);
+    if (read_waiting(run_dir) && !supervise::lease_held(run_dir)) {
+      spec::RunProgress progress;
+      progress.state = spec::RunState::kStopped;
+      progress.finished_at = format_utc(SystemClock().wall_now());
+      supervise::write_progress(run_dir, progress);
+      write_json_file(run_dir / "run.json", spec::build_record(read_spec(run_dir), progress));
+      remove_waiting(run_dir);
+      return;
+    }
+  }
+  // A supervisor that was just started has not taken its run yet.
+  const auto deadline = std::chrono::steady_clock::now() + kStartGrace;
+  while (!supervise::lease_held(run_dir) && is_active_run(run_dir) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  supervise::request_stop(run_dir);
+}
+
 void delete_run(const fs::path& home, const fs::path& run_dir) {
   const FileLock lock = lock_runs(home);
   const std::string name = run_dir.filename();
@@ -154,4 +196,4 @@ void delete_run(const fs::path& home, const fs::path& run_dir) {
   if (error) throw IoError(fmt::format("cannot delete {}: {}", run_dir.string(), error.message()));
 }
 
-}  // namespace mlbench::cli
+}  // namespace mlbench::master

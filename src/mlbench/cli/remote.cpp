@@ -1,0 +1,98 @@
+#include "mlbench/cli/remote.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/master/owner.h"
+
+namespace mlbench::cli {
+
+namespace {
+
+constexpr std::chrono::seconds kTimeout{60};
+
+std::string whole_url(std::string given) {
+  while (given.ends_with('/')) given.pop_back();
+  return given.find("://") == std::string::npos ? "http://" + given : given;
+}
+
+}  // namespace
+
+MasterClient::MasterClient(std::string url, std::string token, std::string certificate)
+    : url_(std::move(url)),
+      token_(std::move(token)),
+      certificate_(std::move(certificate)),
+      client_(std::make_unique<net::http::Client>()) {}
+
+net::http::ClientResponse MasterClient::send(net::http::ClientRequest request, const std::string& path) const {
+  request.url = url_ + "/api/v1" + path;
+  request.headers.emplace_back("Authorization", "Bearer " + token_);
+  request.timeout = kTimeout;
+  request.certificate = certificate_;
+  net::http::ClientResponse response = client_->send(request);
+  if (response.status >= 200 && response.status < 300) return response;
+  const Json body = Json::parse(response.body, nullptr, false);
+  const std::string message = body.is_object() ? body.value("message", "") : response.body.substr(0, 200);
+  const std::string text = fmt::format("{} (answer {} of {})", message, response.status, url_);
+  if (response.status >= 500) throw CommError(text);
+  throw UserError(text);
+}
+
+namespace {
+Json parsed(const net::http::ClientResponse& response, const std::string& url) {
+  Json json = Json::parse(response.body, nullptr, false);
+  if (json.is_discarded()) throw CommError(fmt::format("{} answers, but not as a master of mlbench does", url));
+  return json;
+}
+}  // namespace
+
+Json MasterClient::get(const std::string& path) const { return parsed(send({}, path), url_); }
+
+Json MasterClient::post(const std::string& path, const Json& body) const {
+  net::http::ClientRequest request;
+  request.method = "POST";
+  request.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return parsed(send(std::move(request), path), url_);
+}
+
+void MasterClient::remove(const std::string& path) const {
+  net::http::ClientRequest request;
+  request.method = "DELETE";
+  send(std::move(request), path);
+}
+
+std::string MasterClient::get_bytes(const std::string& path) const { return send({}, path).body; }
+
+void add_master_options(CLI::App& verb, Program& program) {
+  verb.add_option("-u,--url", program.context.url_option, "a master elsewhere")->type_name("URL")->group("Master");
+  verb.add_option("--token-file", program.context.token_file_option, "its token (default: HOME/token)")
+      ->type_name("FILE")
+      ->group("Master");
+}
+
+std::optional<MasterClient> given_master(const Context& context) {
+  if (!context.url_option) {
+    if (context.token_file_option) throw UserError("--token-file belongs to -u URL");
+    return std::nullopt;
+  }
+  const auto file = context.token_file_option ? std::filesystem::path(*context.token_file_option)
+                                              : master::default_token_file(context.home());
+  return MasterClient(whole_url(*context.url_option), master::read_token(file), "");
+}
+
+std::optional<MasterClient> find_master(const Context& context) {
+  if (auto given = given_master(context)) return given;
+  const auto address = master::find_master(context.home());
+  if (!address) return std::nullopt;
+  return MasterClient(address->url, master::read_token(address->token_file), address->certificate);
+}
+
+MasterClient the_master(const Context& context) {
+  if (auto found = find_master(context)) return std::move(*found);
+  throw UserError(fmt::format("no master serves {}: start one with 'mlbench serve', or name one with -u URL",
+                              context.home().string()));
+}
+
+}  // namespace mlbench::cli

@@ -1,0 +1,43 @@
+#pragma once
+
+// A master as the verbs talk to it.
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "mlbench/base/json.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/net/http/client.h"
+
+namespace mlbench::cli {
+
+class MasterClient {
+ public:
+  MasterClient(std::string url, std::string token, std::string certificate);
+  const std::string& url() const { return url_; }
+  // `path` behind /api/v1. What the master refuses is a UserError with its words; CommError when it does not answer.
+  Json get(const std::string& path) const;
+  Json post(const std::string& path, const Json& body) const;
+  void remove(const std::string& path) const;
+  std::string get_bytes(const std::string& path) const;
+
+ private:
+  net::http::ClientResponse send(net::http::ClientRequest request, const std::string& path) const;
+
+  std::string url_, token_, certificate_;
+  std::unique_ptr<net::http::Client> client_;
+};
+
+// -u and --token-file.
+void add_master_options(CLI::App& verb, Program& program);
+
+// The one of -u, or else the one that serves this home; empty when there is neither.
+std::optional<MasterClient> find_master(const Context& context);
+// The same; UserError when there is none.
+MasterClient the_master(const Context& context);
+// Only the one of -u.
+std::optional<MasterClient> given_master(const Context& context);
+
+}  // namespace mlbench::cli

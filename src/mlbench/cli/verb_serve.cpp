@@ -1,0 +1,157 @@
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <tuple>
+
+#include "mlbench/base/environment.h"
+#include "mlbench/base/log.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/catalog/control/catalog.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/lists.h"
+#include "mlbench/cli/plan.h"
+#include "mlbench/cli/remote.h"
+#include "mlbench/cli/verbs.h"
+#include "mlbench/master/master.h"
+#include "mlbench/supervise/supervisor.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct ServeOptions {
+  std::string listen = "127.0.0.1:8080";
+  std::string data_dir, token_file, certificate, key;
+  std::vector<std::string> allowed_hosts;
+  bool legacy_api = false;
+};
+
+master::Hooks make_hooks(const Context& context, const std::string& data_dir) {
+  const fs::path home = context.home(), worker = context.worker();
+  master::Hooks hooks;
+  hooks.plan = [home, worker, data_dir](const Json& request) {
+    RunOptions options = run_options_from_json(request);
+    // No name in a request is a path on this machine, but for the folder of the data.
+    if (options.task.ends_with(".toml") && options.task_text.empty()) {
+      throw UserError("a task file comes with its content in task_text");
+    }
+    if (options.data_dir.empty()) {
+      options.data_dir = data_dir;
+    } else if (!fs::path(options.data_dir).is_absolute()) {
+      throw UserError(fmt::format("data_dir '{}' is no absolute path", options.data_dir));
+    }
+    const PlanFacts facts = gather_facts(worker, home);
+    master::PlannedRuns planned;
+    planned.runs = plan_runs(options, facts);
+    planned.warnings = plan_warnings(planned.runs, facts.cores);
+    return planned;
+  };
+  hooks.tasks = list_tasks;
+  hooks.catalog = [home, worker] {
+    const auto found = supervise::worker_catalog(worker, home);
+    if (!found.catalog) throw UserError(found.reason);
+    Json catalog = *found.catalog;
+    catalog["executors"] = list_executors();
+    return catalog;
+  };
+  return hooks;
+}
+
+// SIGINT and SIGTERM, which no thread but this one gets.
+class EndSignals {
+ public:
+  EndSignals() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGINT);
+    sigaddset(&set_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  }
+  int wait() const {
+    int signal = 0;
+    sigwait(&set_, &signal);
+    return signal;
+  }
+
+ private:
+  sigset_t set_;
+};
+
+ExitCode serve(const Context& context, const ServeOptions& options) {
+  set_up_logging("serve");
+  master::MasterOptions settings;
+  std::tie(settings.host, settings.port) = master::parse_listen(options.listen);
+  settings.home = context.home();
+  settings.program = program_path();
+  settings.worker = context.worker();
+  settings.core_lock = supervise::default_core_lock();
+  settings.token_file = options.token_file;
+  settings.allowed_hosts = options.allowed_hosts;
+  settings.legacy_api = options.legacy_api;
+  settings.certificate = options.certificate;
+  settings.key = options.key;
+  settings.cores = available_cores();
+  std::string data_dir = options.data_dir;
+  if (!data_dir.empty()) data_dir = data_dirs(data_dir, settings.home).front();
+
+  const EndSignals signals;  // before any thread
+  const master::Master master(settings, make_hooks(context, data_dir));
+  if (context.json) {
+    print_json({{"url", master.url()}, {"token_file", master.token_file().string()}, {"home", settings.home.string()}});
+  } else {
+    print(fmt::format("serving {} at {}\ntoken in {}\n", settings.home.string(), master.url(),
+                      master.token_file().string()));
+  }
+  flush_output();
+  if (settings.certificate.empty() && settings.host != "127.0.0.1" && settings.host != "::1" &&
+      settings.host != "localhost") {
+    say("note: without --certificate and --key the token crosses the network in the clear");
+  }
+  const int signal = signals.wait();
+  spdlog::info("{}: stopping; runs go on", signal == SIGINT ? "interrupted" : "asked to end");
+  return ExitCode::kOk;
+}
+
+ExitCode dashboard(const Context& context) {
+  const MasterClient client = the_master(context);
+  if (context.json) {
+    print_json({{"url", client.url()}});
+  } else {
+    print(client.url() + "\n");
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "serve", "Be the master of this home: take runs over HTTP and show them");
+  auto options = std::make_shared<ServeOptions>();
+  verb->add_option("--listen", options->listen, "address and port; port 0: any free one")
+      ->type_name("ADDRESS:PORT")
+      ->capture_default_str();
+  verb->add_option("--data-dir", options->data_dir, "data sets of runs that name no folder")->type_name("DIR");
+  verb->add_option("--token-file", options->token_file, "token of clients (default: HOME/token, made when absent)")
+      ->type_name("FILE");
+  verb->add_option("--certificate", options->certificate, "serve over TLS: certificate chain (PEM)")->type_name("FILE");
+  verb->add_option("--key", options->key, "its key (PEM)")->type_name("FILE");
+  verb->add_option("--allow-host", options->allowed_hosts, "a name by which clients call this server (repeatable)")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  verb->add_flag("--legacy-api", options->legacy_api,
+                 "serve MLBench's clients under /api/, which send no token: for networks that you trust");
+  verb->callback(
+      [&program, options] { program.action = [&program, options] { return serve(program.context, *options); }; });
+}
+
+void add_dashboard(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "dashboard", "Where the master of this home is");
+  add_master_options(*verb, program);
+  verb->alias("get-dashboard-url");
+  verb->callback([&program] { program.action = [&program] { return dashboard(program.context); }; });
+}
+
+}  // namespace mlbench::cli

@@ -1,0 +1,28 @@
+#pragma once
+
+// What the master needs of modules that it may not know (data sets, catalogs): the program that starts it gives it.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/spec/run_spec.h"
+
+namespace mlbench::master {
+
+struct PlannedRuns {
+  std::vector<spec::RunSpec> runs;    // as create_run takes them
+  std::vector<std::string> warnings;  // for people: why a run is open, ...
+};
+
+// Called by several threads at once.
+struct Hooks {
+  // A request for runs (schema RunRequest in api/openapi.json, less no_wait) to specifications; nothing is started.
+  // UserError for what cannot be run as asked.
+  std::function<PlannedRuns(const Json& request)> plan;
+  std::function<Json()> tasks;    // list of {name, rules, title, ...}
+  std::function<Json()> catalog;  // {frameworks, backends, optimizers, executors}; UserError without a worker
+};
+
+}  // namespace mlbench::master

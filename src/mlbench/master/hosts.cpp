@@ -1,0 +1,119 @@
+#include "mlbench/master/hosts.h"
+
+#include <chrono>
+#include <sstream>
+#include <tuple>
+
+#include "mlbench/base/environment.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/log.h"
+#include "mlbench/master/http/dates.h"
+
+namespace mlbench::master {
+
+namespace {
+constexpr std::chrono::seconds kPeriod{2};
+constexpr size_t kKept = 900;  // 30 minutes
+constexpr double kMiB = 1024.0 * 1024.0;
+}  // namespace
+
+double value_of(const HostSample& sample, size_t series) {
+  return std::array{sample.cpu, sample.memory, sample.network_in, sample.network_out}.at(series);
+}
+
+CpuTimes parse_stat(const std::string& text) {
+  std::istringstream in(text);
+  std::string name;
+  in >> name;
+  CpuTimes times;
+  uint64_t value = 0;
+  for (int field = 0; field < 8 && in >> value; ++field) {
+    times.all += value;
+    if (field != 3 && field != 4) times.busy += value;  // idle, waiting for a disk
+  }
+  return times;
+}
+
+double parse_memory_mib(const std::string& text) {
+  std::istringstream in(text);
+  double total = 0, available = 0;
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream fields(line);
+    std::string name;
+    double kib = 0;
+    fields >> name >> kib;
+    if (name == "MemTotal:") total = kib;
+    if (name == "MemAvailable:") available = kib;
+  }
+  return (total - available) / 1024;
+}
+
+std::pair<double, double> parse_network_mib(const std::string& text) {
+  std::istringstream in(text);
+  double received = 0, sent = 0;
+  for (std::string line; std::getline(in, line);) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    std::string name = line.substr(0, colon);
+    name.erase(0, name.find_first_not_of(' '));
+    if (name == "lo") continue;
+    std::istringstream fields(line.substr(colon + 1));
+    double value = 0;
+    for (int field = 0; fields >> value; ++field) {
+      if (field == 0) received += value;
+      if (field == 8) sent += value;
+    }
+  }
+  return {received / kMiB, sent / kMiB};
+}
+
+HostSampler::HostSampler() : host_(host_name()), cores_(available_cores()), thread_([this] { work(); }) {}
+
+HostSampler::~HostSampler() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+std::vector<HostSample> HostSampler::samples(int64_t from_time_us) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<HostSample> out;
+  for (const HostSample& sample : samples_) {
+    if (sample.time_us >= from_time_us) out.push_back(sample);
+  }
+  return out;
+}
+
+void HostSampler::work() {
+  CpuTimes before;
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    lock.unlock();
+    HostSample sample;
+    bool good = false;
+    try {
+      const CpuTimes now = parse_stat(read_file("/proc/stat"));
+      const auto all = static_cast<double>(now.all - before.all);
+      // The sum over all cores of the machine, of which we may be allowed fewer.
+      const double machine = static_cast<double>(std::thread::hardware_concurrency());
+      if (all > 0) sample.cpu = static_cast<double>(now.busy - before.busy) / all * machine;
+      good = before.all > 0;
+      before = now;
+      sample.memory = parse_memory_mib(read_file("/proc/meminfo"));
+      std::tie(sample.network_in, sample.network_out) = parse_network_mib(read_file("/proc/net/dev"));
+      sample.time_us = now_us();
+    } catch (const std::exception& error) {
+      spdlog::debug("no host sample: {}", error.what());
+      good = false;
+    }
+    lock.lock();
+    if (good) samples_.push_back(sample);
+    if (samples_.size() > kKept) samples_.pop_front();
+    if (!stopping_) wake_.wait_for(lock, good ? std::chrono::milliseconds(kPeriod) : std::chrono::milliseconds(500));
+  }
+}
+
+}  // namespace mlbench::master

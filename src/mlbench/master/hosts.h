@@ -1,0 +1,58 @@
+#pragma once
+
+// What this host does, every two seconds, for the last 30 minutes.
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace mlbench::master {
+
+struct HostSample {
+  int64_t time_us = 0;
+  double cpu = 0;         // cores in use
+  double memory = 0;      // MiB in use
+  double network_in = 0;  // MiB since the host started, without loopback
+  double network_out = 0;
+};
+
+inline constexpr std::array<const char*, 4> kHostSeries = {"cpu", "memory", "network_in", "network_out"};
+double value_of(const HostSample& sample, size_t series);
+
+class HostSampler {
+ public:
+  HostSampler();
+  ~HostSampler();
+  HostSampler(const HostSampler&) = delete;
+  HostSampler& operator=(const HostSampler&) = delete;
+
+  const std::string& host() const { return host_; }
+  int cores() const { return cores_; }
+  std::vector<HostSample> samples(int64_t from_time_us) const;  // oldest first
+
+ private:
+  void work();
+
+  const std::string host_;
+  const int cores_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::deque<HostSample> samples_;
+  std::thread thread_;
+};
+
+// Parts of it, from the text of files below /proc. Times are in ticks.
+struct CpuTimes {
+  uint64_t busy = 0, all = 0;
+};
+CpuTimes parse_stat(const std::string& text);
+double parse_memory_mib(const std::string& text);
+std::pair<double, double> parse_network_mib(const std::string& text);
+
+}  // namespace mlbench::master

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "mlbench/base/embedded_file.h"
+
+namespace mlbench {
+
+// api/openapi.json, put into the program by CMake.
+std::span<const EmbeddedFile> openapi_files();
+
+namespace master {
+
+std::string openapi_document();
+
+}  // namespace master
+}  // namespace mlbench

@@ -1,0 +1,50 @@
+#pragma once
+
+// What the handlers of requests work with. All of it is thread-safe and outlives the server.
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "mlbench/master/hooks.h"
+#include "mlbench/master/hosts.h"
+#include "mlbench/master/http/api.h"
+#include "mlbench/master/ingest.h"
+#include "mlbench/master/live.h"
+#include "mlbench/master/sched/scheduler.h"
+#include "mlbench/master/watch.h"
+#include "mlbench/store/journal.h"
+#include "mlbench/store/run_index.h"
+
+namespace mlbench::master {
+
+struct Services {
+  std::filesystem::path home;
+  const Hooks& hooks;
+  store::RunIndex& index;
+  store::SeriesStore& series;
+  store::Journal& journal;
+  Scheduler& scheduler;
+  Watcher& watcher;
+  Ingest& ingest;
+  LiveFeed& live;
+  HostSampler& hosts;
+};
+
+std::vector<Route> system_routes(Services& services);  // health, version, tasks, catalog, clusters, hosts, metrics
+std::vector<Route> run_routes(Services& services);     // /api/v1/runs
+std::vector<Route> legacy_routes(Services& services);  // /api/: MLBench's clients
+
+// ---- shared by both APIs -------------------------------------------------------------------------------------------
+
+// The folder of a run, by name or by id; HttpError 404.
+std::filesystem::path find_run_folder(const Services& services, const std::string& name_or_id);
+
+// Makes and queues what was planned: all or nothing. HttpError 409 for names that are taken, 422 for what does not fit.
+std::vector<spec::RunSpec> submit(Services& services, std::vector<spec::RunSpec> runs, bool no_wait);
+
+// Deletes a run and what the store has of it. HttpError 409 while it is active.
+void delete_everywhere(Services& services, const std::filesystem::path& run_dir);
+
+}  // namespace mlbench::master

@@ -1,0 +1,101 @@
+#include <fmt/format.h>
+
+#include "mlbench/base/build_info.h"
+#include "mlbench/base/embedded_file.h"
+#include "mlbench/master/http/dates.h"
+#include "mlbench/master/http/openapi.h"
+#include "mlbench/master/http/services.h"
+
+namespace mlbench::master {
+
+namespace {
+
+Response version() {
+  const BuildInfo& build = build_info();
+  return json_response(
+      200,
+      {{"version", build.version}, {"git_describe", build.git_describe}, {"build_id", build.build_id}, {"api", 1}});
+}
+
+Response clusters(const Services& services) {
+  const Cluster& cluster = services.scheduler.cluster();
+  return json_response(200, {{"clusters",
+                              {{{"name", cluster.name},
+                                {"slots", cluster.slots},
+                                {"oversubscribes", cluster.oversubscribes},
+                                {"waiting", services.scheduler.waiting()}}}}});
+}
+
+Response hosts(const Services& services, const Request& request) {
+  const int64_t from = whole_number(request, "from_time_us", 0, 0, INT64_MAX);
+  Json columns = {{"time_us", Json::array()}};
+  for (const char* name : kHostSeries) columns[name] = Json::array();
+  for (const HostSample& sample : services.hosts.samples(from)) {
+    columns["time_us"].push_back(sample.time_us);
+    for (size_t i = 0; i < kHostSeries.size(); ++i) columns[kHostSeries[i]].push_back(value_of(sample, i));
+  }
+  return json_response(
+      200, {{"hosts",
+             {{{"host", services.hosts.host()}, {"cores", services.hosts.cores()}, {"samples", std::move(columns)}}}}});
+}
+
+// https://prometheus.io/docs/specs/om/open_metrics_spec/
+Response open_metrics(const Services& services) {
+  std::string out;
+  const auto gauge = [&](const char* name, const char* help, const std::string& labels, double value) {
+    const std::string head = fmt::format("# TYPE {} gauge\n", name);
+    if (out.find(head) == std::string::npos) out += head + fmt::format("# HELP {} {}\n", name, help);
+    out += fmt::format("{}{} {}\n", name, labels, value);
+  };
+  out += fmt::format(
+      "# TYPE mlbench_build info\n# HELP mlbench_build Version of the master.\nmlbench_build_info{{version=\"{}\"}} "
+      "1\n",
+      build_info().version);
+  const auto counts = services.index.count_by_state();
+  for (const char* state : {"queued", "running", "finished", "failed", "stopped"}) {
+    const auto found = counts.find(state);
+    gauge("mlbench_runs", "Runs in this home, by state.", fmt::format("{{state=\"{}\"}}", state),
+          found == counts.end() ? 0 : static_cast<double>(found->second));
+  }
+  gauge("mlbench_runs_waiting", "Runs that wait for this master to start them.", "",
+        static_cast<double>(services.scheduler.waiting().size()));
+  gauge("mlbench_viewers", "Open streams of events and logs.", "", static_cast<double>(services.live.viewers()));
+  const auto samples = services.hosts.samples(0);
+  if (!samples.empty()) {
+    const HostSample& last = samples.back();
+    gauge("mlbench_host_cpu_cores", "Cores in use.", "", last.cpu);
+    gauge("mlbench_host_memory_bytes", "Memory in use.", "", last.memory * 1024 * 1024);
+    gauge("mlbench_host_network_receive_bytes", "Since the host started.", "", last.network_in * 1024 * 1024);
+    gauge("mlbench_host_network_transmit_bytes", "Since the host started.", "", last.network_out * 1024 * 1024);
+  }
+  return {200, "application/openmetrics-text; version=1.0.0; charset=utf-8", {}, out + "# EOF\n", {}};
+}
+
+}  // namespace
+
+std::string openapi_document() { return std::string(openapi_files().front().text); }
+
+std::vector<Route> system_routes(Services& services) {
+  Services* s = &services;
+  return {
+      {"GET", "/api/v1/health", Access::kOpen,
+       [](const Call&) {
+         return json_response(200, {{"status", "ok"}});
+       }},
+      {"GET", "/api/v1/version", Access::kToken, [](const Call&) { return version(); }},
+      {"GET", "/api/v1/openapi.json", Access::kToken,
+       [](const Call&) {
+         return Response{200, "application/json", {}, openapi_document(), {}};
+       }},
+      {"GET", "/api/v1/tasks", Access::kToken,
+       [s](const Call&) {
+         return json_response(200, {{"tasks", s->hooks.tasks()}});
+       }},
+      {"GET", "/api/v1/catalog", Access::kToken, [s](const Call&) { return json_response(200, s->hooks.catalog()); }},
+      {"GET", "/api/v1/clusters", Access::kToken, [s](const Call&) { return clusters(*s); }},
+      {"GET", "/api/v1/hosts", Access::kToken, [s](const Call& call) { return hosts(*s, call.request); }},
+      {"GET", "/metrics", Access::kToken, [s](const Call&) { return open_metrics(*s); }},
+  };
+}
+
+}  // namespace mlbench::master

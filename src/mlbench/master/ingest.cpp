@@ -1,0 +1,117 @@
+#include "mlbench/master/ingest.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <fstream>
+#include <optional>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/json.h"
+#include "mlbench/master/runs.h"
+#include "mlbench/report/records.h"
+#include "mlbench/spec/spool.h"
+
+namespace mlbench::master {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::optional<spec::SpoolHeader> read_header(const fs::path& file) {
+  spec::SpoolHeader header, expected;
+  if (!std::ifstream(file, std::ios::binary).read(reinterpret_cast<char*>(&header), sizeof header)) return std::nullopt;
+  if (std::memcmp(header.magic, expected.magic, sizeof header.magic) != 0 || header.version != expected.version ||
+      header.record_bytes != expected.record_bytes) {
+    throw UserError(fmt::format("{} is not a step spool of version {}", file.string(), expected.version));
+  }
+  return header;
+}
+
+void add_record(store::Points& points, const spec::StepRecord& record, const spec::SpoolHeader& header) {
+  const auto count = static_cast<double>(record.count);
+  if (record.count == 0) return;
+  store::Point point{header.start_wall_us + record.end_ns / 1000,
+                     static_cast<int64_t>(record.first_step + record.count - 1), 0};
+  const auto add = [&](std::string name, double value) {
+    point.value = value;
+    points[{header.rank, std::move(name)}].push_back(point);
+  };
+  if (record.samples > 0) add("train_loss", record.loss_sum / static_cast<double>(record.samples));
+  add("lr", record.lr);
+  if (record.total.sum > 0) add("samples_per_s", double(record.samples) / (double(record.total.sum) / 1e9));
+  add("step_s", double(record.total.sum) / 1e9 / count);
+  add("bytes", double(record.bytes) / count);
+  for (size_t kind = 0; kind < spec::kStepKinds; ++kind) {
+    if (record.kinds[kind].sum == 0) continue;
+    add(fmt::format("{}_s", spec::kStepKindNames[kind]), double(record.kinds[kind].sum) / 1e9 / count);
+  }
+}
+
+void add_event(store::Points& points, const Json& event, const spec::SpoolHeader& header) {
+  const std::string kind = event.value("event", "");
+  const bool evaluation = kind == "evaluation" && event.value("split", "") == "test";
+  if (!evaluation && kind != "epoch") return;
+  const auto metrics = event.find("metrics");
+  if (metrics == event.end() || !metrics->is_object()) return;
+  for (const auto& [name, value] : metrics->items()) {
+    if (!value.is_number() || (kind == "epoch" && name == "loss")) continue;  // train_loss is a series of its own
+    points[{header.rank, (evaluation ? "val_global_" : "train_") + name}].push_back(
+        {header.start_wall_us + event.value("end_ns", int64_t{0}) / 1000, event.value("step", int64_t{0}),
+         value.get<double>()});
+  }
+}
+
+}  // namespace
+
+void Ingest::catch_up(const fs::path& run_dir) {
+  const spec::RunSpec run = read_spec(run_dir);
+  const std::lock_guard lock(mutex_);
+  for (int64_t rank = 0; rank < run.workers; ++rank) {
+    for (int64_t segment = 1; fs::exists(spec::steps_path(run_dir, segment, rank)); ++segment) {
+      while (read_some(run_dir, run.id, segment, rank)) {
+      }
+    }
+  }
+}
+
+bool Ingest::read_some(const fs::path& run_dir, int64_t run, int64_t segment, int64_t rank) {
+  const fs::path steps = spec::steps_path(run_dir, segment, rank), events = spec::events_path(run_dir, segment, rank);
+  const std::string steps_key = steps.filename(), events_key = events.filename();
+  const int64_t steps_before = series_.offset(run, steps_key), events_before = series_.offset(run, events_key);
+  std::error_code error;
+  const auto size_of = [&](const fs::path& file) {
+    const auto size = fs::file_size(file, error);
+    return error ? int64_t{0} : static_cast<int64_t>(size);
+  };
+  const int64_t steps_from = std::max<int64_t>(steps_before, sizeof(spec::SpoolHeader));
+  const bool new_steps = size_of(steps) >= steps_from + static_cast<int64_t>(sizeof(spec::StepRecord));
+  if (!new_steps && size_of(events) <= events_before) return false;
+  const auto header = read_header(steps);
+  if (!header) return false;
+
+  store::Points points;
+  std::map<std::string, int64_t> offsets;
+  const std::string records = new_steps ? report::read_appended(steps, static_cast<uintmax_t>(steps_from)) : "";
+  size_t used = 0;
+  for (; records.size() - used >= sizeof(spec::StepRecord); used += sizeof(spec::StepRecord)) {
+    spec::StepRecord record;
+    std::memcpy(&record, records.data() + used, sizeof record);
+    add_record(points, record, *header);
+  }
+  if (used > 0) offsets[steps_key] = steps_from + static_cast<int64_t>(used);
+  const std::string lines = report::read_appended(events, static_cast<uintmax_t>(events_before));
+  size_t line = 0;
+  for (size_t end; (end = lines.find('\n', line)) != std::string::npos; line = end + 1) {
+    const Json event = Json::parse(lines.begin() + static_cast<std::ptrdiff_t>(line),
+                                   lines.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    if (event.is_object()) add_event(points, event, *header);
+  }
+  if (line > 0) offsets[events_key] = events_before + static_cast<int64_t>(line);
+  if (offsets.empty()) return false;
+  series_.append(run, points, offsets);
+  return true;
+}
+
+}  // namespace mlbench::master

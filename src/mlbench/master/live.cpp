@@ -1,0 +1,187 @@
+#include "mlbench/master/live.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "mlbench/base/log.h"
+#include "mlbench/master/runs.h"
+#include "mlbench/master/watch.h"
+#include "mlbench/report/records.h"
+
+namespace mlbench::master {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto kPeriod = 250ms;
+constexpr int kTicksPerHeartbeat = 40;  // for what stands between us and a reader
+constexpr int64_t kNewest = 50;
+
+std::string event(const char* name, const std::string& data) {
+  return fmt::format("event: {}\ndata: {}\n\n", name, data);
+}
+
+Json progress_json(const report::Progress& progress) {
+  Json json = {{"segment", progress.segment},
+               {"prepared", progress.prepared},
+               {"training", progress.training},
+               {"steps_done", progress.steps_done},
+               {"last_step", progress.last_step},
+               {"steps_per_epoch", progress.steps_per_epoch},
+               {"evaluations", progress.evaluations},
+               {"evaluation", nullptr},
+               {"loss", nullptr},
+               {"samples_per_s", nullptr}};
+  if (progress.loss) json["loss"] = *progress.loss;
+  if (progress.samples_per_s) json["samples_per_s"] = *progress.samples_per_s;
+  if (progress.evaluation) json["evaluation"] = *progress.evaluation;
+  return json;
+}
+
+void push_to(std::vector<std::shared_ptr<Stream>>& streams, const std::string& text) {
+  std::erase_if(streams, [&](const auto& stream) { return !stream->push(text); });
+}
+
+}  // namespace
+
+LiveFeed::LiveFeed(fs::path home, const store::RunIndex& index) : home_(std::move(home)), index_(index) {
+  thread_ = std::thread([this] { work(); });
+}
+
+LiveFeed::~LiveFeed() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+  for (auto& [name, feed] : runs_) {
+    for (const auto& stream : feed.streams) stream->end();
+  }
+  for (const FileFeed& feed : files_) feed.stream->end();
+  for (const auto& stream : all_) stream->end();
+}
+
+void LiveFeed::follow_run(const std::string& name, std::shared_ptr<Stream> stream) {
+  const std::lock_guard lock(mutex_);
+  auto found = runs_.find(name);
+  if (found == runs_.end()) {
+    RunFeed feed{report::ProgressReader(report::runs_dir(home_) / name), "", {}, 0};
+    found = runs_.emplace(name, std::move(feed)).first;
+  }
+  found->second.streams.push_back(std::move(stream));
+}
+
+void LiveFeed::follow_all(std::shared_ptr<Stream> stream) {
+  const std::lock_guard lock(mutex_);
+  all_.push_back(std::move(stream));
+}
+
+void LiveFeed::follow_file(const std::string& name, fs::path file, uintmax_t offset, std::shared_ptr<Stream> stream) {
+  const std::lock_guard lock(mutex_);
+  files_.push_back({name, std::move(file), offset, std::move(stream)});
+}
+
+size_t LiveFeed::viewers() const {
+  const std::lock_guard lock(mutex_);
+  size_t count = files_.size() + all_.size();
+  for (const auto& [name, feed] : runs_) count += feed.streams.size();
+  return count;
+}
+
+bool LiveFeed::tick(RunFeed& feed, const std::string& name, bool heartbeat) {
+  const fs::path run_dir = report::runs_dir(home_) / name;
+  const Json record = report::read_record(run_dir);
+  feed.reader.update();
+  const Json now = {{"run", summary_of(record)}, {"progress", progress_json(feed.reader.progress())}};
+  const std::string text = event("run", now.dump(-1, ' ', false, Json::error_handler_t::replace));
+  if (text != feed.last) {
+    push_to(feed.streams, text);
+    feed.last = text;
+  } else {
+    for (size_t i = std::min(feed.greeted, feed.streams.size()); i < feed.streams.size(); ++i) {
+      feed.streams[i]->push(text);
+    }
+    if (heartbeat) push_to(feed.streams, ": still here\n\n");
+  }
+  feed.greeted = feed.streams.size();
+  if (!report::is_active(record)) {
+    push_to(feed.streams, event("end", "{}"));
+    for (const auto& stream : feed.streams) stream->end();
+    return false;
+  }
+  return !feed.streams.empty();
+}
+
+bool LiveFeed::tick(FileFeed& feed) {
+  // In this order: what is written between the two is read in the next round.
+  const bool active = is_active_run(report::runs_dir(home_) / feed.name);
+  const std::string text = report::read_appended(feed.file, feed.offset);
+  feed.offset += text.size();
+  if (!feed.stream->push(text)) return false;
+  if (!active && text.empty()) {
+    feed.stream->end();
+    return false;
+  }
+  return true;
+}
+
+void LiveFeed::tick_all(bool heartbeat) {
+  if (all_.empty()) return;
+  const bool first = all_greeted_ < all_.size();
+  std::map<std::string, int64_t> stamps = index_.stamps();
+  const bool changed = stamps != all_stamps_;
+  all_stamps_ = std::move(stamps);
+  if (changed || first) {
+    Json states = Json::object();
+    for (const auto& [state, count] : index_.count_by_state()) states[state] = count;
+    const store::RunPage page = index_.find({.limit = kNewest});
+    std::string data = fmt::format("{{\"total\":{},\"states\":{},\"newest\":[", page.total, states.dump());
+    for (size_t i = 0; i < page.summaries.size(); ++i) data += (i == 0 ? "" : ",") + page.summaries[i];
+    push_to(all_, event("runs", data + "]}"));
+  } else if (heartbeat) {
+    push_to(all_, ": still here\n\n");
+  }
+  all_greeted_ = all_.size();
+}
+
+void LiveFeed::work() {
+  std::unique_lock lock(mutex_);
+  for (int round = 1; !stopping_; ++round) {
+    const bool heartbeat = round % kTicksPerHeartbeat == 0;
+    const auto guarded = [](const std::string& name, const auto& body) {
+      try {
+        return body();
+      } catch (const std::exception& error) {
+        spdlog::debug("viewers of {}: {}", name, error.what());  // it was deleted
+        return false;
+      }
+    };
+    for (auto run = runs_.begin(); run != runs_.end();) {
+      if (guarded(run->first, [&] { return tick(run->second, run->first, heartbeat); })) {
+        ++run;
+        continue;
+      }
+      for (const auto& stream : run->second.streams) stream->end();
+      run = runs_.erase(run);
+    }
+    for (auto file = files_.begin(); file != files_.end();) {
+      if (guarded(file->name, [&] { return tick(*file); })) {
+        ++file;
+        continue;
+      }
+      file->stream->end();
+      file = files_.erase(file);
+    }
+    guarded("all runs", [&] {
+      tick_all(heartbeat);
+      return true;
+    });
+    wake_.wait_for(lock, kPeriod);
+  }
+}
+
+}  // namespace mlbench::master

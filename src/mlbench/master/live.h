@@ -1,0 +1,70 @@
+#pragma once
+
+// What open viewers see as it happens: states and progress of runs (server-sent events), log lines. One thread looks at
+// the folders four times a second, once for all viewers of a run, and sends only what is new.
+
+#include <condition_variable>
+#include <filesystem>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "mlbench/net/http/message.h"
+#include "mlbench/report/progress.h"
+#include "mlbench/store/run_index.h"
+
+namespace mlbench::master {
+
+using net::http::Stream;
+
+class LiveFeed {
+ public:
+  LiveFeed(std::filesystem::path home, const store::RunIndex& index);
+  ~LiveFeed();  // ends all streams
+  LiveFeed(const LiveFeed&) = delete;
+  LiveFeed& operator=(const LiveFeed&) = delete;
+
+  // Events "run" {summary, progress} until the run is over, then "end".
+  void follow_run(const std::string& name, std::shared_ptr<Stream> stream);
+  // Events "runs" {total, states, newest: [summary]} for ever.
+  void follow_all(std::shared_ptr<Stream> stream);
+  // What is appended to a file behind `offset`, until the run is over.
+  void follow_file(const std::string& name, std::filesystem::path file, uintmax_t offset,
+                   std::shared_ptr<Stream> stream);
+  size_t viewers() const;
+
+ private:
+  struct RunFeed {
+    report::ProgressReader reader;
+    std::string last;
+    std::vector<std::shared_ptr<Stream>> streams;
+    size_t greeted = 0;  // streams that have seen `last`
+  };
+  struct FileFeed {
+    std::string name;
+    std::filesystem::path file;
+    uintmax_t offset;
+    std::shared_ptr<Stream> stream;
+  };
+
+  void work();
+  bool tick(RunFeed& feed, const std::string& name, bool heartbeat);  // false: over
+  bool tick(FileFeed& feed);
+  void tick_all(bool heartbeat);
+
+  const std::filesystem::path home_;
+  const store::RunIndex& index_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::map<std::string, RunFeed> runs_;
+  std::list<FileFeed> files_;
+  std::vector<std::shared_ptr<Stream>> all_;
+  size_t all_greeted_ = 0;
+  std::map<std::string, int64_t> all_stamps_;
+  std::thread thread_;
+};
+
+}  // namespace mlbench::master

@@ -1,0 +1,194 @@
+#include "mlbench/master/master.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <condition_variable>
+#include <thread>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/log.h"
+#include "mlbench/master/http/services.h"
+#include "mlbench/master/owner.h"
+#include "mlbench/report/records.h"
+
+namespace mlbench::master {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto kIngestPeriod = 1000ms;
+constexpr auto kHousekeeping = 500ms;
+
+std::vector<Route> all_routes(Services& services) {
+  std::vector<Route> routes;
+  for (auto part : {system_routes(services), run_routes(services), legacy_routes(services)}) {
+    for (Route& route : part) routes.push_back(std::move(route));
+  }
+  return routes;
+}
+
+fs::path checked_token_file(const MasterOptions& options) {
+  return options.token_file.empty() ? default_token_file(options.home) : fs::absolute(options.token_file);
+}
+
+net::http::ServerOptions server_options(const MasterOptions& options) {
+  net::http::ServerOptions server;
+  server.host = options.host;
+  server.port = options.port;
+  server.limits = options.limits;
+  if (options.certificate.empty() != options.key.empty()) {
+    throw UserError("TLS needs both --certificate and --key");
+  }
+  if (!options.certificate.empty()) {
+    server.tls_certificate = read_file(options.certificate);
+    server.tls_key = read_file(options.key);
+  }
+  return server;
+}
+
+}  // namespace
+
+class Master::Impl {
+ public:
+  Impl(MasterOptions options, Hooks hooks)
+      : options_(std::move(options)),
+        hooks_(std::move(hooks)),
+        owner_(options_.home),
+        token_file_(checked_token_file(options_)),
+        token_(ensure_token(token_file_)),
+        index_(options_.home / "store"),
+        series_(options_.home / "store" / "series.sqlite", true),
+        journal_(options_.home / "store"),
+        ingest_(series_),
+        live_(options_.home, index_),
+        watcher_(options_.home, index_, [this](const std::vector<fs::path>& runs) { ingest_active(runs); }),
+        scheduler_({options_.home, options_.program, options_.worker, options_.core_lock,
+                    Cluster{"local", options_.cores, true}, active_runs()}),
+        services_{options_.home, hooks_, index_, series_, journal_, scheduler_, watcher_, ingest_, live_, hosts_},
+        api_({token_, options_.legacy_api, allowed_hosts()}, all_routes(services_)),
+        server_(server_options(options_), api_) {
+    const std::string host = options_.host == "0.0.0.0" || options_.host == "::" ? "127.0.0.1" : options_.host;
+    const bool v6 = host.find(':') != std::string::npos;
+    url_ = fmt::format("{}://{}:{}", options_.certificate.empty() ? "http" : "https", v6 ? "[" + host + "]" : host,
+                       server_.port());
+    MasterAddress address{url_, token_file_, "", getpid()};
+    if (!options_.certificate.empty()) address.certificate = fs::absolute(options_.certificate);
+    owner_.publish(address);
+    housekeeper_ = std::thread([this] { keep_house(); });
+  }
+
+  ~Impl() {
+    server_.stop();
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    housekeeper_.join();
+  }
+
+  const std::string& url() const { return url_; }
+  const fs::path& token_file() const { return token_file_; }
+  const std::string& token() const { return token_; }
+  std::vector<std::pair<std::string, std::string>> routes() const { return api_.routes(); }
+
+ private:
+  std::vector<std::string> allowed_hosts() const {
+    std::vector<std::string> hosts = options_.allowed_hosts;
+    hosts.push_back(hosts_.host());
+    hosts.push_back(options_.host);
+    return hosts;
+  }
+
+  std::vector<fs::path> active_runs() const {
+    std::vector<fs::path> folders;
+    for (const char* state : {"running", "queued"}) {
+      for (const std::string& name : index_.names_in_state(state)) {
+        folders.push_back(report::runs_dir(options_.home) / name);
+      }
+    }
+    return folders;
+  }
+
+  // By the watcher's thread.
+  void ingest_active(const std::vector<fs::path>& runs) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_ingest_) return;
+    next_ingest_ = now + kIngestPeriod;
+    for (const fs::path& run_dir : runs) {
+      try {
+        ingest_.catch_up(run_dir);
+      } catch (const std::exception& error) {
+        spdlog::debug("run {}: {}", run_dir.filename().string(), error.what());  // it was deleted
+      }
+    }
+  }
+
+  void keep_house() {
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      wake_.wait_for(lock, kHousekeeping);
+      lock.unlock();
+      try {
+        journal_.flush();
+        journal_.compact();
+      } catch (const std::exception& error) {
+        spdlog::error("the journal: {}", error.what());
+      }
+      lock.lock();
+    }
+  }
+
+  const MasterOptions options_;
+  const Hooks hooks_;
+  HomeOwner owner_;
+  const fs::path token_file_;
+  const std::string token_;
+  store::RunIndex index_;
+  store::SeriesStore series_;
+  store::Journal journal_;
+  Ingest ingest_;
+  std::chrono::steady_clock::time_point next_ingest_{};
+  LiveFeed live_;
+  Watcher watcher_;
+  Scheduler scheduler_;
+  HostSampler hosts_;
+  Services services_;
+  Api api_;
+  net::http::Server server_;
+  std::string url_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread housekeeper_;
+};
+
+Master::Master(MasterOptions options, Hooks hooks)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(hooks))) {}
+Master::~Master() = default;
+const std::string& Master::url() const { return impl_->url(); }
+const fs::path& Master::token_file() const { return impl_->token_file(); }
+const std::string& Master::token() const { return impl_->token(); }
+std::vector<std::pair<std::string, std::string>> Master::routes() const { return impl_->routes(); }
+
+std::pair<std::string, uint16_t> parse_listen(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  uint16_t port = 0;
+  const char* end = text.data() + text.size();
+  const bool has_port = colon != std::string::npos && colon + 1 < text.size();
+  const auto [last, error] = std::from_chars(has_port ? text.data() + colon + 1 : end, end, port);
+  std::string host = text.substr(0, has_port ? colon : 0);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  if (!has_port || error != std::errc() || last != end) {
+    throw UserError(
+        fmt::format("--listen '{}': expected ADDRESS:PORT, e.g. 127.0.0.1:8080 (port 0: any free one)", text));
+  }
+  return {host.empty() ? "127.0.0.1" : host, port};
+}
+
+}  // namespace mlbench::master

@@ -1,0 +1,385 @@
+// A master in this process, without runs: who may ask, what is answered, and that the description of it is complete.
+
+#include "mlbench/master/master.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <set>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/master/hosts.h"
+#include "mlbench/master/http/api.h"
+#include "mlbench/master/http/dates.h"
+#include "mlbench/master/http/openapi.h"
+#include "mlbench/master/http/points.h"
+#include "mlbench/master/owner.h"
+#include "mlbench/net/http/client.h"
+#include "mlbench/spec/run_spec.h"
+#include "mlbench/supervise/test_folder.h"
+
+namespace mlbench::master {
+namespace {
+
+namespace fs = std::filesystem;
+using net::http::ClientRequest;
+using net::http::ClientResponse;
+using net::http::Fields;
+using testing::AnyOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::Pair;
+using testing::SizeIs;
+
+template <typename Error, typename Action>
+void expect_error(const Action& action, const std::string& part) {
+  try {
+    action();
+    ADD_FAILURE() << "no error; expected one with: " << part;
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(part));
+  }
+}
+
+class MasterTest : public testing::Test {
+ protected:
+  MasterTest() {
+    fs::create_directories(home());
+    options_.home = home();
+    options_.port = 0;
+    options_.program = "/nonexistent";
+    options_.worker = "/nonexistent";
+    options_.core_lock = folder_.path() / "cores";
+    hooks_.plan = [](const Json&) -> PlannedRuns { throw UserError("nothing can be planned here"); };
+    hooks_.tasks = [] { return Json::array({{{"name", "2a"}, {"rules", "2021"}}}); };
+    hooks_.catalog = []() -> Json { throw UserError("there is no worker"); };
+  }
+  fs::path home() const { return folder_.path() / "home"; }
+  Master& master() {
+    if (!master_) master_ = std::make_unique<Master>(options_, hooks_);
+    return *master_;
+  }
+  ClientResponse send(const std::string& method, const std::string& path, const std::string& body = "",
+                      const std::string& type = "application/json", Fields headers = {}, bool token = true) {
+    ClientRequest request;
+    request.method = method;
+    request.url = master().url() + path;
+    request.body = body;
+    request.content_type = type;
+    request.headers = std::move(headers);
+    if (token) request.headers.emplace_back("Authorization", "Bearer " + master().token());
+    return net::http::Client().send(request);
+  }
+  int status(const std::string& method, const std::string& path, const std::string& body = "") {
+    return send(method, path, body).status;
+  }
+  Json get(const std::string& path) {
+    const ClientResponse response = send("GET", path);
+    EXPECT_EQ(response.status, 200) << path << ": " << response.body;
+    return Json::parse(response.body);
+  }
+  std::string message(const ClientResponse& response) {
+    const Json json = Json::parse(response.body, nullptr, false);
+    return json.is_object() ? json.value("message", "") : "no JSON: " + response.body;
+  }
+
+  supervise::TestFolder folder_;
+  MasterOptions options_;
+  Hooks hooks_;
+  std::unique_ptr<Master> master_;
+};
+
+// ---- who may ask ----------------------------------------------------------------------------------------------------
+
+TEST_F(MasterTest, AsksForTheTokenEverywhereButForHealth) {
+  EXPECT_EQ(send("GET", "/api/v1/health", "", "", {}, false).status, 200);
+  for (const auto& [method, path] : master().routes()) {
+    if (path == "/api/v1/health") continue;
+    const ClientResponse none = send(method, path, "", "application/json", {}, false);
+    EXPECT_EQ(none.status, 401) << method << " " << path;
+    const ClientResponse wrong =
+        send(method, path, "", "application/json", {{"Authorization", "Bearer " + std::string(64, '0')}}, false);
+    EXPECT_EQ(wrong.status, 401) << method << " " << path;
+  }
+  // Who has no token does not learn what exists.
+  EXPECT_EQ(send("GET", "/no/such/path", "", "", {}, false).status, 401);
+  EXPECT_EQ(send("PUT", "/api/v1/runs", "", "", {}, false).status, 401);
+}
+
+TEST_F(MasterTest, OtherSitesAreRefused) {
+  const auto with = [&](const char* name, const std::string& value) {
+    return send("GET", "/api/v1/version", "", "", {{name, value}}).status;
+  };
+  EXPECT_EQ(with("Origin", "https://elsewhere.example"), 403);
+  EXPECT_EQ(with("Origin", "null"), 403);
+  EXPECT_EQ(with("Origin", master().url()), 200);
+  EXPECT_EQ(with("Host", "elsewhere.example"), 421);
+  EXPECT_EQ(with("Host", "elsewhere.example:8080"), 421);
+  EXPECT_EQ(with("Host", "localhost:1"), 200);
+  EXPECT_EQ(with("Host", "[::1]:1"), 200);
+  EXPECT_EQ(with("Host", "10.0.0.1"), 200);
+}
+
+TEST_F(MasterTest, AnAllowedNameIsAnsweredTo) {
+  options_.allowed_hosts = {"cluster.example"};
+  EXPECT_EQ(send("GET", "/api/v1/version", "", "", {{"Host", "cluster.example:80"}}).status, 200);
+}
+
+TEST_F(MasterTest, SecretsAreComparedWhole) {
+  EXPECT_TRUE(same_secret("0123456789abcdef", "0123456789abcdef"));
+  for (const char* given : {"", "0", "0123456789abcde", "0123456789abcdeF", "0123456789abcdef0", "x123456789abcdef"}) {
+    EXPECT_FALSE(same_secret(given, "0123456789abcdef")) << given;
+  }
+}
+
+TEST_F(MasterTest, TheTokenIsTheUsersAlone) {
+  master();
+  struct stat info {};
+  ASSERT_EQ(stat((home() / "token").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  const std::string token = master().token();
+  EXPECT_THAT(token, SizeIs(64));
+  master_.reset();
+  EXPECT_EQ(master().token(), token);
+  master_.reset();
+  fs::permissions(home() / "token", fs::perms(0644));
+  expect_error<UserError>([&] { master(); }, "others may read the token");
+  fs::permissions(home() / "token", fs::perms(0600));
+  std::ofstream(home() / "token") << "short\n";
+  expect_error<UserError>([&] { master(); }, "holds no token");
+}
+
+// ---- one master per home --------------------------------------------------------------------------------------------
+
+TEST_F(MasterTest, AHomeHasOneMaster) {
+  EXPECT_FALSE(find_master(home()));
+  master();
+  const auto found = find_master(home());
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->url, master().url());
+  EXPECT_EQ(read_token(found->token_file), master().token());
+  expect_error<UserError>([&] { Master(options_, hooks_); }, "another mlbench serve owns");
+  master_.reset();
+  EXPECT_FALSE(find_master(home()));
+}
+
+TEST_F(MasterTest, AUsedPortLeavesTheHomeFree) {
+  master();
+  MasterOptions other = options_;
+  other.home = folder_.path() / "other";
+  fs::create_directories(other.home);
+  other.port = static_cast<uint16_t>(std::stoi(master().url().substr(master().url().rfind(':') + 1)));
+  expect_error<UserError>([&] { Master(other, hooks_); }, "another program uses this port");
+  EXPECT_FALSE(find_master(other.home));
+}
+
+TEST(Listen, IsParsed) {
+  EXPECT_EQ(parse_listen("127.0.0.1:8080"), std::pair(std::string("127.0.0.1"), uint16_t{8080}));
+  EXPECT_EQ(parse_listen(":0"), std::pair(std::string("127.0.0.1"), uint16_t{0}));
+  EXPECT_EQ(parse_listen("[::1]:80"), std::pair(std::string("::1"), uint16_t{80}));
+  for (const char* bad : {"", "8080", "host:", "host:x", "host:70000", "host:-1"}) {
+    EXPECT_THROW(parse_listen(bad), UserError) << bad;
+  }
+}
+
+// ---- answers --------------------------------------------------------------------------------------------------------
+
+// "/api/v1/runs/{run}/" and "/api/v1/runs/{id}" are one path.
+std::string plain_path(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  for (size_t open; (open = path.find('{')) != std::string::npos;) path.replace(open, path.find('}') - open + 1, "*");
+  return path;
+}
+
+TEST_F(MasterTest, TheDescriptionIsServedAndComplete) {
+  const Json document = get("/api/v1/openapi.json");
+  EXPECT_EQ(document["openapi"], "3.1.0");
+  std::set<std::string> described, served;
+  for (const auto& [path, operations] : document["paths"].items()) {
+    for (const auto& [method, operation] : operations.items()) {
+      std::string upper = method;
+      for (char& c : upper) c = static_cast<char>(std::toupper(c));
+      EXPECT_TRUE(described.insert(upper + " " + plain_path(path)).second) << path;
+      EXPECT_FALSE(operation["responses"].empty()) << path;
+      EXPECT_FALSE(operation.value("summary", "").empty()) << path;
+    }
+  }
+  for (const auto& [method, path] : master().routes()) {
+    EXPECT_TRUE(served.insert(method + " " + plain_path(path)).second) << path;
+  }
+  EXPECT_EQ(described, served);
+}
+
+void collect_references(const Json& value, std::set<std::string>& found) {
+  if (value.is_object() && value.contains("$ref")) found.insert(value["$ref"].get<std::string>());
+  for (const Json& child : value) {
+    if (child.is_structured()) collect_references(child, found);
+  }
+}
+
+TEST_F(MasterTest, EveryReferenceOfTheDescriptionExists) {
+  const Json document = Json::parse(openapi_document());
+  std::set<std::string> references;
+  collect_references(document, references);
+  EXPECT_THAT(references, Contains("#/components/schemas/RunSummary"));
+  for (const std::string& reference : references) {
+    EXPECT_TRUE(document.contains(Json::json_pointer(reference.substr(1)))) << reference;
+  }
+}
+
+TEST_F(MasterTest, SaysWhatItIsAndHas) {
+  EXPECT_EQ(get("/api/v1/version")["api"], 1);
+  EXPECT_EQ(get("/api/v1/tasks")["tasks"][0]["name"], "2a");
+  EXPECT_EQ(get("/api/v1/clusters")["clusters"][0]["name"], "local");
+  EXPECT_EQ(get("/api/v1/runs"), Json({{"total", 0}, {"limit", 100}, {"offset", 0}, {"runs", Json::array()}}));
+  EXPECT_EQ(get("/api/v1/runs/"), get("/api/v1/runs"));
+  const ClientResponse metrics = send("GET", "/metrics");
+  EXPECT_THAT(metrics.body, HasSubstr("# TYPE mlbench_runs gauge\n"));
+  EXPECT_THAT(metrics.body, HasSubstr("mlbench_runs{state=\"running\"} 0\n"));
+  EXPECT_TRUE(metrics.body.ends_with("# EOF\n"));
+  EXPECT_THAT(metrics.content_type, HasSubstr("application/openmetrics-text"));
+}
+
+TEST_F(MasterTest, ErrorsAreJsonWithTheReason) {
+  const auto expect = [&](const ClientResponse& response, int status, const std::string& part) {
+    EXPECT_EQ(response.status, status) << response.body;
+    EXPECT_THAT(message(response), HasSubstr(part));
+  };
+  expect(send("GET", "/nothing"), 404, "openapi.json");
+  expect(send("PUT", "/api/v1/runs", "{}"), 405, "valid are GET, POST");
+  expect(send("GET", "/api/v1/runs/no-such"), 404, "there is no run 'no-such'");
+  expect(send("GET", "/api/v1/runs/7"), 404, "there is no run '7'");
+  expect(send("GET", "/api/v1/runs/..%2f..%2fetc"), 404, "there is no run");
+  expect(send("GET", "/api/v1/runs?limit=0"), 400, "limit=0 is no whole number from 1 to 1000");
+  expect(send("GET", "/api/v1/runs?order=x"), 400, "newest and oldest");
+  expect(send("POST", "/api/v1/runs", "{"), 400, "no JSON");
+  expect(send("POST", "/api/v1/runs", "[]"), 400, "no object: array");
+  expect(send("POST", "/api/v1/runs", "{}", "text/plain"), 415, "expected application/json");
+  expect(send("POST", "/api/v1/runs", "{}"), 422, "nothing can be planned here");
+  expect(send("POST", "/api/v1/runs", "{\"no_wait\": 1}"), 400, "neither true nor false");
+  expect(send("POST", "/api/v1/runs", "{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}"), 400, "deeper");
+  expect(send("GET", "/api/v1/catalog"), 400, "there is no worker");
+  expect(send("GET", "/api/v1/compare"), 400, "runs is needed");
+  expect(send("GET", "/api/runs/"), 404, "--legacy-api");
+}
+
+TEST_F(MasterTest, TheApiOfTodaysClientsIsOffUnlessAsked) {
+  options_.legacy_api = true;
+  EXPECT_EQ(send("GET", "/api/runs", "", "", {}, false).body, "[]");
+  EXPECT_EQ(send("GET", "/api/runs/", "", "", {}, false).body, "[]");
+  EXPECT_EQ(send("GET", "/api/v1/runs", "", "", {}, false).status, 401);
+  EXPECT_EQ(send("GET", "/api/runs/", "", "", {{"Origin", "http://evil.example"}}, false).status, 403);
+}
+
+TEST_F(MasterTest, AnOfficialImageBecomesARunOfItsTask) {
+  options_.legacy_api = true;
+  Json planned;
+  hooks_.plan = [&](const Json& request) {
+    planned = request;
+    spec::RunSpec run;
+    run.name = "planned-2";
+    run.workers = 2;
+    run.cache_dir = home() / "cache";
+    spec::set_task(run, spec::find_task("fashion-mnist", "", "", {}), {});
+    return PlannedRuns{{run}, {}};
+  };
+  const std::string form =
+      "name=Mine-2&num_workers=2&num_cpus=1.0&max_bandwidth=1000&gpu_enabled=false&light_target=true&run_all_nodes="
+      "false"
+      "&backend=GLOO&image_name=mlbench%2Fpytorch-epsilon-logistic-regression-all-reduce%3Alatest";
+  const ClientResponse created = send("POST", "/api/runs/", form, "application/x-www-form-urlencoded", {}, false);
+  EXPECT_EQ(created.status, 201) << created.body;
+  const Json run = Json::parse(created.body);
+  EXPECT_EQ(run["name"], "Mine-2");
+  EXPECT_EQ(run["state"], "initialized");
+  EXPECT_EQ(run["finished_at"], nullptr);
+  EXPECT_EQ(run["job_id"], "");
+  EXPECT_EQ(run["num_workers"], 2);
+  EXPECT_THAT(run, SizeIs(8));
+  EXPECT_EQ(planned["task"], "2a");
+  EXPECT_EQ(planned["backend"], "gloo");
+  EXPECT_EQ(planned["light"], true);
+  EXPECT_EQ(send("POST", "/api/runs/", form, "application/x-www-form-urlencoded", {}, false).status, 409);
+}
+
+// ---- parts ----------------------------------------------------------------------------------------------------------
+
+TEST(Dates, AreReadInTodaysSpellings) {
+  const int64_t noon = 1'769'860'800'000'000;  // 2026-01-31 12:00 UTC
+  for (const char* text : {"2026-01-31T12:00:00Z", "2026-01-31 12:00:00", "2026-01-31 12:00", "2026-01-31T12:00:00.0Z",
+                           "2026-01-31T13:00:00+01:00", "2026-01-31 10:30:00-0130"}) {
+    EXPECT_EQ(parse_date(text), noon) << text;
+  }
+  EXPECT_EQ(parse_date("2026-01-31 12:00:00.123456"), noon + 123'456);
+  EXPECT_EQ(parse_date("2026-01-31T12:00:00.5Z"), noon + 500'000);
+  for (const char* text : {"", "now", "2026-01-31", "2026-02-30 12:00:00", "2026-13-01 12:00", "2026-01-31 24:00:00",
+                           "2026-01-31 12:00:60", "2026-01-31T12:00:00.1234567Z", "2026-01-31T12:00:00.Z",
+                           "2026-01-31T12:00:00Zx", "2026-01-31T12:00:00+1", "-2026-01-31 12:00"}) {
+    EXPECT_EQ(parse_date(text), std::nullopt) << text;
+  }
+}
+
+TEST(Dates, AreWrittenInTodaysSpellings) {
+  const int64_t noon = 1'769'860'800'000'000;
+  EXPECT_EQ(format_date(noon, Fraction::kSix), "2026-01-31T12:00:00.000000Z");
+  EXPECT_EQ(format_date(noon, Fraction::kSixOrNone), "2026-01-31T12:00:00Z");
+  EXPECT_EQ(format_date(noon + 1'999, Fraction::kSixOrNone), "2026-01-31T12:00:00.001999Z");
+  EXPECT_EQ(format_date(noon + 1'999, Fraction::kThreeOrNone), "2026-01-31T12:00:00.001Z");
+  EXPECT_EQ(format_date(noon + 999, Fraction::kThreeOrNone), "2026-01-31T12:00:00Z");
+}
+
+TEST(PointLines, AreRead) {
+  const ParsedBatch batch = parse_points(
+      "{\"rank\": 1, \"sequence\": 5, \"step\": 3, \"time\": 2.5, \"values\": {\"loss\": 0.5, \"n\\u0061n\": null}}\n"
+      "\n"
+      "  {\"sequence\":6,\"rank\":1,\"time\":\"1970-01-01T00:00:01Z\",\"values\":{\"loss\":1e3}}\r\n"
+      "{\"rank\":0,\"sequence\":0}",
+      77);
+  ASSERT_THAT(batch.records, SizeIs(3));
+  EXPECT_EQ(batch.records[0].rank, 1);
+  EXPECT_EQ(batch.records[0].sequence, 5);
+  EXPECT_EQ(batch.records[0].step, 3);
+  EXPECT_EQ(batch.records[0].time_us, 2'500'000);
+  ASSERT_THAT(batch.records[0].values, SizeIs(2));
+  EXPECT_EQ(batch.records[0].values[0], std::pair(std::string_view("loss"), 0.5));
+  EXPECT_EQ(batch.records[0].values[1].first, "nan");
+  EXPECT_TRUE(batch.records[0].values[1].second != batch.records[0].values[1].second);
+  EXPECT_EQ(batch.records[1].time_us, 1'000'000);
+  EXPECT_EQ(batch.records[1].values[0].second, 1000);
+  EXPECT_EQ(batch.records[2].time_us, 77);
+  EXPECT_THAT(parse_points("", 0).records, IsEmpty());
+}
+
+TEST(PointLines, ErrorsNameTheLine) {
+  const std::string good = "{\"rank\":0,\"sequence\":1,\"values\":{\"a\":1}}\n";
+  for (const char* bad :
+       {"{", "[]", "1", "null", "{\"rank\":0}", "{\"rank\":-1,\"sequence\":1}", "{\"rank\":0,\"sequence\":1.5}",
+        "{\"rank\":0,\"sequence\":1,\"other\":1}", "{\"rank\":0,\"sequence\":1,\"values\":{\"a\":\"1\"}}",
+        "{\"rank\":0,\"sequence\":1,\"values\":[1]}", "{\"rank\":0,\"sequence\":1,\"values\":{\"\":1}}",
+        "{\"rank\":0,\"sequence\":1,\"time\":\"x\"}", "{\"rank\":0,\"sequence\":1,\"time\":1e300}",
+        "{\"rank\":0,\"sequence\":1} {}", "{\"rank\":0,\"sequence\":1", "\xff\xfe",
+        "{\"rank\":9999999999999999999,\"sequence\":1}"}) {
+    SCOPED_TRACE(bad);
+    expect_error<HttpError>([&] { parse_points(good + bad + "\n", 0); }, "line 2");
+  }
+}
+
+TEST(HostFiles, AreRead) {
+  const CpuTimes times = parse_stat("cpu  10 1 5 100 4 0 2 0 0 0\ncpu0 1 1 1 1\n");
+  EXPECT_EQ(times.busy, 18u);
+  EXPECT_EQ(times.all, 122u);
+  EXPECT_EQ(parse_memory_mib("MemTotal: 4096 kB\nMemFree: 1 kB\nMemAvailable: 1024 kB\n"), 3.0);
+  const auto [in, out] = parse_network_mib(
+      "Inter-|   Receive  |  Transmit\n face |bytes packets\n    lo: 5000000 1 0 0 0 0 0 0 5000000 1\n"
+      "  eth0: 1048576 1 0 0 0 0 0 0 2097152 1 0 0 0 0 0 0\n");
+  EXPECT_EQ(in, 1.0);
+  EXPECT_EQ(out, 2.0);
+}
+
+}  // namespace
+}  // namespace mlbench::master

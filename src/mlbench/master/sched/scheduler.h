@@ -1,0 +1,67 @@
+#pragma once
+
+// Starts the runs that wait in a home, on this machine. Each gets a supervisor of its own, which survives us; after a
+// restart the folders say what waits and what runs.
+
+#include <condition_variable>
+#include <filesystem>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "mlbench/master/sched/queue.h"
+#include "mlbench/supervise/supervisor.h"
+
+namespace mlbench::master {
+
+struct SchedulerOptions {
+  std::filesystem::path home;
+  std::filesystem::path program;  // mlbench
+  std::filesystem::path worker;
+  std::filesystem::path core_lock;
+  Cluster cluster;
+  std::vector<std::filesystem::path> active;  // runs that wait or run now
+};
+
+class Scheduler {
+ public:
+  // Adopts what runs, queues what waits, and starts it.
+  explicit Scheduler(SchedulerOptions options);
+  ~Scheduler();  // starts nothing more; what runs goes on
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  const Cluster& cluster() const { return options_.cluster; }
+  // A run that was made with Waiting.
+  void submit(const std::filesystem::path& run_dir);
+  // Names of runs that wait, oldest first.
+  std::vector<std::string> waiting() const;
+
+ private:
+  struct Waits {
+    int64_t id;
+    Job job;
+    std::filesystem::path run_dir;
+  };
+  struct Runs {
+    Job job;
+    std::filesystem::path run_dir;
+    std::optional<supervise::SupervisorHandle> supervisor;  // empty: adopted
+  };
+
+  void work();
+  void look_after_running();
+  void start(const Waits& run);
+  void enqueue(const std::filesystem::path& run_dir);
+
+  const SchedulerOptions options_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::vector<Waits> waiting_;  // by id
+  std::list<Runs> running_;     // of the thread alone, once it runs
+  std::thread thread_;
+};
+
+}  // namespace mlbench::master

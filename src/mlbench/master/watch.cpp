@@ -1,0 +1,168 @@
+#include "mlbench/master/watch.h"
+
+#include <sys/stat.h>
+
+#include <chrono>
+
+#include "mlbench/base/log.h"
+#include "mlbench/master/runs.h"
+#include "mlbench/report/compare.h"
+#include "mlbench/report/records.h"
+
+namespace mlbench::master {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr auto kActivePeriod = 400ms;
+constexpr int kRoundsPerScan = 10;
+
+// Of the record's file; 0 when there is none.
+int64_t stamp_of(const fs::path& run_dir) {
+  struct stat info {};
+  if (stat((run_dir / "run.json").c_str(), &info) != 0) return 0;
+  return info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec + static_cast<int64_t>(info.st_ino % 997);
+}
+
+int64_t folder_stamp(const fs::path& folder) {
+  struct stat info {};
+  return stat(folder.c_str(), &info) == 0 ? info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec : 0;
+}
+
+Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+}  // namespace
+
+Json summary_of(const Json& record) {
+  const report::RunFigures figures = report::figures_of(record);
+  Json summary;
+  for (const char* key :
+       {"id", "name", "state", "task", "rules", "variant", "division", "workers", "threads_per_worker", "framework",
+        "backend", "executor", "repeat", "seed", "created_at", "started_at", "finished_at"}) {
+    summary[key] = record.contains(key) ? record[key] : Json(nullptr);
+  }
+  summary["light"] = record.value(Json::json_pointer("/limits/light"), false);
+  summary["labels"] = figures.labels;
+  const auto goal = record.find("goal");
+  summary["goal"] = goal != record.end() && goal->is_object() ? *goal : Json(nullptr);
+  summary["time_to_goal_s"] = or_null(figures.time_to_goal_s);
+  summary["train_s"] = or_null(figures.train_s);
+  summary["wall_s"] = or_null(figures.wall_s);
+  summary["samples_per_s"] = or_null(figures.samples_per_s);
+  summary["communication_share"] = or_null(figures.communication_share);
+  summary["evaluation"] = figures.evaluation;
+  summary["failure"] = report::text(record, "/failure/message");
+  return summary;
+}
+
+Watcher::Watcher(fs::path home, store::RunIndex& index,
+                 std::function<void(const std::vector<std::filesystem::path>&)> active)
+    : home_(std::move(home)), index_(index), active_(std::move(active)), stamps_(index.stamps()) {
+  scan();
+  thread_ = std::thread([this] { work(); });
+}
+
+Watcher::~Watcher() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void Watcher::refresh(const std::string& name) {
+  const std::lock_guard scanning(scanning_);
+  std::vector<store::IndexedRun> changed;
+  std::vector<std::string> gone;
+  update(name, changed, gone);
+  index_.put(changed);
+  index_.remove(gone);
+}
+
+bool Watcher::update(const std::string& name, std::vector<store::IndexedRun>& changed, std::vector<std::string>& gone) {
+  const fs::path run_dir = report::runs_dir(home_) / name;
+  const int64_t stamp = stamp_of(run_dir);
+  const auto known = stamps_.find(name);
+  if (stamp == 0) {
+    if (known == stamps_.end()) return false;
+    stamps_.erase(known);
+    gone.push_back(name);
+    return true;
+  }
+  if (known != stamps_.end() && known->second == stamp) return false;
+  stamps_[name] = stamp;
+  store::IndexedRun run{0, name, "damaged", "", stamp, ""};
+  try {
+    const Json record = report::read_record(run_dir);
+    Json summary = summary_of(record);
+    summary["name"] = name;
+    run.id = record.value("id", int64_t{0});
+    run.state = record.value("state", "damaged");
+    run.task = report::text(record, "/task");
+    run.summary = summary.dump(-1, ' ', false, Json::error_handler_t::replace);
+  } catch (const std::exception& error) {
+    run.summary = Json{{"id", nullptr}, {"name", name}, {"state", "damaged"}, {"failure", error.what()}}.dump(
+        -1, ' ', false, Json::error_handler_t::replace);
+  }
+  changed.push_back(std::move(run));
+  return true;
+}
+
+void Watcher::scan() {
+  const std::lock_guard scanning(scanning_);
+  std::vector<store::IndexedRun> changed;
+  std::vector<std::string> gone;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(report::runs_dir(home_), error)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with('.')) update(name, changed, gone);
+  }
+  std::vector<std::string> known;
+  for (const auto& [name, stamp] : stamps_) known.push_back(name);
+  for (const std::string& name : known) {
+    if (!fs::exists(report::runs_dir(home_) / name / "run.json", error)) update(name, changed, gone);
+  }
+  index_.put(changed);
+  index_.remove(gone);
+}
+
+void Watcher::look_at_active() {
+  std::vector<std::string> names = index_.names_in_state("running");
+  for (std::string& name : index_.names_in_state("queued")) names.push_back(std::move(name));
+  std::vector<fs::path> folders;
+  for (const std::string& name : names) {
+    const fs::path run_dir = report::runs_dir(home_) / name;
+    try {
+      is_active_run(run_dir);  // settles a lost one
+    } catch (const std::exception& error) {
+      spdlog::debug("run {}: {}", name, error.what());  // being deleted
+    }
+    refresh(name);
+    folders.push_back(run_dir);
+  }
+  if (active_) active_(folders);
+}
+
+void Watcher::work() {
+  int64_t folder = folder_stamp(report::runs_dir(home_));
+  std::unique_lock lock(mutex_);
+  for (int round = 1; !stopping_; ++round) {
+    lock.unlock();
+    try {
+      const int64_t now = folder_stamp(report::runs_dir(home_));
+      // Also from time to time: a run that is resumed changes inside its folder alone.
+      if (now != folder || round % kRoundsPerScan == 0) scan();
+      folder = now;
+      look_at_active();
+    } catch (const std::exception& error) {
+      spdlog::error("looking at runs: {}", error.what());
+    }
+    lock.lock();
+    if (!stopping_) wake_.wait_for(lock, kActivePeriod);
+  }
+}
+
+}  // namespace mlbench::master

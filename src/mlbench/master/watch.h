@@ -1,0 +1,47 @@
+#pragma once
+
+// Keeps the index of runs in step with their folders, whoever writes them: supervisors, commands, other users.
+
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "mlbench/base/json.h"
+#include "mlbench/store/run_index.h"
+
+namespace mlbench::master {
+
+// What lists show of a run (schema RunSummary in api/openapi.json).
+Json summary_of(const Json& record);
+
+class Watcher {
+ public:
+  // The index is complete on return. `active` is called in each round with the folders of the runs that are not over.
+  Watcher(std::filesystem::path home, store::RunIndex& index,
+          std::function<void(const std::vector<std::filesystem::path>&)> active);
+  ~Watcher();
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+  // Looks at one run now: it was made, changed or deleted.
+  void refresh(const std::string& name);
+
+ private:
+  void scan();
+  void look_at_active();
+  bool update(const std::string& name, std::vector<store::IndexedRun>& changed, std::vector<std::string>& gone);
+  void work();
+
+  const std::filesystem::path home_;
+  store::RunIndex& index_;
+  const std::function<void(const std::vector<std::filesystem::path>&)> active_;
+  std::mutex scanning_;  // one scan at a time
+  std::map<std::string, int64_t> stamps_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace mlbench::master

@@ -1,0 +1,107 @@
+#include "mlbench/net/http/client.h"
+
+#include <curl/curl.h>
+
+#include <exception>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::net::http {
+
+namespace {
+
+constexpr long kConnectTimeoutMs = 5'000;
+
+struct Receiver {
+  const ClientRequest& request;
+  std::string body;
+  bool ended_by_us = false;
+  std::exception_ptr exception;  // none may pass through libcurl
+};
+
+size_t on_data(char* data, size_t size, size_t count, void* self) {
+  auto* receiver = static_cast<Receiver*>(self);
+  try {
+    if (!receiver->request.on_data) {
+      receiver->body.append(data, size * count);
+    } else if (!receiver->request.on_data({data, size * count})) {
+      receiver->ended_by_us = true;
+      return 0;
+    }
+    return size * count;
+  } catch (...) {
+    receiver->exception = std::current_exception();
+    return 0;
+  }
+}
+
+}  // namespace
+
+struct Client::Impl {
+  std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl{nullptr, curl_easy_cleanup};
+};
+
+Client::Client() : impl_(std::make_unique<Impl>()) {
+  static const CURLcode global = curl_global_init(CURL_GLOBAL_DEFAULT);
+  impl_->curl.reset(global == CURLE_OK ? curl_easy_init() : nullptr);
+  if (impl_->curl == nullptr) throw IoError("cannot start libcurl");
+}
+
+Client::~Client() = default;
+
+ClientResponse Client::send(const ClientRequest& request) {
+  CURL* curl = impl_->curl.get();
+  curl_easy_reset(curl);  // keeps the connection
+  char error[CURL_ERROR_SIZE] = "";
+  Receiver receiver{request, "", false, nullptr};
+  std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers(nullptr, curl_slist_free_all);
+  const auto add_header = [&](const std::string& line) {
+    curl_slist* longer = curl_slist_append(headers.get(), line.c_str());
+    if (longer == nullptr) throw IoError("out of memory");
+    static_cast<void>(headers.release());
+    headers.reset(longer);
+  };
+  for (const auto& [name, value] : request.headers) add_header(name + ": " + value);
+  add_header("Expect:");
+  curl_easy_setopt(curl, CURLOPT_URL, request.url.c_str());
+  curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(curl, CURLOPT_NOPROXY, "localhost,127.0.0.1,::1");
+  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(curl, CURLOPT_USERAGENT, "mlbench");
+  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, kConnectTimeoutMs);
+  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(request.timeout.count()));
+  if (!request.certificate.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, request.certificate.c_str());
+  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
+  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &on_data);
+  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &receiver);
+  if (request.method == "POST" || !request.body.empty()) {
+    add_header("Content-Type: " + request.content_type);
+    curl_easy_setopt(curl, CURLOPT_POST, 1L);
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request.body.data());
+  }
+  if (request.method != "GET" && request.method != "POST") {
+    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+  }
+  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers.get());
+
+  const CURLcode code = curl_easy_perform(curl);
+  if (receiver.exception) std::rethrow_exception(receiver.exception);
+  const std::string reason = error[0] != '\0' ? error : curl_easy_strerror(code);
+  if (code == CURLE_OPERATION_TIMEDOUT) throw CommTimeout("no answer in time from " + request.url + ": " + reason);
+  if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL) {
+    throw UserError("'" + request.url + "' is no http or https address: " + reason);
+  }
+  if (code != CURLE_OK && !receiver.ended_by_us) throw CommError("cannot reach " + request.url + ": " + reason);
+  ClientResponse response;
+  long status = 0;
+  const char* type = nullptr;
+  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+  curl_easy_getinfo(curl, CURLINFO_CONTENT_TYPE, &type);
+  response.status = static_cast<int>(status);
+  if (type != nullptr) response.content_type = type;
+  response.body = std::move(receiver.body);
+  return response;
+}
+
+}  // namespace mlbench::net::http

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace mlbench::net::http {
+
+enum class GzipError { kDamaged, kTooLarge };
+
+struct Gunzipped {
+  std::string text;
+  std::optional<GzipError> error;
+};
+
+// Unpacks a gzip body (several members too) of at most `limit` bytes.
+Gunzipped gunzip(std::string_view packed, size_t limit);
+
+}  // namespace mlbench::net::http

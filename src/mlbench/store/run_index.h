@@ -1,0 +1,58 @@
+#pragma once
+
+// What the run folders of a home say, for lists: HOME/store/index.sqlite. It can be deleted at any time while no master
+// runs and is then built again from the folders.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mlbench::store {
+
+class Database;
+
+struct IndexedRun {
+  int64_t id = 0;
+  std::string name, state, task;
+  int64_t stamp = 0;    // of the record's file, to see whether it changed
+  std::string summary;  // JSON, as lists show it
+};
+
+struct RunQuery {
+  std::string state = {}, task = {};  // "" for any
+  std::string search = {};            // part of a name, in any case
+  bool newest_first = true;
+  int64_t limit = 100, offset = 0;
+};
+
+struct RunPage {
+  int64_t total = 0;  // without limit and offset
+  std::vector<std::string> summaries;
+};
+
+// Thread-safe.
+class RunIndex {
+ public:
+  // One made by another version is thrown away.
+  explicit RunIndex(const std::filesystem::path& store_dir);
+  ~RunIndex();
+  void put(const std::vector<IndexedRun>& runs);
+  void remove(const std::vector<std::string>& names);
+  RunPage find(const RunQuery& query) const;
+  std::optional<std::string> name_of(int64_t id) const;
+  std::optional<int64_t> id_of(const std::string& name) const;
+  std::map<std::string, int64_t> stamps() const;
+  std::vector<std::string> names_in_state(const std::string& state) const;
+  std::map<std::string, int64_t> count_by_state() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::unique_ptr<Database> database_;
+};
+
+}  // namespace mlbench::store

@@ -1,0 +1,91 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/store/run_index.h"
+#include "mlbench/supervise/test_folder.h"
+
+namespace mlbench::store {
+namespace {
+
+using testing::ElementsAre;
+using testing::Pair;
+
+IndexedRun run(int64_t id, const std::string& name, const std::string& state, const std::string& task) {
+  return {id, name, state, task, id * 10, "{\"name\":\"" + name + "\"}"};
+}
+
+class RunIndexTest : public testing::Test {
+ protected:
+  RunIndexTest() {
+    index().put({run(1, "a-1", "finished", "t1"), run(2, "a-2", "failed", "t1"), run(3, "b_1-1", "running", "t2")});
+  }
+  RunIndex& index() {
+    if (!index_) index_ = std::make_unique<RunIndex>(folder_.path() / "store");
+    return *index_;
+  }
+  std::vector<std::string> names(RunQuery query) {
+    std::vector<std::string> out;
+    for (const std::string& summary : index().find(query).summaries)
+      out.push_back(summary.substr(9, summary.size() - 11));
+    return out;
+  }
+  supervise::TestFolder folder_;
+  std::unique_ptr<RunIndex> index_;
+};
+
+TEST_F(RunIndexTest, FiltersAndPages) {
+  EXPECT_THAT(names({}), ElementsAre("b_1-1", "a-2", "a-1"));
+  EXPECT_THAT(names({.newest_first = false}), ElementsAre("a-1", "a-2", "b_1-1"));
+  EXPECT_THAT(names({.state = "failed"}), ElementsAre("a-2"));
+  EXPECT_THAT(names({.task = "t1"}), ElementsAre("a-2", "a-1"));
+  EXPECT_THAT(names({.task = "t1", .limit = 1, .offset = 1}), ElementsAre("a-1"));
+  EXPECT_EQ(index().find({.task = "t1", .limit = 1}).total, 2);
+  EXPECT_THAT(names({.search = "A-"}), ElementsAre("a-2", "a-1"));
+}
+
+TEST_F(RunIndexTest, TextIsNeverSqlNorAPattern) {
+  EXPECT_THAT(names({.search = "_"}), ElementsAre("b_1-1"));
+  EXPECT_THAT(names({.search = "%"}), ElementsAre());
+  EXPECT_THAT(names({.search = "\\"}), ElementsAre());
+  EXPECT_THAT(names({.state = "x' OR '1'='1"}), ElementsAre());
+  index().put({run(4, "x'); DROP TABLE runs; --", "failed", "t")});
+  EXPECT_EQ(index().find({}).total, 4);
+}
+
+TEST_F(RunIndexTest, KnowsNamesStampsAndStates) {
+  EXPECT_EQ(index().name_of(2), "a-2");
+  EXPECT_EQ(index().name_of(9), std::nullopt);
+  EXPECT_EQ(index().id_of("a-2"), 2);
+  EXPECT_EQ(index().id_of("none"), std::nullopt);
+  EXPECT_THAT(index().stamps(), ElementsAre(Pair("a-1", 10), Pair("a-2", 20), Pair("b_1-1", 30)));
+  EXPECT_THAT(index().names_in_state("running"), ElementsAre("b_1-1"));
+  EXPECT_THAT(index().count_by_state(), ElementsAre(Pair("failed", 1), Pair("finished", 1), Pair("running", 1)));
+}
+
+TEST_F(RunIndexTest, PutReplacesAndRemoveRemoves) {
+  index().put({run(3, "b_1-1", "finished", "t2")});
+  EXPECT_TRUE(index().names_in_state("running").empty());
+  index().remove({"b_1-1", "no-such"});
+  EXPECT_THAT(names({}), ElementsAre("a-2", "a-1"));
+}
+
+TEST_F(RunIndexTest, SurvivesAndIsReplacedWhenDamaged) {
+  index_.reset();
+  EXPECT_THAT(names({}), ElementsAre("b_1-1", "a-2", "a-1"));
+  index_.reset();
+  std::ofstream(folder_.path() / "store/index.sqlite") << std::string(10'000, 'x');
+  EXPECT_EQ(index().find({}).total, 0);
+  index().put({run(1, "a-1", "finished", "t1")});
+  EXPECT_THAT(names({}), ElementsAre("a-1"));
+}
+
+TEST_F(RunIndexTest, AFolderThatCannotBeMadeIsAnIoError) {
+  std::ofstream(folder_.path() / "file") << "x";
+  EXPECT_THROW(RunIndex(folder_.path() / "file"), IoError);
+}
+
+}  // namespace
+}  // namespace mlbench::store

@@ -1,0 +1,82 @@
+#pragma once
+
+// Series of points, made for charts: chunks of up to 1,000 points, each with min, max, mean and count of itself and of
+// its 32 parts, so that a chart of any range reads a few thousand rows, never all points. Two files use it:
+//   HOME/store/series.sqlite   what the spools of run folders say, with the offset read so far (deletable)
+//   HOME/store/journal.sqlite  what clients sent (journal.h; never built again)
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mlbench::store {
+
+class Database;
+
+struct Point {
+  int64_t time_us = 0;  // Unix epoch
+  int64_t step = 0;
+  double value = 0;
+};
+
+struct SeriesName {
+  int64_t rank = 0;
+  std::string name;
+  auto operator<=>(const SeriesName&) const = default;
+};
+
+using Points = std::map<SeriesName, std::vector<Point>>;
+
+struct SeriesInfo {
+  SeriesName name;
+  int64_t count = 0;
+  Point last;
+};
+
+// Some consecutive points as one.
+struct Bucket {
+  int64_t first_time_us = 0, last_time_us = 0;
+  int64_t first_step = 0, last_step = 0;  // the least and the largest
+  double min = 0, max = 0, sum = 0;       // NaN where a point was none
+  int64_t count = 0;
+  double mean() const { return sum / static_cast<double>(count); }
+};
+
+struct SeriesRange {
+  int64_t from_step = INT64_MIN, to_step = INT64_MAX;  // both included; a bucket on the edge may reach over it
+  int64_t from_time_us = INT64_MIN, to_time_us = INT64_MAX;
+  size_t buckets = 1000;  // at most
+};
+
+// Thread-safe. One that a database is shared with locks `mutex()` itself.
+class SeriesStore {
+ public:
+  // A damaged file, or one of another version, is thrown away when `replaceable`, else an IoError.
+  SeriesStore(const std::filesystem::path& file, bool replaceable);
+  ~SeriesStore();
+
+  // All or nothing, with the offsets of where the points came from.
+  void append(int64_t run, const Points& points, const std::map<std::string, int64_t>& offsets = {});
+  int64_t offset(int64_t run, const std::string& source) const;  // 0 at first
+  std::vector<SeriesInfo> list(int64_t run) const;
+  // In the order in which they came.
+  std::vector<Bucket> read(int64_t run, const SeriesName& name, const SeriesRange& range) const;
+  std::vector<Point> read_points(int64_t run, const SeriesName& name) const;
+  void remove_run(int64_t run);
+
+ private:
+  friend class Journal;
+  void append_in_transaction(int64_t run, const Points& points);
+
+  mutable std::mutex mutex_;
+  std::unique_ptr<Database> database_;
+};
+
+}  // namespace mlbench::store

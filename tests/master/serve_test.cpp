@@ -1,0 +1,591 @@
+// `mlbench serve` as a program, with real supervisors and fake ranks: runs that come over HTTP, masters that die.
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/json.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/process.h"
+#include "mlbench/master/owner.h"
+#include "mlbench/net/http/client.h"
+#include "mlbench/report/zip.h"
+#include "mlbench/supervise/test_folder.h"
+#include "tests/support/processes.h"
+
+namespace mlbench::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using net::http::ClientRequest;
+using net::http::ClientResponse;
+using test::eventually;
+using testing::AllOf;
+using testing::AnyOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsSupersetOf;
+using testing::Not;
+using testing::SizeIs;
+
+constexpr auto kPatience = 120s;
+
+class Serve : public testing::Test {
+ protected:
+  Serve()
+      : mark_(folder_.path()),
+        home_variable_("MLBENCH_HOME", home().string()),
+        lock_variable_("MLBENCH_CORE_LOCK", (folder_.path() / "cores").string()),
+        worker_variable_("MLBENCH_WORKER", FAKE_CLI_WORKER) {
+    setenv("FAKE_STEPS", "20", 1);
+    setenv("FAKE_STEP_MS", "2", 1);
+    unsetenv("MLBENCH_DATA_DIR");
+    fs::create_directories(home());
+  }
+  ~Serve() override { mark_.kill_all(); }
+
+  fs::path home() const { return folder_.path() / "home"; }
+  static std::string program() { return environment_variable("MLBENCH_TEST_MLBENCH").value(); }
+
+  ChildProcess spawn(std::vector<std::string> arguments, const std::string& output) const {
+    ProcessOptions options;
+    options.arguments = std::move(arguments);
+    options.arguments.insert(options.arguments.begin(), program());
+    options.output = folder_.path() / output;
+    return ChildProcess::start(options);
+  }
+  ProcessOutput mlbench(std::vector<std::string> arguments) const {
+    ProcessOptions options;
+    options.arguments = std::move(arguments);
+    options.arguments.insert(options.arguments.begin(), program());
+    return run_process(options, kPatience);
+  }
+  std::string output_of(const std::string& name) const {
+    return fs::exists(folder_.path() / name) ? read_file(folder_.path() / name) : "";
+  }
+
+  void start(std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments = {"serve", "--listen", "127.0.0.1:0"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    serve_.emplace(spawn(arguments, "serve.log"));
+    ASSERT_TRUE(eventually([&] { return master::find_master(home()).has_value() || serve_->wait(0ms); }));
+    const auto address = master::find_master(home());
+    ASSERT_TRUE(address) << output_of("serve.log");
+    url_ = address->url;
+    token_ = master::read_token(address->token_file);
+  }
+  void kill_master() {
+    kill(serve_->pid(), SIGKILL);
+    ASSERT_TRUE(serve_->wait(kPatience));
+  }
+
+  ClientResponse send(const std::string& method, const std::string& path, const std::string& body = "",
+                      const std::string& type = "application/json") const {
+    ClientRequest request;
+    request.method = method;
+    request.url = url_ + path;
+    request.body = body;
+    request.content_type = type;
+    request.headers = {{"Authorization", "Bearer " + token_}};
+    return net::http::Client().send(request);
+  }
+  Json get(const std::string& path) const {
+    const ClientResponse response = send("GET", "/api/v1" + path);
+    EXPECT_EQ(response.status, 200) << path << ": " << response.body;
+    return Json::parse(response.body);
+  }
+  Json post(const std::string& path, const Json& body, int status) const {
+    const ClientResponse response = send("POST", "/api/v1" + path, body.dump());
+    EXPECT_EQ(response.status, status) << path << ": " << response.body;
+    return Json::parse(response.body);
+  }
+  static Json request(const std::string& name, std::vector<int> workers = {1}) {
+    return {{"name", name}, {"workers", workers}, {"task", "fashion-mnist"}, {"synthetic", true}};
+  }
+  std::string state_of(const std::string& run) const {
+    const fs::path file = home() / "runs" / run / "run.json";
+    return fs::exists(file) ? read_json_file(file).value("state", "") : "";
+  }
+  bool becomes(const std::string& run, const std::string& state) const {
+    return eventually([&] { return state_of(run) == state; });
+  }
+  uintmax_t spool_bytes(const std::string& run) const {
+    std::error_code error;
+    const auto size = fs::file_size(home() / "runs" / run / "spool" / "rank-0.seg-1.steps", error);
+    return error ? 0 : size;
+  }
+
+  supervise::TestFolder folder_;
+  test::ProcessMark mark_;
+  test::Variable home_variable_, lock_variable_, worker_variable_;
+  std::optional<ChildProcess> serve_;
+  std::string url_, token_;
+};
+
+// ---- the program ----------------------------------------------------------------------------------------------------
+
+TEST_F(Serve, EndsOrderlyAndSaysWhereItIs) {
+  start();
+  EXPECT_THAT(output_of("serve.log"), AllOf(HasSubstr("serving " + home().string() + " at http://127.0.0.1:"),
+                                            HasSubstr("token in " + (home() / "token").string())));
+  const ProcessOutput dashboard = mlbench({"dashboard"});
+  EXPECT_EQ(dashboard.standard_output, url_ + "\n");
+  EXPECT_EQ(mlbench({"get-dashboard-url"}).standard_output, url_ + "\n");
+  for (const int signal : {SIGTERM, SIGINT}) {
+    kill(serve_->pid(), signal);
+    const auto end = serve_->wait(kPatience);
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, 0) << output_of("serve.log");
+    EXPECT_EQ(mlbench({"dashboard"}).end.code, 2);
+    start();
+  }
+}
+
+TEST_F(Serve, WrongInputIsSaid) {
+  start();
+  const auto expect = [&](std::vector<std::string> arguments, const std::string& part) {
+    arguments.insert(arguments.begin(), "serve");
+    const ProcessOutput output = mlbench(arguments);
+    EXPECT_EQ(output.end.code, 2);
+    EXPECT_THAT(output.standard_error, HasSubstr(part));
+  };
+  const std::string port = url_.substr(url_.rfind(':') + 1);
+  expect({}, "another mlbench serve owns");
+  expect({"--home", (folder_.path() / "b").string(), "--listen", "127.0.0.1:" + port},
+         "another program uses this port");
+  expect({"--home", (folder_.path() / "b").string(), "--listen", "nonsense"}, "expected ADDRESS:PORT");
+  expect({"--home", (folder_.path() / "b").string(), "--certificate", "x"}, "both --certificate and --key");
+  expect({"--home", (folder_.path() / "b").string(), "--data-dir", "/no/such"}, "is not a folder");
+  std::ofstream(folder_.path() / "file") << "x";
+  expect({"--home", (folder_.path() / "file").string()}, "file");
+}
+
+// ---- runs -----------------------------------------------------------------------------------------------------------
+
+TEST_F(Serve, ARunFromItsRequestToItsDeletion) {
+  start();
+  const Json created = post("/runs", request("r", {1, 2}), 201);
+  ASSERT_THAT(created["runs"], SizeIs(2));
+  EXPECT_EQ(created["runs"][0]["name"], "r-1");
+  EXPECT_EQ(created["runs"][0]["state"], "queued");
+  ASSERT_TRUE(becomes("r-1", "finished"));
+  ASSERT_TRUE(becomes("r-2", "finished"));
+  // One after the other.
+  const Json first = get("/runs/r-1"), second = get("/runs/r-2");
+  EXPECT_LT(first["finished_at"].get<std::string>(), second["started_at"].get<std::string>());
+  EXPECT_EQ(get("/runs/" + std::to_string(second["id"].get<int>())), second);
+  EXPECT_FALSE(second["oversubscribed"].is_null());
+
+  ASSERT_TRUE(eventually([&] { return get("/runs?state=finished")["total"] == 2; }));
+  EXPECT_EQ(get("/runs?limit=1")["runs"][0]["name"], "r-2");
+  EXPECT_EQ(get("/runs?limit=1&offset=1")["runs"][0]["name"], "r-1");
+  EXPECT_EQ(get("/runs?q=-2")["total"], 1);
+
+  const Json logs = get("/runs/r-2/logs")["logs"];
+  EXPECT_THAT(logs, SizeIs(3));
+  const ClientResponse log = send("GET", "/api/v1/runs/r-2/logs/1");
+  EXPECT_THAT(log.body, HasSubstr("fake worker, rank 1 of 2\n"));
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/1?offset=5&limit=6").body, log.body.substr(5, 6));
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/1?offset=-3").body, log.body.substr(log.body.size() - 3));
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/1?follow=true").body, log.body);
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/2").status, 404);
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/..%2f..%2fspec").status, 404);
+
+  const auto members = report::read_zip(send("GET", "/api/v1/runs/r-2/download").body);
+  EXPECT_THAT(members, Contains(testing::Field(&report::ZipMember::name, "run.json")));
+  EXPECT_EQ(get("/compare?runs=r-1,r-2")["baseline_workers"], 1);
+
+  post("/runs", request("r", {1}), 409);
+  EXPECT_EQ(post("/runs/r-1/retry", Json::object(), 201)["runs"][0]["name"], "r-1.2");
+  Json clone = {{"name", "c"}, {"seed", 7}};
+  EXPECT_EQ(post("/runs/r-2/clone", clone, 201)["runs"][0]["name"], "c-2");
+  ASSERT_TRUE(becomes("c-2", "finished"));
+  EXPECT_EQ(get("/runs/c-2")["seed"], 7);
+  post("/runs/r-1/stop", Json::object(), 409);
+  EXPECT_EQ(send("DELETE", "/api/v1/runs/r-2").status, 204);
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2").status, 404);
+  EXPECT_FALSE(fs::exists(home() / "runs/r-2"));
+}
+
+TEST_F(Serve, WhatCannotRunIsRefusedWithTheReason) {
+  start();
+  const auto refused = [&](Json body, int status) { return post("/runs", body, status)["message"].get<std::string>(); };
+  EXPECT_THAT(refused({{"name", "x"}}, 422), HasSubstr("no worker count"));
+  Json body = request("x");
+  body["task"] = "no-such";
+  EXPECT_THAT(refused(body, 422), HasSubstr("no-such"));
+  body = request("x");
+  body["task"] = "/etc/passwd.toml";
+  EXPECT_THAT(refused(body, 422), HasSubstr("task_text"));
+  body = request("../x");
+  EXPECT_THAT(refused(body, 422), HasSubstr("run name"));
+  body = request("x");
+  body["backend"] = "nccl";
+  EXPECT_THAT(refused(body, 422), HasSubstr("built without CUDA"));
+  body = request("x");
+  body["wrokers"] = 1;
+  EXPECT_THAT(refused(body, 422), HasSubstr("unknown field 'wrokers' (did you mean 'workers'?)"));
+  body = request("x");
+  body["data_dir"] = "relative";
+  EXPECT_THAT(refused(body, 422), HasSubstr("no absolute path"));
+  EXPECT_EQ(get("/runs")["total"], 0);
+}
+
+TEST_F(Serve, WaitingRunsStartInOrderAndCanBeStopped) {
+  setenv("FAKE_STEPS", "100000", 1);
+  start();
+  post("/runs", request("first"), 201);
+  ASSERT_TRUE(becomes("first-1", "running"));
+  post("/runs", request("second"), 201);
+  post("/runs", request("third"), 201);
+  EXPECT_THAT(get("/clusters")["clusters"][0]["waiting"].get<std::vector<std::string>>(),
+              ElementsAre("second-1", "third-1"));
+  // `status` of another process does not take a waiting run for lost.
+  EXPECT_THAT(mlbench({"status"}).standard_output, HasSubstr("queued"));
+  EXPECT_EQ(send("DELETE", "/api/v1/runs/second-1").status, 409);
+  EXPECT_EQ(post("/runs/second-1/stop", Json::object(), 202)["state"], "stopped");
+  EXPECT_EQ(send("DELETE", "/api/v1/runs/second-1").status, 204);
+  EXPECT_EQ(state_of("third-1"), "queued");
+  post("/runs/first-1/stop", Json::object(), 202);
+  ASSERT_TRUE(becomes("first-1", "stopped"));
+  ASSERT_TRUE(becomes("third-1", "running"));
+
+  Json beside = request("beside");
+  beside["no_wait"] = true;
+  post("/runs", beside, 201);
+  ASSERT_TRUE(becomes("beside-1", "running"));
+  EXPECT_EQ(state_of("third-1"), "running");
+  EXPECT_EQ(get("/runs/beside-1")["oversubscribed"], true);
+  EXPECT_EQ(mlbench({"stop", "third-1", "beside-1"}).end.code, 0);
+}
+
+TEST_F(Serve, RunsOutliveTheirMasterAndAreAdopted) {
+  setenv("FAKE_STEPS", "100000", 1);
+  start();
+  post("/runs", request("long"), 201);
+  post("/runs", request("next"), 201);
+  ASSERT_TRUE(eventually([&] { return spool_bytes("long-1") > 10'000; }));
+  kill_master();
+  const uintmax_t at_death = spool_bytes("long-1");
+  ASSERT_TRUE(eventually([&] { return spool_bytes("long-1") > at_death + 10'000; }));
+  EXPECT_EQ(state_of("long-1"), "running");
+  EXPECT_EQ(mlbench({"status", "next-1", "--json"}).end.code, 0);
+  EXPECT_EQ(state_of("next-1"), "queued");
+
+  start();
+  EXPECT_EQ(get("/runs?state=running")["total"], 1);
+  EXPECT_EQ(state_of("next-1"), "queued");
+  // Every point is there once, whoever read it.
+  const auto points = [&] {
+    const Json series = get("/runs/long-1/series?name=step_s&points=20000")["series"];
+    return series.empty() ? Json::array() : series[0]["points"]["step"];
+  };
+  ASSERT_TRUE(eventually([&] { return points().size() > 100; }));
+  const Json steps = points();
+  for (size_t i = 0; i < std::min<size_t>(steps.size(), 10'000); ++i) ASSERT_EQ(steps[i], i);
+  post("/runs/long-1/stop", Json::object(), 202);
+  ASSERT_TRUE(becomes("long-1", "stopped"));
+  ASSERT_TRUE(becomes("next-1", "running"));
+  post("/runs/next-1/stop", Json::object(), 202);
+  ASSERT_TRUE(becomes("next-1", "stopped"));
+}
+
+TEST_F(Serve, AStoreThatIsGoneIsBuiltAgain) {
+  start();
+  post("/runs", request("r"), 201);
+  ASSERT_TRUE(becomes("r-1", "finished"));
+  const Json before = get("/runs/r-1/series?name=step_s");
+  kill_master();
+  for (const char* file : {"index.sqlite", "series.sqlite"}) {
+    for (const char* suffix : {"", "-wal", "-shm"}) fs::remove(home() / "store" / (std::string(file) + suffix));
+  }
+  start();
+  EXPECT_EQ(get("/runs")["total"], 1);
+  EXPECT_EQ(get("/runs/r-1/series?name=step_s"), before);
+  ASSERT_THAT(before["series"], SizeIs(1));
+  EXPECT_EQ(before["series"][0]["count"], 20);
+}
+
+TEST_F(Serve, EventsTellOfARunUntilItsEnd) {
+  setenv("FAKE_STEPS", "300", 1);
+  start();
+  post("/runs", request("r"), 201);
+  std::string seen;
+  ClientRequest events;
+  events.url = url_ + "/api/v1/runs/r-1/events";
+  events.headers = {{"Authorization", "Bearer " + token_}};
+  events.timeout = kPatience;
+  events.on_data = [&](std::string_view data) {
+    seen += data;
+    return true;
+  };
+  EXPECT_EQ(net::http::Client().send(events).status, 200);
+  EXPECT_THAT(seen, AllOf(testing::StartsWith("event: run\ndata: {\"run\":{"), HasSubstr("\"steps_done\":300"),
+                          HasSubstr("\"state\":\"finished\"")));
+  EXPECT_TRUE(seen.ends_with("event: end\ndata: {}\n\n"));
+}
+
+TEST_F(Serve, PointsFromOutsideCountOnceAndSurvive) {
+  start();
+  post("/runs", request("r"), 201);
+  ASSERT_TRUE(becomes("r-1", "finished"));
+  std::string batch;
+  for (int i = 0; i < 3000; ++i) {
+    batch +=
+        fmt::format("{{\"rank\":0,\"sequence\":{},\"step\":{},\"time\":{},\"values\":{{\"mine\":{}}}}}\n", i, i, i, i);
+  }
+  const auto put = [&](const std::string& body) {
+    const ClientResponse response = send("POST", "/api/v1/runs/r-1/points", body, "application/x-ndjson");
+    EXPECT_EQ(response.status, 200) << response.body;
+    return Json::parse(response.body);
+  };
+  EXPECT_EQ(put(batch)["accepted"], 3000);
+  kill_master();
+  start();
+  EXPECT_EQ(put(batch)["duplicates"], 3000);
+  const Json series = get("/runs/r-1/series?name=mine&points=10")["series"];
+  ASSERT_THAT(series, SizeIs(1));
+  EXPECT_EQ(series[0]["count"], 3000);
+  EXPECT_LE(series[0]["points"]["mean"].size(), 10u);
+  EXPECT_EQ(series[0]["points"]["min"][0], 0.0);
+  EXPECT_EQ(send("POST", "/api/v1/runs/r-1/points", "{\"rank\":0}", "application/x-ndjson").status, 400);
+  EXPECT_EQ(send("POST", "/api/v1/runs/none-1/points", batch, "application/x-ndjson").status, 404);
+  EXPECT_EQ(send("POST", "/api/v1/runs/r-1/points", batch, "text/plain").status, 415);
+}
+
+// ---- the command line
+// ------------------------------------------------------------------------------------------------
+
+const std::vector<std::string> kRun = {"run", "r", "--task", "fashion-mnist", "--synthetic"};
+
+std::vector<std::string> run_of(std::vector<std::string> more) {
+  more.insert(more.begin(), kRun.begin(), kRun.end());
+  return more;
+}
+
+TEST_F(Serve, RunSubmitsToTheMasterOfItsHome) {
+  start();
+  const ProcessOutput output = mlbench(run_of({"1", "2"}));
+  EXPECT_EQ(output.end.code, 0) << output.standard_error;
+  EXPECT_THAT(output.standard_error,
+              AllOf(HasSubstr("r-1, r-2 belong to the master at " + url_), HasSubstr("r-2  finished")));
+  EXPECT_THAT(output.standard_output, HasSubstr("Results: "));
+  EXPECT_TRUE(eventually([&] { return output_of("serve.log").find("run r-2 started") != std::string::npos; }));
+  const ProcessOutput taken = mlbench(run_of({"1"}));
+  EXPECT_EQ(taken.end.code, 2);
+  EXPECT_THAT(taken.standard_error, HasSubstr("run 'r-1' exists already"));
+
+  const ProcessOutput local = mlbench({"run", "l", "--task", "fashion-mnist", "--synthetic", "1", "--local"});
+  EXPECT_EQ(local.end.code, 0);
+  EXPECT_THAT(local.standard_error, Not(HasSubstr("belongs to the master")));
+}
+
+TEST_F(Serve, CtrlCAsksTheMasterAndAKilledCommandLeavesTheRun) {
+  setenv("FAKE_STEPS", "100000", 1);
+  start();
+  ChildProcess command = spawn(run_of({"1", "2"}), "run.log");
+  ASSERT_TRUE(becomes("r-1", "running"));
+  kill(command.pid(), SIGINT);
+  const auto end = command.wait(kPatience);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->code, 130) << output_of("run.log");
+  EXPECT_EQ(state_of("r-1"), "stopped");
+  EXPECT_EQ(state_of("r-2"), "stopped");
+
+  ChildProcess killed = spawn({"run", "k", "--task", "fashion-mnist", "--synthetic", "1"}, "killed.log");
+  ASSERT_TRUE(becomes("k-1", "running"));
+  kill(killed.pid(), SIGKILL);
+  ASSERT_TRUE(killed.wait(kPatience));
+  const uintmax_t before = spool_bytes("k-1");
+  EXPECT_TRUE(eventually([&] { return spool_bytes("k-1") > before + 5'000; }));
+  EXPECT_EQ(mlbench({"stop", "k-1"}).end.code, 0);
+}
+
+TEST_F(Serve, VerbsReachAMasterElsewhere) {
+  start();
+  setenv("MLBENCH_HOME", (folder_.path() / "elsewhere").c_str(), 1);
+  const std::string token = (home() / "token").string();
+  const auto there = [&](std::vector<std::string> arguments) {
+    for (const std::string& word : {std::string("-u"), url_.substr(7), std::string("--token-file"), token}) {
+      arguments.push_back(word);
+    }
+    return mlbench(arguments);
+  };
+  const ProcessOutput ran = there(run_of({"1"}));
+  EXPECT_EQ(ran.end.code, 0) << ran.standard_error;
+  EXPECT_THAT(there({"status"}).standard_output, AllOf(HasSubstr("r-1"), HasSubstr("finished")));
+  EXPECT_THAT(there({"status", "r-1"}).standard_output, HasSubstr("fashion-mnist"));
+  EXPECT_EQ(there({"download", "r-1", "-o", (folder_.path() / "r.zip").string()}).end.code, 0);
+  EXPECT_FALSE(report::read_zip(read_file(folder_.path() / "r.zip")).empty());
+  EXPECT_EQ(there({"stop", "r-1"}).end.code, 2);
+  EXPECT_EQ(there({"delete", "r-1"}).end.code, 0);
+  EXPECT_EQ(there({"status", "r-1"}).end.code, 2);
+  EXPECT_EQ(mlbench({"status", "-u", url_}).end.code, 2) << "there is no token in this home";
+  EXPECT_EQ(mlbench({"status", "-u", "127.0.0.1:1", "--token-file", token}).end.code, 3);
+}
+
+// ---- today's clients ------------------------------------------------------------------------------------------------
+
+TEST_F(Serve, TodaysClientsFindTheirApi) {
+  const std::string python = "/usr/bin/python3";
+  ProcessOptions probe;
+  probe.arguments = {python, "-c", "import requests"};
+  if (!fs::exists(python) || run_process(probe, kPatience).end.code != 0) {
+    GTEST_SKIP() << "missing capability: Python with requests";
+  }
+  start({"--legacy-api"});
+  post("/runs", request("seen", {2}), 201);
+  ASSERT_TRUE(becomes("seen-2", "finished"));
+  ProcessOptions client;
+  client.arguments = {
+      python,
+      (fs::path(environment_variable("MLBENCH_TEST_SOURCE_DIR").value()) / "tests/master/legacy_client.py").string(),
+      url_};
+  const ProcessOutput output = run_process(client, kPatience);
+  EXPECT_EQ(output.end.code, 0) << output.standard_output << output.standard_error;
+  EXPECT_THAT(output.standard_output, HasSubstr("all checks passed"));
+}
+
+// ---- bad requests ---------------------------------------------------------------------------------------------------
+
+FileDescriptor connect_to(const std::string& url) {
+  FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(std::stoi(url.substr(url.rfind(':') + 1))));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  const timeval patience{30, 0};
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  return fd;
+}
+
+TEST_F(Serve, BadRequestsDoNothing) {
+  start({"--legacy-api"});
+  post("/runs", request("r"), 201);
+  ASSERT_TRUE(becomes("r-1", "finished"));
+  std::mt19937 random(20240501);
+  const auto pick = [&](const auto& list) -> const std::string& { return list[random() % list.size()]; };
+  const std::vector<std::string> methods = {"GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS", "PATCH", "get", "A B"};
+  const std::vector<std::string> paths = {"/api/v1/runs",
+                                          "/api/v1/runs/r-1",
+                                          "/api/v1/runs/r-1/stop",
+                                          "/api/v1/runs/r-1/clone",
+                                          "/api/v1/runs/r-1/series",
+                                          "/api/v1/runs/r-1/points",
+                                          "/api/v1/runs/r-1/logs/0",
+                                          "/api/v1/compare",
+                                          "/metrics",
+                                          "/api/runs/",
+                                          "/api/metrics/",
+                                          "/api/metrics/1/",
+                                          "/api/runs/1",
+                                          "/",
+                                          "//",
+                                          "/%00",
+                                          "/api/v1/runs/%2e%2e%2f%2e%2e",
+                                          "/api/v1/runs/" + std::string(5000, 'a'),
+                                          "/api/v1/runs/9223372036854775808",
+                                          "*",
+                                          "http://x/api/v1/runs"};
+  const std::vector<std::string> queries = {"",
+                                            "?",
+                                            "?limit=-1",
+                                            "?limit=99999999999999999999",
+                                            "?offset=x",
+                                            "?q=%27%3B--",
+                                            "?q=%",
+                                            "?points=0",
+                                            "?name=%ff",
+                                            "?since=x&metric_type=run",
+                                            "?summarize=0&metric_type=run",
+                                            "?last_n=-5",
+                                            "?format=zip&metric_type=run",
+                                            "?runs=r-1,,",
+                                            "?follow=maybe",
+                                            "?offset=-9223372036854775808",
+                                            "?a=" + std::string(3000, 'b')};
+  const std::vector<std::string> headers = {"",
+                                            "Origin: http://evil.example\r\n",
+                                            "Host: evil.example\r\n",
+                                            "Content-Type: application/json\r\n",
+                                            "Content-Type: multipart/form-data; boundary=x\r\n",
+                                            "Content-Type: application/x-www-form-urlencoded\r\n",
+                                            "Content-Type: application/x-ndjson\r\nContent-Encoding: gzip\r\n",
+                                            "Content-Type: application/x-ndjson\r\n",
+                                            "Content-Type: \xff\xfe\r\n",
+                                            "Transfer-Encoding: chunked\r\n",
+                                            "Content-Length: -5\r\n",
+                                            "Cookie: a=b\r\n",
+                                            "Authorization: Bearer \r\n",
+                                            "X: " + std::string(30'000, 'x') + "\r\n"};
+  const std::vector<std::string> bodies = {
+      "",
+      "{",
+      "{}",
+      "[]",
+      "null",
+      "{\"name\":1}",
+      "{\"name\":\"../x\",\"workers\":[1],\"task\":\"fashion-mnist\"}",
+      "{\"workers\":[-1],\"name\":\"a\",\"task\":\"fashion-mnist\"}",
+      "{\"a\":" + std::string(2000, '[') + "}",
+      "name=x&num_workers=-1&num_cpus=1&image_name=custom_image&custom_image_command=rm&backend=mpi&light_target=true",
+      "run_id=1&name=a&value=b&date=never&metadata=&cumulative=True",
+      "run_id=99&name=a&value=1&date=2020-01-01 00:00&metadata=&cumulative=1",
+      "--x\r\nContent-Disposition: form-data; name=\"run_id\"\r\n\r\n1",
+      "{\"rank\":0,\"sequence\":\"x\"}",
+      "{\"rank\":0,\"sequence\":1,\"values\":{\"a\":[]}}",
+      std::string("\0\xff\x80\n", 4),
+      std::string(100'000, 'z'),
+      "{\"name\":\"\\ud800\",\"workers\":[1],\"task\":\"fashion-mnist\"}"};
+  int answered = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const std::string& method = pick(methods);
+    const std::string& body = pick(bodies);
+    // Not with what would be a right request: a stop, a deletion of a run that is there.
+    std::string target = pick(paths);
+    const std::string& header = pick(headers);
+    if (method == "DELETE") target += "x";
+    target += pick(queries);
+    const bool complete = random() % 8 != 0;
+    std::string text = method + " " + target + " HTTP/1.1\r\nConnection: close\r\n";
+    if (header.find("Host:") == std::string::npos) text += "Host: 127.0.0.1\r\n";
+    if (random() % 8 != 0) text += "Authorization: Bearer " + token_ + "\r\n";
+    text += header;
+    if (header.find("chunked") == std::string::npos && header.find("Content-Length") == std::string::npos) {
+      text += fmt::format("Content-Length: {}\r\n", complete ? body.size() : body.size() + 10);
+    }
+    text += "\r\n" + body;
+    if (!complete && random() % 2 == 0) text.resize(random() % text.size());
+    const FileDescriptor fd = connect_to(url_);
+    ::send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL);
+    if (!complete) continue;  // who leaves in the middle waits for no answer
+    shutdown(fd.get(), SHUT_WR);
+    std::string answer;
+    char buffer[4096];
+    ssize_t n = 0;
+    while ((n = recv(fd.get(), buffer, sizeof buffer, 0)) > 0) answer.append(buffer, static_cast<size_t>(n));
+    ASSERT_FALSE(n < 0 && errno == EAGAIN) << "no answer to " << text.substr(0, 300);
+    if (answer.empty()) continue;
+    ++answered;
+    ASSERT_THAT(answer, Not(HasSubstr("HTTP/1.1 500"))) << text.substr(0, 500) << "\n---\n" << answer;
+    ASSERT_FALSE(serve_->wait(0ms)) << text.substr(0, 500);
+  }
+  EXPECT_GT(answered, 1500);
+  EXPECT_EQ(get("/runs")["total"], 1) << "nothing was started";
+  EXPECT_EQ(send("GET", "/api/v1/health").status, 200);
+}
+
+}  // namespace
+}  // namespace mlbench::cli
