@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sys
+import time
 import zipfile
 
 import requests
@@ -48,6 +49,10 @@ for pod in pods:
 
 # ---- runs
 runs = get("runs/").json()
+deadline = time.monotonic() + 60
+while not runs[0]["finished_at"] and time.monotonic() < deadline:  # lists follow the folders by a moment
+    time.sleep(0.05)
+    runs = get("runs/").json()
 check("one run", [run["name"] for run in runs] == ["seen-2"], runs)
 run = runs[0]
 for field, kind in RUN_FIELDS.items():
@@ -67,7 +72,8 @@ for path in ("runs/999/", "runs/abc/", "metrics/999/?metric_type=run", "metrics/
 
 # ---- metrics: what ApiClient.post_metric sends
 key = str(run["id"])
-start = datetime.datetime.utcnow().replace(microsecond=0)
+# Whole seconds, and later than the end of the run, whose archive then holds none of them.
+start = datetime.datetime.utcnow().replace(microsecond=0) + datetime.timedelta(seconds=2)
 for i in range(10):
     reply = requests.post(base + "metrics/", timeout=180, data={
         "run_id": key, "name": "train_loss @ 7", "cumulative": str(i % 2 == 1),

@@ -400,8 +400,8 @@ TEST_F(Serve, CtrlCAsksTheMasterAndAKilledCommandLeavesTheRun) {
   const auto end = command.wait(kPatience);
   ASSERT_TRUE(end);
   EXPECT_EQ(end->code, 130) << output_of("run.log");
-  EXPECT_EQ(state_of("r-1"), "stopped");
-  EXPECT_EQ(state_of("r-2"), "stopped");
+  EXPECT_TRUE(becomes("r-1", "stopped"));
+  EXPECT_TRUE(becomes("r-2", "stopped"));
 
   ChildProcess killed = spawn({"run", "k", "--task", "fashion-mnist", "--synthetic", "1"}, "killed.log");
   ASSERT_TRUE(becomes("k-1", "running"));
