@@ -313,7 +313,7 @@ class GoldenTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto python = environment_variable("MLBENCH_TEST_PYTHON");
-    if (!python) GTEST_SKIP() << "needs a Python that imports torch (Debian: python3-torch)";
+    if (!python) GTEST_SKIP() << "missing capability: a Python that imports torch (Debian: python3-torch)";
     python_ = *python;
   }
   void compare(const Case& test, double multiple) {

@@ -61,7 +61,7 @@ TEST_F(Files, AFailedWriteLeavesTheOldFileAndNoTemporaryOne) {
 
 TEST_F(Files, AFullDiskIsAnError) {
   const FileDescriptor full(open("/dev/full", O_WRONLY | O_CLOEXEC));
-  if (!full) GTEST_SKIP() << "needs /dev/full";
+  if (!full) GTEST_SKIP() << "missing capability: /dev/full";
   EXPECT_THAT([&] { write_all(full.get(), "x", "the spool"); },
               ThrowsMessage<IoError>(AllOf(HasSubstr("the spool"), HasSubstr("No space left"))));
 }

@@ -253,7 +253,7 @@ TEST_F(CheckpointTest, FolderThatIsAFileIsAnIoError) {
 
 TEST_F(CheckpointTest, AnotherReaderUnderstandsTheFile) {
   const std::string python = "/usr/bin/python3";
-  if (!fs::exists(python)) GTEST_SKIP() << "no " << python;
+  if (!fs::exists(python)) GTEST_SKIP() << "missing capability: " << python;
   write_safetensors(folder_ / "x.safetensors", full_state().tensors);
   std::ofstream(folder_ / "read.py") << R"(
 import json, struct, sys

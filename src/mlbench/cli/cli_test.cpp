@@ -257,7 +257,7 @@ TEST_F(Cli, AFailedRunNamesTheCulprit) {
 
 TEST_F(Cli, MissingDataIsFoundBeforeAnythingStarts) {
   const Result result = mlbench({"run", "r", "1", "--task", "fashion-mnist", "--data", "mnist"});
-  if (result.code == 0) GTEST_SKIP() << "MNIST is installed on this machine";
+  if (result.code == 0) GTEST_SKIP() << "missing capability: a machine without MNIST";
   EXPECT_EQ(result.code, 2);
   EXPECT_THAT(result.err, HasSubstr("mlbench data fetch mnist"));
   EXPECT_FALSE(fs::exists(home() / "runs/r-1"));
@@ -521,7 +521,7 @@ TEST_F(Cli, SchedulePlot) {
 
 TEST_F(Cli, SchedulePlotWritesImages) {
   if (mlbench({"doctor", "--json"}).out.find("gnuplot 5") == std::string::npos)
-    GTEST_SKIP() << "gnuplot is not installed";
+    GTEST_SKIP() << "missing capability: gnuplot";
   const fs::path image = folder_.path() / "it's a plot.svg";
   EXPECT_EQ(mlbench({"schedule", "plot", "--task", "fashion-mnist", "--workers", "1", "4", "-o", image}).out,
             image.string() + "\n");
@@ -704,7 +704,7 @@ TEST_F(Cli, NoColorMeansNone) {
 
 TEST_F(Cli, TheRealWorkerTrainsAndIsReported) {
   const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
-  if (!fs::exists(worker)) GTEST_SKIP() << "no mlbench-worker in this build (MLBENCH_WORKER=OFF)";
+  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
   environment_["MLBENCH_WORKER"] = worker;
   const Result result = run({"1", "2", "--threads-per-worker", "1", "--max-steps", "4", "--json"});
   ASSERT_EQ(result.code, 0) << result.err;

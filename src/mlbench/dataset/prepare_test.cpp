@@ -393,7 +393,7 @@ TEST_F(Prepare, FullDisk) {
     }
     return prepare_without_room(data_.string(), cache_.path());
   });
-  if (code == kNoMount) GTEST_SKIP() << "no right to mount a tmpfs";
+  if (code == kNoMount) GTEST_SKIP() << "missing capability: the right to mount a tmpfs";
   EXPECT_EQ(code, 0);
 }
 
@@ -499,14 +499,14 @@ void expect_official(const std::string& name, const std::vector<std::string>& da
 
 TEST(RealData, FashionMnistOfThePackageIsOfficial) {
   if (!fs::exists(find_description("fashion-mnist").system_path))
-    GTEST_SKIP() << "package dataset-fashion-mnist is not installed";
+    GTEST_SKIP() << "missing capability: package dataset-fashion-mnist";
   expect_official("fashion-mnist", {});
 }
 
 TEST(RealData, MnistIsOfficialAndNotFashionMnist) {
   const auto folder = environment_variable("MLBENCH_DATA_DIR");
-  if (!folder) GTEST_SKIP() << "MLBENCH_DATA_DIR is not set";
-  if (!fs::exists(fs::path(*folder) / "mnist")) GTEST_SKIP() << "MLBENCH_DATA_DIR has no mnist";
+  if (!folder) GTEST_SKIP() << "missing capability: real data (MLBENCH_DATA_DIR)";
+  if (!fs::exists(fs::path(*folder) / "mnist")) GTEST_SKIP() << "missing capability: mnist in MLBENCH_DATA_DIR";
   expect_official("mnist", {*folder});
 
   // The files have the same names: only the fingerprint tells.

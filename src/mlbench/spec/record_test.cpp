@@ -323,7 +323,8 @@ TEST_F(Record, EveryKindOfRecordMeetsTheSchema) {
     return run_process(options, std::chrono::seconds(60));
   };
   if (!std::filesystem::exists(python) || run({"-c", "import jsonschema"}).end.code != 0) {
-    GTEST_SKIP() << python << " has no jsonschema (Debian: python3-jsonschema)";
+    GTEST_SKIP() << "missing capability: a Python with jsonschema; " << python
+                 << " has none (Debian: python3-jsonschema)";
   }
   const auto validate = [&](const Json& record) {
     write_json_file(folder_.path / "run.json", record);
