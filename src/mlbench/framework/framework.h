@@ -22,6 +22,11 @@ namespace mlbench::framework {
 
 enum class Mode { kTrain, kEvaluate };
 
+// The values of a flat float32 tensor on the host.
+inline std::span<float> values_of(const at::Tensor& flat) {
+  return {flat.data_ptr<float>(), static_cast<size_t>(flat.numel())};
+}
+
 struct FrameworkOptions {
   models::ModelDescription model;
   std::string loss;
