@@ -158,6 +158,8 @@ void for_each_field(Options& o, const Text& text, const List& list, const Flag& 
   flag("synthetic", o.synthetic);
   flag("fixed_batch", o.fixed_batch);
   flag("gpu", o.gpu);
+  flag("explain", o.explain);
+  flag("profile", o.profile);
 }
 
 std::string text_of(const Json& value, const std::string& name) {
@@ -245,6 +247,8 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   spec::RunSpec common = plan_task(options, facts.home);
   common.fixed_batch = options.fixed_batch;
   if (options.gpu) common.device = "cuda";
+  if (options.explain) common.profile = "explain";
+  if (options.profile) common.profile = "time";
 
   common.framework = choose(facts.catalog, "frameworks", "framework", options.framework, common.framework);
   common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);

@@ -25,7 +25,7 @@ struct RunOptions {
   std::string seed, threads_per_worker, repeat;
   std::string max_steps, max_epochs, max_time;
   std::string checkpoint_every, comm_timeout;
-  bool light = false, synthetic = false, fixed_batch = false, gpu = false;
+  bool light = false, synthetic = false, fixed_batch = false, gpu = false, explain = false, profile = false;
 };
 
 // The options as a request to a master (schema RunRequest in api/openapi.json), and back. UserError for an unknown or

@@ -288,6 +288,9 @@ void add_run(CLI::App& app, Program& program) {
   text(how, "--comm-timeout", options->comm_timeout, "TIME",
        "how long an operation may wait for a peer (default: 30s)");
   flag(how, "--gpu", options->gpu, "compute on the host's NVIDIA GPUs, one per worker");
+  flag(how, "--explain", options->explain, "at the end, say which kernels the framework took (onednn)");
+  flag(how, "--profile", options->profile,
+       "at the end, say what each operation of a step cost (onednn; takes about 1 %)");
   flag(how, "--local", start->local, "start the run from here even when a master serves this home");
   add_start_options(*verb, *start);
   add_master_options(*verb, program);

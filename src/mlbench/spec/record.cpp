@@ -382,6 +382,7 @@ Json build_record(const RunSpec& spec, const RunProgress& progress) {
   }
   Json utilisation = {{"cpu", nullptr}, {"gpu", nullptr}};
   if (progress.utilisation.is_object()) utilisation.update(progress.utilisation);
+  const Json operations = member(last_event(rank0, "operations"), "operations");
   const bool no_codes = segments.empty() || segments.back()["exit_codes"].empty();
 
   Json record = Json::object();
@@ -431,6 +432,7 @@ Json build_record(const RunSpec& spec, const RunProgress& progress) {
   record["utilisation"] = utilisation;
   record["evaluations"] = evaluations;
   record["epochs"] = epochs;
+  record["operations"] = operations.is_array() ? operations : Json::array();
   record["parameters"] = member(begin, "parameters");
   record["weights_sha256"] = weights;
   return record;

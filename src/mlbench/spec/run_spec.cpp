@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kVersion = 1;
 constexpr std::array<std::string_view, 3> kDivisions = {"closed", "open", "throughput"};
+constexpr std::array<std::string_view, 3> kProfiles = {"off", "explain", "time"};
 
 template <typename V, typename Spec>
 void describe(V& v, Spec& spec) {
@@ -62,6 +63,7 @@ void describe(V& v, Spec& spec) {
   v.field("run_dir", spec.run_dir, kRequired);
   v.field("precision", spec.precision, {.required = true, .choices = kPrecisions});
   v.field("device", spec.device, {.required = true, .choices = kDevices});
+  v.field("profile", spec.profile, {.required = true, .choices = kProfiles});
 }
 
 }  // namespace

@@ -62,6 +62,7 @@ struct RunSpec {
   std::string run_dir;                // absolute
   std::string precision = "float32";  // requested
   std::string device = "cpu";         // requested: cpu | cuda, one GPU per worker
+  std::string profile = "off";        // off | explain (which kernels were taken) | time (and what they cost)
   bool operator==(const RunSpec&) const = default;
 };
 

@@ -177,6 +177,11 @@ class OneDnnFramework final : public Framework {
 
   void on_gradient_ready(GradientReady callback) override { ready_ = std::move(callback); }
 
+  void profile(bool on) override {
+    if (network_) network_->profile(on);
+  }
+  std::vector<OperationCost> costs() override { return network_ ? network_->costs() : std::vector<OperationCost>(); }
+
   Json effective() const override {
     Json effective = {
         {"name", "onednn"}, {"device", "cpu"}, {"precision", options_.precision}, {"pinned", false}, {"fused", true}};
