@@ -1,9 +1,9 @@
 """Where records go: a file in the run's folder, or the master. A record is one JSON line:
 
     {"rank": 0, "sequence": 1763720000000123, "time_us": 1763720000000456, "step": 25, "epoch": 0,
-     "values": {"train_loss": 0.51}, "text": {"TaskResult": "80% Top 1 ..."}}
+     "values": {"train_loss": 0.51}, "text": {"TaskResult": "80% Top 1 ..."}, "goal": {"metric": "Prec@1", ...}}
 
-`text` is there only where there is one. Sequences rise per rank, also over restarts of a script: a record that arrives
+`text` and `goal` are there only when the goal was reached. Sequences rise per rank, also over restarts of a script: a record that arrives
 twice is counted once.
 """
 

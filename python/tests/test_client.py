@@ -185,6 +185,7 @@ class TrackerTest(unittest.TestCase):
                 "global_cum_fwd_pass": 2.0,
             },
         )
+        self.assertEqual(record["goal"], {"metric": "Prec@1", "split": "test", "target": 80, "value": 80.0})
         self.assertEqual(sum("text" in one for one in self.sink.records), 1)
 
     def test_other_ranks_see_the_goal_and_report_nothing(self):

@@ -187,6 +187,57 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   return runs;
 }
 
+std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const PlanFacts& facts) {
+  check_name(options.name, "run name");
+  for (const auto& [given, flag] :
+       {std::pair(!options.task.empty(), "--task"), std::pair(!options.rules.empty(), "--rules"),
+        std::pair(!options.variant.empty(), "--variant"), std::pair(!options.framework.empty(), "--framework"),
+        std::pair(!options.data.empty(), "--data"), std::pair(!options.data_dir.empty(), "--data-dir"),
+        std::pair(!options.overrides.empty(), "--set"), std::pair(!options.max_steps.empty(), "--max-steps"),
+        std::pair(!options.max_epochs.empty(), "--max-epochs"), std::pair(!options.max_time.empty(), "--max-time"),
+        std::pair(!options.checkpoint_every.empty(), "--checkpoint-every"),
+        std::pair(!options.comm_timeout.empty(), "--comm-timeout"), std::pair(options.light, "--light"),
+        std::pair(options.synthetic, "--synthetic"), std::pair(options.fixed_batch, "--fixed-batch")}) {
+    if (given) throw UserError(fmt::format("{} is an option of tasks: give it to your command, behind --", flag));
+  }
+  check_choice(options.executor, "executor", facts.executors);
+  if (options.command.front().empty()) throw UserError("the command behind -- has no program");
+  const std::vector<int64_t> counts = parse_workers(options.workers);
+  const int64_t repeats = options.repeat.empty() ? 1 : parse_count(options.repeat, "--repeat", 1);
+  const int64_t largest = *std::max_element(counts.begin(), counts.end());
+
+  spec::RunSpec common;
+  common.executor = options.executor;
+  common.backend = options.backend.empty() ? "gloo" : options.backend;
+  check_name(common.backend, "backend");
+  if (!options.seed.empty()) common.seed = parse_seed(options.seed);
+  common.threads_per_worker = options.threads_per_worker.empty()
+                                  ? std::max<int64_t>(1, facts.cores / largest)
+                                  : parse_count(options.threads_per_worker, "--threads-per-worker", 1);
+  common.cache_dir = facts.home / "cache";
+  spec::set_command(common, options.command);
+  const bool rank_word = std::any_of(options.command.begin(), options.command.end(),
+                                     [](const std::string& word) { return word.find("{rank}") != std::string::npos; });
+  if (common.backend == "mpi" && rank_word) {
+    throw UserError("{rank} cannot be filled in under mpirun, which --backend mpi starts: read OMPI_COMM_WORLD_RANK");
+  }
+  std::vector<spec::RunSpec> runs;
+  for (const int64_t count : counts) {
+    for (int64_t repeat = 1; repeat <= repeats; ++repeat) {
+      spec::RunSpec run = common;
+      run.name = fmt::format("{}-{}", options.name, count);
+      if (repeat > 1) run.name += fmt::format(".{}", repeat);
+      check_name(run.name, "run name");
+      run.repeat = repeat;
+      run.workers = count;
+      run.seed = common.seed + static_cast<uint64_t>(repeat - 1);
+      run.oversubscribed = count * run.threads_per_worker > facts.cores;
+      runs.push_back(std::move(run));
+    }
+  }
+  return runs;
+}
+
 std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, int cores) {
   std::vector<std::string> warnings;
   std::set<int64_t> unofficial, oversubscribed;
@@ -195,7 +246,7 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
     if (std::find(official.begin(), official.end(), run.workers) == official.end()) unofficial.insert(run.workers);
     if (run.oversubscribed) oversubscribed.insert(run.workers);
   }
-  if (!unofficial.empty() && !runs.front().fixed_batch) {
+  if (!unofficial.empty() && !runs.front().fixed_batch && !spec::is_custom(runs.front())) {
     warnings.push_back(fmt::format("{} workers: not an official count of {} ({}), so the run is open",
                                    fmt::join(unofficial, ", "), runs.front().task.task.name,
                                    fmt::join(runs.front().task.task.workers, ", ")));

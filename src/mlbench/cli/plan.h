@@ -24,6 +24,7 @@ struct RunOptions {
   std::string seed, threads_per_worker, repeat;
   std::string max_steps, max_epochs, max_time;
   std::string checkpoint_every, comm_timeout;
+  std::vector<std::string> command;  // a custom run
   bool light = false, synthetic = false, fixed_batch = false;
 };
 
@@ -42,6 +43,9 @@ spec::RunSpec plan_task(const RunOptions& options, const std::filesystem::path& 
 // creation come when a run is made (create_run). UserError for anything that cannot be run as asked, with the valid
 // choices; also when the data set is on none of the places where it is looked for.
 std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts& facts);
+
+// The same for a custom run (options.command): nothing of a task may be given, and the worker's catalog is not asked.
+std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const PlanFacts& facts);
 
 // Names of the rows of a catalog's table ("frameworks", "backends", "optimizers") that can be used.
 std::vector<std::string> available_names(const Json& catalog, const char* table);

@@ -34,16 +34,17 @@ void add_start_options(CLI::App& verb, StartOptions& start) {
   verb.add_flag("--dry-run", start.dry_run, "print what would run, and start nothing");
 }
 
-PlanFacts gather_facts(const Context& context) {
+PlanFacts gather_facts(const Context& context, bool custom) {
   PlanFacts facts;
   facts.home = context.home();
   facts.cores = available_cores();
+  for (const auto& row : catalog::executors()) facts.executors.emplace_back(row.name);
+  if (custom) return facts;
   const auto worker = supervise::worker_catalog(context.worker(), facts.home);
   if (!worker.catalog) {
     throw UserError(worker.reason + ": nothing can run here; build it (-DMLBENCH_WORKER=ON) or set MLBENCH_WORKER");
   }
   facts.catalog = *worker.catalog;
-  for (const auto& row : catalog::executors()) facts.executors.emplace_back(row.name);
   return facts;
 }
 
@@ -76,7 +77,8 @@ std::string describe(const spec::RunSpec& run) {
   if (run.limits.light) labels += ", light";
   if (run.synthetic) labels += ", synthetic";
   if (run.oversubscribed) labels += ", oversubscribed";
-  return fmt::format("{}: {}, {} worker{} x {} thread{}, {}, {}, {}", run.name, run.task.task.name, run.workers,
+  return fmt::format("{}: {}, {} worker{} x {} thread{}, {}, {}, {}", run.name,
+                     spec::is_custom(run) ? exec::command_line({}, run.command) : run.task.task.name, run.workers,
                      run.workers == 1 ? "" : "s", run.threads_per_worker, run.threads_per_worker == 1 ? "" : "s",
                      run.framework, run.backend, labels);
 }
@@ -116,9 +118,10 @@ ExitCode finish(const Context& context, const fs::path& home, const std::vector<
 ExitCode run(const Context& context, RunOptions options, const StartOptions& start) {
   const bool prompting =
       options.task.empty() && !context.json && is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO);
-  const PlanFacts facts = gather_facts(context);
-  if (prompting) ask_missing(options, facts);
-  std::vector<spec::RunSpec> runs = plan_runs(options, facts);
+  const bool custom = !options.command.empty();
+  const PlanFacts facts = gather_facts(context, custom);
+  if (prompting && !custom) ask_missing(options, facts);
+  std::vector<spec::RunSpec> runs = custom ? plan_custom_runs(options, facts) : plan_runs(options, facts);
   std::vector<std::string> names;
   for (spec::RunSpec& run : runs) {
     run.run_dir = report::runs_dir(facts.home) / run.name;
@@ -253,8 +256,14 @@ void add_run(CLI::App& app, Program& program) {
   auto local = std::make_shared<bool>(false);
   flag(how, "--local", *local, "start the run from here even when a master serves this home");
   add_start_options(*verb, *start);
+  verb->footer(
+      "Any command can be a run: mlbench run NAME K... [options] -- PROGRAM ARGUMENT...\n"
+      "In its words {rank}, {run_id}, {hosts} and {backend} are filled in; see docs/custom.md");
   verb->callback([&program, options, start, local] {
-    program.action = [&program, options, start] { return run(program.context, *options, *start); };
+    program.action = [&program, options, start] {
+      options->command = program.behind;
+      return run(program.context, *options, *start);
+    };
   });
 }
 

@@ -14,6 +14,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/report/compare.h"
+#include "mlbench/spec/client_lines.h"
 #include "mlbench/spec/record.h"
 #include "mlbench/spec/spool.h"
 
@@ -200,7 +201,13 @@ std::vector<ZipMember> download_members(const std::filesystem::path& run_dir, co
   const int64_t segment_count = segments != record.end() && segments->is_array() ? std::ssize(*segments) : 0;
   const auto workers = static_cast<int64_t>(number(record, "/workers").value_or(0));
   Series series;
-  for (int64_t rank = 0; rank < workers; ++rank) {
+  const bool custom = text(record, "/division") == "custom";
+  for (int64_t rank = 0; custom && rank < workers; ++rank) {
+    for (const spec::ClientLine& line : spec::read_client_lines(run_dir, rank)) {
+      for (const auto& [name, value] : line.values) series.add(name, rank, line.time_us, value);
+    }
+  }
+  for (int64_t rank = 0; !custom && rank < workers; ++rank) {
     std::vector<spec::RankSpool> spools;
     for (int64_t segment = 1; segment <= std::max<int64_t>(1, segment_count); ++segment) {
       spools.push_back(spec::read_spool(run_dir, segment, rank));
@@ -213,7 +220,8 @@ std::vector<ZipMember> download_members(const std::filesystem::path& run_dir, co
   }
   std::vector<ZipMember> members;
   series.append_to(members);
-  if (std::string official = official_result(record); !official.empty()) {
+  std::string official = custom ? text(record, "/custom/result") : official_result(record);
+  if (!official.empty()) {
     members.push_back({"official_result.txt", std::move(official)});
   }
   members.push_back({"run.json", record.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"});
