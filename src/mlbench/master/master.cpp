@@ -79,6 +79,7 @@ class Master::Impl {
     MasterAddress address{url_, token_file_, "", getpid()};
     if (!options_.certificate.empty()) address.certificate = fs::absolute(options_.certificate);
     owner_.publish(address);
+    scheduler_.begin({{"MLBENCH_URL", url_}, {"MLBENCH_TOKEN_FILE", token_file_.string()}});
     housekeeper_ = std::thread([this] { keep_house(); });
   }
 
