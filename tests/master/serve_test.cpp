@@ -515,6 +515,14 @@ TEST_F(Serve, VerbsReachAMasterElsewhere) {
   EXPECT_EQ(ran.end.code, 0) << ran.standard_error;
   EXPECT_THAT(there({"status"}).standard_output, AllOf(HasSubstr("r-1"), HasSubstr("finished")));
   EXPECT_THAT(there({"status", "r-1"}).standard_output, HasSubstr("fashion-mnist"));
+  EXPECT_THAT(there({"watch", "r-1"}).standard_output, HasSubstr("r-1  finished"));
+  EXPECT_EQ(mlbench({"run", "c", "2", "-u", url_, "--token-file", token, "--work-dir", "/", "--", "/bin/sh", "-c",
+                     "echo rank $RANK; printf end"})
+                .end.code,
+            0);
+  EXPECT_EQ(there({"logs", "c-2", "--rank", "1"}).standard_output, "rank 1\nend\n");
+  EXPECT_THAT(there({"logs", "-f", "c-2"}).standard_output, HasSubstr("rank 0 | end\n"));
+  EXPECT_EQ(Json::parse(there({"logs", "c-2", "--json"}).standard_output)[1]["lines"][0], "rank 1");
   EXPECT_EQ(there({"download", "r-1", "-o", (folder_.path() / "r.zip").string()}).end.code, 0);
   EXPECT_FALSE(report::read_zip(read_file(folder_.path() / "r.zip")).empty());
   EXPECT_EQ(there({"stop", "r-1"}).end.code, 2);

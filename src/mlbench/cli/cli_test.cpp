@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "mlbench/base/errors.h"
@@ -111,8 +112,9 @@ TEST_F(Cli, Version) {
 TEST_F(Cli, HelpNamesEveryVerbAndNothingInternal) {
   const Result result = mlbench({"--help"});
   EXPECT_EQ(result.code, 0);
-  for (const char* verb : {"run", "resume", "stop", "status", "logs", "download", "delete", "serve", "dashboard",
-                           "list", "data", "result", "charts", "compare", "evaluate", "schedule", "doctor"}) {
+  for (const char* verb : {"run",    "resume", "stop",      "status",        "watch",       "logs",  "download",
+                           "delete", "serve",  "dashboard", "list-clusters", "set-cluster", "list",  "data",
+                           "result", "charts", "compare",   "evaluate",      "schedule",    "doctor"}) {
     const std::string line = std::string("\n  ") + verb;
     EXPECT_THAT(result.out, AnyOf(HasSubstr(line + " "), HasSubstr(line + ", ")));  // what follows the comma: an alias
   }
@@ -453,6 +455,74 @@ TEST_F(Cli, CompareTakesRepeatsAndArchives) {
   EXPECT_EQ(mlbench({"compare", "r-1.2", zip, "--json"}).json()["runs"].size(), 2U) << "of two places";
   expect_error({"compare", "r-9"}, HasSubstr("no run 'r-9'"));
   expect_error({"compare", "r-1", "--after", "soon"}, HasSubstr("--after"));
+}
+
+TEST_F(Cli, WatchTellsWhatIsNewUntilTheEnd) {
+  const Result unknown = mlbench({"watch", "r-1"});
+  EXPECT_EQ(unknown.code, 2);
+  environment_["FAKE_STEPS"] = "100000";
+  ASSERT_EQ(run({"1", "--detach"}).code, 0);
+  ASSERT_TRUE(eventually([&] { return state_of("r-1") == "running"; }));
+  ProcessOptions options;
+  options.environment = environment_;
+  const auto start = [&](std::vector<std::string> arguments, const char* file) {
+    options.arguments = std::move(arguments);
+    options.arguments.insert(options.arguments.begin(), program());
+    options.output = folder_.path() / file;
+    return ChildProcess::start(options);
+  };
+  ChildProcess one = start({"watch", "r-1"}, "one.txt"), all = start({"watch", "--json"}, "all.txt");
+  const auto text = [&](const char* file) {
+    const fs::path path = folder_.path() / file;
+    return fs::exists(path) ? read_file(path) : "";
+  };
+  ASSERT_TRUE(eventually([&] { return text("one.txt").starts_with("r-1  running"); }));
+  EXPECT_EQ(mlbench({"stop", "r-1"}).code, 0);
+  const auto end = one.wait(kPatience);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->code, 130) << "as the run";
+  EXPECT_THAT(text("one.txt"), HasSubstr("\nr-1  stopped"));
+  ASSERT_TRUE(eventually([&] { return text("all.txt").find("\"stopped\"") != std::string::npos; }));
+  kill(all.pid(), SIGINT);
+  const auto left = all.wait(kPatience);
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->code, 0);
+  std::istringstream lines(text("all.txt"));
+  for (std::string line; std::getline(lines, line);) EXPECT_EQ(Json::parse(line)["name"], "r-1");
+  EXPECT_EQ(mlbench({"watch", "r-1", "--json"}).json()["state"], "stopped");
+}
+
+TEST_F(Cli, StatusEndsAsTodaysScriptsReadIt) {
+  const std::string script = R"(mkdir "$MLBENCH_RUN_DIR/metrics"; echo '{"sequence":1,"step":5,"epoch":1,"time":4e9,)"
+                             R"("values":{"val_global_loss":0.4321,"val_global_Prec@1":81.5}}')"
+                             R"( >> "$MLBENCH_RUN_DIR/metrics/rank-0.jsonl")";
+  ASSERT_EQ(mlbench({"run", "s", "1", "--", "/bin/sh", "-c", script}).code, 0);
+  EXPECT_THAT(mlbench({"status", "s-1"}).out,
+              testing::ContainsRegex("\nCurrent Global Loss: 0.43 \\(2096-10-02T07:06:40.*Z\\)\n"
+                                     "Current Global Prec@1: 81.50 \\(2096-10-02T07:06:40.*Z\\)\n$"));
+  EXPECT_THAT(mlbench({"status", "s-1", "-m", "F1"}).out, HasSubstr("\nNo Validation Precision Data yet\n"));
+}
+
+TEST_F(Cli, ClustersHaveNames) {
+  EXPECT_EQ(mlbench({"list-clusters"}).out, "No clusters are currently configured\n");
+  EXPECT_EQ(mlbench({"list-clusters", "--json"}).json(), Json::array());
+  expect_error({"set-cluster", "lab"}, HasSubstr("Cluster lab not found"));
+  expect_error({"set-cluster", "azure", "lab"}, HasSubstr("unknown provider 'azure'"));
+  const fs::path token = folder_.path() / "token";
+  std::ofstream(token) << std::string(64, 'a') << "\n";
+  fs::permissions(token, fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(mlbench({"set-cluster", "lab", "-u", "127.0.0.1:1", "--token-file", token}).out, "Ok\n");
+  EXPECT_EQ(mlbench({"set-cluster", "other", "-u", "https://other:8", "--token-file", token}).code, 0);
+  EXPECT_EQ(mlbench({"list-clusters"}).out, "  lab    http://127.0.0.1:1\n* other  https://other:8\n");
+  EXPECT_EQ(mlbench({"get-dashboard-url"}).out, "https://other:8\n");
+  EXPECT_EQ(mlbench({"set-cluster", "kind", "lab"}).out, "Ok\n");
+  EXPECT_EQ(mlbench({"status"}).code, 3) << "nobody answers there";
+  EXPECT_EQ(mlbench({"get-dashboard-url", "-u", "here:1", "--token-file", token}).out, "http://here:1\n");
+  EXPECT_EQ(mlbench({"set-cluster", "local"}).out, "Ok\n");
+  EXPECT_EQ(mlbench({"status"}).code, 0);
+  EXPECT_THAT(mlbench({"get-dashboard-url"}).err, HasSubstr("No Cluster config found"));
+  EXPECT_EQ(mlbench({"set-cluster", "lab", "--forget"}).code, 0);
+  EXPECT_EQ(mlbench({"list-clusters", "--json"}).json().size(), 1u);
 }
 
 // ---- custom runs ----------------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ ExitCode run_served(const Context& context, const MasterClient& master, const Ru
                   master.url()));
   if (start.detach) return finish(context, context.home(), records, false, true);
   const InterruptGuard guard;
-  const bool here = !context.url_option;
+  const bool here = !master.elsewhere();
   bool interrupted = false;
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string position = names.size() == 1 ? "" : fmt::format("run {} of {}  ", i + 1, names.size());
@@ -162,7 +162,7 @@ ExitCode run(const Context& context, RunOptions options, const StartOptions& sta
   if (start.local && context.url_option) throw UserError("--local starts the runs here: leave out -u");
   if (!start.local && !start.dry_run) {
     if (const auto master = find_master(context)) {
-      if (options.task.empty() && options.command.empty() && !context.url_option && !context.json &&
+      if (options.task.empty() && options.command.empty() && !master->elsewhere() && !context.json &&
           is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO)) {
         ask_missing(options, gather_facts(context.worker(), context.home()));
       }
@@ -294,7 +294,7 @@ void add_run(CLI::App& app, Program& program) {
   flag(data, "--fixed-batch", options->fixed_batch, "one batch kept in memory: measures throughput only");
 
   const char* limits = "When to stop";
-  flag(limits, "--light", options->light, "the task's light goal");
+  flag(limits, "-l,--light", options->light, "the task's light goal");
   text(limits, "--max-steps", options->max_steps, "N", "stop after this many steps");
   text(limits, "--max-epochs", options->max_epochs, "X", "stop after this many epochs");
   text(limits, "--max-time", options->max_time, "TIME", "stop after this time from the first batch: 90s, 5m, 2h");
@@ -302,7 +302,8 @@ void add_run(CLI::App& app, Program& program) {
   const char* how = "How to run";
   text(how, "--seed", options->seed, "N", "repeat r runs with N + r - 1 (default: 42)");
   text(how, "--repeat", options->repeat, "N", "run each worker count N times (default: 1)");
-  text(how, "--threads-per-worker", options->threads_per_worker, "N", "default: cores / largest K, at least 1");
+  text(how, "-c,--threads-per-worker,--num-cpus", options->threads_per_worker, "N",
+       "default: cores / largest K, at least 1");
   text(how, "--checkpoint-every", options->checkpoint_every, "STEPS|epoch", "default: one checkpoint at the end");
   text(how, "--comm-timeout", options->comm_timeout, "TIME",
        "how long an operation may wait for a peer (default: 30s)");
@@ -312,7 +313,7 @@ void add_run(CLI::App& app, Program& program) {
       ->type_name("NAME[=VALUE]")
       ->allow_extra_args(false)
       ->group(how);
-  flag(how, "--gpu", options->gpu, "compute on the host's NVIDIA GPUs, one per worker");
+  flag(how, "-g,--gpu", options->gpu, "compute on the host's NVIDIA GPUs, one per worker");
   flag(how, "--local", start->local, "start the run from here even when a master serves this home");
   add_start_options(*verb, *start);
   verb->footer(
