@@ -19,7 +19,10 @@ constexpr int kDeepest = 32;
 
 // "name:8080" -> "name"; "[::1]:80" -> "::1".
 std::string host_of(std::string_view field) {
-  if (field.starts_with('[')) return std::string(field.substr(1, field.find(']') - 1));
+  if (field.starts_with('[')) {
+    const size_t end = field.find(']');
+    return end == std::string_view::npos ? "" : std::string(field.substr(1, end - 1));
+  }
   return std::string(field.substr(0, field.rfind(':')));
 }
 
