@@ -381,9 +381,36 @@ class Fuzz : public testing::Test {
     }
   }
 
+  std::string mlflow() {
+    const std::string call = one_of<std::string>(
+        {"experiments/create", "experiments/get-by-name", "experiments/search", "runs/create", "runs/get",
+         "runs/update", "runs/log-metric", "runs/log-batch", "runs/search", "runs/set-tag", "metrics/get-history"});
+    const std::vector<std::string> fields = {
+        "name",   "experiment_id", "experiment_ids", "run_id",     "tags",       "metrics",
+        "params", "key",           "value",          "timestamp",  "step",       "status",
+        "filter", "order_by",      "max_results",    "page_token", "metric_key", "start_time"};
+    Json body = Json::object();
+    for (size_t i = below(6); i > 0; --i) body[one_of(fields)] = value();
+    if (call == "runs/search" && below(2) == 0) {
+      body["experiment_ids"] = Json::array({"0"});
+      body["filter"] = one_of<std::string>({"metrics.a > 1 and", "a", "params.x = 'y", "tags.`z` != \"q\"",
+                                            "metrics.m >= 1e999", std::string(900, '('), "attributes.none = 1"});
+      body["order_by"] = Json::array({one_of<std::string>({"metrics.a DESC", "1", "start_time", "tags.\"x y\""})});
+    }
+    const std::string text = body.dump(-1, ' ', false, Json::error_handler_t::replace);
+    const bool get = call.find("get") != std::string::npos;
+    return get ? request("GET",
+                         fmt::format("/api/2.0/mlflow/{}?run_id={}&metric_key=%00&experiment_name={}", call,
+                                     escaped(bytes(20)), escaped(bytes(20))),
+                         "")
+               : request("POST", "/api/2.0/mlflow/" + call, text);
+  }
+
   std::string any(int number) {
     if (number % 250 == 0) return huge();
-    switch (below(9)) {
+    switch (below(10)) {
+      case 9:
+        return mlflow();
       case 0:
         return broken_json();
       case 1:

@@ -146,7 +146,8 @@ std::optional<Response> Api::refuse(const Request& request, const Match& match) 
   };
   // Who has no token does not learn which paths exist.
   const bool legacy_path = !request.target.segments.empty() && request.target.segments[0] == "api" &&
-                           (request.target.segments.size() < 2 || request.target.segments[1] != "v1");
+                           (request.target.segments.size() < 2 ||
+                            (request.target.segments[1] != "v1" && request.target.segments[1] != "2.0"));
   const bool open =
       (match.route != nullptr && match.route->access == Access::kOpen) || (legacy_path && options_.legacy);
   if (!open && !authorised()) {
