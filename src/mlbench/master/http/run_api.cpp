@@ -107,6 +107,12 @@ Response retry(Services& services, const Call& call) {
 
 // What would make this run again, as a request.
 Json request_of(const spec::RunSpec& run) {
+  if (spec::is_custom(run)) {
+    return {{"workers", {run.workers}}, {"command", run.command},
+            {"work_dir", run.work_dir}, {"env", run.environment},
+            {"backend", run.backend},   {"executor", run.executor},
+            {"seed", run.seed},         {"threads_per_worker", run.threads_per_worker}};
+  }
   Json request = {{"workers", {run.workers}},
                   {"task", run.task.task.name},
                   {"rules", run.task.task.rules},

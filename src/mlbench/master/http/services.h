@@ -16,6 +16,7 @@
 #include "mlbench/master/watch.h"
 #include "mlbench/store/journal.h"
 #include "mlbench/store/run_index.h"
+#include "mlbench/store/tracking.h"
 
 namespace mlbench::master {
 
@@ -25,6 +26,7 @@ struct Services {
   store::RunIndex& index;
   store::SeriesStore& series;
   store::Journal& journal;
+  store::Tracking& tracking;
   Scheduler& scheduler;
   Watcher& watcher;
   Ingest& ingest;
@@ -35,6 +37,7 @@ struct Services {
 std::vector<Route> system_routes(Services& services);  // health, version, tasks, catalog, clusters, hosts, metrics
 std::vector<Route> run_routes(Services& services);     // /api/v1/runs
 std::vector<Route> legacy_routes(Services& services);  // /api/: MLBench's clients
+std::vector<Route> mlflow_routes(Services& services);  // /api/2.0/mlflow/: MLflow's clients
 
 // ---- shared by both APIs -------------------------------------------------------------------------------------------
 
