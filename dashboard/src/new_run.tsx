@@ -1,7 +1,7 @@
 // The dialog for new runs. What can be chosen is what the master says: its tasks, the catalog of its worker, and the
 // fields of RunRequest in its description. While it is filled in, the master plans what would run.
 
-import {useEffect, useMemo, useState} from 'preact/hooks';
+import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
 import {get, post, textOf, usePolled} from './api';
 import {number, plural, taskLabel} from './format';
 import {commandOf, EMPTY, requestOf, words, type Form} from './request';
@@ -80,6 +80,10 @@ export function NewRun({onClose}: {onClose: () => void}) {
     if (offer && form.task === '' && offer.tasks.length > 0) change({task: (offer.tasks.find((task) => task.name === 'fashion-mnist') ?? offer.tasks[0]!).name});
   }, [offer]);
 
+  // The form comes when the dialog is open already.
+  const first = useRef<HTMLInputElement>(null);
+  useEffect(() => { first.current?.focus(); }, [offer !== null]);
+
   const request = useMemo(() => requestOf(form), [form]);
   const key = JSON.stringify(request);
   const complete = form.name.trim() !== '' && form.task !== '' && words(form.workers).length > 0;
@@ -135,7 +139,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
             <legend>What</legend>
             <div class="fields">
               <label>Name
-                <input required autofocus pattern="[A-Za-z0-9][A-Za-z0-9._\-]*" maxLength={60} spellcheck={false} autocomplete="off" value={form.name} onInput={typed('name')} />
+                <input required ref={first} pattern="[A-Za-z0-9][A-Za-z0-9._\-]*" maxLength={60} spellcheck={false} autocomplete="off" value={form.name} onInput={typed('name')} />
                 <span class="hint">The runs are called NAME-K, K being the workers.</span>
               </label>
               <label>Task

@@ -11,7 +11,7 @@ import {execFileSync, spawn} from 'node:child_process';
 import {existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {after, before, test} from 'node:test';
+import {after, before, test as nodeTest} from 'node:test';
 import {chromium} from 'playwright-core';
 
 const PATIENCE_MS = Number(process.env.MLBENCH_TEST_PATIENCE_MS ?? 120_000);
@@ -21,6 +21,7 @@ const shots = process.env.MLBENCH_TEST_SCREENSHOTS;
 assert.ok(program && existsSync(program), `MLBENCH_TEST_MLBENCH names no program: ${program}`);
 assert.ok(worker && existsSync(worker), `MLBENCH_TEST_BROWSER_WORKER names no program: ${worker}`);
 
+if (shots) mkdirSync(shots, {recursive: true});
 const folder = mkdtempSync(join(tmpdir(), 'mlbench-browser-'));
 const home = join(folder, 'home');
 mkdirSync(home);
@@ -31,6 +32,19 @@ const mlbench = (...words) => execFileSync(program, words, {env, encoding: 'utf8
 
 let serve, url, token, browser, context, page;
 const problems = [];   // what a page should never do
+
+// Each step stands on those before: the first that fails ends it.
+let failed = false;
+const test = (name, body) => nodeTest(name, async (context) => {
+  if (failed) return context.skip('a step before this one failed');
+  try {
+    await body();
+  } catch (error) {
+    failed = true;
+    if (shots && page) await page.screenshot({path: join(shots, 'failed.png')}).catch(() => {});
+    throw error;
+  }
+});
 
 async function eventually(what, check) {
   const end = Date.now() + PATIENCE_MS;
@@ -68,6 +82,7 @@ const show = async (hash) => {
   await page.goto(`${url}/${hash}`);
 };
 const pointsOf = (file) => page.locator(`figure[data-chart="${file}"]`).getAttribute('data-points').then(Number);
+const dialog = () => page.getByRole('dialog');
 const download = async (click) => {
   const [made] = await Promise.all([page.waitForEvent('download'), click()]);
   return {name: made.suggestedFilename(), bytes: readFileSync(await made.path())};
@@ -154,13 +169,13 @@ test('a run is made in the dialog, with the keyboard alone', async () => {
   await page.getByRole('dialog', {name: 'New run'}).waitFor();
   await page.locator('form.new-run').waitFor();
   await page.keyboard.press('Escape');
-  await page.getByRole('dialog').waitFor({state: 'detached'});
+  await page.locator('dialog').waitFor({state: 'detached'});
   await page.keyboard.press('n');
-  const name = page.getByLabel('Name');
+  const name = dialog().getByLabel('Name');
   await name.waitFor();
   await eventually('the name has the focus', () => name.evaluate((input) => input === document.activeElement));
   await page.keyboard.type('first');
-  await page.getByLabel('Workers').focus();
+  await dialog().getByLabel('Workers').focus();
   await page.keyboard.press('Control+A');
   await page.keyboard.type('1 2');
   await page.getByText('Limits, seed, overrides').focus();
@@ -179,9 +194,9 @@ test('a run is made in the dialog, with the keyboard alone', async () => {
 });
 
 test('a wrong choice is said before anything starts', async () => {
-  await page.getByRole('button', {name: 'New run'}).click();
-  await page.getByLabel('Name').fill('first');
-  await page.getByLabel('Workers').fill('1');
+  await page.getByRole('button', {name: 'New run'}).first().click();
+  await dialog().getByLabel('Name').fill('first');
+  await dialog().getByLabel('Workers').fill('1');
   await page.getByText('Limits, seed, overrides').click();
   await page.getByLabel('made data instead of the real set').check();
   await page.getByText('name taken').waitFor();
@@ -274,7 +289,7 @@ test('runs are searched, filtered, selected and compared', async () => {
   await page.getByLabel('State').selectOption('failed');
   await page.getByText('No run fits.').waitFor();
   await page.getByRole('button', {name: 'Show all'}).click();
-  await page.getByLabel('Compare first-1').check();
+  await page.getByLabel('Compare first-1', {exact: true}).check();
   await page.getByLabel('Compare first-2').check();
   await page.getByRole('region', {name: 'Selected runs'}).getByRole('button', {name: 'Compare'}).click();
   await page.getByRole('heading', {name: 'Compare'}).waitFor();
@@ -371,7 +386,6 @@ test('the keyboard reaches everything, and sees where it is', async () => {
 });
 
 test('each page fits, light and dark, wide and narrow', async () => {
-  if (shots) mkdirSync(shots, {recursive: true});
   const places = {runs: '#/runs', run: '#/runs/first-2', cluster: '#/cluster', compare: '#/compare?runs=first-1,first-2', new: '#/runs', login: ''};
   for (const colorScheme of ['light', 'dark']) {
     for (const width of [1440, 390]) {
@@ -386,8 +400,8 @@ test('each page fits, light and dark, wide and narrow', async () => {
         if (['run', 'cluster', 'compare'].includes(name)) await shown.locator('figure canvas').first().waitFor();
         if (name === 'new') {
           await shown.keyboard.press('n');
-          await shown.getByLabel('Name').fill('mine');
-          await shown.getByLabel('Workers').fill('1 2');
+          await shown.getByRole('dialog').getByLabel('Name').fill('mine');
+          await shown.getByRole('dialog').getByLabel('Workers').fill('1 2');
           await shown.locator('.preview table, .preview .note').first().waitFor();
         }
         await shown.waitForTimeout(300);
