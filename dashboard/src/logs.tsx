@@ -128,7 +128,8 @@ export function Logs({run, active}: {run: string; active: boolean}) {
       {read !== null && read.from > 0 && <p class="soft small-text">From byte {read.from.toLocaleString('en')} on; the download holds all of it.</p>}
       {hits.length > shown.length && <p class="soft small-text">The last {SHOWN_LINES.toLocaleString('en')} of {hits.length.toLocaleString('en')} lines.</p>}
       <pre class="log" ref={box} tabIndex={0} aria-label="Log text">
-        {wanted === '' ? shown.map(({line}) => line).join('\n')
+        {text === '' ? <span class="soft">{read?.key === key ? 'This log is empty.' : ''}</span>
+          : wanted === '' ? shown.map(({line}) => line).join('\n')
           : shown.length === 0 ? <span class="soft">No line holds this.</span>
           : shown.map(({line, i}) => <span key={i} class="log-line"><span class="log-number">{i + 1}</span>{pieces(line, wanted).map((piece, k) => piece.hit ? <mark key={k}>{piece.text}</mark> : piece.text)}{'\n'}</span>)}
       </pre>
