@@ -12,6 +12,7 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
   clients   tests labelled clients: of other projects, fetched from the package registry
   fuzz      tests labelled fuzz: thousands of bad requests; prints its seed
   speed     tests labelled speed: limits on time; wants an idle machine
+  browser   the dashboard in Chromium, and that its dist/ comes out the same; needs Node 20.19 or later
   --all     all of these
 
   ./test.sh -- -R comm        the tests of the default set whose name holds \"comm\""
@@ -19,8 +20,8 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
 sets=()
 while [[ $# != 0 ]]; do
   case $1 in
-    default | asan | tsan | tidy | long | speed | fuzz | clients) sets+=("$1") ;;
-    --all) sets=(default asan tsan tidy long clients fuzz speed) ;;
+    default | asan | tsan | tidy | long | speed | fuzz | clients | browser) sets+=("$1") ;;
+    --all) sets=(default asan tsan tidy long clients fuzz speed browser) ;;
     -h | --help)
       echo "$usage"
       exit
@@ -54,7 +55,7 @@ run_set() { # set ctest_argument...
   case $set in
     default) tools/build.sh release && run_ctest release --preset release "$@" ;;
     asan | tsan) tools/build.sh "$set" && run_ctest "$set" --preset "$set" "$@" ;;
-    long | speed | fuzz | clients)
+    long | speed | fuzz | clients | browser)
       # One at a time: these measure.
       tools/build.sh release &&
         run_ctest release --test-dir build/release --output-on-failure -L "^$set\$" "$@" -j 1
@@ -63,11 +64,14 @@ run_set() { # set ctest_argument...
   esac
 }
 
+sections=(build run test)
 if [[ " ${sets[*]} " == *" tidy "* ]]; then
-  tools/setup.sh build run test lint
-else
-  tools/setup.sh build run test
+  sections+=(lint)
 fi
+if [[ " ${sets[*]} " == *" browser "* ]]; then
+  sections+=(browser)
+fi
+tools/setup.sh "${sections[@]}"
 
 failed=()
 for set in "${sets[@]}"; do

@@ -141,7 +141,15 @@ TEST_F(Serve, EndsOrderlyAndSaysWhereItIs) {
                                             HasSubstr("token in " + (home() / "token").string())));
   const ProcessOutput dashboard = mlbench({"dashboard"});
   EXPECT_EQ(dashboard.standard_output, url_ + "\n");
+  EXPECT_THAT(dashboard.standard_error, HasSubstr(url_ + "/#login="));
+  EXPECT_THAT(dashboard.standard_error, Not(HasSubstr(token_)));
   EXPECT_EQ(mlbench({"get-dashboard-url"}).standard_output, url_ + "\n");
+  const Json links = Json::parse(mlbench({"dashboard", "--json"}).standard_output);
+  EXPECT_EQ(links["url"], url_);
+  const std::string link = links["login_url"];
+  const Json code = {{"code", link.substr(link.find('=') + 1)}};
+  post("/session", code, 201);
+  post("/session", code, 401);
   for (const int signal : {SIGTERM, SIGINT}) {
     kill(serve_->pid(), signal);
     const auto end = serve_->wait(kPatience);

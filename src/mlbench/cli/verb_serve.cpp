@@ -58,6 +58,9 @@ master::Hooks make_hooks(const Context& context, const std::string& data_dir) {
     if (!found.catalog) throw UserError(found.reason);
     Json catalog = *found.catalog;
     catalog["executors"] = list_executors();
+    const bool gpus = !capture_host(0).at("gpus").empty();
+    catalog["devices"] = {{{"name", "cpu"}, {"available", true}, {"reason", ""}},
+                          {{"name", "cuda"}, {"available", gpus}, {"reason", gpus ? "" : "no NVIDIA GPU here"}}};
     return catalog;
   };
   return hooks;
@@ -117,12 +120,16 @@ ExitCode serve(const Context& context, const ServeOptions& options) {
   return ExitCode::kOk;
 }
 
+// The link holds a code that logs in once, behind the #: a browser does not send that part, so no log has it.
 ExitCode dashboard(const Context& context) {
   const MasterClient client = the_master(context);
+  const Json code = client.post("/session/codes", Json::object());
+  const std::string link = client.url() + "/#login=" + code.at("code").get<std::string>();
   if (context.json) {
-    print_json({{"url", client.url()}});
+    print_json({{"url", client.url()}, {"login_url", link}, {"login_expires_s", code.at("expires_s")}});
   } else {
     print(client.url() + "\n");
+    say(fmt::format("logs in once, within {} minutes: {}", code.at("expires_s").get<int>() / 60, link));
   }
   return ExitCode::kOk;
 }
@@ -150,7 +157,8 @@ void add_serve(CLI::App& app, Program& program) {
 }
 
 void add_dashboard(CLI::App& app, Program& program) {
-  CLI::App* verb = add_verb(app, program, "dashboard", "Where the master of this home is");
+  CLI::App* verb =
+      add_verb(app, program, "dashboard", "Where the master of this home is, and a link that logs a browser in");
   add_master_options(*verb, program);
   verb->alias("get-dashboard-url");
   verb->callback([&program] { program.action = [&program] { return dashboard(program.context); }; });

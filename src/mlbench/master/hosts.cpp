@@ -1,6 +1,5 @@
 #include "mlbench/master/hosts.h"
 
-#include <chrono>
 #include <sstream>
 #include <tuple>
 
@@ -12,8 +11,6 @@
 namespace mlbench::master {
 
 namespace {
-constexpr std::chrono::seconds kPeriod{2};
-constexpr size_t kKept = 900;  // 30 minutes
 constexpr double kMiB = 1024.0 * 1024.0;
 }  // namespace
 
@@ -34,7 +31,7 @@ CpuTimes parse_stat(const std::string& text) {
   return times;
 }
 
-double parse_memory_mib(const std::string& text) {
+std::pair<double, double> parse_memory_mib(const std::string& text) {
   std::istringstream in(text);
   double total = 0, available = 0;
   for (std::string line; std::getline(in, line);) {
@@ -45,7 +42,7 @@ double parse_memory_mib(const std::string& text) {
     if (name == "MemTotal:") total = kib;
     if (name == "MemAvailable:") available = kib;
   }
-  return (total - available) / 1024;
+  return {(total - available) / 1024, total / 1024};
 }
 
 std::pair<double, double> parse_network_mib(const std::string& text) {
@@ -102,7 +99,7 @@ void HostSampler::work() {
       if (all > 0) sample.cpu = static_cast<double>(now.busy - before.busy) / all * machine;
       good = before.all > 0;
       before = now;
-      sample.memory = parse_memory_mib(read_file("/proc/meminfo"));
+      std::tie(sample.memory, sample.memory_total) = parse_memory_mib(read_file("/proc/meminfo"));
       std::tie(sample.network_in, sample.network_out) = parse_network_mib(read_file("/proc/net/dev"));
       sample.time_us = now_us();
     } catch (const std::exception& error) {
@@ -111,8 +108,9 @@ void HostSampler::work() {
     }
     lock.lock();
     if (good) samples_.push_back(sample);
-    if (samples_.size() > kKept) samples_.pop_front();
-    if (!stopping_) wake_.wait_for(lock, good ? std::chrono::milliseconds(kPeriod) : std::chrono::milliseconds(500));
+    if (samples_.size() > kHostSamplesKept) samples_.pop_front();
+    if (!stopping_)
+      wake_.wait_for(lock, good ? std::chrono::milliseconds(kHostPeriod) : std::chrono::milliseconds(500));
   }
 }
 

@@ -3,6 +3,7 @@
 // What this host does, every two seconds, for the last 30 minutes.
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -13,10 +14,14 @@
 
 namespace mlbench::master {
 
+inline constexpr std::chrono::seconds kHostPeriod{2};
+inline constexpr size_t kHostSamplesKept = 900;  // 30 minutes
+
 struct HostSample {
   int64_t time_us = 0;
-  double cpu = 0;         // cores in use
-  double memory = 0;      // MiB in use
+  double cpu = 0;     // cores in use
+  double memory = 0;  // MiB in use
+  double memory_total = 0;
   double network_in = 0;  // MiB since the host started, without loopback
   double network_out = 0;
 };
@@ -52,7 +57,7 @@ struct CpuTimes {
   uint64_t busy = 0, all = 0;
 };
 CpuTimes parse_stat(const std::string& text);
-double parse_memory_mib(const std::string& text);
+std::pair<double, double> parse_memory_mib(const std::string& text);  // in use, all
 std::pair<double, double> parse_network_mib(const std::string& text);
 
 }  // namespace mlbench::master

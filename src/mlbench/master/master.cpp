@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <thread>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/log.h"
@@ -26,7 +27,8 @@ constexpr auto kHousekeeping = 500ms;
 
 std::vector<Route> all_routes(Services& services) {
   std::vector<Route> routes;
-  for (auto part : {system_routes(services), run_routes(services), legacy_routes(services), mlflow_routes(services)}) {
+  for (auto part : {system_routes(services), run_routes(services), legacy_routes(services), mlflow_routes(services),
+                    page_routes(services)}) {
     for (Route& route : part) routes.push_back(std::move(route));
   }
   return routes;
@@ -70,9 +72,10 @@ class Master::Impl {
         watcher_(options_.home, index_, [this](const std::vector<fs::path>& runs) { ingest_active(runs); }),
         scheduler_({options_.home, options_.program, options_.worker, options_.core_lock,
                     Cluster{"local", options_.cores, true}, active_runs()}),
-        services_{options_.home, hooks_,   index_,  series_, journal_, tracking_,
-                  scheduler_,    watcher_, ingest_, live_,   hosts_},
-        api_({token_, options_.legacy_api, allowed_hosts()}, all_routes(services_)),
+        sessions_(clock_),
+        services_{options_.home, hooks_,  index_, series_, journal_, tracking_, scheduler_,
+                  watcher_,      ingest_, live_,  hosts_,  gpus_,    sessions_, token_},
+        api_({token_, options_.legacy_api, allowed_hosts(), &sessions_}, all_routes(services_)),
         server_(server_options(options_), api_) {
     const std::string host = options_.host == "0.0.0.0" || options_.host == "::" ? "127.0.0.1" : options_.host;
     const bool v6 = host.find(':') != std::string::npos;
@@ -162,6 +165,9 @@ class Master::Impl {
   Watcher watcher_;
   Scheduler scheduler_;
   HostSampler hosts_;
+  GpuSampler gpus_;
+  const SystemClock clock_;
+  Sessions sessions_;
   Services services_;
   Api api_;
   net::http::Server server_;

@@ -27,6 +27,7 @@ namespace fs = std::filesystem;
 using net::http::ClientRequest;
 using net::http::ClientResponse;
 using net::http::Fields;
+using testing::AllOf;
 using testing::AnyOf;
 using testing::Contains;
 using testing::ElementsAre;
@@ -96,10 +97,11 @@ class MasterTest : public testing::Test {
 
 // ---- who may ask ----------------------------------------------------------------------------------------------------
 
-TEST_F(MasterTest, AsksForTheTokenEverywhereButForHealth) {
+TEST_F(MasterTest, AsksForTheTokenEverywhereButForHealthAndThePageThatLogsIn) {
   EXPECT_EQ(send("GET", "/api/v1/health", "", "", {}, false).status, 200);
+  const std::set<std::string> open = {"GET /api/v1/health", "GET /", "GET /assets/{file}", "POST /api/v1/session"};
   for (const auto& [method, path] : master().routes()) {
-    if (path == "/api/v1/health") continue;
+    if (open.contains(method + " " + path)) continue;
     const ClientResponse none = send(method, path, "", "application/json", {}, false);
     EXPECT_EQ(none.status, 401) << method << " " << path;
     const ClientResponse wrong =
@@ -152,6 +154,121 @@ TEST_F(MasterTest, TheTokenIsTheUsersAlone) {
   fs::permissions(home() / "token", fs::perms(0600));
   std::ofstream(home() / "token") << "short\n";
   expect_error<UserError>([&] { master(); }, "holds no token");
+}
+
+// ---- browsers -------------------------------------------------------------------------------------------------------
+
+std::string field(const ClientResponse& response, const std::string& name) {
+  for (const auto& [key, value] : response.headers) {
+    if (key == name) return value;
+  }
+  return "";
+}
+
+TEST_F(MasterTest, ThePageIsServedSealed) {
+  const ClientResponse page = send("GET", "/", "", "", {}, false);
+  EXPECT_EQ(page.status, 200);
+  EXPECT_THAT(page.content_type, HasSubstr("text/html"));
+  EXPECT_THAT(page.body, HasSubstr("<script type=\"module\""));
+  EXPECT_THAT(page.body, Not(HasSubstr("//")));  // of no other place
+  const std::string tag = field(page, "ETag");
+  EXPECT_EQ(send("GET", "/", "", "", {{"If-None-Match", tag}}, false).status, 304);
+  EXPECT_THAT(send("GET", "/assets/app.js", "", "", {}, false).content_type, HasSubstr("text/javascript"));
+  EXPECT_THAT(send("GET", "/assets/app.css", "", "", {}, false).content_type, HasSubstr("text/css"));
+  for (const char* none : {"/assets/none.js", "/assets/..%2findex.html", "/assets/%2e%2e"}) {
+    EXPECT_THAT(send("GET", none, "", "", {}, false).status, AnyOf(400, 404)) << none;
+  }
+  // Refusals, too.
+  for (const ClientResponse& response : {page, send("GET", "/api/v1/runs", "", "", {}, false), send("GET", "/none")}) {
+    EXPECT_THAT(field(response, "Content-Security-Policy"),
+                AllOf(HasSubstr("default-src 'none'"), HasSubstr("script-src 'self';"), Not(HasSubstr("unsafe"))));
+    EXPECT_EQ(field(response, "X-Content-Type-Options"), "nosniff");
+    EXPECT_EQ(field(response, "X-Frame-Options"), "DENY");
+  }
+}
+
+class Browser : public MasterTest {
+ protected:
+  ClientResponse log_in(const Json& body) {
+    return send("POST", "/api/v1/session", body.dump(), "application/json", {}, false);
+  }
+  void open() {
+    const ClientResponse answer = log_in({{"token", master().token()}});
+    ASSERT_EQ(answer.status, 201) << answer.body;
+    csrf_ = Json::parse(answer.body)["csrf"];
+    const std::string cookie = field(answer, "Set-Cookie");
+    EXPECT_THAT(cookie, AllOf(HasSubstr("; HttpOnly"), HasSubstr("; SameSite=Strict")));
+    cookie_ = cookie.substr(0, cookie.find(';'));
+  }
+  // With the cookie, without the token.
+  ClientResponse browse(const std::string& method, const std::string& path, const Fields& more = {}) {
+    Fields headers = more;
+    headers.emplace_back("Cookie", cookie_);
+    return send(method, path, method == "POST" ? "{}" : "", "application/json", headers, false);
+  }
+  std::string csrf_, cookie_;
+};
+
+TEST_F(Browser, LogsInWithTheTokenAndOut) {
+  open();
+  EXPECT_EQ(browse("GET", "/api/v1/version").status, 200);
+  EXPECT_EQ(Json::parse(browse("GET", "/api/v1/session").body)["csrf"], csrf_);
+  EXPECT_EQ(get("/api/v1/session")["csrf"], nullptr);
+  EXPECT_EQ(browse("DELETE", "/api/v1/session").status, 403);
+  const ClientResponse out = browse("DELETE", "/api/v1/session", {{"X-CSRF-Token", csrf_}});
+  EXPECT_EQ(out.status, 204);
+  EXPECT_THAT(field(out, "Set-Cookie"), HasSubstr("Max-Age=0"));
+  EXPECT_EQ(browse("GET", "/api/v1/version").status, 401);
+}
+
+TEST_F(Browser, WrongSecretsAreRefused) {
+  for (const Json& body : {Json{{"token", std::string(64, '0')}}, Json{{"code", std::string(64, '0')}}}) {
+    const ClientResponse answer = log_in(body);
+    EXPECT_EQ(answer.status, 401) << body;
+    EXPECT_EQ(field(answer, "Set-Cookie"), "");
+  }
+  for (const Json& body :
+       {Json::object(), Json{{"token", 1}}, Json{{"token", ""}}, Json{{"token", "x"}, {"code", "y"}}}) {
+    EXPECT_EQ(log_in(body).status, 400) << body;
+  }
+  EXPECT_EQ(send("POST", "/api/v1/session", "token=x", "application/x-www-form-urlencoded", {}, false).status, 415);
+  EXPECT_EQ(
+      send("POST", "/api/v1/session", "{}", "application/json", {{"Origin", "http://evil.example"}}, false).status,
+      403);
+  cookie_ = "mlbench_1=" + std::string(64, '0');
+  EXPECT_EQ(browse("GET", "/api/v1/version").status, 401);
+}
+
+TEST_F(Browser, ALinkLogsInOnce) {
+  EXPECT_EQ(send("POST", "/api/v1/session/codes", "{}", "application/json", {}, false).status, 401);
+  const ClientResponse made = send("POST", "/api/v1/session/codes", "{}");
+  ASSERT_EQ(made.status, 201) << made.body;
+  const Json code = Json::parse(made.body);
+  EXPECT_EQ(code["expires_s"], 300);
+  const Json body = {{"code", code["code"]}};
+  EXPECT_EQ(log_in(body).status, 201);
+  const ClientResponse again = log_in(body);
+  EXPECT_EQ(again.status, 401);
+  EXPECT_THAT(message(again), HasSubstr("mlbench dashboard"));
+}
+
+TEST_F(Browser, ACookieAloneChangesNothing) {
+  open();
+  // 422: it came through to the planning of runs.
+  EXPECT_EQ(browse("POST", "/api/v1/runs", {{"X-CSRF-Token", csrf_}}).status, 422);
+  EXPECT_EQ(browse("POST", "/api/v1/runs").status, 403);
+  EXPECT_EQ(browse("POST", "/api/v1/runs", {{"X-CSRF-Token", ""}}).status, 403);
+  EXPECT_EQ(browse("POST", "/api/v1/runs", {{"X-CSRF-Token", std::string(64, '0')}}).status, 403);
+  EXPECT_EQ(browse("DELETE", "/api/v1/runs/x").status, 403);
+  EXPECT_EQ(browse("DELETE", "/api/v1/runs/x", {{"X-CSRF-Token", csrf_}}).status, 404);
+  // What a page on another port of this host makes the browser send comes with the cookie, and says so.
+  for (const char* site : {"same-site", "cross-site"}) {
+    EXPECT_EQ(browse("GET", "/api/v1/version", {{"Sec-Fetch-Site", site}}).status, 403);
+    EXPECT_EQ(browse("POST", "/api/v1/runs", {{"X-CSRF-Token", csrf_}, {"Sec-Fetch-Site", site}}).status, 403);
+  }
+  for (const char* site : {"same-origin", "none"}) {
+    EXPECT_EQ(browse("GET", "/api/v1/version", {{"Sec-Fetch-Site", site}}).status, 200);
+  }
 }
 
 // ---- one master per home --------------------------------------------------------------------------------------------
@@ -263,6 +380,7 @@ TEST_F(MasterTest, ErrorsAreJsonWithTheReason) {
   expect(send("POST", "/api/v1/runs", "{}"), 422, "nothing can be planned here");
   expect(send("POST", "/api/v1/runs", "{\"no_wait\": 1}"), 400, "neither true nor false");
   expect(send("POST", "/api/v1/runs", "{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}"), 400, "deeper");
+  expect(send("POST", "/api/v1/plan", "{}"), 422, "nothing can be planned here");
   expect(send("GET", "/api/v1/catalog"), 400, "there is no worker");
   expect(send("GET", "/api/v1/compare"), 400, "runs is needed");
   expect(send("GET", "/api/runs/"), 404, "--legacy-api");
@@ -305,6 +423,34 @@ TEST_F(MasterTest, AnOfficialImageBecomesARunOfItsTask) {
   EXPECT_EQ(planned["backend"], "gloo");
   EXPECT_EQ(planned["light"], true);
   EXPECT_EQ(send("POST", "/api/runs/", form, "application/x-www-form-urlencoded", {}, false).status, 409);
+}
+
+TEST_F(MasterTest, APlanShowsTheRunsAndMakesNone) {
+  hooks_.plan = [&](const Json&) {
+    spec::RunSpec run;
+    run.name = "planned-2";
+    run.workers = 2;
+    run.cache_dir = home() / "cache";
+    spec::set_task(run, spec::find_task("fashion-mnist", "", "", {}), {});
+    return PlannedRuns{{run}, {"a warning"}};
+  };
+  for (const bool taken : {false, true}) {
+    const ClientResponse answer = send("POST", "/api/v1/plan", "{\"no_wait\": true}");
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const Json planned = Json::parse(answer.body);
+    EXPECT_EQ(planned["warnings"], Json({"a warning"}));
+    ASSERT_THAT(planned["runs"], SizeIs(1));
+    const Json& run = planned["runs"][0];
+    EXPECT_EQ(run["name"], "planned-2");
+    EXPECT_EQ(run["taken"], taken);
+    EXPECT_EQ(run["task"], "fashion-mnist");
+    EXPECT_EQ(run["workers"], 2);
+    EXPECT_EQ(run["device"], "cpu");
+    EXPECT_EQ(run["overrides"], Json::array());
+    EXPECT_EQ(fs::exists(home() / "runs" / "planned-2"), taken);
+    fs::create_directories(home() / "runs" / "planned-2");
+  }
+  EXPECT_EQ(get("/api/v1/runs")["total"], 0);
 }
 
 // ---- parts ----------------------------------------------------------------------------------------------------------
@@ -373,7 +519,7 @@ TEST(HostFiles, AreRead) {
   const CpuTimes times = parse_stat("cpu  10 1 5 100 4 0 2 0 0 0\ncpu0 1 1 1 1\n");
   EXPECT_EQ(times.busy, 18u);
   EXPECT_EQ(times.all, 122u);
-  EXPECT_EQ(parse_memory_mib("MemTotal: 4096 kB\nMemFree: 1 kB\nMemAvailable: 1024 kB\n"), 3.0);
+  EXPECT_EQ(parse_memory_mib("MemTotal: 4096 kB\nMemFree: 1 kB\nMemAvailable: 1024 kB\n"), std::pair(3.0, 4.0));
   const auto [in, out] = parse_network_mib(
       "Inter-|   Receive  |  Transmit\n face |bytes packets\n    lo: 5000000 1 0 0 0 0 0 0 5000000 1\n"
       "  eth0: 1048576 1 0 0 0 0 0 0 2097152 1 0 0 0 0 0 0\n");

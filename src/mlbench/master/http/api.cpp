@@ -42,6 +42,30 @@ Response answer_of(const std::exception& error) {
   return error_response(500, "internal error");
 }
 
+// For every answer, pages or not: what a browser shows of us loads nothing from elsewhere, runs no script that came
+// with data, and is in nobody's frame.
+Response sealed(Response response) {
+  const auto has = [&](const std::string& name) {
+    return std::any_of(response.headers.begin(), response.headers.end(),
+                       [&](const auto& field) { return field.first == name; });
+  };
+  if (!has("Cache-Control")) response.headers.emplace_back("Cache-Control", "no-store");
+  for (const auto& [name, value] : {
+           std::pair("Content-Security-Policy",
+                     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+                     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+                     "require-trusted-types-for 'script'; trusted-types 'none'"),
+           std::pair("X-Content-Type-Options", "nosniff"),
+           std::pair("X-Frame-Options", "DENY"),
+           std::pair("Referrer-Policy", "no-referrer"),
+           std::pair("Cross-Origin-Opener-Policy", "same-origin"),
+           std::pair("Cross-Origin-Resource-Policy", "same-origin"),
+       }) {
+    response.headers.emplace_back(name, value);
+  }
+  return response;
+}
+
 }  // namespace
 
 Response json_response(int status, const Json& body) {
@@ -139,21 +163,14 @@ std::optional<Response> Api::refuse(const Request& request, const Match& match) 
   const std::string own = fmt::format("{}://{}", request.secure ? "https" : "http", request.header("Host"));
   if (!origin.empty() && origin != own) return error_response(403, "requests from pages of other sites are refused");
 
-  const auto authorised = [&] {
-    constexpr std::string_view kBearer = "Bearer ";
-    const std::string_view header = request.header("Authorization");
-    return header.starts_with(kBearer) && same_secret(header.substr(kBearer.size()), options_.token);
-  };
   // Who has no token does not learn which paths exist.
   const bool legacy_path = !request.target.segments.empty() && request.target.segments[0] == "api" &&
                            (request.target.segments.size() < 2 ||
                             (request.target.segments[1] != "v1" && request.target.segments[1] != "2.0"));
   const bool open =
       (match.route != nullptr && match.route->access == Access::kOpen) || (legacy_path && options_.legacy);
-  if (!open && !authorised()) {
-    Response response = error_response(401, "show the token of this server: 'Authorization: Bearer TOKEN'");
-    response.headers.emplace_back("WWW-Authenticate", "Bearer");
-    return response;
+  if (!open) {
+    if (auto refused = refuse_unknown(request)) return refused;
   }
   if (match.route == nullptr && !match.allowed.empty()) {
     Response response = error_response(
@@ -170,7 +187,33 @@ std::optional<Response> Api::refuse(const Request& request, const Match& match) 
   return std::nullopt;
 }
 
-std::optional<Response> Api::begin(const Request& request) { return refuse(request, match(request)); }
+std::optional<Response> Api::refuse_unknown(const Request& request) const {
+  constexpr std::string_view kBearer = "Bearer ";
+  const std::string_view header = request.header("Authorization");
+  if (header.starts_with(kBearer) && same_secret(header.substr(kBearer.size()), options_.token)) return std::nullopt;
+  const auto session = options_.sessions->find(cookie_value(request));
+  if (!session) {
+    Response response = error_response(401, "show the token of this server: 'Authorization: Bearer TOKEN'");
+    response.headers.emplace_back("WWW-Authenticate", "Bearer");
+    return response;
+  }
+  // A cookie comes by itself, also with what another port of this host makes the browser send.
+  const std::string_view site = request.header("Sec-Fetch-Site");
+  if (!site.empty() && site != "same-origin" && site != "none") {
+    return error_response(403, "requests from pages of other sites are refused");
+  }
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (!reads && !same_secret(request.header("X-CSRF-Token"), session->csrf)) {
+    return error_response(403, "with a cookie, what changes something needs the header X-CSRF-Token of the login");
+  }
+  return std::nullopt;
+}
+
+std::optional<Response> Api::begin(const Request& request) {
+  auto refused = refuse(request, match(request));
+  if (refused) refused = sealed(std::move(*refused));
+  return refused;
+}
 
 Response Api::handle(const Request& request) {
   const Match found = match(request);
@@ -181,9 +224,7 @@ Response Api::handle(const Request& request) {
   } catch (const std::exception& error) {
     response = answer_of(error);
   }
-  response.headers.emplace_back("X-Content-Type-Options", "nosniff");
-  response.headers.emplace_back("Cache-Control", "no-store");
-  return response;
+  return sealed(std::move(response));
 }
 
 }  // namespace mlbench::master

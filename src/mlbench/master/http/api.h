@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/master/http/session.h"
 #include "mlbench/net/http/server.h"
 
 namespace mlbench::master {
@@ -22,7 +23,7 @@ struct Call {
 
 enum class Access {
   kOpen,    // anybody: says nothing about anything
-  kToken,   // who shows the token
+  kToken,   // who shows the token, or the cookie of a login; with the cookie, what changes something needs X-CSRF-Token
   kLegacy,  // today's clients, who send none: only where --legacy-api is given
 };
 
@@ -54,6 +55,7 @@ struct ApiOptions {
   std::string token;
   bool legacy = false;
   std::vector<std::string> hosts;  // names that a Host header may hold, beside addresses and localhost
+  const Sessions* sessions = nullptr;
 };
 
 class Api final : public net::http::Service {
@@ -71,6 +73,7 @@ class Api final : public net::http::Service {
   };
   Match match(const Request& request) const;
   std::optional<Response> refuse(const Request& request, const Match& match) const;
+  std::optional<Response> refuse_unknown(const Request& request) const;
 
   const ApiOptions options_;
   const std::vector<Route> routes_;

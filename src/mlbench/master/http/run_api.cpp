@@ -82,11 +82,48 @@ bool take_no_wait(Json& request) {
   return no_wait;
 }
 
+void check_fits(const Services& services, const std::vector<spec::RunSpec>& runs) {
+  for (const spec::RunSpec& run : runs) {
+    if (const auto reason = refusal(services.scheduler.cluster(), run.workers)) throw HttpError(422, *reason);
+  }
+}
+
 Response create_runs(Services& services, const Request& request) {
   Json body = json_body(request);
   const bool no_wait = take_no_wait(body);
   PlannedRuns planned = plan(services, body);
   return json_response(201, created(services, submit(services, std::move(planned.runs), no_wait), planned.warnings));
+}
+
+// What a request would make; nothing is started, no name is taken.
+Response preview_runs(Services& services, const Request& request) {
+  Json body = json_body(request);
+  take_no_wait(body);
+  const PlannedRuns planned = plan(services, body);
+  check_fits(services, planned.runs);
+  Json answer = {{"runs", Json::array()}, {"warnings", planned.warnings}};
+  for (const spec::RunSpec& run : planned.runs) {
+    const spec::TaskSpec& task = run.task.task;
+    Json overrides = Json::array();
+    for (const spec::Override& one : run.overrides) overrides.push_back({{"key", one.key}, {"value", one.value}});
+    answer["runs"].push_back({{"name", run.name},
+                              {"taken", fs::exists(report::runs_dir(services.home) / run.name)},
+                              {"task", task.name},
+                              {"rules", task.rules},
+                              {"variant", task.variant},
+                              {"division", run.division},
+                              {"framework", run.framework},
+                              {"backend", run.backend},
+                              {"executor", run.executor},
+                              {"device", run.device},
+                              {"workers", run.workers},
+                              {"threads_per_worker", run.threads_per_worker},
+                              {"seed", run.seed},
+                              {"data", run.data_name},
+                              {"light", run.limits.light},
+                              {"overrides", std::move(overrides)}});
+  }
+  return json_response(200, answer);
 }
 
 // A run of the same specification: NAME-K.2, NAME-K.3, ...
@@ -383,11 +420,9 @@ fs::path find_run_folder(const Services& services, const std::string& name_or_id
 }
 
 std::vector<spec::RunSpec> submit(Services& services, std::vector<spec::RunSpec> runs, bool no_wait) {
+  check_fits(services, runs);
   std::vector<std::string> names;
-  for (const spec::RunSpec& run : runs) {
-    if (const auto reason = refusal(services.scheduler.cluster(), run.workers)) throw HttpError(422, *reason);
-    names.push_back(run.name);
-  }
+  for (const spec::RunSpec& run : runs) names.push_back(run.name);
   try {
     check_names_free(services.home, names);
     for (spec::RunSpec& run : runs) run = create_run(services.home, std::move(run), Waiting{no_wait});
@@ -424,6 +459,7 @@ std::vector<Route> run_routes(Services& services) {
   return {
       {"GET", "/api/v1/runs", Access::kToken, [s](const Call& call) { return list_runs(*s, call.request); }},
       {"POST", "/api/v1/runs", Access::kToken, [s](const Call& call) { return create_runs(*s, call.request); }},
+      {"POST", "/api/v1/plan", Access::kToken, [s](const Call& call) { return preview_runs(*s, call.request); }},
       {"GET", "/api/v1/runs/{run}", Access::kToken,
        [folder](const Call& call) { return json_response(200, current_record(folder(call))); }},
       {"DELETE", "/api/v1/runs/{run}", Access::kToken,

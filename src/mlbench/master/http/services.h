@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/master/gpus.h"
 #include "mlbench/master/hooks.h"
 #include "mlbench/master/hosts.h"
 #include "mlbench/master/http/api.h"
+#include "mlbench/master/http/session.h"
 #include "mlbench/master/ingest.h"
 #include "mlbench/master/live.h"
 #include "mlbench/master/sched/scheduler.h"
@@ -32,12 +34,16 @@ struct Services {
   Ingest& ingest;
   LiveFeed& live;
   HostSampler& hosts;
+  GpuSampler& gpus;
+  Sessions& sessions;
+  std::string token;
 };
 
 std::vector<Route> system_routes(Services& services);  // health, version, tasks, catalog, clusters, hosts, metrics
 std::vector<Route> run_routes(Services& services);     // /api/v1/runs
 std::vector<Route> legacy_routes(Services& services);  // /api/: MLBench's clients
 std::vector<Route> mlflow_routes(Services& services);  // /api/2.0/mlflow/: MLflow's clients
+std::vector<Route> page_routes(Services& services);    // /, /assets, /api/v1/session: the dashboard
 
 // ---- shared by both APIs -------------------------------------------------------------------------------------------
 

@@ -30,13 +30,29 @@ Response hosts(const Services& services, const Request& request) {
   const int64_t from = whole_number(request, "from_time_us", 0, 0, INT64_MAX);
   Json columns = {{"time_us", Json::array()}};
   for (const char* name : kHostSeries) columns[name] = Json::array();
-  for (const HostSample& sample : services.hosts.samples(from)) {
+  const std::vector<HostSample> samples = services.hosts.samples(from);
+  for (const HostSample& sample : samples) {
     columns["time_us"].push_back(sample.time_us);
     for (size_t i = 0; i < kHostSeries.size(); ++i) columns[kHostSeries[i]].push_back(value_of(sample, i));
   }
-  return json_response(
-      200, {{"hosts",
-             {{{"host", services.hosts.host()}, {"cores", services.hosts.cores()}, {"samples", std::move(columns)}}}}});
+  Json gpus = Json::array();
+  for (const Gpu& gpu : services.gpus.gpus(from)) {
+    Json time = Json::array(), utilisation = Json::array(), memory = Json::array();
+    for (const GpuSample& sample : gpu.samples) {
+      time.push_back(sample.time_us);
+      utilisation.push_back(sample.utilisation);
+      memory.push_back(sample.memory);
+    }
+    const Json one = {
+        {"time_us", std::move(time)}, {"utilisation", std::move(utilisation)}, {"memory", std::move(memory)}};
+    gpus.push_back({{"name", gpu.name}, {"memory_mib", gpu.memory_mib}, {"samples", one}});
+  }
+  const Json host = {{"host", services.hosts.host()},
+                     {"cores", services.hosts.cores()},
+                     {"memory_mib", samples.empty() ? Json(nullptr) : Json(samples.back().memory_total)},
+                     {"gpus", std::move(gpus)},
+                     {"samples", std::move(columns)}};
+  return json_response(200, {{"hosts", Json::array({host})}});
 }
 
 // https://prometheus.io/docs/specs/om/open_metrics_spec/

@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 
+#include <algorithm>
 #include <exception>
 
 #include "mlbench/base/errors.h"
@@ -15,6 +16,7 @@ constexpr long kConnectTimeoutMs = 5'000;
 struct Receiver {
   const ClientRequest& request;
   std::string body;
+  Fields headers;
   bool ended_by_us = false;
   std::exception_ptr exception;  // none may pass through libcurl
 };
@@ -28,6 +30,23 @@ size_t on_data(char* data, size_t size, size_t count, void* self) {
       receiver->ended_by_us = true;
       return 0;
     }
+    return size * count;
+  } catch (...) {
+    receiver->exception = std::current_exception();
+    return 0;
+  }
+}
+
+size_t on_header(char* data, size_t size, size_t count, void* self) {
+  auto* receiver = static_cast<Receiver*>(self);
+  try {
+    std::string_view line(data, size * count);
+    while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos) return size * count;
+    std::string_view value = line.substr(colon + 1);
+    value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
+    receiver->headers.emplace_back(line.substr(0, colon), value);
     return size * count;
   } catch (...) {
     receiver->exception = std::current_exception();
@@ -53,7 +72,7 @@ ClientResponse Client::send(const ClientRequest& request) {
   CURL* curl = impl_->curl.get();
   curl_easy_reset(curl);  // keeps the connection
   char error[CURL_ERROR_SIZE] = "";
-  Receiver receiver{request, "", false, nullptr};
+  Receiver receiver{request, "", {}, false, nullptr};
   std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers(nullptr, curl_slist_free_all);
   const auto add_header = [&](const std::string& line) {
     curl_slist* longer = curl_slist_append(headers.get(), line.c_str());
@@ -74,6 +93,8 @@ ClientResponse Client::send(const ClientRequest& request) {
   curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &on_data);
   curl_easy_setopt(curl, CURLOPT_WRITEDATA, &receiver);
+  curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, &on_header);
+  curl_easy_setopt(curl, CURLOPT_HEADERDATA, &receiver);
   if (request.method == "POST" || !request.body.empty()) {
     add_header("Content-Type: " + request.content_type);
     curl_easy_setopt(curl, CURLOPT_POST, 1L);
@@ -100,6 +121,7 @@ ClientResponse Client::send(const ClientRequest& request) {
   curl_easy_getinfo(curl, CURLINFO_CONTENT_TYPE, &type);
   response.status = static_cast<int>(status);
   if (type != nullptr) response.content_type = type;
+  response.headers = std::move(receiver.headers);
   response.body = std::move(receiver.body);
   return response;
 }

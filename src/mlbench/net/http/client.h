@@ -27,6 +27,7 @@ struct ClientRequest {
 struct ClientResponse {
   int status = 0;
   std::string content_type;
+  Fields headers;
   std::string body;
 };
 

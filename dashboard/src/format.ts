@@ -1,0 +1,62 @@
+// Numbers, times and sizes as people read them. Pure.
+
+export const NONE = '–';
+
+export function number(value: number | null | undefined, digits = 3): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-3 || size >= 1e9)) return String(Number(value.toPrecision(digits)));
+  if (size >= 1000) return Math.round(value).toLocaleString('en');
+  return String(Number(value.toPrecision(Math.max(digits, Math.ceil(Math.log10(size + 1e-9)) + 1))));
+}
+
+export function seconds(value: number | null | undefined): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
+  if (value < 1e-3) return `${number(value * 1e6)} µs`;
+  if (value < 1) return `${number(value * 1e3)} ms`;
+  if (value < 99.95) return `${value.toFixed(1)} s`;
+  const whole = Math.round(value), h = Math.floor(whole / 3600), m = Math.floor(whole / 60) % 60, s = whole % 60;
+  return h > 0 ? `${h} h ${String(m).padStart(2, '0')} min` : `${m} min ${String(s).padStart(2, '0')} s`;
+}
+
+export function percent(share: number | null | undefined): string {
+  return share === null || share === undefined || !Number.isFinite(share) ? NONE : `${(share * 100).toFixed(1)} %`;
+}
+
+export function bytes(value: number | null | undefined): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let at = 0, left = value;
+  while (left >= 1024 && at < units.length - 1) {
+    left /= 1024;
+    ++at;
+  }
+  return `${number(left)} ${units[at]}`;
+}
+
+export function ago(stamp: string | null | undefined, now: number): string {
+  if (!stamp) return NONE;
+  const s = Math.max(0, (now - Date.parse(stamp)) / 1000);
+  if (!Number.isFinite(s)) return NONE;
+  if (s < 10) return 'just now';
+  if (s < 60) return `${Math.floor(s)} s ago`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ago`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h ago`;
+  return `${Math.floor(s / 86400)} d ago`;
+}
+
+export function stamp(text: string | null | undefined): string {
+  if (!text) return NONE;
+  const time = new Date(text);
+  if (Number.isNaN(time.getTime())) return text;
+  const two = (value: number) => String(value).padStart(2, '0');
+  return `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())} ` +
+    `${two(time.getHours())}:${two(time.getMinutes())}:${two(time.getSeconds())}`;
+}
+
+// "fashion-mnist", "2a · 2021 · small": a task with what chooses among its forms.
+export function taskLabel(run: {task?: string | null; rules?: string | null; variant?: string | null}): string {
+  return [run.task, run.rules, run.variant].filter(Boolean).join(' · ') || NONE;
+}
+
+export const plural = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;

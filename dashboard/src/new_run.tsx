@@ -1,0 +1,222 @@
+// The dialog for new runs. What can be chosen is what the master says: its tasks, the catalog of its worker, and the
+// fields of RunRequest in its description. While it is filled in, the master plans what would run.
+
+import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
+import {get, post, textOf, usePolled} from './api';
+import {number, plural, taskLabel} from './format';
+import {commandOf, EMPTY, requestOf, words, type Form} from './request';
+import {go, runHref} from './router';
+import type {Catalog, Choice, Plan, RunSummary, Task} from './types';
+import {Dialog, ErrorNote, Loading} from './ui';
+
+interface Offer {
+  tasks: Task[];
+  catalog: Catalog | null;
+  problem: string;       // why there is no catalog
+  fields: Set<string>;   // of RunRequest
+}
+
+async function loadOffer(): Promise<Offer> {
+  interface Description { components: {schemas: {RunRequest: {properties: Record<string, unknown>}}} }
+  let problem = '';
+  const [{tasks}, catalog, description] = await Promise.all([
+    get<{tasks: Task[]}>('/tasks'),
+    get<Catalog>('/catalog').catch((error: unknown) => {
+      problem = textOf(error);
+      return null;
+    }),
+    get<Description>('/openapi.json'),
+  ]);
+  return {tasks, catalog, problem, fields: new Set(Object.keys(description.components.schemas.RunRequest.properties))};
+}
+
+// What is not available is shown with its reason, and cannot be chosen.
+function Choices({label, value, choices, usual, onChoose}: {label: string; value: string; choices: Choice[]; usual: string; onChoose: (name: string) => void}) {
+  const missing = choices.filter((one) => !one.available && one.reason);
+  return (
+    <label>{label}
+      <select value={value} onChange={(event) => onChoose(event.currentTarget.value)}>
+        <option value="">{usual}</option>
+        {choices.map((one) => <option key={one.name} value={one.name} disabled={!one.available}>{one.name}{one.available ? '' : ' (not available)'}</option>)}
+      </select>
+      {missing.length > 0 && <span class="hint">{missing.map((one) => `${one.name}: ${one.reason}`).join('; ')}</span>}
+    </label>
+  );
+}
+
+function Preview({plan, error, waiting}: {plan: Plan | null; error: string; waiting: boolean}) {
+  if (error !== '') return <div class="note error" role="alert"><p>{error}</p></div>;
+  if (plan === null) return <p class="soft">{waiting ? 'Asking the master …' : 'Name, task and workers come first.'}</p>;
+  return (
+    <>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Planned runs">
+        <table class="figures plan">
+          <thead><tr><th>Run</th><th class="num">Workers</th><th class="num">CPUs each</th><th>Task</th><th>Division</th><th>By</th><th>Data</th><th class="num">Seed</th></tr></thead>
+          <tbody>{plan.runs.map((run) => (
+            <tr key={run.name}>
+              <th>{run.name}{run.taken && <span class="badge failed">name taken</span>}</th><td class="num">{run.workers}</td><td class="num">{run.threads_per_worker}</td>
+              <td>{taskLabel(run)}{run.light && ', light goal'}{run.overrides.map((one) => <div key={one.key}><code>{one.key}={one.value}</code></div>)}</td>
+              <td>{run.division}</td><td>{run.framework}, {run.backend}{run.device === 'cpu' ? '' : `, ${run.device}`}</td><td>{run.data}</td><td class="num">{run.seed}</td>
+            </tr>
+          ))}</tbody>
+        </table>
+      </div>
+      {plan.warnings.map((warning) => <p key={warning} class="note">{warning}</p>)}
+    </>
+  );
+}
+
+export function NewRun({onClose}: {onClose: () => void}) {
+  const offered = usePolled('offer', loadOffer, 0);
+  const offer = offered.data;
+  const [form, setForm] = useState<Form>(EMPTY);
+  const [plan, setPlan] = useState<{key: string; plan: Plan | null; error: string}>({key: '', plan: null, error: ''});
+  const [error, setError] = useState('');
+  const [busy, setBusy] = useState(false);
+  const change = (part: Partial<Form>) => setForm((old) => ({...old, ...part}));
+  const typed = (key: keyof Form) => (event: {currentTarget: HTMLInputElement | HTMLTextAreaElement}) => change({[key]: event.currentTarget.value});
+
+  useEffect(() => {
+    if (offer && form.task === '' && offer.tasks.length > 0) change({task: (offer.tasks.find((task) => task.name === 'fashion-mnist') ?? offer.tasks[0]!).name});
+  }, [offer]);
+
+  // The form comes when the dialog is open already.
+  const first = useRef<HTMLInputElement>(null);
+  useEffect(() => { first.current?.focus(); }, [offer !== null]);
+
+  const request = useMemo(() => requestOf(form), [form]);
+  const key = JSON.stringify(request);
+  const complete = form.name.trim() !== '' && form.task !== '' && words(form.workers).length > 0;
+  useEffect(() => {
+    if (!complete) return undefined;
+    let over = false;
+    const timer = setTimeout(async () => {
+      try {
+        const answer = await post<Plan>('/plan', request);
+        if (!over) setPlan({key, plan: answer, error: ''});
+      } catch (problem) {
+        if (!over) setPlan({key, plan: null, error: textOf(problem)});
+      }
+    }, 300);
+    return () => {
+      over = true;
+      clearTimeout(timer);
+    };
+  }, [key, complete]);
+
+  const current = complete && plan.key === key ? plan : null;
+  const taken = current?.plan?.runs.some((run) => run.taken) ?? false;
+  const start = async (event: Event) => {
+    event.preventDefault();
+    setBusy(true);
+    setError('');
+    try {
+      const {runs} = await post<{runs: RunSummary[]}>('/runs', request);
+      onClose();
+      go(runs.length === 1 ? runHref(runs[0]!.name) : '#/runs');
+    } catch (problem) {
+      setError(textOf(problem));
+      setBusy(false);
+    }
+  };
+
+  const forms = offer?.tasks.filter((task) => task.name === form.task) ?? [];
+  const task = forms.find((one) => (one.rules ?? '') === form.rules) ?? forms.at(-1);
+  const ruleSets = forms.map((one) => one.rules ?? '').filter((rules) => rules !== '');
+  const has = (field: string) => offer?.fields.has(field) === true;
+  const catalog = offer?.catalog;
+  const gpu = catalog?.devices?.some((device) => device.name === 'cuda' && device.available) ?? false;
+  const count = current?.plan?.runs.length ?? 0;
+
+  return (
+    <Dialog title="New run" onClose={onClose} wide>
+      {offer === null && offered.error === '' && <Loading what="what can be chosen" />}
+      <ErrorNote text={offered.error} again={offered.again} />
+      {offer !== null && (
+        <form class="new-run" onSubmit={(event) => void start(event)}>
+          {offer.problem !== '' && <ErrorNote text={`Nothing can run here now: ${offer.problem}`} />}
+          <fieldset>
+            <legend>What</legend>
+            <div class="fields">
+              <label>Name
+                <input required ref={first} pattern="[A-Za-z0-9][A-Za-z0-9._\-]*" maxLength={60} spellcheck={false} autocomplete="off" value={form.name} onInput={typed('name')} />
+                <span class="hint">The runs are called NAME-K, K being the workers.</span>
+              </label>
+              <label>Task
+                <select value={form.task} onChange={(event) => change({task: event.currentTarget.value, rules: '', variant: ''})}>
+                  {[...new Map(offer.tasks.map((one) => [one.name, one])).values()].map((one) => <option key={one.name} value={one.name}>{one.name}: {one.title}</option>)}
+                </select>
+              </label>
+              {ruleSets.length > 1 && (
+                <label>Rules
+                  <select value={form.rules} onChange={(event) => change({rules: event.currentTarget.value, variant: ''})}>
+                    <option value="">newest</option>
+                    {ruleSets.map((rules) => <option key={rules} value={rules}>{rules}</option>)}
+                  </select>
+                </label>
+              )}
+              {task !== undefined && task.variants.length > 0 && (
+                <label>Variant
+                  <select value={form.variant} onChange={(event) => change({variant: event.currentTarget.value})}>
+                    <option value="">{task.variants[0]} (usual)</option>
+                    {task.variants.slice(1).map((variant) => <option key={variant} value={variant}>{variant}</option>)}
+                  </select>
+                </label>
+              )}
+              {task !== undefined && (
+                <fieldset class="inline">
+                  <legend>Goal</legend>
+                  <label class="check"><input type="radio" name="goal" checked={!form.light} onChange={() => change({light: false})} /> full: {task.goal.metric} {number(task.goal.target, 4)}</label>
+                  {task.goal.light_target !== null && task.goal.light_target !== 0 && <label class="check"><input type="radio" name="goal" checked={form.light} onChange={() => change({light: true})} /> light: {number(task.goal.light_target, 4)}</label>}
+                </fieldset>
+              )}
+            </div>
+          </fieldset>
+          <fieldset>
+            <legend>How</legend>
+            <div class="fields">
+              <label>Workers
+                <input required inputMode="numeric" pattern="[0-9]+([ ,]+[0-9]+)*" autocomplete="off" value={form.workers} onInput={typed('workers')} />
+                <span class="hint">One run for each number{task !== undefined && task.workers.length > 0 && `; official: ${task.workers.join(', ')}`}.</span>
+              </label>
+              <label>CPUs per worker
+                <input type="number" min={1} placeholder="a fair share" value={form.cpus} onInput={typed('cpus')} />
+              </label>
+              {catalog && <Choices label="Framework" usual="the usual one" value={form.framework} choices={catalog.frameworks} onChoose={(framework) => change({framework})} />}
+              {catalog && <Choices label="Communication backend" usual="the usual one" value={form.backend} choices={catalog.backends} onChoose={(backend) => change({backend})} />}
+              {catalog && catalog.executors.length > 1 && <Choices label="Executor" usual="the usual one" value={form.executor} choices={catalog.executors} onChoose={(executor) => change({executor})} />}
+              {gpu && has('gpu') && <label class="check"><input type="checkbox" checked={form.gpu} onChange={(event) => change({gpu: event.currentTarget.checked})} /> on GPUs, one per worker</label>}
+            </div>
+          </fieldset>
+          <details>
+            <summary>Limits, seed, overrides</summary>
+            <div class="fields">
+              <label>At most so many epochs<input inputMode="decimal" value={form.max_epochs} onInput={typed('max_epochs')} /></label>
+              <label>At most so many steps<input inputMode="numeric" value={form.max_steps} onInput={typed('max_steps')} /></label>
+              <label>At most so long<input placeholder="90s, 5m, 2h" value={form.max_time} onInput={typed('max_time')} /></label>
+              <label>Seed<input inputMode="numeric" placeholder="42" value={form.seed} onInput={typed('seed')} /></label>
+              <label>Repeats<input type="number" min={1} placeholder="1" value={form.repeat} onInput={typed('repeat')} /></label>
+              <div class="checks">
+                {has('synthetic') && <label class="check"><input type="checkbox" checked={form.synthetic} onChange={(event) => change({synthetic: event.currentTarget.checked})} /> made data instead of the real set</label>}
+                {has('no_wait') && <label class="check"><input type="checkbox" checked={form.no_wait} onChange={(event) => change({no_wait: event.currentTarget.checked})} /> start at once, beside others (labelled oversubscribed)</label>}
+              </div>
+              <label class="full">Overrides, one KEY=VALUE per line; they open the run
+                <textarea rows={2} spellcheck={false} placeholder="batch_size=64" value={form.overrides} onInput={typed('overrides')} />
+              </label>
+            </div>
+          </details>
+          <section class="preview" aria-live="polite">
+            <h3>What would run</h3>
+            <Preview plan={current?.plan ?? null} error={current?.error ?? ''} waiting={complete} />
+            <code class="command">{commandOf(request)}</code>
+          </section>
+          <ErrorNote text={error} />
+          <div class="dialog-actions">
+            <button type="button" onClick={onClose}>Cancel</button>
+            <button type="submit" class="primary" disabled={busy || count === 0 || taken}>{busy ? 'Starting …' : count > 1 ? `Start ${plural(count, 'run')}` : 'Start the run'}</button>
+          </div>
+        </form>
+      )}
+    </Dialog>
+  );
+}

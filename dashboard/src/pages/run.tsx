@@ -1,0 +1,262 @@
+// One run: how it stands, its charts as they grow, where the time goes, what it ran on, its logs.
+
+import {useEffect, useMemo, useState} from 'preact/hooks';
+import {downloadUrl, get, post, remove, segment, textOf, useEvents, usePolled} from '../api';
+import {Chart} from '../chart';
+import {bytes, NONE, number, percent, plural, seconds, stamp, taskLabel} from '../format';
+import {Logs} from '../logs';
+import {compareHref, go, runHref} from '../router';
+import {chartNames, KIND_TITLES, kinds, kindSeries, loadAll, titleOf} from '../run_series';
+import {average, lines, merged, type Line, type XAxis} from '../series';
+import type {FullRecord, Json, Progress, RunSummary, SeriesPoints, Task} from '../types';
+import {Dialog, ErrorNote, Facts, GoalBar, Loading, Segmented, StateBadge} from '../ui';
+
+const PERIOD_MS = 2000;
+const isActive = (state: string): boolean => state === 'running' || state === 'queued';
+
+type Created = {runs: RunSummary[]};
+
+function Actions({run, onChange}: {run: RunSummary; onChange: () => void}) {
+  const [busy, setBusy] = useState('');
+  const [error, setError] = useState('');
+  const [asking, setAsking] = useState<'' | 'stop' | 'delete'>('');
+  const active = isActive(run.state);
+  const act = async (what: string, action: () => Promise<void>) => {
+    setBusy(what);
+    setError('');
+    setAsking('');
+    try {
+      await action();
+    } catch (problem) {
+      setError(textOf(problem));
+    }
+    setBusy('');
+  };
+  const path = `/runs/${segment(run.name)}`;
+  const stop = () => act('stop', async () => {
+    await post(`${path}/stop`);
+    onChange();
+  });
+  const retry = () => act('retry', async () => {
+    const [made] = (await post<Created>(`${path}/retry`)).runs;
+    if (made) go(runHref(made.name));
+  });
+  const erase = () => act('delete', async () => {
+    await remove(path);
+    go('#/runs');
+  });
+  return (
+    <>
+      <div class="page-actions">
+        {active && <button type="button" class="danger" disabled={busy !== ''} onClick={() => setAsking('stop')}>{busy === 'stop' ? 'Stopping …' : 'Stop'}</button>}
+        {!active && <button type="button" disabled={busy !== ''} onClick={() => void retry()} title="The same specification once more">Retry</button>}
+        <a class="button" href={downloadUrl(run.name)} download={`${run.name}.zip`}>Download</a>
+        <a class="button" href={compareHref([run.name])}>Compare</a>
+        {!active && <button type="button" class="danger" disabled={busy !== ''} onClick={() => setAsking('delete')}>Delete</button>}
+      </div>
+      <ErrorNote text={error} />
+      {asking !== '' && (
+        <Dialog title={asking === 'stop' ? `Stop ${run.name}?` : `Delete ${run.name}?`} onClose={() => setAsking('')}>
+          <p>{asking === 'stop' ? 'It ends as stopped. What it measured so far is kept.' : 'Everything that it recorded goes with it.'}</p>
+          <div class="dialog-actions">
+            <button type="button" onClick={() => setAsking('')}>Cancel</button>
+            <button type="button" class="danger" onClick={() => void (asking === 'stop' ? stop() : erase())}>{asking === 'stop' ? 'Stop the run' : 'Delete the run'}</button>
+          </div>
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+function Breakdown({run, data, by, x, start_us}: {run: string; data: Map<string, SeriesPoints[]>; by: 'merged' | 'rank'; x: XAxis; start_us: number}) {
+  const present = kinds.filter((kind) => (data.get(kindSeries(kind)) ?? []).length > 0);
+  const ranks = [...new Set(present.flatMap((kind) => data.get(kindSeries(kind))!.map((one) => one.rank)))].sort((a, b) => a - b);
+  const groups = by === 'merged' ? [ranks] : ranks.map((rank) => [rank]);
+  const share = (kind: string, group: number[]): number =>
+    (data.get(kindSeries(kind)) ?? []).filter((one) => group.includes(one.rank)).reduce((sum, one) => sum + average(one), 0) / group.length;
+  const total = groups.map((group) => present.reduce((sum, kind) => sum + share(kind, group), 0));
+  const all = ranks.length === 0 ? 0 : present.reduce((sum, kind) => sum + share(kind, ranks), 0);
+  const area = useMemo((): Line[] => present.map((kind) => {
+    const one = merged(data.get(kindSeries(kind))!, 'mean');
+    return {
+      label: KIND_TITLES[kind] ?? kind, colour: kinds.indexOf(kind),
+      x: x === 'step' ? one.step : one.time_us.map((t) => (t - start_us) / 1e6), y: one.value.map((value) => value === null ? null : value * 1e3),
+    };
+  }), [data, x, start_us]);
+  return (
+    <div class="charts two">
+      <Chart title="Step time by kind" file={`${run}-step-kinds`} kind="stacked" fromZero xLabel={x === 'step' ? 'step' : 'seconds'}
+        yLabel="milliseconds per step" note={ranks.length > 1 ? `mean of ${ranks.length} ranks` : ''} lines={area} empty="No step is on record yet." />
+      <div class="panel scroll" tabIndex={0} role="region" aria-label="Step time by kind, as a table">
+        <table class="figures">
+          <thead><tr><th>Average per step</th>{groups.map((group) => <th class="num" key={group.join()}>{by === 'merged' ? (ranks.length > 1 ? `${ranks.length} ranks` : 'rank 0') : `rank ${group[0]}`}</th>)}<th class="num">Share</th></tr></thead>
+          <tbody>
+            {present.map((kind) => (
+              <tr key={kind}>
+                <th><span class="swatch" style={{background: `var(--series-${kinds.indexOf(kind)})`}} /> {KIND_TITLES[kind]}</th>
+                {groups.map((group) => <td class="num" key={group.join()}>{seconds(share(kind, group))}</td>)}
+                <td class="num">{percent(all > 0 ? share(kind, ranks) / all : null)}</td>
+              </tr>
+            ))}
+            <tr class="total"><th>together</th>{total.map((value, i) => <td class="num" key={i}>{seconds(value)}</td>)}<td class="num" /></tr>
+          </tbody>
+        </table>
+      </div>
+    </div>
+  );
+}
+
+function Charts({run, active, by, x, tasks}: {run: FullRecord; active: boolean; by: 'merged' | 'rank'; x: XAxis; tasks: Task[]}) {
+  const polled = usePolled(`series ${run.name} ${active}`, () => loadAll(run.name), active ? PERIOD_MS : 0);
+  const [kept, setKept] = useState<Map<string, SeriesPoints[]>>(new Map());
+  useEffect(() => { if (polled.data) setKept(polled.data); }, [polled.data]);
+  const start_us = run.started_at ? Date.parse(run.started_at) * 1000 : 0;
+  const charts = useMemo(() => {
+    const heads = [...kept.values()].flat();
+    return chartNames(heads, run.goal?.metric).map((name) => {
+      const drawn = lines(kept.get(name) ?? [], by, x, start_us);
+      const onGoal = run.goal && name === `val_global_${run.goal.metric}`;
+      const target = onGoal ? run.goal!.target : name === 'train_loss' ? run.goal?.target_loss : undefined;
+      const all = drawn.flatMap((line) => line.x);
+      if (target !== undefined && all.length > 0) {
+        const ends = [Math.min(...all), Math.max(...all)];
+        if (ends[0] === ends[1]) ends[1] = ends[0]! + 1;
+        drawn.push({label: `goal ${number(target, 4)}`, x: ends, y: [target, target], guide: true});
+      }
+      return {name, drawn};
+    });
+  }, [kept, by, x, start_us, run.goal?.metric, run.goal?.target]);
+  const waiting = active ? 'The first values come soon after the start.' : 'Nothing was measured.';
+  const task = tasks.find((one) => one.name === run.task);
+  return (
+    <>
+      <ErrorNote text={polled.error} />
+      {charts.length === 0 && <div class="empty"><p class="empty-title">{polled.data === null ? 'Loading charts …' : waiting}</p></div>}
+      <div class="charts">
+        {charts.map(({name, drawn}) => {
+          const {title, unit} = titleOf(name);
+          return <Chart key={name} title={title} file={`${run.name}-${name}`} xLabel={x === 'step' ? 'step' : 'seconds'} yLabel={unit} lines={drawn} empty={waiting}
+            note={run.goal && name === `val_global_${run.goal.metric}` && task ? `goal: ${task.goal.higher_is_better ? 'at least' : 'at most'} ${number(run.goal.target, 4)}` : ''} />;
+        })}
+      </div>
+      <h2>Where the time goes</h2>
+      <Breakdown run={run.name} data={kept} by={by} x={x} start_us={start_us} />
+    </>
+  );
+}
+
+const plain = (value: Json | undefined): string => {
+  if (value === null || value === undefined || value === '') return NONE;
+  if (Array.isArray(value)) return value.map(plain).join(', ') || NONE;
+  if (typeof value === 'object') return Object.entries(value).map(([key, one]) => `${key} ${plain(one)}`).join(', ');
+  return String(value);
+};
+
+function About({run}: {run: FullRecord}) {
+  const {environment: env, effective, requested, hosts} = run;
+  const differs = Object.keys(effective).filter((key) => requested[key] !== undefined && requested[key] !== null && requested[key] !== effective[key]);
+  return (
+    <div class="about">
+      <section class="panel">
+        <h3>What ran</h3>
+        <Facts rows={[
+          ['Task', taskLabel(run)], ['Division', run.division ?? NONE],
+          ['Overrides', run.overrides.length === 0 ? 'none' : <ul class="plain">{run.overrides.map((one) => <li key={one.key}><code>{one.key}={one.value}</code></li>)}</ul>],
+          ['Limits', Object.entries(run.limits).filter(([, value]) => value !== null && value !== false).map(([key, value]) => key === 'light' ? 'light goal' : `${key} ${plain(value)}`).join(', ') || 'none'],
+          ['Framework', run.framework ?? NONE], ['Backend', run.comm_stack ?? run.backend ?? NONE], ['Executor', run.executor ?? NONE],
+          ['Workers', `${run.workers} × ${plural(run.threads_per_worker ?? 0, 'CPU')}${run.oversubscribed ? ', oversubscribed' : ''}`],
+          ['Data', plain(run.data['name']) + (run.data['synthetic'] ? ', synthetic' : '')], ['Seed', String(run.seed)], ['Parameters', run.parameters === null ? NONE : run.parameters.toLocaleString('en')],
+          ['Exit codes', run.exit_codes === null ? NONE : run.exit_codes.map((code) => code ?? '?').join(' ')],
+          ...(run.notes.length > 0 ? [['Notes', run.notes.join('; ')] as [string, string]] : []),
+        ]} />
+      </section>
+      <section class="panel">
+        <h3>Settings in effect</h3>
+        <Facts rows={Object.entries(effective).map(([key, value]): [string, string] =>
+          [key.replaceAll('_', ' '), plain(value) + (differs.includes(key) ? ` (asked for ${plain(requested[key])})` : '')])} />
+      </section>
+      <section class="panel">
+        <h3>Environment</h3>
+        <Facts rows={[
+          ['mlbench', `${plain(env['version'])}, ${plain(env['git_describe'])}, ${plain(env['build_type'])}`], ['Compiler', plain(env['compiler'])], ['System', plain(env['os'])], ['Kernel', plain(env['kernel'])],
+          ...(env['gpu_driver'] ? [['GPU driver', plain(env['gpu_driver'])] as [string, string]] : []),
+          ['Libraries', plain(env['libraries'])],
+          ...hosts.map((host): [string, string] => [`Host ${plain(host['name'])}`,
+            [plain(host['cpu']), `${plain(host['cores'])} cores`, bytes(Number(host['ram_bytes'])), ...(Array.isArray(host['gpus']) && host['gpus'].length > 0 ? [plain(host['gpus'])] : [])].join(', ')]),
+        ]} />
+      </section>
+    </div>
+  );
+}
+
+export function RunPage({name}: {name: string}) {
+  const record = usePolled(`run ${name}`, () => get<FullRecord>(`/runs/${segment(name)}`), 0);
+  const tasks = usePolled('/tasks', () => get<{tasks: Task[]}>('/tasks'), 0).data?.tasks ?? [];
+  const [live, setLive] = useState<{run: RunSummary; progress: Progress} | null>(null);
+  const [by, setBy] = useState<'merged' | 'rank'>('merged');
+  const [x, setX] = useState<XAxis>('step');
+  const run = record.data;
+  // What comes live is newer than the record, while there is something to come.
+  const state = live?.run.state ?? run?.state ?? 'queued';
+  const active = isActive(state);
+  // A run that is over has one event: its summary.
+  useEvents(run ? `/runs/${segment(name)}/events` : null, {
+    run: (data) => {
+      const now = data as {run: RunSummary; progress: Progress};
+      // The record says more once it has a state of its own.
+      if (now.run.state !== state) record.again();
+      setLive(now);
+    },
+    end: () => { if (run && isActive(run.state)) record.again(); },
+  });
+
+  if (run === null) return record.error === '' ? <Loading what={name} /> : <><h1>{name}</h1><ErrorNote text={record.error} again={record.again} /></>;
+  const now: RunSummary = {...run, failure: run.failure?.message ?? '', ...(live?.run ?? {})};
+  const progress = live?.progress;
+  const higher = tasks.find((task) => task.name === run.task && (task.rules ?? '') === (run.rules ?? ''))?.goal.higher_is_better ?? true;
+  const lastEvaluation = run.evaluations.filter((one) => one.split === run.goal?.split).at(-1);
+  const value = now.goal?.reached ? now.goal.value : progress?.evaluation?.metrics?.[run.goal?.metric ?? ''] ?? now.goal?.value ?? lastEvaluation?.metrics[run.goal?.metric ?? ''] ?? null;
+  const epoch = progress && progress.steps_per_epoch > 0 ? progress.steps_done / progress.steps_per_epoch : lastEvaluation?.epoch ?? null;
+  const rate = (active ? progress?.samples_per_s : null) ?? now.samples_per_s;
+
+  return (
+    <>
+      <div class="page-head run-head">
+        <div>
+          <h1>{name} <StateBadge state={state} /></h1>
+          <p class="soft">{taskLabel(run)} · {plural(run.workers ?? 0, 'worker')} × {plural(run.threads_per_worker ?? 0, 'CPU')} · {run.framework} · {run.backend}
+            {(now.labels ?? []).map((label) => <span key={label} class="label">{label}</span>)}</p>
+        </div>
+        <Actions run={{...now, state}} onChange={record.again} />
+      </div>
+      {run.failure && (
+        <div class="note error" role="alert">
+          <p><strong>{run.failure.kind}</strong>{run.failure.rank !== null && <> · rank {run.failure.rank}</>}{run.failure.host && <> on {run.failure.host}</>}{run.failure.operation && <> · in {run.failure.operation}</>}</p>
+          <p>{run.failure.message}</p>
+          {run.failure.log_tail.length > 0 && <pre class="tail">{run.failure.log_tail.join('\n')}</pre>}
+        </div>
+      )}
+      <div class="tiles">
+        <div class="tile wide"><span class="tile-name">Goal</span>{now.goal ? <GoalBar goal={now.goal} value={value} higherIsBetter={higher} /> : <span class="tile-value soft">none</span>}</div>
+        <div class="tile"><span class="tile-name">Time to goal</span><span class="tile-value">{seconds(now.time_to_goal_s)}</span></div>
+        <div class="tile"><span class="tile-name">Train clock</span><span class="tile-value">{seconds(now.train_s)}</span></div>
+        <div class="tile"><span class="tile-name">Throughput</span><span class="tile-value">{number(rate)}<small> samples/s</small></span></div>
+        <div class="tile"><span class="tile-name">Epoch</span><span class="tile-value">{epoch === null ? NONE : epoch.toFixed(2)}{progress && progress.steps_done > 0 && <small> step {progress.steps_done.toLocaleString('en')}</small>}</span></div>
+        <div class="tile"><span class="tile-name">Communication</span><span class="tile-value">{percent(now.communication_share)}</span></div>
+        <div class="tile"><span class="tile-name">Started</span><span class="tile-value small-value">{stamp(now.started_at)}</span></div>
+      </div>
+      <div class="section-head">
+        <h2>Charts</h2>
+        <div class="choices">
+          <Segmented label="Ranks" value={by} choices={[['merged', 'Merged'], ['rank', 'By rank']]} onChoose={setBy} />
+          <Segmented label="Horizontal axis" value={x} choices={[['step', 'Steps'], ['time', 'Time']]} onChoose={setX} />
+        </div>
+      </div>
+      <Charts run={run} active={active} by={by} x={x} tasks={tasks} />
+      <h2>What it is, and where it ran</h2>
+      <About run={run} />
+      <h2>Logs</h2>
+      <Logs run={name} active={active} />
+    </>
+  );
+}

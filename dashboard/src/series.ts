@@ -1,0 +1,108 @@
+// From what the master answers to what a chart draws. Pure.
+
+import type {SeriesPoints} from './types';
+
+export interface Line {
+  label: string;
+  x: number[];
+  y: (number | null)[];
+  guide?: boolean;     // a thin dashed line, e.g. the goal
+  colour?: number;     // index into the palette; default: the place in the list
+}
+
+export type Merge = 'mean' | 'sum';
+
+// Rates and counts add up over ranks; everything else is an average.
+export const mergeOf = (name: string): Merge => name === 'samples_per_s' || name === 'bytes' ? 'sum' : 'mean';
+
+// One series of all ranks, at the steps of the first. A row stands for the points up to its step, so at a step a rank
+// has the value of its first row that reaches it.
+export function merged(ranks: SeriesPoints[], how: Merge): {step: number[]; time_us: number[]; value: (number | null)[]} {
+  const [first] = ranks;
+  if (first === undefined) return {step: [], time_us: [], value: []};
+  const at = ranks.map(() => 0);
+  const value = first.points.step.map((step) => {
+    let sum = 0, count = 0;
+    ranks.forEach((rank, i) => {
+      const steps = rank.points.step;
+      while (at[i]! < steps.length && steps[at[i]!]! < step) ++at[i]!;
+      const found = at[i]! < steps.length ? rank.points.mean[at[i]!] : null;
+      if (found === null || found === undefined) return;
+      sum += found;
+      ++count;
+    });
+    // A sum that lacks a rank would look like a slow moment.
+    if (count === 0 || (how === 'sum' && count < ranks.length)) return null;
+    return how === 'sum' ? sum : sum / count;
+  });
+  return {step: first.points.step, time_us: first.points.time_us, value};
+}
+
+export type XAxis = 'step' | 'time';
+
+// start_us: of the run, so that time counts from there, in seconds.
+export function lines(ranks: SeriesPoints[], by: 'merged' | 'rank', x: XAxis, start_us: number): Line[] {
+  const place = (step: number[], time_us: number[]) => x === 'step' ? step : time_us.map((t) => (t - start_us) / 1e6);
+  if (ranks.length === 0) return [];
+  if (by === 'merged' || ranks.length === 1) {
+    const name = ranks[0]!.name, how = mergeOf(name), one = merged(ranks, how);
+    const label = ranks.length === 1 ? `rank ${ranks[0]!.rank}` : `${how} of ${ranks.length} ranks`;
+    return [{label, x: place(one.step, one.time_us), y: one.value}];
+  }
+  return ranks.map((rank) => ({label: `rank ${rank.rank}`, x: place(rank.points.step, rank.points.time_us), y: rank.points.mean}));
+}
+
+// Seconds per step of each kind over the whole series: a row counts as many times as it has points.
+export function average(series: SeriesPoints): number {
+  let sum = 0, count = 0;
+  series.points.mean.forEach((mean, i) => {
+    if (mean === null) return;
+    sum += mean * series.points.points[i]!;
+    count += series.points.points[i]!;
+  });
+  return count === 0 ? 0 : sum / count;
+}
+
+// Totals since the start to rates; the first has none. A counter that went back (a restart) has no rate there.
+export function rates(time_us: number[], total: number[]): (number | null)[] {
+  return total.map((value, i) => {
+    const elapsed = i === 0 ? 0 : (time_us[i]! - time_us[i - 1]!) / 1e6;
+    return elapsed <= 0 || value < total[i - 1]! ? null : (value - total[i - 1]!) / elapsed;
+  });
+}
+
+// Lines with x of their own as one table of columns: all x, then one column per line, null where it has no value.
+export function table(of: Line[]): {x: number[]; columns: (number | null)[][]} {
+  const x = [...new Set(of.flatMap((line) => line.x))].sort((a, b) => a - b);
+  const at = new Map(x.map((value, i) => [value, i]));
+  const columns = of.map((line) => {
+    const column: (number | null)[] = x.map(() => null);
+    line.x.forEach((value, i) => { column[at.get(value)!] = line.y[i] ?? null; });
+    return column;
+  });
+  return {x, columns};
+}
+
+// RFC 4180. A cell that a spreadsheet would take for a formula is text.
+export function csvCell(value: string | number | null): string {
+  if (value === null) return '';
+  if (typeof value === 'number') return String(value);
+  const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+export function csv(head: string[], rows: (string | number | null)[][]): string {
+  return [head, ...rows].map((row) => row.map(csvCell).join(',')).join('\r\n') + '\r\n';
+}
+
+export function linesCsv(xLabel: string, of: Line[]): string {
+  const {x, columns} = table(of);
+  return csv([xLabel, ...of.map((line) => line.label)], x.map((value, i) => [value, ...columns.map((column) => column[i]!)]));
+}
+
+// How far a run is on the way to its goal, from 0 to 1.
+export function goalShare(value: number | null | undefined, target: number, higherIsBetter: boolean): number {
+  if (value === null || value === undefined || !Number.isFinite(value)) return 0;
+  const share = higherIsBetter ? value / target : target / value;
+  return Math.max(0, Math.min(1, Number.isFinite(share) ? share : 0));
+}

@@ -1,0 +1,214 @@
+// Answers of /api/v1, as api/openapi.json describes them.
+
+export type State = 'queued' | 'running' | 'finished' | 'failed' | 'stopped' | 'damaged';
+
+export interface Goal {
+  metric: string;
+  split: string;
+  target: number;
+  target_loss?: number;
+  reached: boolean;
+  value: number | null;
+  epoch: number | null;
+  step: number | null;
+  train_s: number | null;
+}
+
+export interface RunSummary {
+  id: number | null;
+  name: string;
+  state: State;
+  task?: string | null;
+  rules?: string | null;
+  variant?: string | null;
+  division?: string | null;
+  framework?: string | null;
+  backend?: string | null;
+  executor?: string | null;
+  created_at?: string | null;
+  started_at?: string | null;
+  finished_at?: string | null;
+  workers?: number | null;
+  threads_per_worker?: number | null;
+  repeat?: number | null;
+  seed?: number | null;
+  light?: boolean;
+  labels?: string[];
+  goal?: Goal | null;
+  time_to_goal_s?: number | null;
+  train_s?: number | null;
+  wall_s?: number | null;
+  samples_per_s?: number | null;
+  communication_share?: number | null;
+  evaluation?: string;
+  failure?: string;
+}
+
+export interface RunPage {
+  total: number;
+  limit: number;
+  offset: number;
+  runs: RunSummary[];
+}
+
+export interface Evaluation {
+  step: number;
+  epoch: number;
+  split: string;
+  train_s: number;
+  wall_s: number;
+  metrics: Record<string, number | null>;
+}
+
+export type Json = null | boolean | number | string | Json[] | {[key: string]: Json};
+
+export interface Failure {
+  kind: string;
+  rank: number | null;
+  host: string | null;
+  operation: string | null;
+  message: string;
+  log_tail: string[];
+}
+
+export interface RunRecord extends RunSummary {
+  overrides: {key: string; value: string}[];
+  notes: string[];
+  task_hash: string;
+  oversubscribed: boolean;
+  comm_stack: string | null;
+  requested: Record<string, Json>;
+  effective: Record<string, Json>;
+  limits: Record<string, Json>;
+  data: Record<string, Json>;
+  environment: Record<string, Json>;
+  hosts: Record<string, Json>[];
+  exit_codes: (number | null)[] | null;
+  steps_s: Record<string, number>;
+  evaluations: Evaluation[];
+  parameters: number | null;
+}
+
+// The record's `failure` is an object, the summary's a text.
+export type FullRecord = Omit<RunRecord, 'failure'> & {failure: Failure | null};
+
+export interface Progress {
+  segment: number;
+  prepared: boolean;
+  training: boolean;
+  steps_done: number;
+  last_step: number;
+  steps_per_epoch: number;
+  evaluation: {epoch?: number; step?: number; metrics?: Record<string, number | null>} | null;
+  loss: number | null;
+  samples_per_s: number | null;
+}
+
+export interface SeriesHead {
+  name: string;
+  rank: number;
+  count: number;
+}
+
+export interface SeriesPoints extends SeriesHead {
+  points: {
+    step: number[];
+    time_us: number[];
+    mean: (number | null)[];
+    min: (number | null)[];
+    max: (number | null)[];
+    points: number[];
+  };
+}
+
+export interface Task {
+  name: string;
+  rules: string | null;
+  title: string;
+  variants: string[];
+  workers: number[];
+  data: string;
+  goal: {metric: string; split: string; target: number; light_target: number | null; higher_is_better: boolean};
+}
+
+export interface Choice {
+  name: string;
+  available: boolean;
+  reason?: string;
+}
+
+export interface Catalog {
+  frameworks: Choice[];
+  backends: Choice[];
+  executors: Choice[];
+  devices?: Choice[];
+}
+
+export interface Cluster {
+  name: string;
+  slots: number;
+  oversubscribes: boolean;
+  waiting: string[];
+}
+
+export interface HostSamples {
+  time_us: number[];
+  cpu: number[];
+  memory: number[];
+  network_in: number[];
+  network_out: number[];
+}
+
+export interface Gpu {
+  name: string;
+  memory_mib: number;
+  samples: {time_us: number[]; utilisation: number[]; memory: number[]};
+}
+
+export interface Host {
+  host: string;
+  cores: number;
+  memory_mib: number | null;
+  samples: HostSamples;
+  gpus?: Gpu[];
+}
+
+export interface PlannedRun {
+  name: string;
+  taken: boolean;
+  task: string;
+  rules: string | null;
+  variant: string | null;
+  division: string;
+  framework: string;
+  backend: string;
+  device: string;
+  workers: number;
+  threads_per_worker: number;
+  seed: number;
+  data: string;
+  light: boolean;
+  overrides: {key: string; value: string}[];
+}
+
+export interface Plan {
+  runs: PlannedRun[];
+  warnings: string[];
+}
+
+export interface Scaling {
+  speed_up: number;
+  efficiency: number;
+}
+
+export interface Comparison {
+  baseline: string;
+  baseline_workers: number;
+  runs: (RunSummary & {to_goal: Scaling | null; rate: Scaling | null})[];
+}
+
+export interface Log {
+  rank: number | 'supervisor';
+  segment: number;
+  bytes: number;
+}

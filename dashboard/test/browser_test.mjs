@@ -1,0 +1,431 @@
+// The page in Chromium against a real `mlbench serve` with real supervisors: a login, a run that is made and watched as
+// it grows, a comparison, downloads, a stop; keyboard, hostile names, and pictures of each page in both colours and at
+// both widths. Environment:
+//   MLBENCH_TEST_MLBENCH              the program
+//   MLBENCH_TEST_BROWSER_WORKER       the worker: a fake one that takes its time, or the real one
+//   MLBENCH_TEST_SCREENSHOTS          folder for the pictures
+//   MLBENCH_TEST_PATIENCE_MS          how long a step may take (default: two minutes)
+//   CHROMIUM                          the browser (default: chromium of the PATH)
+import assert from 'node:assert/strict';
+import {execFileSync, spawn} from 'node:child_process';
+import {existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {after, before, test as nodeTest} from 'node:test';
+import {chromium} from 'playwright-core';
+
+const PATIENCE_MS = Number(process.env.MLBENCH_TEST_PATIENCE_MS ?? 120_000);
+const program = process.env.MLBENCH_TEST_MLBENCH;
+const worker = process.env.MLBENCH_TEST_BROWSER_WORKER;
+const shots = process.env.MLBENCH_TEST_SCREENSHOTS;
+assert.ok(program && existsSync(program), `MLBENCH_TEST_MLBENCH names no program: ${program}`);
+assert.ok(worker && existsSync(worker), `MLBENCH_TEST_BROWSER_WORKER names no program: ${worker}`);
+
+if (shots) mkdirSync(shots, {recursive: true});
+const folder = mkdtempSync(join(tmpdir(), 'mlbench-browser-'));
+const home = join(folder, 'home');
+mkdirSync(home);
+const env = {
+  ...process.env, MLBENCH_HOME: home, MLBENCH_CORE_LOCK: join(folder, 'cores'), MLBENCH_WORKER: worker, FAKE_STEPS: '300', FAKE_STEP_MS: '30',
+};
+const mlbench = (...words) => execFileSync(program, words, {env, encoding: 'utf8'});
+
+let serve, url, token, browser, context, page;
+const problems = [];   // what a page should never do
+
+// Each step stands on those before: the first that fails ends it.
+let failed = false;
+const test = (name, body) => nodeTest(name, async (context) => {
+  if (failed) return context.skip('a step before this one failed');
+  try {
+    await body();
+  } catch (error) {
+    failed = true;
+    if (shots && page) await page.screenshot({path: join(shots, 'failed.png')}).catch(() => {});
+    throw error;
+  }
+});
+
+async function eventually(what, check) {
+  const end = Date.now() + PATIENCE_MS;
+  for (let last; ; await new Promise((resolve) => setTimeout(resolve, 200))) {
+    try {
+      last = await check();
+      if (last) return last;
+    } catch (error) {
+      last = error;
+    }
+    if (Date.now() > end) assert.fail(`never: ${what} (last: ${last instanceof Error ? last.message : last})`);
+  }
+}
+
+function watch(made) {
+  made.setDefaultTimeout(PATIENCE_MS);
+  made.on('pageerror', (error) => problems.push(`error: ${error.message}`));
+  made.on('request', (request) => {
+    const to = request.url();
+    if (!to.startsWith(`${url}/`) && !to.startsWith('blob:') && !to.startsWith('data:')) problems.push(`request to ${to}`);
+  });
+  made.on('console', (message) => {
+    if (/Content Security Policy|TrustedHTML/.test(message.text())) problems.push(`console: ${message.text()}`);
+  });
+}
+
+const api = async (path, options = {}) => {
+  const answer = await fetch(`${url}/api/v1${path}`, {...options, headers: {Authorization: `Bearer ${token}`, ...options.headers}});
+  assert.ok(answer.ok, `${path}: ${answer.status} ${await answer.clone().text()}`);
+  return answer.json();
+};
+const stateOf = async (run) => (await api(`/runs/${run}`)).state;
+const show = async (hash) => {
+  await page.goto('about:blank');
+  await page.goto(`${url}/${hash}`);
+};
+const pointsOf = (file) => page.locator(`figure[data-chart="${file}"]`).getAttribute('data-points').then(Number);
+const dialog = () => page.getByRole('dialog');
+const download = async (click) => {
+  const [made] = await Promise.all([page.waitForEvent('download'), click()]);
+  return {name: made.suggestedFilename(), bytes: readFileSync(await made.path())};
+};
+
+before(async () => {
+  serve = spawn(program, ['serve', '--listen', '127.0.0.1:0'], {env, stdio: ['ignore', 'pipe', 'inherit']});
+  url = await new Promise((resolve, reject) => {
+    let text = '';
+    serve.stdout.on('data', (data) => {
+      text += data;
+      const found = /^serving .* at (\S+)$/m.exec(text);
+      if (found) resolve(found[1]);
+    });
+    serve.on('exit', (code) => reject(new Error(`mlbench serve ended with ${code}: ${text}`)));
+  });
+  token = readFileSync(join(home, 'token'), 'utf8').trim();
+  // A sandbox needs rights that a container may lack; the only pages shown are ours.
+  browser = await chromium.launch({executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage']});
+  context = await browser.newContext({viewport: {width: 1440, height: 900}, acceptDownloads: true});
+  page = await context.newPage();
+  watch(page);
+});
+
+after(async () => {
+  await browser?.close();
+  for (const run of existsSync(join(home, 'runs')) ? readdirSync(join(home, 'runs')).filter((name) => !name.startsWith('.')) : []) {
+    try {
+      mlbench('stop', run);
+    } catch {
+      // over already
+    }
+  }
+  if (serve && serve.exitCode === null) {
+    const ended = new Promise((resolve) => serve.on('exit', resolve));
+    serve.kill('SIGTERM');
+    await ended;
+  }
+  rmSync(folder, {recursive: true, force: true, maxRetries: 20, retryDelay: 250});
+});
+
+test('a browser logs in with the token, and out again', async () => {
+  await page.goto(url);
+  await page.getByLabel('Token of this master').fill('wrong');
+  await page.getByRole('button', {name: 'Log in'}).click();
+  await page.getByText('this is not the token of this server').waitFor();
+  await page.getByLabel('Token of this master').fill(token);
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', {name: 'Runs'}).waitFor();
+  assert.equal(await page.evaluate(() => document.cookie), '', 'a script can read the cookie');
+  await page.getByRole('button', {name: 'Log out'}).click();
+  await page.getByLabel('Token of this master').waitFor();
+  await page.reload();
+  await page.getByLabel('Token of this master').waitFor();
+});
+
+test('the link of mlbench dashboard logs in once', async () => {
+  const said = JSON.parse(mlbench('dashboard', '--json'));
+  assert.equal(said.url, url);
+  assert.ok(!said.login_url.includes(token), 'the link holds the token');
+  await page.goto('about:blank');
+  await page.goto(said.login_url);
+  await page.getByRole('heading', {name: 'Runs'}).waitFor();
+  assert.equal(new URL(page.url()).hash, '#/runs', 'the code stays in the address');
+  await page.getByText('No runs yet.').waitFor();
+  const other = await browser.newContext();
+  const stranger = await other.newPage();
+  watch(stranger);
+  await stranger.goto(said.login_url);
+  await stranger.getByText('this link was used already').waitFor();
+  await other.close();
+});
+
+test('a cookie alone changes nothing', async () => {
+  const answers = await page.evaluate(async () => {
+    const post = (headers) => fetch('/api/v1/runs', {method: 'POST', body: '{}', headers: {'Content-Type': 'application/json', ...headers}}).then((answer) => answer.status);
+    return [await post({}), await post({'X-CSRF-Token': 'guess'}), (await fetch('/api/v1/runs')).status];
+  });
+  assert.deepEqual(answers, [403, 403, 200]);
+});
+
+test('a run is made in the dialog, with the keyboard alone', async () => {
+  await page.keyboard.press('n');
+  await page.getByRole('dialog', {name: 'New run'}).waitFor();
+  await page.locator('form.new-run').waitFor();
+  await page.keyboard.press('Escape');
+  await page.locator('dialog').waitFor({state: 'detached'});
+  await page.keyboard.press('n');
+  const name = dialog().getByLabel(/^Name/);
+  await name.waitFor();
+  await eventually('the name has the focus', () => name.evaluate((input) => input === document.activeElement));
+  await page.keyboard.type('first');
+  await dialog().getByLabel(/^Workers/).focus();
+  await page.keyboard.press('Control+A');
+  await page.keyboard.type('1 2');
+  await page.getByText('Limits, seed, overrides').focus();
+  await page.keyboard.press('Enter');
+  await page.getByLabel('made data instead of the real set').focus();
+  await page.keyboard.press('Space');
+  const planned = page.getByRole('region', {name: 'Planned runs'});
+  await planned.getByText('first-2').waitFor();
+  assert.equal(await planned.locator('tbody tr').count(), 2);
+  assert.match(await page.locator('.command').innerText(), /^mlbench run first 1 2 --task fashion-mnist --synthetic$/);
+  assert.equal((await api('/runs')).total, 0, 'a preview made a run');
+  await page.getByRole('button', {name: 'Start 2 runs'}).focus();
+  await page.keyboard.press('Enter');
+  await page.getByRole('link', {name: 'first-1'}).waitFor();
+  await page.getByRole('link', {name: 'first-2'}).waitFor();
+});
+
+test('a wrong choice is said before anything starts', async () => {
+  await page.getByRole('button', {name: 'New run'}).first().click();
+  await dialog().getByLabel(/^Name/).fill('first');
+  await dialog().getByLabel(/^Workers/).fill('1');
+  await page.getByText('Limits, seed, overrides').click();
+  await page.getByLabel('made data instead of the real set').check();
+  await page.getByText('name taken').waitFor();
+  assert.ok(await page.getByRole('button', {name: 'Start the run'}).isDisabled());
+  await page.getByLabel(/^Overrides/).fill('no_such_key=1');
+  await page.locator('.preview .note.error').getByText(/no_such_key/).waitFor();
+  await page.keyboard.press('Escape');
+});
+
+test('charts grow while a run goes on', async () => {
+  await page.getByRole('link', {name: 'first-1'}).click();
+  await page.getByRole('heading', {name: 'first-1'}).waitFor();
+  const chart = 'first-1-train_loss';
+  await page.locator(`figure[data-chart="${chart}"] canvas`).waitFor();
+  let last = await pointsOf(chart);
+  for (let round = 0; round < 2; ++round) {
+    const before = last;
+    last = await eventually('the chart grows', async () => {
+      const now = await pointsOf(chart);
+      return now > before ? now : 0;
+    });
+  }
+  await eventually('first-1 finishes', async () => (await stateOf('first-1')) === 'finished');
+  await page.locator('h1 .badge.finished').waitFor();
+});
+
+test('ranks are shown merged or each, over steps or time', async () => {
+  await eventually('first-2 runs', async () => (await stateOf('first-2')) !== 'queued');
+  await show('#/runs/first-2');
+  const legend = page.locator('figure[data-chart="first-2-train_loss"] .legend');
+  await legend.getByText('mean of 2 ranks').waitFor();
+  await page.getByRole('button', {name: 'By rank'}).click();
+  await legend.getByText('rank 1').waitFor();
+  await page.getByRole('button', {name: 'Time', exact: true}).click();
+  await page.locator('figure[data-chart="first-2-train_loss"]').getByText('loss over seconds').waitFor();
+  await page.getByText('Average per step').waitFor();
+});
+
+test('a chart is read with the arrow keys', async () => {
+  const figure = page.locator('figure[data-chart="first-2-train_loss"]');
+  await figure.locator('.plot').focus();
+  await page.keyboard.press('ArrowRight');
+  await eventually('the legend says where the cursor is', async () => /seconds/.test(await figure.locator('.legend-x').innerText()));
+});
+
+test('a chart is saved as CSV and as PNG', async () => {
+  await page.getByRole('button', {name: 'Steps', exact: true}).click();
+  const csv = await download(() => page.getByRole('button', {name: 'Training loss as CSV'}).click());
+  assert.equal(csv.name, 'first-2-train_loss.csv');
+  const [head, row] = csv.bytes.toString().split('\r\n');
+  assert.equal(head, 'step,rank 0,rank 1');
+  assert.match(row, /^\d+,[-\d.e]*,[-\d.e]*$/);
+  const png = await download(() => page.getByRole('button', {name: 'Training loss as PNG'}).click());
+  assert.equal(png.name, 'first-2-train_loss.png');
+  assert.equal(png.bytes.subarray(1, 4).toString(), 'PNG');
+  assert.ok(png.bytes.readUInt32BE(16) > 250 && png.bytes.readUInt32BE(20) > 250, 'the picture is too small');
+  // Each chart of the page has both.
+  const charts = await page.locator('figure.chart').count();
+  assert.equal(await page.getByRole('button', {name: / as PNG$/}).count(), charts);
+  assert.equal(await page.getByRole('button', {name: / as CSV$/}).count(), charts);
+});
+
+test('a log is searched', async () => {
+  await eventually('first-2 finishes', async () => (await stateOf('first-2')) === 'finished');
+  await page.getByLabel('Log', {exact: true}).selectOption('1.1');
+  await page.locator('pre.log').getByText('fake worker, rank 1 of 2').or(page.locator('pre.log').getByText(/rank 1 of 2/)).first().waitFor();
+  const text = (await page.locator('pre.log').innerText()).trim().split('\n');
+  const word = /[a-z]{4,}/i.exec(text[0])[0];
+  await page.getByLabel('Search the log').fill(word.toUpperCase());
+  await page.locator('pre.log mark').first().waitFor();
+  assert.equal((await page.locator('pre.log mark').first().innerText()).toLowerCase(), word.toLowerCase());
+  await page.getByLabel('Search the log').fill('nothing says this');
+  await page.getByText('No line holds this.').waitFor();
+});
+
+test('a run is downloaded', async () => {
+  const zip = await download(() => page.getByRole('link', {name: 'Download'}).click());
+  assert.equal(zip.name, 'first-2.zip');
+  assert.equal(zip.bytes.subarray(0, 2).toString(), 'PK');
+  assert.ok(zip.bytes.includes('run.json'), 'the archive holds no record');
+});
+
+test('runs are searched, filtered, selected and compared', async () => {
+  await show('#/runs');
+  await page.getByRole('link', {name: 'first-1'}).waitFor();
+  await page.keyboard.press('/');
+  await page.keyboard.type('first-2');
+  await page.getByRole('link', {name: 'first-1'}).waitFor({state: 'detached'});
+  assert.match(page.url(), /q=first-2/);
+  await page.getByLabel('Search by name').fill('');
+  await page.getByLabel('State').selectOption('failed');
+  await page.getByText('No run fits.').waitFor();
+  await page.getByRole('button', {name: 'Show all'}).click();
+  await page.getByLabel('Compare first-1', {exact: true}).check();
+  await page.getByLabel('Compare first-2').check();
+  await page.getByRole('region', {name: 'Selected runs'}).getByRole('button', {name: 'Compare'}).click();
+  await page.getByRole('heading', {name: 'Compare'}).waitFor();
+  const figures = page.getByRole('region', {name: 'Figures'});
+  await figures.getByRole('link', {name: 'first-2'}).waitFor();
+  assert.match(await figures.locator('tr.differs').first().innerText(), /Workers/);
+  await page.locator('figure[data-chart="compare-train-loss"] canvas').waitFor();
+  const legend = await page.locator('figure[data-chart="compare-train-loss"] .legend').innerText();
+  assert.match(legend, /first-1/);
+  assert.match(legend, /first-2/);
+});
+
+test('a run is retried and stopped', async () => {
+  await show('#/runs/first-1');
+  await page.getByRole('button', {name: 'Retry'}).click();
+  await page.getByRole('heading', {name: 'first-1.2'}).waitFor();
+  await eventually('it runs', async () => (await stateOf('first-1.2')) === 'running');
+  await page.getByRole('button', {name: 'Stop', exact: true}).click();
+  await page.getByRole('button', {name: 'Stop the run'}).click();
+  await eventually('it is stopped', async () => (await stateOf('first-1.2')) === 'stopped');
+  await page.locator('h1 .badge.stopped').waitFor();
+  await page.getByRole('button', {name: 'Delete'}).click();
+  await page.getByRole('button', {name: 'Delete the run'}).click();
+  await page.getByRole('heading', {name: 'Runs'}).waitFor();
+  await eventually('it is gone', async () => (await api('/runs?q=first-1.2')).total === 0);
+});
+
+test('no name becomes HTML', async () => {
+  const evil = '<img src=x onerror="window.hacked=1">';
+  await api('/runs/first-1/points', {
+    method: 'POST', headers: {'Content-Type': 'application/x-ndjson'},
+    body: [0, 1, 2].map((n) => JSON.stringify({rank: 0, sequence: n, step: n, values: {[evil]: n, '=cmd': n}})).join('\n'),
+  });
+  await show('#/runs/first-1');
+  await page.getByRole('heading', {name: evil}).waitFor();
+  assert.equal(await page.locator('main img').count(), 0);
+  assert.equal(await page.evaluate(() => window.hacked), undefined);
+  const csv = await download(() => page.getByRole('button', {name: `${evil} as CSV`}).click());
+  assert.match(csv.name, /^[A-Za-z0-9._-]+\.csv$/);
+  // The page itself could not do it either.
+  const refused = await page.evaluate(() => {
+    try {
+      document.createElement('div').innerHTML = '<b>x</b>';
+      return false;
+    } catch {
+      return true;
+    }
+  });
+  assert.ok(refused, 'the policy lets strings become HTML');
+});
+
+test('the cluster page shows the host', async () => {
+  await show('#/cluster');
+  for (const title of ['CPU', 'Memory', 'Network']) {
+    await page.getByRole('heading', {name: title, exact: true}).waitFor();
+    await page.getByRole('button', {name: `${title} as CSV`}).waitFor();
+  }
+  await page.locator('figure canvas').first().waitFor();
+  const before = Number(await page.locator('figure').first().getAttribute('data-points'));
+  await eventually('samples come', async () => Number(await page.locator('figure').first().getAttribute('data-points')) > before);
+});
+
+test('the theme follows the system, and can be chosen', async () => {
+  const theme = () => page.evaluate(() => document.documentElement.dataset.theme);
+  await page.emulateMedia({colorScheme: 'dark'});
+  await eventually('dark', async () => (await theme()) === 'dark');
+  await page.getByLabel('Colours').selectOption('light');
+  assert.equal(await theme(), 'light');
+  await page.reload();
+  await eventually('it is remembered', async () => (await theme()) === 'light');
+  await page.getByLabel('Colours').selectOption('system');
+});
+
+test('the keyboard reaches everything, and sees where it is', async () => {
+  await show('#/runs');
+  await page.getByRole('link', {name: 'first-1'}).waitFor();
+  await page.keyboard.press('Tab');
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to the content');
+  const reached = new Set();
+  for (let i = 0; i < 30; ++i) {
+    const [text, ring] = await page.evaluate(() => {
+      const style = getComputedStyle(document.activeElement);
+      return [document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent, style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0];
+    });
+    if (text === null) break;
+    assert.ok(ring || reached.has(text), `no focus ring on: ${text}`);
+    reached.add(text.trim());
+    await page.keyboard.press('Tab');
+    if (await page.evaluate(() => document.activeElement === document.body)) break;
+  }
+  for (const one of ['Runs', 'Cluster', 'Compare', 'Log out', 'New run', 'Search by name', 'State', 'Task', 'Compare first-1', 'first-1']) {
+    assert.ok(reached.has(one), `Tab never reaches ${one}: ${[...reached].join(' | ')}`);
+  }
+});
+
+test('each page fits, light and dark, wide and narrow', async () => {
+  const places = {runs: '#/runs', run: '#/runs/first-2', cluster: '#/cluster', compare: '#/compare?runs=first-1,first-2', new: '#/runs', login: ''};
+  for (const colorScheme of ['light', 'dark']) {
+    for (const width of [1440, 390]) {
+      for (const [name, place] of Object.entries(places)) {
+        const own = name === 'login' ? await browser.newContext() : null;
+        const shown = own ? await own.newPage() : page;
+        await shown.setViewportSize({width, height: width === 390 ? 844 : 900});
+        await shown.emulateMedia({colorScheme, reducedMotion: 'reduce'});
+        await shown.goto('about:blank');
+        await shown.goto(`${url}/${place}`);
+        await shown.getByRole('heading').first().waitFor();
+        if (['run', 'cluster', 'compare'].includes(name)) await shown.locator('figure canvas').first().waitFor();
+        if (name === 'new') {
+          await shown.keyboard.press('n');
+          await shown.getByRole('dialog').getByLabel(/^Name/).fill('mine');
+          await shown.getByRole('dialog').getByLabel(/^Workers/).fill('1 2');
+          await shown.locator('.preview table, .preview .note').first().waitFor();
+        }
+        await shown.waitForTimeout(300);
+        const [page_over, inner] = await shown.evaluate(() => [
+          document.documentElement.scrollWidth - innerWidth,
+          // What is cut off although it does not scroll.
+          [...document.querySelectorAll('h1, h2, h3, button, .tile, dd')].filter((one) => one.offsetParent !== null && one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.scroll')).map((one) => one.textContent),
+        ]);
+        assert.ok(page_over <= 0, `${name} is ${page_over} px too wide at ${width}`);
+        assert.deepEqual(inner, [], `${name} at ${width}`);
+        const nameless = await shown.evaluate(() => [...document.querySelectorAll('button, a, input, select, textarea')]
+          .filter((one) => !(one.textContent.trim() || one.getAttribute('aria-label') || one.labels?.length)).map((one) => one.outerHTML));
+        assert.deepEqual(nameless, [], `controls without a name on ${name}`);
+        if (shots) await shown.screenshot({path: join(shots, `${name}-${colorScheme}-${width}.png`), fullPage: name !== 'new'});
+        await own?.close();
+      }
+    }
+  }
+});
+
+test('pages asked nobody else, and broke no rule of their own', () => {
+  // The hostile test provokes the policy once itself.
+  const unexpected = problems.filter((text) => !/TrustedHTML|trusted-types|Trusted Type/i.test(text));
+  assert.deepEqual(unexpected, []);
+  assert.ok(problems.length - unexpected.length <= 2, problems.join('\n'));
+});

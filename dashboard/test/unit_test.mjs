@@ -1,0 +1,74 @@
+// Pure functions of the page: merging of ranks, rates, CSV, what the dialog sends. Bundled in memory, run by Node.
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import {dirname, join} from 'node:path';
+import {fileURLToPath} from 'node:url';
+import {build} from 'vite';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..');
+
+async function load(name) {
+  const result = await build({
+    root, configFile: false, logLevel: 'error',
+    build: {write: false, minify: false, lib: {entry: join(root, 'src', name), formats: ['es'], fileName: 'out'}},
+  });
+  const [{output}] = Array.isArray(result) ? result : [result];
+  return import(`data:text/javascript;base64,${Buffer.from(output[0].code).toString('base64')}`);
+}
+
+const series = await load('series.ts');
+const format = await load('format.ts');
+const request = await load('request.ts');
+
+const rank = (number, step, mean, points = step.map(() => 1), name = 'train_loss') =>
+  ({name, rank: number, count: 0, points: {step, time_us: step.map((s) => s * 1e6), mean, min: mean, max: mean, points}});
+
+test('ranks are merged at the steps of the first', () => {
+  const one = rank(0, [1, 3, 5], [1, 2, 3]), two = rank(1, [2, 4], [5, 7]);
+  assert.deepEqual(series.merged([one, two], 'mean').value, [3, 4.5, 3]);
+  // A sum that lacks a rank is none.
+  assert.deepEqual(series.merged([one, two], 'sum').value, [6, 9, null]);
+  assert.deepEqual(series.merged([], 'sum').value, []);
+});
+
+test('a line per rank, or one of all', () => {
+  const of = [rank(0, [1, 2], [1, 2]), rank(1, [1, 2], [3, 4])];
+  assert.deepEqual(series.lines(of, 'rank', 'step', 0).map((line) => [line.label, line.y]), [['rank 0', [1, 2]], ['rank 1', [3, 4]]]);
+  assert.deepEqual(series.lines(of, 'merged', 'time', 1e6), [{label: 'mean of 2 ranks', x: [0, 1], y: [2, 3]}]);
+  assert.equal(series.lines([rank(0, [1], [1]), rank(1, [1], [2], [1], 'samples_per_s')].map((one) => ({...one, name: 'samples_per_s'})), 'merged', 'step', 0)[0].y[0], 3);
+});
+
+test('an average counts each step once', () => {
+  assert.equal(series.average(rank(0, [10, 11], [1, 12], [10, 1])), 2);
+  assert.equal(series.average(rank(0, [], [])), 0);
+});
+
+test('totals become rates', () => {
+  assert.deepEqual(series.rates([0, 2e6, 3e6, 4e6], [10, 14, 13, 15]), [null, 2, null, 2]);
+});
+
+test('CSV keeps texts texts', () => {
+  assert.equal(series.csv(['a,b', '=1+1', 'x"y'], [[1.5, null, 'z']]), '"a,b",\'=1+1,"x""y"\r\n1.5,,z\r\n');
+  assert.equal(series.linesCsv('step', [{label: 'a', x: [1, 2], y: [1, 2]}, {label: 'b', x: [2, 3], y: [5, null]}]),
+    'step,a,b\r\n1,1,\r\n2,2,5\r\n3,,\r\n');
+});
+
+test('the way to a goal goes both ways', () => {
+  assert.equal(series.goalShare(45, 90, true), 0.5);
+  assert.equal(series.goalShare(4, 2, false), 0.5);
+  assert.equal(series.goalShare(null, 2, false), 0);
+  assert.equal(series.goalShare(95, 90, true), 1);
+});
+
+test('numbers and times', () => {
+  assert.deepEqual([0, 0.5, 1234.5, 91.5, 1e-5, NaN, null].map((value) => format.number(value, 4)), ['0', '0.5', '1,235', '91.5', '0.00001', '–', '–']);
+  assert.deepEqual([2e-6, 0.25, 61, 3600 * 2 + 61, null].map(format.seconds), ['2 µs', '250 ms', '61.0 s', '2 h 01 min', '–']);
+  assert.equal(format.bytes(1536), '1.5 KiB');
+});
+
+test('the request holds what was given, and the command says the same', () => {
+  const form = {...request.EMPTY, name: ' mine ', workers: '1, 2', task: '1a', rules: '2021', cpus: '2', light: true, overrides: "a=1\n\n b=x y's \n"};
+  const made = request.requestOf(form);
+  assert.deepEqual(made, {name: 'mine', workers: ['1', '2'], task: '1a', rules: '2021', threads_per_worker: '2', light: true, set: ['a=1', "b=x y's"]});
+  assert.equal(request.commandOf(made), `mlbench run mine 1 2 --task 1a --rules 2021 --threads-per-worker 2 --light --set a=1 --set 'b=x y'\\''s'`);
+});

@@ -1,0 +1,59 @@
+#pragma once
+
+// What the NVIDIA GPUs of this host do, as the driver's own nvidia-smi says it every two seconds. Nothing where there
+// is no such program.
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "mlbench/base/process.h"
+
+namespace mlbench::master {
+
+struct GpuSample {
+  int64_t time_us = 0;
+  double utilisation = 0;  // percent of the time in which a kernel ran
+  double memory = 0;       // MiB in use
+};
+
+struct Gpu {
+  int64_t index = 0;
+  std::string name;
+  double memory_mib = 0;
+  std::vector<GpuSample> samples;  // oldest first
+};
+
+class GpuSampler {
+ public:
+  GpuSampler();
+  ~GpuSampler();
+  GpuSampler(const GpuSampler&) = delete;
+  GpuSampler& operator=(const GpuSampler&) = delete;
+
+  std::vector<Gpu> gpus(int64_t from_time_us) const;
+
+ private:
+  struct Row {
+    Gpu gpu;  // without samples
+    std::deque<GpuSample> samples;
+  };
+  void work(FileDescriptor lines);
+
+  std::optional<ChildProcess> process_;
+  mutable std::mutex mutex_;
+  std::vector<Row> rows_;
+  std::thread thread_;
+};
+
+// A line "0, NVIDIA H100 80GB HBM3, 81559, 37, 1024" with what it says of the GPU and one sample at `time_us`; empty
+// for any other line. A value that the driver does not know ("[N/A]") is 0.
+std::optional<Gpu> parse_gpu_line(std::string_view line, int64_t time_us);
+
+}  // namespace mlbench::master

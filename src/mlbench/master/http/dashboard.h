@@ -1,0 +1,11 @@
+#pragma once
+
+#include <span>
+
+#include "mlbench/base/embedded_file.h"
+
+namespace mlbench {
+
+std::span<const EmbeddedFile> dashboard_files();  // dashboard/dist
+
+}  // namespace mlbench

@@ -1,0 +1,108 @@
+// The dashboard's files, and the logins of the browsers that show it.
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "mlbench/base/sha256.h"
+#include "mlbench/master/http/dashboard.h"
+#include "mlbench/master/http/services.h"
+#include "mlbench/master/owner.h"
+
+namespace mlbench::master {
+
+namespace {
+
+// ---- files ----------------------------------------------------------------------------------------------------------
+
+const char* type_of(std::string_view name) {
+  static const std::map<std::string_view, const char*> kTypes = {{"html", "text/html; charset=utf-8"},
+                                                                 {"js", "text/javascript; charset=utf-8"},
+                                                                 {"css", "text/css; charset=utf-8"},
+                                                                 {"svg", "image/svg+xml"}};
+  const auto found = kTypes.find(name.substr(name.rfind('.') + 1));
+  return found == kTypes.end() ? "application/octet-stream" : found->second;
+}
+
+struct PageFile {
+  const EmbeddedFile* file = nullptr;
+  std::string tag;  // of its content
+};
+
+std::map<std::string_view, PageFile> page_files() {
+  std::map<std::string_view, PageFile> files;
+  for (const EmbeddedFile& file : dashboard_files()) {
+    files[file.name] = {&file, fmt::format("\"{}\"", sha256_hex(file.text).substr(0, 32))};
+  }
+  return files;
+}
+
+// Asked for again each time: the answer is short where the content is still the same.
+Response send_file(const Request& request, const std::string& name) {
+  static const std::map<std::string_view, PageFile> files = page_files();
+  const auto found = files.find(name);
+  if (found == files.end()) throw HttpError(404, fmt::format("the dashboard has no file '{}'", name.substr(0, 80)));
+  const auto& [file, tag] = found->second;
+  Response response{200, type_of(name), {{"ETag", tag}, {"Cache-Control", "no-cache"}}, "", {}};
+  if (request.header("If-None-Match") == tag) {
+    response.status = 304;
+  } else {
+    response.body = file->text;
+  }
+  return response;
+}
+
+// ---- logins ---------------------------------------------------------------------------------------------------------
+
+Response session_answer(int status, const std::optional<Session>& session) {
+  return json_response(status, {{"csrf", session ? Json(session->csrf) : Json(nullptr)}});
+}
+
+Response log_in(Services& services, const Request& request) {
+  const Json body = json_body(request);
+  const auto text = [&](const char* name) {
+    const auto found = body.find(name);
+    return found != body.end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  const std::string token = text("token"), code = text("code");
+  if (token.empty() == code.empty()) throw HttpError(400, "either token or code is needed, as text");
+  if (!code.empty() && !services.sessions.take_code(code)) {
+    throw HttpError(401, "this link was used already, or is too old: 'mlbench dashboard' makes another one");
+  }
+  if (!token.empty() && !same_secret(token, services.token)) {
+    throw HttpError(401, "this is not the token of this server");
+  }
+  const Session session = services.sessions.open();
+  Response response = session_answer(201, session);
+  response.headers.emplace_back("Set-Cookie", set_cookie(request, session.id));
+  return response;
+}
+
+Response log_out(Services& services, const Request& request) {
+  services.sessions.close(cookie_value(request));
+  Response response{204, "", {}, "", {}};
+  response.headers.emplace_back("Set-Cookie", set_cookie(request, ""));
+  return response;
+}
+
+}  // namespace
+
+std::vector<Route> page_routes(Services& services) {
+  Services* s = &services;
+  return {
+      {"GET", "/", Access::kOpen, [](const Call& call) { return send_file(call.request, "index.html"); }},
+      {"GET", "/assets/{file}", Access::kOpen,
+       [](const Call& call) { return send_file(call.request, "assets/" + call.parameters[0]); }},
+      {"POST", "/api/v1/session", Access::kOpen, [s](const Call& call) { return log_in(*s, call.request); }},
+      {"GET", "/api/v1/session", Access::kToken,
+       [s](const Call& call) { return session_answer(200, s->sessions.find(cookie_value(call.request))); }},
+      {"DELETE", "/api/v1/session", Access::kToken, [s](const Call& call) { return log_out(*s, call.request); }},
+      {"POST", "/api/v1/session/codes", Access::kToken,
+       [s](const Call&) {
+         return json_response(201, {{"code", s->sessions.make_code()},
+                                    {"expires_s", std::chrono::seconds(Sessions::kCodeTime).count()}});
+       }},
+  };
+}
+
+}  // namespace mlbench::master
