@@ -126,6 +126,9 @@ function(mlbench_test_properties name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
+  if(MLBENCH_SANITIZE)
+    math(EXPR arg_TIMEOUT "4 * ${arg_TIMEOUT}")
+  endif()
   set(environment
     MLBENCH_TEST_SOURCE_DIR=${PROJECT_SOURCE_DIR}
     MLBENCH_TEST_BINARY_DIR=${PROJECT_BINARY_DIR}
