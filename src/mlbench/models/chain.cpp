@@ -157,7 +157,8 @@ Chain& Chain::dropout(double p) {
 ModelDescription Chain::finish() {
   MLBENCH_CHECK(shape_.size() == 1, "a model ends in a vector of logits");
   model_.outputs = shape_[0];
-  std::ranges::stable_partition(model_.parameters, [](const ParameterSpec& parameter) { return parameter.trainable; });
+  std::stable_partition(model_.parameters.begin(), model_.parameters.end(),
+                        [](const ParameterSpec& parameter) { return parameter.trainable; });
   return std::move(model_);
 }
 

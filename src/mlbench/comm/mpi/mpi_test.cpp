@@ -91,14 +91,14 @@ class FailuresOnly final : public testing::EmptyTestEventListener {
 }  // namespace mlbench::comm
 
 int main(int argc, char** argv) {
-  using namespace mlbench::comm;
+  namespace comm = mlbench::comm;
   testing::InitGoogleMock(&argc, argv);
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
-  if (launch().rank != 0) {
+  if (comm::launch().rank != 0) {
     delete listeners.Release(listeners.default_result_printer());
-    listeners.Append(new FailuresOnly);
+    listeners.Append(new comm::FailuresOnly);
   }
   // MPI is there from the first communicator to the last: through all tests.
-  const auto all = mpi_backend::make(options_of(launch().rank));
+  const auto all = comm::mpi_backend::make(comm::options_of(comm::launch().rank));
   return RUN_ALL_TESTS();
 }

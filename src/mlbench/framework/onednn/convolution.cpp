@@ -266,7 +266,8 @@ template <typename T>
 Operation::Floor Convolution<T>::measure_floor() {
   if (primitives_.empty()) return {};
   constexpr int kCalls = 20;
-  const auto& [count, made] = *primitives_.rbegin();
+  const int64_t count = primitives_.rbegin()->first;
+  const Primitives& made = primitives_.rbegin()->second;
   const auto best = [&](const dnnl::primitive& primitive, const Arguments& arguments) {
     Arguments own;
     for (const auto& [argument, like] : arguments) {
