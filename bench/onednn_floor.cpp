@@ -21,6 +21,7 @@
 #include "mlbench/models/model.h"
 #include "mlbench/spec/task.h"
 
+namespace mlbench {
 namespace {
 
 using dnnl::memory;
@@ -130,7 +131,6 @@ Times measure(const dnnl::engine& engine, const Shape& shape, int64_t batch, mem
 }
 
 int run(int threads, int64_t batch, const std::string& precision, int rounds) {
-  using namespace mlbench;
   omp_set_num_threads(threads);
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   const auto type = precision == "bf16" ? memory::data_type::bf16 : memory::data_type::f32;
@@ -164,6 +164,7 @@ int run(int threads, int64_t batch, const std::string& precision, int rounds) {
 }
 
 }  // namespace
+}  // namespace mlbench
 
 int main(int argc, char** argv) {
   CLI::App app("What oneDNN's convolutions alone take of a training step of ResNet-20", "onednn_floor");
@@ -175,5 +176,5 @@ int main(int argc, char** argv) {
   app.add_option("--precision", precision)->check(CLI::IsMember({"float32", "bf16"}));
   app.add_option("--rounds", rounds)->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
-  return run(threads, batch, precision, rounds);
+  return mlbench::run(threads, batch, precision, rounds);
 }

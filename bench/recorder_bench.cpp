@@ -21,9 +21,8 @@
 #include "mlbench/spec/record.h"
 #include "mlbench/track/recorder.h"
 
+namespace mlbench {
 namespace {
-
-using namespace mlbench;
 
 constexpr double kMostPushNs = 500;
 constexpr double kMostWriterShare = 0.02;
@@ -41,9 +40,7 @@ double quantile(std::vector<int64_t> values, double part) {
   return static_cast<double>(values[static_cast<size_t>(place)]);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   int64_t steps_per_second = 20'000;
   double seconds = 5;
   std::string parent = std::filesystem::temp_directory_path();
@@ -120,3 +117,8 @@ int main(int argc, char** argv) {
   }
   return right ? 0 : 1;
 }
+
+}  // namespace
+}  // namespace mlbench
+
+int main(int argc, char** argv) { return mlbench::run(argc, argv); }

@@ -17,9 +17,9 @@
 #include "mlbench/base/random.h"
 #include "mlbench/framework/onednn/linear_rows.h"
 
+namespace mlbench {
 namespace {
 
-using namespace mlbench;
 using framework::onednn_framework::instruction_sets;
 using framework::onednn_framework::LinearRows;
 
@@ -99,7 +99,8 @@ int run(int threads, int64_t rows, int64_t batch_size, int64_t epochs) {
     lap(ours_s);
     losses.push_back(loss);
   }
-  const double samples = static_cast<double>(rows / batch_size * batch_size);
+  const int64_t used = rows / batch_size * batch_size;
+  const auto samples = static_cast<double>(used);
   const double reader = samples / median(reader_s), ours = samples / median(ours_s);
   fmt::print("{}\n", Json{{"threads", threads},
                           {"rows", rows},
@@ -118,6 +119,7 @@ int run(int threads, int64_t rows, int64_t batch_size, int64_t epochs) {
 }
 
 }  // namespace
+}  // namespace mlbench
 
 int main(int argc, char** argv) {
   CLI::App app("Task 2a's step beside a plain reader of the same rows", "rows_bench");
@@ -128,5 +130,5 @@ int main(int argc, char** argv) {
   app.add_option("--batch", batch)->check(CLI::PositiveNumber);
   app.add_option("--epochs", epochs)->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
-  return run(threads, rows, batch, epochs);
+  return mlbench::run(threads, rows, batch, epochs);
 }

@@ -17,6 +17,7 @@
 #include "mlbench/optim/factory.h"
 #include "mlbench/spec/task.h"
 
+namespace mlbench {
 namespace {
 
 double median(std::vector<double> values) {
@@ -25,7 +26,6 @@ double median(std::vector<double> values) {
 }
 
 int run(int threads, int64_t batch_size, int64_t steps) {
-  using namespace mlbench;
   constexpr int64_t kWarmUp = 5;
   const spec::TaskSpec task = spec::find_task("fashion-mnist", "", "", {}).task;
   framework::FrameworkOptions options;
@@ -91,6 +91,7 @@ int run(int threads, int64_t batch_size, int64_t steps) {
 }
 
 }  // namespace
+}  // namespace mlbench
 
 int main(int argc, char** argv) {
   CLI::App app("Training steps of framework/torch on one fixed batch", "torch_step_bench");
@@ -100,5 +101,5 @@ int main(int argc, char** argv) {
   app.add_option("--batch", batch)->check(CLI::PositiveNumber);
   app.add_option("--steps", steps)->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
-  return run(threads, batch, steps);
+  return mlbench::run(threads, batch, steps);
 }

@@ -59,7 +59,7 @@ class Layers:
 
     def check_file(self, path: str, text: str):
         """Violations of one file as (line, rule); path is relative to src/mlbench."""
-        is_header = path.endswith(".h")
+        is_header = path.endswith((".h", ".inc"))
         lines = text.splitlines()
         if is_header and "#pragma once" not in lines:
             yield 1, "header without #pragma once"
@@ -94,7 +94,7 @@ def check(root: pathlib.Path, layers: Layers):
         if (source / module).is_dir() and not (source / module / "README.md").is_file():
             yield f"src/mlbench/{module}/README.md:1: is missing"
     for file in sorted(source.rglob("*")):
-        if file.suffix in (".h", ".cpp"):
+        if file.suffix in (".h", ".inc", ".cpp"):
             path = file.relative_to(source).as_posix()
             for line, rule in layers.check_file(path, file.read_text()):
                 yield f"{file.relative_to(root)}:{line}: {rule}"

@@ -13,7 +13,7 @@ if [[ ${1:-} == --check ]]; then
   shift
 fi
 if [[ $# == 0 ]]; then
-  mapfile -t files < <(find src tests bench examples -name '*.h' -o -name '*.cpp' 2>/dev/null | sort)
+  mapfile -t files < <(find src tests bench examples -name '*.h' -o -name '*.inc' -o -name '*.cpp' 2>/dev/null | sort)
   set -- "${files[@]}"
 fi
 "$format" "${mode[@]}" "$@"

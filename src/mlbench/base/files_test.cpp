@@ -98,8 +98,9 @@ TEST_F(Files, DescriptorIsClosedOnceByItsOwner) {
   FileDescriptor first(open("/dev/null", O_RDONLY | O_CLOEXEC));
   const int number = first.get();
   ASSERT_GE(number, 0);
+  const FileDescriptor& left = first;
   FileDescriptor second = std::move(first);
-  EXPECT_FALSE(first);
+  EXPECT_FALSE(left);
   EXPECT_EQ(second.get(), number);
   second = FileDescriptor();
   EXPECT_EQ(fcntl(number, F_GETFD), -1);

@@ -1,3 +1,4 @@
+#include <cpuid.h>
 #include <immintrin.h>
 
 #include "mlbench/comm/reduce_element.h"
@@ -81,11 +82,17 @@ AccumulateFunction avx2_function(DType dtype) {
   return nullptr;
 }
 
+// clang 14 has no name for it in __builtin_cpu_supports.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
 }  // namespace
 
 AccumulateFunction cpu_accumulate_function(DType dtype, ReduceOp op) {
-  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
-  if (!has_avx2) return nullptr;
+  static const bool usable = __builtin_cpu_supports("avx2") != 0 && has_f16c();
+  if (!usable) return nullptr;
   switch (op) {
     case ReduceOp::kSum:
       return avx2_function<ReduceOp::kSum>(dtype);

@@ -174,9 +174,9 @@ TEST(Transform, CropsAndFlipsAreUniform) {
     ASSERT_EQ(counts.size(), 9U);
     EXPECT_EQ(counts.begin()->first, 0);
     EXPECT_EQ(counts.rbegin()->first, 8);
-    for (const auto& [value, count] : counts) EXPECT_NEAR(count, kDraws / 9, 220) << value;  // 5 standard deviations
+    for (const auto& [value, count] : counts) EXPECT_NEAR(count, kDraws / 9.0, 220) << value;  // 5 standard deviations
   }
-  EXPECT_NEAR(flips, kDraws / 2, 340);
+  EXPECT_NEAR(flips, kDraws / 2.0, 340);
 }
 
 TEST(Transform, AugmentationDependsOnSeedEpochAndSampleButNotOnWorkers) {

@@ -30,11 +30,9 @@ using net::http::Fields;
 using testing::AllOf;
 using testing::AnyOf;
 using testing::Contains;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-using testing::Pair;
 using testing::SizeIs;
 
 template <typename Error, typename Action>

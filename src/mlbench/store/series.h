@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 namespace mlbench::store {
@@ -29,7 +30,8 @@ struct Point {
 struct SeriesName {
   int64_t rank = 0;
   std::string name;
-  auto operator<=>(const SeriesName&) const = default;
+  bool operator==(const SeriesName&) const = default;
+  bool operator<(const SeriesName& other) const { return std::tie(rank, name) < std::tie(other.rank, other.name); }
 };
 
 using Points = std::map<SeriesName, std::vector<Point>>;

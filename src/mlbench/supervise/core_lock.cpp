@@ -16,7 +16,7 @@ namespace {
 // Readable and writable for all from its first moment, whatever the user's umask: others must be able to queue.
 void create_for_all_users(const std::filesystem::path& path) {
   const mode_t mask = umask(0);
-  FileDescriptor(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+  const FileDescriptor made(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
   umask(mask);
 }
 

@@ -1,4 +1,4 @@
-#include "mlbench/framework/onednn/lane_kernels_body.h"
+#include "mlbench/framework/onednn/lane_kernels_body.inc"
 #include "mlbench/framework/onednn/lane_tables.h"
 
 namespace mlbench::framework::onednn_framework {
