@@ -182,10 +182,12 @@ test('a run is made in the dialog, with the keyboard alone', async () => {
   await page.keyboard.press('Enter');
   await page.getByLabel('made data instead of the real set').focus();
   await page.keyboard.press('Space');
+  // For a real worker; the fake one has a number of its own.
+  await dialog().getByLabel('At most so many steps').fill('400');
   const planned = page.getByRole('region', {name: 'Planned runs'});
   await planned.getByText('first-2').waitFor();
   assert.equal(await planned.locator('tbody tr').count(), 2);
-  assert.match(await page.locator('.command').innerText(), /^mlbench run first 1 2 --task fashion-mnist --synthetic$/);
+  assert.match(await page.locator('.command').innerText(), /^mlbench run first 1 2 --task fashion-mnist --max-steps 400 --synthetic$/);
   assert.equal((await api('/runs')).total, 0, 'a preview made a run');
   await page.getByRole('button', {name: 'Start 2 runs'}).focus();
   await page.keyboard.press('Enter');
