@@ -87,7 +87,7 @@ function Breakdown({run, data, by, x, start_us}: {run: string; data: Map<string,
     <div class="charts two">
       <Chart title="Step time by kind" file={`${run}-step-kinds`} kind="stacked" fromZero xLabel={x === 'step' ? 'step' : 'seconds'}
         yLabel="milliseconds per step" note={ranks.length > 1 ? `mean of ${ranks.length} ranks` : ''} lines={area} empty="No step is on record yet." />
-      <div class="panel scroll" tabIndex={0} role="region" aria-label="Step time by kind, as a table">
+      {present.length > 0 && <div class="panel scroll" tabIndex={0} role="region" aria-label="Step time by kind, as a table">
         <table class="figures">
           <thead><tr><th>Average per step</th>{groups.map((group) => <th class="num" key={group.join()}>{by === 'merged' ? (ranks.length > 1 ? `${ranks.length} ranks` : 'rank 0') : `rank ${group[0]}`}</th>)}<th class="num">Share</th></tr></thead>
           <tbody>
@@ -101,7 +101,7 @@ function Breakdown({run, data, by, x, start_us}: {run: string; data: Map<string,
             <tr class="total"><th>together</th>{total.map((value, i) => <td class="num" key={i}>{seconds(value)}</td>)}<td class="num" /></tr>
           </tbody>
         </table>
-      </div>
+      </div>}
     </div>
   );
 }
