@@ -9,6 +9,8 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
   tsan      the default set of the modules without LibTorch under the thread sanitizer
   tidy      clang-format and clang-tidy over the tree, shellcheck over the scripts
   long      tests labelled long: minutes each
+  clients   tests labelled clients: of other projects, fetched from the package registry
+  fuzz      tests labelled fuzz: thousands of bad requests; prints its seed
   speed     tests labelled speed: limits on time; wants an idle machine
   browser   the dashboard in Chromium, and that its dist/ comes out the same; needs Node 20.19 or later
   --all     all of these
@@ -18,8 +20,8 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
 sets=()
 while [[ $# != 0 ]]; do
   case $1 in
-    default | asan | tsan | tidy | long | speed | browser) sets+=("$1") ;;
-    --all) sets=(default asan tsan tidy long speed browser) ;;
+    default | asan | tsan | tidy | long | speed | fuzz | clients | browser) sets+=("$1") ;;
+    --all) sets=(default asan tsan tidy long clients fuzz speed browser) ;;
     -h | --help)
       echo "$usage"
       exit
@@ -53,7 +55,7 @@ run_set() { # set ctest_argument...
   case $set in
     default) tools/build.sh release && run_ctest release --preset release "$@" ;;
     asan | tsan) tools/build.sh "$set" && run_ctest "$set" --preset "$set" "$@" ;;
-    long | speed | browser)
+    long | speed | fuzz | clients | browser)
       # One at a time: these measure.
       tools/build.sh release &&
         run_ctest release --test-dir build/release --output-on-failure -L "^$set\$" "$@" -j 1

@@ -1,5 +1,5 @@
 # Every outside library, found once. Modules name the imported targets:
-#   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json CLI11::CLI11
+#   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json CLI11::CLI11 date::date
 #   tomlplusplus::tomlplusplus LibArchive::LibArchive CURL::libcurl OpenSSL::Crypto ZLIB::ZLIB
 #   SQLite::SQLite3 simdjson::simdjson mlbench_microhttpd
 #   mlbench_gloo mlbench_mpi (where there is an MPI) LibTorch::LibTorch DNNL::dnnl (where there is a oneDNN) GTest::gtest GTest::gmock benchmark::benchmark
@@ -10,6 +10,7 @@ find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
+find_package(date REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(LibArchive REQUIRED)
 find_package(CURL REQUIRED)

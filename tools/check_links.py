@@ -1,5 +1,5 @@
-"""Checks what the two programs link: mlbench no part of the data plane; mlbench-worker Gloo
-before LibTorch, whose own, newer copy of Gloo's symbols would win otherwise.
+"""Checks what the two programs link: mlbench no part of the data plane; mlbench-worker Gloo before LibTorch, and
+LibTorch before oneDNN. LibTorch exports symbols of newer copies of both (cmake/MlbenchLibraries.cmake).
 
 usage: check_links.py MLBENCH [MLBENCH_WORKER]
 """
@@ -8,16 +8,13 @@ import re
 import subprocess
 import sys
 
-DATA_PLANE = ("libtorch", "libc10", "libgloo", "libmpi", "libnccl", "libcud")
+DATA_PLANE = ("libtorch", "libc10", "libgloo", "libmpi", "libnccl", "libcud", "libdnnl")
+ORDER = ("libgloo", "libtorch_cpu", "libdnnl")
 
 
 def libraries(program: str) -> list[str]:
     dynamic = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True).stdout
     return re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic)
-
-
-def position(needed: list[str], library: str) -> int:
-    return next(i for i, name in enumerate(needed) if name.startswith(library))
 
 
 def main(control: str, worker: str | None = None) -> int:
@@ -26,9 +23,10 @@ def main(control: str, worker: str | None = None) -> int:
         print(f"{control} links {', '.join(wrong)}: they belong to the worker")
         return 1
     if worker:
-        needed = libraries(worker)
-        if position(needed, "libgloo") > position(needed, "libtorch_cpu"):
-            print(f"{worker} names LibTorch before Gloo; see mlbench_gloo in cmake/MlbenchLibraries.cmake")
+        found = [library for name in libraries(worker) for library in ORDER if name.startswith(library + ".so")]
+        expected = [library for library in ORDER if library in found]
+        if found != expected or "libtorch_cpu" not in found:
+            print(f"{worker} names {', '.join(found)} in this order; expected {', '.join(expected)}")
             return 1
     return 0
 

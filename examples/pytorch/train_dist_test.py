@@ -11,9 +11,13 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.request
+import zipfile
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 CLIENT = os.path.join(FOLDER, "..", "..", "python")
+
+MLBENCH = os.environ.get("MLBENCH_TEST_MLBENCH")
 
 try:
     import torch  # noqa: F401
@@ -89,6 +93,66 @@ class TrainDist(unittest.TestCase):
         compute = float(re.search(r"Compute: ([0-9.e-]+) seconds", results[0]).group(1))
         kinds = ("fwd_pass", "comp_loss", "backprop", "opt_step")
         self.assertAlmostEqual(compute, sum(totals["global_cum_" + kind] for kind in kinds), places=9)
+
+    @unittest.skipIf(MLBENCH is None, "missing capability: mlbench")
+    def test_as_a_run_of_a_master(self):
+        with tempfile.TemporaryDirectory() as folder:
+            make_data(folder, "train", 1280)
+            make_data(folder, "t10k", 256)
+            environment = dict(
+                os.environ, MLBENCH_HOME=os.path.join(folder, "home"), MLBENCH_CORE_LOCK=os.path.join(folder, "cores")
+            )
+
+            def mlbench(*arguments):
+                made = subprocess.run(
+                    [MLBENCH, *arguments], env=environment, capture_output=True, text=True, timeout=300, check=False
+                )
+                self.assertEqual(made.returncode, 0, made.stderr)
+                return made.stdout
+
+            os.mkdir(environment["MLBENCH_HOME"])
+            serve = subprocess.Popen(
+                [MLBENCH, "serve", "--listen", "127.0.0.1:0", "--json"],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+            self.addCleanup(serve.wait)
+            self.addCleanup(serve.terminate)
+            self.addCleanup(serve.stdout.close)
+            said = ""
+            while not said.endswith("}\n"):
+                line = serve.stdout.readline()
+                self.assertTrue(line, said)
+                said += line
+            address = json.loads(said)
+            script = [sys.executable, os.path.join(FOLDER, "train_dist.py"), "{run_id}", "{rank}", "{hosts}"]
+            script += ["--backend", "{backend}", "--data", folder, "--epochs", "20", "--target", "60"]
+            record = json.loads(mlbench("run", "mnist", "2", "--json", "--env", "PYTHONPATH=" + CLIENT, "--", *script))[0]
+            self.assertEqual((record["state"], record["exit_codes"]), ("finished", [0, 0]))
+            self.assertTrue(record["goal"]["reached"])
+            self.assertGreater(record["clocks"]["train_s"], 0)
+            self.assertGreaterEqual(record["evaluations"][-1]["metrics"]["Prec@1"], 60)
+            self.assertRegex(record["custom"]["result"], "^60% Top 1 Validation Accuracy reached in ")
+
+            with open(address["token_file"], encoding="utf-8") as file:
+                token = {"Authorization": "Bearer " + file.read().strip()}
+            url = address["url"] + "/api/v1/runs/mnist-2/series?name=train_loss"
+            with urllib.request.urlopen(urllib.request.Request(url, headers=token), timeout=60) as answer:
+                series = json.load(answer)["series"]
+            self.assertEqual([one["rank"] for one in series], [0, 1])
+            self.assertEqual(series[0]["count"], len(record["epochs"]))
+            self.assertAlmostEqual(series[0]["points"]["mean"][-1], record["epochs"][-1]["train_loss"])
+
+            archive = os.path.join(folder, "mnist.zip")
+            mlbench("download", "mnist-2", "-o", archive)
+            with zipfile.ZipFile(archive) as members:
+                self.assertEqual(members.read("official_result.txt").decode(), record["custom"]["result"])
+                losses = json.loads(members.read("result_train_loss @ 1.json"))
+            self.assertEqual(len(losses), len(record["epochs"]))
+            mlbench("charts", "-o", os.path.join(folder, "charts"), "--format", "csv")
+            self.assertIn("Current Global Prec@1: ", mlbench("status", "mnist-2"))
 
 
 if __name__ == "__main__":

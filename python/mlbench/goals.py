@@ -15,27 +15,29 @@ def _result(opening, tracker):
     return text
 
 
-def _goal(name, met, opening):
-    def goal(value_name, value, tracker):
-        return _result(opening, tracker) if value_name == name and met(value) else None
+def _goal(metric, target, met, opening):
+    def goal(name, value, tracker):
+        return _result(opening, tracker) if name == "val_global_" + metric and met(value) else None
 
+    # What the run's record says about its goal.
+    goal.metric, goal.split, goal.target = metric, "test", target
     return goal
 
 
 def time_to_accuracy_goal(threshold):
     """Top-1 accuracy over the whole validation set, in percent."""
     opening = "%g%% Top 1 Validation Accuracy" % threshold
-    return _goal("val_global_Prec@1", lambda value: value >= threshold, opening)
+    return _goal("Prec@1", threshold, lambda value: value >= threshold, opening)
 
 
 def time_to_perplexity_goal(threshold):
     opening = "Validation Perplexity of %g" % threshold
-    return _goal("val_global_Perplexity", lambda value: value <= threshold, opening)
+    return _goal("Perplexity", threshold, lambda value: value <= threshold, opening)
 
 
 def time_to_bleu_goal(threshold):
     opening = "Validation BLEU-Score of %g" % threshold
-    return _goal("val_global_BLEU-Score", lambda value: value >= threshold, opening)
+    return _goal("BLEU-Score", threshold, lambda value: value >= threshold, opening)
 
 
 def task1_time_to_accuracy_goal():

@@ -1,10 +1,10 @@
 """Where records go: a file in the run's folder, or the master. A record is one JSON line:
 
     {"rank": 0, "sequence": 1763720000000123, "step": 25, "time": 1763720000.000456, "epoch": 0,
-     "values": {"train_loss": 0.51}, "text": {"TaskResult": "80% Top 1 ..."}}
+     "values": {"train_loss": 0.51}, "text": {"TaskResult": "80% Top 1 ..."}, "goal": {"metric": "Prec@1", ...}}
 
-`time` is in seconds since 1970. `text` is there only where there is one. Sequences rise per rank, also over restarts of a script: a record that arrives
-twice is counted once.
+`time` is in seconds since 1970. `text` and `goal` are there only when the goal was reached. Sequences rise per rank,
+also over restarts of a script: a record that arrives twice is counted once.
 """
 
 import gzip
@@ -179,7 +179,10 @@ def _line(record):
 
 
 def sink_of(environment, run_id, rank):
-    """The sink that the environment of a run names: the master, else the run's folder, else none."""
+    """The sink that the environment of a run names: the run's folder (the master reads it), else the master, else none."""
+    run_dir = environment.get("MLBENCH_RUN_DIR", "")
+    if run_dir:
+        return FileSink(run_dir, rank)
     url = environment.get("MLBENCH_URL", "")
     if url:
         token, token_file = "", environment.get("MLBENCH_TOKEN_FILE", "")
@@ -187,5 +190,4 @@ def sink_of(environment, run_id, rank):
             with open(token_file, encoding="utf-8") as file:
                 token = file.read().strip()
         return HttpSink(url, environment.get("MLBENCH_RUN_ID") or run_id, token)
-    run_dir = environment.get("MLBENCH_RUN_DIR", "")
-    return FileSink(run_dir, rank) if run_dir else NullSink()
+    return NullSink()

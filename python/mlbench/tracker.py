@@ -177,7 +177,7 @@ class Tracker:
         if result is not None:
             self.goal_reached, self.goal_result = True, result
             if self.rank == 0:
-                self._report_goal(result)
+                self._report_goal(result, value)
 
     def mean(self, name):
         """The mean of a value (with its prefix) over the epoch so far; 0 without one."""
@@ -230,13 +230,17 @@ class Tracker:
         if self._is_best:
             self.best_metric_value, self.best_epoch = value, self.current_epoch
 
-    def _report_goal(self, result):
+    def _report_goal(self, result, value):
         total = self.get_total_train_time()
         values = {"TotalCumulativeTrainTime": total, "global_cum_CumulativeTrainTimeEpoch": total}
         values.update({"global_cum_" + name: seconds for name, seconds in sorted(self._times().items())})
-        self._write(values, {"TaskResult": result})
+        more = {"text": {"TaskResult": result}}
+        if hasattr(self.goal, "metric"):
+            goal = {"metric": self.goal.metric, "split": self.goal.split, "target": self.goal.target, "value": value}
+            more["goal"] = goal
+        self._write(values, more)
 
-    def _write(self, values, text=None):
+    def _write(self, values, more=None):
         record = {
             "rank": self.rank,
             "sequence": self._sequence,
@@ -244,8 +248,7 @@ class Tracker:
             "time": time.time_ns() / 1e9,
             "epoch": self.current_epoch,
             "values": values,
+            **(more or {}),
         }
-        if text:
-            record["text"] = text
         self._sequence += 1
         self._sink.write(record)

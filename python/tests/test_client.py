@@ -185,6 +185,7 @@ class TrackerTest(unittest.TestCase):
                 "global_cum_fwd_pass": 2.0,
             },
         )
+        self.assertEqual(record["goal"], {"metric": "Prec@1", "split": "test", "target": 80, "value": 80.0})
         self.assertEqual(sum("text" in one for one in self.sink.records), 1)
 
     def test_other_ranks_see_the_goal_and_report_nothing(self):
@@ -319,6 +320,13 @@ class FileTest(unittest.TestCase):
         sequences = [line["sequence"] for line in lines]
         self.assertEqual(sequences, sorted(set(sequences)))
         self.assertEqual(lines[0]["rank"], 3)
+
+    def test_the_folder_goes_before_the_master(self):
+        with tempfile.TemporaryDirectory() as folder:
+            made = mlbench.Tracker([], "7", 0, environment={"MLBENCH_RUN_DIR": folder, "MLBENCH_URL": "http://127.0.0.1:1"})
+            made.record_stat("x", 1, log_to_api=True)
+            made.close()
+            self.assertTrue(os.path.getsize(os.path.join(folder, "metrics", "rank-0.jsonl")) > 0)
 
     def test_without_a_run_nothing_is_written(self):
         made = mlbench.Tracker([], "7", 0, environment={})

@@ -254,6 +254,33 @@ TEST_F(EndToEnd, BackEndsAgree) {
   EXPECT_EQ(record("five-mpi-3")["weights_sha256"], record("again-mpi-3")["weights_sha256"]);
 }
 
+TEST_F(EndToEnd, ProfileSaysWhatEachOperationCost) {
+  if (mlbench({"list", "frameworks"}).out.find("onednn  not available") != std::string::npos) {
+    GTEST_SKIP() << "missing capability: oneDNN";
+  }
+  const Result result = mlbench(run_arguments("cost", {"1", "--max-steps", "8", "--framework", "onednn", "--profile"}));
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json record = EndToEnd::record("cost-1");
+  const Json& operations = record.at("operations");
+  ASSERT_GT(operations.size(), 5U) << operations;
+  EXPECT_GT(operations[1].at("forward_floor_s"), 0) << operations[1];
+  double seconds = 0;
+  for (const Json& operation : operations) {
+    EXPECT_THAT(result.out, testing::HasSubstr("\n" + operation.at("name").get<std::string>() + " "));
+    seconds += operation.at("forward_s").is_null() ? 0 : operation.at("forward_s").get<double>();
+    seconds += operation.at("backward_s").is_null() ? 0 : operation.at("backward_s").get<double>();
+  }
+  // Five of the eight steps were timed.
+  const Json& steps_s = record.at("steps_s");
+  EXPECT_GT(seconds, 0);
+  EXPECT_LT(5 * seconds, steps_s.at("fwd_pass").get<double>() + steps_s.at("backprop").get<double>());
+
+  const Result refused =
+      mlbench(run_arguments("torch", {"1", "--max-steps", "8", "--framework", "torch", "--explain"}));
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.err + refused.out, testing::HasSubstr("--framework onednn"));
+}
+
 TEST_F(EndToEnd, ResumeInMidEpochGivesTheSameWeights) {
   const Result whole = mlbench(run_arguments("whole", {"2", "--max-steps", "60"}));
   ASSERT_EQ(whole.code, 0) << whole.err;

@@ -7,30 +7,29 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <limits>
 #include <map>
 #include <thread>
 #include <vector>
 
-#include "mlbench/base/errors.h"
-#include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
-#include "mlbench/base/process.h"
 #include "mlbench/base/random.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/models/model.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/spec/task.h"
+#include "tests/golden/oracle.h"
 
 namespace mlbench {
 namespace {
 
-namespace fs = std::filesystem;
-using Values = std::vector<double>;  // logical values of all tensors, back to back
+using golden::read_values;
+using golden::TemporaryFolder;
+using golden::Values;
+using golden::write_values;
 
 constexpr double kEps = std::numeric_limits<float>::epsilon();
 constexpr int64_t kSamples = 20;
@@ -72,18 +71,6 @@ Batch make_batch(const std::vector<int64_t>& sample_shape) {
   return batch;
 }
 
-template <typename T>
-void write_values(const fs::path& path, const std::vector<T>& values) {
-  write_file_atomically(path, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
-}
-
-Values read_values(const fs::path& path) {
-  const std::string bytes = read_file(path);
-  Values values(bytes.size() / sizeof(double));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(double));
-  return values;
-}
-
 // Without padding, tensors back to back: those that are trainable, or the others.
 Values logical(const FlatLayout& layout, const at::Tensor& flat, bool trainable = true) {
   Values values;
@@ -94,18 +81,6 @@ Values logical(const FlatLayout& layout, const at::Tensor& flat, bool trainable 
   }
   return values;
 }
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_(fs::temp_directory_path() / ("mlbench-golden-" + std::to_string(getpid()))) {
-    fs::create_directories(path_);
-  }
-  ~TemporaryFolder() { fs::remove_all(path_); }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 struct Case {
   spec::TaskSpec task;
@@ -210,23 +185,18 @@ Golden ask_pytorch(const Case& test, const std::string& python) {
     start.resize(start.size() + count);
     models::initialise(parameter, i, kSeed, std::span(start).last(count));
   }
-  write_json_file(folder.path() / "case.json", json);
-  write_values(folder.path() / "start.bin", start);
-  write_values(folder.path() / "features.bin", test.batch.features);
-  write_values(folder.path() / "labels.bin", test.batch.labels);
-  if (test.dropout) write_values(folder.path() / "mask.bin", mask_of(test));
+  write_json_file(folder / "case.json", json);
+  write_values(folder / "start.bin", start);
+  write_values(folder / "features.bin", test.batch.features);
+  write_values(folder / "labels.bin", test.batch.labels);
+  if (test.dropout) write_values(folder / "mask.bin", mask_of(test));
 
-  const fs::path script = fs::path(environment_variable("MLBENCH_TEST_SOURCE_DIR").value()) / "tests/golden/oracle.py";
-  ProcessOptions options;
-  options.arguments = {python, script.string(), folder.path().string()};
-  const ProcessOutput output = run_process(options, std::chrono::minutes(5));
-  if (output.end.code != 0) throw IoError(output.standard_output + output.standard_error);
+  golden::run_oracle(python, "oracle.py", folder);
 
-  const Json result = read_json_file(folder.path() / "result.json");
+  const Json result = read_json_file(folder / "result.json");
   const auto outcome = [&](const std::string& precision) {
-    return Outcome{result["loss"][precision].get<double>(),
-                   read_values(folder.path() / ("gradients_" + precision + ".bin")),
-                   read_values(folder.path() / ("parameters_" + precision + ".bin"))};
+    return Outcome{result["loss"][precision].get<double>(), read_values(folder / ("gradients_" + precision + ".bin")),
+                   read_values(folder / ("parameters_" + precision + ".bin"))};
   };
   return {outcome("float64"), outcome(test.precision)};
 }

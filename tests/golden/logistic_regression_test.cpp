@@ -6,17 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
-#include <filesystem>
 #include <limits>
 #include <thread>
 #include <vector>
 
-#include "mlbench/base/errors.h"
-#include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
-#include "mlbench/base/process.h"
 #include "mlbench/base/random.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/data/loader.h"
@@ -24,12 +19,15 @@
 #include "mlbench/models/model.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/spec/task.h"
+#include "tests/golden/oracle.h"
 
 namespace mlbench {
 namespace {
 
-namespace fs = std::filesystem;
-using Values = std::vector<double>;
+using golden::read_values;
+using golden::TemporaryFolder;
+using golden::Values;
+using golden::write_values;
 
 constexpr double kEps = std::numeric_limits<float>::epsilon();
 constexpr uint64_t kSeed = 42;
@@ -37,19 +35,6 @@ constexpr int64_t kDimension = 2000;
 constexpr int64_t kSamples = 303;  // the last global batch of an epoch has 3 samples: some of 5 ranks get none
 constexpr int64_t kGlobalBatch = 60;
 constexpr int64_t kSteps = 9;  // 6 in an epoch
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_(fs::temp_directory_path() / ("mlbench-golden-2a-" + std::to_string(getpid()))) {
-    fs::create_directories(path_);
-  }
-  ~TemporaryFolder() { fs::remove_all(path_); }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-  std::string string() const { return path_.string(); }
-
- private:
-  fs::path path_;
-};
 
 // Unit-norm rows as epsilon's, labels that a linear model can learn in part.
 struct Rows {
@@ -92,18 +77,6 @@ struct Golden {
   Outcome exact, peer;  // float64, float32
 };
 
-template <typename T>
-void write_values(const fs::path& path, const std::vector<T>& values) {
-  write_file_atomically(path, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
-}
-
-Values read_values(const fs::path& path) {
-  const std::string bytes = read_file(path);
-  Values values(bytes.size() / sizeof(double));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(double));
-  return values;
-}
-
 Golden ask_pytorch(const Rows& rows, double l2, const std::string& python) {
   const TemporaryFolder folder;
   Json batches = Json::array();
@@ -123,11 +96,7 @@ Golden ask_pytorch(const Rows& rows, double l2, const std::string& python) {
   write_values(folder / "features.bin", rows.features);
   write_values(folder / "labels.bin", rows.labels);
 
-  ProcessOptions options;
-  const fs::path sources = environment_variable("MLBENCH_TEST_SOURCE_DIR").value();
-  options.arguments = {python, (sources / "tests/golden/logistic_regression.py").string(), folder.string()};
-  const ProcessOutput output = run_process(options, std::chrono::minutes(5));
-  if (output.end.code != 0) throw IoError(output.standard_output + output.standard_error);
+  golden::run_oracle(python, "logistic_regression.py", folder);
 
   const Json result = read_json_file(folder / "result.json");
   const auto outcome = [&](const std::string& precision) {

@@ -3,26 +3,21 @@
 // norm against PyTorch's float64 result is at most twice that of PyTorch's own float32 result.
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
-#include "mlbench/base/process.h"
 #include "mlbench/base/random.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/optim/factory.h"
+#include "tests/golden/oracle.h"
 
 namespace mlbench {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr int64_t kCount = 200;
 constexpr int kSteps = 100;
@@ -84,19 +79,12 @@ std::vector<float> ours(const Problem& problem, const Case& test) {
 }
 
 Json ask_pytorch(const Problem& problem, const std::string& python) {
-  const fs::path folder = fs::temp_directory_path() / ("mlbench-optimizers-" + std::to_string(getpid()));
-  fs::create_directories(folder);
+  const golden::TemporaryFolder folder;
   Json json = {{"start", problem.start}, {"gradients", problem.gradients}, {"lr", problem.lr}};
   for (const Case& test : cases()) json["cases"].push_back({{"optimizer", test.peer}, {"options", test.options}});
   write_json_file(folder / "cases.json", json);
-  ProcessOptions options;
-  options.arguments = {
-      python, environment_variable("MLBENCH_TEST_SOURCE_DIR").value() + "/tests/golden/optimizer_oracle.py", folder};
-  const ProcessOutput output = run_process(options, std::chrono::minutes(5));
-  if (output.end.code != 0) throw IoError(output.standard_output + output.standard_error);
-  const Json result = read_json_file(folder / "result.json");
-  fs::remove_all(folder);
-  return result;
+  golden::run_oracle(python, "optimizer_oracle.py", folder);
+  return read_json_file(folder / "result.json");
 }
 
 template <typename Values>

@@ -372,6 +372,95 @@ TEST_F(Serve, PointsFromOutsideCountOnceAndSurvive) {
   EXPECT_EQ(send("POST", "/api/v1/runs/r-1/points", batch, "text/plain").status, 415);
 }
 
+// ---- custom runs ----------------------------------------------------------------------------------------------------
+
+// Appends a record of value X at step X to the run's folder for each X of $1 to $2.
+const std::string kRecorder =
+    R"(record() { mkdir -p "$MLBENCH_RUN_DIR/metrics"; for x in $(seq $1 $2); do )"
+    R"(echo "{\"rank\":$RANK,\"sequence\":$x,\"step\":$x,\"time\":$x,\"epoch\":1,\"values\":{\"mine\":$x}}"; )"
+    R"(done >> "$MLBENCH_RUN_DIR/metrics/rank-$RANK.jsonl"; }; )";
+
+Json custom(const std::string& name, const std::string& script, int workers = 1) {
+  return {{"name", name}, {"workers", {workers}}, {"command", {"/bin/sh", "-c", script, "sh", "{rank}"}}};
+}
+
+TEST_F(Serve, AnyCommandIsARun) {
+  start();
+  const fs::path folder = folder_.path() / "work";
+  fs::create_directories(folder);
+  Json body = custom("c", kRecorder + R"(record 1 100; echo "$WORD $1 $PWD $MLBENCH_URL $MLBENCH_TOKEN_FILE")", 2);
+  body["env"] = {"WORD=yes"};
+  body["work_dir"] = folder;
+  EXPECT_EQ(post("/runs", body, 201)["runs"][0]["division"], "custom");
+  ASSERT_TRUE(becomes("c-2", "finished")) << get("/runs/c-2").dump(1);
+  EXPECT_EQ(get("/runs/c-2")["custom"]["command"], body["command"]);
+  EXPECT_EQ(send("GET", "/api/v1/runs/c-2/logs/1").body,
+            fmt::format("yes 1 {} {} {}\n", folder.string(), url_, (home() / "token").string()));
+  const Json series = get("/runs/c-2/series?name=mine&points=10")["series"];
+  ASSERT_THAT(series, SizeIs(2));
+  EXPECT_EQ(series[1]["rank"], 1);
+  EXPECT_EQ(series[1]["count"], 100);
+  EXPECT_EQ(series[1]["points"]["max"].back(), 100.0);
+  bool zipped = false;
+  for (const auto& member : report::read_zip(send("GET", "/api/v1/runs/c-2/download").body)) {
+    zipped = zipped || (member.name == "result_mine @ 1.json" && Json::parse(member.content).size() == 100);
+  }
+  EXPECT_TRUE(zipped);
+
+  post("/runs/c-2/clone", {{"name", "d"}, {"workers", {1}}}, 201);
+  EXPECT_TRUE(becomes("d-1", "finished"));
+  post("/runs/c-2/retry", Json::object(), 201);
+  EXPECT_TRUE(becomes("c-2.2", "finished"));
+  post("/runs", custom("f", "exit 3"), 201);
+  EXPECT_TRUE(becomes("f-1", "failed"));
+  EXPECT_THAT(get("/runs/f-1")["failure"]["message"].get<std::string>(), HasSubstr("exited with code 3"));
+}
+
+TEST_F(Serve, ACustomRunThatCannotBeIsRefused) {
+  start();
+  const auto refused = [&](const std::string& key, const Json& value) {
+    Json body = custom("c", "true");
+    body[key] = value;
+    return post("/runs", body, 422)["message"].get<std::string>();
+  };
+  EXPECT_THAT(refused("task", "fashion-mnist"), HasSubstr("--task is an option of tasks"));
+  EXPECT_THAT(refused("image", "repo/image:1"), HasSubstr("knows no images"));
+  EXPECT_THAT(refused("work_dir", "relative"), HasSubstr("no absolute path"));
+  EXPECT_THAT(refused("work_dir", "/no/such/folder"), HasSubstr("not a folder"));
+  EXPECT_THAT(refused("env", {"=x"}), HasSubstr("NAME=VALUE"));
+  EXPECT_THAT(refused("command", "/bin/true"), HasSubstr("command is no list"));
+  EXPECT_THAT(refused("command", {""}), HasSubstr("no program"));
+  EXPECT_EQ(get("/runs")["total"], 0);
+}
+
+TEST_F(Serve, LinesOfAScriptCountOnceAlsoOverAMastersDeath) {
+  start();
+  const fs::path sign = folder_.path() / "sign";
+  post("/runs",
+       custom("c", kRecorder + fmt::format("record 1 500; while [ ! -e {} ]; do sleep 0.05; done; record 400 700",
+                                           sign.string())),
+       201);
+  const auto count = [&] {
+    const Json series = get("/runs/c-1/series?name=mine&points=1")["series"];
+    return series.empty() ? 0 : series[0]["count"].get<int>();
+  };
+  ASSERT_TRUE(eventually([&] { return count() == 500; }));
+  kill_master();
+  std::ofstream(sign) << "go";
+  start();
+  ASSERT_TRUE(becomes("c-1", "finished"));
+  EXPECT_EQ(count(), 700) << "400 to 500 came twice";
+}
+
+TEST_F(Serve, ACommandLineOfAScriptGoesToTheMaster) {
+  start();
+  const ProcessOutput output = mlbench({"run", "c", "1", "--env", "WORD=there", "--work-dir", folder_.path().string(),
+                                        "--", "/bin/sh", "-c", "echo $WORD in $PWD"});
+  EXPECT_EQ(output.end.code, 0) << output.standard_error;
+  EXPECT_THAT(output.standard_error, HasSubstr("c-1 belongs to the master at " + url_));
+  EXPECT_EQ(mlbench({"logs", "c-1"}).standard_output, "there in " + folder_.path().string() + "\n");
+}
+
 // ---- the command line
 // ------------------------------------------------------------------------------------------------
 
@@ -434,6 +523,14 @@ TEST_F(Serve, VerbsReachAMasterElsewhere) {
   EXPECT_EQ(ran.end.code, 0) << ran.standard_error;
   EXPECT_THAT(there({"status"}).standard_output, AllOf(HasSubstr("r-1"), HasSubstr("finished")));
   EXPECT_THAT(there({"status", "r-1"}).standard_output, HasSubstr("fashion-mnist"));
+  EXPECT_THAT(there({"watch", "r-1"}).standard_output, HasSubstr("r-1  finished"));
+  EXPECT_EQ(mlbench({"run", "c", "2", "-u", url_, "--token-file", token, "--work-dir", "/", "--", "/bin/sh", "-c",
+                     "echo rank $RANK; printf end"})
+                .end.code,
+            0);
+  EXPECT_EQ(there({"logs", "c-2", "--rank", "1"}).standard_output, "rank 1\nend\n");
+  EXPECT_THAT(there({"logs", "-f", "c-2"}).standard_output, HasSubstr("rank 0 | end\n"));
+  EXPECT_EQ(Json::parse(there({"logs", "c-2", "--json"}).standard_output)[1]["lines"][0], "rank 1");
   EXPECT_EQ(there({"download", "r-1", "-o", (folder_.path() / "r.zip").string()}).end.code, 0);
   EXPECT_FALSE(report::read_zip(read_file(folder_.path() / "r.zip")).empty());
   EXPECT_EQ(there({"stop", "r-1"}).end.code, 2);

@@ -1,15 +1,25 @@
 #include "mlbench/base/clock.h"
 
+#include <date/date.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <ctime>
-#include <iomanip>
 #include <sstream>
 
 #include "mlbench/base/errors.h"
 
 namespace mlbench {
+
+namespace {
+
+std::optional<std::chrono::system_clock::time_point> parse(const char* format, const std::string& text) {
+  std::istringstream in(text);
+  date::sys_time<std::chrono::microseconds> time;
+  if (!(in >> date::parse(format, time)) || in.peek() != std::istringstream::traits_type::eof()) return {};
+  return time;
+}
+
+}  // namespace
 
 std::string format_utc(std::chrono::system_clock::time_point time) {
   const auto micros = std::chrono::floor<std::chrono::microseconds>(time);
@@ -19,16 +29,18 @@ std::string format_utc(std::chrono::system_clock::time_point time) {
 }
 
 std::chrono::system_clock::time_point parse_utc(const std::string& text) {
-  std::istringstream in(text);
-  std::tm fields{};
-  in >> std::get_time(&fields, "%Y-%m-%dT%H:%M:%S");
-  double fraction = 0;
-  if (in && in.peek() == '.') in >> fraction;
-  if (in.fail() || in.get() != 'Z' || in.peek() != std::istringstream::traits_type::eof() || fraction >= 1) {
-    throw UserError("'" + text + "' is not a UTC time such as 2026-01-31T12:00:00.123456Z");
+  if (const auto time = parse("%FT%TZ", text)) return *time;
+  throw UserError("'" + text + "' is not a UTC time such as 2026-01-31T12:00:00.123456Z");
+}
+
+std::optional<std::chrono::system_clock::time_point> parse_time(std::string_view text) {
+  if (text.size() < 16 || text.front() == '-') return {};
+  std::string spelled(text);
+  if (spelled[10] == ' ') spelled[10] = 'T';
+  for (const char* format : {"%FT%TZ", "%FT%T", "%FT%T%z", "%FT%T%Ez", "%FT%RZ", "%FT%R", "%FT%R%z", "%FT%R%Ez"}) {
+    if (const auto time = parse(format, spelled)) return time;
   }
-  const auto seconds = std::chrono::system_clock::from_time_t(timegm(&fields));
-  return seconds + std::chrono::microseconds(static_cast<int64_t>(fraction * 1e6 + 0.5));
+  return {};
 }
 
 }  // namespace mlbench

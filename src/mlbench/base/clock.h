@@ -3,7 +3,9 @@
 // Time, injectable: code that measures takes a `const Clock&`, tests pass a ManualClock.
 
 #include <chrono>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace mlbench {
 
@@ -46,5 +48,8 @@ inline double to_seconds(Nanoseconds duration) { return std::chrono::duration<do
 std::string format_utc(std::chrono::system_clock::time_point time);
 // Inverse of format_utc; throws UserError naming the text.
 std::chrono::system_clock::time_point parse_utc(const std::string& text);
+// What others write: "2026-01-31 12:00[:00[.123456]]" with a blank or T, and "Z", "+01:00" or nothing (UTC) behind it;
+// empty for anything else, and for dates that do not exist.
+std::optional<std::chrono::system_clock::time_point> parse_time(std::string_view text);
 
 }  // namespace mlbench

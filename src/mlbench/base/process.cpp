@@ -85,6 +85,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
 // What the child needs between fork and exec, where it must not allocate nor lock.
 struct ChildPlan {
   const char* program;
+  const char* directory;  // null: the parent's
   char* const* arguments;
   char* const* environment;
   int streams[3];  // all above 2
@@ -97,7 +98,7 @@ struct ChildPlan {
   bool new_group, new_session, die_with_parent;
 };
 
-enum class ChildStep : int { kParent, kGroup, kStreams, kInherited, kExec };
+enum class ChildStep : int { kParent, kGroup, kStreams, kInherited, kDirectory, kExec };
 struct ChildError {
   ChildStep step;
   int error_number;
@@ -133,6 +134,7 @@ void close_range_or_each(unsigned first, unsigned last) {
   for (size_t i = 0; i < plan.inherited_count; ++i) {
     if (fcntl(plan.inherited[i], F_SETFD, 0) != 0) give_up(plan, ChildStep::kInherited, errno);
   }
+  if (plan.directory != nullptr && chdir(plan.directory) != 0) give_up(plan, ChildStep::kDirectory, errno);
   unsigned next = 3;
   for (size_t i = 0; i < plan.kept_count; ++i) {
     const auto kept = static_cast<unsigned>(plan.kept[i]);
@@ -260,6 +262,7 @@ ChildProcess ChildProcess::start(const ProcessOptions& options) {
   std::sort(kept.begin(), kept.end());
 
   const ChildPlan plan{.program = program.c_str(),
+                       .directory = options.working_directory.empty() ? nullptr : options.working_directory.c_str(),
                        .arguments = argument_pointers.data(),
                        .environment = environment_pointers.data(),
                        .streams = {input.get(), output.get(), error_output.get()},
@@ -290,8 +293,8 @@ ChildProcess ChildProcess::start(const ProcessOptions& options) {
   } while (count < 0 && errno == EINTR);
   if (count == static_cast<ssize_t>(sizeof error)) {
     reap(pid);
-    static constexpr const char* kSteps[] = {
-        "PR_SET_PDEATHSIG: ", "new group or session: ", "standard streams: ", "inherited descriptors: ", ""};
+    static constexpr const char* kSteps[] = {"PR_SET_PDEATHSIG: ",      "new group or session: ",  "standard streams: ",
+                                             "inherited descriptors: ", "its working directory: ", ""};
     throw IoError("cannot start " + program + ": " + kSteps[static_cast<int>(error.step)] +
                   errno_text(error.error_number));
   }

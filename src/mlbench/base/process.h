@@ -19,6 +19,7 @@ namespace mlbench {
 struct ProcessOptions {
   std::vector<std::string> arguments;              // [0]: the program's path, or a name without '/' found in PATH
   std::map<std::string, std::string> environment;  // added to (or replacing) the parent's
+  std::filesystem::path working_directory;         // empty: the parent's
   std::optional<std::filesystem::path> output;     // standard output and error, appended; empty: inherited
   int standard_input = -1;                         // descriptor to be the child's standard input; -1: /dev/null
   int standard_output = -1;                        // descriptors; -1: as `output` says

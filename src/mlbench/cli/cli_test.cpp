@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "mlbench/base/errors.h"
@@ -111,8 +112,9 @@ TEST_F(Cli, Version) {
 TEST_F(Cli, HelpNamesEveryVerbAndNothingInternal) {
   const Result result = mlbench({"--help"});
   EXPECT_EQ(result.code, 0);
-  for (const char* verb : {"run", "resume", "stop", "status", "logs", "download", "delete", "serve", "dashboard",
-                           "list", "data", "result", "charts", "compare", "evaluate", "schedule", "doctor"}) {
+  for (const char* verb : {"run",    "resume", "stop",      "status",        "watch",       "logs",  "download",
+                           "delete", "serve",  "dashboard", "list-clusters", "set-cluster", "list",  "data",
+                           "result", "charts", "compare",   "evaluate",      "schedule",    "doctor"}) {
     const std::string line = std::string("\n  ") + verb;
     EXPECT_THAT(result.out, AnyOf(HasSubstr(line + " "), HasSubstr(line + ", ")));  // what follows the comma: an alias
   }
@@ -453,6 +455,166 @@ TEST_F(Cli, CompareTakesRepeatsAndArchives) {
   EXPECT_EQ(mlbench({"compare", "r-1.2", zip, "--json"}).json()["runs"].size(), 2U) << "of two places";
   expect_error({"compare", "r-9"}, HasSubstr("no run 'r-9'"));
   expect_error({"compare", "r-1", "--after", "soon"}, HasSubstr("--after"));
+}
+
+TEST_F(Cli, WatchTellsWhatIsNewUntilTheEnd) {
+  const Result unknown = mlbench({"watch", "r-1"});
+  EXPECT_EQ(unknown.code, 2);
+  environment_["FAKE_STEPS"] = "100000";
+  ASSERT_EQ(run({"1", "--detach"}).code, 0);
+  ASSERT_TRUE(eventually([&] { return state_of("r-1") == "running"; }));
+  ProcessOptions options;
+  options.environment = environment_;
+  const auto start = [&](std::vector<std::string> arguments, const char* file) {
+    options.arguments = std::move(arguments);
+    options.arguments.insert(options.arguments.begin(), program());
+    options.output = folder_.path() / file;
+    return ChildProcess::start(options);
+  };
+  ChildProcess one = start({"watch", "r-1"}, "one.txt"), all = start({"watch", "--json"}, "all.txt");
+  const auto text = [&](const char* file) {
+    const fs::path path = folder_.path() / file;
+    return fs::exists(path) ? read_file(path) : "";
+  };
+  ASSERT_TRUE(eventually([&] { return text("one.txt").starts_with("r-1  running"); }));
+  EXPECT_EQ(mlbench({"stop", "r-1"}).code, 0);
+  const auto end = one.wait(kPatience);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->code, 130) << "as the run";
+  EXPECT_THAT(text("one.txt"), HasSubstr("\nr-1  stopped"));
+  ASSERT_TRUE(eventually([&] { return text("all.txt").find("\"stopped\"") != std::string::npos; }));
+  kill(all.pid(), SIGINT);
+  const auto left = all.wait(kPatience);
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->code, 0);
+  std::istringstream lines(text("all.txt"));
+  for (std::string line; std::getline(lines, line);) EXPECT_EQ(Json::parse(line)["name"], "r-1");
+  EXPECT_EQ(mlbench({"watch", "r-1", "--json"}).json()["state"], "stopped");
+}
+
+TEST_F(Cli, StatusEndsAsTodaysScriptsReadIt) {
+  const std::string script = R"(mkdir "$MLBENCH_RUN_DIR/metrics"; echo '{"sequence":1,"step":5,"epoch":1,"time":4e9,)"
+                             R"("values":{"val_global_loss":0.4321,"val_global_Prec@1":81.5}}')"
+                             R"( >> "$MLBENCH_RUN_DIR/metrics/rank-0.jsonl")";
+  ASSERT_EQ(mlbench({"run", "s", "1", "--", "/bin/sh", "-c", script}).code, 0);
+  EXPECT_THAT(mlbench({"status", "s-1"}).out,
+              testing::ContainsRegex("\nCurrent Global Loss: 0.43 \\(2096-10-02T07:06:40.*Z\\)\n"
+                                     "Current Global Prec@1: 81.50 \\(2096-10-02T07:06:40.*Z\\)\n$"));
+  EXPECT_THAT(mlbench({"status", "s-1", "-m", "F1"}).out, HasSubstr("\nNo Validation Precision Data yet\n"));
+}
+
+TEST_F(Cli, ClustersHaveNames) {
+  EXPECT_EQ(mlbench({"list-clusters"}).out, "No clusters are currently configured\n");
+  EXPECT_EQ(mlbench({"list-clusters", "--json"}).json(), Json::array());
+  expect_error({"set-cluster", "lab"}, HasSubstr("Cluster lab not found"));
+  expect_error({"set-cluster", "azure", "lab"}, HasSubstr("unknown provider 'azure'"));
+  const fs::path token = folder_.path() / "token";
+  std::ofstream(token) << std::string(64, 'a') << "\n";
+  fs::permissions(token, fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(mlbench({"set-cluster", "lab", "-u", "127.0.0.1:1", "--token-file", token}).out, "Ok\n");
+  EXPECT_EQ(mlbench({"set-cluster", "other", "-u", "https://other:8", "--token-file", token}).code, 0);
+  EXPECT_EQ(mlbench({"list-clusters"}).out, "  lab    http://127.0.0.1:1\n* other  https://other:8\n");
+  EXPECT_EQ(mlbench({"get-dashboard-url"}).out, "https://other:8\n");
+  EXPECT_EQ(mlbench({"set-cluster", "kind", "lab"}).out, "Ok\n");
+  EXPECT_EQ(mlbench({"status"}).code, 3) << "nobody answers there";
+  EXPECT_EQ(mlbench({"get-dashboard-url", "-u", "here:1", "--token-file", token}).out, "http://here:1\n");
+  EXPECT_EQ(mlbench({"set-cluster", "local"}).out, "Ok\n");
+  EXPECT_EQ(mlbench({"status"}).code, 0);
+  EXPECT_THAT(mlbench({"get-dashboard-url"}).err, HasSubstr("No Cluster config found"));
+  EXPECT_EQ(mlbench({"set-cluster", "lab", "--forget"}).code, 0);
+  EXPECT_EQ(mlbench({"list-clusters", "--json"}).json().size(), 1u);
+}
+
+// ---- custom runs ----------------------------------------------------------------------------------------------------
+
+TEST_F(Cli, AnyCommandIsARun) {
+  const std::string script =
+      R"(echo "rank $RANK of $WORLD_SIZE: $*"; mkdir -p "$MLBENCH_RUN_DIR/metrics"; )"
+      R"(echo '{"sequence":1,"step":5,"epoch":0,"values":{"CumulativeTrainTimeEpoch":4,"fwd_pass":3,"agg":1}}' )"
+      R"(>> "$MLBENCH_RUN_DIR/metrics/rank-$RANK.jsonl"; )"
+      R"(echo '{"sequence":2,"step":5,"epoch":1,"values":{"val_global_Prec@1":81},"text":{"TaskResult":"80% Top 1 )"
+      R"(Validation Accuracy reached in 4.000 seconds, Compute: 3.0 seconds, Communication: 1.0 seconds"},)"
+      R"("goal":{"metric":"Prec@1","split":"test","target":80,"value":81}}' >> "$MLBENCH_RUN_DIR/metrics/rank-$RANK.jsonl")";
+  const Result result = mlbench({"run", "c", "1", "2", "--json", "--", "/bin/sh", "-c", script, "x",
+                                 "{rank} of {hosts}", "id {run_id}", "$(id)", "--light"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json record = result.json()[1];
+  EXPECT_EQ(record["division"], "custom");
+  EXPECT_EQ(record["state"], "finished");
+  EXPECT_EQ(record["exit_codes"], Json({0, 0}));
+  EXPECT_EQ(record["custom"]["command"].size(), 8U);
+  EXPECT_EQ(record["goal"]["reached"], true);
+  EXPECT_EQ(record["clocks"]["train_s"], 4.0);
+  EXPECT_EQ(record["evaluations"][0]["metrics"]["Prec@1"], 81);
+  EXPECT_EQ(mlbench({"logs", "c-2", "--rank", "1"}).out, "rank 1 of 2: 1 of 127.0.0.1,127.0.0.1 id 2 $(id) --light\n");
+  EXPECT_THAT(mlbench({"status"}).out, HasSubstr("custom"));
+  EXPECT_THAT(mlbench({"status", "c-2"}).out, HasSubstr("goal reached (Prec@1 80 on test data): 81.00"));
+
+  const fs::path zip = folder_.path() / "c.zip";
+  ASSERT_EQ(mlbench({"download", "c-2", "-o", zip}).code, 0);
+  std::map<std::string, std::string> members;
+  for (const auto& member : report::read_zip(read_file(zip))) members[member.name] = member.content;
+  EXPECT_THAT(members["official_result.txt"], StartsWith("80% Top 1 Validation Accuracy reached in 4.000 seconds"));
+  EXPECT_TRUE(members.contains("result_fwd_pass @ 1.json"));
+  const Json charts = mlbench({"charts", "-o", folder_.path() / "charts", "--format", "csv", "--json"}).json();
+  EXPECT_EQ(charts["studies"][0]["lines"][0]["points"][1]["speed_up"], 1.0);
+}
+
+TEST_F(Cli, ACustomCommandThatFailsNamesItsRank) {
+  const Result result =
+      mlbench({"run", "c", "2", "--json", "--", "/bin/sh", "-c", "[ $RANK = 1 ] && echo broken && exit 7; sleep 60"});
+  EXPECT_EQ(result.code, 5);
+  const Json record = result.json()[0];
+  EXPECT_EQ(record["failure"]["rank"], 1);
+  EXPECT_THAT(record["failure"]["message"].get<std::string>(), HasSubstr("exited with code 7"));
+  EXPECT_EQ(record["failure"]["log_tail"], Json({"broken"}));
+  EXPECT_EQ(record["exit_codes"][1], 7);
+  const Result missing = mlbench({"run", "d", "1", "--json", "--", "/no/such/program"});
+  EXPECT_EQ(missing.code, 5);
+  EXPECT_EQ(missing.json()[0]["failure"]["kind"], "start_failed");
+}
+
+TEST_F(Cli, CtrlCStopsACommandAndKeepsWhatItWrote) {
+  ProcessOptions options;
+  options.arguments = {program(), "run", "c", "2", "--json", "--", "/bin/sh", "-c", "echo begun; sleep 300"};
+  options.environment = environment_;
+  options.output = folder_.path() / "out.txt";
+  ChildProcess command = ChildProcess::start(options);
+  const fs::path log = home() / "runs/c-2/logs/rank-1.seg-1.log";
+  ASSERT_TRUE(eventually([&] { return fs::exists(log) && read_file(log) == "begun\n"; }));
+  kill(command.pid(), SIGINT);
+  const auto end = command.wait(kPatience);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->code, 130);
+  EXPECT_EQ(state_of("c-2"), "stopped");
+  EXPECT_EQ(mlbench({"logs", "c-2", "--rank", "0"}).out, "begun\n");
+}
+
+TEST_F(Cli, ACommandStartsWhereTheUserIsWithItsVariables) {
+  environment_["COLOUR"] = "red";
+  const std::string folder = folder_.path();
+  const Result result = mlbench({"run", "c", "1", "--work-dir", folder, "--env", "COLOUR", "--env", "SIZE=a b", "--",
+                                 "/bin/sh", "-c", "echo $COLOUR $SIZE $PWD"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(mlbench({"logs", "c-1"}).out, "red a b " + folder + "\n");
+  const Json spec = read_json_file(home() / "runs/c-1/spec.json");
+  EXPECT_EQ(spec["environment"], Json({"COLOUR=red", "SIZE=a b"}));
+}
+
+TEST_F(Cli, ACustomRunHasNoOptionsOfTasks) {
+  expect_error({"run", "c", "1", "--light", "--", "true"}, HasSubstr("--light is an option of tasks"));
+  expect_error({"run", "c", "1", "--task", "mnist", "--", "true"}, HasSubstr("--task is an option of tasks"));
+  expect_error({"run", "c", "1", "--", ""}, HasSubstr("has no program"));
+  expect_error({"run", "c", "1", "--"}, HasSubstr("has no program"));
+  expect_error({"run", "c", "1", "--image", "x", "--", "true"}, HasSubstr("the executor 'local' starts programs"));
+  expect_error({"run", "c", "1", "--env", "NO_SUCH_VARIABLE", "--", "true"}, HasSubstr("no such variable here"));
+  expect_error({"run", "c", "1", "--work-dir", "/no/such", "--", "true"}, HasSubstr("not a folder"));
+  expect_error({"run", "c", "1", "--task", "fashion-mnist", "--synthetic", "--env", "A=B"},
+               HasSubstr("--env is an option of a command"));
+  expect_error({"run", "c", "2", "--backend", "mpi", "--", "x", "{rank}"}, HasSubstr("OMPI_COMM_WORLD_RANK"));
+  const Result dry = mlbench({"run", "c", "2", "--dry-run", "--", "train", "--rank={rank}", "a b"});
+  EXPECT_THAT(dry.out, AllOf(HasSubstr("train --rank=0 'a b'"), HasSubstr("train --rank=1 'a b'")));
+  EXPECT_FALSE(fs::exists(home() / "runs/c-2"));
 }
 
 TEST_F(Cli, ResumeGoesOnFromACheckpoint) {

@@ -31,6 +31,7 @@ struct Context {
 // A verb adds itself to the app; its callback sets `action`, which main runs. The action's result is the exit code.
 struct Program {
   Context context;
+  std::optional<std::vector<std::string>> behind;  // words behind "--" of the verb run: the command of a custom run
   std::function<ExitCode()> action;
 };
 

@@ -166,6 +166,7 @@ Json run_detached(const spec::RunSpec& run, supervise::SupervisorOptions options
 std::string results_text(const fs::path& home, const std::vector<Json>& records, const std::string& command) {
   std::string out = "\n" + report::results_table(records);
   for (const Json& record : records) {
+    out += report::operations_table(record);
     if (const std::string failure = report::failure_text(record); !failure.empty()) out += "\n" + failure;
   }
   std::vector<std::string> names;

@@ -107,16 +107,21 @@ spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Overr
 
 }  // namespace
 
-PlanFacts gather_facts(const fs::path& worker, const fs::path& home) {
+PlanFacts gather_facts(const fs::path& home) {
   PlanFacts facts;
   facts.home = home;
   facts.cores = available_cores();
+  for (const auto& row : catalog::executors()) facts.executors.emplace_back(row.name);
+  return facts;
+}
+
+PlanFacts gather_facts(const fs::path& worker, const fs::path& home) {
+  PlanFacts facts = gather_facts(home);
   const auto found = supervise::worker_catalog(worker, facts.home);
   if (!found.catalog) {
     throw UserError(found.reason + ": nothing can run here; build it (-DMLBENCH_WORKER=ON) or set MLBENCH_WORKER");
   }
   facts.catalog = *found.catalog;
-  for (const auto& row : catalog::executors()) facts.executors.emplace_back(row.name);
   return facts;
 }
 
@@ -137,6 +142,10 @@ void for_each_field(Options& o, const Text& text, const List& list, const Flag& 
   text("name", o.name);
   list("workers", o.workers);
   text("task", o.task);
+  list("command", o.command);
+  text("image", o.image);
+  text("work_dir", o.work_dir);
+  list("env", o.environment);
   text("task_text", o.task_text);
   text("rules", o.rules);
   text("variant", o.variant);
@@ -158,6 +167,8 @@ void for_each_field(Options& o, const Text& text, const List& list, const Flag& 
   flag("synthetic", o.synthetic);
   flag("fixed_batch", o.fixed_batch);
   flag("gpu", o.gpu);
+  flag("explain", o.explain);
+  flag("profile", o.profile);
 }
 
 std::string text_of(const Json& value, const std::string& name) {
@@ -236,24 +247,114 @@ spec::RunSpec plan_task(const RunOptions& options, const fs::path& home) {
   return common;
 }
 
+namespace {
+
+// NAME-K, NAME-K.2, ... of what they have in common; `finish` sets the rest of each.
+template <typename Finish>
+std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanFacts& facts,
+                                          const spec::RunSpec& common, const Finish& finish) {
+  const int64_t repeats = options.repeat.empty() ? 1 : parse_count(options.repeat, "--repeat", 1);
+  std::vector<spec::RunSpec> runs;
+  for (const int64_t count : parse_workers(options.workers)) {
+    for (int64_t repeat = 1; repeat <= repeats; ++repeat) {
+      spec::RunSpec run = common;
+      run.name = fmt::format("{}-{}", options.name, count);
+      if (repeat > 1) run.name += fmt::format(".{}", repeat);
+      check_name(run.name, "run name");
+      run.repeat = repeat;
+      run.workers = count;
+      run.seed = common.seed + static_cast<uint64_t>(repeat - 1);
+      run.oversubscribed = count * run.threads_per_worker > facts.cores;
+      finish(run);
+      runs.push_back(std::move(run));
+    }
+  }
+  return runs;
+}
+
+int64_t threads_of(const RunOptions& options, const PlanFacts& facts) {
+  const std::vector<int64_t> counts = parse_workers(options.workers);
+  const int64_t largest = *std::max_element(counts.begin(), counts.end());
+  return options.threads_per_worker.empty() ? std::max<int64_t>(1, facts.cores / largest)
+                                            : parse_count(options.threads_per_worker, "--threads-per-worker", 1);
+}
+
+void check_environment(const std::vector<std::string>& variables) {
+  for (const std::string& one : variables) {
+    const size_t sign = one.find('=');
+    if (sign == std::string::npos || sign == 0) throw UserError(fmt::format("--env '{}' is not NAME=VALUE", one));
+  }
+}
+
+std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const PlanFacts& facts) {
+  check_name(options.name, "run name");
+  for (const auto& [given, flag] :
+       {std::pair(!options.task.empty(), "--task"), std::pair(!options.rules.empty(), "--rules"),
+        std::pair(!options.variant.empty(), "--variant"), std::pair(!options.framework.empty(), "--framework"),
+        std::pair(!options.data.empty(), "--data"), std::pair(!options.data_dir.empty(), "--data-dir"),
+        std::pair(!options.overrides.empty(), "--set"), std::pair(!options.max_steps.empty(), "--max-steps"),
+        std::pair(!options.max_epochs.empty(), "--max-epochs"), std::pair(!options.max_time.empty(), "--max-time"),
+        std::pair(!options.checkpoint_every.empty(), "--checkpoint-every"),
+        std::pair(!options.comm_timeout.empty(), "--comm-timeout"), std::pair(options.light, "--light"),
+        std::pair(options.gpu, "--gpu"), std::pair(options.synthetic, "--synthetic"),
+        std::pair(options.fixed_batch, "--fixed-batch")}) {
+    if (given) throw UserError(fmt::format("{} is an option of tasks: give it to your command, behind --", flag));
+  }
+  check_choice(options.executor, "executor", facts.executors);
+  if (!options.image.empty()) {
+    throw UserError(fmt::format("--image: the executor '{}' starts programs of this machine and knows no images",
+                                options.executor));
+  }
+  if (options.command.front().empty()) throw UserError("the command behind -- has no program");
+  check_environment(options.environment);
+  if (options.work_dir.empty() || !fs::path(options.work_dir).is_absolute()) {
+    throw UserError(fmt::format("work_dir '{}' is no absolute path", options.work_dir));
+  }
+  if (!fs::is_directory(options.work_dir))
+    throw UserError(fmt::format("work_dir '{}' is not a folder", options.work_dir));
+
+  spec::RunSpec common;
+  common.executor = options.executor;
+  common.backend = options.backend.empty() ? "gloo" : options.backend;
+  check_name(common.backend, "backend");
+  if (!options.seed.empty()) common.seed = parse_seed(options.seed);
+  common.threads_per_worker = threads_of(options, facts);
+  common.cache_dir = facts.home / "cache";
+  spec::set_command(common, options.command);
+  common.work_dir = options.work_dir;
+  common.environment = options.environment;
+  const bool rank_word = std::any_of(options.command.begin(), options.command.end(),
+                                     [](const std::string& word) { return word.find("{rank}") != std::string::npos; });
+  if (common.backend == "mpi" && rank_word) {
+    throw UserError("{rank} cannot be filled in under mpirun, which --backend mpi starts: read OMPI_COMM_WORLD_RANK");
+  }
+  return for_each_count(options, facts, common, [](spec::RunSpec&) {});
+}
+
+}  // namespace
+
 std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts& facts) {
   check_name(options.name, "run name");
-  const std::vector<int64_t> counts = parse_workers(options.workers);
-  const int64_t repeats = options.repeat.empty() ? 1 : parse_count(options.repeat, "--repeat", 1);
-  const int64_t largest = *std::max_element(counts.begin(), counts.end());
+  if (!options.command.empty()) return plan_custom_runs(options, facts);
+  for (const auto& [given, flag] :
+       {std::pair(!options.image.empty(), "--image"), std::pair(!options.work_dir.empty(), "--work-dir"),
+        std::pair(!options.environment.empty(), "--env")}) {
+    if (given) throw UserError(fmt::format("{} is an option of a command: give one behind --", flag));
+  }
+  const int64_t threads = threads_of(options, facts);
 
   spec::RunSpec common = plan_task(options, facts.home);
   common.fixed_batch = options.fixed_batch;
   if (options.gpu) common.device = "cuda";
+  if (options.explain) common.profile = "explain";
+  if (options.profile) common.profile = "time";
 
   common.framework = choose(facts.catalog, "frameworks", "framework", options.framework, common.framework);
   common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
   check_choice(options.executor, "executor", facts.executors);
   common.executor = options.executor;
 
-  common.threads_per_worker = options.threads_per_worker.empty()
-                                  ? std::max<int64_t>(1, facts.cores / largest)
-                                  : parse_count(options.threads_per_worker, "--threads-per-worker", 1);
+  common.threads_per_worker = threads;
   common.limits.light = options.light;
   if (!options.max_steps.empty()) common.limits.max_steps = parse_count(options.max_steps, "--max-steps", 1);
   if (!options.max_epochs.empty()) common.limits.max_epochs = parse_epochs(options.max_epochs);
@@ -268,21 +369,8 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
         "--fixed-batch has no goal to end at: say when to stop with --max-steps, --max-epochs or --max-time");
   }
 
-  std::vector<spec::RunSpec> runs;
-  for (const int64_t count : counts) {
-    for (int64_t repeat = 1; repeat <= repeats; ++repeat) {
-      spec::RunSpec run = common;
-      run.name = fmt::format("{}-{}", options.name, count);
-      if (repeat > 1) run.name += fmt::format(".{}", repeat);
-      check_name(run.name, "run name");
-      run.repeat = repeat;
-      run.workers = count;
-      run.seed = common.seed + static_cast<uint64_t>(repeat - 1);
-      run.oversubscribed = count * run.threads_per_worker > facts.cores;
-      spec::set_task(run, common.task, common.overrides);
-      runs.push_back(std::move(run));
-    }
-  }
+  std::vector<spec::RunSpec> runs = for_each_count(
+      options, facts, common, [&](spec::RunSpec& run) { spec::set_task(run, common.task, common.overrides); });
   // Last: it may be what the user has to fetch, and the rest is then known to be right.
   if (!options.synthetic) dataset::locate(dataset::find_description(common.data_name), common.data_dirs);
   return runs;
@@ -296,7 +384,7 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
     if (std::find(official.begin(), official.end(), run.workers) == official.end()) unofficial.insert(run.workers);
     if (run.oversubscribed) oversubscribed.insert(run.workers);
   }
-  if (!unofficial.empty() && !runs.front().fixed_batch) {
+  if (!unofficial.empty() && !runs.front().fixed_batch && !spec::is_custom(runs.front())) {
     warnings.push_back(fmt::format("{} workers: not an official count of {} ({}), so the run is open",
                                    fmt::join(unofficial, ", "), runs.front().task.task.name,
                                    fmt::join(runs.front().task.task.workers, ", ")));

@@ -25,7 +25,12 @@ struct RunOptions {
   std::string seed, threads_per_worker, repeat;
   std::string max_steps, max_epochs, max_time;
   std::string checkpoint_every, comm_timeout;
-  bool light = false, synthetic = false, fixed_batch = false, gpu = false;
+  // A custom run: what each rank starts, in which folder, with which variables (NAME=VALUE) beside those of the
+  // machine.
+  std::vector<std::string> command;
+  std::string image, work_dir;
+  std::vector<std::string> environment;
+  bool light = false, synthetic = false, fixed_batch = false, gpu = false, explain = false, profile = false;
 };
 
 // The options as a request to a master (schema RunRequest in api/openapi.json), and back. UserError for an unknown or
@@ -43,13 +48,16 @@ struct PlanFacts {
 
 // Of this machine and its worker. UserError without a worker.
 PlanFacts gather_facts(const std::filesystem::path& worker, const std::filesystem::path& home);
+// What a custom run needs of them: it has no worker of ours.
+PlanFacts gather_facts(const std::filesystem::path& home);
 
 // What is computed on what: task, overrides, data, seed. The rest of the specification is as it is by default.
 spec::RunSpec plan_task(const RunOptions& options, const std::filesystem::path& home);
 
 // One specification per worker count and repeat, in this order: NAME-K, NAME-K.2, ... Ids, folders and times of
 // creation come when a run is made (create_run). UserError for anything that cannot be run as asked, with the valid
-// choices; also when the data set is on none of the places where it is looked for.
+// choices; also when the data set is on none of the places where it is looked for. With options.command these are
+// custom runs: nothing of a task may be given, and the worker's catalog is not asked.
 std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts& facts);
 
 // Names of the rows of a catalog's table ("frameworks", "backends", "optimizers") that can be used.

@@ -93,6 +93,14 @@ TEST_F(Plan, OptionsBecomeLimitsAndPolicies) {
   EXPECT_EQ(run.division, "closed") << "limits never open a run";
 }
 
+TEST_F(Plan, ProfileSaysMoreThanExplain) {
+  EXPECT_EQ(plan_runs(options_, facts_).front().profile, "off");
+  options_.explain = true;
+  EXPECT_EQ(plan_runs(options_, facts_).front().profile, "explain");
+  options_.profile = true;
+  EXPECT_EQ(plan_runs(options_, facts_).front().profile, "time");
+}
+
 TEST_F(Plan, DivisionsOpenAndThroughput) {
   options_.overrides = {"optimizer.lr=0.1"};
   EXPECT_EQ(plan_runs(options_, facts_).front().division, "open");

@@ -98,9 +98,9 @@ ExitCode run(int argc, char** argv) {
   app.get_formatter()->column_width(36);
   app.add_flag("--version", version, "print the version");
   app.add_flag("--json", program.context.json, "with --version: print one JSON value");
-  for (const auto add :
-       {add_run, add_resume, add_stop, add_status, add_logs, add_download, add_delete, add_serve, add_dashboard,
-        add_list, add_data, add_result, add_charts, add_compare, add_evaluate, add_schedule, add_doctor}) {
+  for (const auto add : {add_run, add_resume, add_stop, add_status, add_watch, add_logs, add_download, add_delete,
+                         add_serve, add_dashboard, add_clusters, add_list, add_data, add_result, add_charts,
+                         add_compare, add_evaluate, add_schedule, add_doctor}) {
     add(app, program);
   }
   app.require_subcommand(0, 1);  // after the verb its words are its own: `list data` lists
@@ -109,8 +109,13 @@ ExitCode run(int argc, char** argv) {
       "             mlbench run first 1 2 --task TASK --light\n"
       "Exit codes:  0 done, 1 internal error, 2 wrong input, 3 communication, 4 file or disk,\n"
       "             5 a run failed, 130 stopped");
+  // The words behind it are somebody else's command line.
+  const auto begin = argv, end = argv + argc;
+  const bool running = std::find(begin, end, std::string_view("run")) == argv + std::min(argc, 1);
+  const auto cut = running ? std::find(begin, end, std::string_view("--")) : end;
+  if (cut != end) program.behind.emplace(cut + 1, end);
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(cut - begin), argv);
   } catch (const CLI::Success& success) {  // --help
     app.exit(success);
     return ExitCode::kOk;

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/cli/clusters.h"
 #include "mlbench/master/owner.h"
 
 namespace mlbench::cli {
@@ -13,17 +14,18 @@ namespace {
 
 constexpr std::chrono::seconds kTimeout{60};
 
+}  // namespace
+
 std::string whole_url(std::string given) {
   while (given.ends_with('/')) given.pop_back();
   return given.find("://") == std::string::npos ? "http://" + given : given;
 }
 
-}  // namespace
-
-MasterClient::MasterClient(std::string url, std::string token, std::string certificate)
+MasterClient::MasterClient(std::string url, std::string token, std::string certificate, bool elsewhere)
     : url_(std::move(url)),
       token_(std::move(token)),
       certificate_(std::move(certificate)),
+      elsewhere_(elsewhere),
       client_(std::make_unique<net::http::Client>()) {}
 
 net::http::ClientResponse MasterClient::send(net::http::ClientRequest request, const std::string& path) const {
@@ -66,7 +68,10 @@ void MasterClient::remove(const std::string& path) const {
 std::string MasterClient::get_bytes(const std::string& path) const { return send({}, path).body; }
 
 void add_master_options(CLI::App& verb, Program& program) {
-  verb.add_option("-u,--url", program.context.url_option, "a master elsewhere")->type_name("URL")->group("Master");
+  verb.add_option("-u,--url,--dashboard-url", program.context.url_option,
+                  "a master elsewhere (default: the one of set-cluster, or else of this home)")
+      ->type_name("URL")
+      ->group("Master");
   verb.add_option("--token-file", program.context.token_file_option, "its token (default: HOME/token)")
       ->type_name("FILE")
       ->group("Master");
@@ -75,24 +80,27 @@ void add_master_options(CLI::App& verb, Program& program) {
 std::optional<MasterClient> given_master(const Context& context) {
   if (!context.url_option) {
     if (context.token_file_option) throw UserError("--token-file belongs to -u URL");
-    return std::nullopt;
+    const auto cluster = current_cluster(context.home());
+    if (!cluster) return std::nullopt;
+    return MasterClient(cluster->url, master::read_token(cluster->token_file), cluster->certificate, true);
   }
   const auto file = context.token_file_option ? std::filesystem::path(*context.token_file_option)
                                               : master::default_token_file(context.home());
-  return MasterClient(whole_url(*context.url_option), master::read_token(file), "");
+  return MasterClient(whole_url(*context.url_option), master::read_token(file), "", true);
 }
 
 std::optional<MasterClient> find_master(const Context& context) {
   if (auto given = given_master(context)) return given;
   const auto address = master::find_master(context.home());
   if (!address) return std::nullopt;
-  return MasterClient(address->url, master::read_token(address->token_file), address->certificate);
+  return MasterClient(address->url, master::read_token(address->token_file), address->certificate, false);
 }
 
 MasterClient the_master(const Context& context) {
   if (auto found = find_master(context)) return std::move(*found);
-  throw UserError(fmt::format("no master serves {}: start one with 'mlbench serve', or name one with -u URL",
-                              context.home().string()));
+  throw UserError(fmt::format(
+      "No Cluster config found: no master serves {}; start one with 'mlbench serve', or name one with -u URL",
+      context.home().string()));
 }
 
 }  // namespace mlbench::cli

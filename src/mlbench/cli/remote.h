@@ -15,8 +15,10 @@ namespace mlbench::cli {
 
 class MasterClient {
  public:
-  MasterClient(std::string url, std::string token, std::string certificate);
+  // `elsewhere`: its home is not to be looked into.
+  MasterClient(std::string url, std::string token, std::string certificate, bool elsewhere);
   const std::string& url() const { return url_; }
+  bool elsewhere() const { return elsewhere_; }
   // `path` behind /api/v1. What the master refuses is a UserError with its words; CommError when it does not answer.
   Json get(const std::string& path) const;
   Json post(const std::string& path, const Json& body) const;
@@ -27,17 +29,21 @@ class MasterClient {
   net::http::ClientResponse send(net::http::ClientRequest request, const std::string& path) const;
 
   std::string url_, token_, certificate_;
+  bool elsewhere_;
   std::unique_ptr<net::http::Client> client_;
 };
 
 // -u and --token-file.
 void add_master_options(CLI::App& verb, Program& program);
 
-// The one of -u, or else the one that serves this home; empty when there is neither.
+// A URL as people write it ("host:port") as it is used.
+std::string whole_url(std::string given);
+
+// The one of -u or the chosen cluster, or else the one that serves this home; empty when there is neither.
 std::optional<MasterClient> find_master(const Context& context);
 // The same; UserError when there is none.
 MasterClient the_master(const Context& context);
-// Only the one of -u.
+// Only the one of -u, or else the chosen cluster (clusters.h).
 std::optional<MasterClient> given_master(const Context& context);
 
 }  // namespace mlbench::cli

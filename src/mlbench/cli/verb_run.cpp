@@ -65,7 +65,8 @@ std::string describe(const spec::RunSpec& run) {
   if (run.limits.light) labels += ", light";
   if (run.synthetic) labels += ", synthetic";
   if (run.oversubscribed) labels += ", oversubscribed";
-  return fmt::format("{}: {}, {} worker{} x {} thread{}, {}, {}, {}", run.name, run.task.task.name, run.workers,
+  return fmt::format("{}: {}, {} worker{} x {} thread{}, {}, {}, {}", run.name,
+                     spec::is_custom(run) ? exec::command_line({}, run.command) : run.task.task.name, run.workers,
                      run.workers == 1 ? "" : "s", run.threads_per_worker, run.threads_per_worker == 1 ? "" : "s",
                      run.framework, run.backend, labels);
 }
@@ -102,14 +103,31 @@ ExitCode finish(const Context& context, const fs::path& home, const std::vector<
   return exit_code_of_runs(records);
 }
 
+// What a command behind -- means here: its folder, and the values of variables that were only named.
+void complete_command(RunOptions& options, const std::vector<std::string>& words) {
+  if (words.empty()) throw UserError("the command behind -- has no program");
+  options.command = words;
+  options.work_dir = fs::absolute(options.work_dir.empty() ? "." : options.work_dir).lexically_normal();
+  if (options.work_dir.ends_with('/') && options.work_dir.size() > 1) options.work_dir.pop_back();
+  for (std::string& one : options.environment) {
+    if (one.find('=') != std::string::npos) continue;
+    const auto value = environment_variable(one.c_str());
+    if (!value) throw UserError(fmt::format("--env {}: there is no such variable here; give {}=VALUE", one, one));
+    one += "=" + *value;
+  }
+}
+
 // What the files and variables of this command mean must not depend on where the master runs.
 Json request_of(RunOptions options, bool no_wait) {
   if (options.task.ends_with(".toml")) {
     options.task_text = read_file(options.task);
     options.task = fs::path(options.task).filename();
   }
-  if (options.data_dir.empty()) options.data_dir = environment_variable("MLBENCH_DATA_DIR").value_or("");
-  if (!options.data_dir.empty()) options.data_dir = fs::absolute(options.data_dir).lexically_normal();
+  const bool custom = !options.command.empty();
+  if (options.data_dir.empty() && !custom) options.data_dir = environment_variable("MLBENCH_DATA_DIR").value_or("");
+  if (!options.data_dir.empty() && !custom) {
+    options.data_dir = fs::absolute(options.data_dir).lexically_normal();
+  }
   Json request = to_json(options);
   if (no_wait) request["no_wait"] = true;
   return request;
@@ -127,7 +145,7 @@ ExitCode run_served(const Context& context, const MasterClient& master, const Ru
                   master.url()));
   if (start.detach) return finish(context, context.home(), records, false, true);
   const InterruptGuard guard;
-  const bool here = !context.url_option;
+  const bool here = !master.elsewhere();
   bool interrupted = false;
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string position = names.size() == 1 ? "" : fmt::format("run {} of {}  ", i + 1, names.size());
@@ -144,8 +162,8 @@ ExitCode run(const Context& context, RunOptions options, const StartOptions& sta
   if (start.local && context.url_option) throw UserError("--local starts the runs here: leave out -u");
   if (!start.local && !start.dry_run) {
     if (const auto master = find_master(context)) {
-      if (options.task.empty() && !context.url_option && !context.json && is_terminal(STDIN_FILENO) &&
-          is_terminal(STDERR_FILENO)) {
+      if (options.task.empty() && options.command.empty() && !master->elsewhere() && !context.json &&
+          is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO)) {
         ask_missing(options, gather_facts(context.worker(), context.home()));
       }
       return run_served(context, *master, options, start);
@@ -153,8 +171,9 @@ ExitCode run(const Context& context, RunOptions options, const StartOptions& sta
   }
   const bool prompting =
       options.task.empty() && !context.json && is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO);
-  const PlanFacts facts = gather_facts(context.worker(), context.home());
-  if (prompting) ask_missing(options, facts);
+  const bool custom = !options.command.empty();
+  const PlanFacts facts = custom ? gather_facts(context.home()) : gather_facts(context.worker(), context.home());
+  if (prompting && !custom) ask_missing(options, facts);
   std::vector<spec::RunSpec> runs = plan_runs(options, facts);
   std::vector<std::string> names;
   for (spec::RunSpec& run : runs) {
@@ -275,7 +294,7 @@ void add_run(CLI::App& app, Program& program) {
   flag(data, "--fixed-batch", options->fixed_batch, "one batch kept in memory: measures throughput only");
 
   const char* limits = "When to stop";
-  flag(limits, "--light", options->light, "the task's light goal");
+  flag(limits, "-l,--light", options->light, "the task's light goal");
   text(limits, "--max-steps", options->max_steps, "N", "stop after this many steps");
   text(limits, "--max-epochs", options->max_epochs, "X", "stop after this many epochs");
   text(limits, "--max-time", options->max_time, "TIME", "stop after this time from the first batch: 90s, 5m, 2h");
@@ -283,16 +302,32 @@ void add_run(CLI::App& app, Program& program) {
   const char* how = "How to run";
   text(how, "--seed", options->seed, "N", "repeat r runs with N + r - 1 (default: 42)");
   text(how, "--repeat", options->repeat, "N", "run each worker count N times (default: 1)");
-  text(how, "--threads-per-worker", options->threads_per_worker, "N", "default: cores / largest K, at least 1");
+  text(how, "-c,--threads-per-worker,--num-cpus", options->threads_per_worker, "N",
+       "default: cores / largest K, at least 1");
   text(how, "--checkpoint-every", options->checkpoint_every, "STEPS|epoch", "default: one checkpoint at the end");
   text(how, "--comm-timeout", options->comm_timeout, "TIME",
        "how long an operation may wait for a peer (default: 30s)");
-  flag(how, "--gpu", options->gpu, "compute on the host's NVIDIA GPUs, one per worker");
+  text(how, "--image", options->image, "IMAGE", "container image of a command behind --");
+  text(how, "--work-dir", options->work_dir, "DIR", "where a command behind -- starts (default: here)");
+  verb->add_option("--env", options->environment, "variable of a command behind -- (repeatable)")
+      ->type_name("NAME[=VALUE]")
+      ->allow_extra_args(false)
+      ->group(how);
+  flag(how, "-g,--gpu", options->gpu, "compute on the host's NVIDIA GPUs, one per worker");
+  flag(how, "--explain", options->explain, "at the end, say which kernels the framework took (onednn)");
+  flag(how, "--profile", options->profile,
+       "at the end, say what each operation of a step cost (onednn; takes about 1 %)");
   flag(how, "--local", start->local, "start the run from here even when a master serves this home");
   add_start_options(*verb, *start);
+  verb->footer(
+      "Any command can be a run: mlbench run NAME K... [options] -- PROGRAM ARGUMENT...\n"
+      "In its words {rank}, {run_id}, {hosts} and {backend} are filled in; see docs/custom.md");
   add_master_options(*verb, program);
   verb->callback([&program, options, start] {
-    program.action = [&program, options, start] { return run(program.context, *options, *start); };
+    program.action = [&program, options, start] {
+      if (program.behind) complete_command(*options, *program.behind);
+      return run(program.context, *options, *start);
+    };
   });
 }
 

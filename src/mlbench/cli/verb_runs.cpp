@@ -7,7 +7,9 @@
 #include <memory>
 #include <regex>
 #include <thread>
+#include <utility>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
@@ -25,19 +27,40 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::chrono::milliseconds kPoll{200};
+constexpr std::chrono::milliseconds kPoll{200}, kRemotePoll{1000};
 constexpr std::chrono::seconds kStopPatience{20};
 
 // ---- status ---------------------------------------------------------------------------------------------------------
 
+// The last lines of `status NAME`, as MLBench's scripts read them.
+std::string current_values(const Json& record, const std::string& metric) {
+  Json last;
+  for (const Json& one : record.value("evaluations", Json::array())) {
+    if (report::text(one, "/split") == "test") last = one;
+  }
+  const auto value_line = [&](const std::string& key, const std::string& what, const char* missing) {
+    const auto metrics = last.is_object() ? last.value("metrics", Json::object()) : Json::object();
+    const auto found = metrics.find(key);
+    if (found == metrics.end() || !found->is_number()) return fmt::format("No Validation {} Data yet\n", missing);
+    std::string date;
+    if (const std::string started = report::text(record, "/started_at"); !started.empty()) {
+      const std::chrono::duration<double> passed(report::number(last, "/wall_s").value_or(0));
+      date = format_utc(parse_utc(started) + std::chrono::duration_cast<std::chrono::microseconds>(passed));
+    }
+    return fmt::format("Current Global {}: {:.2f} ({})\n", what, found->get<double>(), date);
+  };
+  return "\n" + value_line("loss", "Loss", "Loss") + value_line(metric, metric, "Precision");
+}
+
 // From a master elsewhere.
-ExitCode remote_status(const Context& context, const MasterClient& master, const std::string& name) {
+ExitCode remote_status(const Context& context, const MasterClient& master, const std::string& name,
+                       const std::string& metric) {
   if (!name.empty()) {
     const Json record = master.get("/runs/" + net::http::percent_encode(name));
     if (context.json) {
       print_json(record);
     } else {
-      print(report::run_details(record));
+      print(report::run_details(record) + current_values(record, metric));
     }
     return ExitCode::kOk;
   }
@@ -66,15 +89,15 @@ ExitCode remote_status(const Context& context, const MasterClient& master, const
   return ExitCode::kOk;
 }
 
-ExitCode status(const Context& context, const std::string& name) {
-  if (const auto master = given_master(context)) return remote_status(context, *master, name);
+ExitCode status(const Context& context, const std::string& name, const std::string& metric) {
+  if (const auto master = given_master(context)) return remote_status(context, *master, name, metric);
   const fs::path home = context.home();
   if (!name.empty()) {
     const Json record = current_record(report::find_run(home, name));
     if (context.json) {
       print_json(record);
     } else {
-      print(report::run_details(record));
+      print(report::run_details(record) + current_values(record, metric));
     }
     return ExitCode::kOk;
   }
@@ -201,8 +224,111 @@ void follow_logs(const fs::path& run_dir, std::optional<int64_t> only_rank) {
   copy_new(true);
 }
 
+// ---- logs of a master elsewhere ----
+
+struct RemoteLog {
+  Json rank;  // a number, or null: the supervisor
+  int64_t segment = 1;
+  size_t shown = 0;  // bytes
+  std::string rest;  // of a line that is not complete yet
+};
+
+class RemoteLogs {
+ public:
+  RemoteLogs(const MasterClient& master, const std::string& name, std::optional<int64_t> only_rank)
+      : master_(master), path_("/runs/" + net::http::percent_encode(name)), only_rank_(only_rank) {}
+
+  bool active() const { return report::is_active(master_.get(path_)); }
+
+  std::vector<RemoteLog>& update() {
+    const Json answer = master_.get(path_ + "/logs");
+    for (const Json& one : answer.at("logs")) {
+      const Json rank = one.at("rank").is_number() ? one["rank"] : Json(nullptr);
+      const int64_t segment = one.value("segment", int64_t{1});
+      if (only_rank_ && rank != *only_rank_) continue;
+      if (rank.is_null() && one.value("bytes", 0) == 0) continue;
+      const auto same = [&](const RemoteLog& log) { return log.rank == rank && log.segment == segment; };
+      if (std::none_of(logs_.begin(), logs_.end(), same)) logs_.push_back({rank, segment, 0, ""});
+    }
+    return logs_;
+  }
+
+  // Whole lines behind what was shown; with `last` also one without its end.
+  std::vector<std::string> more(RemoteLog& log, bool last) const {
+    const std::string where =
+        log.rank.is_null() ? "/logs/supervisor?" : fmt::format("/logs/{}?segment={}&", log.rank.dump(), log.segment);
+    for (;;) {
+      const std::string text = master_.get_bytes(fmt::format("{}{}offset={}", path_, where, log.shown));
+      if (text.empty()) break;
+      log.shown += text.size();
+      log.rest += text;
+    }
+    std::vector<std::string> lines;
+    size_t begin = 0;
+    for (size_t end; (end = log.rest.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      lines.push_back(log.rest.substr(begin, end - begin));
+    }
+    log.rest.erase(0, begin);
+    if (last && !log.rest.empty()) lines.push_back(std::exchange(log.rest, ""));
+    return lines;
+  }
+
+ private:
+  const MasterClient& master_;
+  const std::string path_;
+  const std::optional<int64_t> only_rank_;
+  std::vector<RemoteLog> logs_;
+};
+
+ExitCode remote_logs(const Context& context, const MasterClient& master, const std::string& name, bool follow,
+                     std::optional<int64_t> rank) {
+  RemoteLogs source(master, name, rank);
+  if (follow) {
+    for (bool active = true; active;) {
+      active = source.active();
+      for (RemoteLog& log : source.update()) {
+        for (const std::string& line : source.more(log, !active)) {
+          print(rank                 ? line + "\n"
+                : log.rank.is_null() ? fmt::format("supervisor | {}\n", line)
+                                     : fmt::format("rank {} | {}\n", log.rank.dump(), line));
+        }
+      }
+      flush_output();
+      if (active) std::this_thread::sleep_for(kRemotePoll);
+    }
+    return ExitCode::kOk;
+  }
+  std::vector<RemoteLog>& logs = source.update();
+  Json answer = Json::array();
+  for (RemoteLog& log : logs) {
+    const std::vector<std::string> lines = source.more(log, true);
+    if (context.json) {
+      answer.push_back({{"rank", log.rank},
+                        {"segment", log.rank.is_null() ? Json() : Json(log.segment)},
+                        {"path", nullptr},
+                        {"lines", lines}});
+      continue;
+    }
+    if (logs.size() > 1) {
+      print(log.rank.is_null() ? "==> supervisor <==\n"
+                               : fmt::format("==> rank {}, segment {} <==\n", log.rank.dump(), log.segment));
+    }
+    for (const std::string& line : lines) print(line + "\n");
+  }
+  if (context.json) {
+    print_json(answer);
+  } else if (logs.empty()) {
+    say(fmt::format("run '{}' has no logs yet", name));
+  }
+  return ExitCode::kOk;
+}
+
 ExitCode logs(const Context& context, const std::string& name, bool follow, const std::string& rank_text) {
   if (follow && context.json) throw UserError("logs -f prints lines as they come: leave out --json");
+  if (const auto master = given_master(context)) {
+    const auto rank = rank_text.empty() ? std::nullopt : std::optional(parse_count(rank_text, "--rank", 0));
+    return remote_logs(context, *master, name, follow, rank);
+  }
   const fs::path run_dir = report::find_run(context.home(), name);
   std::optional<int64_t> rank;
   if (!rank_text.empty()) {
@@ -305,7 +431,13 @@ void add_status(CLI::App& app, Program& program) {
   add_master_options(*verb, program);
   auto name = std::make_shared<std::string>();
   verb->add_option("NAME-K", *name, "the run (default: a table of all)");
-  verb->callback([&program, name] { program.action = [&program, name] { return status(program.context, *name); }; });
+  auto metric = std::make_shared<std::string>("Prec@1");
+  verb->add_option("-m,--metric", *metric, "of the last evaluation, shown behind a run in detail")
+      ->type_name("METRIC")
+      ->capture_default_str();
+  verb->callback([&program, name, metric] {
+    program.action = [&program, name, metric] { return status(program.context, *name, *metric); };
+  });
 }
 
 void add_stop(CLI::App& app, Program& program) {
@@ -318,6 +450,7 @@ void add_stop(CLI::App& app, Program& program) {
 
 void add_logs(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "logs", "What the ranks of a run wrote");
+  add_master_options(*verb, program);
   auto name = std::make_shared<std::string>();
   auto rank = std::make_shared<std::string>();
   auto follow = std::make_shared<bool>(false);

@@ -39,12 +39,14 @@ master::Hooks make_hooks(const Context& context, const std::string& data_dir) {
     if (options.task.ends_with(".toml") && options.task_text.empty()) {
       throw UserError("a task file comes with its content in task_text");
     }
+    const bool custom = !options.command.empty();
+    if (custom && options.work_dir.empty()) options.work_dir = home;
     if (options.data_dir.empty()) {
-      options.data_dir = data_dir;
+      if (!custom) options.data_dir = data_dir;
     } else if (!fs::path(options.data_dir).is_absolute()) {
       throw UserError(fmt::format("data_dir '{}' is no absolute path", options.data_dir));
     }
-    const PlanFacts facts = gather_facts(worker, home);
+    const PlanFacts facts = custom ? gather_facts(home) : gather_facts(worker, home);
     master::PlannedRuns planned;
     planned.runs = plan_runs(options, facts);
     planned.warnings = plan_warnings(planned.runs, facts.cores);

@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "mlbench/base/buffer.h"
 #include "mlbench/base/json.h"
@@ -21,6 +22,11 @@
 namespace mlbench::framework {
 
 enum class Mode { kTrain, kEvaluate };
+
+// The values of a flat float32 tensor on the host.
+inline std::span<float> values_of(const at::Tensor& flat) {
+  return {flat.data_ptr<float>(), static_cast<size_t>(flat.numel())};
+}
 
 struct FrameworkOptions {
   models::ModelDescription model;
@@ -34,6 +40,19 @@ struct FrameworkOptions {
   bool passive_wait = false;       // oversubscribed: idle threads sleep instead of spinning
   bool dropout = true;             // tests of equality over k switch it off
   bool frozen_batch_norm = false;  // normalise by the running statistics in training, too: the same tests
+};
+
+// What one operation of a training step is, and what it cost.
+struct OperationCost {
+  std::string name;            // "stage1.block1.conv1"
+  std::string implementation;  // which was taken, and why where there was a choice
+  // Since profiling was switched on, on the first thread.
+  double forward_s = 0, backward_s = 0;
+  // Per sample that this thread computes: multiplications and additions; bytes of inputs and output; and the seconds
+  // that the kernel takes alone, again and again on one small batch in the cache (0: not known).
+  double forward_flops = 0, backward_flops = 0;
+  int64_t bytes = 0;
+  double forward_floor_s = 0, backward_floor_s = 0;
 };
 
 class Framework {
@@ -69,6 +88,11 @@ class Framework {
   // Called by backward, in the order in which they become final, with ranges [first, first + count) of gradients().
   using GradientReady = std::function<void(int64_t first, int64_t count)>;
   virtual void on_gradient_ready(GradientReady callback) = 0;
+
+  // Costs of training steps from now on, counted from zero, in the order of the forward pass. Empty: this framework
+  // cannot tell its operations apart.
+  virtual void profile(bool /*on*/) {}
+  virtual std::vector<OperationCost> costs() { return {}; }
 
   // {name, device, precision, layout, pinned: bool, fused: bool, ...} for the record's `effective` field.
   virtual Json effective() const = 0;

@@ -11,6 +11,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/master/runs.h"
 #include "mlbench/report/records.h"
+#include "mlbench/spec/client_lines.h"
 #include "mlbench/spec/spool.h"
 
 namespace mlbench::master {
@@ -69,11 +70,41 @@ void Ingest::catch_up(const fs::path& run_dir) {
   const spec::RunSpec run = read_spec(run_dir);
   const std::lock_guard lock(mutex_);
   for (int64_t rank = 0; rank < run.workers; ++rank) {
+    if (spec::is_custom(run)) {
+      while (read_lines(run_dir, run.id, rank)) {
+      }
+      continue;
+    }
     for (int64_t segment = 1; fs::exists(spec::steps_path(run_dir, segment, rank)); ++segment) {
       while (read_some(run_dir, run.id, segment, rank)) {
       }
     }
   }
+}
+
+bool Ingest::read_lines(const fs::path& run_dir, int64_t run, int64_t rank) {
+  const fs::path file = spec::client_lines_path(run_dir, rank);
+  const std::string key = file.filename(), sequence_key = key + " sequence";
+  const int64_t before = series_.offset(run, key);
+  std::error_code error;
+  const auto size = fs::file_size(file, error);
+  if (error || static_cast<int64_t>(size) <= before) return false;
+  const std::string text = report::read_appended(file, static_cast<uintmax_t>(before));
+  int64_t last_sequence = series_.offset(run, sequence_key);
+  store::Points points;
+  size_t used = 0;
+  for (size_t end; (end = text.find('\n', used)) != std::string::npos; used = end + 1) {
+    const auto line = spec::parse_client_line(std::string_view(text).substr(used, end - used));
+    if (!line || line->sequence <= last_sequence) continue;
+    last_sequence = line->sequence;
+    for (const auto& [name, value] : line->values) {
+      points[{rank, name}].push_back({line->time_us, line->step, value});
+    }
+    points[{rank, "epoch"}].push_back({line->time_us, line->step, static_cast<double>(line->epoch)});
+  }
+  if (used == 0) return false;
+  series_.append(run, points, {{key, before + static_cast<int64_t>(used)}, {sequence_key, last_sequence}});
+  return true;
 }
 
 bool Ingest::read_some(const fs::path& run_dir, int64_t run, int64_t segment, int64_t rank) {

@@ -27,7 +27,8 @@ constexpr auto kHousekeeping = 500ms;
 
 std::vector<Route> all_routes(Services& services) {
   std::vector<Route> routes;
-  for (auto part : {system_routes(services), run_routes(services), legacy_routes(services), page_routes(services)}) {
+  for (auto part : {system_routes(services), run_routes(services), legacy_routes(services), mlflow_routes(services),
+                    page_routes(services)}) {
     for (Route& route : part) routes.push_back(std::move(route));
   }
   return routes;
@@ -65,14 +66,15 @@ class Master::Impl {
         index_(options_.home / "store"),
         series_(options_.home / "store" / "series.sqlite", true),
         journal_(options_.home / "store"),
+        tracking_(options_.home / "store"),
         ingest_(series_),
         live_(options_.home, index_),
         watcher_(options_.home, index_, [this](const std::vector<fs::path>& runs) { ingest_active(runs); }),
         scheduler_({options_.home, options_.program, options_.worker, options_.core_lock,
                     Cluster{"local", options_.cores, true}, active_runs()}),
         sessions_(clock_),
-        services_{options_.home, hooks_, index_, series_, journal_,  scheduler_, watcher_,
-                  ingest_,       live_,  hosts_, gpus_,   sessions_, token_},
+        services_{options_.home, hooks_,  index_, series_, journal_, tracking_, scheduler_,
+                  watcher_,      ingest_, live_,  hosts_,  gpus_,    sessions_, token_},
         api_({token_, options_.legacy_api, allowed_hosts(), &sessions_}, all_routes(services_)),
         server_(server_options(options_), api_) {
     const std::string host = options_.host == "0.0.0.0" || options_.host == "::" ? "127.0.0.1" : options_.host;
@@ -82,6 +84,7 @@ class Master::Impl {
     MasterAddress address{url_, token_file_, "", getpid()};
     if (!options_.certificate.empty()) address.certificate = fs::absolute(options_.certificate);
     owner_.publish(address);
+    scheduler_.begin({{"MLBENCH_URL", url_}, {"MLBENCH_TOKEN_FILE", token_file_.string()}});
     housekeeper_ = std::thread([this] { keep_house(); });
   }
 
@@ -155,6 +158,7 @@ class Master::Impl {
   store::RunIndex index_;
   store::SeriesStore series_;
   store::Journal journal_;
+  store::Tracking tracking_;
   Ingest ingest_;
   std::chrono::steady_clock::time_point next_ingest_{};
   LiveFeed live_;

@@ -69,7 +69,8 @@ RunFigures figures_of(const Json& record) {
   figures.workers = static_cast<int64_t>(number(record, "/workers").value_or(0));
   figures.threads_per_worker = static_cast<int64_t>(number(record, "/threads_per_worker").value_or(0));
   const std::string division = text(record, "/division");
-  figures.has_goal = division != "throughput";
+  const Json* goal = find(record, "/goal");
+  figures.has_goal = division != "throughput" && !(division == "custom" && (goal == nullptr || !goal->is_object()));
   figures.time_to_goal_s = time_to_goal(record);
   figures.train_s = number(record, "/clocks/train_s");
   figures.train_legacy_s = number(record, "/clocks/train_legacy_s");
@@ -87,6 +88,7 @@ RunFigures figures_of(const Json& record) {
     figures.labels.push_back("unofficial data");
   }
   if (division == "open") figures.labels.push_back("open");
+  if (division == "custom") figures.labels.push_back("custom");
   if (division == "throughput") figures.labels.push_back("throughput only");
   if (truth(record, "/limits/light")) figures.labels.push_back("light");
   if (truth(record, "/oversubscribed")) figures.labels.push_back("oversubscribed");

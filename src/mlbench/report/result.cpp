@@ -597,7 +597,8 @@ Json derive_dashboard(const Events& events) {
 
 Json derive_result(const std::vector<ZipMember>& members) {
   const Events events(members);
-  if (!events.record()) return derive_dashboard(events);
+  // A custom run's events are those of its script, as a dashboard would have stored them.
+  if (!events.record() || text(*events.record(), "/division") == "custom") return derive_dashboard(events);
   try {
     return derive_own(events);
   } catch (const Json::exception& error) {  // of another type than the record's schema says

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "mlbench/report/table.h"
 #include "mlbench/spec/spool.h"
 
@@ -177,6 +179,12 @@ std::string kinds_table(const Json& record) {
   return table.empty() ? "" : "\nWhere the train clock goes\n" + table.render();
 }
 
+// Sums where all parts are known.
+std::optional<double> sum_of(const Json& operation, const char* forward, const char* backward) {
+  const auto a = number(operation, forward), b = number(operation, backward);
+  return a && b ? std::optional(*a + *b) : std::nullopt;
+}
+
 std::string evaluations_table(const Json& record) {
   const Json* evaluations = member(record, "evaluations", Json::value_t::array);
   if (evaluations == nullptr || evaluations->empty()) return "";
@@ -210,6 +218,59 @@ std::string evaluations_table(const Json& record) {
 }
 
 }  // namespace
+
+std::string operations_table(const Json& record) {
+  const Json* operations = member(record, "operations", Json::value_t::array);
+  if (operations == nullptr || operations->empty()) return "";
+  const bool timed =
+      std::ranges::any_of(*operations, [](const Json& one) { return number(one, "/forward_s").has_value(); });
+  std::vector<Column> columns = {{"operation", "", Align::kLeft}};
+  if (timed) {
+    for (const char* pass : {"forward", "backward"}) {
+      columns.push_back({pass, "ms", Align::kRight});
+      columns.push_back({"", "GFLOP/s", Align::kRight});
+    }
+    columns.push_back({"data", "MB", Align::kRight});
+    columns.push_back({"floor", "ms", Align::kRight});
+    columns.push_back({"floor", "of time", Align::kRight});
+  }
+  columns.push_back({"implementation", "", Align::kLeft});
+  Table table(std::move(columns));
+  const auto milliseconds = [](std::optional<double> seconds) {
+    return seconds ? fmt::format("{:.3f}", *seconds * 1e3) : std::string(kNone);
+  };
+  const auto rate = [](std::optional<double> flops, std::optional<double> seconds) {
+    return flops && seconds && *seconds > 0 ? fmt::format("{:.0f}", *flops / *seconds * 1e-9) : std::string(kNone);
+  };
+  const auto row = [&](const Json& one, std::vector<std::string>& cells) {
+    const auto forward = number(one, "/forward_s"), backward = number(one, "/backward_s");
+    const auto time = sum_of(one, "/forward_s", "/backward_s");
+    const auto floor = sum_of(one, "/forward_floor_s", "/backward_floor_s");
+    const auto bytes = number(one, "/bytes");
+    cells.insert(cells.end(), {milliseconds(forward), rate(number(one, "/forward_flops"), forward),
+                               milliseconds(backward), rate(number(one, "/backward_flops"), backward),
+                               bytes ? fmt::format("{:.2f}", *bytes * 1e-6) : std::string(kNone), milliseconds(floor),
+                               floor && time && *time > 0 ? format_percent(*floor / *time) : std::string(kNone)});
+  };
+  Json total = {{"forward_s", 0.0}, {"backward_s", 0.0}, {"forward_floor_s", 0.0}, {"backward_floor_s", 0.0}};
+  for (const Json& one : *operations) {
+    std::vector<std::string> cells = {text(one, "/name")};
+    if (timed) row(one, cells);
+    cells.push_back(text(one, "/implementation"));
+    table.add_row(std::move(cells));
+    for (auto& [name, value] : total.items())
+      value = value.get<double>() + number(one, ("/" + name).c_str()).value_or(0);
+  }
+  if (timed) {
+    std::vector<std::string> cells = {"all"};
+    row(total, cells);
+    cells.emplace_back();
+    table.add_row(std::move(cells));
+  }
+  const char* heading = timed ? "A step, operation by operation: rank 0's first thread; floor: the same kernels alone"
+                              : "The operations of a step";
+  return fmt::format("\n{}, {}\n{}", text(record, "/name"), heading, printable(table.render()));
+}
 
 std::string run_details(const Json& record) {
   const RunFigures figures = figures_of(record);
@@ -260,7 +321,7 @@ std::string run_details(const Json& record) {
       if (note.is_string()) line("note", note.get<std::string>());
     }
   }
-  out += kinds_table(record) + evaluations_table(record);
+  out += kinds_table(record) + operations_table(record) + evaluations_table(record);
   if (const std::string failure = failure_text(record); !failure.empty()) out += "\n" + failure;
   return out;
 }

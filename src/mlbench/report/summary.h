@@ -19,6 +19,10 @@ std::string results_table(const std::vector<Json>& records);
 // One run in full: what it is, how it stands, clocks, where the time goes, evaluations, failure.
 std::string run_details(const Json& record);
 
+// Of a run with --profile or --explain: the operations of a step, their time beside that of their kernels alone; "" of
+// another run.
+std::string operations_table(const Json& record);
+
 // Why a run failed: culprit, message, exit codes, last log lines; "" when it did not.
 std::string failure_text(const Json& record);
 

@@ -115,6 +115,42 @@ TEST(FailureText, NamesTheCulprit) {
   EXPECT_THAT(run_details(record), HasSubstr("r-2: failed, goal not reached (Prec@1 85 on test data)\n"));
 }
 
+TEST(OperationsTable, TimesRatesAndFloors) {
+  Json record = make_record("r-1", 1, 40, 5400, true);
+  EXPECT_EQ(operations_table(record), "");
+  record["operations"] = {{{"name", "conv1"},
+                           {"implementation", "forward jit"},
+                           {"forward_s", 0.001},
+                           {"backward_s", 0.003},
+                           {"forward_floor_s", 0.0005},
+                           {"backward_floor_s", 0.0015},
+                           {"forward_flops", 2e8},
+                           {"backward_flops", 3e8},
+                           {"bytes", 1500000}},
+                          {{"name", "bn1"},
+                           {"implementation", "avx512"},
+                           {"forward_s", 0.001},
+                           {"backward_s", 0.003},
+                           {"forward_floor_s", nullptr},
+                           {"backward_floor_s", nullptr},
+                           {"forward_flops", nullptr},
+                           {"backward_flops", nullptr},
+                           {"bytes", 500000}}};
+  EXPECT_EQ(operations_table(record),
+            "\nr-1, A step, operation by operation: rank 0's first thread; floor: the same kernels alone\n"
+            "operation  forward           backward           data  floor    floor  implementation\n"
+            "                ms  GFLOP/s        ms  GFLOP/s    MB     ms  of time\n"
+            "conv1        1.000      200     3.000      100  1.50  2.000     50 %  forward jit\n"
+            "bn1          1.000        -     3.000        -  0.50      -        -  avx512\n"
+            "all          2.000        -     6.000        -     -  2.000     25 %\n");
+  for (Json& one : record["operations"]) one.update({{"forward_s", nullptr}, {"backward_s", nullptr}});
+  EXPECT_EQ(operations_table(record),
+            "\nr-1, The operations of a step\n"
+            "operation  implementation\n"
+            "conv1      forward jit\n"
+            "bn1        avx512\n");
+}
+
 TEST(RunDetails, ThroughputRunsHaveNoGoal) {
   Json record = make_record("r-2", 2, 40, 5400, false);
   record["division"] = "throughput";

@@ -14,6 +14,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/report/compare.h"
+#include "mlbench/spec/client_lines.h"
 #include "mlbench/spec/record.h"
 #include "mlbench/spec/spool.h"
 
@@ -149,7 +150,13 @@ Series series_of(const std::filesystem::path& run_dir, const Json& record) {
   const int64_t segment_count = segments != record.end() && segments->is_array() ? std::ssize(*segments) : 0;
   const auto workers = static_cast<int64_t>(number(record, "/workers").value_or(0));
   Series series;
-  for (int64_t rank = 0; rank < workers; ++rank) {
+  const bool custom = text(record, "/division") == "custom";
+  for (int64_t rank = 0; custom && rank < workers; ++rank) {
+    for (const spec::ClientLine& line : spec::read_client_lines(run_dir, rank)) {
+      for (const auto& [name, value] : line.values) series.add(name, rank, line.time_us, value);
+    }
+  }
+  for (int64_t rank = 0; !custom && rank < workers; ++rank) {
     std::vector<spec::RankSpool> spools;
     for (int64_t segment = 1; segment <= std::max<int64_t>(1, segment_count); ++segment) {
       spools.push_back(spec::read_spool(run_dir, segment, rank));
@@ -223,10 +230,12 @@ std::map<std::string, std::vector<SeriesPoint>> run_series(const std::filesystem
 }
 
 std::vector<ZipMember> download_members(const std::filesystem::path& run_dir, const Json& record) {
+  const bool custom = text(record, "/division") == "custom";
   const Series series = series_of(run_dir, record);
   std::vector<ZipMember> members;
   series.append_to(members);
-  if (std::string official = official_result(record); !official.empty()) {
+  std::string official = custom ? text(record, "/custom/result") : official_result(record);
+  if (!official.empty()) {
     members.push_back({"official_result.txt", std::move(official)});
   }
   members.push_back({"run.json", record.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"});

@@ -11,6 +11,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/spec/client_lines.h"
 
 namespace mlbench::spec {
 
@@ -229,7 +230,7 @@ Json epochs_json(const std::vector<RankSpool>& segments, const std::vector<Segme
 
 Json goal_json(const RunSpec& spec, const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times,
                const Json& evaluations, const Json& epochs) {
-  if (spec.fixed_batch) return nullptr;
+  if (spec.fixed_batch || is_custom(spec)) return nullptr;
   const GoalSpec& goal = spec.task.task.goal;
   Json json = {
       {"metric", goal.metric}, {"split", goal.split}, {"target", spec.limits.light ? goal.light_target : goal.target},
@@ -324,6 +325,18 @@ Json weights_json(const Spools& spools, std::vector<std::string>& notes) {
   return hashes.size() == 1 ? Json(*hashes.begin()) : Json(nullptr);
 }
 
+// A custom run's measurements are what its script recorded.
+void add_client_figures(Json& record, const RunSpec& spec, const RunProgress& progress) {
+  const auto started = parse_stamp(progress.started_at);
+  const auto since_epoch = started ? started->time_since_epoch() : std::chrono::system_clock::duration::zero();
+  const int64_t started_us = std::chrono::duration_cast<std::chrono::microseconds>(since_epoch).count();
+  Json figures = client_figures(read_client_lines(spec.run_dir, 0), started_us);
+  for (const char* part : {"goal", "steps_s", "evaluations", "epochs"}) record[part] = std::move(figures[part]);
+  record["clocks"].update(figures["clocks"]);
+  record["throughput"]["steps"] = figures["steps"];
+  record["custom"] = {{"command", spec.command}, {"result", figures["result"]}};
+}
+
 }  // namespace
 
 std::string_view name_of(RunState state) {
@@ -382,6 +395,7 @@ Json build_record(const RunSpec& spec, const RunProgress& progress) {
   }
   Json utilisation = {{"cpu", nullptr}, {"gpu", nullptr}};
   if (progress.utilisation.is_object()) utilisation.update(progress.utilisation);
+  const Json operations = member(last_event(rank0, "operations"), "operations");
   const bool no_codes = segments.empty() || segments.back()["exit_codes"].empty();
 
   Json record = Json::object();
@@ -431,8 +445,11 @@ Json build_record(const RunSpec& spec, const RunProgress& progress) {
   record["utilisation"] = utilisation;
   record["evaluations"] = evaluations;
   record["epochs"] = epochs;
+  record["operations"] = operations.is_array() ? operations : Json::array();
   record["parameters"] = member(begin, "parameters");
   record["weights_sha256"] = weights;
+  record["custom"] = nullptr;
+  if (is_custom(spec)) add_client_figures(record, spec, progress);
   return record;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/sha256.h"
 #include "mlbench/spec/fields.h"
 
 namespace mlbench::spec {
@@ -14,7 +15,9 @@ namespace mlbench::spec {
 namespace {
 
 constexpr int64_t kVersion = 1;
-constexpr std::array<std::string_view, 3> kDivisions = {"closed", "open", "throughput"};
+constexpr std::array<std::string_view, 4> kDivisions = {"closed", "open", "throughput", "custom"};
+constexpr std::array<std::string_view, 3> kProfiles = {"off", "explain", "time"};
+constexpr const char* kCustom = "custom";
 
 template <typename V, typename Spec>
 void describe(V& v, Spec& spec) {
@@ -35,6 +38,9 @@ void describe(V& v, Spec& spec) {
     v.field("value", setting.value, kRequired);
   });
   v.field("division", spec.division, {.required = true, .choices = kDivisions});
+  v.field("command", spec.command);
+  v.field("work_dir", spec.work_dir);
+  v.field("environment", spec.environment);
   v.field("framework", spec.framework, kRequired);
   v.field("backend", spec.backend, kRequired);
   v.field("executor", spec.executor, kRequired);
@@ -62,6 +68,7 @@ void describe(V& v, Spec& spec) {
   v.field("run_dir", spec.run_dir, kRequired);
   v.field("precision", spec.precision, {.required = true, .choices = kPrecisions});
   v.field("device", spec.device, {.required = true, .choices = kDevices});
+  v.field("profile", spec.profile, {.required = true, .choices = kProfiles});
 }
 
 }  // namespace
@@ -80,10 +87,24 @@ void set_task(RunSpec& spec, FrozenTask task, std::vector<Override> overrides) {
   spec.division = division_of(spec);
 }
 
+void set_command(RunSpec& spec, std::vector<std::string> command) {
+  MLBENCH_CHECK(!command.empty() && !command.front().empty(), "a command has a program");
+  spec.task = FrozenTask{};
+  spec.task.task.name = kCustom;
+  spec.task.canonical = {{"command", command}};
+  spec.task.hash = sha256_hex(canonical_json(spec.task.canonical));
+  spec.overrides.clear();
+  spec.division = spec.framework = spec.data_name = kCustom;
+  spec.command = std::move(command);
+}
+
 Json to_json(const RunSpec& spec) {
   Json fields;
   FieldWriter writer(fields);
   describe(writer, spec);
+  if (!is_custom(spec)) {
+    for (const char* key : {"command", "work_dir", "environment"}) fields.erase(key);
+  }
   Json json = {{"spec_version", kVersion}};
   json.update(fields);
   return json;
@@ -101,6 +122,10 @@ RunSpec run_spec_from_json(const Json& json) {
   FieldReader reader(json, locate, FieldReader::Unknown::kIgnore);
   describe(reader, spec);
   reader.finish();
+  if (is_custom(spec)) {
+    spec.task.task.name = kCustom;
+    return spec;
+  }
   try {
     spec.task.task = task_from_json(spec.task.canonical);
   } catch (const UserError& error) {

@@ -40,7 +40,12 @@ struct RunSpec {
 
   FrozenTask task;
   std::vector<Override> overrides;
-  std::string division;  // closed | open | throughput
+  std::string division;  // closed | open | throughput | custom
+
+  // A custom run: what each rank is started as instead of the worker, which has no task of ours. Empty for a task.
+  std::vector<std::string> command;
+  std::string work_dir;                  // where it starts
+  std::vector<std::string> environment;  // NAME=VALUE, beside what the machine has
 
   std::string framework = "torch";
   std::string backend = "gloo";
@@ -62,11 +67,17 @@ struct RunSpec {
   std::string run_dir;                // absolute
   std::string precision = "float32";  // requested
   std::string device = "cpu";         // requested: cpu | cuda, one GPU per worker
+  std::string profile = "off";        // off | explain (which kernels were taken) | time (and what they cost)
   bool operator==(const RunSpec&) const = default;
 };
 
 // Sets task, overrides, precision and division from a parsed task. Call it after `workers` and `fixed_batch`.
 void set_task(RunSpec& spec, FrozenTask task, std::vector<Override> overrides);
+
+// Makes it a custom run of this command (at least one word): division "custom", task and framework "custom", the hash
+// that of the command.
+void set_command(RunSpec& spec, std::vector<std::string> command);
+inline bool is_custom(const RunSpec& spec) { return !spec.command.empty(); }
 
 // "throughput" with a fixed batch; else "closed", or "open" with any override or a number of workers that is not one of
 // the task's. (A data set of another shape opens a run, too: whoever knows data sets sets it.)

@@ -32,6 +32,7 @@ RunSpec full_spec() {
   spec.cache_dir = "/home/cache";
   spec.synthetic = true;
   spec.device = "cuda";
+  spec.profile = "time";
   spec.run_dir = "/home/runs/r-2.3";
   const std::vector<Override> overrides = {{"precision", "bf16"}, {"optimizer.lr", "0.1"}};
   set_task(spec, find_task("fashion-mnist", "", "", overrides), overrides);

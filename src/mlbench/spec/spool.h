@@ -76,6 +76,7 @@ static_assert(sizeof(SpoolHeader) == 64);
 //   evaluation  {epoch, samples, split, train_ns, metrics{}, duration_ns}   (rank 0)
 //   checkpoint  {path}
 //   goal        {metric, split, target, value, epoch}
+//   operations  {operations[]}                    of a step, as the record has them (--profile, --explain; rank 0)
 //   end         {reason: goal|max_steps|max_epochs|max_time|epochs, weights_sha256, peak_rss, samples}
 //   failure     {kind, operation, sequence_number, message, suspect_rank|null}
 std::filesystem::path steps_path(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);

@@ -1,8 +1,10 @@
 #include "mlbench/store/series.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
+#include <future>
 #include <limits>
 #include <system_error>
 
@@ -18,6 +20,7 @@ namespace {
 constexpr int64_t kVersion = 1;
 constexpr size_t kChunkPoints = 1000;
 constexpr size_t kParts = 32;
+constexpr size_t kReaders = 8;  // of a chart of several series: most of their time is the disk's
 
 static_assert(sizeof(Point) == 24 && sizeof(Bucket) == 64, "both are stored as they lie in memory");
 
@@ -227,13 +230,14 @@ std::vector<SeriesInfo> SeriesStore::list(int64_t run) const {
   return out;
 }
 
-std::vector<Bucket> SeriesStore::read(int64_t run, const SeriesName& name, const SeriesRange& range) const {
-  const std::lock_guard lock(mutex_);
-  const auto id = find_series(*database_, run, name);
+namespace {
+
+std::vector<Bucket> read_series(Database& database, int64_t run, const SeriesName& name, const SeriesRange& range) {
+  const auto id = find_series(database, run, name);
   if (!id) return {};
   std::vector<Bucket> chunks;
   std::vector<int64_t> numbers;
-  Statement rows(*database_,
+  Statement rows(database,
                  "SELECT number, count, time_0, time_1, step_0, step_1, min, max, sum FROM chunk WHERE series = ?"
                  " ORDER BY number");
   rows.bind(1, *id);
@@ -247,8 +251,8 @@ std::vector<Bucket> SeriesStore::read(int64_t run, const SeriesName& name, const
   if (chunks.size() >= range.buckets) return thinned(chunks, range.buckets);
   const bool parts = chunks.size() * kParts >= range.buckets;
   std::vector<Bucket> out;
-  Statement data(*database_, parts ? "SELECT parts FROM chunk_data WHERE series = ? AND number = ?"
-                                   : "SELECT points FROM chunk_data WHERE series = ? AND number = ?");
+  Statement data(database, parts ? "SELECT parts FROM chunk_data WHERE series = ? AND number = ?"
+                                 : "SELECT points FROM chunk_data WHERE series = ? AND number = ?");
   for (const int64_t number : numbers) {
     data.reset();
     if (!data.bind(1, *id).bind(2, number).step()) continue;
@@ -262,6 +266,31 @@ std::vector<Bucket> SeriesStore::read(int64_t run, const SeriesName& name, const
     }
   }
   return thinned(out, range.buckets);
+}
+
+}  // namespace
+
+std::vector<Bucket> SeriesStore::read(int64_t run, const SeriesName& name, const SeriesRange& range) const {
+  const std::lock_guard lock(mutex_);
+  return read_series(*database_, run, name, range);
+}
+
+std::vector<std::vector<Bucket>> SeriesStore::read(int64_t run, const std::vector<SeriesName>& names,
+                                                   const SeriesRange& range) const {
+  std::vector<std::vector<Bucket>> out(names.size());
+  if (names.size() == 1) out[0] = read(run, names[0], range);
+  if (names.size() <= 1) return out;
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    Database database(database_->path(), true);
+    for (size_t i = next++; i < names.size(); i = next++) out[i] = read_series(database, run, names[i], range);
+  };
+  std::vector<std::future<void>> threads;
+  for (size_t i = 0; i < std::min(kReaders, names.size()); ++i) {
+    threads.push_back(std::async(std::launch::async, work));
+  }
+  for (std::future<void>& thread : threads) thread.get();
+  return out;
 }
 
 std::vector<Point> SeriesStore::read_points(int64_t run, const SeriesName& name) const {

@@ -68,6 +68,10 @@ class SeriesStore {
   std::vector<SeriesInfo> list(int64_t run) const;
   // In the order in which they came.
   std::vector<Bucket> read(int64_t run, const SeriesName& name, const SeriesRange& range) const;
+  // The same for several, in their order. By several threads, each with a connection of its own: a disk that is asked
+  // for one page at a time is slow.
+  std::vector<std::vector<Bucket>> read(int64_t run, const std::vector<SeriesName>& names,
+                                        const SeriesRange& range) const;
   std::vector<Point> read_points(int64_t run, const SeriesName& name) const;
   void remove_run(int64_t run);
 

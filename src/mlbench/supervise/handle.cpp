@@ -158,6 +158,7 @@ SupervisorHandle SupervisorHandle::start(const std::filesystem::path& program, c
   process.arguments = to_arguments(options);
   process.arguments.insert(process.arguments.begin(), program.string());
   process.new_session = true;
+  process.environment = options.environment;
   FileDescriptor input, control;
   if (options.attached) {
     // A socket pair rather than a pipe: writing to a dead supervisor must not raise SIGPIPE in the command.

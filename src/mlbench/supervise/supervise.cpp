@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <netinet/in.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -81,6 +83,20 @@ std::optional<std::chrono::system_clock::time_point> last_record_of(const spec::
   }
   if (!last_us) return std::nullopt;
   return std::chrono::system_clock::time_point(std::chrono::microseconds(*last_us));
+}
+
+// A port of this host that nobody listens on now.
+int free_port() {
+  const FileDescriptor probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  if (!probe || bind(probe.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    throw IoError("no free port: " + errno_text(errno));
+  }
+  return ntohs(address.sin_port);
 }
 
 struct Outcome {
@@ -232,7 +248,12 @@ class Segment {
     request.environment["MASTER_ADDR"] = server.bind_address;
     request.environment["MASTER_PORT"] = std::to_string(server_->port());
     request.environment["MLBENCH_RUN_ID"] = server.run_id;
-    request.environment["MLBENCH_SECRET"] = server.secret;
+    if (spec::is_custom(run_)) {
+      // The rendezvous above is this program's own; a script makes its own at this port.
+      request.environment["MASTER_PORT"] = std::to_string(free_port());
+    } else {
+      request.environment["MLBENCH_SECRET"] = server.secret;
+    }
     request.inherited = {core_lock_ ? core_lock_->fd() : beside_.get()};
     return request;
   }
@@ -317,6 +338,7 @@ class Segment {
   std::optional<spec::Failure> judge() {
     const auto now = steady_clock::now();
     const std::vector<RankFacts> ranks = facts();
+    if (spec::is_custom(run_)) return judge_custom(ranks);
     if (!all_joined_ && std::all_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) { return rank.joined; })) {
       all_joined_ = now;
     }
@@ -337,6 +359,23 @@ class Segment {
     });
     if (silence) return name_culprit(ranks);
     return std::nullopt;
+  }
+
+  // Commands of others have no heartbeat: only how they end can be seen. Their exit codes mean what they like.
+  std::optional<spec::Failure> judge_custom(const std::vector<RankFacts>& ranks) const {
+    const RankFacts* first = nullptr;
+    for (const RankFacts& rank : ranks) {
+      if (rank.end && rank.end->code != 0 && (first == nullptr || rank.end_order < first->end_order)) first = &rank;
+    }
+    if (first == nullptr) return std::nullopt;
+    spec::Failure failure;
+    failure.kind = first->end->signal ? "rank_died" : "rank_error";
+    failure.rank = first - ranks.data();
+    failure.host = first->host;
+    failure.message = fmt::format("rank {} on {} {}", failure.rank, failure.host,
+                                  first->end->signal ? "was killed by " + signal_name(*first->end->signal)
+                                                     : fmt::format("exited with code {}", first->end->code));
+    return failure;
   }
 
   bool somebody_is_dying() const {
@@ -501,6 +540,24 @@ class Segment {
   std::string complaint_;
 };
 
+// A custom command with its run's words in place of {run_id}, {hosts} (one per rank) and {backend}; {rank} is the
+// executor's.
+std::vector<std::string> filled_in(const spec::RunSpec& run) {
+  std::string hosts;
+  for (int64_t rank = 0; rank < run.workers; ++rank) hosts += rank == 0 ? "127.0.0.1" : ",127.0.0.1";
+  const std::pair<std::string_view, std::string> words[] = {
+      {"{run_id}", std::to_string(run.id)}, {"{hosts}", hosts}, {"{backend}", run.backend}};
+  std::vector<std::string> command = run.command;
+  for (std::string& one : command) {
+    for (const auto& [word, value] : words) {
+      for (size_t at = 0; (at = one.find(word, at)) != std::string::npos; at += value.size()) {
+        one.replace(at, word.size(), value);
+      }
+    }
+  }
+  return command;
+}
+
 }  // namespace
 
 exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesystem::path& worker, int64_t segment,
@@ -508,7 +565,19 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesyst
   exec::LaunchRequest request;
   request.backend = run.backend;
   request.guard = {program_path().string(), "guard-rank"};
-  request.command = {worker.string(), "--run-dir", run.run_dir, "--segment", std::to_string(segment)};
+  if (spec::is_custom(run)) {
+    request.command = filled_in(run);
+    request.rank_words = true;
+    request.working_directory = run.work_dir;
+    for (const std::string& one : run.environment) {
+      const size_t sign = one.find('=');
+      request.environment[one.substr(0, sign)] = one.substr(sign + 1);
+    }
+    request.environment["MLBENCH_RUN_DIR"] = run.run_dir;
+    request.environment["MLBENCH_RUN_ID"] = std::to_string(run.id);
+  } else {
+    request.command = {worker.string(), "--run-dir", run.run_dir, "--segment", std::to_string(segment)};
+  }
   if (resume_step) {
     request.command.emplace_back("--resume-step");
     request.command.push_back(std::to_string(*resume_step));

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,13 +21,14 @@ namespace mlbench::supervise {
 
 struct SupervisorOptions {
   std::filesystem::path run_dir;
-  std::filesystem::path worker;            // mlbench-worker
-  bool attached = true;                    // standard input is a pipe from the command: "stop\n" asks for a stop,
-                                           // EOF without it means the command died (run fails: launcher_lost)
-  bool no_wait = false;                    // do not queue on the core lock
-  std::optional<int64_t> resume_step;      // segment > 1: checkpoint to start from
-  std::filesystem::path core_lock;         // empty: default_core_lock()
-  std::chrono::seconds start_timeout{60};  // until all ranks joined the rendezvous
+  std::filesystem::path worker;  // mlbench-worker
+  bool attached = true;          // standard input is a pipe from the command: "stop\n" asks for a stop,
+                                 // EOF without it means the command died (run fails: launcher_lost)
+  std::map<std::string, std::string> environment;  // of the supervisor and so of ranks, beside ours; no argument
+  bool no_wait = false;                            // do not queue on the core lock
+  std::optional<int64_t> resume_step;              // segment > 1: checkpoint to start from
+  std::filesystem::path core_lock;                 // empty: default_core_lock()
+  std::chrono::seconds start_timeout{60};          // until all ranks joined the rendezvous
 };
 
 // The argument list behind `mlbench`: "supervise", "--run-dir", ... and back (`arguments` without "supervise";

@@ -19,6 +19,8 @@ namespace mlbench::train {
 
 namespace {
 
+constexpr int64_t kProfileWarmUp = 3;  // steps
+
 int64_t peak_rss_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -42,6 +44,7 @@ class TrainRun {
   void restore(int64_t step);
   std::string hash_weights();
   void check_recorder() const;
+  void record_operations();
 
   const TrainContext& c_;
   const spec::TaskSpec& task_;
@@ -55,8 +58,9 @@ class TrainRun {
   track::StepClock clock_;
   MetricSet train_metrics_;  // of the current epoch, this rank
   MetricSet evaluation_metrics_;
-  int64_t step_ = 0;           // steps done
-  int64_t first_step_ = 0;     // of this segment
+  int64_t step_ = 0;        // steps done
+  int64_t first_step_ = 0;  // of this segment
+  int64_t profiled_samples_ = 0;
   int64_t evaluation_ns_ = 0;  // of this segment
   int64_t next_time_check_ = 0;
   bool goal_reached_ = false;
@@ -115,6 +119,7 @@ void TrainRun::step() {
   sample.step = step_;
   sample.epoch = static_cast<int32_t>(step_ / plan_.steps_per_epoch());
   sample.samples = batch.view.samples;
+  if (step_ >= first_step_ + kProfileWarmUp) profiled_samples_ += batch.view.samples;
   sample.lr = schedule_->lr(step_);
   c_.framework.begin_step(step_);
   clock_.lap(StepKind::kInit);
@@ -310,6 +315,29 @@ std::string TrainRun::hash_weights() {
   return hash;
 }
 
+// Of the steps since profiling began: this thread's mean.
+void TrainRun::record_operations() {
+  const bool timed = c_.run.profile == "time";
+  const int64_t steps = step_ - first_step_ - kProfileWarmUp;
+  if (c_.run.profile == "off" || c_.comm.rank() != 0 || (timed && steps < 1)) return;
+  const double samples = static_cast<double>(profiled_samples_) / static_cast<double>(std::max<int64_t>(steps, 1)) /
+                         static_cast<double>(c_.run.threads_per_worker);
+  const auto known = [&](double value) { return timed && value > 0 ? Json(value) : Json(nullptr); };
+  Json operations = Json::array();
+  for (const framework::OperationCost& cost : c_.framework.costs()) {
+    operations.push_back({{"name", cost.name},
+                          {"implementation", cost.implementation},
+                          {"forward_s", known(cost.forward_s / static_cast<double>(steps))},
+                          {"backward_s", known(cost.backward_s / static_cast<double>(steps))},
+                          {"forward_floor_s", known(cost.forward_floor_s * samples)},
+                          {"backward_floor_s", known(cost.backward_floor_s * samples)},
+                          {"forward_flops", known(cost.forward_flops * samples)},
+                          {"backward_flops", known(cost.backward_flops * samples)},
+                          {"bytes", timed ? Json(std::llround(static_cast<double>(cost.bytes) * samples)) : Json()}});
+  }
+  c_.recorder.event({{"event", "operations"}, {"step", step_}, {"operations", std::move(operations)}});
+}
+
 void TrainRun::check_recorder() const {
   if (const auto error = c_.recorder.failed()) throw IoError("recording stopped: " + *error);
 }
@@ -337,6 +365,7 @@ TrainResult TrainRun::run() {
   std::optional<StopReason> reason;
   clock_.resume();
   while (!(reason = reason_to_stop())) {
+    if (c_.run.profile == "time" && step_ == first_step_ + kProfileWarmUp) c_.framework.profile(true);
     step();
     check_recorder();
     if (c_.run.fixed_batch) continue;
@@ -358,6 +387,7 @@ TrainResult TrainRun::run() {
 
   TrainResult result{*reason, step_, hash_weights()};
   if (c_.run.checkpoint.at_end && !c_.run.fixed_batch) write_checkpoint();
+  record_operations();
   c_.recorder.event({{"event", "end"},
                      {"step", step_},
                      {"reason", name_of(*reason)},

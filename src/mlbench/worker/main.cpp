@@ -132,6 +132,10 @@ void train_run(const spec::RunSpec& run, const Options& options, const net::Laun
 
   const auto comm = catalog::make_backend(run.backend, session.comm_options());
   const auto framework = make_framework(run, launch.rank, launch.local_rank);
+  if (run.profile != "off" && framework->costs().empty()) {
+    throw UserError("framework '" + run.framework + "' cannot tell its operations" +
+                    " apart here: --profile and --explain are for --framework onednn, but not its logistic regression");
+  }
   const auto optimizer = optim::make_optimizer(run.task.task.optimizer, framework->layout(), *comm);
 
   train::TrainContext context{run,

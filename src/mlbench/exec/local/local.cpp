@@ -26,14 +26,28 @@ std::map<std::string, std::string> environment_of(const LaunchRequest& request, 
   return environment;
 }
 
+std::vector<std::string> command_of(const LaunchRequest& request, int rank) {
+  std::vector<std::string> command = request.command;
+  if (!request.rank_words) return command;
+  const std::string_view word = "{rank}";
+  const std::string number = std::to_string(rank);
+  for (std::string& one : command) {
+    for (size_t at = 0; (at = one.find(word, at)) != std::string::npos; at += number.size()) {
+      one.replace(at, word.size(), number);
+    }
+  }
+  return command;
+}
+
 class LocalGroup final : public RankGroup {
  public:
   // Not in the constructor: when a rank cannot be started, the destructor is to end the ones before it.
   void start(const LaunchRequest& request) {
     for (int rank = 0; rank < request.workers; ++rank) {
       ProcessOptions options;
-      options.arguments = request.command;
+      options.arguments = command_of(request, rank);
       options.environment = environment_of(request, rank);
+      options.working_directory = request.working_directory;
       options.output = rank_log_path(request.log_dir, request.segment, rank);
       options.inherited = request.inherited;
       ChildProcess process = ChildProcess::start(options);
@@ -134,7 +148,7 @@ class LocalExecutor final : public Executor {
     if (under_mpirun(request)) return {command_line(mpirun_environment(request), mpirun_command(request))};
     std::vector<std::string> lines;
     for (int rank = 0; rank < request.workers; ++rank) {
-      lines.push_back(command_line(environment_of(request, rank), request.command));
+      lines.push_back(command_line(environment_of(request, rank), command_of(request, rank)));
     }
     return lines;
   }

@@ -46,6 +46,7 @@ class MpirunGroup final : public RankGroup {
     options.arguments = mpirun_command(request);
     options.environment = mpirun_environment(request);
     options.environment[kGuardVariable] = listener.name();
+    options.working_directory = request.working_directory;  // mpirun gives ranks its own
     options.output = mpirun_log_path(request);
     try {
       mpirun_.emplace(ChildProcess::start(options));

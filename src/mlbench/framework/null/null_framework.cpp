@@ -24,10 +24,7 @@ class NullFramework final : public Framework {
   at::Tensor buffers() override { return buffers_; }
 
   void initialise() override {
-    const auto span_of = [](at::Tensor& flat) {
-      return std::span(flat.data_ptr<float>(), static_cast<size_t>(flat.numel()));
-    };
-    models::initialise(options_.model, layout_, options_.seed, span_of(parameters_), span_of(buffers_));
+    models::initialise(options_.model, layout_, options_.seed, values_of(parameters_), values_of(buffers_));
   }
 
   void begin_step(int64_t) override {}

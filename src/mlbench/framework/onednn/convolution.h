@@ -30,6 +30,7 @@ class Convolution final : public Operation {
   void forward(const Chunk& chunk, const Pass& pass) override;
   void backward(const Chunk& chunk, const Pass& pass) override;
   void finish_backward(int thread, const Pass& pass) override;
+  Floor measure_floor() override;
 
  private:
   using Arguments = std::unordered_map<int, dnnl::memory>;

@@ -119,7 +119,7 @@ class TapeNetwork final : public Network {
   std::string layout() const override { return fmt::format("nChw{}c", kernels_.lanes); }
   const char* instruction_set() const override { return name_of(set_); }
   void profile(bool on) override;
-  std::vector<OperationCost> costs() const override;
+  std::vector<OperationCost> costs() override;
 
  private:
   // Building.
@@ -646,7 +646,7 @@ void TapeNetwork<T>::run_team(const Body& body) {
 template <typename T>
 template <typename Body>
 void TapeNetwork<T>::timed(int thread, double OperationCost::*cost, const Operation* operation, const Body& body) {
-  if (!profiling_ || thread != 0) return body();
+  if (!profiling_ || !pass_.training || thread != 0) return body();
   const auto begin = std::chrono::steady_clock::now();
   body();
   costs_.at(operation).*cost += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -774,17 +774,21 @@ void TapeNetwork<T>::profile(bool on) {
 }
 
 template <typename T>
-std::vector<OperationCost> TapeNetwork<T>::costs() const {
+std::vector<OperationCost> TapeNetwork<T>::costs() {
+  const SingleThreaded single;
   std::vector<OperationCost> costs;
   for (const auto& operation : operations_) {
     const auto found = costs_.find(operation.get());
     OperationCost cost = found != costs_.end() ? found->second : OperationCost();
     cost.name = operation->name;
-    cost.explanation = operation->explanation;
+    cost.implementation = operation->explanation;
     cost.forward_flops = operation->flops;
     cost.backward_flops = operation->flops * static_cast<double>(1 + operation->writes_gradient_of.size());
     for (const Value* value : operation->inputs) cost.bytes += value->data.bytes_per_sample;
     if (operation->output != nullptr) cost.bytes += operation->output->data.bytes_per_sample;
+    const auto [forward, backward] = operation->measure_floor();
+    cost.forward_floor_s = forward;
+    cost.backward_floor_s = backward;
     costs.push_back(std::move(cost));
   }
   return costs;

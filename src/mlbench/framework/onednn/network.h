@@ -12,7 +12,7 @@
 
 #include "mlbench/base/buffer.h"
 #include "mlbench/base/flat_layout.h"
-#include "mlbench/base/json.h"
+#include "mlbench/framework/framework.h"
 #include "mlbench/models/model.h"
 
 namespace mlbench::framework::onednn_framework {
@@ -29,15 +29,6 @@ struct NetworkOptions {
   int rank = 0;
   bool dropout = true;
   bool frozen_batch_norm = false;
-};
-
-// What one operation cost since profiling was switched on, on the first thread.
-struct OperationCost {
-  std::string name, explanation;
-  double forward_s = 0, backward_s = 0;
-  // Per sample of the whole batch: what is multiplied and added, and what inputs and output take.
-  double forward_flops = 0, backward_flops = 0;
-  int64_t bytes = 0;
 };
 
 // Every call comes from the thread that made the network.
@@ -57,7 +48,7 @@ class Network {
   virtual std::string layout() const = 0;                     // "nChw16c"
   virtual const char* instruction_set() const = 0;            // of our own kernels
   virtual void profile(bool on) = 0;                          // on: costs are counted from zero
-  virtual std::vector<OperationCost> costs() const = 0;
+  virtual std::vector<OperationCost> costs() = 0;
 };
 
 // UserError for a layer kind that this framework lacks, naming those that it has.

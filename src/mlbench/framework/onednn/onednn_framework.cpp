@@ -114,10 +114,7 @@ class OneDnnFramework final : public Framework {
   at::Tensor buffers() override { return buffers_; }
 
   void initialise() override {
-    const auto span_of = [](at::Tensor& flat) {
-      return std::span(flat.data_ptr<float>(), static_cast<size_t>(flat.numel()));
-    };
-    models::initialise(options_.model, layout_, options_.seed, span_of(parameters_), span_of(buffers_));
+    models::initialise(options_.model, layout_, options_.seed, values_of(parameters_), values_of(buffers_));
   }
 
   void begin_step(int64_t step) override { step_ = step; }
@@ -179,6 +176,11 @@ class OneDnnFramework final : public Framework {
   }
 
   void on_gradient_ready(GradientReady callback) override { ready_ = std::move(callback); }
+
+  void profile(bool on) override {
+    if (network_) network_->profile(on);
+  }
+  std::vector<OperationCost> costs() override { return network_ ? network_->costs() : std::vector<OperationCost>(); }
 
   Json effective() const override {
     Json effective = {

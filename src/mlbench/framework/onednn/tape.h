@@ -118,6 +118,12 @@ class Operation {
   virtual void backward(const Chunk& chunk, const Pass& pass) = 0;
   virtual void finish_backward(int /*thread*/, const Pass&) {}
 
+  // Seconds per sample of the kernels alone, data in the cache; zeros where not known.
+  struct Floor {
+    double forward_s = 0, backward_s = 0;
+  };
+  virtual Floor measure_floor() { return {}; }
+
   std::string name;  // "stage1.block1.conv1"
   std::vector<Value*> inputs;
   Value* output = nullptr;

@@ -81,10 +81,7 @@ class TorchFramework final : public Framework {
   at::Tensor buffers() override { return buffers_.host; }
 
   void initialise() override {
-    const auto span_of = [](at::Tensor& flat) {
-      return std::span(flat.data_ptr<float>(), static_cast<size_t>(flat.numel()));
-    };
-    models::initialise(options_.model, layout_, options_.seed, span_of(parameters_.host), span_of(buffers_.host));
+    models::initialise(options_.model, layout_, options_.seed, values_of(parameters_.host), values_of(buffers_.host));
   }
 
   void begin_step(int64_t step) override { step_ = step; }

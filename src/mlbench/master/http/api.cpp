@@ -19,7 +19,10 @@ constexpr int kDeepest = 32;
 
 // "name:8080" -> "name"; "[::1]:80" -> "::1".
 std::string host_of(std::string_view field) {
-  if (field.starts_with('[')) return std::string(field.substr(1, field.find(']') - 1));
+  if (field.starts_with('[')) {
+    const size_t end = field.find(']');
+    return end == std::string_view::npos ? "" : std::string(field.substr(1, end - 1));
+  }
   return std::string(field.substr(0, field.rfind(':')));
 }
 
@@ -162,7 +165,8 @@ std::optional<Response> Api::refuse(const Request& request, const Match& match) 
 
   // Who has no token does not learn which paths exist.
   const bool legacy_path = !request.target.segments.empty() && request.target.segments[0] == "api" &&
-                           (request.target.segments.size() < 2 || request.target.segments[1] != "v1");
+                           (request.target.segments.size() < 2 ||
+                            (request.target.segments[1] != "v1" && request.target.segments[1] != "2.0"));
   const bool open =
       (match.route != nullptr && match.route->access == Access::kOpen) || (legacy_path && options_.legacy);
   if (!open) {

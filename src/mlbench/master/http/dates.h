@@ -7,8 +7,7 @@
 
 namespace mlbench::master {
 
-// Microseconds since the Unix epoch. "2026-01-31 12:00[:00[.123456]]" with a blank or T, and "Z", "+01:00" or nothing
-// (UTC) behind it; empty for anything else, and for dates that do not exist.
+// Microseconds since the Unix epoch, as parse_time reads them.
 std::optional<int64_t> parse_date(std::string_view text);
 
 enum class Fraction { kSix, kSixOrNone, kThreeOrNone };

@@ -144,6 +144,12 @@ Response retry(Services& services, const Call& call) {
 
 // What would make this run again, as a request.
 Json request_of(const spec::RunSpec& run) {
+  if (spec::is_custom(run)) {
+    return {{"workers", {run.workers}}, {"command", run.command},
+            {"work_dir", run.work_dir}, {"env", run.environment},
+            {"backend", run.backend},   {"executor", run.executor},
+            {"seed", run.seed},         {"threads_per_worker", run.threads_per_worker}};
+  }
   Json request = {{"workers", {run.workers}},
                   {"task", run.task.task.name},
                   {"rules", run.task.task.rules},
@@ -296,10 +302,21 @@ Response series(Services& services, const Call& call) {
   range.to_step = whole_number(call.request, "to_step", INT64_MAX, 0, INT64_MAX);
   range.from_time_us = whole_number(call.request, "from_time_us", INT64_MIN, 0, INT64_MAX);
   range.to_time_us = whole_number(call.request, "to_time_us", INT64_MAX, 0, INT64_MAX);
+  std::vector<Found> wanted = all_series(services, run_dir, run);
+  std::erase_if(wanted, [&](const Found& found) {
+    return (name && found.info.name.name != *name) || (rank >= 0 && found.info.name.rank != rank);
+  });
+  std::vector<std::vector<store::Bucket>> charts;
+  for (store::SeriesStore* source : {&services.series, &services.journal.series()}) {
+    std::vector<store::SeriesName> names;
+    for (const Found& found : wanted) {
+      if (name && found.source == source) names.push_back(found.info.name);
+    }
+    for (std::vector<store::Bucket>& chart : source->read(run, names, range)) charts.push_back(std::move(chart));
+  }
   Json list = Json::array();
-  for (const Found& found : all_series(services, run_dir, run)) {
-    const store::SeriesInfo& info = found.info;
-    if ((name && info.name.name != *name) || (rank >= 0 && info.name.rank != rank)) continue;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const store::SeriesInfo& info = wanted[i].info;
     Json one = {{"name", info.name.name}, {"rank", info.name.rank}, {"count", info.count}};
     if (!name) {
       one["last"] = {
@@ -307,7 +324,7 @@ Response series(Services& services, const Call& call) {
     } else {
       Json step = Json::array(), time = Json::array(), mean = Json::array(), min = Json::array(), max = Json::array(),
            count = Json::array();
-      for (const store::Bucket& bucket : found.source->read(run, info.name, range)) {
+      for (const store::Bucket& bucket : charts[i]) {
         step.push_back(bucket.last_step);
         time.push_back(bucket.last_time_us);
         mean.push_back(number_or_null(bucket.mean()));

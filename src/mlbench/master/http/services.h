@@ -18,6 +18,7 @@
 #include "mlbench/master/watch.h"
 #include "mlbench/store/journal.h"
 #include "mlbench/store/run_index.h"
+#include "mlbench/store/tracking.h"
 
 namespace mlbench::master {
 
@@ -27,6 +28,7 @@ struct Services {
   store::RunIndex& index;
   store::SeriesStore& series;
   store::Journal& journal;
+  store::Tracking& tracking;
   Scheduler& scheduler;
   Watcher& watcher;
   Ingest& ingest;
@@ -40,6 +42,7 @@ struct Services {
 std::vector<Route> system_routes(Services& services);  // health, version, tasks, catalog, clusters, hosts, metrics
 std::vector<Route> run_routes(Services& services);     // /api/v1/runs
 std::vector<Route> legacy_routes(Services& services);  // /api/: MLBench's clients
+std::vector<Route> mlflow_routes(Services& services);  // /api/2.0/mlflow/: MLflow's clients
 std::vector<Route> page_routes(Services& services);    // /, /assets, /api/v1/session: the dashboard
 
 // ---- shared by both APIs -------------------------------------------------------------------------------------------

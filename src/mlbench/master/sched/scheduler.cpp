@@ -32,6 +32,10 @@ Scheduler::Scheduler(SchedulerOptions options) : options_(std::move(options)) {
       spdlog::warn("run {}: {}", run_dir.filename().string(), error.what());
     }
   }
+}
+
+void Scheduler::begin(std::map<std::string, std::string> environment) {
+  environment_ = std::move(environment);
   thread_ = std::thread([this] { work(); });
 }
 
@@ -41,7 +45,7 @@ Scheduler::~Scheduler() {
     stopping_ = true;
   }
   wake_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Scheduler::submit(const fs::path& run_dir) {
@@ -120,6 +124,7 @@ void Scheduler::start(const Waits& run) {
   options.core_lock = options_.core_lock;
   options.attached = false;
   options.no_wait = run.job.no_wait;
+  options.environment = environment_;
   auto supervisor = supervise::SupervisorHandle::start(options_.program, options);
   // Until it owns the run, the marker keeps others from taking the run for lost.
   const auto deadline = std::chrono::steady_clock::now() + kOwnPatience;

@@ -6,7 +6,9 @@
 #include <condition_variable>
 #include <filesystem>
 #include <list>
+#include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -26,8 +28,10 @@ struct SchedulerOptions {
 
 class Scheduler {
  public:
-  // Adopts what runs, queues what waits, and starts it.
+  // Adopts what runs, queues what waits.
   explicit Scheduler(SchedulerOptions options);
+  // From now on starts what waits, with these variables: where its programs find this master.
+  void begin(std::map<std::string, std::string> environment);
   ~Scheduler();  // starts nothing more; what runs goes on
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -59,8 +63,9 @@ class Scheduler {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
-  std::vector<Waits> waiting_;  // by id
-  std::list<Runs> running_;     // of the thread alone, once it runs
+  std::vector<Waits> waiting_;                      // by id
+  std::list<Runs> running_;                         // of the thread alone, once it runs
+  std::map<std::string, std::string> environment_;  // of the thread alone, once it runs
   std::thread thread_;
 };
 

@@ -1,0 +1,236 @@
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "mlbench/base/clock.h"
+#include "mlbench/base/files.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/follow.h"
+#include "mlbench/cli/interrupt.h"
+#include "mlbench/cli/remote.h"
+#include "mlbench/cli/runs.h"
+#include "mlbench/cli/verbs.h"
+#include "mlbench/master/watch.h"
+#include "mlbench/report/records.h"
+#include "mlbench/report/summary.h"
+#include "mlbench/report/table.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::chrono::milliseconds kPoll{1000};
+constexpr std::chrono::milliseconds kNap{50};  // how soon an interrupt is seen
+constexpr size_t kMostRuns = 200;
+
+// ---- where runs are read from ---------------------------------------------------------------------------------------
+
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual Json record(const std::string& name) = 0;  // UserError when there is none
+  virtual std::vector<Json> summaries() = 0;         // as RunSummary in api/openapi.json; the newest ones, oldest first
+};
+
+class RemoteSource final : public Source {
+ public:
+  explicit RemoteSource(MasterClient master) : master_(std::move(master)) {}
+  Json record(const std::string& name) override { return master_.get("/runs/" + net::http::percent_encode(name)); }
+  std::vector<Json> summaries() override {
+    auto runs = master_.get(fmt::format("/runs?limit={}", kMostRuns)).at("runs").get<std::vector<Json>>();
+    std::reverse(runs.begin(), runs.end());
+    return runs;
+  }
+
+ private:
+  const MasterClient master_;
+};
+
+class FolderSource final : public Source {
+ public:
+  explicit FolderSource(fs::path home) : home_(std::move(home)) {}
+  Json record(const std::string& name) override { return current_record(report::find_run(home_, name)); }
+  std::vector<Json> summaries() override {
+    std::vector<fs::path> folders = report::list_runs(home_);
+    if (folders.size() > kMostRuns) folders.erase(folders.begin(), folders.end() - kMostRuns);
+    std::map<fs::path, Json> known;
+    std::vector<Json> runs;
+    for (const fs::path& folder : folders) {
+      try {
+        // What is over changes only when it is resumed, and is then active for a while.
+        const auto before = known_.find(folder);
+        const bool same = before != known_.end() && !report::is_active(before->second) && !is_active_run(folder);
+        runs.push_back(same ? before->second : master::summary_of(current_record(folder)));
+      } catch (const std::exception& error) {
+        runs.push_back({{"name", folder.filename().string()}, {"state", "damaged"}, {"failure", error.what()}});
+      }
+      known[folder] = runs.back();
+    }
+    known_ = std::move(known);
+    return runs;
+  }
+
+ private:
+  const fs::path home_;
+  std::map<fs::path, Json> known_;
+};
+
+// ---- what is shown --------------------------------------------------------------------------------------------------
+
+std::string seconds_words(const Json& run, const char* key) {
+  const auto value = report::number(run, key);
+  return value ? report::format_seconds(value) : std::string(report::kNone);
+}
+
+// "r-1  running  train 12.3 s  Prec@1 84.21": changes when there is something new.
+std::string plain_line(const Json& run) {
+  std::string line = fmt::format("{}  {}", run.value("name", ""), run.value("state", ""));
+  if (const auto train = report::number(run, "/train_s"); train && *train > 0) {
+    line += fmt::format("  train {} s", report::format_seconds(train));
+  }
+  if (const std::string evaluation = report::text(run, "/evaluation"); !evaluation.empty()) line += "  " + evaluation;
+  if (const auto goal = report::number(run, "/time_to_goal_s")) {
+    line += fmt::format("  goal reached after {} s", report::format_seconds(goal));
+  }
+  if (const std::string failure = report::text(run, "/failure"); !failure.empty()) line += "  " + failure;
+  return report::printable(line);
+}
+
+// What makes a new plain line: its clock alone does not, but for an evaluation.
+std::string stage_of(const Json& run) {
+  return run.value("state", "") + "|" + report::text(run, "/evaluation") + "|" + report::text(run, "/failure");
+}
+
+std::string table_of(const std::vector<Json>& runs, size_t most_rows) {
+  report::Table table({{"run", "", report::Align::kLeft},
+                       {"state", "", report::Align::kLeft},
+                       {"task", "", report::Align::kLeft},
+                       {"workers", "", report::Align::kRight},
+                       {"train", "s", report::Align::kRight},
+                       {"throughput", "samples/s", report::Align::kRight},
+                       {"evaluation", "", report::Align::kLeft},
+                       {"to goal", "s", report::Align::kRight}});
+  for (size_t i = runs.size() > most_rows ? runs.size() - most_rows : 0; i < runs.size(); ++i) {
+    const Json& run = runs[i];
+    table.add_row({run.value("name", ""), run.value("state", ""), report::text(run, "/task"),
+                   fmt::format("{:.0f}", report::number(run, "/workers").value_or(0)), seconds_words(run, "/train_s"),
+                   report::format_rate(report::number(run, "/samples_per_s")), report::text(run, "/evaluation"),
+                   seconds_words(run, "/time_to_goal_s")});
+  }
+  return report::printable(table.render());
+}
+
+// A whole screen, drawn over the one before.
+class Screen {
+ public:
+  void draw(const std::string& text) {
+    winsize size{};
+    const size_t rows = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 1 ? size.ws_row - 1U : 23U;
+    std::string out = "\x1b[H";
+    size_t row = 0;
+    for (size_t begin = 0; begin < text.size() && row < rows; ++row) {
+      const size_t end = std::min(text.find('\n', begin), text.size());
+      out += text.substr(begin, end - begin) + "\x1b[K\n";
+      begin = end + 1;
+    }
+    print((first_ ? "\x1b[2J" : "") + out + "\x1b[J");
+    flush_output();
+    first_ = false;
+  }
+
+ private:
+  bool first_ = true;
+};
+
+void nap() {
+  for (auto left = kPoll; left > kNap && InterruptGuard::count() == 0; left -= kNap) std::this_thread::sleep_for(kNap);
+}
+
+ExitCode watch_run(const Context& context, Source& source, const std::string& name) {
+  const bool terminal = !context.json && is_terminal(STDOUT_FILENO);
+  const InterruptGuard guard;
+  Screen screen;
+  std::string stage, line;
+  while (InterruptGuard::count() == 0) {
+    const Json record = source.record(name);
+    const Json summary = master::summary_of(record);
+    if (terminal) {
+      screen.draw(fmt::format("{} UTC, Ctrl-C ends the view\n\n{}",
+                              format_utc(std::chrono::system_clock::now()).substr(11, 8), report::run_details(record)));
+    } else if (context.json) {
+      if (summary.dump() != line) print(summary.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+      line = summary.dump();
+    } else if (stage_of(summary) != stage) {
+      print(plain_line(summary) + "\n");
+      stage = stage_of(summary);
+    }
+    flush_output();
+    if (!report::is_active(record)) return exit_code_of_runs({record});
+    nap();
+  }
+  return ExitCode::kOk;
+}
+
+ExitCode watch_all(const Context& context, Source& source) {
+  const bool terminal = !context.json && is_terminal(STDOUT_FILENO);
+  const InterruptGuard guard;
+  Screen screen;
+  std::map<std::string, std::string> shown;
+  while (InterruptGuard::count() == 0) {
+    const std::vector<Json> runs = source.summaries();
+    if (terminal) {
+      const auto active =
+          std::count_if(runs.begin(), runs.end(), [](const Json& run) { return report::is_active(run); });
+      winsize size{};
+      const size_t rows = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 8 ? size.ws_row - 6U : 18U;
+      screen.draw(fmt::format("{} UTC, {} of {} runs active, Ctrl-C ends the view\n\n{}",
+                              format_utc(std::chrono::system_clock::now()).substr(11, 8), active, runs.size(),
+                              table_of(runs, rows)));
+    } else {
+      for (const Json& run : runs) {
+        std::string& before = shown[run.value("name", "")];
+        const std::string now = context.json ? run.dump(-1, ' ', false, Json::error_handler_t::replace) : stage_of(run);
+        if (now != before) print((context.json ? now : plain_line(run)) + "\n");
+        before = now;
+      }
+    }
+    flush_output();
+    nap();
+  }
+  return ExitCode::kOk;
+}
+
+ExitCode watch(const Context& context, const std::string& name) {
+  std::unique_ptr<Source> source;
+  if (auto master = given_master(context)) {
+    source = std::make_unique<RemoteSource>(std::move(*master));
+  } else {
+    source = std::make_unique<FolderSource>(context.home());
+  }
+  return name.empty() ? watch_all(context, *source) : watch_run(context, *source, name);
+}
+
+}  // namespace
+
+void add_watch(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "watch", "A live view of all runs, or of one until it is over");
+  add_master_options(*verb, program);
+  auto name = std::make_shared<std::string>();
+  verb->add_option("NAME-K", *name, "the run (default: all)");
+  verb->footer(
+      "On a terminal the view is redrawn once a second; elsewhere each news is a line, with --json a JSON object in "
+      "one\n"
+      "line (RunSummary in api/openapi.json). Exit code: as that of the run; 0 after Ctrl-C, which stops no run.");
+  verb->callback([&program, name] { program.action = [&program, name] { return watch(program.context, *name); }; });
+}
+
+}  // namespace mlbench::cli

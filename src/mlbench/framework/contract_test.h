@@ -1,0 +1,88 @@
+#pragma once
+
+// What the tests of every framework that computes share.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "mlbench/framework/framework.h"
+#include "mlbench/models/chain.h"
+
+namespace mlbench::framework::contract {
+
+using Make = std::function<std::unique_ptr<Framework>(const FrameworkOptions&)>;
+
+// One training step without the optimizer; the loss.
+inline double step(Framework& framework, const BatchView& batch, int64_t number = 0, double scale = 1,
+                   bool accumulate = false) {
+  framework.begin_step(number);
+  framework.forward(batch, Mode::kTrain);
+  const double loss = framework.loss();
+  framework.backward(scale, accumulate);
+  return loss;
+}
+
+inline FrameworkOptions logistic_options(int64_t dimension, double l2, int threads = 2) {
+  FrameworkOptions options;
+  options.model = models::Chain({dimension}).linear_without_bias("linear", 1).finish();
+  options.model.name = "logistic_regression";
+  options.model.l2 = l2;
+  options.loss = "binary_cross_entropy";
+  options.threads = threads;
+  return options;
+}
+
+// Rows of one matrix, all of them; a view of the arguments.
+inline BatchView rows_view(const std::vector<float>& features, const std::vector<int64_t>& labels, int64_t dimension) {
+  BatchView batch;
+  batch.samples = static_cast<int64_t>(labels.size());
+  batch.sample_shape = {dimension};
+  batch.features = {features.data(), static_cast<int64_t>(features.size()), DType::kFloat32};
+  batch.labels = {labels.data(), batch.samples, DType::kInt64};
+  return batch;
+}
+
+// w = (2, -1); rows (1, 2), (1, 0) with logits 0 and 2; labels 1 and 0; lambda 0.1. By hand:
+//   loss      (ln 2 + ln(1 + e^2)) / 2 + 0.05 * 5
+//   gradient  ((0.5 - 1) (1, 2) + (s - 0) (1, 0)) / 2 + 0.1 (2, -1) with s = sigmoid(2)
+inline void expect_logistic_regression_by_hand(const Make& make) {
+  const auto framework = make(logistic_options(2, 0.1));
+  framework->parameters().narrow(0, 0, 2).copy_(at::tensor({2.0F, -1.0F}));
+  const std::vector<float> features = {1, 2, 1, 0};
+  const std::vector<int64_t> labels = {1, 0};
+  const double s = 1 / (1 + std::exp(-2.0));
+  const double loss = (std::log(2.0) + std::log(1 + std::exp(2.0))) / 2 + 0.25;
+  const double gradient[] = {(-0.5 + s) / 2 + 0.2, -0.5 - 0.1};
+
+  EXPECT_NEAR(step(*framework, rows_view(features, labels, 2)), loss, 1e-6);
+  EXPECT_NEAR(framework->gradients()[0].item<float>(), gradient[0], 1e-6);
+  EXPECT_NEAR(framework->gradients()[1].item<float>(), gradient[1], 1e-6);
+  const auto probabilities = framework->outputs();
+  ASSERT_EQ(probabilities.size(), 2U);
+  EXPECT_FLOAT_EQ(probabilities[0], 0.5F);
+  EXPECT_FLOAT_EQ(probabilities[1], static_cast<float>(s));
+
+  // A quarter of the loss on top of it.
+  step(*framework, rows_view(features, labels, 2), 0, 0.25, true);
+  EXPECT_NEAR(framework->gradients()[0].item<float>(), 1.25 * gradient[0], 1e-6);
+  framework->forward(rows_view(features, labels, 2), Mode::kEvaluate);
+  EXPECT_NEAR(framework->loss(), loss, 1e-6);
+}
+
+inline void expect_finite_losses_of_large_logits(const Make& make) {
+  const auto framework = make(logistic_options(1, 0));
+  framework->parameters().narrow(0, 0, 1).fill_(500);
+  for (const int64_t label : {0, 1}) {
+    for (const float x : {-1.0F, 1.0F}) {
+      const bool right = (x > 0) == (label == 1);
+      EXPECT_FLOAT_EQ(static_cast<float>(step(*framework, rows_view({x}, {label}, 1))), right ? 0 : 500);
+      EXPECT_FLOAT_EQ(framework->gradients()[0].item<float>(), right ? 0 : 1);
+    }
+  }
+}
+
+}  // namespace mlbench::framework::contract

@@ -1,0 +1,158 @@
+#include "mlbench/spec/client_lines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include "mlbench/base/files.h"
+#include "mlbench/spec/spool.h"
+
+namespace mlbench::spec {
+
+namespace {
+
+constexpr std::string_view kEvaluated = "val_global_", kTrained = "train_";
+constexpr double kMostSeconds = 1e11;
+
+int64_t whole(const Json& record, const char* key) {
+  const auto found = record.find(key);
+  return found != record.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+}
+
+ClientLine line_of(const Json& record) {
+  ClientLine line;
+  line.sequence = whole(record, "sequence");
+  if (const auto time = record.find("time"); time != record.end() && time->is_number()) {
+    const double seconds = time->get<double>();
+    if (std::abs(seconds) < kMostSeconds) line.time_us = std::llround(seconds * 1e6);
+  }
+  line.step = std::max<int64_t>(0, whole(record, "step"));
+  line.epoch = std::max<int64_t>(0, whole(record, "epoch"));
+  if (const auto values = record.find("values"); values != record.end() && values->is_object()) {
+    for (const auto& [name, value] : values->items()) {
+      if (value.is_number()) line.values.emplace_back(name, value.get<double>());
+    }
+  }
+  if (const auto text = record.find("text"); text != record.end() && text->is_object()) {
+    for (const auto& [name, value] : text->items()) {
+      if (value.is_string()) line.text[name] = value.get<std::string>();
+    }
+  }
+  if (const auto goal = record.find("goal"); goal != record.end() && goal->is_object()) line.goal = *goal;
+  return line;
+}
+
+double rounded_to_ns(double seconds) { return static_cast<double>(std::llround(seconds * 1e9)) / 1e9; }
+
+}  // namespace
+
+std::filesystem::path client_lines_path(const std::filesystem::path& run_dir, int64_t rank) {
+  return run_dir / "metrics" / fmt::format("rank-{}.jsonl", rank);
+}
+
+std::optional<ClientLine> parse_client_line(std::string_view text) {
+  const Json record = Json::parse(text.begin(), text.end(), nullptr, false);
+  if (!record.is_object()) return std::nullopt;
+  return line_of(record);
+}
+
+std::vector<ClientLine> read_client_lines(const std::filesystem::path& run_dir, int64_t rank) {
+  const std::filesystem::path file = client_lines_path(run_dir, rank);
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return {};
+  const std::string text = read_file(file);
+  std::map<int64_t, ClientLine> lines;
+  size_t begin = 0;
+  for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    auto line = parse_client_line(std::string_view(text).substr(begin, end - begin));
+    if (line) lines.emplace(line->sequence, std::move(*line));
+  }
+  std::vector<ClientLine> sorted;
+  for (auto& [sequence, line] : lines) sorted.push_back(std::move(line));
+  return sorted;
+}
+
+Json client_figures(const std::vector<ClientLine>& lines, int64_t started_us) {
+  Json goal = nullptr, result = nullptr, evaluations = Json::array(), epochs = Json::array();
+  std::map<std::string, double, std::less<>> kinds;
+  Json trained = Json::object();  // of the current epoch
+  double train_s = 0;
+  int64_t steps = 0;
+  for (const ClientLine& line : lines) {
+    steps = std::max(steps, line.step);
+    Json evaluated = Json::object();
+    std::optional<double> epoch_s, total_s;
+    for (const auto& [name, value] : line.values) {
+      if (name == "CumulativeTrainTimeEpoch") {
+        epoch_s = value;
+      } else if (name == "TotalCumulativeTrainTime") {
+        total_s = value;
+      } else if (name.starts_with(kEvaluated)) {
+        evaluated[name.substr(kEvaluated.size())] = value;
+      } else if (name.starts_with(kTrained)) {
+        trained[name.substr(kTrained.size())] = value;
+      } else if (std::find(kStepKindNames.begin(), kStepKindNames.end(), name) != kStepKindNames.end()) {
+        kinds[name] += value;
+      }
+    }
+    if (epoch_s) {
+      train_s += *epoch_s;
+      epochs.push_back({{"epoch", line.epoch + 1},
+                        {"train_loss", trained.value("loss", Json(nullptr))},
+                        {"metrics", std::move(trained)},
+                        {"train_s", rounded_to_ns(train_s)},
+                        {"step", line.step},
+                        {"segment", 1}});
+      trained = Json::object();
+    }
+    if (!evaluated.empty()) {
+      const bool same =
+          !evaluations.empty() && evaluations.back()["step"] == line.step && evaluations.back()["epoch"] == line.epoch;
+      if (!same) {
+        const double wall_s = static_cast<double>(line.time_us - started_us) / 1e6;
+        evaluations.push_back({{"step", line.step},
+                               {"epoch", line.epoch},
+                               {"samples", 0},
+                               {"split", "test"},
+                               {"train_s", rounded_to_ns(train_s)},
+                               {"wall_s", std::max(0.0, wall_s)},
+                               {"metrics", Json::object()},
+                               {"duration_s", 0.0},
+                               {"segment", 1}});
+      }
+      evaluations.back()["metrics"].update(evaluated);
+    }
+    if (const auto text = line.text.find("TaskResult"); text != line.text.end() && result.is_null()) {
+      result = text->second;
+    }
+    if (line.goal.is_object() && goal.is_null()) {
+      const auto field = [&](const char* key) { return line.goal.value(key, Json(nullptr)); };
+      if (!field("metric").is_string() || !field("target").is_number()) continue;
+      goal = {{"metric", field("metric")},
+              {"split", field("split") == "train" ? "train" : "test"},
+              {"target", field("target")},
+              {"reached", true},
+              {"value", field("value").is_number() ? field("value") : Json(nullptr)},
+              {"epoch", line.epoch},
+              {"step", line.step},
+              {"train_s", rounded_to_ns(total_s.value_or(train_s))}};
+    }
+  }
+  Json steps_s = Json::object();
+  for (const std::string_view kind : kStepKindNames) {
+    const auto found = kinds.find(kind);
+    steps_s[std::string(kind)] = found == kinds.end() ? 0.0 : rounded_to_ns(found->second);
+  }
+  return {{"goal", goal},
+          {"clocks", {{"train_s", rounded_to_ns(train_s)}, {"train_legacy_s", rounded_to_ns(train_s)}}},
+          {"steps_s", steps_s},
+          {"evaluations", evaluations},
+          {"epochs", epochs},
+          {"steps", steps},
+          {"result", result}};
+}
+
+}  // namespace mlbench::spec

@@ -1,0 +1,42 @@
+#pragma once
+
+// What a training script of a custom run recorded itself (python/README.md): JSON lines in RUN/metrics/rank-R.jsonl.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "mlbench/base/json.h"
+
+namespace mlbench::spec {
+
+struct ClientLine {
+  int64_t sequence = 0;
+  int64_t time_us = 0;  // Unix epoch
+  int64_t step = 0, epoch = 0;
+  std::vector<std::pair<std::string, double>> values;  // those that are numbers
+  std::map<std::string, std::string> text;             // "TaskResult"
+  Json goal = nullptr;                                 // {"metric", "split", "target", "value"} of a reached goal
+};
+
+std::filesystem::path client_lines_path(const std::filesystem::path& run_dir, int64_t rank);
+
+// Empty for what is no record of this form.
+std::optional<ClientLine> parse_client_line(std::string_view text);
+
+// Complete lines by rising sequence, each sequence once; what is no record of this form is left out. Empty without a
+// file.
+std::vector<ClientLine> read_client_lines(const std::filesystem::path& run_dir, int64_t rank);
+
+// The parts of a run record that rank 0's lines tell, in its form: {"goal", "clocks": {"train_s", "train_legacy_s"},
+// "steps_s", "evaluations", "epochs", "steps", "result"}. The train clock is the sum of CumulativeTrainTimeEpoch;
+// `started_us` is when the run started. Evaluations are values named val_global_..., epochs end where an epoch's times
+// were recorded.
+Json client_figures(const std::vector<ClientLine>& lines, int64_t started_us);
+
+}  // namespace mlbench::spec

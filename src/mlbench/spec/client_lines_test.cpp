@@ -1,0 +1,91 @@
+#include "mlbench/spec/client_lines.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace mlbench::spec {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Pair;
+
+class ClientLines : public testing::Test {
+ protected:
+  ClientLines() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "client-XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+    std::filesystem::create_directories(folder_ / "metrics");
+  }
+  ~ClientLines() override { std::filesystem::remove_all(folder_); }
+  void write(const std::string& text) { std::ofstream(folder_ / "metrics" / "rank-0.jsonl", std::ios::app) << text; }
+  std::filesystem::path folder_;
+};
+
+TEST_F(ClientLines, AreReadInOrderAndOnce) {
+  EXPECT_THAT(read_client_lines(folder_, 0), IsEmpty());
+  write(R"({"rank":0,"sequence":12,"time":0.000005,"step":25,"epoch":1,"values":{"b":2,"bad":null,"word":"x"}})"
+        "\n");
+  write(R"({"rank":0,"sequence":11,"values":{"a":1}})"
+        "\n");
+  write(R"({"rank":0,"sequence":11,"values":{"again":1}})"
+        "\n");
+  write("not json\n[1]\n\n");
+  write(R"({"rank":0,"sequence":13,"values":{"cut":1})");
+  const auto lines = read_client_lines(folder_, 0);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_THAT(lines[0].values, ElementsAre(Pair("a", 1)));
+  EXPECT_THAT(lines[1].values, ElementsAre(Pair("b", 2)));
+  EXPECT_EQ(lines[1].step, 25);
+  EXPECT_EQ(lines[1].time_us, 5);
+  EXPECT_THAT(read_client_lines(folder_, 1), IsEmpty());
+}
+
+TEST_F(ClientLines, BecomeFiguresOfARecord) {
+  write(R"({"sequence":1,"step":10,"epoch":0,"values":{"train_loss":0.9}})"
+        "\n");
+  write(R"({"sequence":2,"step":10,"epoch":0,"values":{"CumulativeTrainTimeEpoch":4.5,"fwd_pass":3,"agg":1,"end":0.5}})"
+        "\n");
+  write(R"({"sequence":3,"time":7,"step":10,"epoch":1,"values":{"val_global_loss":0.7}})"
+        "\n");
+  write(R"({"sequence":4,"time":7.1,"step":10,"epoch":1,"values":{"val_global_Prec@1":75.5,"val_Prec@1":70}})"
+        "\n");
+  write(R"({"sequence":5,"step":20,"epoch":1,"values":{"CumulativeTrainTimeEpoch":4,"fwd_pass":2,"agg":1.5}})"
+        "\n");
+  write(R"({"sequence":6,"time":15,"step":20,"epoch":2,"values":{"val_global_Prec@1":81}})"
+        "\n");
+  write(R"({"sequence":7,"step":20,"epoch":2,"values":{"TotalCumulativeTrainTime":8.5,"global_cum_agg":2.5},)"
+        R"("text":{"TaskResult":"80% ..."},"goal":{"metric":"Prec@1","split":"test","target":80,"value":81}})"
+        "\n");
+  const Json figures = client_figures(read_client_lines(folder_, 0), 2'000'000);
+  EXPECT_EQ(figures["clocks"]["train_s"], 8.5);
+  EXPECT_EQ(figures["steps_s"]["fwd_pass"], 5.0);
+  EXPECT_EQ(figures["steps_s"]["agg"], 2.5);
+  EXPECT_EQ(figures["steps_s"]["backprop"], 0.0);
+  ASSERT_EQ(figures["epochs"].size(), 2U);
+  EXPECT_EQ(figures["epochs"][0]["train_loss"], 0.9);
+  EXPECT_EQ(figures["epochs"][1]["train_loss"], nullptr);
+  ASSERT_EQ(figures["evaluations"].size(), 2U);
+  EXPECT_EQ(figures["evaluations"][0]["metrics"], (Json{{"loss", 0.7}, {"Prec@1", 75.5}}));
+  EXPECT_EQ(figures["evaluations"][0]["train_s"], 4.5);
+  EXPECT_EQ(figures["evaluations"][0]["wall_s"], 5.0);
+  EXPECT_EQ(figures["evaluations"][1]["train_s"], 8.5);
+  EXPECT_EQ(figures["goal"]["reached"], true);
+  EXPECT_EQ(figures["goal"]["target"], 80);
+  EXPECT_EQ(figures["goal"]["train_s"], 8.5);
+  EXPECT_EQ(figures["result"], "80% ...");
+  EXPECT_EQ(figures["steps"], 20);
+}
+
+TEST_F(ClientLines, NothingIsNothing) {
+  const Json figures = client_figures({}, 0);
+  EXPECT_EQ(figures["goal"], nullptr);
+  EXPECT_EQ(figures["result"], nullptr);
+  EXPECT_EQ(figures["clocks"]["train_s"], 0.0);
+  EXPECT_THAT(figures["evaluations"], IsEmpty());
+}
+
+}  // namespace
+}  // namespace mlbench::spec

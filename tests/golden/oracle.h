@@ -1,0 +1,61 @@
+#pragma once
+
+// Asking PyTorch: a folder of arrays and one JSON file goes to a script, and such a folder comes back.
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/process.h"
+
+namespace mlbench::golden {
+
+using Values = std::vector<double>;  // logical values of all tensors, back to back
+
+// Goes with what is in it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_(std::filesystem::temp_directory_path() / ("mlbench-golden-" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(path_);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  std::string string() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// The bytes of the values, as numpy.fromfile reads them.
+template <typename T>
+void write_values(const std::filesystem::path& path, const std::vector<T>& values) {
+  write_file_atomically(path, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
+}
+
+// float64.
+inline Values read_values(const std::filesystem::path& path) {
+  const std::string bytes = read_file(path);
+  Values values(bytes.size() / sizeof(double));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(double));
+  return values;
+}
+
+// `python tests/golden/SCRIPT FOLDER`; throws IoError with its output when it fails.
+inline void run_oracle(const std::string& python, const std::string& script, const TemporaryFolder& folder) {
+  const std::filesystem::path sources = environment_variable("MLBENCH_TEST_SOURCE_DIR").value();
+  ProcessOptions options;
+  options.arguments = {python, (sources / "tests/golden" / script).string(), folder.string()};
+  const ProcessOutput output = run_process(options, std::chrono::minutes(5));
+  if (output.end.code != 0) throw IoError(output.standard_output + output.standard_error);
+}
+
+}  // namespace mlbench::golden
