@@ -305,6 +305,24 @@ test('runs are searched, filtered, selected and compared', async () => {
   assert.match(legend, /first-2/);
 });
 
+test('a command of mine becomes a run', async () => {
+  await show('#/runs');
+  await page.getByRole('button', {name: 'New run'}).click();
+  await page.getByRole('button', {name: 'A command of yours'}).click();
+  await dialog().getByLabel(/^Name/).fill('mine');
+  await dialog().getByLabel(/^Workers/).fill('2');
+  await dialog().getByLabel(/^Command/).fill("sh -c 'echo I am {rank} of {run_id} over {backend}'");
+  await dialog().getByLabel(/^Communication backend/).fill('own-backend');
+  await page.getByRole('region', {name: 'Planned runs'}).getByText('mine-2').waitFor();
+  if (shots) await page.screenshot({path: join(shots, 'command-light-1440.png')});
+  await page.getByRole('button', {name: 'Start the run'}).click();
+  await page.getByRole('heading', {name: 'mine-2'}).waitFor();
+  await eventually('mine-2 finishes', async () => (await stateOf('mine-2')) === 'finished');
+  await page.getByLabel('Log', {exact: true}).selectOption('1.1');
+  await page.locator('pre.log').getByText(/I am 1 of \S+ over own-backend/).waitFor();
+  await page.getByText("sh -c echo I am {rank}", {exact: false}).first().waitFor();
+});
+
 test('a run is retried and stopped', async () => {
   await show('#/runs/first-1');
   await page.getByRole('button', {name: 'Retry'}).click();

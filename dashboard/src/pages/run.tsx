@@ -1,5 +1,6 @@
 // One run: how it stands, its charts as they grow, where the time goes, what it ran on, its logs.
 
+import type {ComponentChildren} from 'preact';
 import {useEffect, useMemo, useState} from 'preact/hooks';
 import {downloadUrl, get, post, remove, segment, textOf, useEvents, usePolled} from '../api';
 import {Chart} from '../chart';
@@ -160,7 +161,7 @@ function About({run}: {run: FullRecord}) {
       <section class="panel">
         <h3>What ran</h3>
         <Facts rows={[
-          ['Task', taskLabel(run)], ['Division', run.division ?? NONE],
+          ['Task', taskLabel(run)], ...(run.custom ? [['Command', <code>{run.custom.command.join(' ')}</code>], ['Result', plain(run.custom.result)]] as [string, ComponentChildren][] : []), ['Division', run.division ?? NONE],
           ['Overrides', run.overrides.length === 0 ? 'none' : <ul class="plain">{run.overrides.map((one) => <li key={one.key}><code>{one.key}={one.value}</code></li>)}</ul>],
           ['Limits', Object.entries(run.limits).filter(([, value]) => value !== null && value !== false).map(([key, value]) => key === 'light' ? 'light goal' : `${key} ${plain(value)}`).join(', ') || 'none'],
           ['Framework', run.framework ?? NONE], ['Backend', run.comm_stack ?? run.backend ?? NONE], ['Executor', run.executor ?? NONE],
