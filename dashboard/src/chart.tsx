@@ -95,7 +95,7 @@ function options(props: ChartProps, hidden: Set<string>, width: number, onCursor
     if (props.kind === 'bars') return {...base, fill: stroke, width: 0, points: {show: false}, paths: uPlot.paths.bars!({size: [0.6, 90]})};
     if (props.kind === 'stacked') return {...base, fill: stroke, width: 1, points: {show: false}};
     return {
-      ...base, width: line.guide ? 1.25 : 1.75, points: {show: !line.guide && line.x.length <= 30, size: 5},
+      ...base, width: line.guide ? 1.25 : 1.75, points: {show: !line.guide && !props.xTime && line.x.length <= 30, size: 5},
       ...(line.guide ? {dash: [6, 4]} : {}),
     };
   };

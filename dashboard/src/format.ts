@@ -12,6 +12,7 @@ export function number(value: number | null | undefined, digits = 3): string {
 
 export function seconds(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
+  if (value === 0) return '0 s';
   if (value < 1e-3) return `${number(value * 1e6)} µs`;
   if (value < 1) return `${number(value * 1e3)} ms`;
   if (value < 99.95) return `${value.toFixed(1)} s`;

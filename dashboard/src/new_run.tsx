@@ -4,10 +4,10 @@
 import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
 import {get, post, textOf, usePolled} from './api';
 import {number, plural, taskLabel} from './format';
-import {commandOf, EMPTY, requestOf, words, type Form} from './request';
+import {commandOf, EMPTY, isComplete, requestOf, type Form} from './request';
 import {go, runHref} from './router';
 import type {Catalog, Choice, Plan, RunSummary, Task} from './types';
-import {Dialog, ErrorNote, Loading} from './ui';
+import {Dialog, ErrorNote, Loading, Segmented} from './ui';
 
 interface Offer {
   tasks: Task[];
@@ -46,7 +46,7 @@ function Choices({label, value, choices, usual, onChoose}: {label: string; value
 
 function Preview({plan, error, waiting}: {plan: Plan | null; error: string; waiting: boolean}) {
   if (error !== '') return <div class="note error" role="alert"><p>{error}</p></div>;
-  if (plan === null) return <p class="soft">{waiting ? 'Asking the master …' : 'Name, task and workers come first.'}</p>;
+  if (plan === null) return <p class="soft">{waiting ? 'Asking the master …' : 'The name, what to run and the workers come first.'}</p>;
   return (
     <>
       <div class="scroll" tabIndex={0} role="region" aria-label="Planned runs">
@@ -86,7 +86,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
 
   const request = useMemo(() => requestOf(form), [form]);
   const key = JSON.stringify(request);
-  const complete = form.name.trim() !== '' && form.task !== '' && words(form.workers).length > 0;
+  const complete = isComplete(form);
   useEffect(() => {
     if (!complete) return undefined;
     let over = false;
@@ -123,6 +123,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
   const forms = offer?.tasks.filter((task) => task.name === form.task) ?? [];
   const task = forms.find((one) => (one.rules ?? '') === form.rules) ?? forms.at(-1);
   const ruleSets = forms.map((one) => one.rules ?? '').filter((rules) => rules !== '');
+  const custom = form.kind === 'command';
   const has = (field: string) => offer?.fields.has(field) === true;
   const catalog = offer?.catalog;
   const gpu = catalog?.devices?.some((device) => device.name === 'cuda' && device.available) ?? false;
@@ -137,17 +138,29 @@ export function NewRun({onClose}: {onClose: () => void}) {
           {offer.problem !== '' && <ErrorNote text={`Nothing can run here now: ${offer.problem}`} />}
           <fieldset>
             <legend>What</legend>
+            {has('command') && (
+              <Segmented label="Kind of run" value={form.kind} onChoose={(kind) => change({kind, backend: ''})}
+                choices={[['task', 'A task'], ['command', 'A command of yours']]} />
+            )}
             <div class="fields">
               <label>Name
                 <input required ref={first} pattern="[A-Za-z0-9][A-Za-z0-9._\-]*" maxLength={60} spellcheck={false} autocomplete="off" value={form.name} onInput={typed('name')} />
                 <span class="hint">The runs are called NAME-K, K being the workers.</span>
               </label>
-              <label>Task
+              {custom && (
+                <label class="full">Command, started once per rank
+                  <input required class="mono" spellcheck={false} autocomplete="off" placeholder="python3 train.py --rank {rank} --hosts {hosts}" value={form.command} onInput={typed('command')} />
+                  <span class="hint">{'{rank}, {run_id}, {hosts} and {backend} are filled in. Quotes hold words together; no shell runs.'}</span>
+                </label>
+              )}
+              {custom && <label>Folder where it starts<input spellcheck={false} placeholder="home of the master" value={form.work_dir} onInput={typed('work_dir')} /></label>}
+              {custom && <label>Environment<textarea class="mono" rows={1} spellcheck={false} placeholder="NAME=VALUE, one per line" value={form.environment} onInput={typed('environment')} /></label>}
+              {!custom && <label>Task
                 <select value={form.task} onChange={(event) => change({task: event.currentTarget.value, rules: '', variant: ''})}>
                   {[...new Map(offer.tasks.map((one) => [one.name, one])).values()].map((one) => <option key={one.name} value={one.name}>{one.name}: {one.title}</option>)}
                 </select>
-              </label>
-              {ruleSets.length > 1 && (
+              </label>}
+              {!custom && ruleSets.length > 1 && (
                 <label>Rules
                   <select value={form.rules} onChange={(event) => change({rules: event.currentTarget.value, variant: ''})}>
                     <option value="">newest</option>
@@ -155,7 +168,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
                   </select>
                 </label>
               )}
-              {task !== undefined && task.variants.length > 0 && (
+              {!custom && task !== undefined && task.variants.length > 0 && (
                 <label>Variant
                   <select value={form.variant} onChange={(event) => change({variant: event.currentTarget.value})}>
                     <option value="">{task.variants[0]} (usual)</option>
@@ -163,7 +176,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
                   </select>
                 </label>
               )}
-              {task !== undefined && (
+              {!custom && task !== undefined && (
                 <fieldset class="inline">
                   <legend>Goal</legend>
                   <label class="check"><input type="radio" name="goal" checked={!form.light} onChange={() => change({light: false})} /> full: {task.goal.metric} {number(task.goal.target, 4)}</label>
@@ -177,32 +190,39 @@ export function NewRun({onClose}: {onClose: () => void}) {
             <div class="fields">
               <label>Workers
                 <input required inputMode="numeric" pattern="[0-9]+([ ,]+[0-9]+)*" autocomplete="off" value={form.workers} onInput={typed('workers')} />
-                <span class="hint">One run for each number{task !== undefined && task.workers.length > 0 && `; official: ${task.workers.join(', ')}`}.</span>
+                <span class="hint">One run for each number{!custom && task !== undefined && task.workers.length > 0 && `; official: ${task.workers.join(', ')}`}.</span>
               </label>
               <label>CPUs per worker
                 <input type="number" min={1} placeholder="a fair share" value={form.cpus} onInput={typed('cpus')} />
               </label>
-              {catalog && <Choices label="Framework" usual="the usual one" value={form.framework} choices={catalog.frameworks} onChoose={(framework) => change({framework})} />}
-              {catalog && <Choices label="Communication backend" usual="the usual one" value={form.backend} choices={catalog.backends} onChoose={(backend) => change({backend})} />}
+              {catalog && !custom && <Choices label="Framework" usual="the usual one" value={form.framework} choices={catalog.frameworks} onChoose={(framework) => change({framework})} />}
+              {custom && (
+                <label>Communication backend
+                  <input list="backends" spellcheck={false} autocomplete="off" placeholder="gloo" value={form.backend} onInput={typed('backend')} />
+                  <datalist id="backends">{(catalog?.backends ?? []).map((one) => <option key={one.name} value={one.name} />)}</datalist>
+                  <span class="hint">Any name. With mpi the ranks are started by mpirun, with any other the command is started on all of them.</span>
+                </label>
+              )}
+              {catalog && !custom && <Choices label="Communication backend" usual="the usual one" value={form.backend} choices={catalog.backends} onChoose={(backend) => change({backend})} />}
               {catalog && catalog.executors.length > 1 && <Choices label="Executor" usual="the usual one" value={form.executor} choices={catalog.executors} onChoose={(executor) => change({executor})} />}
-              {gpu && has('gpu') && <label class="check"><input type="checkbox" checked={form.gpu} onChange={(event) => change({gpu: event.currentTarget.checked})} /> on GPUs, one per worker</label>}
+              {gpu && !custom && has('gpu') && <label class="check"><input type="checkbox" checked={form.gpu} onChange={(event) => change({gpu: event.currentTarget.checked})} /> on GPUs, one per worker</label>}
             </div>
           </fieldset>
           <details>
-            <summary>Limits, seed, overrides</summary>
+            <summary>{custom ? 'Seed, repeats' : 'Limits, seed, overrides'}</summary>
             <div class="fields">
-              <label>At most so many epochs<input inputMode="decimal" value={form.max_epochs} onInput={typed('max_epochs')} /></label>
-              <label>At most so many steps<input inputMode="numeric" value={form.max_steps} onInput={typed('max_steps')} /></label>
-              <label>At most so long<input placeholder="90s, 5m, 2h" value={form.max_time} onInput={typed('max_time')} /></label>
+              {!custom && <label>At most so many epochs<input inputMode="decimal" value={form.max_epochs} onInput={typed('max_epochs')} /></label>}
+              {!custom && <label>At most so many steps<input inputMode="numeric" value={form.max_steps} onInput={typed('max_steps')} /></label>}
+              {!custom && <label>At most so long<input placeholder="90s, 5m, 2h" value={form.max_time} onInput={typed('max_time')} /></label>}
               <label>Seed<input inputMode="numeric" placeholder="42" value={form.seed} onInput={typed('seed')} /></label>
               <label>Repeats<input type="number" min={1} placeholder="1" value={form.repeat} onInput={typed('repeat')} /></label>
               <div class="checks">
-                {has('synthetic') && <label class="check"><input type="checkbox" checked={form.synthetic} onChange={(event) => change({synthetic: event.currentTarget.checked})} /> made data instead of the real set</label>}
+                {!custom && has('synthetic') && <label class="check"><input type="checkbox" checked={form.synthetic} onChange={(event) => change({synthetic: event.currentTarget.checked})} /> made data instead of the real set</label>}
                 {has('no_wait') && <label class="check"><input type="checkbox" checked={form.no_wait} onChange={(event) => change({no_wait: event.currentTarget.checked})} /> start at once, beside others (labelled oversubscribed)</label>}
               </div>
-              <label class="full">Overrides, one KEY=VALUE per line; they open the run
+              {!custom && <label class="full">Overrides, one KEY=VALUE per line; they open the run
                 <textarea rows={2} spellcheck={false} placeholder="batch_size=64" value={form.overrides} onInput={typed('overrides')} />
-              </label>
+              </label>}
             </div>
           </details>
           <section class="preview" aria-live="polite">

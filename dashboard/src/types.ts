@@ -87,6 +87,7 @@ export interface RunRecord extends RunSummary {
   steps_s: Record<string, number>;
   evaluations: Evaluation[];
   parameters: number | null;
+  custom?: {command: string[]; result: Json} | null;  // not of older masters
 }
 
 // The record's `failure` is an object, the summary's a text.

@@ -182,10 +182,12 @@ test('a run is made in the dialog, with the keyboard alone', async () => {
   await page.keyboard.press('Enter');
   await page.getByLabel('made data instead of the real set').focus();
   await page.keyboard.press('Space');
+  // For a real worker; the fake one has a number of its own.
+  await dialog().getByLabel('At most so many steps').fill('400');
   const planned = page.getByRole('region', {name: 'Planned runs'});
   await planned.getByText('first-2').waitFor();
   assert.equal(await planned.locator('tbody tr').count(), 2);
-  assert.match(await page.locator('.command').innerText(), /^mlbench run first 1 2 --task fashion-mnist --synthetic$/);
+  assert.match(await page.locator('.command').innerText(), /^mlbench run first 1 2 --task fashion-mnist --max-steps 400 --synthetic$/);
   assert.equal((await api('/runs')).total, 0, 'a preview made a run');
   await page.getByRole('button', {name: 'Start 2 runs'}).focus();
   await page.keyboard.press('Enter');
@@ -301,6 +303,24 @@ test('runs are searched, filtered, selected and compared', async () => {
   const legend = await page.locator('figure[data-chart="compare-train-loss"] .legend').innerText();
   assert.match(legend, /first-1/);
   assert.match(legend, /first-2/);
+});
+
+test('a command of mine becomes a run', async () => {
+  await show('#/runs');
+  await page.getByRole('button', {name: 'New run'}).click();
+  await page.getByRole('button', {name: 'A command of yours'}).click();
+  await dialog().getByLabel(/^Name/).fill('mine');
+  await dialog().getByLabel(/^Workers/).fill('2');
+  await dialog().getByLabel(/^Command/).fill("sh -c 'echo I am {rank} of {run_id} over {backend}'");
+  await dialog().getByLabel(/^Communication backend/).fill('own-backend');
+  await page.getByRole('region', {name: 'Planned runs'}).getByText('mine-2').waitFor();
+  if (shots) await page.screenshot({path: join(shots, 'command-light-1440.png')});
+  await page.getByRole('button', {name: 'Start the run'}).click();
+  await page.getByRole('heading', {name: 'mine-2'}).waitFor();
+  await eventually('mine-2 finishes', async () => (await stateOf('mine-2')) === 'finished');
+  await page.getByLabel('Log', {exact: true}).selectOption('1.1');
+  await page.locator('pre.log').getByText(/I am 1 of \S+ over own-backend/).waitFor();
+  await page.getByText("sh -c echo I am {rank}", {exact: false}).first().waitFor();
 });
 
 test('a run is retried and stopped', async () => {

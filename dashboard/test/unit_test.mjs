@@ -72,3 +72,12 @@ test('the request holds what was given, and the command says the same', () => {
   assert.deepEqual(made, {name: 'mine', workers: ['1', '2'], task: '1a', rules: '2021', threads_per_worker: '2', light: true, set: ['a=1', "b=x y's"]});
   assert.equal(request.commandOf(made), `mlbench run mine 1 2 --task 1a --rules 2021 --threads-per-worker 2 --light --set a=1 --set 'b=x y'\\''s'`);
 });
+
+test('a command is split into words as a shell would, without a shell', () => {
+  assert.deepEqual(request.commandWords(`python3 'my script.py' --x="a b" c\\ d {rank} '' $HOME`), ['python3', 'my script.py', '--x=a b', 'c d', '{rank}', '', '$HOME']);
+  assert.equal(request.commandWords("python3 'open"), null);
+  const form = {...request.EMPTY, kind: 'command', name: 'c', workers: '2', command: 'python3 t.py {rank}', backend: 'mine', light: true, environment: 'A=1\nB=2'};
+  assert.deepEqual(request.requestOf(form), {name: 'c', workers: ['2'], command: ['python3', 't.py', '{rank}'], backend: 'mine', env: ['A=1', 'B=2']});
+  assert.equal(request.commandOf(request.requestOf(form)), 'mlbench run c 2 --backend mine --env A=1 --env B=2 -- python3 t.py {rank}');
+  assert.equal(request.isComplete({...form, command: "'open"}), false);
+});

@@ -1,5 +1,6 @@
 // One run: how it stands, its charts as they grow, where the time goes, what it ran on, its logs.
 
+import type {ComponentChildren} from 'preact';
 import {useEffect, useMemo, useState} from 'preact/hooks';
 import {downloadUrl, get, post, remove, segment, textOf, useEvents, usePolled} from '../api';
 import {Chart} from '../chart';
@@ -87,7 +88,7 @@ function Breakdown({run, data, by, x, start_us}: {run: string; data: Map<string,
     <div class="charts two">
       <Chart title="Step time by kind" file={`${run}-step-kinds`} kind="stacked" fromZero xLabel={x === 'step' ? 'step' : 'seconds'}
         yLabel="milliseconds per step" note={ranks.length > 1 ? `mean of ${ranks.length} ranks` : ''} lines={area} empty="No step is on record yet." />
-      <div class="panel scroll" tabIndex={0} role="region" aria-label="Step time by kind, as a table">
+      {present.length > 0 && <div class="panel scroll" tabIndex={0} role="region" aria-label="Step time by kind, as a table">
         <table class="figures">
           <thead><tr><th>Average per step</th>{groups.map((group) => <th class="num" key={group.join()}>{by === 'merged' ? (ranks.length > 1 ? `${ranks.length} ranks` : 'rank 0') : `rank ${group[0]}`}</th>)}<th class="num">Share</th></tr></thead>
           <tbody>
@@ -101,7 +102,7 @@ function Breakdown({run, data, by, x, start_us}: {run: string; data: Map<string,
             <tr class="total"><th>together</th>{total.map((value, i) => <td class="num" key={i}>{seconds(value)}</td>)}<td class="num" /></tr>
           </tbody>
         </table>
-      </div>
+      </div>}
     </div>
   );
 }
@@ -160,7 +161,7 @@ function About({run}: {run: FullRecord}) {
       <section class="panel">
         <h3>What ran</h3>
         <Facts rows={[
-          ['Task', taskLabel(run)], ['Division', run.division ?? NONE],
+          ['Task', taskLabel(run)], ...(run.custom ? [['Command', <code>{run.custom.command.join(' ')}</code>], ['Result', plain(run.custom.result)]] as [string, ComponentChildren][] : []), ['Division', run.division ?? NONE],
           ['Overrides', run.overrides.length === 0 ? 'none' : <ul class="plain">{run.overrides.map((one) => <li key={one.key}><code>{one.key}={one.value}</code></li>)}</ul>],
           ['Limits', Object.entries(run.limits).filter(([, value]) => value !== null && value !== false).map(([key, value]) => key === 'light' ? 'light goal' : `${key} ${plain(value)}`).join(', ') || 'none'],
           ['Framework', run.framework ?? NONE], ['Backend', run.comm_stack ?? run.backend ?? NONE], ['Executor', run.executor ?? NONE],
