@@ -45,7 +45,7 @@ std::string current_values(const Json& record, const std::string& metric) {
     std::string date;
     if (const std::string started = report::text(record, "/started_at"); !started.empty()) {
       const std::chrono::duration<double> passed(report::number(last, "/wall_s").value_or(0));
-      date = format_utc(parse_utc(started) + std::chrono::duration_cast<std::chrono::microseconds>(passed));
+      date = format_utc(parse_utc(started) + std::chrono::round<std::chrono::microseconds>(passed));
     }
     return fmt::format("Current Global {}: {:.2f} ({})\n", what, found->get<double>(), date);
   };
