@@ -31,7 +31,12 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
   const [selected, setSelected] = useState<string[]>([]);
   const [overview, setOverview] = useState<Overview | null>(null);
   const now = useNow(10_000);
-  const change = (part: Partial<typeof filters>) => go(runsHref({...filters, page: '', ...part}), true);
+  const typing = useRef(0);   // a search that waits for more letters
+  const change = (part: Partial<typeof filters>) => {
+    clearTimeout(typing.current);
+    go(runsHref({...filters, page: '', q: search.trim(), ...part}), true);
+  };
+  useEffect(() => () => clearTimeout(typing.current), []);
 
   const ask = new URLSearchParams({limit: String(PER_PAGE), offset: String((page - 1) * PER_PAGE)});
   for (const key of ['q', 'state', 'task'] as const) {
@@ -44,7 +49,6 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
     list.again();
   }});
 
-  const typing = useRef(0);
   useEffect(() => { setSearch(filters.q); }, [filters.q]);
   const onSearch = (text: string) => {
     setSearch(text);
@@ -84,7 +88,7 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
       <ErrorNote text={list.error} again={list.again} />
       {list.data === null && list.error === '' && <Loading what="runs" />}
       {list.data !== null && runs.length === 0 && (filtered
-        ? <Empty title="No run fits."><button type="button" onClick={() => go('#/runs', true)}>Show all</button></Empty>
+        ? <Empty title="No run fits."><button type="button" onClick={() => change({q: '', state: '', task: ''})}>Show all</button></Empty>
         : <Empty title="No runs yet.">
             <p class="soft">Start one here, or with <code>mlbench run</code>.</p>
             <button type="button" class="primary" onClick={onNew}>New run</button>
