@@ -31,11 +31,9 @@ using net::http::ClientRequest;
 using net::http::ClientResponse;
 using test::eventually;
 using testing::AllOf;
-using testing::AnyOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsSupersetOf;
 using testing::Not;
 using testing::SizeIs;
 

@@ -27,7 +27,6 @@ using test::eventually;
 using test::kPatience;
 using test::Variable;
 using testing::Contains;
-using testing::ElementsAre;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 

@@ -202,7 +202,9 @@ pattern = "images"
 pattern = "labels"
 )";
   const DatasetDescription wide = parse_description("wide.toml", toml);
-  test::write_file(data_ / "wide/images", test::idx({2000, 100, 100}, std::string(20'000'000, 'x')));
+  std::string pixels;
+  pixels.resize(20'000'000, 'x');
+  test::write_file(data_ / "wide/images", test::idx({2000, 100, 100}, pixels));
   test::write_file(data_ / "wide/labels", test::idx({2000}, std::string(2000, '\3')));
   std::vector<pid_t> children;
   for (int i = 0; i < 4; ++i) {

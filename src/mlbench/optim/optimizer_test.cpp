@@ -116,7 +116,7 @@ TEST(SgdKernel, EqualsItsReferenceToTheBit) {
 }
 
 TEST(CentralizedAdam, ThreeStepsComputedByHand) {
-  const auto near = [](std::vector<float> values) { return Pointwise(FloatNear(1e-6F), std::move(values)); };
+  const auto near = [](const std::vector<float>& values) { return Pointwise(FloatNear(1e-6F), values); };
   const auto with = [](Json betas, Json more = {}) {
     Json options = {{"betas", std::move(betas)}, {"eps", 1}};
     options.update(more.is_null() ? Json::object() : more);

@@ -155,7 +155,8 @@ class Processes : public testing::Test {
     if (before_round) before_round(round);
     values.assign(count, static_cast<float>(comm.rank() + 1));
     comm.all_reduce(view_of(std::span(values)), ReduceOp::kSum);
-    const auto expected = static_cast<float>(comm.size() * (comm.size() + 1) / 2);
+    const int sum = comm.size() * (comm.size() + 1) / 2;
+    const auto expected = static_cast<float>(sum);
     for (const float value : values) {
       if (value != expected) throw InternalError(fmt::format("sum {} instead of {}", value, expected));
     }
@@ -169,7 +170,8 @@ TEST_F(Processes, LeaveAfterTheLastOperation) {
     start(size, kPatience, [size](Communicator& comm) {
       std::vector<float> values(500000, static_cast<float>(comm.rank() + 1));
       comm.all_reduce(view_of(std::span(values)), ReduceOp::kSum);
-      const auto expected = static_cast<float>(size * (size + 1) / 2);
+      const int sum = size * (size + 1) / 2;
+      const auto expected = static_cast<float>(sum);
       const bool right = std::count(values.begin(), values.end(), expected) == 500000;
       return std::string(right ? "right" : "wrong");
     });

@@ -1,6 +1,7 @@
 #include "mlbench/framework/onednn/onednn_framework.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <oneapi/dnnl/dnnl.h>

@@ -280,7 +280,7 @@ std::string new_run_id() {
 
 class Calls {
  public:
-  explicit Calls(Services& services) : services_(services), tracking_(services.tracking) {}
+  explicit Calls(Services& services) : tracking_(services.tracking) {}
 
   Json create_experiment(const Json& body) const {
     const std::string name = needed(body, "name", 500);
@@ -421,7 +421,6 @@ class Calls {
     return Json::object();
   }
 
-  Services& services_;
   store::Tracking& tracking_;
 };
 

@@ -10,7 +10,6 @@ namespace {
 using namespace std::chrono_literals;
 using net::http::Request;
 using testing::HasSubstr;
-using testing::Not;
 
 Request request_with(std::string host, std::string cookie, bool secure = false) {
   Request request;
