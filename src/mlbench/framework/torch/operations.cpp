@@ -103,9 +103,9 @@ Operation make_conv2d(const models::LayerSpec& layer, size_t, const BuildContext
           dy.to(type), x, w, biased ? at::OptionalIntArrayRef(bias.value.sizes()) : at::OptionalIntArrayRef(),
           {stride, stride}, {padding, padding}, {1, 1}, false, {0, 0}, 1, {input_wanted, true, biased});
       if (biased) {
-        gradients.contribute(bias.slot, [&, &db = db](at::Tensor& target, bool add) { store(target, db, add); });
+        gradients.contribute(bias.slot, [&db = db](at::Tensor& target, bool add) { store(target, db, add); });
       }
-      gradients.contribute(weight.slot, [&](at::Tensor& target, bool add) { store(target, dw, add); });
+      gradients.contribute(weight.slot, [&dw = dw](at::Tensor& target, bool add) { store(target, dw, add); });
       return input_wanted ? dx.to(at::kFloat) : dx;
     });
   };
