@@ -37,10 +37,11 @@ std::optional<std::chrono::system_clock::time_point> parse_time(std::string_view
   if (text.size() < 16 || text.front() == '-') return {};
   std::string spelled(text);
   if (spelled[10] == ' ') spelled[10] = 'T';
-  for (const char* format : {"%FT%TZ", "%FT%T", "%FT%T%z", "%FT%T%Ez", "%FT%RZ", "%FT%R", "%FT%R%z", "%FT%R%Ez"}) {
-    if (const auto time = parse(format, spelled)) return time;
-  }
-  return {};
+  const size_t sign = spelled.find_first_of("+-", 16);
+  const char* zone = sign == std::string::npos                      ? (spelled.back() == 'Z' ? "Z" : "")
+                     : spelled.find(':', sign) == std::string::npos ? "%z"
+                                                                    : "%Ez";
+  return parse((std::string(spelled[16] == ':' ? "%FT%T" : "%FT%R") + zone).c_str(), spelled);
 }
 
 }  // namespace mlbench

@@ -149,13 +149,22 @@ Json gpus() {
   return list;
 }
 
-struct CpuTicks {
-  int64_t total = 0;
-  int64_t steal = 0;
-};
+std::optional<CpuTicks> read_cpu_ticks() { return parse_cpu_ticks(read_if_possible("/proc/stat").value_or("")); }
 
-std::optional<CpuTicks> read_cpu_ticks() {
-  std::istringstream in(read_if_possible("/proc/stat").value_or(""));
+std::optional<double> steal_percent(int sample_ms) {
+  const auto before = sample_ms > 0 ? read_cpu_ticks() : CpuTicks{};
+  if (sample_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(sample_ms));
+  const auto after = read_cpu_ticks();
+  if (!before || !after || after->all <= before->all) return std::nullopt;
+  // The kernel's steal counter may step back a little.
+  const int64_t stolen = std::max<int64_t>(0, after->steal - before->steal);
+  return 100.0 * static_cast<double>(stolen) / static_cast<double>(after->all - before->all);
+}
+
+}  // namespace
+
+std::optional<CpuTicks> parse_cpu_ticks(const std::string& stat) {
+  std::istringstream in(stat);
   std::string label;
   in >> label;
   CpuTicks ticks;
@@ -163,23 +172,12 @@ std::optional<CpuTicks> read_cpu_ticks() {
   for (int column = 0; column < 8; ++column) {
     int64_t value = 0;
     if (!(in >> value)) return std::nullopt;
-    ticks.total += value;
+    ticks.all += value;
+    if (column != 3 && column != 4) ticks.busy += value;
     if (column == 7) ticks.steal = value;
   }
   return ticks;
 }
-
-std::optional<double> steal_percent(int sample_ms) {
-  const auto before = sample_ms > 0 ? read_cpu_ticks() : CpuTicks{};
-  if (sample_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(sample_ms));
-  const auto after = read_cpu_ticks();
-  if (!before || !after || after->total <= before->total) return std::nullopt;
-  // The kernel's steal counter may step back a little.
-  const int64_t stolen = std::max<int64_t>(0, after->steal - before->steal);
-  return 100.0 * static_cast<double>(stolen) / static_cast<double>(after->total - before->total);
-}
-
-}  // namespace
 
 std::optional<double> cgroup_cpu_quota(const fs::path& root) {
   const fs::path mount = root / "sys/fs/cgroup";

@@ -17,6 +17,15 @@ int available_cores();
 // and 2. `root` stands before /proc and /sys/fs/cgroup.
 std::optional<double> cgroup_cpu_quota(const std::filesystem::path& root = "/");
 
+// Of all cores, since boot.
+struct CpuTicks {
+  int64_t all = 0;
+  int64_t busy = 0;  // neither idle nor waiting for a disk
+  int64_t steal = 0;
+};
+// From the text of /proc/stat; empty where that has not all of it.
+std::optional<CpuTicks> parse_cpu_ticks(const std::string& stat);
+
 std::string host_name();
 // Identity of this boot of this host: boot id of the kernel, with the network namespace's inode.
 std::string boot_id();

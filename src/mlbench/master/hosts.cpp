@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/log.h"
 #include "mlbench/master/http/dates.h"
@@ -16,19 +17,6 @@ constexpr double kMiB = 1024.0 * 1024.0;
 
 double value_of(const HostSample& sample, size_t series) {
   return std::array{sample.cpu, sample.memory, sample.network_in, sample.network_out}.at(series);
-}
-
-CpuTimes parse_stat(const std::string& text) {
-  std::istringstream in(text);
-  std::string name;
-  in >> name;
-  CpuTimes times;
-  uint64_t value = 0;
-  for (int field = 0; field < 8 && in >> value; ++field) {
-    times.all += value;
-    if (field != 3 && field != 4) times.busy += value;  // idle, waiting for a disk
-  }
-  return times;
 }
 
 std::pair<double, double> parse_memory_mib(const std::string& text) {
@@ -85,14 +73,16 @@ std::vector<HostSample> HostSampler::samples(int64_t from_time_us) const {
 }
 
 void HostSampler::work() {
-  CpuTimes before;
+  CpuTicks before;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     lock.unlock();
     HostSample sample;
     bool good = false;
     try {
-      const CpuTimes now = parse_stat(read_file("/proc/stat"));
+      const auto ticks = parse_cpu_ticks(read_file("/proc/stat"));
+      if (!ticks) throw IoError("/proc/stat has not all columns");
+      const CpuTicks& now = *ticks;
       const auto all = static_cast<double>(now.all - before.all);
       // The sum over all cores of the machine, of which we may be allowed fewer.
       const double machine = static_cast<double>(std::thread::hardware_concurrency());

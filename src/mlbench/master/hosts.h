@@ -52,11 +52,7 @@ class HostSampler {
   std::thread thread_;
 };
 
-// Parts of it, from the text of files below /proc. Times are in ticks.
-struct CpuTimes {
-  uint64_t busy = 0, all = 0;
-};
-CpuTimes parse_stat(const std::string& text);
+// Parts of it, from the text of files below /proc.
 std::pair<double, double> parse_memory_mib(const std::string& text);  // in use, all
 std::pair<double, double> parse_network_mib(const std::string& text);
 
