@@ -83,10 +83,6 @@ std::vector<Bucket> thinned(const std::vector<Bucket>& buckets, size_t most) {
   return out;
 }
 
-double real_or_nan(const Statement& row, int column) {
-  return row.is_null(column) ? std::numeric_limits<double>::quiet_NaN() : row.real(column);
-}
-
 std::optional<int64_t> find_series(Database& database, int64_t run, const SeriesName& name) {
   Statement find(database, "SELECT id FROM series WHERE run = ? AND rank = ? AND name = ?");
   find.bind(1, run).bind(2, name.rank).bind(3, name.name);
@@ -225,7 +221,7 @@ std::vector<SeriesInfo> SeriesStore::list(int64_t run) const {
   while (rows.step()) {
     out.push_back({{rows.integer(0), std::string(rows.text(1))},
                    rows.integer(2),
-                   {rows.integer(3), rows.integer(4), real_or_nan(rows, 5)}});
+                   {rows.integer(3), rows.integer(4), rows.real(5)}});
   }
   return out;
 }
@@ -242,8 +238,8 @@ std::vector<Bucket> read_series(Database& database, int64_t run, const SeriesNam
                  " ORDER BY number");
   rows.bind(1, *id);
   while (rows.step()) {
-    const Bucket bucket{rows.integer(2),      rows.integer(3),      rows.integer(4),      rows.integer(5),
-                        real_or_nan(rows, 6), real_or_nan(rows, 7), real_or_nan(rows, 8), rows.integer(1)};
+    const Bucket bucket{rows.integer(2), rows.integer(3), rows.integer(4), rows.integer(5),
+                        rows.real(6),    rows.real(7),    rows.real(8),    rows.integer(1)};
     if (!inside(bucket, range)) continue;
     chunks.push_back(bucket);
     numbers.push_back(rows.integer(0));

@@ -1,5 +1,7 @@
 #include "mlbench/store/sqlite.h"
 
+#include <limits>
+
 #include "mlbench/base/errors.h"
 
 namespace mlbench::store {
@@ -56,7 +58,9 @@ void Statement::reset() { sqlite3_reset(statement_.get()); }
 
 bool Statement::is_null(int column) const { return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL; }
 int64_t Statement::integer(int column) const { return sqlite3_column_int64(statement_.get(), column); }
-double Statement::real(int column) const { return sqlite3_column_double(statement_.get(), column); }
+double Statement::real(int column) const {
+  return is_null(column) ? std::numeric_limits<double>::quiet_NaN() : sqlite3_column_double(statement_.get(), column);
+}
 
 std::string_view Statement::text(int column) const {
   const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_.get(), column));

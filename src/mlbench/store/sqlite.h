@@ -28,7 +28,7 @@ class Statement {
   void reset();
   bool is_null(int column) const;
   int64_t integer(int column) const;
-  double real(int column) const;
+  double real(int column) const;            // NaN for NULL, as which bind() stores it
   std::string_view text(int column) const;  // until the next step
   std::string_view blob(int column) const;
 

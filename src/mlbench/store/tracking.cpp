@@ -1,19 +1,11 @@
 #include "mlbench/store/tracking.h"
 
-#include <cmath>
-#include <limits>
-
 #include "mlbench/base/errors.h"
 #include "mlbench/store/sqlite.h"
 
 namespace mlbench::store {
 
 namespace {
-
-// NaN is NULL in SQLite.
-double real_or_nan(const Statement& row, int column) {
-  return row.is_null(column) ? std::numeric_limits<double>::quiet_NaN() : row.real(column);
-}
 
 std::optional<int64_t> row_of(Database& database, const std::string& id) {
   Statement find(database, "SELECT id FROM tracked_run WHERE uuid = ?");
@@ -135,7 +127,7 @@ TrackedRun Tracking::whole_run(int64_t row) const {
   metrics.bind(1, row);
   while (metrics.step()) {
     const std::string key(metrics.text(0));
-    out.metrics[key] = {key, real_or_nan(metrics, 1), metrics.integer(2), metrics.integer(3)};
+    out.metrics[key] = {key, metrics.real(1), metrics.integer(2), metrics.integer(3)};
   }
   out.params = pairs_of(*database_, "SELECT key, value FROM tracked_param WHERE run = ?", row);
   out.tags = pairs_of(*database_, "SELECT key, value FROM tracked_tag WHERE run = ?", row);
@@ -180,13 +172,6 @@ void Tracking::log(const std::string& id, const TrackedBatch& batch) {
   const std::lock_guard lock(mutex_);
   Transaction transaction(*database_);
   const int64_t row = known_row(*database_, id);
-  const auto bind_value = [](Statement& statement, int index, double value) {
-    if (std::isnan(value)) {
-      statement.bind_null(index);
-    } else {
-      statement.bind(index, value);
-    }
-  };
   Statement metric(*database_, "INSERT INTO tracked_metric (run, key, value, time_ms, step) VALUES (?,?,?,?,?)");
   Statement last(*database_,
                  "INSERT INTO tracked_last (run, key, value, time_ms, step) VALUES (?1,?2,?3,?4,?5)"
@@ -194,9 +179,7 @@ void Tracking::log(const std::string& id, const TrackedBatch& batch) {
                  " WHERE ?5 > step OR (?5 = step AND (?4 > time_ms OR (?4 = time_ms AND ?3 >= value)))");
   for (const TrackedMetric& one : batch.metrics) {
     for (Statement* statement : {&metric, &last}) {
-      statement->bind(1, row).bind(2, one.key).bind(4, one.time_ms).bind(5, one.step);
-      bind_value(*statement, 3, one.value);
-      statement->run();
+      statement->bind(1, row).bind(2, one.key).bind(3, one.value).bind(4, one.time_ms).bind(5, one.step).run();
     }
   }
   Statement known(*database_, "SELECT value FROM tracked_param WHERE run = ? AND key = ?");
@@ -222,7 +205,7 @@ std::vector<TrackedMetric> Tracking::history(const std::string& id, const std::s
       *database_,
       "SELECT value, time_ms, step FROM tracked_metric WHERE run = ? AND key = ? ORDER BY id LIMIT ? OFFSET ?");
   rows.bind(1, known_row(*database_, id)).bind(2, key).bind(3, count).bind(4, offset);
-  while (rows.step()) out.push_back({key, real_or_nan(rows, 0), rows.integer(1), rows.integer(2)});
+  while (rows.step()) out.push_back({key, rows.real(0), rows.integer(1), rows.integer(2)});
   return out;
 }
 
