@@ -545,16 +545,10 @@ class Segment {
 std::vector<std::string> filled_in(const spec::RunSpec& run) {
   std::string hosts;
   for (int64_t rank = 0; rank < run.workers; ++rank) hosts += rank == 0 ? "127.0.0.1" : ",127.0.0.1";
-  const std::pair<std::string_view, std::string> words[] = {
-      {"{run_id}", std::to_string(run.id)}, {"{hosts}", hosts}, {"{backend}", run.backend}};
   std::vector<std::string> command = run.command;
-  for (std::string& one : command) {
-    for (const auto& [word, value] : words) {
-      for (size_t at = 0; (at = one.find(word, at)) != std::string::npos; at += value.size()) {
-        one.replace(at, word.size(), value);
-      }
-    }
-  }
+  exec::fill_in(command, "{run_id}", std::to_string(run.id));
+  exec::fill_in(command, "{hosts}", hosts);
+  exec::fill_in(command, "{backend}", run.backend);
   return command;
 }
 

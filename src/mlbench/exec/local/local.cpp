@@ -28,14 +28,7 @@ std::map<std::string, std::string> environment_of(const LaunchRequest& request, 
 
 std::vector<std::string> command_of(const LaunchRequest& request, int rank) {
   std::vector<std::string> command = request.command;
-  if (!request.rank_words) return command;
-  const std::string_view word = "{rank}";
-  const std::string number = std::to_string(rank);
-  for (std::string& one : command) {
-    for (size_t at = 0; (at = one.find(word, at)) != std::string::npos; at += number.size()) {
-      one.replace(at, word.size(), number);
-    }
-  }
+  if (request.rank_words) fill_in(command, "{rank}", std::to_string(rank));
   return command;
 }
 
