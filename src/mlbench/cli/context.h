@@ -50,6 +50,7 @@ void say(std::string_view text);
 bool is_terminal(int fd);
 bool colours(int fd);        // a terminal, and NO_COLOR is not set
 int terminal_width(int fd);  // 80 when unknown
+int terminal_rows(int fd);   // 24 when unknown
 
 // ---- values given as text ------------------------------------------------------------------------------------------
 

@@ -52,18 +52,19 @@ std::string current_values(const Json& record, const std::string& metric) {
   return "\n" + value_line("loss", "Loss", "Loss") + value_line(metric, metric, "Precision");
 }
 
+ExitCode show_run(const Context& context, const Json& record, const std::string& metric) {
+  if (context.json) {
+    print_json(record);
+  } else {
+    print(report::run_details(record) + current_values(record, metric));
+  }
+  return ExitCode::kOk;
+}
+
 // From a master elsewhere.
 ExitCode remote_status(const Context& context, const MasterClient& master, const std::string& name,
                        const std::string& metric) {
-  if (!name.empty()) {
-    const Json record = master.get("/runs/" + net::http::percent_encode(name));
-    if (context.json) {
-      print_json(record);
-    } else {
-      print(report::run_details(record) + current_values(record, metric));
-    }
-    return ExitCode::kOk;
-  }
+  if (!name.empty()) return show_run(context, master.get("/runs/" + net::http::percent_encode(name)), metric);
   Json runs = Json::array();
   for (size_t total = 1; runs.size() < total;) {
     const Json page = master.get(fmt::format("/runs?order=oldest&limit=1000&offset={}", runs.size()));
@@ -92,15 +93,7 @@ ExitCode remote_status(const Context& context, const MasterClient& master, const
 ExitCode status(const Context& context, const std::string& name, const std::string& metric) {
   if (const auto master = given_master(context)) return remote_status(context, *master, name, metric);
   const fs::path home = context.home();
-  if (!name.empty()) {
-    const Json record = current_record(report::find_run(home, name));
-    if (context.json) {
-      print_json(record);
-    } else {
-      print(report::run_details(record) + current_values(record, metric));
-    }
-    return ExitCode::kOk;
-  }
+  if (!name.empty()) return show_run(context, current_record(report::find_run(home, name)), metric);
   Json records = Json::array();
   for (const fs::path& run : report::list_runs(home)) {
     try {

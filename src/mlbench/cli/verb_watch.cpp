@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -133,10 +132,9 @@ std::string table_of(const std::vector<Json>& runs, size_t most_rows) {
 class Screen {
  public:
   void draw(const std::string& text) {
-    winsize size{};
-    const size_t rows = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 1 ? size.ws_row - 1U : 23U;
+    const int rows = terminal_rows(STDOUT_FILENO) - 1;
     std::string out = "\x1b[H";
-    size_t row = 0;
+    int row = 0;
     for (size_t begin = 0; begin < text.size() && row < rows; ++row) {
       const size_t end = std::min(text.find('\n', begin), text.size());
       out += text.substr(begin, end - begin) + "\x1b[K\n";
@@ -190,8 +188,8 @@ ExitCode watch_all(const Context& context, Source& source) {
     if (terminal) {
       const auto active =
           std::count_if(runs.begin(), runs.end(), [](const Json& run) { return report::is_active(run); });
-      winsize size{};
-      const size_t rows = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 8 ? size.ws_row - 6U : 18U;
+      const int screen_rows = terminal_rows(STDOUT_FILENO);
+      const size_t rows = screen_rows > 8 ? static_cast<size_t>(screen_rows) - 6 : 18;
       screen.draw(fmt::format("{} UTC, {} of {} runs active, Ctrl-C ends the view\n\n{}",
                               format_utc(std::chrono::system_clock::now()).substr(11, 8), active, runs.size(),
                               table_of(runs, rows)));
