@@ -25,8 +25,8 @@ namespace mlbench::cli {
 namespace fs = std::filesystem;
 
 namespace {
-constexpr std::chrono::milliseconds kPoll{250};
-constexpr std::chrono::milliseconds kRemotePoll{1000};
+constexpr std::chrono::milliseconds kFollowPoll{250};
+constexpr std::chrono::milliseconds kRemoteFollowPoll{1000};
 // A queued run has its ranks within this time when the cores are free.
 constexpr std::chrono::milliseconds kQueuedPatience{1500};
 
@@ -66,7 +66,7 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
   int handled = 0;
   bool readable = true;
   for (;;) {
-    const auto end = supervisor.wait(kPoll);
+    const auto end = supervisor.wait(kFollowPoll);
     if (readable) {
       try {
         reader.update();
@@ -143,7 +143,7 @@ Served follow_served(const MasterClient& master, const std::vector<std::string>&
       }
       view.show(*run, reader->progress(), phase, to_seconds(clock.now() - start));
     }
-    std::this_thread::sleep_for(here ? kPoll : kRemotePoll);
+    std::this_thread::sleep_for(here ? kFollowPoll : kRemoteFollowPoll);
   }
 }
 

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::chrono::milliseconds kPoll{1000};
+constexpr std::chrono::milliseconds kWatchPoll{1000};
 constexpr std::chrono::milliseconds kNap{50};  // how soon an interrupt is seen
 constexpr size_t kMostRuns = 200;
 
@@ -150,7 +150,8 @@ class Screen {
 };
 
 void nap() {
-  for (auto left = kPoll; left > kNap && InterruptGuard::count() == 0; left -= kNap) std::this_thread::sleep_for(kNap);
+  for (auto left = kWatchPoll; left > kNap && InterruptGuard::count() == 0; left -= kNap)
+    std::this_thread::sleep_for(kNap);
 }
 
 ExitCode watch_run(const Context& context, Source& source, const std::string& name) {

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 3> kProfiles = {"off", "explain", "time"}
 constexpr const char* kCustom = "custom";
 
 template <typename V, typename Spec>
-void describe(V& v, Spec& spec) {
+void describe_run(V& v, Spec& spec) {
   const Rule count{.required = true, .at_least = 1};
   const Rule limit{.required = true, .at_least = 0};
 
@@ -101,7 +101,7 @@ void set_command(RunSpec& spec, std::vector<std::string> command) {
 Json to_json(const RunSpec& spec) {
   Json fields;
   FieldWriter writer(fields);
-  describe(writer, spec);
+  describe_run(writer, spec);
   if (!is_custom(spec)) {
     for (const char* key : {"command", "work_dir", "environment"}) fields.erase(key);
   }
@@ -120,7 +120,7 @@ RunSpec run_spec_from_json(const Json& json) {
   }
   RunSpec spec;
   FieldReader reader(json, locate, FieldReader::Unknown::kIgnore);
-  describe(reader, spec);
+  describe_run(reader, spec);
   reader.finish();
   if (is_custom(spec)) {
     spec.task.task.name = kCustom;

@@ -32,7 +32,7 @@ const Rule kPositive{.required = true, .above = 0};
 const Rule kNotNegative{.at_least = 0};
 
 template <typename V, typename Task>
-void describe(V& v, Task& task) {
+void describe_task(V& v, Task& task) {
   v.field("name", task.name, kRequired);
   v.field("title", task.title, kRequired);
   v.field("rules", task.rules);
@@ -153,7 +153,7 @@ void check_relations(const TaskSpec& task, const FieldReader& reader) {
 TaskSpec read_task(const Json& object, const Locator& locate) {
   TaskSpec task;
   FieldReader reader(object, locate);
-  describe(reader, task);
+  describe_task(reader, task);
   reader.finish();
   check_relations(task, reader);
   return task;
@@ -458,7 +458,7 @@ FrozenTask find_task(const std::string& name, const std::string& rules, const st
 Json to_json(const TaskSpec& task) {
   Json canonical;
   FieldWriter writer(canonical);
-  describe(writer, task);
+  describe_task(writer, task);
   if (task.goal.target_loss == 0) canonical["goal"].erase("target_loss");  // most tasks have none
   return canonical;
 }

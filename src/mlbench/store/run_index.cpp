@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kIndexVersion = 1;
 
 int64_t version_of(Database& database) {
   Statement statement(database, "PRAGMA user_version");
@@ -23,7 +23,7 @@ std::unique_ptr<Database> open_or_replace(const fs::path& path) {
   try {
     auto database = std::make_unique<Database>(path);
     const int64_t version = version_of(*database);
-    if (version == kVersion) return database;
+    if (version == kIndexVersion) return database;
     if (version == 0) {
       database->execute(
           "CREATE TABLE IF NOT EXISTS runs (name TEXT PRIMARY KEY, id INTEGER NOT NULL, state TEXT NOT NULL,"

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kSeriesVersion = 1;
 constexpr size_t kChunkPoints = 1000;
 constexpr size_t kParts = 32;
 constexpr size_t kReaders = 8;  // of a chart of several series: most of their time is the disk's
@@ -114,9 +114,9 @@ std::unique_ptr<Database> open(const fs::path& file) {
     statement.step();
     version = statement.integer(0);
   }
-  if (version != 0 && version != kVersion) {
+  if (version != 0 && version != kSeriesVersion) {
     throw IoError(file.string() + " was written by another version of mlbench (" + std::to_string(version) +
-                  ", this one writes " + std::to_string(kVersion) + ")");
+                  ", this one writes " + std::to_string(kSeriesVersion) + ")");
   }
   set_up(*database);
   return database;

@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-std::filesystem::path path_of(const std::filesystem::path& run_dir) { return run_dir / "lease"; }
+std::filesystem::path lease_path(const std::filesystem::path& run_dir) { return run_dir / "lease"; }
 
 Json to_json(const ProcessIdentity& process) { return {{"pid", process.pid}, {"start_time", process.start_time}}; }
 
@@ -27,7 +27,7 @@ ProcessIdentity identity_from_json(const Json& json) {
 }  // namespace
 
 std::optional<Lease> Lease::take(const std::filesystem::path& run_dir) {
-  auto lock = FileLock::acquire(path_of(run_dir), milliseconds(200));
+  auto lock = FileLock::acquire(lease_path(run_dir), milliseconds(200));
   if (!lock) return std::nullopt;
   Lease lease(std::move(*lock));
   if (const auto old = read_lease(run_dir)) lease.counter_ = old->counter;
@@ -52,7 +52,7 @@ void Lease::refresh(const std::vector<ProcessIdentity>& ranks) {
 std::optional<LeaseContent> read_lease(const std::filesystem::path& run_dir) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     try {
-      const Json json = Json::parse(read_file(path_of(run_dir)));
+      const Json json = Json::parse(read_file(lease_path(run_dir)));
       LeaseContent content;
       json.at("host").get_to(content.host);
       json.at("boot_id").get_to(content.boot_id);
@@ -70,10 +70,10 @@ std::optional<LeaseContent> read_lease(const std::filesystem::path& run_dir) {
 }
 
 bool lease_held(const std::filesystem::path& run_dir, milliseconds standstill) {
-  const FileDescriptor fd(open(path_of(run_dir).c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor fd(open(lease_path(run_dir).c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) {
     if (errno == ENOENT) return false;
-    throw IoError("cannot read " + path_of(run_dir).string() + ": " + errno_text(errno));
+    throw IoError("cannot read " + lease_path(run_dir).string() + ": " + errno_text(errno));
   }
   // Shared, so that readers don't take each other for the holder.
   if (flock(fd.get(), LOCK_SH | LOCK_NB) != 0) return true;

@@ -56,7 +56,7 @@ spec::Failure failure_from_json(const Json& json) {
   return failure;
 }
 
-std::filesystem::path path_of(const std::filesystem::path& run_dir) { return run_dir / "progress.json"; }
+std::filesystem::path progress_path(const std::filesystem::path& run_dir) { return run_dir / "progress.json"; }
 
 }  // namespace
 
@@ -97,12 +97,12 @@ spec::RunProgress progress_from_json(const Json& json) {
 }
 
 void write_progress(const std::filesystem::path& run_dir, const spec::RunProgress& progress) {
-  write_json_file(path_of(run_dir), to_json(progress));
+  write_json_file(progress_path(run_dir), to_json(progress));
 }
 
 std::optional<spec::RunProgress> read_progress(const std::filesystem::path& run_dir) {
-  if (!std::filesystem::exists(path_of(run_dir))) return std::nullopt;
-  return progress_from_json(read_json_file(path_of(run_dir)));
+  if (!std::filesystem::exists(progress_path(run_dir))) return std::nullopt;
+  return progress_from_json(read_json_file(progress_path(run_dir)));
 }
 
 }  // namespace mlbench::supervise

@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 // How often ranks are asked where the kernel cannot say when one ends (before Linux 5.3).
-constexpr milliseconds kPollInterval{20};
+constexpr milliseconds kExitPoll{20};
 
 std::map<std::string, std::string> environment_of(const LaunchRequest& request, int rank) {
   std::map<std::string, std::string> environment = request.environment;
@@ -104,7 +104,7 @@ class LocalGroup final : public RankGroup {
     std::vector<pollfd> ends;
     for (const Rank& rank : ranks_) {
       if (!rank.running) continue;
-      if (!rank.pidfd) left = std::min(left, kPollInterval);
+      if (!rank.pidfd) left = std::min(left, kExitPoll);
       ends.push_back({rank.pidfd.get(), POLLIN, 0});
     }
     ::poll(ends.data(), ends.size(), static_cast<int>(std::max<int64_t>(0, left.count())));

@@ -22,7 +22,7 @@ using std::chrono::steady_clock;
 constexpr seconds kStartPatience{60};
 // mpirun ends by itself once its children have.
 constexpr seconds kMpirunPatience{3};
-constexpr milliseconds kPollInterval{100};
+constexpr milliseconds kLaunchPoll{100};
 
 std::filesystem::path mpirun_log_path(const LaunchRequest& request) {
   return request.log_dir / fmt::format("mpirun.seg-{}.log", request.segment);
@@ -55,7 +55,7 @@ class MpirunGroup final : public RankGroup {
     }
     const auto deadline = steady_clock::now() + kStartPatience;
     while (std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.pid == 0; })) {
-      wait_for_input(kPollInterval, listener.fd());
+      wait_for_input(kLaunchPoll, listener.fd());
       while (auto guard = listener.accept()) arrivals_.push_back(std::move(*guard));
       greet(request);
       for (Rank& rank : ranks_) read_start(rank);
@@ -73,7 +73,7 @@ class MpirunGroup final : public RankGroup {
   ~MpirunGroup() override {
     signal_all(SIGKILL);
     const auto deadline = steady_clock::now() + kMpirunPatience;
-    for (collect(); running() && steady_clock::now() < deadline; collect()) wait_for_input(kPollInterval);
+    for (collect(); running() && steady_clock::now() < deadline; collect()) wait_for_input(kLaunchPoll);
     ranks_.clear();  // closes the connections: the guards exit
     arrivals_.clear();
     if (mpirun_ && !mpirun_->wait(kMpirunPatience)) mpirun_->stop(kMpirunPatience);
@@ -112,9 +112,9 @@ class MpirunGroup final : public RankGroup {
     signal_all(SIGTERM);
     signal_all(SIGCONT);
     const auto deadline = steady_clock::now() + patience;
-    for (collect(); running() && steady_clock::now() < deadline; collect()) wait_for_input(kPollInterval);
+    for (collect(); running() && steady_clock::now() < deadline; collect()) wait_for_input(kLaunchPoll);
     signal_all(SIGKILL);
-    for (collect(); running(); collect()) wait_for_input(kPollInterval);
+    for (collect(); running(); collect()) wait_for_input(kLaunchPoll);
   }
 
  private:

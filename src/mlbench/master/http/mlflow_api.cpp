@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kMostBodyBytes = 1 << 20, kMostMetrics = 1000, kMostPairs = 100, kMostTogether = 1000;
 constexpr size_t kMostKeyBytes = 250, kMostTextBytes = 8000;
-constexpr int64_t kMostRunsPerPage = 50'000, kMostHistory = 25'000;
+constexpr int64_t kMostSearchResults = 50'000, kMostHistory = 25'000;
 constexpr const char* kInvalid = "INVALID_PARAMETER_VALUE";
 constexpr const char* kMissing = "RESOURCE_DOES_NOT_EXIST";
 const std::vector<std::string> kStates = {"RUNNING", "SCHEDULED", "FINISHED", "FAILED", "KILLED"};
@@ -371,7 +371,7 @@ class Calls {
         sort_by(runs, order->get<std::string>());
       }
     }
-    const int64_t most = std::clamp<int64_t>(whole_of(body, "max_results").value_or(1000), 1, kMostRunsPerPage);
+    const int64_t most = std::clamp<int64_t>(whole_of(body, "max_results").value_or(1000), 1, kMostSearchResults);
     const int64_t from = page_of(body);
     Json list = Json::array();
     for (int64_t i = from; i < std::ssize(runs) && i < from + most; ++i) {

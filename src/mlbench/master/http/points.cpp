@@ -14,7 +14,7 @@ namespace mlbench::master {
 
 namespace {
 
-constexpr size_t kMostNameBytes = 250;
+constexpr size_t kMostMetricNameBytes = 250;
 constexpr int64_t kMostRank = 1'000'000;
 constexpr double kMostSeconds = 1e11;
 
@@ -104,8 +104,8 @@ class LineReader {
       name = batch_.unescaped.emplace_back(std::string_view(field.unescaped_key()));
     }
     const auto control = [](char c) { return static_cast<unsigned char>(c) < ' '; };
-    if (name.empty() || name.size() > kMostNameBytes || std::any_of(name.begin(), name.end(), control)) {
-      throw HttpError(400, fmt::format("a name has 1 to {} bytes and no control characters", kMostNameBytes));
+    if (name.empty() || name.size() > kMostMetricNameBytes || std::any_of(name.begin(), name.end(), control)) {
+      throw HttpError(400, fmt::format("a name has 1 to {} bytes and no control characters", kMostMetricNameBytes));
     }
     return name;
   }

@@ -13,7 +13,7 @@ namespace mlbench::optim {
 
 namespace {
 
-const std::string kSteps = "optimizer/adam_steps";
+const std::string kAdamSteps = "optimizer/adam_steps";
 const std::string kExpAvg = "optimizer/exp_avg";
 const std::string kExpAvgSq = "optimizer/exp_avg_sq";
 const std::string kMaxExpAvgSq = "optimizer/max_exp_avg_sq";
@@ -55,14 +55,14 @@ void AdamRule::update(FlatTensors& tensors, double lr) {
 }
 
 void AdamRule::export_state(NamedState& state) const {
-  state.scalars[kSteps] = steps_;
+  state.scalars[kAdamSteps] = steps_;
   export_flat(kExpAvg, layout_, exp_avg_, state);
   export_flat(kExpAvgSq, layout_, exp_avg_sq_, state);
   if (max_exp_avg_sq_.defined()) export_flat(kMaxExpAvgSq, layout_, max_exp_avg_sq_, state);
 }
 
 void AdamRule::import_state(const NamedState& state) {
-  steps_ = state.integer(kSteps);
+  steps_ = state.integer(kAdamSteps);
   import_flat(kExpAvg, layout_, state, exp_avg_);
   import_flat(kExpAvgSq, layout_, state, exp_avg_sq_);
   if (max_exp_avg_sq_.defined()) import_flat(kMaxExpAvgSq, layout_, state, max_exp_avg_sq_);

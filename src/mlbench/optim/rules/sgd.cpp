@@ -10,7 +10,7 @@ namespace mlbench::optim {
 
 namespace {
 
-const std::string kSteps = "optimizer/momentum_steps";
+const std::string kMomentumSteps = "optimizer/momentum_steps";
 const std::string kMomentum = "optimizer/momentum";
 
 }  // namespace
@@ -44,12 +44,12 @@ void SgdRule::update(FlatTensors& tensors, double lr) {
 }
 
 void SgdRule::export_state(NamedState& state) const {
-  state.scalars[kSteps] = steps_;
+  state.scalars[kMomentumSteps] = steps_;
   if (momentum_.defined()) export_flat(kMomentum, layout_, momentum_, state);
 }
 
 void SgdRule::import_state(const NamedState& state) {
-  steps_ = state.integer(kSteps);
+  steps_ = state.integer(kMomentumSteps);
   if (momentum_.defined()) import_flat(kMomentum, layout_, state, momentum_);
 }
 
