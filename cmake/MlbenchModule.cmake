@@ -1,8 +1,9 @@
-# mlbench_module(<name> [SOURCES <file>...] [DEPS <dep>...] [PRIVATE_DEPS <dep>...] [TORCH])
+# mlbench_module(<name> [SOURCES <file>...] [DEPS <dep>...] [PRIVATE_DEPS <dep>...] [TORCH] [COLD])
 #   A static library `mlbench_<name>` (the / of a name becomes _) out of the files of one
 #   folder of src/mlbench; without SOURCES a header-only one. A <dep> is a module's name
-#   ("base", "comm/gloo") or an imported target. TORCH: links LibTorch, shares the
-#   precompiled header, and is left out where MLBENCH_TORCH is OFF.
+#   ("base", "comm/gloo") or an imported target. TORCH: links LibTorch, shares its
+#   precompiled header, and is left out where MLBENCH_TORCH is OFF. COLD: its code runs once per
+#   command, so what matters of it is how long it takes to compile.
 #
 # mlbench_program(<name> SOURCES <file>... DEPS <dep>... [TORCH])
 #   An executable bin/<name>.
@@ -51,7 +52,7 @@ if(MLBENCH_TORCH)
 endif()
 
 function(mlbench_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "SOURCES;DEPS;PRIVATE_DEPS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;COLD" "" "SOURCES;DEPS;PRIVATE_DEPS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "mlbench_module(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -65,6 +66,9 @@ function(mlbench_module name)
     add_library(${target} STATIC ${arg_SOURCES})
     target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(${target} PUBLIC ${deps} PRIVATE ${private_deps})
+    if(arg_COLD)
+      target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+    endif()
     if(arg_TORCH)
       _mlbench_use_torch(${target})
     endif()
@@ -103,7 +107,7 @@ function(mlbench_test name)
   string(REPLACE / _ target ${name})
   _mlbench_deps(deps ${arg_DEPS})
   add_executable(${target} ${arg_SOURCES})
-  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests UNITY_BUILD OFF)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${target} PRIVATE ${deps} GTest::gmock GTest::gtest_main)
   if(arg_TORCH)
