@@ -12,6 +12,7 @@
 #include "mlbench/master/runs.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/client_lines.h"
+#include "mlbench/spec/points.h"
 #include "mlbench/spec/spool.h"
 
 namespace mlbench::master {
@@ -28,40 +29,6 @@ std::optional<spec::SpoolHeader> read_header(const fs::path& file) {
     throw UserError(fmt::format("{} is not a step spool of version {}", file.string(), expected.version));
   }
   return header;
-}
-
-void add_record(store::Points& points, const spec::StepRecord& record, const spec::SpoolHeader& header) {
-  const auto count = static_cast<double>(record.count);
-  if (record.count == 0) return;
-  store::Point point{header.start_wall_us + record.end_ns / 1000,
-                     static_cast<int64_t>(record.first_step + record.count - 1), 0};
-  const auto add = [&](std::string name, double value) {
-    point.value = value;
-    points[{header.rank, std::move(name)}].push_back(point);
-  };
-  if (record.samples > 0) add("train_loss", record.loss_sum / static_cast<double>(record.samples));
-  add("lr", record.lr);
-  if (record.total.sum > 0) add("samples_per_s", double(record.samples) / (double(record.total.sum) / 1e9));
-  add("step_s", double(record.total.sum) / 1e9 / count);
-  add("bytes", double(record.bytes) / count);
-  for (size_t kind = 0; kind < spec::kStepKinds; ++kind) {
-    if (record.kinds[kind].sum == 0) continue;
-    add(fmt::format("{}_s", spec::kStepKindNames[kind]), double(record.kinds[kind].sum) / 1e9 / count);
-  }
-}
-
-void add_event(store::Points& points, const Json& event, const spec::SpoolHeader& header) {
-  const std::string kind = event.value("event", "");
-  const bool evaluation = kind == "evaluation" && event.value("split", "") == "test";
-  if (!evaluation && kind != "epoch") return;
-  const auto metrics = event.find("metrics");
-  if (metrics == event.end() || !metrics->is_object()) return;
-  for (const auto& [name, value] : metrics->items()) {
-    if (!value.is_number() || (kind == "epoch" && name == "loss")) continue;  // train_loss is a series of its own
-    points[{header.rank, (evaluation ? "val_global_" : "train_") + name}].push_back(
-        {header.start_wall_us + event.value("end_ns", int64_t{0}) / 1000, event.value("step", int64_t{0}),
-         value.get<double>()});
-  }
 }
 
 }  // namespace
@@ -91,16 +58,13 @@ bool Ingest::read_lines(const fs::path& run_dir, int64_t run, int64_t rank) {
   if (error || static_cast<int64_t>(size) <= before) return false;
   const std::string text = report::read_appended(file, static_cast<uintmax_t>(before));
   int64_t last_sequence = series_.offset(run, sequence_key);
-  store::Points points;
+  spec::Points points;
   size_t used = 0;
   for (size_t end; (end = text.find('\n', used)) != std::string::npos; used = end + 1) {
     const auto line = spec::parse_client_line(std::string_view(text).substr(used, end - used));
     if (!line || line->sequence <= last_sequence) continue;
     last_sequence = line->sequence;
-    for (const auto& [name, value] : line->values) {
-      points[{rank, name}].push_back({line->time_us, line->step, value});
-    }
-    points[{rank, "epoch"}].push_back({line->time_us, line->step, static_cast<double>(line->epoch)});
+    spec::add_points(points, *line, rank);
   }
   if (used == 0) return false;
   series_.append(run, points, {{key, before + static_cast<int64_t>(used)}, {sequence_key, last_sequence}});
@@ -122,14 +86,14 @@ bool Ingest::read_some(const fs::path& run_dir, int64_t run, int64_t segment, in
   const auto header = read_header(steps);
   if (!header) return false;
 
-  store::Points points;
+  spec::Points points;
   std::map<std::string, int64_t> offsets;
   const std::string records = new_steps ? report::read_appended(steps, static_cast<uintmax_t>(steps_from)) : "";
   size_t used = 0;
   for (; records.size() - used >= sizeof(spec::StepRecord); used += sizeof(spec::StepRecord)) {
     spec::StepRecord record;
     std::memcpy(&record, records.data() + used, sizeof record);
-    add_record(points, record, *header);
+    spec::add_points(points, record, *header);
   }
   if (used > 0) offsets[steps_key] = steps_from + static_cast<int64_t>(used);
   const std::string lines = report::read_appended(events, static_cast<uintmax_t>(events_before));
@@ -137,7 +101,7 @@ bool Ingest::read_some(const fs::path& run_dir, int64_t run, int64_t segment, in
   for (size_t end; (end = lines.find('\n', line)) != std::string::npos; line = end + 1) {
     const Json event = Json::parse(lines.begin() + static_cast<std::ptrdiff_t>(line),
                                    lines.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
-    if (event.is_object()) add_event(points, event, *header);
+    if (event.is_object()) spec::add_points(points, event, *header);
   }
   if (line > 0) offsets[events_key] = events_before + static_cast<int64_t>(line);
   if (offsets.empty()) return false;

@@ -14,27 +14,17 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
+
+#include "mlbench/spec/points.h"
 
 namespace mlbench::store {
 
 class Database;
 
-struct Point {
-  int64_t time_us = 0;  // Unix epoch
-  int64_t step = 0;
-  double value = 0;
-};
-
-struct SeriesName {
-  int64_t rank = 0;
-  std::string name;
-  bool operator==(const SeriesName&) const = default;
-  bool operator<(const SeriesName& other) const { return std::tie(rank, name) < std::tie(other.rank, other.name); }
-};
-
-using Points = std::map<SeriesName, std::vector<Point>>;
+using spec::Point;
+using spec::Points;
+using spec::SeriesName;
 
 struct SeriesInfo {
   SeriesName name;

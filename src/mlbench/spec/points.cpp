@@ -1,0 +1,75 @@
+#include "mlbench/spec/points.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace mlbench::spec {
+
+void add_points(Points& points, const StepRecord& record, const SpoolHeader& header) {
+  const auto count = static_cast<double>(record.count);
+  if (record.count == 0) return;
+  Point point{header.start_wall_us + record.end_ns / 1000, static_cast<int64_t>(record.first_step + record.count - 1),
+              0};
+  const auto add = [&](std::string name, double value) {
+    point.value = value;
+    points[{header.rank, std::move(name)}].push_back(point);
+  };
+  if (record.samples > 0) add("train_loss", record.loss_sum / static_cast<double>(record.samples));
+  add("lr", record.lr);
+  if (record.total.sum > 0) add("samples_per_s", double(record.samples) / (double(record.total.sum) / 1e9));
+  add("step_s", double(record.total.sum) / 1e9 / count);
+  add("bytes", double(record.bytes) / count);
+  for (size_t kind = 0; kind < kStepKinds; ++kind) {
+    if (record.kinds[kind].sum == 0) continue;
+    add(fmt::format("{}_s", kStepKindNames[kind]), double(record.kinds[kind].sum) / 1e9 / count);
+  }
+}
+
+void add_points(Points& points, const Json& event, const SpoolHeader& header) {
+  const std::string kind = event.value("event", "");
+  const bool evaluation = kind == "evaluation" && event.value("split", "") == "test";
+  if (!evaluation && kind != "epoch") return;
+  const auto metrics = event.find("metrics");
+  if (metrics == event.end() || !metrics->is_object()) return;
+  for (const auto& [name, value] : metrics->items()) {
+    if (!value.is_number() || (kind == "epoch" && name == "loss")) continue;  // train_loss is a series of its own
+    points[{header.rank, (evaluation ? "val_global_" : "train_") + name}].push_back(
+        {header.start_wall_us + event.value("end_ns", int64_t{0}) / 1000, event.value("step", int64_t{0}),
+         value.get<double>()});
+  }
+}
+
+void add_points(Points& points, const ClientLine& line, int64_t rank) {
+  for (const auto& [name, value] : line.values) points[{rank, name}].push_back({line.time_us, line.step, value});
+  points[{rank, "epoch"}].push_back({line.time_us, line.step, static_cast<double>(line.epoch)});
+}
+
+Points read_points(const std::filesystem::path& run_dir, int64_t segments, int64_t rank) {
+  Points points;
+  for (const ClientLine& line : read_client_lines(run_dir, rank)) add_points(points, line, rank);
+  std::vector<RankSpool> spools;
+  for (int64_t segment = 1; segment <= segments; ++segment) spools.push_back(read_spool(run_dir, segment, rank));
+  // Backwards, to know where the later segments began.
+  std::vector<Points> parts;
+  int64_t done_again = std::numeric_limits<int64_t>::max();
+  for (auto spool = spools.rbegin(); spool != spools.rend(); ++spool) {
+    Points& part = parts.emplace_back();
+    for (const StepRecord& record : spool->steps) {
+      if (static_cast<int64_t>(record.first_step) < done_again) add_points(part, record, spool->header);
+    }
+    for (const Json& event : spool->events) {
+      if (event.value("step", int64_t{0}) <= done_again) add_points(part, event, spool->header);
+    }
+    if (!spool->steps.empty()) {
+      done_again = std::min(done_again, static_cast<int64_t>(spool->steps.front().first_step));
+    }
+  }
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    for (const auto& [name, series] : *part) points[name].insert(points[name].end(), series.begin(), series.end());
+  }
+  return points;
+}
+
+}  // namespace mlbench::spec

@@ -1,0 +1,44 @@
+#pragma once
+
+// What a rank recorded as series of points, by name: what charts, the master's store and exports show.
+//   of steps        train_loss (mean over the samples), lr, samples_per_s, step_s, bytes and KIND_s per step
+//   of epochs       train_METRIC; of evaluations on test data val_global_METRIC
+//   of custom runs  the values by the names that the script gave, and epoch
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/spec/client_lines.h"
+#include "mlbench/spec/spool.h"
+
+namespace mlbench::spec {
+
+struct Point {
+  int64_t time_us = 0;  // Unix epoch
+  int64_t step = 0;
+  double value = 0;
+};
+
+struct SeriesName {
+  int64_t rank = 0;
+  std::string name;
+  bool operator==(const SeriesName&) const = default;
+  bool operator<(const SeriesName& other) const { return std::tie(rank, name) < std::tie(other.rank, other.name); }
+};
+
+using Points = std::map<SeriesName, std::vector<Point>>;
+
+void add_points(Points& points, const StepRecord& record, const SpoolHeader& header);
+void add_points(Points& points, const Json& event, const SpoolHeader& header);
+void add_points(Points& points, const ClientLine& line, int64_t rank);
+
+// All that a rank of this run recorded, each series in the order of time. Of steps that were done again after a resume
+// the later ones count. `segments`: how many there may be.
+Points read_points(const std::filesystem::path& run_dir, int64_t segments, int64_t rank);
+
+}  // namespace mlbench::spec

@@ -1,0 +1,92 @@
+#include "mlbench/spec/points.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "mlbench/spec/test_spool.h"
+
+namespace mlbench::spec {
+namespace {
+
+using testing::ElementsAre;
+
+std::vector<int64_t> steps_of(const Points& points, const std::string& name, int64_t rank = 0) {
+  std::vector<int64_t> steps;
+  const auto found = points.find({rank, name});
+  if (found == points.end()) return steps;
+  for (const Point& point : found->second) steps.push_back(point.step);
+  return steps;
+}
+
+TEST(Points, OfARecordAreMeansOverItsSteps) {
+  StepRecord record;
+  record.first_step = 10;
+  record.count = 4;
+  record.samples = 100;
+  record.loss_sum = 50;
+  record.lr = 0.25;
+  record.end_ns = 3'000'000;
+  record.bytes = 4000;
+  record.total.sum = 2'000'000'000;
+  record.kinds[static_cast<size_t>(StepKind::kAggregate)].sum = 1'000'000'000;
+  SpoolHeader header;
+  header.rank = 3;
+  header.start_wall_us = 7'000'000;
+  Points points;
+  add_points(points, record, header);
+  std::map<std::string, double> values;
+  for (const auto& [name, series] : points) {
+    EXPECT_EQ(name.rank, 3);
+    ASSERT_EQ(series.size(), 1U);
+    EXPECT_EQ(series[0].step, 13);
+    EXPECT_EQ(series[0].time_us, 7'003'000);
+    values[name.name] = series[0].value;
+  }
+  const std::map<std::string, double> expected = {{"train_loss", 0.5}, {"lr", 0.25},    {"samples_per_s", 50},
+                                                  {"step_s", 0.5},     {"bytes", 1000}, {"agg_s", 0.25}};
+  EXPECT_EQ(values, expected);
+}
+
+TEST(Points, OfEventsAreTheMetricsOfEpochsAndOfEvaluationsOnTestData) {
+  Points points;
+  const SpoolHeader header;
+  add_points(points, {{"event", "epoch"}, {"step", 5}, {"metrics", {{"Prec@1", 60}, {"loss", 1}}}}, header);
+  add_points(points, {{"event", "evaluation"}, {"split", "test"}, {"step", 5}, {"metrics", {{"loss", 0.5}}}}, header);
+  add_points(points, {{"event", "evaluation"}, {"split", "train"}, {"step", 5}, {"metrics", {{"loss", 9}}}}, header);
+  add_points(points, {{"event", "evaluation"}, {"split", "test"}, {"metrics", "none"}}, header);
+  EXPECT_EQ(points.size(), 2U);
+  EXPECT_EQ(points.at({0, "train_Prec@1"})[0].value, 60);
+  EXPECT_EQ(points.at({0, "val_global_loss"})[0].value, 0.5);
+}
+
+TEST(Points, OfStepsThatWereDoneAgainAreThoseOfTheLaterSegment) {
+  const TestFolder folder;
+  const auto evaluation = [](int64_t step) -> Json {
+    return {{"event", "evaluation"}, {"split", "test"}, {"step", step}, {"metrics", {{"loss", step}}}};
+  };
+  write_spool(folder.path, 1, 0, {step_record(0, 1, 5), step_record(1, 1, 5), step_record(2, 1, 5)},
+              {evaluation(2), evaluation(3)});
+  write_spool(folder.path, 2, 0, {step_record(2, 1, 5), step_record(3, 1, 5)}, {evaluation(3), evaluation(4)});
+  const Points points = read_points(folder.path, 2, 0);
+  EXPECT_THAT(steps_of(points, "step_s"), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(steps_of(points, "val_global_loss"), ElementsAre(2, 3, 4));
+}
+
+TEST(Points, OfCustomRunsAreTheValuesOfTheScript) {
+  const TestFolder folder;
+  std::filesystem::create_directories(folder.path / "metrics");
+  std::ofstream(client_lines_path(folder.path, 1))
+      << R"({"sequence": 1, "time": 2.5, "step": 4, "epoch": 1, "values": {"val_global_Prec@1": 70}})"
+      << "\n";
+  const Points points = read_points(folder.path, 1, 1);
+  ASSERT_EQ(steps_of(points, "val_global_Prec@1", 1).size(), 1U);
+  const Point point = points.at({1, "val_global_Prec@1"})[0];
+  EXPECT_EQ(point.time_us, 2'500'000);
+  EXPECT_EQ(point.step, 4);
+  EXPECT_EQ(point.value, 70);
+}
+
+}  // namespace
+}  // namespace mlbench::spec
