@@ -2,8 +2,8 @@
 #   A static library `mlbench_<name>` (the / of a name becomes _) out of the files of one
 #   folder of src/mlbench; without SOURCES a header-only one. A <dep> is a module's name
 #   ("base", "comm/gloo") or an imported target. TORCH: links LibTorch, shares its
-#   precompiled header, and is left out where MLBENCH_TORCH is OFF. COLD: its code runs once per
-#   command, so what matters of it is how long it takes to compile.
+#   precompiled header, and is left out where MLBENCH_TORCH is OFF. COLD: its code runs seldom, so
+#   what matters of it is how long it takes to compile.
 #
 # mlbench_program(<name> SOURCES <file>... DEPS <dep>... [TORCH])
 #   An executable bin/<name>.
