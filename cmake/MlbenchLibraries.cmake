@@ -1,7 +1,7 @@
 # Every outside library, found once. Modules name the imported targets:
 #   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json CLI11::CLI11 date::date
 #   tomlplusplus::tomlplusplus LibArchive::LibArchive CURL::libcurl OpenSSL::Crypto ZLIB::ZLIB
-#   SQLite::SQLite3 simdjson::simdjson mlbench_microhttpd
+#   SQLite::SQLite3 simdjson::simdjson protobuf::libprotobuf-lite mlbench_microhttpd mlbench_isal
 #   mlbench_gloo mlbench_mpi (where there is an MPI) LibTorch::LibTorch DNNL::dnnl (where there is a oneDNN) GTest::gtest GTest::gmock benchmark::benchmark
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
@@ -18,6 +18,7 @@ find_package(OpenSSL REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(SQLite3 REQUIRED)
 find_package(simdjson REQUIRED)
+find_package(Protobuf REQUIRED)
 
 # Has no CMake package of its own.
 find_path(MLBENCH_MICROHTTPD_INCLUDE microhttpd.h REQUIRED)
@@ -26,6 +27,14 @@ mark_as_advanced(MLBENCH_MICROHTTPD_INCLUDE MLBENCH_MICROHTTPD_LIBRARY)
 add_library(mlbench_microhttpd INTERFACE)
 target_include_directories(mlbench_microhttpd SYSTEM INTERFACE ${MLBENCH_MICROHTTPD_INCLUDE})
 target_link_libraries(mlbench_microhttpd INTERFACE ${MLBENCH_MICROHTTPD_LIBRARY})
+
+# Nor has this one.
+find_path(MLBENCH_ISAL_INCLUDE isa-l/crc.h REQUIRED)
+find_library(MLBENCH_ISAL_LIBRARY isal REQUIRED)
+mark_as_advanced(MLBENCH_ISAL_INCLUDE MLBENCH_ISAL_LIBRARY)
+add_library(mlbench_isal INTERFACE)
+target_include_directories(mlbench_isal SYSTEM INTERFACE ${MLBENCH_ISAL_INCLUDE})
+target_link_libraries(mlbench_isal INTERFACE ${MLBENCH_ISAL_LIBRARY})
 
 if(MLBENCH_WORKER)
   find_package(Gloo REQUIRED)

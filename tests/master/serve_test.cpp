@@ -210,6 +210,10 @@ TEST_F(Serve, ARunFromItsRequestToItsDeletion) {
 
   const auto members = report::read_zip(send("GET", "/api/v1/runs/r-2/download").body);
   EXPECT_THAT(members, Contains(testing::Field(&report::ZipMember::name, "run.json")));
+  const ClientResponse events = send("GET", "/api/v1/runs/r-2/tensorboard?rank=1");
+  EXPECT_THAT(events.body, HasSubstr("brain.Event:2"));
+  EXPECT_THAT(events.body, HasSubstr("train_loss"));
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/tensorboard?rank=2").status, 400);
   EXPECT_EQ(get("/compare?runs=r-1,r-2")["baseline_workers"], 1);
 
   post("/runs", request("r", {1}), 409);

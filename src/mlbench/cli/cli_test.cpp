@@ -402,6 +402,12 @@ TEST_F(Cli, VerbsOnAFinishedRun) {
   EXPECT_EQ(mlbench({"download", "r-2", "-o", "/no/such/folder/r.zip"}).code, 4);
   expect_error({"download", "r-2", "-o", folder_.path()}, HasSubstr("is a folder"));
 
+  const fs::path logs = folder_.path() / "logs";
+  const Json files = mlbench({"download", "r-2", "--tensorboard", "-o", logs, "--json"}).json()["files"];
+  ASSERT_EQ(files.size(), 2U);
+  EXPECT_THAT(files[1].get<std::string>(), HasSubstr((logs / "rank-1/events.out.tfevents.").string()));
+  EXPECT_THAT(read_file(files[1].get<std::string>()), HasSubstr("train_loss"));
+
   EXPECT_EQ(mlbench({"delete", "r-2", "--dry-run"}).out, fmt::format("would delete {}/runs/r-2\n", home().string()));
   EXPECT_EQ(mlbench({"delete", "r-2", "--json"}).json()[0]["deleted"], true);
   EXPECT_FALSE(fs::exists(home() / "runs/r-2"));

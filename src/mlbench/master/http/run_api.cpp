@@ -14,6 +14,7 @@
 #include "mlbench/master/runs.h"
 #include "mlbench/report/compare.h"
 #include "mlbench/report/records.h"
+#include "mlbench/report/tensorboard.h"
 #include "mlbench/report/zip.h"
 
 namespace mlbench::master {
@@ -378,6 +379,17 @@ Response download(const Services& services, const Call& call) {
   return response;
 }
 
+Response tensorboard(const Services& services, const Call& call) {
+  const fs::path run_dir = find_run_folder(services, call.parameters[0]);
+  const Json record = current_record(run_dir);
+  const int64_t rank = whole_number(call.request, "rank", 0, 0, record.value("workers", int64_t{1}) - 1);
+  Response response{200, "application/octet-stream", {}, "", {}};
+  response.headers = {{"Content-Disposition", fmt::format("attachment; filename=\"{}\"",
+                                                          report::tensorboard_path(record, rank).filename().string())}};
+  response.body = report::tensorboard_events(run_dir, record, rank);
+  return response;
+}
+
 Json scaling_json(const std::optional<report::Scaling>& scaling) {
   if (!scaling) return nullptr;
   return {{"speed_up", scaling->speed_up}, {"efficiency", scaling->efficiency}};
@@ -480,6 +492,8 @@ std::vector<Route> run_routes(Services& services) {
          return events([s, name](std::shared_ptr<Stream> stream) { s->live.follow_run(name, std::move(stream)); });
        }},
       {"GET", "/api/v1/runs/{run}/download", Access::kToken, [s](const Call& call) { return download(*s, call); }},
+      {"GET", "/api/v1/runs/{run}/tensorboard", Access::kToken,
+       [s](const Call& call) { return tensorboard(*s, call); }},
       {"GET", "/api/v1/events", Access::kToken,
        [s](const Call&) {
          return events([s](std::shared_ptr<Stream> stream) { s->live.follow_all(std::move(stream)); });
