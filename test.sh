@@ -10,7 +10,7 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
   tidy      clang-format and clang-tidy over the tree, shellcheck over the scripts
   long      tests labelled long: minutes each
   clients   tests labelled clients: of other projects, fetched from the package registry
-  fuzz      tests labelled fuzz: thousands of bad requests; prints its seed
+  fuzz      tests labelled fuzz: thousands of bad requests; prints its seed; then libFuzzer on every parser, a minute each
   speed     tests labelled speed: limits on time; wants an idle machine
   browser   the dashboard in Chromium, and that its dist/ comes out the same; needs Node 20.19 or later
   --all     all of these
@@ -49,17 +49,25 @@ run_ctest() { # preset ctest_argument...
   return "$status"
 }
 
+run_labelled() { # label ctest_argument...
+  local label=$1
+  shift
+  # One at a time: these measure.
+  tools/build.sh release &&
+    run_ctest release --test-dir build/release --output-on-failure -L "^$label\$" "$@" -j 1
+}
+
 run_set() { # set ctest_argument...
   local set=$1
   shift
   case $set in
     default) tools/build.sh release && run_ctest release --preset release "$@" ;;
     asan | tsan) tools/build.sh "$set" && run_ctest "$set" --preset "$set" "$@" ;;
-    long | speed | fuzz | clients | browser)
-      # One at a time: these measure.
-      tools/build.sh release &&
-        run_ctest release --test-dir build/release --output-on-failure -L "^$set\$" "$@" -j 1
+    fuzz)
+      run_labelled fuzz "$@" && tools/build.sh fuzz fuzz_parsers &&
+        ctest --test-dir build/fuzz --output-on-failure -L '^parsers$' "$@" -j "$(nproc)"
       ;;
+    long | speed | clients | browser) run_labelled "$set" "$@" ;;
     tidy) tools/tidy.sh ;;
   esac
 }
@@ -67,6 +75,9 @@ run_set() { # set ctest_argument...
 sections=(build run test)
 if [[ " ${sets[*]} " == *" tidy "* ]]; then
   sections+=(lint)
+fi
+if [[ " ${sets[*]} " == *" fuzz "* ]]; then
+  sections+=(fuzz)
 fi
 if [[ " ${sets[*]} " == *" browser "* ]]; then
   sections+=(browser)

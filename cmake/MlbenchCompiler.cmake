@@ -44,12 +44,15 @@ if(MLBENCH_SANITIZE STREQUAL "address")
   set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=undefined)
 elseif(MLBENCH_SANITIZE STREQUAL "thread")
   set(sanitize -fsanitize=thread)
+elseif(MLBENCH_SANITIZE STREQUAL "fuzzer")
+  set(sanitize -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined)
 elseif(NOT MLBENCH_SANITIZE STREQUAL "")
-  message(FATAL_ERROR "MLBENCH_SANITIZE is \"${MLBENCH_SANITIZE}\": expected address, thread or empty")
+  message(FATAL_ERROR "MLBENCH_SANITIZE is \"${MLBENCH_SANITIZE}\": expected address, thread, fuzzer or empty")
 endif()
 if(MLBENCH_SANITIZE)
   # GCC's flow-based warnings report false positives in instrumented code.
-  add_compile_options(${sanitize} -fno-omit-frame-pointer -Wno-maybe-uninitialized -Wno-stringop-overflow)
+  add_compile_options(${sanitize} -fno-omit-frame-pointer
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized> $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
   add_link_options(${sanitize})
   set(MLBENCH_SANITIZE_ENVIRONMENT
     UBSAN_OPTIONS=print_stacktrace=1

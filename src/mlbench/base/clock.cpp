@@ -16,6 +16,12 @@ std::optional<std::chrono::system_clock::time_point> parse(const char* format, c
   std::istringstream in(text);
   date::sys_time<std::chrono::microseconds> time;
   if (!(in >> date::parse(format, time)) || in.peek() != std::istringstream::traits_type::eof()) return {};
+  // The clock counts nanoseconds, which end in 1677 and 2262.
+  using std::chrono::floor, std::chrono::microseconds, std::chrono::system_clock;
+  if (time <= floor<microseconds>(system_clock::time_point::min()) ||
+      time >= floor<microseconds>(system_clock::time_point::max())) {
+    return {};
+  }
   return time;
 }
 
@@ -37,7 +43,9 @@ std::optional<std::chrono::system_clock::time_point> parse_time(std::string_view
   if (text.size() < 16 || text.front() == '-') return {};
   std::string spelled(text);
   if (spelled[10] == ' ') spelled[10] = 'T';
+  // date.h trusts the digits of an offset.
   const size_t sign = spelled.find_first_of("+-", 16);
+  if (sign != std::string::npos && spelled.find_first_not_of("0123456789:", sign + 1) != std::string::npos) return {};
   const char* zone = sign == std::string::npos                      ? (spelled.back() == 'Z' ? "Z" : "")
                      : spelled.find(':', sign) == std::string::npos ? "%z"
                                                                     : "%Ez";

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <system_error>
@@ -26,6 +27,14 @@ fs::path spool_file(const fs::path& run_dir, int64_t segment, int64_t rank, cons
 std::string read_if_present(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error) ? read_file(path) : "";
+}
+
+// Sums over a run's records stay far from overflow.
+bool is_plausible(const StepRecord& record) {
+  constexpr int64_t kMostNs = int64_t{366} * 24 * 3600 * 1'000'000'000;  // a year
+  const auto in_range = [](int64_t ns) { return ns >= 0 && ns <= kMostNs; };
+  return in_range(record.end_ns) && in_range(record.total.sum) &&
+         std::all_of(record.kinds.begin(), record.kinds.end(), [&](const Spread& kind) { return in_range(kind.sum); });
 }
 
 void parse_steps(const fs::path& path, std::string_view bytes, RankSpool& spool) {
@@ -54,6 +63,10 @@ void parse_steps(const fs::path& path, std::string_view bytes, RankSpool& spool)
     std::memcpy(&record, bytes.data(), sizeof record);
     // After a power failure a file may end in blocks that were never written.
     if (record.sequence != spool.steps.size() || record.count == 0) return;
+    if (!is_plausible(record)) {
+      throw UserError(fmt::format("{}: record {} is damaged: {} steps of {} ns, the last ending at {} ns",
+                                  path.string(), record.sequence, record.count, record.total.sum, record.end_ns));
+    }
     spool.steps.push_back(record);
   }
 }

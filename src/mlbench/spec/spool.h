@@ -87,7 +87,8 @@ struct RankSpool {
   std::vector<StepRecord> steps;
   std::vector<Json> events;
 };
-// All complete records; UserError when the file is no spool or of another version; absent files give empty lists.
+// All complete records; UserError when the file is no spool, damaged or of another version; absent files give empty
+// lists.
 RankSpool read_spool(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
 
 }  // namespace mlbench::spec

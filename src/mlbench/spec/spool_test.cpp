@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <limits>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/spec/test_spool.h"
@@ -45,6 +46,13 @@ TEST_F(Spool, GivesBackWhatWasWritten) {
   EXPECT_EQ(spool.steps[1].first_step, 25U);
   EXPECT_EQ(spool.steps[1].total.sum, 7);
   EXPECT_EQ(spool.events.at(0)["event"], "begin");
+}
+
+TEST_F(Spool, RefusesTimesThatNoRunHas) {
+  for (const int64_t ns : {int64_t{-1}, std::numeric_limits<int64_t>::max() / 2}) {
+    write_spool(dir(), 1, 0, {step_record(0, 1, 5), step_record(1, 1, ns)}, {});
+    EXPECT_THROW(read(), UserError) << ns;
+  }
 }
 
 TEST_F(Spool, IgnoresATornEnd) {
