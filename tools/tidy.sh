@@ -11,7 +11,7 @@ command -v run-clang-tidy-14 >/dev/null || {
 # GCC's precompiled header means nothing to clang.
 build=build/tidy
 cmake --preset dev -B "$build" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
-cmake --build "$build" --target mlbench_git_describe >/dev/null
+cmake --build "$build" --target mlbench_git_describe mlbench_tensorboard_event >/dev/null
 
 status=0
 if [[ $# == 0 ]]; then
