@@ -4,6 +4,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "mlbench/base/errors.h"
@@ -25,6 +26,12 @@ std::optional<std::chrono::system_clock::time_point> parse(const char* format, c
   return time;
 }
 
+// The same characters, any digit where the shape has a 0.
+bool has_shape(std::string_view text, std::string_view shape) {
+  return std::equal(text.begin(), text.end(), shape.begin(), shape.end(),
+                    [](char c, char wanted) { return wanted == '0' ? c >= '0' && c <= '9' : c == wanted; });
+}
+
 }  // namespace
 
 std::string format_utc(std::chrono::system_clock::time_point time) {
@@ -40,16 +47,21 @@ std::chrono::system_clock::time_point parse_utc(const std::string& text) {
 }
 
 std::optional<std::chrono::system_clock::time_point> parse_time(std::string_view text) {
-  if (text.size() < 16 || text.front() == '-') return {};
+  if (text.size() < 16) return {};
   std::string spelled(text);
   if (spelled[10] == ' ') spelled[10] = 'T';
-  // date.h trusts the digits of an offset.
-  const size_t sign = spelled.find_first_of("+-", 16);
-  if (sign != std::string::npos && spelled.find_first_not_of("0123456789:", sign + 1) != std::string::npos) return {};
-  const char* zone = sign == std::string::npos                      ? (spelled.back() == 'Z' ? "Z" : "")
-                     : spelled.find(':', sign) == std::string::npos ? "%z"
-                                                                    : "%Ez";
-  return parse((std::string(spelled[16] == ':' ? "%FT%T" : "%FT%R") + zone).c_str(), spelled);
+  // Beyond the values, date.h trusts what it reads.
+  const std::string_view whole = spelled;
+  const size_t zone_at = std::min(whole.find_first_of("Z+-", 16), whole.size());
+  const size_t point = std::min(whole.find('.', 16), zone_at);
+  const std::string_view zone = whole.substr(zone_at), seconds = whole.substr(0, point);
+  const bool has_seconds = has_shape(seconds, "0000-00-00T00:00:00");
+  if (!has_seconds && !(has_shape(seconds, "0000-00-00T00:00") && point == zone_at)) return {};
+  if (whole.substr(point, zone_at - point).find_first_not_of("0123456789", 1) != std::string_view::npos) return {};
+  const bool with_colon = zone.size() > 1 && has_shape(zone.substr(1), "00:00");
+  if (zone.size() > 1 && !with_colon && !has_shape(zone.substr(1), "0000")) return {};
+  const char* zone_format = zone.size() < 2 ? (zone.empty() ? "" : "Z") : with_colon ? "%Ez" : "%z";
+  return parse((std::string(has_seconds ? "%FT%T" : "%FT%R") + zone_format).c_str(), spelled);
 }
 
 }  // namespace mlbench
