@@ -4,7 +4,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <regex>
 #include <sstream>
 
 #include "mlbench/base/errors.h"
@@ -26,12 +26,6 @@ std::optional<std::chrono::system_clock::time_point> parse(const char* format, c
   return time;
 }
 
-// The same characters, any digit where the shape has a 0.
-bool has_shape(std::string_view text, std::string_view shape) {
-  return std::equal(text.begin(), text.end(), shape.begin(), shape.end(),
-                    [](char c, char wanted) { return wanted == '0' ? c >= '0' && c <= '9' : c == wanted; });
-}
-
 }  // namespace
 
 std::string format_utc(std::chrono::system_clock::time_point time) {
@@ -47,21 +41,15 @@ std::chrono::system_clock::time_point parse_utc(const std::string& text) {
 }
 
 std::optional<std::chrono::system_clock::time_point> parse_time(std::string_view text) {
-  if (text.size() < 16) return {};
-  std::string spelled(text);
-  if (spelled[10] == ' ') spelled[10] = 'T';
-  // Beyond the values, date.h trusts what it reads.
-  const std::string_view whole = spelled;
-  const size_t zone_at = std::min(whole.find_first_of("Z+-", 16), whole.size());
-  const size_t point = std::min(whole.find('.', 16), zone_at);
-  const std::string_view zone = whole.substr(zone_at), seconds = whole.substr(0, point);
-  const bool has_seconds = has_shape(seconds, "0000-00-00T00:00:00");
-  if (!has_seconds && !(has_shape(seconds, "0000-00-00T00:00") && point == zone_at)) return {};
-  if (whole.substr(point, zone_at - point).find_first_not_of("0123456789", 1) != std::string_view::npos) return {};
-  const bool with_colon = zone.size() > 1 && has_shape(zone.substr(1), "00:00");
-  if (zone.size() > 1 && !with_colon && !has_shape(zone.substr(1), "0000")) return {};
-  const char* zone_format = zone.size() < 2 ? (zone.empty() ? "" : "Z") : with_colon ? "%Ez" : "%z";
-  return parse((std::string(has_seconds ? "%FT%T" : "%FT%R") + zone_format).c_str(), spelled);
+  // date.h trusts what it reads beyond the values.
+  static const std::regex kShape(R"((\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(:\d\d(?:\.\d{0,6})?)?(Z|[+-]\d\d(:?)\d\d)?)");
+  std::cmatch part;
+  if (!std::regex_match(text.begin(), text.end(), part, kShape)) return {};
+  const std::string zone = part.str(4);
+  const std::string format = std::string(part[3].matched ? "%FT%T" : "%FT%R") + (zone.empty() || zone == "Z" ? zone
+                                                                                 : part.length(5) == 1       ? "%Ez"
+                                                                                                             : "%z");
+  return parse(format.c_str(), part.str(1) + "T" + part.str(2) + part.str(3) + zone);
 }
 
 }  // namespace mlbench

@@ -44,6 +44,11 @@ class ManualClock final : public Clock {
 
 inline double to_seconds(Nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
 
+// Microseconds since the Unix epoch, rounded down: how records, spools and stores count.
+inline int64_t unix_us(std::chrono::system_clock::time_point time) {
+  return std::chrono::floor<std::chrono::microseconds>(time.time_since_epoch()).count();
+}
+
 // "2026-01-31T12:00:00.123456Z" (always six fraction digits).
 std::string format_utc(std::chrono::system_clock::time_point time);
 // Inverse of format_utc; throws UserError naming the text.

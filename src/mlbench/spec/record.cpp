@@ -328,9 +328,7 @@ Json weights_json(const Spools& spools, std::vector<std::string>& notes) {
 // A custom run's measurements are what its script recorded.
 void add_client_figures(Json& record, const RunSpec& spec, const RunProgress& progress) {
   const auto started = parse_stamp(progress.started_at);
-  const auto since_epoch = started ? started->time_since_epoch() : std::chrono::system_clock::duration::zero();
-  const int64_t started_us = std::chrono::duration_cast<std::chrono::microseconds>(since_epoch).count();
-  Json figures = client_figures(read_client_lines(spec.run_dir, 0), started_us);
+  Json figures = client_figures(read_client_lines(spec.run_dir, 0), started ? unix_us(*started) : 0);
   for (const char* part : {"goal", "steps_s", "evaluations", "epochs"}) record[part] = std::move(figures[part]);
   record["clocks"].update(figures["clocks"]);
   record["throughput"]["steps"] = figures["steps"];

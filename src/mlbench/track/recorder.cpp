@@ -261,8 +261,7 @@ Recorder::Recorder(const RecorderOptions& options, const Clock& clock) {
   header.run_id = options.run_id;
   header.segment = static_cast<uint32_t>(options.segment);
   header.rank = static_cast<uint32_t>(options.rank);
-  header.start_wall_us =
-      std::chrono::duration_cast<std::chrono::microseconds>(clock.wall_now().time_since_epoch()).count();
+  header.start_wall_us = unix_us(clock.wall_now());
   if (const auto failure = state_->steps.append(bytes_of(header), sizeof header)) throw IoError(*failure);
   sync_directory(folder);
   state_->writer = std::thread([state = state_.get()] { state->write_loop(); });

@@ -9,7 +9,7 @@ namespace mlbench::master {
 std::optional<int64_t> parse_date(std::string_view text) {
   const auto time = parse_time(text);
   if (!time) return {};
-  return std::chrono::floor<std::chrono::microseconds>(time->time_since_epoch()).count();
+  return unix_us(*time);
 }
 
 std::string format_date(int64_t time_us, Fraction fraction) {
@@ -20,8 +20,6 @@ std::string format_date(int64_t time_us, Fraction fraction) {
   return stamp.substr(0, 20) + part + "Z";
 }
 
-int64_t now_us() {
-  return std::chrono::duration_cast<std::chrono::microseconds>(SystemClock().wall_now().time_since_epoch()).count();
-}
+int64_t now_us() { return unix_us(SystemClock().wall_now()); }
 
 }  // namespace mlbench::master
