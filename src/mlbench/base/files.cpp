@@ -60,9 +60,13 @@ void write_all(int fd, std::string_view content, const std::string& what) {
   }
 }
 
+void sync_file(int fd, const std::filesystem::path& path) {
+  if (fsync(fd) != 0) fail("sync", path);
+}
+
 void sync_directory(const std::filesystem::path& directory) {
   const FileDescriptor fd = open_or_fail(directory, O_RDONLY | O_DIRECTORY, "open");
-  if (fsync(fd.get()) != 0) fail("sync", directory);
+  sync_file(fd.get(), directory);
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
@@ -70,7 +74,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   try {
     const FileDescriptor fd = open_or_fail(temporary, O_WRONLY | O_CREAT | O_TRUNC, "write");
     write_all(fd.get(), content, temporary.string());
-    if (fsync(fd.get()) != 0) fail("sync", temporary);
+    sync_file(fd.get(), temporary);
     if (rename(temporary.c_str(), path.c_str()) != 0) fail("rename to", path);
   } catch (...) {
     unlink(temporary.c_str());

@@ -20,6 +20,8 @@ std::string read_file(const std::filesystem::path& path);
 // the folder. The temporary file is removed when anything fails.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
+// IoError if the disk refuses.
+void sync_file(int fd, const std::filesystem::path& path);
 // fsync of a folder, so that a rename inside it survives a crash.
 void sync_directory(const std::filesystem::path& directory);
 

@@ -180,7 +180,7 @@ void write_safetensors(const fs::path& file, const std::map<std::string, HostTen
       const auto& bytes = entry->second.bytes;
       write_all(fd.get(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.string());
     }
-    if (fsync(fd.get()) != 0) throw IoError("cannot sync " + file.string() + ": " + errno_text(errno));
+    sync_file(fd.get(), file);
     if (rename(temporary.c_str(), file.c_str()) != 0) {
       throw IoError("cannot rename to " + file.string() + ": " + errno_text(errno));
     }

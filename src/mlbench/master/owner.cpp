@@ -87,7 +87,7 @@ std::string ensure_token(const fs::path& file) {
   if (made) {
     const std::string token = random_hex(32);
     write_all(made.get(), token + "\n", file.string());
-    if (fsync(made.get()) != 0) throw IoError(fmt::format("cannot sync {}: {}", file.string(), errno_text(errno)));
+    sync_file(made.get(), file);
     sync_directory(file.parent_path());
     return token;
   }
