@@ -150,11 +150,9 @@ Json record_of_dashboard(const std::vector<ZipMember>& members, const Archive& a
 
 MeasuredRun read_run_folder(const fs::path& run_dir) {
   MeasuredRun run{read_record(run_dir), {}, run_dir.string()};
-  const auto segments = run.record.find("segments");
-  const int64_t count = segments != run.record.end() && segments->is_array() ? std::ssize(*segments) : 1;
   LossMerger merger;
   double train_s = 0;
-  for (int64_t segment = 1; segment <= std::max<int64_t>(1, count); ++segment) {
+  for (int64_t segment = 1; segment <= segment_count(run.record); ++segment) {
     for (const spec::StepRecord& step : spec::read_spool(run_dir, segment, 0).steps) {
       train_s += static_cast<double>(step.total.sum) / 1e9;
       merger.add(train_s, step.loss_sum, static_cast<double>(step.samples));

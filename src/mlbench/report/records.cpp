@@ -59,6 +59,11 @@ fs::path find_run(const fs::path& home, const std::string& name) {
 
 Json read_record(const fs::path& run_dir) { return read_json_file(run_dir / "run.json"); }
 
+int64_t segment_count(const Json& record) {
+  const auto segments = record.find("segments");
+  return segments != record.end() && segments->is_array() ? std::max<int64_t>(1, std::ssize(*segments)) : 1;
+}
+
 bool is_active(const Json& record) {
   const auto state = record.find("state");
   return state != record.end() && (*state == "queued" || *state == "running");

@@ -22,6 +22,9 @@ std::filesystem::path find_run(const std::filesystem::path& home, const std::str
 // RUN/run.json. IoError or UserError (damaged) with the path.
 Json read_record(const std::filesystem::path& run_dir);
 
+// How many segments a run's folder may hold: those of its record, at least 1.
+int64_t segment_count(const Json& record);
+
 // The state in a record is one that a supervisor is still to change.
 bool is_active(const Json& record);
 

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <vector>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/report/compare.h"
+#include "mlbench/report/records.h"
 #include "mlbench/report/tensorboard_event.pb.h"
 #include "mlbench/spec/points.h"
 
@@ -36,9 +36,8 @@ void append_record(std::string& file, const tensorboard::Event& event) {
 }
 
 int64_t created_us(const Json& record) {
-  using std::chrono::duration_cast, std::chrono::microseconds;
   const auto time = parse_time(text(record, "/created_at"));
-  return time ? duration_cast<microseconds>(time->time_since_epoch()).count() : 0;
+  return time ? unix_us(*time) : 0;
 }
 
 }  // namespace
@@ -50,9 +49,7 @@ std::filesystem::path tensorboard_path(const Json& record, int64_t rank) {
 }
 
 std::string tensorboard_events(const std::filesystem::path& run_dir, const Json& record, int64_t rank) {
-  const auto segments = record.find("segments");
-  const int64_t segment_count = segments != record.end() && segments->is_array() ? std::ssize(*segments) : 0;
-  const spec::Points points = spec::read_points(run_dir, std::max<int64_t>(1, segment_count), rank);
+  const spec::Points points = spec::read_points(run_dir, segment_count(record), rank);
 
   struct Entry {
     const spec::Point* point;

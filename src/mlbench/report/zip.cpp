@@ -32,10 +32,6 @@ std::string archive_date(int64_t unix_us) {
   return stamp.substr(20, 3) == "000" ? stamp.substr(0, 19) + "Z" : stamp.substr(0, 23) + "Z";
 }
 
-int64_t unix_us(const std::string& utc) {
-  return std::chrono::duration_cast<std::chrono::microseconds>(parse_utc(utc).time_since_epoch()).count();
-}
-
 // Shortest text that reads back as the same number, with a fraction as Python prints floats.
 std::string value_text(double value) { return fmt::format("{}", value); }
 
@@ -121,33 +117,23 @@ void add_totals(Series& series, const std::vector<spec::RankSpool>& segments) {
 
 // The rare events of rank 0: they carry the dates that the record leaves out.
 void add_events(Series& series, const std::vector<spec::RankSpool>& segments) {
+  spec::Points points;
   for (const spec::RankSpool& spool : segments) {
-    for (const Json& event : spool.events) {
-      const std::string kind = event.value("event", "");
-      const bool evaluation = kind == "evaluation" && event.value("split", "") == "test";
-      if (!evaluation && kind != "epoch") continue;
-      const int64_t date = spool.header.start_wall_us + event.value("end_ns", int64_t{0}) / 1000;
-      const auto metrics = event.find("metrics");
-      if (metrics == event.end() || !metrics->is_object()) continue;
-      for (const auto& [name, value] : metrics->items()) {
-        // train_loss is each rank's own series already.
-        if (!value.is_number() || (kind == "epoch" && name == "loss")) continue;
-        series.add((evaluation ? "val_global_" : "train_") + name, 0, date, value.get<double>());
-      }
-    }
+    for (const Json& event : spool.events) spec::add_points(points, event, spool.header);
+  }
+  for (const auto& [name, values] : points) {
+    for (const spec::Point& point : values) series.add(name.name, 0, point.time_us, point.value);
   }
 }
 
 int64_t mtime_of(const Json& record) {
   for (const char* pointer : {"/finished_at", "/started_at", "/created_at"}) {
-    if (const std::string stamp = text(record, pointer); !stamp.empty()) return unix_us(stamp) / 1'000'000;
+    if (const std::string stamp = text(record, pointer); !stamp.empty()) return unix_us(parse_utc(stamp)) / 1'000'000;
   }
   return 0;
 }
 
 Series series_of(const std::filesystem::path& run_dir, const Json& record) {
-  const auto segments = record.find("segments");
-  const int64_t segment_count = segments != record.end() && segments->is_array() ? std::ssize(*segments) : 0;
   const auto workers = static_cast<int64_t>(number(record, "/workers").value_or(0));
   Series series;
   const bool custom = text(record, "/division") == "custom";
@@ -158,7 +144,7 @@ Series series_of(const std::filesystem::path& run_dir, const Json& record) {
   }
   for (int64_t rank = 0; !custom && rank < workers; ++rank) {
     std::vector<spec::RankSpool> spools;
-    for (int64_t segment = 1; segment <= std::max<int64_t>(1, segment_count); ++segment) {
+    for (int64_t segment = 1; segment <= segment_count(record); ++segment) {
       spools.push_back(spec::read_spool(run_dir, segment, rank));
     }
     add_rank(series, spools, rank);

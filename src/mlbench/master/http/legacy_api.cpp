@@ -172,7 +172,7 @@ std::string labels_of(const Services& services, int64_t slot) {
 
 Json job_metadata(const Services& services, const fs::path& run_dir, const Json& record) {
   const auto lines = [](const fs::path& file) { return Json(report::last_lines(file, kMostLogLines)); };
-  const int64_t segments = std::max<int64_t>(1, std::ssize(record.value("segments", Json::array())));
+  const int64_t segments = report::segment_count(record);
   Json metadata = {{"stdout", lines(run_dir / "logs" / fmt::format("rank-0.seg-{}.log", segments))},
                    {"stderr", lines(run_dir / "logs" / "supervisor.log")}};
   if (record.value("state", "") == "queued") return metadata;
