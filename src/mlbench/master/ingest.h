@@ -16,11 +16,8 @@ class Ingest {
  public:
   explicit Ingest(store::SeriesStore& series) : series_(series) {}
 
-  // Everything that the ranks of the run have written until now:
-  //   train_loss lr samples_per_s step_s bytes, KIND_s    every rank, per step record (seconds and bytes of one step)
-  //   val_global_METRIC, train_METRIC                     rank 0, per evaluation on test data, per epoch
-  // Of a custom run instead what its script recorded (metrics/rank-R.jsonl): each value under its name, and its epoch.
-  // UserError for a damaged run.
+  // Everything that the ranks of the run have written until now, as the series of spec/points.h. UserError for a
+  // damaged run.
   void catch_up(const std::filesystem::path& run_dir);
 
  private:
