@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -52,10 +53,9 @@ const fs::path& scratch() {
 }
 
 void write(const fs::path& file, std::string_view bytes) {
-  std::FILE* out = std::fopen(file.c_str(), "wb");
-  MLBENCH_CHECK(out != nullptr, "cannot write " + file.string());
-  std::fwrite(bytes.data(), 1, bytes.size(), out);
-  std::fclose(out);
+  std::ofstream out(file, std::ios::binary);
+  out << bytes;
+  MLBENCH_CHECK(out.good(), "cannot write " + file.string());
 }
 
 // Two images of 2 x 2, as the format wants them.
