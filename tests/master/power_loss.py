@@ -14,6 +14,7 @@ import tempfile
 import time
 
 import requests
+from serving import serving
 
 DISK_MB = 64
 POST_S = 8.0
@@ -41,32 +42,12 @@ class Mounted:
         run("umount", "--lazy", self.folder)  # a supervisor may need a moment to end
 
 
-class Master:
-    def __init__(self, home):
-        self.home = home
-
-    def __enter__(self):
-        self.process = subprocess.Popen(
-            [os.environ["MLBENCH_TEST_MLBENCH"], "serve", "--home", self.home, "--listen", "127.0.0.1:0", "--json"],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        said = ""
-        while not said.endswith("}\n"):
-            line = self.process.stdout.readline()
-            if not line:
-                sys.exit("the master does not start: " + said)
-            said += line
-        address = json.loads(said)
+class Client:
+    def __init__(self, address):
         self.url = address["url"].rstrip("/") + "/api/v1"
         self.session = requests.Session()
         with open(address["token_file"], encoding="utf-8") as file:
             self.session.headers["Authorization"] = "Bearer " + file.read().strip()
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait()
 
     def post(self, path, **arguments):
         answer = self.session.post(self.url + path, timeout=60, **arguments)
@@ -92,7 +73,8 @@ def main():
         run("mkfs.ext4", "-q", disk)
         acknowledged = []
         with Mounted(disk, os.path.join(folder, "mounted")) as mounted:
-            with Master(os.path.join(mounted, "home")) as master:
+            with serving(os.path.join(mounted, "home")) as address:
+                master = Client(address)
                 master.post("/runs", json={"name": "p", "workers": [1], "command": ["sleep", "60"], "work_dir": "/"})
                 begin = time.monotonic()
                 sequence = 0
@@ -105,7 +87,8 @@ def main():
                 lost_power = time.monotonic()
                 shutil.copyfile(disk, copy)
                 master.post("/runs/p-1/stop", json={})
-        with Mounted(copy, os.path.join(folder, "again")) as mounted, Master(os.path.join(mounted, "home")) as master:
+        with Mounted(copy, os.path.join(folder, "again")) as mounted, serving(os.path.join(mounted, "home")) as address:
+            master = Client(address)
             names = master.get("/runs/p-1/series")["series"]
             kept = max((int(one["last"]["step"]) for one in names if one["name"] == "posted"), default=0)
             count = sum(one["count"] for one in names if one["name"] == "posted")

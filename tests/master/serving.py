@@ -1,0 +1,27 @@
+"""`mlbench serve` as a context: with serving(home) as address, its URL and the file with its token."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+
+
+@contextlib.contextmanager
+def serving(home):
+    process = subprocess.Popen(
+        [os.environ["MLBENCH_TEST_MLBENCH"], "serve", "--home", home, "--listen", "127.0.0.1:0", "--json"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        said = ""
+        while not said.endswith("}\n"):
+            line = process.stdout.readline()
+            if not line:
+                sys.exit("the master does not start: " + said)
+            said += line
+        yield json.loads(said)
+    finally:
+        process.terminate()
+        process.wait()
