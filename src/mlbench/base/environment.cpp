@@ -68,17 +68,6 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-int cores_of_affinity_mask() {
-  for (int count = 1024; count <= 1 << 20; count *= 2) {
-    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> mask(CPU_ALLOC(static_cast<size_t>(count)),
-                                                                [](cpu_set_t* set) { CPU_FREE(set); });
-    const size_t size = CPU_ALLOC_SIZE(static_cast<size_t>(count));
-    if (sched_getaffinity(0, size, mask.get()) == 0) return CPU_COUNT_S(size, mask.get());
-    if (errno != EINVAL) break;  // EINVAL: the kernel's mask is larger
-  }
-  return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
-}
-
 // Version 2: "max 100000" or "200000 100000".
 std::optional<double> quota_in_v2(const fs::path& folder) {
   std::istringstream in(read_if_possible(folder / "cpu.max").value_or(""));
@@ -200,8 +189,35 @@ std::optional<double> cgroup_cpu_quota(const fs::path& root) {
   return smallest;
 }
 
+std::vector<int> allowed_cores() {
+  for (int count = 1024; count <= 1 << 20; count *= 2) {
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> mask(CPU_ALLOC(static_cast<size_t>(count)),
+                                                                [](cpu_set_t* set) { CPU_FREE(set); });
+    const size_t size = CPU_ALLOC_SIZE(static_cast<size_t>(count));
+    if (sched_getaffinity(0, size, mask.get()) == 0) {
+      std::vector<int> cores;
+      for (int core = 0; core < count; ++core) {
+        if (CPU_ISSET_S(core, size, mask.get())) cores.push_back(core);
+      }
+      return cores;
+    }
+    if (errno != EINVAL) break;  // EINVAL: the kernel's mask is larger
+  }
+  return {};
+}
+
+bool bind_thread(int core) {
+  const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> mask(CPU_ALLOC(static_cast<size_t>(core) + 1),
+                                                              [](cpu_set_t* set) { CPU_FREE(set); });
+  const size_t size = CPU_ALLOC_SIZE(static_cast<size_t>(core) + 1);
+  CPU_ZERO_S(size, mask.get());
+  CPU_SET_S(core, size, mask.get());
+  return sched_setaffinity(0, size, mask.get()) == 0;
+}
+
 int available_cores() {
-  const int cores = cores_of_affinity_mask();
+  const size_t allowed = allowed_cores().size();
+  const int cores = static_cast<int>(allowed > 0 ? static_cast<long>(allowed) : sysconf(_SC_NPROCESSORS_ONLN));
   const auto quota = cgroup_cpu_quota();
   return std::max(1, quota && *quota < cores ? static_cast<int>(std::floor(*quota)) : cores);
 }

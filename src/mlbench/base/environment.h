@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "mlbench/base/json.h"
 
@@ -13,6 +14,10 @@ namespace mlbench {
 // Cores that this process may keep busy: those of its affinity mask, and no more than the whole cores of its cgroup
 // quota (2.5 count as 2). At least 1.
 int available_cores();
+// The numbers of the cores in the calling thread's affinity mask, ascending. Empty where the kernel does not say.
+std::vector<int> allowed_cores();
+// The calling thread, and those that it starts from now on, run on this core alone. False: the system refuses.
+bool bind_thread(int core);
 // The smallest CPU quota of the process's cgroup and its parents, in cores; empty when none is set. Cgroup versions 1
 // and 2. `root` stands before /proc and /sys/fs/cgroup.
 std::optional<double> cgroup_cpu_quota(const std::filesystem::path& root = "/");

@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/files.h"
 
@@ -82,8 +84,22 @@ TEST(Environment, AvailableCoresFollowTheAffinityMask) {
   }
   ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
   EXPECT_EQ(available_cores(), 1);
+  EXPECT_EQ(allowed_cores().size(), 1u);
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
   EXPECT_EQ(available_cores(), cores);
+  EXPECT_EQ(std::ssize(allowed_cores()), CPU_COUNT(&before));
+}
+
+TEST(Environment, AThreadIsBoundAlone) {
+  const std::vector<int> before = allowed_cores();
+  ASSERT_FALSE(before.empty());
+  std::thread([core = before.back()] {
+    EXPECT_TRUE(bind_thread(core));
+    EXPECT_EQ(allowed_cores(), std::vector<int>{core});
+    EXPECT_FALSE(bind_thread(1 << 20)) << "no machine has it";
+    EXPECT_EQ(allowed_cores(), std::vector<int>{core});
+  }).join();
+  EXPECT_EQ(allowed_cores(), before);
 }
 
 TEST(Environment, HostAndBoot) {

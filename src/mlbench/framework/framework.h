@@ -32,12 +32,12 @@ struct FrameworkOptions {
   models::ModelDescription model;
   std::string loss;
   int threads = 1;
+  std::vector<int> cores;  // one per thread, which is bound to it; empty: no thread is bound
   uint64_t seed = 42;
   int rank = 0;
   std::string precision = "float32";
   std::string device = "cpu";      // cpu | cuda
   int local_rank = 0;              // number of the GPU, on its host
-  bool passive_wait = false;       // oversubscribed: idle threads sleep instead of spinning
   bool dropout = true;             // tests of equality over k switch it off
   bool frozen_batch_norm = false;  // normalise by the running statistics in training, too: the same tests
 };
@@ -94,7 +94,7 @@ class Framework {
   virtual void profile(bool /*on*/) {}
   virtual std::vector<OperationCost> costs() { return {}; }
 
-  // {name, device, precision, layout, pinned: bool, fused: bool, ...} for the record's `effective` field.
+  // {name, device, precision, layout, pinned: bool (threads to cores), fused: bool, ...} for the record's `effective`.
   virtual Json effective() const = 0;
   // Versions for the record's environment, e.g. {"libtorch": "2.15.0"}.
   virtual Json versions() const = 0;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/supervise/supervisor.h"
 #include "mlbench/supervise/test_folder.h"
@@ -64,12 +65,14 @@ TEST(LaunchRequest, HoldsWhatARankNeeds) {
   EXPECT_EQ(request.workers, 2);
   EXPECT_EQ(request.segment, 2);
   EXPECT_EQ(request.log_dir, "/home/runs/r-2/logs");
-  EXPECT_THAT(request.environment, ElementsAre(testing::Pair("OMP_NUM_THREADS", "3")));
+  EXPECT_THAT(request.environment, ElementsAre(testing::Pair("MLBENCH_CORES", Json(allowed_cores()).dump()),
+                                               testing::Pair("OMP_NUM_THREADS", "3")));
 
   request = launch_request(run, "/opt/mlbench-worker", 1, std::nullopt, true);
   EXPECT_THAT(request.command, ElementsAre("/opt/mlbench-worker", "--run-dir", "/home/runs/r-2", "--segment", "1"));
   EXPECT_EQ(request.environment.at("OMP_WAIT_POLICY"), "passive");
   EXPECT_EQ(request.environment.at("MLBENCH_OVERSUBSCRIBED"), "1");
+  EXPECT_FALSE(request.environment.contains("MLBENCH_CORES")) << "others run on them, too";
 }
 
 TEST(WorkerCatalog, SaysWhyThereIsNone) {

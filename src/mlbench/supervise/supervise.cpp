@@ -578,6 +578,10 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesyst
   }
   request.workers = static_cast<int>(run.workers);
   request.environment["OMP_NUM_THREADS"] = std::to_string(run.threads_per_worker);
+  // Only who has all cores to himself may tell threads where to run.
+  if (!oversubscribed && !spec::is_custom(run)) {
+    request.environment["MLBENCH_CORES"] = Json(allowed_cores()).dump();
+  }
   if (oversubscribed) {
     // Threads that spin while they wait would take the cores from those that work.
     request.environment["OMP_WAIT_POLICY"] = "passive";

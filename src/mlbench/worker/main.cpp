@@ -5,9 +5,11 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
@@ -106,17 +108,31 @@ void write_own_record(const spec::RunSpec& run, int64_t segment, const std::stri
   write_json_file(std::filesystem::path(run.run_dir) / "run.json", spec::build_record(run, progress));
 }
 
+// One for each thread of this rank, of those that the supervisor keeps for the run; empty where it keeps none or too
+// few.
+std::vector<int> cores_of(const spec::RunSpec& run, int local_rank) {
+  const auto kept = environment_variable("MLBENCH_CORES");
+  if (!kept) return {};
+  const Json cores = Json::parse(*kept, nullptr, false);
+  if (!cores.is_array() || !std::ranges::all_of(cores, [](const Json& core) { return core.is_number_unsigned(); })) {
+    throw UserError("MLBENCH_CORES is '" + *kept + "', but lists the numbers of cores, as in [0,1]");
+  }
+  if (std::ssize(cores) < run.workers * run.threads_per_worker) return {};
+  const auto first = cores.begin() + local_rank * run.threads_per_worker;
+  return {first, first + run.threads_per_worker};
+}
+
 std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, int rank, int local_rank) {
   framework::FrameworkOptions options;
   options.model = models::describe_model(run.task.task);
   options.loss = run.task.task.loss;
   options.threads = static_cast<int>(run.threads_per_worker);
+  options.cores = cores_of(run, local_rank);
   options.seed = run.seed;
   options.rank = rank;
   options.local_rank = local_rank;
   options.precision = run.precision;
   options.device = run.device;
-  options.passive_wait = run.oversubscribed;
   return catalog::make_framework(run.framework, options);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
@@ -61,6 +62,7 @@ class WorkerTest : public testing::Test {
                            {"WORLD_SIZE", std::to_string(run.workers)},
                            {"MASTER_ADDR", "127.0.0.1"},
                            {"MASTER_PORT", std::to_string(kPort)}};
+    if (!cores_.empty()) options.environment["MLBENCH_CORES"] = cores_;
     options.output = log_of(run, rank);
     options.die_with_parent = true;
     return ChildProcess::start(options);
@@ -82,6 +84,7 @@ class WorkerTest : public testing::Test {
   }
 
   fs::path folder_;
+  std::string cores_;
 };
 
 TEST_F(WorkerTest, two_ranks_train_the_same_weights_again_and_again) {
@@ -97,6 +100,24 @@ TEST_F(WorkerTest, two_ranks_train_the_same_weights_again_and_again) {
   EXPECT_EQ(first["evaluations"][0]["step"], 6);
   EXPECT_EQ(first["evaluations"][0]["samples"], 1200);
   EXPECT_GT(first["steps_s"]["agg"], 0);
+}
+
+TEST_F(WorkerTest, threads_are_bound_where_the_run_has_the_cores_to_itself) {
+  EXPECT_EQ(train(make_run("free", 1))["effective"]["pinned"], false);
+  const std::vector<int> cores = allowed_cores();
+  cores_ = Json(cores).dump();
+  EXPECT_EQ(train(make_run("bound", 1))["effective"]["pinned"], true);
+  const auto too_many = std::ssize(cores) + 1;
+  spec::RunSpec many = make_run("many", 1);
+  many.threads_per_worker = too_many;
+  EXPECT_EQ(train(many)["effective"]["pinned"], false);
+
+  cores_ = "0-1";
+  const spec::RunSpec run = make_run("wrong", 1);
+  const auto end = start(run, 0).wait(seconds(60));
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->code, static_cast<int>(ExitCode::kUserError));
+  EXPECT_THAT(read_file(log_of(run, 0)), testing::HasSubstr("as in [0,1]"));
 }
 
 // No supervisor: who am I, from mpirun's own variables alone.

@@ -14,6 +14,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/onednn/linear_rows.h"
 #include "mlbench/framework/onednn/network.h"
+#include "mlbench/framework/threads.h"
 
 namespace mlbench::framework::onednn_framework {
 
@@ -84,6 +85,7 @@ class OneDnnFramework final : public Framework {
       throw UserError(fmt::format("framework 'onednn' has no device '{}'; valid: cpu", options.device));
     }
     at::set_num_threads(options.threads);  // of the optimizer, whose OpenMP team is the same
+    pinned_ = bind_threads(options.cores);
     parameters_ = at::zeros({layout_.parameter_elements}, at::kFloat);
     gradients_ = at::zeros({layout_.parameter_elements}, at::kFloat);
     buffers_ = at::zeros({layout_.buffer_elements}, at::kFloat);
@@ -185,7 +187,7 @@ class OneDnnFramework final : public Framework {
 
   Json effective() const override {
     Json effective = {
-        {"name", "onednn"}, {"device", "cpu"}, {"precision", options_.precision}, {"pinned", false}, {"fused", true}};
+        {"name", "onednn"}, {"device", "cpu"}, {"precision", options_.precision}, {"pinned", pinned_}, {"fused", true}};
     if (rows_) {
       effective["layout"] = "rows";
       effective["kernels"] = {"gather+linear+loss+gradient"};
@@ -207,6 +209,7 @@ class OneDnnFramework final : public Framework {
   FrameworkOptions options_;
   FlatLayout layout_;
   const Loss& criterion_;
+  bool pinned_ = false;
   at::Tensor parameters_, gradients_, buffers_;
   std::unique_ptr<Network> network_;
   std::optional<LinearRows> rows_;  // instead of the network

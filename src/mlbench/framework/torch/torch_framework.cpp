@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/framework/threads.h"
 #include "mlbench/framework/torch/gradients.h"
 #include "mlbench/framework/torch/operations.h"
 #include "mlbench/framework/torch/placement.h"
@@ -71,6 +72,7 @@ class TorchFramework final : public Framework {
         buffers_(placement_.make_flat(layout_.buffer_elements)) {
     const at::ScalarType product_type = product_type_of(options.precision);
     use_threads(options.threads);
+    pinned_ = bind_threads(options.cores);
     network_ = build({options_.model, [this](const std::string& name) { return parameter(name); }, gradient_buffer_,
                       options_.dropout, options_.frozen_batch_norm, product_type, !placement_.separate()});
   }
@@ -145,7 +147,8 @@ class TorchFramework final : public Framework {
   Json effective() const override {
     return {{"name", "torch"},
             {"device", placement_.name()},
-            {"pinned", placement_.device().is_cuda()},
+            {"pinned", pinned_},
+            {"page_locked", placement_.device().is_cuda()},
             {"precision", options_.precision},
             {"layout", "nhwc"},
             {"fused", false},
@@ -221,6 +224,7 @@ class TorchFramework final : public Framework {
   std::vector<std::pair<int64_t, int64_t>> ready_;  // ranges whose gradients are final on the device
   Network network_;
   int64_t step_ = 0;
+  bool pinned_ = false;
   at::Tensor labels_, outputs_, loss_, scores_;
   double penalty_ = 0;
 };
@@ -230,10 +234,5 @@ class TorchFramework final : public Framework {
 Availability available() { return {true, ""}; }
 
 std::unique_ptr<Framework> make(const FrameworkOptions& options) { return std::make_unique<TorchFramework>(options); }
-
-std::vector<std::pair<std::string, std::string>> environment(bool passive_wait) {
-  if (passive_wait) return {{"OMP_WAIT_POLICY", "PASSIVE"}, {"GOMP_SPINCOUNT", "0"}};
-  return {};
-}
 
 }  // namespace mlbench::framework::torch_framework

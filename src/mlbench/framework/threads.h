@@ -1,0 +1,11 @@
+#pragma once
+
+#include <span>
+
+namespace mlbench::framework {
+
+// Binds as many threads of the OpenMP pool that frameworks and LibTorch share to one of `cores` each, in order; the
+// caller is the first. Threads that it starts later run on its core, too. False: no cores, or the system refuses one.
+bool bind_threads(std::span<const int> cores);
+
+}  // namespace mlbench::framework
