@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "mlbench/base/errors.h"
@@ -106,19 +108,41 @@ Chain& Chain::global_avg_pool2d() {
 }
 
 Chain& Chain::linear(const std::string& name, int64_t outputs) {
-  MLBENCH_CHECK(shape_.size() == 1, name);
-  model_.layers.push_back({"linear", name, {{"in", shape_[0]}, {"out", outputs}}, {}, {}});
-  add_parameter(name, ".weight", {outputs, shape_[0]}, shape_[0]);
-  add_parameter(name, ".bias", {outputs}, shape_[0]);
-  shape_[0] = outputs;
+  MLBENCH_CHECK(shape_.size() < 3, name);
+  const int64_t inputs = shape_.back();
+  model_.layers.push_back({"linear", name, {{"in", inputs}, {"out", outputs}}, {}, {}});
+  add_parameter(name, ".weight", {outputs, inputs}, inputs);
+  add_parameter(name, ".bias", {outputs}, inputs);
+  shape_.back() = outputs;
   return *this;
 }
 
 Chain& Chain::linear_without_bias(const std::string& name, int64_t outputs) {
-  MLBENCH_CHECK(shape_.size() == 1, name);
-  model_.layers.push_back({"linear", name, {{"in", shape_[0]}, {"out", outputs}, {"bias", false}}, {}, {}});
-  add_parameter(name, ".weight", {outputs, shape_[0]}, shape_[0]);
-  shape_[0] = outputs;
+  MLBENCH_CHECK(shape_.size() < 3, name);
+  const int64_t inputs = shape_.back();
+  model_.layers.push_back({"linear", name, {{"in", inputs}, {"out", outputs}, {"bias", false}}, {}, {}});
+  add_parameter(name, ".weight", {outputs, inputs}, inputs);
+  shape_.back() = outputs;
+  return *this;
+}
+
+Chain& Chain::lstm(const std::string& name, int64_t hidden) {
+  MLBENCH_CHECK(shape_.size() == 2, name);
+  model_.layers.push_back({"lstm", name, {{"in", shape_[1]}, {"hidden", hidden}}, {}, {}});
+  add_parameter(name, ".weight_ih", {4 * hidden, shape_[1]}, hidden);
+  add_parameter(name, ".weight_hh", {4 * hidden, hidden}, hidden);
+  add_parameter(name, ".bias_ih", {4 * hidden}, hidden);
+  add_parameter(name, ".bias_hh", {4 * hidden}, hidden);
+  shape_[1] = hidden;
+  return *this;
+}
+
+Chain& Chain::attention(const std::string& name, int64_t heads, bool causal) {
+  MLBENCH_CHECK(shape_.size() == 2 && shape_[1] % heads == 0, name);
+  const int64_t features = shape_[1];
+  model_.layers.push_back({"attention", name, {{"features", features}, {"heads", heads}, {"causal", causal}}, {}, {}});
+  add_parameter(name, ".in_weight", {3 * features, features}, features);
+  add_parameter(name, ".out_weight", {features, features}, features);
   return *this;
 }
 
@@ -142,9 +166,9 @@ Chain& Chain::pool2d(const std::string& kind, int64_t kernel) {
 }
 
 Chain& Chain::flatten() {
-  MLBENCH_CHECK(shape_.size() == 3, "flatten");
+  MLBENCH_CHECK(shape_.size() > 1, "flatten");
   model_.layers.push_back({"flatten", "", Json::object(), {}, {}});
-  shape_ = {shape_[0] * shape_[1] * shape_[2]};
+  shape_ = {std::accumulate(shape_.begin(), shape_.end(), int64_t{1}, std::multiplies<>())};
   return *this;
 }
 

@@ -13,7 +13,8 @@ namespace mlbench::models {
 
 class Chain {
  public:
-  explicit Chain(std::vector<int64_t> input_shape);  // {channels, height, width} or {features}
+  // {channels, height, width}, {positions, features} or {features}
+  explicit Chain(std::vector<int64_t> input_shape);
 
   // Stride 1, zero padding that keeps height and width; `kernel` odd.
   Chain& conv2d_same(const std::string& name, int64_t out_channels, int64_t kernel);
@@ -25,9 +26,13 @@ class Chain {
   using Part = std::function<void(Chain&)>;
   Chain& residual(const Part& body, const Part& shortcut = {});
   Chain& global_avg_pool2d();
+  // Of {features}, or of each position of {positions, features}.
   Chain& linear(const std::string& name, int64_t outputs);
   Chain& linear_without_bias(const std::string& name, int64_t outputs);
-  Chain& activation(const std::string& kind);  // "relu", "tanh", "softplus"
+  // Of {positions, features}.
+  Chain& lstm(const std::string& name, int64_t hidden);
+  Chain& attention(const std::string& name, int64_t heads, bool causal);  // `heads` divides the features
+  Chain& activation(const std::string& kind);                             // "relu", "tanh", "softplus"
   // "max_pool2d", "avg_pool2d". UserError when height or width is no multiple of `kernel`.
   Chain& pool2d(const std::string& kind, int64_t kernel);
   Chain& flatten();

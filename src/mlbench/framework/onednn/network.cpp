@@ -103,9 +103,20 @@ struct Stored {
   int64_t offset = 0;  // bytes per sample of the batch
 };
 
-constexpr const char* kKinds[] = {
-    "conv2d",       "linear",   "relu",       "tanh",       "softplus",          "flatten",
-    "batch_norm2d", "residual", "max_pool2d", "avg_pool2d", "global_avg_pool2d", "dropout"};
+constexpr const char* kKinds[] = {"conv2d",
+                                  "linear",
+                                  "lstm",
+                                  "attention",
+                                  "relu",
+                                  "tanh",
+                                  "softplus",
+                                  "flatten",
+                                  "batch_norm2d",
+                                  "residual",
+                                  "max_pool2d",
+                                  "avg_pool2d",
+                                  "global_avg_pool2d",
+                                  "dropout"};
 
 template <typename T>
 class TapeNetwork final : public Network {
@@ -263,7 +274,8 @@ Value* TapeNetwork<T>::build_input() {
   if (shape.size() != 3) {
     int64_t volume = 1;
     for (const int64_t extent : shape) volume *= extent;
-    input = new_value({volume, 1, 1}, Layout::kRows);
+    const bool sequence = shape.size() == 2;
+    input = new_value({sequence ? shape[1] : volume, sequence ? shape[0] : 1, 1}, Layout::kRows);
   } else {
     // oneDNN's first convolutions read images of 1 and 3 channels as they are.
     const bool as_is = first == "conv2d" && (shape[0] == 1 || shape[0] == 3);
@@ -338,10 +350,28 @@ Value* TapeNetwork<T>::build_layer(const models::LayerSpec& layer, size_t index,
   }
   if (layer.kind == "linear") {
     MLBENCH_CHECK(rows, "a linear layer takes rows");
-    Value* y = new_value({options.at("out").get<int64_t>(), 1, 1}, Layout::kRows);
+    Value* y = new_value({options.at("out").get<int64_t>(), shape.height, 1}, Layout::kRows);
     add(make_linear(x, y, parameter(layer.name + ".weight"),
                     options.value("bias", true) ? parameter(layer.name + ".bias") : Parameter()),
         layer.name);
+    return y;
+  }
+  if (layer.kind == "lstm") {
+    MLBENCH_CHECK(rows, "an lstm takes rows");
+    Value* y = new_value({options.at("hidden").get<int64_t>(), shape.height, 1}, Layout::kRows);
+    const auto of_layer = [&](const char* suffix) { return parameter(layer.name + suffix); };
+    add(make_lstm(x, y, {of_layer(".weight_ih"), of_layer(".weight_hh"), of_layer(".bias_ih"), of_layer(".bias_hh")}),
+        layer.name);
+    return y;
+  }
+  if (layer.kind == "attention") {
+    MLBENCH_CHECK(rows, "attention takes rows");
+    Value* projected = new_value({3 * shape.channels, shape.height, 1}, Layout::kRows);
+    Value* attended = new_value(shape, Layout::kRows);
+    Value* y = new_value(shape, Layout::kRows);
+    add(make_linear(x, projected, parameter(layer.name + ".in_weight"), {}), layer.name + " in");
+    add(make_attention(projected, attended, options.at("heads"), options.at("causal")), layer.name);
+    add(make_linear(attended, y, parameter(layer.name + ".out_weight"), {}), layer.name + " out");
     return y;
   }
   if (layer.kind == "relu" || layer.kind == "tanh" || layer.kind == "softplus") {
@@ -366,6 +396,11 @@ Value* TapeNetwork<T>::build_layer(const models::LayerSpec& layer, size_t index,
     add(layer.kind == "max_pool2d" ? make_max_pool<T>(x, y, kernel, false, kernels_)
                                    : make_avg_pool<T>(x, y, kernel, kernels_.lanes),
         layer.kind);
+    return y;
+  }
+  if (layer.kind == "flatten" && rows) {
+    Value* y = new_value({shape.volume(), 1, 1}, Layout::kRows);
+    add(make_flatten_rows(x, y), layer.kind);
     return y;
   }
   if (layer.kind == "global_avg_pool2d" || layer.kind == "flatten") {

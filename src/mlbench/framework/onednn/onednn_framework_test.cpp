@@ -102,6 +102,12 @@ class Oracle {
       return at::conv2d(x, p(".weight"), bias, o.at("stride").get<int64_t>(), o.at("padding").get<int64_t>());
     }
     if (layer.kind == "linear") return at::linear(x, p(".weight"), o.value("bias", true) ? p(".bias") : at::Tensor());
+    if (layer.kind == "lstm") {
+      return contract::lstm_step_by_step(x, p(".weight_ih"), p(".weight_hh"), p(".bias_ih"), p(".bias_hh"));
+    }
+    if (layer.kind == "attention") {
+      return contract::attention_head_by_head(x, p(".in_weight"), p(".out_weight"), o.at("heads"), o.at("causal"));
+    }
     if (layer.kind == "relu") return at::relu(x);
     if (layer.kind == "tanh") return at::tanh(x);
     if (layer.kind == "softplus") return at::softplus(x);
@@ -216,6 +222,25 @@ std::vector<LayerCase> layer_cases() {
                                   .linear("d", 5)
                                   .finish()},
       {"dropout", Chain({20}).linear("a", 37).dropout(0.4).linear("b", 5).finish()},
+      {"linear on positions", Chain({7, 20})
+                                  .linear("a", 33)
+                                  .activation("tanh")
+                                  .linear_without_bias("b", 6)
+                                  .flatten()
+                                  .linear("fc", 5)
+                                  .finish()},
+      {"lstm", Chain({7, 20}).lstm("rnn", 33).flatten().linear("fc", 5).finish()},
+      {"lstm of one position", Chain({1, 20}).lstm("rnn", 16).flatten().linear("fc", 5).finish()},
+      {"lstms with dropout",
+       Chain({6, 20}).linear("a", 12).lstm("b", 40).dropout(0.3).lstm("c", 17).flatten().linear("fc", 5).finish()},
+      {"attention", Chain({9, 24}).attention("att", 3, false).flatten().linear("fc", 5).finish()},
+      {"causal attention after another layer", Chain({9, 20})
+                                                   .linear("a", 32)
+                                                   .attention("b", 4, true)
+                                                   .attention("c", 1, true)
+                                                   .flatten()
+                                                   .linear("fc", 5)
+                                                   .finish()},
       {"convolution of an image", head(Chain({3, 8, 8}).conv2d_same("conv", 16, 3))},
       {"convolution of one channel", head(Chain({1, 8, 8}).conv2d_same("conv", 32, 5))},
       {"odd channels", head(Chain({2, 8, 8}).conv2d_same("a", 5, 3).conv2d_same("b", 19, 3))},

@@ -74,6 +74,19 @@ std::unique_ptr<Operation> make_dropout(Value* input, Value* output, const Dropo
 
 // --- of the whole batch: rows times weights, each thread its share of the columns (linear.cpp)
 
+// A row is a sample, or a position of one ({channels: features, height: positions}).
 std::unique_ptr<Operation> make_linear(Value* input, Value* output, const Parameter& weight, const Parameter& bias);
+
+// --- sequences: {channels: features, height: positions} in rows (sequences.cpp)
+
+struct LstmParameters {
+  Parameter weight_ih, weight_hh, bias_ih, bias_hh;  // models/model.h
+};
+// By units of the whole batch: threads meet at every position.
+std::unique_ptr<Operation> make_lstm(Value* input, Value* output, const LstmParameters& parameters);
+// Sample by sample, of queries, keys and values side by side; the layer's two products are linear operations.
+std::unique_ptr<Operation> make_attention(Value* input, Value* output, int64_t heads, bool causal);
+// All positions of a sequence as one row.
+std::unique_ptr<Operation> make_flatten_rows(Value* input, Value* output);
 
 }  // namespace mlbench::framework::onednn_framework

@@ -1,0 +1,292 @@
+// Operations on sequences: samples of {positions, features} as rows, in float32.
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "mlbench/framework/onednn/operations.h"
+#include "mlbench/framework/onednn/products.h"
+
+namespace mlbench::framework::onednn_framework {
+
+namespace {
+
+// Elements [0, columns) of each of `rows` rows, for LibTorch's vectorised functions.
+at::Tensor view_of(float* values, int64_t rows, int64_t columns, int64_t stride) {
+  return at::from_blob(values, {rows, columns}, {stride, 1}, at::kFloat);
+}
+
+// Each thread has some of the hidden units: their columns of the gates, rows of the weights and states. From one
+// position to the next all threads need all states, so they meet at each.
+class Lstm final : public Operation {
+ public:
+  Lstm(Value* input, Value* result, const LstmParameters& p)
+      : p_(p), positions_(input->shape.height), features_(input->shape.channels), hidden_(result->shape.channels) {
+    inputs = {input};
+    output = result;
+    by_batch = true;
+    keeps = {input};
+    if (input->wants_gradient) writes_gradient_of = {input};
+    const auto bytes = static_cast<int64_t>(sizeof(float)) * hidden_;
+    gates_.bytes_per_sample = 4 * positions_ * bytes;
+    cells_.bytes_per_sample = previous_.bytes_per_sample = positions_ * bytes;
+    carried_.bytes_per_sample = 2 * bytes;
+    state = {&gates_, &cells_, &previous_, &carried_};
+    parameters = {p.bias_hh, p.bias_ih, p.weight_hh, p.weight_ih};
+    flops = 2.0 * static_cast<double>(positions_ * (p.weight_ih.count + p.weight_hh.count));
+    explanation = "LibTorch's products";
+  }
+
+  // An exception would leave the other threads waiting: it ends the program instead.
+  void forward(const Chunk& all, const Pass& pass) noexcept override {
+    const Share units = share_of(hidden_, all.thread, pass.threads, kGrain);
+    const int64_t rows = all.count * positions_, wide = 4 * hidden_;
+    const float* x = inputs[0]->data.at<float>(all);
+    float* gates = gates_.at<float>(all);
+    float* previous = previous_.at<float>(all);
+    for (int64_t gate = 0; gate < 4 && units.count() > 0; ++gate) {
+      const int64_t first = gate * hidden_ + units.begin;
+      multiply('N', 'T', rows, units.count(), features_, x, features_, p_.weight_ih.value + first * features_,
+               features_, 0, gates + first, wide);
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t i = first; i < first + units.count(); ++i) {
+          gates[row * wide + i] += p_.bias_ih.value[i] + p_.bias_hh.value[i];
+        }
+      }
+    }
+    for (int64_t sample = 0; sample < all.count; ++sample) {
+      std::fill_n(previous + sample * positions_ * hidden_ + units.begin, units.count(), 0.0F);
+    }
+    for (int64_t t = 0; t < positions_; ++t) {
+      if (t > 0) {
+#pragma omp barrier
+        for (int64_t gate = 0; gate < 4 && units.count() > 0; ++gate) {
+          const int64_t first = gate * hidden_ + units.begin;
+          multiply('N', 'T', all.count, units.count(), hidden_, previous + t * hidden_, positions_ * hidden_,
+                   p_.weight_hh.value + first * hidden_, hidden_, 1, gates + t * wide + first, positions_ * wide);
+        }
+      }
+      if (units.count() > 0) take_position(all, units, t);
+    }
+  }
+
+  void backward(const Chunk& all, const Pass& pass) noexcept override {
+    const Share units = share_of(hidden_, all.thread, pass.threads, kGrain);
+    const int64_t rows = all.count * positions_, wide = 4 * hidden_;
+    float* gates = gates_.at<float>(all);
+    float* carried = carried_.at<float>(all);
+    for (int64_t sample = 0; sample < all.count; ++sample) {
+      for (const int64_t part : {0, 1}) {
+        std::fill_n(carried + (2 * sample + part) * hidden_ + units.begin, units.count(), 0.0F);
+      }
+    }
+    for (int64_t t = positions_ - 1; t >= 0; --t) {
+      if (units.count() > 0) give_position(all, units, t);
+      if (t == 0) break;
+#pragma omp barrier
+      if (units.count() == 0) continue;
+      multiply('N', 'N', all.count, units.count(), wide, gates + t * wide, positions_ * wide,
+               p_.weight_hh.value + units.begin, hidden_, 0, carried + units.begin, 2 * hidden_);
+    }
+    const float* x = inputs[0]->data.at<float>(all);
+    const float* previous = previous_.at<float>(all);
+    const float keep = pass.accumulate ? 1.0F : 0.0F;
+    for (int64_t gate = 0; gate < 4 && units.count() > 0; ++gate) {
+      const int64_t first = gate * hidden_ + units.begin;
+      multiply('T', 'N', units.count(), hidden_, rows, gates + first, wide, previous, hidden_, keep,
+               p_.weight_hh.gradient + first * hidden_, hidden_);
+      multiply('T', 'N', units.count(), features_, rows, gates + first, wide, x, features_, keep,
+               p_.weight_ih.gradient + first * features_, features_);
+      for (int64_t i = first; i < first + units.count(); ++i) {
+        double sum = 0;
+        for (int64_t row = 0; row < rows; ++row) sum += gates[row * wide + i];
+        for (float* gradient : {p_.bias_ih.gradient, p_.bias_hh.gradient}) {
+          gradient[i] = static_cast<float>(sum) + (pass.accumulate ? gradient[i] : 0.0F);
+        }
+      }
+    }
+    if (writes_gradient_of.empty()) return;
+#pragma omp barrier
+    const Share columns = share_of(features_, all.thread, pass.threads, kGrain);
+    if (columns.count() == 0) return;
+    multiply('N', 'N', rows, columns.count(), wide, gates, wide, p_.weight_ih.value + columns.begin, features_,
+             adds[0] ? 1.0F : 0.0F, inputs[0]->gradient.at<float>(all) + columns.begin, features_);
+  }
+
+ private:
+  static constexpr int64_t kGrain = 16;
+
+  // Where sample `sample` has position t, unit 0.
+  int64_t row_of(int64_t sample, int64_t t) const { return (sample * positions_ + t) * hidden_; }
+
+  // From the sums at position t to gates, cells and output, which the next position gets.
+  void take_position(const Chunk& all, const Share& units, int64_t t) {
+    float* gates = gates_.at<float>(all) + t * 4 * hidden_ + units.begin;
+    float* cells = cells_.at<float>(all);
+    float* previous = previous_.at<float>(all);
+    float* y = output->data.at<float>(all);
+    const int64_t stride = positions_ * 4 * hidden_, count = units.count();
+    for (const int64_t gate : {kInput, kForget, kOutput}) {
+      view_of(gates + gate * hidden_, all.count, count, stride).sigmoid_();
+    }
+    view_of(gates + kCell * hidden_, all.count, count, stride).tanh_();
+    for (int64_t sample = 0; sample < all.count; ++sample) {
+      const float* gate = gates + sample * stride;
+      float* cell = cells + row_of(sample, t) + units.begin;
+      for (int64_t i = 0; i < count; ++i) {
+        const float before = t > 0 ? cell[i - hidden_] : 0.0F;
+        cell[i] = gate[kForget * hidden_ + i] * before + gate[kInput * hidden_ + i] * gate[kCell * hidden_ + i];
+      }
+    }
+    at::Tensor out = view_of(y + row_of(0, t) + units.begin, all.count, count, positions_ * hidden_);
+    at::tanh_out(out, view_of(cells + row_of(0, t) + units.begin, all.count, count, positions_ * hidden_));
+    out.mul_(view_of(gates + kOutput * hidden_, all.count, count, stride));
+    if (t + 1 == positions_) return;
+    for (int64_t sample = 0; sample < all.count; ++sample) {
+      std::copy_n(y + row_of(sample, t) + units.begin, count, previous + row_of(sample, t + 1) + units.begin);
+    }
+  }
+
+  // From the output's gradient at position t to those of the sums, which take the gates' place.
+  void give_position(const Chunk& all, const Share& units, int64_t t) {
+    float* gates = gates_.at<float>(all) + t * 4 * hidden_ + units.begin;
+    float* cells = cells_.at<float>(all);
+    float* carried = carried_.at<float>(all);
+    const float* dy = output->final_gradient().at<float>(all);
+    const int64_t stride = positions_ * 4 * hidden_, count = units.count();
+    const at::Tensor tanh_cells =
+        view_of(cells + row_of(0, t) + units.begin, all.count, count, positions_ * hidden_).tanh();
+    const float* squashed = tanh_cells.const_data_ptr<float>();
+    const int64_t squashed_stride = tanh_cells.stride(0);
+    for (int64_t sample = 0; sample < all.count; ++sample) {
+      float* gate = gates + sample * stride;
+      const float* cell = cells + row_of(sample, t) + units.begin;
+      const float* from_above = dy + row_of(sample, t) + units.begin;
+      float* state_gradient = carried + 2 * sample * hidden_ + units.begin;
+      float* cell_gradient = state_gradient + hidden_;
+      for (int64_t i = 0; i < count; ++i) {
+        const float in = gate[kInput * hidden_ + i], forget = gate[kForget * hidden_ + i];
+        const float candidate = gate[kCell * hidden_ + i], out = gate[kOutput * hidden_ + i];
+        const float tanh_cell = squashed[sample * squashed_stride + i], before = t > 0 ? cell[i - hidden_] : 0.0F;
+        const float dh = from_above[i] + state_gradient[i];
+        const float dc = cell_gradient[i] + dh * out * (1 - tanh_cell * tanh_cell);
+        gate[kInput * hidden_ + i] = dc * candidate * in * (1 - in);
+        gate[kForget * hidden_ + i] = dc * before * forget * (1 - forget);
+        gate[kCell * hidden_ + i] = dc * in * (1 - candidate * candidate);
+        gate[kOutput * hidden_ + i] = dh * tanh_cell * out * (1 - out);
+        cell_gradient[i] = dc * forget;
+      }
+    }
+  }
+
+  static constexpr int64_t kInput = 0, kForget = 1, kCell = 2, kOutput = 3;
+  LstmParameters p_;
+  int64_t positions_, features_, hidden_;
+  Buffer gates_;     // [positions, 4 hidden]: after backward, the gradients of their sums
+  Buffer cells_;     // [positions, hidden]
+  Buffer previous_;  // [positions, hidden]: the output one position earlier
+  Buffer carried_;   // [2, hidden]: gradients of output and cell that go one position back
+};
+
+// softmax(q k^T / sqrt(width)) v of each head; {positions, 3 features} in, {positions, features} out.
+class Attention final : public Operation {
+ public:
+  Attention(Value* input, Value* result, int64_t heads, bool causal)
+      : positions_(input->shape.height), features_(result->shape.channels), heads_(heads), causal_(causal) {
+    inputs = {input};
+    output = result;
+    keeps = {input};
+    writes_gradient_of = {input};
+    scores_.bytes_per_sample = positions_ * positions_ * static_cast<int64_t>(sizeof(float));
+    weights_.bytes_per_sample = heads * scores_.bytes_per_sample;
+    state = {&weights_};
+    temporary = {&scores_};
+    flops = 4.0 * static_cast<double>(positions_ * positions_ * features_);
+    explanation = "LibTorch's products";
+  }
+
+  void forward(const Chunk& chunk, const Pass&) override {
+    for_heads(chunk, [&](const Head& head) {
+      const float* x = inputs[0]->data.at<float>(chunk) + head.input;
+      float* y = output->data.at<float>(chunk) + head.output;
+      float* weights = weights_.at<float>(chunk) + head.weights;
+      float* scores = scores_.at<float>(chunk);
+      multiply('N', 'T', positions_, positions_, width(), x, 3 * features_, x + features_, 3 * features_, 0, scores,
+               positions_);
+      for (int64_t row = 0; row < positions_; ++row) {
+        float* of_row = scores + row * positions_;
+        for (int64_t i = 0; i < positions_; ++i) of_row[i] *= scale();
+        if (causal_) std::fill(of_row + row + 1, of_row + positions_, -std::numeric_limits<float>::infinity());
+      }
+      at::Tensor normalised = view_of(weights, positions_, positions_, positions_);
+      at::softmax_out(normalised, view_of(scores, positions_, positions_, positions_), 1);
+      multiply('N', 'N', positions_, width(), positions_, weights, positions_, x + 2 * features_, 3 * features_, 0, y,
+               features_);
+    });
+  }
+
+  void backward(const Chunk& chunk, const Pass&) override {
+    const float keep = adds[0] ? 1.0F : 0.0F;
+    for_heads(chunk, [&](const Head& head) {
+      const float* x = inputs[0]->data.at<float>(chunk) + head.input;
+      float* dx = inputs[0]->gradient.at<float>(chunk) + head.input;
+      const float* dy = output->final_gradient().at<float>(chunk) + head.output;
+      const float* weights = weights_.at<float>(chunk) + head.weights;
+      float* scores = scores_.at<float>(chunk);
+      const int64_t wide = 3 * features_;
+      multiply('T', 'N', positions_, width(), positions_, weights, positions_, dy, features_, keep, dx + 2 * features_,
+               wide);
+      multiply('N', 'T', positions_, positions_, width(), dy, features_, x + 2 * features_, wide, 0, scores,
+               positions_);
+      for (int64_t row = 0; row < positions_; ++row) {
+        float* of_row = scores + row * positions_;
+        const float* weight = weights + row * positions_;
+        float mean = 0;
+        for (int64_t i = 0; i < positions_; ++i) mean += weight[i] * of_row[i];
+        for (int64_t i = 0; i < positions_; ++i) of_row[i] = scale() * weight[i] * (of_row[i] - mean);
+      }
+      multiply('N', 'N', positions_, width(), positions_, scores, positions_, x + features_, wide, keep, dx, wide);
+      multiply('T', 'N', positions_, width(), positions_, scores, positions_, x, wide, keep, dx + features_, wide);
+    });
+  }
+
+ private:
+  int64_t width() const { return features_ / heads_; }
+  float scale() const { return 1 / std::sqrt(static_cast<float>(width())); }
+
+  // Where a head of a sample of the chunk begins.
+  struct Head {
+    int64_t input, output, weights;
+  };
+  template <typename Body>
+  void for_heads(const Chunk& chunk, const Body& body) const {
+    for (int64_t sample = 0; sample < chunk.count; ++sample) {
+      for (int64_t head = 0; head < heads_; ++head) {
+        body(Head{sample * positions_ * 3 * features_ + head * width(),
+                  sample * positions_ * features_ + head * width(),
+                  (sample * heads_ + head) * positions_ * positions_});
+      }
+    }
+  }
+
+  int64_t positions_, features_, heads_;
+  bool causal_;
+  Buffer weights_;  // [heads, positions, positions]
+  Buffer scores_;   // [positions, positions], of one head at a time
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_lstm(Value* input, Value* output, const LstmParameters& parameters) {
+  return std::make_unique<Lstm>(input, output, parameters);
+}
+
+std::unique_ptr<Operation> make_attention(Value* input, Value* output, int64_t heads, bool causal) {
+  return std::make_unique<Attention>(input, output, heads, causal);
+}
+
+}  // namespace mlbench::framework::onednn_framework
