@@ -1,6 +1,6 @@
-// Training steps of framework/torch on one fixed batch in memory, without the harness around them: for profiling, and
+// Training steps of a framework on one fixed batch in memory, without the harness around them: for profiling, and
 // beside bench/torch_peer.py through bench/ratio.py. Verifies that the steps learn: the loss on the batch must fall.
-//   torch_step_bench [--threads N] [--batch N] [--steps N]
+//   step_bench [--framework NAME] [--model fashion-mnist|lstm|attention] [--threads N] [--batch N] [--steps N]
 
 #include <fmt/format.h>
 
@@ -8,11 +8,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <string>
 #include <vector>
 
+#include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
+#include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/comm/in_process.h"
-#include "mlbench/framework/torch/torch_framework.h"
+#include "mlbench/models/chain.h"
 #include "mlbench/models/model.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/spec/task.h"
@@ -25,28 +28,49 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-int run(int threads, int64_t batch_size, int64_t steps) {
+struct Model {
+  const char* name;
+  int64_t batch;
+  models::ModelDescription (*make)();
+};
+constexpr Model kModels[] = {
+    {"fashion-mnist", 100, [] { return models::describe_model(spec::find_task("fashion-mnist", "", "", {}).task); }},
+    // The first layer of AWD-LSTM, a self-attention of Transformer big.
+    {"lstm", 20,
+     [] {
+       return models::Chain({70, 400}).lstm("rnn", 1150).flatten().linear("fc", 10).finish();
+     }},
+    {"attention", 16,
+     [] {
+       return models::Chain({50, 1024}).attention("att", 16, true).flatten().linear("fc", 10).finish();
+     }},
+};
+
+int run(const std::string& framework_name, const Model& model, int threads, int64_t batch_size, int64_t steps) {
   constexpr int64_t kWarmUp = 5;
   const spec::TaskSpec task = spec::find_task("fashion-mnist", "", "", {}).task;
   framework::FrameworkOptions options;
-  options.model = models::describe_model(task);
+  options.model = model.make();
   options.loss = task.loss;
   options.threads = threads;
-  const auto framework = framework::torch_framework::make(options);
+  if (batch_size == 0) batch_size = model.batch;
+  const auto framework = catalog::make_framework(framework_name, options);
   framework->initialise();
   const auto comm = std::move(comm::make_in_process_group(1, std::chrono::seconds(30)).front());
   const auto optimizer = optim::make_optimizer(task.optimizer, framework->layout(), *comm);
   optim::FlatTensors tensors{framework->parameters(), framework->gradients()};
 
   RandomSequence random(1);
-  std::vector<float> features(static_cast<size_t>(batch_size * 784));
+  int64_t volume = 1;
+  for (const int64_t extent : options.model.input_shape) volume *= extent;
+  std::vector<float> features(static_cast<size_t>(batch_size * volume));
   for (float& value : features) value = static_cast<float>(random.uniform());
   std::vector<int64_t> labels(static_cast<size_t>(batch_size));
   for (int64_t& label : labels) label = static_cast<int64_t>(random.below(10));
   BatchView batch;
   batch.samples = batch_size;
-  batch.sample_shape = {1, 28, 28};
-  batch.features = {features.data(), batch_size * 784, DType::kFloat32};
+  batch.sample_shape = options.model.input_shape;
+  batch.features = {features.data(), batch_size * volume, DType::kFloat32};
   batch.labels = {labels.data(), batch_size, DType::kInt64};
 
   framework->forward(batch, framework::Mode::kEvaluate);
@@ -73,7 +97,8 @@ int run(int threads, int64_t batch_size, int64_t steps) {
   framework->forward(batch, framework::Mode::kEvaluate);
   const double last_loss = framework->loss();
   const double step = median(step_s);
-  fmt::print("{}\n", Json{{"threads", threads},
+  fmt::print("{}\n", Json{{"model", model.name},
+                          {"threads", threads},
                           {"batch", batch_size},
                           {"steps", steps},
                           {"effective", framework->effective()},
@@ -86,7 +111,7 @@ int run(int threads, int64_t batch_size, int64_t steps) {
                           {"median_samples_per_s", static_cast<double>(batch_size) / step}}
                          .dump());
   if (last_loss < first_loss) return 0;
-  fmt::print(stderr, "torch_step_bench: the loss did not fall: {} -> {}\n", first_loss, last_loss);
+  fmt::print(stderr, "step_bench: the loss did not fall: {} -> {}\n", first_loss, last_loss);
   return 1;
 }
 
@@ -94,12 +119,23 @@ int run(int threads, int64_t batch_size, int64_t steps) {
 }  // namespace mlbench
 
 int main(int argc, char** argv) {
-  CLI::App app("Training steps of framework/torch on one fixed batch", "torch_step_bench");
+  CLI::App app("Training steps of a framework on one fixed batch", "step_bench");
+  std::string framework = "torch", model = "fashion-mnist";
   int threads = 2;
-  int64_t batch = 100, steps = 60;
+  int64_t batch = 0, steps = 60;
+  std::vector<std::string> models;
+  for (const mlbench::Model& one : mlbench::kModels) models.emplace_back(one.name);
+  app.add_option("--framework", framework);
+  app.add_option("--model", model)->check(CLI::IsMember(models));
   app.add_option("--threads", threads)->check(CLI::PositiveNumber);
-  app.add_option("--batch", batch)->check(CLI::PositiveNumber);
+  app.add_option("--batch", batch, "default: the model's")->check(CLI::PositiveNumber);
   app.add_option("--steps", steps)->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
-  return mlbench::run(threads, batch, steps);
+  try {
+    const auto* found = std::ranges::find(mlbench::kModels, model, &mlbench::Model::name);
+    return mlbench::run(framework, *found, threads, batch, steps);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "step_bench: {}\n", error.what());
+    return static_cast<int>(mlbench::exit_code_of(error));
+  }
 }

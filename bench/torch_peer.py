@@ -51,10 +51,37 @@ def resnet20():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
+class Lstm(nn.Module):
+    def __init__(self, positions, inputs, hidden):
+        super().__init__()
+        self.rnn = nn.LSTM(inputs, hidden, batch_first=True)
+        self.fc = nn.Linear(positions * hidden, 10)
+
+    def forward(self, x):
+        return self.fc(self.rnn(x)[0].flatten(1))
+
+
+class Attention(nn.Module):
+    def __init__(self, positions, features, heads):
+        super().__init__()
+        self.heads = heads
+        self.project_in = nn.Linear(features, 3 * features, bias=False)
+        self.project_out = nn.Linear(features, features, bias=False)
+        self.fc = nn.Linear(positions * features, 10)
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in self.project_in(x).chunk(3, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        return self.fc(self.project_out(y).flatten(1))
+
+
 # model, its parameters, sample shape, batch per rank, arguments of SGD
 TASKS = {
     "fashion-mnist": (mnist_cnn, 3274634, (1, 28, 28), 100, {"lr": 0.05, "momentum": 0.9}),
     "1a": (resnet20, 272474, (3, 32, 32), 128, {"lr": 0.02, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4}),
+    # The models of bench/step_bench.cpp.
+    "lstm": (lambda: Lstm(70, 400, 1150), 7944210, (70, 400), 20, {"lr": 0.05, "momentum": 0.9}),
+    "attention": (lambda: Attention(50, 1024, 16), 4706314, (50, 1024), 16, {"lr": 0.05, "momentum": 0.9}),
 }
 
 
