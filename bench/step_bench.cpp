@@ -31,16 +31,18 @@ double median(std::vector<double> values) {
 struct Model {
   const char* name;
   int64_t batch;
+  double lr;
   models::ModelDescription (*make)();
 };
 constexpr Model kModels[] = {
-    {"fashion-mnist", 100, [] { return models::describe_model(spec::find_task("fashion-mnist", "", "", {}).task); }},
+    {"fashion-mnist", 100, 0.05,
+     [] { return models::describe_model(spec::find_task("fashion-mnist", "", "", {}).task); }},
     // The first layer of AWD-LSTM, a self-attention of Transformer big.
-    {"lstm", 20,
+    {"lstm", 20, 0.001,
      [] {
        return models::Chain({70, 400}).lstm("rnn", 1150).flatten().linear("fc", 10).finish();
      }},
-    {"attention", 16,
+    {"attention", 16, 0.001,
      [] {
        return models::Chain({50, 1024}).attention("att", 16, true).flatten().linear("fc", 10).finish();
      }},
@@ -85,7 +87,7 @@ int run(const std::string& framework_name, const Model& model, int threads, int6
     framework->backward(1, false);
     const auto backward_end = std::chrono::steady_clock::now();
     optimizer->aggregate(tensors);
-    optimizer->step(tensors, task.optimizer.lr);
+    optimizer->step(tensors, model.lr);
     const auto end = std::chrono::steady_clock::now();
     if (step < kWarmUp) continue;
     const auto seconds = [](auto duration) { return std::chrono::duration<double>(duration).count(); };

@@ -80,8 +80,8 @@ TASKS = {
     "fashion-mnist": (mnist_cnn, 3274634, (1, 28, 28), 100, {"lr": 0.05, "momentum": 0.9}),
     "1a": (resnet20, 272474, (3, 32, 32), 128, {"lr": 0.02, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4}),
     # The models of bench/step_bench.cpp.
-    "lstm": (lambda: Lstm(70, 400, 1150), 7944210, (70, 400), 20, {"lr": 0.05, "momentum": 0.9}),
-    "attention": (lambda: Attention(50, 1024, 16), 4706314, (50, 1024), 16, {"lr": 0.05, "momentum": 0.9}),
+    "lstm": (lambda: Lstm(70, 400, 1150), 7944210, (70, 400), 20, {"lr": 0.001, "momentum": 0.9}),
+    "attention": (lambda: Attention(50, 1024, 16), 4706314, (50, 1024), 16, {"lr": 0.001, "momentum": 0.9}),
 }
 
 
