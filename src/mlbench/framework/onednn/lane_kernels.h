@@ -55,12 +55,19 @@ struct LaneKernels {
   void (*max_pool_backward)(const T* dy, const uint8_t* winner, const PoolShape& shape, T* dx);
 };
 
-// For rows of a matrix (task 2a).
+// A matrix [inner, columns] as panels of 16 columns, each [inner, 16]; the last one is filled up with zeros.
+constexpr int64_t kPanel = 16;
+
+// For rows of a matrix (task 2a, recurrent layers).
 struct RowKernels {
   // <row, weight>. Asks for the first half of `next` (null: nothing) to be brought near meanwhile.
   float (*dot)(const float* row, const float* weight, int64_t count, const float* next);
   // sum += scale * row. Asks for the second half of `next`.
   void (*add_scaled)(const float* row, float scale, int64_t count, const float* next, float* sum);
+  // c [rows, columns] = (or, with `add`, +=) a [rows, inner] times panels. For few rows, where a product costs what
+  // bringing the matrix near costs.
+  void (*times_panels)(const float* a, int64_t a_stride, int64_t rows, int64_t inner, const float* panels,
+                       int64_t columns, bool add, float* c, int64_t c_stride);
 };
 
 enum class InstructionSet { kPortable, kAvx2, kAvx512 };

@@ -196,6 +196,44 @@ TYPED_TEST(LaneKernelsOf, NotANumberPasses) {
   }
 }
 
+TEST(RowKernelsTest, ProductsWithPanelsEqualFloat64) {
+  for (const InstructionSet set : instruction_sets()) {
+    for (const int64_t rows : {1, 2, 7, 10, 23}) {
+      for (const int64_t inner : {1, 37}) {
+        for (const int64_t columns : {1, 15, 16, 17, 32, 47, 64}) {
+          for (const bool add : {false, true}) {
+            SCOPED_TRACE(testing::Message() << name_of(set) << ": " << rows << " x " << inner << " x " << columns);
+            const int64_t a_stride = inner + 3, c_stride = columns + 5;
+            const auto a = random_values<float>(rows * a_stride, 1), b = random_values<float>(inner * columns, 2);
+            auto c = random_values<float>(rows * c_stride, 3);
+            std::vector<float> panels(static_cast<size_t>((columns + kPanel - 1) / kPanel * kPanel * inner));
+            Doubles exact(c.begin(), c.end());
+            for (int64_t k = 0; k < inner; ++k) {
+              for (int64_t j = 0; j < columns; ++j) {
+                panels[static_cast<size_t>((j / kPanel * inner + k) * kPanel + j % kPanel)] =
+                    b[static_cast<size_t>(k * columns + j)];
+              }
+            }
+            for (int64_t i = 0; i < rows; ++i) {
+              for (int64_t j = 0; j < columns; ++j) {
+                double sum = add ? exact[static_cast<size_t>(i * c_stride + j)] : 0;
+                for (int64_t k = 0; k < inner; ++k) {
+                  sum += double{a[static_cast<size_t>(i * a_stride + k)]} * b[static_cast<size_t>(k * columns + j)];
+                }
+                exact[static_cast<size_t>(i * c_stride + j)] = sum;
+              }
+            }
+            // What lies between the rows of c stays as it is: it is compared, too.
+            row_kernels(set).times_panels(a.data(), a_stride, rows, inner, panels.data(), columns, add, c.data(),
+                                          c_stride);
+            expect_near(c, exact, "product", 1e-6);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(RowKernelsTest, EqualFloat64) {
   for (const InstructionSet set : instruction_sets()) {
     const RowKernels& kernels = row_kernels(set);

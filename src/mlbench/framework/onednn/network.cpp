@@ -360,7 +360,8 @@ Value* TapeNetwork<T>::build_layer(const models::LayerSpec& layer, size_t index,
     MLBENCH_CHECK(rows, "an lstm takes rows");
     Value* y = new_value({options.at("hidden").get<int64_t>(), shape.height, 1}, Layout::kRows);
     const auto of_layer = [&](const char* suffix) { return parameter(layer.name + suffix); };
-    add(make_lstm(x, y, {of_layer(".weight_ih"), of_layer(".weight_hh"), of_layer(".bias_ih"), of_layer(".bias_hh")}),
+    add(make_lstm(x, y, {of_layer(".weight_ih"), of_layer(".weight_hh"), of_layer(".bias_ih"), of_layer(".bias_hh")},
+                  options_.threads, row_kernels(set_)),
         layer.name);
     return y;
   }

@@ -83,7 +83,8 @@ struct LstmParameters {
   Parameter weight_ih, weight_hh, bias_ih, bias_hh;  // models/model.h
 };
 // By units of the whole batch: threads meet at every position.
-std::unique_ptr<Operation> make_lstm(Value* input, Value* output, const LstmParameters& parameters);
+std::unique_ptr<Operation> make_lstm(Value* input, Value* output, const LstmParameters& parameters, int threads,
+                                     const RowKernels& kernels);
 // Sample by sample, of queries, keys and values side by side; the layer's two products are linear operations.
 std::unique_ptr<Operation> make_attention(Value* input, Value* output, int64_t heads, bool causal);
 // All positions of a sequence as one row.

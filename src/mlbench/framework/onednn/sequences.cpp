@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "mlbench/framework/onednn/operations.h"
 #include "mlbench/framework/onednn/products.h"
@@ -24,8 +25,13 @@ at::Tensor view_of(float* values, int64_t rows, int64_t columns, int64_t stride)
 // position to the next all threads need all states, so they meet at each.
 class Lstm final : public Operation {
  public:
-  Lstm(Value* input, Value* result, const LstmParameters& p)
-      : p_(p), positions_(input->shape.height), features_(input->shape.channels), hidden_(result->shape.channels) {
+  Lstm(Value* input, Value* result, const LstmParameters& p, int threads, const RowKernels& kernels)
+      : p_(p),
+        kernels_(kernels),
+        panels_(static_cast<size_t>(threads)),
+        positions_(input->shape.height),
+        features_(input->shape.channels),
+        hidden_(result->shape.channels) {
     inputs = {input};
     output = result;
     by_batch = true;
@@ -38,7 +44,33 @@ class Lstm final : public Operation {
     state = {&gates_, &cells_, &previous_, &carried_};
     parameters = {p.bias_hh, p.bias_ih, p.weight_hh, p.weight_ih};
     flops = 2.0 * static_cast<double>(positions_ * (p.weight_ih.count + p.weight_hh.count));
-    explanation = "LibTorch's products";
+    explanation = "LibTorch's products of all positions, own ones from position to position";
+  }
+
+  void pack(int thread, const Pass& pass) override {
+    const Share units = share_of(hidden_, thread, pass.threads, kGrain);
+    const int64_t groups = (units.count() + kPanel - 1) / kPanel;
+    Panels& mine = panels_[static_cast<size_t>(thread)];
+    mine.forward.resize(static_cast<size_t>(4 * groups * kPanel * hidden_));
+    float* forward = mine.forward.data();
+    for (int64_t gate = 0; gate < 4; ++gate) {
+      for (int64_t first = units.begin; first < units.end; first += kPanel) {
+        const int64_t count = std::min(kPanel, units.end - first);
+        const float* rows = p_.weight_hh.value + (gate * hidden_ + first) * hidden_;
+        for (int64_t k = 0; k < hidden_; ++k, forward += kPanel) {
+          for (int64_t i = 0; i < count; ++i) forward[i] = rows[i * hidden_ + k];
+        }
+      }
+    }
+    if (!pass.training) return;
+    mine.backward.resize(mine.forward.size());
+    float* backward = mine.backward.data();
+    for (int64_t first = units.begin; first < units.end; first += kPanel) {
+      const int64_t count = std::min(kPanel, units.end - first);
+      for (int64_t k = 0; k < 4 * hidden_; ++k, backward += kPanel) {
+        std::copy_n(p_.weight_hh.value + k * hidden_ + first, count, backward);
+      }
+    }
   }
 
   // An exception would leave the other threads waiting: it ends the program instead.
@@ -64,10 +96,11 @@ class Lstm final : public Operation {
     for (int64_t t = 0; t < positions_; ++t) {
       if (t > 0) {
 #pragma omp barrier
-        for (int64_t gate = 0; gate < 4 && units.count() > 0; ++gate) {
-          const int64_t first = gate * hidden_ + units.begin;
-          multiply('N', 'T', all.count, units.count(), hidden_, previous + t * hidden_, positions_ * hidden_,
-                   p_.weight_hh.value + first * hidden_, hidden_, 1, gates + t * wide + first, positions_ * wide);
+        const std::vector<float>& panels = panels_[static_cast<size_t>(all.thread)].forward;
+        for (int64_t gate = 0; gate < 4; ++gate) {
+          kernels_.times_panels(previous + t * hidden_, positions_ * hidden_, all.count, hidden_,
+                                panels.data() + gate * static_cast<int64_t>(panels.size()) / 4, units.count(), true,
+                                gates + t * wide + gate * hidden_ + units.begin, positions_ * wide);
         }
       }
       if (units.count() > 0) take_position(all, units, t);
@@ -88,9 +121,9 @@ class Lstm final : public Operation {
       if (units.count() > 0) give_position(all, units, t);
       if (t == 0) break;
 #pragma omp barrier
-      if (units.count() == 0) continue;
-      multiply('N', 'N', all.count, units.count(), wide, gates + t * wide, positions_ * wide,
-               p_.weight_hh.value + units.begin, hidden_, 0, carried + units.begin, 2 * hidden_);
+      kernels_.times_panels(gates + t * wide, positions_ * wide, all.count, wide,
+                            panels_[static_cast<size_t>(all.thread)].backward.data(), units.count(), false,
+                            carried + units.begin, 2 * hidden_);
     }
     const float* x = inputs[0]->data.at<float>(all);
     const float* previous = previous_.at<float>(all);
@@ -183,8 +216,15 @@ class Lstm final : public Operation {
     }
   }
 
+  // weight_hh of a thread's units, packed once per step: from the states to their gates, gate by gate, and back.
+  struct Panels {
+    std::vector<float> forward, backward;
+  };
+
   static constexpr int64_t kInput = 0, kForget = 1, kCell = 2, kOutput = 3;
   LstmParameters p_;
+  const RowKernels& kernels_;
+  std::vector<Panels> panels_;
   int64_t positions_, features_, hidden_;
   Buffer gates_;     // [positions, 4 hidden]: after backward, the gradients of their sums
   Buffer cells_;     // [positions, hidden]
@@ -281,8 +321,9 @@ class Attention final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_lstm(Value* input, Value* output, const LstmParameters& parameters) {
-  return std::make_unique<Lstm>(input, output, parameters);
+std::unique_ptr<Operation> make_lstm(Value* input, Value* output, const LstmParameters& parameters, int threads,
+                                     const RowKernels& kernels) {
+  return std::make_unique<Lstm>(input, output, parameters, threads, kernels);
 }
 
 std::unique_ptr<Operation> make_attention(Value* input, Value* output, int64_t heads, bool causal) {
