@@ -46,6 +46,20 @@ std::vector<int32_t> places_of(const memory::desc& desc) {
   return places;
 }
 
+// Which element of a mirrored weight, whose channels have changed places, each element of the weight is.
+std::vector<int64_t> mirror_image(int64_t channels, int64_t kernel) {
+  const int64_t pixels = kernel * kernel;
+  std::vector<int64_t> image;
+  for (int64_t out = 0; out < channels; ++out) {
+    for (int64_t in = 0; in < channels; ++in) {
+      for (int64_t pixel = 0; pixel < pixels; ++pixel) {
+        image.push_back((in * channels + out) * pixels + pixels - 1 - pixel);
+      }
+    }
+  }
+  return image;
+}
+
 template <typename T>
 void scatter(const float* values, const std::vector<int32_t>& place, const Share& share, std::byte* bytes) {
   T* packed = reinterpret_cast<T*>(bytes);
@@ -82,6 +96,13 @@ void Convolution<T>::prepare(const std::vector<int64_t>& counts, int64_t) {
 }
 
 template <typename T>
+bool Convolution<T>::mirrored() const {
+  return std::is_same_v<T, float> && kernels_.lanes == 16 && inputs[0]->layout == Layout::kBlocked &&
+         inputs[0]->shape.channels == 16 && output->shape.channels == 16 && options_.stride == 1 &&
+         2 * options_.padding + 1 == options_.kernel && options_.bias.value == nullptr;
+}
+
+template <typename T>
 auto Convolution<T>::make(int64_t count) -> Primitives {
   const Value& x = *inputs[0];
   const Value& y = *output;
@@ -96,10 +117,12 @@ auto Convolution<T>::make(int64_t count) -> Primitives {
     return packed.place.empty() ? memory::desc(weight_dims, type, Tag::any) : packed.desc;
   };
   // All sizes of chunks use the layout that the first one asked for.
-  const auto settle = [](Packed& packed, const memory::desc& desc) {
+  const auto settle = [](Packed& packed, const memory::desc& desc, const std::vector<int64_t>& image = {}) {
     if (!packed.place.empty()) return;
     packed.desc = desc;
-    packed.place = places_of(desc);
+    const std::vector<int32_t> places = places_of(desc);
+    packed.place = places;
+    for (size_t i = 0; i < image.size(); ++i) packed.place[i] = places[static_cast<size_t>(image[i])];
     packed.bytes.resize(desc.get_size());
   };
   const bool biased = options_.bias.value != nullptr;
@@ -115,11 +138,31 @@ auto Convolution<T>::make(int64_t count) -> Primitives {
              : dnnl::convolution_forward::desc(kTraining, kAlgorithm, source, weights(forward_weight_, kType<T>),
                                                target, strides, padding, padding);
   const dnnl::convolution_forward::primitive_desc forward(forward_desc, attributes, engine_);
-  settle(forward_weight_, forward.weights_desc());
+  memory::desc forward_scratchpad = forward.scratchpad_desc();
 
   Primitives made;
-  made.forward = dnnl::convolution_forward(forward);
-  explanation = std::string("forward ") + forward.impl_info_str();
+  if (mirrored()) {
+    const dnnl::convolution_forward::primitive_desc hint(
+        {kTraining, kAlgorithm, target, memory::desc(weight_dims, kType<T>, Tag::any), source, strides, padding,
+         padding},
+        attributes, engine_);
+    const dnnl::convolution_backward_data::primitive_desc mirror(
+        {kAlgorithm, target, weights(forward_weight_, kType<T>), source, strides, padding, padding}, attributes,
+        engine_, hint);
+    settle(forward_weight_, mirror.weights_desc(), mirror_image(x.shape.channels, options_.kernel));
+    made.forward = dnnl::convolution_backward_data(mirror);
+    made.source = DNNL_ARG_DIFF_DST;
+    made.target = DNNL_ARG_DIFF_SRC;
+    forward_scratchpad = mirror.scratchpad_desc();
+    explanation =
+        std::string("forward ") + mirror.impl_info_str() + " of backward data, mirrored: faster for 16 channels";
+  } else {
+    settle(forward_weight_, forward.weights_desc());
+    made.forward = dnnl::convolution_forward(forward);
+    made.source = DNNL_ARG_SRC;
+    made.target = DNNL_ARG_DST;
+    explanation = std::string("forward ") + forward.impl_info_str();
+  }
   const auto weights_desc = biased ? dnnl::convolution_backward_weights::desc(
                                          kAlgorithm, source, weights(weight_gradient_, memory::data_type::f32), bias,
                                          target, strides, padding, padding)
@@ -131,7 +174,7 @@ auto Convolution<T>::make(int64_t count) -> Primitives {
   made.backward_weights = dnnl::convolution_backward_weights(backward_weights);
   explanation += std::string(", weights ") + backward_weights.impl_info_str();
 
-  size_t scratchpad = std::max(forward.scratchpad_desc().get_size(), backward_weights.scratchpad_desc().get_size());
+  size_t scratchpad = std::max(forward_scratchpad.get_size(), backward_weights.scratchpad_desc().get_size());
   dnnl::convolution_backward_data::primitive_desc backward_data;
   if (x.wants_gradient) {
     backward_data = dnnl::convolution_backward_data::primitive_desc(
@@ -158,10 +201,10 @@ auto Convolution<T>::make(int64_t count) -> Primitives {
     sums.bias.resize(biases);
     sums.chunk_bias.resize(biases);
     // Pointers to activations and scratchpads are set when it runs.
-    Arguments arguments = {{DNNL_ARG_SRC, at(source, DNNL_MEMORY_NONE)},
+    Arguments arguments = {{made.source, at(source, DNNL_MEMORY_NONE)},
                            {DNNL_ARG_WEIGHTS, at(forward_weight_.desc, forward_weight_.bytes.data())},
-                           {DNNL_ARG_DST, at(target, DNNL_MEMORY_NONE)},
-                           {DNNL_ARG_SCRATCHPAD, at(forward.scratchpad_desc(), DNNL_MEMORY_NONE)}};
+                           {made.target, at(target, DNNL_MEMORY_NONE)},
+                           {DNNL_ARG_SCRATCHPAD, at(forward_scratchpad, DNNL_MEMORY_NONE)}};
     if (biased) arguments.insert({DNNL_ARG_BIAS, at(bias, const_cast<float*>(options_.bias.value))});
     made.forward_arguments.push_back(std::move(arguments));
 
@@ -203,8 +246,8 @@ void Convolution<T>::forward(const Chunk& chunk, const Pass&) {
   const auto thread = static_cast<size_t>(chunk.thread);
   const Primitives& made = primitives_of(chunk.count);
   const Arguments& arguments = made.forward_arguments[thread];
-  arguments.at(DNNL_ARG_SRC).set_data_handle(inputs[0]->data.template at<void>(chunk));
-  arguments.at(DNNL_ARG_DST).set_data_handle(output->data.template at<void>(chunk));
+  arguments.at(made.source).set_data_handle(inputs[0]->data.template at<void>(chunk));
+  arguments.at(made.target).set_data_handle(output->data.template at<void>(chunk));
   arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratchpads_[thread].data());
   made.forward.execute(streams_[thread], arguments);
 }
