@@ -64,8 +64,8 @@ struct RowKernels {
   float (*dot)(const float* row, const float* weight, int64_t count, const float* next);
   // sum += scale * row. Asks for the second half of `next`.
   void (*add_scaled)(const float* row, float scale, int64_t count, const float* next, float* sum);
-  // c [rows, columns] = (or, with `add`, +=) a [rows, inner] times panels. For few rows, where a product costs what
-  // bringing the matrix near costs.
+  // c [rows, columns] = (or, with `add`, +=) a [rows, inner] times panels. Best where the panels are used more than
+  // once, or `rows` are few.
   void (*times_panels)(const float* a, int64_t a_stride, int64_t rows, int64_t inner, const float* panels,
                        int64_t columns, bool add, float* c, int64_t c_stride);
 };

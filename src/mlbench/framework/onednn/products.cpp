@@ -2,7 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <array>
+
+#include "mlbench/framework/onednn/lane_kernels.h"
 
 namespace mlbench::framework::onednn_framework {
 
@@ -20,6 +23,17 @@ void multiply(char transpose_a, char transpose_b, int64_t rows, int64_t columns,
     product.addmm_(left, right, beta);
   } else {
     at::mm_out(product, left, right);
+  }
+}
+
+void pack_panels(char transpose, int64_t inner, int64_t columns, const float* b, int64_t b_stride, float* panels) {
+  for (int64_t first = 0; first < columns; first += kPanel) {
+    const int64_t count = std::min(kPanel, columns - first);
+    for (int64_t k = 0; k < inner; ++k, panels += kPanel) {
+      for (int64_t i = 0; i < count; ++i)
+        panels[i] = transpose == 'T' ? b[(first + i) * b_stride + k] : b[k * b_stride + first + i];
+      std::fill(panels + count, panels + kPanel, 0.0F);
+    }
   }
 }
 

@@ -11,4 +11,7 @@ namespace mlbench::framework::onednn_framework {
 void multiply(char transpose_a, char transpose_b, int64_t rows, int64_t columns, int64_t inner, const float* a,
               int64_t a_stride, const float* b, int64_t b_stride, float beta, float* c, int64_t c_stride);
 
+// b [inner, columns] as panels (lane_kernels.h), for RowKernels::times_panels; `transpose` as above.
+void pack_panels(char transpose, int64_t inner, int64_t columns, const float* b, int64_t b_stride, float* panels);
+
 }  // namespace mlbench::framework::onednn_framework

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "mlbench/framework/onednn/operations.h"
@@ -28,7 +29,7 @@ class Lstm final : public Operation {
   Lstm(Value* input, Value* result, const LstmParameters& p, int threads, const RowKernels& kernels)
       : p_(p),
         kernels_(kernels),
-        panels_(static_cast<size_t>(threads)),
+        own_(static_cast<size_t>(threads)),
         positions_(input->shape.height),
         features_(input->shape.channels),
         hidden_(result->shape.channels) {
@@ -44,51 +45,54 @@ class Lstm final : public Operation {
     state = {&gates_, &cells_, &previous_, &carried_};
     parameters = {p.bias_hh, p.bias_ih, p.weight_hh, p.weight_ih};
     flops = 2.0 * static_cast<double>(positions_ * (p.weight_ih.count + p.weight_hh.count));
-    explanation = "LibTorch's products of all positions, own ones from position to position";
+    explanation = "products of our own";
+  }
+
+  void prepare(const std::vector<int64_t>&, int64_t samples) override {
+    previous_panels_.resize(floats_of(samples * positions_, hidden_));
+    input_panels_.resize(floats_of(samples * positions_, features_));
+    for (Own& mine : own_) mine.transposed.resize(static_cast<size_t>(kUnitsAtOnce * samples * positions_));
   }
 
   void pack(int thread, const Pass& pass) override {
-    const Share units = share_of(hidden_, thread, pass.threads, kGrain);
-    const int64_t groups = (units.count() + kPanel - 1) / kPanel;
-    Panels& mine = panels_[static_cast<size_t>(thread)];
-    mine.forward.resize(static_cast<size_t>(4 * groups * kPanel * hidden_));
-    float* forward = mine.forward.data();
-    for (int64_t gate = 0; gate < 4; ++gate) {
-      for (int64_t first = units.begin; first < units.end; first += kPanel) {
-        const int64_t count = std::min(kPanel, units.end - first);
-        const float* rows = p_.weight_hh.value + (gate * hidden_ + first) * hidden_;
-        for (int64_t k = 0; k < hidden_; ++k, forward += kPanel) {
-          for (int64_t i = 0; i < count; ++i) forward[i] = rows[i * hidden_ + k];
-        }
-      }
+    const Share units = share_of(hidden_, thread, pass.threads, kPanel);
+    Own& mine = own_[static_cast<size_t>(thread)];
+    for (size_t gate = 0; gate < 4; ++gate) {
+      const int64_t first = static_cast<int64_t>(gate) * hidden_ + units.begin;
+      mine.input[gate].resize(floats_of(features_, units.count()));
+      pack_panels('T', features_, units.count(), p_.weight_ih.value + first * features_, features_,
+                  mine.input[gate].data());
+      mine.recurrent[gate].resize(floats_of(hidden_, units.count()));
+      pack_panels('T', hidden_, units.count(), p_.weight_hh.value + first * hidden_, hidden_,
+                  mine.recurrent[gate].data());
     }
     if (!pass.training) return;
-    mine.backward.resize(mine.forward.size());
-    float* backward = mine.backward.data();
-    for (int64_t first = units.begin; first < units.end; first += kPanel) {
-      const int64_t count = std::min(kPanel, units.end - first);
-      for (int64_t k = 0; k < 4 * hidden_; ++k, backward += kPanel) {
-        std::copy_n(p_.weight_hh.value + k * hidden_ + first, count, backward);
-      }
-    }
+    mine.carried.resize(floats_of(4 * hidden_, units.count()));
+    pack_panels('N', 4 * hidden_, units.count(), p_.weight_hh.value + units.begin, hidden_, mine.carried.data());
+    if (writes_gradient_of.empty()) return;
+    const Share columns = share_of(features_, thread, pass.threads, kPanel);
+    mine.input_gradient.resize(floats_of(4 * hidden_, columns.count()));
+    pack_panels('N', 4 * hidden_, columns.count(), p_.weight_ih.value + columns.begin, features_,
+                mine.input_gradient.data());
   }
 
   // An exception would leave the other threads waiting: it ends the program instead.
   void forward(const Chunk& all, const Pass& pass) noexcept override {
-    const Share units = share_of(hidden_, all.thread, pass.threads, kGrain);
+    const Share units = share_of(hidden_, all.thread, pass.threads, kPanel);
+    const Own& mine = own_[static_cast<size_t>(all.thread)];
     const int64_t rows = all.count * positions_, wide = 4 * hidden_;
     const float* x = inputs[0]->data.at<float>(all);
     float* gates = gates_.at<float>(all);
     float* previous = previous_.at<float>(all);
-    for (int64_t gate = 0; gate < 4 && units.count() > 0; ++gate) {
-      const int64_t first = gate * hidden_ + units.begin;
-      multiply('N', 'T', rows, units.count(), features_, x, features_, p_.weight_ih.value + first * features_,
-               features_, 0, gates + first, wide);
+    for (size_t gate = 0; gate < 4; ++gate) {
+      const int64_t first = static_cast<int64_t>(gate) * hidden_ + units.begin;
       for (int64_t row = 0; row < rows; ++row) {
         for (int64_t i = first; i < first + units.count(); ++i) {
-          gates[row * wide + i] += p_.bias_ih.value[i] + p_.bias_hh.value[i];
+          gates[row * wide + i] = p_.bias_ih.value[i] + p_.bias_hh.value[i];
         }
       }
+      kernels_.times_panels(x, features_, rows, features_, mine.input[gate].data(), units.count(), true, gates + first,
+                            wide);
     }
     for (int64_t sample = 0; sample < all.count; ++sample) {
       std::fill_n(previous + sample * positions_ * hidden_ + units.begin, units.count(), 0.0F);
@@ -96,11 +100,11 @@ class Lstm final : public Operation {
     for (int64_t t = 0; t < positions_; ++t) {
       if (t > 0) {
 #pragma omp barrier
-        const std::vector<float>& panels = panels_[static_cast<size_t>(all.thread)].forward;
-        for (int64_t gate = 0; gate < 4; ++gate) {
+        for (size_t gate = 0; gate < 4; ++gate) {
           kernels_.times_panels(previous + t * hidden_, positions_ * hidden_, all.count, hidden_,
-                                panels.data() + gate * static_cast<int64_t>(panels.size()) / 4, units.count(), true,
-                                gates + t * wide + gate * hidden_ + units.begin, positions_ * wide);
+                                mine.recurrent[gate].data(), units.count(), true,
+                                gates + t * wide + static_cast<int64_t>(gate) * hidden_ + units.begin,
+                                positions_ * wide);
         }
       }
       if (units.count() > 0) take_position(all, units, t);
@@ -108,7 +112,9 @@ class Lstm final : public Operation {
   }
 
   void backward(const Chunk& all, const Pass& pass) noexcept override {
-    const Share units = share_of(hidden_, all.thread, pass.threads, kGrain);
+    const Share units = share_of(hidden_, all.thread, pass.threads, kPanel);
+    const Share columns = share_of(features_, all.thread, pass.threads, kPanel);
+    Own& mine = own_[static_cast<size_t>(all.thread)];
     const int64_t rows = all.count * positions_, wide = 4 * hidden_;
     float* gates = gates_.at<float>(all);
     float* carried = carried_.at<float>(all);
@@ -121,37 +127,53 @@ class Lstm final : public Operation {
       if (units.count() > 0) give_position(all, units, t);
       if (t == 0) break;
 #pragma omp barrier
-      kernels_.times_panels(gates + t * wide, positions_ * wide, all.count, wide,
-                            panels_[static_cast<size_t>(all.thread)].backward.data(), units.count(), false,
-                            carried + units.begin, 2 * hidden_);
+      kernels_.times_panels(gates + t * wide, positions_ * wide, all.count, wide, mine.carried.data(), units.count(),
+                            false, carried + units.begin, 2 * hidden_);
     }
-    const float* x = inputs[0]->data.at<float>(all);
-    const float* previous = previous_.at<float>(all);
-    const float keep = pass.accumulate ? 1.0F : 0.0F;
-    for (int64_t gate = 0; gate < 4 && units.count() > 0; ++gate) {
-      const int64_t first = gate * hidden_ + units.begin;
-      multiply('T', 'N', units.count(), hidden_, rows, gates + first, wide, previous, hidden_, keep,
-               p_.weight_hh.gradient + first * hidden_, hidden_);
-      multiply('T', 'N', units.count(), features_, rows, gates + first, wide, x, features_, keep,
-               p_.weight_ih.gradient + first * features_, features_);
-      for (int64_t i = first; i < first + units.count(); ++i) {
-        double sum = 0;
-        for (int64_t row = 0; row < rows; ++row) sum += gates[row * wide + i];
-        for (float* gradient : {p_.bias_ih.gradient, p_.bias_hh.gradient}) {
-          gradient[i] = static_cast<float>(sum) + (pass.accumulate ? gradient[i] : 0.0F);
-        }
+    pack_panels('N', rows, units.count(), previous_.at<float>(all) + units.begin, hidden_,
+                previous_panels_.data() + units.begin * rows);
+    pack_panels('N', rows, columns.count(), inputs[0]->data.at<float>(all) + columns.begin, features_,
+                input_panels_.data() + columns.begin * rows);
+#pragma omp barrier
+    for (int64_t gate = 0; gate < 4; ++gate) {
+      for (int64_t first = units.begin; first < units.end; first += kUnitsAtOnce) {
+        add_gradients(gates, rows, gate * hidden_ + first, std::min(kUnitsAtOnce, units.end - first), pass.accumulate,
+                      mine.transposed);
       }
     }
     if (writes_gradient_of.empty()) return;
-#pragma omp barrier
-    const Share columns = share_of(features_, all.thread, pass.threads, kGrain);
-    if (columns.count() == 0) return;
-    multiply('N', 'N', rows, columns.count(), wide, gates, wide, p_.weight_ih.value + columns.begin, features_,
-             adds[0] ? 1.0F : 0.0F, inputs[0]->gradient.at<float>(all) + columns.begin, features_);
+    kernels_.times_panels(gates, wide, rows, wide, mine.input_gradient.data(), columns.count(), adds[0],
+                          inputs[0]->gradient.at<float>(all) + columns.begin, features_);
   }
 
  private:
-  static constexpr int64_t kGrain = 16;
+  // Whose sums' gradients, transposed, stay in the second-level cache.
+  static constexpr int64_t kUnitsAtOnce = 60;
+
+  static size_t floats_of(int64_t inner, int64_t columns) {
+    return static_cast<size_t>((columns + kPanel - 1) / kPanel * kPanel * inner);
+  }
+
+  // Of `count` rows of the weights and biases, from the gradients of the gates' sums.
+  void add_gradients(const float* gates, int64_t rows, int64_t first, int64_t count, bool accumulate,
+                     std::vector<float>& transposed) {
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t i = 0; i < count; ++i) {
+        transposed[static_cast<size_t>(i * rows + row)] = gates[row * 4 * hidden_ + first + i];
+      }
+    }
+    kernels_.times_panels(transposed.data(), rows, count, rows, previous_panels_.data(), hidden_, accumulate,
+                          p_.weight_hh.gradient + first * hidden_, hidden_);
+    kernels_.times_panels(transposed.data(), rows, count, rows, input_panels_.data(), features_, accumulate,
+                          p_.weight_ih.gradient + first * features_, features_);
+    for (int64_t i = 0; i < count; ++i) {
+      const float* of_unit = transposed.data() + i * rows;
+      const auto sum = static_cast<float>(std::accumulate(of_unit, of_unit + rows, 0.0));
+      for (float* gradient : {p_.bias_ih.gradient, p_.bias_hh.gradient}) {
+        gradient[first + i] = sum + (accumulate ? gradient[first + i] : 0.0F);
+      }
+    }
+  }
 
   // Where sample `sample` has position t, unit 0.
   int64_t row_of(int64_t sample, int64_t t) const { return (sample * positions_ + t) * hidden_; }
@@ -216,15 +238,18 @@ class Lstm final : public Operation {
     }
   }
 
-  // weight_hh of a thread's units, packed once per step: from the states to their gates, gate by gate, and back.
-  struct Panels {
-    std::vector<float> forward, backward;
+  // A thread's panels: of the weights of its units, and of those that give its share of the input's gradient.
+  struct Own {
+    std::array<std::vector<float>, 4> input, recurrent;
+    std::vector<float> carried, input_gradient;
+    std::vector<float> transposed;
   };
 
   static constexpr int64_t kInput = 0, kForget = 1, kCell = 2, kOutput = 3;
   LstmParameters p_;
   const RowKernels& kernels_;
-  std::vector<Panels> panels_;
+  std::vector<Own> own_;
+  std::vector<float> previous_panels_, input_panels_;  // for the gradients of the weights
   int64_t positions_, features_, hidden_;
   Buffer gates_;     // [positions, 4 hidden]: after backward, the gradients of their sums
   Buffer cells_;     // [positions, hidden]
