@@ -88,6 +88,9 @@ class Decoder {
     batch.step_in_epoch = step % steps_per_epoch_;
   }
 
+  // Whether a batch is a list of rows: made sooner than handed over by another thread.
+  bool points_into_cache() const { return transform_->leaves_as_is(split_); }
+
   Slot make_slot() const { return {split_, *transform_, shard_.batch_size}; }
 
  private:
@@ -259,7 +262,9 @@ std::unique_ptr<TrainLoader> make_train_loader(const dataset::CachedSplit& split
   }
   Decoder decoder(split, std::move(transform), options);
   if (options.fixed_batch) return std::make_unique<FixedLoader>(std::move(decoder), options.first_step);
-  if (options.prefetch == 0) return std::make_unique<DirectLoader>(std::move(decoder), options.first_step);
+  if (options.prefetch == 0 || decoder.points_into_cache()) {
+    return std::make_unique<DirectLoader>(std::move(decoder), options.first_step);
+  }
   return std::make_unique<PrefetchLoader>(std::move(decoder), options.first_step, options.prefetch);
 }
 

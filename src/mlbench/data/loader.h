@@ -78,7 +78,7 @@ struct LoaderOptions {
   Shard shard;
   uint64_t seed = 42;
   int64_t first_step = 0;    // global step to begin with (resume in the middle of an epoch)
-  int prefetch = 3;          // batches decoded ahead by the background thread; 0: decode when asked
+  int prefetch = 3;          // batches decoded ahead by the background thread; 0, and for rows of the cache: when asked
   bool fixed_batch = false;  // the first batch of the run, decoded once, over and over; no thread
 };
 
