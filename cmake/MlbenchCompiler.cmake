@@ -16,11 +16,8 @@ if(MLBENCH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros ${MLBENCH_CCACHE})
 endif()
 
-find_program(MLBENCH_MOLD mold)
-mark_as_advanced(MLBENCH_MOLD)
-if(MLBENCH_MOLD)
-  add_link_options(-fuse-ld=mold)
-endif()
+# Linked by the system's linker. Debian's mold 1.10 is faster, but a program with one thread-local byte, as LibTorch's
+# headers bring, does not start where that byte comes to lie before a page: ld.so then protects a page that is not there.
 
 # BuildInfo::build_id is this note.
 add_link_options(LINKER:--build-id=sha1)
