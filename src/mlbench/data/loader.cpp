@@ -37,7 +37,8 @@ struct Slot {
     batch.view.sample_shape = split.sample_shape;
   }
 
-  // Points `batch.view` at these samples: at copies that `transform` writes, or at the cache.
+  // Points `batch.view` at these samples: at copies that `transform` writes, or, as long as `wanted` lives, at the
+  // cache.
   void fill(const dataset::CachedSplit& split, const Transform& transform, std::span<const int64_t> wanted,
             int64_t epoch) {
     const auto count = static_cast<int64_t>(wanted.size());
@@ -46,9 +47,8 @@ struct Slot {
       transform.apply(split, wanted, epoch, {features.get(), static_cast<size_t>(values)});
       batch.view.features = ConstBufferView(features.get(), values, DType::kFloat32);
     } else {
-      rows.assign(wanted.begin(), wanted.end());  // the permutation may be gone when the batch is used
       batch.view.features = split.features;
-      batch.view.rows = rows;
+      batch.view.rows = wanted;
     }
     for (size_t i = 0; i < wanted.size(); ++i) labels[i] = split.labels[static_cast<size_t>(wanted[i])];
     batch.view.samples = count;
@@ -57,7 +57,6 @@ struct Slot {
 
   AlignedFloats features;
   std::vector<int64_t> labels;
-  std::vector<int64_t> rows;
   Batch batch;
 };
 
