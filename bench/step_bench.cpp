@@ -63,16 +63,15 @@ int run(const std::string& framework_name, const Model& model, int threads, int6
   optim::FlatTensors tensors{framework->parameters(), framework->gradients()};
 
   RandomSequence random(1);
-  int64_t volume = 1;
-  for (const int64_t extent : options.model.input_shape) volume *= extent;
-  std::vector<float> features(static_cast<size_t>(batch_size * volume));
-  for (float& value : features) value = static_cast<float>(random.uniform());
-  std::vector<int64_t> labels(static_cast<size_t>(batch_size));
-  for (int64_t& label : labels) label = static_cast<int64_t>(random.below(10));
   BatchView batch;
   batch.samples = batch_size;
   batch.sample_shape = options.model.input_shape;
-  batch.features = {features.data(), batch_size * volume, DType::kFloat32};
+  const int64_t values = batch_size * batch.sample_volume();
+  std::vector<float> features(static_cast<size_t>(values));
+  for (float& value : features) value = static_cast<float>(random.uniform());
+  std::vector<int64_t> labels(static_cast<size_t>(batch_size));
+  for (int64_t& label : labels) label = static_cast<int64_t>(random.below(10));
+  batch.features = {features.data(), values, DType::kFloat32};
   batch.labels = {labels.data(), batch_size, DType::kInt64};
 
   framework->forward(batch, framework::Mode::kEvaluate);
