@@ -107,22 +107,26 @@ Chain& Chain::global_avg_pool2d() {
   return *this;
 }
 
-Chain& Chain::linear(const std::string& name, int64_t outputs) {
+void Chain::add_linear(const std::string& name, int64_t outputs, bool biased) {
   MLBENCH_CHECK(shape_.size() < 3, name);
   const int64_t inputs = shape_.back();
   model_.layers.push_back({"linear", name, {{"in", inputs}, {"out", outputs}}, {}, {}});
   add_parameter(name, ".weight", {outputs, inputs}, inputs);
-  add_parameter(name, ".bias", {outputs}, inputs);
+  if (biased) {
+    add_parameter(name, ".bias", {outputs}, inputs);
+  } else {
+    model_.layers.back().options["bias"] = false;
+  }
   shape_.back() = outputs;
+}
+
+Chain& Chain::linear(const std::string& name, int64_t outputs) {
+  add_linear(name, outputs, true);
   return *this;
 }
 
 Chain& Chain::linear_without_bias(const std::string& name, int64_t outputs) {
-  MLBENCH_CHECK(shape_.size() < 3, name);
-  const int64_t inputs = shape_.back();
-  model_.layers.push_back({"linear", name, {{"in", inputs}, {"out", outputs}, {"bias", false}}, {}, {}});
-  add_parameter(name, ".weight", {outputs, inputs}, inputs);
-  shape_.back() = outputs;
+  add_linear(name, outputs, false);
   return *this;
 }
 

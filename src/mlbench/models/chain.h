@@ -42,6 +42,7 @@ class Chain {
   ModelDescription finish();
 
  private:
+  void add_linear(const std::string& name, int64_t outputs, bool biased);
   void add_parameter(const std::string& layer, const char* suffix, std::vector<int64_t> shape, int64_t fan_in);
 
   ModelDescription model_;
