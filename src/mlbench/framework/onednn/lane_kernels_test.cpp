@@ -234,6 +234,22 @@ TEST(RowKernelsTest, ProductsWithPanelsEqualFloat64) {
   }
 }
 
+// A long row leaves room for few beside it in the cache.
+TEST(RowKernelsTest, ProductsWithPanelsAreTheSameRowByRow) {
+  constexpr int64_t kRows = 23, kInner = 14000, kColumns = 47;
+  const auto a = random_values<float>(kRows * kInner, 1), panels = random_values<float>(3 * kPanel * kInner, 2);
+  for (const InstructionSet set : instruction_sets()) {
+    const auto times = row_kernels(set).times_panels;
+    std::vector<float> whole(kRows * kColumns), by_row(kRows * kColumns);
+    times(a.data(), kInner, kRows, kInner, panels.data(), kColumns, false, whole.data(), kColumns);
+    for (int64_t row = 0; row < kRows; ++row) {
+      times(a.data() + row * kInner, kInner, 1, kInner, panels.data(), kColumns, false, by_row.data() + row * kColumns,
+            kColumns);
+    }
+    EXPECT_EQ(whole, by_row) << name_of(set);
+  }
+}
+
 TEST(RowKernelsTest, EqualFloat64) {
   for (const InstructionSet set : instruction_sets()) {
     const RowKernels& kernels = row_kernels(set);
