@@ -1,6 +1,7 @@
 // Training steps of a framework on one fixed batch in memory, without the harness around them: for profiling, and
 // beside bench/torch_peer.py through bench/ratio.py. Verifies that the steps learn: the loss on the batch must fall.
-//   step_bench [--framework NAME] [--model fashion-mnist|lstm|attention] [--threads N] [--batch N] [--steps N]
+//   step_bench [--framework NAME] [--precision float32|bf16] [--model fashion-mnist|lstm|attention] [--threads N]
+//     [--batch N] [--steps N]
 
 #include <fmt/format.h>
 
@@ -48,15 +49,23 @@ constexpr Model kModels[] = {
      }},
 };
 
-int run(const std::string& framework_name, const Model& model, int threads, int64_t batch_size, int64_t steps) {
+struct Options {
+  std::string framework = "torch", precision = "float32", model = "fashion-mnist";
+  int threads = 2;
+  int64_t batch = 0, steps = 60;
+};
+
+int run(const Options& chosen) {
   constexpr int64_t kWarmUp = 5;
+  const Model& model = *std::ranges::find(kModels, chosen.model, &Model::name);
+  const int64_t batch_size = chosen.batch == 0 ? model.batch : chosen.batch;
   const spec::TaskSpec task = spec::find_task("fashion-mnist", "", "", {}).task;
   framework::FrameworkOptions options;
   options.model = model.make();
   options.loss = task.loss;
-  options.threads = threads;
-  if (batch_size == 0) batch_size = model.batch;
-  const auto framework = catalog::make_framework(framework_name, options);
+  options.threads = chosen.threads;
+  options.precision = chosen.precision;
+  const auto framework = catalog::make_framework(chosen.framework, options);
   framework->initialise();
   const auto comm = std::move(comm::make_in_process_group(1, std::chrono::seconds(30)).front());
   const auto optimizer = optim::make_optimizer(task.optimizer, framework->layout(), *comm);
@@ -77,7 +86,7 @@ int run(const std::string& framework_name, const Model& model, int threads, int6
   framework->forward(batch, framework::Mode::kEvaluate);
   const double first_loss = framework->loss();
   std::vector<double> forward_s, backward_s, update_s, step_s;
-  for (int64_t step = 0; step < kWarmUp + steps; ++step) {
+  for (int64_t step = 0; step < kWarmUp + chosen.steps; ++step) {
     const auto begin = std::chrono::steady_clock::now();
     framework->begin_step(step);
     framework->forward(batch, framework::Mode::kTrain);
@@ -99,9 +108,9 @@ int run(const std::string& framework_name, const Model& model, int threads, int6
   const double last_loss = framework->loss();
   const double step = median(step_s);
   fmt::print("{}\n", Json{{"model", model.name},
-                          {"threads", threads},
+                          {"threads", chosen.threads},
                           {"batch", batch_size},
-                          {"steps", steps},
+                          {"steps", chosen.steps},
                           {"effective", framework->effective()},
                           {"first_loss", first_loss},
                           {"last_loss", last_loss},
@@ -121,20 +130,18 @@ int run(const std::string& framework_name, const Model& model, int threads, int6
 
 int main(int argc, char** argv) {
   CLI::App app("Training steps of a framework on one fixed batch", "step_bench");
-  std::string framework = "torch", model = "fashion-mnist";
-  int threads = 2;
-  int64_t batch = 0, steps = 60;
+  mlbench::Options options;
   std::vector<std::string> models;
   for (const mlbench::Model& one : mlbench::kModels) models.emplace_back(one.name);
-  app.add_option("--framework", framework);
-  app.add_option("--model", model)->check(CLI::IsMember(models));
-  app.add_option("--threads", threads)->check(CLI::PositiveNumber);
-  app.add_option("--batch", batch, "default: the model's")->check(CLI::PositiveNumber);
-  app.add_option("--steps", steps)->check(CLI::PositiveNumber);
+  app.add_option("--framework", options.framework);
+  app.add_option("--precision", options.precision, "float32, bf16");
+  app.add_option("--model", options.model)->check(CLI::IsMember(models));
+  app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
+  app.add_option("--batch", options.batch, "default: the model's")->check(CLI::PositiveNumber);
+  app.add_option("--steps", options.steps)->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   try {
-    const auto* found = std::ranges::find(mlbench::kModels, model, &mlbench::Model::name);
-    return mlbench::run(framework, *found, threads, batch, steps);
+    return mlbench::run(options);
   } catch (const std::exception& error) {
     fmt::print(stderr, "step_bench: {}\n", error.what());
     return static_cast<int>(mlbench::exit_code_of(error));
