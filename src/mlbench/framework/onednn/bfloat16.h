@@ -1,6 +1,6 @@
 #pragma once
 
-// Between float32 and the type of activations, one value at a time.
+// Between float32 and the type of activations or factors, one value at a time.
 
 #include <bit>
 #include <type_traits>
@@ -11,6 +11,9 @@ namespace mlbench::framework::onednn_framework {
 
 inline float value_of(float value) { return value; }
 inline float value_of(BFloat16 value) { return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16); }
+
+template <typename T>
+constexpr const char* kPrecision = std::is_same_v<T, float> ? "float32" : "bfloat16";
 
 template <typename T>
 T rounded_to(float value) {

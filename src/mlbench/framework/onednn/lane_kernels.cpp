@@ -11,6 +11,8 @@ namespace {
 
 LaneTables tables_of(InstructionSet set) {
   switch (set) {
+    case InstructionSet::kAvx512Bf16:
+      return avx512_bf16_tables();
     case InstructionSet::kAvx512:
       return avx512_tables();
     case InstructionSet::kAvx2:
@@ -31,6 +33,8 @@ const LaneKernels<T>& of_lanes(int lanes, const LaneKernels<T>* eight, const Lan
 
 const char* name_of(InstructionSet set) {
   switch (set) {
+    case InstructionSet::kAvx512Bf16:
+      return "avx512_bf16";
     case InstructionSet::kAvx512:
       return "avx512";
     case InstructionSet::kAvx2:
@@ -49,6 +53,7 @@ std::vector<InstructionSet> instruction_sets() {
   };
   if (has(dnnl::cpu_isa::avx2)) sets.push_back(InstructionSet::kAvx2);
   if (has(dnnl::cpu_isa::avx512_core)) sets.push_back(InstructionSet::kAvx512);
+  if (has(dnnl::cpu_isa::avx512_core_bf16)) sets.push_back(InstructionSet::kAvx512Bf16);
   return sets;
 }
 

@@ -5,8 +5,8 @@
 // `lanes` channels. What exists per channel (mean, scale, sums ...) is [lanes], too. Lanes beyond the number of
 // channels are zero and stay so.
 //
-// The same source is compiled for each instruction set (lane_kernels_avx512.cpp, _avx2.cpp, _portable.cpp); the
-// portable one is the reference that the others are compared with.
+// The same source is compiled for each instruction set (lane_kernels_portable.cpp, _avx2.cpp, _avx512.cpp,
+// _avx512_bf16.cpp); the portable one is the reference that the others are compared with.
 
 #include <cstdint>
 #include <string>
@@ -55,8 +55,26 @@ struct LaneKernels {
   void (*max_pool_backward)(const T* dy, const uint8_t* winner, const PoolShape& shape, T* dx);
 };
 
-// A matrix [inner, columns] as panels of 16 columns, each [inner, 16]; the last one is filled up with zeros.
+// A matrix [inner, columns] as panels of 16 columns; the last one is filled up with zeros. A panel is [inner, 16] in
+// float32, and [inner / 2, 16, 2] in bfloat16, filled up with zeros where `inner` is odd.
 constexpr int64_t kPanel = 16;
+template <typename T>
+constexpr int64_t kTogether = sizeof(float) / sizeof(T);
+// How many values of a panel follow each other per column, and of all panels.
+template <typename T>
+constexpr int64_t padded(int64_t inner) {
+  return (inner + kTogether<T> - 1) / kTogether<T> * kTogether<T>;
+}
+template <typename T>
+constexpr int64_t volume_of_panels(int64_t inner, int64_t columns) {
+  return (columns + kPanel - 1) / kPanel * kPanel * padded<T>(inner);
+}
+
+// c [rows, columns] = (or, with `add`, +=) a [rows, inner] times panels, summed in float32. Best where the panels are
+// used more than once, or `rows` are few.
+template <typename T>
+using TimesPanels = void (*)(const T* a, int64_t a_stride, int64_t rows, int64_t inner, const T* panels,
+                             int64_t columns, bool add, float* c, int64_t c_stride);
 
 // For rows of a matrix (task 2a, recurrent layers).
 struct RowKernels {
@@ -64,13 +82,20 @@ struct RowKernels {
   float (*dot)(const float* row, const float* weight, int64_t count, const float* next);
   // sum += scale * row. Asks for the second half of `next`.
   void (*add_scaled)(const float* row, float scale, int64_t count, const float* next, float* sum);
-  // c [rows, columns] = (or, with `add`, +=) a [rows, inner] times panels. Best where the panels are used more than
-  // once, or `rows` are few.
-  void (*times_panels)(const float* a, int64_t a_stride, int64_t rows, int64_t inner, const float* panels,
-                       int64_t columns, bool add, float* c, int64_t c_stride);
+  TimesPanels<float> times_float_panels;
+  TimesPanels<BFloat16> times_bfloat16_panels;
+  template <typename T>
+  TimesPanels<T> times_panels() const {
+    if constexpr (kTogether<T> == 1) {
+      return times_float_panels;
+    } else {
+      return times_bfloat16_panels;
+    }
+  }
 };
 
-enum class InstructionSet { kPortable, kAvx2, kAvx512 };
+// Each has what those before it have.
+enum class InstructionSet { kPortable, kAvx2, kAvx512, kAvx512Bf16 };
 const char* name_of(InstructionSet set);
 
 // What this CPU has, within what ONEDNN_MAX_CPU_ISA allows oneDNN; the portable one first.

@@ -17,5 +17,6 @@ struct LaneTables {
 LaneTables portable_tables();
 LaneTables avx2_tables();
 LaneTables avx512_tables();
+LaneTables avx512_bf16_tables();
 
 }  // namespace mlbench::framework::onednn_framework

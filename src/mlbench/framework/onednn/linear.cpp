@@ -1,5 +1,7 @@
 #include <memory>
+#include <string>
 
+#include "mlbench/framework/onednn/bfloat16.h"
 #include "mlbench/framework/onednn/operations.h"
 #include "mlbench/framework/onednn/products.h"
 
@@ -7,6 +9,7 @@ namespace mlbench::framework::onednn_framework {
 
 namespace {
 
+template <typename T>
 class Linear final : public Operation {
  public:
   Linear(Value* input, Value* result, const Parameter& weight, const Parameter& bias) : weight_(weight), bias_(bias) {
@@ -18,7 +21,7 @@ class Linear final : public Operation {
     if (bias.value != nullptr) parameters.push_back(bias);
     parameters.push_back(weight);
     flops = 2.0 * static_cast<double>(weight.count * positions());
-    explanation = "LibTorch";
+    explanation = std::string("LibTorch's products, ") + kPrecision<T>;
   }
 
   void forward(const Chunk& all, const Pass& pass) override {
@@ -27,7 +30,7 @@ class Linear final : public Operation {
     if (columns.count() == 0) return;
     const float* x = inputs[0]->data.at<float>({all.thread, 0, all.count});
     float* y = output->data.at<float>({all.thread, 0, all.count}) + columns.begin;
-    multiply('N', 'T', rows, columns.count(), in, x, in, weight_.value + columns.begin * in, in, 0, y, out);
+    multiply<T>('N', 'T', rows, columns.count(), in, x, in, weight_.value + columns.begin * in, in, false, y, out);
     if (bias_.value == nullptr) return;
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < columns.count(); ++j) y[i * out + j] += bias_.value[columns.begin + j];
@@ -38,10 +41,9 @@ class Linear final : public Operation {
     const int64_t in = inputs[0]->shape.channels, out = output->shape.channels, rows = all.count * positions();
     const float* x = inputs[0]->data.at<float>({all.thread, 0, all.count});
     const float* dy = output->final_gradient().at<float>({all.thread, 0, all.count});
-    const float keep = pass.accumulate ? 1.0F : 0.0F;
     if (const Share share = share_of(out, all.thread, pass.threads, kGrain); share.count() > 0) {
-      multiply('T', 'N', share.count(), in, rows, dy + share.begin, out, x, in, keep,
-               weight_.gradient + share.begin * in, in);
+      multiply<T>('T', 'N', share.count(), in, rows, dy + share.begin, out, x, in, pass.accumulate,
+                  weight_.gradient + share.begin * in, in);
       for (int64_t j = share.begin; bias_.value != nullptr && j < share.end; ++j) {
         double sum = 0;
         for (int64_t i = 0; i < rows; ++i) sum += dy[i * out + j];
@@ -52,8 +54,8 @@ class Linear final : public Operation {
     const Share columns = share_of(in, all.thread, pass.threads, kGrain);
     if (columns.count() == 0) return;
     float* dx = inputs[0]->gradient.at<float>({all.thread, 0, all.count});
-    multiply('N', 'N', rows, columns.count(), out, dy, out, weight_.value + columns.begin, in, adds[0] ? 1.0F : 0.0F,
-             dx + columns.begin, in);
+    multiply<T>('N', 'N', rows, columns.count(), out, dy, out, weight_.value + columns.begin, in, adds[0],
+                dx + columns.begin, in);
   }
 
  private:
@@ -64,8 +66,11 @@ class Linear final : public Operation {
 
 }  // namespace
 
+template <typename T>
 std::unique_ptr<Operation> make_linear(Value* input, Value* output, const Parameter& weight, const Parameter& bias) {
-  return std::make_unique<Linear>(input, output, weight, bias);
+  return std::make_unique<Linear<T>>(input, output, weight, bias);
 }
+template std::unique_ptr<Operation> make_linear<float>(Value*, Value*, const Parameter&, const Parameter&);
+template std::unique_ptr<Operation> make_linear<BFloat16>(Value*, Value*, const Parameter&, const Parameter&);
 
 }  // namespace mlbench::framework::onednn_framework

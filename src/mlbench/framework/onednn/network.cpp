@@ -143,6 +143,7 @@ class TapeNetwork final : public Network {
   Value* build_chain(const std::vector<models::LayerSpec>& layers, Value* x);
   Value* build_layer(const models::LayerSpec& layer, size_t index, Value* x);
   Value* build_residual(const models::LayerSpec& layer, bool relu, Value* x);
+  void add_linear(Value* x, Value* y, const Parameter& weight, const Parameter& bias, const std::string& name);
   struct Norm {  // statistics taken, not yet applied
     Value *x = nullptr, *y = nullptr;
     std::shared_ptr<NormState> state;
@@ -205,7 +206,7 @@ class TapeNetwork final : public Network {
 InstructionSet best_instruction_set() { return instruction_sets().back(); }
 
 // The blocks that oneDNN prefers on this CPU.
-int lanes_for(InstructionSet set) { return set == InstructionSet::kAvx512 ? 16 : 8; }
+int lanes_for(InstructionSet set) { return set >= InstructionSet::kAvx512 ? 16 : 8; }
 
 template <typename T>
 TapeNetwork<T>::TapeNetwork(const NetworkOptions& options)
@@ -351,17 +352,16 @@ Value* TapeNetwork<T>::build_layer(const models::LayerSpec& layer, size_t index,
   if (layer.kind == "linear") {
     MLBENCH_CHECK(rows, "a linear layer takes rows");
     Value* y = new_value({options.at("out").get<int64_t>(), shape.height, 1}, Layout::kRows);
-    add(make_linear(x, y, parameter(layer.name + ".weight"),
-                    options.value("bias", true) ? parameter(layer.name + ".bias") : Parameter()),
-        layer.name);
+    add_linear(x, y, parameter(layer.name + ".weight"),
+               options.value("bias", true) ? parameter(layer.name + ".bias") : Parameter(), layer.name);
     return y;
   }
   if (layer.kind == "lstm") {
     MLBENCH_CHECK(rows, "an lstm takes rows");
     Value* y = new_value({options.at("hidden").get<int64_t>(), shape.height, 1}, Layout::kRows);
     const auto of_layer = [&](const char* suffix) { return parameter(layer.name + suffix); };
-    add(make_lstm(x, y, {of_layer(".weight_ih"), of_layer(".weight_hh"), of_layer(".bias_ih"), of_layer(".bias_hh")},
-                  options_.threads, row_kernels(set_)),
+    add(make_lstm<T>(x, y, {of_layer(".weight_ih"), of_layer(".weight_hh"), of_layer(".bias_ih"), of_layer(".bias_hh")},
+                     options_.threads, row_kernels(set_)),
         layer.name);
     return y;
   }
@@ -370,9 +370,9 @@ Value* TapeNetwork<T>::build_layer(const models::LayerSpec& layer, size_t index,
     Value* projected = new_value({3 * shape.channels, shape.height, 1}, Layout::kRows);
     Value* attended = new_value(shape, Layout::kRows);
     Value* y = new_value(shape, Layout::kRows);
-    add(make_linear(x, projected, parameter(layer.name + ".in_weight"), {}), layer.name + " in");
+    add_linear(x, projected, parameter(layer.name + ".in_weight"), {}, layer.name + " in");
     add(make_attention(projected, attended, options.at("heads"), options.at("causal")), layer.name);
-    add(make_linear(attended, y, parameter(layer.name + ".out_weight"), {}), layer.name + " out");
+    add_linear(attended, y, parameter(layer.name + ".out_weight"), {}, layer.name + " out");
     return y;
   }
   if (layer.kind == "relu" || layer.kind == "tanh" || layer.kind == "softplus") {
@@ -413,6 +413,13 @@ Value* TapeNetwork<T>::build_layer(const models::LayerSpec& layer, size_t index,
   }
   throw UserError(fmt::format("framework 'onednn' has no layer '{}' (model '{}'); it has: {}", layer.kind,
                               options_.model.name, fmt::join(kKinds, ", ")));
+}
+
+// On single rows, the end of a model of images, rounding would cost digits of the logits and gain no time.
+template <typename T>
+void TapeNetwork<T>::add_linear(Value* x, Value* y, const Parameter& weight, const Parameter& bias,
+                                const std::string& name) {
+  add(x->shape.height > 1 ? make_linear<T>(x, y, weight, bias) : make_linear<float>(x, y, weight, bias), name);
 }
 
 template <typename T>

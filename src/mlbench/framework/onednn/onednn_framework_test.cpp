@@ -570,11 +570,17 @@ bool has_bfloat16() {
 }
 
 TEST(OneDnnFramework, Bf16IsAsExactAsLibTorchsAutocastOrRefused) {
-  if (!has_bfloat16()) GTEST_SKIP() << "missing capability: AVX512-BF16";
-  for (FrameworkOptions options :
-       {options_of(task_model("1a", "resnet-cifar-smooth", {{"depth", 8}})),
-        options_of(task_model("1a", "resnet-cifar-smooth", {{"depth", 8}, {"version", "v2"}})),
-        options_of(task_model("fashion-mnist", "mnist-cnn-smooth", Json::object()))}) {
+  if (!has_bfloat16()) GTEST_SKIP() << "missing capability: AVX512-BF16, of the CPU or within ONEDNN_MAX_CPU_ISA";
+  std::vector<FrameworkOptions> cases = {
+      options_of(task_model("1a", "resnet-cifar-smooth", {{"depth", 8}})),
+      options_of(task_model("1a", "resnet-cifar-smooth", {{"depth", 8}, {"version", "v2"}})),
+      options_of(task_model("fashion-mnist", "mnist-cnn-smooth", Json::object()))};
+  for (const LayerCase& test : layer_cases()) {
+    if (test.model.input_shape.size() != 2) continue;
+    cases.push_back(options_of(test.model, 2));
+    cases.back().model.name = test.name;
+  }
+  for (FrameworkOptions& options : cases) {
     SCOPED_TRACE(options.model.name);
     options.precision = "bf16";
     expect_as_exact_as_torch(options, Batch(options.model, 16), 0);
@@ -583,7 +589,7 @@ TEST(OneDnnFramework, Bf16IsAsExactAsLibTorchsAutocastOrRefused) {
 }
 
 TEST(OneDnnFramework, Bf16KeepsMasterWeightsInFloat32AndLearns) {
-  if (!has_bfloat16()) GTEST_SKIP() << "missing capability: AVX512-BF16";
+  if (!has_bfloat16()) GTEST_SKIP() << "missing capability: AVX512-BF16, of the CPU or within ONEDNN_MAX_CPU_ISA";
   FrameworkOptions options = options_of(small_model());
   options.precision = "bf16";
   const auto framework = make(options);

@@ -74,7 +74,9 @@ std::unique_ptr<Operation> make_dropout(Value* input, Value* output, const Dropo
 
 // --- of the whole batch: rows times weights, each thread its share of the columns (linear.cpp)
 
-// A row is a sample, or a position of one ({channels: features, height: positions}).
+// A row is a sample, or a position of one ({channels: features, height: positions}). T: what the factors of products
+// are rounded to; values and gradients are float32.
+template <typename T>
 std::unique_ptr<Operation> make_linear(Value* input, Value* output, const Parameter& weight, const Parameter& bias);
 
 // --- sequences: {channels: features, height: positions} in rows (sequences.cpp)
@@ -82,7 +84,8 @@ std::unique_ptr<Operation> make_linear(Value* input, Value* output, const Parame
 struct LstmParameters {
   Parameter weight_ih, weight_hh, bias_ih, bias_hh;  // models/model.h
 };
-// By units of the whole batch: threads meet at every position.
+// By units of the whole batch: threads meet at every position. T as for linear operations.
+template <typename T>
 std::unique_ptr<Operation> make_lstm(Value* input, Value* output, const LstmParameters& parameters, int threads,
                                      const RowKernels& kernels);
 // Sample by sample, of queries, keys and values side by side; the layer's two products are linear operations.
