@@ -25,7 +25,6 @@
 #include "mlbench/master/runs.h"
 #include "mlbench/net/http/client.h"
 #include "mlbench/spec/task.h"
-#include "mlbench/supervise/test_folder.h"
 
 namespace mlbench {
 namespace {
@@ -182,7 +181,7 @@ class Bench {
 
  private:
   const std::string program_;
-  const supervise::TestFolder folder_;
+  const TemporaryFolder folder_;
   int64_t id_ = 0;
   std::optional<ChildProcess> server_;
   std::string token_, url_;

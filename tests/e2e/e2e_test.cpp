@@ -21,7 +21,6 @@
 #include "mlbench/spec/spool.h"
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/supervisor.h"
-#include "mlbench/supervise/test_folder.h"
 #include "tests/support/connections.h"
 #include "tests/support/processes.h"
 
@@ -42,7 +41,7 @@ class EndToEnd : public testing::Test {
  protected:
   // One home for all: the made data are prepared once.
   static void SetUpTestSuite() {
-    home_ = std::make_unique<supervise::TestFolder>();
+    home_ = std::make_unique<TemporaryFolder>();
     const Variable lock("MLBENCH_CORE_LOCK", core_lock());
     const Result warm = mlbench(run_arguments("warm", {"1", "--max-steps", "2"}));
     ASSERT_EQ(warm.code, 0) << warm.err;
@@ -137,12 +136,12 @@ class EndToEnd : public testing::Test {
     EXPECT_TRUE(FileLock::acquire(core_lock(), 0ms)) << "the cores are not free";
   }
 
-  static std::unique_ptr<supervise::TestFolder> home_;
+  static std::unique_ptr<TemporaryFolder> home_;
   test::ProcessMark mark_{home_->path().string() + testing::UnitTest::GetInstance()->current_test_info()->name()};
   Variable lock_{"MLBENCH_CORE_LOCK", core_lock()};
 };
 
-std::unique_ptr<supervise::TestFolder> EndToEnd::home_;
+std::unique_ptr<TemporaryFolder> EndToEnd::home_;
 
 // For what must hold with each back end; runs are named after it.
 class EachBackEnd : public EndToEnd, public testing::WithParamInterface<const char*> {

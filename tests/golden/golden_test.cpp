@@ -27,7 +27,6 @@ namespace mlbench {
 namespace {
 
 using golden::read_values;
-using golden::TemporaryFolder;
 using golden::Values;
 using golden::write_values;
 

@@ -79,7 +79,7 @@ std::vector<float> ours(const Problem& problem, const Case& test) {
 }
 
 Json ask_pytorch(const Problem& problem, const std::string& python) {
-  const golden::TemporaryFolder folder;
+  const TemporaryFolder folder;
   Json json = {{"start", problem.start}, {"gradients", problem.gradients}, {"lr", problem.lr}};
   for (const Case& test : cases()) json["cases"].push_back({{"optimizer", test.peer}, {"options", test.options}});
   write_json_file(folder / "cases.json", json);

@@ -19,22 +19,6 @@ namespace mlbench::golden {
 
 using Values = std::vector<double>;  // logical values of all tensors, back to back
 
-// Goes with what is in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_(std::filesystem::temp_directory_path() / ("mlbench-golden-" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(path_);
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  std::string string() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
 // The bytes of the values, as numpy.fromfile reads them.
 template <typename T>
 void write_values(const std::filesystem::path& path, const std::vector<T>& values) {
@@ -53,7 +37,7 @@ inline Values read_values(const std::filesystem::path& path) {
 inline void run_oracle(const std::string& python, const std::string& script, const TemporaryFolder& folder) {
   const std::filesystem::path sources = environment_variable("MLBENCH_TEST_SOURCE_DIR").value();
   ProcessOptions options;
-  options.arguments = {python, (sources / "tests/golden" / script).string(), folder.string()};
+  options.arguments = {python, (sources / "tests/golden" / script).string(), folder.path().string()};
   const ProcessOutput output = run_process(options, std::chrono::minutes(5));
   if (output.end.code != 0) throw IoError(output.standard_output + output.standard_error);
 }

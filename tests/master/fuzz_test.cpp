@@ -24,7 +24,6 @@
 #include "mlbench/master/runs.h"
 #include "mlbench/net/http/client.h"
 #include "mlbench/spec/task.h"
-#include "mlbench/supervise/test_folder.h"
 #include "tests/support/processes.h"
 
 namespace mlbench {
@@ -448,7 +447,7 @@ class Fuzz : public testing::Test {
     return std::stoll(status.substr(status.find("VmRSS:") + 6)) * 1024;
   }
 
-  supervise::TestFolder folder_;
+  TemporaryFolder folder_;
   test::ProcessMark mark_;
   test::Variable home_variable_, lock_variable_, worker_variable_;
   std::optional<ChildProcess> serve_;

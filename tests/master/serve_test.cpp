@@ -19,7 +19,6 @@
 #include "mlbench/master/owner.h"
 #include "mlbench/net/http/client.h"
 #include "mlbench/report/zip.h"
-#include "mlbench/supervise/test_folder.h"
 #include "tests/support/processes.h"
 
 namespace mlbench::cli {
@@ -124,7 +123,7 @@ class Serve : public testing::Test {
     return error ? 0 : size;
   }
 
-  supervise::TestFolder folder_;
+  TemporaryFolder folder_;
   test::ProcessMark mark_;
   test::Variable home_variable_, lock_variable_, worker_variable_;
   std::optional<ChildProcess> serve_;

@@ -13,10 +13,10 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/supervisor.h"
-#include "mlbench/supervise/test_folder.h"
 #include "tests/support/processes.h"
 
 namespace mlbench::supervise {
@@ -110,7 +110,7 @@ class SupervisorTest : public testing::Test {
   }
 
   std::string backend_ = "gloo";
-  TestFolder folder_;
+  TemporaryFolder folder_;
   test::ProcessMark mark_{folder_.path()};
   int64_t last_id_ = 0;
 };

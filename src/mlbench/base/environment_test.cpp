@@ -16,27 +16,21 @@ namespace fs = std::filesystem;
 
 class CgroupQuota : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "mlbench_cgroup_XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
-  }
-  void TearDown() override { fs::remove_all(root_); }
   void put(const std::string& path, const std::string& content) {
     fs::create_directories((root_ / path).parent_path());
     write_file_atomically(root_ / path, content);
   }
-  fs::path root_;
+  TemporaryFolder root_;
 };
 
-TEST_F(CgroupQuota, NoneWithoutCgroups) { EXPECT_FALSE(cgroup_cpu_quota(root_)); }
+TEST_F(CgroupQuota, NoneWithoutCgroups) { EXPECT_FALSE(cgroup_cpu_quota(root_.path())); }
 
 TEST_F(CgroupQuota, Version2) {
   put("proc/self/cgroup", "0::/user/job\n");
   put("sys/fs/cgroup/user/job/cpu.max", "max 100000\n");
-  EXPECT_FALSE(cgroup_cpu_quota(root_));
+  EXPECT_FALSE(cgroup_cpu_quota(root_.path()));
   put("sys/fs/cgroup/user/job/cpu.max", "250000 100000\n");
-  EXPECT_EQ(cgroup_cpu_quota(root_), 2.5);
+  EXPECT_EQ(cgroup_cpu_quota(root_.path()), 2.5);
 }
 
 TEST_F(CgroupQuota, Version2TakesTheSmallestOfAllParents) {
@@ -44,29 +38,29 @@ TEST_F(CgroupQuota, Version2TakesTheSmallestOfAllParents) {
   put("sys/fs/cgroup/a/b/c/cpu.max", "800000 100000\n");
   put("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
   put("sys/fs/cgroup/a/cpu.max", "50000 100000\n");
-  EXPECT_EQ(cgroup_cpu_quota(root_), 0.5);
+  EXPECT_EQ(cgroup_cpu_quota(root_.path()), 0.5);
 }
 
 TEST_F(CgroupQuota, Version2InAContainerThatSeesTheHostsPath) {
   put("proc/self/cgroup", "0::/kubepods/pod1/container2\n");
   put("sys/fs/cgroup/cpu.max", "150000 50000\n");
-  EXPECT_EQ(cgroup_cpu_quota(root_), 3.0);
+  EXPECT_EQ(cgroup_cpu_quota(root_.path()), 3.0);
 }
 
 TEST_F(CgroupQuota, Version1) {
   put("proc/self/cgroup", "12:cpuset:/job\n4:cpu,cpuacct:/job\n1:name=systemd:/job\n");
   put("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n");
   put("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
-  EXPECT_FALSE(cgroup_cpu_quota(root_));
+  EXPECT_FALSE(cgroup_cpu_quota(root_.path()));
   put("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "400000\n");
-  EXPECT_EQ(cgroup_cpu_quota(root_), 4.0);
+  EXPECT_EQ(cgroup_cpu_quota(root_.path()), 4.0);
 }
 
 TEST_F(CgroupQuota, BothVersionsAtOnce) {
   put("proc/self/cgroup", "4:cpu,cpuacct:/job\n0::/\n");
   put("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "300000\n");
   put("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
-  EXPECT_EQ(cgroup_cpu_quota(root_), 3.0);
+  EXPECT_EQ(cgroup_cpu_quota(root_.path()), 3.0);
 }
 
 TEST(Environment, AvailableCoresFollowTheAffinityMask) {

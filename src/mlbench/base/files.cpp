@@ -1,6 +1,7 @@
 #include "mlbench/base/files.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -114,6 +115,17 @@ std::optional<FileLock> FileLock::acquire(const std::filesystem::path& path, std
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   return FileLock(std::move(owned));
+}
+
+TemporaryFolder::TemporaryFolder() {
+  std::string name = (std::filesystem::temp_directory_path() / "mlbench-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) fail("create", name);
+  path_ = name;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace mlbench

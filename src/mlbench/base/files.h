@@ -1,7 +1,7 @@
 #pragma once
 
-// Files: whole reads, atomic writes, read-only mappings, advisory locks. All failures are IoError with the path
-// and the system's reason.
+// Files: whole reads, atomic writes, read-only mappings, advisory locks, temporary folders. All failures are IoError
+// with the path and the system's reason.
 
 #include <chrono>
 #include <cstddef>
@@ -79,6 +79,21 @@ class FileLock {
  private:
   explicit FileLock(FileDescriptor fd) : fd_(std::move(fd)) {}
   FileDescriptor fd_;
+};
+
+// A new folder among the system's temporary files, removed with all that is in it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::filesystem::path& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
 };
 
 }  // namespace mlbench

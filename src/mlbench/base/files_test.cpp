@@ -20,16 +20,10 @@ using testing::ThrowsMessage;
 
 class Files : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "mlbench_files_XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   size_t entries() const {
-    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_.path()), fs::directory_iterator()));
   }
-  fs::path folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(Files, WhatIsWrittenIsReadAndReplaced) {
@@ -45,7 +39,7 @@ TEST_F(Files, WhatIsWrittenIsReadAndReplaced) {
 TEST_F(Files, ErrorsNamePathAndReason) {
   EXPECT_THAT([&] { read_file(folder_ / "absent"); },
               ThrowsMessage<IoError>(AllOf(HasSubstr((folder_ / "absent").string()), HasSubstr("No such file"))));
-  EXPECT_THAT([&] { read_file(folder_); }, ThrowsMessage<IoError>(HasSubstr("Is a directory")));
+  EXPECT_THAT([&] { read_file(folder_.path()); }, ThrowsMessage<IoError>(HasSubstr("Is a directory")));
   EXPECT_THAT([&] { write_file_atomically(folder_ / "no" / "file", "x"); },
               ThrowsMessage<IoError>(HasSubstr("No such file")));
   EXPECT_THAT([&] { MappedFile map(folder_ / "absent"); }, ThrowsMessage<IoError>(HasSubstr("No such file")));

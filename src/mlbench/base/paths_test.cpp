@@ -17,9 +17,6 @@ using testing::ThrowsMessage;
 class Paths : public testing::Test {
  protected:
   void SetUp() override {
-    std::string name = testing::TempDir() + "mlbench_paths_XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = fs::canonical(name);
     for (const char* variable : kVariables) {
       saved_.push_back(environment_variable(variable));
       unsetenv(variable);
@@ -33,11 +30,11 @@ class Paths : public testing::Test {
         unsetenv(kVariables[i]);
       }
     }
-    fs::remove_all(folder_);
   }
   static constexpr const char* kVariables[] = {"MLBENCH_HOME", "XDG_DATA_HOME", "HOME"};
   std::vector<std::optional<std::string>> saved_;
-  fs::path folder_;
+  TemporaryFolder temporary_;
+  const fs::path folder_ = fs::canonical(temporary_.path());
 };
 
 TEST_F(Paths, HomeIsTheFirstThatIsGiven) {

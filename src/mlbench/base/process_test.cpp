@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/paths.h"
 
 namespace mlbench {
@@ -55,13 +56,7 @@ bool soon_gone(pid_t pid) {
 
 class Process : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "mlbench_process_XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  fs::path folder_;
+  TemporaryFolder folder_;
 };
 
 // ---- how it starts -------------------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
 #include "mlbench/base/random.h"
-#include "mlbench/base/sha256.h"
 
 namespace mlbench::checkpoint {
 namespace {
@@ -66,9 +65,6 @@ NamedState full_state() {
 
 class CheckpointTest : public testing::Test {
  protected:
-  CheckpointTest() { fs::create_directories(folder_); }
-  ~CheckpointTest() override { fs::remove_all(folder_); }
-
   std::vector<std::string> entries(const fs::path& folder) const {
     std::vector<std::string> names;
     for (const auto& entry : fs::recursive_directory_iterator(folder)) names.push_back(entry.path().filename());
@@ -76,7 +72,7 @@ class CheckpointTest : public testing::Test {
     return names;
   }
 
-  const fs::path folder_ = fs::temp_directory_path() / ("mlbench-test-" + random_hex(8));
+  TemporaryFolder folder_;
 };
 
 template <typename Action>
@@ -91,7 +87,7 @@ std::string error_of(Action&& action) {
 
 TEST_F(CheckpointTest, GivesBackEveryBit) {
   const NamedState state = full_state();
-  const fs::path path = write_checkpoint(folder_, 123, state);
+  const fs::path path = write_checkpoint(folder_.path(), 123, state);
   EXPECT_EQ(path, folder_ / "step-000000123");
   const NamedState back = read_checkpoint(path);
   ASSERT_EQ(back.tensors.size(), state.tensors.size());
@@ -105,16 +101,16 @@ TEST_F(CheckpointTest, GivesBackEveryBit) {
 TEST_F(CheckpointTest, KeepsNaN) {
   NamedState state;
   state.scalars["loss"] = std::nan("");
-  EXPECT_TRUE(std::isnan(read_checkpoint(write_checkpoint(folder_, 0, state)).real("loss")));
+  EXPECT_TRUE(std::isnan(read_checkpoint(write_checkpoint(folder_.path(), 0, state)).real("loss")));
 }
 
 TEST_F(CheckpointTest, ListsCompleteOnesByStep) {
-  for (const int64_t step : {1'000'000'000LL, 20LL, 3LL}) write_checkpoint(folder_, step, full_state());
+  for (const int64_t step : {1'000'000'000LL, 20LL, 3LL}) write_checkpoint(folder_.path(), step, full_state());
   fs::create_directories(folder_ / "step-000000004");  // without files
   fs::create_directories(folder_ / "step-x");
   fs::create_directories(folder_ / ".tmp-step-000000005-1");
   std::vector<int64_t> steps;
-  for (const CheckpointInfo& info : list_checkpoints(folder_)) {
+  for (const CheckpointInfo& info : list_checkpoints(folder_.path())) {
     steps.push_back(info.step);
     EXPECT_EQ(read_checkpoint(info.path).integer("train/step"), 123);
   }
@@ -128,9 +124,9 @@ TEST_F(CheckpointTest, ReplacesOneOfTheSameStepAndClearsWhatAKilledWriterLeft) {
   NamedState state;
   for (int64_t round = 0; round < 3; ++round) {
     state.scalars["round"] = round;
-    EXPECT_EQ(read_checkpoint(write_checkpoint(folder_, 1, state)).integer("round"), round);
+    EXPECT_EQ(read_checkpoint(write_checkpoint(folder_.path(), 1, state)).integer("round"), round);
   }
-  EXPECT_THAT(entries(folder_), ElementsAre("model.safetensors", "state.json", "step-000000001"));
+  EXPECT_THAT(entries(folder_.path()), ElementsAre("model.safetensors", "state.json", "step-000000001"));
 }
 
 TEST_F(CheckpointTest, ReaderSeesOldOrNewButNeverHalf) {
@@ -140,7 +136,7 @@ TEST_F(CheckpointTest, ReaderSeesOldOrNewButNeverHalf) {
     state.scalars["value"] = int64_t{value};
   };
   fill(0);
-  const fs::path path = write_checkpoint(folder_, 1, state);
+  const fs::path path = write_checkpoint(folder_.path(), 1, state);
   std::atomic<bool> done = false;
   int reads = 0;
   std::thread reader([&] {
@@ -160,7 +156,7 @@ TEST_F(CheckpointTest, ReaderSeesOldOrNewButNeverHalf) {
   });
   for (int32_t value = 1; value <= 20; ++value) {
     fill(value);
-    write_checkpoint(folder_, 1, state);
+    write_checkpoint(folder_.path(), 1, state);
   }
   done = true;
   reader.join();
@@ -170,12 +166,12 @@ TEST_F(CheckpointTest, ReaderSeesOldOrNewButNeverHalf) {
 TEST_F(CheckpointTest, WhatIsNoCheckpointIsNamed) {
   EXPECT_THAT(error_of([&] { read_checkpoint(folder_ / "absent"); }),
               HasSubstr("is not a checkpoint: it has no state.json (expected state.json and model.safetensors)"));
-  fs::remove(write_checkpoint(folder_, 1, full_state()) / "model.safetensors");
+  fs::remove(write_checkpoint(folder_.path(), 1, full_state()) / "model.safetensors");
   EXPECT_THAT(error_of([&] { read_checkpoint(folder_ / "step-000000001"); }), HasSubstr("it has no model.safetensors"));
 }
 
 TEST_F(CheckpointTest, FlippedBitsAreFound) {
-  const fs::path path = write_checkpoint(folder_, 1, full_state());
+  const fs::path path = write_checkpoint(folder_.path(), 1, full_state());
   for (const char* name : {"model.safetensors", "state.json"}) {
     const std::string good = read_file(path / name);
     for (size_t i = 0; i < good.size(); i += 7) {
@@ -189,7 +185,7 @@ TEST_F(CheckpointTest, FlippedBitsAreFound) {
 }
 
 TEST_F(CheckpointTest, TruncationsAreFound) {
-  const fs::path path = write_checkpoint(folder_, 1, full_state());
+  const fs::path path = write_checkpoint(folder_.path(), 1, full_state());
   for (const char* name : {"model.safetensors", "state.json"}) {
     const std::string good = read_file(path / name);
     for (size_t length = 0; length + 2 < good.size(); length += 11) {
@@ -202,7 +198,7 @@ TEST_F(CheckpointTest, TruncationsAreFound) {
 }
 
 TEST_F(CheckpointTest, NewerFormatIsNamed) {
-  const fs::path path = write_checkpoint(folder_, 1, full_state());
+  const fs::path path = write_checkpoint(folder_.path(), 1, full_state());
   Json state = read_json_file(path / "state.json");
   state["format"] = 2;
   write_json_file(path / "state.json", state);
@@ -213,7 +209,7 @@ TEST_F(CheckpointTest, FullDiskLeavesNothingBehindAndTheOldOneWhole) {
   NamedState state;
   state.tensors["t"] = tensor<float>(DType::kFloat32, {1000}, std::vector<float>(1000, 1));
   state.scalars["round"] = int64_t{1};
-  write_checkpoint(folder_, 1, state);
+  write_checkpoint(folder_.path(), 1, state);
   for (const rlim_t limit : {0, 7, 100, 4000, 4100}) {  // in the length, in the header, in the data, in state.json
     const pid_t child = fork();
     if (child == 0) {
@@ -225,7 +221,7 @@ TEST_F(CheckpointTest, FullDiskLeavesNothingBehindAndTheOldOneWhole) {
       state.scalars["long"] = std::string(8000, 'x');
       for (const int64_t step : {1, 2}) {
         try {
-          write_checkpoint(folder_, step, state);
+          write_checkpoint(folder_.path(), step, state);
           code = 11;
         } catch (const IoError& error) {
           if (std::string(error.what()).find("File too large") == std::string::npos) code = 12;
@@ -237,7 +233,7 @@ TEST_F(CheckpointTest, FullDiskLeavesNothingBehindAndTheOldOneWhole) {
     waitpid(child, &status, 0);
     EXPECT_TRUE(WIFEXITED(status)) << limit;
     EXPECT_EQ(WEXITSTATUS(status), 0) << limit;
-    EXPECT_THAT(entries(folder_), ElementsAre("model.safetensors", "state.json", "step-000000001")) << limit;
+    EXPECT_THAT(entries(folder_.path()), ElementsAre("model.safetensors", "state.json", "step-000000001")) << limit;
     EXPECT_EQ(read_checkpoint(folder_ / "step-000000001").integer("round"), 1);
   }
 }

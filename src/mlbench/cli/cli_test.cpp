@@ -21,7 +21,6 @@
 #include "mlbench/base/process.h"
 #include "mlbench/report/zip.h"
 #include "mlbench/supervise/core_lock.h"
-#include "mlbench/supervise/test_folder.h"
 
 namespace mlbench::cli {
 namespace {
@@ -97,7 +96,7 @@ class Cli : public testing::Test {
     return fs::exists(file) ? read_json_file(file).value("state", "") : "";
   }
 
-  supervise::TestFolder folder_;
+  TemporaryFolder folder_;
   std::map<std::string, std::string> environment_;
 };
 

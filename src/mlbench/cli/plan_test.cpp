@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/supervise/test_folder.h"
+#include "mlbench/base/files.h"
 
 namespace mlbench::cli {
 namespace {
@@ -39,7 +39,7 @@ class Plan : public testing::Test {
     return "no error";
   }
 
-  supervise::TestFolder folder_;
+  TemporaryFolder folder_;
   PlanFacts facts_;
   RunOptions options_;
 };

@@ -3,11 +3,11 @@
 #include <deque>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/progress_view.h"
 #include "mlbench/cli/prompt.h"
 #include "mlbench/cli/schedule_plot.h"
-#include "mlbench/supervise/test_folder.h"
 
 namespace mlbench::cli {
 namespace {
@@ -149,7 +149,7 @@ TEST(Prompt, AsksAgainAndEndsWithTheInput) {
 }
 
 TEST(Prompt, LastAnswersAreKept) {
-  const supervise::TestFolder home;
+  const TemporaryFolder home;
   EXPECT_EQ(load_answers(home.path()).task, "");
   save_answers(home.path(), {"mnist", "gloo"});
   EXPECT_EQ(load_answers(home.path()).task, "mnist");

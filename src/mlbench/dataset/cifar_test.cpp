@@ -13,7 +13,6 @@ namespace mlbench::dataset {
 namespace {
 
 namespace fs = std::filesystem;
-using test::TemporaryFolder;
 using testing::AllOf;
 using testing::HasSubstr;
 

@@ -20,7 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::message_of;
-using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -166,7 +165,7 @@ TEST_F(Fetch, BringsAllFilesToWhereTheyAreFound) {
   });
   EXPECT_EQ(folder, data_ / "tiny");
   EXPECT_EQ(read_file(images_path()), images_);
-  EXPECT_EQ(locate(description(), {data_.string()}).folder, data_ / "tiny");
+  EXPECT_EQ(locate(description(), {data_.path().string()}).folder, data_ / "tiny");
   const auto size = static_cast<int64_t>(images_.size());
   EXPECT_EQ(last.at("train-images.gz"), std::make_pair(size, size));
   EXPECT_EQ(last.size(), 4U);

@@ -15,7 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::message_of;
-using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
@@ -54,7 +53,7 @@ std::string xz(const std::string& content) { return pack(content, ARCHIVE_FILTER
 class Libsvm : public ::testing::Test {
  protected:
   PreparedDataset prepare_rows(const DatasetDescription& description) {
-    return prepare(description, {data_.string()}, cache_.path(), {});
+    return prepare(description, {data_.path().string()}, cache_.path(), {});
   }
   PreparedDataset prepare_text(const std::string& train, int64_t samples, int64_t classes = 2) {
     test::write_file(data_ / "rows/rows.train", train);

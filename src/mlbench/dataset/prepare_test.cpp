@@ -24,7 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::message_of;
-using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -59,7 +58,7 @@ class Prepare : public ::testing::Test {
  protected:
   PreparedDataset prepare_tiny(const DatasetDescription& description = test::tiny()) {
     lines_.clear();
-    return prepare(description, {data_.string()}, cache_.path(),
+    return prepare(description, {data_.path().string()}, cache_.path(),
                    [&](const std::string& line) { lines_.push_back(line); });
   }
   std::string user_error() {
@@ -212,9 +211,9 @@ pattern = "labels"
     if (children.back() == 0) {
       int decoded = 0;
       try {
-        const PreparedDataset data = prepare(wide, {data_.string()}, cache_.path(), [&](const std::string& line) {
-          decoded += line.starts_with("decoding") ? 1 : 0;
-        });
+        const PreparedDataset data =
+            prepare(wide, {data_.path().string()}, cache_.path(),
+                    [&](const std::string& line) { decoded += line.starts_with("decoding") ? 1 : 0; });
         if (data.split("train").labels.back() != 3) decoded = 50;
       } catch (...) {
         decoded = 50;
@@ -307,10 +306,10 @@ TEST_F(Prepare, NotFoundListsEveryPlaceAndTheCommand) {
   description.system_package = "dataset-tiny";
   description.system_path = (data_ / "usr/share/tiny").string();
   const std::string text = message_of<UserError>([&] {
-    locate(description, {data_.string(), (data_ / "absent").string()});
+    locate(description, {data_.path().string(), (data_ / "absent").string()});
   });
   EXPECT_THAT(text, HasSubstr((data_ / "tiny").string() + " (data folder): no test-labels[.gz|.bz2|.xz]"));
-  EXPECT_THAT(text, HasSubstr(data_.string() + " (data folder): none of its files"));
+  EXPECT_THAT(text, HasSubstr(data_.path().string() + " (data folder): none of its files"));
   EXPECT_THAT(text, HasSubstr((data_ / "absent").string() + " (data folder): no such folder"));
   EXPECT_THAT(text, HasSubstr((data_ / "usr/share/tiny").string() + " (package dataset-tiny): no such folder"));
   EXPECT_THAT(text, AllOf(HasSubstr("`mlbench data fetch tiny`"), HasSubstr("install the package dataset-tiny")));
@@ -337,7 +336,7 @@ TEST_F(Prepare, LooksInOrder) {
 TEST_F(Prepare, CacheFolderThatIsAFile) {
   test::write_tiny(data_ / "tiny");
   test::write_file(cache_ / "file", "");
-  EXPECT_THAT(message_of<IoError>([&] { prepare(test::tiny(), {data_.string()}, cache_ / "file", {}); }),
+  EXPECT_THAT(message_of<IoError>([&] { prepare(test::tiny(), {data_.path().string()}, cache_ / "file", {}); }),
               HasSubstr((cache_ / "file").string()));
 }
 
@@ -380,7 +379,7 @@ TEST_F(Prepare, FileSizeLimit) {
               signal(SIGXFSZ, SIG_IGN);
               const rlimit limit{5000, 5000};
               if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
-              return prepare_without_room(data_.string(), cache_.path());
+              return prepare_without_room(data_.path().string(), cache_.path());
             }));
   expect_tiny(prepare_tiny());
 }
@@ -393,7 +392,7 @@ TEST_F(Prepare, FullDisk) {
         mount("tmpfs", cache_.path().c_str(), "tmpfs", 0, "size=8192") != 0) {
       return kNoMount;
     }
-    return prepare_without_room(data_.string(), cache_.path());
+    return prepare_without_room(data_.path().string(), cache_.path());
   });
   if (code == kNoMount) GTEST_SKIP() << "missing capability: the right to mount a tmpfs";
   EXPECT_EQ(code, 0);
@@ -459,12 +458,12 @@ TEST(Verify, ComparesFilesAndContent) {
   FileSource& source = description.splits[0].files[0];
   source.sha256 = sha256_hex_of_file(data / "tiny/train-images.gz");
   source.content_sha256 = sha256_hex(test::idx({7, 4, 5}, test::tiny_pixels("train")));
-  const auto first = [&] { return verify(description, locate(description, {data.string()})).at(0); };
+  const auto first = [&] { return verify(description, locate(description, {data.path().string()})).at(0); };
 
   EXPECT_EQ(first().file, (data / "tiny/train-images.gz").string());
   EXPECT_TRUE(first().ok);
   EXPECT_EQ(first().message, "as published");
-  EXPECT_FALSE(verify(description, locate(description, {data.string()})).at(1).ok) << "no checksum is known";
+  EXPECT_FALSE(verify(description, locate(description, {data.path().string()})).at(1).ok) << "no checksum is known";
 
   source.sha256 = std::string(64, '0');
   EXPECT_TRUE(first().ok);

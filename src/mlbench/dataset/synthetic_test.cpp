@@ -11,7 +11,6 @@ namespace mlbench::dataset {
 namespace {
 
 using test::message_of;
-using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;

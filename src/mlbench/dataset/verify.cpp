@@ -51,9 +51,8 @@ std::vector<VerifyResult> verify_archive(const DatasetDescription& description, 
   const ArchiveSource& archive = description.archive;
   const std::string sha256 = sha256_hex_of_file(located.archive);
   if (!archive.sha256.empty() && sha256 == archive.sha256) return {{located.archive.string(), true, "as published"}};
-  std::string folder = (fs::temp_directory_path() / "mlbench-verify-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) throw IoError("cannot create " + folder + ": " + errno_text(errno));
-  const ReadableFiles unpacked(description, located, folder);
+  const TemporaryFolder folder;
+  const ReadableFiles unpacked(description, located, folder.path());
   std::vector<VerifyResult> results;
   for (size_t split = 0; split < description.splits.size(); ++split) {
     const auto& sources = description.splits[split].files;

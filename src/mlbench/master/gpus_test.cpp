@@ -7,7 +7,7 @@
 #include <fstream>
 #include <thread>
 
-#include "mlbench/supervise/test_folder.h"
+#include "mlbench/base/files.h"
 
 namespace mlbench::master {
 namespace {
@@ -44,7 +44,7 @@ class FakeProgram : public testing::Test {
   }
   ~FakeProgram() override { setenv("PATH", old_path_.c_str(), 1); }
 
-  supervise::TestFolder folder_;
+  TemporaryFolder folder_;
   const std::string old_path_ = getenv("PATH");
 };
 

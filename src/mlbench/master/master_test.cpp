@@ -19,7 +19,6 @@
 #include "mlbench/master/owner.h"
 #include "mlbench/net/http/client.h"
 #include "mlbench/spec/run_spec.h"
-#include "mlbench/supervise/test_folder.h"
 
 namespace mlbench::master {
 namespace {
@@ -88,7 +87,7 @@ class MasterTest : public testing::Test {
     return json.is_object() ? json.value("message", "") : "no JSON: " + response.body;
   }
 
-  supervise::TestFolder folder_;
+  TemporaryFolder folder_;
   MasterOptions options_;
   Hooks hooks_;
   std::unique_ptr<Master> master_;

@@ -27,14 +27,14 @@ namespace {
 constexpr std::chrono::seconds kStartGrace{15};
 
 // Removed on the way out unless the folder was renamed away.
-struct TemporaryFolder {
-  explicit TemporaryFolder(fs::path folder) : path(std::move(folder)) { fs::create_directories(path); }
-  ~TemporaryFolder() {
+struct StagedFolder {
+  explicit StagedFolder(fs::path folder) : path(std::move(folder)) { fs::create_directories(path); }
+  ~StagedFolder() {
     std::error_code ignored;
     fs::remove_all(path, ignored);
   }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  StagedFolder(const StagedFolder&) = delete;
+  StagedFolder& operator=(const StagedFolder&) = delete;
   fs::path path;
 };
 
@@ -103,15 +103,15 @@ spec::RunSpec create_run(const fs::path& home, spec::RunSpec spec, const std::op
   spec.run_dir = run_dir;
   spec.created_at = format_utc(SystemClock().wall_now());
 
-  const TemporaryFolder temporary(report::runs_dir(home) / fmt::format(".new-{}-{}", spec.name, getpid()));
-  write_json_file(temporary.path / "spec.json", spec::to_json(spec));
-  write_json_file(temporary.path / "run.json", spec::build_record(spec, spec::RunProgress{}));
+  const StagedFolder staged(report::runs_dir(home) / fmt::format(".new-{}-{}", spec.name, getpid()));
+  write_json_file(staged.path / "spec.json", spec::to_json(spec));
+  write_json_file(staged.path / "run.json", spec::build_record(spec, spec::RunProgress{}));
   if (waiting) {
-    fs::create_directories(temporary.path / "control");
-    write_json_file(waiting_path(temporary.path), {{"no_wait", waiting->no_wait}});
+    fs::create_directories(staged.path / "control");
+    write_json_file(waiting_path(staged.path), {{"no_wait", waiting->no_wait}});
   }
   std::error_code error;
-  fs::rename(temporary.path, run_dir, error);
+  fs::rename(staged.path, run_dir, error);
   if (error) throw IoError(fmt::format("cannot create {}: {}", run_dir.string(), error.message()));
   sync_directory(report::runs_dir(home));
   return spec;

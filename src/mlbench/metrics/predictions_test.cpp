@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <fstream>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/metrics/metric.h"
 
 namespace mlbench::metrics {
@@ -20,12 +20,6 @@ using testing::HasSubstr;
 
 class PredictionsTest : public testing::Test {
  protected:
-  PredictionsTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "mlbench-predictions-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~PredictionsTest() override { std::filesystem::remove_all(folder_); }
-
   Predictions read(const std::string& text, const PredictionShape& shape = {3, 3, 3}) const {
     const auto file = folder_ / "p.jsonl";
     std::ofstream(file) << text;
@@ -41,7 +35,7 @@ class PredictionsTest : public testing::Test {
     return "no error";
   }
 
-  std::filesystem::path folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(PredictionsTest, LabelsInAnyOrder) {

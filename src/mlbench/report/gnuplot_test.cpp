@@ -70,8 +70,8 @@ TEST(Gnuplot, DrawsAPointAndNothingButZeros) {
 // Names that would run a command, end a block, or make markup where they were not mere text.
 TEST(Gnuplot, NamesAreTextAlone) {
   if (!gnuplot_exists()) GTEST_SKIP() << "missing capability: gnuplot";
-  TemporaryDirectory folder;
-  const std::string owned = (folder.path / "owned").string();
+  TemporaryFolder folder;
+  const std::string owned = (folder.path() / "owned").string();
   for (const std::string& name :
        {"`touch " + owned + "`", "$(touch " + owned + ")", "END_OF_BLOCK\nsystem('touch " + owned + "')",
         "'; system('touch " + owned + "'); '", "\"; !touch " + owned + "\n", std::string("@x {/Bold y} \\n # %s"),

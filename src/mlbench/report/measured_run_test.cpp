@@ -15,7 +15,7 @@ class MeasuredRunTest : public testing::Test {
  protected:
   // Two epochs of 2 s and 3 s of train clock, with an evaluation of 5 s between them.
   void make_run(const std::string& name) {
-    const auto run = folder_.path / name;
+    const auto run = folder_.path() / name;
     std::filesystem::create_directories(run);
     start_spool(run, 1, 0);
     append_step(run, 1, 0, make_step(0, 25, 0, 2.0, 40'000'000, 1'000'000'000));
@@ -24,13 +24,13 @@ class MeasuredRunTest : public testing::Test {
     write_json_file(run / "run.json", make_record(name, 1, 5, 1500, true));
     write_json_file(run / "spec.json", {{"id", 1}});
   }
-  TemporaryDirectory folder_;
+  TemporaryFolder folder_;
   std::vector<std::string> notes_;
 };
 
 TEST_F(MeasuredRunTest, AFolderHasItsLossOnTheTrainClock) {
   make_run("r-1");
-  const MeasuredRun run = read_run_folder(folder_.path / "r-1");
+  const MeasuredRun run = read_run_folder(folder_.path() / "r-1");
   ASSERT_EQ(run.loss.size(), 3U);
   EXPECT_DOUBLE_EQ(run.loss[1].train_s, 2);
   EXPECT_DOUBLE_EQ(run.loss[2].train_s, 5);
@@ -39,7 +39,7 @@ TEST_F(MeasuredRunTest, AFolderHasItsLossOnTheTrainClock) {
 }
 
 TEST_F(MeasuredRunTest, LongRunsAreMergedBySamples) {
-  const auto run = folder_.path / "long-1";
+  const auto run = folder_.path() / "long-1";
   std::filesystem::create_directories(run);
   start_spool(run, 1, 0);
   for (uint64_t i = 0; i < 1000; ++i) append_step(run, 1, 0, make_step(i, 1, 0, i % 2 == 0 ? 1.0 : 3.0, 1000, 1000));
@@ -52,7 +52,7 @@ TEST_F(MeasuredRunTest, LongRunsAreMergedBySamples) {
 // The end of an epoch fixes the train clock; the evaluation between the epochs is not in it.
 TEST_F(MeasuredRunTest, AnArchiveHasItsLossOnTheTrainClock) {
   make_run("r-1");
-  const auto members = download_members(folder_.path / "r-1", read_json_file(folder_.path / "r-1" / "run.json"));
+  const auto members = download_members(folder_.path() / "r-1", read_json_file(folder_.path() / "r-1" / "run.json"));
   const MeasuredRun run = read_run_archive(members, "other");
   EXPECT_EQ(run.record["name"], "r-1");
   ASSERT_EQ(run.loss.size(), 3U);
@@ -109,15 +109,15 @@ TEST_F(MeasuredRunTest, AnArchiveOfTheDashboard) {
 TEST_F(MeasuredRunTest, AHomeAFolderAndFiles) {
   make_run("runs/r-1");
   make_run("runs/r-2");
-  EXPECT_EQ(read_runs(folder_.path, notes_).size(), 2U);
-  EXPECT_EQ(read_runs(folder_.path / "runs", notes_).size(), 2U);
-  EXPECT_EQ(read_runs(folder_.path / "runs" / "r-2", notes_).size(), 1U);
+  EXPECT_EQ(read_runs(folder_.path(), notes_).size(), 2U);
+  EXPECT_EQ(read_runs(folder_.path() / "runs", notes_).size(), 2U);
+  EXPECT_EQ(read_runs(folder_.path() / "runs" / "r-2", notes_).size(), 1U);
   EXPECT_THAT(notes_, testing::IsEmpty());
 
-  const auto files = folder_.path / "files";
+  const auto files = folder_.path() / "files";
   std::filesystem::create_directories(files);
   write_json_file(files / "a.json", make_record("a-1", 1, 5, 1500, true));
-  write_download(folder_.path / "runs" / "r-1", make_record("b-1", 1, 5, 1500, true), files / "b.zip");
+  write_download(folder_.path() / "runs" / "r-1", make_record("b-1", 1, 5, 1500, true), files / "b.zip");
   write_file_atomically(files / "notes.txt", "not a run");
   const auto runs = read_runs(files, notes_);
   ASSERT_EQ(runs.size(), 2U);
@@ -128,8 +128,8 @@ TEST_F(MeasuredRunTest, AHomeAFolderAndFiles) {
 TEST_F(MeasuredRunTest, OneDamagedAmongSeveralIsANote) {
   make_run("runs/r-1");
   make_run("runs/r-2");
-  write_file_atomically(folder_.path / "runs" / "r-1" / "run.json", "{");
-  EXPECT_EQ(read_runs(folder_.path, notes_).size(), 1U);
+  write_file_atomically(folder_.path() / "runs" / "r-1" / "run.json", "{");
+  EXPECT_EQ(read_runs(folder_.path(), notes_).size(), 1U);
   EXPECT_THAT(notes_, testing::ElementsAre(HasSubstr("r-1 is left out")));
 }
 
@@ -142,12 +142,12 @@ TEST_F(MeasuredRunTest, WhatIsNoRunIsAnError) {
     }
     return "no error";
   };
-  EXPECT_THAT(error_of(folder_.path / "nothing"), HasSubstr("no such file or folder"));
-  EXPECT_THAT(error_of(folder_.path), HasSubstr("holds no runs"));
-  write_file_atomically(folder_.path / "x.json", "[]");
-  EXPECT_THAT(error_of(folder_.path / "x.json"), HasSubstr("x.json: it is no run record"));
-  write_file_atomically(folder_.path / "x.zip", "PK");
-  EXPECT_THAT(error_of(folder_.path / "x.zip"), HasSubstr("x.zip: "));
+  EXPECT_THAT(error_of(folder_.path() / "nothing"), HasSubstr("no such file or folder"));
+  EXPECT_THAT(error_of(folder_.path()), HasSubstr("holds no runs"));
+  write_file_atomically(folder_.path() / "x.json", "[]");
+  EXPECT_THAT(error_of(folder_.path() / "x.json"), HasSubstr("x.json: it is no run record"));
+  write_file_atomically(folder_.path() / "x.zip", "PK");
+  EXPECT_THAT(error_of(folder_.path() / "x.zip"), HasSubstr("x.zip: "));
 }
 
 }  // namespace

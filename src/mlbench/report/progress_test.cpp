@@ -9,21 +9,22 @@ namespace mlbench::report {
 namespace {
 
 TEST(ProgressReader, ReadsWhatIsAppended) {
-  const TemporaryDirectory run;
-  ProgressReader reader(run.path);
+  const TemporaryFolder run;
+  ProgressReader reader(run.path());
   EXPECT_FALSE(reader.update());
   EXPECT_EQ(reader.progress().segment, 0);
 
-  start_spool(run.path, 1, 0);
-  append_event(run.path, 1, 0, {{"event", "prepared"}, {"prepare_s", 1.0}});
+  start_spool(run.path(), 1, 0);
+  append_event(run.path(), 1, 0, {{"event", "prepared"}, {"prepare_s", 1.0}});
   EXPECT_TRUE(reader.update());
   EXPECT_EQ(reader.progress().segment, 1);
   EXPECT_TRUE(reader.progress().prepared);
   EXPECT_FALSE(reader.progress().training);
   EXPECT_FALSE(reader.update());
 
-  append_event(run.path, 1, 0, {{"event", "begin"}, {"start_step", 0}, {"steps_per_epoch", 600}, {"last_step", 24000}});
-  append_step(run.path, 1, 0, make_step(0, 25, 0, 2.0, 1'000'000, 25'000'000));
+  append_event(run.path(), 1, 0,
+               {{"event", "begin"}, {"start_step", 0}, {"steps_per_epoch", 600}, {"last_step", 24000}});
+  append_step(run.path(), 1, 0, make_step(0, 25, 0, 2.0, 1'000'000, 25'000'000));
   EXPECT_TRUE(reader.update());
   EXPECT_TRUE(reader.progress().training);
   EXPECT_EQ(reader.progress().steps_done, 25);
@@ -31,9 +32,9 @@ TEST(ProgressReader, ReadsWhatIsAppended) {
   EXPECT_DOUBLE_EQ(*reader.progress().loss, 2.0);
   EXPECT_DOUBLE_EQ(*reader.progress().samples_per_s, 100'000);
 
-  append_event(run.path, 1, 0, {{"event", "evaluation"}, {"metrics", {{"Prec@1", 80.5}}}});
-  append_event(run.path, 1, 0, {{"event", "goal"}, {"value", 80.5}});
-  append_event(run.path, 1, 0, {{"event", "end"}, {"reason", "goal"}});
+  append_event(run.path(), 1, 0, {{"event", "evaluation"}, {"metrics", {{"Prec@1", 80.5}}}});
+  append_event(run.path(), 1, 0, {{"event", "goal"}, {"value", 80.5}});
+  append_event(run.path(), 1, 0, {{"event", "end"}, {"reason", "goal"}});
   EXPECT_TRUE(reader.update());
   EXPECT_EQ(reader.progress().evaluations, 1);
   EXPECT_EQ((*reader.progress().evaluation)["metrics"]["Prec@1"], 80.5);
@@ -42,42 +43,42 @@ TEST(ProgressReader, ReadsWhatIsAppended) {
 }
 
 TEST(ProgressReader, WaitsForTheRestOfARecord) {
-  const TemporaryDirectory run;
-  start_spool(run.path, 1, 0);
+  const TemporaryFolder run;
+  start_spool(run.path(), 1, 0);
   const spec::StepRecord step = make_step(0, 1, 0, 1.0, 1'000'000, 1'000'000);
-  append(spec::steps_path(run.path, 1, 0), &step, 100);
-  append(spec::events_path(run.path, 1, 0), "{\"event\":", 9);
-  ProgressReader reader(run.path);
+  append(spec::steps_path(run.path(), 1, 0), &step, 100);
+  append(spec::events_path(run.path(), 1, 0), "{\"event\":", 9);
+  ProgressReader reader(run.path());
   reader.update();
   EXPECT_EQ(reader.progress().steps_done, 0);
-  append(spec::steps_path(run.path, 1, 0), reinterpret_cast<const char*>(&step) + 100, sizeof step - 100);
-  append(spec::events_path(run.path, 1, 0), "\"prepared\"}\n", 12);
+  append(spec::steps_path(run.path(), 1, 0), reinterpret_cast<const char*>(&step) + 100, sizeof step - 100);
+  append(spec::events_path(run.path(), 1, 0), "\"prepared\"}\n", 12);
   reader.update();
   EXPECT_EQ(reader.progress().steps_done, 1);
   EXPECT_TRUE(reader.progress().prepared);
 }
 
 TEST(ProgressReader, LossAndRateAreOfTheLastSeconds) {
-  const TemporaryDirectory run;
-  start_spool(run.path, 1, 0);
-  append_step(run.path, 1, 0, make_step(0, 1, 0, 9.0, 1'000'000'000, 1'000'000'000));
-  append_step(run.path, 1, 0, make_step(1, 1, 0, 1.0, 500'000'000, 20'000'000'000));
-  ProgressReader reader(run.path);
+  const TemporaryFolder run;
+  start_spool(run.path(), 1, 0);
+  append_step(run.path(), 1, 0, make_step(0, 1, 0, 9.0, 1'000'000'000, 1'000'000'000));
+  append_step(run.path(), 1, 0, make_step(1, 1, 0, 1.0, 500'000'000, 20'000'000'000));
+  ProgressReader reader(run.path());
   reader.update();
   EXPECT_DOUBLE_EQ(*reader.progress().loss, 1.0);
   EXPECT_DOUBLE_EQ(*reader.progress().samples_per_s, 200);
 }
 
 TEST(ProgressReader, GoesOnToTheNextSegment) {
-  const TemporaryDirectory run;
-  start_spool(run.path, 1, 0);
-  append_step(run.path, 1, 0, make_step(0, 25, 0, 2.0, 1'000'000, 25'000'000));
-  append_event(run.path, 1, 0, {{"event", "failure"}, {"kind", "comm_error"}});
-  ProgressReader reader(run.path);
+  const TemporaryFolder run;
+  start_spool(run.path(), 1, 0);
+  append_step(run.path(), 1, 0, make_step(0, 25, 0, 2.0, 1'000'000, 25'000'000));
+  append_event(run.path(), 1, 0, {{"event", "failure"}, {"kind", "comm_error"}});
+  ProgressReader reader(run.path());
   reader.update();
   EXPECT_TRUE(reader.progress().failure);
-  start_spool(run.path, 2, 0);
-  append_event(run.path, 2, 0, {{"event", "begin"}, {"start_step", 20}, {"steps_per_epoch", 600}});
+  start_spool(run.path(), 2, 0);
+  append_event(run.path(), 2, 0, {{"event", "begin"}, {"start_step", 20}, {"steps_per_epoch", 600}});
   reader.update();
   EXPECT_EQ(reader.progress().segment, 2);
   EXPECT_FALSE(reader.progress().failure);
@@ -85,10 +86,10 @@ TEST(ProgressReader, GoesOnToTheNextSegment) {
 }
 
 TEST(ProgressReader, RefusesAnotherFormat) {
-  const TemporaryDirectory run;
+  const TemporaryFolder run;
   const std::string other(64, 'x');
-  append(spec::steps_path(run.path, 1, 0), other.data(), other.size());
-  ProgressReader reader(run.path);
+  append(spec::steps_path(run.path(), 1, 0), other.data(), other.size());
+  ProgressReader reader(run.path());
   EXPECT_THROW(reader.update(), UserError);
 }
 

@@ -27,37 +27,37 @@ std::string error_of(const std::filesystem::path& home, const std::string& name)
 }
 
 TEST(Records, RunsAreListedById) {
-  const TemporaryDirectory home;
-  EXPECT_THAT(list_runs(home.path), IsEmpty());
-  make_run(home.path, "b-1", 2);
-  make_run(home.path, "a-1", 10);
-  make_run(home.path, "z-1", 1);
-  make_run(home.path, ".new-x-1", 3);
-  std::filesystem::create_directories(runs_dir(home.path) / "empty");
-  const auto runs = runs_dir(home.path);
-  EXPECT_THAT(list_runs(home.path), ElementsAre(runs / "z-1", runs / "b-1", runs / "a-1"));
+  const TemporaryFolder home;
+  EXPECT_THAT(list_runs(home.path()), IsEmpty());
+  make_run(home.path(), "b-1", 2);
+  make_run(home.path(), "a-1", 10);
+  make_run(home.path(), "z-1", 1);
+  make_run(home.path(), ".new-x-1", 3);
+  std::filesystem::create_directories(runs_dir(home.path()) / "empty");
+  const auto runs = runs_dir(home.path());
+  EXPECT_THAT(list_runs(home.path()), ElementsAre(runs / "z-1", runs / "b-1", runs / "a-1"));
 }
 
 TEST(Records, AnUnknownRunNamesTheNearest) {
-  const TemporaryDirectory home;
-  EXPECT_THAT(error_of(home.path, "r-1"), HasSubstr("start one with: mlbench run"));
-  make_run(home.path, "first-1", 1);
-  make_run(home.path, "first-2", 2);
-  make_run(home.path, "other-2", 3);
-  EXPECT_EQ(find_run(home.path, "first-2"), runs_dir(home.path) / "first-2");
-  EXPECT_THAT(error_of(home.path, "first"), HasSubstr("there are 3: first-1, first-2, ... (all: mlbench status)"));
-  EXPECT_THAT(error_of(home.path, "../other-2"), HasSubstr("no run '../other-2'"));
+  const TemporaryFolder home;
+  EXPECT_THAT(error_of(home.path(), "r-1"), HasSubstr("start one with: mlbench run"));
+  make_run(home.path(), "first-1", 1);
+  make_run(home.path(), "first-2", 2);
+  make_run(home.path(), "other-2", 3);
+  EXPECT_EQ(find_run(home.path(), "first-2"), runs_dir(home.path()) / "first-2");
+  EXPECT_THAT(error_of(home.path(), "first"), HasSubstr("there are 3: first-1, first-2, ... (all: mlbench status)"));
+  EXPECT_THAT(error_of(home.path(), "../other-2"), HasSubstr("no run '../other-2'"));
 }
 
 TEST(Records, LastLines) {
-  const TemporaryDirectory folder;
-  append(folder.path / "log", "a\nb\nc", 5);
-  EXPECT_THAT(last_lines(folder.path / "log", 2), ElementsAre("b", "c"));
-  EXPECT_THAT(last_lines(folder.path / "log", 0), ElementsAre("a", "b", "c"));
-  EXPECT_THAT(last_lines(folder.path / "none", 0), IsEmpty());
-  EXPECT_EQ(read_appended(folder.path / "log", 2), "b\nc");
-  EXPECT_EQ(read_appended(folder.path / "log", 5), "");
-  EXPECT_EQ(read_appended(folder.path / "none", 0), "");
+  const TemporaryFolder folder;
+  append(folder.path() / "log", "a\nb\nc", 5);
+  EXPECT_THAT(last_lines(folder.path() / "log", 2), ElementsAre("b", "c"));
+  EXPECT_THAT(last_lines(folder.path() / "log", 0), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(last_lines(folder.path() / "none", 0), IsEmpty());
+  EXPECT_EQ(read_appended(folder.path() / "log", 2), "b\nc");
+  EXPECT_EQ(read_appended(folder.path() / "log", 5), "");
+  EXPECT_EQ(read_appended(folder.path() / "none", 0), "");
 }
 
 TEST(Nearest, FindsTyposAndPrefixes) {

@@ -318,13 +318,13 @@ class OwnArchive : public testing::Test {
   void SetUp() override {
     // Times that no sum of floating-point numbers gets right by luck.
     for (int64_t rank = 0; rank < 2; ++rank) {
-      start_spool(run_.path, 1, rank);
+      start_spool(run_.path(), 1, rank);
       for (uint64_t i = 0; i < 30; ++i) {
-        append_step(run_.path, 1, rank, step(i, static_cast<uint32_t>(i / 10)));
+        append_step(run_.path(), 1, rank, step(i, static_cast<uint32_t>(i / 10)));
       }
     }
     for (const double value : {60.1, 78.5, 85.25}) {
-      append_event(run_.path, 1, 0,
+      append_event(run_.path(), 1, 0,
                    {{"event", "evaluation"},
                     {"split", "test"},
                     {"end_ns", 1'500'000'000},
@@ -337,7 +337,7 @@ class OwnArchive : public testing::Test {
     for (const double value : {60.1, 78.5, 85.25}) {
       record_["evaluations"].push_back({{"split", "test"}, {"metrics", {{"Prec@1", value}, {"loss", 0.1 * value}}}});
     }
-    spec::RankSpool spool = spec::read_spool(run_.path, 1, 0);
+    spec::RankSpool spool = spec::read_spool(run_.path(), 1, 0);
     int64_t train_ns = 0, legacy_ns = 0;
     record_["steps_s"] = Json::object();
     for (size_t kind = 0; kind < spec::kStepKinds; ++kind) {
@@ -363,7 +363,7 @@ class OwnArchive : public testing::Test {
 
   Members members() const {
     Members members;
-    for (ZipMember& member : download_members(run_.path, record_)) members[member.name] = std::move(member.content);
+    for (ZipMember& member : download_members(run_.path(), record_)) members[member.name] = std::move(member.content);
     return members;
   }
 
@@ -376,7 +376,7 @@ class OwnArchive : public testing::Test {
     return changed;
   }
 
-  TemporaryDirectory run_;
+  TemporaryFolder run_;
   Json record_;
 };
 

@@ -27,17 +27,17 @@ std::vector<tensorboard::Event> read_events(const std::string& file) {
 class TensorBoard : public testing::Test {
  protected:
   void SetUp() override {
-    start_spool(run_.path, 1, 1);
-    append_step(run_.path, 1, 1, make_step(0, 20, 0, 2.0, 1'000'000, 20'000'000));
-    append_step(run_.path, 1, 1, make_step(20, 20, 0, 1.0, 1'000'000, 1'040'000'000));
-    append_event(run_.path, 1, 1,
+    start_spool(run_.path(), 1, 1);
+    append_step(run_.path(), 1, 1, make_step(0, 20, 0, 2.0, 1'000'000, 20'000'000));
+    append_step(run_.path(), 1, 1, make_step(20, 20, 0, 1.0, 1'000'000, 1'040'000'000));
+    append_event(run_.path(), 1, 1,
                  {{"event", "evaluation"},
                   {"split", "test"},
                   {"step", 30},
                   {"end_ns", 500'000'000},
                   {"metrics", {{"Prec@1", 85.25}}}});
   }
-  TemporaryDirectory run_;
+  TemporaryFolder run_;
   Json record_ = make_record("r-2", 2, 40, 5400, true);
 };
 
@@ -48,14 +48,14 @@ TEST_F(TensorBoard, FilesAreNamedAsTensorBoardFindsThem) {
 }
 
 TEST_F(TensorBoard, BeginAsEveryEventFile) {
-  const std::string file = tensorboard_events(run_.path, record_, 1);
+  const std::string file = tensorboard_events(run_.path(), record_, 1);
   // Length 24, its checksum, the tag of wall_time: the first 13 bytes of a file that TensorBoard writes.
   EXPECT_EQ(file.substr(0, 13), std::string("\x18\0\0\0\0\0\0\0\xa3\x7fK\"\t", 13));
   EXPECT_EQ(read_events(file)[0].file_version(), "brain.Event:2");
 }
 
 TEST_F(TensorBoard, HaveEveryPointInTheOrderOfTime) {
-  const std::vector<tensorboard::Event> events = read_events(tensorboard_events(run_.path, record_, 1));
+  const std::vector<tensorboard::Event> events = read_events(tensorboard_events(run_.path(), record_, 1));
   std::vector<std::pair<int64_t, float>> losses;
   double before = 0;
   for (const tensorboard::Event& event : events) {
@@ -77,9 +77,9 @@ TEST_F(TensorBoard, HaveEveryPointInTheOrderOfTime) {
 
 // TensorBoard leaves out a value of which nothing is written.
 TEST_F(TensorBoard, SayThatAValueIsZero) {
-  append_step(run_.path, 1, 1, make_step(40, 1, 0, 0.0, 1'000'000, 1'050'000'000));
+  append_step(run_.path(), 1, 1, make_step(40, 1, 0, 0.0, 1'000'000, 1'050'000'000));
   bool said = false;
-  for (const tensorboard::Event& event : read_events(tensorboard_events(run_.path, record_, 1))) {
+  for (const tensorboard::Event& event : read_events(tensorboard_events(run_.path(), record_, 1))) {
     for (const auto& value : event.summary().value()) {
       EXPECT_EQ(value.what_case(), tensorboard::Summary::Value::kSimpleValue);
       said = said || (value.tag() == "train_loss" && event.step() == 40);
@@ -89,7 +89,7 @@ TEST_F(TensorBoard, SayThatAValueIsZero) {
 }
 
 TEST_F(TensorBoard, OfARankWithoutRecordsIsTheVersionAlone) {
-  EXPECT_EQ(read_events(tensorboard_events(run_.path, record_, 0)).size(), 1U);
+  EXPECT_EQ(read_events(tensorboard_events(run_.path(), record_, 0)).size(), 1U);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/spec/spool.h"
 
@@ -74,19 +75,6 @@ inline Json make_record(const std::string& name, int64_t workers, double train_s
                                     {"metrics", {{"Prec@1", 85.25}, {"loss", 0.41}}}}})},
       {"weights_sha256", "abc123"}};
 }
-
-// A folder of its own for each test, removed at the end.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "mlbench-report-XXXXXX").string();
-    path = mkdtemp(pattern.data());
-  }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path); }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  std::filesystem::path path;
-};
 
 inline spec::StepRecord make_step(uint64_t first, uint32_t count, uint32_t epoch, double loss, int64_t step_ns,
                                   int64_t end_ns) {

@@ -31,30 +31,30 @@ class Download : public testing::Test {
  protected:
   void SetUp() override {
     for (int64_t rank = 0; rank < 2; ++rank) {
-      start_spool(run_.path, 1, rank);
-      append_step(run_.path, 1, rank, make_step(0, 20, 0, 2.0, 1'000'000, 20'000'000));
-      append_step(run_.path, 1, rank, make_step(20, 20, 0, 1.0, 1'000'000, 1'040'000'000));
-      append_step(run_.path, 1, rank, make_step(40, 5, 1, 0.5, 2'000'000, 2'000'000'000));
+      start_spool(run_.path(), 1, rank);
+      append_step(run_.path(), 1, rank, make_step(0, 20, 0, 2.0, 1'000'000, 20'000'000));
+      append_step(run_.path(), 1, rank, make_step(20, 20, 0, 1.0, 1'000'000, 1'040'000'000));
+      append_step(run_.path(), 1, rank, make_step(40, 5, 1, 0.5, 2'000'000, 2'000'000'000));
     }
-    append_event(run_.path, 1, 0,
+    append_event(run_.path(), 1, 0,
                  {{"event", "epoch"},
                   {"epoch", 1},
                   {"end_ns", 1'041'000'000},
                   {"train_loss", 1.5},
                   {"metrics", {{"Prec@1", 60.5}, {"loss", 1.5}}}});
-    append_event(run_.path, 1, 0,
+    append_event(run_.path(), 1, 0,
                  {{"event", "evaluation"},
                   {"split", "test"},
                   {"end_ns", 1'500'000'000},
                   {"metrics", {{"Prec@1", 85.25}, {"loss", 0.41}, {"../evil/\"x", 1.0}}}});
   }
-  TemporaryDirectory run_;
+  TemporaryFolder run_;
   Json record_ = make_record("r-2", 2, 40, 5400, true);
 };
 
 TEST_F(Download, HasTheMembersOfTodaysArchives) {
   EXPECT_THAT(
-      names_of(download_members(run_.path, record_)),
+      names_of(download_members(run_.path(), record_)),
       testing::IsSupersetOf({"result_train_loss @ 0.json", "result_train_loss @ 1.json", "result_train_Prec@1 @ 0.json",
                              "result_val_global_Prec@1 @ 0.json", "result_val_global_loss @ 0.json",
                              "result_fwd_pass @ 1.json", "result_CumulativeTrainTimeEpoch @ 1.json",
@@ -63,14 +63,14 @@ TEST_F(Download, HasTheMembersOfTodaysArchives) {
 }
 
 TEST_F(Download, NamesHoldNothingThatMeansAnythingInAPath) {
-  for (const std::string& name : names_of(download_members(run_.path, record_))) {
+  for (const std::string& name : names_of(download_members(run_.path(), record_))) {
     EXPECT_EQ(name.find_first_of("/\\\""), std::string::npos) << name;
     EXPECT_EQ(name.find(".."), std::string::npos) << name;
   }
 }
 
 TEST_F(Download, PointsHaveDateValueAndCumulative) {
-  const auto members = download_members(run_.path, record_);
+  const auto members = download_members(run_.path(), record_);
   EXPECT_EQ(content_of(members, "result_val_global_Prec@1 @ 0.json"),
             "[\n"
             "    {\n"
@@ -89,7 +89,7 @@ TEST_F(Download, PointsHaveDateValueAndCumulative) {
 }
 
 TEST_F(Download, TimesAddUp) {
-  const auto members = download_members(run_.path, record_);
+  const auto members = download_members(run_.path(), record_);
   const Json per_epoch = Json::parse(content_of(members, "result_fwd_pass @ 0.json"));
   ASSERT_EQ(per_epoch.size(), 2U);
   EXPECT_EQ(per_epoch[0]["value"], "0.04");
@@ -99,11 +99,11 @@ TEST_F(Download, TimesAddUp) {
 }
 
 TEST_F(Download, RunJsonIsTheRecord) {
-  EXPECT_EQ(Json::parse(content_of(download_members(run_.path, record_), "run.json")), record_);
+  EXPECT_EQ(Json::parse(content_of(download_members(run_.path(), record_), "run.json")), record_);
 }
 
 TEST_F(Download, ZipReadsBackAndIsTheSameTwice) {
-  const auto members = download_members(run_.path, record_);
+  const auto members = download_members(run_.path(), record_);
   const std::string zip = make_zip(members, 1769860800);
   EXPECT_EQ(zip.substr(0, 4), "PK\x03\x04");
   EXPECT_EQ(zip, make_zip(members, 1769860800));
@@ -113,15 +113,15 @@ TEST_F(Download, ZipReadsBackAndIsTheSameTwice) {
 }
 
 TEST_F(Download, IsWrittenToAFile) {
-  const auto file = run_.path / "r.zip";
-  write_download(run_.path, record_, file);
-  EXPECT_EQ(names_of(read_zip(read_file(file))), names_of(download_members(run_.path, record_)));
-  EXPECT_THROW(write_download(run_.path, record_, run_.path / "none" / "r.zip"), IoError);
+  const auto file = run_.path() / "r.zip";
+  write_download(run_.path(), record_, file);
+  EXPECT_EQ(names_of(read_zip(read_file(file))), names_of(download_members(run_.path(), record_)));
+  EXPECT_THROW(write_download(run_.path(), record_, run_.path() / "none" / "r.zip"), IoError);
 }
 
 TEST(Zip, ARunWithoutSpoolsHoldsItsRecord) {
-  const TemporaryDirectory run;
-  EXPECT_THAT(names_of(download_members(run.path, {{"name", "r-1"}, {"workers", 1}})), ElementsAre("run.json"));
+  const TemporaryFolder run;
+  EXPECT_THAT(names_of(download_members(run.path(), {{"name", "r-1"}, {"workers", 1}})), ElementsAre("run.json"));
 }
 
 TEST(Zip, EmptyHasNoMembers) { EXPECT_TRUE(read_zip(make_zip({}, 0)).empty()); }

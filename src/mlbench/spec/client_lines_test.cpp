@@ -1,4 +1,5 @@
 #include "mlbench/spec/client_lines.h"
+#include "mlbench/base/files.h"
 
 #include <gmock/gmock.h>
 
@@ -14,18 +15,13 @@ using testing::Pair;
 
 class ClientLines : public testing::Test {
  protected:
-  ClientLines() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "client-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-    std::filesystem::create_directories(folder_ / "metrics");
-  }
-  ~ClientLines() override { std::filesystem::remove_all(folder_); }
+  ClientLines() { std::filesystem::create_directories(folder_ / "metrics"); }
   void write(const std::string& text) { std::ofstream(folder_ / "metrics" / "rank-0.jsonl", std::ios::app) << text; }
-  std::filesystem::path folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(ClientLines, AreReadInOrderAndOnce) {
-  EXPECT_THAT(read_client_lines(folder_, 0), IsEmpty());
+  EXPECT_THAT(read_client_lines(folder_.path(), 0), IsEmpty());
   write(R"({"rank":0,"sequence":12,"time":0.000005,"step":25,"epoch":1,"values":{"b":2,"bad":null,"word":"x"}})"
         "\n");
   write(R"({"rank":0,"sequence":11,"values":{"a":1}})"
@@ -34,13 +30,13 @@ TEST_F(ClientLines, AreReadInOrderAndOnce) {
         "\n");
   write("not json\n[1]\n\n");
   write(R"({"rank":0,"sequence":13,"values":{"cut":1})");
-  const auto lines = read_client_lines(folder_, 0);
+  const auto lines = read_client_lines(folder_.path(), 0);
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_THAT(lines[0].values, ElementsAre(Pair("a", 1)));
   EXPECT_THAT(lines[1].values, ElementsAre(Pair("b", 2)));
   EXPECT_EQ(lines[1].step, 25);
   EXPECT_EQ(lines[1].time_us, 5);
-  EXPECT_THAT(read_client_lines(folder_, 1), IsEmpty());
+  EXPECT_THAT(read_client_lines(folder_.path(), 1), IsEmpty());
 }
 
 TEST_F(ClientLines, BecomeFiguresOfARecord) {
@@ -59,7 +55,7 @@ TEST_F(ClientLines, BecomeFiguresOfARecord) {
   write(R"({"sequence":7,"step":20,"epoch":2,"values":{"TotalCumulativeTrainTime":8.5,"global_cum_agg":2.5},)"
         R"("text":{"TaskResult":"80% ..."},"goal":{"metric":"Prec@1","split":"test","target":80,"value":81}})"
         "\n");
-  const Json figures = client_figures(read_client_lines(folder_, 0), 2'000'000);
+  const Json figures = client_figures(read_client_lines(folder_.path(), 0), 2'000'000);
   EXPECT_EQ(figures["clocks"]["train_s"], 8.5);
   EXPECT_EQ(figures["steps_s"]["fwd_pass"], 5.0);
   EXPECT_EQ(figures["steps_s"]["agg"], 2.5);

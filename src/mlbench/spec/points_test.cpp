@@ -62,25 +62,25 @@ TEST(Points, OfEventsAreTheMetricsOfEpochsAndOfEvaluationsOnTestData) {
 }
 
 TEST(Points, OfStepsThatWereDoneAgainAreThoseOfTheLaterSegment) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const auto evaluation = [](int64_t step) -> Json {
     return {{"event", "evaluation"}, {"split", "test"}, {"step", step}, {"metrics", {{"loss", step}}}};
   };
-  write_spool(folder.path, 1, 0, {step_record(0, 1, 5), step_record(1, 1, 5), step_record(2, 1, 5)},
+  write_spool(folder.path(), 1, 0, {step_record(0, 1, 5), step_record(1, 1, 5), step_record(2, 1, 5)},
               {evaluation(2), evaluation(3)});
-  write_spool(folder.path, 2, 0, {step_record(2, 1, 5), step_record(3, 1, 5)}, {evaluation(3), evaluation(4)});
-  const Points points = read_points(folder.path, 2, 0);
+  write_spool(folder.path(), 2, 0, {step_record(2, 1, 5), step_record(3, 1, 5)}, {evaluation(3), evaluation(4)});
+  const Points points = read_points(folder.path(), 2, 0);
   EXPECT_THAT(steps_of(points, "step_s"), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(steps_of(points, "val_global_loss"), ElementsAre(2, 3, 4));
 }
 
 TEST(Points, OfCustomRunsAreTheValuesOfTheScript) {
-  const TestFolder folder;
-  std::filesystem::create_directories(folder.path / "metrics");
-  std::ofstream(client_lines_path(folder.path, 1))
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path() / "metrics");
+  std::ofstream(client_lines_path(folder.path(), 1))
       << R"({"sequence": 1, "time": 2.5, "step": 4, "epoch": 1, "values": {"val_global_Prec@1": 70}})"
       << "\n";
-  const Points points = read_points(folder.path, 1, 1);
+  const Points points = read_points(folder.path(), 1, 1);
   ASSERT_EQ(steps_of(points, "val_global_Prec@1", 1).size(), 1U);
   const Point point = points.at({1, "val_global_Prec@1"})[0];
   EXPECT_EQ(point.time_us, 2'500'000);

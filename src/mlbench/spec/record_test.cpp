@@ -46,7 +46,7 @@ class Record : public testing::Test {
     spec_.created_at = kStamp;
     spec_.workers = 2;
     spec_.data_name = "fashion-mnist";
-    spec_.run_dir = folder_.path;
+    spec_.run_dir = folder_.path();
     set_task(spec_, find_task("fashion-mnist", "", "", {}), {});
   }
 
@@ -60,7 +60,7 @@ class Record : public testing::Test {
       if (rank == 0) {
         events = {evaluation(20, 90, 2 * kSecond, 3 * kSecond), evaluation(30, 91, 4 * kSecond, 5 * kSecond)};
       }
-      write_spool(folder_.path, 2, rank, {step_record(10, 20, 4 * kSecond)}, events, start);
+      write_spool(folder_.path(), 2, rank, {step_record(10, 20, 4 * kSecond)}, events, start);
     }
   }
 
@@ -101,14 +101,14 @@ class Record : public testing::Test {
       }
       events.push_back(
           {{"event", "end"}, {"end_ns", 6 * kSecond}, {"weights_sha256", kHash}, {"peak_rss", 2000 + rank}});
-      write_spool(folder_.path, 1, rank, {step_record(0, 10, kSecond), step_record(10, 10, 3 * kSecond)}, events,
+      write_spool(folder_.path(), 1, rank, {step_record(0, 10, kSecond), step_record(10, 10, 3 * kSecond)}, events,
                   start);
     }
   }
 
   Json build() const { return build_record(spec_, progress_); }
 
-  TestFolder folder_;
+  TemporaryFolder folder_;
   RunSpec spec_;
   RunProgress progress_;
 };
@@ -208,7 +208,7 @@ TEST_F(Record, ResumedRunAddsClocksAndTakesTheLaterCurve) {
 }
 
 TEST_F(Record, UnreachedGoalShowsTheBestValue) {
-  write_spool(folder_.path, 1, 0, {step_record(0, 30, kSecond)},
+  write_spool(folder_.path(), 1, 0, {step_record(0, 30, kSecond)},
               {evaluation(10, 80, 1, 1), evaluation(20, 83, 2, 2), evaluation(30, 82, 3, 3)});
   spec_.limits.light = true;
   const Json goal = build()["goal"];
@@ -220,7 +220,7 @@ TEST_F(Record, UnreachedGoalShowsTheBestValue) {
 
 TEST_F(Record, GoalOnTheTrainingSplitReadsTheEpochs) {
   spec_.task.task.goal = {"loss", "train", 0.3, 0.4, false};
-  write_spool(folder_.path, 1, 0, {step_record(0, 30, kSecond)},
+  write_spool(folder_.path(), 1, 0, {step_record(0, 30, kSecond)},
               {evaluation(10, 99, 1, 1),
                {{"event", "epoch"}, {"step", 10}, {"epoch", 1}, {"metrics", {{"loss", 0.5}}}},
                {{"event", "epoch"}, {"step", 20}, {"epoch", 2}, {"metrics", {{"loss", 0.45}}}}});
@@ -241,7 +241,7 @@ TEST_F(Record, MedianRateIsWeightedByTheNumberOfSteps) {
   spec_.workers = 1;
   // 100/s for 1 step, 10/s for 25 steps, 20/s for 24: half of 50 steps lies exactly between the last two.
   const auto rates = [&](uint32_t slow) {
-    write_spool(folder_.path, 1, 0,
+    write_spool(folder_.path(), 1, 0,
                 {step_record(0, 1, kSecond / 10), step_record(1, slow, slow * kSecond),
                  step_record(1 + slow, 24, 12 * kSecond)},
                 {});
@@ -269,7 +269,7 @@ TEST_F(Record, FailureNamesTheCulprit) {
 
 TEST_F(Record, DamagedSpoolIsANoteAndNoError) {
   one_finished_segment();
-  std::ofstream(steps_path(folder_.path, 1, 1)) << std::string(1000, 'x');
+  std::ofstream(steps_path(folder_.path(), 1, 1)) << std::string(1000, 'x');
   const Json record = build();
   ASSERT_EQ(record["notes"].size(), 1U);
   EXPECT_THAT(record["notes"][0].get<std::string>(), HasSubstr("measurements lost"));
@@ -278,7 +278,7 @@ TEST_F(Record, DamagedSpoolIsANoteAndNoError) {
 
 TEST_F(Record, RanksWithDifferentWeightsAreANote) {
   one_finished_segment();
-  write_spool(folder_.path, 1, 1, {}, {{{"event", "end"}, {"weights_sha256", "beef"}}});
+  write_spool(folder_.path(), 1, 1, {}, {{{"event", "end"}, {"weights_sha256", "beef"}}});
   const Json record = build();
   EXPECT_EQ(record["weights_sha256"], nullptr);
   EXPECT_THAT(record["notes"].dump(), HasSubstr("2 different weights_sha256"));
@@ -327,8 +327,8 @@ TEST_F(Record, EveryKindOfRecordMeetsTheSchema) {
                  << " has none (Debian: python3-jsonschema)";
   }
   const auto validate = [&](const Json& record) {
-    write_json_file(folder_.path / "run.json", record);
-    return run({"-W", "ignore", "-m", "jsonschema", "-i", folder_.path / "run.json", schema_path()});
+    write_json_file(folder_.path() / "run.json", record);
+    return run({"-W", "ignore", "-m", "jsonschema", "-i", folder_.path() / "run.json", schema_path()});
   };
   const auto expect_valid = [&](const char* what) {
     const ProcessOutput output = validate(build());

@@ -19,12 +19,12 @@ class Spool : public testing::Test {
     const auto size = static_cast<int64_t>(std::filesystem::file_size(path));
     std::filesystem::resize_file(path, static_cast<uintmax_t>(bytes < 0 ? size + bytes : bytes));
   }
-  std::filesystem::path dir() const { return folder_.path; }
+  std::filesystem::path dir() const { return folder_.path(); }
   std::filesystem::path steps() const { return steps_path(dir(), 1, 0); }
   std::filesystem::path events() const { return events_path(dir(), 1, 0); }
   RankSpool read() const { return read_spool(dir(), 1, 0); }
 
-  TestFolder folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(Spool, PathsNameRankAndSegment) {

@@ -1,24 +1,16 @@
 #pragma once
 
-// For tests of spec/: a folder of their own and spools without a recorder.
+// For tests of spec/: spools without a recorder.
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
-#include "mlbench/base/sha256.h"
+#include "mlbench/base/files.h"
 #include "mlbench/spec/spool.h"
 
 namespace mlbench::spec {
-
-struct TestFolder {
-  TestFolder() { std::filesystem::create_directories(path); }
-  ~TestFolder() { std::filesystem::remove_all(path); }
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
-  const std::filesystem::path path = std::filesystem::temp_directory_path() / ("mlbench-test-" + random_hex(8));
-};
 
 // A record of `count` steps from `first`, 10 samples each, that took `ns` in all: a fifth in batch_load, a tenth in
 // checkpoint, the rest in backprop.

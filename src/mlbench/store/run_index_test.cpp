@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/store/run_index.h"
-#include "mlbench/supervise/test_folder.h"
 
 namespace mlbench::store {
 namespace {
@@ -32,7 +32,7 @@ class RunIndexTest : public testing::Test {
       out.push_back(summary.substr(9, summary.size() - 11));
     return out;
   }
-  supervise::TestFolder folder_;
+  TemporaryFolder folder_;
   std::unique_ptr<RunIndex> index_;
 };
 

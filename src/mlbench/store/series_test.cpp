@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/store/journal.h"
-#include "mlbench/supervise/test_folder.h"
 
 namespace mlbench::store {
 namespace {
@@ -47,7 +47,7 @@ class SeriesTest : public testing::Test {
     if (!store_) store_ = std::make_unique<SeriesStore>(folder_.path() / "store/s.sqlite", true);
     return *store_;
   }
-  supervise::TestFolder folder_;
+  TemporaryFolder folder_;
   std::unique_ptr<SeriesStore> store_;
 };
 

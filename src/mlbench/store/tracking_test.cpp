@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/store/journal.h"
 
 namespace mlbench::store {
@@ -16,11 +17,6 @@ using testing::Pair;
 
 class TrackingTest : public testing::Test {
  protected:
-  TrackingTest() {
-    std::string pattern = fs::temp_directory_path() / "tracking-XXXXXX";
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~TrackingTest() override { fs::remove_all(folder_); }
   static TrackedRun run(const std::string& id, int64_t experiment = 0) {
     TrackedRun out;
     out.id = id;
@@ -28,11 +24,11 @@ class TrackingTest : public testing::Test {
     out.name = "name of " + id;
     return out;
   }
-  fs::path folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(TrackingTest, ExperimentsHaveOneName) {
-  Tracking tracking(folder_);
+  Tracking tracking(folder_.path());
   EXPECT_EQ(tracking.experiment("Default")->id, 0);
   const auto id = tracking.create_experiment({0, "a", {{"k", "v"}}, 5});
   ASSERT_TRUE(id);
@@ -44,7 +40,7 @@ TEST_F(TrackingTest, ExperimentsHaveOneName) {
 }
 
 TEST_F(TrackingTest, TheLastMetricIsTheOneOfTheLargestStep) {
-  Tracking tracking(folder_);
+  Tracking tracking(folder_.path());
   tracking.create_run(run("r"));
   tracking.log(
       "r", {{{"m", 3, 10, 2}, {"m", 9, 99, 1}, {"m", 4, 11, 2}, {"m", 1, 5, 2}, {"n", std::nan(""), 0, 0}}, {}, {}});
@@ -58,7 +54,7 @@ TEST_F(TrackingTest, TheLastMetricIsTheOneOfTheLargestStep) {
 }
 
 TEST_F(TrackingTest, ABatchIsAllOrNothing) {
-  Tracking tracking(folder_);
+  Tracking tracking(folder_.path());
   tracking.create_run(run("r"));
   tracking.log("r", {{}, {{"p", "1"}}, {{"t", "1"}}});
   EXPECT_THROW(tracking.log("r", {{{"m", 1, 0, 0}}, {{"p", "2"}}, {{"t", "2"}}}), UserError);
@@ -70,14 +66,14 @@ TEST_F(TrackingTest, ABatchIsAllOrNothing) {
 
 TEST_F(TrackingTest, LivesInTheJournalAndSurvives) {
   {
-    const Journal journal(folder_);
-    Tracking tracking(folder_);
+    const Journal journal(folder_.path());
+    Tracking tracking(folder_.path());
     tracking.create_run(run("old"));
     tracking.create_run(run("new"));
     tracking.update_run("old", "FINISHED", 77, "");
   }
-  const Journal journal(folder_);
-  const Tracking tracking(folder_);
+  const Journal journal(folder_.path());
+  const Tracking tracking(folder_.path());
   const auto runs = tracking.runs({0});
   ASSERT_EQ(runs.size(), 2u);
   EXPECT_EQ(runs[0].id, "new");

@@ -11,10 +11,10 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/supervise/core_lock.h"
 #include "mlbench/supervise/proc.h"
-#include "mlbench/supervise/test_folder.h"
 
 namespace mlbench::supervise {
 namespace {
@@ -22,7 +22,7 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(Lease, HasOneHolder) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   EXPECT_FALSE(lease_held(folder.path(), 1s)) << "nobody took it yet";
   auto lease = Lease::take(folder.path());
   ASSERT_TRUE(lease);
@@ -34,7 +34,7 @@ TEST(Lease, HasOneHolder) {
 }
 
 TEST(Lease, SaysWhoHoldsIt) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   EXPECT_FALSE(read_lease(folder.path()));
   auto lease = Lease::take(folder.path());
   EXPECT_FALSE(read_lease(folder.path())) << "nothing written yet";
@@ -56,7 +56,7 @@ TEST(Lease, SaysWhoHoldsIt) {
 }
 
 TEST(Lease, EndsWithItsProcess) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = fork();
@@ -79,7 +79,7 @@ TEST(Lease, EndsWithItsProcess) {
 
 // As on a file system whose locks are not seen here: only the counter tells.
 TEST(Lease, OnAnotherHostTheCounterTells) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   Json content = {{"host", "elsewhere"}, {"boot_id", "another"}, {"pid", 1},
                   {"start_time", 1},     {"counter", 5},         {"ranks", Json::array()}};
   write_json_file(folder.path() / "lease", content);
@@ -117,7 +117,7 @@ TEST(ProcessStatus, SeesAStoppedProcess) {
 }
 
 TEST(CoreLock, IsForAllUsersWhateverTheUmask) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const auto path = folder.path() / "cores.lock";
   const mode_t mask = umask(0077);
   const auto lock = take_core_lock(path, 0ms);
@@ -130,7 +130,7 @@ TEST(CoreLock, IsForAllUsersWhateverTheUmask) {
 }
 
 TEST(CoreLock, FollowsNoSymbolicLinkAndTakesNoOtherThing) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const auto target = folder.path() / "precious";
   write_file_atomically(target, "text");
   std::filesystem::create_symlink(target, folder.path() / "link");
@@ -145,7 +145,7 @@ TEST(CoreLock, FollowsNoSymbolicLinkAndTakesNoOtherThing) {
 }
 
 TEST(CoreLock, ShowsWhoRunsBeside) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const auto path = folder.path() / "cores.lock";
   EXPECT_FALSE(somebody_beside(path));
   FileDescriptor first = show_beside(path), second = show_beside(path);

@@ -4,8 +4,8 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/supervise/supervisor.h"
-#include "mlbench/supervise/test_folder.h"
 
 namespace mlbench::supervise {
 namespace {
@@ -76,7 +76,7 @@ TEST(LaunchRequest, HoldsWhatARankNeeds) {
 }
 
 TEST(WorkerCatalog, SaysWhyThereIsNone) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   auto result = worker_catalog(folder.path() / "mlbench-worker", folder.path());
   EXPECT_FALSE(result.catalog);
   EXPECT_THAT(result.reason, HasSubstr("there is no worker program at"));

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/supervise/test_folder.h"
+#include "mlbench/base/files.h"
 
 namespace mlbench::supervise {
 namespace {
@@ -43,7 +43,7 @@ spec::RunProgress complete_progress() {
 }
 
 TEST(Progress, ComesBackFromDisk) {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   EXPECT_FALSE(read_progress(folder.path()));
   const spec::RunProgress written = complete_progress();
   write_progress(folder.path(), written);

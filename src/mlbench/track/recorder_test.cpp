@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/random.h"
-#include "mlbench/base/sha256.h"
 #include "mlbench/spec/record.h"
 
 namespace mlbench::track {
@@ -28,20 +28,17 @@ constexpr int64_t kMillisecond = 1'000'000;
 
 class RecorderTest : public testing::Test {
  protected:
-  RecorderTest() { std::filesystem::create_directories(folder_); }
-  ~RecorderTest() override { std::filesystem::remove_all(folder_); }
-
   RecorderOptions options() const {
     RecorderOptions options;
-    options.run_dir = folder_;
+    options.run_dir = folder_.path();
     options.run_id = 77;
     options.segment = 2;
     options.rank = 3;
     return options;
   }
-  RankSpool read() const { return spec::read_spool(folder_, 2, 3); }
+  RankSpool read() const { return spec::read_spool(folder_.path(), 2, 3); }
 
-  const std::filesystem::path folder_ = std::filesystem::temp_directory_path() / ("mlbench-test-" + random_hex(8));
+  TemporaryFolder folder_;
   ManualClock clock_;
 };
 
@@ -290,7 +287,7 @@ TEST_F(RecorderTest, FullDiskKeepsWhatIsWrittenAndNeverBlocks) {
     return recorder.failed() == error ? 0 : 13;
   });
   EXPECT_EQ(code, 0);
-  const auto size = std::filesystem::file_size(spec::steps_path(folder_, 2, 3));
+  const auto size = std::filesystem::file_size(spec::steps_path(folder_.path(), 2, 3));
   EXPECT_EQ(size, sizeof(spec::SpoolHeader) + 10 * sizeof(StepRecord));
   EXPECT_EQ(read().steps.size(), 10U);
   EXPECT_EQ(read().events.size(), 1U);  // the other file had room
@@ -306,7 +303,7 @@ TEST_F(RecorderTest, FullDiskKeepsWholeEvents) {
   EXPECT_EQ(code, 0);
   const RankSpool spool = read();
   EXPECT_GE(spool.events.size(), 5U);
-  std::ifstream in(spec::events_path(folder_, 2, 3));
+  std::ifstream in(spec::events_path(folder_.path(), 2, 3));
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   EXPECT_EQ(text.back(), '\n');
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), static_cast<std::ptrdiff_t>(spool.events.size()));

@@ -8,6 +8,7 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
 #include "mlbench/spec/run_spec.h"
@@ -28,12 +29,6 @@ fs::path worker_program() {
 
 class WorkerTest : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/mlbench-worker-test-XXXXXX";
-    folder_ = mkdtemp(name);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   spec::RunSpec make_run(const std::string& name, int64_t workers) {
     spec::RunSpec run;
     run.id = 7;
@@ -83,7 +78,7 @@ class WorkerTest : public testing::Test {
     return read_json_file(fs::path(run.run_dir) / "run.json");
   }
 
-  fs::path folder_;
+  TemporaryFolder folder_;
   std::string cores_;
 };
 

@@ -16,6 +16,7 @@
 #include <sstream>
 #include <thread>
 
+#include "mlbench/base/files.h"
 #include "mlbench/comm/gloo/gloo.h"
 
 namespace mlbench::comm {
@@ -66,15 +67,14 @@ class Processes : public testing::Test {
   // Ends what runs and begins with an empty store.
   void renew() {
     end();
-    std::string pattern = testing::TempDir() + "/mlbench_gloo_XXXXXX";
-    folder_ = mkdtemp(pattern.data());
+    folder_.emplace();
   }
 
   CommOptions options(int rank, int size, milliseconds timeout) const {
     CommOptions options;
     options.rank = rank;
     options.size = size;
-    options.store = std::make_shared<FileStore>(folder_);
+    options.store = std::make_shared<FileStore>(folder_->path());
     options.timeout = timeout;
     return options;
   }
@@ -140,10 +140,9 @@ class Processes : public testing::Test {
       close(rank.output);
     }
     ranks_.clear();
-    if (!folder_.empty()) std::filesystem::remove_all(folder_);
   }
 
-  std::filesystem::path folder_;
+  std::optional<TemporaryFolder> folder_;
   std::vector<Rank> ranks_;
 };
 

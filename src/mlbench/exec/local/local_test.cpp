@@ -12,6 +12,7 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/exec/guard.h"
 
@@ -28,11 +29,6 @@ class LocalExecutorTest : public testing::TestWithParam<const char*> {
   void SetUp() override {
     if (GetParam() == std::string("mpi") && !program_exists("mpirun")) GTEST_SKIP() << "missing capability: mpirun";
   }
-  LocalExecutorTest() {
-    std::string name = (fs::temp_directory_path() / "exec-XXXXXX").string();
-    dir_ = mkdtemp(name.data());
-  }
-  ~LocalExecutorTest() override { fs::remove_all(dir_); }
 
   LaunchRequest request(const std::string& script, int workers) const {
     LaunchRequest result;
@@ -40,7 +36,7 @@ class LocalExecutorTest : public testing::TestWithParam<const char*> {
     result.guard = {environment_variable("MLBENCH_TEST_MLBENCH").value(), "guard-rank"};
     result.command = {"/bin/sh", "-c", script};
     result.workers = workers;
-    result.log_dir = dir_;
+    result.log_dir = dir_.path();
     return result;
   }
 
@@ -55,17 +51,17 @@ class LocalExecutorTest : public testing::TestWithParam<const char*> {
     return ends;
   }
 
-  std::string log(int rank, int64_t segment = 1) const { return read_file(rank_log_path(dir_, segment, rank)); }
+  std::string log(int rank, int64_t segment = 1) const { return read_file(rank_log_path(dir_.path(), segment, rank)); }
 
   void wait_for_log(int rank, const std::string& text) const {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (!fs::exists(rank_log_path(dir_, 1, rank)) || log(rank).find(text) == std::string::npos) {
+    while (!fs::exists(rank_log_path(dir_.path(), 1, rank)) || log(rank).find(text) == std::string::npos) {
       ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "rank " << rank << " never said " << text;
       std::this_thread::sleep_for(10ms);
     }
   }
 
-  fs::path dir_;
+  TemporaryFolder dir_;
   std::unique_ptr<Executor> executor_ = local::make();
 };
 
@@ -187,7 +183,7 @@ TEST_P(LocalExecutorTest, FailureOfALaterRankEndsTheEarlierOnes) {
   // Rank 1 cannot start: its log file is a folder.
   const fs::path lock = dir_ / "lock";
   auto held = FileLock::acquire(lock, 0ms);
-  fs::create_directory(rank_log_path(dir_, 1, 1));
+  fs::create_directory(rank_log_path(dir_.path(), 1, 1));
   LaunchRequest spec = request("exec sleep 600", 2);
   spec.inherited = {held->fd()};
   EXPECT_THROW(executor_->start(spec), IoError);
@@ -223,12 +219,12 @@ INSTANTIATE_TEST_SUITE_P(BackEnds, LocalExecutorTest, testing::Values("gloo", "m
 // What mpirun says when it cannot start the ranks is in the error.
 TEST(LocalExecutor, MpirunThatFailsIsQuoted) {
   if (!program_exists("mpirun")) GTEST_SKIP() << "missing capability: mpirun";
-  std::string name = (fs::temp_directory_path() / "exec-XXXXXX").string();
+  const TemporaryFolder logs;
   LaunchRequest request;
   request.backend = "mpi";
   request.guard = {"/no/such/guard"};
   request.command = {"/bin/true"};
-  request.log_dir = mkdtemp(name.data());
+  request.log_dir = logs.path();
   try {
     local::make()->start(request);
     ADD_FAILURE() << "started a guard that does not exist";
@@ -236,7 +232,6 @@ TEST(LocalExecutor, MpirunThatFailsIsQuoted) {
     EXPECT_THAT(error.what(), testing::HasSubstr("before the ranks ran"));
     EXPECT_THAT(error.what(), testing::HasSubstr("/no/such/guard"));
   }
-  fs::remove_all(request.log_dir);
 }
 
 TEST(Guard, SaysWhatItLacks) {

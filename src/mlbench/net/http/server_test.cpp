@@ -407,9 +407,8 @@ TEST_F(HttpServer, APortInUseIsAUserError) {
 
 TEST_F(HttpServer, ServesTls) {
   if (!program_exists("openssl")) GTEST_SKIP() << "missing capability: openssl";
-  char folder[] = "/tmp/mlbench-test-XXXXXX";
-  ASSERT_NE(mkdtemp(folder), nullptr);
-  const std::string key = std::string(folder) + "/key.pem", certificate = std::string(folder) + "/cert.pem";
+  const TemporaryFolder folder;
+  const std::string key = folder / "key.pem", certificate = folder / "cert.pem";
   ProcessOptions openssl;
   openssl.arguments = {"openssl", "req",  "-x509",     "-newkey", "rsa:2048", "-nodes", "-keyout",
                        key,       "-out", certificate, "-days",   "2",        "-subj",  "/CN=localhost"};
@@ -433,7 +432,6 @@ TEST_F(HttpServer, ServesTls) {
 
   options.tls_key = "no key";
   EXPECT_THROW(Server(options, service), UserError);
-  std::filesystem::remove_all(folder);
 }
 
 // ---- the client -----------------------------------------------------------------------------------------------------
