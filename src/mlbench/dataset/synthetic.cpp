@@ -99,14 +99,20 @@ void for_blocks(size_t rows, const Generation& generation, const Work& work) {
   };
   std::vector<std::jthread> others;
   for (unsigned i = 1; i < generation.threads; ++i) others.emplace_back([&] { run([](size_t) {}); });
+  const auto report = [&](size_t made) {
+    if (!generation.progress) return;
+    generation.progress(fmt::format("made {} of {} rows of {} {}", made, rows, generation.description.name,
+                                    generation.description.splits[generation.split].name));
+  };
   size_t reported = 0;
   run([&](size_t begin) {
-    if (const size_t part = begin * kReports / rows; generation.progress && part > reported) {
+    if (const size_t part = begin * kReports / rows; part > reported) {
       reported = part;
-      generation.progress(fmt::format("made {} of {} rows of {} {}", begin, rows, generation.description.name,
-                                      generation.description.splits[generation.split].name));
+      report(begin);
     }
   });
+  others.clear();
+  report(rows);
 }
 
 }  // namespace

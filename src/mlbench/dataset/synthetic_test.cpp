@@ -116,7 +116,9 @@ TEST(UnitSphere, GoesIntoACacheLikeAnyData) {
       make_synthetic(description, 42, cache.path(), [&](const std::string& line) { lines.push_back(line); });
   EXPECT_TRUE(data.synthetic());
   EXPECT_FALSE(data.official());
-  EXPECT_THAT(lines, AllOf(Contains("making synthetic epsilon from seed 42"), Contains(HasSubstr("of 3000 rows"))));
+  EXPECT_THAT(lines, AllOf(Contains("making synthetic epsilon from seed 42"),
+                           Contains("made 3000 of 3000 rows of epsilon train"),
+                           Contains("made 700 of 700 rows of epsilon test")));
   const Made train(description, 1), test(description, 1, 1);
   const auto* values = static_cast<const float*>(data.split("train").features.data);
   EXPECT_EQ(std::vector<float>(values, values + 3000 * 20), train.features);
