@@ -54,6 +54,5 @@ if(MLBENCH_SANITIZE)
   set(MLBENCH_SANITIZE_ENVIRONMENT
     UBSAN_OPTIONS=print_stacktrace=1
     ASAN_OPTIONS=detect_stack_use_after_return=1
-    LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/lsan.supp
     TSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/tsan.supp)
 endif()
