@@ -8,6 +8,7 @@
 // The same source is compiled for each instruction set (lane_kernels_portable.cpp, _avx2.cpp, _avx512.cpp,
 // _avx512_bf16.cpp); the portable one is the reference that the others are compared with.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -66,8 +67,8 @@ constexpr int64_t padded(int64_t inner) {
   return (inner + kTogether<T> - 1) / kTogether<T> * kTogether<T>;
 }
 template <typename T>
-constexpr int64_t volume_of_panels(int64_t inner, int64_t columns) {
-  return (columns + kPanel - 1) / kPanel * kPanel * padded<T>(inner);
+constexpr size_t volume_of_panels(int64_t inner, int64_t columns) {
+  return static_cast<size_t>((columns + kPanel - 1) / kPanel * kPanel * padded<T>(inner));
 }
 
 // c [rows, columns] = (or, with `add`, +=) a [rows, inner] times panels, summed in float32. Best where the panels are

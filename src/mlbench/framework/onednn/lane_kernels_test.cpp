@@ -211,7 +211,7 @@ TYPED_TEST(RowKernelsOf, ProductsWithPanelsEqualFloat64) {
             const int64_t a_stride = inner + 3, c_stride = columns + 5;
             const auto a = random_values<T>(rows * a_stride, 1), b = random_values<T>(inner * columns, 2);
             auto c = random_values<float>(rows * c_stride, 3);
-            std::vector<T> panels(static_cast<size_t>(volume_of_panels<T>(inner, columns)));
+            std::vector<T> panels(volume_of_panels<T>(inner, columns));
             Doubles exact(c.begin(), c.end());
             for (int64_t k = 0; k < inner; ++k) {
               for (int64_t j = 0; j < columns; ++j) {

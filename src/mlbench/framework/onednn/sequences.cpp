@@ -53,8 +53,8 @@ class Lstm final : public Operation {
 
   void prepare(const std::vector<int64_t>&, int64_t samples) override {
     const int64_t rows = samples * positions_;
-    previous_panels_.resize(volume_of_panels(rows, hidden_));
-    input_panels_.resize(volume_of_panels(rows, features_));
+    previous_panels_.resize(volume_of_panels<T>(rows, hidden_));
+    input_panels_.resize(volume_of_panels<T>(rows, features_));
     if (kRounds) {
       rounded_input_.resize(static_cast<size_t>(rows * features_));
       rounded_sums_.resize(static_cast<size_t>(rows * 4 * hidden_));
@@ -67,7 +67,7 @@ class Lstm final : public Operation {
     Own& mine = own_[static_cast<size_t>(thread)];
     const auto packed = [](char transpose, int64_t inner, int64_t columns, const float* weights, int64_t stride,
                            std::vector<T>& panels) {
-      panels.resize(volume_of_panels(inner, columns));
+      panels.resize(volume_of_panels<T>(inner, columns));
       pack_panels(transpose, inner, columns, weights, stride, panels.data());
     };
     for (size_t gate = 0; gate < 4; ++gate) {
@@ -156,10 +156,6 @@ class Lstm final : public Operation {
 
   // Whose sums' gradients, transposed, stay in the second-level cache.
   static constexpr int64_t kUnitsAtOnce = 60;
-
-  static size_t volume_of_panels(int64_t inner, int64_t columns) {
-    return static_cast<size_t>(onednn_framework::volume_of_panels<T>(inner, columns));
-  }
 
   // The input of all threads, of which each rounds `rows`.
   const T* rounded_input(const Chunk& all, const Share& rows) {
