@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <netinet/in.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -83,20 +81,6 @@ std::optional<std::chrono::system_clock::time_point> last_record_of(const spec::
   }
   if (!last_us) return std::nullopt;
   return std::chrono::system_clock::time_point(std::chrono::microseconds(*last_us));
-}
-
-// A port of this host that nobody listens on now.
-int free_port() {
-  const FileDescriptor probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  if (!probe || bind(probe.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-      getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    throw IoError("no free port: " + errno_text(errno));
-  }
-  return ntohs(address.sin_port);
 }
 
 struct Outcome {
@@ -250,7 +234,7 @@ class Segment {
     request.environment["MLBENCH_RUN_ID"] = server.run_id;
     if (spec::is_custom(run_)) {
       // The rendezvous above is this program's own; a script makes its own at this port.
-      request.environment["MASTER_PORT"] = std::to_string(free_port());
+      request.environment["MASTER_PORT"] = std::to_string(net::free_port());
     } else {
       request.environment["MLBENCH_SECRET"] = server.secret;
     }

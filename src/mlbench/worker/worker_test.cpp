@@ -11,6 +11,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
+#include "mlbench/net/kv/kv.h"
 #include "mlbench/spec/run_spec.h"
 
 namespace mlbench::worker {
@@ -18,8 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using std::chrono::seconds;
-
-constexpr int kPort = 29641;
 
 fs::path worker_program() {
   const char* path = std::getenv("MLBENCH_TEST_WORKER");
@@ -56,7 +55,7 @@ class WorkerTest : public testing::Test {
     options.environment = {{"RANK", std::to_string(rank)},
                            {"WORLD_SIZE", std::to_string(run.workers)},
                            {"MASTER_ADDR", "127.0.0.1"},
-                           {"MASTER_PORT", std::to_string(kPort)}};
+                           {"MASTER_PORT", std::to_string(port_)}};
     if (!cores_.empty()) options.environment["MLBENCH_CORES"] = cores_;
     options.output = log_of(run, rank);
     options.die_with_parent = true;
@@ -79,6 +78,7 @@ class WorkerTest : public testing::Test {
   }
 
   TemporaryFolder folder_;
+  const int port_ = net::free_port();
   std::string cores_;
 };
 
@@ -126,7 +126,7 @@ TEST_F(WorkerTest, ranks_of_a_plain_mpirun_know_who_they_are) {
     options.arguments = {"mpirun",         "-n",        "2",        "--host", "localhost:2", "--bind-to", "none",
                          worker_program(), "--run-dir", run.run_dir};
     options.environment = {{"MASTER_ADDR", "127.0.0.1"},
-                           {"MASTER_PORT", std::to_string(kPort)},
+                           {"MASTER_PORT", std::to_string(port_)},
                            {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
                            {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
     const ProcessOutput output = run_process(options, seconds(120));

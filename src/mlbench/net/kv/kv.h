@@ -91,4 +91,7 @@ class KvClient {
   std::unique_ptr<State> state_;
 };
 
+// A port of this host that nobody listens on now.
+int free_port();
+
 }  // namespace mlbench::net

@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
@@ -432,6 +433,19 @@ void KvServer::wait_for_all(std::chrono::milliseconds timeout) {
   if (!state_->joined.wait_until(lock, wire::deadline_after(timeout), all_joined)) {
     throw CommTimeout(missing_text(state_->ranks) + " within " + wire::duration_text(timeout));
   }
+}
+
+int free_port() {
+  const FileDescriptor probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  if (!probe || bind(probe.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    throw IoError("no free port: " + errno_text(errno));
+  }
+  return ntohs(address.sin_port);
 }
 
 }  // namespace mlbench::net

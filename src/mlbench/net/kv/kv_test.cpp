@@ -305,12 +305,11 @@ TEST(Kv, TheSecretIsCheckedBeforeAnythingIsTold) {
 }
 
 TEST(Kv, NobodyAnswers) {
-  int free_port = 0;
-  { free_port = KvServer(server_options(1)).port(); }
-  KvClientOptions options = client_options(free_port, 0, 1);
+  const int port = free_port();
+  KvClientOptions options = client_options(port, 0, 1);
   options.connect_timeout = 200ms;
   EXPECT_THAT([&] { KvClient client(options); },
-              ThrowsMessage<CommTimeout>(AllOf(HasSubstr("127.0.0.1:" + std::to_string(free_port)),
+              ThrowsMessage<CommTimeout>(AllOf(HasSubstr("127.0.0.1:" + std::to_string(port)),
                                                HasSubstr("within 0.2 s"), HasSubstr("Connection refused"))));
   options.port = 0;
   EXPECT_THAT([&] { KvClient client(options); },
@@ -318,16 +317,15 @@ TEST(Kv, NobodyAnswers) {
 }
 
 TEST(Kv, AClientMayComeBeforeTheServer) {
-  int free_port = 0;
-  { free_port = KvServer(server_options(1)).port(); }
+  const int port = free_port();
   std::unique_ptr<KvServer> server;
   std::thread late([&] {
     std::this_thread::sleep_for(100ms);
     KvServerOptions options = server_options(1);
-    options.port = free_port;
+    options.port = port;
     server = std::make_unique<KvServer>(options);
   });
-  KvClientOptions options = client_options(free_port, 0, 1);
+  KvClientOptions options = client_options(port, 0, 1);
   options.connect_timeout = kPatience;
   {
     KvClient client(options);
