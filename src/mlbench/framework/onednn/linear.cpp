@@ -28,7 +28,7 @@ class Linear final : public Operation {
     const int64_t in = inputs[0]->shape.channels, out = output->shape.channels, rows = all.count * positions();
     const Share columns = share_of(out, all.thread, pass.threads, kGrain);
     if (columns.count() == 0) return;
-    const float* x = inputs[0]->data.at<float>({all.thread, 0, all.count});
+    const float* x = inputs[0]->data.template at<float>({all.thread, 0, all.count});
     float* y = output->data.at<float>({all.thread, 0, all.count}) + columns.begin;
     multiply<T>('N', 'T', rows, columns.count(), in, x, in, weight_.value + columns.begin * in, in, false, y, out);
     if (bias_.value == nullptr) return;
@@ -39,7 +39,7 @@ class Linear final : public Operation {
 
   void backward(const Chunk& all, const Pass& pass) override {
     const int64_t in = inputs[0]->shape.channels, out = output->shape.channels, rows = all.count * positions();
-    const float* x = inputs[0]->data.at<float>({all.thread, 0, all.count});
+    const float* x = inputs[0]->data.template at<float>({all.thread, 0, all.count});
     const float* dy = output->final_gradient().at<float>({all.thread, 0, all.count});
     if (const Share share = share_of(out, all.thread, pass.threads, kGrain); share.count() > 0) {
       multiply<T>('T', 'N', share.count(), in, rows, dy + share.begin, out, x, in, pass.accumulate,
@@ -53,7 +53,7 @@ class Linear final : public Operation {
     if (writes_gradient_of.empty()) return;
     const Share columns = share_of(in, all.thread, pass.threads, kGrain);
     if (columns.count() == 0) return;
-    float* dx = inputs[0]->gradient.at<float>({all.thread, 0, all.count});
+    float* dx = inputs[0]->gradient.template at<float>({all.thread, 0, all.count});
     multiply<T>('N', 'N', rows, columns.count(), out, dy, out, weight_.value + columns.begin, in, adds[0],
                 dx + columns.begin, in);
   }

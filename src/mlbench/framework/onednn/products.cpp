@@ -50,13 +50,12 @@ void pack_panels(char transpose, int64_t inner, int64_t columns, const Source* b
   }
 }
 
-#define MLBENCH_FOR_TYPE(T)                                                                                            \
-  template void multiply<T>(char, char, int64_t, int64_t, int64_t, const float*, int64_t, const float*, int64_t, bool, \
-                            float*, int64_t);                                                                          \
-  template void pack_panels<T, float>(char, int64_t, int64_t, const float*, int64_t, T*);
-MLBENCH_FOR_TYPE(float)
-MLBENCH_FOR_TYPE(BFloat16)
-#undef MLBENCH_FOR_TYPE
+template void multiply<float>(char, char, int64_t, int64_t, int64_t, const float*, int64_t, const float*, int64_t, bool,
+                              float*, int64_t);
+template void multiply<BFloat16>(char, char, int64_t, int64_t, int64_t, const float*, int64_t, const float*, int64_t,
+                                 bool, float*, int64_t);
+template void pack_panels<float, float>(char, int64_t, int64_t, const float*, int64_t, float*);
+template void pack_panels<BFloat16, float>(char, int64_t, int64_t, const float*, int64_t, BFloat16*);
 template void pack_panels<BFloat16, BFloat16>(char, int64_t, int64_t, const BFloat16*, int64_t, BFloat16*);
 
 }  // namespace mlbench::framework::onednn_framework

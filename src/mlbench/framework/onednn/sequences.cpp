@@ -136,7 +136,7 @@ class Lstm final : public Operation {
     }
     pack_panels('N', rows, units.count(), previous_.at<T>(all) + units.begin, hidden_,
                 previous_panels_.data() + units.begin * padded<T>(rows));
-    pack_panels('N', rows, columns.count(), inputs[0]->data.at<float>(all) + columns.begin, features_,
+    pack_panels('N', rows, columns.count(), inputs[0]->data.template at<float>(all) + columns.begin, features_,
                 input_panels_.data() + columns.begin * padded<T>(rows));
 #pragma omp barrier
     for (int64_t gate = 0; gate < 4; ++gate) {
@@ -147,7 +147,7 @@ class Lstm final : public Operation {
     }
     if (writes_gradient_of.empty()) return;
     times_panels_(sums, wide, rows, wide, mine.input_gradient.data(), columns.count(), adds[0],
-                  inputs[0]->gradient.at<float>(all) + columns.begin, features_);
+                  inputs[0]->gradient.template at<float>(all) + columns.begin, features_);
   }
 
  private:
@@ -159,7 +159,7 @@ class Lstm final : public Operation {
 
   // The input of all threads, of which each rounds `rows`.
   const T* rounded_input(const Chunk& all, const Share& rows) {
-    const float* x = inputs[0]->data.at<float>(all);
+    const float* x = inputs[0]->data.template at<float>(all);
     if constexpr (kRounds) {
       std::transform(x + rows.begin * features_, x + rows.end * features_,
                      rounded_input_.begin() + rows.begin * features_, rounded_to<T>);
