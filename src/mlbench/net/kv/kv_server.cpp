@@ -1,6 +1,5 @@
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
@@ -435,17 +434,6 @@ void KvServer::wait_for_all(std::chrono::milliseconds timeout) {
   }
 }
 
-int free_port() {
-  const FileDescriptor probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  if (!probe || bind(probe.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-      getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    throw IoError("no free port: " + errno_text(errno));
-  }
-  return ntohs(address.sin_port);
-}
+int free_port() { return port_of(listen_on("127.0.0.1", 0).get()); }
 
 }  // namespace mlbench::net
