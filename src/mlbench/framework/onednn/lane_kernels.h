@@ -61,9 +61,10 @@ struct LaneKernels {
 constexpr int64_t kPanel = 16;
 template <typename T>
 constexpr int64_t kTogether = sizeof(float) / sizeof(T);
-// How many values of a panel follow each other per column, and of all panels.
+// How many values a panel has per column, and all panels together. (Kernels of all instruction sets use the first, so
+// no copy of it may be shared: lane_kernels_body.inc.)
 template <typename T>
-constexpr int64_t padded(int64_t inner) {
+[[gnu::always_inline]] constexpr int64_t padded(int64_t inner) {
   return (inner + kTogether<T> - 1) / kTogether<T> * kTogether<T>;
 }
 template <typename T>

@@ -1,10 +1,7 @@
 #include "mlbench/framework/onednn/lane_kernels_body.inc"
-#include "mlbench/framework/onednn/lane_tables.h"
 
 namespace mlbench::framework::onednn_framework {
 
-LaneTables avx512_tables() {
-  return {&kKernels<8, float>, &kKernels<16, float>, &kKernels<8, BFloat16>, &kKernels<16, BFloat16>, &kRowKernels};
-}
+LaneTables avx512_tables() { return kTables; }
 
 }  // namespace mlbench::framework::onednn_framework

@@ -382,11 +382,8 @@ std::unique_ptr<Operation> make_lstm(Value* input, Value* output, const LstmPara
                                      const RowKernels& kernels) {
   return std::make_unique<Lstm<T>>(input, output, parameters, threads, kernels);
 }
-#define MLBENCH_FOR_TYPE(T) \
-  template std::unique_ptr<Operation> make_lstm<T>(Value*, Value*, const LstmParameters&, int, const RowKernels&);
-MLBENCH_FOR_TYPE(float)
-MLBENCH_FOR_TYPE(BFloat16)
-#undef MLBENCH_FOR_TYPE
+template std::unique_ptr<Operation> make_lstm<float>(Value*, Value*, const LstmParameters&, int, const RowKernels&);
+template std::unique_ptr<Operation> make_lstm<BFloat16>(Value*, Value*, const LstmParameters&, int, const RowKernels&);
 
 std::unique_ptr<Operation> make_attention(Value* input, Value* output, int64_t heads, bool causal) {
   return std::make_unique<Attention>(input, output, heads, causal);
