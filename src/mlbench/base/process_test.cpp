@@ -17,7 +17,6 @@
 namespace mlbench {
 namespace {
 
-namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;

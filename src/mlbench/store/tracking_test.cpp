@@ -11,7 +11,6 @@
 namespace mlbench::store {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::Pair;
 

@@ -1,6 +1,5 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
