@@ -8,7 +8,8 @@
 
 namespace mlbench {
 
-// Line format "HH:MM:SS.mmm level [who] text". Colour only on a terminal without NO_COLOR.
+// Line format "HH:MM:SS.mmm level [who] text". Colour only on a terminal without NO_COLOR. Whatever a text holds, no
+// control character is written, and none of its lines passes for one of the log (printable_lines).
 // Level from MLBENCH_LOG (trace debug info warn error off; default info).
 void set_up_logging(const std::string& who);
 

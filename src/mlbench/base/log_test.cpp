@@ -37,6 +37,15 @@ TEST_F(Log, LineFormat) {
                                                "..:..:..\\.... error \\[rank 3\\] lost\n"));
 }
 
+TEST_F(Log, NoTextForgesALineOrActsOnTheTerminal) {
+  testing::internal::CaptureStderr();
+  set_up_logging("rank 3");
+  spdlog::warn("refused {}", "me\n12:00:00.000 error [rank 3] lost\r\x1b[2J");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              MatchesRegex("..:..:..\\.... warning \\[rank 3\\] refused me\n"
+                           "    12:00:00.000 error \\[rank 3\\] lost\\\\r\\\\x1b\\[2J\n"));
+}
+
 TEST_F(Log, LevelComesFromTheEnvironment) {
   EXPECT_THAT(lines_with("debug"), HasSubstr("a detail"));
   EXPECT_THAT(lines_with("error"), Not(HasSubstr("loaded")));
