@@ -1,0 +1,61 @@
+#include "mlbench/net/sockets.h"
+
+#include <gmock/gmock.h>
+#include <poll.h>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::net {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+TEST(Sockets, Texts) {
+  EXPECT_EQ(endpoint_text("host", 80), "host:80");
+  EXPECT_EQ(endpoint_text("::1", 80), "[::1]:80");
+  EXPECT_EQ(duration_text(std::chrono::milliseconds(30000)), "30 s");
+  EXPECT_EQ(duration_text(std::chrono::milliseconds(250)), "0.25 s");
+}
+
+TEST(Sockets, EndpointsAreReadAsTheyAreWritten) {
+  for (const std::string host : {"127.0.0.1", "::1", "fe80::1%eth0", "name.of.host"}) {
+    const auto endpoint = parse_endpoint(endpoint_text(host, 4711));
+    ASSERT_TRUE(endpoint) << host;
+    EXPECT_EQ(endpoint->host, host);
+    EXPECT_EQ(endpoint->port, 4711);
+  }
+  for (const std::string text : {"", "host", "host:", ":80", "host:0", "host:65536", "host:-1", "host:80x", "[]:80"}) {
+    EXPECT_FALSE(parse_endpoint(text)) << text;
+  }
+}
+
+TEST(Sockets, DeadlinesDoNotOverflow) {
+  const auto now = std::chrono::steady_clock::now();
+  EXPECT_GT(deadline_after(std::chrono::milliseconds::max()), now + std::chrono::hours(24));
+  EXPECT_LT(deadline_after(std::chrono::milliseconds::min()), now + std::chrono::hours(1));
+  EXPECT_EQ(poll_timeout(now - std::chrono::seconds(1)), 0);
+}
+
+TEST(Sockets, ListenOnAnAddressOrAnInterface) {
+  for (const std::string place : {"127.0.0.1", "localhost", "lo"}) {
+    const FileDescriptor listener = listen_on(place, 0);
+    const Endpoint own = own_endpoint(listener.get());
+    EXPECT_GT(own.port, 0) << place;
+    std::string reason;
+    const auto deadline = deadline_after(std::chrono::seconds(30));
+    const FileDescriptor client = connect_to(own.host, own.port, deadline, reason);
+    ASSERT_TRUE(client) << place << ": " << reason;
+    ASSERT_TRUE(wait_for(listener.get(), POLLIN, deadline));
+    const Accepted accepted = accept_from(listener.get());
+    ASSERT_TRUE(accepted.socket);
+    const Endpoint other = own_endpoint(client.get());
+    EXPECT_EQ(accepted.peer, endpoint_text(other.host, other.port));
+    EXPECT_FALSE(accept_from(listener.get()).socket);
+  }
+  EXPECT_THAT([] { listen_on("no-such-interface.invalid", 0); },
+              ThrowsMessage<IoError>(HasSubstr("no-such-interface.invalid:0")));
+}
+
+}  // namespace
+}  // namespace mlbench::net
