@@ -2,9 +2,13 @@
 
 // The rendezvous key-value store with heartbeats: one server per run (in the supervisor, or in rank 0 when a worker is
 // started without one), one client per rank. Plain TCP; each message is a 4-byte big-endian length and a CBOR object
-// (kv/wire.h). The first message of a client carries the run's id and secret; a connection without them is closed.
+// (kv/wire.h). Server and client begin with proving to each other that they know the run's secret, which itself never
+// travels; a connection without that proof is closed.
 //
-// A message is at most 64 MiB, before the hello 4 KiB. Server and clients notice a host that went away without a word
+// Strangers keep no rank out: connections that have proved nothing have a bounded share, of which the oldest goes
+// first, a client that was pushed out comes again, and what strangers do fills no log (net/refusals.h).
+//
+// A message is at most 64 MiB, before the proof 4 KiB. Server and clients notice a host that went away without a word
 // after about 30 s of unanswered data.
 
 #include <chrono>
@@ -25,7 +29,7 @@ struct KvServerOptions {
   int size = 1;  // ranks expected
   std::string run_id;
   std::string secret;
-  std::chrono::milliseconds hello_timeout{10000};  // a connection without the hello is closed after this
+  std::chrono::milliseconds hello_timeout{10000};  // a connection without a proof is closed after this
 };
 
 // What the server knows of a rank. Nothing is forgotten when the connection closes but `connected`; a rank whose
@@ -68,8 +72,8 @@ struct KvClientOptions {
 
 class KvClient {
  public:
-  // Connects and says hello. CommTimeout naming the address when nobody answers in time, CommError with the reason of a
-  // refusal (wrong secret, wrong size, rank taken), UserError when the port is none.
+  // Connects, and both sides prove who they are. CommTimeout naming the address when nobody answers in time, CommError
+  // with the reason of a refusal (wrong secret, wrong size, rank taken), UserError when the port is none.
   explicit KvClient(const KvClientOptions& options);
   // Closes the connection; on_lost() is not called for that. Not from the callback, nor while another thread calls.
   ~KvClient();

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <condition_variable>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -16,8 +15,11 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/kv/wire.h"
+#include "mlbench/net/proof.h"
+#include "mlbench/net/sockets.h"
 
 namespace mlbench::net {
 
@@ -28,65 +30,9 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds kFirstRetry{20};
 constexpr Milliseconds kLastRetry{500};
+constexpr Milliseconds kConnectPatience{2000};
 // The server watches the time of a get(); this much later it is taken for dead.
 constexpr Milliseconds kGrace{5000};
-
-// Waits for `events`. False when the deadline passes.
-bool wait_for(int socket, short events, SteadyClock::time_point deadline) {
-  for (;;) {
-    pollfd polled{socket, events, 0};
-    const int count = poll(&polled, 1, wire::poll_timeout(deadline));
-    if (count > 0) return true;
-    if (count < 0 && errno != EINTR) throw CommError("poll: " + errno_text(errno));
-    if (count == 0 && SteadyClock::now() >= deadline) return false;
-  }
-}
-
-// Looking for an ephemeral port that nobody serves, the kernel may connect a socket to itself.
-bool connected_to_itself(int socket) {
-  sockaddr_storage own{};
-  sockaddr_storage peer{};
-  socklen_t own_size = sizeof own;
-  socklen_t peer_size = sizeof peer;
-  return getsockname(socket, reinterpret_cast<sockaddr*>(&own), &own_size) == 0 &&
-         getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &peer_size) == 0 && own_size == peer_size &&
-         std::memcmp(&own, &peer, own_size) == 0;
-}
-
-// One try of all addresses of the host. Empty, with the reason, when none answers.
-FileDescriptor connect_once(const std::string& host, int port, SteadyClock::time_point deadline, std::string& reason) {
-  const auto addresses = wire::resolve(host, port, false);
-  reason = addresses.error;
-  for (const addrinfo* entry = addresses.list.get(); entry != nullptr; entry = entry->ai_next) {
-    FileDescriptor socket(::socket(entry->ai_family, entry->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket) {
-      reason = errno_text(errno);
-      continue;
-    }
-    if (connect(socket.get(), entry->ai_addr, entry->ai_addrlen) != 0) {
-      int error = errno;
-      if (error == EINPROGRESS) {
-        if (!wait_for(socket.get(), POLLOUT, deadline)) {
-          reason = "no answer";
-          continue;
-        }
-        socklen_t size = sizeof error;
-        getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-      }
-      if (error != 0) {
-        reason = errno_text(error);
-        continue;
-      }
-    }
-    if (connected_to_itself(socket.get())) {
-      reason = errno_text(ECONNREFUSED);
-      continue;
-    }
-    wire::set_options(socket.get());
-    return socket;
-  }
-  return {};
-}
 
 // The server says why it ends the connection.
 struct Refusal : std::runtime_error {
@@ -103,7 +49,7 @@ Json with_valid_texts(const Json& value) {
 struct KvClient::State {
   explicit State(const KvClientOptions& given)
       : options(given),
-        server(wire::endpoint_text(given.address, given.port)),
+        server(endpoint_text(given.address, given.port)),
         wakeup(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!wakeup) throw IoError("cannot create an eventfd: " + errno_text(errno));
     join();
@@ -145,46 +91,39 @@ struct KvClient::State {
   // ---- joining ---------------------------------------------------------------------------------------------------
 
   void join() {
-    const auto deadline = wire::deadline_after(options.connect_timeout);
+    const auto deadline = deadline_after(options.connect_timeout);
     std::string reason;
     for (Milliseconds pause = kFirstRetry;; pause = std::min(2 * pause, kLastRetry)) {
-      socket = connect_once(options.address, options.port, deadline, reason);
+      // A lost packet among many of strangers is soon sent again.
+      socket = connect_to(options.address, options.port, std::min(deadline, deadline_after(kConnectPatience)), reason);
       if (socket && say_hello(deadline, reason)) return;
       if (SteadyClock::now() + pause >= deadline) break;
       std::this_thread::sleep_for(pause);
     }
     throw CommTimeout(who(fmt::format("cannot join the rendezvous at {} within {}: {}", server,
-                                      wire::duration_text(options.connect_timeout), reason)));
+                                      duration_text(options.connect_timeout), reason)));
   }
 
   // False, with the reason, when another try may help.
   bool say_hello(SteadyClock::time_point deadline, std::string& reason) {
     input = {};
+    const Json hello = {{"op", "hello"},
+                        {"id", 0},
+                        {"nonce", wire::to_bytes(make_nonce())},
+                        {"run", options.run_id},
+                        {"rank", options.rank},
+                        {"size", options.size},
+                        {"pid", static_cast<int64_t>(getpid())},
+                        {"host", host_name()}};
     try {
-      send_frame(wire::encode({{"op", "hello"},
-                               {"id", 0},
-                               {"run", options.run_id},
-                               {"secret", options.secret},
-                               {"rank", options.rank},
-                               {"size", options.size},
-                               {"pid", static_cast<int64_t>(getpid())},
-                               {"host", host_name()}}),
-                 deadline);
-      for (;;) {
-        if (!wait_for(socket.get(), POLLIN, deadline)) {
-          reason = "no answer to the hello";
-          return false;
-        }
-        if (!receive()) {
-          reason = "it closed the connection";
-          return false;
-        }
-        // No more than a hello's size: what listens there may be anything.
-        if (const auto answer = input.next(wire::kMaxHelloBytes)) {
-          if (!answer->contains("error")) return true;
-          throw Refusal(wire::text_in(*answer, "error"));
-        }
-      }
+      const auto challenge = ask(hello, "challenge", deadline, reason);
+      if (!challenge) return false;
+      const Transcript transcript = wire::transcript_of(hello, *challenge);
+      const std::string own = proof_of(ProofRole::kConnecting, options.secret, transcript);
+      const auto proof = ask({{"op", "proof"}, {"id", 0}, {"proof", wire::to_bytes(own)}}, "proof", deadline, reason);
+      if (!proof) return false;
+      if (proves(*proof, ProofRole::kAccepting, options.secret, transcript)) return true;
+      throw wire::ProtocolError("it does not know the run's secret");
     } catch (const Refusal& refusal) {
       throw CommError(who(fmt::format("refused by the rendezvous at {}: {}", server, refusal.what())));
     } catch (const wire::ProtocolError& error) {
@@ -196,10 +135,31 @@ struct KvClient::State {
     }
   }
 
+  // The member of the answer, bytes. Empty, with the reason, when there is no answer.
+  std::optional<std::string> ask(const Json& message, const char* member, SteadyClock::time_point deadline,
+                                 std::string& reason) {
+    send_frame(wire::encode(message), deadline);
+    for (;;) {
+      // No more than a hello's size: what listens there may be anything.
+      if (const auto answer = input.next(wire::kMaxHelloBytes)) {
+        if (answer->contains("error")) throw Refusal(printable(wire::text_in(*answer, "error")));
+        return wire::bytes_in(*answer, member);
+      }
+      if (!wait_for(socket.get(), POLLIN, deadline)) {
+        reason = "no answer to the hello";
+        return std::nullopt;
+      }
+      if (!receive()) {
+        reason = "it closed the connection";
+        return std::nullopt;
+      }
+    }
+  }
+
   // ---- the reading thread ----------------------------------------------------------------------------------------
 
   void read_until_closed() {
-    wire::block_signals_on_this_thread();
+    block_signals_on_this_thread();
     std::string reason;
     try {
       for (;;) {
@@ -280,7 +240,7 @@ struct KvClient::State {
   // that, after the server's last words.
   void send_or_lose(std::string_view frame) {
     try {
-      send_frame(frame, wire::deadline_after(options.reply_timeout));
+      send_frame(frame, deadline_after(options.reply_timeout));
     } catch (const CommError& error) {
       {
         const std::lock_guard lock(mutex);
@@ -313,14 +273,14 @@ struct KvClient::State {
       send_or_lose(frame);
     }
     std::unique_lock lock(mutex);
-    changed.wait_until(lock, wire::deadline_after(timeout), [&] { return lost || replies[id]; });
+    changed.wait_until(lock, deadline_after(timeout), [&] { return lost || replies[id]; });
     const std::optional<Json> reply = std::exchange(replies[id], std::nullopt);
     replies.erase(id);
     if (!reply && lost) throw_lost(operation);
     lock.unlock();
     if (!reply) {
       throw CommTimeout(who(fmt::format("{}: the rendezvous server at {} has not answered within {}", operation, server,
-                                        wire::duration_text(timeout))));
+                                        duration_text(timeout))));
     }
     if (const auto error = reply->find("error"); error != reply->end()) {
       const std::string text = who(operation + ": " + error->get<std::string>());

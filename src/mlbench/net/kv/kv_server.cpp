@@ -1,4 +1,3 @@
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
@@ -9,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <condition_variable>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -17,8 +15,12 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/kv/wire.h"
+#include "mlbench/net/proof.h"
+#include "mlbench/net/refusals.h"
+#include "mlbench/net/sockets.h"
 
 namespace mlbench::net {
 
@@ -27,8 +29,11 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
-// Connections beyond one per rank that may be open: of strangers, and of clients that go and come.
-constexpr size_t kSpareConnections = 64;
+// Connections that have not proved that they know the secret, of those that said hello and of the others: beyond these
+// the oldest goes, and silent ones take no place of a rank that is about to prove itself. A client that was pushed out
+// comes again.
+constexpr int kMostUnproven = 64;
+constexpr int kAcceptsPerTurn = 32;
 // Answers that a client does not read are kept up to this size.
 constexpr size_t kMaxUnsentBytes = 2 * wire::kMaxMessageBytes;
 constexpr size_t kMaxWaitsPerConnection = 1024;
@@ -40,7 +45,9 @@ constexpr Milliseconds kAcceptPause{100};
 struct Connection {
   FileDescriptor socket;
   std::string peer;
-  int rank = -1;  // -1: no hello yet
+  int rank = -1;      // -1: nothing is proved yet
+  Json hello;         // null: none yet
+  Transcript proved;  // what the connection is to prove, once it said hello
   wire::FrameReader input;
   std::string output;
   size_t sent = 0;                                  // bytes of output
@@ -56,23 +63,6 @@ struct Wait {
   SteadyClock::time_point deadline;
   Milliseconds timeout;
 };
-
-std::string peer_text(const sockaddr_storage& address, socklen_t size) {
-  char host[NI_MAXHOST] = "?";
-  char port[NI_MAXSERV] = "0";
-  getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
-              NI_NUMERICHOST | NI_NUMERICSERV);
-  return wire::endpoint_text(host, std::atoi(port));
-}
-
-bool equal_in_constant_time(const std::string& given, const std::string& expected) {
-  const std::string& compared = given.size() == expected.size() ? given : expected;
-  volatile unsigned difference = given.size() == expected.size() ? 0 : 1;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    difference = difference | static_cast<unsigned char>(compared[i] ^ expected[i]);
-  }
-  return difference == 0;
-}
 
 // "rank 1 of 4 has not joined", "ranks 0, 1 and 3 of 4 have not joined"; "" when nobody is missing.
 std::string missing_text(const std::vector<RankStatus>& ranks) {
@@ -95,40 +85,13 @@ std::string missing_text(const std::vector<RankStatus>& ranks) {
   return fmt::format("ranks {} and {} of {} have not joined", names, last, ranks.size());
 }
 
-// Where the server listens.
-FileDescriptor listen_on(const std::string& host, int port) {
-  const auto addresses = wire::resolve(host, port, true);
-  std::string reason = addresses.error;
-  for (const addrinfo* entry = addresses.list.get(); entry != nullptr; entry = entry->ai_next) {
-    FileDescriptor socket(::socket(entry->ai_family, entry->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    const int on = 1;
-    if (socket && setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-        bind(socket.get(), entry->ai_addr, entry->ai_addrlen) == 0 && listen(socket.get(), SOMAXCONN) == 0) {
-      return socket;
-    }
-    reason = errno_text(errno);
-  }
-  throw IoError("cannot listen on " + wire::endpoint_text(host, port) + ": " + reason);
-}
-
-int port_of(int socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    throw IoError("cannot inspect a socket: " + errno_text(errno));
-  }
-  char port[NI_MAXSERV] = "0";
-  getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, nullptr, 0, port, sizeof port, NI_NUMERICSERV);
-  return std::atoi(port);
-}
-
 }  // namespace
 
 struct KvServer::State {
   explicit State(const KvServerOptions& given)
       : options(given),
         listener(listen_on(given.bind_address, given.port)),
-        port(port_of(listener.get())),
+        port(own_endpoint(listener.get()).port),
         wakeup(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         ranks(static_cast<size_t>(given.size)) {
     if (!wakeup) throw IoError("cannot create an eventfd: " + errno_text(errno));
@@ -155,11 +118,12 @@ struct KvServer::State {
   std::vector<Wait> waits;
   std::map<std::string, std::string> values;
   SteadyClock::time_point accept_after{};
+  Refusals refusals{"rendezvous"};
 
   std::thread thread;
 
   void serve() {
-    wire::block_signals_on_this_thread();
+    block_signals_on_this_thread();
     try {
       while (serve_once()) {
       }
@@ -176,7 +140,7 @@ struct KvServer::State {
       const int events = POLLIN | (connection->output.empty() ? 0 : POLLOUT);
       polled.push_back({connection->socket.get(), static_cast<short>(events), 0});
     }
-    if (poll(polled.data(), polled.size(), wire::poll_timeout(next_deadline(accepting))) < 0) {
+    if (poll(polled.data(), polled.size(), poll_timeout(next_deadline(accepting))) < 0) {
       if (errno == EINTR) return true;
       throw IoError("poll: " + errno_text(errno));
     }
@@ -191,12 +155,12 @@ struct KvServer::State {
     }
     expire();
     std::erase_if(connections, [](const auto& connection) { return !connection->socket; });
-    if (polled[1].revents != 0) accept_all();
+    if (polled[1].revents != 0) accept_some();
     return true;
   }
 
   SteadyClock::time_point next_deadline(bool accepting) const {
-    auto next = wire::deadline_after(std::chrono::hours(1));
+    auto next = deadline_after(std::chrono::hours(1));
     if (!accepting) next = std::min(next, accept_after);
     for (const Wait& wait : waits) next = std::min(next, wait.deadline);
     for (const auto& connection : connections) next = std::min(next, connection->deadline.value_or(next));
@@ -208,7 +172,7 @@ struct KvServer::State {
     for (const auto& connection : connections) {
       if (!connection->socket || !connection->deadline || now < *connection->deadline) continue;
       close_connection(*connection,
-                       connection->refused ? "" : "no hello within " + wire::duration_text(options.hello_timeout));
+                       connection->refused ? "" : "no proof within " + duration_text(options.hello_timeout));
     }
     std::vector<Wait> expired;
     std::erase_if(waits, [&](const Wait& wait) {
@@ -219,33 +183,40 @@ struct KvServer::State {
     for (const Wait& wait : expired) {
       const std::string missing = missing_text(ranks);
       reply(*wait.connection, wait.id,
-            {{"error", fmt::format("nobody set it within {}{}", wire::duration_text(wait.timeout),
+            {{"error", fmt::format("nobody set it within {}{}", duration_text(wait.timeout),
                                    missing.empty() ? "" : "; " + missing)},
              {"timeout", true}});
     }
   }
 
-  void accept_all() {
-    for (;;) {
-      sockaddr_storage address{};
-      socklen_t size = sizeof address;
-      FileDescriptor socket(
-          accept4(listener.get(), reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!socket) {
-        if (errno == EINTR || errno == ECONNABORTED) continue;
-        if (errno != EAGAIN) {
-          spdlog::warn("rendezvous: cannot accept a connection: {}", errno_text(errno));
-          accept_after = SteadyClock::now() + kAcceptPause;
-        }
-        return;
+  void accept_some() {
+    try {
+      for (int i = 0; i < kAcceptsPerTurn; ++i) {
+        Accepted accepted = accept_from(listener.get());
+        if (!accepted.socket) return;
+        set_options(accepted.socket.get());
+        auto connection = std::make_unique<Connection>();
+        connection->socket = std::move(accepted.socket);
+        connection->peer = std::move(accepted.peer);
+        connection->deadline = SteadyClock::now() + options.hello_timeout;
+        connections.push_back(std::move(connection));
+        turn_out_oldest();
       }
-      if (connections.size() >= ranks.size() + kSpareConnections) continue;  // closes it: clients come again
-      wire::set_options(socket.get());
-      auto connection = std::make_unique<Connection>();
-      connection->socket = std::move(socket);
-      connection->peer = peer_text(address, size);
-      connection->deadline = SteadyClock::now() + options.hello_timeout;
-      connections.push_back(std::move(connection));
+    } catch (const IoError& error) {
+      refusals.note("a connection", error.what());
+      accept_after = SteadyClock::now() + kAcceptPause;
+    }
+  }
+
+  void turn_out_oldest() {
+    for (const bool greeted : {true, false}) {
+      const auto one_of_them = [greeted](const auto& each) {
+        return each->rank < 0 && greeted == (!each->hello.is_null() && !each->refused);
+      };
+      if (std::ranges::count_if(connections, one_of_them) <= kMostUnproven) continue;
+      const auto oldest = std::ranges::find_if(connections, one_of_them);
+      close_connection(**oldest, (*oldest)->refused ? "" : "too many connections that prove nothing");
+      connections.erase(oldest);
     }
   }
 
@@ -290,7 +261,7 @@ struct KvServer::State {
 
   // Says why, then closes: not at once, since unread input would turn the close into a reset that overtakes the reply.
   void refuse(Connection& connection, int64_t id, const std::string& reason) {
-    spdlog::warn("rendezvous: refused {}: {}", name_of(connection), reason);
+    note_end(connection, reason);
     forget(connection);
     connection.refused = true;
     connection.deadline = SteadyClock::now() + kFarewell;
@@ -298,12 +269,18 @@ struct KvServer::State {
   }
 
   void close_connection(Connection& connection, const std::string& reason) {
-    if (!reason.empty()) {
-      const auto level = connection.rank < 0 ? spdlog::level::debug : spdlog::level::warn;
-      spdlog::log(level, "rendezvous: closed {}: {}", name_of(connection), reason);
-    }
+    if (!reason.empty()) note_end(connection, reason);
     forget(connection);
     connection.socket.reset();
+  }
+
+  void note_end(const Connection& connection, const std::string& reason) {
+    if (connection.rank < 0) {
+      refusals.note(connection.peer, reason);
+    } else {
+      spdlog::warn("rendezvous: ended the connection of rank {} at {}: {}", connection.rank, connection.peer,
+                   printable(reason));
+    }
   }
 
   // The connection stands for its rank no more.
@@ -315,15 +292,12 @@ struct KvServer::State {
     connection.rank = -1;
   }
 
-  static std::string name_of(const Connection& connection) {
-    return connection.rank < 0 ? connection.peer : fmt::format("rank {} at {}", connection.rank, connection.peer);
-  }
-
   void handle(Connection& connection, const Json& message) {
     const std::string operation = wire::text_in(message, "op");
     if (connection.rank < 0) {
-      if (operation != "hello") throw wire::ProtocolError("the first message is '" + operation + "', not 'hello'");
-      return handle_hello(connection, message);
+      const std::string expected = connection.hello.is_null() ? "hello" : "proof";
+      if (operation != expected) throw wire::ProtocolError("a message '" + operation + "', not '" + expected + "'");
+      return expected == "hello" ? handle_hello(connection, message) : handle_proof(connection, message);
     }
     if (operation == "heartbeat") {
       Json status = wire::object_in(message, "status");
@@ -351,10 +325,17 @@ struct KvServer::State {
   }
 
   void handle_hello(Connection& connection, const Json& message) {
-    const int64_t id = wire::integer_in(message, "id");
-    if (!equal_in_constant_time(wire::text_in(message, "secret"), options.secret)) {
-      return refuse(connection, id, "wrong secret");
+    connection.hello = message;
+    connection.proved = wire::transcript_of(message, make_nonce());
+    reply(connection, 0, {{"challenge", wire::to_bytes(connection.proved.challenge)}});
+  }
+
+  void handle_proof(Connection& connection, const Json& proof) {
+    if (!proves(wire::bytes_in(proof, "proof"), ProofRole::kConnecting, options.secret, connection.proved)) {
+      return refuse(connection, 0, "wrong secret");
     }
+    const Json message = std::move(connection.hello);
+    const int64_t id = 0;
     const std::string run = wire::text_in(message, "run");
     if (run != options.run_id) {
       return refuse(connection, id, fmt::format("wrong run: '{}' was asked for, '{}' is here", run, options.run_id));
@@ -375,7 +356,8 @@ struct KvServer::State {
     }
     connection.rank = static_cast<int>(rank);
     connection.deadline.reset();
-    reply(connection, id, Json::object());
+    const std::string own = proof_of(ProofRole::kAccepting, options.secret, connection.proved);
+    reply(connection, id, {{"proof", wire::to_bytes(own)}});
     const std::lock_guard lock(mutex);
     RankStatus& status = ranks[static_cast<size_t>(rank)];
     status.joined = true;
@@ -406,7 +388,7 @@ struct KvServer::State {
     if (static_cast<size_t>(waiting) >= kMaxWaitsPerConnection) {
       return reply(connection, id, {{"error", fmt::format("{} calls of this rank wait already", waiting)}});
     }
-    waits.push_back({&connection, id, key, wire::deadline_after(timeout), timeout});
+    waits.push_back({&connection, id, key, deadline_after(timeout), timeout});
   }
 };
 
@@ -429,11 +411,11 @@ void KvServer::wait_for_all(std::chrono::milliseconds timeout) {
   const auto all_joined = [this] {
     return std::all_of(state_->ranks.begin(), state_->ranks.end(), [](const RankStatus& rank) { return rank.joined; });
   };
-  if (!state_->joined.wait_until(lock, wire::deadline_after(timeout), all_joined)) {
-    throw CommTimeout(missing_text(state_->ranks) + " within " + wire::duration_text(timeout));
+  if (!state_->joined.wait_until(lock, deadline_after(timeout), all_joined)) {
+    throw CommTimeout(missing_text(state_->ranks) + " within " + duration_text(timeout));
   }
 }
 
-int free_port() { return port_of(listen_on("127.0.0.1", 0).get()); }
+int free_port() { return own_endpoint(listen_on("127.0.0.1", 0).get()).port; }
 
 }  // namespace mlbench::net

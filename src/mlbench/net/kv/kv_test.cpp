@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,7 +14,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <csignal>
+#include <deque>
 #include <mutex>
+#include <sstream>
 #include <thread>
 
 #include "mlbench/base/environment.h"
@@ -20,6 +24,8 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/net/kv/wire.h"
+#include "mlbench/net/proof.h"
+#include "mlbench/net/sockets.h"
 
 namespace mlbench::net {
 namespace {
@@ -112,8 +118,30 @@ class RawClient {
 };
 
 Json hello(int rank, int size) {
-  return {{"op", "hello"}, {"id", 0},      {"run", "run-1"}, {"secret", "sesame"},
-          {"rank", rank},  {"size", size}, {"pid", 77},      {"host", "somewhere"}};
+  return {{"op", "hello"},
+          {"id", 0},
+          {"nonce", wire::to_bytes(make_nonce())},
+          {"run", "run-1"},
+          {"rank", rank},
+          {"size", size},
+          {"pid", 77},
+          {"host", "somewhere"}};
+}
+
+// The answer to the proof; empty when there is none.
+std::optional<Json> prove(RawClient& client, const Json& hello, const std::string& secret = "sesame") {
+  client.send_message(hello);
+  const auto answer = client.receive();
+  if (!answer || !answer->contains("challenge")) return std::nullopt;
+  const auto transcript = wire::transcript_of(hello, wire::bytes_in(*answer, "challenge"));
+  const std::string proof = proof_of(ProofRole::kConnecting, secret, transcript);
+  client.send_message({{"op", "proof"}, {"id", 0}, {"proof", wire::to_bytes(proof)}});
+  return client.receive();
+}
+
+bool join(RawClient& client, int rank, int size) {
+  const auto answer = prove(client, hello(rank, size));
+  return answer && answer->contains("proof");
 }
 
 // ---- values --------------------------------------------------------------------------------------------------------
@@ -435,8 +463,7 @@ TEST_F(KvFaults, AfterTheHelloOversizedAndUnknownMessagesEndTheConnectionAndItsR
   };
   for (const auto& [bytes, text] : cases) {
     RawClient client(server_.port());
-    client.send_message(hello(0, 2));
-    ASSERT_TRUE(client.receive());
+    ASSERT_TRUE(join(client, 0, 2));
     EXPECT_TRUE(server_.ranks()[0].connected);
     client.send_bytes(bytes);
     const auto answer = client.receive();
@@ -450,8 +477,7 @@ TEST_F(KvFaults, AfterTheHelloOversizedAndUnknownMessagesEndTheConnectionAndItsR
 
 TEST_F(KvFaults, HalfAMessageAndAResetCountAsGone) {
   RawClient client(server_.port());
-  client.send_message(hello(0, 2));
-  ASSERT_TRUE(client.receive());
+  ASSERT_TRUE(join(client, 0, 2));
   client.send_bytes(
       wire::encode({{"op", "set"}, {"id", 1}, {"key", "k"}, {"value", wire::to_bytes("v")}}).substr(0, 9));
   client.reset_connection();
@@ -463,7 +489,7 @@ TEST_F(KvFaults, AClientThatReadsNothingHindersNobody) {
   KvClient reader(client_options(server_.port(), 1, 2));
   reader.set("large", std::string(4 << 20, 'x'));
   RawClient deaf(server_.port());
-  deaf.send_message(hello(0, 2));
+  ASSERT_TRUE(join(deaf, 0, 2));
   for (int id = 1; id <= 8; ++id) deaf.send_message({{"op", "get"}, {"id", id}, {"key", "large"}, {"timeout_ms", 0}});
   for (int i = 0; i < 100; ++i) reader.set(std::to_string(i), "");
   EXPECT_EQ(reader.get("99", 1s), "");
@@ -475,8 +501,7 @@ TEST_F(KvFaults, AClientThatReadsNothingAndAsksForMuchIsClosed) {
     writer.set("large", std::string(8 << 20, 'x'));
   }
   RawClient deaf(server_.port());
-  deaf.send_message(hello(0, 2));
-  ASSERT_TRUE(deaf.receive());
+  ASSERT_TRUE(join(deaf, 0, 2));
   for (int id = 1; id <= 20; ++id) deaf.send_message({{"op", "get"}, {"id", id}, {"key", "large"}, {"timeout_ms", 0}});
   EXPECT_TRUE(soon([&] { return !server_.ranks()[0].connected; }));
 }
@@ -488,10 +513,134 @@ TEST_F(KvFaults, StrangersDoNotKeepRanksOut) {
   EXPECT_TRUE(server_.ranks()[0].connected);
 }
 
+TEST_F(KvFaults, AProofIsGoodForOneConnectionAlone) {
+  // What a client said on one connection, said again on another.
+  RawClient first(server_.port());
+  const Json greeting = hello(0, 2);
+  first.send_message(greeting);
+  const auto challenge = first.receive();
+  ASSERT_TRUE(challenge);
+  const auto transcript = wire::transcript_of(greeting, wire::bytes_in(*challenge, "challenge"));
+  const Json proof = {
+      {"op", "proof"}, {"id", 0}, {"proof", wire::to_bytes(proof_of(ProofRole::kConnecting, "sesame", transcript))}};
+  RawClient second(server_.port());
+  second.send_message(greeting);
+  ASSERT_TRUE(second.receive());
+  second.send_message(proof);
+  const auto refusal = second.receive();
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->value("error", ""), "wrong secret");
+  EXPECT_FALSE(server_.ranks()[0].joined);
+  // And with other claims than the hello's.
+  RawClient third(server_.port());
+  const auto answer = prove(third, hello(0, 2), "guessed");
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->value("error", ""), "wrong secret");
+}
+
+TEST_F(KvFaults, AServerThatDoesNotKnowTheSecretIsNoServer) {
+  const FileDescriptor listener = listen_on("127.0.0.1", 0);
+  std::thread impostor([&] {
+    const auto deadline = deadline_after(kPatience);
+    ASSERT_TRUE(wait_for(listener.get(), POLLIN, deadline));
+    const Accepted client = accept_from(listener.get());
+    wire::FrameReader input;
+    const auto next = [&]() -> std::optional<Json> {
+      for (;;) {
+        if (auto message = input.next(wire::kMaxHelloBytes)) return message;
+        char buffer[4096];
+        if (!wait_for(client.socket.get(), POLLIN, deadline)) return std::nullopt;
+        const ssize_t count = recv(client.socket.get(), buffer, sizeof buffer, 0);
+        if (count <= 0) return std::nullopt;
+        input.append({buffer, static_cast<size_t>(count)});
+      }
+    };
+    const auto answer = [&](const Json& message) {
+      const std::string frame = wire::encode(message);
+      EXPECT_GT(send(client.socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL), 0);
+    };
+    const auto greeting = next();
+    ASSERT_TRUE(greeting);
+    EXPECT_EQ(greeting->dump(-1, ' ', false, Json::error_handler_t::replace).find("sesame"), std::string::npos);
+    answer({{"id", 0}, {"challenge", wire::to_bytes(make_nonce())}});
+    const auto proof = next();
+    ASSERT_TRUE(proof);
+    answer({{"id", 0}, {"proof", proof->at("proof")}});  // the client's own, sent back
+    next();
+  });
+  EXPECT_THAT([&] { KvClient client(client_options(own_endpoint(listener.get()).port, 0, 1)); },
+              ThrowsMessage<CommError>(HasSubstr("does not know the run's secret")));
+  impostor.join();
+}
+
+// What is logged while it lives, as the call sites wrote it.
+class CapturedLog {
+ public:
+  CapturedLog() {
+    spdlog::set_default_logger(
+        std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)));
+  }
+  ~CapturedLog() { spdlog::set_default_logger(before_); }
+  std::string text() const { return text_.str(); }
+
+ private:
+  std::shared_ptr<spdlog::logger> before_ = spdlog::default_logger();
+  std::ostringstream text_;
+};
+
+TEST(KvFlood, RefusedHellosFillNoLogAndKeepNoRankOut) {
+  const CapturedLog log;
+  int64_t hellos = 0;
+  {
+    KvServer server(server_options(4));
+    std::atomic<bool> over{false};
+    std::atomic<int64_t> sent{0};
+    std::vector<std::thread> strangers;
+    for (int i = 0; i < 2; ++i) {
+      strangers.emplace_back([&] {
+        const std::string text = "\x1b[2J\r\n12:00:00.000 error [supervisor] rank 0 failed\x07";
+        Json forged = hello(0, 4);
+        forged["op"] = text;
+        forged["secret"] = forged["run"] = text;
+        std::deque<std::unique_ptr<RawClient>> open;  // silent, refused, and about to prove something
+        while (!over) {
+          open.push_back(std::make_unique<RawClient>(server.port()));
+          if (sent++ % 3 != 0) open.back()->send_message(sent % 3 == 1 ? forged : hello(0, 4));
+          if (open.size() > 150) open.pop_front();
+        }
+      });
+    }
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < 4; ++rank) {
+      ranks.emplace_back([&, rank] {
+        KvClientOptions options = client_options(server.port(), rank, 4);
+        options.connect_timeout = kPatience;
+        try {
+          KvClient client(options);
+          client.set(std::to_string(rank), "here");
+        } catch (const CommError& error) {
+          ADD_FAILURE() << error.what();
+        }
+      });
+    }
+    for (std::thread& rank : ranks) rank.join();
+    EXPECT_TRUE(soon([&] { return sent > 2000; }));
+    over = true;
+    for (std::thread& stranger : strangers) stranger.join();
+    for (const RankStatus& rank : server.ranks()) EXPECT_TRUE(rank.joined);
+    hellos = sent;
+  }
+  const std::string text = log.text();
+  EXPECT_LT(text.size(), size_t{65536}) << hellos << " hellos";
+  EXPECT_THAT(text, HasSubstr("more connections"));
+  for (const char byte : text) ASSERT_TRUE(byte == '\n' || static_cast<unsigned char>(byte) >= 0x20) << text;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_THAT(line, HasSubstr("] rendezvous: refused ")) << line;
+}
+
 TEST_F(KvFaults, TooManyWaitingCallsOfOneRankAreRefused) {
   RawClient client(server_.port());
-  client.send_message(hello(0, 2));
-  ASSERT_TRUE(client.receive());
+  ASSERT_TRUE(join(client, 0, 2));
   for (int id = 1; id <= 1025; ++id) {
     client.send_message({{"op", "get"}, {"id", id}, {"key", "never"}, {"timeout_ms", int64_t{1} << 62}});
   }

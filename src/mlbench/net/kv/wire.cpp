@@ -1,15 +1,10 @@
 #include "mlbench/net/kv/wire.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
 
-#include <algorithm>
-#include <csignal>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace mlbench::net::wire {
@@ -62,6 +57,10 @@ const Json& member(const Json& message, const char* name, Json::value_t type) {
 }
 
 }  // namespace
+
+Transcript transcript_of(const Json& hello, std::string challenge) {
+  return {"rendezvous", encode(hello), std::move(challenge)};
+}
 
 std::string encode(const Json& message) {
   std::string frame(kLengthBytes, '\0');
@@ -125,59 +124,6 @@ std::optional<Json> FrameReader::next(size_t limit) {
     first_ = 0;
   }
   return message;
-}
-
-Addresses resolve(const std::string& host, int port, bool to_listen) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV | (to_listen ? AI_PASSIVE : 0);
-  addrinfo* list = nullptr;
-  const int result = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
-  Addresses addresses;
-  if (result == 0) {
-    addresses.list.reset(list);
-  } else {
-    addresses.error = result == EAI_SYSTEM ? errno_text(errno) : gai_strerror(result);
-  }
-  return addresses;
-}
-
-void set_options(int socket) {
-  const auto set = [socket](int level, int option, int value) {
-    setsockopt(socket, level, option, &value, sizeof value);
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 4);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 30000);
-}
-
-std::string endpoint_text(const std::string& host, int port) {
-  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
-}
-
-std::string duration_text(std::chrono::milliseconds duration) {
-  return fmt::format("{:g} s", std::chrono::duration<double>(duration).count());
-}
-
-void block_signals_on_this_thread() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, nullptr);
-}
-
-std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout) {
-  constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
-  return std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), kLongest);
-}
-
-int poll_timeout(std::chrono::steady_clock::time_point deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  constexpr std::chrono::milliseconds kLongest = std::chrono::hours(1);
-  return static_cast<int>(std::clamp(left, std::chrono::milliseconds(0), kLongest).count());
 }
 
 }  // namespace mlbench::net::wire

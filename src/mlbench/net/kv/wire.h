@@ -1,27 +1,29 @@
 #pragma once
 
-// What server and clients of the key-value store share: messages and sockets.
+// What server and clients of the key-value store share: the messages.
 //
-// A message is a 4-byte big-endian length and a CBOR object of that length:
-//   client: {"op": "hello", "id", "run", "secret", "rank", "size", "pid", "host"}    the first one
+// A message is a 4-byte big-endian length and a CBOR object of that length. First both prove that they know the run's
+// secret (net/proof.h; the whole hello is the greeting), with "id" 0; "error" instead of an answer is a refusal:
+//   client: {"op": "hello", "id", "nonce": bytes, "run", "rank", "size", "pid", "host"}
+//   server: {"id", "challenge": bytes}
+//   client: {"op": "proof", "id", "proof": bytes}
+//   server: {"id", "proof": bytes}
+// Then:
 //           {"op": "set", "id", "key", "value": bytes}
 //           {"op": "get", "id", "key", "timeout_ms"}
 //           {"op": "report", "id", "message": {...}}
 //           {"op": "heartbeat", "status": {...}}                                     no reply
 //   server: {"id"} or {"id", "value": bytes} or {"id", "error": text, "timeout": bool}
 
-#include <netdb.h>
-
-#include <chrono>
 #include <cstddef>
-#include <memory>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/net/proof.h"
 
 namespace mlbench::net::wire {
 
@@ -33,6 +35,9 @@ class ProtocolError : public CommError {
  public:
   using CommError::CommError;
 };
+
+// What both sides of a proof know; `hello` as it was sent or read.
+Transcript transcript_of(const Json& hello, std::string challenge);
 
 // Length and body. CommError when the message is too large.
 std::string encode(const Json& message);
@@ -59,27 +64,5 @@ class FrameReader {
   std::string buffer_;
   size_t first_ = 0;  // of the next message
 };
-
-struct Addresses {
-  std::unique_ptr<addrinfo, void (*)(addrinfo*)> list{nullptr, freeaddrinfo};
-  std::string error;  // why the list is empty
-};
-Addresses resolve(const std::string& host, int port, bool to_listen);
-
-// TCP_NODELAY, and a peer that went away without a word is noticed.
-void set_options(int socket);
-
-// "127.0.0.1:4711", "[::1]:4711".
-std::string endpoint_text(const std::string& host, int port);
-// "30 s", "0.25 s".
-std::string duration_text(std::chrono::milliseconds duration);
-
-// No signal handler of the program runs on the calling thread from now on.
-void block_signals_on_this_thread();
-
-// now() + timeout, without overflow.
-std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout);
-// Until the deadline, for poll(): at least 0.
-int poll_timeout(std::chrono::steady_clock::time_point deadline);
 
 }  // namespace mlbench::net::wire

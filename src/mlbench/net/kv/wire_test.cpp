@@ -82,19 +82,5 @@ TEST(Wire, NamesTheMemberThatIsMissingOrOfAnotherType) {
   EXPECT_THAT([&] { object_in(message, "value"); }, ThrowsMessage<ProtocolError>(HasSubstr("\"value\"")));
 }
 
-TEST(Wire, Texts) {
-  EXPECT_EQ(endpoint_text("host", 80), "host:80");
-  EXPECT_EQ(endpoint_text("::1", 80), "[::1]:80");
-  EXPECT_EQ(duration_text(std::chrono::milliseconds(30000)), "30 s");
-  EXPECT_EQ(duration_text(std::chrono::milliseconds(250)), "0.25 s");
-}
-
-TEST(Wire, DeadlinesDoNotOverflow) {
-  const auto now = std::chrono::steady_clock::now();
-  EXPECT_GT(deadline_after(std::chrono::milliseconds::max()), now + std::chrono::hours(24));
-  EXPECT_LT(deadline_after(std::chrono::milliseconds::min()), now + std::chrono::hours(1));
-  EXPECT_EQ(poll_timeout(now - std::chrono::seconds(1)), 0);
-}
-
 }  // namespace
 }  // namespace mlbench::net::wire
