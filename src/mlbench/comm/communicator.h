@@ -159,8 +159,11 @@ struct CommOptions {
   std::shared_ptr<RendezvousStore> store;  // keys are prefixed by the caller: one store per segment
   std::chrono::milliseconds timeout{30000};
   std::string bind_address = "127.0.0.1";  // address or interface to listen on
-  bool passive_wait = false;               // more ranks than cores: never spin
-  std::shared_ptr<OperationBoard> board;   // may be null: the back end makes one
+  std::string secret;                     // of the run: what peers prove to each other that they know; "": rank 0 makes
+                                          // one and leaves it in the store
+  std::string run;                        // what that proof is bound to, beside the group: "17/segment2/"
+  bool passive_wait = false;              // more ranks than cores: never spin
+  std::shared_ptr<OperationBoard> board;  // may be null: the back end makes one
 };
 
 }  // namespace mlbench::comm

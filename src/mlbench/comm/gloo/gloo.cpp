@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "mlbench/base/sha256.h"
 #include "mlbench/comm/gloo/collectives.h"
 #include "mlbench/comm/gloo/mesh.h"
 
@@ -103,11 +104,25 @@ class QueuedWork final : public Work {
 
 // What a communicator hands on to its splits.
 struct Origin {
-  std::shared_ptr<RendezvousStore> store;
-  std::shared_ptr<gloo::transport::Device> device;  // null: no group of more than one rank yet
-  std::string bind_address;
-  std::chrono::milliseconds timeout;
+  CommOptions options;                      // of the first group
+  std::string secret;                       // of the run
+  std::shared_ptr<ConnectedDevice> device;  // null: no group of more than one rank yet
 };
+
+// Ranks that were given no secret share one that rank 0 makes: whoever may read the store knows it.
+std::string secret_of(const CommOptions& options, const std::string& key) {
+  if (!options.secret.empty() || options.size == 1) return options.secret;
+  if (options.rank == 0) {
+    const std::string secret = random_hex(32);
+    options.store->set(key, secret);
+    return secret;
+  }
+  try {
+    return options.store->get(key, options.timeout);
+  } catch (const CommError& error) {
+    throw CommError(fmt::format("rank 0 did not come ({})", error.what()));
+  }
+}
 
 class Gloo final : public Communicator {
  public:
@@ -118,8 +133,14 @@ class Gloo final : public Communicator {
         rank_(rank),
         size_(size) {
     if (size_ == 1) return;
-    if (origin_.device == nullptr) origin_.device = make_device(origin_.bind_address);
-    connections_ = connect(origin_.device, *origin_.store, prefix_, rank_, size_, origin_.timeout);
+    if (origin_.device == nullptr) origin_.device = std::make_shared<ConnectedDevice>();
+    const CommOptions& options = origin_.options;
+    const net::PeerOptions peers = {.bind_address = options.bind_address,
+                                    .rank = rank_,
+                                    .size = size_,
+                                    .group = options.run + "/" + prefix_,
+                                    .secret = origin_.secret};
+    connections_ = connect(*origin_.device, *options.store, prefix_, peers, options.timeout);
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -220,8 +241,8 @@ std::unique_ptr<Communicator> make(const CommOptions& options) {
   struct sigaction action {};
   if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
   try {
-    return std::make_unique<Gloo>(Origin{options.store, nullptr, options.bind_address, options.timeout}, "gloo/",
-                                  options.rank, options.size, options.board);
+    return std::make_unique<Gloo>(Origin{options, secret_of(options, "gloo/secret"), nullptr}, "gloo/", options.rank,
+                                  options.size, options.board);
   } catch (const CommError& error) {
     throw CommError(fmt::format("connecting with Gloo: rank {} of {}: {}", options.rank, options.size, error.what()));
   }

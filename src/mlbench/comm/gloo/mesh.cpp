@@ -1,18 +1,18 @@
 #include "mlbench/comm/gloo/mesh.h"
 
 #include <fmt/format.h>
-#include <gloo/transport/address.h>
 #include <gloo/transport/buffer.h>
 #include <gloo/transport/pair.h>
-#include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
-#include <net/if.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <future>
+#include <utility>
+
+#include "mlbench/base/json.h"
+#include "mlbench/base/printable.h"
 
 namespace mlbench::comm::gloo_backend {
 
@@ -218,94 +218,71 @@ void Mailbox::close() noexcept { close_pairs(*context_); }
 
 namespace {
 
-// What a rank publishes: its send buffer's limit, then for each other rank and each of the two contexts the length and
-// the bytes of the address where it listens for that rank.
-using Address = std::vector<char>;
+// What a rank tells the others of its group.
 struct Announcement {
+  std::string address;
   uint64_t send_buffer_bytes = 0;
-  std::vector<Address> addresses;  // [context * size + rank]; own: empty
 
-  std::string encode() const {
-    std::string text(reinterpret_cast<const char*>(&send_buffer_bytes), sizeof send_buffer_bytes);
-    for (const Address& address : addresses) {
-      text.push_back(static_cast<char>(address.size()));
-      text.append(address.begin(), address.end());
+  std::string encode() const { return Json{{"address", address}, {"send_buffer_bytes", send_buffer_bytes}}.dump(); }
+  static Announcement decode(const std::string& text, int peer) {
+    const Json json = Json::parse(text, nullptr, false);
+    if (!json.is_object() || !json.value("address", Json()).is_string() ||
+        !json.value("send_buffer_bytes", Json()).is_number_unsigned()) {
+      throw CommError(fmt::format("rank {} announces '{}': another version of the program?", peer, printable(text)));
     }
-    return text;
-  }
-  static Announcement decode(const std::string& text, size_t count, int peer) {
-    Announcement result;
-    const auto broken = [&] {
-      return CommError(fmt::format("the announcement of rank {} is malformed: another version of the program?", peer));
-    };
-    if (text.size() < sizeof result.send_buffer_bytes) throw broken();
-    std::memcpy(&result.send_buffer_bytes, text.data(), sizeof result.send_buffer_bytes);
-    size_t at = sizeof result.send_buffer_bytes;
-    for (size_t i = 0; i < count; ++i) {
-      if (at >= text.size()) throw broken();
-      const size_t length = static_cast<unsigned char>(text[at++]);
-      if (length > text.size() - at) throw broken();
-      result.addresses.emplace_back(text.begin() + static_cast<ptrdiff_t>(at),
-                                    text.begin() + static_cast<ptrdiff_t>(at + length));
-      at += length;
-    }
-    return result;
+    return {json["address"], json["send_buffer_bytes"]};
   }
 };
 
-}  // namespace
-
-Connections connect(const std::shared_ptr<gloo::transport::Device>& device, RendezvousStore& store,
-                    const std::string& prefix, int rank, int size, std::chrono::milliseconds timeout) {
-  std::shared_ptr<gloo::transport::Context> contexts[2];
-  const auto count = static_cast<size_t>(size);
-  Announcement own{send_buffer_limit(), std::vector<Address>(2 * count)};
-  static_assert(gloo::transport::Address::kMaxByteSize < 256, "an address's length is one byte of the announcement");
-  for (size_t c = 0; c < 2; ++c) {
-    contexts[c] = device->createContext(rank, size);
-    contexts[c]->setTimeout(timeout);
-    for (int peer = 0; peer < size; ++peer) {
-      if (peer == rank) continue;
-      own.addresses[c * count + static_cast<size_t>(peer)] =
-          with_peer(peer, timeout, [&] { return contexts[c]->createPair(peer)->address().bytes(); });
-    }
+Announcement announcement_of(int peer, RendezvousStore& store, const std::string& prefix,
+                             std::chrono::milliseconds timeout) {
+  std::string text;
+  try {
+    text = store.get(prefix + std::to_string(peer), timeout);
+  } catch (const CommError& error) {
+    throw CommError(fmt::format("rank {} did not come ({})", peer, error.what()));
   }
-  store.set(prefix + std::to_string(rank), own.encode());
-
-  uint64_t send_buffer_bytes = own.send_buffer_bytes;
-  for (int peer = 0; peer < size; ++peer) {
-    if (peer == rank) continue;
-    std::string text;
-    try {
-      text = store.get(prefix + std::to_string(peer), timeout);
-    } catch (const CommError& error) {
-      throw CommError(fmt::format("rank {} did not come ({})", peer, error.what()));
-    }
-    const auto announcement = Announcement::decode(text, 2 * count, peer);
-    send_buffer_bytes = std::min(send_buffer_bytes, announcement.send_buffer_bytes);
-    for (size_t c = 0; c < 2; ++c) {
-      const Address& address = announcement.addresses[c * count + static_cast<size_t>(rank)];
-      with_peer(peer, timeout, [&] { contexts[c]->getPair(peer)->connect(address); });
-    }
-  }
-  const size_t chunk_bytes = std::min(kMaxChunkBytes, static_cast<size_t>(send_buffer_bytes) / 4 / 4096 * 4096);
-  return {std::make_unique<Mesh>(contexts[0], timeout, chunk_bytes), std::make_unique<Mailbox>(contexts[1], timeout)};
+  return Announcement::decode(text, peer);
 }
 
-std::shared_ptr<gloo::transport::Device> make_device(const std::string& bind_address) {
-  gloo::transport::tcp::attr attributes;
-  if (if_nametoindex(bind_address.c_str()) != 0) {
-    attributes.iface = bind_address;
-  } else {
-    attributes.hostname = bind_address;
-  }
+net::PeerSockets listen(net::PeerOptions options) {
   try {
-    return gloo::transport::tcp::CreateDevice(attributes);
-  } catch (const std::exception& error) {
-    throw IoError(
-        fmt::format("Gloo cannot listen on \"{}\" ({}); expected an address or a network interface of this host",
-                    bind_address, without_place(error.what())));
+    return net::PeerSockets(std::move(options));
+  } catch (const IoError& error) {
+    throw IoError(fmt::format("Gloo {}; expected an address or a network interface of this host", error.what()));
   }
+}
+
+}  // namespace
+
+Connections connect(ConnectedDevice& device, RendezvousStore& store, const std::string& prefix,
+                    const net::PeerOptions& peers, std::chrono::milliseconds timeout) {
+  constexpr size_t kContexts = 2;
+  net::PeerSockets own = listen(peers);
+  Announcement announcement{own.address(), send_buffer_limit()};
+  store.set(prefix + std::to_string(peers.rank), announcement.encode());
+  uint64_t send_buffer_bytes = announcement.send_buffer_bytes;
+  std::vector<std::string> addresses(static_cast<size_t>(peers.size));
+  std::vector<net::PeerSockets::Link> links;
+  for (int peer = 0; peer < peers.size; ++peer) {
+    if (peer == peers.rank) continue;
+    announcement = announcement_of(peer, store, prefix, timeout);
+    send_buffer_bytes = std::min(send_buffer_bytes, announcement.send_buffer_bytes);
+    addresses[static_cast<size_t>(peer)] = announcement.address;
+    for (uint32_t channel = 0; channel < kContexts; ++channel) links.push_back({peer, channel});
+  }
+  std::vector<FileDescriptor> connected = own.connect(links, addresses, timeout);
+  std::vector<FileDescriptor> sockets[kContexts];
+  for (auto& channel : sockets) channel.resize(static_cast<size_t>(peers.size));
+  for (size_t i = 0; i < links.size(); ++i) {
+    sockets[links[i].channel][static_cast<size_t>(links[i].peer)] = std::move(connected[i]);
+  }
+  const auto context = [&](size_t channel) {
+    return device.connected(peers.rank, peers.size, timeout, std::move(sockets[channel]));
+  };
+  const size_t chunk_bytes = std::min(kMaxChunkBytes, static_cast<size_t>(send_buffer_bytes) / 4 / 4096 * 4096);
+  auto mesh = std::make_unique<Mesh>(context(0), timeout, chunk_bytes);
+  return {std::move(mesh), std::make_unique<Mailbox>(context(1), timeout)};
 }
 
 }  // namespace mlbench::comm::gloo_backend

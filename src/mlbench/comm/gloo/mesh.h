@@ -8,7 +8,6 @@
 // the pair's lock: on one core a small all-reduce then costs a scheduler slice (4 ms) instead of tens of microseconds.
 
 #include <gloo/transport/context.h>
-#include <gloo/transport/device.h>
 
 #include <chrono>
 #include <cstddef>
@@ -18,7 +17,9 @@
 #include <vector>
 
 #include "mlbench/comm/communicator.h"
+#include "mlbench/comm/gloo/connected.h"
 #include "mlbench/comm/reduce.h"
+#include "mlbench/net/peer/peer_sockets.h"
 
 namespace mlbench::comm::gloo_backend {
 
@@ -81,12 +82,10 @@ struct Connections {
   std::unique_ptr<Mailbox> mailbox;
 };
 
-// Collective: connects `rank` with all others. Keys of the store begin with `prefix`, one per group and run.
-// CommError naming the rank that is missing when the timeout passes.
-Connections connect(const std::shared_ptr<gloo::transport::Device>& device, RendezvousStore& store,
-                    const std::string& prefix, int rank, int size, std::chrono::milliseconds timeout);
-
-// IoError naming the address or interface if it cannot be listened on.
-std::shared_ptr<gloo::transport::Device> make_device(const std::string& bind_address);
+// Collective: connects the rank with all others of its group, each of whom proves that it knows the run's secret. Keys
+// of the store begin with `prefix`, one per group and run. CommError naming the rank that is missing when the timeout
+// passes; IoError naming the address or interface if it cannot be listened on.
+Connections connect(ConnectedDevice& device, RendezvousStore& store, const std::string& prefix,
+                    const net::PeerOptions& peers, std::chrono::milliseconds timeout);
 
 }  // namespace mlbench::comm::gloo_backend

@@ -18,6 +18,7 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/comm/gloo/gloo.h"
+#include "mlbench/net/test_stranger.h"
 
 namespace mlbench::comm {
 namespace {
@@ -80,7 +81,8 @@ class Processes : public testing::Test {
   }
 
   // Starts all ranks; what `body` returns, or the error that it throws, is the rank's outcome.
-  void start(int size, milliseconds timeout, const std::function<std::string(Communicator&)>& body) {
+  void start(int size, milliseconds timeout, const std::function<std::string(Communicator&)>& body,
+             const std::function<void(CommOptions&)>& change = nullptr) {
     for (int rank = 0; rank < size; ++rank) {
       int ends[2];
       ASSERT_EQ(pipe(ends), 0);
@@ -90,7 +92,10 @@ class Processes : public testing::Test {
         close(ends[0]);
         std::string outcome;
         try {
-          const auto communicator = gloo_backend::make(options(rank, size, timeout));
+          if (rank == size - 1) std::this_thread::sleep_for(last_comes_late_);
+          CommOptions own = options(rank, size, timeout);
+          if (change) change(own);
+          const auto communicator = gloo_backend::make(own);
           outcome = body(*communicator);
         } catch (const std::exception& error) {
           outcome = error.what();
@@ -125,6 +130,8 @@ class Processes : public testing::Test {
   }
 
   pid_t pid(int rank) const { return ranks_[static_cast<size_t>(rank)].pid; }
+
+  milliseconds last_comes_late_{0};
 
  private:
   struct Rank {
@@ -261,6 +268,63 @@ TEST_F(Processes, AMissingRankIsNamed) {
   EXPECT_THAT(outcome(0), StartsWith("connecting with Gloo: rank 0 of 2: rank 1 did not come (waited 100 ms"));
 }
 
+// What rank and sum should be after a sum over all; the last rank takes its time, so that strangers find the others.
+std::string sum_of_ranks(Communicator& comm) {
+  std::vector<float> values(1000, static_cast<float>(comm.rank() + 1));
+  comm.all_reduce(view_of(std::span(values)), ReduceOp::kSum);
+  const int sum = comm.size() * (comm.size() + 1) / 2;
+  const auto right = std::count(values.begin(), values.end(), static_cast<float>(sum));
+  return right == 1000 ? "right" : fmt::format("{} of 1000 are right", right);
+}
+
+class BesideAStranger : public Processes, public testing::WithParamInterface<int> {};
+
+TEST_P(BesideAStranger, AGroupComesUpAndComputes) {
+  const int size = GetParam();
+  last_comes_late_ = milliseconds(400);
+  start(size, kPatience, sum_of_ranks);
+  const test::Stranger stranger;
+  for (int rank = 0; rank < size; ++rank) EXPECT_EQ(outcome(rank), "right") << "rank " << rank;
+  EXPECT_GT(stranger.connections(), 0) << "the stranger found no port";
+}
+
+TEST_P(BesideAStranger, SoDoItsParts) {
+  const int size = GetParam();
+  start(size, kPatience, [](Communicator& comm) {
+    const auto all = comm.split(0, -comm.rank());
+    if (comm.rank() == 0) std::this_thread::sleep_for(milliseconds(400));
+    const auto part = all->split(0, comm.rank());
+    return sum_of_ranks(*part);
+  });
+  const test::Stranger stranger;
+  for (int rank = 0; rank < size; ++rank) EXPECT_EQ(outcome(rank), "right") << "rank " << rank;
+  EXPECT_GT(stranger.connections(), 0) << "the stranger found no port";
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, BesideAStranger, testing::Values(2, 3));
+
+TEST_F(Processes, ARankWithAnotherSecretIsNamed) {
+  start(
+      2, milliseconds(500), [](Communicator&) { return "connected"; },
+      [](CommOptions& options) { options.secret = options.rank == 0 ? "sesame" : "guessed"; });
+  EXPECT_THAT(outcome(0), StartsWith("connecting with Gloo: rank 0 of 2: rank 1 has not proved within 0.5 s"));
+  EXPECT_THAT(outcome(1), ContainsRegex("rank 1 of 2: (rank 0 has not proved|lost rank 0)"));
+}
+
+// Neither when all goes well nor when a rank is killed.
+TEST_F(Processes, LeaveNoTemporaryFile) {
+  const TemporaryFolder folder;
+  setenv("TMPDIR", folder.path().c_str(), 1);
+  start(2, kPatience, [](Communicator& comm) -> std::string {
+    sum_of_ranks(comm);
+    raise(SIGKILL);
+    return "";
+  });
+  for (int rank = 0; rank < 2; ++rank) outcome(rank);
+  unsetenv("TMPDIR");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
 TEST_F(Processes, ListensOnAnAddressOrAnInterface) {
   for (const std::string address : {"127.0.0.1", "localhost", "lo"}) {
     renew();
@@ -289,7 +353,7 @@ TEST_F(Processes, AWrongAddressIsNamed) {
     gloo_backend::make(wrong);
     return "connected";
   });
-  EXPECT_THAT(outcome(0), StartsWith("Gloo cannot listen on \"no-such-interface.invalid\""));
+  EXPECT_THAT(outcome(0), StartsWith("Gloo cannot listen on no-such-interface.invalid"));
 }
 
 }  // namespace

@@ -1,0 +1,124 @@
+#include "mlbench/comm/gloo/connected.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gloo/transport/tcp/pair.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::comm::gloo_backend {
+
+namespace {
+
+namespace tcp = gloo::transport::tcp;
+
+constexpr const char* kListenerName = "pair";
+
+class ConnectedPair final : public tcp::Pair {
+ public:
+  ConnectedPair(tcp::Context* context, tcp::Device* device, int rank, std::chrono::milliseconds timeout,
+                FileDescriptor socket)
+      : tcp::Pair(context, device, rank, timeout) {
+    const std::lock_guard lock(m_);
+    if (state_ != LISTENING) throw IoError("somebody connected to the private socket of a pair of Gloo's");
+    device_->unregisterDescriptor(fd_, this);
+    ::close(fd_);
+    fd_ = -1;
+    // Until handleConnected() is through, whatever fails leaves nothing for the base class to clean up.
+    state_ = INITIALIZING;
+    fd_ = socket.get();
+    handleConnected();
+    static_cast<void>(socket.release());
+  }
+};
+
+class ConnectedContext final : public tcp::Context {
+ public:
+  ConnectedContext(std::shared_ptr<tcp::Device> device, int rank, int size)
+      : tcp::Context(std::move(device), rank, size) {}
+
+  void connect(int peer, FileDescriptor socket) {
+    pairs_[static_cast<size_t>(peer)] =
+        std::make_unique<ConnectedPair>(this, device_.get(), peer, getTimeout(), std::move(socket));
+  }
+};
+
+FileDescriptor open_folder(const std::filesystem::path& path) {
+  FileDescriptor folder(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) throw IoError("cannot open " + path.string() + ": " + errno_text(errno));
+  return folder;
+}
+
+tcp::attr attributes_of(const sockaddr* address, size_t bytes) {
+  tcp::attr attributes;
+  attributes.ai_family = address->sa_family;
+  attributes.ai_socktype = SOCK_STREAM;
+  attributes.ai_protocol = 0;
+  attributes.ai_addr = {};
+  std::memcpy(&attributes.ai_addr, address, bytes);
+  attributes.ai_addrlen = static_cast<int>(bytes);
+  return attributes;
+}
+
+tcp::attr loopback() {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return attributes_of(reinterpret_cast<const sockaddr*>(&address), sizeof address);
+}
+
+tcp::attr name_in(int folder) {
+  const std::string path = fmt::format("/proc/self/fd/{}/{}", folder, kListenerName);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  MLBENCH_CHECK(path.size() < sizeof address.sun_path, path);
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  return attributes_of(reinterpret_cast<const sockaddr*>(&address), sizeof address);
+}
+
+// A device looks for the network interface of its address, which a name in a folder has none of: it is made with
+// another one.
+class NamedDevice final : public tcp::Device {
+ public:
+  explicit NamedDevice(const tcp::attr& attributes) : tcp::Device(loopback()) {
+    std::destroy_at(&attr_);
+    std::construct_at(const_cast<tcp::attr*>(&attr_), attributes);
+  }
+};
+
+}  // namespace
+
+ConnectedDevice::ConnectedDevice()
+    : place_(open_folder("/")), device_(std::make_shared<NamedDevice>(name_in(place_.get()))) {}
+
+std::shared_ptr<gloo::transport::Context> ConnectedDevice::connected(int rank, int size,
+                                                                     std::chrono::milliseconds timeout,
+                                                                     std::vector<FileDescriptor> sockets) {
+  auto context = std::make_shared<ConnectedContext>(device_, rank, size);
+  context->setTimeout(timeout);
+  const TemporaryFolder folder;  // of this user alone
+  if (dup3(open_folder(folder.path()).get(), place_.get(), O_CLOEXEC) < 0) throw IoError("dup3: " + errno_text(errno));
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == rank) continue;
+    try {
+      context->connect(peer, std::move(sockets[static_cast<size_t>(peer)]));
+    } catch (const std::exception& error) {
+      throw CommError(fmt::format("lost rank {} ({})", peer, error.what()));
+    }
+    unlinkat(place_.get(), kListenerName, 0);
+  }
+  return context;
+}
+
+}  // namespace mlbench::comm::gloo_backend

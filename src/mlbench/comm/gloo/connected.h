@@ -1,0 +1,33 @@
+#pragma once
+
+// Gloo over sockets that stand already (net/peer): it neither listens at a port nor connects, so no byte of a stranger
+// gets to it.
+
+#include <gloo/transport/tcp/context.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "mlbench/base/files.h"
+
+namespace mlbench::comm::gloo_backend {
+
+class ConnectedDevice {
+ public:
+  ConnectedDevice();
+
+  // A context whose pairs are connected: sockets[r] with rank r, the own one none.
+  std::shared_ptr<gloo::transport::Context> connected(int rank, int size, std::chrono::milliseconds timeout,
+                                                      std::vector<FileDescriptor> sockets);
+
+ private:
+  // Each pair of Gloo's begins with listening, at the address of its device; here that is a name in a folder that no
+  // other user can enter and that is gone a moment later. The number of the descriptor stands for the folder, since
+  // the device's address can neither change nor be long.
+  FileDescriptor place_;
+  std::shared_ptr<gloo::transport::tcp::Device> device_;
+};
+
+}  // namespace mlbench::comm::gloo_backend
