@@ -26,7 +26,9 @@ std::string prefix_of(int64_t segment) { return "segment" + std::to_string(segme
 
 }  // namespace
 
-bool supervised() { return environment_variable("MLBENCH_SECRET").has_value(); }
+bool supervised() {
+  return environment_variable("MLBENCH_RUN_ID").has_value() && environment_variable("MLBENCH_SECRET").has_value();
+}
 
 SignalThread::SignalThread(std::function<void()> on_signal)
     : thread_([this, on_signal = std::move(on_signal)] {
@@ -48,22 +50,27 @@ Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInf
     : run_(run), segment_(segment), launch_(launch), recorder_(recorder), signal_thread_([this] {
         end_now(static_cast<int>(ExitCode::kStopped), "stopped");
       }) {
-  const std::string secret = environment_variable("MLBENCH_SECRET").value_or("");
-  const std::string run_id = environment_variable("MLBENCH_RUN_ID").value_or(run.name);
+  secret_ = environment_variable("MLBENCH_SECRET").value_or("");
+  run_id_ = environment_variable("MLBENCH_RUN_ID").value_or(run.name);
 
   net::KvClientOptions options;
   options.address = launch.master_address.empty() ? "127.0.0.1" : launch.master_address;
   options.port = launch.master_port;
   options.rank = launch.rank;
   options.size = launch.size;
-  options.run_id = run_id;
-  options.secret = secret;
+  options.run_id = run_id_;
+  options.secret = secret_;
   // Processes of one run may start far apart: twice the time that a running collective gets.
   const auto join_timeout = 2 * seconds_to_ms(run.comm_timeout_s);
   options.connect_timeout = join_timeout;
   if (!supervised() && launch.rank == 0) {
     server_ = std::make_unique<net::KvServer>(
-        net::KvServerOptions{options.address, launch.master_port, launch.size, run_id, secret});
+        net::KvServerOptions{options.address, launch.master_port, launch.size, run_id_, secret_});
+    if (launch.size > 1 && secret_.empty()) {
+      spdlog::warn(
+          "MLBENCH_SECRET is not set: whoever reaches port {} first may join as a rank; give all ranks the same one",
+          server_->port());
+    }
     options.port = server_->port();
   }
   client_ = std::make_shared<net::KvClient>(options);
@@ -91,6 +98,8 @@ comm::CommOptions Session::comm_options() const {
   options.size = launch_.size;
   options.store = comm::make_kv_store(client_, prefix_of(segment_) + "comm/");
   options.timeout = seconds_to_ms(run_.comm_timeout_s);
+  options.secret = secret_;
+  options.run = run_id_ + "/" + prefix_of(segment_);
   options.passive_wait = run_.oversubscribed;
   options.board = board_;
   return options;

@@ -34,7 +34,7 @@ class SignalThread {
   std::jthread thread_;
 };
 
-// Whether a supervisor started this rank (it leaves a secret in the environment).
+// Whether a supervisor started this rank (it leaves the run's id and its secret in the environment).
 bool supervised();
 
 class Session {
@@ -60,6 +60,8 @@ class Session {
   int64_t segment_;
   net::LaunchInfo launch_;
   track::Recorder& recorder_;
+  std::string run_id_;
+  std::string secret_;  // "": started by hand without one
   std::shared_ptr<comm::OperationBoard> board_ = std::make_shared<comm::OperationBoard>();
   std::atomic<int64_t> progress_{0};
   std::atomic<bool> finished_{false};
