@@ -9,8 +9,6 @@ namespace mlbench {
 
 namespace {
 
-constexpr std::string_view kIndent = "\n    ";
-
 struct Symbol {
   char32_t code = 0;
   size_t bytes = 0;  // 0: the text does not begin with UTF-8
@@ -73,13 +71,14 @@ std::string printable(std::string_view text, size_t max_bytes) {
   return out;
 }
 
-std::string printable_lines(std::string_view text) {
+std::string printable_lines(std::string_view text, std::string_view indent) {
   const auto plain = [](char byte) { return byte >= 0x20 && byte < 0x7F; };
   if (std::all_of(text.begin(), text.end(), plain)) return std::string(text);
   std::string out;
   for (size_t at = 0; at < text.size();) {
     if (text[at] == '\n') {
-      out += kIndent;
+      out += '\n';
+      out += indent;
       ++at;
     } else {
       at += append_symbol(out, text.substr(at));

@@ -13,8 +13,8 @@ namespace mlbench {
 // text the first `max_bytes`, and how many more there are.
 std::string printable(std::string_view text, size_t max_bytes = 500);
 
-// The same without a limit, and lines stay lines: each but the first is indented, so that none passes for a line of the
-// log. What set_up_logging() does to every message.
-std::string printable_lines(std::string_view text);
+// The same without a limit, and lines stay lines, each but the first begun with `indent`: in a log none passes for a
+// line of its own (set_up_logging() does that to every message).
+std::string printable_lines(std::string_view text, std::string_view indent = "    ");
 
 }  // namespace mlbench

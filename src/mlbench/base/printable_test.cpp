@@ -40,6 +40,7 @@ TEST(Printable, LongTextIsCut) {
 
 TEST(Printable, LinesStayLinesButAreIndented) {
   EXPECT_EQ(printable_lines("one\n12:00:00 info [x] two\n\x1b[2J"), "one\n    12:00:00 info [x] two\n    \\x1b[2J");
+  EXPECT_EQ(printable_lines("one\ntwo\x1b[2J\n", ""), "one\ntwo\\x1b[2J\n");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <cstdio>
 
 #include "mlbench/base/paths.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/report/records.h"
 
 namespace mlbench::cli {
@@ -48,7 +49,7 @@ void flush_output() {
   }
 }
 
-void say(std::string_view text) { fmt::print(stderr, "mlbench: {}\n", text); }
+void say(std::string_view text) { fmt::print(stderr, "mlbench: {}\n", printable_lines(text, "")); }
 
 bool is_terminal(int fd) { return isatty(fd) == 1; }
 

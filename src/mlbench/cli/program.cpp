@@ -9,6 +9,7 @@
 
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/runs.h"
@@ -146,7 +147,8 @@ int run_program(int argc, char** argv) {
     flush_output();
     return static_cast<int>(code);
   } catch (const std::exception& error) {
-    std::fputs(fmt::format("mlbench: error: {}\n", error.what()).c_str(), stderr);  // fmt::print would throw again
+    std::fputs(fmt::format("mlbench: error: {}\n", printable_lines(error.what(), "")).c_str(),
+               stderr);  // fmt::print would throw again
     return static_cast<int>(exit_code_of(error));
   }
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "mlbench/base/printable.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/report/table.h"
@@ -68,7 +69,7 @@ void ProgressView::show(const spec::RunSpec& run, const report::Progress& progre
 
 void ProgressView::note(const std::string& text) {
   clear();
-  fmt::print(out_, "{}\n", text);
+  fmt::print(out_, "{}\n", printable_lines(text, ""));
   std::fflush(out_);
 }
 

@@ -127,7 +127,7 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
   } else {
     print(tables);
     print(fmt::format("Each worker is priced as {}\n", page.price_note));
-    for (const std::string& note : page.notes) say(report::printable(note));
+    for (const std::string& note : page.notes) say(note);
     print(fmt::format("{} files in {}\n", files.size(), folder.string()));
   }
   return ExitCode::kOk;

@@ -10,6 +10,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/follow.h"
 #include "mlbench/cli/interrupt.h"
@@ -101,7 +102,7 @@ std::string plain_line(const Json& run) {
     line += fmt::format("  goal reached after {} s", report::format_seconds(goal));
   }
   if (const std::string failure = report::text(run, "/failure"); !failure.empty()) line += "  " + failure;
-  return report::printable(line);
+  return printable_lines(line, "");
 }
 
 // What makes a new plain line: its clock alone does not, but for an evaluation.
@@ -125,7 +126,7 @@ std::string table_of(const std::vector<Json>& runs, size_t most_rows) {
                    report::format_rate(report::number(run, "/samples_per_s")), report::text(run, "/evaluation"),
                    seconds_words(run, "/time_to_goal_s")});
   }
-  return report::printable(table.render());
+  return table.render();
 }
 
 // A whole screen, drawn over the one before.

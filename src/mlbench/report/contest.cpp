@@ -7,6 +7,7 @@
 #include <set>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/report/compare.h"
 #include "mlbench/report/table.h"
 
@@ -223,7 +224,7 @@ std::string contest_text(const Contest& contest) {
     out += fmt::format("\nRatio to {} [95 % interval]\n", contest.contenders.front().name) + ratios.render();
   }
   for (const std::string& note : contest.notes) out += "  " + note + "\n";
-  return printable(std::move(out));
+  return printable_lines(out, "");
 }
 
 Json to_json(const Contest& contest) {

@@ -15,6 +15,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/report/compare.h"
 #include "mlbench/report/records.h"
@@ -653,13 +654,14 @@ std::string result_text(const Json& result) {
   }
   out += "\n";
   for (const Json& note : result["notes"]) out += fmt::format("note: {}\n", note.get<std::string>());
-  if (result["differences"].empty()) return printable(out + "what the archive claims is what its events give\n");
+  if (result["differences"].empty())
+    return printable_lines(out + "what the archive claims is what its events give\n", "");
   out += "the archive claims otherwise than its events give:\n";
   for (const Json& one : result["differences"]) {
     out += fmt::format("  {}\n    claimed  {}\n    derived  {}\n", one["what"].get<std::string>(),
                        one["claimed"].get<std::string>(), one["derived"].get<std::string>());
   }
-  return printable(out);
+  return printable_lines(out, "");
 }
 
 }  // namespace mlbench::report

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/report/compare.h"
 #include "mlbench/report/price.h"
@@ -339,7 +340,7 @@ std::string study_table(const Study& study, const std::string& currency) {
   }
   std::string out = study.title + "\n" + table.render();
   for (const std::string& note : study.notes) out += "  " + note + "\n";
-  return printable(std::move(out));
+  return printable_lines(out, "");
 }
 
 Json to_json(const Study& study, const std::vector<MeasuredRun>& runs) {

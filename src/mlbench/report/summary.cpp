@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "mlbench/base/printable.h"
 #include "mlbench/report/table.h"
 #include "mlbench/spec/spool.h"
 
@@ -119,14 +120,16 @@ std::string failure_text(const Json& record) {
   if (failure != nullptr) {
     out += ": " + text(*failure, "/kind");
     if (const auto rank = number(*failure, "/rank"); rank && *rank >= 0) out += fmt::format(", rank {:.0f}", *rank);
-    if (const std::string host = text(*failure, "/host"); !host.empty()) out += " on " + host;
+    if (const std::string host = text(*failure, "/host"); !host.empty()) out += " on " + printable(host);
     if (const std::string operation = text(*failure, "/operation"); !operation.empty()) {
-      out += " in " + operation;
+      out += " in " + printable(operation);
       if (const auto sequence = number(*failure, "/sequence"); sequence && *sequence >= 0) {
         out += fmt::format(" #{:.0f}", *sequence);
       }
     }
-    if (const std::string message = text(*failure, "/message"); !message.empty()) out += "\n  " + message;
+    if (const std::string message = text(*failure, "/message"); !message.empty()) {
+      out += "\n  " + printable_lines(message, "  ");
+    }
   }
   if (const Json* codes = member(record, "exit_codes", Json::value_t::array); codes != nullptr && !codes->empty()) {
     std::vector<std::string> words;
@@ -143,7 +146,7 @@ std::string failure_text(const Json& record) {
     if (tail != nullptr && !tail->empty()) {
       out += "\n  last log lines";
       for (const Json& line : *tail) {
-        if (line.is_string()) out += "\n    " + line.get<std::string>();
+        if (line.is_string()) out += "\n    " + printable(line.get_ref<const std::string&>());
       }
     }
   }
@@ -269,7 +272,7 @@ std::string operations_table(const Json& record) {
   }
   const char* heading = timed ? "A step, operation by operation: rank 0's first thread; floor: the same kernels alone"
                               : "The operations of a step";
-  return fmt::format("\n{}, {}\n{}", text(record, "/name"), heading, printable(table.render()));
+  return fmt::format("\n{}, {}\n{}", text(record, "/name"), heading, table.render());
 }
 
 std::string run_details(const Json& record) {

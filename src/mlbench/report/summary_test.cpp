@@ -115,6 +115,21 @@ TEST(FailureText, NamesTheCulprit) {
   EXPECT_THAT(run_details(record), HasSubstr("r-2: failed, goal not reached (Prec@1 85 on test data)\n"));
 }
 
+TEST(FailureText, WhatAScriptWroteDoesNothingToATerminal) {
+  Json record = make_record("r-1", 1, 40, 5400, false);
+  record["state"] = "failed";
+  record["failure"] = {{"kind", "rank_error"}, {"rank", 0}, {"message", "no\x1b[2J\nr-1 finished"},
+                       {"log_tail", {"\x1b]0;title\x07", "one\r\nr-1 finished"}}};
+  EXPECT_EQ(failure_text(record),
+            "r-1 failed: rank_error, rank 0\n"
+            "  no\\x1b[2J\n"
+            "  r-1 finished\n"
+            "  exit codes  rank 0: 0\n"
+            "  last log lines\n"
+            "    \\x1b]0;title\\x07\n"
+            "    one\\r\\nr-1 finished\n");
+}
+
 TEST(OperationsTable, TimesRatesAndFloors) {
   Json record = make_record("r-1", 1, 40, 5400, true);
   EXPECT_EQ(operations_table(record), "");

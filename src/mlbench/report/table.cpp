@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/printable.h"
 
 namespace mlbench::report {
 
@@ -19,6 +20,7 @@ Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
 void Table::add_row(std::vector<std::string> cells) {
   MLBENCH_CHECK(cells.size() == columns_.size(), fmt::format("{} cells, {} columns", cells.size(), columns_.size()));
+  for (std::string& cell : cells) cell = printable(cell);
   rows_.push_back(std::move(cells));
 }
 
@@ -47,13 +49,6 @@ std::string Table::render() const {
   add_line([&](size_t i) -> const std::string& { return columns_[i].heading; });
   if (any_unit) add_line([&](size_t i) -> const std::string& { return columns_[i].unit; });
   for (const auto& row : rows_) add_line([&](size_t i) -> const std::string& { return row[i]; });
-  return text;
-}
-
-std::string printable(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) < ' ' && c != '\n') || c == 0x7f; },
-      '?');
   return text;
 }
 

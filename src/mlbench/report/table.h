@@ -23,7 +23,7 @@ struct Column {
 class Table {
  public:
   explicit Table(std::vector<Column> columns);
-  void add_row(std::vector<std::string> cells);  // as many as there are columns
+  void add_row(std::vector<std::string> cells);  // as many as there are columns; made printable (base/printable.h)
   bool empty() const { return rows_.empty(); }
   std::string render() const;  // every line ends in '\n'
 
@@ -34,10 +34,6 @@ class Table {
 
 // Characters a terminal shows for UTF-8 text (code points; wide characters count once).
 size_t display_width(std::string_view text);
-
-// Text of somebody's (names in records and archives) without what a terminal would act on: control characters but
-// '\n' become '?'.
-std::string printable(std::string text);
 
 inline constexpr std::string_view kNone = "-";  // a figure that does not exist
 

@@ -20,6 +20,12 @@ TEST(Table, AlignsColumnsAndTrimsLines) {
             "long-name-16     5  light\n");
 }
 
+TEST(Table, CellsAreOneLineThatDoesNothingToATerminal) {
+  Table table({{"run", "", Align::kLeft}});
+  table.add_row({"a\x1b[2J\nb"});
+  EXPECT_EQ(table.render(), "run\na\\x1b[2J\\nb\n");
+}
+
 TEST(Table, LeavesOutAnEmptyUnitLine) {
   Table table({{"a", "", Align::kRight}, {"b", "", Align::kLeft}});
   table.add_row({"1", "x"});

@@ -13,8 +13,11 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/report/compare.h"
+#include "mlbench/report/records.h"
 #include "mlbench/spec/client_lines.h"
+#include "mlbench/spec/points.h"
 #include "mlbench/spec/record.h"
 #include "mlbench/spec/spool.h"
 
@@ -162,9 +165,7 @@ std::string checked_name(archive_entry* entry) {
   if (given == nullptr) throw UserError("the zip archive has a member whose name is no text");
   const std::string name = given;
   const auto bad = [](char c) { return c == '/' || c == '\\' || static_cast<unsigned char>(c) < ' ' || c == 0x7f; };
-  std::string shown = name.substr(0, 100);
-  std::replace_if(
-      shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
+  const std::string shown = printable(name, 100);
   if (archive_entry_filetype(entry) != AE_IFREG) {
     throw UserError(fmt::format("the zip archive's member '{}' is no plain file", shown));
   }
