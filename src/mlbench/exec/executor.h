@@ -50,6 +50,9 @@ class RankGroup {
   // Exits seen since the last call; waits up to `timeout` for the first.
   virtual std::vector<RankExit> poll(std::chrono::milliseconds timeout) = 0;
   virtual bool running() const = 0;
+  // How the foreign program that started the ranks (mpirun) died under them, whose ends then tell nothing; empty: it
+  // did not, or there is none.
+  virtual std::optional<std::string> launcher_death() { return std::nullopt; }
   virtual std::vector<std::optional<pid_t>> pids() const = 0;  // of ranks on this host
   virtual void signal_all(int signal_number) = 0;
   // SIGTERM (SIGCONT first, for stopped ones), patience, SIGKILL; then poll() reports the exits.

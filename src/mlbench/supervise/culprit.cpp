@@ -173,6 +173,20 @@ std::optional<size_t> furthest_behind(const std::vector<RankFacts>& ranks) {
   return behind;
 }
 
+std::optional<spec::Failure> never_came_up(const std::vector<RankFacts>& ranks) {
+  const auto waits = [](const RankFacts& rank) {
+    return field<std::string>(rank.report, "operation", "") == "MPI_Init";
+  };
+  const auto first = std::find_if(ranks.begin(), ranks.end(), waits);
+  if (first == ranks.end()) return std::nullopt;
+  spec::Failure failure;
+  failure.kind = "start_failed";
+  failure.operation = "MPI_Init";
+  failure.message = fmt::format("{}; mpirun, or somebody who connected to its ports, kept the ranks from coming up",
+                                field<std::string>(first->report, "message", "MPI_Init has not ended"));
+  return failure;
+}
+
 // comm_timeout or comm_error, as the ranks that noticed say.
 std::string noticed_kind(const std::vector<RankFacts>& ranks) {
   for (const RankFacts& rank : ranks) {
@@ -226,6 +240,7 @@ spec::Failure name_culprit(const std::vector<RankFacts>& ranks) {
         fmt::format("{} sends no heartbeat for {:.0f} s{}{}", who(ranks, *silent), *ranks[*silent].heartbeat_age_s,
                     with_space(describe_activity(ranks[*silent].heartbeat)), what_peers_say(ranks, *silent)));
   }
+  if (auto failure = never_came_up(ranks)) return *failure;
   const std::string kind = noticed_kind(ranks);
   if (const auto suspect = most_suspected(ranks)) {
     return failure_of(

@@ -155,6 +155,23 @@ TEST(Culprit, LowestSequence) {
   EXPECT_EQ(failure.sequence, 100);
 }
 
+TEST(Culprit, NoRankIsToBlameWhenMpiDoesNotComeUp) {
+  const auto waiting = [](int rank) {
+    RankFacts facts = timed_out(1);
+    (*facts.report)["operation"] = "MPI_Init";
+    (*facts.report)["message"] = "MPI_Init #1 of rank " + std::to_string(rank) + " has not ended within 2 s";
+    return facts;
+  };
+  const auto failure = name_culprit({ended(waiting(0), {3, {}}, 0), waiting(1)});
+  EXPECT_EQ(failure.kind, "start_failed");
+  EXPECT_EQ(failure.rank, -1);
+  EXPECT_EQ(failure.operation, "MPI_Init");
+  EXPECT_EQ(failure.message,
+            "MPI_Init #1 of rank 0 has not ended within 2 s; mpirun, or somebody who connected to its ports, kept the "
+            "ranks from coming up");
+  EXPECT_EQ(name_culprit({waiting(0), ended(working(0), {137, SIGKILL}, 0)}).rank, 1);
+}
+
 TEST(Culprit, WithoutEvidenceTheFirstWhoNoticed) {
   const auto failure = name_culprit({timed_out(124), ended(timed_out(124), {3, {}}, 0)});
   EXPECT_EQ(failure.rank, 1);

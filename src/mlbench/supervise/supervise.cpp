@@ -322,6 +322,7 @@ class Segment {
   std::optional<spec::Failure> judge() {
     const auto now = steady_clock::now();
     const std::vector<RankFacts> ranks = facts();
+    if (auto death = group_->launcher_death()) return failed("start_failed", *death).failure;
     if (spec::is_custom(run_)) return judge_custom(ranks);
     if (!all_joined_ && std::all_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) { return rank.joined; })) {
       all_joined_ = now;

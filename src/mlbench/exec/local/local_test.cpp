@@ -211,6 +211,23 @@ TEST_P(GuardedRanksTest, KilledGuardTakesItsRankWithIt) {
   EXPECT_TRUE(FileLock::acquire(lock, kPatience)) << "somebody outlived the group";
 }
 
+// It kills the guards, too: without a word about it a rank would be to blame.
+TEST_P(GuardedRanksTest, KilledLauncherIsTold) {
+  const auto group = executor_->start(request("grep PPid /proc/$PPID/status; exec sleep 600", 2));
+  for (int rank = 0; rank < 2; ++rank) wait_for_log(rank, "\n");
+  EXPECT_FALSE(group->launcher_death());
+  kill(std::stoi(log(0).substr(log(0).find_first_of("0123456789"))), SIGSEGV);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  std::optional<std::string> death;
+  while (!death && std::chrono::steady_clock::now() < deadline) {
+    group->poll(10ms);
+    death = group->launcher_death();
+  }
+  ASSERT_TRUE(death);
+  EXPECT_THAT(*death, testing::HasSubstr("mpirun was killed by signal 11 (SIGSEGV)"));
+  group->stop(1s);
+}
+
 INSTANTIATE_TEST_SUITE_P(BackEnds, GuardedRanksTest, testing::Values("mpi"),
                          [](const auto& info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(BackEnds, LocalExecutorTest, testing::Values("gloo", "mpi"),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -47,7 +48,7 @@ class MpirunGroup final : public RankGroup {
     options.environment = mpirun_environment(request);
     options.environment[kGuardVariable] = listener.name();
     options.working_directory = request.working_directory;  // mpirun gives ranks its own
-    options.output = mpirun_log_path(request);
+    options.output = log_ = mpirun_log_path(request);
     try {
       mpirun_.emplace(ChildProcess::start(options));
     } catch (const IoError& error) {
@@ -89,6 +90,14 @@ class MpirunGroup final : public RankGroup {
 
   bool running() const override {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.running; });
+  }
+
+  // A signal of somebody else's: what happens to ranks and guards makes mpirun exit, with a code.
+  std::optional<std::string> launcher_death() override {
+    const auto end = mpirun_->wait(milliseconds(0));
+    if (!end || !end->signal) return std::nullopt;
+    return fmt::format("mpirun was killed by signal {} (SIG{}): {}", *end->signal, sigabbrev_np(*end->signal),
+                       last_lines(log_));
   }
 
   std::vector<std::optional<pid_t>> pids() const override {
@@ -176,6 +185,7 @@ class MpirunGroup final : public RankGroup {
     }
   }
 
+  std::filesystem::path log_;  // of mpirun itself
   std::optional<ChildProcess> mpirun_;
   std::vector<GuardSocket> arrivals_;  // guards that have not said their rank yet
   std::vector<Rank> ranks_;
