@@ -18,6 +18,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/checkpoint/checkpoint.h"
+#include "mlbench/net/test_stranger.h"
 #include "mlbench/spec/spool.h"
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/supervisor.h"
@@ -362,6 +363,23 @@ TEST_P(EachBackEnd, StoppedRankIsNamed) {
   EXPECT_FALSE(json["failure"]["operation"].get<std::string>().empty());
   EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("is stopped"));
   expect_kept_and_clean(run);
+}
+
+// Somebody who connects to every port of supervisor, ranks and mpirun, silent or with bytes that mean harm. The ports
+// of mpirun are not ours: there a run may fail to start, but no rank is blamed.
+TEST_P(EachBackEnd, AStrangerOnAllPortsIsNoRanksFault) {
+  const test::Stranger stranger;
+  const Result run =
+      mlbench(run_arguments(named("stranger"), with_backend({"2", "--max-steps", "20", "--comm-timeout", "20"})));
+  EXPECT_GT(stranger.connections(), 0);
+  const Json outcome = record(named("stranger") + "-2");
+  if (GetParam() == std::string("mpi") && outcome["state"] == "failed") {
+    EXPECT_EQ(outcome["failure"]["kind"], "start_failed") << outcome["failure"];
+    EXPECT_TRUE(outcome["failure"]["rank"].is_null()) << outcome["failure"];
+    return;
+  }
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(outcome["state"], "finished") << outcome["failure"];
 }
 
 TEST_F(EndToEnd, CutConnectionIsNamed) {
