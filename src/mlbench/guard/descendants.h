@@ -1,0 +1,21 @@
+#pragma once
+
+// Everything below a process, also what changed its group or session or became a daemon: such a process becomes the
+// child of the nearest subreaper above it, and so stays below.
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <span>
+
+namespace mlbench::guard {
+
+// From now on orphans below this process become its children.
+void become_subreaper();
+
+// Kills all that is below this process but the children `kept` and what is below these, again and again until nothing
+// is left, and reaps what became its child. Whether that was reached within the time: what hangs in the kernel, or
+// became another user's, stays.
+bool end_descendants(std::span<const pid_t> kept, std::chrono::milliseconds patience);
+
+}  // namespace mlbench::guard
