@@ -13,7 +13,6 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
-#include "mlbench/exec/guard.h"
 #include "mlbench/report/records.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -138,9 +137,6 @@ int run_program(int argc, char** argv) {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && arguments.front() == "supervise") {
       return supervise_run({arguments.begin() + 1, arguments.end()});
-    }
-    if (!arguments.empty() && arguments.front() == "guard-rank") {
-      return exec::guard_rank({arguments.begin() + 1, arguments.end()});
     }
     const ExitCode code = run(argc, argv);
     flush_output();

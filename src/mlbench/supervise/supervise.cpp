@@ -229,6 +229,7 @@ class Segment {
   exec::LaunchRequest make_request(const net::KvServerOptions& server) const {
     exec::LaunchRequest request = launch_request(run_, options_.worker, progress_.segments.back().index,
                                                  options_.resume_step, run_.oversubscribed || progress_.oversubscribed);
+    if (!options_.guard.empty()) request.guard = options_.guard;
     request.environment["MASTER_ADDR"] = server.bind_address;
     request.environment["MASTER_PORT"] = std::to_string(server_->port());
     request.environment["MLBENCH_RUN_ID"] = server.run_id;
@@ -542,7 +543,7 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesyst
                                    std::optional<int64_t> resume_step, bool oversubscribed) {
   exec::LaunchRequest request;
   request.backend = run.backend;
-  request.guard = {program_path().string(), "guard-rank"};
+  request.guard = program_path().parent_path() / "mlbench-guard";
   if (spec::is_custom(run)) {
     request.command = filled_in(run);
     request.rank_words = true;
