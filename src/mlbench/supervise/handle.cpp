@@ -19,6 +19,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+// For a supervisor that took its run to say who it is.
+constexpr seconds kOwnerPatience{10};
+
 std::filesystem::path record_path(const std::filesystem::path& run_dir) { return run_dir / "run.json"; }
 
 // "" where there is no record.
@@ -29,11 +32,6 @@ std::string recorded_state(const std::filesystem::path& run_dir) {
 
 bool active_state(const std::string& state) {
   return state == spec::name_of(spec::RunState::kQueued) || state == spec::name_of(spec::RunState::kRunning);
-}
-
-bool alive(const ProcessIdentity& identity) {
-  const auto process = process_status(identity.pid);
-  return process && process->start_time == identity.start_time && process->state != 'Z' && process->state != 'X';
 }
 
 // Ranks end by themselves when their supervisor is gone; one that is stopped or stuck cannot, and would keep the cores.
@@ -192,10 +190,18 @@ void SupervisorHandle::request_stop() {
 }
 
 void request_stop(const std::filesystem::path& run_dir) {
-  if (!lease_held(run_dir)) {
-    const std::string state = recorded_state(run_dir);
-    throw UserError("run " + run_dir.filename().string() + " is not active" +
-                    (state.empty() ? "" : ": it is " + state));
+  // A supervisor that has just taken the lease removes a stop from before its time, and then writes its name.
+  const auto deadline = std::chrono::steady_clock::now() + kOwnerPatience;
+  for (;;) {
+    if (!lease_held(run_dir)) {
+      const std::string state = recorded_state(run_dir);
+      throw UserError("run " + run_dir.filename().string() + " is not active" +
+                      (state.empty() ? "" : ": it is " + state));
+    }
+    const auto owner = read_lease(run_dir);
+    if (owner && (owner->boot_id != boot_id() || alive(owner->holder))) break;
+    if (std::chrono::steady_clock::now() >= deadline) break;
+    std::this_thread::sleep_for(milliseconds(20));
   }
   std::filesystem::create_directories(stop_file(run_dir).parent_path());
   write_file_atomically(stop_file(run_dir), "stop\n");

@@ -190,7 +190,9 @@ class Segment {
 
     const auto begin = steady_clock::now();
     progress_.state = spec::RunState::kQueued;
-    progress_.notes.push_back(fmt::format("waits for the cores: another run holds {}", core_path_.string()));
+    const std::string holder = describe_holder(core_path_);
+    progress_.notes.push_back(fmt::format("waits for the cores: another run holds {}{}", core_path_.string(),
+                                          holder.empty() ? "" : " (" + holder + ")"));
     save();
     while (!core_lock_) {
       if (const auto request = control_.poll()) return request;
