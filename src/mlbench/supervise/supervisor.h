@@ -83,6 +83,8 @@ bool lease_held(const std::filesystem::path& run_dir);
 // (they have 5 s to end by themselves) and writes the record as failed (supervisor_lost, exit codes null). Returns
 // whether it did. Safe to call from several processes at once.
 bool settle_if_lost(const std::filesystem::path& run_dir);
+// The record that it would write, where the disk refuses. Nothing is ended or written.
+Json lost_record(const std::filesystem::path& run_dir);
 
 // ---- the worker's catalog -------------------------------------------------------------------------------------------
 
