@@ -9,6 +9,7 @@
 
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/signals.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/runs.h"
@@ -126,6 +127,7 @@ ExitCode run(int argc, char** argv) {
     fmt::print(stderr, "{}", app.help());
     return ExitCode::kUserError;
   }
+  if (!program.reads_signals) release_end_signals();
   return program.action();
 }
 
@@ -141,6 +143,10 @@ int run_program(int argc, char** argv) {
     const ExitCode code = run(argc, argv);
     flush_output();
     return static_cast<int>(code);
+  } catch (const DiskFull& error) {
+    std::fputs(fmt::format("mlbench: error: {}; free space there, and type the same again\n", error.what()).c_str(),
+               stderr);
+    return static_cast<int>(exit_code_of(error));
   } catch (const std::exception& error) {
     std::fputs(fmt::format("mlbench: error: {}\n", error.what()).c_str(), stderr);  // fmt::print would throw again
     return static_cast<int>(exit_code_of(error));
