@@ -192,6 +192,9 @@ class GuardedGroup final : public RankGroup {
                         std::sscanf(message.text.c_str(), "%d %d", &code, &number) == 2;
       if (said) end = {code, number > 0 ? std::optional(number) : std::nullopt};
       guard_lost = guard_lost || !said;
+      // Its channel closes a moment before what was below it becomes ours.
+      if (const auto guard = said ? std::nullopt : ranks_[rank].guard->peer())
+        guard::wait_for_end(*guard, kGuardPatience);
       exits_.push_back({static_cast<int>(rank), end});
     }
     if (!guard_lost) return;

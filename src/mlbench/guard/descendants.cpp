@@ -119,4 +119,15 @@ bool end_descendants(std::span<const pid_t> kept, milliseconds patience) {
   }
 }
 
+bool wait_for_end(pid_t pid, milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    Process process;
+    if (!read_process(std::to_string(pid).c_str(), process) || process.state == 'Z' || process.state == 'X')
+      return true;
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
 }  // namespace mlbench::guard

@@ -151,6 +151,7 @@ TEST_F(GuardTest, OfAKilledGuardTheSupervisorEndsTheRest) {
   wait_for_log("ready");
   kill(guard_->pid(), SIGKILL);
   EXPECT_EQ(next(), "closed");
+  EXPECT_TRUE(wait_for_end(guard_->pid(), kPatience));
   EXPECT_TRUE(end_descendants({{guard_->pid()}}, kPatience));
   EXPECT_TRUE(FileLock::acquire(folder_ / "lock", 0ms));
 }
