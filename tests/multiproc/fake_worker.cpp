@@ -23,6 +23,7 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/spec/run_spec.h"
@@ -222,6 +223,7 @@ int run(const Arguments& arguments) {
 }  // namespace mlbench
 
 int main(int argc, char** argv) {
+  mlbench::keep_files_private();
   try {
     return mlbench::run(mlbench::parse(argc, argv));
   } catch (const std::exception& error) {

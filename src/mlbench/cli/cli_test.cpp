@@ -702,7 +702,8 @@ TEST_F(Cli, ASecretIsNamedNotGiven) {
     EXPECT_EQ(member.content.find("hunter2"), std::string::npos) << member.name;
   }
   for (const auto& entry : fs::recursive_directory_iterator(home())) {
-    if (entry.is_regular_file()) EXPECT_EQ(read_file(entry.path()).find("hunter2"), std::string::npos) << entry.path();
+    if (!entry.is_regular_file()) continue;
+    EXPECT_EQ(read_file(entry.path()).find("hunter2"), std::string::npos) << entry.path();
   }
   environment_.erase("MY_TOKEN");
   expect_error({"resume", "c-1"}, AllOf(HasSubstr("--env MY_TOKEN"), HasSubstr("set MY_TOKEN here")));
