@@ -121,7 +121,8 @@ void complete_command(RunOptions& options, const std::vector<std::string>& words
     if (variable.from == spec::ValueFrom::kFile) {
       one = fmt::format("{}=@{}", variable.name, fs::absolute(variable.value).lexically_normal().string());
     } else if (variable.from == spec::ValueFrom::kStarter && std::getenv(variable.name.c_str()) == nullptr) {
-      throw UserError(fmt::format("--env {}: there is no such variable here; set it, or give {}=VALUE", one, one));
+      throw UserError(
+          fmt::format("--env {}: there is no such variable here; set it, or give {}=VALUE or {}=@FILE", one, one, one));
     }
   }
 }
