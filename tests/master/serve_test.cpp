@@ -434,6 +434,37 @@ TEST_F(Serve, ACustomRunThatCannotBeIsRefused) {
   EXPECT_EQ(get("/runs")["total"], 0);
 }
 
+TEST_F(Serve, SecretsStayInTheMemoryOfTheMaster) {
+  start();
+  write_file_atomically(folder_.path() / "expected", "hunter2");
+  Json body = custom("c", "[ $MY_TOKEN = $(cat " + (folder_.path() / "expected").string() + ") ]");
+  body["env"] = {"MY_TOKEN"};
+  EXPECT_THAT(post("/runs", body, 422)["message"].get<std::string>(), HasSubstr("env_values"));
+  body["env_values"] = {{"MY_TOKEN", "hunter2"}};
+  post("/runs", body, 201);
+  EXPECT_TRUE(becomes("c-1", "finished"));
+  EXPECT_THAT(post("/runs/c-1/clone", {{"name", "d"}}, 422)["message"].get<std::string>(), HasSubstr("MY_TOKEN"));
+  EXPECT_THAT(post("/runs/c-1/retry", Json::object(), 422)["message"].get<std::string>(), HasSubstr("MY_TOKEN"));
+
+  // One that waits when the master dies does not run without its value.
+  const fs::path sign = folder_.path() / "sign";
+  post("/runs", custom("first", fmt::format("while [ ! -e {} ]; do sleep 0.05; done", sign.string())), 201);
+  ASSERT_TRUE(becomes("first-1", "running"));
+  body["name"] = "second";
+  post("/runs", body, 201);
+  kill_master();
+  start();
+  std::ofstream(sign) << "go";
+  ASSERT_TRUE(becomes("second-1", "failed"));
+  EXPECT_THAT(get("/runs/second-1")["failure"]["message"].get<std::string>(),
+              AllOf(HasSubstr("MY_TOKEN"), HasSubstr("submit it again")));
+  for (const auto& entry : fs::recursive_directory_iterator(home())) {
+    if (!entry.is_regular_file()) continue;
+    EXPECT_EQ(read_file(entry.path()).find("hunter2"), std::string::npos) << entry.path();
+  }
+  EXPECT_EQ(output_of("serve.log").find("hunter2"), std::string::npos);
+}
+
 TEST_F(Serve, LinesOfAScriptCountOnceAlsoOverAMastersDeath) {
   start();
   const fs::path sign = folder_.path() / "sign";

@@ -4,7 +4,7 @@
 //   FAKE_STEP_MS=n     how long one takes (default 10)
 //   FAKE_FAULT=RANK:STEP:WHAT[:NUMBER]
 //       exit:CODE      ends with that code           kill:SIGNAL   sends itself the signal
-//       error          reports an error of its own, ends with code 4
+//       error          reports an error of its own, ends with code 4 (disk_full: that error)
 //       hang           stops before it communicates, heartbeats go on
 //       no_join        never joins (STEP is ignored)
 //       ignore_term    goes on, deaf to SIGTERM
@@ -23,6 +23,7 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/spec/run_spec.h"
@@ -187,8 +188,9 @@ int run(const Arguments& arguments) {
       if (step == fault.step) {
         if (fault.what == "exit") _exit(fault.number);
         if (fault.what == "kill") raise(fault.number);
-        if (fault.what == "error") {
-          report_failure("io_error", "cannot write the spool: No space left on device");
+        if (fault.what == "error" || fault.what == "disk_full") {
+          report_failure(fault.what == "error" ? "io_error" : "disk_full",
+                         "cannot write the spool: No space left on device");
           return static_cast<int>(ExitCode::kIoError);
         }
         if (fault.what == "hang") pause();
@@ -221,6 +223,7 @@ int run(const Arguments& arguments) {
 }  // namespace mlbench
 
 int main(int argc, char** argv) {
+  mlbench::keep_files_private();
   try {
     return mlbench::run(mlbench::parse(argc, argv));
   } catch (const std::exception& error) {

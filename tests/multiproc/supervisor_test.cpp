@@ -3,11 +3,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <thread>
 
 #include "mlbench/base/clock.h"
@@ -16,6 +20,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/supervise/lease.h"
+#include "mlbench/supervise/progress.h"
 #include "mlbench/supervise/supervisor.h"
 #include "tests/support/processes.h"
 
@@ -26,6 +31,7 @@ using namespace std::chrono_literals;
 using test::eventually;
 using test::kPatience;
 using test::Variable;
+using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
@@ -51,6 +57,29 @@ class SupervisorTest : public testing::Test {
     fs::create_directories(dir);
     write_json_file(dir / "spec.json", spec::to_json(run));
     return dir;
+  }
+
+  // A custom run of a script of the shell.
+  fs::path make_command(const std::string& name, int64_t workers, const std::string& script,
+                        std::vector<std::string> environment = {}) {
+    const fs::path dir = make_run(name, workers);
+    spec::RunSpec run = spec::run_spec_from_json(read_json_file(dir / "spec.json"));
+    spec::set_command(run, {"/bin/sh", "-c", script});
+    run.work_dir = folder_.path();
+    run.environment = std::move(environment);
+    write_json_file(dir / "spec.json", spec::to_json(run));
+    return dir;
+  }
+
+  static void wait_for_logs(const fs::path& run_dir, int workers, const std::string& text) {
+    EXPECT_TRUE(eventually([&] {
+      for (int rank = 0; rank < workers; ++rank) {
+        const fs::path log = exec::rank_log_path(run_dir / "logs", 1, rank);
+        if (!fs::exists(log) || read_file(log).find(text) == std::string::npos) return false;
+      }
+      return true;
+    })) << "the ranks never said "
+        << text;
   }
 
   SupervisorOptions options(const fs::path& run_dir) const {
@@ -372,6 +401,38 @@ TEST_P(SupervisorOfEachTest, StoppedRankOfAKilledSupervisorDoesNotKeepTheCores) 
   expect_no_process_left();
 }
 
+// What nobody looks after ends by itself: the guards of the ranks see to it.
+TEST_P(SupervisorOfEachTest, OrphansOfAKilledSupervisorEnd) {
+  const fs::path dir = make_command(
+      "orphans-2", 2,
+      "trap '' TERM; sleep 300 & setsid sh -c 'trap \"\" TERM HUP; sleep 300 & wait' & setsid sh -c 'kill -STOP $$' & "
+      "echo ready; wait; sleep 300");
+  SupervisorHandle handle = start(options(dir));
+  wait_for_logs(dir, 2, "ready");
+  kill(handle.pid(), SIGKILL);
+  waitpid(handle.pid(), nullptr, 0);
+  const auto killed = std::chrono::steady_clock::now();
+  expect_no_process_left();
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, 30s) << "5 s on a machine with nothing else to do";
+  EXPECT_NE(state(dir), "failed") << "nobody asked";
+}
+
+TEST_P(SupervisorOfEachTest, ADaemonOfARankEndsWithTheRun) {
+  const fs::path dir = make_command("daemon-1", 1, "setsid sh -c 'setsid sleep 300 &'; echo ready; sleep 0.3");
+  EXPECT_EQ(run(options(dir)), 0);
+  expect_no_process_left();
+}
+
+TEST_P(SupervisorOfEachTest, AKilledGuardIsNoWayOut) {
+  const fs::path dir = make_command("guard-1", 1, "setsid sleep 300 & echo $PPID; sleep 300");
+  SupervisorHandle handle = start(options(dir));
+  wait_for_logs(dir, 1, "\n");
+  kill(std::stoi(read_file(exec::rank_log_path(dir / "logs", 1, 0))), SIGKILL);
+  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kRunFailed));
+  EXPECT_EQ(record(dir)["failure"]["kind"], "rank_died");
+  expect_no_process_left();
+}
+
 TEST_F(SupervisorTest, LostRunIsSettledByExactlyOneOfMany) {
   const Variable steps("FAKE_STEPS", "100000");
   const fs::path dir = make_run("race-1", 1);
@@ -489,6 +550,102 @@ TEST_F(SupervisorTest, FullDiskUnderTheRecordDoesNotEndTheRun) {
   }
 }
 
+// A file system of its own, of `size` bytes, mounted while it lives. In the mount namespace of this test.
+class SmallDisk {
+ public:
+  SmallDisk(const fs::path& path, const std::string& size) : path_(path) {
+    fs::create_directories(path);
+    mounted_ = unshare(CLONE_NEWNS) == 0 && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+               mount("none", path.c_str(), "tmpfs", 0, ("size=" + size).c_str()) == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) umount2(path_.c_str(), MNT_DETACH);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  bool mounted() const { return mounted_; }
+  void fill() const {
+    std::ofstream file(path_ / "filler");
+    const std::string block(4096, 'x');
+    while (file.write(block.data(), 4096).flush()) {
+    }
+  }
+
+ private:
+  fs::path path_;
+  bool mounted_;
+};
+
+TEST_F(SupervisorTest, AFullDiskIsInTheRecord) {
+  const SmallDisk disk(folder_.path() / "runs", "4m");
+  if (!disk.mounted()) GTEST_SKIP() << "missing capability: mounting a file system";
+  const fs::path dir = make_command("full-1", 1, "echo ready; while [ ! -e go ]; do sleep 0.05; done; exit 1");
+  SupervisorHandle handle = start(options(dir));
+  wait_for_logs(dir, 1, "ready");
+  disk.fill();
+  write_file_atomically(folder_.path() / "go", "");
+  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kRunFailed)) << "there is room for the record";
+  EXPECT_EQ(record(dir)["state"], "failed");
+  EXPECT_THAT(record(dir)["notes"].dump(), HasSubstr("was full when the run ended: free space, then: mlbench resume"));
+}
+
+TEST_F(SupervisorTest, ARankOnAFullDiskIsNoErrorOfTheRank) {
+  const Variable fault("FAKE_FAULT", "1:5:disk_full");
+  const fs::path dir = make_run("full-2", 2, 5);
+  EXPECT_EQ(run(options(dir)), static_cast<int>(ExitCode::kRunFailed));
+  const Json failure = record(dir)["failure"];
+  EXPECT_EQ(failure["kind"], "disk_full");
+  EXPECT_EQ(failure["rank"], 1);
+  EXPECT_THAT(failure["message"].get<std::string>(),
+              AllOf(HasSubstr("No space left on device"), HasSubstr("free space there, then: mlbench resume full-2")));
+}
+
+TEST_F(SupervisorTest, ARunThatFindsNoRoomSaysSo) {
+  const SmallDisk disk(folder_.path() / "runs", "512k");
+  if (!disk.mounted()) GTEST_SKIP() << "missing capability: mounting a file system";
+  const fs::path dir = make_command("full-3", 1, "true");
+  EXPECT_EQ(run(options(dir)), static_cast<int>(ExitCode::kRunFailed));
+  EXPECT_EQ(record(dir)["failure"]["kind"], "disk_full");
+  EXPECT_THAT(record(dir)["failure"]["message"].get<std::string>(), HasSubstr("full-3/control/reserve"));
+}
+
+// ---- variables
+// ----------------------------------------------------------------------------------------------------------
+
+TEST_F(SupervisorTest, SecretsReachTheRanksAndNoFile) {
+  write_file_atomically(folder_.path() / "token", "from-a-file\n");
+  const std::vector<std::string> environment = {"GIVEN_TOKEN", "FILE_TOKEN=@" + (folder_.path() / "token").string()};
+  write_file_atomically(folder_.path() / "expected", "from-the-starter from-a-file");
+  const std::string script = "[ \"$GIVEN_TOKEN $FILE_TOKEN\" = \"$(cat expected)\" ]";
+  const fs::path dir = make_command("secret-1", 1, script, environment);
+  {
+    const Variable given("GIVEN_TOKEN", "from-the-starter");
+    EXPECT_EQ(run(options(dir)), 0);
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(dir)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string text = read_file(entry.path());
+    EXPECT_EQ(text.find("from-the-starter"), std::string::npos) << entry.path();
+    EXPECT_EQ(text.find("from-a-file"), std::string::npos) << entry.path();
+  }
+
+  const fs::path without = make_command("secret-2", 1, script, environment);
+  EXPECT_EQ(run(options(without)), static_cast<int>(ExitCode::kRunFailed));
+  EXPECT_EQ(record(without)["failure"]["kind"], "start_failed");
+  EXPECT_THAT(record(without)["failure"]["message"].get<std::string>(), HasSubstr("variable GIVEN_TOKEN"));
+}
+
+TEST_F(SupervisorTest, FilesAreTheUsersAlone) {
+  const fs::path dir = make_command("umask-1", 1, "umask; touch $MLBENCH_RUN_DIR/of-the-rank");
+  const mode_t mask = umask(022);
+  EXPECT_EQ(run(options(dir)), 0);
+  umask(mask);
+  EXPECT_EQ(read_file(exec::rank_log_path(dir / "logs", 1, 0)), "0022\n") << "a command has the user's";
+  for (const char* name : {"run.json", "progress.json", "lease", "logs/rank-0.seg-1.log"}) {
+    EXPECT_EQ(fs::status(dir / name).permissions() & fs::perms(077), fs::perms::none) << name;
+  }
+}
+
 // ---- the cores
 // ----------------------------------------------------------------------------------------------------------
 
@@ -581,6 +738,53 @@ TEST_F(SupervisorTest, RanksOfAKilledSupervisorHoldTheCores) {
 
 // ---- segments
 // -----------------------------------------------------------------------------------------------------------
+
+// An executor that looks at the folder when the ranks would start.
+class WatchingExecutor final : public exec::Executor {
+ public:
+  std::string name() const override { return "watching"; }
+  std::unique_ptr<exec::RankGroup> start(const exec::LaunchRequest& request) override {
+    const auto progress = read_progress(request.log_dir.parent_path());
+    segments_ = progress ? static_cast<int64_t>(progress->segments.size()) : -1;
+    throw IoError("no rank today");
+  }
+  std::vector<std::string> describe(const exec::LaunchRequest&) const override { return {}; }
+  int64_t segments() const { return segments_; }
+
+ private:
+  int64_t segments_ = 0;
+};
+
+// Else a resumed run would write the files of a segment whose supervisor died early.
+TEST_F(SupervisorTest, ASegmentIsOnDiskBeforeItsRanksStart) {
+  WatchingExecutor executor;
+  const fs::path dir = make_run("early-1", 1);
+  SupervisorOptions here = options(dir);
+  here.attached = false;
+  EXPECT_EQ(supervise(here, executor), static_cast<int>(ExitCode::kRunFailed));
+  EXPECT_EQ(executor.segments(), 1);
+  here.resume_step = 5;
+  EXPECT_EQ(supervise(here, executor), static_cast<int>(ExitCode::kRunFailed));
+  EXPECT_EQ(executor.segments(), 2);
+}
+
+// A supervisor that dies in the queue takes nothing from the segment that was over.
+TEST_F(SupervisorTest, ALostResumeLeavesTheEarlierSegment) {
+  const fs::path dir = make_run("lost-1", 1);
+  {
+    const Variable fault("FAKE_FAULT", "0:10:exit:7");
+    EXPECT_EQ(run(options(dir)), static_cast<int>(ExitCode::kRunFailed));
+  }
+  auto cores = FileLock::acquire(folder_.path() / "cores.lock", 0ms);
+  SupervisorOptions resume = options(dir);
+  resume.resume_step = 5;
+  SupervisorHandle handle = start(resume);
+  EXPECT_TRUE(eventually([&] { return state(dir) == "queued"; })) << "it is active again at once";
+  kill(handle.pid(), SIGKILL);
+  EXPECT_EQ(wait(handle), 137);
+  EXPECT_EQ(record(dir)["failure"]["kind"], "supervisor_lost");
+  EXPECT_EQ(record(dir)["segments"][0]["exit_codes"][0], 7);
+}
 
 TEST_F(SupervisorTest, ResumeAddsASegment) {
   const fs::path dir = make_run("resume-2", 2);

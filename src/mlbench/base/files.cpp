@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <thread>
 
@@ -17,7 +18,7 @@ namespace mlbench {
 namespace {
 
 [[noreturn]] void fail(const std::string& action, const std::filesystem::path& path) {
-  throw IoError("cannot " + action + " " + path.string() + ": " + errno_text(errno));
+  throw_io_error("cannot " + action + " " + path.string(), errno);
 }
 
 FileDescriptor open_or_fail(const std::filesystem::path& path, int flags, const char* action) {
@@ -27,6 +28,35 @@ FileDescriptor open_or_fail(const std::filesystem::path& path, int flags, const 
 }
 
 }  // namespace
+
+namespace {
+
+std::optional<mode_t> users_umask;
+
+// A file that was not there before, beside `path`: its descriptor and its name.
+std::pair<FileDescriptor, std::filesystem::path> create_beside(const std::filesystem::path& path) {
+  static std::atomic<uint64_t> calls{0};
+  for (;;) {
+    std::filesystem::path name =
+        path.string() + ".tmp" + std::to_string(getpid()) + "-" + std::to_string(calls.fetch_add(1));
+    FileDescriptor fd(open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (fd) return {std::move(fd), std::move(name)};
+    if (errno != EEXIST) fail("write", name);  // else it is left over from another process with this number
+  }
+}
+
+}  // namespace
+
+void keep_files_private() {
+  const mode_t before = umask(077);
+  if (!users_umask) users_umask = before;
+}
+
+std::optional<mode_t> umask_of_the_user() { return users_umask; }
+
+UserUmask::UserUmask() : before_(umask(077)) { umask(users_umask.value_or(before_)); }
+
+UserUmask::~UserUmask() { umask(before_); }
 
 int FileDescriptor::release() {
   const int fd = fd_;
@@ -56,7 +86,7 @@ void write_all(int fd, std::string_view content, const std::string& what) {
   while (!content.empty()) {
     const ssize_t count = write(fd, content.data(), content.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw IoError("cannot write " + what + ": " + errno_text(errno));
+    if (count < 0) throw_io_error("cannot write " + what, errno);
     content.remove_prefix(static_cast<size_t>(count));
   }
 }
@@ -71,9 +101,8 @@ void sync_directory(const std::filesystem::path& directory) {
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
-  const std::filesystem::path temporary = path.string() + ".tmp" + std::to_string(getpid());
+  const auto [fd, temporary] = create_beside(path);
   try {
-    const FileDescriptor fd = open_or_fail(temporary, O_WRONLY | O_CREAT | O_TRUNC, "write");
     write_all(fd.get(), content, temporary.string());
     sync_file(fd.get(), temporary);
     if (rename(temporary.c_str(), path.c_str()) != 0) fail("rename to", path);

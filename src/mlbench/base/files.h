@@ -1,7 +1,9 @@
 #pragma once
 
-// Files: whole reads, atomic writes, read-only mappings, advisory locks, temporary folders. All failures are IoError
-// with the path and the system's reason.
+// Files: whole reads, atomic writes, read-only mappings, advisory locks, temporary folders, and who may read them. All
+// failures are IoError with the path and the system's reason (DiskFull where there is no room).
+
+#include <sys/types.h>
 
 #include <chrono>
 #include <cstddef>
@@ -14,10 +16,28 @@
 
 namespace mlbench {
 
+// From now on every new file and folder is this user's alone (umask 077). First in main, before any thread. Children
+// start with the umask from before (process.h).
+void keep_files_private();
+// The umask from before, where there was such a call.
+std::optional<mode_t> umask_of_the_user();
+
+// While it lives, new files have the user's umask: for those that the user named. In programs of one thread.
+class UserUmask {
+ public:
+  UserUmask();
+  ~UserUmask();
+  UserUmask(const UserUmask&) = delete;
+  UserUmask& operator=(const UserUmask&) = delete;
+
+ private:
+  mode_t before_;
+};
+
 std::string read_file(const std::filesystem::path& path);
 
-// A reader sees the old or the new content: temporary name in the same folder, write, fsync, rename, fsync of
-// the folder. The temporary file is removed when anything fails.
+// A reader sees the old or the new content: temporary name in the same folder (no other call has the same), write,
+// fsync, rename, fsync of the folder. The temporary file is removed when anything fails.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 // IoError if the disk refuses.

@@ -2,9 +2,13 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <thread>
+#include <vector>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/process.h"
@@ -57,7 +61,54 @@ TEST_F(Files, AFullDiskIsAnError) {
   const FileDescriptor full(open("/dev/full", O_WRONLY | O_CLOEXEC));
   if (!full) GTEST_SKIP() << "missing capability: /dev/full";
   EXPECT_THAT([&] { write_all(full.get(), "x", "the spool"); },
-              ThrowsMessage<IoError>(AllOf(HasSubstr("the spool"), HasSubstr("No space left"))));
+              ThrowsMessage<DiskFull>(AllOf(HasSubstr("the spool"), HasSubstr("No space left"))));
+}
+
+TEST_F(Files, ManyWritersOfOneFileDoNotMeet) {
+  std::atomic<int> failures{0};
+  {
+    std::vector<std::jthread> writers;
+    for (int writer = 0; writer < 8; ++writer) {
+      writers.emplace_back([&] {
+        for (int i = 0; i < 50; ++i) {
+          try {
+            write_file_atomically(folder_ / "stop", "stop\n");
+          } catch (const IoError&) {
+            ++failures;
+          }
+        }
+      });
+    }
+  }
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(read_file(folder_ / "stop"), "stop\n");
+  EXPECT_EQ(entries(), 1U);
+}
+
+// In a process of its own: the umask is one for all threads.
+TEST_F(Files, ArePrivateButForThoseThatTheUserNamed) {
+  const pid_t child = fork();
+  if (child == 0) {
+    umask(022);
+    keep_files_private();
+    write_file_atomically(folder_ / "ours", "");
+    {
+      const UserUmask named;
+      write_file_atomically(folder_ / "named", "");
+    }
+    fs::create_directory(folder_ / "folder");
+    ProcessOptions process;
+    process.arguments = {"/bin/sh", "-c", "umask"};
+    _exit(run_process(process, 60s).standard_output == "0022\n" ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "a child starts with the user's umask";
+  using fs::perms;
+  EXPECT_EQ(fs::status(folder_ / "ours").permissions(), perms::owner_read | perms::owner_write);
+  EXPECT_EQ(fs::status(folder_ / "named").permissions(),
+            perms::owner_read | perms::owner_write | perms::group_read | perms::others_read);
+  EXPECT_EQ(fs::status(folder_ / "folder").permissions(), perms::owner_all);
 }
 
 TEST_F(Files, WriteAllGoesOnAfterShortWrites) {

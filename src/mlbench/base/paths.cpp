@@ -1,5 +1,6 @@
 #include "mlbench/base/paths.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +20,20 @@ std::optional<std::string> environment_variable(const char* name) {
   return value;
 }
 
-fs::path resolve_home(const std::optional<std::string>& option) {
+namespace {
+
+// Others have no business in it. A folder that is no home of ours (a command may have been given any) is left alone.
+void close_to_others(const fs::path& home) {
+  struct stat info {};
+  std::error_code unreadable;
+  if (stat(home.c_str(), &info) != 0 || info.st_uid != geteuid() || (info.st_mode & 077) == 0) return;
+  if ((info.st_mode & S_ISVTX) != 0 || !fs::exists(home / "runs/.lock", unreadable)) return;
+  chmod(home.c_str(), info.st_mode & 0700);
+}
+
+}  // namespace
+
+fs::path resolve_home(const std::optional<std::string>& option, HomeUse use) {
   fs::path home;
   if (option) {
     home = *option;
@@ -38,9 +52,14 @@ fs::path resolve_home(const std::optional<std::string>& option) {
   if (fs::exists(status) && !fs::is_directory(status)) {
     throw UserError("home " + home.string() + " is not a folder: give another with --home DIR or MLBENCH_HOME");
   }
-  fs::create_directories(home, error);
-  if (error) throw IoError("cannot create home " + home.string() + ": " + error.message());
-  if (access(home.c_str(), W_OK | X_OK) != 0) {
+  if (fs::exists(status)) {
+    close_to_others(home);
+  } else if (use == HomeUse::kWrite) {
+    fs::create_directories(home, error);
+    if (error) throw IoError("cannot create home " + home.string() + ": " + error.message());
+    fs::permissions(home, fs::perms::owner_all);
+  }
+  if (use == HomeUse::kWrite && access(home.c_str(), W_OK | X_OK) != 0) {
     throw IoError("cannot write into home " + home.string() + ": " + errno_text(errno));
   }
   return home;

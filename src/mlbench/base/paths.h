@@ -10,9 +10,11 @@
 namespace mlbench {
 
 // The folder that holds runs, data and caches: `option` if given, else MLBENCH_HOME, else "mlbench" under
-// XDG_DATA_HOME (default ~/.local/share). Absolute; created if absent. UserError if it is a regular file,
-// IoError if it cannot be made or written.
-std::filesystem::path resolve_home(const std::optional<std::string>& option);
+// XDG_DATA_HOME (default ~/.local/share). Absolute. UserError if it is a regular file. To be written it is created if
+// absent, IoError if that or writing there is refused; to be read it may lack, or be on a medium that nobody can write.
+// It is its user's alone: a new one is made so, and one of ours (it holds runs/.lock) that is open to others is closed.
+enum class HomeUse { kRead, kWrite };
+std::filesystem::path resolve_home(const std::optional<std::string>& option, HomeUse use = HomeUse::kWrite);
 
 // UserError unless `name` is 1 to 63 letters, digits, '.', '_' or '-', starting with a letter or digit, so that it
 // is safe as a file name, in tables and on a command line. `what` names the thing in the message ("run name").

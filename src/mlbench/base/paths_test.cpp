@@ -58,6 +58,30 @@ TEST_F(Paths, AHomeThatCannotBeOneIsNamed) {
               ThrowsMessage<IoError>(HasSubstr((folder_ / "file/home").string())));
 }
 
+fs::perms mode_of(const fs::path& path) { return fs::status(path).permissions(); }
+
+TEST_F(Paths, AHomeIsItsUsersAlone) {
+  resolve_home((folder_ / "new").string());
+  EXPECT_EQ(mode_of(folder_ / "new"), fs::perms::owner_all);
+
+  const fs::perms open_to_all = fs::perms::owner_all | fs::perms::group_read | fs::perms::others_all;
+  fs::create_directories(folder_ / "ours/runs");
+  write_file_atomically(folder_ / "ours/runs/.lock", "");
+  fs::permissions(folder_ / "ours", open_to_all);
+  resolve_home((folder_ / "ours").string(), HomeUse::kRead);
+  EXPECT_EQ(mode_of(folder_ / "ours"), fs::perms::owner_all);
+
+  fs::create_directory(folder_ / "any");
+  fs::permissions(folder_ / "any", open_to_all);
+  resolve_home((folder_ / "any").string());
+  EXPECT_EQ(mode_of(folder_ / "any"), open_to_all) << "it may be anything";
+}
+
+TEST_F(Paths, AHomeThatIsOnlyReadIsNotMade) {
+  EXPECT_EQ(resolve_home((folder_ / "absent").string(), HomeUse::kRead), folder_ / "absent");
+  EXPECT_FALSE(fs::exists(folder_ / "absent"));
+}
+
 TEST_F(Paths, EmptyVariablesCountAsUnset) {
   setenv("MLBENCH_HOME", "", 1);
   EXPECT_FALSE(environment_variable("MLBENCH_HOME"));

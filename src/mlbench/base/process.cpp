@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -95,6 +96,7 @@ struct ChildPlan {
   size_t kept_count;
   int error_pipe;
   pid_t parent;
+  std::optional<mode_t> mask;
   bool new_group, new_session, die_with_parent;
 };
 
@@ -144,6 +146,7 @@ void close_range_or_each(unsigned first, unsigned last) {
   }
   close_range_or_each(next, ~0U);
 
+  if (plan.mask) umask(*plan.mask);
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   for (int number = 1; number < NSIG; ++number) sigaction(number, &standard, nullptr);  // exec keeps ignored ones
@@ -272,6 +275,7 @@ ChildProcess ChildProcess::start(const ProcessOptions& options) {
                        .kept_count = kept.size(),
                        .error_pipe = error_pipe.write_end.get(),
                        .parent = getpid(),
+                       .mask = umask_of_the_user(),
                        .new_group = options.new_group,
                        .new_session = options.new_session,
                        .die_with_parent = options.die_with_parent};

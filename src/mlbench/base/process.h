@@ -1,7 +1,8 @@
 #pragma once
 
 // Child processes: always fork + exec of an argument list, never a shell. The child starts with default signal
-// handling, an empty signal mask, and no descriptor beside those named here.
+// handling, an empty signal mask, the umask that the user gave this program (files.h), and no descriptor beside those
+// named here.
 
 #include <sys/types.h>
 

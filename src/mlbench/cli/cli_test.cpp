@@ -4,13 +4,17 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <pty.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <thread>
 
@@ -284,6 +288,28 @@ TEST_F(Cli, CtrlCStopsKeepsAndStartsNoMore) {
               AllOf(HasSubstr("stopping r-1"), HasSubstr("not started: r-2"), HasSubstr("\nr-1  stopped")));
 }
 
+// Whenever it comes, the command ends as stopped, and so does a run that was made.
+TEST_F(Cli, CtrlCIsHeardFromTheFirstInstruction) {
+  environment_["FAKE_STEPS"] = "100000";
+  mlbench({"list", "backends"});  // the catalog is known
+  int number = 0;
+  for (const int wait_ms : {0, 1, 2, 3, 5, 8, 10, 15, 20, 25, 30, 35, 40, 50, 60, 70, 80, 90, 100, 120, 150, 200}) {
+    const std::string name = fmt::format("q{}", ++number);
+    ProcessOptions options;
+    options.arguments = {program(), "run", name, "1", "--task", "fashion-mnist", "--synthetic"};
+    options.environment = environment_;
+    options.output = folder_.path() / "output";
+    ChildProcess command = ChildProcess::start(options);
+    std::this_thread::sleep_for(std::chrono::milliseconds(wait_ms));
+    kill(command.pid(), SIGINT);
+    const auto end = command.wait(kPatience);
+    ASSERT_TRUE(end) << "not heard after " << wait_ms << " ms: " << read_file(folder_.path() / "output");
+    EXPECT_EQ(end->code, 130) << "after " << wait_ms << " ms: " << read_file(folder_.path() / "output");
+    const std::string state = state_of(name + "-1");
+    EXPECT_TRUE(state.empty() || state == "stopped") << state << " after " << wait_ms << " ms";
+  }
+}
+
 TEST_F(Cli, ASecondCtrlCKills) {
   environment_["FAKE_STEPS"] = "100000";
   environment_["FAKE_FAULT"] = "0:0:ignore_term";
@@ -300,6 +326,54 @@ TEST_F(Cli, ASecondCtrlCKills) {
   ASSERT_TRUE(end);
   EXPECT_EQ(end->code, 130);
   EXPECT_THAT(state_of("r-1"), testing::AnyOf("failed", "stopped"));
+}
+
+TEST_F(Cli, AHomeIsTheUsersAloneAndNamedFilesAreNot) {
+  const mode_t mask = umask(022);
+  ASSERT_EQ(run({"1"}).code, 0);
+  fs::permissions(home(), fs::perms(0755));
+  EXPECT_EQ(mlbench({"download", "r-1", "-o", folder_ / "r.zip"}).code, 0);
+  umask(mask);
+  EXPECT_EQ(fs::status(home()).permissions(), fs::perms::owner_all) << "it is closed again";
+  EXPECT_EQ(fs::status(folder_ / "r.zip").permissions(), fs::perms(0644));
+  for (const auto& entry : fs::recursive_directory_iterator(home())) {
+    EXPECT_EQ(entry.status().permissions() & fs::perms(077), fs::perms::none) << entry.path();
+  }
+}
+
+TEST_F(Cli, AHomeThatCannotBeWrittenCanBeRead) {
+  ASSERT_EQ(run({"1"}).code, 0);
+  ASSERT_EQ(run({"2"}).code, 0);
+  // As if its supervisor had died long ago.
+  Json lost = read_json_file(home() / "runs/r-2/progress.json");
+  lost["state"] = "running";
+  write_json_file(home() / "runs/r-2/progress.json", lost);
+  Json record = read_json_file(home() / "runs/r-2/run.json");
+  record["state"] = "running";
+  write_json_file(home() / "runs/r-2/run.json", record);
+  if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      mount(home().c_str(), home().c_str(), nullptr, MS_BIND, nullptr) != 0) {
+    GTEST_SKIP() << "missing capability: mounting a file system";
+  }
+  ASSERT_EQ(mount(nullptr, home().c_str(), nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr), 0);
+  const Result status = mlbench({"status"});
+  EXPECT_EQ(status.code, 0) << status.err;
+  EXPECT_THAT(status.out, AllOf(HasSubstr("finished"), HasSubstr("failed"))) << status.err;
+  const std::string zip = folder_ / "r.zip";
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"status", "r-1"},
+                                             {"status", "r-2"},
+                                             {"logs", "r-1"},
+                                             {"logs", "-f", "r-2"},
+                                             {"download", "r-1", "-o", zip},
+                                             {"compare", "r-1", "r-1"},
+                                             {"result", zip},
+                                             {"charts", "-o", folder_ / "charts", "--format", "csv"}}) {
+    const Result result = mlbench(words);
+    EXPECT_THAT(result.code, testing::AnyOf(0, 5)) << words[0] << ": " << result.err;
+    EXPECT_THAT(result.err, testing::Not(HasSubstr("Read-only"))) << words[0];
+  }
+  umount2(home().c_str(), MNT_DETACH);
 }
 
 TEST_F(Cli, DetachedRunsAreFollowedAndStopped) {
@@ -603,7 +677,36 @@ TEST_F(Cli, ACommandStartsWhereTheUserIsWithItsVariables) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(mlbench({"logs", "c-1"}).out, "red a b " + folder + "\n");
   const Json spec = read_json_file(home() / "runs/c-1/spec.json");
-  EXPECT_EQ(spec["environment"], Json({"COLOUR=red", "SIZE=a b"}));
+  EXPECT_EQ(spec["environment"], Json({"COLOUR", "SIZE=a b"})) << "what is only named is not stored";
+}
+
+TEST_F(Cli, ASecretIsNamedNotGiven) {
+  expect_error({"run", "c", "1", "--env", "MY_TOKEN=hunter2", "--", "true"},
+               AllOf(HasSubstr("give --env MY_TOKEN "), HasSubstr("--env MY_TOKEN=@FILE")));
+  environment_["MY_TOKEN"] = "hunter2";
+  write_file_atomically(folder_ / "key", "hunter3\n");
+  const Result result = mlbench(
+      {"run", "c", "1", "--detach", "--env", "MY_TOKEN", "--env", "MY_KEY=@" + (folder_ / "key").string(), "--",
+       "/bin/sh", "-c", "[ $MY_KEY = hunter3 ] && mkdir -p $MLBENCH_RUN_DIR/checkpoints/step-000000001; sleep 300"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  ASSERT_TRUE(eventually([&] { return fs::exists(home() / "runs/c-1/checkpoints/step-000000001"); }));
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "cmdline");
+    const std::string command((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    EXPECT_EQ(command.find("hunter2"), std::string::npos) << command;
+  }
+  EXPECT_EQ(mlbench({"stop", "c-1"}).code, 0);
+  const fs::path zip = folder_ / "c.zip";
+  ASSERT_EQ(mlbench({"download", "c-1", "-o", zip}).code, 0);
+  for (const auto& member : report::read_zip(read_file(zip))) {
+    EXPECT_EQ(member.content.find("hunter2"), std::string::npos) << member.name;
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(home())) {
+    if (!entry.is_regular_file()) continue;
+    EXPECT_EQ(read_file(entry.path()).find("hunter2"), std::string::npos) << entry.path();
+  }
+  environment_.erase("MY_TOKEN");
+  expect_error({"resume", "c-1"}, AllOf(HasSubstr("--env MY_TOKEN"), HasSubstr("set MY_TOKEN here")));
 }
 
 TEST_F(Cli, ACustomRunHasNoOptionsOfTasks) {
@@ -620,6 +723,19 @@ TEST_F(Cli, ACustomRunHasNoOptionsOfTasks) {
   const Result dry = mlbench({"run", "c", "2", "--dry-run", "--", "train", "--rank={rank}", "a b"});
   EXPECT_THAT(dry.out, AllOf(HasSubstr("train --rank=0 'a b'"), HasSubstr("train --rank=1 'a b'")));
   EXPECT_FALSE(fs::exists(home() / "runs/c-2"));
+}
+
+TEST_F(Cli, ADetachedResumeThatGoesOnIsNoFailure) {
+  environment_["FAKE_FAULT"] = "0:12:exit:3";
+  ASSERT_EQ(run({"1", "--checkpoint-every", "10"}).code, 5);
+  environment_["FAKE_FAULT"] = "";
+  environment_["FAKE_STEPS"] = "100000";
+  fs::create_directories(home() / "runs/r-1/checkpoints/step-000000010");
+  const Result result = mlbench({"resume", "r-1", "--detach"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("started r-1"));
+  EXPECT_EQ(mlbench({"stop", "r-1"}).code, 0);
+  EXPECT_EQ(state_of("r-1"), "stopped");
 }
 
 TEST_F(Cli, ResumeGoesOnFromACheckpoint) {

@@ -20,6 +20,8 @@ namespace mlbench::cli {
 
 std::filesystem::path Context::home() const { return resolve_home(home_option); }
 
+std::filesystem::path Context::home_to_read() const { return resolve_home(home_option, HomeUse::kRead); }
+
 std::filesystem::path Context::worker() const {
   if (const auto given = environment_variable("MLBENCH_WORKER")) return std::filesystem::absolute(*given);
   return program_path().parent_path() / "mlbench-worker";

@@ -24,8 +24,9 @@ struct Context {
   std::optional<std::string> url_option, token_file_option;  // of a master elsewhere
   std::string command = "mlbench";  // this program as the user called it, for what to type next
 
-  std::filesystem::path home() const;    // resolve_home()
-  std::filesystem::path worker() const;  // MLBENCH_WORKER, or mlbench-worker beside this program
+  std::filesystem::path home() const;          // resolve_home()
+  std::filesystem::path home_to_read() const;  // the same where nothing is written
+  std::filesystem::path worker() const;        // MLBENCH_WORKER, or mlbench-worker beside this program
 };
 
 // A verb adds itself to the app; its callback sets `action`, which main runs. The action's result is the exit code.
@@ -33,6 +34,7 @@ struct Program {
   Context context;
   std::optional<std::vector<std::string>> behind;  // words behind "--" of the verb run: the command of a custom run
   std::function<ExitCode()> action;
+  bool reads_signals = false;  // the action acts on SIGINT and SIGTERM itself (interrupt.h), from its first instruction
 };
 
 // A subcommand with --home and --json.

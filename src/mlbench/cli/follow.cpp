@@ -8,6 +8,7 @@
 #include <chrono>
 #include <iterator>
 #include <thread>
+#include <utility>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/paths.h"
@@ -35,6 +36,13 @@ int64_t next_segment(const spec::RunSpec& run, const supervise::SupervisorOption
   return std::ssize(report::read_record(run.run_dir).value("segments", Json::array())) + 1;
 }
 
+// "r-2 waits for the cores: another run holds FILE (process 123 of user anna: mlbench); --no-wait starts at once"
+std::string why_it_waits(const Json& record) {
+  const Json notes = record.value("notes", Json::array());
+  const std::string reason = notes.empty() || !notes.back().is_string() ? "waits" : notes.back().get<std::string>();
+  return fmt::format("{} {}; --no-wait starts at once", record.value("name", ""), report::printable(reason));
+}
+
 // "r-2  finished: goal not reached (max_steps), Prec@1 84.20"
 std::string ending(const Json& record, const report::Progress& progress) {
   const report::RunFigures figures = report::figures_of(record);
@@ -58,13 +66,11 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
   ProgressView view(stderr, terminal);
   view.note(title);
 
-  const InterruptGuard guard;
-  const int interrupts_before = InterruptGuard::count();
   report::ProgressReader reader(run.run_dir, 0, next_segment(run, options));
   const TimePoint start = clock.now();
   supervise::SupervisorHandle supervisor = supervise::SupervisorHandle::start(program_path(), options);
   int handled = 0;
-  bool readable = true;
+  bool readable = true, said_why = false;
   for (;;) {
     const auto end = supervisor.wait(kFollowPoll);
     if (readable) {
@@ -76,7 +82,7 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
       }
     }
     if (end) break;
-    for (const int asked = InterruptGuard::count() - interrupts_before; handled < asked; ++handled) {
+    for (const int asked = InterruptGuard::count(); handled < asked; ++handled) {
       if (handled == 0) {
         view.note(fmt::format("stopping {}: what was measured is kept (Ctrl-C again kills it)", run.name));
         supervisor.request_stop();
@@ -87,8 +93,10 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
     }
     Phase phase = Phase::kStarted;
     if (reader.progress().segment == 0) {
-      const bool queued = report::read_record(run.run_dir).value("state", "") == "queued";
+      const Json record = report::read_record(run.run_dir);
+      const bool queued = record.value("state", "") == "queued";
       phase = !queued ? Phase::kStarted : clock.now() - start < kQueuedPatience ? Phase::kQueued : Phase::kWaiting;
+      if (phase == Phase::kWaiting && !std::exchange(said_why, true)) view.note(why_it_waits(record));
     }
     view.show(run, reader.progress(), phase, to_seconds(clock.now() - start));
   }
@@ -158,7 +166,8 @@ Json run_detached(const spec::RunSpec& run, supervise::SupervisorOptions options
           fmt::format("the supervisor of {} ended at once (exit code {}): {}", run.name, end->code,
                       fmt::join(report::last_lines(fs::path(run.run_dir) / "logs/supervisor.log", 3), " / ")));
     }
-    if (supervise::lease_held(run.run_dir)) break;
+    // A run that is resumed is over until its supervisor says otherwise.
+    if (supervise::lease_held(run.run_dir) && report::is_active(report::read_record(run.run_dir))) break;
   }
   return current_record(run.run_dir);
 }

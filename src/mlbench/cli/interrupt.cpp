@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "mlbench/base/signals.h"
+
 namespace mlbench::cli {
 
 namespace {
@@ -15,6 +17,7 @@ InterruptGuard::InterruptGuard() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &previous_int_);
   sigaction(SIGTERM, &action, &previous_term_);
+  release_end_signals();
 }
 
 InterruptGuard::~InterruptGuard() {

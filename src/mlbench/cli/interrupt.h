@@ -1,6 +1,7 @@
 #pragma once
 
-// Ctrl-C (and SIGTERM) while a command follows runs: counted, not obeyed.
+// Ctrl-C (and SIGTERM) while a command follows runs: counted, not obeyed. A verb that uses this says so
+// (Program::reads_signals) and makes the guard before anything that must not end half way.
 
 #include <signal.h>
 
@@ -8,7 +9,7 @@ namespace mlbench::cli {
 
 class InterruptGuard {
  public:
-  InterruptGuard();
+  InterruptGuard();   // what came since the program's first instruction counts, too
   ~InterruptGuard();  // the handlers from before
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;

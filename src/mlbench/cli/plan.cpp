@@ -16,6 +16,7 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/dataset/dataset.h"
 #include "mlbench/metrics/metric.h"
+#include "mlbench/spec/variables.h"
 #include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::cli {
@@ -279,13 +280,6 @@ int64_t threads_of(const RunOptions& options, const PlanFacts& facts) {
                                             : parse_count(options.threads_per_worker, "--threads-per-worker", 1);
 }
 
-void check_environment(const std::vector<std::string>& variables) {
-  for (const std::string& one : variables) {
-    const size_t sign = one.find('=');
-    if (sign == std::string::npos || sign == 0) throw UserError(fmt::format("--env '{}' is not NAME=VALUE", one));
-  }
-}
-
 std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const PlanFacts& facts) {
   check_name(options.name, "run name");
   for (const auto& [given, flag] :
@@ -306,7 +300,7 @@ std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const Pla
                                 options.executor));
   }
   if (options.command.front().empty()) throw UserError("the command behind -- has no program");
-  check_environment(options.environment);
+  spec::check_variables(options.environment);
   if (options.work_dir.empty() || !fs::path(options.work_dir).is_absolute()) {
     throw UserError(fmt::format("work_dir '{}' is no absolute path", options.work_dir));
   }

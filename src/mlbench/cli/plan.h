@@ -25,8 +25,8 @@ struct RunOptions {
   std::string seed, threads_per_worker, repeat;
   std::string max_steps, max_epochs, max_time;
   std::string checkpoint_every, comm_timeout;
-  // A custom run: what each rank starts, in which folder, with which variables (NAME=VALUE) beside those of the
-  // machine.
+  // A custom run: what each rank starts, in which folder, with which variables (spec/variables.h) beside those
+  // of the machine.
   std::vector<std::string> command;
   std::string image, work_dir;
   std::vector<std::string> environment;

@@ -10,11 +10,11 @@
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/signals.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
-#include "mlbench/exec/guard.h"
 #include "mlbench/report/records.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -128,6 +128,7 @@ ExitCode run(int argc, char** argv) {
     fmt::print(stderr, "{}", app.help());
     return ExitCode::kUserError;
   }
+  if (!program.reads_signals) release_end_signals();
   return program.action();
 }
 
@@ -140,12 +141,13 @@ int run_program(int argc, char** argv) {
     if (!arguments.empty() && arguments.front() == "supervise") {
       return supervise_run({arguments.begin() + 1, arguments.end()});
     }
-    if (!arguments.empty() && arguments.front() == "guard-rank") {
-      return exec::guard_rank({arguments.begin() + 1, arguments.end()});
-    }
     const ExitCode code = run(argc, argv);
     flush_output();
     return static_cast<int>(code);
+  } catch (const DiskFull& error) {
+    std::fputs(fmt::format("mlbench: error: {}; free space there, and type the same again\n", error.what()).c_str(),
+               stderr);
+    return static_cast<int>(exit_code_of(error));
   } catch (const std::exception& error) {
     std::fputs(fmt::format("mlbench: error: {}\n", printable_lines(error.what(), "")).c_str(),
                stderr);  // fmt::print would throw again

@@ -80,18 +80,18 @@ void add_master_options(CLI::App& verb, Program& program) {
 std::optional<MasterClient> given_master(const Context& context) {
   if (!context.url_option) {
     if (context.token_file_option) throw UserError("--token-file belongs to -u URL");
-    const auto cluster = current_cluster(context.home());
+    const auto cluster = current_cluster(context.home_to_read());
     if (!cluster) return std::nullopt;
     return MasterClient(cluster->url, master::read_token(cluster->token_file), cluster->certificate, true);
   }
   const auto file = context.token_file_option ? std::filesystem::path(*context.token_file_option)
-                                              : master::default_token_file(context.home());
+                                              : master::default_token_file(context.home_to_read());
   return MasterClient(whole_url(*context.url_option), master::read_token(file), "", true);
 }
 
 std::optional<MasterClient> find_master(const Context& context) {
   if (auto given = given_master(context)) return given;
-  const auto address = master::find_master(context.home());
+  const auto address = master::find_master(context.home_to_read());
   if (!address) return std::nullopt;
   return MasterClient(address->url, master::read_token(address->token_file), address->certificate, false);
 }
@@ -100,7 +100,7 @@ MasterClient the_master(const Context& context) {
   if (auto found = find_master(context)) return std::move(*found);
   throw UserError(fmt::format(
       "No Cluster config found: no master serves {}; start one with 'mlbench serve', or name one with -u URL",
-      context.home().string()));
+      context.home_to_read().string()));
 }
 
 }  // namespace mlbench::cli

@@ -52,7 +52,7 @@ std::string prefix_of(const report::Study& study, size_t index, size_t count) {
 std::vector<report::MeasuredRun> read_all(const Context& context, const ChartsOptions& options,
                                           std::vector<std::string>& notes) {
   std::vector<fs::path> paths(options.paths.begin(), options.paths.end());
-  if (paths.empty()) paths.push_back(context.home());
+  if (paths.empty()) paths.push_back(context.home_to_read());
   std::vector<report::MeasuredRun> runs;
   for (const fs::path& path : paths) {
     for (report::MeasuredRun& run : report::read_runs(path, notes)) {
@@ -91,6 +91,7 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
   }
 
   const fs::path folder = fs::absolute(options.output).lexically_normal();
+  const UserUmask named;
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw IoError(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));

@@ -42,9 +42,9 @@ std::vector<Found> find_runs(const Context& context, const std::string& given, s
     }
     return found;
   }
-  const fs::path run = report::find_run(context.home(), given);
+  const fs::path run = report::find_run(context.home_to_read(), given);
   found.push_back({run.parent_path(), current_record(run)});
-  for (const fs::path& other : report::list_runs(context.home())) {
+  for (const fs::path& other : report::list_runs(context.home_to_read())) {
     const std::string name = other.filename();
     if (name != given && without_repeat(name) == given) found.push_back({other.parent_path(), current_record(other)});
   }

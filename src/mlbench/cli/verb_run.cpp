@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <memory>
 
 #include "mlbench/base/files.h"
@@ -18,6 +19,7 @@
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/summary.h"
+#include "mlbench/spec/variables.h"
 
 namespace mlbench::cli {
 
@@ -36,8 +38,8 @@ void add_start_options(CLI::App& verb, StartOptions& start) {
   verb.add_flag("--dry-run", start.dry_run, "print what would run, and start nothing");
 }
 
-// Missing choices, asked on a terminal as MLBench does.
-void ask_missing(RunOptions& options, const PlanFacts& facts) {
+// Missing choices, asked on a terminal as MLBench does. False: Ctrl-C was the answer.
+bool ask_missing(RunOptions& options, const PlanFacts& facts) try {
   LastAnswers answers = load_answers(facts.home);
   std::vector<Choice> tasks;
   for (const spec::TaskSource& source : spec::embedded_tasks()) {
@@ -52,6 +54,10 @@ void ask_missing(RunOptions& options, const PlanFacts& facts) {
   }
   answers = {options.task, options.backend};
   save_answers(facts.home, answers);
+  return true;
+} catch (const UserError&) {
+  if (InterruptGuard::count() > 0) return false;
+  throw;
 }
 
 std::vector<std::string> commands_of(const spec::RunSpec& run, const fs::path& worker, int64_t segment,
@@ -91,7 +97,7 @@ ExitCode finish(const Context& context, const fs::path& home, const std::vector<
                 bool detached) {
   if (context.json) {
     print_json(records);
-  } else if (detached) {
+  } else if (detached && !records.empty()) {
     std::string names;
     for (const Json& record : records) names += " " + record.value("name", "");
     print(fmt::format("started{}\nNext: {} status    {} logs -f {}    {} stop{}\n", names, context.command,
@@ -103,17 +109,21 @@ ExitCode finish(const Context& context, const fs::path& home, const std::vector<
   return exit_code_of_runs(records);
 }
 
-// What a command behind -- means here: its folder, and the values of variables that were only named.
+// What a command behind -- means here: its folder, and the files of its variables. Values of variables that are only
+// named stay where they are: supervisors inherit them.
 void complete_command(RunOptions& options, const std::vector<std::string>& words) {
   if (words.empty()) throw UserError("the command behind -- has no program");
   options.command = words;
   options.work_dir = fs::absolute(options.work_dir.empty() ? "." : options.work_dir).lexically_normal();
   if (options.work_dir.ends_with('/') && options.work_dir.size() > 1) options.work_dir.pop_back();
   for (std::string& one : options.environment) {
-    if (one.find('=') != std::string::npos) continue;
-    const auto value = environment_variable(one.c_str());
-    if (!value) throw UserError(fmt::format("--env {}: there is no such variable here; give {}=VALUE", one, one));
-    one += "=" + *value;
+    const spec::Variable variable = spec::parse_variable(one);
+    if (variable.from == spec::ValueFrom::kFile) {
+      one = fmt::format("{}=@{}", variable.name, fs::absolute(variable.value).lexically_normal().string());
+    } else if (variable.from == spec::ValueFrom::kStarter && std::getenv(variable.name.c_str()) == nullptr) {
+      throw UserError(
+          fmt::format("--env {}: there is no such variable here; set it, or give {}=VALUE or {}=@FILE", one, one, one));
+    }
   }
 }
 
@@ -130,12 +140,18 @@ Json request_of(RunOptions options, bool no_wait) {
   }
   Json request = to_json(options);
   if (no_wait) request["no_wait"] = true;
+  // Of variables that are only named: to the master's memory.
+  for (const std::string& one : options.environment) {
+    const char* value = std::getenv(one.c_str());
+    if (value != nullptr && one.find('=') == std::string::npos) request["env_values"][one] = value;
+  }
   return request;
 }
 
 // The runs belong to the master: this command only looks on.
 ExitCode run_served(const Context& context, const MasterClient& master, const RunOptions& options,
                     const StartOptions& start) {
+  if (InterruptGuard::count() > 0) return ExitCode::kStopped;
   const Json answer = master.post("/runs", request_of(options, start.no_wait));
   for (const Json& warning : answer.at("warnings")) say("note: " + warning.get<std::string>());
   std::vector<Json> records = answer.at("runs").get<std::vector<Json>>();
@@ -144,7 +160,6 @@ ExitCode run_served(const Context& context, const MasterClient& master, const Ru
   say(fmt::format("{} {} to the master at {}", fmt::join(names, ", "), names.size() == 1 ? "belongs" : "belong",
                   master.url()));
   if (start.detach) return finish(context, context.home(), records, false, true);
-  const InterruptGuard guard;
   const bool here = !master.elsewhere();
   bool interrupted = false;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -159,12 +174,13 @@ ExitCode run_served(const Context& context, const MasterClient& master, const Ru
 }
 
 ExitCode run(const Context& context, RunOptions options, const StartOptions& start) {
+  const InterruptGuard guard;
   if (start.local && context.url_option) throw UserError("--local starts the runs here: leave out -u");
   if (!start.local && !start.dry_run) {
     if (const auto master = find_master(context)) {
       if (options.task.empty() && options.command.empty() && !master->elsewhere() && !context.json &&
           is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO)) {
-        ask_missing(options, gather_facts(context.worker(), context.home()));
+        if (!ask_missing(options, gather_facts(context.worker(), context.home()))) return ExitCode::kStopped;
       }
       return run_served(context, *master, options, start);
     }
@@ -173,7 +189,7 @@ ExitCode run(const Context& context, RunOptions options, const StartOptions& sta
       options.task.empty() && !context.json && is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO);
   const bool custom = !options.command.empty();
   const PlanFacts facts = custom ? gather_facts(context.home()) : gather_facts(context.worker(), context.home());
-  if (prompting && !custom) ask_missing(options, facts);
+  if (prompting && !custom && !ask_missing(options, facts)) return ExitCode::kStopped;
   std::vector<spec::RunSpec> runs = plan_runs(options, facts);
   std::vector<std::string> names;
   for (spec::RunSpec& run : runs) {
@@ -187,10 +203,11 @@ ExitCode run(const Context& context, RunOptions options, const StartOptions& sta
     return ExitCode::kOk;
   }
 
-  const InterruptGuard guard;  // also between two runs
   std::vector<Json> records;
   bool interrupted = false;
   for (const spec::RunSpec& planned : runs) {
+    interrupted = InterruptGuard::count() > 0;
+    if (interrupted) break;
     const spec::RunSpec made = create_run(facts.home, planned);
     supervise::SupervisorOptions supervisor = supervisor_options(context.worker(), made);
     supervisor.no_wait = start.no_wait;
@@ -201,7 +218,7 @@ ExitCode run(const Context& context, RunOptions options, const StartOptions& sta
     const std::string position = runs.size() == 1 ? "" : fmt::format("run {} of {}  ", records.size() + 1, runs.size());
     Followed followed = run_attached(made, supervisor, position + describe(made));
     records.push_back(std::move(followed.record));
-    interrupted = followed.interrupted || InterruptGuard::count() > 0;
+    interrupted = followed.interrupted;
     if (interrupted || records.back().value("state", "") == "stopped") break;
   }
   if (records.size() < runs.size()) {
@@ -213,6 +230,7 @@ ExitCode run(const Context& context, RunOptions options, const StartOptions& sta
 
 ExitCode resume(const Context& context, const std::string& name, const std::string& step_text,
                 const StartOptions& start) {
+  const InterruptGuard guard;
   const fs::path home = context.home();
   const fs::path run_dir = report::find_run(home, name);
   const Json before = current_record(run_dir);
@@ -244,6 +262,13 @@ ExitCode resume(const Context& context, const std::string& name, const std::stri
   }
 
   const spec::RunSpec spec = read_spec(run_dir);
+  for (const std::string& name : spec::names_to_give(spec)) {
+    if (std::getenv(name.c_str()) != nullptr) continue;
+    throw UserError(
+        fmt::format("run '{}' was started with --env {}, whose value is stored nowhere: set {} here, and resume "
+                    "again",
+                    spec.name, name, name));
+  }
   const int64_t segment = std::ssize(before.value("segments", Json::array())) + 1;
   if (start.dry_run) {
     print_dry_run(context, {spec}, segment, step);
@@ -252,6 +277,7 @@ ExitCode resume(const Context& context, const std::string& name, const std::stri
   supervise::SupervisorOptions supervisor = supervisor_options(context.worker(), spec);
   supervisor.no_wait = start.no_wait;
   supervisor.resume_step = step;
+  if (InterruptGuard::count() > 0) return ExitCode::kStopped;
   if (start.detach) return finish(context, home, {run_detached(spec, supervisor)}, false, true);
   Followed followed =
       run_attached(spec, supervisor, fmt::format("{} from step {} (segment {})", describe(spec), step, segment));
@@ -309,8 +335,9 @@ void add_run(CLI::App& app, Program& program) {
        "how long an operation may wait for a peer (default: 30s)");
   text(how, "--image", options->image, "IMAGE", "container image of a command behind --");
   text(how, "--work-dir", options->work_dir, "DIR", "where a command behind -- starts (default: here)");
-  verb->add_option("--env", options->environment, "variable of a command behind -- (repeatable)")
-      ->type_name("NAME[=VALUE]")
+  verb->add_option("--env", options->environment,
+                   "variable of a command behind --; a secret as NAME (its value here) or NAME=@FILE (repeatable)")
+      ->type_name("NAME[=VALUE|=@FILE]")
       ->allow_extra_args(false)
       ->group(how);
   flag(how, "-g,--gpu", options->gpu, "compute on the host's NVIDIA GPUs, one per worker");
@@ -324,6 +351,7 @@ void add_run(CLI::App& app, Program& program) {
       "In its words {rank}, {run_id}, {hosts} and {backend} are filled in; see docs/custom.md");
   add_master_options(*verb, program);
   verb->callback([&program, options, start] {
+    program.reads_signals = true;
     program.action = [&program, options, start] {
       if (program.behind) complete_command(*options, *program.behind);
       return run(program.context, *options, *start);
@@ -340,6 +368,7 @@ void add_resume(CLI::App& app, Program& program) {
   verb->add_option("--step", *step, "step of the checkpoint (default: the last)")->type_name("N");
   add_start_options(*verb, *start);
   verb->callback([&program, name, step, start] {
+    program.reads_signals = true;
     program.action = [&program, name, step, start] { return resume(program.context, *name, *step, *start); };
   });
 }

@@ -93,12 +93,15 @@ ExitCode remote_status(const Context& context, const MasterClient& master, const
 
 ExitCode status(const Context& context, const std::string& name, const std::string& metric) {
   if (const auto master = given_master(context)) return remote_status(context, *master, name, metric);
-  const fs::path home = context.home();
+  const fs::path home = context.home_to_read();
   if (!name.empty()) return show_run(context, current_record(report::find_run(home, name)), metric);
   Json records = Json::array();
   for (const fs::path& run : report::list_runs(home)) {
     try {
       records.push_back(current_record(run));
+    } catch (const IoError& error) {
+      // Of the disk or its permissions, not of the run.
+      say(fmt::format("run '{}' cannot be read now: {}", run.filename().string(), error.what()));
     } catch (const std::exception& error) {
       say(fmt::format("run '{}' is damaged ({}): mlbench delete {}", run.filename().string(), error.what(),
                       run.filename().string()));
@@ -323,7 +326,7 @@ ExitCode logs(const Context& context, const std::string& name, bool follow, cons
     const auto rank = rank_text.empty() ? std::nullopt : std::optional(parse_count(rank_text, "--rank", 0));
     return remote_logs(context, *master, name, follow, rank);
   }
-  const fs::path run_dir = report::find_run(context.home(), name);
+  const fs::path run_dir = report::find_run(context.home_to_read(), name);
   std::optional<int64_t> rank;
   if (!rank_text.empty()) {
     rank = parse_count(rank_text, "--rank", 0);
@@ -365,9 +368,10 @@ ExitCode download_tensorboard(const Context& context, const std::string& name, c
   const fs::path folder = fs::absolute(output.empty() ? name + "-tensorboard" : output).lexically_normal();
   const auto master = given_master(context);
   const std::string path = "/runs/" + net::http::percent_encode(name);
-  const fs::path run_dir = master ? fs::path() : report::find_run(context.home(), name);
+  const fs::path run_dir = master ? fs::path() : report::find_run(context.home_to_read(), name);
   const Json record = master ? master->get(path) : current_record(run_dir);
   Json files = Json::array();
+  const UserUmask named;
   for (int64_t rank = 0; rank < record.value("workers", int64_t{1}); ++rank) {
     const fs::path file = folder / report::tensorboard_path(record, rank);
     fs::create_directories(file.parent_path());
@@ -390,10 +394,11 @@ ExitCode download(const Context& context, const std::string& name, const std::st
     throw UserError(fmt::format("{} is a folder: give a file, -o {}/{}.zip", file.string(), output, name));
   }
   Json record = Json::object();
+  const UserUmask named;
   if (const auto master = given_master(context)) {
     write_file_atomically(file, master->get_bytes("/runs/" + net::http::percent_encode(name) + "/download"));
   } else {
-    const fs::path run_dir = report::find_run(context.home(), name);
+    const fs::path run_dir = report::find_run(context.home_to_read(), name);
     record = current_record(run_dir);
     report::write_download(run_dir, record, file);
   }

@@ -8,6 +8,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/signals.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/lists.h"
@@ -66,25 +67,6 @@ master::Hooks make_hooks(const Context& context, const std::string& data_dir) {
   return hooks;
 }
 
-// SIGINT and SIGTERM, which no thread but this one gets.
-class EndSignals {
- public:
-  EndSignals() {
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGINT);
-    sigaddset(&set_, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
-  }
-  int wait() const {
-    int signal = 0;
-    sigwait(&set_, &signal);
-    return signal;
-  }
-
- private:
-  sigset_t set_;
-};
-
 ExitCode serve(const Context& context, const ServeOptions& options) {
   set_up_logging("serve");
   master::MasterOptions settings;
@@ -102,7 +84,6 @@ ExitCode serve(const Context& context, const ServeOptions& options) {
   std::string data_dir = options.data_dir;
   if (!data_dir.empty()) data_dir = data_dirs(data_dir, settings.home).front();
 
-  const EndSignals signals;  // before any thread
   const master::Master master(settings, make_hooks(context, data_dir));
   if (context.json) {
     print_json({{"url", master.url()}, {"token_file", master.token_file().string()}, {"home", settings.home.string()}});
@@ -115,7 +96,9 @@ ExitCode serve(const Context& context, const ServeOptions& options) {
       settings.host != "localhost") {
     say("note: without --certificate and --key the token crosses the network in the clear");
   }
-  const int signal = signals.wait();
+  const sigset_t signals = end_signals();  // held since the first instruction, by every thread
+  int signal = 0;
+  sigwait(&signals, &signal);
   spdlog::info("{}: stopping; runs go on", signal == SIGINT ? "interrupted" : "asked to end");
   return ExitCode::kOk;
 }
@@ -161,8 +144,10 @@ void add_serve(CLI::App& app, Program& program) {
       ->allow_extra_args(false);
   verb->add_flag("--legacy-api", options->legacy_api,
                  "serve MLBench's clients under /api/, which send no token: for networks that you trust");
-  verb->callback(
-      [&program, options] { program.action = [&program, options] { return serve(program.context, *options); }; });
+  verb->callback([&program, options] {
+    program.reads_signals = true;
+    program.action = [&program, options] { return serve(program.context, *options); };
+  });
 }
 
 void add_dashboard(CLI::App& app, Program& program) {

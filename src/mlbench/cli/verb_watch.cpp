@@ -157,7 +157,6 @@ void nap() {
 
 ExitCode watch_run(const Context& context, Source& source, const std::string& name) {
   const bool terminal = !context.json && is_terminal(STDOUT_FILENO);
-  const InterruptGuard guard;
   Screen screen;
   std::string stage, line;
   while (InterruptGuard::count() == 0) {
@@ -182,7 +181,6 @@ ExitCode watch_run(const Context& context, Source& source, const std::string& na
 
 ExitCode watch_all(const Context& context, Source& source) {
   const bool terminal = !context.json && is_terminal(STDOUT_FILENO);
-  const InterruptGuard guard;
   Screen screen;
   std::map<std::string, std::string> shown;
   while (InterruptGuard::count() == 0) {
@@ -210,11 +208,12 @@ ExitCode watch_all(const Context& context, Source& source) {
 }
 
 ExitCode watch(const Context& context, const std::string& name) {
+  const InterruptGuard guard;
   std::unique_ptr<Source> source;
   if (auto master = given_master(context)) {
     source = std::make_unique<RemoteSource>(std::move(*master));
   } else {
-    source = std::make_unique<FolderSource>(context.home());
+    source = std::make_unique<FolderSource>(context.home_to_read());
   }
   return name.empty() ? watch_all(context, *source) : watch_run(context, *source, name);
 }
@@ -230,7 +229,10 @@ void add_watch(CLI::App& app, Program& program) {
       "On a terminal the view is redrawn once a second; elsewhere each news is a line, with --json a JSON object in "
       "one\n"
       "line (RunSummary in api/openapi.json). Exit code: as that of the run; 0 after Ctrl-C, which stops no run.");
-  verb->callback([&program, name] { program.action = [&program, name] { return watch(program.context, *name); }; });
+  verb->callback([&program, name] {
+    program.reads_signals = true;
+    program.action = [&program, name] { return watch(program.context, *name); };
+  });
 }
 
 }  // namespace mlbench::cli

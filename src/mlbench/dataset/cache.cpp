@@ -144,8 +144,9 @@ class NewCache {
     if (const int error = posix_fallocate(fd_.get(), 0, static_cast<off_t>(bytes)); error != 0) {
       const std::string space = free_space();
       unlink(temporary_.c_str());
-      throw IoError(fmt::format("cannot write {}: {}; {:.1f} MB are needed{}", temporary_, errno_text(error),
-                                static_cast<double>(bytes) / 1e6, space));
+      throw_io_error(
+          fmt::format("cannot write {} ({:.1f} MB are needed{})", temporary_, static_cast<double>(bytes) / 1e6, space),
+          error);
     }
     void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
     if (base == MAP_FAILED) {
@@ -175,7 +176,7 @@ class NewCache {
 
  private:
   [[noreturn]] void fail(const char* action, int error) const {
-    throw IoError(fmt::format("cannot {} {}: {}", action, temporary_, errno_text(error)));
+    throw_io_error(fmt::format("cannot {} {}", action, temporary_), error);
   }
   std::string free_space() const {
     struct statvfs info {};

@@ -19,7 +19,7 @@ struct LaunchRequest {
   std::string backend;               // "mpi" makes exec/local use one local mpirun
   std::vector<std::string> command;  // worker program and arguments, the same for all ranks
   bool rank_words = false;           // "{rank}" within the command's words stands for each rank's number
-  std::vector<std::string> guard;    // goes before it where a foreign launcher starts the ranks (exec/guard.h)
+  std::filesystem::path guard;       // mlbench-guard, the parent of each rank
   int workers = 1;
   std::map<std::string, std::string> environment;  // common to all ranks
   std::filesystem::path working_directory;         // of ranks; empty: the supervisor's

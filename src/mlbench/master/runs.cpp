@@ -1,6 +1,7 @@
 #include "mlbench/master/runs.h"
 
 #include <fmt/format.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include "mlbench/base/clock.h"
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/report/records.h"
@@ -25,6 +27,32 @@ namespace {
 
 // Between the making of a folder and its supervisor taking the lease nobody owns the run.
 constexpr std::chrono::seconds kStartGrace{15};
+
+// RUN/control/made.json: when that was, on the clock of this boot, which nobody sets.
+fs::path made_path(const fs::path& run_dir) { return run_dir / "control" / "made.json"; }
+
+std::string this_boot() { return boot_id().substr(0, boot_id().find(':')); }
+
+double seconds_since_boot() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+void note_the_making(const fs::path& run_dir) {
+  fs::create_directories(made_path(run_dir).parent_path());
+  write_json_file(made_path(run_dir), {{"host", host_name()}, {"boot", this_boot()}, {"boot_s", seconds_since_boot()}});
+}
+
+bool just_made(const fs::path& run_dir, const Json& record) {
+  Json made = Json::object();
+  if (fs::exists(made_path(run_dir))) made = read_json_file(made_path(run_dir));
+  if (made.value("host", host_name()) != host_name()) {
+    return SystemClock().wall_now() - parse_utc(record.value("created_at", "")) < kStartGrace;
+  }
+  return made.value("boot", "") == this_boot() &&
+         seconds_since_boot() - made.value("boot_s", 0.0) < kStartGrace.count();
+}
 
 // Removed on the way out unless the folder was renamed away.
 struct StagedFolder {
@@ -106,8 +134,8 @@ spec::RunSpec create_run(const fs::path& home, spec::RunSpec spec, const std::op
   const StagedFolder staged(report::runs_dir(home) / fmt::format(".new-{}-{}", spec.name, getpid()));
   write_json_file(staged.path / "spec.json", spec::to_json(spec));
   write_json_file(staged.path / "run.json", spec::build_record(spec, spec::RunProgress{}));
+  note_the_making(staged.path);
   if (waiting) {
-    fs::create_directories(staged.path / "control");
     write_json_file(waiting_path(staged.path), {{"no_wait", waiting->no_wait}});
   }
   std::error_code error;
@@ -131,9 +159,12 @@ Json current_record(const fs::path& run_dir) {
     return progress ? spec::build_record(read_spec(run_dir), *progress) : record;
   }
   if (record["state"] == "queued" && fs::exists(waiting_path(run_dir))) return record;
-  const auto age = SystemClock().wall_now() - parse_utc(record.value("created_at", ""));
-  if (record["state"] == "queued" && age < kStartGrace) return record;
-  supervise::settle_if_lost(run_dir);
+  if (record["state"] == "queued" && just_made(run_dir, record)) return record;
+  try {
+    supervise::settle_if_lost(run_dir);
+  } catch (const IoError&) {
+    return supervise::lost_record(run_dir);  // a medium that cannot be written, or is full: the answer is the same
+  }
   return report::read_record(run_dir);
 }
 
@@ -180,6 +211,18 @@ void stop_run(const fs::path& home, const fs::path& run_dir) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   supervise::request_stop(run_dir);
+}
+
+void fail_waiting(const fs::path& run_dir, const std::string& message) {
+  spec::RunProgress progress;
+  progress.state = spec::RunState::kFailed;
+  progress.finished_at = format_utc(SystemClock().wall_now());
+  progress.failure.emplace();
+  progress.failure->kind = "start_failed";
+  progress.failure->message = message;
+  supervise::write_progress(run_dir, progress);
+  write_json_file(run_dir / "run.json", spec::build_record(read_spec(run_dir), progress));
+  remove_waiting(run_dir);
 }
 
 void delete_run(const fs::path& home, const fs::path& run_dir) {

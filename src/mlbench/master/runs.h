@@ -42,8 +42,8 @@ spec::RunSpec create_run(const std::filesystem::path& home, spec::RunSpec spec,
 
 spec::RunSpec read_spec(const std::filesystem::path& run_dir);
 
-// The record as it stands now: a run whose supervisor is gone is settled first, that of a live one is rebuilt from its
-// spools.
+// The record as it stands now: a run whose supervisor is gone is settled first (where nothing can be written, only in
+// the answer), that of a live one is rebuilt from its spools.
 Json current_record(const std::filesystem::path& run_dir);
 
 // Whether a supervisor owns the run or is about to; also for a run whose record is damaged.
@@ -54,6 +54,9 @@ std::vector<int64_t> checkpoint_steps(const std::filesystem::path& run_dir);
 
 // A waiting run is stopped at once; another one's supervisor is asked to. UserError when the run is not active.
 void stop_run(const std::filesystem::path& home, const std::filesystem::path& run_dir);
+
+// A waiting run is over before it began. Under lock_runs().
+void fail_waiting(const std::filesystem::path& run_dir, const std::string& message);
 
 // Removes the folder; UserError when the run is active.
 void delete_run(const std::filesystem::path& home, const std::filesystem::path& run_dir);

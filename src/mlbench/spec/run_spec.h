@@ -45,7 +45,7 @@ struct RunSpec {
   // A custom run: what each rank is started as instead of the worker, which has no task of ours. Empty for a task.
   std::vector<std::string> command;
   std::string work_dir;                  // where it starts
-  std::vector<std::string> environment;  // NAME=VALUE, beside what the machine has
+  std::vector<std::string> environment;  // beside what the machine has: as variables.h says
 
   std::string framework = "torch";
   std::string backend = "gloo";

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <csignal>
 
+#include "mlbench/base/signals.h"
+
 namespace mlbench::supervise {
 namespace {
 
@@ -36,6 +38,7 @@ Control::Control(std::filesystem::path run_dir, bool attached)
   for (size_t i = 0; i < kIgnoredSignals.size(); ++i) sigaction(kIgnoredSignals[i], &action, &saved_->ignored[i]);
   std::filesystem::create_directories(stop_file_.parent_path());
   std::filesystem::remove(stop_file_);
+  release_end_signals();
 }
 
 Control::~Control() {

@@ -15,8 +15,9 @@ enum class EndRequest { kStop, kLauncherLost };
 
 class Control {
  public:
-  // From now on signals are caught (SIGHUP, SIGPIPE and SIGXFSZ ignored); their former handling comes back on
-  // destruction. One at a time in a process. A stop file from before this moment is removed.
+  // From now on signals are caught, also those that came since the program's first instruction (SIGHUP, SIGPIPE and
+  // SIGXFSZ are ignored); their former handling comes back on destruction. One at a time in a process. A stop file from
+  // before this moment is removed: who has the lease calls this before the lease says its name (request_stop waits).
   Control(std::filesystem::path run_dir, bool attached);
   ~Control();
   Control(const Control&) = delete;

@@ -1,11 +1,16 @@
 #include "mlbench/supervise/core_lock.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <pwd.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
+#include <sstream>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/paths.h"
@@ -43,6 +48,28 @@ std::optional<FileLock> take_core_lock(const std::filesystem::path& path, std::c
                   " is no regular file: remove it, or set MLBENCH_CORE_LOCK to another path");
   }
   return lock;
+}
+
+std::string describe_holder(const std::filesystem::path& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return "";
+  // "1: FLOCK  ADVISORY  WRITE 123 08:01:4711 0 EOF"
+  const std::string file = fmt::format(" {:02x}:{:02x}:{} ", major(info.st_dev), minor(info.st_dev), info.st_ino);
+  std::ifstream locks("/proc/locks");
+  for (std::string line; std::getline(locks, line);) {
+    std::istringstream words(line);
+    std::string number, kind, mode, access;
+    pid_t pid = 0;
+    if (line.find(file) == std::string::npos || !(words >> number >> kind >> mode >> access >> pid) || pid <= 0)
+      continue;
+    const std::string folder = fmt::format("/proc/{}", pid);
+    if (stat(folder.c_str(), &info) != 0) return fmt::format("process {}, which has ended: its ranks go on", pid);
+    const passwd* user = getpwuid(info.st_uid);
+    std::string command;
+    std::ifstream(folder + "/comm") >> command;
+    return fmt::format("process {} of user {}: {}", pid, user ? user->pw_name : std::to_string(info.st_uid), command);
+  }
+  return "";
 }
 
 FileDescriptor show_beside(const std::filesystem::path& core_lock) {

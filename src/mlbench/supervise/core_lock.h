@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "mlbench/base/files.h"
 
@@ -17,6 +18,10 @@ std::filesystem::path default_core_lock();
 // Empty when another run holds it for all of `timeout`. The file is never followed through a symbolic link, and never
 // written. Call before other threads start files: creating it widens the umask for a moment.
 std::optional<FileLock> take_core_lock(const std::filesystem::path& path, std::chrono::milliseconds timeout);
+
+// "process 123 of user anna: mlbench supervise" or "": who took the lock, as the kernel says. It may have ended, and
+// left the lock to its ranks.
+std::string describe_holder(const std::filesystem::path& path);
 
 // A run that starts beside the holder (--no-wait) shows it, so that the holder's record can say that the cores were
 // shared, too. Shown until the descriptor is closed everywhere; ranks inherit it.

@@ -56,7 +56,11 @@ T field(const std::optional<Json>& json, const char* key, T otherwise) {
 // A rank's own failure, not what a peer's did to it.
 bool reported_own_failure(const RankFacts& rank) {
   const auto kind = field<std::string>(rank.report, "kind", "");
-  return reported_failure(rank) && (kind == "rank_error" || kind == "io_error");
+  return reported_failure(rank) && (kind == "rank_error" || kind == "io_error" || kind == "disk_full");
+}
+
+std::string kind_of(const RankFacts& rank) {
+  return field<std::string>(rank.report, "kind", "") == "disk_full" ? "disk_full" : "rank_error";
 }
 
 std::string who(const std::vector<RankFacts>& ranks, size_t rank) {
@@ -112,13 +116,13 @@ std::optional<spec::Failure> ended_by_itself(const std::vector<RankFacts>& ranks
     const RankFacts& rank = ranks[*first];
     const bool killed = rank.end->signal.has_value();
     const auto words = field<std::string>(rank.report, "message", "");
-    return failure_of(ranks, *first, killed ? "rank_died" : "rank_error",
+    return failure_of(ranks, *first, killed ? "rank_died" : kind_of(rank),
                       fmt::format("{} {}{}{}{}", who(ranks, *first), killed ? "was " : "", describe_end(*rank.end),
                                   with_space(describe_activity(rank.heartbeat)), words.empty() ? "" : ": " + words));
   }
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (reported_own_failure(ranks[rank])) {
-      return failure_of(ranks, rank, "rank_error",
+      return failure_of(ranks, rank, kind_of(ranks[rank]),
                         fmt::format("{} failed: {}", who(ranks, rank),
                                     field<std::string>(ranks[rank].report, "message", "no message")));
     }

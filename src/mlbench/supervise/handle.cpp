@@ -19,6 +19,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+// For a supervisor that took its run to say who it is.
+constexpr seconds kOwnerPatience{10};
+
 std::filesystem::path record_path(const std::filesystem::path& run_dir) { return run_dir / "run.json"; }
 
 // "" where there is no record.
@@ -31,12 +34,7 @@ bool active_state(const std::string& state) {
   return state == spec::name_of(spec::RunState::kQueued) || state == spec::name_of(spec::RunState::kRunning);
 }
 
-bool alive(const ProcessIdentity& identity) {
-  const auto process = process_status(identity.pid);
-  return process && process->start_time == identity.start_time && process->state != 'Z' && process->state != 'X';
-}
-
-// Ranks end by themselves when their supervisor is gone; one that is stopped or stuck cannot, and would keep the cores.
+// The guards of ranks end them when their supervisor is gone; one that somebody stopped cannot.
 void end_ranks_of(const LeaseContent& lease) {
   if (lease.boot_id != boot_id()) return;
   const auto wait_for_all = [&](milliseconds patience) {
@@ -52,6 +50,49 @@ void end_ranks_of(const LeaseContent& lease) {
   wait_for_all(seconds(5));
 }
 
+spec::RunSpec spec_of(const std::filesystem::path& run_dir) {
+  spec::RunSpec run = spec::run_spec_from_json(read_json_file(run_dir / "spec.json"));
+  run.run_dir = std::filesystem::absolute(run_dir);
+  return run;
+}
+
+spec::Failure lost_failure(const spec::RunSpec& run, const std::optional<LeaseContent>& owner) {
+  spec::Failure failure;
+  failure.kind = "supervisor_lost";
+  failure.message = "the supervisor of this run disappeared; nobody saw how the ranks ended";
+  if (!owner) return failure;
+  failure.host = owner->host;
+  if (owner->holder.pid != 0) {
+    failure.message = "the supervisor of this run (process " + std::to_string(owner->holder.pid) + " on " +
+                      owner->host + ") disappeared; nobody saw how the ranks ended";
+    return failure;
+  }
+  // It was alive to its last line, and could not write it.
+  failure.message = "the supervisor of this run (on " + owner->host + ") ended without its record";
+  if (disk_is_full(run.run_dir)) {
+    failure.kind = "disk_full";
+    failure.message +=
+        ": the disk that holds " + run.run_dir + " is full; free space there, then: mlbench resume " + run.name;
+  }
+  return failure;
+}
+
+// What is known of a run that nobody owns any more. Its last words may have been its end, only not in the record yet.
+spec::RunProgress settled_progress(const spec::RunSpec& run, const std::optional<LeaseContent>& owner) {
+  spec::RunProgress progress = read_progress(run.run_dir).value_or(spec::RunProgress());
+  if (!active_state(std::string(spec::name_of(progress.state)))) return progress;
+  progress.state = spec::RunState::kFailed;
+  progress.failure = lost_failure(run, owner);
+  progress.finished_at = format_utc(std::chrono::system_clock::now());
+  // A segment that was over already is not what was lost.
+  if (!progress.segments.empty() && progress.segments.back().finished_at.empty()) {
+    spec::SegmentInfo& segment = progress.segments.back();
+    segment.finished_at = progress.finished_at;
+    segment.exit_codes.assign(static_cast<size_t>(run.workers), std::nullopt);
+  }
+  return progress;
+}
+
 // `without_record`: a supervisor of ours died before its first record.
 bool settle(const std::filesystem::path& run_dir, bool without_record) {
   const auto lost = [&] {
@@ -62,30 +103,11 @@ bool settle(const std::filesystem::path& run_dir, bool without_record) {
   auto lease = Lease::take(run_dir);
   if (!lease || !lost()) return false;
 
-  spec::RunSpec run = spec::run_spec_from_json(read_json_file(run_dir / "spec.json"));
-  run.run_dir = std::filesystem::absolute(run_dir);
-  spec::RunProgress progress = read_progress(run_dir).value_or(spec::RunProgress());
+  const spec::RunSpec run = spec_of(run_dir);
   const auto owner = read_lease(run_dir);
   if (owner) end_ranks_of(*owner);
-  // Its last words may have been the end of the run, only not in the record yet.
-  if (active_state(std::string(spec::name_of(progress.state)))) {
-    progress.state = spec::RunState::kFailed;
-    progress.failure.emplace();
-    progress.failure->kind = "supervisor_lost";
-    progress.failure->message = "the supervisor of this run disappeared; nobody saw how the ranks ended";
-    if (owner) {
-      progress.failure->host = owner->host;
-      progress.failure->message = "the supervisor of this run (process " + std::to_string(owner->holder.pid) + " on " +
-                                  owner->host + ") disappeared; nobody saw how the ranks ended";
-    }
-    progress.finished_at = format_utc(std::chrono::system_clock::now());
-    if (!progress.segments.empty()) {
-      spec::SegmentInfo& segment = progress.segments.back();
-      segment.finished_at = progress.finished_at;
-      segment.exit_codes.assign(static_cast<size_t>(run.workers), std::nullopt);
-    }
-    write_progress(run_dir, progress);
-  }
+  const spec::RunProgress progress = settled_progress(run, owner);
+  write_progress(run_dir, progress);
   write_json_file(record_path(run_dir), spec::build_record(run, progress));
   return true;
 }
@@ -192,10 +214,18 @@ void SupervisorHandle::request_stop() {
 }
 
 void request_stop(const std::filesystem::path& run_dir) {
-  if (!lease_held(run_dir)) {
-    const std::string state = recorded_state(run_dir);
-    throw UserError("run " + run_dir.filename().string() + " is not active" +
-                    (state.empty() ? "" : ": it is " + state));
+  // A supervisor that has just taken the lease removes a stop from before its time, and then writes its name.
+  const auto deadline = std::chrono::steady_clock::now() + kOwnerPatience;
+  for (;;) {
+    if (!lease_held(run_dir)) {
+      const std::string state = recorded_state(run_dir);
+      throw UserError("run " + run_dir.filename().string() + " is not active" +
+                      (state.empty() ? "" : ": it is " + state));
+    }
+    const auto owner = read_lease(run_dir);
+    if (owner && (owner->boot_id != boot_id() || alive(owner->holder))) break;
+    if (std::chrono::steady_clock::now() >= deadline) break;
+    std::this_thread::sleep_for(milliseconds(20));
   }
   std::filesystem::create_directories(stop_file(run_dir).parent_path());
   write_file_atomically(stop_file(run_dir), "stop\n");
@@ -204,5 +234,10 @@ void request_stop(const std::filesystem::path& run_dir) {
 bool lease_held(const std::filesystem::path& run_dir) { return lease_held(run_dir, kLeaseStandstill); }
 
 bool settle_if_lost(const std::filesystem::path& run_dir) { return settle(run_dir, false); }
+
+Json lost_record(const std::filesystem::path& run_dir) {
+  const spec::RunSpec run = spec_of(run_dir);
+  return spec::build_record(run, settled_progress(run, read_lease(run_dir)));
+}
 
 }  // namespace mlbench::supervise

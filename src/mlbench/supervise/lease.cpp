@@ -26,6 +26,11 @@ ProcessIdentity identity_from_json(const Json& json) {
 
 }  // namespace
 
+bool alive(const ProcessIdentity& identity) {
+  const auto process = process_status(identity.pid);
+  return process && process->start_time == identity.start_time && process->state != 'Z' && process->state != 'X';
+}
+
 std::optional<Lease> Lease::take(const std::filesystem::path& run_dir) {
   auto lock = FileLock::acquire(lease_path(run_dir), milliseconds(200));
   if (!lock) return std::nullopt;
@@ -34,19 +39,28 @@ std::optional<Lease> Lease::take(const std::filesystem::path& run_dir) {
   return lease;
 }
 
+Lease::~Lease() {
+  if (lock_.fd() >= 0 && counter_ > 0) write({}, {});
+}
+
 void Lease::refresh(const std::vector<ProcessIdentity>& ranks) {
   const auto self = process_status(getpid());
+  ++counter_;
+  if (!write({getpid(), self ? self->start_time : 0}, ranks)) {
+    throw_io_error("cannot write the lease of the run", errno);
+  }
+}
+
+bool Lease::write(const ProcessIdentity& holder, const std::vector<ProcessIdentity>& ranks) {
   Json content = {{"host", host_name()}, {"boot_id", boot_id()}};
-  content.update(to_json({getpid(), self ? self->start_time : 0}));
-  content["counter"] = ++counter_;
+  content.update(to_json(holder));
+  content["counter"] = counter_;
   content["ranks"] = Json::array();
   for (const ProcessIdentity& rank : ranks) content["ranks"].push_back(to_json(rank));
   // In place, for the lock belongs to this file. A reader may catch a mixture: it then reads again.
   const std::string text = content.dump() + "\n";
-  if (pwrite(lock_.fd(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()) ||
-      ftruncate(lock_.fd(), static_cast<off_t>(text.size())) != 0) {
-    throw IoError("cannot write the lease of the run: " + errno_text(errno));
-  }
+  return pwrite(lock_.fd(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
+         ftruncate(lock_.fd(), static_cast<off_t>(text.size())) == 0;
 }
 
 std::optional<LeaseContent> read_lease(const std::filesystem::path& run_dir) {

@@ -32,15 +32,22 @@ struct LeaseContent {
   std::vector<ProcessIdentity> ranks;  // on the holder's host; who takes over ends those that are left
 };
 
+// Of this host.
+bool alive(const ProcessIdentity& process);
+
 class Lease {
  public:
   // Empty when somebody else holds it. Waits a moment for readers that only try.
   static std::optional<Lease> take(const std::filesystem::path& run_dir);
+  Lease(Lease&&) noexcept = default;
+  Lease& operator=(Lease&&) noexcept = default;
+  ~Lease();  // nobody's name stays behind: the holder in the content is then process 0
   // Writes the content with the next counter. IoError when the disk refuses (the lock is held all the same).
   void refresh(const std::vector<ProcessIdentity>& ranks);
 
  private:
   explicit Lease(FileLock lock) : lock_(std::move(lock)) {}
+  bool write(const ProcessIdentity& holder, const std::vector<ProcessIdentity>& ranks);
   FileLock lock_;
   int64_t counter_ = 0;
 };

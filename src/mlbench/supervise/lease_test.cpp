@@ -7,14 +7,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/supervise/control.h"
 #include "mlbench/supervise/core_lock.h"
 #include "mlbench/supervise/proc.h"
+#include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::supervise {
 namespace {
@@ -142,6 +146,34 @@ TEST(CoreLock, FollowsNoSymbolicLinkAndTakesNoOtherThing) {
   EXPECT_THROW(take_core_lock(folder.path() / "fifo", 0ms), IoError);
   EXPECT_THROW(take_core_lock(folder.path(), 0ms), IoError);
   EXPECT_EQ(read_file(target), "text");
+}
+
+TEST(CoreLock, NamesItsHolder) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "cores.lock";
+  EXPECT_EQ(describe_holder(path), "");
+  const auto lock = take_core_lock(path, 0ms);
+  std::ifstream locks("/proc/locks");
+  const std::string all((std::istreambuf_iterator<char>(locks)), std::istreambuf_iterator<char>());
+  if (all.find("FLOCK") == std::string::npos) GTEST_SKIP() << "missing capability: /proc/locks";
+  EXPECT_THAT(describe_holder(path), testing::HasSubstr("process " + std::to_string(getpid()) + " of user "));
+}
+
+// A stop that is asked for between the taking of the lease and the removal of an old stop file is not lost.
+TEST(Lease, IsAskedToStopOnlyOnceItSaysItsName) {
+  const TemporaryFolder folder;
+  {
+    auto earlier = Lease::take(folder.path());
+    earlier->refresh({});
+  }
+  auto lease = Lease::take(folder.path());
+  std::jthread asker([&] { request_stop(folder.path()); });
+  std::this_thread::sleep_for(300ms);
+  EXPECT_FALSE(std::filesystem::exists(stop_file(folder.path()))) << "it would be taken for an old one";
+  Control control(folder.path(), false);
+  lease->refresh({});
+  asker.join();
+  EXPECT_EQ(control.poll(), EndRequest::kStop);
 }
 
 TEST(CoreLock, ShowsWhoRunsBeside) {

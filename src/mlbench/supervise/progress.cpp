@@ -105,4 +105,11 @@ std::optional<spec::RunProgress> read_progress(const std::filesystem::path& run_
   return progress_from_json(read_json_file(progress_path(run_dir)));
 }
 
+bool disk_is_full(const std::filesystem::path& run_dir) {
+  constexpr uintmax_t kLeastBytes = 64 << 10;
+  std::error_code unknown;
+  const auto space = std::filesystem::space(run_dir, unknown);
+  return !unknown && space.available < kLeastBytes;
+}
+
 }  // namespace mlbench::supervise

@@ -19,4 +19,7 @@ void write_progress(const std::filesystem::path& run_dir, const spec::RunProgres
 // Empty when the run has none yet.
 std::optional<spec::RunProgress> read_progress(const std::filesystem::path& run_dir);
 
+// Whether the disk that holds the folder has no room for a record any more.
+bool disk_is_full(const std::filesystem::path& run_dir);
+
 }  // namespace mlbench::supervise

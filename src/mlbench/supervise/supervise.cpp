@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/random.h>
@@ -13,6 +14,7 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/net/kv/kv.h"
+#include "mlbench/spec/variables.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/core_lock.h"
 #include "mlbench/supervise/culprit.h"
@@ -42,6 +44,7 @@ constexpr seconds kGrace{3};
 constexpr seconds kStopPatience{5};
 constexpr seconds kFinalRecordPatience{10};
 constexpr size_t kLogTailLines = 20;
+constexpr int64_t kReservedBytes = 1 << 20;
 
 std::string utc_now() { return format_utc(std::chrono::system_clock::now()); }
 
@@ -116,12 +119,19 @@ class Segment {
       std::filesystem::create_directories(options_.run_dir / folder);
     }
     refresh_lease();
+    if (!progress_.segments.empty()) {
+      // From now on it is active again, for all who look.
+      progress_.state = spec::RunState::kQueued;
+      save();
+    }
   }
 
   int run() {
     Outcome outcome;
     try {
       outcome = queue_and_watch();
+    } catch (const DiskFull& error) {
+      outcome = failed("disk_full", error.what());
     } catch (const std::exception& error) {
       outcome = failed("supervisor_lost", std::string("the supervisor failed: ") + error.what());
       spdlog::error("{}", outcome.failure->message);
@@ -154,6 +164,7 @@ class Segment {
   // ----------------------------------------------------------------------------------------------------
 
   Outcome queue_and_watch() {
+    reserve_room();
     if (const auto request = wait_for_cores()) return ended_on_request(*request);
     begin_segment();
     net::KvServerOptions server_options;
@@ -163,7 +174,11 @@ class Segment {
     server_.emplace(server_options);
     try {
       group_ = executor_.start(make_request(server_options));
+    } catch (const DiskFull&) {
+      throw;
     } catch (const IoError& error) {
+      return failed("start_failed", error.what());
+    } catch (const UserError& error) {
       return failed("start_failed", error.what());
     }
     remember_identities();
@@ -190,7 +205,9 @@ class Segment {
 
     const auto begin = steady_clock::now();
     progress_.state = spec::RunState::kQueued;
-    progress_.notes.push_back(fmt::format("waits for the cores: another run holds {}", core_path_.string()));
+    const std::string holder = describe_holder(core_path_);
+    progress_.notes.push_back(fmt::format("waits for the cores: another run holds {}{}", core_path_.string(),
+                                          holder.empty() ? "" : " (" + holder + ")"));
     save();
     while (!core_lock_) {
       if (const auto request = control_.poll()) return request;
@@ -217,7 +234,21 @@ class Segment {
     wall_before_ = progress_.wall_s;
     started_ = woke_ = last_tick_ = steady_clock::now();
     ends_.resize(static_cast<size_t>(run_.workers));
+    // Before any rank can write under the segment's number: whoever resumes after us is not to use it again.
+    write_progress(options_.run_dir, progress_);
   }
+
+  // A full disk leaves no room to say so: this is kept for the last record.
+  void reserve_room() const {
+    const std::filesystem::path file = reserve_file();
+    const FileDescriptor fd(open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    if (!fd) throw_io_error("cannot write " + file.string(), errno);
+    if (const int error = posix_fallocate(fd.get(), 0, kReservedBytes); error == ENOSPC || error == EDQUOT) {
+      throw_io_error("cannot write " + file.string(), error);
+    }
+  }
+
+  std::filesystem::path reserve_file() const { return options_.run_dir / "control" / "reserve"; }
 
   double lost_seconds(std::chrono::system_clock::time_point now) const {
     const spec::SegmentInfo& previous = progress_.segments.back();
@@ -229,6 +260,8 @@ class Segment {
   exec::LaunchRequest make_request(const net::KvServerOptions& server) const {
     exec::LaunchRequest request = launch_request(run_, options_.worker, progress_.segments.back().index,
                                                  options_.resume_step, run_.oversubscribed || progress_.oversubscribed);
+    if (!options_.guard.empty()) request.guard = options_.guard;
+    for (auto& [name, value] : spec::variable_values(run_)) request.environment[name] = std::move(value);
     request.environment["MASTER_ADDR"] = server.bind_address;
     request.environment["MASTER_PORT"] = std::to_string(server_->port());
     request.environment["MLBENCH_RUN_ID"] = server.run_id;
@@ -262,6 +295,9 @@ class Segment {
     server_.reset();
     progress_.state = outcome.state;
     progress_.failure = outcome.failure;
+    if (progress_.failure) explain_full_disk(*progress_.failure);
+    std::error_code ignored;
+    std::filesystem::remove(reserve_file(), ignored);
     progress_.finished_at = utc_now();
     if (started_) {
       segment().finished_at = progress_.finished_at;
@@ -283,6 +319,18 @@ class Segment {
       default:
         return static_cast<int>(ExitCode::kRunFailed);
     }
+  }
+
+  void explain_full_disk(spec::Failure& failure) {
+    if (failure.kind == "disk_full") {
+      failure.message += fmt::format("; free space there, then: mlbench resume {}", run_.name);
+      return;
+    }
+    if (!disk_is_full(options_.run_dir)) return;
+    progress_.notes.push_back(
+        fmt::format("the disk that holds {} was full when the run ended: free space, then: mlbench "
+                    "resume {}",
+                    options_.run_dir.string(), run_.name));
   }
 
   // ---- what is seen of the ranks
@@ -543,14 +591,14 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesyst
                                    std::optional<int64_t> resume_step, bool oversubscribed) {
   exec::LaunchRequest request;
   request.backend = run.backend;
-  request.guard = {program_path().string(), "guard-rank"};
+  request.guard = program_path().parent_path() / "mlbench-guard";
   if (spec::is_custom(run)) {
     request.command = filled_in(run);
     request.rank_words = true;
     request.working_directory = run.work_dir;
-    for (const std::string& one : run.environment) {
-      const size_t sign = one.find('=');
-      request.environment[one.substr(0, sign)] = one.substr(sign + 1);
+    for (const std::string& text : run.environment) {
+      const spec::Variable variable = spec::parse_variable(text);
+      if (variable.from == spec::ValueFrom::kText) request.environment[variable.name] = variable.value;
     }
     request.environment["MLBENCH_RUN_DIR"] = run.run_dir;
     request.environment["MLBENCH_RUN_ID"] = std::to_string(run.id);

@@ -22,6 +22,7 @@ namespace mlbench::supervise {
 struct SupervisorOptions {
   std::filesystem::path run_dir;
   std::filesystem::path worker;  // mlbench-worker
+  std::filesystem::path guard;   // mlbench-guard; empty: the one beside this program. No argument
   bool attached = true;          // standard input is a pipe from the command: "stop\n" asks for a stop,
                                  // EOF without it means the command died (run fails: launcher_lost)
   std::map<std::string, std::string> environment;  // of the supervisor and so of ranks, beside ours; no argument
@@ -36,8 +37,8 @@ struct SupervisorOptions {
 std::vector<std::string> to_arguments(const SupervisorOptions& options);
 SupervisorOptions options_from_arguments(const std::vector<std::string>& arguments);
 
-// What the ranks of a segment are started with, less what only exists once it starts (port, secret, core lock). The
-// guard of a rank is this program itself, with exec::guard_rank behind the verb guard-rank.
+// What the ranks of a segment are started with, less what only exists once it starts (port, secret, core lock, the
+// values of variables that are no text of the specification). Their guard is the mlbench-guard beside this program.
 exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesystem::path& worker, int64_t segment,
                                    std::optional<int64_t> resume_step, bool oversubscribed);
 
@@ -82,6 +83,8 @@ bool lease_held(const std::filesystem::path& run_dir);
 // (they have 5 s to end by themselves) and writes the record as failed (supervisor_lost, exit codes null). Returns
 // whether it did. Safe to call from several processes at once.
 bool settle_if_lost(const std::filesystem::path& run_dir);
+// The record that it would write, where the disk refuses. Nothing is ended or written.
+Json lost_record(const std::filesystem::path& run_dir);
 
 // ---- the worker's catalog -------------------------------------------------------------------------------------------
 

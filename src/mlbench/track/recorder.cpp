@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -64,27 +65,32 @@ class SpoolFile {
   explicit SpoolFile(const fs::path& path) : path_(path) {
     // A segment has its files to itself; one that exists would be somebody's measurements.
     fd_ = FileDescriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-    if (!fd_) throw IoError("cannot create " + path.string() + ": " + errno_text(errno));
+    if (!fd_) throw_io_error("cannot create " + path.string(), errno);
   }
 
   // Appends whole units of `unit` bytes (0: lines); returns the error, if any.
-  std::optional<std::string> append(std::string_view bytes, size_t unit) {
-    if (broken_ || bytes.empty()) return std::nullopt;
+  std::exception_ptr append(std::string_view bytes, size_t unit) {
+    if (broken_ || bytes.empty()) return nullptr;
     try {
       write_all(fd_.get(), bytes, path_.string());
       size_ += bytes.size();
-      return std::nullopt;
-    } catch (const IoError& error) {
+      return nullptr;
+    } catch (const IoError&) {
       broken_ = true;
       keep_whole(bytes, unit);
-      return error.what();
+      return std::current_exception();
     }
   }
 
-  std::optional<std::string> sync() {
-    if (fsync(fd_.get()) == 0 || broken_) return std::nullopt;
-    broken_ = true;
-    return "cannot sync " + path_.string() + ": " + errno_text(errno);
+  std::exception_ptr sync() {
+    if (broken_) return nullptr;
+    try {
+      sync_file(fd_.get(), path_);
+      return nullptr;
+    } catch (const IoError&) {
+      broken_ = true;
+      return std::current_exception();
+    }
   }
 
  private:
@@ -156,7 +162,7 @@ struct Recorder::State {
   uint64_t events_taken = 0;
   uint64_t flushes_asked = 0, flushes_done = 0;
   bool closing = false;
-  std::optional<std::string> error;
+  std::exception_ptr error;
 
   std::atomic<bool> has_error{false};
   std::thread writer;
@@ -197,7 +203,7 @@ struct Recorder::State {
     }
   }
 
-  void keep_first(std::optional<std::string> failure) {
+  void keep_first(std::exception_ptr failure) {
     if (!failure) return;
     const std::lock_guard lock(mutex);
     if (!error) error = std::move(failure);
@@ -262,7 +268,7 @@ Recorder::Recorder(const RecorderOptions& options, const Clock& clock) {
   header.segment = static_cast<uint32_t>(options.segment);
   header.rank = static_cast<uint32_t>(options.rank);
   header.start_wall_us = unix_us(clock.wall_now());
-  if (const auto failure = state_->steps.append(bytes_of(header), sizeof header)) throw IoError(*failure);
+  if (const auto failure = state_->steps.append(bytes_of(header), sizeof header)) std::rethrow_exception(failure);
   sync_directory(folder);
   state_->writer = std::thread([state = state_.get()] { state->write_loop(); });
 }
@@ -306,8 +312,8 @@ void Recorder::close() {
   state_->writer.join();
 }
 
-std::optional<std::string> Recorder::failed() const {
-  if (!state_->has_error.load(std::memory_order_acquire)) return std::nullopt;
+std::exception_ptr Recorder::failed() const {
+  if (!state_->has_error.load(std::memory_order_acquire)) return nullptr;
   const std::lock_guard lock(state_->mutex);
   return state_->error;
 }

@@ -6,9 +6,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "mlbench/base/clock.h"
@@ -53,9 +53,9 @@ class Recorder {
   void flush();
   // flush(), then ends the writer.
   void close();
-  // First write error, if any; cheap enough to ask after every step. After an error a file keeps what was written whole
-  // and takes nothing more.
-  std::optional<std::string> failed() const;
+  // First write error (an IoError), if any; cheap enough to ask after every step. After an error a file keeps what was
+  // written whole and takes nothing more.
+  std::exception_ptr failed() const;
   int64_t nanoseconds_since_start() const;
 
  private:

@@ -339,7 +339,7 @@ void TrainRun::record_operations() {
 }
 
 void TrainRun::check_recorder() const {
-  if (const auto error = c_.recorder.failed()) throw IoError("recording stopped: " + *error);
+  if (const auto error = c_.recorder.failed()) std::rethrow_exception(error);
 }
 
 TrainResult TrainRun::run() {

@@ -1,6 +1,5 @@
 // mlbench-worker: one rank of one run.
 
-#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -15,6 +14,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/signals.h"
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/dataset/dataset.h"
 #include "mlbench/models/model.h"
@@ -218,6 +218,8 @@ int run_rank(const Options& options) {
     failed("comm_timeout", error);
   } catch (const CommError& error) {
     failed("comm_error", error);
+  } catch (const DiskFull& error) {
+    failed("disk_full", error);
   } catch (const IoError& error) {
     failed("io_error", error);
   } catch (const std::exception& error) {
@@ -253,15 +255,13 @@ int evaluate(const Options& options) {
 
 int main(int argc, char** argv) {
   // Before any thread exists, so that all of them leave these signals to the session's own thread.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  mlbench::hold_end_signals();
+  mlbench::keep_files_private();
   signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error to report, not a reason to die
   signal(SIGPIPE, SIG_IGN);
   try {
     const mlbench::worker::Options options = mlbench::worker::parse(argc, argv);
+    if (options.catalog || !options.evaluate.empty()) mlbench::release_end_signals();
     if (options.catalog) {
       std::puts(mlbench::catalog::describe().dump(2).c_str());
       return 0;

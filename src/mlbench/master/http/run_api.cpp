@@ -16,6 +16,7 @@
 #include "mlbench/report/records.h"
 #include "mlbench/report/tensorboard.h"
 #include "mlbench/report/zip.h"
+#include "mlbench/spec/variables.h"
 
 namespace mlbench::master {
 
@@ -74,6 +75,38 @@ PlannedRuns plan(const Services& services, const Json& request) {
   }
 }
 
+// Secrets: out of the request before anything else sees it.
+std::map<std::string, std::string> take_env_values(Json& request) {
+  std::map<std::string, std::string> values;
+  const auto found = request.find("env_values");
+  if (found == request.end()) return values;
+  if (!found->is_object()) throw HttpError(400, "env_values is no object of texts");
+  for (const auto& [name, value] : found->items()) {
+    if (!value.is_string()) throw HttpError(400, "env_values is no object of texts");
+    values[name] = value.get<std::string>();
+    if (values[name].find('\0') != std::string::npos) throw HttpError(400, "a value of env_values holds a zero byte");
+  }
+  request.erase(found);
+  return values;
+}
+
+void check_values(const std::vector<spec::RunSpec>& runs, const std::map<std::string, std::string>& values) {
+  std::set<std::string> needed;
+  for (const spec::RunSpec& run : runs) {
+    for (std::string& name : spec::names_to_give(run)) needed.insert(std::move(name));
+  }
+  for (const std::string& name : needed) {
+    if (values.contains(name)) continue;
+    throw HttpError(422,
+                    fmt::format("the run needs the value of {}, which no run stores: give it in env_values", name));
+  }
+  for (const auto& [name, value] : values) {
+    if (!needed.contains(name)) {
+      throw HttpError(422, fmt::format("env_values has {}, which env does not name (as NAME alone)", name));
+    }
+  }
+}
+
 bool take_no_wait(Json& request) {
   const auto found = request.find("no_wait");
   if (found == request.end()) return false;
@@ -92,14 +125,17 @@ void check_fits(const Services& services, const std::vector<spec::RunSpec>& runs
 Response create_runs(Services& services, const Request& request) {
   Json body = json_body(request);
   const bool no_wait = take_no_wait(body);
+  const auto values = take_env_values(body);
   PlannedRuns planned = plan(services, body);
-  return json_response(201, created(services, submit(services, std::move(planned.runs), no_wait), planned.warnings));
+  return json_response(201,
+                       created(services, submit(services, std::move(planned.runs), no_wait, values), planned.warnings));
 }
 
 // What a request would make; nothing is started, no name is taken.
 Response preview_runs(Services& services, const Request& request) {
   Json body = json_body(request);
   take_no_wait(body);
+  take_env_values(body);
   const PlannedRuns planned = plan(services, body);
   check_fits(services, planned.runs);
   Json answer = {{"runs", Json::array()}, {"warnings", planned.warnings}};
@@ -183,8 +219,10 @@ Response clone(Services& services, const Call& call) {
   if (!changes.contains("name")) throw HttpError(400, "name is needed: that of the new run");
   for (const auto& [key, value] : changes.items()) request[key] = value;
   const bool no_wait = take_no_wait(request);
+  const auto values = take_env_values(request);
   PlannedRuns planned = plan(services, request);
-  return json_response(201, created(services, submit(services, std::move(planned.runs), no_wait), planned.warnings));
+  return json_response(201,
+                       created(services, submit(services, std::move(planned.runs), no_wait, values), planned.warnings));
 }
 
 Response stop(Services& services, const Call& call) {
@@ -431,8 +469,10 @@ fs::path find_run_folder(const Services& services, const std::string& name_or_id
   return folder;
 }
 
-std::vector<spec::RunSpec> submit(Services& services, std::vector<spec::RunSpec> runs, bool no_wait) {
+std::vector<spec::RunSpec> submit(Services& services, std::vector<spec::RunSpec> runs, bool no_wait,
+                                  const std::map<std::string, std::string>& values) {
   check_fits(services, runs);
+  check_values(runs, values);
   std::vector<std::string> names;
   for (const spec::RunSpec& run : runs) names.push_back(run.name);
   try {
@@ -443,7 +483,7 @@ std::vector<spec::RunSpec> submit(Services& services, std::vector<spec::RunSpec>
   }
   for (const spec::RunSpec& run : runs) {
     services.watcher.refresh(run.name);
-    services.scheduler.submit(run.run_dir);
+    services.scheduler.submit(run.run_dir, values);
   }
   return runs;
 }

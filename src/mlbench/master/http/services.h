@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -50,8 +51,10 @@ std::vector<Route> page_routes(Services& services);    // /, /assets, /api/v1/se
 // The folder of a run, by name or by id; HttpError 404.
 std::filesystem::path find_run_folder(const Services& services, const std::string& name_or_id);
 
-// Makes and queues what was planned: all or nothing. HttpError 409 for names that are taken, 422 for what does not fit.
-std::vector<spec::RunSpec> submit(Services& services, std::vector<spec::RunSpec> runs, bool no_wait);
+// Makes and queues what was planned: all or nothing. `values` are those of the variables that the runs only name (for
+// memory alone). HttpError 409 for names that are taken, 422 for what does not fit or lacks a value.
+std::vector<spec::RunSpec> submit(Services& services, std::vector<spec::RunSpec> runs, bool no_wait,
+                                  const std::map<std::string, std::string>& values = {});
 
 // Deletes a run and what the store has of it. HttpError 409 while it is active.
 void delete_everywhere(Services& services, const std::filesystem::path& run_dir);

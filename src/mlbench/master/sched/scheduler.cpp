@@ -5,6 +5,7 @@
 #include "mlbench/base/log.h"
 #include "mlbench/master/runs.h"
 #include "mlbench/report/records.h"
+#include "mlbench/spec/variables.h"
 
 namespace mlbench::master {
 
@@ -26,7 +27,7 @@ Scheduler::Scheduler(SchedulerOptions options) : options_(std::move(options)) {
         running_.push_back({{run_dir.filename(), read_spec(run_dir).workers, false}, run_dir, std::nullopt});
         spdlog::info("run {} goes on", run_dir.filename().string());
       } else if (waiting) {
-        enqueue(run_dir);
+        enqueue(run_dir, {});
       }
     } catch (const std::exception& error) {
       spdlog::warn("run {}: {}", run_dir.filename().string(), error.what());
@@ -48,18 +49,18 @@ Scheduler::~Scheduler() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Scheduler::submit(const fs::path& run_dir) {
+void Scheduler::submit(const fs::path& run_dir, std::map<std::string, std::string> values) {
   {
     const std::lock_guard lock(mutex_);
-    enqueue(run_dir);
+    enqueue(run_dir, std::move(values));
   }
   wake_.notify_all();
 }
 
-void Scheduler::enqueue(const fs::path& run_dir) {
+void Scheduler::enqueue(const fs::path& run_dir, std::map<std::string, std::string> values) {
   const spec::RunSpec run = read_spec(run_dir);
   const bool no_wait = read_waiting(run_dir).value_or(Waiting{}).no_wait;
-  Waits waits{run.id, {run.name, run.workers, no_wait}, run_dir};
+  Waits waits{run.id, {run.name, run.workers, no_wait}, run_dir, std::move(values)};
   const auto place = std::upper_bound(waiting_.begin(), waiting_.end(), waits,
                                       [](const Waits& a, const Waits& b) { return a.id < b.id; });
   waiting_.insert(place, std::move(waits));
@@ -118,13 +119,21 @@ void Scheduler::look_after_running() {
 void Scheduler::start(const Waits& run) {
   const FileLock lock = lock_runs(options_.home);
   if (!read_waiting(run.run_dir)) return;  // stopped in this moment
+  for (const std::string& name : spec::names_to_give(read_spec(run.run_dir))) {
+    if (run.values.contains(name)) continue;
+    fail_waiting(run.run_dir, "the value of " + name + " (--env " + name +
+                                  ") was in the memory of the master alone, which was started anew before the run "
+                                  "began: submit it again under another name");
+    return;
+  }
   supervise::SupervisorOptions options;
   options.run_dir = run.run_dir;
   options.worker = options_.worker;
   options.core_lock = options_.core_lock;
   options.attached = false;
   options.no_wait = run.job.no_wait;
-  options.environment = environment_;
+  options.environment = run.values;
+  for (const auto& [name, value] : environment_) options.environment[name] = value;
   auto supervisor = supervise::SupervisorHandle::start(options_.program, options);
   // Until it owns the run, the marker keeps others from taking the run for lost.
   const auto deadline = std::chrono::steady_clock::now() + kOwnPatience;

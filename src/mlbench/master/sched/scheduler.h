@@ -37,8 +37,8 @@ class Scheduler {
   Scheduler& operator=(const Scheduler&) = delete;
 
   const Cluster& cluster() const { return options_.cluster; }
-  // A run that was made with Waiting.
-  void submit(const std::filesystem::path& run_dir);
+  // A run that was made with Waiting; `values` of the variables that its specification only names stay in memory.
+  void submit(const std::filesystem::path& run_dir, std::map<std::string, std::string> values = {});
   // Names of runs that wait, oldest first.
   std::vector<std::string> waiting() const;
 
@@ -47,6 +47,7 @@ class Scheduler {
     int64_t id;
     Job job;
     std::filesystem::path run_dir;
+    std::map<std::string, std::string> values;
   };
   struct Runs {
     Job job;
@@ -57,7 +58,7 @@ class Scheduler {
   void work();
   void look_after_running();
   void start(const Waits& run);
-  void enqueue(const std::filesystem::path& run_dir);
+  void enqueue(const std::filesystem::path& run_dir, std::map<std::string, std::string> values);
 
   const SchedulerOptions options_;
   mutable std::mutex mutex_;

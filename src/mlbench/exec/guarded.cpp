@@ -1,0 +1,231 @@
+#include "mlbench/exec/guarded.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/guard/channel.h"
+#include "mlbench/guard/descendants.h"
+
+namespace mlbench::exec {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+constexpr seconds kStartPatience{60};
+// A guard ends by itself once its rank has and the channel is closed, mpirun once its children have.
+constexpr seconds kLauncherPatience{12};
+// A guard that does not answer is stopped itself.
+constexpr seconds kGuardPatience{3};
+constexpr milliseconds kLaunchPoll{100};
+
+std::string last_lines(const std::filesystem::path& path) {
+  constexpr size_t kMostBytes = 2000;
+  std::string text = std::filesystem::exists(path) ? read_file(path) : "";
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  if (text.size() > kMostBytes) text.erase(0, text.size() - kMostBytes);
+  return text;
+}
+
+class GuardedGroup final : public RankGroup {
+ public:
+  // Not in the constructor: when it fails, the destructor is to end what has been started.
+  void start(const LaunchRequest& request, std::vector<ProcessOptions> launchers) {
+    guard::become_subreaper();
+    ranks_.resize(static_cast<size_t>(request.workers));
+    if (launchers.front().arguments.front() != request.guard) above_guards_ = launchers.front();
+    guard::Listener listener;
+    for (ProcessOptions& options : launchers) {
+      options.environment[guard::kAddressVariable] = listener.address();
+      launchers_.push_back(ChildProcess::start(options));
+    }
+    const auto deadline = steady_clock::now() + kStartPatience;
+    const auto all_run = [&] {
+      while (auto guard = listener.accept()) arrivals_.push_back(std::move(guard));
+      greet(request);
+      for (Rank& rank : ranks_) read_start(rank);
+      return std::none_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.pid == 0; });
+    };
+    while (!all_run()) {
+      for (size_t i = 0; i < launchers_.size(); ++i) {
+        const auto end = launchers_[i].wait(milliseconds(0));
+        if (!end || all_run()) continue;  // what it said before its end comes first
+        throw IoError(fmt::format("{} ended with code {} before the ranks ran: {}", name_of(launchers[i]), end->code,
+                                  last_lines(*launchers[i].output)));
+      }
+      if (steady_clock::now() >= deadline) {
+        throw IoError(fmt::format("{} has not started the ranks within {} s: {}", name_of(launchers.front()),
+                                  kStartPatience.count(), last_lines(*launchers.front().output)));
+      }
+      wait_for_input(kLaunchPoll, listener.fd());
+    }
+  }
+
+  ~GuardedGroup() override {
+    signal_all(SIGKILL);
+    force();
+    ranks_.clear();  // closes the channels: the guards end what is left, and exit
+    arrivals_.clear();
+    const auto deadline = steady_clock::now() + kLauncherPatience;
+    for (ChildProcess& launcher : launchers_) {
+      const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
+      if (!launcher.wait(std::max(left, milliseconds(0)))) launcher.stop(seconds(1));
+    }
+    guard::end_descendants({}, kGuardPatience);
+  }
+
+  std::vector<RankExit> poll(milliseconds timeout) override {
+    const auto deadline = steady_clock::now() + timeout;
+    for (collect(); exits_.empty() && running() && steady_clock::now() < deadline; collect()) {
+      wait_for_input(std::chrono::ceil<milliseconds>(deadline - steady_clock::now()));
+    }
+    return std::exchange(exits_, {});
+  }
+
+  bool running() const override {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.running; });
+  }
+
+  // A signal of somebody else's: what happens to ranks and guards makes mpirun exit, with a code.
+  std::optional<std::string> launcher_death() override {
+    const auto end = above_guards_ ? launchers_.front().wait(milliseconds(0)) : std::nullopt;
+    if (!end || !end->signal) return std::nullopt;
+    return fmt::format("{} was killed by signal {} (SIG{}): {}", name_of(*above_guards_), *end->signal,
+                       sigabbrev_np(*end->signal), last_lines(*above_guards_->output));
+  }
+
+  std::vector<std::optional<pid_t>> pids() const override {
+    std::vector<std::optional<pid_t>> pids;
+    for (const Rank& rank : ranks_) pids.push_back(rank.running ? std::optional(rank.pid) : std::nullopt);
+    return pids;
+  }
+
+  void signal_all(int signal_number) override {
+    for (const Rank& rank : ranks_) {
+      if (!rank.running) continue;
+      try {
+        rank.guard->send("signal", std::to_string(signal_number));
+      } catch (const IoError&) {
+        // Its guard is gone, and the rank with it: collect() will see that.
+      }
+    }
+  }
+
+  void stop(milliseconds patience) override {
+    // A stopped process acts on SIGTERM only once it runs again; SIGTERM first, so that it does nothing else then.
+    signal_all(SIGTERM);
+    signal_all(SIGCONT);
+    const auto deadline = steady_clock::now() + patience;
+    for (collect(); running() && steady_clock::now() < deadline; collect()) wait_for_input(kLaunchPoll);
+    signal_all(SIGKILL);
+    force();
+  }
+
+ private:
+  struct Rank {
+    std::unique_ptr<guard::Channel> guard;
+    pid_t pid = 0;
+    bool running = false;
+  };
+
+  static std::string name_of(const ProcessOptions& launcher) {
+    return std::filesystem::path(launcher.arguments.front()).filename();
+  }
+
+  // SIGKILL was sent: what a guard does not do within a moment because somebody stopped it, its own end does.
+  void force() {
+    const auto deadline = steady_clock::now() + kGuardPatience;
+    for (collect(); running() && steady_clock::now() < deadline; collect()) wait_for_input(kLaunchPoll);
+    for (const Rank& rank : ranks_) {
+      const auto guard = rank.running ? rank.guard->peer() : std::nullopt;
+      if (guard) kill(*guard, SIGKILL);
+    }
+    for (collect(); running(); collect()) wait_for_input(kLaunchPoll);
+  }
+
+  void wait_for_input(milliseconds timeout, int listener = -1) const {
+    std::vector<pollfd> inputs = {{listener, POLLIN, 0}};
+    for (const auto& guard : arrivals_) inputs.push_back({guard->fd(), POLLIN, 0});
+    for (const Rank& rank : ranks_) {
+      if (rank.guard && (rank.running || rank.pid == 0)) inputs.push_back({rank.guard->fd(), POLLIN, 0});
+    }
+    ::poll(inputs.data(), inputs.size(), static_cast<int>(std::max<int64_t>(0, timeout.count())));
+  }
+
+  // A guard that said its rank hears what the rank needs.
+  void greet(const LaunchRequest& request) {
+    for (auto guard = arrivals_.begin(); guard != arrivals_.end();) {
+      guard::Message message;
+      const auto status = (*guard)->receive(message);
+      if (status == guard::Channel::Status::kNothing) {
+        ++guard;
+        continue;
+      }
+      int rank = -1;
+      const bool said = status == guard::Channel::Status::kMessage && message.word == "rank" &&
+                        std::sscanf(message.text.c_str(), "%d", &rank) == 1;
+      if (said && rank >= 0 && rank < request.workers && !ranks_[static_cast<size_t>(rank)].guard) {
+        (*guard)->send("start", rank_log_path(request.log_dir, request.segment, rank), request.inherited);
+        ranks_[static_cast<size_t>(rank)].guard = std::move(*guard);
+      }
+      guard = arrivals_.erase(guard);
+    }
+  }
+
+  static void read_start(Rank& rank) {
+    guard::Message message;
+    if (!rank.guard || rank.pid != 0 || rank.guard->receive(message) != guard::Channel::Status::kMessage) return;
+    if (message.word == "error") throw IoError(message.text);
+    if (message.word == "pid") std::sscanf(message.text.c_str(), "%d", &rank.pid);
+    rank.running = rank.pid > 0;
+  }
+
+  void collect() {
+    bool guard_lost = false;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (!ranks_[rank].running) continue;
+      guard::Message message;
+      const auto status = ranks_[rank].guard->receive(message);
+      if (status == guard::Channel::Status::kNothing) continue;
+      ranks_[rank].running = false;
+      ProcessEnd end{128 + SIGKILL, SIGKILL};  // without a word: the guard was killed, and its rank with it
+      int code = 0, number = 0;
+      const bool said = status == guard::Channel::Status::kMessage && message.word == "end" &&
+                        std::sscanf(message.text.c_str(), "%d %d", &code, &number) == 2;
+      if (said) end = {code, number > 0 ? std::optional(number) : std::nullopt};
+      guard_lost = guard_lost || !said;
+      // Its channel closes a moment before what was below it becomes ours.
+      if (const auto guard = said ? std::nullopt : ranks_[rank].guard->peer())
+        guard::wait_for_end(*guard, kGuardPatience);
+      exits_.push_back({static_cast<int>(rank), end});
+    }
+    if (!guard_lost) return;
+    std::vector<pid_t> kept;
+    for (const ChildProcess& launcher : launchers_) kept.push_back(launcher.pid());
+    guard::end_descendants(kept, kGuardPatience);
+  }
+
+  std::optional<ProcessOptions> above_guards_;  // the one launcher that is no guard itself
+  std::vector<ChildProcess> launchers_;
+  std::vector<std::unique_ptr<guard::Channel>> arrivals_;  // guards that have not said their rank yet
+  std::vector<Rank> ranks_;
+  std::vector<RankExit> exits_;  // seen, not yet given to the caller
+};
+
+}  // namespace
+
+std::unique_ptr<RankGroup> start_guarded(const LaunchRequest& request, std::vector<ProcessOptions> launchers) {
+  auto group = std::make_unique<GuardedGroup>();
+  group->start(request, std::move(launchers));
+  return group;
+}
+
+}  // namespace mlbench::exec

@@ -1,0 +1,189 @@
+#include "mlbench/guard/guard.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/process.h"
+#include "mlbench/guard/channel.h"
+#include "mlbench/guard/descendants.h"
+
+namespace mlbench::guard {
+namespace {
+
+using std::chrono::milliseconds;
+
+// What a rank whose supervisor is gone gets to end by itself, and then to act on SIGTERM: all is over within 5 s.
+constexpr milliseconds kEndPatience{1500};
+constexpr milliseconds kStopPatience{1500};
+// For what a rank left behind. What stays then hangs in the kernel.
+constexpr milliseconds kSweepPatience{10000};
+
+struct Launcher {
+  const char* name;
+  const char* rank;
+  const char* size;
+  const char* local_rank;
+  const char* local_size;
+};
+
+constexpr Launcher kLaunchers[] = {
+    {"direct", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+};
+
+const Launcher& launcher_called(const std::string& name) {
+  std::string valid;
+  for (const Launcher& launcher : kLaunchers) {
+    if (launcher.name == name) return launcher;
+    valid += (valid.empty() ? "" : ", ") + std::string(launcher.name);
+  }
+  throw UserError("unknown launcher '" + name + "': valid are " + valid);
+}
+
+std::string required_variable(const char* name) {
+  const auto value = environment_variable(name);
+  if (!value) throw UserError(std::string(name) + " is not set: the supervisor of a run and its launcher set it");
+  return *value;
+}
+
+class Guard {
+ public:
+  explicit Guard(std::unique_ptr<Channel> supervisor) : supervisor_(std::move(supervisor)) {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
+    signals_ = FileDescriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!signals_) throw_io_error("cannot create a signal descriptor", errno);
+  }
+
+  int run(ProcessOptions options) {
+    tell("rank", options.environment["RANK"]);
+    Message start;
+    while (!take_message(start)) {
+      if (closed_) throw IoError("the supervisor of this run is gone");
+      wait();
+      if (asked_) return 128 + *asked_;
+    }
+    options.output = start.text;
+    for (const FileDescriptor& descriptor : start.descriptors) options.inherited.push_back(descriptor.get());
+    ChildProcess rank = begin(options);
+    const ProcessEnd end = wait_for_end(rank);
+    tell("end", std::to_string(end.code) + " " + std::to_string(end.signal.value_or(0)));
+    if (!end_descendants({}, kSweepPatience)) {
+      std::fputs("mlbench-guard: a process that the rank left behind cannot be ended\n", stderr);
+    }
+    start.descriptors.clear();  // the cores are free
+    // A launcher acts on the end of its child: it is to hear of it when the supervisor has judged it.
+    for (asked_.reset(); !closed_ && !asked_; wait()) {
+      Message ignored;
+      take_message(ignored);
+    }
+    return end.code;
+  }
+
+ private:
+  ChildProcess begin(const ProcessOptions& options) {
+    try {
+      ChildProcess rank = ChildProcess::start(options);
+      tell("pid", std::to_string(rank.pid()));
+      return rank;
+    } catch (const IoError& error) {
+      tell("error", error.what());
+      throw;
+    }
+  }
+
+  ProcessEnd wait_for_end(ChildProcess& rank) {
+    for (;;) {
+      if (const auto end = rank.wait(milliseconds(0))) return *end;
+      reap_orphans(rank.pid());
+      if (closed_) {
+        if (const auto end = rank.wait(kEndPatience)) return *end;
+        return rank.stop(kStopPatience);
+      }
+      Message message;
+      while (take_message(message)) {
+        if (message.word == "signal") rank.signal(std::stoi(message.text));
+      }
+      if (closed_) continue;
+      wait();
+      if (asked_) rank.signal(*asked_);
+      asked_.reset();
+    }
+  }
+
+  // Daemons of the rank's that have ended. The rank itself is rank.wait()'s.
+  static void reap_orphans(pid_t rank) {
+    for (siginfo_t info{}; waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0; info = {}) {
+      if (info.si_pid == 0 || info.si_pid == rank) return;
+      waitpid(info.si_pid, nullptr, 0);
+    }
+  }
+
+  // Until the supervisor, a signal or the end of a child.
+  void wait() {
+    if (closed_) return;
+    std::array<pollfd, 2> inputs{pollfd{supervisor_->fd(), POLLIN, 0}, pollfd{signals_.get(), POLLIN, 0}};
+    poll(inputs.data(), inputs.size(), -1);
+    signalfd_siginfo info{};
+    while (read(signals_.get(), &info, sizeof info) == sizeof info) {
+      if (info.ssi_signo != SIGCHLD) asked_ = static_cast<int>(info.ssi_signo);
+    }
+  }
+
+  bool take_message(Message& message) {
+    const Channel::Status status = supervisor_->receive(message);
+    closed_ = closed_ || status == Channel::Status::kClosed;
+    return status == Channel::Status::kMessage;
+  }
+
+  void tell(const std::string& word, const std::string& text) {
+    try {
+      supervisor_->send(word, text);
+    } catch (const IoError&) {
+      closed_ = true;
+    }
+  }
+
+  const std::unique_ptr<Channel> supervisor_;
+  FileDescriptor signals_;
+  bool closed_ = false;
+  std::optional<int> asked_;  // the signal that is to end the guard: it is handed on
+};
+
+}  // namespace
+
+int guard_rank(const std::vector<std::string>& arguments) {
+  if (arguments.size() < 2) {
+    throw UserError("a launcher and a command are expected: LAUNCHER COMMAND... (the supervisor of a run gives them)");
+  }
+  const Launcher& launcher = launcher_called(arguments[0]);
+  ProcessOptions options;
+  options.arguments = {arguments.begin() + 1, arguments.end()};
+  options.environment = {{"RANK", required_variable(launcher.rank)},
+                         {"WORLD_SIZE", required_variable(launcher.size)},
+                         {"LOCAL_RANK", required_variable(launcher.local_rank)},
+                         {"LOCAL_WORLD_SIZE", required_variable(launcher.local_size)}};
+  options.new_session = true;  // nothing that the rank does to its group reaches us
+  options.die_with_parent = true;
+  const std::string address = required_variable(kAddressVariable);
+  unsetenv(kAddressVariable);  // none of the rank's business
+  become_subreaper();
+  return Guard(connect_to(address)).run(std::move(options));
+}
+
+}  // namespace mlbench::guard

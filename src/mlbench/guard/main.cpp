@@ -1,0 +1,24 @@
+// mlbench-guard: the parent of one rank. See README.md.
+
+#include <signal.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/guard/guard.h"
+
+int main(int argc, char** argv) {
+  // All of them, so that nothing but SIGKILL ends it: those that matter are read from a descriptor.
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, nullptr);
+  mlbench::keep_files_private();
+  try {
+    return mlbench::guard::guard_rank({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "mlbench-guard: %s\n", error.what());
+    return static_cast<int>(mlbench::exit_code_of(error));
+  }
+}
