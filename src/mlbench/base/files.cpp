@@ -10,14 +10,14 @@
 #include <cerrno>
 #include <thread>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench {
 
 namespace {
 
 [[noreturn]] void fail(const std::string& action, const std::filesystem::path& path) {
-  throw IoError("cannot " + action + " " + path.string() + ": " + errno_text(errno));
+  throw SystemError("cannot " + action + " " + path.string(), errno);
 }
 
 FileDescriptor open_or_fail(const std::filesystem::path& path, int flags, const char* action) {
@@ -56,7 +56,7 @@ void write_all(int fd, std::string_view content, const std::string& what) {
   while (!content.empty()) {
     const ssize_t count = write(fd, content.data(), content.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw IoError("cannot write " + what + ": " + errno_text(errno));
+    if (count < 0) throw SystemError("cannot write " + what, errno);
     content.remove_prefix(static_cast<size_t>(count));
   }
 }
