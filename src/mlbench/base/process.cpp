@@ -15,6 +15,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "mlbench/base/descriptors.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/system_error.h"
 
@@ -143,6 +144,7 @@ void close_range_or_each(unsigned first, unsigned last) {
     next = kept + 1;
   }
   close_range_or_each(next, ~0U);
+  restore_descriptor_limit();
 
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
