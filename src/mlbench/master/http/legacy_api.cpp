@@ -571,21 +571,26 @@ Response root(const Call& call) {
 std::vector<Route> legacy_routes(Services& services) {
   Services* s = &services;
   std::vector<Route> routes = {
-      {"GET", "/api/", Access::kLegacy, [](const Call& call) { return root(call); }},
+      {"GET", "/api/", Access::kLegacy, [](const Call& call) { return root(call); }, Lane::kAtOnce},
       {"GET", "/api/pods/", Access::kLegacy, [s](const Call& call) { return pods(*s, call); }},
-      {"GET", "/api/runs/", Access::kLegacy, [s](const Call& call) { return all_runs(*s, call); }},
-      {"POST", "/api/runs/", Access::kLegacy, [s](const Call& call) { return create_run(*s, call); }},
+      {"GET", "/api/runs/", Access::kLegacy, [s](const Call& call) { return all_runs(*s, call); }, Lane::kSlow},
+      {"POST", "/api/runs/", Access::kLegacy, [s](const Call& call) { return create_run(*s, call); }, Lane::kSlow,
+       Body::kForm},
       {"GET", "/api/runs/{id}/", Access::kLegacy, [s](const Call& call) { return one_run(*s, call); }},
-      {"DELETE", "/api/runs/{id}/", Access::kLegacy, [s](const Call& call) { return delete_run(*s, call); }},
-      {"GET", "/api/metrics/", Access::kLegacy, [s](const Call& call) { return all_metrics(*s, call); }},
-      {"POST", "/api/metrics/", Access::kLegacy, [s](const Call& call) { return post_metric(*s, call); }},
-      {"GET", "/api/metrics/{key}/", Access::kLegacy, [s](const Call& call) { return metrics_of_key(*s, call); }},
+      {"DELETE", "/api/runs/{id}/", Access::kLegacy, [s](const Call& call) { return delete_run(*s, call); },
+       Lane::kSlow},
+      {"GET", "/api/metrics/", Access::kLegacy, [s](const Call& call) { return all_metrics(*s, call); }, Lane::kSlow},
+      {"POST", "/api/metrics/", Access::kLegacy, [s](const Call& call) { return post_metric(*s, call); }, Lane::kQuick,
+       Body::kForm},
+      {"GET", "/api/metrics/{key}/", Access::kLegacy, [s](const Call& call) { return metrics_of_key(*s, call); },
+       Lane::kSlow},
   };
   for (const char* path : {"pods", "runs", "metrics"}) {  // "/api/runs.json"
-    const auto plain = std::find_if(routes.begin(), routes.end(), [&](const Route& route) {
+    Route json = *std::find_if(routes.begin(), routes.end(), [&](const Route& route) {
       return route.method == "GET" && route.pattern == fmt::format("/api/{}/", path);
     });
-    routes.push_back({"GET", fmt::format("/api/{}.json", path), Access::kLegacy, plain->handler});
+    json.pattern = fmt::format("/api/{}.json", path);
+    routes.push_back(std::move(json));
   }
   return routes;
 }

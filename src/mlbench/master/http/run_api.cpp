@@ -470,35 +470,45 @@ std::vector<Route> run_routes(Services& services) {
   const auto folder = [s](const Call& call) { return find_run_folder(*s, call.parameters[0]); };
   return {
       {"GET", "/api/v1/runs", Access::kToken, [s](const Call& call) { return list_runs(*s, call.request); }},
-      {"POST", "/api/v1/runs", Access::kToken, [s](const Call& call) { return create_runs(*s, call.request); }},
-      {"POST", "/api/v1/plan", Access::kToken, [s](const Call& call) { return preview_runs(*s, call.request); }},
+      {"POST", "/api/v1/runs", Access::kToken, [s](const Call& call) { return create_runs(*s, call.request); },
+       Lane::kSlow, Body::kRequest},
+      {"POST", "/api/v1/plan", Access::kToken, [s](const Call& call) { return preview_runs(*s, call.request); },
+       Lane::kSlow, Body::kRequest},
       {"GET", "/api/v1/runs/{run}", Access::kToken,
        [folder](const Call& call) { return json_response(200, current_record(folder(call))); }},
       {"DELETE", "/api/v1/runs/{run}", Access::kToken,
        [s, folder](const Call& call) {
          delete_everywhere(*s, folder(call));
          return Response{204, "", {}, "", {}};
-       }},
-      {"POST", "/api/v1/runs/{run}/stop", Access::kToken, [s](const Call& call) { return stop(*s, call); }},
-      {"POST", "/api/v1/runs/{run}/retry", Access::kToken, [s](const Call& call) { return retry(*s, call); }},
-      {"POST", "/api/v1/runs/{run}/clone", Access::kToken, [s](const Call& call) { return clone(*s, call); }},
+       },
+       Lane::kSlow},
+      {"POST", "/api/v1/runs/{run}/stop", Access::kToken, [s](const Call& call) { return stop(*s, call); },
+       Lane::kSlow},
+      {"POST", "/api/v1/runs/{run}/retry", Access::kToken, [s](const Call& call) { return retry(*s, call); },
+       Lane::kSlow},
+      {"POST", "/api/v1/runs/{run}/clone", Access::kToken, [s](const Call& call) { return clone(*s, call); },
+       Lane::kSlow, Body::kRequest},
       {"GET", "/api/v1/runs/{run}/logs", Access::kToken, [s](const Call& call) { return list_logs(*s, call); }},
       {"GET", "/api/v1/runs/{run}/logs/{rank}", Access::kToken, [s](const Call& call) { return read_log(*s, call); }},
-      {"GET", "/api/v1/runs/{run}/series", Access::kToken, [s](const Call& call) { return series(*s, call); }},
-      {"POST", "/api/v1/runs/{run}/points", Access::kToken, [s](const Call& call) { return add_points(*s, call); }},
+      {"GET", "/api/v1/runs/{run}/series", Access::kToken, [s](const Call& call) { return series(*s, call); },
+       Lane::kBulk},
+      {"POST", "/api/v1/runs/{run}/points", Access::kToken, [s](const Call& call) { return add_points(*s, call); },
+       Lane::kBulk, Body::kBatch},
       {"GET", "/api/v1/runs/{run}/events", Access::kToken,
        [s, folder](const Call& call) {
          const std::string name = folder(call).filename();
          return events([s, name](std::shared_ptr<Stream> stream) { s->live.follow_run(name, std::move(stream)); });
        }},
-      {"GET", "/api/v1/runs/{run}/download", Access::kToken, [s](const Call& call) { return download(*s, call); }},
-      {"GET", "/api/v1/runs/{run}/tensorboard", Access::kToken,
-       [s](const Call& call) { return tensorboard(*s, call); }},
+      {"GET", "/api/v1/runs/{run}/download", Access::kToken, [s](const Call& call) { return download(*s, call); },
+       Lane::kSlow},
+      {"GET", "/api/v1/runs/{run}/tensorboard", Access::kToken, [s](const Call& call) { return tensorboard(*s, call); },
+       Lane::kSlow},
       {"GET", "/api/v1/events", Access::kToken,
        [s](const Call&) {
          return events([s](std::shared_ptr<Stream> stream) { s->live.follow_all(std::move(stream)); });
        }},
-      {"GET", "/api/v1/compare", Access::kToken, [s](const Call& call) { return compare_runs(*s, call.request); }},
+      {"GET", "/api/v1/compare", Access::kToken, [s](const Call& call) { return compare_runs(*s, call.request); },
+       Lane::kSlow},
   };
 }
 
