@@ -132,6 +132,7 @@ class Master::Impl {
       } catch (const std::exception& error) {
         spdlog::debug("run {}: {}", run_dir.filename().string(), error.what());  // it was deleted
       }
+    for (const std::string& name : watcher_.unread()) folders.push_back(report::runs_dir(options_.home) / name);
     }
   }
 
