@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <memory>
 #include <regex>
 #include <set>
 
@@ -375,7 +376,10 @@ Response download(const Services& services, const Call& call) {
   Response response{200, "application/zip", {}, "", {}};
   response.headers = {
       {"Content-Disposition", fmt::format("attachment; filename=\"{}.zip\"", run_dir.filename().string())}};
-  response.body = report::make_zip(report::download_members(run_dir, record), now_us() / 1'000'000);
+  report::Download content = report::download_of(run_dir, record);
+  response.held_bytes = content.held_bytes;
+  const auto zip = std::make_shared<report::ZipStream>(std::move(content.parts), now_us() / 1'000'000);
+  response.next = [zip] { return zip->next(); };
   return response;
 }
 
