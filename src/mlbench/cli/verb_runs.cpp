@@ -391,7 +391,7 @@ ExitCode download(const Context& context, const std::string& name, const std::st
   }
   Json record = Json::object();
   if (const auto master = given_master(context)) {
-    write_file_atomically(file, master->get_bytes("/runs/" + net::http::percent_encode(name) + "/download"));
+    master->get_file("/runs/" + net::http::percent_encode(name) + "/download", file);
   } else {
     const fs::path run_dir = report::find_run(context.home(), name);
     record = current_record(run_dir);
