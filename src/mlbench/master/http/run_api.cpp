@@ -8,6 +8,7 @@
 #include <regex>
 #include <set>
 
+#include "mlbench/base/growing_lines.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/points.h"
@@ -265,8 +266,7 @@ Response read_log(Services& services, const Call& call) {
     return response;
   }
   const int64_t limit = whole_number(call.request, "limit", 1 << 20, 1, kMostLogBytes);
-  std::string text = report::read_appended(found->path, static_cast<uintmax_t>(offset));
-  if (std::ssize(text) > limit) text.resize(static_cast<size_t>(limit));
+  std::string text = read_from(found->path, static_cast<uintmax_t>(offset), static_cast<size_t>(limit));
   Response response{200, kType, {}, "", {}};
   response.headers = {{"X-Next-Offset", std::to_string(offset + std::ssize(text))},
                       {"X-Total-Bytes", std::to_string(size)}};
@@ -339,7 +339,9 @@ Response series(Services& services, const Call& call) {
     }
     list.push_back(std::move(one));
   }
-  return json_response(200, {{"run", run_dir.filename().string()}, {"series", std::move(list)}});
+  return json_response(200, {{"run", run_dir.filename().string()},
+                             {"left_out_lines", services.ingest.left_out(run_dir)},
+                             {"series", std::move(list)}});
 }
 
 Response add_points(Services& services, const Call& call) {
