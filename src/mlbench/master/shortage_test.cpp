@@ -105,7 +105,8 @@ TEST_F(Shortage, AWaitingRunWaitsOnAndIsStartedLater) {
     std::this_thread::sleep_for(300ms);
   }
   EXPECT_TRUE(fs::exists(run_dir("waits") / "control" / "queue.json")) << "it was dropped";
-  EXPECT_TRUE(comes_true([&] { return !fs::exists(run_dir("waits") / "control" / "queue.json"); })) << "it was not started";
+  EXPECT_TRUE(comes_true([&] { return !fs::exists(run_dir("waits") / "control" / "queue.json"); }))
+      << "it was not started";
 }
 
 TEST_F(Shortage, ALineThatIsTooLongStopsNothing) {

@@ -481,7 +481,7 @@ class Server::Impl {
     if (!encoding.empty() && encoding != "identity" && (encoding != "gzip" || admission.unpacked_bytes == 0)) {
       return answer(connection, exchange,
                     refusal(415, admission.unpacked_bytes > 0 ? "unknown Content-Encoding: valid are gzip and identity"
-                                                            : "Content-Encoding: only identity is valid here"));
+                                                              : "Content-Encoding: only identity is valid here"));
     }
     const std::string_view length = request.header("Content-Length");
     uint64_t announced = 0;

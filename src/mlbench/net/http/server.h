@@ -49,8 +49,8 @@ struct Admission {
   Lane lane = Lane::kQuick;
 };
 
-// What a server serves. Called by several threads at once; an exception becomes a 500. What the server itself refuses is
-// JSON: {"status", "message"}.
+// What a server serves. Called by several threads at once; an exception becomes a 500. What the server itself refuses
+// is JSON: {"status", "message"}.
 class Service {
  public:
   virtual ~Service() = default;
