@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <fstream>
 #include <random>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "mlbench/master/owner.h"
 #include "mlbench/net/http/client.h"
 #include "mlbench/report/zip.h"
+#include "mlbench/spec/spool.h"
 #include "tests/support/processes.h"
 
 namespace mlbench::cli {
@@ -59,6 +61,7 @@ class Serve : public testing::Test {
     ProcessOptions options;
     options.arguments = std::move(arguments);
     options.arguments.insert(options.arguments.begin(), program());
+    options.arguments.insert(options.arguments.begin(), before_.begin(), before_.end());
     options.output = folder_.path() / output;
     return ChildProcess::start(options);
   }
@@ -128,6 +131,7 @@ class Serve : public testing::Test {
   test::Variable home_variable_, lock_variable_, worker_variable_;
   std::optional<ChildProcess> serve_;
   std::string url_, token_;
+  std::vector<std::string> before_;  // stands before `mlbench` in what spawn() starts
 };
 
 // ---- the program ----------------------------------------------------------------------------------------------------
@@ -606,6 +610,175 @@ FileDescriptor connect_to(const std::string& url) {
   const timeval patience{30, 0};
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   return fd;
+}
+
+// ---- load
+// --------------------------------------------------------------------------------------------------------------
+
+TEST_F(Serve, ConnectionsWithoutATokenCostNobodyARun) {
+  before_ = {"/bin/sh", "-c", "ulimit -n 256; exec \"$0\" \"$@\""};
+  start();
+  post("/runs", request("before"), 201);
+  ASSERT_TRUE(becomes("before-1", "finished"));
+  std::vector<FileDescriptor> idle;
+  for (int i = 0; i < 400; ++i) idle.push_back(connect_to(url_));
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(get("/clusters")["clusters"].size(), 1U);
+  post("/runs", request("during", {1, 2}), 201);
+  EXPECT_TRUE(becomes("during-1", "finished")) << output_of("serve.log");
+  EXPECT_TRUE(becomes("during-2", "finished")) << output_of("serve.log");
+  EXPECT_TRUE(eventually([&] { return get("/runs?state=finished")["total"] == 3; }));
+  EXPECT_EQ(get("/runs?state=damaged")["total"], 0);
+  EXPECT_EQ(send("GET", "/api/v1/runs/during-2/download").status, 200);
+  EXPECT_EQ(get("/runs/during-2/series?name=step_s")["series"].size(), 2U);
+}
+
+TEST_F(Serve, TooFewDescriptorsAreSaidAtTheStart) {
+  before_ = {"/bin/sh", "-c", "ulimit -n 100; exec \"$0\" \"$@\""};
+  ChildProcess serve = spawn({"serve", "--listen", "127.0.0.1:0"}, "small.log");
+  EXPECT_EQ(serve.wait(kPatience)->code, 2);
+  EXPECT_THAT(output_of("small.log"), HasSubstr("ulimit -n 1024"));
+}
+
+// In KiB, of the largest that the process ever was.
+int64_t peak_memory(pid_t pid) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6));
+  }
+  return 0;
+}
+
+TEST_F(Serve, LoadWithoutATokenIsBounded) {
+  start();
+  post("/runs", request("r"), 201);
+  ASSERT_TRUE(becomes("r-1", "finished"));
+  const int64_t before = peak_memory(serve_->pid());
+  const std::string piece(64 << 10, 'x');
+  std::vector<FileDescriptor> senders;
+  for (int i = 0; i < 100; ++i) {
+    const bool chunked = i % 2 == 1;
+    FileDescriptor& fd = senders.emplace_back(connect_to(url_));
+    const timeval short_patience{0, 200'000};
+    setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &short_patience, sizeof short_patience);
+    const std::string head = fmt::format("POST /api/v1/session HTTP/1.1\r\nHost: 127.0.0.1\r\n{}\r\n\r\n",
+                                         chunked ? "Transfer-Encoding: chunked" : "Content-Length: 8388608");
+    ::send(fd.get(), head.data(), head.size(), MSG_NOSIGNAL);
+    const std::string part = chunked ? fmt::format("{:x}\r\n{}\r\n", piece.size(), piece) : piece;
+    for (size_t sent = 0; sent < (2U << 20); sent += piece.size()) {
+      if (::send(fd.get(), part.data(), part.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(part.size())) break;
+    }
+    if (i % 10 == 0) {
+      EXPECT_EQ(send("GET", "/api/v1/health").status, 200);
+    }
+  }
+  EXPECT_LT(peak_memory(serve_->pid()) - before, 64 << 10);
+  ClientRequest bomb;
+  bomb.method = "POST";
+  bomb.url = url_ + "/api/v1/session";
+  bomb.headers = {{"Content-Encoding", "gzip"}};
+  bomb.body = "\x1f\x8b";
+  EXPECT_EQ(net::http::Client().send(bomb).status, 415) << "nothing is unpacked";
+  EXPECT_EQ(get("/runs")["total"], 1);
+}
+
+TEST_F(Serve, DeletionsOfStubbornRunsHoldUpNobody) {
+  start({"--legacy-api"});
+  std::vector<std::string> ids;
+  for (int i = 0; i < 4; ++i) {
+    Json body = custom(fmt::format("s{}", i), "trap '' TERM; while :; do sleep 0.1; done");
+    body["no_wait"] = true;
+    post("/runs", body, 201);
+  }
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(becomes(fmt::format("s{}-1", i), "running"));
+  std::this_thread::sleep_for(300ms);  // until the traps are set
+  for (int i = 0; i < 4; ++i) ids.push_back(std::to_string(get(fmt::format("/runs/s{}-1", i))["id"].get<int>()));
+  std::atomic<int> done{0};
+  std::vector<std::thread> clients;
+  for (const std::string& id : ids) {
+    clients.emplace_back([&, id] {
+      EXPECT_EQ(send("DELETE", "/api/runs/" + id + "/").status, 204);
+      ++done;
+    });
+  }
+  std::this_thread::sleep_for(300ms);
+  int answered = 0;
+  for (int i = 0; i < 10 && done == 0; ++i) {
+    EXPECT_EQ(send("GET", "/api/v1/health").status, 200);
+    get("/runs");
+    get("/runs/s3-1/logs");
+    ++answered;
+  }
+  EXPECT_EQ(answered, 10) << "only behind the deletions";
+  for (std::thread& client : clients) client.join();
+  EXPECT_TRUE(eventually([&] { return get("/runs")["total"] == 0; }));
+}
+
+// ---- what is large
+// -----------------------------------------------------------------------------------------------------
+
+TEST_F(Serve, ALargeLogIsFollowedToItsEnd) {
+  start();
+  post("/runs", custom("c", "yes 0123456789abcdef | head -c 5000000; echo; echo end"), 201);
+  ASSERT_TRUE(becomes("c-1", "finished"));
+  const ClientResponse log = send("GET", "/api/v1/runs/c-1/logs/0?follow=true");
+  EXPECT_EQ(log.body.size(), 5'000'005U);
+  EXPECT_TRUE(log.body.ends_with("\nend\n"));
+  const std::string printed = mlbench({"logs", "c-1"}).standard_output;
+  EXPECT_TRUE(printed == log.body) << printed.size();
+  setenv("MLBENCH_HOME", (folder_.path() / "elsewhere").c_str(), 1);
+  const ProcessOutput followed =
+      mlbench({"logs", "-f", "c-1", "--rank", "0", "-u", url_, "--token-file", (home() / "token").string()});
+  EXPECT_TRUE(followed.standard_output == printed) << followed.standard_output.size();
+}
+
+TEST_F(Serve, ALineThatIsTooLongCostsItselfAlone) {
+  start();
+  post("/runs",
+       custom("c",
+              kRecorder +
+                  R"(record 1 10; head -c 5000000 /dev/zero | tr '\0' x >> "$MLBENCH_RUN_DIR/metrics/rank-0.jsonl"; )"
+                  R"(echo >> "$MLBENCH_RUN_DIR/metrics/rank-0.jsonl"; record 11 20)"),
+       201);
+  ASSERT_TRUE(becomes("c-1", "finished"));
+  const Json answer = get("/runs/c-1/series?name=mine");
+  EXPECT_EQ(answer["series"][0]["count"], 20);
+  EXPECT_EQ(answer["left_out_lines"], 1);
+}
+
+TEST_F(Serve, ADownloadOfALongRunNeedsLittleMemory) {
+  start();
+  post("/runs", request("r"), 201);
+  ASSERT_TRUE(becomes("r-1", "finished"));
+  const auto loss_points = [](const std::string& archive) {
+    for (const auto& member : report::read_zip(archive)) {
+      if (member.name == "result_train_loss @ 0.json") return Json::parse(member.content).size();
+    }
+    return size_t{0};
+  };
+  const ClientResponse small = send("GET", "/api/v1/runs/r-1/download");
+  EXPECT_EQ(loss_points(small.body), 1U);
+  // 250,000 steps more: 72 MB.
+  const fs::path spool = home() / "runs/r-1/spool/rank-0.seg-1.steps";
+  spec::StepRecord record;
+  {
+    std::ifstream file(spool, std::ios::binary);
+    file.seekg(-static_cast<std::streamoff>(sizeof record), std::ios::end);
+    file.read(reinterpret_cast<char*>(&record), sizeof record);
+    std::ofstream more(spool, std::ios::binary | std::ios::app);
+    for (int i = 0; i < 250'000; ++i) {
+      ++record.sequence;
+      record.first_step += record.count;
+      more.write(reinterpret_cast<const char*>(&record), sizeof record);
+    }
+  }
+  const int64_t before = peak_memory(serve_->pid());
+  const fs::path zip = folder_.path() / "r.zip";
+  setenv("MLBENCH_HOME", (folder_.path() / "elsewhere").c_str(), 1);
+  const ProcessOutput output =
+      mlbench({"download", "r-1", "-o", zip.string(), "-u", url_, "--token-file", (home() / "token").string()});
+  EXPECT_EQ(output.end.code, 0) << output.standard_error;
+  EXPECT_LT(peak_memory(serve_->pid()) - before, 40 << 10);
+  EXPECT_GT(loss_points(read_file(zip)), 10'000U);
 }
 
 TEST_F(Serve, BadRequestsDoNothing) {

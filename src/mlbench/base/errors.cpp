@@ -1,6 +1,5 @@
 #include "mlbench/base/errors.h"
 
-#include <cerrno>
 #include <cstring>
 
 namespace mlbench {
@@ -15,12 +14,6 @@ ExitCode exit_code_of(const std::exception& error) {
 std::string errno_text(int error_number) {
   char buffer[256];
   return std::string(strerror_r(error_number, buffer, sizeof buffer)) + " (errno " + std::to_string(error_number) + ")";
-}
-
-void throw_io_error(const std::string& what, int error_number) {
-  const std::string text = what + ": " + errno_text(error_number);
-  if (error_number == ENOSPC || error_number == EDQUOT) throw DiskFull(text);
-  throw IoError(text);
 }
 
 namespace detail {

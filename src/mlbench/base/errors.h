@@ -23,12 +23,6 @@ class IoError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A disk, or the user's share of it, has no room: nothing is wrong with what was to be written.
-class DiskFull : public IoError {
- public:
-  using IoError::IoError;
-};
-
 // A peer was lost or a communication took too long. Names the operation and the peer where it is known.
 class CommError : public std::runtime_error {
  public:
@@ -64,9 +58,6 @@ ExitCode exit_code_of(const std::exception& error);
 
 // "errno text (errno N)" for the current or given errno value.
 std::string errno_text(int error_number);
-
-// IoError "what: errno text (errno N)"; DiskFull when the number says so. Every failing write ends here.
-[[noreturn]] void throw_io_error(const std::string& what, int error_number);
 
 namespace detail {
 [[noreturn]] void check_failed(const char* condition, const char* file, int line, const std::string& message);

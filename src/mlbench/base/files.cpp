@@ -7,18 +7,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <thread>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/atomic_file.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench {
 
 namespace {
 
 [[noreturn]] void fail(const std::string& action, const std::filesystem::path& path) {
-  throw_io_error("cannot " + action + " " + path.string(), errno);
+  throw_system_error("cannot " + action + " " + path.string(), errno);
 }
 
 FileDescriptor open_or_fail(const std::filesystem::path& path, int flags, const char* action) {
@@ -27,23 +27,7 @@ FileDescriptor open_or_fail(const std::filesystem::path& path, int flags, const 
   return FileDescriptor(fd);
 }
 
-}  // namespace
-
-namespace {
-
 std::optional<mode_t> users_umask;
-
-// A file that was not there before, beside `path`: its descriptor and its name.
-std::pair<FileDescriptor, std::filesystem::path> create_beside(const std::filesystem::path& path) {
-  static std::atomic<uint64_t> calls{0};
-  for (;;) {
-    std::filesystem::path name =
-        path.string() + ".tmp" + std::to_string(getpid()) + "-" + std::to_string(calls.fetch_add(1));
-    FileDescriptor fd(open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-    if (fd) return {std::move(fd), std::move(name)};
-    if (errno != EEXIST) fail("write", name);  // else it is left over from another process with this number
-  }
-}
 
 }  // namespace
 
@@ -86,7 +70,7 @@ void write_all(int fd, std::string_view content, const std::string& what) {
   while (!content.empty()) {
     const ssize_t count = write(fd, content.data(), content.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw_io_error("cannot write " + what, errno);
+    if (count < 0) throw_system_error("cannot write " + what, errno);
     content.remove_prefix(static_cast<size_t>(count));
   }
 }
@@ -101,16 +85,9 @@ void sync_directory(const std::filesystem::path& directory) {
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
-  const auto [fd, temporary] = create_beside(path);
-  try {
-    write_all(fd.get(), content, temporary.string());
-    sync_file(fd.get(), temporary);
-    if (rename(temporary.c_str(), path.c_str()) != 0) fail("rename to", path);
-  } catch (...) {
-    unlink(temporary.c_str());
-    throw;
-  }
-  sync_directory(path.has_parent_path() ? path.parent_path() : ".");
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) {

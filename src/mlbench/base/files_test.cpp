@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/base/process.h"
 
 namespace mlbench {

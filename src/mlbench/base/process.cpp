@@ -16,8 +16,9 @@
 #include <csignal>
 #include <cstring>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/descriptors.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench {
 
@@ -32,7 +33,7 @@ constexpr Milliseconds kPollInterval{10};
 constexpr Milliseconds kKillPatience{60000};
 
 FileDescriptor require(int fd, const std::string& action) {
-  if (fd < 0) throw IoError("cannot " + action + ": " + errno_text(errno));
+  if (fd < 0) throw_system_error("cannot " + action, errno);
   return FileDescriptor(fd);
 }
 
@@ -47,7 +48,7 @@ struct Pipe {
 
 Pipe make_pipe() {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw IoError("cannot create a pipe: " + errno_text(errno));
+  if (pipe2(ends, O_CLOEXEC) != 0) throw_system_error("cannot create a pipe", errno);
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
@@ -145,6 +146,7 @@ void close_range_or_each(unsigned first, unsigned last) {
     next = kept + 1;
   }
   close_range_or_each(next, ~0U);
+  restore_descriptor_limit();
 
   if (plan.mask) umask(*plan.mask);
   struct sigaction standard {};
@@ -198,7 +200,7 @@ void poll_until(std::span<pollfd> descriptors, SteadyClock::time_point deadline,
   auto left = std::chrono::ceil<Milliseconds>(deadline - SteadyClock::now());
   left = std::clamp(left, Milliseconds(0), have_pidfd ? Milliseconds(3600000) : kPollInterval);
   if (poll(descriptors.data(), descriptors.size(), static_cast<int>(left.count())) < 0 && errno != EINTR) {
-    throw IoError("cannot wait for a process: " + errno_text(errno));
+    throw_system_error("cannot wait for a process", errno);
   }
 }
 
@@ -219,7 +221,7 @@ void drain(FileDescriptor& fd, std::string& into) {
     } else if (errno == EAGAIN) {
       return;
     } else if (errno != EINTR) {
-      throw IoError("cannot read the output of a process: " + errno_text(errno));
+      throw_system_error("cannot read the output of a process", errno);
     }
   }
 }
@@ -287,7 +289,7 @@ ChildProcess ChildProcess::start(const ProcessOptions& options) {
     if (pid == 0) run_child(plan);
     fork_error = errno;
   }
-  if (pid < 0) throw IoError("cannot start " + program + ": fork: " + errno_text(fork_error));
+  if (pid < 0) throw_system_error("cannot start " + program + ": fork", fork_error);
 
   error_pipe.write_end.reset();
   ChildError error{};
@@ -297,10 +299,9 @@ ChildProcess ChildProcess::start(const ProcessOptions& options) {
   } while (count < 0 && errno == EINTR);
   if (count == static_cast<ssize_t>(sizeof error)) {
     reap(pid);
-    static constexpr const char* kSteps[] = {"PR_SET_PDEATHSIG: ",      "new group or session: ",  "standard streams: ",
-                                             "inherited descriptors: ", "its working directory: ", ""};
-    throw IoError("cannot start " + program + ": " + kSteps[static_cast<int>(error.step)] +
-                  errno_text(error.error_number));
+    static constexpr const char* kSteps[] = {": PR_SET_PDEATHSIG",      ": new group or session",  ": standard streams",
+                                             ": inherited descriptors", ": its working directory", ""};
+    throw_system_error("cannot start " + program + kSteps[static_cast<int>(error.step)], error.error_number);
   }
   return ChildProcess(pid, options.new_group || options.new_session);
 }

@@ -11,7 +11,7 @@
 #include <cmath>
 #include <system_error>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/sha256.h"
@@ -101,7 +101,7 @@ void remove_quietly(const fs::path& path) {
 void move_into_place(const fs::path& made, const fs::path& target) {
   if (rename(made.c_str(), target.c_str()) == 0) return;
   if (errno != ENOTEMPTY && errno != EEXIST) {
-    throw_io_error("cannot rename to " + target.string(), errno);
+    throw_system_error("cannot rename to " + target.string(), errno);
   }
   if (renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
     remove_quietly(made);
@@ -110,7 +110,7 @@ void move_into_place(const fs::path& made, const fs::path& target) {
   // The file system cannot exchange: for a moment there is no checkpoint of this step.
   remove_quietly(target);
   if (rename(made.c_str(), target.c_str()) != 0) {
-    throw_io_error("cannot rename to " + target.string(), errno);
+    throw_system_error("cannot rename to " + target.string(), errno);
   }
 }
 

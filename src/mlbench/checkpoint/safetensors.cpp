@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/checkpoint/checkpoint.h"
@@ -173,7 +173,7 @@ void write_safetensors(const fs::path& file, const std::map<std::string, HostTen
   const fs::path temporary = file.string() + ".tmp" + std::to_string(getpid());
   try {
     const FileDescriptor fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!fd) throw_io_error("cannot write " + file.string(), errno);
+    if (!fd) throw_system_error("cannot write " + file.string(), errno);
     write_all(fd.get(), {reinterpret_cast<const char*>(&length), sizeof length}, file.string());
     write_all(fd.get(), header, file.string());
     for (const Entry* entry : order) {
@@ -182,7 +182,7 @@ void write_safetensors(const fs::path& file, const std::map<std::string, HostTen
     }
     sync_file(fd.get(), file);
     if (rename(temporary.c_str(), file.c_str()) != 0) {
-      throw_io_error("cannot rename to " + file.string(), errno);
+      throw_system_error("cannot rename to " + file.string(), errno);
     }
   } catch (...) {
     unlink(temporary.c_str());

@@ -12,6 +12,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/interrupt.h"
 #include "mlbench/cli/progress_view.h"
@@ -77,8 +78,8 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
       try {
         reader.update();
       } catch (const std::exception& error) {
-        view.note(error.what());  // the run goes on; its record will tell
-        readable = false;
+        readable = is_transient(error);
+        if (!readable) view.note(error.what());  // the run goes on; its record will tell
       }
     }
     if (end) break;

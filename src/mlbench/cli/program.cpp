@@ -11,6 +11,7 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/signals.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/runs.h"

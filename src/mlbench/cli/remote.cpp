@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "mlbench/base/atomic_file.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/cli/clusters.h"
 #include "mlbench/master/owner.h"
@@ -31,7 +32,8 @@ MasterClient::MasterClient(std::string url, std::string token, std::string certi
 net::http::ClientResponse MasterClient::send(net::http::ClientRequest request, const std::string& path) const {
   request.url = url_ + "/api/v1" + path;
   request.headers.emplace_back("Authorization", "Bearer " + token_);
-  request.timeout = kTimeout;
+  request.timeout = request.on_data ? std::chrono::milliseconds(0) : kTimeout;
+  request.silence = kTimeout;
   request.certificate = certificate_;
   net::http::ClientResponse response = client_->send(request);
   if (response.status >= 200 && response.status < 300) return response;
@@ -66,6 +68,17 @@ void MasterClient::remove(const std::string& path) const {
 }
 
 std::string MasterClient::get_bytes(const std::string& path) const { return send({}, path).body; }
+
+void MasterClient::get_file(const std::string& path, const std::filesystem::path& file) const {
+  AtomicFile out(file);
+  net::http::ClientRequest request;
+  request.on_data = [&](std::string_view bytes) {
+    out.write(bytes);
+    return true;
+  };
+  send(std::move(request), path);
+  out.commit();
+}
 
 void add_master_options(CLI::App& verb, Program& program) {
   verb.add_option("-u,--url,--dashboard-url", program.context.url_option,

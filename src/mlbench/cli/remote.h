@@ -24,6 +24,8 @@ class MasterClient {
   Json post(const std::string& path, const Json& body) const;
   void remove(const std::string& path) const;
   std::string get_bytes(const std::string& path) const;
+  // Writes the answer to `file` as it comes; the file is there as a whole or not at all.
+  void get_file(const std::string& path, const std::filesystem::path& file) const;
 
  private:
   net::http::ClientResponse send(net::http::ClientRequest request, const std::string& path) const;

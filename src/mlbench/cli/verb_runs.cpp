@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <regex>
@@ -11,6 +12,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/growing_lines.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/runs.h"
@@ -191,26 +193,49 @@ std::string title(const LogFile& file) {
   return file.rank < 0 ? "supervisor" : fmt::format("rank {}, segment {}", file.rank, file.segment);
 }
 
-// Whole lines appended to any log file, with their rank, until the run has ended.
+constexpr size_t kPieceBytes = size_t{1} << 20;
+
+// Makes lines of what comes piece by piece. One that is longer than kMostLineBytes comes as several.
+class Lines {
+ public:
+  using Take = std::function<void(std::string_view line)>;
+  void add(std::string_view text, const Take& take) {
+    for (size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
+      take(rest_.empty() ? text.substr(0, end) : rest_.append(text.substr(0, end)));
+      rest_.clear();
+    }
+    rest_ += text;
+    if (rest_.size() >= kMostLineBytes) take(std::exchange(rest_, ""));
+  }
+  // What comes behind the last line end is a line, too.
+  void end(const Take& take) {
+    if (!rest_.empty()) take(std::exchange(rest_, ""));
+  }
+
+ private:
+  std::string rest_;
+};
+
+// Lines appended to any log file, with their rank, until the run has ended.
 void follow_logs(const fs::path& run_dir, std::optional<int64_t> only_rank) {
-  std::map<fs::path, std::uintmax_t> offsets;
+  struct Followed {
+    std::uintmax_t offset = 0;
+    Lines lines;
+  };
+  std::map<fs::path, Followed> all;
   const auto copy_new = [&](bool last) {
     for (const LogFile& file : log_files(run_dir, only_rank)) {
-      std::uintmax_t& offset = offsets[file.path];
-      const std::string text = report::read_appended(file.path, offset);
-      size_t used = 0;
-      const auto line = [&](size_t end) {
-        const std::string_view content = std::string_view(text).substr(used, end - used);
+      Followed& followed = all[file.path];
+      const auto line = [&](std::string_view content) {
         print(only_rank       ? fmt::format("{}\n", content)
               : file.rank < 0 ? fmt::format("supervisor | {}\n", content)
                               : fmt::format("rank {} | {}\n", file.rank, content));
       };
-      for (size_t end; (end = text.find('\n', used)) != std::string::npos; used = end + 1) line(end);
-      if (last && used < text.size()) {
-        line(text.size());
-        used = text.size();
+      for (std::string text; !(text = read_from(file.path, followed.offset, kPieceBytes)).empty();) {
+        followed.offset += text.size();
+        followed.lines.add(text, line);
       }
-      offset += used;
+      if (last) followed.lines.end(line);
     }
     flush_output();
   };
@@ -227,7 +252,7 @@ struct RemoteLog {
   Json rank;  // a number, or null: the supervisor
   int64_t segment = 1;
   size_t shown = 0;  // bytes
-  std::string rest;  // of a line that is not complete yet
+  Lines lines = {};
 };
 
 class RemoteLogs {
@@ -245,29 +270,22 @@ class RemoteLogs {
       if (only_rank_ && rank != *only_rank_) continue;
       if (rank.is_null() && one.value("bytes", 0) == 0) continue;
       const auto same = [&](const RemoteLog& log) { return log.rank == rank && log.segment == segment; };
-      if (std::none_of(logs_.begin(), logs_.end(), same)) logs_.push_back({rank, segment, 0, ""});
+      if (std::none_of(logs_.begin(), logs_.end(), same)) logs_.push_back({rank, segment});
     }
     return logs_;
   }
 
-  // Whole lines behind what was shown; with `last` also one without its end.
-  std::vector<std::string> more(RemoteLog& log, bool last) const {
+  // Hands out the lines behind what was shown; with `last` also one without its end.
+  void more(RemoteLog& log, bool last, const Lines::Take& take) const {
     const std::string where =
         log.rank.is_null() ? "/logs/supervisor?" : fmt::format("/logs/{}?segment={}&", log.rank.dump(), log.segment);
     for (;;) {
       const std::string text = master_.get_bytes(fmt::format("{}{}offset={}", path_, where, log.shown));
       if (text.empty()) break;
       log.shown += text.size();
-      log.rest += text;
+      log.lines.add(text, take);
     }
-    std::vector<std::string> lines;
-    size_t begin = 0;
-    for (size_t end; (end = log.rest.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      lines.push_back(log.rest.substr(begin, end - begin));
-    }
-    log.rest.erase(0, begin);
-    if (last && !log.rest.empty()) lines.push_back(std::exchange(log.rest, ""));
-    return lines;
+    if (last) log.lines.end(take);
   }
 
  private:
@@ -284,11 +302,11 @@ ExitCode remote_logs(const Context& context, const MasterClient& master, const s
     for (bool active = true; active;) {
       active = source.active();
       for (RemoteLog& log : source.update()) {
-        for (const std::string& line : source.more(log, !active)) {
-          print(rank                 ? line + "\n"
+        source.more(log, !active, [&](std::string_view line) {
+          print(rank                 ? fmt::format("{}\n", line)
                 : log.rank.is_null() ? fmt::format("supervisor | {}\n", line)
                                      : fmt::format("rank {} | {}\n", log.rank.dump(), line));
-        }
+        });
       }
       flush_output();
       if (active) std::this_thread::sleep_for(kRemotePoll);
@@ -298,8 +316,9 @@ ExitCode remote_logs(const Context& context, const MasterClient& master, const s
   std::vector<RemoteLog>& logs = source.update();
   Json answer = Json::array();
   for (RemoteLog& log : logs) {
-    const std::vector<std::string> lines = source.more(log, true);
     if (context.json) {
+      std::vector<std::string> lines;
+      source.more(log, true, [&](std::string_view line) { lines.emplace_back(line); });
       answer.push_back({{"rank", log.rank},
                         {"segment", log.rank.is_null() ? Json() : Json(log.segment)},
                         {"path", nullptr},
@@ -310,7 +329,7 @@ ExitCode remote_logs(const Context& context, const MasterClient& master, const s
       print(log.rank.is_null() ? "==> supervisor <==\n"
                                : fmt::format("==> rank {}, segment {} <==\n", log.rank.dump(), log.segment));
     }
-    for (const std::string& line : lines) print(line + "\n");
+    source.more(log, true, [](std::string_view line) { print(fmt::format("{}\n", line)); });
   }
   if (context.json) {
     print_json(answer);
@@ -342,8 +361,17 @@ ExitCode logs(const Context& context, const std::string& name, bool follow, cons
   const std::vector<LogFile> files = log_files(run_dir, rank);
   Json answer = Json::array();
   for (const LogFile& file : files) {
-    const std::vector<std::string> lines = report::last_lines(file.path, 0);
+    const auto each = [&](const Lines::Take& take) {
+      Lines split;
+      std::uintmax_t offset = 0;
+      for (std::string text; !(text = read_from(file.path, offset, kPieceBytes)).empty(); offset += text.size()) {
+        split.add(text, take);
+      }
+      split.end(take);
+    };
     if (context.json) {
+      std::vector<std::string> lines;
+      each([&](std::string_view line) { lines.emplace_back(line); });
       answer.push_back({{"rank", file.rank < 0 ? Json() : Json(file.rank)},
                         {"segment", file.rank < 0 ? Json() : Json(file.segment)},
                         {"path", file.path.string()},
@@ -351,7 +379,7 @@ ExitCode logs(const Context& context, const std::string& name, bool follow, cons
       continue;
     }
     if (files.size() > 1) print(fmt::format("==> {} <==\n", title(file)));
-    for (const std::string& line : lines) print(line + "\n");
+    each([](std::string_view line) { print(fmt::format("{}\n", line)); });
   }
   if (context.json) {
     print_json(answer);
@@ -396,7 +424,7 @@ ExitCode download(const Context& context, const std::string& name, const std::st
   Json record = Json::object();
   const UserUmask named;
   if (const auto master = given_master(context)) {
-    write_file_atomically(file, master->get_bytes("/runs/" + net::http::percent_encode(name) + "/download"));
+    master->get_file("/runs/" + net::http::percent_encode(name) + "/download", file);
   } else {
     const fs::path run_dir = report::find_run(context.home_to_read(), name);
     record = current_record(run_dir);

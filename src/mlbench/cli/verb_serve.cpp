@@ -5,6 +5,7 @@
 #include <memory>
 #include <tuple>
 
+#include "mlbench/base/descriptors.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
@@ -69,6 +70,7 @@ master::Hooks make_hooks(const Context& context, const std::string& data_dir) {
 
 ExitCode serve(const Context& context, const ServeOptions& options) {
   set_up_logging("serve");
+  raise_descriptor_limit();  // before any thread
   master::MasterOptions settings;
   std::tie(settings.host, settings.port) = master::parse_listen(options.listen);
   settings.home = context.home();

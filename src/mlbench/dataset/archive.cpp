@@ -11,7 +11,7 @@
 #include <memory>
 #include <set>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/base/files.h"
 
 namespace mlbench::dataset {
@@ -62,7 +62,7 @@ void unpack_members(const fs::path& path, const std::vector<std::string>& member
     }
     const fs::path target = folder / fs::path(name).filename();
     const FileDescriptor out(open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-    if (!out) throw_io_error("cannot write " + target.string(), errno);
+    if (!out) throw_system_error("cannot write " + target.string(), errno);
     int64_t done = 0;
     while (true) {
       const auto count = archive_read_data(reader.get(), block.data(), block.size());

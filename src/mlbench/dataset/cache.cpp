@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/base/sha256.h"
 
 namespace mlbench::dataset {
@@ -144,7 +144,7 @@ class NewCache {
     if (const int error = posix_fallocate(fd_.get(), 0, static_cast<off_t>(bytes)); error != 0) {
       const std::string space = free_space();
       unlink(temporary_.c_str());
-      throw_io_error(
+      throw_system_error(
           fmt::format("cannot write {} ({:.1f} MB are needed{})", temporary_, static_cast<double>(bytes) / 1e6, space),
           error);
     }
@@ -176,7 +176,7 @@ class NewCache {
 
  private:
   [[noreturn]] void fail(const char* action, int error) const {
-    throw_io_error(fmt::format("cannot {} {}", action, temporary_), error);
+    throw_system_error(fmt::format("cannot {} {}", action, temporary_), error);
   }
   std::string free_space() const {
     struct statvfs info {};

@@ -11,7 +11,7 @@
 #include <system_error>
 #include <thread>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/dataset/dataset.h"
 #include "mlbench/dataset/format.h"
@@ -139,7 +139,7 @@ void fetch_file(const FileSource& source, const fs::path& target, const Report& 
   std::string reason;
   for (int attempt = 1; attempt <= kAttempts; ++attempt) {
     const FileDescriptor fd(open(part.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-    if (!fd) throw_io_error("cannot write " + part.string(), errno);
+    if (!fd) throw_system_error("cannot write " + part.string(), errno);
     struct stat info {};
     if (fstat(fd.get(), &info) != 0) throw IoError("cannot inspect " + part.string() + ": " + errno_text(errno));
     const int64_t already = info.st_size;
@@ -155,7 +155,7 @@ void fetch_file(const FileSource& source, const fs::path& target, const Report& 
       continue;
     }
     if (outcome == Transfer::Outcome::kDone) {
-      if (fsync(fd.get()) != 0) throw_io_error("cannot write " + part.string(), errno);
+      if (fsync(fd.get()) != 0) throw_system_error("cannot write " + part.string(), errno);
       const std::string sha256 = sha256_hex_of_file(part);
       if (source.sha256.empty() || sha256 == source.sha256) {
         fs::rename(part, target);

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench::guard {
 namespace {
@@ -42,14 +42,14 @@ Address address_of(std::string_view name) {
 
 FileDescriptor make_socket() {
   FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!socket) throw_io_error("cannot create a socket", errno);
+  if (!socket) throw_system_error("cannot create a socket", errno);
   return socket;
 }
 
 std::string random_name() {
   std::array<unsigned char, 16> bytes{};
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw_io_error("no random bytes", errno);
+    throw_system_error("no random bytes", errno);
   }
   std::string name = "mlbench-guard-";
   for (const unsigned char byte : bytes) name += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
@@ -100,7 +100,7 @@ class UnixChannel final : public Channel {
     do {
       sent = sendmsg(fd(), &header, MSG_NOSIGNAL);
     } while (sent < 0 && errno == EINTR);
-    if (sent < 0) throw_io_error("the other end of a rank's guard is gone", errno);
+    if (sent < 0) throw_system_error("the other end of a rank's guard is gone", errno);
   }
 
   Status receive(Message& message) override {
@@ -148,7 +148,7 @@ std::unique_ptr<Channel> connect_to(const std::string& address) {
   }
   const Address name = address_of(std::string_view(address).substr(kUnix.size()));
   FileDescriptor socket = make_socket();
-  if (connect(socket.get(), name.get(), name.size) != 0) throw_io_error("the supervisor of this run is gone", errno);
+  if (connect(socket.get(), name.get(), name.size) != 0) throw_system_error("the supervisor of this run is gone", errno);
   if (!same_user(socket.get())) throw IoError("another user listens in the place of the supervisor of this run");
   return std::make_unique<UnixChannel>(std::move(socket));
 }
@@ -156,7 +156,7 @@ std::unique_ptr<Channel> connect_to(const std::string& address) {
 Listener::Listener() : name_(random_name()), socket_(make_socket()) {
   const Address address = address_of(name_);
   if (bind(socket_.get(), address.get(), address.size) != 0 || listen(socket_.get(), SOMAXCONN) != 0) {
-    throw_io_error("cannot listen for the guards of ranks", errno);
+    throw_system_error("cannot listen for the guards of ranks", errno);
   }
 }
 

@@ -14,7 +14,7 @@
 #include <memory>
 #include <optional>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/guard/channel.h"
@@ -67,7 +67,7 @@ class Guard {
     sigemptyset(&signals);
     for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
     signals_ = FileDescriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (!signals_) throw_io_error("cannot create a signal descriptor", errno);
+    if (!signals_) throw_system_error("cannot create a signal descriptor", errno);
   }
 
   int run(ProcessOptions options) {

@@ -9,8 +9,8 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/base/log.h"
 #include "mlbench/master/runs.h"
-#include "mlbench/report/records.h"
 #include "mlbench/spec/client_lines.h"
 #include "mlbench/spec/points.h"
 #include "mlbench/spec/spool.h"
@@ -21,6 +21,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr size_t kMostPieceBytes = size_t{4} << 20;
+
 std::optional<spec::SpoolHeader> read_header(const fs::path& file) {
   spec::SpoolHeader header, expected;
   if (!std::ifstream(file, std::ios::binary).read(reinterpret_cast<char*>(&header), sizeof header)) return std::nullopt;
@@ -29,6 +31,18 @@ std::optional<spec::SpoolHeader> read_header(const fs::path& file) {
     throw UserError(fmt::format("{} is not a step spool of version {}", file.string(), expected.version));
   }
   return header;
+}
+
+int64_t bytes_in(const fs::path& file) {
+  std::error_code error;
+  const auto size = fs::file_size(file, error);
+  return error ? 0 : static_cast<int64_t>(size);
+}
+
+void warn_of_long_lines(const fs::path& file, int64_t count) {
+  if (count == 0) return;
+  spdlog::warn("{}: {} line{} longer than {} bytes left out", file.string(), count, count == 1 ? "" : "s",
+               kMostLineBytes);
 }
 
 }  // namespace
@@ -49,46 +63,66 @@ void Ingest::catch_up(const fs::path& run_dir) {
   }
 }
 
+int64_t Ingest::left_out(const fs::path& run_dir) const {
+  const spec::RunSpec run = read_spec(run_dir);
+  int64_t count = 0;
+  for (int64_t rank = 0; rank < run.workers; ++rank) {
+    if (spec::is_custom(run)) {
+      count += cursor(run.id, spec::client_lines_path(run_dir, rank).filename()).left_out;
+      continue;
+    }
+    for (int64_t segment = 1; fs::exists(spec::events_path(run_dir, segment, rank)); ++segment) {
+      count += cursor(run.id, spec::events_path(run_dir, segment, rank).filename()).left_out;
+    }
+  }
+  return count;
+}
+
+LineCursor Ingest::cursor(int64_t run, const std::string& key) const {
+  return {series_.offset(run, key), series_.offset(run, key + " in long") != 0, series_.offset(run, key + " left out")};
+}
+
+void Ingest::keep(std::map<std::string, int64_t>& offsets, const std::string& key, const LineCursor& cursor) {
+  offsets[key] = cursor.offset;
+  offsets[key + " in long"] = cursor.in_long ? 1 : 0;
+  offsets[key + " left out"] = cursor.left_out;
+}
+
 bool Ingest::read_lines(const fs::path& run_dir, int64_t run, int64_t rank) {
   const fs::path file = spec::client_lines_path(run_dir, rank);
   const std::string key = file.filename(), sequence_key = key + " sequence";
-  const int64_t before = series_.offset(run, key);
-  std::error_code error;
-  const auto size = fs::file_size(file, error);
-  if (error || static_cast<int64_t>(size) <= before) return false;
-  const std::string text = report::read_appended(file, static_cast<uintmax_t>(before));
+  if (bytes_in(file) <= series_.offset(run, key)) return false;
+  LineCursor at = cursor(run, key);
+  const int64_t left_out_before = at.left_out;
   int64_t last_sequence = series_.offset(run, sequence_key);
   spec::Points points;
-  size_t used = 0;
-  for (size_t end; (end = text.find('\n', used)) != std::string::npos; used = end + 1) {
-    const auto line = spec::parse_client_line(std::string_view(text).substr(used, end - used));
-    if (!line || line->sequence <= last_sequence) continue;
+  const bool moved = mlbench::read_lines(file, at, [&](std::string_view text) {
+    const auto line = spec::parse_client_line(text);
+    if (!line || line->sequence <= last_sequence) return;
     last_sequence = line->sequence;
     spec::add_points(points, *line, rank);
-  }
-  if (used == 0) return false;
-  series_.append(run, points, {{key, before + static_cast<int64_t>(used)}, {sequence_key, last_sequence}});
+  });
+  if (!moved) return false;
+  warn_of_long_lines(file, at.left_out - left_out_before);
+  std::map<std::string, int64_t> offsets = {{sequence_key, last_sequence}};
+  keep(offsets, key, at);
+  series_.append(run, points, offsets);
   return true;
 }
 
 bool Ingest::read_some(const fs::path& run_dir, int64_t run, int64_t segment, int64_t rank) {
   const fs::path steps = spec::steps_path(run_dir, segment, rank), events = spec::events_path(run_dir, segment, rank);
   const std::string steps_key = steps.filename(), events_key = events.filename();
-  const int64_t steps_before = series_.offset(run, steps_key), events_before = series_.offset(run, events_key);
-  std::error_code error;
-  const auto size_of = [&](const fs::path& file) {
-    const auto size = fs::file_size(file, error);
-    return error ? int64_t{0} : static_cast<int64_t>(size);
-  };
+  const int64_t steps_before = series_.offset(run, steps_key);
   const int64_t steps_from = std::max<int64_t>(steps_before, sizeof(spec::SpoolHeader));
-  const bool new_steps = size_of(steps) >= steps_from + static_cast<int64_t>(sizeof(spec::StepRecord));
-  if (!new_steps && size_of(events) <= events_before) return false;
+  const bool new_steps = bytes_in(steps) >= steps_from + static_cast<int64_t>(sizeof(spec::StepRecord));
+  if (!new_steps && bytes_in(events) <= series_.offset(run, events_key)) return false;
   const auto header = read_header(steps);
   if (!header) return false;
 
   spec::Points points;
   std::map<std::string, int64_t> offsets;
-  const std::string records = new_steps ? report::read_appended(steps, static_cast<uintmax_t>(steps_from)) : "";
+  const std::string records = new_steps ? read_from(steps, static_cast<uintmax_t>(steps_from), kMostPieceBytes) : "";
   size_t used = 0;
   for (; records.size() - used >= sizeof(spec::StepRecord); used += sizeof(spec::StepRecord)) {
     spec::StepRecord record;
@@ -96,14 +130,14 @@ bool Ingest::read_some(const fs::path& run_dir, int64_t run, int64_t segment, in
     spec::add_points(points, record, *header);
   }
   if (used > 0) offsets[steps_key] = steps_from + static_cast<int64_t>(used);
-  const std::string lines = report::read_appended(events, static_cast<uintmax_t>(events_before));
-  size_t line = 0;
-  for (size_t end; (end = lines.find('\n', line)) != std::string::npos; line = end + 1) {
-    const Json event = Json::parse(lines.begin() + static_cast<std::ptrdiff_t>(line),
-                                   lines.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+  LineCursor at = cursor(run, events_key);
+  const int64_t left_out_before = at.left_out;
+  const bool moved = mlbench::read_lines(events, at, [&](std::string_view text) {
+    const Json event = Json::parse(text.begin(), text.end(), nullptr, false);
     if (event.is_object()) spec::add_points(points, event, *header);
-  }
-  if (line > 0) offsets[events_key] = events_before + static_cast<int64_t>(line);
+  });
+  warn_of_long_lines(events, at.left_out - left_out_before);
+  if (moved) keep(offsets, events_key, at);
   if (offsets.empty()) return false;
   series_.append(run, points, offsets);
   return true;

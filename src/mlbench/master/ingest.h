@@ -1,12 +1,14 @@
 #pragma once
 
-// From the spools of run folders into series: reads on from the stored offset, whoever stopped reading there.
+// From the spools of run folders into series: reads on from the stored offset, whoever stopped reading there, in
+// pieces.
 
 #include <filesystem>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "mlbench/base/growing_lines.h"
 #include "mlbench/store/series.h"
 
 namespace mlbench::master {
@@ -16,11 +18,16 @@ class Ingest {
  public:
   explicit Ingest(store::SeriesStore& series) : series_(series) {}
 
-  // Everything that the ranks of the run have written until now, as the series of spec/points.h. UserError for a
-  // damaged run.
+  // Everything that the ranks of the run have written until now, as the series of spec/points.h. A line that is too
+  // long (base/growing_lines.h) is left out; what follows it is not. UserError for a damaged run.
   void catch_up(const std::filesystem::path& run_dir);
+  // Lines that are too long, over all ranks.
+  int64_t left_out(const std::filesystem::path& run_dir) const;
 
  private:
+  LineCursor cursor(int64_t run, const std::string& key) const;
+  // Adds where `cursor` is to what is stored with the points behind it.
+  static void keep(std::map<std::string, int64_t>& offsets, const std::string& key, const LineCursor& cursor);
   bool read_lines(const std::filesystem::path& run_dir, int64_t run, int64_t rank);
   bool read_some(const std::filesystem::path& run_dir, int64_t run, int64_t segment, int64_t rank);
 

@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
+#include <utility>
 
+#include "mlbench/base/growing_lines.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/master/runs.h"
 #include "mlbench/master/watch.h"
 #include "mlbench/report/records.h"
@@ -16,8 +21,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto kPeriod = 250ms;
-constexpr int kTicksPerHeartbeat = 40;  // for what stands between us and a reader
+constexpr auto kPeriod = 250ms, kBusyPeriod = 5ms;  // the latter while somebody reads what is there already
+constexpr size_t kMostPiece = 256 << 10;            // of a file, in a round
+constexpr int kTicksPerHeartbeat = 40;              // for what stands between us and a reader
 constexpr int64_t kNewest = 50;
 
 std::string event(const char* name, const std::string& data) {
@@ -63,33 +69,45 @@ LiveFeed::~LiveFeed() {
   }
   for (const FileFeed& feed : files_) feed.stream->end();
   for (const auto& stream : all_) stream->end();
+  for (const auto& [name, stream] : arrived_.runs) stream->end();
+  for (const FileFeed& feed : arrived_.files) feed.stream->end();
+  for (const auto& stream : arrived_.all) stream->end();
 }
 
 void LiveFeed::follow_run(const std::string& name, std::shared_ptr<Stream> stream) {
   const std::lock_guard lock(mutex_);
-  auto found = runs_.find(name);
-  if (found == runs_.end()) {
-    RunFeed feed{report::ProgressReader(report::runs_dir(home_) / name), "", {}, 0};
-    found = runs_.emplace(name, std::move(feed)).first;
-  }
-  found->second.streams.push_back(std::move(stream));
+  arrived_.runs.emplace_back(name, std::move(stream));
+  wake_.notify_all();
 }
 
 void LiveFeed::follow_all(std::shared_ptr<Stream> stream) {
   const std::lock_guard lock(mutex_);
-  all_.push_back(std::move(stream));
+  arrived_.all.push_back(std::move(stream));
+  wake_.notify_all();
 }
 
 void LiveFeed::follow_file(const std::string& name, fs::path file, uintmax_t offset, std::shared_ptr<Stream> stream) {
   const std::lock_guard lock(mutex_);
-  files_.push_back({name, std::move(file), offset, std::move(stream)});
+  arrived_.files.push_back({name, std::move(file), offset, std::move(stream)});
+  wake_.notify_all();
 }
 
 size_t LiveFeed::viewers() const {
   const std::lock_guard lock(mutex_);
-  size_t count = files_.size() + all_.size();
-  for (const auto& [name, feed] : runs_) count += feed.streams.size();
-  return count;
+  return viewers_ + arrived_.count();
+}
+
+void LiveFeed::welcome(Arrived arrived) {
+  for (auto& [name, stream] : arrived.runs) {
+    auto found = runs_.find(name);
+    if (found == runs_.end()) {
+      RunFeed feed{report::ProgressReader(report::runs_dir(home_) / name), "", {}, 0};
+      found = runs_.emplace(name, std::move(feed)).first;
+    }
+    found->second.streams.push_back(std::move(stream));
+  }
+  for (FileFeed& feed : arrived.files) files_.push_back(std::move(feed));
+  for (auto& stream : arrived.all) all_.push_back(std::move(stream));
 }
 
 bool LiveFeed::tick(RunFeed& feed, const std::string& name, bool heartbeat) {
@@ -118,11 +136,13 @@ bool LiveFeed::tick(RunFeed& feed, const std::string& name, bool heartbeat) {
 
 bool LiveFeed::tick(FileFeed& feed) {
   // In this order: what is written between the two is read in the next round.
-  const bool active = is_active_run(report::runs_dir(home_) / feed.name);
-  const std::string text = report::read_appended(feed.file, feed.offset);
+  const bool active = feed.more || is_active_run(report::runs_dir(home_) / feed.name);
+  const size_t room = std::min(feed.stream->room(), kMostPiece);
+  const std::string text = room == 0 ? "" : read_from(feed.file, feed.offset, room);
   feed.offset += text.size();
   if (!feed.stream->push(text)) return false;
-  if (!active && text.empty()) {
+  feed.more = text.size() == room;
+  if (!active && !feed.more) {
     feed.stream->end();
     return false;
   }
@@ -148,39 +168,68 @@ void LiveFeed::tick_all(bool heartbeat) {
   all_greeted_ = all_.size();
 }
 
+namespace {
+
+bool guarded(const std::string& name, const std::function<bool()>& body) {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    spdlog::debug("viewers of {}: {}", name, error.what());  // it was deleted
+    return is_transient(error);
+  }
+}
+
+}  // namespace
+
+bool LiveFeed::feed_files() {
+  bool more = false;
+  for (auto file = files_.begin(); file != files_.end();) {
+    if (guarded(file->name, [&] { return tick(*file); })) {
+      more = more || (file->more && file->stream->room() > 0);
+      ++file;
+      continue;
+    }
+    file->stream->end();
+    file = files_.erase(file);
+  }
+  return more;
+}
+
+void LiveFeed::round(bool heartbeat) {
+  for (auto run = runs_.begin(); run != runs_.end();) {
+    if (guarded(run->first, [&] { return tick(run->second, run->first, heartbeat); })) {
+      ++run;
+      continue;
+    }
+    for (const auto& stream : run->second.streams) stream->end();
+    run = runs_.erase(run);
+  }
+  guarded("all runs", [&] {
+    tick_all(heartbeat);
+    return true;
+  });
+}
+
 void LiveFeed::work() {
   std::unique_lock lock(mutex_);
-  for (int round = 1; !stopping_; ++round) {
-    const bool heartbeat = round % kTicksPerHeartbeat == 0;
-    const auto guarded = [](const std::string& name, const auto& body) {
-      try {
-        return body();
-      } catch (const std::exception& error) {
-        spdlog::debug("viewers of {}: {}", name, error.what());  // it was deleted
-        return false;
-      }
-    };
-    for (auto run = runs_.begin(); run != runs_.end();) {
-      if (guarded(run->first, [&] { return tick(run->second, run->first, heartbeat); })) {
-        ++run;
-        continue;
-      }
-      for (const auto& stream : run->second.streams) stream->end();
-      run = runs_.erase(run);
-    }
-    for (auto file = files_.begin(); file != files_.end();) {
-      if (guarded(file->name, [&] { return tick(*file); })) {
-        ++file;
-        continue;
-      }
-      file->stream->end();
-      file = files_.erase(file);
-    }
-    guarded("all runs", [&] {
-      tick_all(heartbeat);
-      return true;
-    });
-    wake_.wait_for(lock, kPeriod);
+  auto next_round = std::chrono::steady_clock::now();
+  for (int number = 1; !stopping_;) {
+    Arrived arrived = std::exchange(arrived_, {});
+    const bool greets = arrived.count() > 0;
+    lock.unlock();
+    welcome(std::move(arrived));
+    const auto now = std::chrono::steady_clock::now();
+    if (greets || now >= next_round) round(number++ % kTicksPerHeartbeat == 0);
+    if (now >= next_round) next_round = now + kPeriod;
+    const bool more = feed_files();
+    size_t viewers = files_.size() + all_.size();
+    for (const auto& [name, feed] : runs_) viewers += feed.streams.size();
+    viewers_ = viewers;
+    lock.lock();
+    const auto pause = more ? kBusyPeriod
+                            : std::max<std::chrono::steady_clock::duration>(
+                                  next_round - std::chrono::steady_clock::now(), kBusyPeriod);
+    if (!stopping_ && arrived_.count() == 0) wake_.wait_for(lock, pause);
   }
 }
 

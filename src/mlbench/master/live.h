@@ -1,8 +1,10 @@
 #pragma once
 
 // What open viewers see as it happens: states and progress of runs (server-sent events), log lines. One thread looks at
-// the folders four times a second, once for all viewers of a run, and sends only what is new.
+// the folders four times a second, once for all viewers of a run, and sends only what is new. Of a log a viewer gets as
+// much as it takes: the file is the buffer.
 
+#include <atomic>
 #include <condition_variable>
 #include <filesystem>
 #include <list>
@@ -26,6 +28,7 @@ class LiveFeed {
   LiveFeed(const LiveFeed&) = delete;
   LiveFeed& operator=(const LiveFeed&) = delete;
 
+  // None of these waits for a file.
   // Events "run" {summary, progress} until the run is over, then "end".
   void follow_run(const std::string& name, std::shared_ptr<Stream> stream);
   // Events "runs" {total, states, newest: [summary]} for ever.
@@ -47,9 +50,20 @@ class LiveFeed {
     std::filesystem::path file;
     uintmax_t offset;
     std::shared_ptr<Stream> stream;
+    bool more = false;  // than went into the stream in the last round
+  };
+  // Those that came since the last round.
+  struct Arrived {
+    std::vector<std::pair<std::string, std::shared_ptr<Stream>>> runs;
+    std::vector<FileFeed> files;
+    std::vector<std::shared_ptr<Stream>> all;
+    size_t count() const { return runs.size() + files.size() + all.size(); }
   };
 
   void work();
+  void welcome(Arrived arrived);
+  void round(bool heartbeat);
+  bool feed_files();                                                  // whether there is more for somebody
   bool tick(RunFeed& feed, const std::string& name, bool heartbeat);  // false: over
   bool tick(FileFeed& feed);
   void tick_all(bool heartbeat);
@@ -59,6 +73,9 @@ class LiveFeed {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
+  Arrived arrived_;
+  std::atomic<size_t> viewers_{0};
+  // Of the thread alone:
   std::map<std::string, RunFeed> runs_;
   std::list<FileFeed> files_;
   std::vector<std::shared_ptr<Stream>> all_;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "mlbench/base/clock.h"
+#include "mlbench/base/descriptors.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/log.h"
@@ -38,11 +39,24 @@ fs::path checked_token_file(const MasterOptions& options) {
   return options.token_file.empty() ? default_token_file(options.home) : fs::absolute(options.token_file);
 }
 
+// What a master has open itself: stores and their logs, more of them for charts, locks, run folders that are looked at,
+// children that are being started. The rest is for connections.
+constexpr size_t kOwnDescriptors = 192, kLeastConnections = 64;
+
 net::http::ServerOptions server_options(const MasterOptions& options) {
+  const size_t descriptors = raise_descriptor_limit();
+  if (descriptors < kOwnDescriptors + kLeastConnections) {
+    throw UserError(
+        fmt::format("a master needs {} open files and sockets, and this process may have {}: raise the limit "
+                    "('ulimit -n 1024' in the shell that starts it)",
+                    kOwnDescriptors + kLeastConnections, descriptors));
+  }
   net::http::ServerOptions server;
   server.host = options.host;
   server.port = options.port;
   server.limits = options.limits;
+  server.limits.connections =
+      static_cast<unsigned>(std::min<size_t>(options.limits.connections, descriptors - kOwnDescriptors));
   if (options.certificate.empty() != options.key.empty()) {
     throw UserError("TLS needs both --certificate and --key");
   }
@@ -118,6 +132,7 @@ class Master::Impl {
         folders.push_back(report::runs_dir(options_.home) / name);
       }
     }
+    for (const std::string& name : watcher_.unread()) folders.push_back(report::runs_dir(options_.home) / name);
     return folders;
   }
 

@@ -14,6 +14,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/record.h"
 #include "mlbench/supervise/progress.h"
@@ -100,9 +101,12 @@ FileLock lock_runs(const fs::path& home) {
   const fs::path runs = report::runs_dir(home);
   std::error_code error;
   fs::create_directories(runs, error);
-  if (error) throw IoError(fmt::format("cannot create {}: {}", runs.string(), error.message()));
+  if (error) throw_system_error("cannot create " + runs.string(), error.value());
   auto lock = FileLock::acquire(runs / ".lock", std::chrono::seconds(10));
-  if (!lock) throw IoError(fmt::format("{} is locked by another mlbench for 10 s already", (runs / ".lock").string()));
+  if (!lock) {
+    throw_system_error(fmt::format("{} is locked by another mlbench for 10 s already", (runs / ".lock").string()),
+                      EBUSY);
+  }
   return std::move(*lock);
 }
 
@@ -114,7 +118,7 @@ std::optional<Waiting> read_waiting(const fs::path& run_dir) {
 void remove_waiting(const fs::path& run_dir) {
   std::error_code error;
   fs::remove(waiting_path(run_dir), error);
-  if (error) throw IoError(fmt::format("cannot remove {}: {}", waiting_path(run_dir).string(), error.message()));
+  if (error) throw_system_error("cannot remove " + waiting_path(run_dir).string(), error.value());
 }
 
 void check_names_free(const fs::path& home, const std::vector<std::string>& names) {

@@ -2,9 +2,11 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <chrono>
 
 #include "mlbench/base/log.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/master/runs.h"
 #include "mlbench/report/compare.h"
 #include "mlbench/report/records.h"
@@ -19,10 +21,13 @@ namespace {
 constexpr auto kActivePeriod = 400ms;
 constexpr int kRoundsPerScan = 10;
 
-// Of the record's file; 0 when there is none.
+// Of the record's file; 0 when there is none. SystemError when nobody can say.
 int64_t stamp_of(const fs::path& run_dir) {
   struct stat info {};
-  if (stat((run_dir / "run.json").c_str(), &info) != 0) return 0;
+  if (stat((run_dir / "run.json").c_str(), &info) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return 0;
+    throw_system_error("cannot look at " + run_dir.string(), errno);
+  }
   return info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec + static_cast<int64_t>(info.st_ino % 997);
 }
 
@@ -60,6 +65,7 @@ Json summary_of(const Json& record) {
 Watcher::Watcher(fs::path home, store::RunIndex& index,
                  std::function<void(const std::vector<std::filesystem::path>&)> active)
     : home_(std::move(home)), index_(index), active_(std::move(active)), stamps_(index.stamps()) {
+  for (const std::string& name : index.names_in_state("damaged")) stamps_.erase(name);  // perhaps no more
   scan();
   thread_ = std::thread([this] { work(); });
 }
@@ -78,22 +84,36 @@ void Watcher::refresh(const std::string& name) {
   std::vector<store::IndexedRun> changed;
   std::vector<std::string> gone;
   update(name, changed, gone);
-  index_.put(changed);
-  index_.remove(gone);
+  keep(changed, gone);
+}
+
+std::vector<std::string> Watcher::unread() const {
+  const std::lock_guard scanning(scanning_);
+  return {unread_.begin(), unread_.end()};
 }
 
 bool Watcher::update(const std::string& name, std::vector<store::IndexedRun>& changed, std::vector<std::string>& gone) {
+  try {
+    const bool news = look(name, changed, gone);
+    unread_.erase(name);
+    return news;
+  } catch (const std::exception& error) {
+    if (!is_transient(error)) throw;
+    if (unread_.insert(name).second) spdlog::warn("run {} cannot be read now: {}", name, error.what());
+    return false;
+  }
+}
+
+bool Watcher::look(const std::string& name, std::vector<store::IndexedRun>& changed, std::vector<std::string>& gone) {
   const fs::path run_dir = report::runs_dir(home_) / name;
   const int64_t stamp = stamp_of(run_dir);
   const auto known = stamps_.find(name);
   if (stamp == 0) {
     if (known == stamps_.end()) return false;
-    stamps_.erase(known);
     gone.push_back(name);
     return true;
   }
   if (known != stamps_.end() && known->second == stamp) return false;
-  stamps_[name] = stamp;
   store::IndexedRun run{0, name, "damaged", "", stamp, ""};
   try {
     const Json record = report::read_record(run_dir);
@@ -104,6 +124,7 @@ bool Watcher::update(const std::string& name, std::vector<store::IndexedRun>& ch
     run.task = report::text(record, "/task");
     run.summary = summary.dump(-1, ' ', false, Json::error_handler_t::replace);
   } catch (const std::exception& error) {
+    if (is_transient(error)) throw;
     run.summary = Json{{"id", nullptr}, {"name", name}, {"state", "damaged"}, {"failure", error.what()}}.dump(
         -1, ' ', false, Json::error_handler_t::replace);
   }
@@ -120,13 +141,23 @@ void Watcher::scan() {
     const std::string name = entry.path().filename();
     if (!name.starts_with('.')) update(name, changed, gone);
   }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw_system_error("cannot list " + report::runs_dir(home_).string(), error.value());
+  }
   std::vector<std::string> known;
   for (const auto& [name, stamp] : stamps_) known.push_back(name);
   for (const std::string& name : known) {
     if (!fs::exists(report::runs_dir(home_) / name / "run.json", error)) update(name, changed, gone);
   }
+  keep(changed, gone);
+}
+
+// The stamps last: what the store did not take is looked at again.
+void Watcher::keep(const std::vector<store::IndexedRun>& changed, const std::vector<std::string>& gone) {
   index_.put(changed);
   index_.remove(gone);
+  for (const store::IndexedRun& run : changed) stamps_[run.name] = run.stamp;
+  for (const std::string& name : gone) stamps_.erase(name);
 }
 
 void Watcher::look_at_active() {

@@ -1,12 +1,17 @@
 #pragma once
 
-// Keeps the index of runs in step with their folders, whoever writes them: supervisors, commands, other users.
+// Keeps the index of runs in step with their folders, whoever writes them: supervisors, commands, other users. A run is
+// damaged when its record says nothing that can be read; what the system is short of is nobody's damage, and looked at
+// again.
 
 #include <condition_variable>
 #include <filesystem>
 #include <functional>
 #include <mutex>
+#include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "mlbench/base/json.h"
 #include "mlbench/store/run_index.h"
@@ -26,18 +31,23 @@ class Watcher {
   Watcher& operator=(const Watcher&) = delete;
   // Looks at one run now: it was made, changed or deleted.
   void refresh(const std::string& name);
+  // Runs whose records the system does not let us read at the moment: in the index they are as before, or not yet.
+  std::vector<std::string> unread() const;
 
  private:
   void scan();
   void look_at_active();
   bool update(const std::string& name, std::vector<store::IndexedRun>& changed, std::vector<std::string>& gone);
+  bool look(const std::string& name, std::vector<store::IndexedRun>& changed, std::vector<std::string>& gone);
+  void keep(const std::vector<store::IndexedRun>& changed, const std::vector<std::string>& gone);
   void work();
 
   const std::filesystem::path home_;
   store::RunIndex& index_;
   const std::function<void(const std::vector<std::filesystem::path>&)> active_;
-  std::mutex scanning_;  // one scan at a time
+  mutable std::mutex scanning_;  // one scan at a time
   std::map<std::string, int64_t> stamps_;
+  std::set<std::string> unread_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;

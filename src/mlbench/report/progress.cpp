@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/report/records.h"
 
 namespace mlbench::report {
 
@@ -13,6 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 constexpr int64_t kWindowNs = 5'000'000'000;
+constexpr size_t kMostPieceBytes = size_t{1} << 20;
 }  // namespace
 
 ProgressReader::ProgressReader(fs::path run_dir, int64_t rank, int64_t first_segment)
@@ -23,8 +23,8 @@ bool ProgressReader::update() {
   // The files of a segment are complete when those of the next exist.
   for (;;) {
     if (progress_.segment > 0) {
-      news = read_steps() || news;
-      news = read_events() || news;
+      while (read_steps()) news = true;
+      while (read_events()) news = true;
     }
     if (!fs::exists(spec::events_path(run_dir_, next_segment_, rank_)) &&
         !fs::exists(spec::steps_path(run_dir_, next_segment_, rank_))) {
@@ -34,7 +34,8 @@ bool ProgressReader::update() {
     progress_.prepared = progress_.training = false;
     progress_.end.reset();
     progress_.failure.reset();
-    steps_offset_ = events_offset_ = 0;
+    steps_offset_ = 0;
+    events_ = {};
     window_.clear();
     news = true;
   }
@@ -42,7 +43,7 @@ bool ProgressReader::update() {
 
 bool ProgressReader::read_steps() {
   const fs::path path = spec::steps_path(run_dir_, progress_.segment, rank_);
-  const std::string text = read_appended(path, steps_offset_);
+  const std::string text = read_from(path, steps_offset_, kMostPieceBytes);
   size_t used = 0;
   if (steps_offset_ == 0) {
     if (text.size() < sizeof(spec::SpoolHeader)) return false;
@@ -66,15 +67,10 @@ bool ProgressReader::read_steps() {
 }
 
 bool ProgressReader::read_events() {
-  const std::string text = read_appended(spec::events_path(run_dir_, progress_.segment, rank_), events_offset_);
-  size_t used = 0;
-  for (size_t end; (end = text.find('\n', used)) != std::string::npos; used = end + 1) {
-    const Json event = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(used),
-                                   text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+  return read_lines(spec::events_path(run_dir_, progress_.segment, rank_), events_, [&](std::string_view line) {
+    const Json event = Json::parse(line.begin(), line.end(), nullptr, false);
     if (event.is_object()) take(event);
-  }
-  events_offset_ += used;
-  return used > 0;
+  });
 }
 
 void ProgressReader::take(const spec::StepRecord& record) {

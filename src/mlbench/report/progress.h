@@ -1,6 +1,7 @@
 #pragma once
 
-// How far a run is, from the growing spool of one rank: each call reads only what was appended since the last.
+// How far a run is, from the growing spool of one rank: each call reads only what was appended since the last,
+// in pieces.
 
 #include <cstdint>
 #include <deque>
@@ -8,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "mlbench/base/growing_lines.h"
 #include "mlbench/base/json.h"
 #include "mlbench/spec/spool.h"
 
@@ -45,7 +47,8 @@ class ProgressReader {
   std::filesystem::path run_dir_;
   int64_t rank_;
   int64_t next_segment_;
-  std::uintmax_t steps_offset_ = 0, events_offset_ = 0;
+  std::uintmax_t steps_offset_ = 0;
+  LineCursor events_;
   std::deque<spec::StepRecord> window_;
   Progress progress_;
 };

@@ -1,22 +1,22 @@
 #include "mlbench/report/records.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <numeric>
 #include <sstream>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/files.h"
+#include "mlbench/base/growing_lines.h"
 
 namespace mlbench::report {
 
 namespace fs = std::filesystem;
+
+namespace {
+constexpr std::uintmax_t kMostTailBytes = 4 << 20;
+}
 
 fs::path runs_dir(const fs::path& home) { return home / "runs"; }
 
@@ -71,27 +71,25 @@ bool is_active(const Json& record) {
 
 std::vector<std::string> last_lines(const fs::path& file, size_t count) {
   std::error_code error;
-  if (!fs::is_regular_file(file, error)) return {};
-  std::istringstream text(read_file(file));
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(text, line);) lines.push_back(std::move(line));
-  if (count > 0 && lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
-  return lines;
-}
-
-std::string read_appended(const fs::path& path, std::uintmax_t offset) {
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) return "";
+  const auto size = fs::is_regular_file(file, error) ? fs::file_size(file, error) : 0;
+  if (error || size == 0) return {};
+  // Backwards in growing pieces, until there are enough line ends in front of the last one.
   std::string text;
-  std::array<char, 1 << 16> buffer;
-  while (text.size() < (4U << 20)) {
-    const ssize_t n = pread(file.get(), buffer.data(), buffer.size(), static_cast<off_t>(offset + text.size()));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw IoError(fmt::format("cannot read {}: {}", path.string(), errno_text(errno)));
-    if (n == 0) break;
-    text.append(buffer.data(), static_cast<size_t>(n));
+  for (std::uintmax_t bytes = 1 << 16;; bytes *= 4) {
+    const std::uintmax_t most = std::min<std::uintmax_t>({bytes, kMostTailBytes, size});
+    text = read_from(file, size - most, static_cast<size_t>(most));
+    const auto ends = std::count(text.begin(), text.end(), '\n') - (text.ends_with('\n') ? 1 : 0);
+    if (most == size) break;
+    if (static_cast<size_t>(ends) >= count || most == kMostTailBytes) {
+      text.erase(0, text.find('\n') + 1);  // of a line whose beginning is elsewhere
+      break;
+    }
   }
-  return text;
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(std::move(line));
+  if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
+  return lines;
 }
 
 namespace {

@@ -28,11 +28,9 @@ int64_t segment_count(const Json& record);
 // The state in a record is one that a supervisor is still to change.
 bool is_active(const Json& record);
 
-// The last `count` lines of a text file (all if 0), without line ends; empty when it does not exist.
+// The last `count` lines of a text file, without line ends, as far as they lie in its last 4 MiB; empty when it does
+// not exist.
 std::vector<std::string> last_lines(const std::filesystem::path& file, size_t count);
-
-// What was appended to a growing file behind `offset`, at most 4 MiB per call; "" when there is nothing or no file.
-std::string read_appended(const std::filesystem::path& file, std::uintmax_t offset);
 
 // Those of `choices` that a mistyped `given` may have meant, nearest first, at most `count`.
 std::vector<std::string> nearest(const std::string& given, const std::vector<std::string>& choices, size_t count = 3);

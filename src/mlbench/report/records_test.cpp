@@ -53,11 +53,17 @@ TEST(Records, LastLines) {
   const TemporaryFolder folder;
   append(folder.path() / "log", "a\nb\nc", 5);
   EXPECT_THAT(last_lines(folder.path() / "log", 2), ElementsAre("b", "c"));
-  EXPECT_THAT(last_lines(folder.path() / "log", 0), ElementsAre("a", "b", "c"));
-  EXPECT_THAT(last_lines(folder.path() / "none", 0), IsEmpty());
-  EXPECT_EQ(read_appended(folder.path() / "log", 2), "b\nc");
-  EXPECT_EQ(read_appended(folder.path() / "log", 5), "");
-  EXPECT_EQ(read_appended(folder.path() / "none", 0), "");
+  EXPECT_THAT(last_lines(folder.path() / "log", 3), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(last_lines(folder.path() / "log", 9), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(last_lines(folder.path() / "none", 9), IsEmpty());
+  // Of a file that is large only its end is read.
+  {
+    std::ofstream large(folder.path() / "large");
+    for (int i = 0; i < 1'000'000; ++i) large << "line " << i << "\n";
+  }
+  EXPECT_THAT(last_lines(folder.path() / "large", 2), ElementsAre("line 999998", "line 999999"));
+  EXPECT_THAT(last_lines(folder.path() / "large", 30'000).front(), "line 970000");
+  EXPECT_LT(last_lines(folder.path() / "large", 1'000'000).size(), 400'000U);
 }
 
 TEST(Nearest, FindsTyposAndPrefixes) {

@@ -10,6 +10,7 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/report/zip.h"
 #include "mlbench/spec/spool.h"
 
 namespace mlbench::report {
@@ -113,6 +114,17 @@ inline void append_step(const std::filesystem::path& run_dir, int64_t segment, i
 inline void append_event(const std::filesystem::path& run_dir, int64_t segment, int64_t rank, const Json& event) {
   const std::string line = event.dump() + "\n";
   append(spec::events_path(run_dir, segment, rank), line.data(), line.size());
+}
+
+// What the archive of a run holds.
+inline std::vector<ZipMember> download_members(const std::filesystem::path& run_dir, const Json& record) {
+  std::vector<ZipMember> members;
+  for (const ZipPart& part : download_of(run_dir, record).parts) {
+    ZipMember& member = members.emplace_back(ZipMember{part.name, ""});
+    auto next = part.next;
+    for (std::string piece; !(piece = next()).empty();) member.content += piece;
+  }
+  return members;
 }
 
 }  // namespace mlbench::report

@@ -9,7 +9,9 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 
+#include "mlbench/base/atomic_file.h"
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
@@ -20,12 +22,14 @@
 #include "mlbench/spec/points.h"
 #include "mlbench/spec/record.h"
 #include "mlbench/spec/spool.h"
+#include "mlbench/spec/step_reader.h"
 
 namespace mlbench::report {
 
 namespace {
 
 constexpr size_t kMostNameBytes = 255;
+constexpr size_t kPieceBytes = 64 << 10;
 constexpr uint32_t kStepsPerPoint = 25;  // as MLBench posts
 
 // "2026-01-31T12:00:00.123Z": milliseconds, truncated; none when 0.
@@ -35,63 +39,74 @@ std::string archive_date(int64_t unix_us) {
   return stamp.substr(20, 3) == "000" ? stamp.substr(0, 19) + "Z" : stamp.substr(0, 23) + "Z";
 }
 
-// Shortest text that reads back as the same number, with a fraction as Python prints floats.
-std::string value_text(double value) { return fmt::format("{}", value); }
-
 // Series by metric name, each "NAME @ RANK".
 class Series {
  public:
   void add(const std::string& name, int64_t rank, int64_t date_us, double value) {
-    points_[fmt::format("{} @ {}", name, rank)].push_back({date_us, value_text(value)});
+    points_[fmt::format("{} @ {}", name, rank)].push_back({date_us, value});
   }
-  const std::map<std::string, std::vector<SeriesPoint>>& points() const { return points_; }
-  void append_to(std::vector<ZipMember>& members) const {
-    for (const auto& [name, points] : points_) {
-      Json list = Json::array();
-      for (const SeriesPoint& point : points) {
-        list.push_back({{"date", archive_date(point.unix_us)}, {"value", point.value}, {"cumulative", false}});
-      }
-      members.push_back({"result_" + safe(name) + ".json", list.dump(4)});
-    }
-  }
+  SeriesByName& points() { return points_; }
 
  private:
-  // Metric names come from a record, which may be anybody's: nothing that means anything in a path.
-  static std::string safe(std::string name) {
-    const auto good = [](char c) {
-      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '@' || c == ' ' ||
-             c == '_' || c == '-';
-    };
-    std::replace_if(
-        name.begin(), name.end(), [&](char c) { return !good(c); }, '_');
-    return name.substr(0, 100);
-  }
-
-  std::map<std::string, std::vector<SeriesPoint>> points_;
+  SeriesByName points_;
 };
+
+// Metric names come from a record, which may be anybody's: nothing that means anything in a path.
+std::string safe(std::string name) {
+  const auto good = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '@' || c == ' ' ||
+           c == '_' || c == '-';
+  };
+  std::replace_if(
+      name.begin(), name.end(), [&](char c) { return !good(c); }, '_');
+  return name.substr(0, 100);
+}
+
+}  // namespace
+
+ZipPart text_part(std::string name, std::string text) {
+  return {std::move(name), [text = std::make_shared<const std::string>(std::move(text)), used = size_t{0}]() mutable {
+            std::string piece = text->substr(used, kPieceBytes);
+            used += piece.size();
+            return piece;
+          }};
+}
+
+namespace {
 
 struct EpochSums {
   std::array<int64_t, spec::kStepKinds> kinds_ns{};
   int64_t end_us = 0;
 };
 
-void add_rank(Series& series, const std::vector<spec::RankSpool>& segments, int64_t rank) {
+// What of a rank's steps is needed behind their end.
+struct RankTotals {
+  int64_t last_date_us = 0;  // 0: no step
+  std::array<int64_t, spec::kStepKinds> kinds_ns{};
+};
+
+RankTotals add_rank(Series& series, const std::filesystem::path& run_dir, int64_t segments, int64_t rank) {
+  RankTotals totals;
   std::map<uint32_t, EpochSums> epochs;
-  for (const spec::RankSpool& spool : segments) {
+  for (int64_t segment = 1; segment <= segments; ++segment) {
+    spec::StepReader steps(run_dir, segment, rank);
     double loss = 0, samples = 0;
-    uint32_t steps = 0;
-    for (const spec::StepRecord& record : spool.steps) {
-      const int64_t date = spool.header.start_wall_us + record.end_ns / 1000;
-      loss += record.loss_sum;
-      samples += static_cast<double>(record.samples);
-      steps += record.count;
-      if (steps >= kStepsPerPoint || &record == &spool.steps.back()) {
-        if (samples > 0) series.add("train_loss", rank, date, loss / samples);
-        loss = samples = steps = 0;
+    uint32_t count = 0;
+    for (auto record = steps.next(); record;) {
+      const int64_t date = steps.header().start_wall_us + record->end_ns / 1000;
+      loss += record->loss_sum;
+      samples += static_cast<double>(record->samples);
+      count += record->count;
+      EpochSums& epoch = epochs[record->epoch];
+      epoch.end_us = totals.last_date_us = date;
+      for (size_t kind = 0; kind < spec::kStepKinds; ++kind) {
+        epoch.kinds_ns[kind] += record->kinds[kind].sum;
+        totals.kinds_ns[kind] += record->kinds[kind].sum;
       }
-      EpochSums& epoch = epochs[record.epoch];
-      epoch.end_us = date;
-      for (size_t kind = 0; kind < spec::kStepKinds; ++kind) epoch.kinds_ns[kind] += record.kinds[kind].sum;
+      record = steps.next();
+      if (count < kStepsPerPoint && record) continue;
+      if (samples > 0) series.add("train_loss", rank, date, loss / samples);
+      loss = samples = count = 0;
     }
   }
   for (const auto& [number, epoch] : epochs) {
@@ -102,27 +117,30 @@ void add_rank(Series& series, const std::vector<spec::RankSpool>& segments, int6
     }
     series.add("CumulativeTrainTimeEpoch", rank, epoch.end_us, double(total) / 1e9);
   }
+  return totals;
 }
 
-void add_totals(Series& series, const std::vector<spec::RankSpool>& segments) {
-  int64_t date = 0;
-  for (const spec::RankSpool& spool : segments) {
-    if (!spool.steps.empty()) date = spool.header.start_wall_us + spool.steps.back().end_ns / 1000;
-  }
-  if (date == 0) return;
-  const spec::Clocks clocks = spec::derive_clocks(segments);
+void add_totals(Series& series, const RankTotals& totals) {
+  if (totals.last_date_us == 0) return;
+  const auto add = [&](const std::string& name, int64_t ns) {
+    series.add(name, 0, totals.last_date_us, double(ns) / 1e9);
+  };
+  int64_t train_ns = 0;
   for (size_t kind = 0; kind < spec::kStepKinds; ++kind) {
-    series.add("global_cum_" + std::string(spec::kStepKindNames[kind]), 0, date, double(clocks.kinds_ns[kind]) / 1e9);
+    train_ns += totals.kinds_ns[kind];
+    add("global_cum_" + std::string(spec::kStepKindNames[kind]), totals.kinds_ns[kind]);
   }
-  series.add("global_cum_CumulativeTrainTimeEpoch", 0, date, double(clocks.train_ns) / 1e9);
-  series.add("TotalCumulativeTrainTime", 0, date, double(clocks.train_legacy_ns) / 1e9);
+  add("global_cum_CumulativeTrainTimeEpoch", train_ns);
+  add("TotalCumulativeTrainTime", train_ns - totals.kinds_ns[static_cast<size_t>(spec::StepKind::kBatchLoad)] -
+                                      totals.kinds_ns[static_cast<size_t>(spec::StepKind::kCheckpoint)]);
 }
 
 // The rare events of rank 0: they carry the dates that the record leaves out.
-void add_events(Series& series, const std::vector<spec::RankSpool>& segments) {
+void add_events(Series& series, const std::filesystem::path& run_dir, int64_t segments) {
   spec::Points points;
-  for (const spec::RankSpool& spool : segments) {
-    for (const Json& event : spool.events) spec::add_points(points, event, spool.header);
+  for (int64_t segment = 1; segment <= segments; ++segment) {
+    const spec::SpoolHeader header = spec::StepReader(run_dir, segment, 0).header();
+    for (const Json& event : spec::read_events(run_dir, segment, 0)) spec::add_points(points, event, header);
   }
   for (const auto& [name, values] : points) {
     for (const spec::Point& point : values) series.add(name.name, 0, point.time_us, point.value);
@@ -145,15 +163,12 @@ Series series_of(const std::filesystem::path& run_dir, const Json& record) {
       for (const auto& [name, value] : line.values) series.add(name, rank, line.time_us, value);
     }
   }
+  const int64_t segments = segment_count(record);
   for (int64_t rank = 0; !custom && rank < workers; ++rank) {
-    std::vector<spec::RankSpool> spools;
-    for (int64_t segment = 1; segment <= segment_count(record); ++segment) {
-      spools.push_back(spec::read_spool(run_dir, segment, rank));
-    }
-    add_rank(series, spools, rank);
+    const RankTotals totals = add_rank(series, run_dir, segments, rank);
     if (rank == 0) {
-      add_totals(series, spools);
-      add_events(series, spools);
+      add_totals(series, totals);
+      add_events(series, run_dir, segments);
     }
   }
   return series;
@@ -212,54 +227,128 @@ std::string official_result(const Json& record) {
   return out;
 }
 
-std::map<std::string, std::vector<SeriesPoint>> run_series(const std::filesystem::path& run_dir, const Json& record) {
-  return series_of(run_dir, record).points();
+SeriesByName run_series(const std::filesystem::path& run_dir, const Json& record) {
+  return std::move(series_of(run_dir, record).points());
 }
 
-std::vector<ZipMember> download_members(const std::filesystem::path& run_dir, const Json& record) {
+std::string value_text(double value) { return fmt::format("{}", value); }
+
+std::string point_text(const std::string& date, const std::string& value, bool cumulative) {
+  const auto quoted = [](const std::string& text) {
+    return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  return fmt::format("{{\n        \"date\": {},\n        \"value\": {},\n        \"cumulative\": {}\n    }}",
+                     quoted(date), quoted(value), cumulative);
+}
+
+std::function<std::string()> json_list(size_t count, std::function<std::string(size_t)> value) {
+  return [count, value = std::move(value), done = size_t{0}, ended = false]() mutable {
+    std::string piece;
+    if (ended) return piece;
+    if (count == 0) piece = "[]";
+    for (; done < count && piece.size() < kPieceBytes; ++done) {
+      piece += (done == 0 ? "[\n    " : ",\n    ") + value(done);
+    }
+    ended = done == count;
+    if (ended && count > 0) piece += "\n]";
+    return piece;
+  };
+}
+
+Download download_of(const std::filesystem::path& run_dir, const Json& record) {
   const bool custom = text(record, "/division") == "custom";
-  const Series series = series_of(run_dir, record);
-  std::vector<ZipMember> members;
-  series.append_to(members);
-  std::string official = custom ? text(record, "/custom/result") : official_result(record);
-  if (!official.empty()) {
-    members.push_back({"official_result.txt", std::move(official)});
+  Download download;
+  for (auto& [name, series] : run_series(run_dir, record)) {
+    download.held_bytes += series.size() * sizeof(SeriesPoint);
+    const auto points = std::make_shared<const std::vector<SeriesPoint>>(std::move(series));
+    const auto one = [points](size_t i) {
+      return point_text(archive_date((*points)[i].unix_us), value_text((*points)[i].value), false);
+    };
+    download.parts.push_back({"result_" + safe(name) + ".json", json_list(points->size(), one)});
   }
-  members.push_back({"run.json", record.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"});
-  return members;
+  std::string official = custom ? text(record, "/custom/result") : official_result(record);
+  if (!official.empty()) download.parts.push_back(text_part("official_result.txt", std::move(official)));
+  std::string json = record.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  download.held_bytes += json.size();
+  download.parts.push_back(text_part("run.json", std::move(json)));
+  return download;
 }
 
-std::string make_zip(const std::vector<ZipMember>& members, int64_t mtime) {
-  const std::unique_ptr<archive, decltype(&archive_write_free)> zip(archive_write_new(), archive_write_free);
-  std::string bytes;
+struct ZipStream::Impl {
+  std::vector<ZipPart> parts;
+  int64_t mtime;
+  std::string bytes = {};  // made, and not given out; its end may still write into it
+  std::unique_ptr<archive, decltype(&archive_write_free)> zip{archive_write_new(), archive_write_free};
+  size_t part = 0;
+  bool in_part = false, ended = false;
+
+  void begin_part() {
+    // The size stands in front of the content.
+    uint64_t size = 0;
+    auto counted = parts[part].next;
+    for (std::string piece; !(piece = counted()).empty();) size += piece.size();
+    const std::unique_ptr<archive_entry, decltype(&archive_entry_free)> entry(archive_entry_new(), archive_entry_free);
+    archive_entry_set_pathname(entry.get(), parts[part].name.c_str());
+    archive_entry_set_filetype(entry.get(), AE_IFREG);
+    archive_entry_set_perm(entry.get(), 0644);
+    archive_entry_set_mtime(entry.get(), mtime, 0);
+    archive_entry_set_size(entry.get(), static_cast<la_int64_t>(size));
+    if (archive_write_header(zip.get(), entry.get()) != ARCHIVE_OK) archive_failed(zip.get(), "write");
+    in_part = true;
+  }
+
+  void step() {
+    if (part == parts.size()) {
+      if (archive_write_close(zip.get()) != ARCHIVE_OK) archive_failed(zip.get(), "end");
+      ended = true;
+    } else if (!in_part) {
+      begin_part();
+    } else if (const std::string piece = parts[part].next(); !piece.empty()) {
+      const la_ssize_t written = archive_write_data(zip.get(), piece.data(), piece.size());
+      if (written != static_cast<la_ssize_t>(piece.size())) archive_failed(zip.get(), "write");
+    } else {
+      parts[part++].next = nullptr;
+      in_part = false;
+    }
+  }
+};
+
+ZipStream::ZipStream(std::vector<ZipPart> parts, int64_t mtime)
+    : impl_(new Impl{.parts = std::move(parts), .mtime = mtime}) {
   const auto append = [](archive*, void* target, const void* data, size_t size) -> la_ssize_t {
     static_cast<std::string*>(target)->append(static_cast<const char*>(data), size);
     return static_cast<la_ssize_t>(size);
   };
-  if (archive_write_set_format_zip(zip.get()) != ARCHIVE_OK ||
-      archive_write_set_bytes_in_last_block(zip.get(), 1) != ARCHIVE_OK ||
-      archive_write_open(zip.get(), &bytes, nullptr, append, nullptr) != ARCHIVE_OK) {
-    archive_failed(zip.get(), "begin");
+  archive* zip = impl_->zip.get();
+  if (archive_write_set_format_zip(zip) != ARCHIVE_OK || archive_write_set_bytes_in_last_block(zip, 1) != ARCHIVE_OK ||
+      archive_write_open(zip, &impl_->bytes, nullptr, append, nullptr) != ARCHIVE_OK) {
+    archive_failed(zip, "begin");
   }
-  for (const ZipMember& member : members) {
-    const std::unique_ptr<archive_entry, decltype(&archive_entry_free)> entry(archive_entry_new(), archive_entry_free);
-    archive_entry_set_pathname(entry.get(), member.name.c_str());
-    archive_entry_set_filetype(entry.get(), AE_IFREG);
-    archive_entry_set_perm(entry.get(), 0644);
-    archive_entry_set_mtime(entry.get(), mtime, 0);
-    archive_entry_set_size(entry.get(), static_cast<la_int64_t>(member.content.size()));
-    if (archive_write_header(zip.get(), entry.get()) != ARCHIVE_OK ||
-        archive_write_data(zip.get(), member.content.data(), member.content.size()) !=
-            static_cast<la_ssize_t>(member.content.size())) {
-      archive_failed(zip.get(), "write");
-    }
-  }
-  if (archive_write_close(zip.get()) != ARCHIVE_OK) archive_failed(zip.get(), "end");
-  return bytes;
 }
 
-void write_download(const std::filesystem::path& run_dir, const Json& record, const std::filesystem::path& file) {
-  write_file_atomically(file, make_zip(download_members(run_dir, record), mtime_of(record)));
+ZipStream::~ZipStream() = default;
+ZipStream::ZipStream(ZipStream&&) noexcept = default;
+ZipStream& ZipStream::operator=(ZipStream&&) noexcept = default;
+
+std::string ZipStream::next() {
+  while (!impl_->ended && impl_->bytes.size() < kPieceBytes) impl_->step();
+  return std::exchange(impl_->bytes, {});
+}
+
+std::string make_zip(const std::vector<ZipMember>& members, int64_t mtime) {
+  std::vector<ZipPart> parts;
+  for (const ZipMember& member : members) parts.push_back(text_part(member.name, member.content));
+  ZipStream stream(std::move(parts), mtime);
+  std::string zip;
+  for (std::string piece; !(piece = stream.next()).empty();) zip += piece;
+  return zip;
+}
+
+void write_download(const std::filesystem::path& run_dir, const Json& record, const std::filesystem::path& path) {
+  AtomicFile file(path);
+  ZipStream stream(download_of(run_dir, record).parts, mtime_of(record));
+  for (std::string piece; !(piece = stream.next()).empty();) file.write(piece);
+  file.commit();
 }
 
 std::vector<ZipMember> read_zip(const std::string& bytes, const ZipLimits& limits) {

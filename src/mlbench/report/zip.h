@@ -17,7 +17,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,22 +32,60 @@ struct ZipMember {
   std::string content;
 };
 
-struct SeriesPoint {
-  int64_t unix_us = 0;
-  std::string value;
+// A member whose content is made as it is asked for: pieces of some 64 KiB, "" at the end. A copy of `next` begins
+// where the original is.
+struct ZipPart {
+  std::string name;
+  std::function<std::string()> next;
 };
 
-// What the archive's results are made of: points by metric name ("train_loss @ 0"), from the run's spools.
-std::map<std::string, std::vector<SeriesPoint>> run_series(const std::filesystem::path& run_dir, const Json& record);
+struct SeriesPoint {
+  int64_t unix_us = 0;
+  double value = 0;
+};
+using SeriesByName = std::map<std::string, std::vector<SeriesPoint>>;
 
-// What the zip of a run holds, in a fixed order; reads the run's spools.
-std::vector<ZipMember> download_members(const std::filesystem::path& run_dir, const Json& record);
+// What the archive's results are made of: points by metric name ("train_loss @ 0"), from the run's spools.
+SeriesByName run_series(const std::filesystem::path& run_dir, const Json& record);
+
+// A value of a series as the archive writes it: the shortest text that reads back as the same number.
+std::string value_text(double value);
+
+// What the zip of a run holds, in a fixed order. Reads the run's spools and keeps 16 bytes for each point.
+struct Download {
+  std::vector<ZipPart> parts;
+  size_t held_bytes = 0;
+};
+Download download_of(const std::filesystem::path& run_dir, const Json& record);
+
+// A member of this content.
+ZipPart text_part(std::string name, std::string content);
+// A JSON array of `count` values as Json::dump(4) writes it, piece by piece; `value` gives their texts of that form.
+std::function<std::string()> json_list(size_t count, std::function<std::string(size_t)> value);
+// {"date", "value", "cumulative"} as a value of such a list.
+std::string point_text(const std::string& date, const std::string& value, bool cumulative);
 
 // "85% Top 1 Validation Accuracy reached in 41.234 seconds, Compute: ... seconds, ..."; "" without a goal reached.
 std::string official_result(const Json& record);
 
-// The archive's bytes (deflated; member times are `mtime`, seconds since the epoch, so that equal input gives equal
-// bytes).
+// The bytes of an archive (deflated; member times are `mtime`, seconds since the epoch, so that equal input gives equal
+// bytes), made as they are asked for.
+class ZipStream {
+ public:
+  ZipStream(std::vector<ZipPart> parts, int64_t mtime);
+  ~ZipStream();
+  ZipStream(ZipStream&&) noexcept;
+  ZipStream& operator=(ZipStream&&) noexcept;
+
+  // At least 64 KiB, or what is left; "" at the end.
+  std::string next();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The same at once.
 std::string make_zip(const std::vector<ZipMember>& members, int64_t mtime);
 
 // Writes the download of a run: `file` is the old or the new archive, never half of one.

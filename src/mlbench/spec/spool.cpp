@@ -10,6 +10,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/spec/step_reader.h"
 
 namespace mlbench::spec {
 
@@ -37,47 +38,15 @@ bool is_plausible(const StepRecord& record) {
          std::all_of(record.kinds.begin(), record.kinds.end(), [&](const Spread& kind) { return in_range(kind.sum); });
 }
 
-void parse_steps(const fs::path& path, std::string_view bytes, RankSpool& spool) {
-  const SpoolHeader expected;
-  if (bytes.size() < sizeof expected) {
-    // Killed while the header was being written.
-    if (std::string_view(expected.magic, sizeof expected.magic).starts_with(bytes.substr(0, sizeof expected.magic)) ||
-        bytes.starts_with(std::string_view(expected.magic, sizeof expected.magic))) {
-      return;
-    }
-    throw UserError(path.string() + ": not a spool: " + std::to_string(bytes.size()) + " bytes without its header");
-  }
-  std::memcpy(&spool.header, bytes.data(), sizeof spool.header);
-  if (std::memcmp(spool.header.magic, expected.magic, sizeof expected.magic) != 0) {
-    throw UserError(path.string() + ": not a spool: it does not start with MLBSTEPS");
-  }
-  if (spool.header.version != expected.version || spool.header.record_bytes != expected.record_bytes) {
-    throw UserError(fmt::format(
-        "{}: spool of version {} with records of {} bytes; this program reads version {} with {}", path.string(),
-        spool.header.version, spool.header.record_bytes, expected.version, expected.record_bytes));
-  }
-  bytes.remove_prefix(sizeof spool.header);
-  spool.steps.reserve(bytes.size() / sizeof(StepRecord));
-  for (; bytes.size() >= sizeof(StepRecord); bytes.remove_prefix(sizeof(StepRecord))) {
-    StepRecord record;
-    std::memcpy(&record, bytes.data(), sizeof record);
-    // After a power failure a file may end in blocks that were never written.
-    if (record.sequence != spool.steps.size() || record.count == 0) return;
-    if (!is_plausible(record)) {
-      throw UserError(fmt::format("{}: record {} is damaged: {} steps of {} ns, the last ending at {} ns",
-                                  path.string(), record.sequence, record.count, record.total.sum, record.end_ns));
-    }
-    spool.steps.push_back(record);
-  }
-}
-
-void parse_events(std::string_view text, RankSpool& spool) {
+std::vector<Json> parse_events(std::string_view text) {
+  std::vector<Json> events;
   for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
     Json event = Json::parse(text.substr(0, end), nullptr, false);
-    if (!event.is_object()) return;
-    spool.events.push_back(std::move(event));
+    if (!event.is_object()) break;
+    events.push_back(std::move(event));
     text.remove_prefix(end + 1);
   }
+  return events;
 }
 
 }  // namespace
@@ -90,12 +59,44 @@ fs::path events_path(const fs::path& run_dir, int64_t segment, int64_t rank) {
   return spool_file(run_dir, segment, rank, "events");
 }
 
+std::optional<SpoolHeader> parse_header(const fs::path& path, std::string_view bytes) {
+  const SpoolHeader expected;
+  const std::string_view magic(expected.magic, sizeof expected.magic);
+  if (bytes.size() < sizeof expected) {
+    // Killed while the header was being written.
+    if (magic.starts_with(bytes.substr(0, magic.size())) || bytes.starts_with(magic)) return std::nullopt;
+    throw UserError(path.string() + ": not a spool: " + std::to_string(bytes.size()) + " bytes without its header");
+  }
+  SpoolHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (!bytes.starts_with(magic)) {
+    throw UserError(path.string() + ": not a spool: it does not start with MLBSTEPS");
+  }
+  if (header.version != expected.version || header.record_bytes != expected.record_bytes) {
+    throw UserError(
+        fmt::format("{}: spool of version {} with records of {} bytes; this program reads version {} with {}",
+                    path.string(), header.version, header.record_bytes, expected.version, expected.record_bytes));
+  }
+  return header;
+}
+
+void check_plausible(const fs::path& path, const StepRecord& record) {
+  if (is_plausible(record)) return;
+  throw UserError(fmt::format("{}: record {} is damaged: {} steps of {} ns, the last ending at {} ns", path.string(),
+                              record.sequence, record.count, record.total.sum, record.end_ns));
+}
+
+std::vector<Json> read_events(const fs::path& run_dir, int64_t segment, int64_t rank) {
+  return parse_events(read_if_present(events_path(run_dir, segment, rank)));
+}
+
 RankSpool read_spool(const fs::path& run_dir, int64_t segment, int64_t rank) {
   RankSpool spool;
   // A writer puts the steps before an event on disk first; read the other way round, no event lacks its steps.
-  parse_events(read_if_present(events_path(run_dir, segment, rank)), spool);
-  const fs::path steps = steps_path(run_dir, segment, rank);
-  parse_steps(steps, read_if_present(steps), spool);
+  spool.events = read_events(run_dir, segment, rank);
+  StepReader steps(run_dir, segment, rank);
+  spool.header = steps.header();
+  while (const auto record = steps.next()) spool.steps.push_back(*record);
   return spool;
 }
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,6 +82,15 @@ static_assert(sizeof(SpoolHeader) == 64);
 //   failure     {kind, operation, sequence_number, message, suspect_rank|null}
 std::filesystem::path steps_path(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
 std::filesystem::path events_path(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
+
+// The first bytes of a file of steps; empty while they are being written or there is none. UserError when this is no
+// spool, or one of another version.
+std::optional<SpoolHeader> parse_header(const std::filesystem::path& path, std::string_view bytes);
+// UserError for times that no run can have: sums over a run's records stay far from overflow.
+void check_plausible(const std::filesystem::path& path, const StepRecord& record);
+
+// The rare events of one rank's segment, in order; empty without a file.
+std::vector<Json> read_events(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
 
 struct RankSpool {
   SpoolHeader header;

@@ -2,7 +2,7 @@
 
 #include <system_error>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/store/sqlite.h"
 
 namespace mlbench::store {
@@ -33,8 +33,8 @@ std::unique_ptr<Database> open_or_replace(const fs::path& path) {
           "PRAGMA user_version = 1;");
       return database;
     }
-  } catch (const IoError&) {
-    if (!fs::exists(path)) throw;  // not a damaged one: none can be made
+  } catch (const IoError& error) {
+    if (is_transient(error) || !fs::exists(path)) throw;  // not a damaged one
   }
   for (const char* suffix : {"", "-wal", "-shm"}) {
     std::error_code ignored;

@@ -1,10 +1,11 @@
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/store/run_index.h"
 
 namespace mlbench::store {
@@ -85,6 +86,23 @@ TEST_F(RunIndexTest, SurvivesAndIsReplacedWhenDamaged) {
 TEST_F(RunIndexTest, AFolderThatCannotBeMadeIsAnIoError) {
   std::ofstream(folder_.path() / "file") << "x";
   EXPECT_THROW(RunIndex(folder_.path() / "file"), IoError);
+}
+
+TEST_F(RunIndexTest, IsNotThrownAwayForWantOfDescriptors) {
+  index_.reset();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  bool transient = false;
+  try {
+    index();
+  } catch (const std::exception& error) {
+    transient = is_transient(error);
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_TRUE(transient);
+  EXPECT_EQ(index().find({}).total, 3);
 }
 
 }  // namespace

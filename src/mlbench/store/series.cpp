@@ -8,7 +8,7 @@
 #include <limits>
 #include <system_error>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/store/sqlite.h"
 
 namespace mlbench::store {
@@ -148,8 +148,8 @@ SeriesStore::SeriesStore(const fs::path& file, bool replaceable) {
   if (error) throw IoError("cannot create " + file.parent_path().string() + ": " + error.message());
   try {
     database_ = open(file);
-  } catch (const IoError&) {
-    if (!replaceable) throw;
+  } catch (const IoError& refused) {
+    if (!replaceable || is_transient(refused)) throw;
     for (const char* suffix : {"", "-wal", "-shm"}) fs::remove(file.string() + suffix, error);
     database_ = open(file);
   }

@@ -1,10 +1,34 @@
 #include "mlbench/store/sqlite.h"
 
+#include <cerrno>
 #include <limits>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench::store {
+
+namespace {
+
+// What the system said where it was the system; 0 where it is the file.
+int errno_of(int code, sqlite3* handle) {
+  const int said = handle == nullptr ? 0 : sqlite3_system_errno(handle);
+  switch (code & 0xff) {
+    case SQLITE_FULL:
+      return ENOSPC;
+    case SQLITE_NOMEM:
+      return ENOMEM;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return EBUSY;
+    case SQLITE_IOERR:
+    case SQLITE_CANTOPEN:
+      return said != 0 ? said : EIO;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
 
 Statement::Statement(Database& database, std::string_view sql)
     : database_(database), statement_(nullptr, sqlite3_finalize) {
@@ -91,7 +115,9 @@ void Database::execute(const char* sql) {
 
 void Database::fail(int code) const {
   const std::string reason = handle_ ? sqlite3_errmsg(handle_.get()) : sqlite3_errstr(code);
-  throw IoError("the store " + path_.string() + " refuses: " + reason);
+  const std::string text = "the store " + path_.string() + " refuses: " + reason;
+  if (const int error = errno_of(code, handle_.get())) throw_system_error(text, error);
+  throw IoError(text);
 }
 
 Transaction::~Transaction() {

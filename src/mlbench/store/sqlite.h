@@ -48,7 +48,7 @@ class Database {
   int64_t changes() const { return sqlite3_changes64(handle_.get()); }
   sqlite3* handle() const { return handle_.get(); }
   const std::filesystem::path& path() const { return path_; }
-  [[noreturn]] void fail(int code) const;  // IoError with path and reason
+  [[noreturn]] void fail(int code) const;  // IoError with path and reason; SystemError where it is the system's
 
  private:
   std::filesystem::path path_;

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "mlbench/base/environment.h"
-#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/base/json.h"
 #include "mlbench/supervise/proc.h"
 
@@ -47,7 +47,7 @@ void Lease::refresh(const std::vector<ProcessIdentity>& ranks) {
   const auto self = process_status(getpid());
   ++counter_;
   if (!write({getpid(), self ? self->start_time : 0}, ranks)) {
-    throw_io_error("cannot write the lease of the run", errno);
+    throw_system_error("cannot write the lease of the run", errno);
   }
 }
 

@@ -10,7 +10,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
-#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/net/kv/kv.h"
@@ -242,9 +242,9 @@ class Segment {
   void reserve_room() const {
     const std::filesystem::path file = reserve_file();
     const FileDescriptor fd(open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-    if (!fd) throw_io_error("cannot write " + file.string(), errno);
+    if (!fd) throw_system_error("cannot write " + file.string(), errno);
     if (const int error = posix_fallocate(fd.get(), 0, kReservedBytes); error == ENOSPC || error == EDQUOT) {
-      throw_io_error("cannot write " + file.string(), error);
+      throw_system_error("cannot write " + file.string(), error);
     }
   }
 

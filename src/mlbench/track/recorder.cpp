@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/base/files.h"
 
 namespace mlbench::track {
@@ -65,7 +65,7 @@ class SpoolFile {
   explicit SpoolFile(const fs::path& path) : path_(path) {
     // A segment has its files to itself; one that exists would be somebody's measurements.
     fd_ = FileDescriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-    if (!fd_) throw_io_error("cannot create " + path.string(), errno);
+    if (!fd_) throw_system_error("cannot create " + path.string(), errno);
   }
 
   // Appends whole units of `unit` bytes (0: lines); returns the error, if any.

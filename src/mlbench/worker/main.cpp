@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "mlbench/base/environment.h"
-#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/signals.h"

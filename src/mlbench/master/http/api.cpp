@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/master/owner.h"
 #include "mlbench/master/runs.h"
 
@@ -38,8 +39,29 @@ Response answer_of(const std::exception& error) {
   if (dynamic_cast<const NameTaken*>(&error) != nullptr) return error_response(409, error.what());
   if (dynamic_cast<const UserError*>(&error) != nullptr) return error_response(400, error.what());
   spdlog::error("request failed: {}", error.what());
-  if (dynamic_cast<const IoError*>(&error) != nullptr) return error_response(503, error.what());
-  return error_response(500, "internal error");
+  const bool passes = is_transient(error);
+  if (!passes && dynamic_cast<const IoError*>(&error) == nullptr) return error_response(500, "internal error");
+  Response response = error_response(503, error.what());
+  if (passes) response.headers.emplace_back("Retry-After", "1");
+  return response;
+}
+
+struct BodyLimits {
+  size_t bytes, unpacked_bytes;
+};
+
+BodyLimits limits_of(Body body) {
+  switch (body) {
+    case Body::kSmall:
+      return {4 << 10, 0};
+    case Body::kForm:
+      return {64 << 10, 0};
+    case Body::kRequest:
+      return {1 << 20, 1 << 20};
+    case Body::kBatch:
+      return {8 << 20, 8 << 20};
+  }
+  return {};
 }
 
 // For every answer, pages or not: what a browser shows of us loads nothing from elsewhere, runs no script that came
@@ -150,7 +172,8 @@ Api::Match Api::match(const Request& request) const {
   return found;
 }
 
-std::optional<Response> Api::refuse(const Request& request, const Match& match) const {
+std::optional<Response> Api::refuse(const Request& request, const Match& match,
+                                    const std::optional<Response>& unknown) const {
   // A page of another site can make a browser send requests here: by a name that it lets point to us, or openly.
   const std::string host = host_of(request.header("Host"));
   const bool known = host == "localhost" || is_address(host) ||
@@ -169,9 +192,7 @@ std::optional<Response> Api::refuse(const Request& request, const Match& match) 
                             (request.target.segments[1] != "v1" && request.target.segments[1] != "2.0"));
   const bool open =
       (match.route != nullptr && match.route->access == Access::kOpen) || (legacy_path && options_.legacy);
-  if (!open) {
-    if (auto refused = refuse_unknown(request)) return refused;
-  }
+  if (!open && unknown) return unknown;
   if (match.route == nullptr && !match.allowed.empty()) {
     Response response = error_response(
         405, fmt::format("{} is not possible here: valid are {}", request.method.substr(0, 20), match.allowed));
@@ -209,10 +230,21 @@ std::optional<Response> Api::refuse_unknown(const Request& request) const {
   return std::nullopt;
 }
 
-std::optional<Response> Api::begin(const Request& request) {
-  auto refused = refuse(request, match(request));
-  if (refused) refused = sealed(std::move(*refused));
-  return refused;
+Admission Api::begin(const Request& request) {
+  const Match found = match(request);
+  const std::optional<Response> unknown = refuse_unknown(request);
+  Admission admission;
+  admission.known = !unknown;
+  admission.refusal = refuse(request, found, unknown);
+  if (admission.refusal) {
+    admission.refusal = sealed(std::move(*admission.refusal));
+    return admission;
+  }
+  const BodyLimits limits = limits_of(found.route->body);
+  admission.body_bytes = limits.bytes;
+  admission.unpacked_bytes = limits.unpacked_bytes;
+  admission.lane = found.route->lane;
+  return admission;
 }
 
 Response Api::handle(const Request& request) {
@@ -221,6 +253,8 @@ Response Api::handle(const Request& request) {
   Response response;
   try {
     response = found.route->handler({request, found.parameters});
+    // What goes wrong with the first piece is said; later the answer can only be cut off.
+    if (response.next && response.body.empty()) response.body = response.next();
   } catch (const std::exception& error) {
     response = answer_of(error);
   }

@@ -13,6 +13,8 @@
 
 namespace mlbench::master {
 
+using net::http::Admission;
+using net::http::Lane;
 using net::http::Request;
 using net::http::Response;
 
@@ -27,11 +29,21 @@ enum class Access {
   kLegacy,  // today's clients, who send none: only where --legacy-api is given
 };
 
+// The bodies that a route takes. Without a token they are small, and nothing is unpacked.
+enum class Body {
+  kSmall,    // 4 KiB: none, or a few words
+  kForm,     // 64 KiB: what MLBench's clients post
+  kRequest,  // 1 MiB, with gzip or not: what describes runs
+  kBatch,    // 8 MiB, with gzip or not: points, metrics
+};
+
 struct Route {
   std::string method;
   std::string pattern;  // "/api/v1/runs/{name}"; a last slash in a request changes nothing
   Access access = Access::kToken;
   std::function<Response(const Call&)> handler;
+  Lane lane = Lane::kQuick;
+  Body body = Body::kSmall;
 };
 
 // An answer other than success: {"status", "message"}.
@@ -61,7 +73,7 @@ struct ApiOptions {
 class Api final : public net::http::Service {
  public:
   Api(ApiOptions options, std::vector<Route> routes);
-  std::optional<Response> begin(const Request& request) override;
+  Admission begin(const Request& request) override;
   Response handle(const Request& request) override;
   std::vector<std::pair<std::string, std::string>> routes() const;  // method and pattern
 
@@ -72,7 +84,9 @@ class Api final : public net::http::Service {
     std::string allowed;  // methods of the path, where the method is none of them
   };
   Match match(const Request& request) const;
-  std::optional<Response> refuse(const Request& request, const Match& match) const;
+  // `unknown`: what refuse_unknown() said.
+  std::optional<Response> refuse(const Request& request, const Match& match,
+                                 const std::optional<Response>& unknown) const;
   std::optional<Response> refuse_unknown(const Request& request) const;
 
   const ApiOptions options_;

@@ -8,8 +8,11 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <functional>
+#include <memory>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
@@ -29,6 +32,7 @@ namespace {
 
 constexpr size_t kMostNameBytes = 50, kMostValueBytes = 255, kMostMetadataBytes = 10'000;
 constexpr size_t kMostLogLines = 10'000;
+constexpr size_t kPieceBytes = 64 << 10;  // of a long answer
 constexpr std::chrono::seconds kStopPatience{20};
 
 struct Image {
@@ -292,28 +296,74 @@ Response delete_run(Services& services, const Call& call) {
 
 // ---- metrics --------------------------------------------------------------------------------------------------------
 
+// Of a run of millions of points: small.
 struct Value {
   int64_t time_us = 0;
-  std::string text, metadata;
+  double number = 0;
+  bool as_python = false;  // how `number` is spelt
   bool cumulative = false;
+  std::shared_ptr<const store::PostedMetric> posted;  // of a client: its text and metadata, instead of `number`
+
+  std::string text() const {
+    if (posted) return posted->value;
+    return as_python ? Json(number).dump() : report::value_text(number);
+  }
 };
 using Metrics = std::map<std::string, std::vector<Value>>;
+using Lists = std::vector<std::pair<std::string, std::vector<Value>>>;
 
-// As Python writes floats.
-std::string text_of(double value) { return Json(value).dump(); }
+size_t bytes_of(const Lists& lists) {
+  size_t values = 0;
+  for (const auto& [name, list] : lists) values += list.size();
+  return values * sizeof(Value);
+}
+
+std::string quoted(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// {"NAME": [VALUE, ...], ...}, piece by piece.
+std::function<std::string()> json_of(Lists lists, std::function<std::string(const std::string&, const Value&)> text) {
+  const auto shared = std::make_shared<const Lists>(std::move(lists));
+  return [shared, text = std::move(text), list = size_t{0}, value = size_t{0}, ended = false]() mutable {
+    std::string piece;
+    if (ended) return piece;
+    if (list == 0 && value == 0) piece = "{";
+    while (list < shared->size() && piece.size() < kPieceBytes) {
+      const auto& [name, values] = (*shared)[list];
+      if (value == 0) piece += fmt::format("{}{}:[", list == 0 ? "" : ",", quoted(name));
+      for (; value < values.size() && piece.size() < kPieceBytes; ++value) {
+        piece += (value == 0 ? "" : ",") + text(name, values[value]);
+      }
+      if (value < values.size()) break;
+      piece += "]";
+      ++list;
+      value = 0;
+    }
+    ended = list == shared->size();
+    if (ended) piece += "}";
+    return piece;
+  };
+}
 
 Metrics metrics_of_run(Services& services, const fs::path& run_dir, const Json& record) {
   Metrics metrics;
   for (const auto& [name, points] : report::run_series(run_dir, record)) {
-    for (const report::SeriesPoint& point : points) metrics[name].push_back({point.unix_us, point.value, "", false});
+    std::vector<Value>& values = metrics[name];
+    values.reserve(points.size());
+    for (const report::SeriesPoint& point : points) values.push_back({point.unix_us, point.value, false, false, {}});
   }
   if (const std::string official = report::official_result(record); !official.empty()) {
     const auto end =
         parse_date(record.value("finished_at", Json()).is_string() ? record["finished_at"].get<std::string>() : "");
-    metrics["TaskResult @ 0"].push_back({end.value_or(now_us()), official, "", false});
+    const auto said = std::make_shared<store::PostedMetric>();
+    said->value = official;
+    metrics["TaskResult @ 0"].push_back({end.value_or(now_us()), 0, false, false, said});
   }
   for (store::PostedMetric& posted : services.journal.posted(record.value("id", int64_t{0}))) {
-    metrics[posted.name].push_back({posted.time_us, posted.value, posted.metadata, posted.cumulative});
+    std::vector<Value>& values = metrics[posted.name];
+    const int64_t time_us = posted.time_us;
+    const bool cumulative = posted.cumulative;
+    posted.name = {};
+    values.push_back({time_us, 0, false, cumulative, std::make_shared<const store::PostedMetric>(std::move(posted))});
   }
   for (auto& [name, values] : metrics) {
     std::stable_sort(values.begin(), values.end(),
@@ -327,7 +377,7 @@ Metrics metrics_of_host(const Services& services, int64_t from_time_us) {
   Metrics metrics;
   for (const HostSample& sample : services.hosts.samples(from_time_us)) {
     for (size_t i = 0; i < kHostSeries.size(); ++i) {
-      metrics[kHostSeries[i]].push_back({sample.time_us, text_of(value_of(sample, i)), "", i >= 2});
+      metrics[kHostSeries[i]].push_back({sample.time_us, value_of(sample, i), true, i >= 2, {}});
     }
   }
   return metrics;
@@ -347,22 +397,20 @@ std::vector<Value> summarised(const std::string& name, const std::vector<Value>&
   std::vector<Value> out;
   for (size_t begin = 0; begin + group <= values.size(); begin += group) {
     double sum = 0;
-    for (size_t i = begin; i < begin + group; ++i) sum += real(values[i].text, "a value of " + name);
-    Value mean = values[begin];
-    mean.text = text_of(sum / static_cast<double>(group));
-    out.push_back(std::move(mean));
+    for (size_t i = begin; i < begin + group; ++i) sum += real(values[i].text(), "a value of " + name);
+    out.push_back({values[begin].time_us, sum / static_cast<double>(group), true, values[begin].cumulative, {}});
   }
   return out;
 }
 
-Json value_json(const Value& value, Fraction fraction) {
-  return {{"date", format_date(value.time_us, fraction)}, {"value", value.text}, {"cumulative", value.cumulative}};
-}
-
-Json values_json(const std::vector<Value>& values, Fraction fraction) {
-  Json list = Json::array();
-  for (const Value& value : values) list.push_back(value_json(value, fraction));
-  return list;
+// A member of an archive.
+report::ZipPart part_of(std::string name, std::vector<Value> values) {
+  const auto shared = std::make_shared<const std::vector<Value>>(std::move(values));
+  return {std::move(name), report::json_list(shared->size(), [shared](size_t i) {
+            const Value& value = (*shared)[i];
+            return report::point_text(format_date(value.time_us, Fraction::kThreeOrNone), value.text(),
+                                      value.cumulative);
+          })};
 }
 
 std::string member_name(std::string prefix, const std::string& metric) {
@@ -424,71 +472,113 @@ Response metrics_of_key(Services& services, const Call& call) {
   };
 
   if (format == "zip") {
-    std::vector<report::ZipMember> members;
+    std::vector<report::ZipPart> parts;
     std::set<std::string> names;
-    const auto add = [&](std::string member, const std::vector<Value>& values) {
-      if (names.insert(member).second) {
-        members.push_back({std::move(member), values_json(values, Fraction::kThreeOrNone).dump(4)});
-      }
+    Response response{200, "application/octet-stream", {}, "", {}};
+    const auto add = [&](std::string member, std::vector<Value> values) {
+      response.held_bytes += values.size() * sizeof(Value);
+      if (names.insert(member).second) parts.push_back(part_of(std::move(member), std::move(values)));
     };
     for (const auto& [metric, values] : metrics) {
-      if (metric == "TaskResult @ 0") members.push_back({"official_result.txt", values.back().text});
+      if (metric == "TaskResult @ 0") parts.push_back(report::text_part("official_result.txt", values.back().text()));
       if (metric.find("TaskResult") != std::string::npos) continue;
-      if (const auto kept = in_time(values); !kept.empty()) add(member_name("result_", metric), kept);
+      if (auto kept = in_time(values); !kept.empty()) add(member_name("result_", metric), std::move(kept));
     }
     const int64_t workers = of_pod ? 0 : record.value("workers", int64_t{0});
     for (int64_t slot = 0; slot < std::min<int64_t>(workers, services.hosts.cores()); ++slot) {
       for (const auto& [metric, values] : metrics_of_host(services, 0)) {
-        if (const auto kept = in_time(values); !kept.empty())
-          add(member_name(pod_name(services, slot) + "_", metric), kept);
+        if (auto kept = in_time(values); !kept.empty())
+          add(member_name(pod_name(services, slot) + "_", metric), std::move(kept));
       }
     }
-    Response response{200, "application/octet-stream", {}, report::make_zip(members, now_us() / 1'000'000), {}};
+    const auto zip = std::make_shared<report::ZipStream>(std::move(parts), now_us() / 1'000'000);
+    response.next = [zip] { return zip->next(); };
     response.headers = {{"content-disposition", fmt::format("attachment; filename=metrics_{}.zip", plain_name(name))}};
     return response;
   }
-  Json answer = Json::object();
-  for (const auto& [metric, all] : metrics) {
+  Lists lists;
+  for (auto& [metric, all] : metrics) {
     if (filter && metric != *filter) continue;
-    std::vector<Value> values = in_time(all);
+    std::vector<Value> values = in_time(std::move(all));
     if (parts > 0) values = summarised(metric, values, parts);
     if (last_n > 0 && std::ssize(values) > last_n) values.erase(values.begin(), values.end() - last_n);
-    if (!values.empty()) answer[metric] = values_json(values, Fraction::kSixOrNone);
+    if (!values.empty()) lists.emplace_back(metric, std::move(values));
   }
-  return json_response(200, answer);
+  Response response{200, "application/json", {}, "", {}};
+  response.held_bytes = bytes_of(lists);
+  response.next = json_of(std::move(lists), [](const std::string&, const Value& value) {
+    return fmt::format(R"({{"date":{},"value":{},"cumulative":{}}})",
+                       quoted(format_date(value.time_us, Fraction::kSixOrNone)), quoted(value.text()),
+                       value.cumulative);
+  });
+  return response;
 }
 
-Json full_metrics(const Metrics& metrics) {
-  Json answer = Json::object();
-  for (const auto& [name, values] : metrics) {
-    Json list = Json::array();
-    for (const Value& value : values) {
-      list.push_back({{"name", name},
-                      {"value", value.text},
-                      {"date", format_date(value.time_us, Fraction::kSix)},
-                      {"metadata", value.metadata},
-                      {"cumulative", value.cumulative}});
-    }
-    answer[name] = std::move(list);
-  }
-  return answer;
+std::function<std::string()> full_metrics(Metrics metrics) {
+  Lists lists;
+  for (auto& [name, values] : metrics) lists.emplace_back(name, std::move(values));
+  return json_of(std::move(lists), [](const std::string& name, const Value& value) {
+    return fmt::format(R"({{"name":{},"value":{},"date":{},"metadata":{},"cumulative":{}}})", quoted(name),
+                       quoted(value.text()), quoted(format_date(value.time_us, Fraction::kSix)),
+                       quoted(value.posted ? value.posted->metadata : ""), value.cumulative);
+  });
 }
+
+// Everything of all runs: one after the other is read when the answer has come to it.
+class AllMetrics {
+ public:
+  explicit AllMetrics(Services& services) : services_(services), runs_(report::list_runs(services.home)) {}
+
+  std::string next() {
+    std::string piece;
+    if (at_ == 0 && !current_) piece = R"({"pod_metrics":{)";
+    while (!ended_ && piece.size() < kPieceBytes) {
+      const std::string more = current_ ? current_() : "";
+      if (more.empty()) piece += begin_next();
+      piece += more;
+    }
+    return piece;
+  }
+
+ private:
+  // What stands in front of the next pod or run.
+  std::string begin_next() {
+    const auto pods = static_cast<size_t>(services_.hosts.cores());
+    current_ = nullptr;
+    if (at_ == pods + runs_.size()) {
+      ended_ = true;
+      return pods == at_ ? R"(},"run_metrics":{}})" : "}}";
+    }
+    const size_t at = at_++;
+    if (at < pods) {
+      current_ = full_metrics(metrics_of_host(services_, 0));
+      return (at == 0 ? "" : ",") + quoted(pod_name(services_, static_cast<int64_t>(at))) + ":";
+    }
+    const fs::path& run_dir = runs_[at - pods];
+    std::string text = at == pods ? R"(},"run_metrics":{)" : "";
+    try {
+      current_ = full_metrics(metrics_of_run(services_, run_dir, report::read_record(run_dir)));
+    } catch (const UserError& error) {
+      spdlog::warn("run {}: {}", run_dir.filename().string(), error.what());
+      return text;
+    }
+    text += (std::exchange(any_run_, true) ? "," : "") + quoted(run_dir.filename()) + ":";
+    return text;
+  }
+
+  Services& services_;
+  const std::vector<fs::path> runs_;
+  size_t at_ = 0;  // the next pod, or behind them run
+  std::function<std::string()> current_;
+  bool any_run_ = false, ended_ = false;
+};
 
 Response all_metrics(Services& services, const Call& call) {
   format_of(call.request, "", false);
-  Json pods = Json::object(), runs = Json::object();
-  for (int64_t slot = 0; slot < services.hosts.cores(); ++slot) {
-    pods[pod_name(services, slot)] = full_metrics(metrics_of_host(services, 0));
-  }
-  for (const fs::path& run_dir : report::list_runs(services.home)) {
-    try {
-      const Json record = report::read_record(run_dir);
-      runs[run_dir.filename().string()] = full_metrics(metrics_of_run(services, run_dir, record));
-    } catch (const UserError& error) {
-      spdlog::warn("run {}: {}", run_dir.filename().string(), error.what());
-    }
-  }
-  return json_response(200, {{"pod_metrics", std::move(pods)}, {"run_metrics", std::move(runs)}});
+  Response response{200, "application/json", {}, "", {}};
+  const auto all = std::make_shared<AllMetrics>(services);
+  response.next = [all] { return all->next(); };
+  return response;
 }
 
 bool truth(const std::string& text) {
@@ -571,21 +661,26 @@ Response root(const Call& call) {
 std::vector<Route> legacy_routes(Services& services) {
   Services* s = &services;
   std::vector<Route> routes = {
-      {"GET", "/api/", Access::kLegacy, [](const Call& call) { return root(call); }},
+      {"GET", "/api/", Access::kLegacy, [](const Call& call) { return root(call); }, Lane::kAtOnce},
       {"GET", "/api/pods/", Access::kLegacy, [s](const Call& call) { return pods(*s, call); }},
-      {"GET", "/api/runs/", Access::kLegacy, [s](const Call& call) { return all_runs(*s, call); }},
-      {"POST", "/api/runs/", Access::kLegacy, [s](const Call& call) { return create_run(*s, call); }},
+      {"GET", "/api/runs/", Access::kLegacy, [s](const Call& call) { return all_runs(*s, call); }, Lane::kSlow},
+      {"POST", "/api/runs/", Access::kLegacy, [s](const Call& call) { return create_run(*s, call); }, Lane::kSlow,
+       Body::kForm},
       {"GET", "/api/runs/{id}/", Access::kLegacy, [s](const Call& call) { return one_run(*s, call); }},
-      {"DELETE", "/api/runs/{id}/", Access::kLegacy, [s](const Call& call) { return delete_run(*s, call); }},
-      {"GET", "/api/metrics/", Access::kLegacy, [s](const Call& call) { return all_metrics(*s, call); }},
-      {"POST", "/api/metrics/", Access::kLegacy, [s](const Call& call) { return post_metric(*s, call); }},
-      {"GET", "/api/metrics/{key}/", Access::kLegacy, [s](const Call& call) { return metrics_of_key(*s, call); }},
+      {"DELETE", "/api/runs/{id}/", Access::kLegacy, [s](const Call& call) { return delete_run(*s, call); },
+       Lane::kSlow},
+      {"GET", "/api/metrics/", Access::kLegacy, [s](const Call& call) { return all_metrics(*s, call); }, Lane::kSlow},
+      {"POST", "/api/metrics/", Access::kLegacy, [s](const Call& call) { return post_metric(*s, call); }, Lane::kQuick,
+       Body::kForm},
+      {"GET", "/api/metrics/{key}/", Access::kLegacy, [s](const Call& call) { return metrics_of_key(*s, call); },
+       Lane::kSlow},
   };
   for (const char* path : {"pods", "runs", "metrics"}) {  // "/api/runs.json"
-    const auto plain = std::find_if(routes.begin(), routes.end(), [&](const Route& route) {
+    Route json = *std::find_if(routes.begin(), routes.end(), [&](const Route& route) {
       return route.method == "GET" && route.pattern == fmt::format("/api/{}/", path);
     });
-    routes.push_back({"GET", fmt::format("/api/{}.json", path), Access::kLegacy, plain->handler});
+    json.pattern = fmt::format("/api/{}.json", path);
+    routes.push_back(std::move(json));
   }
   return routes;
 }

@@ -438,7 +438,8 @@ Json body_of(const Request& request) {
 }  // namespace
 
 std::vector<Route> mlflow_routes(Services& services) {
-  const auto route = [&services](const char* method, const char* path, Json (Calls::*call)(const Json&) const) {
+  const auto route = [&services](const char* method, const char* path, Json (Calls::*call)(const Json&) const,
+                                 Lane lane = Lane::kQuick) {
     const auto handler = [&services, call](const Call& request) {
       try {
         return json_response(200, (Calls(services).*call)(body_of(request.request)));
@@ -450,7 +451,7 @@ std::vector<Route> mlflow_routes(Services& services) {
         return json_response(400, {{"error_code", kInvalid}, {"message", error.what()}});
       }
     };
-    return Route{method, std::string("/api/2.0/mlflow/") + path, Access::kToken, handler};
+    return Route{method, std::string("/api/2.0/mlflow/") + path, Access::kToken, handler, lane, Body::kBatch};
   };
   return {
       route("POST", "experiments/create", &Calls::create_experiment),
@@ -465,7 +466,7 @@ std::vector<Route> mlflow_routes(Services& services) {
       route("POST", "runs/log-batch", &Calls::log_batch),
       route("POST", "runs/log-parameter", &Calls::log_parameter),
       route("POST", "runs/set-tag", &Calls::set_tag),
-      route("POST", "runs/search", &Calls::search_runs),
+      route("POST", "runs/search", &Calls::search_runs, Lane::kSlow),
       route("GET", "metrics/get-history", &Calls::history),
   };
 }

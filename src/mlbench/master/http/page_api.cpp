@@ -90,13 +90,17 @@ Response log_out(Services& services, const Request& request) {
 std::vector<Route> page_routes(Services& services) {
   Services* s = &services;
   return {
-      {"GET", "/", Access::kOpen, [](const Call& call) { return send_file(call.request, "index.html"); }},
+      {"GET", "/", Access::kOpen, [](const Call& call) { return send_file(call.request, "index.html"); },
+       Lane::kAtOnce},
       {"GET", "/assets/{file}", Access::kOpen,
-       [](const Call& call) { return send_file(call.request, "assets/" + call.parameters[0]); }},
-      {"POST", "/api/v1/session", Access::kOpen, [s](const Call& call) { return log_in(*s, call.request); }},
+       [](const Call& call) { return send_file(call.request, "assets/" + call.parameters[0]); }, Lane::kAtOnce},
+      {"POST", "/api/v1/session", Access::kOpen, [s](const Call& call) { return log_in(*s, call.request); },
+       Lane::kAtOnce},
       {"GET", "/api/v1/session", Access::kToken,
-       [s](const Call& call) { return session_answer(200, s->sessions.find(cookie_value(call.request))); }},
-      {"DELETE", "/api/v1/session", Access::kToken, [s](const Call& call) { return log_out(*s, call.request); }},
+       [s](const Call& call) { return session_answer(200, s->sessions.find(cookie_value(call.request))); },
+       Lane::kAtOnce},
+      {"DELETE", "/api/v1/session", Access::kToken, [s](const Call& call) { return log_out(*s, call.request); },
+       Lane::kAtOnce},
       {"POST", "/api/v1/session/codes", Access::kToken,
        [s](const Call&) {
          return json_response(201, {{"code", s->sessions.make_code()},

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <memory>
 #include <regex>
 #include <set>
 
+#include "mlbench/base/growing_lines.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/points.h"
@@ -302,8 +304,7 @@ Response read_log(Services& services, const Call& call) {
     return response;
   }
   const int64_t limit = whole_number(call.request, "limit", 1 << 20, 1, kMostLogBytes);
-  std::string text = report::read_appended(found->path, static_cast<uintmax_t>(offset));
-  if (std::ssize(text) > limit) text.resize(static_cast<size_t>(limit));
+  std::string text = read_from(found->path, static_cast<uintmax_t>(offset), static_cast<size_t>(limit));
   Response response{200, kType, {}, "", {}};
   response.headers = {{"X-Next-Offset", std::to_string(offset + std::ssize(text))},
                       {"X-Total-Bytes", std::to_string(size)}};
@@ -376,7 +377,9 @@ Response series(Services& services, const Call& call) {
     }
     list.push_back(std::move(one));
   }
-  return json_response(200, {{"run", run_dir.filename().string()}, {"series", std::move(list)}});
+  return json_response(200, {{"run", run_dir.filename().string()},
+                             {"left_out_lines", services.ingest.left_out(run_dir)},
+                             {"series", std::move(list)}});
 }
 
 Response add_points(Services& services, const Call& call) {
@@ -413,7 +416,10 @@ Response download(const Services& services, const Call& call) {
   Response response{200, "application/zip", {}, "", {}};
   response.headers = {
       {"Content-Disposition", fmt::format("attachment; filename=\"{}.zip\"", run_dir.filename().string())}};
-  response.body = report::make_zip(report::download_members(run_dir, record), now_us() / 1'000'000);
+  report::Download content = report::download_of(run_dir, record);
+  response.held_bytes = content.held_bytes;
+  const auto zip = std::make_shared<report::ZipStream>(std::move(content.parts), now_us() / 1'000'000);
+  response.next = [zip] { return zip->next(); };
   return response;
 }
 
@@ -510,35 +516,45 @@ std::vector<Route> run_routes(Services& services) {
   const auto folder = [s](const Call& call) { return find_run_folder(*s, call.parameters[0]); };
   return {
       {"GET", "/api/v1/runs", Access::kToken, [s](const Call& call) { return list_runs(*s, call.request); }},
-      {"POST", "/api/v1/runs", Access::kToken, [s](const Call& call) { return create_runs(*s, call.request); }},
-      {"POST", "/api/v1/plan", Access::kToken, [s](const Call& call) { return preview_runs(*s, call.request); }},
+      {"POST", "/api/v1/runs", Access::kToken, [s](const Call& call) { return create_runs(*s, call.request); },
+       Lane::kSlow, Body::kRequest},
+      {"POST", "/api/v1/plan", Access::kToken, [s](const Call& call) { return preview_runs(*s, call.request); },
+       Lane::kSlow, Body::kRequest},
       {"GET", "/api/v1/runs/{run}", Access::kToken,
        [folder](const Call& call) { return json_response(200, current_record(folder(call))); }},
       {"DELETE", "/api/v1/runs/{run}", Access::kToken,
        [s, folder](const Call& call) {
          delete_everywhere(*s, folder(call));
          return Response{204, "", {}, "", {}};
-       }},
-      {"POST", "/api/v1/runs/{run}/stop", Access::kToken, [s](const Call& call) { return stop(*s, call); }},
-      {"POST", "/api/v1/runs/{run}/retry", Access::kToken, [s](const Call& call) { return retry(*s, call); }},
-      {"POST", "/api/v1/runs/{run}/clone", Access::kToken, [s](const Call& call) { return clone(*s, call); }},
+       },
+       Lane::kSlow},
+      {"POST", "/api/v1/runs/{run}/stop", Access::kToken, [s](const Call& call) { return stop(*s, call); },
+       Lane::kSlow},
+      {"POST", "/api/v1/runs/{run}/retry", Access::kToken, [s](const Call& call) { return retry(*s, call); },
+       Lane::kSlow},
+      {"POST", "/api/v1/runs/{run}/clone", Access::kToken, [s](const Call& call) { return clone(*s, call); },
+       Lane::kSlow, Body::kRequest},
       {"GET", "/api/v1/runs/{run}/logs", Access::kToken, [s](const Call& call) { return list_logs(*s, call); }},
       {"GET", "/api/v1/runs/{run}/logs/{rank}", Access::kToken, [s](const Call& call) { return read_log(*s, call); }},
-      {"GET", "/api/v1/runs/{run}/series", Access::kToken, [s](const Call& call) { return series(*s, call); }},
-      {"POST", "/api/v1/runs/{run}/points", Access::kToken, [s](const Call& call) { return add_points(*s, call); }},
+      {"GET", "/api/v1/runs/{run}/series", Access::kToken, [s](const Call& call) { return series(*s, call); },
+       Lane::kBulk},
+      {"POST", "/api/v1/runs/{run}/points", Access::kToken, [s](const Call& call) { return add_points(*s, call); },
+       Lane::kBulk, Body::kBatch},
       {"GET", "/api/v1/runs/{run}/events", Access::kToken,
        [s, folder](const Call& call) {
          const std::string name = folder(call).filename();
          return events([s, name](std::shared_ptr<Stream> stream) { s->live.follow_run(name, std::move(stream)); });
        }},
-      {"GET", "/api/v1/runs/{run}/download", Access::kToken, [s](const Call& call) { return download(*s, call); }},
-      {"GET", "/api/v1/runs/{run}/tensorboard", Access::kToken,
-       [s](const Call& call) { return tensorboard(*s, call); }},
+      {"GET", "/api/v1/runs/{run}/download", Access::kToken, [s](const Call& call) { return download(*s, call); },
+       Lane::kSlow},
+      {"GET", "/api/v1/runs/{run}/tensorboard", Access::kToken, [s](const Call& call) { return tensorboard(*s, call); },
+       Lane::kSlow},
       {"GET", "/api/v1/events", Access::kToken,
        [s](const Call&) {
          return events([s](std::shared_ptr<Stream> stream) { s->live.follow_all(std::move(stream)); });
        }},
-      {"GET", "/api/v1/compare", Access::kToken, [s](const Call& call) { return compare_runs(*s, call.request); }},
+      {"GET", "/api/v1/compare", Access::kToken, [s](const Call& call) { return compare_runs(*s, call.request); },
+       Lane::kSlow},
   };
 }
 

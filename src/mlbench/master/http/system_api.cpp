@@ -97,17 +97,20 @@ std::vector<Route> system_routes(Services& services) {
       {"GET", "/api/v1/health", Access::kOpen,
        [](const Call&) {
          return json_response(200, {{"status", "ok"}});
-       }},
-      {"GET", "/api/v1/version", Access::kToken, [](const Call&) { return version(); }},
+       },
+       Lane::kAtOnce},
+      {"GET", "/api/v1/version", Access::kToken, [](const Call&) { return version(); }, Lane::kAtOnce},
       {"GET", "/api/v1/openapi.json", Access::kToken,
        [](const Call&) {
          return Response{200, "application/json", {}, openapi_document(), {}};
-       }},
+       },
+       Lane::kAtOnce},
       {"GET", "/api/v1/tasks", Access::kToken,
        [s](const Call&) {
          return json_response(200, {{"tasks", s->hooks.tasks()}});
        }},
-      {"GET", "/api/v1/catalog", Access::kToken, [s](const Call&) { return json_response(200, s->hooks.catalog()); }},
+      {"GET", "/api/v1/catalog", Access::kToken, [s](const Call&) { return json_response(200, s->hooks.catalog()); },
+       Lane::kSlow},
       {"GET", "/api/v1/clusters", Access::kToken, [s](const Call&) { return clusters(*s); }},
       {"GET", "/api/v1/hosts", Access::kToken, [s](const Call& call) { return hosts(*s, call.request); }},
       {"GET", "/metrics", Access::kToken, [s](const Call&) { return open_metrics(*s); }},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mlbench/base/log.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/master/runs.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/variables.h"
@@ -14,24 +15,37 @@ using namespace std::chrono_literals;
 
 namespace {
 constexpr auto kPoll = 100ms;
-constexpr auto kOwnPatience = 10s;  // for a supervisor to take its run
+constexpr auto kOwnPatience = 10s;                             // for a supervisor to take its run
+constexpr auto kFirstPause = 500ms, kLongestPause = 30'000ms;  // between tries to start a run
 }  // namespace
 
-Scheduler::Scheduler(SchedulerOptions options) : options_(std::move(options)) {
-  for (const fs::path& run_dir : options_.active) {
+Scheduler::Scheduler(SchedulerOptions options) : options_(std::move(options)), unread_(options_.active) {
+  adopt_unread();
+}
+
+void Scheduler::adopt_unread() {
+  std::erase_if(unread_, [&](const fs::path& run_dir) {
     try {
-      if (!report::is_active(report::read_record(run_dir))) continue;
-      const auto waiting = read_waiting(run_dir);
-      if (supervise::lease_held(run_dir)) {
-        if (waiting) remove_waiting(run_dir);  // we died between its start and this
-        running_.push_back({{run_dir.filename(), read_spec(run_dir).workers, false}, run_dir, std::nullopt});
-        spdlog::info("run {} goes on", run_dir.filename().string());
-      } else if (waiting) {
-        enqueue(run_dir, {});
-      }
+      adopt(run_dir);
     } catch (const std::exception& error) {
       spdlog::warn("run {}: {}", run_dir.filename().string(), error.what());
+      return !is_transient(error);
     }
+    return true;
+  });
+}
+
+void Scheduler::adopt(const fs::path& run_dir) {
+  if (!report::is_active(report::read_record(run_dir))) return;
+  const auto waiting = read_waiting(run_dir);
+  if (supervise::lease_held(run_dir)) {
+    // Marked: we died between its start and the removal of the marker.
+    running_.push_back(
+        {{run_dir.filename(), read_spec(run_dir).workers, false}, run_dir, std::nullopt, waiting.has_value()});
+    spdlog::info("run {} goes on", run_dir.filename().string());
+  } else if (waiting) {
+    const std::lock_guard lock(mutex_);
+    enqueue(run_dir, {});
   }
 }
 
@@ -60,7 +74,10 @@ void Scheduler::submit(const fs::path& run_dir, std::map<std::string, std::strin
 void Scheduler::enqueue(const fs::path& run_dir, std::map<std::string, std::string> values) {
   const spec::RunSpec run = read_spec(run_dir);
   const bool no_wait = read_waiting(run_dir).value_or(Waiting{}).no_wait;
-  Waits waits{run.id, {run.name, run.workers, no_wait}, run_dir, std::move(values)};
+  insert({run.id, {run.name, run.workers, no_wait}, run_dir, std::move(values)});
+}
+
+void Scheduler::insert(Waits waits) {
   const auto place = std::upper_bound(waiting_.begin(), waiting_.end(), waits,
                                       [](const Waits& a, const Waits& b) { return a.id < b.id; });
   waiting_.insert(place, std::move(waits));
@@ -75,30 +92,53 @@ std::vector<std::string> Scheduler::waiting() const {
 
 void Scheduler::work() {
   std::unique_lock lock(mutex_);
-  while (!stopping_) {
+  for (auto next_look = std::chrono::steady_clock::now() + kLongestPause; !stopping_;) {
+    lock.unlock();
     look_after_running();
+    if (!unread_.empty() && std::chrono::steady_clock::now() >= next_look) {
+      adopt_unread();
+      next_look = std::chrono::steady_clock::now() + kLongestPause;
+    }
+    lock.lock();
     // Stopped or deleted while they waited.
-    std::erase_if(waiting_, [](const Waits& run) { return !fs::exists(run.run_dir / "control" / "queue.json"); });
+    std::erase_if(waiting_, [](const Waits& run) {
+      std::error_code error;
+      return !fs::exists(run.run_dir / "control" / "queue.json", error) && !error;
+    });
     std::vector<Job> running, waiting;
     for (const Runs& run : running_) running.push_back(run.job);
     for (const Waits& run : waiting_) waiting.push_back(run.job);
-    const std::vector<size_t> chosen = startable(options_.cluster, running, waiting);
+    std::vector<size_t> chosen = startable(options_.cluster, running, waiting);
+    const auto now = std::chrono::steady_clock::now();
+    std::erase_if(chosen, [&](size_t index) { return waiting_[index].not_before > now; });
     std::vector<Waits> starting;
     for (const size_t index : chosen) starting.push_back(waiting_[index]);
     for (auto index = chosen.rbegin(); index != chosen.rend(); ++index) {
       waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(*index));
     }
     lock.unlock();
-    for (const Waits& run : starting) {
+    std::vector<Waits> again;
+    for (Waits& run : starting) {
       try {
         start(run);
       } catch (const std::exception& error) {
+        if (is_transient(error)) {
+          const auto pause =
+              std::min<std::chrono::milliseconds>(kFirstPause * (1 << std::min(run.tries, 10)), kLongestPause);
+          spdlog::warn("run {} waits on, it cannot be started now: {}; next try in {:.1f} s", run.job.name,
+                       error.what(), std::chrono::duration<double>(pause).count());
+          run.not_before = std::chrono::steady_clock::now() + pause;
+          ++run.tries;
+          again.push_back(std::move(run));
+          continue;
+        }
         spdlog::error("run {} cannot be started: {}", run.job.name, error.what());
         std::error_code ignored;  // it is then lost, as its record will say
         fs::remove(run.run_dir / "control" / "queue.json", ignored);
       }
     }
     lock.lock();
+    for (Waits& run : again) insert(std::move(run));
     if (starting.empty() && !stopping_) wake_.wait_for(lock, kPoll);
   }
 }
@@ -106,11 +146,14 @@ void Scheduler::work() {
 void Scheduler::look_after_running() {
   std::erase_if(running_, [](Runs& run) {
     try {
+      if (run.marked) remove_waiting(run.run_dir);
+      run.marked = false;
       if (run.supervisor) return run.supervisor->wait(0ms).has_value();
       if (supervise::lease_held(run.run_dir)) return false;
       supervise::settle_if_lost(run.run_dir);
     } catch (const std::exception& error) {
       spdlog::error("run {}: {}", run.job.name, error.what());
+      return !is_transient(error);
     }
     return true;
   });
@@ -134,14 +177,21 @@ void Scheduler::start(const Waits& run) {
   options.no_wait = run.job.no_wait;
   options.environment = run.values;
   for (const auto& [name, value] : environment_) options.environment[name] = value;
-  auto supervisor = supervise::SupervisorHandle::start(options_.program, options);
-  // Until it owns the run, the marker keeps others from taking the run for lost.
-  const auto deadline = std::chrono::steady_clock::now() + kOwnPatience;
-  while (!supervise::lease_held(run.run_dir) && !supervisor.wait(20ms) && std::chrono::steady_clock::now() < deadline) {
-  }
-  remove_waiting(run.run_dir);
+  // From here on it is a run that runs, whatever goes wrong.
+  running_.push_back({run.job, run.run_dir, supervise::SupervisorHandle::start(options_.program, options), true});
   spdlog::info("run {} started", run.job.name);
-  running_.push_back({run.job, run.run_dir, std::move(supervisor)});
+  auto& supervisor = *running_.back().supervisor;
+  try {
+    // Until it owns the run, the marker keeps others from taking the run for lost.
+    const auto deadline = std::chrono::steady_clock::now() + kOwnPatience;
+    while (!supervise::lease_held(run.run_dir) && !supervisor.wait(20ms) &&
+           std::chrono::steady_clock::now() < deadline) {
+    }
+    remove_waiting(run.run_dir);
+    running_.back().marked = false;
+  } catch (const std::exception& error) {
+    spdlog::warn("run {}: {}", run.job.name, error.what());
+  }
 }
 
 }  // namespace mlbench::master

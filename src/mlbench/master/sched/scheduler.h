@@ -1,8 +1,10 @@
 #pragma once
 
 // Starts the runs that wait in a home, on this machine. Each gets a supervisor of its own, which survives us; after a
-// restart the folders say what waits and what runs.
+// restart the folders say what waits and what runs. A run that cannot be started because the system is short of
+// something (base/system_error.h) waits on, and is tried again after a while.
 
+#include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <list>
@@ -48,17 +50,24 @@ class Scheduler {
     Job job;
     std::filesystem::path run_dir;
     std::map<std::string, std::string> values;
+    int tries = 0;
+    std::chrono::steady_clock::time_point not_before = {};
   };
   struct Runs {
     Job job;
     std::filesystem::path run_dir;
     std::optional<supervise::SupervisorHandle> supervisor;  // empty: adopted
+    bool marked = false;                                    // as one that waits, still
   };
 
   void work();
   void look_after_running();
+  // Those that could not be read before.
+  void adopt_unread();
+  void adopt(const std::filesystem::path& run_dir);
   void start(const Waits& run);
   void enqueue(const std::filesystem::path& run_dir, std::map<std::string, std::string> values);
+  void insert(Waits waits);
 
   const SchedulerOptions options_;
   mutable std::mutex mutex_;
@@ -66,6 +75,7 @@ class Scheduler {
   bool stopping_ = false;
   std::vector<Waits> waiting_;                      // by id
   std::list<Runs> running_;                         // of the thread alone, once it runs
+  std::vector<std::filesystem::path> unread_;       // the same
   std::map<std::string, std::string> environment_;  // of the thread alone, once it runs
   std::thread thread_;
 };

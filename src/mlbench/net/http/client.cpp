@@ -14,6 +14,7 @@ namespace {
 constexpr long kConnectTimeoutMs = 5'000;
 
 struct Receiver {
+  CURL* curl;
   const ClientRequest& request;
   std::string body;
   Fields headers;
@@ -24,7 +25,9 @@ struct Receiver {
 size_t on_data(char* data, size_t size, size_t count, void* self) {
   auto* receiver = static_cast<Receiver*>(self);
   try {
-    if (!receiver->request.on_data) {
+    long status = 0;
+    curl_easy_getinfo(receiver->curl, CURLINFO_RESPONSE_CODE, &status);
+    if (!receiver->request.on_data || status < 200 || status >= 300) {
       receiver->body.append(data, size * count);
     } else if (!receiver->request.on_data({data, size * count})) {
       receiver->ended_by_us = true;
@@ -72,7 +75,7 @@ ClientResponse Client::send(const ClientRequest& request) {
   CURL* curl = impl_->curl.get();
   curl_easy_reset(curl);  // keeps the connection
   char error[CURL_ERROR_SIZE] = "";
-  Receiver receiver{request, "", {}, false, nullptr};
+  Receiver receiver{curl, request, "", {}, false, nullptr};
   std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers(nullptr, curl_slist_free_all);
   const auto add_header = [&](const std::string& line) {
     curl_slist* longer = curl_slist_append(headers.get(), line.c_str());
@@ -89,6 +92,10 @@ ClientResponse Client::send(const ClientRequest& request) {
   curl_easy_setopt(curl, CURLOPT_USERAGENT, "mlbench");
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, kConnectTimeoutMs);
   curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(request.timeout.count()));
+  if (request.silence.count() > 0) {
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(request.silence.count()));
+  }
   if (!request.certificate.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, request.certificate.c_str());
   curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &on_data);

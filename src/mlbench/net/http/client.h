@@ -20,7 +20,8 @@ struct ClientRequest {
   std::string content_type = "application/json";
   std::string certificate;  // of the server, where no known authority vouches for it: path of a PEM file
   std::chrono::milliseconds timeout{30'000};  // for all of it; zero: none
-  // Takes the body of the answer piece by piece instead of ClientResponse::body; false ends the transfer.
+  std::chrono::seconds silence{0};            // the longest time without a byte; zero: any
+  // Takes the body of a 2xx answer piece by piece instead of ClientResponse::body; false ends the transfer.
   std::function<bool(std::string_view)> on_data;
 };
 

@@ -55,6 +55,8 @@ class Stream {
   virtual ~Stream() = default;
   // False when the reader is gone or too far behind; then it is over.
   virtual bool push(std::string_view data) = 0;
+  // How many bytes push() takes now.
+  virtual size_t room() const = 0;
   virtual void end() = 0;
 };
 
@@ -66,6 +68,10 @@ struct Response {
   // Instead of `body`: called once with the open stream, from the thread of the connection. Keep the pointer, push
   // later; the client sees what is pushed in time.
   std::function<void(std::shared_ptr<Stream>)> open_stream;
+  // What follows `body`, piece by piece (some 64 KiB each) until one is "": asked for as fast as the client reads, by
+  // one thread at a time, none of which a slow client holds. An exception cuts the answer off.
+  std::function<std::string()> next = {};
+  size_t held_bytes = 0;  // by `next`, about
 };
 
 }  // namespace mlbench::net::http

@@ -6,20 +6,25 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <condition_variable>
 #include <cstdarg>
 #include <cstring>
+#include <list>
 #include <mutex>
 #include <thread>
 #include <unordered_set>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/json.h"
 #include "mlbench/base/log.h"
+#include "mlbench/net/http/budget.h"
 #include "mlbench/net/http/gzip.h"
+#include "mlbench/net/http/pool.h"
 
 namespace mlbench::net::http {
 
@@ -28,30 +33,52 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
+constexpr size_t kLibraryBytes = 4096;  // of a connection's memory, for the library itself
+// What a gzip body may unpack to: text that is worth packing shrinks to a tenth.
+constexpr size_t kMostRatio = 100, kAlwaysUnpacked = 64 << 10;
+
+struct Lanes {
+  Pool quick{4, 256}, bulk{4, 64}, slow{4, 32};
+  Pool& of(Lane lane) { return lane == Lane::kSlow ? slow : lane == Lane::kBulk ? bulk : quick; }
+  void stop() {
+    for (Pool* pool : {&quick, &bulk, &slow}) pool->stop();
+  }
+};
+
 // libmicrohttpd's own timeout only sees silence; a client that sends a byte now and then is ended by this one.
 struct Connection {
-  explicit Connection(int socket) : fd(socket) {}
+  Connection(int socket, MemoryBudget::Part part) : fd(socket), memory(std::move(part)) {}
   int fd;
+  MemoryBudget::Part memory;
   std::atomic<steady_clock::rep> deadline{0};  // 0: none
+  std::atomic<bool> busy{false};               // with a request
   bool left = false;                           // by the watchdog alone: had ended when it looked last
+  // Its place among those of unknown senders; under the server's lock.
+  std::optional<std::list<Connection*>::iterator> unknown;
   void allow(milliseconds time) { deadline = (steady_clock::now() + time).time_since_epoch().count(); }
   void allow_any_time() { deadline = 0; }
 };
 
 class PushedStream final : public Stream {
  public:
-  PushedStream(MHD_Connection* connection, int fd, size_t limit) : connection_(connection), fd_(fd), limit_(limit) {}
+  PushedStream(MHD_Connection* connection, int fd, size_t limit, MemoryBudget::Part memory)
+      : connection_(connection), fd_(fd), limit_(limit), memory_(std::move(memory)) {}
 
   bool push(std::string_view data) override {
     const std::lock_guard lock(mutex_);
     if (ended_) return false;
-    if (waiting_.size() + data.size() > limit_) {
+    if (waiting_.size() + data.size() > limit_ || !memory_.resize(waiting_.size() + data.size())) {
       finish();
       return false;
     }
     waiting_ += data;
     wake();
     return true;
+  }
+
+  size_t room() const override {
+    const std::lock_guard lock(mutex_);
+    return ended_ ? 0 : limit_ - waiting_.size();
   }
 
   void end() override {
@@ -74,6 +101,7 @@ class PushedStream final : public Stream {
       const size_t count = std::min(size, waiting_.size());
       std::memcpy(buffer, waiting_.data(), count);
       waiting_.erase(0, count);
+      static_cast<void>(memory_.resize(waiting_.size()));
       return static_cast<ssize_t>(count);
     }
     if (ended_) return MHD_CONTENT_READER_END_OF_STREAM;
@@ -100,23 +128,97 @@ class PushedStream final : public Stream {
     MHD_resume_connection(connection_);
   }
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   MHD_Connection* connection_;
   int fd_;  // open while connection_ is set
   size_t limit_;
+  MemoryBudget::Part memory_;
   std::string waiting_;
   bool ended_ = false, suspended_ = false;
 };
 
-struct Exchange {
-  Request request;
-  std::string body;
-  bool begun = false;
-  bool too_large = false;
+// Response::next as the library reads it: each piece is made by a pool while the connection is suspended.
+class PulledBody final : public std::enable_shared_from_this<PulledBody> {
+ public:
+  PulledBody(MHD_Connection* connection, Pool& pool, bool known, Response response, MemoryBudget::Part memory)
+      : connection_(connection),
+        pool_(pool),
+        known_(known),
+        next_(std::move(response.next)),
+        piece_(std::move(response.body)),
+        memory_(std::move(memory)) {}
+
+  ssize_t read(char* buffer, size_t size) {
+    const std::lock_guard lock(mutex_);
+    if (used_ < piece_.size()) {
+      const size_t count = std::min(size, piece_.size() - used_);
+      std::memcpy(buffer, piece_.data() + used_, count);
+      used_ += count;
+      return static_cast<ssize_t>(count);
+    }
+    if (failed_) return MHD_CONTENT_READER_END_WITH_ERROR;
+    if (ended_) return MHD_CONTENT_READER_END_OF_STREAM;
+    MHD_suspend_connection(connection_);
+    if (!pool_.go_on([self = shared_from_this()](bool run) { self->fetch(run); }, known_)) {
+      failed_ = true;
+      MHD_resume_connection(connection_);
+    }
+    return 0;
+  }
+
+ private:
+  void fetch(bool run) {
+    std::string piece;
+    bool failed = !run;
+    try {
+      if (run) piece = next_();
+    } catch (const std::exception& error) {
+      spdlog::error("http: an answer is cut off: {}", error.what());
+      failed = true;
+    }
+    const std::lock_guard lock(mutex_);
+    piece_ = std::move(piece);
+    used_ = 0;
+    ended_ = piece_.empty();
+    failed_ = failed;
+    MHD_resume_connection(connection_);
+  }
+
+  std::mutex mutex_;
+  MHD_Connection* connection_;
+  Pool& pool_;
+  const bool known_;
+  const std::function<std::string()> next_;
+  std::string piece_;
+  size_t used_ = 0;
+  bool ended_ = false, failed_ = false;
+  MemoryBudget::Part memory_;
 };
 
-Response plain(int status, const std::string& text) {
-  return {status, "text/plain; charset=utf-8", {}, text + "\n", {}};
+struct Exchange {
+  Request request;
+  Admission admission;
+  std::string body;
+  MemoryBudget::Part memory;  // of body and request
+  bool begun = false;
+  bool too_large = false, no_memory = false;
+  std::optional<Response> response;  // of its lane
+};
+
+// A whole answer and its part of the budget, until the library has sent it.
+struct WaitingBody {
+  std::string text;
+  MemoryBudget::Part memory;
+};
+
+Response refusal(int status, const std::string& text) {
+  return {status, "application/json", {}, Json{{"status", status}, {"message", text}}.dump(), {}};
+}
+
+Response busy() {
+  Response response = refusal(503, "the server has too much to do at the moment: try again");
+  response.headers.emplace_back("Retry-After", "1");
+  return response;
 }
 
 std::string message_of(const char* format, va_list arguments) {
@@ -178,7 +280,8 @@ MHD_Result add_form_field(void* self, MHD_ValueKind, const char* key, const char
 
 class Server::Impl {
  public:
-  Impl(const ServerOptions& options, Service& service) : options_(options), service_(service) {
+  Impl(const ServerOptions& options, Service& service)
+      : options_(options), service_(service), budget_(options.limits.memory_bytes) {
     FileDescriptor listener = listen_on(options.host, options.port);
     port_ = port_of(listener.get());
     const bool tls = !options.tls_certificate.empty();
@@ -191,12 +294,12 @@ class Server::Impl {
     }
     more.push_back({MHD_OPTION_END, 0, nullptr});
     const auto idle = std::chrono::duration_cast<std::chrono::seconds>(options.limits.idle_time).count();
-    daemon_ = MHD_start_daemon(flags, 0, nullptr, nullptr, &Impl::on_request, this,                     //
-                               MHD_OPTION_EXTERNAL_LOGGER, &Impl::on_log, this,                         //
-                               MHD_OPTION_LISTEN_SOCKET, listener.get(),                                //
-                               MHD_OPTION_THREAD_POOL_SIZE, options.threads,                            //
-                               MHD_OPTION_CONNECTION_LIMIT, options.limits.connections,                 //
-                               MHD_OPTION_CONNECTION_MEMORY_LIMIT, options.limits.header_bytes + 4096,  //
+    daemon_ = MHD_start_daemon(flags, 0, nullptr, nullptr, &Impl::on_request, this,                              //
+                               MHD_OPTION_EXTERNAL_LOGGER, &Impl::on_log, this,                                  //
+                               MHD_OPTION_LISTEN_SOCKET, listener.get(),                                         //
+                               MHD_OPTION_THREAD_POOL_SIZE, options.threads,                                     //
+                               MHD_OPTION_CONNECTION_LIMIT, options.limits.connections,                          //
+                               MHD_OPTION_CONNECTION_MEMORY_LIMIT, options.limits.header_bytes + kLibraryBytes,  //
                                MHD_OPTION_CONNECTION_TIMEOUT,
                                static_cast<unsigned>(std::max<std::chrono::seconds::rep>(1, idle)),  //
                                MHD_OPTION_STRICT_FOR_CLIENT, 1,                                      //
@@ -227,6 +330,7 @@ class Server::Impl {
       stop_watching_.notify_all();
     }
     watchdog_.join();
+    lanes_.stop();  // the library must not stop while connections wait for us
     MHD_stop_daemon(daemon_);
     daemon_ = nullptr;
   }
@@ -244,15 +348,13 @@ class Server::Impl {
   static void on_connection(void* self, MHD_Connection* connection, void** context,
                             MHD_ConnectionNotificationCode code) {
     auto* impl = static_cast<Impl*>(self);
-    const std::lock_guard lock(impl->mutex_);
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
       const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-      auto* made = new Connection(info->connect_fd);
-      made->allow(impl->options_.limits.idle_time);
-      impl->connections_.insert(made);
-      *context = made;
+      *context = impl->add_connection(info->connect_fd);
     } else if (auto* old = static_cast<Connection*>(*context); old != nullptr) {
+      const std::lock_guard lock(impl->mutex_);
       impl->connections_.erase(old);
+      if (old->unknown) impl->unknown_.erase(*old->unknown);
       delete old;
       *context = nullptr;
     }
@@ -264,7 +366,9 @@ class Server::Impl {
   }
 
   static void* on_target(void* self, const char* target, MHD_Connection* connection) {
-    connection_of(connection).allow(static_cast<Impl*>(self)->options_.limits.header_time);
+    Connection& known = connection_of(connection);
+    known.allow(static_cast<Impl*>(self)->options_.limits.header_time);
+    known.busy = true;
     auto* exchange = new Exchange;
     exchange->request.raw_target = target;
     return exchange;
@@ -273,7 +377,9 @@ class Server::Impl {
   static void on_completed(void* self, MHD_Connection* connection, void** context, MHD_RequestTerminationCode) {
     delete static_cast<Exchange*>(*context);
     *context = nullptr;
-    connection_of(connection).allow(static_cast<Impl*>(self)->options_.limits.idle_time);
+    Connection& known = connection_of(connection);
+    known.allow(static_cast<Impl*>(self)->options_.limits.idle_time);
+    known.busy = false;
   }
 
   static MHD_Result on_request(void* self, MHD_Connection* connection, const char*, const char* method, const char*,
@@ -284,16 +390,11 @@ class Server::Impl {
     try {
       if (!exchange->begun) return impl->begin(connection, *exchange, method);
       if (*size > 0) {
-        // Read to its end, so that the client sees the answer; time bounds how much that can be.
-        exchange->too_large = exchange->too_large || exchange->body.size() + *size > impl->options_.limits.body_bytes;
-        if (exchange->too_large) {
-          exchange->body.clear();
-        } else {
-          exchange->body.append(data, *size);
-        }
+        take(*exchange, {data, *size});
         *size = 0;
         return MHD_YES;
       }
+      if (exchange->response) return impl->answer(connection, *exchange, std::move(*exchange->response));
       return impl->finish(connection, *exchange);
     } catch (const std::exception& error) {
       spdlog::error("http: {}", error.what());
@@ -308,7 +409,54 @@ class Server::Impl {
     return MHD_YES;
   }
 
+  // ---- connections -------------------------------------------------------------------------------------------------
+
+  Connection* add_connection(int fd) {
+    MemoryBudget::Part memory(budget_, false);
+    const bool room = memory.resize(options_.limits.header_bytes + kLibraryBytes);
+    auto made = std::make_unique<Connection>(fd, std::move(memory));
+    made->allow(options_.limits.idle_time);
+    const std::lock_guard lock(mutex_);
+    connections_.insert(made.get());
+    made->unknown = unknown_.insert(unknown_.end(), made.get());
+    if (!room || unknown_.size() > std::max(1U, options_.limits.connections / 2)) close_an_unknown_one();
+    return made.release();
+  }
+
+  // The oldest that is idle; else the oldest.
+  void close_an_unknown_one() {
+    const auto idle = std::find_if(unknown_.begin(), unknown_.end(), [](const Connection* one) { return !one->busy; });
+    Connection& chosen = **(idle == unknown_.end() ? unknown_.begin() : idle);
+    unknown_.erase(*chosen.unknown);
+    chosen.unknown.reset();
+    shutdown(chosen.fd, SHUT_RDWR);  // the library sees it and cleans up
+  }
+
+  void now_known(Connection& connection) {
+    const std::lock_guard lock(mutex_);
+    if (!connection.unknown) return;
+    unknown_.erase(*connection.unknown);
+    connection.unknown.reset();
+    const size_t bytes = connection.memory.held();
+    connection.memory = MemoryBudget::Part(budget_, true);
+    static_cast<void>(connection.memory.resize(bytes));
+  }
+
   // ---- one exchange ------------------------------------------------------------------------------------------------
+
+  // Read to its end, so that the client sees the answer; time bounds how much that can be.
+  static void take(Exchange& exchange, std::string_view data) {
+    const size_t size = exchange.body.size() + data.size();
+    exchange.too_large = exchange.too_large || size > exchange.admission.body_bytes;
+    exchange.no_memory =
+        exchange.no_memory || (!exchange.too_large && size > exchange.memory.held() && !exchange.memory.resize(size));
+    if (exchange.too_large || exchange.no_memory) {
+      exchange.body = {};
+      exchange.memory.release();
+    } else {
+      exchange.body.append(data);
+    }
+  }
 
   MHD_Result begin(MHD_Connection* connection, Exchange& exchange, const char* method) {
     exchange.begun = true;
@@ -318,53 +466,86 @@ class Server::Impl {
     MHD_get_connection_values_n(connection, MHD_HEADER_KIND, &Impl::add_header, &request.headers);
     connection_of(connection).allow(options_.limits.body_time);
     auto target = parse_target(request.raw_target);
-    if (!target) return answer(connection, plain(400, "this is no valid request target"));
+    if (!target) return answer(connection, exchange, refusal(400, "this is no valid request target"));
     request.target = std::move(*target);
+    Admission& admission = exchange.admission;
+    try {
+      admission = service_.begin(request);
+    } catch (const std::exception& error) {
+      admission.refusal = failed(error);
+    }
+    if (admission.known) now_known(connection_of(connection));
+    exchange.memory = MemoryBudget::Part(budget_, admission.known);
+    if (admission.refusal) return answer(connection, exchange, std::move(*admission.refusal));
+    const std::string_view encoding = request.header("Content-Encoding");
+    if (!encoding.empty() && encoding != "identity" && (encoding != "gzip" || admission.unpacked_bytes == 0)) {
+      return answer(connection, exchange,
+                    refusal(415, admission.unpacked_bytes > 0 ? "unknown Content-Encoding: valid are gzip and identity"
+                                                              : "Content-Encoding: only identity is valid here"));
+    }
     const std::string_view length = request.header("Content-Length");
     uint64_t announced = 0;
     std::from_chars(length.data(), length.data() + length.size(), announced);
-    if (announced > options_.limits.body_bytes) return answer(connection, too_large());
-    std::optional<Response> early;
-    try {
-      early = service_.begin(request);
-    } catch (const std::exception& error) {
-      early = failed(error);
-    }
-    return early ? answer(connection, std::move(*early)) : MHD_YES;
+    if (announced > admission.body_bytes) return answer(connection, exchange, too_large(exchange));
+    if (!exchange.memory.resize(announced)) return answer(connection, exchange, busy());
+    return MHD_YES;
   }
 
   MHD_Result finish(MHD_Connection* connection, Exchange& exchange) {
     connection_of(connection).allow_any_time();
-    if (exchange.too_large) return answer(connection, too_large());
+    if (exchange.too_large) return answer(connection, exchange, too_large(exchange));
+    if (exchange.no_memory) return answer(connection, exchange, busy());
+    const Lane lane = exchange.admission.lane;
+    if (lane == Lane::kAtOnce && exchange.request.header("Content-Encoding") != "gzip") {
+      return answer(connection, exchange, handled(connection, exchange));
+    }
+    // Until it is resumed the library touches neither the connection nor the exchange.
+    MHD_suspend_connection(connection);
+    const auto job = [this, connection, &exchange](bool run) {
+      exchange.response = run ? handled(connection, exchange) : busy();
+      MHD_resume_connection(connection);
+    };
+    if (!lanes_.of(lane).offer(job, exchange.admission.known)) {
+      exchange.response = busy();
+      MHD_resume_connection(connection);
+    }
+    return MHD_YES;
+  }
+
+  // By a thread of its lane.
+  Response handled(MHD_Connection* connection, Exchange& exchange) {
     Request& request = exchange.request;
-    const std::string_view encoding = request.header("Content-Encoding");
-    if (encoding == "gzip") {
-      Gunzipped unpacked = gunzip(exchange.body, options_.limits.body_bytes);
-      if (unpacked.error == GzipError::kTooLarge) return answer(connection, too_large());
-      if (unpacked.error) return answer(connection, plain(400, "the body is no valid gzip data"));
-      request.body = std::move(unpacked.text);
-    } else if (!encoding.empty() && encoding != "identity") {
-      return answer(connection, plain(415, "unknown Content-Encoding: valid are gzip and identity"));
-    } else {
-      request.body = std::move(exchange.body);
-    }
-    const std::string type = request.content_type();
-    bool good = true;
-    if (type == "application/x-www-form-urlencoded") {
-      auto form = parse_form(request.body);
-      good = form.has_value();
-      if (good) request.form = std::move(*form);
-    } else if (type == "multipart/form-data") {
-      good = read_multipart(connection, request);
-    }
-    if (!good) return answer(connection, plain(400, "the body is no valid form"));
-    Response response;
     try {
-      response = service_.handle(request);
+      if (request.header("Content-Encoding") == "gzip") {
+        const size_t limit =
+            std::min(exchange.admission.unpacked_bytes, std::max(kAlwaysUnpacked, exchange.body.size() * kMostRatio));
+        const size_t packed = exchange.body.size();
+        if (!exchange.memory.resize(packed + limit)) return busy();
+        Gunzipped unpacked = gunzip(exchange.body, limit);
+        if (unpacked.error == GzipError::kTooLarge) {
+          return refusal(413, "the body unpacks to more than " + std::to_string(limit) + " bytes");
+        }
+        if (unpacked.error) return refusal(400, "the body is no valid gzip data");
+        request.body = std::move(unpacked.text);
+        exchange.body = {};
+        static_cast<void>(exchange.memory.resize(request.body.size()));
+      } else {
+        request.body = std::move(exchange.body);
+      }
+      const std::string type = request.content_type();
+      bool good = true;
+      if (type == "application/x-www-form-urlencoded") {
+        auto form = parse_form(request.body);
+        good = form.has_value();
+        if (good) request.form = std::move(*form);
+      } else if (type == "multipart/form-data") {
+        good = read_multipart(connection, request);
+      }
+      if (!good) return refusal(400, "the body is no valid form");
+      return service_.handle(request);
     } catch (const std::exception& error) {
-      response = failed(error);
+      return failed(error);
     }
-    return answer(connection, std::move(response));
   }
 
   static bool read_multipart(MHD_Connection* connection, Request& request) {
@@ -374,20 +555,30 @@ class Server::Impl {
     return (MHD_destroy_post_processor(form) == MHD_YES) && read;
   }
 
-  Response too_large() const {
-    return plain(413, "the body is larger than " + std::to_string(options_.limits.body_bytes) + " bytes");
+  static Response too_large(const Exchange& exchange) {
+    return refusal(413, "the body is larger than " + std::to_string(exchange.admission.body_bytes) + " bytes");
   }
 
   static Response failed(const std::exception& error) {
     spdlog::error("http: {}", error.what());
-    return plain(500, "internal error");
+    return refusal(500, "internal error");
   }
 
-  MHD_Result answer(MHD_Connection* connection, Response response) {
+  MHD_Result answer(MHD_Connection* connection, Exchange& exchange, Response response) {
+    const bool known = exchange.admission.known;
+    exchange.request.body = {};
+    exchange.body = {};
+    exchange.memory.release();
+    MemoryBudget::Part memory(budget_, known);
+    if (!memory.resize(response.body.size() + response.held_bytes)) {
+      response = busy();
+      static_cast<void>(memory.resize(response.body.size()));
+    }
     std::shared_ptr<PushedStream> stream;
     MHD_Response* made = nullptr;
     if (response.open_stream) {
-      stream = std::make_shared<PushedStream>(connection, connection_of(connection).fd, options_.limits.stream_bytes);
+      stream = std::make_shared<PushedStream>(connection, connection_of(connection).fd, options_.limits.stream_bytes,
+                                              std::move(memory));
       const std::lock_guard lock(mutex_);
       if (stopping_) return MHD_NO;
       std::erase_if(streams_, [](const auto& weak) { return weak.expired(); });
@@ -403,8 +594,24 @@ class Server::Impl {
             (*held)->reader_gone();
             delete held;
           });
+    } else if (response.next) {
+      Fields headers = std::move(response.headers);
+      const std::string type = response.content_type;
+      const int status = response.status;
+      auto body = std::make_shared<PulledBody>(connection, lanes_.bulk, known, std::move(response), std::move(memory));
+      made = MHD_create_response_from_callback(
+          MHD_SIZE_UNKNOWN, 32 << 10,
+          [](void* self, uint64_t, char* buffer, size_t size) {
+            return (*static_cast<std::shared_ptr<PulledBody>*>(self))->read(buffer, size);
+          },
+          new std::shared_ptr<PulledBody>(std::move(body)),
+          [](void* self) { delete static_cast<std::shared_ptr<PulledBody>*>(self); });
+      response = {status, type, std::move(headers), "", {}};
     } else {
-      made = MHD_create_response_from_buffer(response.body.size(), response.body.data(), MHD_RESPMEM_MUST_COPY);
+      auto* waiting = new WaitingBody{std::move(response.body), std::move(memory)};
+      made = MHD_create_response_from_buffer_with_free_callback_cls(
+          waiting->text.size(), waiting->text.data(), [](void* self) { delete static_cast<WaitingBody*>(self); },
+          waiting);
     }
     if (made == nullptr) return MHD_NO;
     if (!response.content_type.empty()) {
@@ -439,6 +646,8 @@ class Server::Impl {
 
   const ServerOptions options_;
   Service& service_;
+  MemoryBudget budget_;
+  Lanes lanes_;
   MHD_Daemon* daemon_ = nullptr;
   std::string last_log_;
   uint16_t port_ = 0;
@@ -446,6 +655,7 @@ class Server::Impl {
   std::condition_variable stop_watching_;
   bool stopping_ = false;
   std::unordered_set<Connection*> connections_;
+  std::list<Connection*> unknown_;  // those that are not being closed, the oldest first
   std::vector<std::weak_ptr<PushedStream>> streams_;
   std::thread watchdog_;
 };

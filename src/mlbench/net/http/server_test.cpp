@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <thread>
 
@@ -93,14 +94,36 @@ TEST(Gzip, DamageIsSeen) {
 // Says what it saw.
 class Echo : public Service {
  public:
-  std::optional<Response> begin(const Request& request) override {
-    if (request.header("X-Refuse") == "yes") return Response{403, "text/plain", {}, "refused", {}};
+  Admission begin(const Request& request) override {
+    if (request.header("X-Refuse") == "yes") return {.refusal = Response{403, "text/plain", {}, "refused", {}}};
     if (request.target.segments.size() == 1 && request.target.segments[0] == "early-throw")
       throw std::runtime_error("x");
-    return std::nullopt;
+    Admission result = admission;
+    result.known = request.header("X-Known") == "yes";
+    if (request.header("X-Lane") == "slow") result.lane = Lane::kSlow;
+    if (request.header("X-Lane") == "at once") result.lane = Lane::kAtOnce;
+    return result;
   }
   Response handle(const Request& request) override {
     ++handled;
+    if (request.target.segments == std::vector<std::string>{"wait"}) {
+      std::unique_lock lock(mutex);
+      ++waiting;
+      released.wait(lock, [&] { return release; });
+      return {200, "text/plain", {}, "waited", {}};
+    }
+    if (request.target.segments == std::vector<std::string>{"large"}) {
+      return {200, "text/plain", {}, std::string(300'000, 'x'), {}};
+    }
+    if (request.target.segments == std::vector<std::string>{"pieces"}) {
+      Response response{200, "text/plain", {}, "0\n", {}};
+      response.next = [this, number = 0]() mutable -> std::string {
+        ++pieces;
+        if (++number == throw_at) throw std::runtime_error("x");
+        return number > 100 ? "" : std::to_string(number) + std::string(50'000, 'x') + "\n";
+      };
+      return response;
+    }
     if (request.target.segments == std::vector<std::string>{"throw"}) throw std::runtime_error("secret");
     if (request.target.segments == std::vector<std::string>{"stream"}) {
       Response response{200, "text/event-stream", {}, "", {}};
@@ -124,7 +147,11 @@ class Echo : public Service {
     }
     return nullptr;
   }
-  std::atomic<int> handled{0};
+  Admission admission{.body_bytes = 8 << 20, .unpacked_bytes = 8 << 20};
+  std::atomic<int> handled{0}, waiting{0}, pieces{0};
+  std::atomic<int> throw_at{0};
+  bool release = false;
+  std::condition_variable released;
   std::mutex mutex;
   std::vector<std::shared_ptr<Stream>> streams;
 };
@@ -223,21 +250,24 @@ TEST_F(HttpServer, UnpacksGzip) {
   EXPECT_EQ(send("POST", "/", gzip("hello"), "text/plain", {{"Content-Encoding", "gzip"}}).body, "POST 5 hello");
   EXPECT_EQ(send("POST", "/", "hello", "text/plain", {{"Content-Encoding", "gzip"}}).status, 400);
   EXPECT_EQ(send("POST", "/", "hello", "text/plain", {{"Content-Encoding", "br"}}).status, 415);
+  service.admission.unpacked_bytes = 0;
+  EXPECT_EQ(send("POST", "/", gzip("hello"), "text/plain", {{"Content-Encoding", "gzip"}}).status, 415);
 }
 
 TEST_F(HttpServer, AGzipBombIsRefused) {
-  ServerOptions options;
-  options.limits.body_bytes = 100'000;
-  start(options);
-  std::string large;
-  large.resize(10'000'000, 'x');
-  EXPECT_EQ(send("POST", "/", gzip(large), "text/plain", {{"Content-Encoding", "gzip"}}).status, 413);
+  service.admission.unpacked_bytes = 100'000;
+  start();
+  EXPECT_EQ(send("POST", "/", gzip(std::string(100'001, 'x')), "text/plain", {{"Content-Encoding", "gzip"}}).status,
+            413);
+  // Also where so much is allowed, but not for so little.
+  service.admission.unpacked_bytes = 8 << 20;
+  EXPECT_EQ(send("POST", "/", gzip(std::string(5 << 20, 'x')), "text/plain", {{"Content-Encoding", "gzip"}}).status,
+            413);
 }
 
 TEST_F(HttpServer, AHugeBodyIsRefusedBeforeItComes) {
-  ServerOptions options;
-  options.limits.body_bytes = 1000;
-  start(options);
+  service.admission.body_bytes = 1000;
+  start();
   EXPECT_THAT(exchange("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n"), StartsWith("HTTP/1.1 413 "));
   EXPECT_THAT(exchange("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n"),
               AnyOf(StartsWith("HTTP/1.1 400 "), StartsWith("HTTP/1.1 413 ")));
@@ -268,7 +298,7 @@ TEST_F(HttpServer, LongHeadersAreRefused) {
 TEST_F(HttpServer, ExceptionsBecomeA500WithoutTheirText) {
   start();
   EXPECT_EQ(send("GET", "/throw").status, 500);
-  EXPECT_EQ(send("GET", "/throw").body, "internal error\n");
+  EXPECT_EQ(send("GET", "/throw").body, R"({"status":500,"message":"internal error"})");
   EXPECT_EQ(send("GET", "/early-throw").status, 500);
   EXPECT_EQ(send("GET", "/%zz").status, 400);
 }
@@ -315,6 +345,188 @@ TEST_F(HttpServer, HoldsNoMoreConnectionsThanItMay) {
       std::this_thread::sleep_for(100ms);
     }
   }
+}
+
+std::string field(const ClientResponse& response, const std::string& name) {
+  for (const auto& [key, value] : response.headers) {
+    if (key == name) return value;
+  }
+  return "";
+}
+
+TEST_F(HttpServer, SlowRequestsHoldUpNobodyElse) {
+  start();
+  std::vector<std::thread> clients;
+  std::atomic<int> refused{0}, waited{0};
+  for (int i = 0; i < 60; ++i) {
+    clients.emplace_back([&] {
+      const ClientResponse answer = send("GET", "/wait", "", "", {{"X-Lane", "slow"}, {"X-Known", "yes"}});
+      if (answer.status == 200) ++waited;
+      if (answer.status == 503 && field(answer, "Retry-After") == "1") ++refused;
+    });
+  }
+  const auto give_up = std::chrono::steady_clock::now() + 20s;
+  while (service.waiting + refused < 28 && std::chrono::steady_clock::now() < give_up) std::this_thread::sleep_for(5ms);
+  EXPECT_EQ(service.waiting, 4);
+  EXPECT_EQ(refused, 24) << "32 wait";
+  // All others are answered: here, and by whoever does what is quick.
+  for (const char* lane : {"at once", "quick"}) {
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(send("GET", "/", "", "", {{"X-Lane", lane}}).status, 200);
+  }
+  {
+    const std::lock_guard lock(service.mutex);
+    service.release = true;
+  }
+  service.released.notify_all();
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(waited, 36);
+}
+
+TEST_F(HttpServer, UnknownSendersTakeNotAllOfALane) {
+  start();
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 6; ++i) clients.emplace_back([&] { send("GET", "/wait", "", "", {{"X-Lane", "slow"}}); });
+  const auto give_up = std::chrono::steady_clock::now() + 20s;
+  while (service.waiting < 2 && std::chrono::steady_clock::now() < give_up) std::this_thread::sleep_for(5ms);
+  EXPECT_EQ(send("GET", "/", "", "", {{"X-Lane", "slow"}, {"X-Known", "yes"}}).status, 200);
+  EXPECT_EQ(service.waiting, 2);
+  {
+    const std::lock_guard lock(service.mutex);
+    service.release = true;
+  }
+  service.released.notify_all();
+  for (std::thread& client : clients) client.join();
+}
+
+TEST_F(HttpServer, IdleConnectionsOfUnknownSendersMakeRoom) {
+  ServerOptions options;
+  options.limits.connections = 64;
+  start(options);
+  const std::string question = "GET / HTTP/1.1\r\nHost: x\r\nX-Known: yes\r\n\r\n";
+  const FileDescriptor known = connect_raw();
+  const auto ask = [&] {
+    char buffer[4096];
+    return put(known, question) && recv(known.get(), buffer, sizeof buffer, 0) > 0;
+  };
+  ASSERT_TRUE(ask());
+  std::vector<FileDescriptor> idle;
+  for (int i = 0; i < 300; ++i) idle.push_back(connect_raw());
+  // Who is known stays, and whoever comes is answered.
+  EXPECT_TRUE(ask());
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(send("GET", "/").status, 200);
+  EXPECT_EQ(read_all(idle.front()).find("TIMEOUT"), std::string::npos) << "the oldest was closed";
+  EXPECT_TRUE(ask());
+}
+
+TEST_F(HttpServer, MemoryInFlightHasABudget) {
+  ServerOptions options;
+  options.limits.memory_bytes = 4 << 20;
+  start(options);
+  const auto held = [&](const std::string& header) {
+    FileDescriptor fd = connect_raw();
+    put(fd, "POST / HTTP/1.1\r\nHost: x\r\n" + header + "Content-Length: 900000\r\n\r\n" + std::string(1000, 'x'));
+    return fd;
+  };
+  const auto busy = [&](const Fields& headers) {
+    const ClientResponse answer = send("POST", "/", std::string(900'000, 'y'), "text/plain", headers);
+    EXPECT_EQ(field(answer, "Retry-After"), answer.status == 503 ? "1" : "");
+    return answer.status == 503;
+  };
+  std::vector<FileDescriptor> senders;
+  senders.push_back(held(""));
+  const auto eventually = [&](const auto& condition) {
+    for (int tries = 0; tries < 1000 && !condition(); ++tries) std::this_thread::sleep_for(10ms);
+    return condition();
+  };
+  EXPECT_TRUE(eventually([&] { return busy({}); })) << "one body fills the quarter of unknown senders";
+  EXPECT_FALSE(busy({{"X-Known", "yes"}}));
+  for (int i = 0; i < 3; ++i) senders.push_back(held("X-Known: yes\r\n"));
+  EXPECT_TRUE(eventually([&] { return busy({{"X-Known", "yes"}}); }));
+  EXPECT_EQ(send("GET", "/").status, 200);
+  senders.clear();
+  EXPECT_TRUE(eventually([&] { return !busy({}) && !busy({{"X-Known", "yes"}}); }));
+}
+
+TEST_F(HttpServer, AnswersThatNobodyReadsAreCounted) {
+  ServerOptions options;
+  options.limits.memory_bytes = 8 << 20;
+  start(options);
+  std::vector<FileDescriptor> sleepers;
+  for (int i = 0; i < 50; ++i) {
+    sleepers.push_back(connect_raw());
+    const int small = 4096;
+    setsockopt(sleepers.back().get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    for (int k = 0; k < 10; ++k) put(sleepers.back(), "GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+  }
+  EXPECT_EQ(send("GET", "/large", "", "", {{"X-Known", "yes"}}).status, 200);
+  sleepers.clear();
+}
+
+TEST_F(HttpServer, LongAnswersAreMadeAsFastAsTheyAreRead) {
+  start();
+  const ClientResponse whole = send("GET", "/pieces");
+  EXPECT_EQ(whole.status, 200);
+  EXPECT_EQ(whole.body.size(), 2 + 100 * 50'000 + 9 * 2 + 90 * 3 + 4);
+  EXPECT_THAT(whole.body, StartsWith("0\n1xx"));
+  EXPECT_EQ(service.pieces, 101);
+
+  service.pieces = 0;
+  std::vector<FileDescriptor> sleepers;
+  for (int i = 0; i < 20; ++i) {
+    sleepers.push_back(connect_raw());
+    const int small = 4096;
+    setsockopt(sleepers.back().get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    put(sleepers.back(), "GET /pieces HTTP/1.1\r\nHost: x\r\n\r\n");
+  }
+  // Clients that sleep hold no thread, and what is made for them is little.
+  EXPECT_EQ(send("GET", "/pieces").body.size(), whole.body.size());
+  EXPECT_LT(service.pieces, 20 * 100);
+  sleepers.clear();
+
+  service.throw_at = 5;
+  EXPECT_THROW(send("GET", "/pieces"), CommError) << "half an answer is none";
+}
+
+TEST_F(HttpServer, StopsWhileMuchIsGoingOn) {
+  start();
+  std::vector<FileDescriptor> clients;
+  for (int i = 0; i < 30; ++i) {
+    clients.push_back(connect_raw());
+    put(clients.back(), i % 2 == 0 ? "GET /pieces HTTP/1.1\r\nHost: x\r\n\r\n"
+                                   : "GET /wait HTTP/1.1\r\nHost: x\r\nX-Lane: slow\r\nX-Known: yes\r\n\r\n");
+  }
+  while (service.waiting < 4) std::this_thread::sleep_for(5ms);
+  std::thread releases([&] {
+    std::this_thread::sleep_for(200ms);
+    const std::lock_guard lock(service.mutex);
+    service.release = true;
+    service.released.notify_all();
+  });
+  server->stop();
+  releases.join();
+  for (const FileDescriptor& client : clients) EXPECT_EQ(read_all(client).find("TIMEOUT"), std::string::npos);
+}
+
+TEST_F(HttpServer, AStreamSaysHowMuchItTakes) {
+  ServerOptions options;
+  options.limits.stream_bytes = 100'000;
+  start(options);
+  const FileDescriptor reader = connect_raw();
+  put(reader, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto stream = service.stream();
+  ASSERT_TRUE(stream);
+  size_t pushed = 0;
+  for (int i = 0; i < 3000 && pushed < 20'000'000; ++i) {
+    const size_t room = stream->room();
+    ASSERT_LE(room, 100'000U);
+    ASSERT_TRUE(stream->push(std::string(room, 'x')));
+    pushed += room;
+    if (room == 0) std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_LT(pushed, 20'000'000U) << "the reader sleeps";
+  EXPECT_TRUE(stream->push(""));
+  stream->end();
+  EXPECT_EQ(stream->room(), 0U);
 }
 
 TEST_F(HttpServer, StreamsArePushedAndEnd) {

@@ -1,0 +1,54 @@
+#pragma once
+
+// The memory that all requests in flight may hold together: bodies as sent and as unpacked, answers that wait for their
+// readers, buffers of connections. Senders who are unknown may hold a quarter of it, so that they cannot starve the
+// others.
+
+#include <cstddef>
+#include <mutex>
+
+namespace mlbench::net::http {
+
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(size_t bytes) : bytes_(bytes) {}
+
+  // Holds a part of the budget until it goes. Used by one thread at a time.
+  class Part {
+   public:
+    Part() = default;
+    Part(MemoryBudget& budget, bool known) : budget_(&budget), known_(known) {}
+    ~Part() { release(); }
+    Part(Part&& other) noexcept { swap(other); }
+    Part& operator=(Part&& other) noexcept {
+      if (this != &other) {
+        release();
+        swap(other);
+      }
+      return *this;
+    }
+    Part(const Part&) = delete;
+    Part& operator=(const Part&) = delete;
+
+    // To hold `bytes` from now on; false, and as before, when there is not that much. Less is always possible.
+    bool resize(size_t bytes);
+    bool grow(size_t more) { return resize(held_ + more); }
+    size_t held() const { return held_; }
+    void release() { static_cast<void>(resize(0)); }
+
+   private:
+    void swap(Part& other) noexcept;
+    MemoryBudget* budget_ = nullptr;
+    bool known_ = false;
+    size_t held_ = 0;
+  };
+
+  size_t held() const;
+
+ private:
+  const size_t bytes_;
+  mutable std::mutex mutex_;
+  size_t held_ = 0, held_by_unknown_ = 0;
+};
+
+}  // namespace mlbench::net::http
