@@ -13,6 +13,7 @@
 #include "mlbench/base/log.h"
 #include "mlbench/master/http/services.h"
 #include "mlbench/master/owner.h"
+#include "mlbench/master/runs.h"
 #include "mlbench/report/records.h"
 
 namespace mlbench::master {
@@ -36,6 +37,12 @@ std::vector<Route> all_routes(Services& services) {
 
 fs::path checked_token_file(const MasterOptions& options) {
   return options.token_file.empty() ? default_token_file(options.home) : fs::absolute(options.token_file);
+}
+
+// The home, in which submissions and deletions are whole.
+const fs::path& collected(const fs::path& home) {
+  collect_leftovers(home);
+  return home;
 }
 
 net::http::ServerOptions server_options(const MasterOptions& options) {
@@ -63,7 +70,7 @@ class Master::Impl {
         owner_(options_.home),
         token_file_(checked_token_file(options_)),
         token_(ensure_token(token_file_)),
-        index_(options_.home / "store"),
+        index_(collected(options_.home) / "store"),
         series_(options_.home / "store" / "series.sqlite", true),
         journal_(options_.home / "store"),
         tracking_(options_.home / "store"),

@@ -12,6 +12,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/master/staging.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/record.h"
 #include "mlbench/supervise/progress.h"
@@ -25,37 +26,8 @@ namespace {
 
 // Between the making of a folder and its supervisor taking the lease nobody owns the run.
 constexpr std::chrono::seconds kStartGrace{15};
-
-// Removed on the way out unless the folder was renamed away.
-struct StagedFolder {
-  explicit StagedFolder(fs::path folder) : path(std::move(folder)) { fs::create_directories(path); }
-  ~StagedFolder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  StagedFolder(const StagedFolder&) = delete;
-  StagedFolder& operator=(const StagedFolder&) = delete;
-  fs::path path;
-};
-
-int64_t next_id(const fs::path& home) {
-  int64_t id = 1;
-  const fs::path counter = report::runs_dir(home) / ".next-id";
-  if (fs::exists(counter)) {
-    const std::string text = read_file(counter);
-    std::from_chars(text.data(), text.data() + text.size(), id);
-  }
-  // A home copied without its hidden files.
-  for (const fs::path& run : report::list_runs(home)) {
-    try {
-      id = std::max(id, read_json_file(run / "spec.json").value("id", int64_t{0}) + 1);
-    } catch (const std::exception&) {
-      // Damaged: has no id to avoid.
-    }
-  }
-  write_file_atomically(counter, std::to_string(id + 1) + "\n");
-  return id;
-}
+// More than a master waits, with the lock, for a supervisor that it started.
+constexpr std::chrono::seconds kLockPatience{30};
 
 [[noreturn]] void name_taken(const fs::path& home, const std::string& name) {
   throw NameTaken(fmt::format(
@@ -73,9 +45,22 @@ FileLock lock_runs(const fs::path& home) {
   std::error_code error;
   fs::create_directories(runs, error);
   if (error) throw IoError(fmt::format("cannot create {}: {}", runs.string(), error.message()));
-  auto lock = FileLock::acquire(runs / ".lock", std::chrono::seconds(10));
-  if (!lock) throw IoError(fmt::format("{} is locked by another mlbench for 10 s already", (runs / ".lock").string()));
+  auto lock = FileLock::acquire(runs / ".lock", kLockPatience);
+  if (!lock) {
+    throw IoError(fmt::format("{} is locked by another mlbench for {} s already", (runs / ".lock").string(),
+                              kLockPatience.count()));
+  }
+  collect_staged(runs);
   return std::move(*lock);
+}
+
+void collect_leftovers(const fs::path& home) {
+  const FileLock lock = lock_runs(home);
+  for (const auto& entry : fs::directory_iterator(report::runs_dir(home))) {
+    const std::string name = entry.path().filename();
+    std::error_code ignored;
+    if (name.starts_with(".new-") || name.starts_with(".deleted-")) fs::remove_all(entry.path(), ignored);
+  }
 }
 
 std::optional<Waiting> read_waiting(const fs::path& run_dir) {
@@ -95,27 +80,56 @@ void check_names_free(const fs::path& home, const std::vector<std::string>& name
   }
 }
 
-spec::RunSpec create_run(const fs::path& home, spec::RunSpec spec, const std::optional<Waiting>& waiting) {
-  const FileLock lock = lock_runs(home);
-  check_names_free(home, {spec.name});
-  const fs::path run_dir = report::runs_dir(home) / spec.name;
-  spec.id = next_id(home);
-  spec.run_dir = run_dir;
-  spec.created_at = format_utc(SystemClock().wall_now());
-
-  const StagedFolder staged(report::runs_dir(home) / fmt::format(".new-{}-{}", spec.name, getpid()));
-  write_json_file(staged.path / "spec.json", spec::to_json(spec));
-  write_json_file(staged.path / "run.json", spec::build_record(spec, spec::RunProgress{}));
-  if (waiting) {
-    fs::create_directories(staged.path / "control");
-    write_json_file(waiting_path(staged.path), {{"no_wait", waiting->no_wait}});
-  }
-  std::error_code error;
-  fs::rename(staged.path, run_dir, error);
-  if (error) throw IoError(fmt::format("cannot create {}: {}", run_dir.string(), error.message()));
-  sync_directory(report::runs_dir(home));
-  return spec;
+std::string without_repeat(const std::string& run_name) {
+  const size_t number = run_name.find_last_not_of("0123456789");
+  const bool repeat =
+      number != std::string::npos && number > 0 && number + 1 < run_name.size() && run_name[number] == '.';
+  return repeat ? run_name.substr(0, number) : run_name;
 }
+
+std::vector<spec::RunSpec> create_runs(const fs::path& home, std::vector<spec::RunSpec> specs,
+                                       const std::optional<Waiting>& waiting,
+                                       const std::function<void(const char*)>& at_step) {
+  const fs::path runs = report::runs_dir(home);
+  const auto step = [&](const char* name) {
+    if (at_step) at_step(name);
+  };
+  std::vector<std::string> names;
+  for (const spec::RunSpec& spec : specs) names.push_back(spec.name);
+  int64_t id = 0;
+  Staging staging = [&] {
+    const FileLock lock = lock_runs(home);
+    check_names_free(home, names);
+    id = take_ids(runs, std::ssize(specs));
+    return Staging(runs);
+  }();
+  step("staged");
+  // Waiting for the disk, so without the lock.
+  for (spec::RunSpec& spec : specs) {
+    spec.id = id++;
+    spec.run_dir = runs / spec.name;
+    spec.created_at = format_utc(SystemClock().wall_now());
+    const fs::path folder = staging.path() / spec.name;
+    std::error_code error;
+    fs::create_directories(waiting ? folder / "control" : folder, error);
+    if (error) throw IoError(fmt::format("cannot create {}: {}", folder.string(), error.message()));
+    if (waiting) write_json_file(waiting_path(folder), {{"no_wait", waiting->no_wait}});
+    write_json_file(folder / "spec.json", spec::to_json(spec));
+    write_json_file(folder / "run.json", first_record(spec));
+    step("written");
+  }
+  const FileLock lock = lock_runs(home);
+  check_names_free(home, names);  // somebody may have been faster
+  staging.publish(names, step);
+  step("published");
+  return specs;
+}
+
+spec::RunSpec create_run(const fs::path& home, spec::RunSpec spec, const std::optional<Waiting>& waiting) {
+  return std::move(create_runs(home, {std::move(spec)}, waiting).front());
+}
+
+Json first_record(const spec::RunSpec& spec) { return spec::build_record(spec, spec::RunProgress{}); }
 
 spec::RunSpec read_spec(const fs::path& run_dir) {
   spec::RunSpec spec = spec::run_spec_from_json(read_json_file(run_dir / "spec.json"));
@@ -183,17 +197,16 @@ void stop_run(const fs::path& home, const fs::path& run_dir) {
 }
 
 void delete_run(const fs::path& home, const fs::path& run_dir) {
-  const FileLock lock = lock_runs(home);
   const std::string name = run_dir.filename();
-  if (is_active_run(run_dir)) {
-    throw UserError(fmt::format("run '{}' is active: stop it first with 'mlbench stop {}'", name, name));
+  std::optional<Staging> staging;
+  {
+    const FileLock lock = lock_runs(home);
+    if (is_active_run(run_dir)) {
+      throw UserError(fmt::format("run '{}' is active: stop it first with 'mlbench stop {}'", name, name));
+    }
+    staging.emplace(report::runs_dir(home)).take(name);
   }
-  // Out of sight at once; a crash in the middle leaves no half run.
-  const fs::path doomed = report::runs_dir(home) / fmt::format(".deleted-{}-{}", name, getpid());
-  std::error_code error;
-  fs::rename(run_dir, doomed, error);
-  if (!error) fs::remove_all(doomed, error);
-  if (error) throw IoError(fmt::format("cannot delete {}: {}", run_dir.string(), error.message()));
+  staging->remove();  // checkpoints may be large, so without the lock
 }
 
 }  // namespace mlbench::master
