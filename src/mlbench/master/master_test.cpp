@@ -2,15 +2,19 @@
 
 #include "mlbench/master/master.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/paths.h"
 #include "mlbench/master/hosts.h"
 #include "mlbench/master/http/api.h"
 #include "mlbench/master/http/dates.h"
@@ -449,6 +453,105 @@ TEST_F(MasterTest, APlanShowsTheRunsAndMakesNone) {
     fs::create_directories(home() / "runs" / "planned-2");
   }
   EXPECT_EQ(get("/api/v1/runs")["total"], 0);
+}
+
+// ---- submissions ----------------------------------------------------------------------------------------------------
+
+// Plans what a request names: its runs are queued, but only started after the test.
+class Submissions : public MasterTest {
+ protected:
+  Submissions() {
+    hooks_.plan = [this](const Json& request) {
+      PlannedRuns planned;
+      for (const Json& name : request.at("names")) planned.runs.push_back(run_named(name));
+      return planned;
+    };
+  }
+  spec::RunSpec run_named(const std::string& name) const {
+    spec::RunSpec run;
+    run.name = name;
+    run.cache_dir = home() / "cache";
+    spec::set_task(run, spec::find_task("fashion-mnist", "", "", {}), {});
+    return run;
+  }
+  int submit(const std::vector<std::string>& names) {
+    return send("POST", "/api/v1/runs", Json{{"names", names}}.dump()).status;
+  }
+  std::vector<std::string> run_names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(home() / "runs")) {
+      if (const std::string name = entry.path().filename(); !name.starts_with('.')) names.push_back(name);
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  // A run folder as others have made it.
+  void make_folder(const std::string& name, const Json& spec) const {
+    fs::create_directories(home() / "runs" / name);
+    std::ofstream(home() / "runs" / name / "spec.json") << spec;
+  }
+};
+
+TEST_F(Submissions, WhoLosesARaceForANameLeavesNothing) {
+  master();
+  for (int round = 0; round < 20; ++round) {
+    const std::string first = fmt::format("r{}", round);
+    int alone = 0, all = 0;
+    std::thread other([&] { alone = submit({first + "-2"}); });
+    all = submit({first + "-1", first + "-2", first + "-3"});
+    other.join();
+    EXPECT_THAT((std::vector<int>{alone, all}), testing::UnorderedElementsAre(201, 409)) << round;
+    std::vector<std::string> made;
+    for (const std::string& name : run_names()) {
+      if (name.starts_with(first + "-")) made.push_back(name);
+    }
+    EXPECT_THAT(made, SizeIs(all == 201 ? 3 : 1)) << round;
+  }
+}
+
+// Folders by the thousand are made in memory.
+struct InMemory {
+  InMemory() {
+    if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1);
+  }
+  ~InMemory() { before ? setenv("TMPDIR", before->c_str(), 1) : unsetenv("TMPDIR"); }
+  const std::optional<std::string> before = environment_variable("TMPDIR");
+};
+class ManyRuns : InMemory, public Submissions {};
+
+TEST_F(ManyRuns, ManyAtOnceSucceed) {
+  constexpr int kRuns = 10'000, kAtOnce = 20, kElsewhere = 5'000'000;
+  for (int i = 1; i <= kRuns; ++i) make_folder(fmt::format("old{}-1", i), {{"id", i}});
+  master();
+  ASSERT_EQ(submit({"first-1"}), 201);  // looks at them, once
+  for (int i = 1; i <= kRuns; ++i) make_folder(fmt::format("old{}-1", i), {{"id", kElsewhere}});
+  std::vector<int> answers(kAtOnce);
+  std::vector<std::thread> clients;
+  for (int i = 0; i < kAtOnce; ++i) {
+    clients.emplace_back([&, i] { answers[i] = submit({fmt::format("new{}-1", i)}); });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_THAT(answers, testing::Each(201));
+  std::set<int64_t> ids;
+  for (int i = 0; i < kAtOnce; ++i) {
+    ids.insert(read_json_file(home() / "runs" / fmt::format("new{}-1", i) / "spec.json")["id"].get<int64_t>());
+  }
+  EXPECT_THAT(ids, SizeIs(kAtOnce));
+  EXPECT_GT(*ids.begin(), kRuns + 1);
+  EXPECT_LT(*ids.rbegin(), kElsewhere) << "others were read";
+}
+
+TEST_F(Submissions, ARetryKeepsTheNameOfTheRun) {
+  ASSERT_EQ(submit({"resnet.v1-1", "resnet.v1-1.2", "resnet.7-1"}), 201);
+  const auto retried = [&](const std::string& name) {
+    return Json::parse(send("POST", "/api/v1/runs/" + name + "/retry", "{}").body)["runs"][0]["name"];
+  };
+  EXPECT_EQ(retried("resnet.v1-1"), "resnet.v1-1.3");
+  EXPECT_EQ(retried("resnet.v1-1.2"), "resnet.v1-1.4");
+  EXPECT_EQ(retried("resnet.7-1"), "resnet.7-1.2");
+  const std::string longest = std::string(61, 'x') + "-1";
+  ASSERT_EQ(submit({longest}), 201);
+  EXPECT_EQ(send("POST", "/api/v1/runs/" + longest + "/retry", "{}").status, 400);
 }
 
 // ---- parts ----------------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ std::vector<Route> page_routes(Services& services);    // /, /assets, /api/v1/se
 // The folder of a run, by name or by id; HttpError 404.
 std::filesystem::path find_run_folder(const Services& services, const std::string& name_or_id);
 
-// Makes and queues what was planned: all or nothing. HttpError 409 for names that are taken, 422 for what does not fit.
+// Makes and queues what was planned: all or nothing. NameTaken (409); HttpError 422 for what does not fit.
 std::vector<spec::RunSpec> submit(Services& services, std::vector<spec::RunSpec> runs, bool no_wait);
 
 // Deletes a run and what the store has of it. HttpError 409 while it is active.

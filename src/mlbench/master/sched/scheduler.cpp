@@ -26,7 +26,7 @@ Scheduler::Scheduler(SchedulerOptions options) : options_(std::move(options)) {
         running_.push_back({{run_dir.filename(), read_spec(run_dir).workers, false}, run_dir, std::nullopt});
         spdlog::info("run {} goes on", run_dir.filename().string());
       } else if (waiting) {
-        enqueue(run_dir);
+        enqueue(read_spec(run_dir), waiting->no_wait);
       }
     } catch (const std::exception& error) {
       spdlog::warn("run {}: {}", run_dir.filename().string(), error.what());
@@ -48,18 +48,16 @@ Scheduler::~Scheduler() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Scheduler::submit(const fs::path& run_dir) {
+void Scheduler::submit(const spec::RunSpec& run, bool no_wait) {
   {
     const std::lock_guard lock(mutex_);
-    enqueue(run_dir);
+    enqueue(run, no_wait);
   }
   wake_.notify_all();
 }
 
-void Scheduler::enqueue(const fs::path& run_dir) {
-  const spec::RunSpec run = read_spec(run_dir);
-  const bool no_wait = read_waiting(run_dir).value_or(Waiting{}).no_wait;
-  Waits waits{run.id, {run.name, run.workers, no_wait}, run_dir};
+void Scheduler::enqueue(const spec::RunSpec& run, bool no_wait) {
+  Waits waits{run.id, {run.name, run.workers, no_wait}, run.run_dir};
   const auto place = std::upper_bound(waiting_.begin(), waiting_.end(), waits,
                                       [](const Waits& a, const Waits& b) { return a.id < b.id; });
   waiting_.insert(place, std::move(waits));

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mlbench/master/sched/queue.h"
+#include "mlbench/spec/run_spec.h"
 #include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::master {
@@ -37,8 +38,8 @@ class Scheduler {
   Scheduler& operator=(const Scheduler&) = delete;
 
   const Cluster& cluster() const { return options_.cluster; }
-  // A run that was made with Waiting.
-  void submit(const std::filesystem::path& run_dir);
+  // A run that was just made with Waiting. Reads nothing, so that nothing can fail any more.
+  void submit(const spec::RunSpec& run, bool no_wait);
   // Names of runs that wait, oldest first.
   std::vector<std::string> waiting() const;
 
@@ -57,7 +58,7 @@ class Scheduler {
   void work();
   void look_after_running();
   void start(const Waits& run);
-  void enqueue(const std::filesystem::path& run_dir);
+  void enqueue(const spec::RunSpec& run, bool no_wait);
 
   const SchedulerOptions options_;
   mutable std::mutex mutex_;
