@@ -198,15 +198,12 @@ void stop_run(const fs::path& home, const fs::path& run_dir) {
 
 void delete_run(const fs::path& home, const fs::path& run_dir) {
   const std::string name = run_dir.filename();
-  std::optional<Staging> staging;
-  {
-    const FileLock lock = lock_runs(home);
-    if (is_active_run(run_dir)) {
-      throw UserError(fmt::format("run '{}' is active: stop it first with 'mlbench stop {}'", name, name));
-    }
-    staging.emplace(report::runs_dir(home)).take(name);
+  std::optional<Staging> staging;  // its end removes what may be large: without the lock
+  const FileLock lock = lock_runs(home);
+  if (is_active_run(run_dir)) {
+    throw UserError(fmt::format("run '{}' is active: stop it first with 'mlbench stop {}'", name, name));
   }
-  staging->remove();  // checkpoints may be large, so without the lock
+  staging.emplace(report::runs_dir(home)).take(name);
 }
 
 }  // namespace mlbench::master

@@ -172,8 +172,9 @@ Staging::Staging(const fs::path& runs_dir) : runs_dir_(runs_dir), path_(staging_
 
 Staging::~Staging() {
   if (!owned_) return;
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
+  std::error_code error;
+  fs::remove_all(path_, error);
+  if (error) spdlog::warn("{} stays for now: {}", path_.string(), error.message());
 }
 
 void Staging::publish(const std::vector<std::string>& names, const std::function<void(const char*)>& at_step) {
@@ -213,13 +214,6 @@ void Staging::take(const std::string& name) {
     }
     sync_directory(runs_dir_);
   });
-}
-
-void Staging::remove() {
-  std::error_code error;
-  fs::remove_all(path_, error);
-  if (error) throw IoError(fmt::format("cannot remove all of {}: {}", path_.string(), error.message()));
-  owned_.reset();
 }
 
 void collect_staged(const fs::path& runs_dir) {

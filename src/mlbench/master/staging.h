@@ -31,8 +31,6 @@ class Staging {
   void publish(const std::vector<std::string>& names, const std::function<void(const char* step)>& at_step);
   // Takes a folder out of HOME/runs.
   void take(const std::string& name);
-  // Removes everything now, or says what is left. Needs no lock.
-  void remove();
 
  private:
   std::filesystem::path runs_dir_, path_;
