@@ -55,7 +55,7 @@ async function request(method: string, path: string, body?: unknown, signal?: Ab
   } catch {
     // no JSON: the status says it
   }
-  if (answer.status === 401 && path !== '/session') {
+  if (answer.status === 401 && shown !== '' && path !== '/session') {
     if (shown === secret()) keep('');  // else another tab has logged in since
     onLoggedOut();
   }

@@ -164,6 +164,13 @@ test('a reload and a new tab stay logged in', async () => {
   watch(tab);
   await tab.goto(url);
   await tab.getByText('No runs yet.').waitFor();
+  // Nor does a link that was used before end it.
+  const {login_url} = JSON.parse(mlbench('dashboard', '--json'));
+  for (let time = 0; time < 2; ++time) {
+    await tab.goto('about:blank');
+    await tab.goto(login_url);
+    await tab.getByText('No runs yet.').waitFor();
+  }
   await tab.close();
 });
 
