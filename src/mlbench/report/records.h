@@ -13,7 +13,8 @@ namespace mlbench::report {
 
 std::filesystem::path runs_dir(const std::filesystem::path& home);
 
-// Names of the folders that hold a frozen spec, in alphabetical order; those starting with '.' are no runs. Reads no file.
+// Names of the folders that hold a frozen spec, in alphabetical order; those starting with '.' are no runs. Reads no
+// file.
 std::vector<std::string> run_names(const std::filesystem::path& home);
 
 // These folders by run id: reads the spec of each.
