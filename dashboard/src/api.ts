@@ -1,9 +1,9 @@
 // Talks to /api/v1 of the master that served this page, and to nobody else.
 
 import {useEffect, useRef, useState} from 'preact/hooks';
+import {EventReader} from './events';
 
 const BASE = '/api/v1';
-let csrf = '';
 let onLoggedOut: () => void = () => {};
 
 export class ApiError extends Error {
@@ -12,14 +12,37 @@ export class ApiError extends Error {
   }
 }
 
-async function request(method: string, path: string, body?: unknown): Promise<Response> {
+// The secret of the login. Pages of this address and port alone can read it, in all tabs; a cookie would go to all ports.
+const KEY = 'mlbench-login';
+let unstored = '';  // where the browser stores nothing
+
+function secret(): string {
+  try {
+    return localStorage.getItem(KEY) ?? unstored;
+  } catch {
+    return unstored;
+  }
+}
+
+function keep(given: string): void {
+  unstored = '';
+  try {
+    if (given === '') localStorage.removeItem(KEY);
+    else localStorage.setItem(KEY, given);
+  } catch {
+    unstored = given;
+  }
+}
+
+async function request(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
   const headers: Record<string, string> = {};
+  const shown = secret();
   if (body !== undefined) headers['Content-Type'] = 'application/json';
-  if (method !== 'GET' && csrf !== '') headers['X-CSRF-Token'] = csrf;
+  if (shown !== '') headers['Authorization'] = `Bearer ${shown}`;
   let answer: Response;
   try {
     answer = await fetch(BASE + path, {
-      method, headers, body: body === undefined ? null : JSON.stringify(body), credentials: 'same-origin', cache: 'no-store',
+      method, headers, body: body === undefined ? null : JSON.stringify(body), credentials: 'omit', cache: 'no-store', signal: signal ?? null,
     });
   } catch {
     throw new ApiError(0, 'The master does not answer.');
@@ -32,7 +55,10 @@ async function request(method: string, path: string, body?: unknown): Promise<Re
   } catch {
     // no JSON: the status says it
   }
-  if (answer.status === 401 && path !== '/session') onLoggedOut();
+  if (answer.status === 401 && shown !== '' && path !== '/session') {
+    if (shown === secret()) keep('');  // else another tab has logged in since
+    onLoggedOut();
+  }
   throw new ApiError(answer.status, message);
 }
 
@@ -48,10 +74,10 @@ export const textOf = (error: unknown): string => error instanceof Error ? error
 
 export function whenLoggedOut(action: () => void): void { onLoggedOut = action; }
 
-// True when the cookie of an earlier login still counts.
+// True when an earlier login still counts.
 export async function resume(): Promise<boolean> {
   try {
-    csrf = (await get<{csrf: string | null}>('/session')).csrf ?? '';
+    await get('/version');
     return true;
   } catch (error) {
     if (error instanceof ApiError && error.status === 401) return false;
@@ -59,15 +85,15 @@ export async function resume(): Promise<boolean> {
   }
 }
 
-export async function logIn(secret: {token: string} | {code: string}): Promise<void> {
-  csrf = (await post<{csrf: string}>('/session', secret)).csrf;
+export async function logIn(given: {token: string} | {code: string}): Promise<void> {
+  keep((await post<{session: string}>('/session', given)).session);
 }
 
 export async function logOut(): Promise<void> {
   try {
     await remove('/session');
   } finally {
-    csrf = '';
+    keep('');
     onLoggedOut();
   }
 }
@@ -126,35 +152,44 @@ export function useEvents(path: string | null, handlers: Record<string, (data: u
   const names = Object.keys(handlers).join(' ');
   useEffect(() => {
     if (path === null) return undefined;
-    let source: EventSource | null = null;
+    let reading: AbortController | null = null;
     let timer = 0;
     const close = () => {
       clearTimeout(timer);
-      source?.close();
-      source = null;
+      reading?.abort();
+      reading = null;
     };
-    const follow = () => {
-      if (document.hidden) return close();
-      if (source !== null) return;
-      const opened = new EventSource(BASE + path);
-      source = opened;
-      // The browser itself tries again only where nobody answered; a refusal may be the end of the login.
-      opened.onerror = () => {
-        if (opened.readyState !== EventSource.CLOSED || source !== opened) return;
-        close();
-        get('/version').then(() => { timer = setTimeout(follow, 3000); }, (error: unknown) => {
-          if (!(error instanceof ApiError && error.status === 401)) timer = setTimeout(follow, 3000);
-        });
-      };
-      for (const name of names.split(' ')) {
-        opened.addEventListener(name, (event) => {
-          latest.current[name]?.(JSON.parse((event as MessageEvent<string>).data));
-          if (name === 'end') close();
-        });
+    // By hand: an EventSource cannot show the secret.
+    const read = async (mine: AbortController): Promise<boolean> => {
+      const answer = await request('GET', path, undefined, mine.signal);
+      const parts = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
+      const events = new EventReader();
+      for (let part = await parts.read(); !part.done; part = await parts.read()) {
+        for (const {name, data} of events.push(part.value)) {
+          if (mine.signal.aborted) return false;
+          latest.current[name]?.(JSON.parse(data));
+          if (name === 'end') return false;
+        }
       }
+      return true;
+    };
+    const follow = async () => {
+      if (document.hidden) return close();
+      if (reading !== null) return;
+      clearTimeout(timer);
+      const mine = reading = new AbortController();
+      let again = true;
+      try {
+        again = await read(mine);
+      } catch (error) {
+        again = !(error instanceof ApiError && error.status === 401);
+      }
+      if (reading !== mine) return;
+      close();
+      if (again) timer = setTimeout(follow, 3000);
     };
     document.addEventListener('visibilitychange', follow);
-    follow();
+    void follow();
     return () => {
       document.removeEventListener('visibilitychange', follow);
       close();
@@ -174,4 +209,7 @@ export function save(blob: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-export const downloadUrl = (run: string): string => `${BASE}/runs/${segment(run)}/download`;
+// The archive of a run. A link could not show the secret.
+export async function download(run: string): Promise<void> {
+  save(await (await request('GET', `/runs/${segment(run)}/download`)).blob(), `${run}.zip`);
+}

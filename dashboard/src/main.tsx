@@ -81,7 +81,7 @@ function App() {
   useEffect(() => { window.scrollTo(0, 0); }, [page, name]);
 
   if (login.state === 'asking') return null;
-  if (login.state === 'out') return <LoginPage message={login.message} onLogin={() => setLogin({state: 'in'})} />;
+  if (login.state === 'out') return <LoginPage key={login.message} message={login.message} onLogin={() => setLogin({state: 'in'})} />;
   const link = (to: string, text: string) => <a href={`#/${to}`} aria-current={page === to ? 'page' : undefined}>{text}</a>;
   return (
     <>

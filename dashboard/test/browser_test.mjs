@@ -9,6 +9,7 @@
 import assert from 'node:assert/strict';
 import {execFileSync, spawn} from 'node:child_process';
 import {existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync} from 'node:fs';
+import {createServer} from 'node:http';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {after, before, test as nodeTest} from 'node:test';
@@ -156,12 +157,44 @@ test('the link of mlbench dashboard logs in once', async () => {
   await other.close();
 });
 
-test('a cookie alone changes nothing', async () => {
-  const answers = await page.evaluate(async () => {
-    const post = (headers) => fetch('/api/v1/runs', {method: 'POST', body: '{}', headers: {'Content-Type': 'application/json', ...headers}}).then((answer) => answer.status);
-    return [await post({}), await post({'X-CSRF-Token': 'guess'}), (await fetch('/api/v1/runs')).status];
+test('a reload and a new tab stay logged in', async () => {
+  await page.reload();
+  await page.getByText('No runs yet.').waitFor();
+  const tab = await context.newPage();
+  watch(tab);
+  await tab.goto(url);
+  await tab.getByText('No runs yet.').waitFor();
+  // Nor does a link that was used before end it.
+  const {login_url} = JSON.parse(mlbench('dashboard', '--json'));
+  for (let time = 0; time < 2; ++time) {
+    await tab.goto('about:blank');
+    await tab.goto(login_url);
+    await tab.getByText('No runs yet.').waitFor();
+  }
+  await tab.close();
+});
+
+test('other ports of this host get nothing of the login', async () => {
+  assert.deepEqual(await context.cookies(), [], 'a browser sends cookies to all ports');
+  const seen = [];
+  const other = createServer((request, response) => {
+    seen.push(request.headers);
+    response.writeHead(200, {'Content-Type': 'text/html'}).end('<title>other</title>');
   });
-  assert.deepEqual(answers, [403, 403, 200]);
+  await new Promise((resolve) => other.listen(0, '127.0.0.1', resolve));
+  const tab = await context.newPage();
+  await tab.goto(`http://127.0.0.1:${other.address().port}/`);
+  assert.equal(await tab.evaluate(() => localStorage.length), 0);
+  const got = await tab.evaluate(async (to) => {
+    const ask = (path, options) => fetch(to + path, {credentials: 'include', ...options}).then((answer) => answer.type === 'opaque' ? 'opaque' : answer.status, () => 'refused');
+    return [await ask('/api/v1/runs'), await ask('/api/v1/session'), await ask('/api/v1/runs', {method: 'POST', mode: 'no-cors', body: '{}'})];
+  }, url);
+  assert.deepEqual(got, ['refused', 'refused', 'refused']);
+  await tab.close();
+  other.close();
+  for (const headers of seen) assert.ok(!('cookie' in headers) && !('authorization' in headers), 'another port was sent something');
+  // Nor does this page's own address without the secret.
+  assert.deepEqual(await page.evaluate(async () => [(await fetch('/api/v1/runs')).status, (await fetch('/api/v1/runs', {method: 'POST'})).status]), [401, 401]);
 });
 
 test('a run is made in the dialog, with the keyboard alone', async () => {
@@ -275,7 +308,7 @@ test('a log is searched', async () => {
 });
 
 test('a run is downloaded', async () => {
-  const zip = await download(() => page.getByRole('link', {name: 'Download'}).click());
+  const zip = await download(() => page.getByRole('button', {name: 'Download'}).click());
   assert.equal(zip.name, 'first-2.zip');
   assert.equal(zip.bytes.subarray(0, 2).toString(), 'PK');
   assert.ok(zip.bytes.includes('run.json'), 'the archive holds no record');

@@ -19,6 +19,7 @@ async function load(name) {
 const series = await load('series.ts');
 const format = await load('format.ts');
 const request = await load('request.ts');
+const events = await load('events.ts');
 
 const rank = (number, step, mean, points = step.map(() => 1), name = 'train_loss') =>
   ({name, rank: number, count: 0, points: {step, time_us: step.map((s) => s * 1e6), mean, min: mean, max: mean, points}});
@@ -80,4 +81,15 @@ test('a command is split into words as a shell would, without a shell', () => {
   assert.deepEqual(request.requestOf(form), {name: 'c', workers: ['2'], command: ['python3', 't.py', '{rank}'], backend: 'mine', env: ['A=1', 'B=2']});
   assert.equal(request.commandOf(request.requestOf(form)), 'mlbench run c 2 --backend mine --env A=1 --env B=2 -- python3 t.py {rank}');
   assert.equal(request.isComplete({...form, command: "'open"}), false);
+});
+
+test('events are read however the stream is cut', () => {
+  const stream = 'event: run\ndata: {"a":1}\n\n: still here\n\nevent: end\ndata: {}\n\ndata: x\ndata: y\n\nevent: run\ndata: ha';
+  const wanted = [{name: 'run', data: '{"a":1}'}, {name: 'end', data: '{}'}, {name: 'message', data: 'x\ny'}];
+  for (let size = 1; size <= stream.length; ++size) {
+    const reader = new events.EventReader();
+    const got = [];
+    for (let at = 0; at < stream.length; at += size) got.push(...reader.push(stream.slice(at, at + size)));
+    assert.deepEqual(got, wanted, `pieces of ${size}`);
+  }
 });

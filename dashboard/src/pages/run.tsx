@@ -2,7 +2,7 @@
 
 import type {ComponentChildren} from 'preact';
 import {useEffect, useMemo, useState} from 'preact/hooks';
-import {downloadUrl, get, post, remove, segment, textOf, useEvents, usePolled} from '../api';
+import {download, get, post, remove, segment, textOf, useEvents, usePolled} from '../api';
 import {Chart} from '../chart';
 import {bytes, NONE, number, percent, plural, seconds, stamp, taskLabel} from '../format';
 import {Logs} from '../logs';
@@ -51,7 +51,7 @@ function Actions({run, onChange}: {run: RunSummary; onChange: () => void}) {
       <div class="page-actions">
         {active && <button type="button" class="danger" disabled={busy !== ''} onClick={() => setAsking('stop')}>{busy === 'stop' ? 'Stopping …' : 'Stop'}</button>}
         {!active && <button type="button" disabled={busy !== ''} onClick={() => void retry()} title="The same specification once more">Retry</button>}
-        <a class="button" href={downloadUrl(run.name)} download={`${run.name}.zip`}>Download</a>
+        <button type="button" disabled={busy !== ''} onClick={() => void act('download', () => download(run.name))}>{busy === 'download' ? 'Downloading …' : 'Download'}</button>
         <a class="button" href={compareHref([run.name])}>Compare</a>
         {!active && <button type="button" class="danger" disabled={busy !== ''} onClick={() => setAsking('delete')}>Delete</button>}
       </div>

@@ -13,5 +13,6 @@ using master::current_record;
 using master::delete_run;
 using master::is_active_run;
 using master::read_spec;
+using master::without_repeat;
 
 }  // namespace mlbench::cli

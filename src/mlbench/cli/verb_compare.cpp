@@ -18,15 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// "r-2.3" is repeat 3 of "r-2".
-std::string without_repeat(const std::string& name) {
-  const size_t dot = name.rfind('.');
-  const bool repeat = dot != std::string::npos && dot > 0 && dot + 1 < name.size() &&
-                      std::all_of(name.begin() + static_cast<std::ptrdiff_t>(dot) + 1, name.end(),
-                                  [](char c) { return c >= '0' && c <= '9'; });
-  return repeat ? name.substr(0, dot) : name;
-}
-
 // Where a run lies and its record.
 struct Found {
   fs::path folder;
@@ -44,10 +35,13 @@ std::vector<Found> find_runs(const Context& context, const std::string& given, s
   }
   const fs::path run = report::find_run(context.home_to_read(), given);
   found.push_back({run.parent_path(), current_record(run)});
-  for (const fs::path& other : report::list_runs(context.home_to_read())) {
-    const std::string name = other.filename();
-    if (name != given && without_repeat(name) == given) found.push_back({other.parent_path(), current_record(other)});
+  for (const std::string& name : report::run_names(context.home_to_read())) {
+    if (name == given || without_repeat(name) != given) continue;
+    found.push_back({run.parent_path(), current_record(run.parent_path() / name)});
   }
+  std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
+    return a.record.value("id", int64_t{0}) < b.record.value("id", int64_t{0});
+  });
   return found;
 }
 

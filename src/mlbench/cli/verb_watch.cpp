@@ -60,11 +60,14 @@ class FolderSource final : public Source {
   explicit FolderSource(fs::path home) : home_(std::move(home)) {}
   Json record(const std::string& name) override { return current_record(report::find_run(home_, name)); }
   std::vector<Json> summaries() override {
-    std::vector<fs::path> folders = report::list_runs(home_);
-    if (folders.size() > kMostRuns) folders.erase(folders.begin(), folders.end() - kMostRuns);
+    if (std::vector<std::string> names = report::run_names(home_); names != names_) {  // ids of runs never change
+      newest_ = report::list_runs(home_);
+      if (newest_.size() > kMostRuns) newest_.erase(newest_.begin(), newest_.end() - kMostRuns);
+      names_ = std::move(names);
+    }
     std::map<fs::path, Json> known;
     std::vector<Json> runs;
-    for (const fs::path& folder : folders) {
+    for (const fs::path& folder : newest_) {
       try {
         // What is over changes only when it is resumed, and is then active for a while.
         const auto before = known_.find(folder);
@@ -81,6 +84,8 @@ class FolderSource final : public Source {
 
  private:
   const fs::path home_;
+  std::vector<std::string> names_;  // of all runs, when newest_ was looked up
+  std::vector<fs::path> newest_;
   std::map<fs::path, Json> known_;
 };
 

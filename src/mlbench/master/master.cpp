@@ -14,6 +14,7 @@
 #include "mlbench/base/log.h"
 #include "mlbench/master/http/services.h"
 #include "mlbench/master/owner.h"
+#include "mlbench/master/runs.h"
 #include "mlbench/report/records.h"
 
 namespace mlbench::master {
@@ -42,6 +43,12 @@ fs::path checked_token_file(const MasterOptions& options) {
 // What a master has open itself: stores and their logs, more of them for charts, locks, run folders that are looked at,
 // children that are being started. The rest is for connections.
 constexpr size_t kOwnDescriptors = 192, kLeastConnections = 64;
+
+// The home, in which submissions and deletions are whole.
+const fs::path& collected(const fs::path& home) {
+  collect_leftovers(home);
+  return home;
+}
 
 net::http::ServerOptions server_options(const MasterOptions& options) {
   const size_t descriptors = raise_descriptor_limit();
@@ -77,7 +84,7 @@ class Master::Impl {
         owner_(options_.home),
         token_file_(checked_token_file(options_)),
         token_(ensure_token(token_file_)),
-        index_(options_.home / "store"),
+        index_(collected(options_.home) / "store"),
         series_(options_.home / "store" / "series.sqlite", true),
         journal_(options_.home / "store"),
         tracking_(options_.home / "store"),

@@ -2,21 +2,28 @@
 
 #include "mlbench/master/master.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/paths.h"
 #include "mlbench/master/hosts.h"
 #include "mlbench/master/http/api.h"
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/openapi.h"
 #include "mlbench/master/http/points.h"
 #include "mlbench/master/owner.h"
+#include "mlbench/master/runs.h"
 #include "mlbench/net/http/client.h"
 #include "mlbench/spec/run_spec.h"
 
@@ -193,37 +200,40 @@ class Browser : public MasterTest {
   void open() {
     const ClientResponse answer = log_in({{"token", master().token()}});
     ASSERT_EQ(answer.status, 201) << answer.body;
-    csrf_ = Json::parse(answer.body)["csrf"];
-    const std::string cookie = field(answer, "Set-Cookie");
-    EXPECT_THAT(cookie, AllOf(HasSubstr("; HttpOnly"), HasSubstr("; SameSite=Strict")));
-    cookie_ = cookie.substr(0, cookie.find(';'));
+    secret_ = Json::parse(answer.body)["session"];
+    EXPECT_EQ(Json::parse(answer.body)["expires_s"], 43'200);
+    EXPECT_NE(secret_, master().token());
+    // A browser would send it to every port of this host.
+    EXPECT_EQ(field(answer, "Set-Cookie"), "");
   }
-  // With the cookie, without the token.
+  // With the secret of the login, without the token.
   ClientResponse browse(const std::string& method, const std::string& path, const Fields& more = {}) {
     Fields headers = more;
-    headers.emplace_back("Cookie", cookie_);
+    headers.emplace_back("Authorization", "Bearer " + secret_);
     return send(method, path, method == "POST" ? "{}" : "", "application/json", headers, false);
   }
-  std::string csrf_, cookie_;
+  std::string secret_;
 };
 
 TEST_F(Browser, LogsInWithTheTokenAndOut) {
   open();
+  const std::string first = secret_;
+  open();
   EXPECT_EQ(browse("GET", "/api/v1/version").status, 200);
-  EXPECT_EQ(Json::parse(browse("GET", "/api/v1/session").body)["csrf"], csrf_);
-  EXPECT_EQ(get("/api/v1/session")["csrf"], nullptr);
-  EXPECT_EQ(browse("DELETE", "/api/v1/session").status, 403);
-  const ClientResponse out = browse("DELETE", "/api/v1/session", {{"X-CSRF-Token", csrf_}});
-  EXPECT_EQ(out.status, 204);
-  EXPECT_THAT(field(out, "Set-Cookie"), HasSubstr("Max-Age=0"));
+  EXPECT_EQ(browse("POST", "/api/v1/runs").status, 422);  // it came through to the planning of runs
+  EXPECT_EQ(browse("DELETE", "/api/v1/session").status, 204);
   EXPECT_EQ(browse("GET", "/api/v1/version").status, 401);
+  EXPECT_EQ(browse("DELETE", "/api/v1/session").status, 401);
+  secret_ = first;  // another browser
+  EXPECT_EQ(browse("GET", "/api/v1/version").status, 200);
+  EXPECT_EQ(send("DELETE", "/api/v1/session").status, 204);  // the token is no login
+  EXPECT_EQ(send("GET", "/api/v1/version").status, 200);
 }
 
 TEST_F(Browser, WrongSecretsAreRefused) {
   for (const Json& body : {Json{{"token", std::string(64, '0')}}, Json{{"code", std::string(64, '0')}}}) {
     const ClientResponse answer = log_in(body);
     EXPECT_EQ(answer.status, 401) << body;
-    EXPECT_EQ(field(answer, "Set-Cookie"), "");
   }
   for (const Json& body :
        {Json::object(), Json{{"token", 1}}, Json{{"token", ""}}, Json{{"token", "x"}, {"code", "y"}}}) {
@@ -233,8 +243,10 @@ TEST_F(Browser, WrongSecretsAreRefused) {
   EXPECT_EQ(
       send("POST", "/api/v1/session", "{}", "application/json", {{"Origin", "http://evil.example"}}, false).status,
       403);
-  cookie_ = "mlbench_1=" + std::string(64, '0');
-  EXPECT_EQ(browse("GET", "/api/v1/version").status, 401);
+  for (const std::string& wrong : {std::string(), std::string(64, '0'), "x" + master().token()}) {
+    secret_ = wrong;
+    EXPECT_EQ(browse("GET", "/api/v1/version").status, 401) << wrong;
+  }
 }
 
 TEST_F(Browser, ALinkLogsInOnce) {
@@ -250,19 +262,19 @@ TEST_F(Browser, ALinkLogsInOnce) {
   EXPECT_THAT(message(again), HasSubstr("mlbench dashboard"));
 }
 
-TEST_F(Browser, ACookieAloneChangesNothing) {
+TEST_F(Browser, OtherPortsOfThisHostGetNothing) {
   open();
-  // 422: it came through to the planning of runs.
-  EXPECT_EQ(browse("POST", "/api/v1/runs", {{"X-CSRF-Token", csrf_}}).status, 422);
-  EXPECT_EQ(browse("POST", "/api/v1/runs").status, 403);
-  EXPECT_EQ(browse("POST", "/api/v1/runs", {{"X-CSRF-Token", ""}}).status, 403);
-  EXPECT_EQ(browse("POST", "/api/v1/runs", {{"X-CSRF-Token", std::string(64, '0')}}).status, 403);
-  EXPECT_EQ(browse("DELETE", "/api/v1/runs/x").status, 403);
-  EXPECT_EQ(browse("DELETE", "/api/v1/runs/x", {{"X-CSRF-Token", csrf_}}).status, 404);
-  // What a page on another port of this host makes the browser send comes with the cookie, and says so.
+  // What a page of another port can make the browser send: cookies, no header of its own.
+  const Fields cookies = {{"Cookie", "mlbench=" + secret_ + "; session=" + secret_}};
+  for (const auto& [method, body] : {std::pair("GET", ""), std::pair("POST", "{}"), std::pair("DELETE", "")}) {
+    EXPECT_EQ(send(method, "/api/v1/runs/x", body, "application/json", cookies, false).status, 401) << method;
+    EXPECT_EQ(send(method, "/api/v1/session/codes", body, "application/json", cookies, false).status, 401) << method;
+  }
+  // Even with the secret the browser says who asks.
   for (const char* site : {"same-site", "cross-site"}) {
     EXPECT_EQ(browse("GET", "/api/v1/version", {{"Sec-Fetch-Site", site}}).status, 403);
-    EXPECT_EQ(browse("POST", "/api/v1/runs", {{"X-CSRF-Token", csrf_}, {"Sec-Fetch-Site", site}}).status, 403);
+    EXPECT_EQ(browse("POST", "/api/v1/session", {{"Sec-Fetch-Site", site}}).status, 403);
+    EXPECT_EQ(browse("GET", "/", {{"Sec-Fetch-Site", site}}).status, 200);  // a link
   }
   for (const char* site : {"same-origin", "none"}) {
     EXPECT_EQ(browse("GET", "/api/v1/version", {{"Sec-Fetch-Site", site}}).status, 200);
@@ -449,6 +461,129 @@ TEST_F(MasterTest, APlanShowsTheRunsAndMakesNone) {
     fs::create_directories(home() / "runs" / "planned-2");
   }
   EXPECT_EQ(get("/api/v1/runs")["total"], 0);
+}
+
+// ---- submissions ----------------------------------------------------------------------------------------------------
+
+// Plans what a request names: its runs are queued, but only started after the test.
+class Submissions : public MasterTest {
+ protected:
+  Submissions() {
+    hooks_.plan = [this](const Json& request) {
+      PlannedRuns planned;
+      for (const Json& name : request.at("names")) planned.runs.push_back(run_named(name));
+      return planned;
+    };
+  }
+  spec::RunSpec run_named(const std::string& name) const {
+    spec::RunSpec run;
+    run.name = name;
+    run.cache_dir = home() / "cache";
+    spec::set_task(run, spec::find_task("fashion-mnist", "", "", {}), {});
+    return run;
+  }
+  int submit(const std::vector<std::string>& names) {
+    return send("POST", "/api/v1/runs", Json{{"names", names}}.dump()).status;
+  }
+  std::vector<std::string> run_names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(home() / "runs")) {
+      if (const std::string name = entry.path().filename(); !name.starts_with('.')) names.push_back(name);
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  // A run folder as others have made it.
+  void make_folder(const std::string& name, const Json& spec) const {
+    fs::create_directories(home() / "runs" / name);
+    std::ofstream(home() / "runs" / name / "spec.json") << spec;
+  }
+};
+
+TEST_F(Submissions, WhoLosesARaceForANameLeavesNothing) {
+  master();
+  for (int round = 0; round < 20; ++round) {
+    const std::string first = fmt::format("r{}", round);
+    int alone = 0, all = 0;
+    std::thread other([&] { alone = submit({first + "-2"}); });
+    all = submit({first + "-1", first + "-2", first + "-3"});
+    other.join();
+    EXPECT_THAT((std::vector<int>{alone, all}), testing::UnorderedElementsAre(201, 409)) << round;
+    std::vector<std::string> made;
+    for (const std::string& name : run_names()) {
+      if (name.starts_with(first + "-")) made.push_back(name);
+    }
+    EXPECT_THAT(made, SizeIs(all == 201 ? 3 : 1)) << round;
+  }
+}
+
+// Folders by the thousand are made in memory.
+struct InMemory {
+  InMemory() {
+    if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1);
+  }
+  ~InMemory() { before ? setenv("TMPDIR", before->c_str(), 1) : unsetenv("TMPDIR"); }
+  const std::optional<std::string> before = environment_variable("TMPDIR");
+};
+class ManyRuns : InMemory, public Submissions {};
+
+TEST_F(ManyRuns, ManyAtOnceSucceed) {
+  constexpr int kRuns = 10'000, kAtOnce = 20, kElsewhere = 5'000'000;
+  for (int i = 1; i <= kRuns; ++i) make_folder(fmt::format("old{}-1", i), {{"id", i}});
+  master();
+  ASSERT_EQ(submit({"first-1"}), 201);  // looks at them, once
+  for (int i = 1; i <= kRuns; ++i) make_folder(fmt::format("old{}-1", i), {{"id", kElsewhere}});
+  std::vector<int> answers(kAtOnce);
+  std::vector<std::thread> clients;
+  for (int i = 0; i < kAtOnce; ++i) {
+    clients.emplace_back([&, i] { answers[i] = submit({fmt::format("new{}-1", i)}); });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_THAT(answers, testing::Each(201));
+  std::set<int64_t> ids;
+  for (int i = 0; i < kAtOnce; ++i) {
+    ids.insert(read_json_file(home() / "runs" / fmt::format("new{}-1", i) / "spec.json")["id"].get<int64_t>());
+  }
+  EXPECT_THAT(ids, SizeIs(kAtOnce));
+  EXPECT_GT(*ids.begin(), kRuns + 1);
+  EXPECT_LT(*ids.rbegin(), kElsewhere) << "others were read";
+}
+
+// A master dies while it takes a set of runs.
+TEST_F(Submissions, ASetThatWasCutShortIsWholeOrGoneUnderTheNextMaster) {
+  for (const auto& [step, made] : {std::pair("written", 0), std::pair("moved", 3)}) {
+    SCOPED_TRACE(step);
+    const pid_t child = fork();
+    if (child == 0) {
+      create_runs(home(), {run_named("s-1"), run_named("s-2"), run_named("s-3")}, Waiting{},
+                  [step = std::string(step)](const char* now) {
+                    if (now == step) raise(SIGKILL);
+                  });
+      _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    EXPECT_EQ(get("/api/v1/runs")["total"], made);
+    EXPECT_THAT(run_names(), SizeIs(made));
+    EXPECT_TRUE(fs::is_empty(home() / "runs" / ".staging"));
+    EXPECT_EQ(submit({"s-2", "t-1"}), made == 0 ? 201 : 409);
+    master_.reset();
+    fs::remove_all(home() / "runs");
+  }
+}
+
+TEST_F(Submissions, ARetryKeepsTheNameOfTheRun) {
+  ASSERT_EQ(submit({"resnet.v1-1", "resnet.v1-1.2", "resnet.7-1"}), 201);
+  const auto retried = [&](const std::string& name) {
+    return Json::parse(send("POST", "/api/v1/runs/" + name + "/retry", "{}").body)["runs"][0]["name"];
+  };
+  EXPECT_EQ(retried("resnet.v1-1"), "resnet.v1-1.3");
+  EXPECT_EQ(retried("resnet.v1-1.2"), "resnet.v1-1.4");
+  EXPECT_EQ(retried("resnet.7-1"), "resnet.7-1.2");
+  const std::string longest = std::string(61, 'x') + "-1";
+  ASSERT_EQ(submit({longest}), 201);
+  EXPECT_EQ(send("POST", "/api/v1/runs/" + longest + "/retry", "{}").status, 400);
 }
 
 // ---- parts ----------------------------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
-#include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/master/staging.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/record.h"
 #include "mlbench/supervise/progress.h"
@@ -28,6 +28,8 @@ namespace {
 
 // Between the making of a folder and its supervisor taking the lease nobody owns the run.
 constexpr std::chrono::seconds kStartGrace{15};
+// More than a master waits, with the lock, for a supervisor that it started.
+constexpr std::chrono::seconds kLockPatience{30};
 
 // RUN/control/made.json: when that was, on the clock of this boot, which nobody sets.
 fs::path made_path(const fs::path& run_dir) { return run_dir / "control" / "made.json"; }
@@ -41,7 +43,6 @@ double seconds_since_boot() {
 }
 
 void note_the_making(const fs::path& run_dir) {
-  fs::create_directories(made_path(run_dir).parent_path());
   write_json_file(made_path(run_dir), {{"host", host_name()}, {"boot", this_boot()}, {"boot_s", seconds_since_boot()}});
 }
 
@@ -53,37 +54,6 @@ bool just_made(const fs::path& run_dir, const Json& record) {
   }
   return made.value("boot", "") == this_boot() &&
          seconds_since_boot() - made.value("boot_s", 0.0) < kStartGrace.count();
-}
-
-// Removed on the way out unless the folder was renamed away.
-struct StagedFolder {
-  explicit StagedFolder(fs::path folder) : path(std::move(folder)) { fs::create_directories(path); }
-  ~StagedFolder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  StagedFolder(const StagedFolder&) = delete;
-  StagedFolder& operator=(const StagedFolder&) = delete;
-  fs::path path;
-};
-
-int64_t next_id(const fs::path& home) {
-  int64_t id = 1;
-  const fs::path counter = report::runs_dir(home) / ".next-id";
-  if (fs::exists(counter)) {
-    const std::string text = read_file(counter);
-    std::from_chars(text.data(), text.data() + text.size(), id);
-  }
-  // A home copied without its hidden files.
-  for (const fs::path& run : report::list_runs(home)) {
-    try {
-      id = std::max(id, read_json_file(run / "spec.json").value("id", int64_t{0}) + 1);
-    } catch (const std::exception&) {
-      // Damaged: has no id to avoid.
-    }
-  }
-  write_file_atomically(counter, std::to_string(id + 1) + "\n");
-  return id;
 }
 
 [[noreturn]] void name_taken(const fs::path& home, const std::string& name) {
@@ -102,12 +72,23 @@ FileLock lock_runs(const fs::path& home) {
   std::error_code error;
   fs::create_directories(runs, error);
   if (error) throw_system_error("cannot create " + runs.string(), error.value());
-  auto lock = FileLock::acquire(runs / ".lock", std::chrono::seconds(10));
+  auto lock = FileLock::acquire(runs / ".lock", kLockPatience);
   if (!lock) {
-    throw_system_error(fmt::format("{} is locked by another mlbench for 10 s already", (runs / ".lock").string()),
-                      EBUSY);
+    throw_system_error(fmt::format("{} is locked by another mlbench for {} s already", (runs / ".lock").string(),
+                                   kLockPatience.count()),
+                       EBUSY);
   }
+  collect_staged(runs);
   return std::move(*lock);
+}
+
+void collect_leftovers(const fs::path& home) {
+  const FileLock lock = lock_runs(home);
+  for (const auto& entry : fs::directory_iterator(report::runs_dir(home))) {
+    const std::string name = entry.path().filename();
+    std::error_code ignored;
+    if (name.starts_with(".new-") || name.starts_with(".deleted-")) fs::remove_all(entry.path(), ignored);
+  }
 }
 
 std::optional<Waiting> read_waiting(const fs::path& run_dir) {
@@ -127,27 +108,57 @@ void check_names_free(const fs::path& home, const std::vector<std::string>& name
   }
 }
 
-spec::RunSpec create_run(const fs::path& home, spec::RunSpec spec, const std::optional<Waiting>& waiting) {
-  const FileLock lock = lock_runs(home);
-  check_names_free(home, {spec.name});
-  const fs::path run_dir = report::runs_dir(home) / spec.name;
-  spec.id = next_id(home);
-  spec.run_dir = run_dir;
-  spec.created_at = format_utc(SystemClock().wall_now());
-
-  const StagedFolder staged(report::runs_dir(home) / fmt::format(".new-{}-{}", spec.name, getpid()));
-  write_json_file(staged.path / "spec.json", spec::to_json(spec));
-  write_json_file(staged.path / "run.json", spec::build_record(spec, spec::RunProgress{}));
-  note_the_making(staged.path);
-  if (waiting) {
-    write_json_file(waiting_path(staged.path), {{"no_wait", waiting->no_wait}});
-  }
-  std::error_code error;
-  fs::rename(staged.path, run_dir, error);
-  if (error) throw IoError(fmt::format("cannot create {}: {}", run_dir.string(), error.message()));
-  sync_directory(report::runs_dir(home));
-  return spec;
+std::string without_repeat(const std::string& run_name) {
+  const size_t number = run_name.find_last_not_of("0123456789");
+  const bool repeat =
+      number != std::string::npos && number > 0 && number + 1 < run_name.size() && run_name[number] == '.';
+  return repeat ? run_name.substr(0, number) : run_name;
 }
+
+std::vector<spec::RunSpec> create_runs(const fs::path& home, std::vector<spec::RunSpec> specs,
+                                       const std::optional<Waiting>& waiting,
+                                       const std::function<void(const char*)>& at_step) {
+  const fs::path runs = report::runs_dir(home);
+  const auto step = [&](const char* name) {
+    if (at_step) at_step(name);
+  };
+  std::vector<std::string> names;
+  for (const spec::RunSpec& spec : specs) names.push_back(spec.name);
+  int64_t id = 0;
+  Staging staging = [&] {
+    const FileLock lock = lock_runs(home);
+    check_names_free(home, names);
+    id = take_ids(runs, std::ssize(specs));
+    return Staging(runs);
+  }();
+  step("staged");
+  // Waiting for the disk, so without the lock.
+  for (spec::RunSpec& spec : specs) {
+    spec.id = id++;
+    spec.run_dir = runs / spec.name;
+    spec.created_at = format_utc(SystemClock().wall_now());
+    const fs::path folder = staging.path() / spec.name;
+    std::error_code error;
+    fs::create_directories(folder / "control", error);
+    if (error) throw_system_error(fmt::format("cannot create {}", folder.string()), error.value());
+    if (waiting) write_json_file(waiting_path(folder), {{"no_wait", waiting->no_wait}});
+    write_json_file(folder / "spec.json", spec::to_json(spec));
+    write_json_file(folder / "run.json", first_record(spec));
+    note_the_making(folder);
+    step("written");
+  }
+  const FileLock lock = lock_runs(home);
+  check_names_free(home, names);  // somebody may have been faster
+  staging.publish(names, step);
+  step("published");
+  return specs;
+}
+
+spec::RunSpec create_run(const fs::path& home, spec::RunSpec spec, const std::optional<Waiting>& waiting) {
+  return std::move(create_runs(home, {std::move(spec)}, waiting).front());
+}
+
+Json first_record(const spec::RunSpec& spec) { return spec::build_record(spec, spec::RunProgress{}); }
 
 spec::RunSpec read_spec(const fs::path& run_dir) {
   spec::RunSpec spec = spec::run_spec_from_json(read_json_file(run_dir / "spec.json"));
@@ -230,17 +241,13 @@ void fail_waiting(const fs::path& run_dir, const std::string& message) {
 }
 
 void delete_run(const fs::path& home, const fs::path& run_dir) {
-  const FileLock lock = lock_runs(home);
   const std::string name = run_dir.filename();
+  std::optional<Staging> staging;  // its end removes what may be large: without the lock
+  const FileLock lock = lock_runs(home);
   if (is_active_run(run_dir)) {
     throw UserError(fmt::format("run '{}' is active: stop it first with 'mlbench stop {}'", name, name));
   }
-  // Out of sight at once; a crash in the middle leaves no half run.
-  const fs::path doomed = report::runs_dir(home) / fmt::format(".deleted-{}-{}", name, getpid());
-  std::error_code error;
-  fs::rename(run_dir, doomed, error);
-  if (!error) fs::remove_all(doomed, error);
-  if (error) throw IoError(fmt::format("cannot delete {}: {}", run_dir.string(), error.message()));
+  staging.emplace(report::runs_dir(home)).take(name);
 }
 
 }  // namespace mlbench::master

@@ -3,6 +3,7 @@
 // Run folders as command line and master make, look after and remove them.
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,11 +21,19 @@ class NameTaken : public UserError {
   using UserError::UserError;
 };
 
-// Held while runs are made, deleted, stopped before they start, and started by the master.
+// Held while runs come and go, are stopped before they start, and are started by the master. Finishes or removes what
+// a command left behind that died while runs came or went (staging.h).
 FileLock lock_runs(const std::filesystem::path& home);
+
+// At the start of a master: the same, and what commands of earlier versions left.
+void collect_leftovers(const std::filesystem::path& home);
 
 // UserError naming the first of `names` that is taken, and what to type.
 void check_names_free(const std::filesystem::path& home, const std::vector<std::string>& names);
+
+// "r-2" of "r-2.3": the name of a run less the number of its repeat. NAME-K ends in a number behind a hyphen, so dots
+// that NAME itself may hold are never meant.
+std::string without_repeat(const std::string& run_name);
 
 // A run that waits for the master of its home to start it: RUN/control/queue.json. It is queued, but not lost, though
 // nobody owns it.
@@ -34,11 +43,18 @@ struct Waiting {
 std::optional<Waiting> read_waiting(const std::filesystem::path& run_dir);
 void remove_waiting(const std::filesystem::path& run_dir);
 
-// Gives the run its id (unique in the home, never given twice), its folder and its time of creation, and makes the
-// folder HOME/runs/NAME with spec.json and run.json (queued), all of it or nothing. NameTaken when the name is taken.
-// With `waiting` the run is for the master of the home to start.
+// Gives the runs their ids (unique in the home, never given twice), folders and times of creation, and makes the
+// folders HOME/runs/NAME with spec.json and run.json (queued): of all runs or of none, whatever fails or dies in the
+// middle. NameTaken when a name is taken. With `waiting` the runs are for the master of the home to start. `at_step`:
+// tests.
+std::vector<spec::RunSpec> create_runs(const std::filesystem::path& home, std::vector<spec::RunSpec> specs,
+                                       const std::optional<Waiting>& waiting = std::nullopt,
+                                       const std::function<void(const char* step)>& at_step = {});
 spec::RunSpec create_run(const std::filesystem::path& home, spec::RunSpec spec,
                          const std::optional<Waiting>& waiting = std::nullopt);
+
+// The record of a run that was just made.
+Json first_record(const spec::RunSpec& spec);
 
 spec::RunSpec read_spec(const std::filesystem::path& run_dir);
 
@@ -58,7 +74,7 @@ void stop_run(const std::filesystem::path& home, const std::filesystem::path& ru
 // A waiting run is over before it began. Under lock_runs().
 void fail_waiting(const std::filesystem::path& run_dir, const std::string& message);
 
-// Removes the folder; UserError when the run is active.
+// Removes the folder, out of sight at once; UserError when the run is active.
 void delete_run(const std::filesystem::path& home, const std::filesystem::path& run_dir);
 
 }  // namespace mlbench::master

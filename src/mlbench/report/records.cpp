@@ -20,19 +20,28 @@ constexpr std::uintmax_t kMostTailBytes = 4 << 20;
 
 fs::path runs_dir(const fs::path& home) { return home / "runs"; }
 
-std::vector<fs::path> list_runs(const fs::path& home) {
-  std::vector<std::pair<int64_t, fs::path>> runs;
+std::vector<std::string> run_names(const fs::path& home) {
+  std::vector<std::string> names;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(runs_dir(home), error)) {
-    const fs::path spec = entry.path() / "spec.json";
-    if (entry.path().filename().string().starts_with('.') || !fs::is_regular_file(spec, error)) continue;
+    const std::string name = entry.path().filename();
+    if (!name.starts_with('.') && fs::is_regular_file(entry.path() / "spec.json", error)) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<fs::path> list_runs(const fs::path& home) {
+  std::vector<std::pair<int64_t, fs::path>> runs;
+  for (const std::string& name : run_names(home)) {
+    const fs::path folder = runs_dir(home) / name;
     int64_t id = 0;
     try {
-      id = read_json_file(spec).value("id", int64_t{0});
+      id = read_json_file(folder / "spec.json").value("id", int64_t{0});
     } catch (const std::exception&) {
       // A damaged spec is still a folder that the user can see and delete.
     }
-    runs.emplace_back(id, entry.path());
+    runs.emplace_back(id, folder);
   }
   std::sort(runs.begin(), runs.end());
   std::vector<fs::path> folders;
@@ -41,17 +50,19 @@ std::vector<fs::path> list_runs(const fs::path& home) {
 }
 
 fs::path find_run(const fs::path& home, const std::string& name) {
-  std::vector<std::string> names;
-  for (const fs::path& folder : list_runs(home)) {
-    if (folder.filename() == name) return folder;
-    names.push_back(folder.filename());
-  }
+  std::error_code error;
+  const bool plain = name.find('/') == std::string::npos && !name.starts_with('.');
+  if (plain && fs::is_regular_file(runs_dir(home) / name / "spec.json", error)) return runs_dir(home) / name;
+  const std::vector<std::string> names = run_names(home);
   if (names.empty()) {
     throw UserError(fmt::format("no run '{}': {} holds no runs yet; start one with: mlbench run NAME K --task TASK",
                                 name, runs_dir(home).string()));
   }
   std::vector<std::string> meant = nearest(name, names);
-  if (meant.empty()) meant.assign(names.end() - std::min<std::ptrdiff_t>(3, std::ssize(names)), names.end());
+  if (meant.empty()) {  // the latest ones
+    for (const fs::path& folder : list_runs(home)) meant.push_back(folder.filename());
+    meant.erase(meant.begin(), meant.end() - std::min<std::ptrdiff_t>(3, std::ssize(meant)));
+  }
   throw UserError(fmt::format("no run '{}' in {}; there are {}: {}{} (all: mlbench status)", name,
                               runs_dir(home).string(), names.size(), fmt::join(meant, ", "),
                               meant.size() < names.size() ? ", ..." : ""));

@@ -13,7 +13,11 @@ namespace mlbench::report {
 
 std::filesystem::path runs_dir(const std::filesystem::path& home);
 
-// Folders that hold a frozen spec, by run id. Names starting with '.' are being made or deleted and are left out.
+// Names of the folders that hold a frozen spec, in alphabetical order; those starting with '.' are no runs. Reads no
+// file.
+std::vector<std::string> run_names(const std::filesystem::path& home);
+
+// These folders by run id: reads the spec of each.
 std::vector<std::filesystem::path> list_runs(const std::filesystem::path& home);
 
 // UserError with the nearest names, or how to start a run, when there is no such run.

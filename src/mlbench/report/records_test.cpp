@@ -36,6 +36,7 @@ TEST(Records, RunsAreListedById) {
   std::filesystem::create_directories(runs_dir(home.path()) / "empty");
   const auto runs = runs_dir(home.path());
   EXPECT_THAT(list_runs(home.path()), ElementsAre(runs / "z-1", runs / "b-1", runs / "a-1"));
+  EXPECT_THAT(run_names(home.path()), ElementsAre("a-1", "b-1", "z-1"));
 }
 
 TEST(Records, AnUnknownRunNamesTheNearest) {

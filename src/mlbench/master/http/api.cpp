@@ -135,6 +135,12 @@ bool yes_or_no(const Request& request, const std::string& name) {
   throw HttpError(400, fmt::format("{}={}: valid are true and false", name, text.substr(0, 40)));
 }
 
+std::string_view shown_secret(const Request& request) {
+  constexpr std::string_view kBearer = "Bearer ";
+  const std::string_view header = request.header("Authorization");
+  return header.starts_with(kBearer) ? header.substr(kBearer.size()) : std::string_view();
+}
+
 Api::Api(ApiOptions options, std::vector<Route> routes) : options_(std::move(options)), routes_(std::move(routes)) {
   for (const Route& route : routes_) {
     const auto target = net::http::parse_target(route.pattern);
@@ -186,6 +192,14 @@ std::optional<Response> Api::refuse(const Request& request, const Match& match,
   const std::string own = fmt::format("{}://{}", request.secure ? "https" : "http", request.header("Host"));
   if (!origin.empty() && origin != own) return error_response(403, "requests from pages of other sites are refused");
 
+  // Some of what a page asks for comes without Origin; a browser then says itself that another site, or another port of
+  // this host, asked. Only a link to our page may lie elsewhere.
+  const std::string_view site = request.header("Sec-Fetch-Site");
+  const bool page = match.route != nullptr && match.route->access == Access::kOpen && match.route->method == "GET";
+  if (!page && !site.empty() && site != "same-origin" && site != "none") {
+    return error_response(403, "requests from pages of other sites are refused");
+  }
+
   // Who has no token does not learn which paths exist.
   const bool legacy_path = !request.target.segments.empty() && request.target.segments[0] == "api" &&
                            (request.target.segments.size() < 2 ||
@@ -209,25 +223,11 @@ std::optional<Response> Api::refuse(const Request& request, const Match& match,
 }
 
 std::optional<Response> Api::refuse_unknown(const Request& request) const {
-  constexpr std::string_view kBearer = "Bearer ";
-  const std::string_view header = request.header("Authorization");
-  if (header.starts_with(kBearer) && same_secret(header.substr(kBearer.size()), options_.token)) return std::nullopt;
-  const auto session = options_.sessions->find(cookie_value(request));
-  if (!session) {
-    Response response = error_response(401, "show the token of this server: 'Authorization: Bearer TOKEN'");
-    response.headers.emplace_back("WWW-Authenticate", "Bearer");
-    return response;
-  }
-  // A cookie comes by itself, also with what another port of this host makes the browser send.
-  const std::string_view site = request.header("Sec-Fetch-Site");
-  if (!site.empty() && site != "same-origin" && site != "none") {
-    return error_response(403, "requests from pages of other sites are refused");
-  }
-  const bool reads = request.method == "GET" || request.method == "HEAD";
-  if (!reads && !same_secret(request.header("X-CSRF-Token"), session->csrf)) {
-    return error_response(403, "with a cookie, what changes something needs the header X-CSRF-Token of the login");
-  }
-  return std::nullopt;
+  const std::string_view secret = shown_secret(request);
+  if (same_secret(secret, options_.token) || options_.sessions->holds(secret)) return std::nullopt;
+  Response response = error_response(401, "show the token of this server: 'Authorization: Bearer TOKEN'");
+  response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
 }
 
 Admission Api::begin(const Request& request) {

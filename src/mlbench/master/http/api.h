@@ -25,7 +25,7 @@ struct Call {
 
 enum class Access {
   kOpen,    // anybody: says nothing about anything
-  kToken,   // who shows the token, or the cookie of a login; with the cookie, what changes something needs X-CSRF-Token
+  kToken,   // who shows the token, or the secret of a login
   kLegacy,  // today's clients, who send none: only where --legacy-api is given
 };
 
@@ -69,6 +69,9 @@ struct ApiOptions {
   std::vector<std::string> hosts;  // names that a Host header may hold, beside addresses and localhost
   const Sessions* sessions = nullptr;
 };
+
+// What a request shows: "Authorization: Bearer SECRET"; "" when it shows nothing.
+std::string_view shown_secret(const Request& request);
 
 class Api final : public net::http::Service {
  public:

@@ -278,7 +278,7 @@ Response create_run(Services& services, const Call& call) {
   MLBENCH_CHECK(planned.runs.size() == 1, "one worker count, no repeats");
   planned.runs.front().name = name;
   const auto runs = submit(services, std::move(planned.runs), false);
-  return json_response(201, run_object(report::read_record(runs.front().run_dir)));
+  return json_response(201, run_object(first_record(runs.front())));
 }
 
 Response delete_run(Services& services, const Call& call) {

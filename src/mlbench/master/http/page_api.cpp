@@ -54,10 +54,6 @@ Response send_file(const Request& request, const std::string& name) {
 
 // ---- logins ---------------------------------------------------------------------------------------------------------
 
-Response session_answer(int status, const std::optional<Session>& session) {
-  return json_response(status, {{"csrf", session ? Json(session->csrf) : Json(nullptr)}});
-}
-
 Response log_in(Services& services, const Request& request) {
   const Json body = json_body(request);
   const auto text = [&](const char* name) {
@@ -72,17 +68,13 @@ Response log_in(Services& services, const Request& request) {
   if (!token.empty() && !same_secret(token, services.token)) {
     throw HttpError(401, "this is not the token of this server");
   }
-  const Session session = services.sessions.open();
-  Response response = session_answer(201, session);
-  response.headers.emplace_back("Set-Cookie", set_cookie(request, session.id));
-  return response;
+  return json_response(201, {{"session", services.sessions.open()},
+                             {"expires_s", std::chrono::seconds(Sessions::kSessionTime).count()}});
 }
 
 Response log_out(Services& services, const Request& request) {
-  services.sessions.close(cookie_value(request));
-  Response response{204, "", {}, "", {}};
-  response.headers.emplace_back("Set-Cookie", set_cookie(request, ""));
-  return response;
+  services.sessions.close(shown_secret(request));
+  return {204, "", {}, "", {}};
 }
 
 }  // namespace
@@ -95,9 +87,6 @@ std::vector<Route> page_routes(Services& services) {
       {"GET", "/assets/{file}", Access::kOpen,
        [](const Call& call) { return send_file(call.request, "assets/" + call.parameters[0]); }, Lane::kAtOnce},
       {"POST", "/api/v1/session", Access::kOpen, [s](const Call& call) { return log_in(*s, call.request); },
-       Lane::kAtOnce},
-      {"GET", "/api/v1/session", Access::kToken,
-       [s](const Call& call) { return session_answer(200, s->sessions.find(cookie_value(call.request))); },
        Lane::kAtOnce},
       {"DELETE", "/api/v1/session", Access::kToken, [s](const Call& call) { return log_out(*s, call.request); },
        Lane::kAtOnce},

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "mlbench/base/growing_lines.h"
+#include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/points.h"
@@ -61,11 +62,9 @@ Response list_runs(const Services& services, const Request& request) {
   return {200, "application/json", {}, body + "]}", {}};
 }
 
-Json created(const Services& services, const std::vector<spec::RunSpec>& runs, const std::vector<std::string>& notes) {
+Json created(const std::vector<spec::RunSpec>& runs, const std::vector<std::string>& notes) {
   Json answer = {{"runs", Json::array()}, {"warnings", notes}};
-  for (const spec::RunSpec& run : runs) {
-    answer["runs"].push_back(summary_of(report::read_record(report::runs_dir(services.home) / run.name)));
-  }
+  for (const spec::RunSpec& run : runs) answer["runs"].push_back(summary_of(first_record(run)));
   return answer;
 }
 
@@ -129,8 +128,7 @@ Response create_runs(Services& services, const Request& request) {
   const bool no_wait = take_no_wait(body);
   const auto values = take_env_values(body);
   PlannedRuns planned = plan(services, body);
-  return json_response(201,
-                       created(services, submit(services, std::move(planned.runs), no_wait, values), planned.warnings));
+  return json_response(201, created(submit(services, std::move(planned.runs), no_wait, values), planned.warnings));
 }
 
 // What a request would make; nothing is started, no name is taken.
@@ -168,15 +166,15 @@ Response preview_runs(Services& services, const Request& request) {
 // A run of the same specification: NAME-K.2, NAME-K.3, ...
 Response retry(Services& services, const Call& call) {
   spec::RunSpec run = read_spec(find_run_folder(services, call.parameters[0]));
-  const std::string base =
-      run.name.substr(0, run.name.rfind('.') == std::string::npos ? run.name.size() : run.name.rfind('.'));
+  const std::string base = without_repeat(run.name);
   for (int64_t number = 2;; ++number) {
     run.name = fmt::format("{}.{}", base, number);
+    check_name(run.name, "run name");  // a long one may have no room for a number
     if (fs::exists(report::runs_dir(services.home) / run.name)) continue;
     try {
-      return json_response(201, created(services, submit(services, {run}, false), {}));
-    } catch (const HttpError& error) {
-      if (error.status != 409) throw;  // somebody was faster
+      return json_response(201, created(submit(services, {run}, false), {}));
+    } catch (const NameTaken&) {
+      continue;  // somebody was faster
     }
   }
 }
@@ -223,8 +221,7 @@ Response clone(Services& services, const Call& call) {
   const bool no_wait = take_no_wait(request);
   const auto values = take_env_values(request);
   PlannedRuns planned = plan(services, request);
-  return json_response(201,
-                       created(services, submit(services, std::move(planned.runs), no_wait, values), planned.warnings));
+  return json_response(201, created(submit(services, std::move(planned.runs), no_wait, values), planned.warnings));
 }
 
 Response stop(Services& services, const Call& call) {
@@ -479,17 +476,15 @@ std::vector<spec::RunSpec> submit(Services& services, std::vector<spec::RunSpec>
                                   const std::map<std::string, std::string>& values) {
   check_fits(services, runs);
   check_values(runs, values);
-  std::vector<std::string> names;
-  for (const spec::RunSpec& run : runs) names.push_back(run.name);
-  try {
-    check_names_free(services.home, names);
-    for (spec::RunSpec& run : runs) run = create_run(services.home, std::move(run), Waiting{no_wait});
-  } catch (const NameTaken& error) {
-    throw HttpError(409, error.what());
-  }
+  runs = create_runs(services.home, std::move(runs), Waiting{no_wait});
+  // They are there now, so no error may say that they are not.
   for (const spec::RunSpec& run : runs) {
-    services.watcher.refresh(run.name);
-    services.scheduler.submit(run.run_dir, values);
+    services.scheduler.submit(run, no_wait, values);
+    try {
+      services.watcher.refresh(run.name);
+    } catch (const std::exception& error) {
+      spdlog::warn("run {} is listed a little later: {}", run.name, error.what());
+    }
   }
   return runs;
 }

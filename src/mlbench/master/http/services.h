@@ -52,7 +52,7 @@ std::vector<Route> page_routes(Services& services);    // /, /assets, /api/v1/se
 std::filesystem::path find_run_folder(const Services& services, const std::string& name_or_id);
 
 // Makes and queues what was planned: all or nothing. `values` are those of the variables that the runs only name (for
-// memory alone). HttpError 409 for names that are taken, 422 for what does not fit or lacks a value.
+// memory alone). NameTaken (409); HttpError 422 for what does not fit or lacks a value.
 std::vector<spec::RunSpec> submit(Services& services, std::vector<spec::RunSpec> runs, bool no_wait,
                                   const std::map<std::string, std::string>& values = {});
 

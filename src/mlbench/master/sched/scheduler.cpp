@@ -44,8 +44,9 @@ void Scheduler::adopt(const fs::path& run_dir) {
         {{run_dir.filename(), read_spec(run_dir).workers, false}, run_dir, std::nullopt, waiting.has_value()});
     spdlog::info("run {} goes on", run_dir.filename().string());
   } else if (waiting) {
+    const spec::RunSpec spec = read_spec(run_dir);
     const std::lock_guard lock(mutex_);
-    enqueue(run_dir, {});
+    insert({spec.id, {spec.name, spec.workers, waiting->no_wait}, run_dir, {}});
   }
 }
 
@@ -63,18 +64,12 @@ Scheduler::~Scheduler() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Scheduler::submit(const fs::path& run_dir, std::map<std::string, std::string> values) {
+void Scheduler::submit(const spec::RunSpec& run, bool no_wait, std::map<std::string, std::string> values) {
   {
     const std::lock_guard lock(mutex_);
-    enqueue(run_dir, std::move(values));
+    insert({run.id, {run.name, run.workers, no_wait}, run.run_dir, std::move(values)});
   }
   wake_.notify_all();
-}
-
-void Scheduler::enqueue(const fs::path& run_dir, std::map<std::string, std::string> values) {
-  const spec::RunSpec run = read_spec(run_dir);
-  const bool no_wait = read_waiting(run_dir).value_or(Waiting{}).no_wait;
-  insert({run.id, {run.name, run.workers, no_wait}, run_dir, std::move(values)});
 }
 
 void Scheduler::insert(Waits waits) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "mlbench/master/sched/queue.h"
+#include "mlbench/spec/run_spec.h"
 #include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::master {
@@ -39,8 +40,9 @@ class Scheduler {
   Scheduler& operator=(const Scheduler&) = delete;
 
   const Cluster& cluster() const { return options_.cluster; }
-  // A run that was made with Waiting; `values` of the variables that its specification only names stay in memory.
-  void submit(const std::filesystem::path& run_dir, std::map<std::string, std::string> values = {});
+  // A run that was just made with Waiting; `values` of the variables that its specification only names stay in memory.
+  // Reads nothing, so that nothing can fail any more.
+  void submit(const spec::RunSpec& run, bool no_wait, std::map<std::string, std::string> values = {});
   // Names of runs that wait, oldest first.
   std::vector<std::string> waiting() const;
 
@@ -66,7 +68,6 @@ class Scheduler {
   void adopt_unread();
   void adopt(const std::filesystem::path& run_dir);
   void start(const Waits& run);
-  void enqueue(const std::filesystem::path& run_dir, std::map<std::string, std::string> values);
   void insert(Waits waits);
 
   const SchedulerOptions options_;
