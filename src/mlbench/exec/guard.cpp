@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 
@@ -202,9 +203,10 @@ GuardSocket::Status GuardSocket::receive(Message& message) {
       message.descriptors.emplace_back(descriptor);
     }
   }
-  message.content = Json::parse(text.data(), text.data() + count, nullptr, false);
-  // Nonsense is no word of a guard's.
-  return message.content.is_object() ? Status::kMessage : Status::kClosed;
+  const auto content = try_parse_json({text.data(), static_cast<size_t>(count)}, inputs::kGuardMessage);
+  if (!content || !content->is_object()) return Status::kClosed;  // nonsense is no word of a guard's
+  message.content = *content;
+  return Status::kMessage;
 }
 
 GuardListener::GuardListener() : name_(random_name()), socket_(make_socket()) {

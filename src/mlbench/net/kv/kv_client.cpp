@@ -16,6 +16,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/kv/wire.h"
 
@@ -95,7 +96,7 @@ struct Refusal : std::runtime_error {
 
 // JSON whose texts are UTF-8, whatever an error message of some library held.
 Json with_valid_texts(const Json& value) {
-  return Json::parse(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return parse_json(value.dump(-1, ' ', false, Json::error_handler_t::replace), inputs::kMessage);
 }
 
 }  // namespace
