@@ -14,7 +14,9 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/report/compare.h"
+#include "mlbench/report/records.h"
 #include "mlbench/spec/client_lines.h"
+#include "mlbench/spec/points.h"
 #include "mlbench/spec/record.h"
 #include "mlbench/spec/spool.h"
 
@@ -138,7 +140,7 @@ Series series_of(const std::filesystem::path& run_dir, const Json& record) {
   Series series;
   const bool custom = text(record, "/division") == "custom";
   for (int64_t rank = 0; custom && rank < workers; ++rank) {
-    for (const spec::ClientLine& line : spec::read_client_lines(run_dir, rank)) {
+    for (const spec::ClientLine& line : spec::read_client_lines(run_dir, rank).lines) {
       for (const auto& [name, value] : line.values) series.add(name, rank, line.time_us, value);
     }
   }

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,10 +83,22 @@ static_assert(sizeof(SpoolHeader) == 64);
 std::filesystem::path steps_path(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
 std::filesystem::path events_path(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
 
+// The first 64 bytes of a file of steps; empty while they are being written. UserError when this is no spool, or one of
+// another version.
+std::optional<SpoolHeader> parse_header(const std::filesystem::path& path, std::string_view bytes);
+
+// Whether these are times and counts that a run can have: sums of a few stay far from overflow.
+bool is_plausible(const StepRecord& record);
+
+// A line of a file of events: an object within its limits (base/input.h) whose members have the types above. Empty for
+// anything else.
+std::optional<Json> parse_event(std::string_view line);
+
 struct RankSpool {
   SpoolHeader header;
   std::vector<StepRecord> steps;
   std::vector<Json> events;
+  int64_t left_out = 0;  // lines that are no events, or behind the first 300,000
 };
 // All complete records; UserError when the file is no spool, damaged or of another version; absent files give empty
 // lists.

@@ -47,7 +47,7 @@ TEST(Toml, IsReadUpToTheLimitOfDepth) {
 }
 
 TEST(Toml, DeeperTextsAreRefusedBeforeAnythingIsBuilt) {
-  for (const size_t count : {kDeepestNesting + 1, size_t{100'000}, size_t{1'000'000}}) {
+  for (const size_t count : {kDeepestNesting + 1, size_t{100'000}}) {
     for (const std::string& text : deep_documents(count)) {
       EXPECT_THAT([&] { parse_toml(text, "f", kAnything); },
                   ThrowsMessage<UserError>(HasSubstr("nested deeper than 64")))
