@@ -1,10 +1,7 @@
 #include "mlbench/report/progress.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/report/records.h"
 
 namespace mlbench::report {
@@ -46,20 +43,15 @@ bool ProgressReader::read_steps() {
   size_t used = 0;
   if (steps_offset_ == 0) {
     if (text.size() < sizeof(spec::SpoolHeader)) return false;
-    spec::SpoolHeader header, expected;
-    std::memcpy(&header, text.data(), sizeof header);
-    if (std::memcmp(header.magic, expected.magic, sizeof header.magic) != 0 || header.version != expected.version ||
-        header.record_bytes != expected.record_bytes) {
-      throw UserError(fmt::format("{} is not a step spool of version {}: it was written by another mlbench-worker",
-                                  path.string(), expected.version));
-    }
-    used = sizeof header;
+    spec::parse_header(path, text);
+    used = sizeof(spec::SpoolHeader);
   }
   while (text.size() - used >= sizeof(spec::StepRecord)) {
     spec::StepRecord record;
     std::memcpy(&record, text.data() + used, sizeof record);
+    if (record.count == 0) break;  // blocks that were never written
     used += sizeof record;
-    take(record);
+    if (spec::is_plausible(record)) take(record);
   }
   steps_offset_ += used;
   return used > 0;
@@ -69,9 +61,8 @@ bool ProgressReader::read_events() {
   const std::string text = read_appended(spec::events_path(run_dir_, progress_.segment, rank_), events_offset_);
   size_t used = 0;
   for (size_t end; (end = text.find('\n', used)) != std::string::npos; used = end + 1) {
-    const Json event = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(used),
-                                   text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
-    if (event.is_object()) take(event);
+    const auto event = spec::parse_event(std::string_view(text).substr(used, end - used));
+    if (event) take(*event);
   }
   events_offset_ += used;
   return used > 0;
