@@ -12,6 +12,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/record.h"
 #include "mlbench/supervise/progress.h"
@@ -41,14 +42,18 @@ struct StagedFolder {
 int64_t next_id(const fs::path& home) {
   int64_t id = 1;
   const fs::path counter = report::runs_dir(home) / ".next-id";
-  if (fs::exists(counter)) {
-    const std::string text = read_file(counter);
-    std::from_chars(text.data(), text.data() + text.size(), id);
+  try {
+    if (fs::exists(counter)) {
+      const std::string text = read_file(counter, inputs::kRunCounter);
+      std::from_chars(text.data(), text.data() + text.size(), id);
+    }
+  } catch (const UserError&) {
+    // Damaged: the runs themselves say which ids are taken.
   }
   // A home copied without its hidden files.
   for (const fs::path& run : report::list_runs(home)) {
     try {
-      id = std::max(id, read_json_file(run / "spec.json").value("id", int64_t{0}) + 1);
+      id = std::max(id, read_json_file(run / "spec.json", inputs::kSpec).value("id", int64_t{0}) + 1);
     } catch (const std::exception&) {
       // Damaged: has no id to avoid.
     }
@@ -80,7 +85,7 @@ FileLock lock_runs(const fs::path& home) {
 
 std::optional<Waiting> read_waiting(const fs::path& run_dir) {
   if (!fs::exists(waiting_path(run_dir))) return std::nullopt;
-  return Waiting{read_json_file(waiting_path(run_dir)).value("no_wait", false)};
+  return Waiting{read_json_file(waiting_path(run_dir), inputs::kMarker).value("no_wait", false)};
 }
 
 void remove_waiting(const fs::path& run_dir) {
@@ -104,7 +109,7 @@ spec::RunSpec create_run(const fs::path& home, spec::RunSpec spec, const std::op
   spec.created_at = format_utc(SystemClock().wall_now());
 
   const StagedFolder staged(report::runs_dir(home) / fmt::format(".new-{}-{}", spec.name, getpid()));
-  write_json_file(staged.path / "spec.json", spec::to_json(spec));
+  write_json_file(staged.path / "spec.json", spec::to_json(spec), inputs::kSpec);
   write_json_file(staged.path / "run.json", spec::build_record(spec, spec::RunProgress{}));
   if (waiting) {
     fs::create_directories(staged.path / "control");
@@ -118,7 +123,7 @@ spec::RunSpec create_run(const fs::path& home, spec::RunSpec spec, const std::op
 }
 
 spec::RunSpec read_spec(const fs::path& run_dir) {
-  spec::RunSpec spec = spec::run_spec_from_json(read_json_file(run_dir / "spec.json"));
+  spec::RunSpec spec = spec::run_spec_from_json(read_json_file(run_dir / "spec.json", inputs::kSpec));
   spec.run_dir = fs::absolute(run_dir);  // the home may have been moved
   return spec;
 }

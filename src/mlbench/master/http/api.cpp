@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
 #include "mlbench/master/owner.h"
 #include "mlbench/master/runs.h"
@@ -14,8 +16,6 @@
 namespace mlbench::master {
 
 namespace {
-
-constexpr int kDeepest = 32;
 
 // "name:8080" -> "name"; "[::1]:80" -> "::1".
 std::string host_of(std::string_view field) {
@@ -38,7 +38,9 @@ Response answer_of(const std::exception& error) {
   if (dynamic_cast<const NameTaken*>(&error) != nullptr) return error_response(409, error.what());
   if (dynamic_cast<const UserError*>(&error) != nullptr) return error_response(400, error.what());
   spdlog::error("request failed: {}", error.what());
-  if (dynamic_cast<const IoError*>(&error) != nullptr) return error_response(503, error.what());
+  const bool refused = dynamic_cast<const IoError*>(&error) != nullptr ||
+                       dynamic_cast<const std::filesystem::filesystem_error*>(&error) != nullptr;
+  if (refused) return error_response(503, error.what());
   return error_response(500, "internal error");
 }
 
@@ -81,15 +83,11 @@ Json json_body(const Request& request) {
   if (type != "application/json") {
     throw HttpError(415, fmt::format("the body is '{}': expected application/json", type.substr(0, 80)));
   }
-  const auto callback = [](int depth, Json::parse_event_t, Json&) {
-    if (depth > kDeepest) throw HttpError(400, fmt::format("the body is nested deeper than {}", kDeepest));
-    return true;
-  };
   Json body;
   try {
-    body = Json::parse(request.body, callback);
-  } catch (const Json::exception& error) {
-    throw HttpError(400, fmt::format("the body is no JSON: {}", error.what()));
+    body = parse_json(request.body, inputs::kJsonBody);
+  } catch (const UserError& error) {
+    throw HttpError(400, fmt::format("the body is {}", error.what()));
   }
   if (!body.is_object()) throw HttpError(400, fmt::format("the body is JSON, but no object: {}", body.type_name()));
   return body;

@@ -77,7 +77,10 @@ void Scheduler::work() {
   while (!stopping_) {
     look_after_running();
     // Stopped or deleted while they waited.
-    std::erase_if(waiting_, [](const Waits& run) { return !fs::exists(run.run_dir / "control" / "queue.json"); });
+    std::erase_if(waiting_, [](const Waits& run) {
+      std::error_code error;
+      return !fs::exists(run.run_dir / "control" / "queue.json", error);
+    });
     std::vector<Job> running, waiting;
     for (const Runs& run : running_) running.push_back(run.job);
     for (const Waits& run : waiting_) waiting.push_back(run.job);
