@@ -87,7 +87,7 @@ Json json_body(const Request& request) {
   try {
     body = parse_json(request.body, inputs::kJsonBody);
   } catch (const UserError& error) {
-    throw HttpError(400, fmt::format("the body is {}", error.what()));
+    throw HttpError(400, fmt::format("the body is no JSON ({})", error.what()));
   }
   if (!body.is_object()) throw HttpError(400, fmt::format("the body is JSON, but no object: {}", body.type_name()));
   return body;
