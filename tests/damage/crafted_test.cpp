@@ -9,8 +9,8 @@
 #include <map>
 #include <random>
 
-#include "mlbench/base/paths.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/paths.h"
 #include "mlbench/report/zip.h"
 #include "tests/damage/home.h"
 #include "tests/fuzz/parsers.h"

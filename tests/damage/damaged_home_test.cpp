@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
-#include "mlbench/base/paths.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/paths.h"
 #include "mlbench/master/master.h"
 #include "mlbench/net/http/client.h"
 #include "tests/damage/home.h"
