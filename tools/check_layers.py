@@ -1,4 +1,4 @@
-"""Checks the includes and headers of src/mlbench against tools/layers.toml.
+"""Checks the includes, headers and guarded calls of src/mlbench against tools/layers.toml.
 
 usage: check_layers.py [ROOT]
 
@@ -29,6 +29,7 @@ class Layers:
         self.back_ends_of = rules["back_ends"]["of"]
         self.no_back_ends = rules["back_ends"]["except"]
         self.headers = rules["headers"]
+        self.calls = rules["calls"]
 
     def module(self, path: str) -> str | None:
         """The longest listed folder that holds a path relative to src/mlbench."""
@@ -57,6 +58,11 @@ class Layers:
             if included.startswith(header) and not any(inside(path, folder) for folder in folders):
                 yield f"includes <{included}>, which belongs to {', '.join(folders) or 'nobody'}"
 
+    def check_calls(self, path: str, line: str):
+        for call, row in self.calls.items():
+            if call in line and path not in row["only"]:
+                yield f"calls {call}...), which only {', '.join(row['only'])} may; use {row['use']}"
+
     def check_file(self, path: str, text: str):
         """Violations of one file as (line, rule); path is relative to src/mlbench."""
         is_header = path.endswith((".h", ".inc"))
@@ -72,6 +78,9 @@ class Layers:
                 yield number, "using namespace in a header"
             if CONDITIONAL.match(line) and not self.back_end(path):
                 yield number, "#if outside a back-end folder; let CMake choose the source file"
+            if not is_test:
+                for rule in self.check_calls(path, line):
+                    yield number, rule
             include = INCLUDE.match(line)
             if not include:
                 continue

@@ -40,10 +40,20 @@ class CheckLayers(unittest.TestCase):
                 "comm/wrap/timeline/timeline.cpp": '#include "mlbench/track/recorder.h"\n',
                 "optim/README.md": "",
                 "optim/sgd.cpp": "#include <ATen/ATen.h>\n",
+                "base/input.cpp": "Json::parse(text);\n",
+                "base/json_test.cpp": "Json::parse(text);\n",
                 "optim/sgd_test.cpp": '#include "mlbench/comm/gloo/gloo.h"\n',
             }
         )
         self.assertEqual((code, lines), (0, ["0 violations"]))
+
+    def test_outside_bytes_have_one_way_in(self):
+        self.expect_violation(
+            "schedule/a.cpp",
+            "\nconst Json json = Json::parse(text, nullptr, false);\n",
+            2,
+            "calls Json::parse(...), which only base/input.cpp may; use parse_json of base/input.h",
+        )
 
     def test_a_module_that_is_not_allowed(self):
         self.expect_violation(

@@ -1,6 +1,7 @@
 #include "mlbench/base/errors.h"
 
 #include <cstring>
+#include <filesystem>
 
 namespace mlbench {
 
@@ -8,6 +9,7 @@ ExitCode exit_code_of(const std::exception& error) {
   if (dynamic_cast<const UserError*>(&error) != nullptr) return ExitCode::kUserError;
   if (dynamic_cast<const CommError*>(&error) != nullptr) return ExitCode::kCommError;
   if (dynamic_cast<const IoError*>(&error) != nullptr) return ExitCode::kIoError;
+  if (dynamic_cast<const std::filesystem::filesystem_error*>(&error) != nullptr) return ExitCode::kIoError;
   return ExitCode::kInternalError;
 }
 

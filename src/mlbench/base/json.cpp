@@ -1,17 +1,12 @@
 #include "mlbench/base/json.h"
 
-#include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
 
 namespace mlbench {
 
 Json read_json_file(const std::filesystem::path& path) {
-  const std::string text = read_file(path);
-  try {
-    return Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    throw UserError(path.string() + ": not valid JSON: " + error.what());
-  }
+  return read_json_file(path, {"a JSON file", 64 * inputs::kMiB});
 }
 
 void write_json_file(const std::filesystem::path& path, const Json& value) {

@@ -13,7 +13,7 @@
 
 #include "mlbench/base/system_error.h"
 #include "mlbench/base/files.h"
-#include "mlbench/base/json.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/sha256.h"
 
 namespace mlbench::checkpoint {
@@ -65,9 +65,11 @@ std::string digest_of(Json state) {
 }
 
 Json read_state_file(const fs::path& file) {
-  const std::string text = read_file(file);
-  const Json state = Json::parse(text, nullptr, false);
-  if (!state.is_object()) damaged(file, "it is not a JSON object");
+  const Json state =
+      try_parse_json(read_file(file, inputs::kCheckpointState), inputs::kCheckpointState).value_or(nullptr);
+  if (!state.is_object()) {
+    damaged(file, fmt::format("it is not a JSON object, nested at most {} deep", kDeepestNesting));
+  }
   const Json format = state.value("format", Json());
   if (format != kFormat) {
     throw UserError(

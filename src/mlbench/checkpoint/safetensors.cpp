@@ -11,7 +11,7 @@
 
 #include "mlbench/base/system_error.h"
 #include "mlbench/base/files.h"
-#include "mlbench/base/json.h"
+#include "mlbench/base/input.h"
 #include "mlbench/checkpoint/checkpoint.h"
 
 namespace mlbench::checkpoint {
@@ -22,7 +22,7 @@ static_assert(std::endian::native == std::endian::little, "tensors are stored as
 
 namespace {
 
-constexpr uint64_t kMostHeaderBytes = 100'000'000;  // as the format's own readers
+constexpr uint64_t kMostHeaderBytes = inputs::kTensorHeader.most_bytes;
 constexpr size_t kAlignment = 8;
 
 struct Row {
@@ -116,7 +116,12 @@ class Reader {
       fail(fmt::format("a header of {} bytes; the file has room for {}", length, std::min(room, kMostHeaderBytes)));
     }
     const auto* text = reinterpret_cast<const char*>(bytes_.data()) + sizeof length;
-    Json header = Json::parse(text, text + length, nullptr, false);
+    Json header = nullptr;
+    try {
+      header = parse_json({text, length}, inputs::kTensorHeader);
+    } catch (const UserError& error) {
+      fail(fmt::format("its header is not a JSON object: {}", error.what()));
+    }
     if (!header.is_object()) fail("its header is not a JSON object");
     data_ = bytes_.subspan(sizeof length + length);
     return header;

@@ -4,7 +4,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
-#include "mlbench/base/json.h"
+#include "mlbench/base/input.h"
 
 namespace mlbench::cli {
 
@@ -18,12 +18,14 @@ Clusters read_clusters(const fs::path& home) {
   Clusters clusters;
   if (!fs::exists(file_of(home))) return clusters;
   try {
-    const Json json = read_json_file(file_of(home));
+    const Json json = read_json_file(file_of(home), inputs::kClusters);
     for (const auto& [name, one] : json.at("clusters").items()) {
       clusters.known[name] = {one.at("url"), one.at("token_file"), one.value("certificate", "")};
     }
     clusters.current = json.value("current", "");
-  } catch (const Json::exception& error) {
+  } catch (const IoError&) {
+    throw;
+  } catch (const std::exception& error) {
     throw UserError(fmt::format("{} is damaged ({}): remove it, and name the clusters again with 'mlbench set-cluster'",
                                 file_of(home).string(), error.what()));
   }

@@ -6,7 +6,7 @@
 #include <iostream>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/json.h"
+#include "mlbench/base/input.h"
 
 namespace mlbench::cli {
 
@@ -49,7 +49,7 @@ std::filesystem::path answers_file(const std::filesystem::path& home) { return h
 LastAnswers load_answers(const std::filesystem::path& home) {
   LastAnswers answers;
   try {
-    const Json json = read_json_file(answers_file(home));
+    const Json json = read_json_file(answers_file(home), inputs::kAnswers);
     answers.task = json.value("task", "");
     answers.backend = json.value("backend", "");
   } catch (const std::exception&) {

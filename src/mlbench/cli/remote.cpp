@@ -6,8 +6,10 @@
 
 #include "mlbench/base/atomic_file.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/cli/clusters.h"
 #include "mlbench/master/owner.h"
+#include "mlbench/report/compare.h"
 
 namespace mlbench::cli {
 
@@ -35,10 +37,19 @@ net::http::ClientResponse MasterClient::send(net::http::ClientRequest request, c
   request.timeout = request.on_data ? std::chrono::milliseconds(0) : kTimeout;
   request.silence = kTimeout;
   request.certificate = certificate_;
+  std::string content;
+  request.on_data = [&](std::string_view part) {
+    if (content.size() + part.size() > inputs::kArchive.most_bytes) {
+      throw CommError(fmt::format("{} sends more than {} bytes in one answer", url_, inputs::kArchive.most_bytes));
+    }
+    content += part;
+    return true;
+  };
   net::http::ClientResponse response = client_->send(request);
+  response.body = std::move(content);
   if (response.status >= 200 && response.status < 300) return response;
-  const Json body = Json::parse(response.body, nullptr, false);
-  const std::string message = body.is_object() ? body.value("message", "") : response.body.substr(0, 200);
+  const Json body = try_parse_json(response.body, inputs::kMasterAnswer).value_or(nullptr);
+  const std::string message = body.is_object() ? report::text(body, "/message") : response.body.substr(0, 200);
   const std::string text = fmt::format("{} (answer {} of {})", message, response.status, url_);
   if (response.status >= 500) throw CommError(text);
   throw UserError(text);
@@ -46,9 +57,9 @@ net::http::ClientResponse MasterClient::send(net::http::ClientRequest request, c
 
 namespace {
 Json parsed(const net::http::ClientResponse& response, const std::string& url) {
-  Json json = Json::parse(response.body, nullptr, false);
-  if (json.is_discarded()) throw CommError(fmt::format("{} answers, but not as a master of mlbench does", url));
-  return json;
+  auto json = try_parse_json(response.body, inputs::kMasterAnswer);
+  if (!json) throw CommError(fmt::format("{} answers, but not as a master of mlbench does", url));
+  return std::move(*json);
 }
 }  // namespace
 

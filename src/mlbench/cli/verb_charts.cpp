@@ -9,6 +9,7 @@
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/charts.h"
@@ -76,8 +77,8 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
         "(without it: --format html,csv)");
   }
   report::Page page;
-  page.prices =
-      options.prices.empty() ? report::default_prices() : report::prices_from_json(read_json_file(options.prices));
+  page.prices = options.prices.empty() ? report::default_prices()
+                                       : report::prices_from_json(read_json_file(options.prices, inputs::kPrices));
   page.worker = options.worker;
   page.preemptible = options.preemptible;
   const double per_hour = report::price_of_worker(page.prices, options.worker, options.preemptible);

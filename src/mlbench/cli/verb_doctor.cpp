@@ -7,6 +7,7 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/cli/context.h"
@@ -73,7 +74,7 @@ std::vector<Finding> check_worker(const Context& context) {
       return {{"worker", Verdict::kFail,
                fmt::format("{} exits with {}: {}", worker.string(), output.end.code, output.standard_error), advice}};
     }
-    const Json catalog = Json::parse(output.standard_output);
+    const Json catalog = parse_json(output.standard_output, inputs::kWorkerCatalog);
     findings.push_back({"worker", Verdict::kOk, fmt::format("{} starts in {:.2f} s", worker.string(), seconds), ""});
     for (const char* table : {"frameworks", "backends"}) {
       const std::vector<std::string> names = available_names(catalog, table);

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "mlbench/base/environment.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/process.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/plan.h"
@@ -63,7 +64,7 @@ Kind kind_of(const fs::path& input) {
 void take_training_facts(spec::RunSpec& run, const fs::path& checkpoint, const RunOptions& given) {
   const Json scalars = [&] {
     try {
-      return read_json_file(checkpoint / "state.json").value("scalars", Json::object());
+      return read_json_file(checkpoint / "state.json", inputs::kCheckpointState).value("scalars", Json::object());
     } catch (const std::exception&) {
       return Json::object();
     }
@@ -185,7 +186,7 @@ Json evaluate_model(const Context& context, const fs::path& model, const spec::R
   fs::create_directories(run.cache_dir);
   const auto lock = wait_for_cores(no_wait);
   const auto [text, end] = run_worker(worker, model, run);
-  Json answer = Json::parse(text, nullptr, false);
+  Json answer = try_parse_json(text, inputs::kWorkerAnswer).value_or(nullptr);
   if (!answer.is_object()) {
     throw std::runtime_error(
         fmt::format("{} --evaluate gave no answer and ended with exit code {}", worker.string(), end.code));

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/result.h"
@@ -16,21 +17,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr uint64_t kMostArchiveBytes = uint64_t{256} << 20;
-
 ExitCode result(const Context& context, const std::string& given) {
   const fs::path file = given;
   if (!fs::is_regular_file(file)) {
     throw UserError(fmt::format("{} is no file: give an archive that 'mlbench download' or MLBench's dashboard wrote",
                                 file.string()));
   }
-  if (const uint64_t bytes = fs::file_size(file); bytes > kMostArchiveBytes) {
-    throw UserError(fmt::format("{} is too large for a run's archive: {}, at most {}", file.string(),
-                                report::format_bytes(bytes), report::format_bytes(kMostArchiveBytes)));
-  }
   Json answer;
   try {
-    answer = report::derive_result(report::read_zip(read_file(file)));
+    answer = report::derive_result(report::read_zip(read_file(file, inputs::kArchive)));
   } catch (const UserError& error) {
     throw UserError(fmt::format("{}: {}", file.string(), error.what()));
   }

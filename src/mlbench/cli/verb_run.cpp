@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
@@ -130,7 +131,7 @@ void complete_command(RunOptions& options, const std::vector<std::string>& words
 // What the files and variables of this command mean must not depend on where the master runs.
 Json request_of(RunOptions options, bool no_wait) {
   if (options.task.ends_with(".toml")) {
-    options.task_text = read_file(options.task);
+    options.task_text = read_file(options.task, inputs::kTaskFile);
     options.task = fs::path(options.task).filename();
   }
   const bool custom = !options.command.empty();

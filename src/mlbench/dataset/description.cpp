@@ -1,14 +1,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <toml++/toml.h>
 #include <algorithm>
 #include <set>
 
 #include "mlbench/base/embedded_file.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/dataset/dataset.h"
 #include "mlbench/dataset/format.h"
+#include "mlbench/spec/toml_text.h"
 
 namespace mlbench {
 std::span<const EmbeddedFile> dataset_descriptions();  // by mlbench_embed()
@@ -17,6 +18,9 @@ std::span<const EmbeddedFile> dataset_descriptions();  // by mlbench_embed()
 namespace mlbench::dataset {
 
 namespace {
+
+// Their product, in bytes, stays within 64 bits.
+constexpr int64_t kMostVolume = int64_t{1} << 28, kMostSamples = int64_t{1} << 30;
 
 [[noreturn]] void fail(const std::string& file, const toml::source_region& where, const std::string& text) {
   throw UserError(fmt::format("{}:{}:{}: {}", file, where.begin.line, where.begin.column, text));
@@ -159,12 +163,7 @@ int64_t DatasetDescription::sample_volume() const {
 }
 
 DatasetDescription parse_description(const std::string& file, std::string_view text) {
-  toml::table root;
-  try {
-    root = toml::parse(text, file);
-  } catch (const toml::parse_error& error) {
-    fail(file, error.source(), std::string(error.description()));
-  }
+  const toml::table root = spec::parse_toml(text, file, inputs::kDataDescription);
   Keys keys(file, root);
   DatasetDescription description;
   description.name = keys.text("name");
@@ -178,6 +177,12 @@ DatasetDescription parse_description(const std::string& file, std::string_view t
   description.system_path = keys.text("system_path", false);
   description.licence = keys.text("licence", false);
   description.source = keys.text("source", false);
+  int64_t volume = 1;
+  for (const int64_t extent : description.sample_shape) {
+    if (__builtin_mul_overflow(volume, extent, &volume) || volume > kMostVolume) {
+      keys.refuse("sample_shape", fmt::format("'sample_shape' has more than {} values", kMostVolume));
+    }
+  }
   const auto splits = keys.tables("split");
   if (const toml::table* table = keys.table("archive")) description.archive = parse_archive(file, *table);
   for (const toml::table* table : keys.tables("lookalike", false)) {
@@ -200,6 +205,9 @@ DatasetDescription parse_description(const std::string& file, std::string_view t
     SplitSpec split;
     split.name = split_keys.text("name");
     split.samples = split_keys.positive("samples");
+    if (split.samples > kMostSamples) {
+      split_keys.refuse("samples", fmt::format("'samples' is {}: at most {}", split.samples, kMostSamples));
+    }
     for (const toml::table* source : split_keys.tables("file")) split.files.push_back(parse_file(file, *source));
     split_keys.finish();
     if (format->files_per_split != 0 && split.files.size() != format->files_per_split) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/dataset/format.h"
 #include "mlbench/dataset/input_file.h"
 
@@ -16,7 +17,7 @@ namespace mlbench::dataset {
 namespace {
 
 constexpr size_t kBlock = size_t{4} << 20;
-constexpr size_t kLongestLine = size_t{256} << 20;  // a file without line ends must not fill the memory
+constexpr size_t kLongestLine = inputs::kTextRow.most_bytes;  // a file without line ends must not fill the memory
 
 // The lines of a file, without their ends.
 class Lines {

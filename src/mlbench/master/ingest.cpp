@@ -1,14 +1,13 @@
 #include "mlbench/master/ingest.h"
 
-#include <fmt/format.h>
-
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <optional>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
-#include "mlbench/base/json.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
 #include "mlbench/master/runs.h"
 #include "mlbench/spec/client_lines.h"
@@ -24,25 +23,16 @@ namespace {
 constexpr size_t kMostPieceBytes = size_t{4} << 20;
 
 std::optional<spec::SpoolHeader> read_header(const fs::path& file) {
-  spec::SpoolHeader header, expected;
-  if (!std::ifstream(file, std::ios::binary).read(reinterpret_cast<char*>(&header), sizeof header)) return std::nullopt;
-  if (std::memcmp(header.magic, expected.magic, sizeof header.magic) != 0 || header.version != expected.version ||
-      header.record_bytes != expected.record_bytes) {
-    throw UserError(fmt::format("{} is not a step spool of version {}", file.string(), expected.version));
-  }
-  return header;
+  std::array<char, sizeof(spec::SpoolHeader)> bytes{};
+  if (std::error_code error; !fs::is_regular_file(file, error)) return std::nullopt;
+  if (!std::ifstream(file, std::ios::binary).read(bytes.data(), bytes.size())) return std::nullopt;
+  return spec::parse_header(file, {bytes.data(), bytes.size()});
 }
 
 int64_t bytes_in(const fs::path& file) {
   std::error_code error;
   const auto size = fs::file_size(file, error);
   return error ? 0 : static_cast<int64_t>(size);
-}
-
-void warn_of_long_lines(const fs::path& file, int64_t count) {
-  if (count == 0) return;
-  spdlog::warn("{}: {} line{} longer than {} bytes left out", file.string(), count, count == 1 ? "" : "s",
-               kMostLineBytes);
 }
 
 }  // namespace
@@ -88,22 +78,28 @@ void Ingest::keep(std::map<std::string, int64_t>& offsets, const std::string& ke
   offsets[key + " left out"] = cursor.left_out;
 }
 
+void Ingest::warn_of(const fs::path& file, int64_t left_out) {
+  if (left_out == 0 || !warned_.insert(file).second) return;
+  spdlog::warn("{}: {} line{} left out: damaged, nested deeper than {} or too long", file.string(), left_out,
+               left_out == 1 ? "" : "s", kDeepestNesting);
+}
+
 bool Ingest::read_lines(const fs::path& run_dir, int64_t run, int64_t rank) {
   const fs::path file = spec::client_lines_path(run_dir, rank);
   const std::string key = file.filename(), sequence_key = key + " sequence";
   if (bytes_in(file) <= series_.offset(run, key)) return false;
   LineCursor at = cursor(run, key);
-  const int64_t left_out_before = at.left_out;
   int64_t last_sequence = series_.offset(run, sequence_key);
   spec::Points points;
   const bool moved = mlbench::read_lines(file, at, [&](std::string_view text) {
     const auto line = spec::parse_client_line(text);
+    if (!line && !text.empty()) ++at.left_out;
     if (!line || line->sequence <= last_sequence) return;
     last_sequence = line->sequence;
     spec::add_points(points, *line, rank);
   });
   if (!moved) return false;
-  warn_of_long_lines(file, at.left_out - left_out_before);
+  warn_of(file, at.left_out);
   std::map<std::string, int64_t> offsets = {{sequence_key, last_sequence}};
   keep(offsets, key, at);
   series_.append(run, points, offsets);
@@ -127,16 +123,16 @@ bool Ingest::read_some(const fs::path& run_dir, int64_t run, int64_t segment, in
   for (; records.size() - used >= sizeof(spec::StepRecord); used += sizeof(spec::StepRecord)) {
     spec::StepRecord record;
     std::memcpy(&record, records.data() + used, sizeof record);
-    spec::add_points(points, record, *header);
+    if (record.count == 0) break;  // blocks that were never written
+    if (spec::is_plausible(record)) spec::add_points(points, record, *header);
   }
   if (used > 0) offsets[steps_key] = steps_from + static_cast<int64_t>(used);
   LineCursor at = cursor(run, events_key);
-  const int64_t left_out_before = at.left_out;
   const bool moved = mlbench::read_lines(events, at, [&](std::string_view text) {
-    const Json event = Json::parse(text.begin(), text.end(), nullptr, false);
-    if (event.is_object()) spec::add_points(points, event, *header);
+    const auto event = spec::parse_event(text);
+    event ? spec::add_points(points, *event, *header) : void(++at.left_out);
   });
-  warn_of_long_lines(events, at.left_out - left_out_before);
+  warn_of(events, at.left_out);
   if (moved) keep(offsets, events_key, at);
   if (offsets.empty()) return false;
   series_.append(run, points, offsets);

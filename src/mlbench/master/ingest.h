@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,10 @@ class Ingest {
  public:
   explicit Ingest(store::SeriesStore& series) : series_(series) {}
 
-  // Everything that the ranks of the run have written until now, as the series of spec/points.h. A line that is too
-  // long (base/growing_lines.h) is left out; what follows it is not. UserError for a damaged run.
+  // Everything that the ranks of the run have written until now, as the series of spec/points.h. A line that is none,
+  // or too long (base/growing_lines.h), is left out, and the log says so. UserError for a damaged run.
   void catch_up(const std::filesystem::path& run_dir);
-  // Lines that are too long, over all ranks.
+  // Lines that were left out, over all ranks.
   int64_t left_out(const std::filesystem::path& run_dir) const;
 
  private:
@@ -31,7 +32,10 @@ class Ingest {
   bool read_lines(const std::filesystem::path& run_dir, int64_t run, int64_t rank);
   bool read_some(const std::filesystem::path& run_dir, int64_t run, int64_t segment, int64_t rank);
 
+  void warn_of(const std::filesystem::path& file, int64_t left_out);
+
   store::SeriesStore& series_;
+  std::set<std::filesystem::path> warned_;  // once for each
   std::mutex mutex_;
 };
 

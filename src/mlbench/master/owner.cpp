@@ -14,6 +14,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/sha256.h"
 
 namespace mlbench::master {
@@ -36,7 +37,7 @@ void overwrite(int fd, const std::string& text) {
 
 std::optional<MasterAddress> read_address(const fs::path& home) {
   try {
-    const Json json = Json::parse(read_file(lock_path(home)));
+    const Json json = read_json_file(lock_path(home), inputs::kOwner);
     return MasterAddress{json.at("url").get<std::string>(), json.at("token_file").get<std::string>(),
                          json.at("certificate").get<std::string>(), json.at("pid").get<pid_t>()};
   } catch (const std::exception&) {
@@ -108,7 +109,7 @@ std::string read_token(const fs::path& file) {
     throw UserError(
         fmt::format("there is no token file {}: give the one of the master with --token-file", file.string()));
   }
-  std::string token = read_file(file);
+  std::string token = read_file(file, inputs::kToken);
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
   const auto good = [](char c) { return c > ' ' && c < 0x7f; };
   if (token.size() < kLeastTokenBytes || token.size() > 1000 || !std::all_of(token.begin(), token.end(), good)) {

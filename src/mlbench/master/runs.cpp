@@ -13,6 +13,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/master/staging.h"
 #include "mlbench/report/records.h"
@@ -48,7 +49,7 @@ void note_the_making(const fs::path& run_dir) {
 
 bool just_made(const fs::path& run_dir, const Json& record) {
   Json made = Json::object();
-  if (fs::exists(made_path(run_dir))) made = read_json_file(made_path(run_dir));
+  if (fs::exists(made_path(run_dir))) made = read_json_file(made_path(run_dir), inputs::kMarker);
   if (made.value("host", host_name()) != host_name()) {
     return SystemClock().wall_now() - parse_utc(record.value("created_at", "")) < kStartGrace;
   }
@@ -93,7 +94,7 @@ void collect_leftovers(const fs::path& home) {
 
 std::optional<Waiting> read_waiting(const fs::path& run_dir) {
   if (!fs::exists(waiting_path(run_dir))) return std::nullopt;
-  return Waiting{read_json_file(waiting_path(run_dir)).value("no_wait", false)};
+  return Waiting{read_json_file(waiting_path(run_dir), inputs::kMarker).value("no_wait", false)};
 }
 
 void remove_waiting(const fs::path& run_dir) {
@@ -142,7 +143,7 @@ std::vector<spec::RunSpec> create_runs(const fs::path& home, std::vector<spec::R
     fs::create_directories(folder / "control", error);
     if (error) throw_system_error(fmt::format("cannot create {}", folder.string()), error.value());
     if (waiting) write_json_file(waiting_path(folder), {{"no_wait", waiting->no_wait}});
-    write_json_file(folder / "spec.json", spec::to_json(spec));
+    write_json_file(folder / "spec.json", spec::to_json(spec), inputs::kSpec);
     write_json_file(folder / "run.json", first_record(spec));
     note_the_making(folder);
     step("written");
@@ -161,7 +162,7 @@ spec::RunSpec create_run(const fs::path& home, spec::RunSpec spec, const std::op
 Json first_record(const spec::RunSpec& spec) { return spec::build_record(spec, spec::RunProgress{}); }
 
 spec::RunSpec read_spec(const fs::path& run_dir) {
-  spec::RunSpec spec = spec::run_spec_from_json(read_json_file(run_dir / "spec.json"));
+  spec::RunSpec spec = spec::run_spec_from_json(read_json_file(run_dir / "spec.json", inputs::kSpec));
   spec.run_dir = fs::absolute(run_dir);  // the home may have been moved
   return spec;
 }

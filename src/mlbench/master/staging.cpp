@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "mlbench/base/json.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/system_error.h"
@@ -43,7 +43,7 @@ int64_t last_change_ns(const fs::path& folder) {
 
 std::optional<Counter> read_counter(const fs::path& runs_dir) {
   try {
-    const Json json = read_json_file(counter_path(runs_dir));
+    const Json json = read_json_file(counter_path(runs_dir), inputs::kRunCounter);
     Counter counter{json.at("next").get<int64_t>(), json.at("runs_changed_ns").get<int64_t>()};
     if (counter.next > 0 && counter.next < kMostId) return counter;
   } catch (const std::exception&) {
@@ -65,7 +65,7 @@ void write_counter(const fs::path& runs_dir, const Counter& counter) {
 
 int64_t id_in(const fs::path& file) {
   try {
-    return read_json_file(file).value("id", int64_t{0});
+    return read_json_file(file, inputs::kRecord).value("id", int64_t{0});
   } catch (const std::exception&) {
     return 0;
   }
@@ -81,7 +81,7 @@ int64_t next_by_looking(const fs::path& runs_dir) {
     if (id < kMostId) next = std::max(next, id + 1);
   }
   try {  // what an earlier version counted
-    const auto counted = read_json_file(counter_path(runs_dir)).get<int64_t>();
+    const auto counted = read_json_file(counter_path(runs_dir), inputs::kRunCounter).get<int64_t>();
     if (counted < kMostId) next = std::max(next, counted);
   } catch (const std::exception&) {
   }

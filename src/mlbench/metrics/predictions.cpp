@@ -10,13 +10,13 @@
 #include <limits>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/metrics/metric.h"
 
 namespace mlbench::metrics {
 
 namespace {
 
-constexpr size_t kMostLineBytes = 1 << 20;
 constexpr size_t kMostNamed = 5;  // samples that an error names
 
 class Reader {
@@ -27,12 +27,13 @@ class Reader {
   }
 
   Predictions read(std::istream& in) {
-    std::vector<char> buffer(kMostLineBytes + 1);
+    std::vector<char> buffer(inputs::kPredictionLine.most_bytes + 1);
     while (in.getline(buffer.data(), static_cast<std::streamsize>(buffer.size())) || in.gcount() > 0) {
       ++line_;
-      if (in.fail()) fail(fmt::format("the line is longer than {} bytes", kMostLineBytes));
+      if (in.fail()) fail(fmt::format("the line is longer than {} bytes", inputs::kPredictionLine.most_bytes));
       const std::string_view text(buffer.data());
-      if (text.find_first_not_of(" \t\r") != std::string_view::npos) take(Json::parse(text, nullptr, false), text);
+      if (text.find_first_not_of(" \t\r") != std::string_view::npos)
+        take(try_parse_json(text, inputs::kPredictionLine).value_or(nullptr), text);
     }
     if (in.bad()) throw IoError(fmt::format("cannot read {}: {}", file_, errno_text(errno)));
     check_complete();

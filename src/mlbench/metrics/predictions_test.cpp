@@ -52,6 +52,12 @@ TEST_F(PredictionsTest, ScoresInAnyOrder) {
   EXPECT_THAT(read_back.scores, ElementsAre(0.25F, 3, 1, -2.5F));
 }
 
+TEST_F(PredictionsTest, DeepLinesAreNamed) {
+  const std::string deep(500'000, '[');
+  EXPECT_THAT(error_of("{\"index\":0,\"label\":0}\n" + deep + "\n"), HasSubstr(":2: "));
+  EXPECT_THAT(error_of("{\"index\":0,\"label\":" + deep + "}\n"), HasSubstr(":1: "));
+}
+
 TEST_F(PredictionsTest, MetricsOfLabels) {
   const auto predictions = read("{\"index\":0,\"label\":0}\n{\"index\":1,\"label\":2}\n{\"index\":2,\"label\":2}\n");
   const std::vector<int64_t> truth = {0, 1, 2};

@@ -11,6 +11,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
 #include "mlbench/report/compare.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/result.h"
@@ -23,7 +24,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMostPoints = 400;
-constexpr uint64_t kMostArchiveBytes = uint64_t{256} << 20;
 
 // Weighted means over consecutive pieces, so that at most kMostPoints are left.
 class LossMerger {
@@ -64,7 +64,7 @@ using Archive = std::map<std::string, std::string>;
 std::vector<DatedValue> series_of(const Archive& archive, const std::string& name) {
   const auto member = archive.find("result_" + name + " @ 0.json");
   if (member == archive.end()) return {};
-  const Json json = Json::parse(member->second, nullptr, false);
+  const Json json = try_parse_json(member->second, inputs::kArchiveMember).value_or(nullptr);
   std::vector<DatedValue> series;
   if (!json.is_array()) return series;
   for (const Json& point : json) {
@@ -169,7 +169,7 @@ MeasuredRun read_run_archive(const std::vector<ZipMember>& members, const std::s
   const TrainClock clock(series_of(archive, "CumulativeTrainTimeEpoch"));
   MeasuredRun run;
   if (const auto record = archive.find("run.json"); record != archive.end()) {
-    run.record = Json::parse(record->second, nullptr, false);
+    run.record = try_parse_json(record->second, inputs::kArchiveMember).value_or(nullptr);
     if (!run.record.is_object()) throw UserError("the archive's member 'run.json' is not a JSON object");
   } else {
     run.record = record_of_dashboard(members, archive, clock, name);
@@ -198,13 +198,12 @@ std::vector<MeasuredRun> read_runs(const fs::path& path, std::vector<std::string
   std::error_code error;
   const auto is_record = [](const fs::path& file) { return file.extension() == ".json"; };
   const auto read_one = [&](const fs::path& file) {
-    if (fs::file_size(file) > kMostArchiveBytes) {
-      throw UserError(fmt::format("{} is too large for a run: at most {} MB", file.string(), kMostArchiveBytes >> 20));
-    }
     try {
-      MeasuredRun run = is_record(file) ? read_run_record(read_json_file(file))
-                                        : read_run_archive(read_zip(read_file(file)), file.stem().string());
+      MeasuredRun run = is_record(file)
+                            ? read_run_record(read_json_file(file, inputs::kRecord))
+                            : read_run_archive(read_zip(read_file(file, inputs::kArchive)), file.stem().string());
       if (!run.record.is_object() || !run.record.contains("workers")) throw UserError("it is no run record");
+      check_record(run.record);
       run.source = file.string();
       return run;
     } catch (const UserError& wrong) {

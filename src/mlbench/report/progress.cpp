@@ -1,10 +1,7 @@
 #include "mlbench/report/progress.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 
-#include "mlbench/base/errors.h"
 
 namespace mlbench::report {
 
@@ -47,20 +44,15 @@ bool ProgressReader::read_steps() {
   size_t used = 0;
   if (steps_offset_ == 0) {
     if (text.size() < sizeof(spec::SpoolHeader)) return false;
-    spec::SpoolHeader header, expected;
-    std::memcpy(&header, text.data(), sizeof header);
-    if (std::memcmp(header.magic, expected.magic, sizeof header.magic) != 0 || header.version != expected.version ||
-        header.record_bytes != expected.record_bytes) {
-      throw UserError(fmt::format("{} is not a step spool of version {}: it was written by another mlbench-worker",
-                                  path.string(), expected.version));
-    }
-    used = sizeof header;
+    spec::parse_header(path, text);
+    used = sizeof(spec::SpoolHeader);
   }
   while (text.size() - used >= sizeof(spec::StepRecord)) {
     spec::StepRecord record;
     std::memcpy(&record, text.data() + used, sizeof record);
+    if (record.count == 0) break;  // blocks that were never written
     used += sizeof record;
-    take(record);
+    if (spec::is_plausible(record)) take(record);
   }
   steps_offset_ += used;
   return used > 0;
@@ -68,8 +60,8 @@ bool ProgressReader::read_steps() {
 
 bool ProgressReader::read_events() {
   return read_lines(spec::events_path(run_dir_, progress_.segment, rank_), events_, [&](std::string_view line) {
-    const Json event = Json::parse(line.begin(), line.end(), nullptr, false);
-    if (event.is_object()) take(event);
+    const auto event = spec::parse_event(line);
+    if (event) take(*event);
   });
 }
 

@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <sstream>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/growing_lines.h"
+#include "mlbench/base/input.h"
 
 namespace mlbench::report {
 
@@ -20,12 +22,17 @@ constexpr std::uintmax_t kMostTailBytes = 4 << 20;
 
 fs::path runs_dir(const fs::path& home) { return home / "runs"; }
 
+bool is_run(const fs::path& folder) {
+  std::error_code error;
+  return fs::symlink_status(folder / "spec.json", error).type() != fs::file_type::not_found && !error;
+}
+
 std::vector<std::string> run_names(const fs::path& home) {
   std::vector<std::string> names;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(runs_dir(home), error)) {
     const std::string name = entry.path().filename();
-    if (!name.starts_with('.') && fs::is_regular_file(entry.path() / "spec.json", error)) names.push_back(name);
+    if (!name.starts_with('.') && is_run(entry.path())) names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -37,7 +44,7 @@ std::vector<fs::path> list_runs(const fs::path& home) {
     const fs::path folder = runs_dir(home) / name;
     int64_t id = 0;
     try {
-      id = read_json_file(folder / "spec.json").value("id", int64_t{0});
+      id = read_json_file(folder / "spec.json", inputs::kSpec).value("id", int64_t{0});
     } catch (const std::exception&) {
       // A damaged spec is still a folder that the user can see and delete.
     }
@@ -50,9 +57,8 @@ std::vector<fs::path> list_runs(const fs::path& home) {
 }
 
 fs::path find_run(const fs::path& home, const std::string& name) {
-  std::error_code error;
   const bool plain = name.find('/') == std::string::npos && !name.starts_with('.');
-  if (plain && fs::is_regular_file(runs_dir(home) / name / "spec.json", error)) return runs_dir(home) / name;
+  if (plain && is_run(runs_dir(home) / name)) return runs_dir(home) / name;
   const std::vector<std::string> names = run_names(home);
   if (names.empty()) {
     throw UserError(fmt::format("no run '{}': {} holds no runs yet; start one with: mlbench run NAME K --task TASK",
@@ -68,7 +74,100 @@ fs::path find_run(const fs::path& home, const std::string& name) {
                               meant.size() < names.size() ? ", ..." : ""));
 }
 
-Json read_record(const fs::path& run_dir) { return read_json_file(run_dir / "run.json"); }
+namespace {
+
+constexpr double kMostWorkers = 65'536, kMostSegments = 10'000, kMostSpools = 500'000;
+
+bool is_or_null(const Json& value, std::string_view type) {
+  if (value.is_null()) return true;
+  return type == "text"            ? value.is_string()
+         : type == "number"        ? value.is_number()
+         : type == "whole number"  ? value.is_number_integer() && std::abs(value.get<double>()) < 9e18
+         : type == "true or false" ? value.is_boolean()
+         : type == "list"          ? value.is_array()
+                                   : value.is_object();
+}
+
+struct MemberType {
+  std::string_view type;
+  std::vector<std::string_view> names;
+};
+
+void check_members(const Json& object, const std::string& path, const std::vector<MemberType>& types) {
+  for (const MemberType& row : types) {
+    for (const std::string_view name : row.names) {
+      const auto found = object.find(name);
+      if (found != object.end() && !is_or_null(*found, row.type)) {
+        throw UserError(fmt::format("the record's {}{} is no {}", path, name, row.type));
+      }
+    }
+  }
+}
+
+// Members that readers take without asking, so that null is none of their values.
+void check_present(const Json& object, const std::string& path, const std::vector<std::string_view>& names) {
+  for (const std::string_view name : names) {
+    const auto found = object.find(name);
+    if (found != object.end() && found->is_null())
+      throw UserError(fmt::format("the record's {}{} is null", path, name));
+  }
+}
+
+}  // namespace
+
+void check_record(const Json& record) {
+  if (!record.is_object()) throw UserError("the record is no JSON object");
+  check_members(
+      record, "",
+      {{"text",
+        {"name", "state", "created_at", "started_at", "finished_at", "executor", "task", "rules", "variant", "division",
+         "task_hash", "framework", "backend", "comm_stack", "weights_sha256"}},
+       {"whole number", {"id", "repeat", "workers", "threads_per_worker", "seed"}},
+       {"true or false", {"oversubscribed"}},
+       {"list", {"overrides", "exit_codes", "notes", "segments", "hosts", "evaluations", "epochs", "operations"}},
+       {"object",
+        {"limits", "requested", "effective", "failure", "environment", "data", "storage", "goal", "clocks", "steps_s",
+         "throughput", "utilisation", "custom"}}});
+  check_present(
+      record, "",
+      {"id", "name", "state", "created_at", "overrides", "segments", "evaluations", "epochs", "limits", "steps_s"});
+  for (const char* list : {"overrides", "segments", "evaluations", "epochs", "operations"}) {
+    const auto rows = record.find(list);
+    if (rows == record.end() || !rows->is_array()) continue;
+    for (const Json& row : *rows) {
+      const std::string path = fmt::format("{}[{}].", list, &row - &rows->front());
+      if (!row.is_object())
+        throw UserError(fmt::format("the record's {} is no object", path.substr(0, path.size() - 1)));
+      check_members(row, path, {{"object", {"metrics"}}, {"text", {"split"}}});
+      check_present(row, path, {"metrics"});
+    }
+  }
+  const auto member = [&](const char* name) {
+    const auto found = record.find(name);
+    return found != record.end() && found->is_object() ? *found : Json::object();
+  };
+  check_members(member("limits"), "limits.", {{"true or false", {"light"}}});
+  check_present(member("limits"), "limits.", {"light"});
+  check_members(member("goal"), "goal.", {{"text", {"metric", "split"}}, {"true or false", {"reached"}}});
+  check_present(member("goal"), "goal.", {"reached"});
+  const auto workers = record.find("workers");
+  const double ranks = workers != record.end() && workers->is_number() ? workers->get<double>() : 0;
+  const auto segments = static_cast<double>(segment_count(record));
+  if (ranks < 0 || ranks > kMostWorkers || segments > kMostSegments || ranks * segments > kMostSpools) {
+    throw UserError(fmt::format("the record has {:g} workers and {:g} segments: more than any run", ranks, segments));
+  }
+}
+
+Json read_record(const fs::path& run_dir) {
+  const fs::path file = run_dir / "run.json";
+  Json record = read_json_file(file, inputs::kRecord);
+  try {
+    check_record(record);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{}: {}", file.string(), error.what()));
+  }
+  return record;
+}
 
 int64_t segment_count(const Json& record) {
   const auto segments = record.find("segments");

@@ -13,8 +13,10 @@ namespace mlbench::report {
 
 std::filesystem::path runs_dir(const std::filesystem::path& home);
 
-// Names of the folders that hold a frozen spec, in alphabetical order; those starting with '.' are no runs. Reads no
-// file.
+// Whether a folder is a run's: it holds a spec.json, of whatever state.
+bool is_run(const std::filesystem::path& folder);
+
+// Names of the folders of runs, in alphabetical order; those starting with '.' are no runs. Reads no file.
 std::vector<std::string> run_names(const std::filesystem::path& home);
 
 // These folders by run id: reads the spec of each.
@@ -23,7 +25,11 @@ std::vector<std::filesystem::path> list_runs(const std::filesystem::path& home);
 // UserError with the nearest names, or how to start a run, when there is no such run.
 std::filesystem::path find_run(const std::filesystem::path& home, const std::string& name);
 
-// RUN/run.json. IoError or UserError (damaged) with the path.
+// UserError, naming the member, for a record whose members have other types than api/run.schema.json says, or which
+// counts more ranks and segments than any run has. Members may be missing: archives of others hold less.
+void check_record(const Json& record);
+
+// RUN/run.json, checked. IoError or UserError (damaged) with the path.
 Json read_record(const std::filesystem::path& run_dir);
 
 // How many segments a run's folder may hold: those of its record, at least 1.

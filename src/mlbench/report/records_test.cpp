@@ -50,6 +50,36 @@ TEST(Records, AnUnknownRunNamesTheNearest) {
   EXPECT_THAT(error_of(home.path(), "../other-2"), HasSubstr("no run '../other-2'"));
 }
 
+TEST(Records, MembersOfOtherTypesAreDamage) {
+  TemporaryFolder folder;
+  const Json good = make_record("r-1", 2, 10, 100, true);
+  const auto read = [&](const Json& record) {
+    write_json_file(folder / "run.json", record);
+    return read_record(folder.path());
+  };
+  EXPECT_EQ(read(good), good);
+  for (const auto& [pointer, value] : std::vector<std::pair<const char*, Json>>{{"/state", 1},
+                                                                                {"/id", "x"},
+                                                                                {"/name", nullptr},
+                                                                                {"/workers", 9e18},
+                                                                                {"/workers", 70'000},
+                                                                                {"/workers", -1},
+                                                                                {"/limits", nullptr},
+                                                                                {"/limits/light", "yes"},
+                                                                                {"/goal/reached", 1},
+                                                                                {"/segments", {1, 2}},
+                                                                                {"/evaluations", {{"a", 1}}},
+                                                                                {"/evaluations", {1}},
+                                                                                {"/created_at", {}}}) {
+    Json record = good;
+    record[Json::json_pointer(pointer)] = value;
+    EXPECT_THROW(read(record), UserError) << pointer << " " << value;
+  }
+  EXPECT_THROW(read({1, 2}), UserError);
+  write_file_atomically(folder / "run.json", "{\"state\": " + std::string(500'000, '['));
+  EXPECT_THROW(read_record(folder.path()), UserError);
+}
+
 TEST(Records, LastLines) {
   const TemporaryFolder folder;
   append(folder.path() / "log", "a\nb\nc", 5);

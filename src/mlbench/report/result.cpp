@@ -15,6 +15,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/report/compare.h"
@@ -46,7 +47,7 @@ class Events {
     for (const ZipMember& member : members) {
       std::smatch match;
       if (member.name == "run.json") {
-        record_ = parse_json(member);
+        record_ = json_of(member);
         if (!record_->is_object()) fail(member.name, "it is not a JSON object");
       } else if (member.name == "official_result.txt") {
         claim_ = member.content;
@@ -112,14 +113,16 @@ class Events {
   }
 
  private:
-  static Json parse_json(const ZipMember& member) {
-    Json json = Json::parse(member.content, nullptr, false);
-    if (json.is_discarded()) fail(member.name, "it is not JSON");
-    return json;
+  static Json json_of(const ZipMember& member) {
+    try {
+      return parse_json(member.content, inputs::kArchiveMember);
+    } catch (const UserError& error) {
+      fail(member.name, fmt::format("it is not JSON ({})", error.what()));
+    }
   }
 
   static std::vector<Point> parse_series(const ZipMember& member) {
-    const Json json = parse_json(member);
+    const Json json = json_of(member);
     if (!json.is_array()) fail(member.name, "it is not a list of points");
     std::vector<Point> points;
     for (const Json& point : json) {

@@ -140,7 +140,8 @@ void add_events(Series& series, const std::filesystem::path& run_dir, int64_t se
   spec::Points points;
   for (int64_t segment = 1; segment <= segments; ++segment) {
     const spec::SpoolHeader header = spec::StepReader(run_dir, segment, 0).header();
-    for (const Json& event : spec::read_events(run_dir, segment, 0)) spec::add_points(points, event, header);
+    const spec::Events events = spec::read_events(run_dir, segment, 0);
+    for (const Json& event : events.lines) spec::add_points(points, event, header);
   }
   for (const auto& [name, values] : points) {
     for (const spec::Point& point : values) series.add(name.name, 0, point.time_us, point.value);
@@ -159,7 +160,7 @@ Series series_of(const std::filesystem::path& run_dir, const Json& record) {
   Series series;
   const bool custom = text(record, "/division") == "custom";
   for (int64_t rank = 0; custom && rank < workers; ++rank) {
-    for (const spec::ClientLine& line : spec::read_client_lines(run_dir, rank)) {
+    for (const spec::ClientLine& line : spec::read_client_lines(run_dir, rank).lines) {
       for (const auto& [name, value] : line.values) series.add(name, rank, line.time_us, value);
     }
   }

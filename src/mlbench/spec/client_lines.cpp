@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-#include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
 #include "mlbench/spec/spool.h"
 
 namespace mlbench::spec {
@@ -16,10 +16,19 @@ namespace {
 
 constexpr std::string_view kEvaluated = "val_global_", kTrained = "train_";
 constexpr double kMostSeconds = 1e11;
+constexpr size_t kMostNameBytes = 250, kMostTextBytes = 64 * inputs::kKiB;
+constexpr size_t kMostLines = 1'000'000;
+// Of a record: a script may write for weeks.
+constexpr size_t kMostRows = 20'000, kMostRecordedValues = 200'000;
 
 int64_t whole(const Json& record, const char* key) {
   const auto found = record.find(key);
   return found != record.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+}
+
+bool is_name(std::string_view name) {
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < ' '; };
+  return !name.empty() && name.size() <= kMostNameBytes && std::none_of(name.begin(), name.end(), control);
 }
 
 ClientLine line_of(const Json& record) {
@@ -33,12 +42,14 @@ ClientLine line_of(const Json& record) {
   line.epoch = std::max<int64_t>(0, whole(record, "epoch"));
   if (const auto values = record.find("values"); values != record.end() && values->is_object()) {
     for (const auto& [name, value] : values->items()) {
-      if (value.is_number()) line.values.emplace_back(name, value.get<double>());
+      if (value.is_number() && is_name(name)) line.values.emplace_back(name, value.get<double>());
     }
   }
   if (const auto text = record.find("text"); text != record.end() && text->is_object()) {
     for (const auto& [name, value] : text->items()) {
-      if (value.is_string()) line.text[name] = value.get<std::string>();
+      if (value.is_string() && is_name(name) && value.get_ref<const std::string&>().size() <= kMostTextBytes) {
+        line.text[name] = value.get<std::string>();
+      }
     }
   }
   if (const auto goal = record.find("goal"); goal != record.end() && goal->is_object()) line.goal = *goal;
@@ -54,25 +65,31 @@ std::filesystem::path client_lines_path(const std::filesystem::path& run_dir, in
 }
 
 std::optional<ClientLine> parse_client_line(std::string_view text) {
-  const Json record = Json::parse(text.begin(), text.end(), nullptr, false);
-  if (!record.is_object()) return std::nullopt;
-  return line_of(record);
+  const auto record = try_parse_json(text, inputs::kClientLine);
+  if (!record || !record->is_object()) return std::nullopt;
+  return line_of(*record);
 }
 
-std::vector<ClientLine> read_client_lines(const std::filesystem::path& run_dir, int64_t rank) {
+ClientLines read_client_lines(const std::filesystem::path& run_dir, int64_t rank) {
   const std::filesystem::path file = client_lines_path(run_dir, rank);
   std::error_code error;
-  if (!std::filesystem::is_regular_file(file, error)) return {};
-  const std::string text = read_file(file);
+  if (!std::filesystem::exists(file, error)) return {};
+  const std::string text = read_file(file, inputs::kClientFile);
+  ClientLines read;
   std::map<int64_t, ClientLine> lines;
   size_t begin = 0;
   for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    auto line = parse_client_line(std::string_view(text).substr(begin, end - begin));
-    if (line) lines.emplace(line->sequence, std::move(*line));
+    const std::string_view one = std::string_view(text).substr(begin, end - begin);
+    if (one.empty()) continue;
+    auto line = lines.size() < kMostLines ? parse_client_line(one) : std::nullopt;
+    if (line) {
+      lines.emplace(line->sequence, std::move(*line));
+    } else {
+      ++read.left_out;
+    }
   }
-  std::vector<ClientLine> sorted;
-  for (auto& [sequence, line] : lines) sorted.push_back(std::move(line));
-  return sorted;
+  for (auto& [sequence, line] : lines) read.lines.push_back(std::move(line));
+  return read;
 }
 
 Json client_figures(const std::vector<ClientLine>& lines, int64_t started_us) {
@@ -80,7 +97,13 @@ Json client_figures(const std::vector<ClientLine>& lines, int64_t started_us) {
   std::map<std::string, double, std::less<>> kinds;
   Json trained = Json::object();  // of the current epoch
   double train_s = 0;
-  int64_t steps = 0;
+  int64_t steps = 0, left_out = 0;
+  size_t recorded = 0;  // values in rows
+  const auto has_room = [&](const Json& rows, const Json& metrics) {
+    const bool room = rows.size() < kMostRows && recorded + metrics.size() <= kMostRecordedValues;
+    room ? recorded += metrics.size() : ++left_out;
+    return room;
+  };
   for (const ClientLine& line : lines) {
     steps = std::max(steps, line.step);
     Json evaluated = Json::object();
@@ -100,15 +123,17 @@ Json client_figures(const std::vector<ClientLine>& lines, int64_t started_us) {
     }
     if (epoch_s) {
       train_s += *epoch_s;
-      epochs.push_back({{"epoch", line.epoch + 1},
-                        {"train_loss", trained.value("loss", Json(nullptr))},
-                        {"metrics", std::move(trained)},
-                        {"train_s", rounded_to_ns(train_s)},
-                        {"step", line.step},
-                        {"segment", 1}});
+      if (has_room(epochs, trained)) {
+        epochs.push_back({{"epoch", line.epoch + 1},
+                          {"train_loss", trained.value("loss", Json(nullptr))},
+                          {"metrics", std::move(trained)},
+                          {"train_s", rounded_to_ns(train_s)},
+                          {"step", line.step},
+                          {"segment", 1}});
+      }
       trained = Json::object();
     }
-    if (!evaluated.empty()) {
+    if (!evaluated.empty() && has_room(evaluations, evaluated)) {
       const bool same =
           !evaluations.empty() && evaluations.back()["step"] == line.step && evaluations.back()["epoch"] == line.epoch;
       if (!same) {
@@ -152,7 +177,8 @@ Json client_figures(const std::vector<ClientLine>& lines, int64_t started_us) {
           {"evaluations", evaluations},
           {"epochs", epochs},
           {"steps", steps},
-          {"result", result}};
+          {"result", result},
+          {"left_out", left_out}};
 }
 
 }  // namespace mlbench::spec

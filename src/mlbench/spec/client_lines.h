@@ -26,17 +26,22 @@ struct ClientLine {
 
 std::filesystem::path client_lines_path(const std::filesystem::path& run_dir, int64_t rank);
 
-// Empty for what is no record of this form.
+// Empty for what is no record of this form within its limits (base/input.h). Values whose names no metric can have (250
+// bytes, no control characters) and texts of more than 64 KiB are left out of it.
 std::optional<ClientLine> parse_client_line(std::string_view text);
 
-// Complete lines by rising sequence, each sequence once; what is no record of this form is left out. Empty without a
-// file.
-std::vector<ClientLine> read_client_lines(const std::filesystem::path& run_dir, int64_t rank);
+struct ClientLines {
+  std::vector<ClientLine> lines;  // complete ones by rising sequence, each sequence once
+  int64_t left_out = 0;           // complete ones that are no record of this form, or behind the first million
+};
+// Empty without a file. UserError when it is too large or no plain file.
+ClientLines read_client_lines(const std::filesystem::path& run_dir, int64_t rank);
 
 // The parts of a run record that rank 0's lines tell, in its form: {"goal", "clocks": {"train_s", "train_legacy_s"},
-// "steps_s", "evaluations", "epochs", "steps", "result"}. The train clock is the sum of CumulativeTrainTimeEpoch;
-// `started_us` is when the run started. Evaluations are values named val_global_..., epochs end where an epoch's times
-// were recorded.
+// "steps_s", "evaluations", "epochs", "steps", "result", "left_out"}, the last being how many evaluations and epochs
+// are too many for a record (of 20,000 rows of each, 200,000 values). The train clock is the sum of
+// CumulativeTrainTimeEpoch; `started_us` is when the run started. Evaluations are values named val_global_..., epochs
+// end where an epoch's times were recorded.
 Json client_figures(const std::vector<ClientLine>& lines, int64_t started_us);
 
 }  // namespace mlbench::spec

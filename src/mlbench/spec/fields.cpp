@@ -109,6 +109,9 @@ void FieldReader::check(const std::string& path, const Json& given, const Rule& 
   if (rule.at_least && !(given.get<double>() >= *rule.at_least)) {
     fail(path, fmt::format("'{}' is {}; expected at least {}", path, describe_value(given), *rule.at_least));
   }
+  if (rule.at_most && !(given.get<double>() <= *rule.at_most)) {
+    fail(path, fmt::format("'{}' is {}; expected at most {}", path, describe_value(given), *rule.at_most));
+  }
   if (!rule.choices.empty()) {
     const auto text = given.get<std::string>();
     if (std::find(rule.choices.begin(), rule.choices.end(), text) == rule.choices.end()) {

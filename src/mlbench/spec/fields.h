@@ -25,6 +25,7 @@ struct Rule {
   bool required = false;
   std::optional<double> above = {};                // value > above
   std::optional<double> at_least = {};             // value >= at_least
+  std::optional<double> at_most = {};              // value <= at_most
   std::span<const std::string_view> choices = {};  // for texts
 };
 inline const Rule kRequired{.required = true};

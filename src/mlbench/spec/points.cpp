@@ -48,7 +48,7 @@ void add_points(Points& points, const ClientLine& line, int64_t rank) {
 
 Points read_points(const std::filesystem::path& run_dir, int64_t segments, int64_t rank) {
   Points points;
-  for (const ClientLine& line : read_client_lines(run_dir, rank)) add_points(points, line, rank);
+  for (const ClientLine& line : read_client_lines(run_dir, rank).lines) add_points(points, line, rank);
   std::vector<RankSpool> spools;
   for (int64_t segment = 1; segment <= segments; ++segment) spools.push_back(read_spool(run_dir, segment, rank));
   // Backwards, to know where the later segments began.

@@ -11,6 +11,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/spec/client_lines.h"
 
 namespace mlbench::spec {
@@ -37,6 +38,11 @@ struct Spools {
   std::vector<std::string> notes;
 };
 
+std::string left_out(const std::filesystem::path& file, int64_t lines) {
+  return fmt::format("{}: {} line{} left out: damaged, nested deeper than {} or too long", file.filename().string(),
+                     lines, lines == 1 ? "" : "s", kDeepestNesting);
+}
+
 Spools read_spools(const RunSpec& spec, const RunProgress& progress) {
   Spools spools;
   const std::filesystem::path run_dir = spec.run_dir;
@@ -52,6 +58,9 @@ Spools read_spools(const RunSpec& spec, const RunProgress& progress) {
     for (int64_t segment = 1; segment <= segments; ++segment) {
       try {
         of_rank.push_back(read_spool(run_dir, segment, rank));
+        if (const int64_t count = of_rank.back().left_out; count > 0) {
+          spools.notes.push_back(left_out(events_path(run_dir, segment, rank), count));
+        }
       } catch (const std::runtime_error& error) {
         of_rank.emplace_back();
         spools.notes.push_back(std::string("measurements lost: ") + error.what());
@@ -93,13 +102,25 @@ struct SegmentTimes {
   double wall_s = 0;    // its whole length, as far as known
   int64_t train_before_ns = 0;
   double wall_before_s = 0;
+  std::vector<std::pair<uint64_t, int64_t>> train_ns_until;  // by the number of steps done
 };
+
+std::vector<std::pair<uint64_t, int64_t>> train_ns_until(const std::vector<StepRecord>& steps) {
+  std::vector<std::pair<uint64_t, int64_t>> rows;
+  rows.reserve(steps.size());
+  for (const StepRecord& record : steps) rows.emplace_back(record.first_step + record.count, record.total.sum);
+  std::sort(rows.begin(), rows.end());
+  int64_t sum = 0;
+  for (auto& [end, ns] : rows) ns = sum += ns;
+  return rows;
+}
 
 std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, const RunProgress& progress) {
   std::vector<SegmentTimes> all;
   for (size_t i = 0; i < spools.size(); ++i) {
     const RankSpool& spool = spools[i];
     SegmentTimes times;
+    times.train_ns_until = train_ns_until(spool.steps);
     if (i > 0) {
       times.train_before_ns = all[i - 1].train_before_ns + derive_clocks({spools[i - 1]}).train_ns;
       times.wall_before_s = all[i - 1].wall_before_s + all[i - 1].wall_s;
@@ -121,14 +142,12 @@ std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, co
 }
 
 // Train clock of rank 0 within a segment when `step` steps were done, for events that don't carry it.
-int64_t train_ns_at(const RankSpool& spool, const Json& event) {
+int64_t train_ns_at(const SegmentTimes& times, const Json& event) {
   if (const Json given = member(event, "train_ns"); given.is_number_integer()) return given.get<int64_t>();
   const auto step = event.value("step", uint64_t{0});
-  int64_t sum = 0;
-  for (const StepRecord& record : spool.steps) {
-    if (record.first_step + record.count <= step) sum += record.total.sum;
-  }
-  return sum;
+  const auto behind = std::upper_bound(times.train_ns_until.begin(), times.train_ns_until.end(), step,
+                                       [](uint64_t wanted, const auto& row) { return wanted < row.first; });
+  return behind == times.train_ns_until.begin() ? 0 : std::prev(behind)->second;
 }
 
 // ---- parts of the record --------------------------------------------------------------------------------------------
@@ -207,7 +226,7 @@ Json evaluations_json(const std::vector<RankSpool>& segments, const std::vector<
                     {"epoch", member(event, "epoch")},
                     {"samples", member(event, "samples")},
                     {"split", member(event, "split")},
-                    {"train_s", seconds(times[i].train_before_ns + train_ns_at(segments[i], event))},
+                    {"train_s", seconds(times[i].train_before_ns + train_ns_at(times[i], event))},
                     {"wall_s", wall_s},
                     {"metrics", event.value("metrics", Json::object())},
                     {"duration_s", seconds(event.value("duration_ns", int64_t{0}))},
@@ -222,7 +241,7 @@ Json epochs_json(const std::vector<RankSpool>& segments, const std::vector<Segme
         return Json{{"epoch", member(event, "epoch")},
                     {"train_loss", member(event, "train_loss")},
                     {"metrics", event.value("metrics", Json::object())},
-                    {"train_s", seconds(times[i].train_before_ns + train_ns_at(segments[i], event))},
+                    {"train_s", seconds(times[i].train_before_ns + train_ns_at(times[i], event))},
                     {"step", member(event, "step")},
                     {"segment", i + 1}};
       });
@@ -241,7 +260,7 @@ Json goal_json(const RunSpec& spec, const std::vector<RankSpool>& segments, cons
     for (const Json& event : events_named(segments[i], "goal")) {
       json["reached"] = true;
       for (const char* name : {"value", "epoch", "step"}) json[name] = member(event, name);
-      json["train_s"] = seconds(times[i].train_before_ns + train_ns_at(segments[i], event));
+      json["train_s"] = seconds(times[i].train_before_ns + train_ns_at(times[i], event));
       return json;
     }
   }
@@ -328,7 +347,17 @@ Json weights_json(const Spools& spools, std::vector<std::string>& notes) {
 // A custom run's measurements are what its script recorded.
 void add_client_figures(Json& record, const RunSpec& spec, const RunProgress& progress) {
   const auto started = parse_stamp(progress.started_at);
-  Json figures = client_figures(read_client_lines(spec.run_dir, 0), started ? unix_us(*started) : 0);
+  ClientLines read;
+  try {
+    read = read_client_lines(spec.run_dir, 0);
+  } catch (const std::runtime_error& error) {
+    record["notes"].push_back(std::string("measurements lost: ") + error.what());
+  }
+  if (read.left_out > 0) record["notes"].push_back(left_out(client_lines_path(spec.run_dir, 0), read.left_out));
+  Json figures = client_figures(read.lines, started ? unix_us(*started) : 0);
+  if (const auto count = figures["left_out"].get<int64_t>(); count > 0) {
+    record["notes"].push_back(fmt::format("{} evaluations and epochs are too many for a record: left out", count));
+  }
   for (const char* part : {"goal", "steps_s", "evaluations", "epochs"}) record[part] = std::move(figures[part]);
   record["clocks"].update(figures["clocks"]);
   record["throughput"]["steps"] = figures["steps"];
@@ -386,7 +415,11 @@ Json build_record(const RunSpec& spec, const RunProgress& progress) {
   Json overrides = Json::array();
   for (const Override& setting : spec.overrides) overrides.push_back({{"key", setting.key}, {"value", setting.value}});
   Json environment = progress.environment;
-  if (const Json versions = member(begin, "versions"); versions.is_object()) environment["libraries"].update(versions);
+  if (const Json versions = member(begin, "versions"); versions.is_object()) {
+    Json& libraries = environment["libraries"];
+    if (!libraries.is_object()) libraries = Json::object();
+    libraries.update(versions);
+  }
   Json steps_s = Json::object();
   for (size_t kind = 0; kind < kStepKinds; ++kind) {
     steps_s[std::string(kStepKindNames[kind])] = seconds(clocks.kinds_ns[kind]);

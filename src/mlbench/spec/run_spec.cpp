@@ -21,12 +21,13 @@ constexpr const char* kCustom = "custom";
 
 template <typename V, typename Spec>
 void describe_run(V& v, Spec& spec) {
-  const Rule count{.required = true, .at_least = 1};
+  // A number of ranks or threads that no run has would be looked at one by one.
+  const Rule count{.required = true, .at_least = 1, .at_most = 65'536};
   const Rule limit{.required = true, .at_least = 0};
 
   v.field("id", spec.id, kRequired);
   v.field("name", spec.name, kRequired);
-  v.field("repeat", spec.repeat, count);
+  v.field("repeat", spec.repeat, {.required = true, .at_least = 1});
   v.field("created_at", spec.created_at, kRequired);
   v.table("task", [&] {
     v.any("canonical", spec.task.canonical);

@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
 #include "mlbench/spec/step_reader.h"
 
 namespace mlbench::spec {
@@ -25,29 +25,32 @@ fs::path spool_file(const fs::path& run_dir, int64_t segment, int64_t rank, cons
   return run_dir / "spool" / fmt::format("rank-{}.seg-{}.{}", rank, segment, kind);
 }
 
-std::string read_if_present(const fs::path& path) {
+std::string read_if_present(const fs::path& path, const Input& input) {
   std::error_code error;
-  return fs::exists(path, error) ? read_file(path) : "";
+  return fs::exists(path, error) ? read_file(path, input) : "";
 }
 
-// Sums over a run's records stay far from overflow.
-bool is_plausible(const StepRecord& record) {
-  constexpr int64_t kMostNs = int64_t{366} * 24 * 3600 * 1'000'000'000;  // a year
-  const auto in_range = [](int64_t ns) { return ns >= 0 && ns <= kMostNs; };
-  return in_range(record.end_ns) && in_range(record.total.sum) &&
-         std::all_of(record.kinds.begin(), record.kinds.end(), [&](const Spread& kind) { return in_range(kind.sum); });
+constexpr size_t kMostEvents = 300'000;
+
+bool is_whole(const Json& value) {
+  if (value.is_number_unsigned()) return value.get<uint64_t>() <= uint64_t{kMostInteger};
+  return value.is_number_integer() && value.get<int64_t>() >= -kMostInteger;
 }
 
-std::vector<Json> parse_events(std::string_view text) {
-  std::vector<Json> events;
-  for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
-    Json event = Json::parse(text.substr(0, end), nullptr, false);
-    if (!event.is_object()) break;
-    events.push_back(std::move(event));
-    text.remove_prefix(end + 1);
-  }
-  return events;
-}
+// What readers of events rely on.
+struct Member {
+  std::string_view name;
+  bool (*fits)(const Json& value);
+};
+constexpr auto kText = [](const Json& value) { return value.is_string(); };
+constexpr auto kNumber = [](const Json& value) { return value.is_number(); };
+constexpr auto kObject = [](const Json& value) { return value.is_object(); };
+constexpr Member kMembers[] = {
+    {"event", kText},         {"split", kText},       {"weights_sha256", kText}, {"reason", kText},
+    {"sequence", is_whole},   {"end_ns", is_whole},   {"train_ns", is_whole},    {"duration_ns", is_whole},
+    {"start_step", is_whole}, {"step", is_whole},     {"last_step", is_whole},   {"steps_per_epoch", is_whole},
+    {"epoch", kNumber},       {"prepare_s", kNumber}, {"metrics", kObject},
+};
 
 }  // namespace
 
@@ -77,23 +80,53 @@ std::optional<SpoolHeader> parse_header(const fs::path& path, std::string_view b
         fmt::format("{}: spool of version {} with records of {} bytes; this program reads version {} with {}",
                     path.string(), header.version, header.record_bytes, expected.version, expected.record_bytes));
   }
+  if (header.start_wall_us < 0 || header.start_wall_us > kMostInteger) {
+    throw UserError(fmt::format("{}: a spool that began {} us after 1970", path.string(), header.start_wall_us));
+  }
   return header;
 }
 
-void check_plausible(const fs::path& path, const StepRecord& record) {
-  if (is_plausible(record)) return;
-  throw UserError(fmt::format("{}: record {} is damaged: {} steps of {} ns, the last ending at {} ns", path.string(),
-                              record.sequence, record.count, record.total.sum, record.end_ns));
+bool is_plausible(const StepRecord& record) {
+  constexpr int64_t kMostNs = int64_t{366} * 24 * 3600 * 1'000'000'000;  // a year
+  const auto in_range = [](int64_t ns) { return ns >= 0 && ns <= kMostNs; };
+  return record.first_step <= uint64_t{kMostInteger} && record.samples <= uint64_t{kMostInteger} &&
+         in_range(record.end_ns) && in_range(record.total.sum) &&
+         std::all_of(record.kinds.begin(), record.kinds.end(), [&](const Spread& kind) { return in_range(kind.sum); });
 }
 
-std::vector<Json> read_events(const fs::path& run_dir, int64_t segment, int64_t rank) {
-  return parse_events(read_if_present(events_path(run_dir, segment, rank)));
+std::optional<Json> parse_event(std::string_view line) {
+  auto event = try_parse_json(line, inputs::kEventLine);
+  if (!event || !event->is_object()) return std::nullopt;
+  for (const Member& member : kMembers) {
+    const auto found = event->find(member.name);
+    if (found != event->end() && !member.fits(*found)) return std::nullopt;
+  }
+  return event;
+}
+
+Events read_events(const fs::path& run_dir, int64_t segment, int64_t rank) {
+  Events events;
+  const std::string content = read_if_present(events_path(run_dir, segment, rank), inputs::kEventFile);
+  std::string_view text = content;
+  for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    if (text.front() == '\0') break;  // after a power failure a file may end in blocks that were never written
+    auto event = events.lines.size() < kMostEvents ? parse_event(text.substr(0, end)) : std::nullopt;
+    if (event) {
+      events.lines.push_back(std::move(*event));
+    } else {
+      ++events.left_out;
+    }
+    text.remove_prefix(end + 1);
+  }
+  return events;
 }
 
 RankSpool read_spool(const fs::path& run_dir, int64_t segment, int64_t rank) {
   RankSpool spool;
   // A writer puts the steps before an event on disk first; read the other way round, no event lacks its steps.
-  spool.events = read_events(run_dir, segment, rank);
+  Events events = read_events(run_dir, segment, rank);
+  spool.events = std::move(events.lines);
+  spool.left_out = events.left_out;
   StepReader steps(run_dir, segment, rank);
   spool.header = steps.header();
   while (const auto record = steps.next()) spool.steps.push_back(*record);

@@ -83,19 +83,32 @@ static_assert(sizeof(SpoolHeader) == 64);
 std::filesystem::path steps_path(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
 std::filesystem::path events_path(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
 
-// The first bytes of a file of steps; empty while they are being written or there is none. UserError when this is no
+// Of all whole numbers in a spool and their sums: sums and differences of a few do not overflow.
+inline constexpr int64_t kMostInteger = 100'000'000'000'000'000;
+
+// The first 64 bytes of a file of steps; empty while they are being written or there is none. UserError when this is no
 // spool, or one of another version.
 std::optional<SpoolHeader> parse_header(const std::filesystem::path& path, std::string_view bytes);
-// UserError for times that no run can have: sums over a run's records stay far from overflow.
-void check_plausible(const std::filesystem::path& path, const StepRecord& record);
 
-// The rare events of one rank's segment, in order; empty without a file.
-std::vector<Json> read_events(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
+// Whether these are times and counts that a run can have: sums of a few stay far from overflow.
+bool is_plausible(const StepRecord& record);
+
+// A line of a file of events: an object within its limits (base/input.h) whose members have the types above. Empty for
+// anything else.
+std::optional<Json> parse_event(std::string_view line);
+
+// The rare events of one rank's segment, in order; none without a file.
+struct Events {
+  std::vector<Json> lines;
+  int64_t left_out = 0;  // lines that are no events, or behind the first 300,000
+};
+Events read_events(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
 
 struct RankSpool {
   SpoolHeader header;
   std::vector<StepRecord> steps;
   std::vector<Json> events;
+  int64_t left_out = 0;  // of the events
 };
 // All complete records; UserError when the file is no spool, damaged or of another version; absent files give empty
 // lists.

@@ -83,6 +83,37 @@ TEST_F(Spool, EndsWhereBlocksWereNeverWritten) {
   EXPECT_EQ(read().events.size(), 1U);
 }
 
+TEST_F(Spool, ALineThatIsNoEventCostsThatLineAlone) {
+  write_spool(dir(), 1, 0, {}, {{{"event", "begin"}}});
+  std::ofstream out(events(), std::ios::app);
+  const std::string deep = std::string(500'000, '[') + std::string(500'000, ']');
+  for (const std::string& line :
+       {deep, "{\"event\": " + deep + "}", std::string("[1]"), std::string("no json"), std::string(2'000'000, ' '),
+        std::string(R"({"event": 1})"), std::string(R"({"event": "epoch", "step": "x"})"),
+        std::string(R"({"event": "end", "end_ns": 9223372036854775807})"),
+        std::string(R"({"event": "x", "step": null})"), std::string(R"({"event": "evaluation", "metrics": [1]})")}) {
+    out << line << "\n";
+  }
+  out << R"({"event": "end"})"
+      << "\n"
+      << std::flush;
+  EXPECT_EQ(read().events.size(), 2U);
+  EXPECT_EQ(read().left_out, 10);
+}
+
+TEST_F(Spool, RefusesCountsAndDatesThatNoRunHas) {
+  std::vector<StepRecord> records(3, step_record(0, 1, 5));
+  records[0].first_step = UINT64_MAX;
+  records[1].samples = uint64_t{1} << 63;
+  records[2].end_ns = INT64_MAX;
+  for (const StepRecord& record : records) {
+    write_spool(dir(), 1, 0, {record}, {});
+    EXPECT_THROW(read(), UserError);
+  }
+  write_spool(dir(), 1, 0, {}, {}, INT64_MAX);
+  EXPECT_THROW(read(), UserError);
+}
+
 TEST_F(Spool, RefusesWhatIsNoSpoolOrOfAnotherVersion) {
   const auto error = [&] {
     try {

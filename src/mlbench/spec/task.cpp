@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <array>
@@ -11,8 +10,10 @@
 
 #include "mlbench/base/embedded_file.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/spec/fields.h"
+#include "mlbench/spec/toml_text.h"
 
 namespace mlbench {
 std::span<const EmbeddedFile> embedded_task_files();  // made by mlbench_embed()
@@ -216,13 +217,9 @@ Json convert(const toml::node& node, const std::string& path, toml::source_posit
       fmt::format("{}: '{}' is a date or time; expected a number, text, true or false", document.at(here), path));
 }
 
-Document parse_toml(const std::string& file, std::string_view text) {
+Document read_document(const std::string& file, std::string_view text, const Input& input) {
   Document document{file, Json::object(), {}};
-  try {
-    document.root = convert(toml::parse(text, file), "", {}, document);
-  } catch (const toml::parse_error& error) {
-    throw UserError(fmt::format("{}: {}", document.at(error.source().begin), error.description()));
-  }
+  document.root = convert(parse_toml(text, file, input), "", {}, document);
   return document;
 }
 
@@ -288,13 +285,17 @@ void apply_variant(Document& document, const std::string& wanted) {
 
 // ---- overrides ------------------------------------------------------------------------------------------------------
 
-std::string flag_of(const Override& setting) { return "--set " + setting.key + "=" + setting.value; }
+std::string flag_of(const Override& setting) {
+  constexpr size_t kMost = 200;
+  const std::string flag = "--set " + setting.key + "=" + setting.value;
+  return flag.size() <= kMost ? flag : flag.substr(0, kMost) + "...";
+}
 
 // The value as TOML; what is none is a bare word.
 Json parse_value(const Override& setting) {
   const std::string where = flag_of(setting);
   try {
-    Document document = parse_toml(where, "v = " + setting.value);
+    Document document = read_document(where, "v = " + setting.value, inputs::kSetting);
     if (document.root.size() == 1) return document.root["v"];
   } catch (const UserError& error) {
     if (setting.value.find_first_of("[]{}\"'\n") != std::string::npos) {
@@ -393,7 +394,10 @@ Json apply_overrides(Json canonical, const std::vector<Override>& overrides) {
 Override parse_override(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
-    throw UserError("--set " + text + ": expected KEY=VALUE such as optimizer.lr=0.1");
+    throw UserError("--set " + text.substr(0, 200) + ": expected KEY=VALUE such as optimizer.lr=0.1");
+  }
+  if (text.size() > inputs::kSetting.most_bytes) {
+    refuse_size(flag_of({text.substr(0, equals), text.substr(equals + 1)}), text.size(), inputs::kSetting);
   }
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
@@ -405,7 +409,7 @@ std::vector<TaskSource> embedded_tasks() {
 }
 
 FrozenTask parse_task(const TaskSource& source, const std::string& variant, const std::vector<Override>& overrides) {
-  Document document = parse_toml(source.name, source.text);
+  Document document = read_document(source.name, source.text, inputs::kTaskFile);
   apply_variant(document, variant);
   const auto in_file = [&](const std::string& path, Part part) { return document.locate(path, part); };
 

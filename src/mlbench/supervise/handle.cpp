@@ -7,6 +7,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/proc.h"
@@ -27,7 +28,12 @@ std::filesystem::path record_path(const std::filesystem::path& run_dir) { return
 // "" where there is no record.
 std::string recorded_state(const std::filesystem::path& run_dir) {
   if (!std::filesystem::exists(record_path(run_dir))) return "";
-  return read_json_file(record_path(run_dir)).value("state", "");
+  const Json record = read_json_file(record_path(run_dir), inputs::kRecord);
+  const auto state = record.find("state");
+  if (!record.is_object() || state == record.end() || !state->is_string()) {
+    throw UserError(record_path(run_dir).string() + ": the record has no state");
+  }
+  return state->get<std::string>();
 }
 
 bool active_state(const std::string& state) {
@@ -51,7 +57,7 @@ void end_ranks_of(const LeaseContent& lease) {
 }
 
 spec::RunSpec spec_of(const std::filesystem::path& run_dir) {
-  spec::RunSpec run = spec::run_spec_from_json(read_json_file(run_dir / "spec.json"));
+  spec::RunSpec run = spec::run_spec_from_json(read_json_file(run_dir / "spec.json", inputs::kSpec));
   run.run_dir = std::filesystem::absolute(run_dir);
   return run;
 }
@@ -108,7 +114,7 @@ bool settle(const std::filesystem::path& run_dir, bool without_record) {
   if (owner) end_ranks_of(*owner);
   const spec::RunProgress progress = settled_progress(run, owner);
   write_progress(run_dir, progress);
-  write_json_file(record_path(run_dir), spec::build_record(run, progress));
+  write_json_file(record_path(run_dir), spec::build_record(run, progress), inputs::kRecord);
   return true;
 }
 

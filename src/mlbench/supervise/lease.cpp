@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "mlbench/base/environment.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/base/json.h"
 #include "mlbench/supervise/proc.h"
 
 namespace mlbench::supervise {
@@ -66,7 +66,7 @@ bool Lease::write(const ProcessIdentity& holder, const std::vector<ProcessIdenti
 std::optional<LeaseContent> read_lease(const std::filesystem::path& run_dir) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     try {
-      const Json json = Json::parse(read_file(lease_path(run_dir)));
+      const Json json = read_json_file(lease_path(run_dir), inputs::kLease);
       LeaseContent content;
       json.at("host").get_to(content.host);
       json.at("boot_id").get_to(content.boot_id);
@@ -76,7 +76,7 @@ std::optional<LeaseContent> read_lease(const std::filesystem::path& run_dir) {
       return content;
     } catch (const IoError&) {
       return std::nullopt;
-    } catch (const Json::exception&) {
+    } catch (const std::exception&) {
       std::this_thread::sleep_for(milliseconds(5));
     }
   }
@@ -84,9 +84,9 @@ std::optional<LeaseContent> read_lease(const std::filesystem::path& run_dir) {
 }
 
 bool lease_held(const std::filesystem::path& run_dir, milliseconds standstill) {
-  const FileDescriptor fd(open(lease_path(run_dir).c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor fd(open(lease_path(run_dir).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) {
-    if (errno == ENOENT) return false;
+    if (errno == ENOENT || errno == ELOOP) return false;  // a supervisor follows no link
     throw IoError("cannot read " + lease_path(run_dir).string() + ": " + errno_text(errno));
   }
   // Shared, so that readers don't take each other for the holder.

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 
 namespace mlbench::supervise {
 namespace {
@@ -86,6 +87,9 @@ spec::RunProgress progress_from_json(const Json& json) {
     if (!json.at("failure").is_null()) progress.failure = failure_from_json(json.at("failure"));
     progress.hosts = json.at("hosts");
     progress.environment = json.at("environment");
+    if (!progress.hosts.is_array() || !progress.environment.is_object()) {
+      throw UserError("progress.json: hosts is no list, or environment no object");
+    }
     json.at("notes").get_to(progress.notes);
     json.at("wall_s").get_to(progress.wall_s);
     json.at("oversubscribed").get_to(progress.oversubscribed);
@@ -97,12 +101,12 @@ spec::RunProgress progress_from_json(const Json& json) {
 }
 
 void write_progress(const std::filesystem::path& run_dir, const spec::RunProgress& progress) {
-  write_json_file(progress_path(run_dir), to_json(progress));
+  write_json_file(progress_path(run_dir), to_json(progress), inputs::kProgress);
 }
 
 std::optional<spec::RunProgress> read_progress(const std::filesystem::path& run_dir) {
   if (!std::filesystem::exists(progress_path(run_dir))) return std::nullopt;
-  return progress_from_json(read_json_file(progress_path(run_dir)));
+  return progress_from_json(read_json_file(progress_path(run_dir), inputs::kProgress));
 }
 
 bool disk_is_full(const std::filesystem::path& run_dir) {

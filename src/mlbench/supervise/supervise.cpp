@@ -5,14 +5,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <sstream>
+#include <fstream>
 #include <thread>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
-#include "mlbench/base/system_error.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/control.h"
@@ -56,15 +57,12 @@ std::string make_secret() {
 
 std::vector<std::string> log_tail(const std::filesystem::path& path) {
   constexpr size_t kMostBytes = 16384, kMostColumns = 500;
-  std::string text;
-  try {
-    text = read_file(path);
-  } catch (const IoError&) {
-    return {};
-  }
-  if (text.size() > kMostBytes) text.erase(0, text.size() - kMostBytes);
+  std::error_code error;
+  const auto size = std::filesystem::is_regular_file(path, error) ? std::filesystem::file_size(path, error) : 0;
+  if (error || size == 0) return {};
+  std::ifstream stream(path);
+  if (size > kMostBytes) stream.seekg(static_cast<std::streamoff>(size - kMostBytes));
   std::vector<std::string> lines;
-  std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line.substr(0, kMostColumns));
   if (lines.size() > kLogTailLines) lines.erase(lines.begin(), lines.end() - kLogTailLines);
   return lines;
@@ -111,7 +109,7 @@ class Segment {
         executor_(executor),
         lease_(take_lease(options.run_dir)),
         control_(options.run_dir, options.attached),
-        run_(spec::run_spec_from_json(read_json_file(options.run_dir / "spec.json"))),
+        run_(spec::run_spec_from_json(read_json_file(options.run_dir / "spec.json", inputs::kSpec))),
         core_path_(options.core_lock.empty() ? default_core_lock() : options.core_lock) {
     run_.run_dir = std::filesystem::absolute(options.run_dir);  // the home may have moved
     load_progress();
@@ -526,7 +524,7 @@ class Segment {
   bool save() {
     try {
       write_progress(options_.run_dir, progress_);
-      write_json_file(options_.run_dir / "run.json", spec::build_record(run_, progress_));
+      write_json_file(options_.run_dir / "run.json", spec::build_record(run_, progress_), inputs::kRecord);
       return true;
     } catch (const std::exception& error) {
       complain(fmt::format("cannot write the record of {} (the run goes on, and it is tried again): {}", run_.name,

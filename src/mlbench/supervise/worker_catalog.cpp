@@ -2,6 +2,7 @@
 
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/process.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -10,7 +11,7 @@ namespace {
 
 std::optional<Json> read_cached(const std::filesystem::path& path) {
   try {
-    if (std::filesystem::exists(path)) return read_json_file(path);
+    if (std::filesystem::exists(path)) return read_json_file(path, inputs::kWorkerCatalog);
   } catch (const std::runtime_error&) {
     // Unreadable: asked anew.
   }
@@ -41,7 +42,7 @@ WorkerCatalog worker_catalog(const std::filesystem::path& worker, const std::fil
       return {std::nullopt, worker.string() + " --catalog failed (exit code " + std::to_string(output.end.code) +
                                 "): " + last_line(output.standard_error)};
     }
-    Json catalog = Json::parse(output.standard_output);
+    Json catalog = parse_json(output.standard_output, inputs::kWorkerCatalog);
     try {
       std::filesystem::create_directories(cached.parent_path());
       write_json_file(cached, catalog);
@@ -49,8 +50,8 @@ WorkerCatalog worker_catalog(const std::filesystem::path& worker, const std::fil
       // A home that cannot be written costs the start of the worker next time.
     }
     return {std::move(catalog), ""};
-  } catch (const Json::parse_error& error) {
-    return {std::nullopt, worker.string() + " --catalog printed no JSON: " + error.what()};
+  } catch (const UserError& error) {
+    return {std::nullopt, worker.string() + " --catalog printed no catalog: " + error.what()};
   } catch (const std::runtime_error& error) {
     return {std::nullopt, error.what()};
   }

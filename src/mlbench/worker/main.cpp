@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "mlbench/base/environment.h"
-#include "mlbench/base/system_error.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/signals.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/dataset/dataset.h"
 #include "mlbench/models/model.h"
@@ -105,7 +106,7 @@ void write_own_record(const spec::RunSpec& run, int64_t segment, const std::stri
   progress.hosts.push_back(capture_host(0));
   progress.environment = capture_environment();
   progress.notes.emplace_back("started without a supervisor: only rank 0's exit code is known");
-  write_json_file(std::filesystem::path(run.run_dir) / "run.json", spec::build_record(run, progress));
+  write_json_file(std::filesystem::path(run.run_dir) / "run.json", spec::build_record(run, progress), inputs::kRecord);
 }
 
 // One for each thread of this rank, of those that the supervisor keeps for the run; empty where it keeps none or too
@@ -113,7 +114,7 @@ void write_own_record(const spec::RunSpec& run, int64_t segment, const std::stri
 std::vector<int> cores_of(const spec::RunSpec& run, int local_rank) {
   const auto kept = environment_variable("MLBENCH_CORES");
   if (!kept) return {};
-  const Json cores = Json::parse(*kept, nullptr, false);
+  const Json cores = try_parse_json(*kept, inputs::kCoreList).value_or(nullptr);
   if (!cores.is_array() || !std::ranges::all_of(cores, [](const Json& core) { return core.is_number_unsigned(); })) {
     throw UserError("MLBENCH_CORES is '" + *kept + "', but lists the numbers of cores, as in [0,1]");
   }
@@ -181,8 +182,8 @@ int run_rank(const Options& options) {
   spdlog::info("rank {} of {} (from {})", launch.rank, launch.size, launch.source);
 
   const std::filesystem::path run_dir = std::filesystem::absolute(options.run_dir);
-  spec::RunSpec run = spec::run_spec_from_json(
-      read_json_file(options.spec_file.empty() ? run_dir / "spec.json" : std::filesystem::path(options.spec_file)));
+  spec::RunSpec run = spec::run_spec_from_json(read_json_file(
+      options.spec_file.empty() ? run_dir / "spec.json" : std::filesystem::path(options.spec_file), inputs::kSpec));
   run.run_dir = run_dir;
   if (launch.size != run.workers) {
     throw UserError("the run has " + std::to_string(run.workers) + " workers, but the environment (" + launch.source +
@@ -239,7 +240,7 @@ int evaluate(const Options& options) {
   Json answer;
   int exit_code = 0;
   try {
-    const spec::RunSpec run = spec::run_spec_from_json(read_json_file(options.spec_file));
+    const spec::RunSpec run = spec::run_spec_from_json(read_json_file(options.spec_file, inputs::kSpec));
     answer =
         train::evaluate_stored(options.evaluate, run, *make_framework(run, 0, 0), [&] { return prepare_data(run); });
   } catch (const std::exception& error) {

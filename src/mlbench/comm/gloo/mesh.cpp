@@ -11,7 +11,7 @@
 #include <future>
 #include <utility>
 
-#include "mlbench/base/json.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
 
 namespace mlbench::comm::gloo_backend {
@@ -225,7 +225,7 @@ struct Announcement {
 
   std::string encode() const { return Json{{"address", address}, {"send_buffer_bytes", send_buffer_bytes}}.dump(); }
   static Announcement decode(const std::string& text, int peer) {
-    const Json json = Json::parse(text, nullptr, false);
+    const Json json = try_parse_json(text, inputs::kMessage).value_or(Json());
     if (!json.is_object() || !json.value("address", Json()).is_string() ||
         !json.value("send_buffer_bytes", Json()).is_number_unsigned()) {
       throw CommError(fmt::format("rank {} announces '{}': another version of the program?", peer, printable(text)));

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/master/owner.h"
@@ -15,8 +17,6 @@
 namespace mlbench::master {
 
 namespace {
-
-constexpr int kDeepest = 32;
 
 // "name:8080" -> "name"; "[::1]:80" -> "::1".
 std::string host_of(std::string_view field) {
@@ -40,7 +40,9 @@ Response answer_of(const std::exception& error) {
   if (dynamic_cast<const UserError*>(&error) != nullptr) return error_response(400, error.what());
   spdlog::error("request failed: {}", error.what());
   const bool passes = is_transient(error);
-  if (!passes && dynamic_cast<const IoError*>(&error) == nullptr) return error_response(500, "internal error");
+  const bool refused = dynamic_cast<const IoError*>(&error) != nullptr ||
+                       dynamic_cast<const std::filesystem::filesystem_error*>(&error) != nullptr;
+  if (!passes && !refused) return error_response(500, "internal error");
   Response response = error_response(503, error.what());
   if (passes) response.headers.emplace_back("Retry-After", "1");
   return response;
@@ -103,15 +105,11 @@ Json json_body(const Request& request) {
   if (type != "application/json") {
     throw HttpError(415, fmt::format("the body is '{}': expected application/json", type.substr(0, 80)));
   }
-  const auto callback = [](int depth, Json::parse_event_t, Json&) {
-    if (depth > kDeepest) throw HttpError(400, fmt::format("the body is nested deeper than {}", kDeepest));
-    return true;
-  };
   Json body;
   try {
-    body = Json::parse(request.body, callback);
-  } catch (const Json::exception& error) {
-    throw HttpError(400, fmt::format("the body is no JSON: {}", error.what()));
+    body = parse_json(request.body, inputs::kJsonBody);
+  } catch (const UserError& error) {
+    throw HttpError(400, fmt::format("the body is no JSON ({})", error.what()));
   }
   if (!body.is_object()) throw HttpError(400, fmt::format("the body is JSON, but no object: {}", body.type_name()));
   return body;

@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/sha256.h"
@@ -57,6 +58,11 @@ class FieldsOf {
   explicit FieldsOf(const Request& request) {
     const std::string type = request.content_type();
     if (type == "application/x-www-form-urlencoded" || type == "multipart/form-data") {
+      size_t bytes = 0;
+      for (const auto& [name, value] : request.form) bytes += name.size() + value.size();
+      if (bytes > inputs::kForm.most_bytes) {
+        throw HttpError(413, fmt::format("a form of {} bytes: at most {}", bytes, inputs::kForm.most_bytes));
+      }
       fields_ = request.form;
       return;
     }
@@ -207,8 +213,8 @@ Response all_runs(const Services& services, const Call& call) {
   query.newest_first = false;
   query.limit = 1'000'000;
   for (const std::string& summary : services.index.find(query).summaries) {
-    const Json record = Json::parse(summary);
-    if (record.value("state", "") != "damaged") runs.push_back(run_object(record));
+    const Json record = try_parse_json(summary, inputs::kSummary).value_or(Json::object());
+    if (record.value("state", "damaged") != "damaged") runs.push_back(run_object(record));
   }
   return json_response(200, runs);
 }

@@ -38,8 +38,7 @@ fs::path existing_run(const fs::path& home, const std::string& name) {
     return {};
   }
   fs::path folder = report::runs_dir(home) / name;
-  std::error_code error;
-  return fs::is_regular_file(folder / "spec.json", error) ? folder : fs::path();
+  return report::is_run(folder) ? folder : fs::path();
 }
 
 // ---- lists and records ----------------------------------------------------------------------------------------------

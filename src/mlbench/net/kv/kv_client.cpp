@@ -15,6 +15,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/kv/wire.h"
@@ -41,7 +42,7 @@ struct Refusal : std::runtime_error {
 
 // JSON whose texts are UTF-8, whatever an error message of some library held.
 Json with_valid_texts(const Json& value) {
-  return Json::parse(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return parse_json(value.dump(-1, ' ', false, Json::error_handler_t::replace), inputs::kMessage);
 }
 
 }  // namespace

@@ -12,7 +12,6 @@ namespace mlbench::net::wire {
 namespace {
 
 constexpr size_t kLengthBytes = 4;
-constexpr size_t kMaxDepth = 16;
 constexpr size_t kMaxValues = 4096;
 
 // Looks a body over before anything is built of it: nlohmann's reader recurses, and does not check UTF-8.
@@ -25,10 +24,10 @@ class Inspector final : public nlohmann::json_sax<Json> {
   bool number_float(number_float_t, const string_t&) override { return count(); }
   bool string(string_t& text) override { return count() && is_utf8(text); }
   bool binary(binary_t&) override { return count(); }
-  bool start_object(size_t) override { return count() && ++depth_ <= kMaxDepth; }
+  bool start_object(size_t) override { return count() && ++depth_ <= kDeepestNesting; }
   bool key(string_t& text) override { return is_utf8(text); }
   bool end_object() override { return --depth_, true; }
-  bool start_array(size_t) override { return count() && ++depth_ <= kMaxDepth; }
+  bool start_array(size_t) override { return count() && ++depth_ <= kDeepestNesting; }
   bool end_array() override { return --depth_, true; }
   bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
 

@@ -22,7 +22,8 @@
 #include <string_view>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/json.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
 #include "mlbench/net/proof.h"
 
 namespace mlbench::net::wire {
@@ -41,7 +42,7 @@ Transcript transcript_of(const Json& hello, std::string challenge);
 
 // Length and body. CommError when the message is too large.
 std::string encode(const Json& message);
-// An object nested at most 16 deep, of at most 4096 values, all texts UTF-8; else ProtocolError.
+// An object nested no deeper than kDeepestNesting, of at most 4096 values, all texts UTF-8; else ProtocolError.
 Json decode(std::string_view body);
 
 Json to_bytes(std::string_view text);

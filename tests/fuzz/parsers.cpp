@@ -1,0 +1,518 @@
+#include "tests/fuzz/parsers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <sstream>
+
+#include "mlbench/base/clock.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
+#include "mlbench/checkpoint/checkpoint.h"
+#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/format.h"
+#include "mlbench/master/gpus.h"
+#include "mlbench/master/hosts.h"
+#include "mlbench/master/http/api.h"
+#include "mlbench/master/http/dates.h"
+#include "mlbench/master/http/points.h"
+#include "mlbench/master/http/session.h"
+#include "mlbench/master/master.h"
+#include "mlbench/master/watch.h"
+#include "mlbench/metrics/predictions.h"
+#include "mlbench/net/http/gzip.h"
+#include "mlbench/net/http/message.h"
+#include "mlbench/net/kv/wire.h"
+#include "mlbench/net/launch.h"
+#include "mlbench/report/measured_run.h"
+#include "mlbench/report/price.h"
+#include "mlbench/report/records.h"
+#include "mlbench/report/result.h"
+#include "mlbench/report/summary.h"
+#include "mlbench/report/zip.h"
+#include "mlbench/spec/client_lines.h"
+#include "mlbench/spec/points.h"
+#include "mlbench/spec/record.h"
+#include "mlbench/spec/run_spec.h"
+#include "mlbench/spec/spool.h"
+#include "mlbench/spec/task.h"
+#include "mlbench/spec/toml_text.h"
+#include "mlbench/supervise/progress.h"
+
+namespace mlbench {
+namespace {
+
+namespace fs = std::filesystem;
+
+// In memory, where the system has such a folder.
+const fs::path& scratch() {
+  static const fs::path folder = [] {
+    std::string pattern = fs::exists("/dev/shm") ? "/dev/shm/mlbench-fuzz-XXXXXX" : "/tmp/mlbench-fuzz-XXXXXX";
+    const fs::path made = mkdtemp(pattern.data());
+    std::atexit([] { fs::remove_all(scratch()); });
+    return made;
+  }();
+  return folder;
+}
+
+void write(const fs::path& file, std::string_view bytes) {
+  std::ofstream out(file, std::ios::binary);
+  out << bytes;
+  MLBENCH_CHECK(out.good(), "cannot write " + file.string());
+}
+
+std::string repeated(std::string_view text, size_t count) {
+  std::string all;
+  for (size_t i = 0; i < count; ++i) all += text;
+  return all;
+}
+
+// Objects that are right but for their structure: `good` beside something deep or at the end of its type, and that in
+// the place of each of its values in turn.
+std::vector<std::string> with_hard_json(const std::string& good) {
+  std::vector<std::string> seeds = {good};
+  const std::vector<std::string> values = {repeated("[", 64) + repeated("]", 64),
+                                           repeated("[", 63) + repeated("]", 63),
+                                           repeated("{\"a\":", 65) + "1" + repeated("}", 65),
+                                           "9223372036854775807",
+                                           "-9223372036854775808",
+                                           "18446744073709551615",
+                                           "1e308",
+                                           "-1",
+                                           "null",
+                                           R"("\u0000\ud800\n")",
+                                           R"([[],{},"",0])"};
+  for (const std::string& value : values) {
+    seeds.push_back("{\"x\":" + value + (good.size() > 2 ? "," + good.substr(1) : "}"));
+    for (size_t colon = good.find(':'); colon != std::string::npos; colon = good.find(':', colon + 1)) {
+      const size_t end = good.find_first_of(",}]", colon);
+      if (end != std::string::npos) seeds.push_back(good.substr(0, colon + 1) + value + good.substr(end));
+    }
+  }
+  return seeds;
+}
+
+std::vector<std::string> with_hard_toml(const std::string& good) {
+  const std::string dots = repeated("a.", 70) + "a";
+  return {good,
+          good + "\n" + dots + " = 1\n",
+          good + "\n[" + dots + "]\n[[" + dots + "]]\n",
+          "x = " + repeated("[", 63) + repeated("]", 63) + "\n" + good,
+          "x = " + repeated("{a.b=", 32) + "1" + repeated("}", 32) + "\n" + good,
+          "x = \"\"\"\\\"\"\"\"\"\n'y' = '''''a'''''\n# \"\n" + good};
+}
+
+size_t depth_of(const toml::node& node) {
+  size_t deepest = 0;
+  if (const auto* table = node.as_table()) {
+    for (const auto& [key, value] : *table) deepest = std::max(deepest, depth_of(value));
+  } else if (const auto* array = node.as_array()) {
+    for (const auto& value : *array) deepest = std::max(deepest, depth_of(value));
+  } else {
+    return 0;
+  }
+  return deepest + 1;
+}
+
+size_t depth_of(const Json& value) {
+  if (!value.is_structured()) return 0;
+  size_t deepest = 0;
+  for (const Json& one : value) deepest = std::max(deepest, depth_of(one));
+  return deepest + 1;
+}
+
+Json example_record() {
+  return {
+      {"id", 1},
+      {"name", "r-1"},
+      {"state", "finished"},
+      {"created_at", "2026-01-31T12:00:00.000000Z"},
+      {"division", "closed"},
+      {"task", "fashion-mnist"},
+      {"workers", 2},
+      {"overrides", Json::array()},
+      {"limits", {{"light", true}}},
+      {"segments", Json::array({{{"index", 1}}})},
+      {"goal", {{"metric", "Prec@1"}, {"split", "test"}, {"target", 80.0}, {"reached", true}, {"train_s", 4.0}}},
+      {"clocks", {{"train_s", 5.0}, {"train_legacy_s", 4.0}, {"wall_s", 6.0}}},
+      {"steps_s", {{"agg", 1.0}}},
+      {"evaluations", Json::array({{{"epoch", 1}, {"split", "test"}, {"metrics", {{"Prec@1", 81.0}}}}})},
+      {"epochs", Json::array({{{"epoch", 1}, {"train_loss", 0.5}, {"train_s", 4.0}, {"metrics", Json::object()}}})}};
+}
+
+void take_client_lines(const std::string& input) {
+  fs::create_directories(scratch() / "metrics");
+  write(spec::client_lines_path(scratch(), 0), input + "\n");
+  const spec::ClientLines read = spec::read_client_lines(scratch(), 0);
+  spec::client_figures(read.lines, 0).dump(-1, ' ', false, Json::error_handler_t::replace);
+  spec::Points points;
+  for (const spec::ClientLine& line : read.lines) spec::add_points(points, line, 0);
+}
+
+// The event of a rank that wrote no steps, in a record.
+void take_event(const std::string& input) {
+  const auto event = spec::parse_event(input);
+  if (!event) return;
+  spec::Points points;
+  spec::add_points(points, *event, spec::SpoolHeader{});
+  spec::RunSpec run;
+  run.run_dir = scratch() / "run";
+  run.workers = 1;
+  fs::create_directories(scratch() / "run" / "spool");
+  write(spec::events_path(run.run_dir, 1, 0), event->dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  spec::RunProgress progress;
+  progress.segments.emplace_back();
+  spec::build_record(run, progress).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void take_progress(const std::string& input) {
+  const spec::RunProgress progress = supervise::progress_from_json(parse_json(input, inputs::kProgress));
+  spec::RunSpec run;
+  run.run_dir = scratch() / "none";
+  run.workers = 1;
+  spec::build_record(run, progress).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void take_record(const std::string& input) {
+  const Json record = parse_json(input, inputs::kRecord);
+  report::check_record(record);
+  master::summary_of(record).dump(-1, ' ', false, Json::error_handler_t::replace);
+  report::status_table(Json::array({record}));
+  report::run_details(record);
+  report::read_run_record(record);
+  report::official_result(record);
+}
+
+// NAME=VALUE, a line each.
+void take_variables(const std::string& input) {
+  std::map<std::string, std::string> variables;
+  std::istringstream lines(input);
+  for (std::string line; std::getline(lines, line);) {
+    if (const size_t sign = line.find('='); sign != std::string::npos) {
+      variables[line.substr(0, sign)] = line.substr(sign + 1);
+    }
+  }
+  net::detect_launch([&](const char* name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+std::vector<std::string> tensor_files() {
+  const auto file = [](const std::string& header, uint64_t length, size_t data) {
+    return std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + std::string(data, 'x');
+  };
+  std::vector<std::string> seeds;
+  for (const std::string& header : with_hard_json(R"({"a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]}})")) {
+    seeds.push_back(file(header, header.size(), 8));
+  }
+  const std::string lies =
+      R"({"a":{"dtype":"U8","shape":[4294967296,4294967296,2],"data_offsets":[0,0]},)"
+      R"("b":{"dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,18446744073709551615]}})";
+  for (const uint64_t length : {uint64_t{lies.size()}, UINT64_MAX, uint64_t{1} << 63, UINT64_MAX - 7, uint64_t{0}}) {
+    seeds.push_back(file(lies, length, 16));
+  }
+  return seeds;
+}
+
+// Two images of 2 x 2, as the format wants them.
+template <auto Read>
+void parse_data(const std::string& input) {
+  dataset::DatasetDescription description;
+  description.name = description.title = "fuzz";
+  description.sample_shape = {1, 2, 2};
+  description.classes = 10;
+  dataset::SplitSpec split;
+  split.name = "train";
+  split.samples = 2;
+  // The first byte says where the second file begins.
+  const size_t cut = input.empty() ? 0 : std::min<size_t>(static_cast<unsigned char>(input[0]), input.size() - 1);
+  const fs::path first = scratch() / "first", second = scratch() / "second";
+  write(first, input.empty() ? "" : std::string_view(input).substr(1, cut));
+  write(second, input.empty() ? "" : std::string_view(input).substr(1 + cut));
+  std::vector<std::byte> features(2 * 4 * sizeof(float));
+  std::vector<int64_t> labels(2);
+  const bool two_files = Read == dataset::read_idx;
+  split.files.resize(two_files ? 2 : 1);
+  const std::vector<fs::path> files = two_files ? std::vector{first, second} : std::vector{second};
+  const size_t width = Read == dataset::read_libsvm ? sizeof(float) : 1;
+  Read(description, split, files, {std::span(features).first(2 * 4 * width), labels});
+}
+
+const Parser kParsers[] = {
+    {"task",
+     [](const std::string& input) {
+       spec::parse_task({"fuzz.toml", input}, "", {});
+     },
+     [] {
+       std::vector<std::string> seeds;
+       for (const spec::TaskSource& task : spec::embedded_tasks()) seeds.emplace_back(task.text);
+       for (std::string& seed : with_hard_toml(seeds.front())) seeds.push_back(std::move(seed));
+       return seeds;
+     }},
+    {"data_description", [](const std::string& input) { dataset::parse_description("fuzz.toml", input); },
+     []() -> std::vector<std::string> {
+       return with_hard_toml(
+           "name = \"x\"\ntitle = \"x\"\nformat = \"idx\"\nsample_shape = [1, 2, 2]\nclasses = 10\n"
+           "[[splits]]\nname = \"train\"\nsamples = 2\nfiles = [{pattern = \"a\"}, {pattern = \"b\"}]\n");
+     }},
+    {"override",
+     [](const std::string& input) {
+       spec::parse_task(spec::embedded_tasks().front(), "", {spec::parse_override(input)});
+     },
+     []() -> std::vector<std::string> {
+       return {"optimizer.lr=0.1",
+               "model.name=\"resnet20\"",
+               "goal.target=[1, 2]",
+               "batch_size=true",
+               "optimizer.lr=" + repeated("[", 70),
+               "optimizer.lr=1\n" + repeated("a.", 70) + "a=1",
+               repeated("a.", 70) + "=1"};
+     }},
+    {"run_spec", [](const std::string& input) { spec::run_spec_from_json(parse_json(input, inputs::kSpec)); },
+     [] {
+       spec::RunSpec run;
+       run.name = "r-1";
+       run.workers = 2;
+       spec::set_task(run, spec::parse_task(spec::embedded_tasks().front(), "", {}), {});
+       return with_hard_json(spec::to_json(run).dump());
+     }},
+    {"record",
+     [](const std::string& input) {
+       for (const char* name : {"run.json", "result_train_loss @ 0.json"}) {
+         report::result_text(report::derive_result({{name, input}}));
+       }
+     },
+     []() -> std::vector<std::string> {
+       std::vector<std::string> seeds = with_hard_json(example_record().dump());
+       seeds.emplace_back(R"([{"date": "2026-01-31T12:00:00.000Z", "value": "0.5", "cumulative": false}])");
+       return seeds;
+     }},
+    {"zip",
+     [](const std::string& input) {
+       report::read_zip(input, {100, 1 << 20, 4 << 20});
+     },
+     []() -> std::vector<std::string> {
+       return {report::make_zip({{"run.json", "{}"}, {"result_fwd_pass @ 1.json", std::string(300, '[')}}, 1)};
+     }},
+    {"client_line", take_client_lines,
+     []() -> std::vector<std::string> {
+       return with_hard_json(
+           R"({"sequence": 1, "time": 2.5, "step": 4, "epoch": 1, "values": {"loss": 1e3}, "text": {"a": "b"},)"
+           R"( "goal": {"metric": "Prec@1", "split": "test", "target": 80, "value": 81}})");
+     }},
+    {"points", [](const std::string& input) { master::parse_points(input, 1); },
+     []() -> std::vector<std::string> {
+       return {
+           "{\"run\": 1, \"rank\": 0, \"sequence\": 1, \"name\": \"loss\", \"step\": 3, \"value\": 0.5}\n"
+           "{\"run\": 1, \"rank\": 0, \"sequence\": 2, \"values\": {\"a\": 1}, \"time\": \"2026-01-31T12:00:00Z\"}\n"};
+     }},
+    {"date",
+     [](const std::string& input) {
+       parse_time(input);
+       master::parse_date(input);
+     },
+     []() -> std::vector<std::string> {
+       return {"2026-01-31T12:00:00.123456Z", "2026-01-31 12:00:00+02:00", "2026-01-31T12:00", "1769860800.5"};
+     }},
+    {"form", [](const std::string& input) { net::http::parse_form(input); },
+     []() -> std::vector<std::string> {
+       return {"name=a+b&value=%31%2e5&date=x", "=&&a", "%"};
+     }},
+    {"target", [](const std::string& input) { net::http::parse_target(input); },
+     []() -> std::vector<std::string> {
+       return {"/api/v1/runs/r-1/logs/0?offset=3&limit=%35", "/a%2fb/../c//"};
+     }},
+    {"wire",
+     [](const std::string& input) {
+       net::wire::FrameReader reader;
+       for (size_t at = 0; at < input.size(); at += 7) {
+         reader.append(std::string_view(input).substr(at, 7));
+         while (const auto message = reader.next(4096)) {
+           net::wire::integer_in(*message, "id");
+           net::wire::text_in(*message, "key");
+           net::wire::bytes_in(*message, "value");
+         }
+       }
+     },
+     []() -> std::vector<std::string> {
+       return {net::wire::encode({{"op", "get"}, {"id", 1}, {"key", "k"}, {"value", net::wire::to_bytes("v")}})};
+     }},
+    {"spool",
+     [](const std::string& input) {
+       const size_t cut = std::min(input.size(), sizeof(spec::SpoolHeader) + 2 * sizeof(spec::StepRecord));
+       fs::create_directories(scratch() / "spool");
+       write(spec::steps_path(scratch(), 1, 0), std::string_view(input).substr(0, cut));
+       write(spec::events_path(scratch(), 1, 0), std::string_view(input).substr(cut));
+       spec::derive_clocks({spec::read_spool(scratch(), 1, 0)});
+     },
+     []() -> std::vector<std::string> {
+       const spec::SpoolHeader header;
+       spec::StepRecord record;
+       record.count = 1;
+       std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+       for (int i = 0; i < 2; ++i) bytes.append(reinterpret_cast<const char*>(&record), sizeof record);
+       return {bytes + "{\"event\": \"epoch\", \"sequence\": 0, \"epoch\": 1}\n"};
+     }},
+    {"json",
+     [](const std::string& input) {
+       const Json value = parse_json(input, inputs::kJsonBody);
+       MLBENCH_CHECK(depth_of(value) <= kDeepestNesting, "deeper than the limit");
+     },
+     [] { return with_hard_json(R"({"a": [1, 2.5, true, null, "b\\\"["], "c": {"d": {}}})"); }},
+    {"toml",
+     [](const std::string& input) {
+       // What the parser takes for white space before a header, the look before it may not.
+       const toml::table table = spec::parse_toml(input, "fuzz.toml", inputs::kTaskFile);
+       MLBENCH_CHECK(depth_of(table) <= 2 * kDeepestNesting + 2, "deeper than the limit");
+     },
+     [] { return with_hard_toml("a = 1\nb.c = [1.5, {d = 2}]\n[e.f]\n[[e.g]]\n"); }},
+    {"event", take_event,
+     []() -> std::vector<std::string> {
+       std::vector<std::string> seeds;
+       for (const char* good :
+            {R"({"event": "begin", "sequence": 0, "end_ns": 1, "step": 0, "effective": {}, "versions": {"a": "b"}})",
+             R"({"event": "evaluation", "end_ns": 5, "step": 2, "train_ns": 4, "split": "test", "metrics": {"x": 1}})",
+             R"({"event": "epoch", "epoch": 1, "train_loss": 0.5, "metrics": {}, "step": 3, "duration_ns": 7})",
+             R"({"event": "goal", "value": 1, "epoch": 2, "step": 3})",
+             R"({"event": "end", "reason": "goal", "weights_sha256": "ab", "peak_rss": 5})",
+             R"({"event": "prepared", "prepare_s": 1.5, "data": {"name": "x"}})"}) {
+         for (std::string& seed : with_hard_json(good)) seeds.push_back(std::move(seed));
+       }
+       return seeds;
+     }},
+    {"run_record", take_record, [] { return with_hard_json(example_record().dump()); }},
+    {"progress", take_progress,
+     [] {
+       spec::RunProgress progress;
+       progress.segments.emplace_back();
+       progress.failure.emplace();
+       return with_hard_json(supervise::to_json(progress).dump());
+     }},
+    {"archive",
+     [](const std::string& input) {
+       report::read_run_archive({{"run.json", input}}, "fuzz");
+     },
+     [] { return with_hard_json(example_record().dump()); }},
+    {"series",
+     [](const std::string& input) {
+       std::vector<report::ZipMember> members;
+       for (const char* name :
+            {"CumulativeTrainTimeEpoch", "train_loss", "val_global_Prec@1", "TotalCumulativeTrainTime"}) {
+         members.push_back({fmt::format("result_{} @ 0.json", name), input});
+       }
+       report::read_run_archive(members, "fuzz");
+     },
+     []() -> std::vector<std::string> {
+       return {R"([{"date": "2026-01-31T12:00:00.000Z", "value": "0.5", "cumulative": false},)"
+               R"( {"date": "2026-01-31T12:00:10.000Z", "value": "9.5", "cumulative": false}])",
+               repeated("[", 70)};
+     }},
+    {"prices", [](const std::string& input) { report::prices_from_json(parse_json(input, inputs::kPrices)); },
+     [] { return with_hard_json(R"({"currency": "$", "prices": [{"name": "x", "per_hour": 2, "source": "y"}]})"); }},
+    {"predictions",
+     [](const std::string& input) {
+       write(scratch() / "predictions", input);
+       const std::vector<int64_t> labels = {0, 1};
+       metrics::evaluate(metrics::read_predictions(scratch() / "predictions", {2, 2, 2}), labels, {"Prec@1"});
+     },
+     []() -> std::vector<std::string> {
+       std::vector<std::string> seeds = with_hard_json(R"({"index": 0, "label": 1})");
+       for (std::string& seed : seeds) seed += "\n{\"index\": 1, \"label\": 0}\n";
+       seeds.emplace_back("{\"index\": 0, \"scores\": [0.5, 1e38]}\n{\"index\": 1, \"scores\": [0, 1]}\n");
+       return seeds;
+     }},
+    {"safetensors",
+     [](const std::string& input) {
+       write(scratch() / "tensors", input);
+       checkpoint::read_safetensors(scratch() / "tensors");
+     },
+     tensor_files},
+    {"checkpoint",
+     [](const std::string& input) {
+       write(scratch() / "state.json", input);
+       write(scratch() / "model.safetensors", std::string("\x02\0\0\0\0\0\0\0{}", 10));
+       checkpoint::read_checkpoint(scratch());
+     },
+     []() -> std::vector<std::string> {
+       const fs::path made = checkpoint::write_checkpoint(
+           scratch() / "made", 3, {{}, {{"a", int64_t{1}}, {"b", 0.5}, {"c", std::string("text")}}});
+       return with_hard_json(read_json_file(made / "state.json", inputs::kCheckpointState).dump());
+     }},
+    {"gzip",
+     [](const std::string& input) {
+       constexpr size_t kMost = 100'000;
+       MLBENCH_CHECK(net::http::gunzip(input, kMost).text.size() <= kMost, "more than the limit");
+     },
+     []() -> std::vector<std::string> {
+       return {std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03\xcb\x48\xcd\xc9\xc9\x07\0\x86\xa6\x10\x36\x05\0\0\0", 25)};
+     }},
+    {"cookie",
+     [](const std::string& input) {
+       net::http::Request request;
+       request.headers = {{"Cookie", input}, {"Host", input}};
+       master::cookie_value(request);
+       master::parse_listen(input);
+     },
+     []() -> std::vector<std::string> {
+       return {"a=b; mlbench=1; c=", "127.0.0.1:8080", "[::1]:0", ";;=;"};
+     }},
+    {"launch", take_variables,
+     []() -> std::vector<std::string> {
+       return {"RANK=1\nWORLD_SIZE=2\nLOCAL_RANK=1\nLOCAL_WORLD_SIZE=2\nMASTER_ADDR=a\nMASTER_PORT=1\n",
+               "SLURM_PROCID=5\nSLURM_NTASKS=8\nSLURM_LOCALID=1\nSLURM_NODEID=1\n"
+               "SLURM_STEP_TASKS_PER_NODE=4(x1000000000),2\nSLURM_JOB_NODELIST=n[1-3,007],g\n",
+               "OMPI_COMM_WORLD_RANK=99999999999\nOMPI_COMM_WORLD_SIZE=-1\n"};
+     }},
+    {"node_list", [](const std::string& input) { net::first_host_of_nodelist(input); },
+     []() -> std::vector<std::string> {
+       return {"n[1-3,7],gpu05", "a[000-999]b[1-2]", "n[" + repeated("[", 70), "n[9999999999999999999-1]"};
+     }},
+    {"machine",
+     [](const std::string& input) {
+       master::parse_gpu_line(input, 1);
+       master::parse_memory_mib(input);
+       master::parse_network_mib(input);
+     },
+     []() -> std::vector<std::string> {
+       return {"0, NVIDIA H100 80GB HBM3, 81559, 37, 1024", "MemTotal: 9223372036854775807 kB\nMemAvailable: 1 kB\n",
+               "eth0: 1 2 3 4 5 6 7 8 9\nlo: 1e999\n"};
+     }},
+    {"idx", parse_data<dataset::read_idx>,
+     []() -> std::vector<std::string> {
+       return {std::string("\x18\0\0\x08\x03\0\0\0\x02\0\0\0\x02\0\0\0\x02", 17) + "abcdefgh" +
+               std::string("\0\0\x08\x01\0\0\0\x02\x01\x02", 10)};
+     }},
+    {"cifar", parse_data<dataset::read_cifar>,
+     []() -> std::vector<std::string> { return {std::string("\0\x01wxyz\x02stuv", 11)}; }},
+    {"libsvm", parse_data<dataset::read_libsvm>,
+     []() -> std::vector<std::string> { return {std::string("\0", 1) + "1 1:0.5 4:-2e3\n-1 2:1 # text\n"}; }},
+};
+
+}  // namespace
+
+std::span<const Parser> parsers() { return kParsers; }
+
+const Parser* find_parser(const std::string& name) {
+  for (const Parser& parser : kParsers) {
+    if (parser.name == name) return &parser;
+  }
+  return nullptr;
+}
+
+void try_parser(const Parser& parser, const std::string& input) {
+  try {
+    parser.parse(input);
+  } catch (const UserError&) {
+  } catch (const IoError&) {
+  } catch (const CommError&) {  // ProtocolError, too
+  } catch (const master::HttpError&) {
+  }
+}
+
+}  // namespace mlbench
