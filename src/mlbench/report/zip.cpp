@@ -14,7 +14,9 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/report/compare.h"
+#include "mlbench/report/records.h"
 #include "mlbench/spec/client_lines.h"
+#include "mlbench/spec/points.h"
 #include "mlbench/spec/record.h"
 #include "mlbench/spec/spool.h"
 
