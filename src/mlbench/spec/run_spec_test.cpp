@@ -93,6 +93,26 @@ TEST(RunSpec, WrongValuesAreNamed) {
   EXPECT_EQ(error_with("/added_later", 1), "no error");
 }
 
+TEST(RunSpec, NoNumberIsReadBeyondItsRange) {
+  const Json good = to_json(full_spec());
+  int checked = 0;
+  for (const auto& [path, number] : good.flatten().items()) {
+    if (!number.is_number() || path.starts_with("/task/") || path == "/spec_version") continue;
+    ++checked;
+    for (const Json& value : {Json(1e308), Json(-1), Json(1e19), Json(nullptr), Json("1")}) {
+      Json json = good;
+      json[Json::json_pointer(path)] = value;
+      try {
+        run_spec_from_json(json, "/home/runs/r-1/spec.json");
+        ADD_FAILURE() << path << " " << value;
+      } catch (const UserError& error) {
+        EXPECT_THAT(error.what(), testing::StartsWith("/home/runs/r-1/spec.json: '")) << path << " " << value;
+      }
+    }
+  }
+  EXPECT_EQ(checked, 10);
+}
+
 TEST(RunSpec, DivisionFollowsTheRules) {
   RunSpec spec;
   spec.workers = 4;

@@ -1,5 +1,6 @@
 #include "mlbench/spec/task.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -393,6 +394,41 @@ TEST(TaskOverride, ErrorsNameTheOverrideAndTheValidKeys) {
   EXPECT_THAT(error_with("schedule.warmup", "epochs"),
               AllOf(StartsWith("toy.toml:28:1 (with --set schedule.warmup=epochs): "),
                     HasSubstr("'schedule.warmup_epochs' must be positive")));
+}
+
+// Every number of a task, but for the options of its model and optimizer: those are checked by whoever takes them.
+TEST(TaskOverride, NoNumberIsTakenBeyondItsRange) {
+  const Json canonical = parse(kText).canonical;
+  std::vector<std::pair<std::string, bool>> keys = {{"schedule.lr_by_workers.3", false}, {"goal.target_loss", false}};
+  const auto collect = [&](const std::string& path, const Json& value) {
+    const bool list = value.is_array() && (value.empty() || value.front().is_number());
+    if (value.is_number() || list) keys.emplace_back(path, list);
+  };
+  for (const auto& [name, value] : canonical.items()) {
+    if (name == "model" || name == "workers" || name == "variants") continue;
+    collect(name, value);
+    if (!value.is_object()) continue;
+    for (const auto& [key, inner] : value.items()) {
+      const bool option = name == "optimizer" && key != "lr";
+      if (!option && !key.ends_with("_transform")) collect(std::string(name).append(".").append(key), inner);
+    }
+  }
+  EXPECT_GE(keys.size(), 18U);
+  for (const auto& [key, list] : keys) {
+    for (const char* value : {"1e308", "-1e308", "9000000000000000000", "nan", "inf", "-inf"}) {
+      const std::string text = list ? fmt::format("[{}]", value) : value;
+      EXPECT_THAT(error_of([&, path = key] {
+                    parse(kText, {{path, text}});
+                  }),
+                  StartsWith(fmt::format("--set {}={}: ", key, text)));
+    }
+  }
+  EXPECT_THAT(error_of([] { parse(with("workers = [1, 2, 4]", "workers = [1, 10001]")); }),
+              HasSubstr("'workers.1' is 10001; expected a number from 1 to 10000"));
+  EXPECT_THAT(error_of([] {
+                parse(kText, {{"data.sample_shape", "[100000, 100000]"}});
+              }),
+              HasSubstr("is a sample of 1e+10 values; expected at most 1e+09"));
 }
 
 TEST(TaskOverride, IsSplitAtTheFirstEqualsSign) {
