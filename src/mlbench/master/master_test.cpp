@@ -18,6 +18,7 @@
 #include "mlbench/master/http/points.h"
 #include "mlbench/master/owner.h"
 #include "mlbench/net/http/client.h"
+#include "mlbench/spec/run_options.h"
 #include "mlbench/spec/run_spec.h"
 
 namespace mlbench::master {
@@ -344,6 +345,22 @@ TEST_F(MasterTest, EveryReferenceOfTheDescriptionExists) {
   EXPECT_THAT(references, Contains("#/components/schemas/RunSummary"));
   for (const std::string& reference : references) {
     EXPECT_TRUE(document.contains(Json::json_pointer(reference.substr(1)))) << reference;
+  }
+}
+
+// Row by row: names, types, ranges, units, defaults, and what a field goes with.
+TEST_F(MasterTest, TheDescriptionOfARequestIsTheTableOfOptions) {
+  Json described = Json::parse(openapi_document())["components"]["schemas"]["RunRequest"]["properties"];
+  const Json table = spec::run_request_properties();
+  for (auto& [name, property] : described.items()) {
+    EXPECT_NE(property.value("description", ""), "") << name;
+    property.erase("description");
+    ASSERT_TRUE(table.contains(name)) << "api/openapi.json: RunRequest has '" << name << "', run_options.cpp has not";
+    EXPECT_EQ(property, table[name]) << "api/openapi.json: RunRequest." << name << " should be " << table[name].dump();
+  }
+  for (const auto& [name, property] : table.items()) {
+    EXPECT_TRUE(described.contains(name))
+        << "api/openapi.json: RunRequest lacks \"" << name << "\": " << property.dump();
   }
 }
 
