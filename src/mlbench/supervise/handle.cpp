@@ -7,6 +7,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/numbers.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/proc.h"
@@ -111,15 +112,8 @@ std::vector<std::string> to_arguments(const SupervisorOptions& options) {
 
 SupervisorOptions options_from_arguments(const std::vector<std::string>& arguments) {
   SupervisorOptions options;
-  const auto number = [](const std::string& name, const std::string& text) {
-    size_t used = 0;
-    int64_t value = -1;
-    try {
-      value = std::stoll(text, &used);
-    } catch (const std::logic_error&) {
-    }
-    if (used != text.size() || value < 0) throw UserError("supervise: " + name + " '" + text + "' is no number");
-    return value;
+  const auto number = [](const std::string& name, const std::string& text, const Range& range) {
+    return parse_count(text, "supervise: " + name, range);
   };
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& name = arguments[i];
@@ -134,9 +128,9 @@ SupervisorOptions options_from_arguments(const std::vector<std::string>& argumen
     } else if (name == "--core-lock") {
       options.core_lock = value();
     } else if (name == "--resume-step") {
-      options.resume_step = number(name, value());
+      options.resume_step = number(name, value(), {0, 1e12});
     } else if (name == "--start-timeout") {
-      options.start_timeout = seconds(number(name, value()));
+      options.start_timeout = seconds(number(name, value(), {0, 86400}));
     } else if (name == "--no-wait") {
       options.no_wait = true;
     } else if (name == "--detached") {
