@@ -255,6 +255,28 @@ TEST_F(Cli, HelpSaysTheRanges) {
   }
 }
 
+// As older versions made one: 1e308 hours are null in JSON.
+TEST_F(Cli, ARunWithNumbersThatNobodyTakesIsShownStoppedAndDeleted) {
+  ASSERT_EQ(run({"1"}).code, 0);
+  const fs::path folder = home() / "runs/r-1";
+  Json spec = read_json_file(folder / "spec.json");
+  spec["limits"]["max_time_s"] = nullptr;
+  write_json_file(folder / "spec.json", spec);
+  Json record = read_json_file(folder / "run.json");
+  record["state"] = "queued";
+  write_json_file(folder / "run.json", record);
+  fs::remove(folder / "progress.json");
+  fs::create_directories(folder / "control");
+  write_json_file(folder / "control/queue.json", {{"no_wait", false}});
+  EXPECT_THAT(mlbench({"status"}).out, HasSubstr("queued"));
+  expect_error({"delete", "r-1"}, HasSubstr("mlbench stop r-1"));
+  const Result stopped = mlbench({"stop", "r-1"});
+  EXPECT_EQ(stopped.code, 0) << stopped.err;
+  EXPECT_THAT(mlbench({"status", "r-1"}).out, HasSubstr("stopped"));
+  EXPECT_EQ(mlbench({"delete", "r-1"}).code, 0);
+  EXPECT_FALSE(fs::exists(folder));
+}
+
 TEST_F(Cli, ANameInUseIsAnErrorBeforeAnythingStarts) {
   ASSERT_EQ(run({"2"}).code, 0);
   const Result result = run({"1", "2"});

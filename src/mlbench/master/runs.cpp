@@ -118,7 +118,7 @@ spec::RunSpec create_run(const fs::path& home, spec::RunSpec spec, const std::op
 }
 
 spec::RunSpec read_spec(const fs::path& run_dir) {
-  spec::RunSpec spec = spec::run_spec_from_json(read_json_file(run_dir / "spec.json"));
+  spec::RunSpec spec = spec::read_run_spec(run_dir / "spec.json");
   spec.run_dir = fs::absolute(run_dir);  // the home may have been moved
   return spec;
 }
@@ -128,7 +128,7 @@ Json current_record(const fs::path& run_dir) {
   if (!report::is_active(record)) return record;
   if (supervise::lease_held(run_dir)) {
     const auto progress = supervise::read_progress(run_dir);
-    return progress ? spec::build_record(read_spec(run_dir), *progress) : record;
+    return progress ? supervise::record_of(run_dir, *progress) : record;
   }
   if (record["state"] == "queued" && fs::exists(waiting_path(run_dir))) return record;
   const auto age = SystemClock().wall_now() - parse_utc(record.value("created_at", ""));
@@ -169,7 +169,7 @@ void stop_run(const fs::path& home, const fs::path& run_dir) {
       progress.state = spec::RunState::kStopped;
       progress.finished_at = format_utc(SystemClock().wall_now());
       supervise::write_progress(run_dir, progress);
-      write_json_file(run_dir / "run.json", spec::build_record(read_spec(run_dir), progress));
+      write_json_file(run_dir / "run.json", supervise::record_of(run_dir, progress));
       remove_waiting(run_dir);
       return;
     }

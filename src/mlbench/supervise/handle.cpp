@@ -63,8 +63,6 @@ bool settle(const std::filesystem::path& run_dir, bool without_record) {
   auto lease = Lease::take(run_dir);
   if (!lease || !lost()) return false;
 
-  spec::RunSpec run = spec::run_spec_from_json(read_json_file(run_dir / "spec.json"));
-  run.run_dir = std::filesystem::absolute(run_dir);
   spec::RunProgress progress = read_progress(run_dir).value_or(spec::RunProgress());
   const auto owner = read_lease(run_dir);
   if (owner) end_ranks_of(*owner);
@@ -83,11 +81,11 @@ bool settle(const std::filesystem::path& run_dir, bool without_record) {
     if (!progress.segments.empty()) {
       spec::SegmentInfo& segment = progress.segments.back();
       segment.finished_at = progress.finished_at;
-      segment.exit_codes.assign(static_cast<size_t>(run.workers), std::nullopt);
+      segment.exit_codes.assign(segment.exit_codes.size(), std::nullopt);
     }
     write_progress(run_dir, progress);
   }
-  write_json_file(record_path(run_dir), spec::build_record(run, progress));
+  write_json_file(record_path(run_dir), record_of(run_dir, progress));
   return true;
 }
 

@@ -19,4 +19,8 @@ void write_progress(const std::filesystem::path& run_dir, const spec::RunProgres
 // Empty when the run has none yet.
 std::optional<spec::RunProgress> read_progress(const std::filesystem::path& run_dir);
 
+// The record of a run folder that has come to `progress`. Where spec.json is wrong, what run.json says, in that state,
+// with the reason among its notes: whatever is in a folder, its run can be shown, ended and deleted.
+Json record_of(const std::filesystem::path& run_dir, const spec::RunProgress& progress);
+
 }  // namespace mlbench::supervise

@@ -108,7 +108,7 @@ class Segment {
         executor_(executor),
         lease_(take_lease(options.run_dir)),
         control_(options.run_dir, options.attached),
-        run_(spec::run_spec_from_json(read_json_file(options.run_dir / "spec.json"))),
+        run_(spec::read_run_spec(options.run_dir / "spec.json")),
         core_path_(options.core_lock.empty() ? default_core_lock() : options.core_lock) {
     run_.run_dir = std::filesystem::absolute(options.run_dir);  // the home may have moved
     load_progress();

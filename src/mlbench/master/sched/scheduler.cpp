@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mlbench/base/errors.h"
 #include "mlbench/base/log.h"
 #include "mlbench/master/runs.h"
 #include "mlbench/report/records.h"
@@ -28,6 +29,10 @@ Scheduler::Scheduler(SchedulerOptions options) : options_(std::move(options)) {
       } else if (waiting) {
         enqueue(run_dir);
       }
+    } catch (const UserError& error) {
+      spdlog::error("run {} cannot be started: {}", run_dir.filename().string(), error.what());
+      std::error_code ignored;  // it is then lost, as its record will say
+      fs::remove(run_dir / "control" / "queue.json", ignored);
     } catch (const std::exception& error) {
       spdlog::warn("run {}: {}", run_dir.filename().string(), error.what());
     }
