@@ -96,7 +96,8 @@ TEST(RunSpec, WrongValuesAreNamed) {
 TEST(RunSpec, NoNumberIsReadBeyondItsRange) {
   const Json good = to_json(full_spec());
   int checked = 0;
-  for (const auto& [path, number] : good.flatten().items()) {
+  const Json flat = good.flatten();
+  for (const auto& [path, number] : flat.items()) {
     if (!number.is_number() || path.starts_with("/task/") || path == "/spec_version") continue;
     ++checked;
     for (const Json& value : {Json(1e308), Json(-1), Json(1e19), Json(nullptr), Json("1")}) {
