@@ -79,11 +79,10 @@ int run(int argc, char** argv) {
       const TimePoint a = clock.now();
       const TimePoint b = clock.now();
       recorder.push(sample);
-      const bool failed = recorder.failed().has_value();  // the training loop asks after every step
+      const bool failed = recorder.failed() != nullptr;  // the training loop asks after every step
       const TimePoint c = clock.now();
       if (failed) {
-        fmt::print(stderr, "recording failed: {}\n", *recorder.failed());
-        return 1;
+        std::rethrow_exception(recorder.failed());
       }
       clock_only.push_back((b - a).count());
       with_push.push_back((c - b).count());

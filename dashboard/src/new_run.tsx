@@ -1,10 +1,10 @@
 // The dialog for new runs. What can be chosen is what the master says: its tasks, the catalog of its worker, and the
-// fields of RunRequest in its description. While it is filled in, the master plans what would run.
+// fields of RunRequest in its description: which there are, what each goes with, its range and unit. While it is filled in, the master plans what would run.
 
 import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
 import {get, post, textOf, usePolled} from './api';
 import {number, plural, taskLabel} from './format';
-import {commandOf, EMPTY, isComplete, requestOf, type Form} from './request';
+import {applies, commandOf, EMPTY, isComplete, rangeText, requestOf, type Field, type Fields, type Form} from './request';
 import {go, runHref} from './router';
 import type {Catalog, Choice, Plan, RunSummary, Task} from './types';
 import {Dialog, ErrorNote, Loading, Segmented} from './ui';
@@ -13,11 +13,11 @@ interface Offer {
   tasks: Task[];
   catalog: Catalog | null;
   problem: string;       // why there is no catalog
-  fields: Set<string>;   // of RunRequest
+  fields: Fields;        // of RunRequest
 }
 
 async function loadOffer(): Promise<Offer> {
-  interface Description { components: {schemas: {RunRequest: {properties: Record<string, unknown>}}} }
+  interface Description { components: {schemas: {RunRequest: {properties: Fields}}} }
   let problem = '';
   const [{tasks}, catalog, description] = await Promise.all([
     get<{tasks: Task[]}>('/tasks'),
@@ -27,7 +27,7 @@ async function loadOffer(): Promise<Offer> {
     }),
     get<Description>('/openapi.json'),
   ]);
-  return {tasks, catalog, problem, fields: new Set(Object.keys(description.components.schemas.RunRequest.properties))};
+  return {tasks, catalog, problem, fields: description.components.schemas.RunRequest.properties};
 }
 
 // What is not available is shown with its reason, and cannot be chosen.
@@ -40,6 +40,19 @@ function Choices({label, value, choices, usual, onChoose}: {label: string; value
         {choices.map((one) => <option key={one.name} value={one.name} disabled={!one.available}>{one.name}{one.available ? '' : ' (not available)'}</option>)}
       </select>
       {missing.length > 0 && <span class="hint">{missing.map((one) => `${one.name}: ${one.reason}`).join('; ')}</span>}
+    </label>
+  );
+}
+
+// A number as text: the master says what is wrong with it. Without a field there is nothing to ask for.
+function NumberInput({label, field, usual, value, onInput}: {label: string; field: Field | undefined; usual?: string; value: string; onInput: (event: {currentTarget: HTMLInputElement}) => void}) {
+  if (field === undefined) return null;
+  const range = rangeText(field);
+  const placeholder = usual ?? (field.default === undefined ? '' : String(field.default));
+  return (
+    <label>{label}
+      <input inputMode="decimal" autocomplete="off" placeholder={placeholder} value={value} onInput={onInput} />
+      {range !== '' && <span class="hint">{range}</span>}
     </label>
   );
 }
@@ -84,7 +97,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
   const first = useRef<HTMLInputElement>(null);
   useEffect(() => { first.current?.focus(); }, [offer !== null]);
 
-  const request = useMemo(() => requestOf(form), [form]);
+  const request = useMemo(() => requestOf(form, offer?.fields ?? {}), [form, offer]);
   const key = JSON.stringify(request);
   const complete = isComplete(form);
   useEffect(() => {
@@ -124,7 +137,8 @@ export function NewRun({onClose}: {onClose: () => void}) {
   const task = forms.find((one) => (one.rules ?? '') === form.rules) ?? forms.at(-1);
   const ruleSets = forms.map((one) => one.rules ?? '').filter((rules) => rules !== '');
   const custom = form.kind === 'command';
-  const has = (field: string) => offer?.fields.has(field) === true;
+  const has = (field: string) => applies(offer?.fields ?? {}, field, form.kind);
+  const fieldOf = (name: string): Field | undefined => (has(name) ? offer?.fields[name] : undefined);
   const catalog = offer?.catalog;
   const gpu = catalog?.devices?.some((device) => device.name === 'cuda' && device.available) ?? false;
   const count = current?.plan?.runs.length ?? 0;
@@ -138,7 +152,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
           {offer.problem !== '' && <ErrorNote text={`Nothing can run here now: ${offer.problem}`} />}
           <fieldset>
             <legend>What</legend>
-            {has('command') && (
+            {offer.fields['command'] !== undefined && (
               <Segmented label="Kind of run" value={form.kind} onChoose={(kind) => change({kind, backend: ''})}
                 choices={[['task', 'A task'], ['command', 'A command of yours']]} />
             )}
@@ -147,20 +161,20 @@ export function NewRun({onClose}: {onClose: () => void}) {
                 <input required ref={first} pattern="[A-Za-z0-9][A-Za-z0-9._\-]*" maxLength={60} spellcheck={false} autocomplete="off" value={form.name} onInput={typed('name')} />
                 <span class="hint">The runs are called NAME-K, K being the workers.</span>
               </label>
-              {custom && (
+              {has('command') && (
                 <label class="full">Command, started once per rank
                   <input required class="mono" spellcheck={false} autocomplete="off" placeholder="python3 train.py --rank {rank} --hosts {hosts}" value={form.command} onInput={typed('command')} />
                   <span class="hint">{'{rank}, {run_id}, {hosts} and {backend} are filled in. Quotes hold words together; no shell runs.'}</span>
                 </label>
               )}
-              {custom && <label>Folder where it starts<input spellcheck={false} placeholder="home of the master" value={form.work_dir} onInput={typed('work_dir')} /></label>}
-              {custom && <label>Environment<textarea class="mono" rows={1} spellcheck={false} placeholder="NAME=VALUE, one per line" value={form.environment} onInput={typed('environment')} /></label>}
-              {!custom && <label>Task
+              {has('work_dir') && <label>Folder where it starts<input spellcheck={false} placeholder="home of the master" value={form.work_dir} onInput={typed('work_dir')} /></label>}
+              {has('env') && <label>Environment<textarea class="mono" rows={1} spellcheck={false} placeholder="NAME=VALUE, one per line" value={form.env} onInput={typed('env')} /></label>}
+              {has('task') && <label>Task
                 <select value={form.task} onChange={(event) => change({task: event.currentTarget.value, rules: '', variant: ''})}>
                   {[...new Map(offer.tasks.map((one) => [one.name, one])).values()].map((one) => <option key={one.name} value={one.name}>{one.name}: {one.title}</option>)}
                 </select>
               </label>}
-              {!custom && ruleSets.length > 1 && (
+              {has('rules') && ruleSets.length > 1 && (
                 <label>Rules
                   <select value={form.rules} onChange={(event) => change({rules: event.currentTarget.value, variant: ''})}>
                     <option value="">newest</option>
@@ -168,7 +182,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
                   </select>
                 </label>
               )}
-              {!custom && task !== undefined && task.variants.length > 0 && (
+              {has('variant') && task !== undefined && task.variants.length > 0 && (
                 <label>Variant
                   <select value={form.variant} onChange={(event) => change({variant: event.currentTarget.value})}>
                     <option value="">{task.variants[0]} (usual)</option>
@@ -176,7 +190,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
                   </select>
                 </label>
               )}
-              {!custom && task !== undefined && (
+              {has('light') && task !== undefined && (
                 <fieldset class="inline">
                   <legend>Goal</legend>
                   <label class="check"><input type="radio" name="goal" checked={!form.light} onChange={() => change({light: false})} /> full: {task.goal.metric} {number(task.goal.target, 4)}</label>
@@ -192,10 +206,8 @@ export function NewRun({onClose}: {onClose: () => void}) {
                 <input required inputMode="numeric" pattern="[0-9]+([ ,]+[0-9]+)*" autocomplete="off" value={form.workers} onInput={typed('workers')} />
                 <span class="hint">One run for each number{!custom && task !== undefined && task.workers.length > 0 && `; official: ${task.workers.join(', ')}`}.</span>
               </label>
-              <label>CPUs per worker
-                <input type="number" min={1} placeholder="a fair share" value={form.cpus} onInput={typed('cpus')} />
-              </label>
-              {catalog && !custom && <Choices label="Framework" usual="the usual one" value={form.framework} choices={catalog.frameworks} onChoose={(framework) => change({framework})} />}
+              <NumberInput label="CPUs per worker" field={fieldOf('threads_per_worker')} usual="a fair share" value={form.threads_per_worker} onInput={typed('threads_per_worker')} />
+              {catalog && has('framework') && <Choices label="Framework" usual="the usual one" value={form.framework} choices={catalog.frameworks} onChoose={(framework) => change({framework})} />}
               {custom && (
                 <label>Communication backend
                   <input list="backends" spellcheck={false} autocomplete="off" placeholder="gloo" value={form.backend} onInput={typed('backend')} />
@@ -205,23 +217,23 @@ export function NewRun({onClose}: {onClose: () => void}) {
               )}
               {catalog && !custom && <Choices label="Communication backend" usual="the usual one" value={form.backend} choices={catalog.backends} onChoose={(backend) => change({backend})} />}
               {catalog && catalog.executors.length > 1 && <Choices label="Executor" usual="the usual one" value={form.executor} choices={catalog.executors} onChoose={(executor) => change({executor})} />}
-              {gpu && !custom && has('gpu') && <label class="check"><input type="checkbox" checked={form.gpu} onChange={(event) => change({gpu: event.currentTarget.checked})} /> on GPUs, one per worker</label>}
+              {gpu && has('gpu') && <label class="check"><input type="checkbox" checked={form.gpu} onChange={(event) => change({gpu: event.currentTarget.checked})} /> on GPUs, one per worker</label>}
             </div>
           </fieldset>
           <details>
             <summary>{custom ? 'Seed, repeats' : 'Limits, seed, overrides'}</summary>
             <div class="fields">
-              {!custom && <label>At most so many epochs<input inputMode="decimal" value={form.max_epochs} onInput={typed('max_epochs')} /></label>}
-              {!custom && <label>At most so many steps<input inputMode="numeric" value={form.max_steps} onInput={typed('max_steps')} /></label>}
-              {!custom && <label>At most so long<input placeholder="90s, 5m, 2h" value={form.max_time} onInput={typed('max_time')} /></label>}
-              <label>Seed<input inputMode="numeric" placeholder="42" value={form.seed} onInput={typed('seed')} /></label>
-              <label>Repeats<input type="number" min={1} placeholder="1" value={form.repeat} onInput={typed('repeat')} /></label>
+              <NumberInput label="At most so many epochs" field={fieldOf('max_epochs')} value={form.max_epochs} onInput={typed('max_epochs')} />
+              <NumberInput label="At most so many steps" field={fieldOf('max_steps')} value={form.max_steps} onInput={typed('max_steps')} />
+              <NumberInput label="At most so long" field={fieldOf('max_time')} usual="90s, 5m, 2h" value={form.max_time} onInput={typed('max_time')} />
+              <NumberInput label="Seed" field={fieldOf('seed')} value={form.seed} onInput={typed('seed')} />
+              <NumberInput label="Repeats" field={fieldOf('repeat')} value={form.repeat} onInput={typed('repeat')} />
               <div class="checks">
-                {!custom && has('synthetic') && <label class="check"><input type="checkbox" checked={form.synthetic} onChange={(event) => change({synthetic: event.currentTarget.checked})} /> made data instead of the real set</label>}
+                {has('synthetic') && <label class="check"><input type="checkbox" checked={form.synthetic} onChange={(event) => change({synthetic: event.currentTarget.checked})} /> made data instead of the real set</label>}
                 {has('no_wait') && <label class="check"><input type="checkbox" checked={form.no_wait} onChange={(event) => change({no_wait: event.currentTarget.checked})} /> start at once, beside others (labelled oversubscribed)</label>}
               </div>
-              {!custom && <label class="full">Overrides, one KEY=VALUE per line; they open the run
-                <textarea rows={2} spellcheck={false} placeholder="batch_size=64" value={form.overrides} onInput={typed('overrides')} />
+              {has('set') && <label class="full">Overrides, one KEY=VALUE per line; they open the run
+                <textarea rows={2} spellcheck={false} placeholder="batch_size=64" value={form.set} onInput={typed('set')} />
               </label>}
             </div>
           </details>

@@ -1,10 +1,10 @@
 // What the dialog for new runs collects, as the request that it is and as the command that says the same. Pure.
 
+import {seconds} from './format';
+
+// The keys but `kind` are the fields of the request.
 export interface Form {
   kind: 'task' | 'command';
-  command: string;      // words as a shell would take them; no shell runs
-  work_dir: string;
-  environment: string;  // one NAME=VALUE per line
   name: string;
   workers: string;      // "1 2 4"
   task: string;
@@ -13,26 +13,57 @@ export interface Form {
   framework: string;
   backend: string;
   executor: string;
-  cpus: string;
-  gpu: boolean;
-  light: boolean;
-  synthetic: boolean;
-  no_wait: boolean;
+  threads_per_worker: string;
   seed: string;
   repeat: string;
   max_steps: string;
   max_epochs: string;
   max_time: string;
-  overrides: string;    // one KEY=VALUE per line
+  work_dir: string;
+  gpu: boolean;
+  light: boolean;
+  synthetic: boolean;
+  no_wait: boolean;
+  set: string;          // one KEY=VALUE per line
+  env: string;          // one NAME=VALUE per line
+  command: string;      // words as a shell would take them; no shell runs
 }
 
 export const EMPTY: Form = {
-  kind: 'task', command: '', work_dir: '', environment: '',
-  name: '', workers: '1', task: '', rules: '', variant: '', framework: '', backend: '', executor: '', cpus: '', gpu: false, light: false,
-  synthetic: false, no_wait: false, seed: '', repeat: '', max_steps: '', max_epochs: '', max_time: '', overrides: '',
+  kind: 'task', name: '', workers: '1', task: '', rules: '', variant: '', framework: '', backend: '', executor: '',
+  threads_per_worker: '', seed: '', repeat: '', max_steps: '', max_epochs: '', max_time: '', work_dir: '',
+  gpu: false, light: false, synthetic: false, no_wait: false, set: '', env: '', command: '',
 };
 
+// A field of RunRequest in the master's description of itself.
+export interface Field {
+  type: string | string[];
+  items?: Field;
+  minimum?: number;
+  maximum?: number;
+  default?: string | number | boolean;
+  'x-unit'?: string;
+  'x-applies-to'?: 'tasks' | 'commands';
+}
+export type Fields = Record<string, Field>;
+
 export type RunRequest = Record<string, string | boolean | string[]>;
+
+// Whether the master knows the field, and it goes with this kind of run.
+export function applies(fields: Fields, name: string, kind: Form['kind']): boolean {
+  const field = fields[name];
+  if (field === undefined) return false;
+  const to = field['x-applies-to'];
+  return to === undefined || to === (kind === 'task' ? 'tasks' : 'commands');
+}
+
+// "1 to 1,024", "1 ms to 8760 h 00 min"; nothing where there is no range that says something.
+export function rangeText(field: Field | undefined): string {
+  const of = field?.items ?? field;
+  if (of?.minimum === undefined || of.maximum === undefined || of.maximum > Number.MAX_SAFE_INTEGER) return '';
+  const text = of['x-unit'] === 's' ? seconds : (value: number) => value.toLocaleString('en', {maximumFractionDigits: 9});
+  return `${text(of.minimum)} to ${text(of.maximum)}`;
+}
 
 export const words = (text: string): string[] => text.split(/[\s,]+/).filter((word) => word !== '');
 const linesOf = (text: string): string[] => text.split('\n').map((line) => line.trim()).filter((line) => line !== '');
@@ -62,42 +93,24 @@ export function commandWords(text: string): string[] | null {
   return quote === '' ? out : null;
 }
 
-function commandRequest(form: Form): RunRequest {
-  const request: RunRequest = {name: form.name.trim(), workers: words(form.workers), command: commandWords(form.command) ?? []};
-  const texts: [string, string][] = [
-    ['work_dir', form.work_dir], ['backend', form.backend], ['executor', form.executor], ['threads_per_worker', form.cpus],
-    ['seed', form.seed], ['repeat', form.repeat],
-  ];
-  for (const [key, value] of texts) {
-    if (value.trim() !== '') request[key] = value.trim();
-  }
-  const env = linesOf(form.environment);
-  if (env.length > 0) request['env'] = env;
-  if (form.no_wait) request['no_wait'] = true;
-  return request;
-}
-
 // Whether there is enough of it to ask the server what it thinks.
 export const isComplete = (form: Form): boolean => form.name.trim() !== '' && words(form.workers).length > 0 &&
   (form.kind === 'task' ? form.task !== '' : (commandWords(form.command) ?? []).length > 0);
 
-// Only what was given: everything else is the server's to choose.
-export function requestOf(form: Form): RunRequest {
-  if (form.kind === 'command') return commandRequest(form);
-  const request: RunRequest = {name: form.name.trim(), workers: words(form.workers), task: form.task};
-  const texts: [string, string][] = [
-    ['rules', form.rules], ['variant', form.variant], ['framework', form.framework], ['backend', form.backend], ['executor', form.executor],
-    ['threads_per_worker', form.cpus], ['seed', form.seed], ['repeat', form.repeat], ['max_steps', form.max_steps],
-    ['max_epochs', form.max_epochs], ['max_time', form.max_time],
-  ];
-  for (const [key, value] of texts) {
-    if (value.trim() !== '') request[key] = value.trim();
+// Only what was given, and what goes with the kind of run: everything else is the server's to choose.
+export function requestOf(form: Form, fields: Fields): RunRequest {
+  const request: RunRequest = {name: form.name.trim(), workers: words(form.workers)};
+  for (const [name, value] of Object.entries(form)) {
+    if (name === 'kind' || name in request || !applies(fields, name, form.kind)) continue;
+    if (typeof value === 'boolean') {
+      if (value) request[name] = true;
+    } else if (fields[name]!.type === 'array') {
+      const list = name === 'command' ? commandWords(value) ?? [] : linesOf(value);
+      if (list.length > 0) request[name] = list;
+    } else if (value.trim() !== '') {
+      request[name] = value.trim();
+    }
   }
-  for (const key of ['gpu', 'light', 'synthetic', 'no_wait'] as const) {
-    if (form[key]) request[key] = true;
-  }
-  const set = linesOf(form.overrides);
-  if (set.length > 0) request['set'] = set;
   return request;
 }
 

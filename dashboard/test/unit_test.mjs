@@ -67,9 +67,33 @@ test('numbers and times', () => {
   assert.equal(format.bytes(1536), '1.5 KiB');
 });
 
+// As in the master's description of RunRequest.
+const text = {type: 'string'}, list = {type: 'array'}, flag = {type: 'boolean', default: false};
+const count = {type: ['string', 'integer'], minimum: 1, maximum: 1024};
+const task = (field) => ({...field, 'x-applies-to': 'tasks'}), command = (field) => ({...field, 'x-applies-to': 'commands'});
+const FIELDS = {
+  name: text, workers: {type: 'array', items: count}, task: task(text), rules: task(text), light: task(flag), set: task(list), backend: text,
+  threads_per_worker: count, command: command(list), env: command(list), max_time: task({type: ['string', 'number'], minimum: 0.001, maximum: 7200, 'x-unit': 's'}),
+  seed: {type: ['string', 'integer'], minimum: 0, maximum: 2 ** 64},
+};
+
+test('what a field takes and goes with is the master\'s to say', () => {
+  assert.equal(request.rangeText(FIELDS.threads_per_worker), '1 to 1,024');
+  assert.equal(request.rangeText(FIELDS.workers), '1 to 1,024');
+  assert.equal(request.rangeText(FIELDS.max_time), '1 ms to 2 h 00 min');
+  assert.equal(request.rangeText({type: 'string', minimum: 1e-6, maximum: 1e6}), '0.000001 to 1,000,000');
+  assert.equal(request.rangeText(FIELDS.seed), '');
+  assert.equal(request.rangeText(FIELDS.task), '');
+  assert.deepEqual(['task', 'command'].map((kind) => ['light', 'env', 'backend', 'none'].map((name) => request.applies(FIELDS, name, kind))),
+    [[true, false, true, false], [false, true, true, false]]);
+  // A master that does not know a field is not asked for it.
+  const form = {...request.EMPTY, name: 'x', task: 't', synthetic: true, max_steps: '5', env: 'A=1', command: 'x'};
+  assert.deepEqual(request.requestOf(form, FIELDS), {name: 'x', workers: ['1'], task: 't'});
+});
+
 test('the request holds what was given, and the command says the same', () => {
-  const form = {...request.EMPTY, name: ' mine ', workers: '1, 2', task: '1a', rules: '2021', cpus: '2', light: true, overrides: "a=1\n\n b=x y's \n"};
-  const made = request.requestOf(form);
+  const form = {...request.EMPTY, name: ' mine ', workers: '1, 2', task: '1a', rules: '2021', threads_per_worker: '2', light: true, set: "a=1\n\n b=x y's \n"};
+  const made = request.requestOf(form, FIELDS);
   assert.deepEqual(made, {name: 'mine', workers: ['1', '2'], task: '1a', rules: '2021', threads_per_worker: '2', light: true, set: ['a=1', "b=x y's"]});
   assert.equal(request.commandOf(made), `mlbench run mine 1 2 --task 1a --rules 2021 --threads-per-worker 2 --light --set a=1 --set 'b=x y'\\''s'`);
 });
@@ -77,9 +101,9 @@ test('the request holds what was given, and the command says the same', () => {
 test('a command is split into words as a shell would, without a shell', () => {
   assert.deepEqual(request.commandWords(`python3 'my script.py' --x="a b" c\\ d {rank} '' $HOME`), ['python3', 'my script.py', '--x=a b', 'c d', '{rank}', '', '$HOME']);
   assert.equal(request.commandWords("python3 'open"), null);
-  const form = {...request.EMPTY, kind: 'command', name: 'c', workers: '2', command: 'python3 t.py {rank}', backend: 'mine', light: true, environment: 'A=1\nB=2'};
-  assert.deepEqual(request.requestOf(form), {name: 'c', workers: ['2'], command: ['python3', 't.py', '{rank}'], backend: 'mine', env: ['A=1', 'B=2']});
-  assert.equal(request.commandOf(request.requestOf(form)), 'mlbench run c 2 --backend mine --env A=1 --env B=2 -- python3 t.py {rank}');
+  const form = {...request.EMPTY, kind: 'command', name: 'c', workers: '2', command: 'python3 t.py {rank}', backend: 'mine', light: true, env: 'A=1\nB=2'};
+  assert.deepEqual(request.requestOf(form, FIELDS), {name: 'c', workers: ['2'], command: ['python3', 't.py', '{rank}'], backend: 'mine', env: ['A=1', 'B=2']});
+  assert.equal(request.commandOf(request.requestOf(form, FIELDS)), 'mlbench run c 2 --backend mine --env A=1 --env B=2 -- python3 t.py {rank}');
   assert.equal(request.isComplete({...form, command: "'open"}), false);
 });
 

@@ -21,7 +21,6 @@
 #include "mlbench/master/http/api.h"
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/points.h"
-#include "mlbench/master/http/session.h"
 #include "mlbench/master/master.h"
 #include "mlbench/master/watch.h"
 #include "mlbench/metrics/predictions.h"
@@ -452,15 +451,9 @@ const Parser kParsers[] = {
      []() -> std::vector<std::string> {
        return {std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03\xcb\x48\xcd\xc9\xc9\x07\0\x86\xa6\x10\x36\x05\0\0\0", 25)};
      }},
-    {"cookie",
-     [](const std::string& input) {
-       net::http::Request request;
-       request.headers = {{"Cookie", input}, {"Host", input}};
-       master::cookie_value(request);
-       master::parse_listen(input);
-     },
+    {"listen", [](const std::string& input) { master::parse_listen(input); },
      []() -> std::vector<std::string> {
-       return {"a=b; mlbench=1; c=", "127.0.0.1:8080", "[::1]:0", ";;=;"};
+       return {"127.0.0.1:8080", "[::1]:0", ":", "host:99999"};
      }},
     {"launch", take_variables,
      []() -> std::vector<std::string> {

@@ -248,10 +248,38 @@ TEST_F(Serve, WhatCannotRunIsRefusedWithTheReason) {
   EXPECT_THAT(refused(body, 422), HasSubstr("built without CUDA"));
   body = request("x");
   body["wrokers"] = 1;
-  EXPECT_THAT(refused(body, 422), HasSubstr("unknown field 'wrokers' (did you mean 'workers'?)"));
+  EXPECT_THAT(refused(body, 422), HasSubstr("unknown field 'wrokers': did you mean 'workers'?"));
   body = request("x");
   body["data_dir"] = "relative";
   EXPECT_THAT(refused(body, 422), HasSubstr("no absolute path"));
+  EXPECT_EQ(get("/runs")["total"], 0);
+}
+
+// By its own description: what is in the range of a field is planned, and nothing else.
+TEST_F(Serve, NumbersBeyondTheirRangesAreRefused) {
+  start();
+  const Json fields = get("/openapi.json")["components"]["schemas"]["RunRequest"]["properties"];
+  int checked = 0;
+  for (const auto& [name, field] : fields.items()) {
+    const bool list = field["type"] == "array";
+    const Json& number = list ? field["items"] : field;
+    if (!number.contains("minimum")) continue;
+    ++checked;
+    const auto with = [&, key = name](const Json& value) {
+      Json body = request("x", {1});
+      body[key] = list ? Json::array({value}) : value;
+      return body;
+    };
+    const double least = number["minimum"].get<double>(), most = number["maximum"].get<double>();
+    for (const Json& value : {Json(least - 1e-7), Json(most * 1.5), Json(-1), Json(1e308), Json(1e20), Json("9e18"),
+                              Json("1e308h"), Json("nan"), Json("inf"), Json("abc"), Json(" "), Json(false)}) {
+      EXPECT_THAT(post("/plan", with(value), 422)["message"].get<std::string>(), HasSubstr(list ? "worker" : ""))
+          << name << " " << value;
+    }
+    EXPECT_EQ(post("/plan", with(number["minimum"]), 200)["runs"].size(), 1U) << name;
+  }
+  EXPECT_EQ(checked, 9);
+  EXPECT_THAT(post("/plan", request("x", {9'000}), 422)["message"].get<std::string>(), HasSubstr("starts at most"));
   EXPECT_EQ(get("/runs")["total"], 0);
 }
 
@@ -433,7 +461,7 @@ TEST_F(Serve, ACustomRunThatCannotBeIsRefused) {
   EXPECT_THAT(refused("work_dir", "relative"), HasSubstr("no absolute path"));
   EXPECT_THAT(refused("work_dir", "/no/such/folder"), HasSubstr("not a folder"));
   EXPECT_THAT(refused("env", {"=x"}), HasSubstr("NAME=VALUE"));
-  EXPECT_THAT(refused("command", "/bin/true"), HasSubstr("command is no list"));
+  EXPECT_THAT(refused("command", "/bin/true"), HasSubstr("expected a list"));
   EXPECT_THAT(refused("command", {""}), HasSubstr("no program"));
   EXPECT_EQ(get("/runs")["total"], 0);
 }

@@ -8,8 +8,8 @@
 #include <array>
 #include <cerrno>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench {
 
@@ -67,13 +67,13 @@ const char* structural_fault(std::string_view text) {
 
 static_assert(kDeepestNesting == 64 && kMostValues == 2'000'000, "texts above say so");
 
-std::string shortened(std::string_view text) {
+std::string in_short(std::string_view text) {
   constexpr size_t kMost = 300;  // a library's words may quote the input
   return std::string(text.substr(0, kMost)) + (text.size() > kMost ? "..." : "");
 }
 
 [[noreturn]] void cannot_read(const std::filesystem::path& path) {
-  throw IoError("cannot read " + path.string() + ": " + errno_text(errno));
+  throw_system_error("cannot read " + path.string(), errno);
 }
 
 FileDescriptor open_input(const std::filesystem::path& path, const Input& input) {
@@ -108,7 +108,7 @@ Json parse_json(std::string_view text, const Input& input) {
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
-    throw UserError(fmt::format("not valid JSON: {}", shortened(error.what())));
+    throw UserError(fmt::format("not valid JSON: {}", in_short(error.what())));
   }
 }
 

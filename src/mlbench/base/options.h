@@ -1,7 +1,8 @@
 #pragma once
 
 // Reads the free-form options of a part (a model, an optimizer) from JSON. What is asked for is what is valid: a wrong
-// type, or at finish() a key that nobody asked for, is a UserError naming the part and the valid keys.
+// type, a number outside of its range, or at finish() a key that nobody asked for, is a UserError naming the part and
+// what is valid.
 
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
+#include "mlbench/base/numbers.h"
 
 namespace mlbench {
 
@@ -17,37 +19,39 @@ class OptionReader {
   // `owner` for messages, e.g. "optimizer 'centralized_sgd'". `options` outlives the reader.
   OptionReader(std::string owner, const Json& options) : owner_(std::move(owner)), options_(options) {}
 
-  double number(const std::string& key, double otherwise) {
+  double number(const std::string& key, double otherwise, const Range& range) {
     const Json* value = find(key);
     if (value == nullptr) return otherwise;
-    if (!value->is_number()) wrong_type(key, *value, "a number");
+    if (!is_number_in(*value, range)) refuse(key, *value, "a number " + to_text(range));
     return value->get<double>();
   }
-  int64_t integer(const std::string& key, int64_t otherwise) {
+  int64_t integer(const std::string& key, int64_t otherwise, const Range& range) {
     const Json* value = find(key);
     if (value == nullptr) return otherwise;
-    if (!value->is_number_integer()) wrong_type(key, *value, "an integer");
+    if (!value->is_number_integer() || !is_number_in(*value, range)) {
+      refuse(key, *value, "a whole number " + to_text(range));
+    }
     return value->get<int64_t>();
   }
   // As many numbers as `otherwise` has.
-  std::vector<double> numbers(const std::string& key, const std::vector<double>& otherwise) {
+  std::vector<double> numbers(const std::string& key, const std::vector<double>& otherwise, const Range& range) {
     const Json* value = find(key);
     if (value == nullptr) return otherwise;
     bool right = value->is_array() && value->size() == otherwise.size();
-    for (size_t i = 0; right && i < value->size(); ++i) right = (*value)[i].is_number();
-    if (!right) wrong_type(key, *value, ("a list of " + std::to_string(otherwise.size()) + " numbers").c_str());
+    for (size_t i = 0; right && i < value->size(); ++i) right = is_number_in((*value)[i], range);
+    if (!right) refuse(key, *value, "a list of " + std::to_string(otherwise.size()) + " numbers " + to_text(range));
     return value->get<std::vector<double>>();
   }
   bool flag(const std::string& key, bool otherwise) {
     const Json* value = find(key);
     if (value == nullptr) return otherwise;
-    if (!value->is_boolean()) wrong_type(key, *value, "true or false");
+    if (!value->is_boolean()) refuse(key, *value, "true or false");
     return value->get<bool>();
   }
   std::string text(const std::string& key, const std::string& otherwise) {
     const Json* value = find(key);
     if (value == nullptr) return otherwise;
-    if (!value->is_string()) wrong_type(key, *value, "a string");
+    if (!value->is_string()) refuse(key, *value, "a string");
     return value->get<std::string>();
   }
   void finish() const {
@@ -68,7 +72,10 @@ class OptionReader {
     const auto found = options_.find(key);
     return found == options_.end() ? nullptr : &*found;
   }
-  [[noreturn]] void wrong_type(const std::string& key, const Json& value, const char* expected) const {
+  static bool is_number_in(const Json& value, const Range& range) {
+    return value.is_number() && range.contains(value.get<double>());
+  }
+  [[noreturn]] void refuse(const std::string& key, const Json& value, const std::string& expected) const {
     throw UserError("option '" + key + "' of " + owner_ + " is " + value.dump() + "; expected " + expected);
   }
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <system_error>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench {
 
@@ -60,7 +60,7 @@ fs::path resolve_home(const std::optional<std::string>& option, HomeUse use) {
     fs::permissions(home, fs::perms::owner_all);
   }
   if (use == HomeUse::kWrite && access(home.c_str(), W_OK | X_OK) != 0) {
-    throw IoError("cannot write into home " + home.string() + ": " + errno_text(errno));
+    throw_system_error("cannot write into home " + home.string(), errno);
   }
   return home;
 }

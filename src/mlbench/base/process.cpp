@@ -326,7 +326,7 @@ std::optional<ProcessEnd> ChildProcess::wait(std::chrono::milliseconds timeout) 
 void ChildProcess::signal(int signal_number) const {
   if (end_) return;  // the number may belong to another process by now
   if (kill(group_ ? -pid_ : pid_, signal_number) != 0 && errno != ESRCH) {
-    throw IoError(fmt::format("cannot send signal {} to process {}: {}", signal_number, pid_, errno_text(errno)));
+    throw_system_error(fmt::format("cannot send signal {} to process {}", signal_number, pid_), errno);
   }
 }
 

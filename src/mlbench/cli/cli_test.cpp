@@ -228,6 +228,59 @@ TEST_F(Cli, RunPrintsItsRecordsAsJson) {
   EXPECT_EQ(records[0]["threads_per_worker"], records[2]["threads_per_worker"]);
 }
 
+// One value per option: all of them are tried where options are planned (plan_test.cpp).
+TEST_F(Cli, NumbersBeyondTheirRangesAreRefusedBeforeAnythingStarts) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> wrong = {
+      {{"9000000000000000000"}, "worker count '9000000000000000000' is not a whole number from 1 to 10000"},
+      {{"-c", "70000", "1"}, "--threads-per-worker '70000' is not a whole number from 1 to 1024"},
+      {{"--repeat", "1000000000000", "1"}, "--repeat '1000000000000' is not a whole number from 1 to 1000"},
+      {{"--comm-timeout", "1e18", "1"}, "--comm-timeout '1e18' is not a time from 0.001s to 24h"},
+      {{"--max-time", "1e308h", "1"}, "--max-time '1e308h' is not a time from 0.001s to 8760h"},
+      {{"--max-epochs", "1e-300", "1"}, "--max-epochs '1e-300' is not a number from 1e-06"},
+      {{"--max-steps", "1e3", "1"}, "--max-steps '1e3' is not a whole number"},
+      {{"--set", "batch_size=9000000000000000000", "1"}, "'batch_size' is 9000000000000000000; expected a number"},
+      {{"--set", "optimizer.lr=1e308", "1"}, "'optimizer.lr' is 1e+308; expected a number"},
+      {{"--repeat", "1000", "1", "2"}, "one request makes at most 1000"},
+  };
+  for (const auto& [arguments, message] : wrong) {
+    const Result result = run(arguments);
+    EXPECT_EQ(result.code, 2) << message;
+    EXPECT_THAT(result.err, HasSubstr(message));
+  }
+  EXPECT_FALSE(fs::exists(home() / "runs"));
+  expect_error({"schedule", "plot", "--task", "1a", "--workers", "9000000000000000000"}, HasSubstr("--workers '9"));
+  expect_error({"compare", "r-1", "--after", "1e308h"}, HasSubstr("--after '1e308h' is not a time"));
+}
+
+TEST_F(Cli, HelpSaysTheRanges) {
+  const std::string help = mlbench({"run", "--help"}).out;
+  for (const char* part : {"from 1 to 1024", "from 0.001s to 24h", "default: 30s", "default: 42", "--explain"}) {
+    EXPECT_THAT(help, HasSubstr(part));
+  }
+}
+
+// As older versions made one: 1e308 hours are null in JSON.
+TEST_F(Cli, ARunWithNumbersThatNobodyTakesIsShownStoppedAndDeleted) {
+  ASSERT_EQ(run({"1"}).code, 0);
+  const fs::path folder = home() / "runs/r-1";
+  Json spec = read_json_file(folder / "spec.json");
+  spec["limits"]["max_time_s"] = nullptr;
+  write_json_file(folder / "spec.json", spec);
+  Json record = read_json_file(folder / "run.json");
+  record["state"] = "queued";
+  write_json_file(folder / "run.json", record);
+  fs::remove(folder / "progress.json");
+  fs::create_directories(folder / "control");
+  write_json_file(folder / "control/queue.json", {{"no_wait", false}});
+  EXPECT_THAT(mlbench({"status"}).out, HasSubstr("queued"));
+  expect_error({"delete", "r-1"}, HasSubstr("mlbench stop r-1"));
+  const Result stopped = mlbench({"stop", "r-1"});
+  EXPECT_EQ(stopped.code, 0) << stopped.err;
+  EXPECT_THAT(mlbench({"status", "r-1"}).out, HasSubstr("stopped"));
+  EXPECT_EQ(mlbench({"delete", "r-1"}).code, 0);
+  EXPECT_FALSE(fs::exists(folder));
+}
+
 TEST_F(Cli, ANameInUseIsAnErrorBeforeAnythingStarts) {
   ASSERT_EQ(run({"2"}).code, 0);
   const Result result = run({"1", "2"});
@@ -710,7 +763,9 @@ TEST_F(Cli, ASecretIsNamedNotGiven) {
 }
 
 TEST_F(Cli, ACustomRunHasNoOptionsOfTasks) {
-  expect_error({"run", "c", "1", "--light", "--", "true"}, HasSubstr("--light is an option of tasks"));
+  for (const char* flag : {"--explain", "--profile", "--gpu", "--light", "--synthetic", "--fixed-batch"}) {
+    expect_error({"run", "c", "1", flag, "--", "true"}, HasSubstr(std::string(flag) + " is an option of tasks"));
+  }
   expect_error({"run", "c", "1", "--task", "mnist", "--", "true"}, HasSubstr("--task is an option of tasks"));
   expect_error({"run", "c", "1", "--", ""}, HasSubstr("has no program"));
   expect_error({"run", "c", "1", "--"}, HasSubstr("has no program"));

@@ -8,12 +8,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <cmath>
 #include <cstdio>
 
 #include "mlbench/base/paths.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/report/records.h"
 
 namespace mlbench::cli {
@@ -47,7 +46,7 @@ void print_json(const Json& value) {
 
 void flush_output() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    throw IoError("cannot write to standard output: " + errno_text(errno));
+    throw_system_error("cannot write to standard output", errno);
   }
 }
 
@@ -65,37 +64,6 @@ int terminal_width(int fd) {
 int terminal_rows(int fd) {
   winsize size{};
   return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_row > 1 ? size.ws_row : 24;
-}
-
-int64_t parse_count(const std::string& text, std::string_view what, int64_t least) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least) {
-    throw UserError(fmt::format("{} '{}' is not a whole number of at least {}", what, text, least));
-  }
-  return value;
-}
-
-uint64_t parse_seed(const std::string& text) {
-  uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw UserError(fmt::format("--seed '{}' is not a whole number from 0 to 18446744073709551615", text));
-  }
-  return seed;
-}
-
-double parse_duration(const std::string& text, std::string_view what) {
-  double value = 0;
-  const char* last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, value);
-  const std::string_view unit(end, static_cast<size_t>(last - end));
-  const double factor = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
-  if (error != std::errc() || factor == 0 || !std::isfinite(value) || value <= 0) {
-    throw UserError(
-        fmt::format("{} '{}' is not a time: a number above 0 of seconds, or with a unit: 90s, 5m, 2h", what, text));
-  }
-  return value * factor;
 }
 
 std::vector<std::string> data_dirs(const std::string& data_dir, const std::filesystem::path& home) {

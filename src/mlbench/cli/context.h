@@ -11,6 +11,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
+#include "mlbench/base/numbers.h"
 
 namespace CLI {
 class App;
@@ -55,13 +56,6 @@ int terminal_width(int fd);  // 80 when unknown
 int terminal_rows(int fd);   // 24 when unknown
 
 // ---- values given as text ------------------------------------------------------------------------------------------
-
-// A whole number of at least `least`; UserError naming `what`.
-int64_t parse_count(const std::string& text, std::string_view what, int64_t least);
-// Any 64-bit number; UserError naming --seed.
-uint64_t parse_seed(const std::string& text);
-// Seconds: "90", "90s", "5m", "1.5h"; more than 0. UserError naming `what`.
-double parse_duration(const std::string& text, std::string_view what);
 
 // Where data sets are looked for, absolute, in order: --data-dir (UserError when it is no folder) or else
 // MLBENCH_DATA_DIR, then HOME/data.

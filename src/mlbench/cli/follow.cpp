@@ -12,6 +12,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/interrupt.h"
@@ -41,7 +42,7 @@ int64_t next_segment(const spec::RunSpec& run, const supervise::SupervisorOption
 std::string why_it_waits(const Json& record) {
   const Json notes = record.value("notes", Json::array());
   const std::string reason = notes.empty() || !notes.back().is_string() ? "waits" : notes.back().get<std::string>();
-  return fmt::format("{} {}; --no-wait starts at once", record.value("name", ""), report::printable(reason));
+  return fmt::format("{} {}; --no-wait starts at once", record.value("name", ""), printable(reason));
 }
 
 // "r-2  finished: goal not reached (max_steps), Prec@1 84.20"

@@ -4,8 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <set>
 
 #include "mlbench/base/environment.h"
@@ -26,40 +24,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::vector<int64_t> parse_workers(const std::vector<std::string>& given) {
-  std::vector<int64_t> counts;
-  for (const std::string& text : given) {
-    const int64_t count = parse_count(text, "worker count", 1);
-    if (std::find(counts.begin(), counts.end(), count) != counts.end()) {
-      throw UserError(fmt::format("worker count {} is given twice: for repeats use --repeat N", count));
-    }
-    counts.push_back(count);
-  }
-  if (counts.empty()) throw UserError("no worker count: give at least one, e.g. 'mlbench run NAME 1 2'");
-  return counts;
-}
-
-double parse_epochs(const std::string& text) {
-  double epochs = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), epochs);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(epochs) || epochs <= 0) {
-    throw UserError(fmt::format("--max-epochs '{}' is not a number above 0", text));
-  }
-  return epochs;
-}
-
-spec::CheckpointPolicy parse_checkpoint(const std::string& text) {
+spec::CheckpointPolicy checkpoint_of(const RunOptions& options) {
   spec::CheckpointPolicy policy;
-  if (text == "epoch") {
-    policy.every_epoch = true;
-  } else if (!text.empty()) {
-    try {
-      policy.every_steps = parse_count(text, "", 1);
-    } catch (const UserError&) {
-      throw UserError(
-          fmt::format("--checkpoint-every '{}' is neither a number of steps of at least 1 nor 'epoch'", text));
-    }
-  }
+  policy.every_epoch = options.checkpoint_every == "epoch";
+  if (!policy.every_epoch) policy.every_steps = spec::count_of(options, &RunOptions::checkpoint_every, 0);
   return policy;
 }
 
@@ -136,96 +104,6 @@ std::vector<std::string> available_names(const Json& catalog, const char* table)
   return names;
 }
 
-namespace {
-
-// Calls `text`, `list` or `flag` with name and value of each field.
-template <typename Options, typename Text, typename List, typename Flag>
-void for_each_field(Options& o, const Text& text, const List& list, const Flag& flag) {
-  text("name", o.name);
-  list("workers", o.workers);
-  text("task", o.task);
-  list("command", o.command);
-  text("image", o.image);
-  text("work_dir", o.work_dir);
-  list("env", o.environment);
-  text("task_text", o.task_text);
-  text("rules", o.rules);
-  text("variant", o.variant);
-  text("framework", o.framework);
-  text("backend", o.backend);
-  text("executor", o.executor);
-  text("data", o.data);
-  text("data_dir", o.data_dir);
-  list("set", o.overrides);
-  text("seed", o.seed);
-  text("threads_per_worker", o.threads_per_worker);
-  text("repeat", o.repeat);
-  text("max_steps", o.max_steps);
-  text("max_epochs", o.max_epochs);
-  text("max_time", o.max_time);
-  text("checkpoint_every", o.checkpoint_every);
-  text("comm_timeout", o.comm_timeout);
-  flag("light", o.light);
-  flag("synthetic", o.synthetic);
-  flag("fixed_batch", o.fixed_batch);
-  flag("gpu", o.gpu);
-  flag("explain", o.explain);
-  flag("profile", o.profile);
-}
-
-std::string text_of(const Json& value, const std::string& name) {
-  if (value.is_string()) return value.get<std::string>();
-  if (value.is_number()) return value.dump();
-  throw UserError(fmt::format("{} is neither text nor a number", name));
-}
-
-}  // namespace
-
-Json to_json(const RunOptions& options) {
-  Json request = Json::object();
-  for_each_field(
-      options,
-      [&](const char* name, const std::string& value) {
-        if (!value.empty()) request[name] = value;
-      },
-      [&](const char* name, const std::vector<std::string>& values) {
-        if (!values.empty()) request[name] = values;
-      },
-      [&](const char* name, bool value) {
-        if (value) request[name] = true;
-      });
-  return request;
-}
-
-RunOptions run_options_from_json(const Json& request) {
-  RunOptions options;
-  std::vector<std::string> known;
-  const auto find = [&](const char* name) {
-    known.emplace_back(name);
-    const auto found = request.find(name);
-    return found == request.end() || found->is_null() ? nullptr : &*found;
-  };
-  for_each_field(
-      options,
-      [&](const char* name, std::string& value) {
-        if (const Json* found = find(name)) value = text_of(*found, name);
-      },
-      [&](const char* name, std::vector<std::string>& values) {
-        const Json* found = find(name);
-        if (found == nullptr) return;
-        if (!found->is_array()) throw UserError(fmt::format("{} is no list", name));
-        for (const Json& value : *found) values.push_back(text_of(value, name));
-      },
-      [&](const char* name, bool& value) {
-        const Json* found = find(name);
-        if (found == nullptr) return;
-        if (!found->is_boolean()) throw UserError(fmt::format("{} is neither true nor false", name));
-        value = found->get<bool>();
-      });
-  for (const auto& [name, value] : request.items()) check_choice(name.substr(0, 80), "field", known);
-  return options;
-}
-
 spec::RunSpec plan_task(const RunOptions& options, const fs::path& home) {
   spec::RunSpec common;
   std::vector<spec::Override> overrides;
@@ -244,10 +122,13 @@ spec::RunSpec plan_task(const RunOptions& options, const fs::path& home) {
   common.data_dirs = data_dirs(options.data_dir, home);
   common.cache_dir = home / "cache";
   common.synthetic = options.synthetic;
-  if (!options.seed.empty()) common.seed = parse_seed(options.seed);
+  common.seed = spec::seed_of(options, common.seed);
   spec::set_task(common, std::move(task), std::move(overrides));
   return common;
 }
+
+int64_t most_ranks(int cores) { return std::max<int64_t>(128, int64_t{16} * cores); }
+int64_t most_threads(int cores) { return std::max<int64_t>(1024, int64_t{64} * cores); }
 
 namespace {
 
@@ -255,9 +136,9 @@ namespace {
 template <typename Finish>
 std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanFacts& facts,
                                           const spec::RunSpec& common, const Finish& finish) {
-  const int64_t repeats = options.repeat.empty() ? 1 : parse_count(options.repeat, "--repeat", 1);
+  const int64_t repeats = spec::count_of(options, &RunOptions::repeat, 1);
   std::vector<spec::RunSpec> runs;
-  for (const int64_t count : parse_workers(options.workers)) {
+  for (const int64_t count : spec::workers_of(options)) {
     for (int64_t repeat = 1; repeat <= repeats; ++repeat) {
       spec::RunSpec run = common;
       run.name = fmt::format("{}-{}", options.name, count);
@@ -274,27 +155,25 @@ std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanF
   return runs;
 }
 
+// The threads of each worker; as all ranks start on this host, it must bear them.
 int64_t threads_of(const RunOptions& options, const PlanFacts& facts) {
-  const std::vector<int64_t> counts = parse_workers(options.workers);
+  const std::vector<int64_t> counts = spec::workers_of(options);
   const int64_t largest = *std::max_element(counts.begin(), counts.end());
-  return options.threads_per_worker.empty() ? std::max<int64_t>(1, facts.cores / largest)
-                                            : parse_count(options.threads_per_worker, "--threads-per-worker", 1);
+  if (largest > most_ranks(facts.cores)) {
+    throw UserError(
+        fmt::format("{} workers: a host of {} cores starts at most {}", largest, facts.cores, most_ranks(facts.cores)));
+  }
+  const auto most = static_cast<int64_t>(spec::run_option(&RunOptions::threads_per_worker).range.most);
+  const int64_t fair = std::clamp<int64_t>(facts.cores / largest, 1, most);
+  const int64_t threads = spec::count_of(options, &RunOptions::threads_per_worker, fair);
+  if (largest * threads > most_threads(facts.cores)) {
+    throw UserError(fmt::format("{} workers with {} threads each are {} threads; a host of {} cores starts at most {}",
+                                largest, threads, largest * threads, facts.cores, most_threads(facts.cores)));
+  }
+  return threads;
 }
 
 std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const PlanFacts& facts) {
-  check_name(options.name, "run name");
-  for (const auto& [given, flag] :
-       {std::pair(!options.task.empty(), "--task"), std::pair(!options.rules.empty(), "--rules"),
-        std::pair(!options.variant.empty(), "--variant"), std::pair(!options.framework.empty(), "--framework"),
-        std::pair(!options.data.empty(), "--data"), std::pair(!options.data_dir.empty(), "--data-dir"),
-        std::pair(!options.overrides.empty(), "--set"), std::pair(!options.max_steps.empty(), "--max-steps"),
-        std::pair(!options.max_epochs.empty(), "--max-epochs"), std::pair(!options.max_time.empty(), "--max-time"),
-        std::pair(!options.checkpoint_every.empty(), "--checkpoint-every"),
-        std::pair(!options.comm_timeout.empty(), "--comm-timeout"), std::pair(options.light, "--light"),
-        std::pair(options.gpu, "--gpu"), std::pair(options.synthetic, "--synthetic"),
-        std::pair(options.fixed_batch, "--fixed-batch")}) {
-    if (given) throw UserError(fmt::format("{} is an option of tasks: give it to your command, behind --", flag));
-  }
   check_choice(options.executor, "executor", facts.executors);
   if (!options.image.empty()) {
     throw UserError(fmt::format("--image: the executor '{}' starts programs of this machine and knows no images",
@@ -312,7 +191,7 @@ std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const Pla
   common.executor = options.executor;
   common.backend = options.backend.empty() ? "gloo" : options.backend;
   check_name(common.backend, "backend");
-  if (!options.seed.empty()) common.seed = parse_seed(options.seed);
+  common.seed = spec::seed_of(options, common.seed);
   common.threads_per_worker = threads_of(options, facts);
   common.cache_dir = facts.home / "cache";
   spec::set_command(common, options.command);
@@ -330,12 +209,8 @@ std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const Pla
 
 std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts& facts) {
   check_name(options.name, "run name");
+  spec::check_run_options(options);
   if (!options.command.empty()) return plan_custom_runs(options, facts);
-  for (const auto& [given, flag] :
-       {std::pair(!options.image.empty(), "--image"), std::pair(!options.work_dir.empty(), "--work-dir"),
-        std::pair(!options.environment.empty(), "--env")}) {
-    if (given) throw UserError(fmt::format("{} is an option of a command: give one behind --", flag));
-  }
   const int64_t threads = threads_of(options, facts);
 
   spec::RunSpec common = plan_task(options, facts.home);
@@ -351,11 +226,11 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
 
   common.threads_per_worker = threads;
   common.limits.light = options.light;
-  if (!options.max_steps.empty()) common.limits.max_steps = parse_count(options.max_steps, "--max-steps", 1);
-  if (!options.max_epochs.empty()) common.limits.max_epochs = parse_epochs(options.max_epochs);
-  if (!options.max_time.empty()) common.limits.max_time_s = parse_duration(options.max_time, "--max-time");
-  common.checkpoint = parse_checkpoint(options.checkpoint_every);
-  if (!options.comm_timeout.empty()) common.comm_timeout_s = parse_duration(options.comm_timeout, "--comm-timeout");
+  common.limits.max_steps = spec::count_of(options, &RunOptions::max_steps, 0);
+  common.limits.max_epochs = spec::real_of(options, &RunOptions::max_epochs, 0);
+  common.limits.max_time_s = spec::seconds_of(options, &RunOptions::max_time, 0);
+  common.checkpoint = checkpoint_of(options);
+  common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);
   if (options.fixed_batch && options.light) {
     throw UserError("--fixed-batch measures throughput and has no goal: leave out --light");
   }

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <fstream>
 
 #include "mlbench/base/errors.h"
@@ -159,7 +160,7 @@ TEST_F(Plan, WrongChoicesListTheValidOnes) {
 
 TEST_F(Plan, WrongNumbersSayWhatIsExpected) {
   options_.workers = {"two"};
-  EXPECT_THAT(error(), HasSubstr("worker count 'two' is not a whole number of at least 1"));
+  EXPECT_THAT(error(), HasSubstr("worker count 'two' is not a whole number from 1 to 10000"));
   options_.workers = {"0"};
   EXPECT_THAT(error(), HasSubstr("worker count '0'"));
   options_.workers = {"2", "2"};
@@ -169,7 +170,8 @@ TEST_F(Plan, WrongNumbersSayWhatIsExpected) {
   EXPECT_THAT(error(), HasSubstr("--max-time 'soon' is not a time"));
   options_.max_time = "";
   options_.checkpoint_every = "often";
-  EXPECT_THAT(error(), HasSubstr("--checkpoint-every 'often' is neither a number of steps of at least 1 nor 'epoch'"));
+  EXPECT_THAT(error(),
+              HasSubstr("--checkpoint-every 'often' is neither a number of steps from 1 to 1000000000000 nor 'epoch'"));
   options_.checkpoint_every = "";
   options_.seed = "-1";
   EXPECT_THAT(error(), HasSubstr("--seed '-1'"));
@@ -182,6 +184,90 @@ TEST_F(Plan, WrongNumbersSayWhatIsExpected) {
   options_.name = "r";
   options_.data_dir = "/no/such/folder";
   EXPECT_THAT(error(), HasSubstr("--data-dir '/no/such/folder' is not a folder"));
+}
+
+// What a request over REST may hold, and what the command line may: nothing is planned outside of its range.
+TEST_F(Plan, NoNumberBeyondItsRangeIsPlanned) {
+  const Json good = spec::to_json(options_);
+  const auto planned = [&](const Json& request) -> std::string {
+    try {
+      for (const spec::RunSpec& run : plan_runs(spec::run_options_from_json(request), facts_)) {
+        EXPECT_EQ(spec::run_spec_from_json(Json::parse(spec::to_json(run).dump())), run) << request;
+      }
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  ASSERT_EQ(planned(good), "");
+  for (const spec::RunOption& option : spec::run_options()) {
+    const bool list = option.kind == spec::OptionKind::kCounts;
+    const bool number = option.range.most > 0 && option.kind != spec::OptionKind::kTexts;
+    if (!number) continue;
+    const std::string name(option.name);
+    for (const Json& value : {Json(option.range.least / 2), Json(-option.range.most), Json(option.range.most * 1.001),
+                              Json(1e308), Json(1e18), Json(int64_t{9'000'000'000'000'000'000}), Json("1e308h"),
+                              Json("nan"), Json("inf"), Json("abc"), Json(" "), Json(true)}) {
+      Json request = good;
+      request[name] = list ? Json::array({value}) : value;
+      EXPECT_THAT(planned(request), testing::Not("")) << request;
+    }
+    for (const double end : {option.range.least, option.range.most}) {
+      const bool real = option.kind == spec::OptionKind::kReal || option.kind == spec::OptionKind::kDuration;
+      const Json value = real ? Json(end) : Json(static_cast<int64_t>(end));
+      Json request = good;
+      request["workers"] = {1};
+      request[name] = list ? Json::array({value}) : value;
+      const std::string answer = planned(request);
+      if (answer.empty()) continue;
+      EXPECT_THAT(answer, HasSubstr("a host of 8 cores starts at most")) << request;
+    }
+  }
+}
+
+TEST_F(Plan, AHostBearsSoManyRanksAndThreads) {
+  options_.workers = {"128"};
+  EXPECT_EQ(plan_runs(options_, facts_).size(), 1U);
+  options_.workers = {"1", "129"};
+  EXPECT_EQ(error(), "129 workers: a host of 8 cores starts at most 128");
+  options_.workers = {"1", "2"};
+  options_.threads_per_worker = "512";
+  EXPECT_EQ(plan_runs(options_, facts_).size(), 2U);
+  options_.threads_per_worker = "513";
+  EXPECT_EQ(error(), "2 workers with 513 threads each are 1026 threads; a host of 8 cores starts at most 1024");
+  options_.threads_per_worker.clear();
+  facts_.cores = 5000;  // more than one worker may have
+  options_.workers = {"1"};
+  EXPECT_EQ(plan_runs(options_, facts_).front().threads_per_worker, 1024);
+  EXPECT_EQ(most_ranks(64), 1024);
+  EXPECT_EQ(most_threads(64), 4096);
+}
+
+// Generous: the limit is against what grows with the square of a list.
+TEST_F(Plan, TheLargestRequestIsPlannedSoon) {
+  options_.workers = {"1"};
+  options_.repeat = "1000";
+  options_.overrides.assign(1000, "epochs=1");
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(plan_runs(options_, facts_).size(), 1000U);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+}
+
+TEST_F(Plan, OptionsOfTasksAndOfCommandsAreRefusedWithTheOther) {
+  options_.environment = {"A=1"};
+  EXPECT_EQ(error(), "--env is an option of a command: give one behind --");
+  options_ = {};
+  options_.name = "c";
+  options_.workers = {"1"};
+  options_.command = {"/bin/true"};
+  options_.work_dir = folder_.path();
+  EXPECT_EQ(error(), "no error");
+  for (bool RunOptions::*flag : {&RunOptions::explain, &RunOptions::profile, &RunOptions::gpu, &RunOptions::light,
+                                 &RunOptions::synthetic, &RunOptions::fixed_batch}) {
+    options_.*flag = true;
+    EXPECT_THAT(error(), HasSubstr("is an option of tasks: give it to your command, behind --"));
+    options_.*flag = false;
+  }
 }
 
 TEST_F(Plan, ATaskMayBeAFile) {

@@ -11,6 +11,7 @@
 #include "mlbench/report/contest.h"
 #include "mlbench/report/measured_run.h"
 #include "mlbench/report/records.h"
+#include "mlbench/spec/run_options.h"
 
 namespace mlbench::cli {
 
@@ -47,7 +48,7 @@ std::vector<Found> find_runs(const Context& context, const std::string& given, s
 
 ExitCode compare(const Context& context, const std::vector<std::string>& given, const std::string& after) {
   std::optional<double> after_s;
-  if (!after.empty()) after_s = parse_duration(after, "--after");
+  if (!after.empty()) after_s = parse_duration(after, "--after", spec::run_option(&spec::RunOptions::max_time).range);
   std::vector<std::string> notes;
   std::vector<report::Contender> contenders;
   std::vector<std::pair<fs::path, std::string>> keys;  // of the contenders: one name in two homes is two

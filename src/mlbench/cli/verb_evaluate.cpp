@@ -12,7 +12,9 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/cli/context.h"
+#include "mlbench/cli/option_flags.h"
 #include "mlbench/cli/plan.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
@@ -34,8 +36,8 @@ constexpr std::array<const char*, 3> kKindNames = {"checkpoint", "weights", "pre
 
 struct EvaluateOptions {
   std::string input;
-  RunOptions run;  // task, rules, variant, overrides, data, data_dir, synthetic, seed, framework, threads_per_worker
-  bool no_wait = false;
+  RunOptions run;  // task, rules, variant, overrides, data, data_dir, synthetic, seed, framework, threads_per_worker,
+                   // no_wait
 };
 
 Kind kind_of(const fs::path& input) {
@@ -69,15 +71,19 @@ void take_training_facts(spec::RunSpec& run, const fs::path& checkpoint, const R
       return Json::object();
     }
   }();
-  const auto take = [&](const char* name, auto& value) {
+  const auto find = [&](const char* name) {
     const auto found = scalars.find(name);
-    if (found != scalars.end() && found->is_number_integer() && *found >= 0) found->get_to(value);
+    return found != scalars.end() && found->is_number_integer() && *found >= 0 ? &*found : nullptr;
   };
-  take("train/workers", run.workers);
-  if (given.threads_per_worker.empty()) take("train/threads_per_worker", run.threads_per_worker);
-  if (given.seed.empty()) take("train/seed", run.seed);
-  run.workers = std::max<int64_t>(run.workers, 1);
-  run.threads_per_worker = std::max<int64_t>(run.threads_per_worker, 1);
+  const auto take = [&](const char* name, int64_t& value, spec::RunOption::Member member) {
+    const Json* found = find(name);
+    if (found != nullptr && spec::run_option(member).range.contains(found->get<double>())) found->get_to(value);
+  };
+  take("train/workers", run.workers, &RunOptions::workers);
+  if (given.threads_per_worker.empty()) {
+    take("train/threads_per_worker", run.threads_per_worker, &RunOptions::threads_per_worker);
+  }
+  if (const Json* seed = find("train/seed"); seed != nullptr && given.seed.empty()) seed->get_to(run.seed);
 }
 
 // The specification that evaluates `input`: that of --task, or of the run whose checkpoint it is.
@@ -101,11 +107,11 @@ spec::RunSpec plan_evaluation(const Context& context, const EvaluateOptions& opt
   } else {
     run = plan_task(given, context.home());
   }
-  if (!given.seed.empty()) run.seed = parse_seed(given.seed);
+  run.seed = spec::seed_of(given, run.seed);
   if (!given.framework.empty()) run.framework = given.framework;
-  run.threads_per_worker = given.threads_per_worker.empty()
-                               ? available_cores()
-                               : parse_count(given.threads_per_worker, "--threads-per-worker", 1);
+  const double most = spec::run_option(&RunOptions::threads_per_worker).range.most;
+  const auto cores = static_cast<int64_t>(std::min<double>(available_cores(), most));
+  run.threads_per_worker = spec::count_of(given, &RunOptions::threads_per_worker, cores);
   if (kind == Kind::kCheckpoint) take_training_facts(run, input, given);
   if (!run.synthetic) dataset::locate(dataset::find_description(run.data_name), run.data_dirs);
   return run;
@@ -145,8 +151,7 @@ std::optional<FileLock> wait_for_cores(bool no_wait) {
 // The worker's standard output; its standard error is ours. Ctrl-C ends both.
 std::pair<std::string, ProcessEnd> run_worker(const fs::path& worker, const fs::path& model, const spec::RunSpec& run) {
   int in[2], out[2];
-  if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
-    throw IoError("cannot make a pipe: " + errno_text(errno));
+  if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) throw_system_error("cannot make a pipe", errno);
   FileDescriptor in_read(in[0]), in_write(in[1]), out_write(out[1]);
   const FileDescriptor out_read(out[0]);
   ProcessOptions options;
@@ -168,7 +173,7 @@ std::pair<std::string, ProcessEnd> run_worker(const fs::path& worker, const fs::
   for (std::array<char, 4096> buffer;;) {
     const ssize_t n = read(out_read.get(), buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw IoError("cannot read from " + worker.string() + ": " + errno_text(errno));
+    if (n < 0) throw_system_error("cannot read from " + worker.string(), errno);
     if (n == 0) break;
     text.append(buffer.data(), static_cast<size_t>(n));
   }
@@ -259,7 +264,7 @@ ExitCode evaluate(const Context& context, const EvaluateOptions& options) {
   const spec::RunSpec run = plan_evaluation(context, options, path, kind);
   const spec::TaskSpec& task = run.task.task;
   const Json found = kind == Kind::kPredictions ? evaluate_predictions(path, run)
-                                                : evaluate_model(context, path, run, options.no_wait);
+                                                : evaluate_model(context, path, run, options.run.no_wait);
   const auto text_or_null = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
   Json overrides = Json::array();
   for (const spec::Override& one : run.overrides) overrides.push_back({{"key", one.key}, {"value", one.value}});
@@ -297,25 +302,19 @@ void add_evaluate(CLI::App& app, Program& program) {
       add_verb(app, program, "evaluate", "Metrics of a stored model or of predictions, by the rules of a task");
   auto options = std::make_shared<EvaluateOptions>();
   RunOptions& run = options->run;
-  const auto text = [&](const char* flag, std::string& value, const char* type, const char* help) {
-    verb->add_option(flag, value, help)->type_name(type);
-  };
   verb->add_option("INPUT", options->input,
                    "a checkpoint folder (RUN/checkpoints/step-N), a .safetensors file, or predictions as JSON lines")
       ->required();
-  text("--task", run.task, "TASK", "a name of 'mlbench list tasks', or a task file (default: the checkpoint's run's)");
-  text("--rules", run.rules, "RULES", "rule set of the task (default: the newest)");
-  text("--variant", run.variant, "VARIANT", "official variant of the task (default: its first)");
-  verb->add_option("--set", run.overrides, "override a key of the task (repeatable)")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-  text("--data", run.data, "NAME", "another data set, see 'mlbench list data'");
-  text("--data-dir", run.data_dir, "DIR", "where data sets lie (default: MLBENCH_DATA_DIR)");
-  verb->add_flag("--synthetic", run.synthetic, "made data instead of the real set");
-  text("--seed", run.seed, "N", "of made data (default: the checkpoint's, or 42)");
-  text("--framework", run.framework, "NAME", "see 'mlbench list frameworks'");
-  text("--threads-per-worker", run.threads_per_worker, "N", "default: the checkpoint's, or all cores");
-  verb->add_flag("--no-wait", options->no_wait, "start at once even when a run holds the cores");
+  add_run_option(*verb, run, &RunOptions::task,
+                 "a name of 'mlbench list tasks', or a task file (default: the checkpoint's run's)");
+  for (const auto member : {&RunOptions::rules, &RunOptions::variant}) add_run_option(*verb, run, member);
+  add_run_option(*verb, run, &RunOptions::overrides, "override a key of the task (repeatable)");
+  for (const auto member : {&RunOptions::data, &RunOptions::data_dir}) add_run_option(*verb, run, member);
+  add_run_option(*verb, run, &RunOptions::synthetic);
+  add_run_option(*verb, run, &RunOptions::seed, "of made data (default: the checkpoint's, or 42)");
+  add_run_option(*verb, run, &RunOptions::framework);
+  add_run_option(*verb, run, &RunOptions::threads_per_worker, "default: the checkpoint's, or all cores");
+  add_run_option(*verb, run, &RunOptions::no_wait, "start at once even when a run holds the cores");
   verb->callback(
       [&program, options] { program.action = [&program, options] { return evaluate(program.context, *options); }; });
 }

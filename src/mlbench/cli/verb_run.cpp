@@ -13,6 +13,7 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/follow.h"
 #include "mlbench/cli/interrupt.h"
+#include "mlbench/cli/option_flags.h"
 #include "mlbench/cli/plan.h"
 #include "mlbench/cli/prompt.h"
 #include "mlbench/cli/remote.h"
@@ -29,12 +30,10 @@ namespace fs = std::filesystem;
 namespace {
 
 struct StartOptions {
-  bool no_wait = false, dry_run = false, detach = false, local = false;
+  bool dry_run = false, detach = false, local = false;
 };
 
 void add_start_options(CLI::App& verb, StartOptions& start) {
-  verb.add_flag("--no-wait", start.no_wait,
-                "start at once even when another run holds the cores (labelled oversubscribed)");
   verb.add_flag("--detach", start.detach, "start and return; the run survives this terminal");
   verb.add_flag("--dry-run", start.dry_run, "print what would run, and start nothing");
 }
@@ -129,7 +128,7 @@ void complete_command(RunOptions& options, const std::vector<std::string>& words
 }
 
 // What the files and variables of this command mean must not depend on where the master runs.
-Json request_of(RunOptions options, bool no_wait) {
+Json request_of(RunOptions options) {
   if (options.task.ends_with(".toml")) {
     options.task_text = read_file(options.task, inputs::kTaskFile);
     options.task = fs::path(options.task).filename();
@@ -140,7 +139,6 @@ Json request_of(RunOptions options, bool no_wait) {
     options.data_dir = fs::absolute(options.data_dir).lexically_normal();
   }
   Json request = to_json(options);
-  if (no_wait) request["no_wait"] = true;
   // Of variables that are only named: to the master's memory.
   for (const std::string& one : options.environment) {
     const char* value = std::getenv(one.c_str());
@@ -153,7 +151,7 @@ Json request_of(RunOptions options, bool no_wait) {
 ExitCode run_served(const Context& context, const MasterClient& master, const RunOptions& options,
                     const StartOptions& start) {
   if (InterruptGuard::count() > 0) return ExitCode::kStopped;
-  const Json answer = master.post("/runs", request_of(options, start.no_wait));
+  const Json answer = master.post("/runs", request_of(options));
   for (const Json& warning : answer.at("warnings")) say("note: " + warning.get<std::string>());
   std::vector<Json> records = answer.at("runs").get<std::vector<Json>>();
   std::vector<std::string> names;
@@ -211,7 +209,7 @@ ExitCode run(const Context& context, RunOptions options, const StartOptions& sta
     if (interrupted) break;
     const spec::RunSpec made = create_run(facts.home, planned);
     supervise::SupervisorOptions supervisor = supervisor_options(context.worker(), made);
-    supervisor.no_wait = start.no_wait;
+    supervisor.no_wait = options.no_wait;
     if (start.detach) {
       records.push_back(run_detached(made, supervisor));
       continue;
@@ -229,7 +227,7 @@ ExitCode run(const Context& context, RunOptions options, const StartOptions& sta
   return finish(context, facts.home, records, interrupted, start.detach);
 }
 
-ExitCode resume(const Context& context, const std::string& name, const std::string& step_text,
+ExitCode resume(const Context& context, const std::string& name, const std::string& step_text, bool no_wait,
                 const StartOptions& start) {
   const InterruptGuard guard;
   const fs::path home = context.home();
@@ -251,7 +249,7 @@ ExitCode resume(const Context& context, const std::string& name, const std::stri
   }
   int64_t step = steps.back();
   if (!step_text.empty()) {
-    step = parse_count(step_text, "--step", 0);
+    step = parse_count(step_text, "--step", {0, spec::run_option(&RunOptions::max_steps).range.most});
     if (std::find(steps.begin(), steps.end(), step) == steps.end()) {
       throw UserError(
           fmt::format("run '{}' has no checkpoint at step {}: there are {}", name, step, fmt::join(steps, ", ")));
@@ -276,7 +274,7 @@ ExitCode resume(const Context& context, const std::string& name, const std::stri
     return ExitCode::kOk;
   }
   supervise::SupervisorOptions supervisor = supervisor_options(context.worker(), spec);
-  supervisor.no_wait = start.no_wait;
+  supervisor.no_wait = no_wait;
   supervisor.resume_step = step;
   if (InterruptGuard::count() > 0) return ExitCode::kStopped;
   if (start.detach) return finish(context, home, {run_detached(spec, supervisor)}, false, true);
@@ -291,61 +289,9 @@ void add_run(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "run", "Run a task with one or more worker counts, one after the other");
   auto options = std::make_shared<RunOptions>();
   auto start = std::make_shared<StartOptions>();
-  verb->add_option("NAME", options->name, "the runs are called NAME-K (repeats: NAME-K.2, ...)")->required();
-  verb->add_option("K", options->workers, "worker counts, e.g. 1 2 4")->required();
-  const auto text = [&](const char* group, const char* flag, std::string& value, const char* type, const char* help) {
-    verb->add_option(flag, value, help)->type_name(type)->group(group);
-  };
-  const auto flag = [&](const char* group, const char* name, bool& value, const char* help) {
-    verb->add_flag(name, value, help)->group(group);
-  };
-  const char* what = "What to run";
-  text(what, "--task", options->task, "TASK", "a name of 'mlbench list tasks', or a task file (.toml)");
-  text(what, "--rules", options->rules, "RULES", "rule set of the task (default: the newest)");
-  text(what, "--variant", options->variant, "VARIANT", "official variant of the task (default: its first)");
-  text(what, "--framework", options->framework, "NAME", "see 'mlbench list frameworks'");
-  text(what, "--backend", options->backend, "NAME", "communication backend, see 'mlbench list backends'");
-  verb->add_option("--executor", options->executor, "see 'mlbench list executors'")
-      ->type_name("NAME")
-      ->capture_default_str()
-      ->group(what);
-  verb->add_option("--set", options->overrides, "override a key of the task; the run becomes open (repeatable)")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false)
-      ->group(what);
-
-  const char* data = "Data";
-  text(data, "--data", options->data, "NAME", "another data set, see 'mlbench list data'");
-  text(data, "--data-dir", options->data_dir, "DIR", "where data sets lie (default: MLBENCH_DATA_DIR)");
-  flag(data, "--synthetic", options->synthetic, "made data instead of the real set");
-  flag(data, "--fixed-batch", options->fixed_batch, "one batch kept in memory: measures throughput only");
-
-  const char* limits = "When to stop";
-  flag(limits, "-l,--light", options->light, "the task's light goal");
-  text(limits, "--max-steps", options->max_steps, "N", "stop after this many steps");
-  text(limits, "--max-epochs", options->max_epochs, "X", "stop after this many epochs");
-  text(limits, "--max-time", options->max_time, "TIME", "stop after this time from the first batch: 90s, 5m, 2h");
-
-  const char* how = "How to run";
-  text(how, "--seed", options->seed, "N", "repeat r runs with N + r - 1 (default: 42)");
-  text(how, "--repeat", options->repeat, "N", "run each worker count N times (default: 1)");
-  text(how, "-c,--threads-per-worker,--num-cpus", options->threads_per_worker, "N",
-       "default: cores / largest K, at least 1");
-  text(how, "--checkpoint-every", options->checkpoint_every, "STEPS|epoch", "default: one checkpoint at the end");
-  text(how, "--comm-timeout", options->comm_timeout, "TIME",
-       "how long an operation may wait for a peer (default: 30s)");
-  text(how, "--image", options->image, "IMAGE", "container image of a command behind --");
-  text(how, "--work-dir", options->work_dir, "DIR", "where a command behind -- starts (default: here)");
-  verb->add_option("--env", options->environment,
-                   "variable of a command behind --; a secret as NAME (its value here) or NAME=@FILE (repeatable)")
-      ->type_name("NAME[=VALUE|=@FILE]")
-      ->allow_extra_args(false)
-      ->group(how);
-  flag(how, "-g,--gpu", options->gpu, "compute on the host's NVIDIA GPUs, one per worker");
-  flag(how, "--explain", options->explain, "at the end, say which kernels the framework took (onednn)");
-  flag(how, "--profile", options->profile,
-       "at the end, say what each operation of a step cost (onednn; takes about 1 %)");
-  flag(how, "--local", start->local, "start the run from here even when a master serves this home");
+  add_run_options(*verb, *options);
+  verb->add_flag("--local", start->local, "start the run from here even when a master serves this home")
+      ->group("How to run");
   add_start_options(*verb, *start);
   verb->footer(
       "Any command can be a run: mlbench run NAME K... [options] -- PROGRAM ARGUMENT...\n"
@@ -365,12 +311,16 @@ void add_resume(CLI::App& app, Program& program) {
   auto name = std::make_shared<std::string>();
   auto step = std::make_shared<std::string>();
   auto start = std::make_shared<StartOptions>();
+  auto options = std::make_shared<RunOptions>();
   verb->add_option("NAME-K", *name, "the run")->required();
   verb->add_option("--step", *step, "step of the checkpoint (default: the last)")->type_name("N");
+  add_run_option(*verb, *options, &RunOptions::no_wait);
   add_start_options(*verb, *start);
-  verb->callback([&program, name, step, start] {
+  verb->callback([&program, name, step, options, start] {
     program.reads_signals = true;
-    program.action = [&program, name, step, start] { return resume(program.context, *name, *step, *start); };
+    program.action = [&program, name, step, options, start] {
+      return resume(program.context, *name, *step, options->no_wait, *start);
+    };
   });
 }
 

@@ -22,6 +22,7 @@
 #include "mlbench/report/table.h"
 #include "mlbench/report/tensorboard.h"
 #include "mlbench/report/zip.h"
+#include "mlbench/spec/run_options.h"
 #include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::cli {
@@ -32,6 +33,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPoll{200}, kRemotePoll{1000};
 constexpr std::chrono::seconds kStopPatience{20};
+constexpr Range kRanks{0, spec::kMostWorkers - 1};
 
 // ---- status ---------------------------------------------------------------------------------------------------------
 
@@ -342,13 +344,13 @@ ExitCode remote_logs(const Context& context, const MasterClient& master, const s
 ExitCode logs(const Context& context, const std::string& name, bool follow, const std::string& rank_text) {
   if (follow && context.json) throw UserError("logs -f prints lines as they come: leave out --json");
   if (const auto master = given_master(context)) {
-    const auto rank = rank_text.empty() ? std::nullopt : std::optional(parse_count(rank_text, "--rank", 0));
+    const auto rank = rank_text.empty() ? std::nullopt : std::optional(parse_count(rank_text, "--rank", kRanks));
     return remote_logs(context, *master, name, follow, rank);
   }
   const fs::path run_dir = report::find_run(context.home_to_read(), name);
   std::optional<int64_t> rank;
   if (!rank_text.empty()) {
-    rank = parse_count(rank_text, "--rank", 0);
+    rank = parse_count(rank_text, "--rank", kRanks);
     const int64_t workers = read_spec(run_dir).workers;
     if (*rank >= workers) {
       throw UserError(fmt::format("run '{}' has ranks 0 to {}, no rank {}", name, workers - 1, *rank));

@@ -13,6 +13,7 @@
 #include "mlbench/report/gnuplot.h"
 #include "mlbench/report/table.h"
 #include "mlbench/schedule/schedule.h"
+#include "mlbench/spec/run_options.h"
 
 namespace mlbench::cli {
 
@@ -28,7 +29,9 @@ Curve lr_curve(const spec::TaskSpec& task, int64_t workers, int64_t training_sam
   const auto steps = std::max<int64_t>(1, static_cast<int64_t>(task.epochs * double(curve.steps_per_epoch)));
   const int64_t count = std::min(points, steps);
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t step = count == 1 ? 0 : i * (steps - 1) / (count - 1);
+    // i * (steps - 1) / (count - 1), whose product need not fit.
+    const int64_t parts = std::max<int64_t>(count - 1, 1);
+    const int64_t step = (steps - 1) / parts * i + (steps - 1) % parts * i / parts;
     curve.epochs.push_back(double(step) / double(curve.steps_per_epoch));
     curve.lr.push_back(schedule->lr(step));
   }
@@ -110,7 +113,9 @@ ExitCode plot(const Context& context, const PlotOptions& options) {
   for (const std::string& text : options.overrides) overrides.push_back(spec::parse_override(text));
   const spec::TaskSpec task = spec::find_task(options.task, options.rules, options.variant, overrides).task;
   std::vector<int64_t> counts;
-  for (const std::string& text : options.workers) counts.push_back(parse_count(text, "worker count", 1));
+  for (const std::string& text : options.workers) {
+    counts.push_back(parse_count(text, "--workers", {1, spec::kMostWorkers}));
+  }
   if (counts.empty()) counts = task.workers;
   const int64_t samples = training_samples(task);
   const fs::path output = options.output.empty() ? fs::path() : fs::absolute(options.output);

@@ -36,7 +36,7 @@ master::Hooks make_hooks(const Context& context, const std::string& data_dir) {
   const fs::path home = context.home(), worker = context.worker();
   master::Hooks hooks;
   hooks.plan = [home, worker, data_dir](const Json& request) {
-    RunOptions options = run_options_from_json(request);
+    RunOptions options = spec::run_options_from_json(request);
     // No name in a request is a path on this machine, but for the folder of the data.
     if (options.task.ends_with(".toml") && options.task_text.empty()) {
       throw UserError("a task file comes with its content in task_text");

@@ -156,25 +156,6 @@ TEST(Prompt, LastAnswersAreKept) {
   EXPECT_EQ(load_answers(home.path()).backend, "gloo");
 }
 
-// ---- values ---------------------------------------------------------------------------------------------------------
-
-TEST(Values, Durations) {
-  EXPECT_EQ(parse_duration("90", "t"), 90);
-  EXPECT_EQ(parse_duration("90s", "t"), 90);
-  EXPECT_EQ(parse_duration("1.5h", "t"), 5400);
-  EXPECT_EQ(parse_duration("5m", "t"), 300);
-  for (const char* wrong : {"", "0", "-1", "5x", "m", "1e400", "nan"}) {
-    EXPECT_THROW(parse_duration(wrong, "t"), UserError) << wrong;
-  }
-}
-
-TEST(Values, Counts) {
-  EXPECT_EQ(parse_count("12", "n", 1), 12);
-  for (const char* wrong : {"", "0", "1.5", "+1", " 1", "99999999999999999999"}) {
-    EXPECT_THROW(parse_count(wrong, "n", 1), UserError) << wrong;
-  }
-}
-
 // ---- schedule plot --------------------------------------------------------------------------------------------------
 
 TEST(SchedulePlot, CurveOfALinearWarmUp) {

@@ -11,8 +11,8 @@
 #include <memory>
 #include <set>
 
-#include "mlbench/base/system_error.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench::dataset {
 
@@ -36,7 +36,7 @@ Reader open_archive(const fs::path& path) {
   archive_read_support_filter_bzip2(reader.get());
   archive_read_support_format_tar(reader.get());
   const FileDescriptor readable(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!readable) throw IoError("cannot read " + path.string() + ": " + errno_text(errno));
+  if (!readable) throw_system_error("cannot read " + path.string(), errno);
   if (archive_read_open_filename(reader.get(), path.c_str(), 1 << 20) != ARCHIVE_OK) damaged(path, reader.get());
   return reader;
 }

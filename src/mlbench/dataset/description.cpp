@@ -2,11 +2,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "mlbench/base/embedded_file.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/numbers.h"
 #include "mlbench/dataset/dataset.h"
 #include "mlbench/dataset/format.h"
 #include "mlbench/spec/toml_text.h"
@@ -19,12 +21,13 @@ namespace mlbench::dataset {
 
 namespace {
 
-// Their product, in bytes, stays within 64 bits.
-constexpr int64_t kMostVolume = int64_t{1} << 28, kMostSamples = int64_t{1} << 30;
-
 [[noreturn]] void fail(const std::string& file, const toml::source_region& where, const std::string& text) {
   throw UserError(fmt::format("{}:{}:{}: {}", file, where.begin.line, where.begin.column, text));
 }
+
+// The values of a whole set stay below 2^53.
+constexpr Range kExtents{1, 1e9}, kClasses{1, 1e7}, kSamples{1, 1e10}, kBytes{1, 1e15};
+constexpr double kMostValuesPerSample = 1e9, kMostValues = 1e15;
 
 // A table whose keys are taken one by one; what nobody took is a misspelt key.
 class Keys {
@@ -40,19 +43,19 @@ class Keys {
     return value->get();
   }
 
-  int64_t positive(std::string_view key, bool required = true) {
+  int64_t count(std::string_view key, const Range& range, bool required = true) {
     const toml::node* node = take(key, required);
-    return node == nullptr ? 0 : positive(*node, key);
+    return node == nullptr ? 0 : count(*node, key, range);
   }
 
-  std::vector<int64_t> positives(std::string_view key) {
+  std::vector<int64_t> counts(std::string_view key, const Range& range) {
     const toml::node* node = take(key, true);
     const auto* array = node->as_array();
     if (array == nullptr || array->empty()) {
-      fail(file_, node->source(), fmt::format("'{}' must be a list of positive integers", key));
+      fail(file_, node->source(), fmt::format("'{}' must be a list of whole numbers {}", key, to_text(range)));
     }
     std::vector<int64_t> values;
-    for (const toml::node& item : *array) values.push_back(positive(item, key));
+    for (const toml::node& item : *array) values.push_back(count(item, key, range));
     return values;
   }
 
@@ -96,10 +99,10 @@ class Keys {
     return node;
   }
 
-  int64_t positive(const toml::node& node, std::string_view key) const {
+  int64_t count(const toml::node& node, std::string_view key, const Range& range) const {
     const auto* value = node.as_integer();
-    if (value == nullptr || value->get() <= 0) {
-      fail(file_, node.source(), fmt::format("'{}' must be a positive integer", key));
+    if (value == nullptr || !range.contains(static_cast<double>(value->get()))) {
+      fail(file_, node.source(), fmt::format("'{}' must be a whole number {}", key, to_text(range)));
     }
     return value->get();
   }
@@ -130,7 +133,7 @@ ArchiveSource parse_archive(const std::string& file, const toml::table& table) {
   source.pattern = keys.text("pattern");
   source.folder = keys.text("folder", false);
   source.sha256 = keys.text("sha256", false);
-  source.bytes = keys.positive("bytes", false);
+  source.bytes = keys.count("bytes", kBytes, false);
   source.url = keys.text("url", false);
   keys.finish();
   check_hash(keys, "sha256", source.sha256);
@@ -144,7 +147,7 @@ FileSource parse_file(const std::string& file, const toml::table& table) {
   FileSource source;
   source.pattern = keys.text("pattern");
   source.sha256 = keys.text("sha256", false);
-  source.bytes = keys.positive("bytes", false);
+  source.bytes = keys.count("bytes", kBytes, false);
   source.content_sha256 = keys.text("content_sha256", false);
   source.url = keys.text("url", false);
   keys.finish();
@@ -169,20 +172,14 @@ DatasetDescription parse_description(const std::string& file, std::string_view t
   description.name = keys.text("name");
   description.title = keys.text("title");
   description.format = keys.text("format");
-  description.sample_shape = keys.positives("sample_shape");
-  description.classes = keys.positive("classes");
+  description.sample_shape = keys.counts("sample_shape", kExtents);
+  description.classes = keys.count("classes", kClasses);
   description.fingerprint = keys.text("fingerprint", false);
   description.folder = keys.text("folder");
   description.system_package = keys.text("system_package", false);
   description.system_path = keys.text("system_path", false);
   description.licence = keys.text("licence", false);
   description.source = keys.text("source", false);
-  int64_t volume = 1;
-  for (const int64_t extent : description.sample_shape) {
-    if (__builtin_mul_overflow(volume, extent, &volume) || volume > kMostVolume) {
-      keys.refuse("sample_shape", fmt::format("'sample_shape' has more than {} values", kMostVolume));
-    }
-  }
   const auto splits = keys.tables("split");
   if (const toml::table* table = keys.table("archive")) description.archive = parse_archive(file, *table);
   for (const toml::table* table : keys.tables("lookalike", false)) {
@@ -192,6 +189,12 @@ DatasetDescription parse_description(const std::string& file, std::string_view t
   }
   keys.finish();
   check_hash(keys, "fingerprint", description.fingerprint);
+  const double volume = std::accumulate(description.sample_shape.begin(), description.sample_shape.end(), 1.0,
+                                        [](double product, int64_t extent) { return product * double(extent); });
+  if (volume > kMostValuesPerSample) {
+    keys.refuse("sample_shape", fmt::format("'sample_shape' is a sample of {:g} values; expected at most {:g}", volume,
+                                            kMostValuesPerSample));
+  }
   if (description.system_package.empty() != description.system_path.empty()) {
     keys.refuse("system_package", "'system_package' and 'system_path' go together");
   }
@@ -204,12 +207,13 @@ DatasetDescription parse_description(const std::string& file, std::string_view t
     Keys split_keys(file, *table);
     SplitSpec split;
     split.name = split_keys.text("name");
-    split.samples = split_keys.positive("samples");
-    if (split.samples > kMostSamples) {
-      split_keys.refuse("samples", fmt::format("'samples' is {}: at most {}", split.samples, kMostSamples));
-    }
+    split.samples = split_keys.count("samples", kSamples);
     for (const toml::table* source : split_keys.tables("file")) split.files.push_back(parse_file(file, *source));
     split_keys.finish();
+    if (static_cast<double>(split.samples) * volume > kMostValues) {
+      split_keys.refuse("samples", fmt::format("split '{}' has {} samples of {:g} values; expected at most {:g} values",
+                                               split.name, split.samples, volume, kMostValues));
+    }
     if (format->files_per_split != 0 && split.files.size() != format->files_per_split) {
       split_keys.refuse("file", fmt::format("split '{}' has {} files: format {} expects {}", split.name,
                                             split.files.size(), format->name, format->files_per_split));

@@ -82,7 +82,14 @@ TEST(Description, ErrorsNameThePlaceTheValueAndWhatIsValid) {
   EXPECT_THAT(parse_error(replaced(good, "\"idx\"", "\"tfrecord\"")),
               AllOf(HasSubstr("d.toml:3:10"), HasSubstr("'tfrecord'"), HasSubstr("valid: idx")));
   EXPECT_THAT(parse_error(replaced(good, "classes = 3", "classes = 0")),
-              AllOf(HasSubstr("d.toml:5:11"), HasSubstr("'classes' must be a positive integer")));
+              AllOf(HasSubstr("d.toml:5:11"), HasSubstr("'classes' must be a whole number from 1 to 10000000")));
+  for (const char* classes : {"-1", "9000000000000000000", "1e3", "nan", "inf", "\"3\"", "0x7fffffffffffffff"}) {
+    EXPECT_THAT(parse_error(replaced(good, "classes = 3", std::string("classes = ") + classes)),
+                HasSubstr("'classes' must be a whole number from 1"))
+        << classes;
+  }
+  EXPECT_THAT(parse_error(replaced(good, "[1, 4, 5]", "[100000, 100000, 5]")),
+              HasSubstr("'sample_shape' is a sample of 5e+10 values; expected at most 1e+09"));
   EXPECT_THAT(parse_error(replaced(good, "[1, 4, 5]", "[]")), HasSubstr("'sample_shape' must be a list"));
   EXPECT_THAT(parse_error(replaced(good, "classes = 3", "classes = 3\nfingerprint = \"abc\"")),
               AllOf(HasSubstr("d.toml:6:15"), HasSubstr("'abc'"), HasSubstr("64 lower-case")));

@@ -11,8 +11,8 @@
 #include <system_error>
 #include <thread>
 
-#include "mlbench/base/system_error.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/dataset/dataset.h"
 #include "mlbench/dataset/format.h"
 
@@ -141,7 +141,7 @@ void fetch_file(const FileSource& source, const fs::path& target, const Report& 
     const FileDescriptor fd(open(part.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
     if (!fd) throw_system_error("cannot write " + part.string(), errno);
     struct stat info {};
-    if (fstat(fd.get(), &info) != 0) throw IoError("cannot inspect " + part.string() + ": " + errno_text(errno));
+    if (fstat(fd.get(), &info) != 0) throw_system_error("cannot inspect " + part.string(), errno);
     const int64_t already = info.st_size;
 
     auto outcome = Transfer::Outcome::kDone;

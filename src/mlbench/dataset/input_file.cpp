@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench::dataset {
 
@@ -49,7 +49,7 @@ struct InputFile::GzipStream final : Stream {
     if (count == 0) {
       throw UserError(fmt::format("{}: truncated gzip data, ends after {} unpacked bytes", path.string(), position));
     }
-    if (code == Z_ERRNO) throw IoError("cannot read " + path.string() + ": " + errno_text(errno));
+    if (code == Z_ERRNO) throw_system_error("cannot read " + path.string(), errno);
     if (const size_t colon = reason.rfind(": "); colon != std::string::npos) reason.erase(0, colon + 2);
     throw UserError(fmt::format("{}: damaged gzip data after {} unpacked bytes ({})", path.string(), position, reason));
   }
@@ -98,7 +98,7 @@ bool is_packed(const std::filesystem::path& path) {
 
 InputFile::InputFile(const std::filesystem::path& path) : path_(path) {
   FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) throw IoError("cannot read " + path.string() + ": " + errno_text(errno));
+  if (!fd) throw_system_error("cannot read " + path.string(), errno);
   if (is_packed(path) && path.extension() != ".gz") {
     stream_ = std::make_unique<ArchiveStream>(std::move(fd), path);
   } else {

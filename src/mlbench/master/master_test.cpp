@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <functional>
 #include <set>
 #include <thread>
 
@@ -25,7 +26,9 @@
 #include "mlbench/master/owner.h"
 #include "mlbench/master/runs.h"
 #include "mlbench/net/http/client.h"
+#include "mlbench/spec/run_options.h"
 #include "mlbench/spec/run_spec.h"
+#include "mlbench/spec/task.h"
 
 namespace mlbench::master {
 namespace {
@@ -357,6 +360,73 @@ TEST_F(MasterTest, EveryReferenceOfTheDescriptionExists) {
   for (const std::string& reference : references) {
     EXPECT_TRUE(document.contains(Json::json_pointer(reference.substr(1)))) << reference;
   }
+}
+
+// Row by row: names, types, ranges, units, defaults, and what a field goes with.
+TEST_F(MasterTest, TheDescriptionOfARequestIsTheTableOfOptions) {
+  Json described = Json::parse(openapi_document())["components"]["schemas"]["RunRequest"]["properties"];
+  const Json table = spec::run_request_properties();
+  for (auto& [name, property] : described.items()) {
+    EXPECT_NE(property.value("description", ""), "") << name;
+    property.erase("description");
+    ASSERT_TRUE(table.contains(name)) << "api/openapi.json: RunRequest has '" << name << "', run_options.cpp has not";
+    EXPECT_EQ(property, table[name]) << "api/openapi.json: RunRequest." << name << " should be " << table[name].dump();
+  }
+  for (const auto& [name, property] : table.items()) {
+    EXPECT_TRUE(described.contains(name))
+        << "api/openapi.json: RunRequest lacks \"" << name << "\": " << property.dump();
+  }
+}
+
+// What an older version took: 1e308 hours are null in JSON, and nobody could end or remove the run.
+TEST_F(MasterTest, ARunWithNumbersThatNobodyTakesCanBeEndedAndRemoved) {
+  struct Wrong {
+    const char *name, *field;
+    Json value;
+  };
+  const Wrong wrong[] = {{"time-1", "/limits/max_time_s", nullptr},
+                         {"threads-1", "/threads_per_worker", 70000},
+                         {"repeat-1", "/repeat", 1e12},
+                         {"workers-1", "/workers", int64_t{9'000'000'000'000'000'000}}};
+  for (const auto& [name, field, value] : wrong) {
+    SCOPED_TRACE(name);
+    spec::RunSpec run;
+    run.name = name;
+    run.cache_dir = home() / "cache";
+    spec::set_task(run, spec::find_task("fashion-mnist", "", "", {}), {});
+    const fs::path folder = create_run(home(), run, Waiting{}).run_dir;
+    Json damaged = read_json_file(folder / "spec.json");
+    damaged[Json::json_pointer(field)] = value;
+    write_json_file(folder / "spec.json", damaged);
+    expect_error<UserError>([&] { read_spec(folder); }, (folder / "spec.json").string() + ": '");
+  }
+  // By hand, without a master.
+  stop_run(home(), home() / "runs/time-1");
+  const Json record = current_record(home() / "runs/time-1");
+  EXPECT_EQ(record["state"], "stopped");
+  EXPECT_THAT(record["notes"].dump(), HasSubstr("'limits.max_time_s' is null; expected a finite number"));
+  delete_run(home(), home() / "runs/time-1");
+  EXPECT_FALSE(fs::exists(home() / "runs/time-1"));
+  // A master says of those that wait that they failed, and why.
+  for (const char* name : {"threads-1", "repeat-1", "workers-1"}) {
+    Json made_long_ago = read_json_file(home() / "runs" / name / "run.json");
+    made_long_ago["created_at"] = "2020-01-01T00:00:00.000000Z";
+    write_json_file(home() / "runs" / name / "run.json", made_long_ago);
+  }
+  for (const char* name : {"threads-1", "repeat-1", "workers-1"}) {
+    const std::string run = std::string("/api/v1/runs/") + name;
+    const auto eventually = [](const std::function<bool()>& condition) {
+      for (int i = 0; i < 1200 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    };
+    eventually([&] { return get(run)["state"] == "failed"; });
+    const Json record = get(run);
+    EXPECT_EQ(record["state"], "failed") << name;
+    EXPECT_THAT(record["failure"]["message"].dump(),
+                HasSubstr(name == std::string("repeat-1") ? "expected an integer" : "expected a number from 1"));
+    eventually([&] { return send("DELETE", run).status == 204; });  // once the one who settled it has let go
+    EXPECT_EQ(send("GET", run).status, 404) << name;
+  }
+  EXPECT_EQ(get("/api/v1/runs")["total"], 0);
 }
 
 TEST_F(MasterTest, SaysWhatItIsAndHas) {

@@ -13,9 +13,9 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
-#include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench::master {
 
@@ -31,7 +31,7 @@ fs::path lock_path(const fs::path& home) { return home / "serve.lock"; }
 void overwrite(int fd, const std::string& text) {
   if (pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()) ||
       ftruncate(fd, static_cast<off_t>(text.size())) != 0) {
-    throw IoError("cannot write the owner of the home: " + errno_text(errno));
+    throw_system_error("cannot write the owner of the home", errno);
   }
 }
 
@@ -92,10 +92,9 @@ std::string ensure_token(const fs::path& file) {
     sync_directory(file.parent_path());
     return token;
   }
-  if (errno != EEXIST) throw IoError(fmt::format("cannot make {}: {}", file.string(), errno_text(errno)));
+  if (errno != EEXIST) throw_system_error(fmt::format("cannot make {}", file.string()), errno);
   struct stat info {};
-  if (stat(file.c_str(), &info) != 0)
-    throw IoError(fmt::format("cannot read {}: {}", file.string(), errno_text(errno)));
+  if (stat(file.c_str(), &info) != 0) throw_system_error(fmt::format("cannot read {}", file.string()), errno);
   if ((info.st_mode & 077) != 0) {
     throw UserError(fmt::format("others may read the token in {} (mode {:o}): chmod 600 {}", file.string(),
                                 info.st_mode & 0777, file.string()));

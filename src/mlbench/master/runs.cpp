@@ -162,7 +162,7 @@ spec::RunSpec create_run(const fs::path& home, spec::RunSpec spec, const std::op
 Json first_record(const spec::RunSpec& spec) { return spec::build_record(spec, spec::RunProgress{}); }
 
 spec::RunSpec read_spec(const fs::path& run_dir) {
-  spec::RunSpec spec = spec::run_spec_from_json(read_json_file(run_dir / "spec.json", inputs::kSpec));
+  spec::RunSpec spec = spec::read_run_spec(run_dir / "spec.json");
   spec.run_dir = fs::absolute(run_dir);  // the home may have been moved
   return spec;
 }
@@ -172,7 +172,7 @@ Json current_record(const fs::path& run_dir) {
   if (!report::is_active(record)) return record;
   if (supervise::lease_held(run_dir)) {
     const auto progress = supervise::read_progress(run_dir);
-    return progress ? spec::build_record(read_spec(run_dir), *progress) : record;
+    return progress ? supervise::record_of(run_dir, *progress) : record;
   }
   if (record["state"] == "queued" && fs::exists(waiting_path(run_dir))) return record;
   if (record["state"] == "queued" && just_made(run_dir, record)) return record;
@@ -216,7 +216,7 @@ void stop_run(const fs::path& home, const fs::path& run_dir) {
       progress.state = spec::RunState::kStopped;
       progress.finished_at = format_utc(SystemClock().wall_now());
       supervise::write_progress(run_dir, progress);
-      write_json_file(run_dir / "run.json", spec::build_record(read_spec(run_dir), progress));
+      write_json_file(run_dir / "run.json", supervise::record_of(run_dir, progress));
       remove_waiting(run_dir);
       return;
     }

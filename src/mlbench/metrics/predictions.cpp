@@ -9,8 +9,8 @@
 #include <fstream>
 #include <limits>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/metrics/metric.h"
 
 namespace mlbench::metrics {
@@ -35,7 +35,7 @@ class Reader {
       if (text.find_first_not_of(" \t\r") != std::string_view::npos)
         take(try_parse_json(text, inputs::kPredictionLine).value_or(nullptr), text);
     }
-    if (in.bad()) throw IoError(fmt::format("cannot read {}: {}", file_, errno_text(errno)));
+    if (in.bad()) throw_system_error(fmt::format("cannot read {}", file_), errno);
     check_complete();
     return std::move(predictions_);
   }
@@ -165,7 +165,7 @@ Predictions read_predictions(const std::filesystem::path& file, const Prediction
   MLBENCH_CHECK(shape.outputs == shape.classes || (shape.outputs == 1 && shape.classes == 2),
                 fmt::format("{} outputs for {} classes", shape.outputs, shape.classes));
   std::ifstream in(file);
-  if (!in) throw IoError(fmt::format("cannot read {}: {}", file.string(), errno_text(errno)));
+  if (!in) throw_system_error(fmt::format("cannot read {}", file.string()), errno);
   return Reader(file.string(), shape).read(in);
 }
 

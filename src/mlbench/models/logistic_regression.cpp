@@ -11,9 +11,8 @@ namespace mlbench::models {
 
 ModelDescription describe_logistic_regression(const spec::TaskSpec& task) {
   OptionReader options(fmt::format("model '{}'", task.model.name), task.model.options);
-  const double l2 = options.number("l2", 0);
+  const double l2 = options.number("l2", 0, {0, 1e6});
   options.finish();
-  if (!(l2 >= 0)) throw UserError(fmt::format("model '{}': l2 is {}; expected 0 or more", task.model.name, l2));
   if (task.data.sample_shape.size() != 1 || task.data.classes != 2) {
     throw UserError(
         fmt::format("model '{}' takes samples of one dimension and 2 classes; data '{}' has shape {{{}}} and {} "

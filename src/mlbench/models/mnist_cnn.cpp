@@ -13,7 +13,7 @@ namespace {
 
 ModelDescription describe(const spec::TaskSpec& task, const char* first, const char* second, const char* pool) {
   OptionReader options(fmt::format("model '{}'", task.model.name), task.model.options);
-  const double dropout = options.number("dropout", 0.4);
+  const double dropout = options.number("dropout", 0.4, {0, 1});
   options.finish();
   if (task.data.sample_shape.size() != 3 || task.data.classes < 2) {
     throw UserError(

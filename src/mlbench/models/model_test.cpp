@@ -164,7 +164,9 @@ TEST(LogisticRegression, RefusesImagesManyClassesAndNegativePenalties) {
   task.data.sample_shape = {20};
   task.data.classes = 2;
   task.model.options = {{"l2", -1.0}};
-  EXPECT_THAT([&] { describe_model(task); }, ThrowsMessage<UserError>(HasSubstr("l2 is -1; expected 0 or more")));
+  EXPECT_THAT(
+      [&] { describe_model(task); },
+      ThrowsMessage<UserError>(HasSubstr("'l2' of model 'logistic_regression' is -1.0; expected a number from 0")));
   task.model.options = {{"l1", 0.1}};
   EXPECT_THAT([&] { describe_model(task); }, ThrowsMessage<UserError>(HasSubstr("no option 'l1'; valid: l2")));
 }
@@ -198,6 +200,14 @@ TEST(Models, RefuseWhatTheyCannotBuild) {
               ThrowsMessage<UserError>(HasSubstr("15 x 14")));
   EXPECT_THAT(with([](auto& task) { task.data.sample_shape = {2000}; }),
               ThrowsMessage<UserError>(HasSubstr("takes images")));
+}
+
+TEST(ResNetCifar, OfAbsurdDepthIsRefusedAndNotBuilt) {
+  spec::TaskSpec task = task_of("resnet-cifar");
+  for (const int64_t depth : {int64_t{2}, int64_t{1208}, int64_t{6'000'000'000'000'000'002}}) {
+    task.model.options = {{"depth", depth}};
+    EXPECT_THAT([&] { describe_model(task); }, ThrowsMessage<UserError>(HasSubstr("expected a whole number from 8")));
+  }
 }
 
 // kaiming_uniform(a = sqrt(5)) is uniform within +-1/sqrt(fan_in), for weights and biases.

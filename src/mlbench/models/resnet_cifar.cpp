@@ -62,12 +62,12 @@ void add_block_v2(Chain& chain, const Block& block) {
 ModelDescription describe(const spec::TaskSpec& task, const char* activation) {
   OptionReader options(fmt::format("model '{}'", task.model.name), task.model.options);
   const std::string version = options.text("version", "v1");
-  const int64_t depth = options.integer("depth", 20);
+  const int64_t depth = options.integer("depth", 20, {8, 1202});
   options.finish();
   if (version != "v1" && version != "v2" && version != "v2-mlbench") {
     throw UserError(fmt::format("model '{}' has no version '{}'; valid: v1, v2, v2-mlbench", task.model.name, version));
   }
-  if (depth < 8 || depth % 6 != 2) {
+  if (depth % 6 != 2) {
     throw UserError(fmt::format("model '{}' has depth {}; expected 6n + 2: 8, 14, 20, 32, 44, 56, 110 ...",
                                 task.model.name, depth));
   }

@@ -10,6 +10,8 @@ namespace mlbench::optim {
 
 namespace {
 
+constexpr Range kShareRange{0, 1}, kDecayRange{0, 1e6}, kEpsRange{0, 1}, kBucketRange{0, 1 << 20};  // MiB
+
 // What every optimizer with the centralized exchange has beside its rule.
 struct CentralizedChoices {
   CentralizedOptions exchange;
@@ -20,7 +22,7 @@ struct CentralizedChoices {
 CentralizedChoices read_centralized(OptionReader& options) {
   CentralizedChoices choices;
   choices.exchange.by_layer = options.flag("by_layer", false);
-  choices.exchange.bucket_mb = options.number("bucket_mb", 0);
+  choices.exchange.bucket_mb = options.number("bucket_mb", 0, kBucketRange);
   choices.compression = options.text("compression", "none");
   options.finish();
   return choices;
@@ -36,10 +38,10 @@ std::unique_ptr<Optimizer> centralized(std::unique_ptr<UpdateRule> rule, const C
 std::unique_ptr<Optimizer> make_centralized_sgd(OptionReader& options, const FlatLayout& layout,
                                                 comm::Communicator& comm) {
   SgdOptions sgd;
-  sgd.momentum = options.number("momentum", 0);
-  sgd.dampening = options.number("dampening", 0);
+  sgd.momentum = options.number("momentum", 0, kDecayRange);
+  sgd.dampening = options.number("dampening", 0, kShareRange);
   sgd.nesterov = options.flag("nesterov", false);
-  sgd.weight_decay = options.number("weight_decay", 0);
+  sgd.weight_decay = options.number("weight_decay", 0, kDecayRange);
   const CentralizedChoices choices = read_centralized(options);
   return centralized(std::make_unique<SgdRule>(sgd, layout), choices, layout, comm);
 }
@@ -47,11 +49,11 @@ std::unique_ptr<Optimizer> make_centralized_sgd(OptionReader& options, const Fla
 std::unique_ptr<Optimizer> make_centralized_adam(OptionReader& options, const FlatLayout& layout,
                                                  comm::Communicator& comm) {
   AdamOptions adam;
-  const std::vector<double> betas = options.numbers("betas", {adam.beta1, adam.beta2});
+  const std::vector<double> betas = options.numbers("betas", {adam.beta1, adam.beta2}, kShareRange);
   adam.beta1 = betas[0];
   adam.beta2 = betas[1];
-  adam.eps = options.number("eps", adam.eps);
-  adam.weight_decay = options.number("weight_decay", 0);
+  adam.eps = options.number("eps", adam.eps, kEpsRange);
+  adam.weight_decay = options.number("weight_decay", 0, kDecayRange);
   adam.amsgrad = options.flag("amsgrad", false);
   const CentralizedChoices choices = read_centralized(options);
   return centralized(std::make_unique<AdamRule>(adam, layout), choices, layout, comm);

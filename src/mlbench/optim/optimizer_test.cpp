@@ -349,11 +349,13 @@ TEST(Factory, RefusesWhatItDoesNotKnow) {
               ThrowsMessage<UserError>(HasSubstr("no option 'momentun'; valid: momentum, dampening, nesterov")));
   EXPECT_THAT(with("centralized_sgd", {{"momentum", "much"}}),
               ThrowsMessage<UserError>(HasSubstr("is \"much\"; expected a number")));
-  EXPECT_THAT(with("centralized_sgd", {{"momentum", -1}}), ThrowsMessage<UserError>(HasSubstr("momentum is -1")));
+  EXPECT_THAT(with("centralized_sgd", {{"momentum", -1}}),
+              ThrowsMessage<UserError>(HasSubstr("is -1; expected a number from 0")));
   EXPECT_THAT(with("centralized_sgd", {{"nesterov", true}}), ThrowsMessage<UserError>(HasSubstr("nesterov needs")));
   EXPECT_THAT(with("centralized_sgd", {{"compression", "zip"}}), ThrowsMessage<UserError>(HasSubstr("valid: none")));
   EXPECT_THAT(with("centralized_sgd", {{"bucket_mb", -1}}),
-              ThrowsMessage<UserError>(HasSubstr("bucket_mb is -1; expected 0 (one all-reduce for all) to 1048576")));
+              ThrowsMessage<UserError>(
+                  HasSubstr("'bucket_mb' of optimizer 'centralized_sgd' is -1; expected a number from 0 to 1048576")));
   EXPECT_THAT(with("centralized_sgd", {{"bucket_mb", 25}, {"by_layer", true}}),
               ThrowsMessage<UserError>(HasSubstr("by_layer is true with bucket_mb 25")));
   EXPECT_THAT(with("centralized_adam", {{"momentum", 0.9}}),
@@ -363,10 +365,10 @@ TEST(Factory, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(with("centralized_adam", {{"betas", {1, 0.9}}}),
               ThrowsMessage<UserError>(HasSubstr("first of betas is 1; expected 0 or more and less than 1")));
   EXPECT_THAT(with("centralized_adam", {{"betas", {0, -0.1}}}),
-              ThrowsMessage<UserError>(HasSubstr("second of betas is -0.1")));
+              ThrowsMessage<UserError>(HasSubstr("is [0,-0.1]; expected a list of 2 numbers from 0 to 1")));
   EXPECT_THAT(with("centralized_adam", {{"eps", 0}}), ThrowsMessage<UserError>(HasSubstr("eps is 0; expected more")));
   EXPECT_THAT(with("centralized_adam", {{"weight_decay", -1}}),
-              ThrowsMessage<UserError>(HasSubstr("weight_decay is -1; expected 0 or more")));
+              ThrowsMessage<UserError>(HasSubstr("is -1; expected a number from 0")));
 }
 
 }  // namespace

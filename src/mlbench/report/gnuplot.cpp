@@ -9,9 +9,9 @@
 #include <chrono>
 #include <cmath>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench::report {
 
@@ -137,7 +137,7 @@ std::string run_gnuplot(const std::string& script) {
     throw UserError("this needs the program gnuplot, which is not installed: apt-get install gnuplot-nox");
   }
   const FileDescriptor input(memfd_create("gnuplot", MFD_CLOEXEC));
-  if (!input) throw IoError(fmt::format("cannot make the input of gnuplot: {}", errno_text(errno)));
+  if (!input) throw_system_error("cannot make the input of gnuplot", errno);
   write_all(input.get(), script, "the input of gnuplot");
   lseek(input.get(), 0, SEEK_SET);
   ProcessOptions options;

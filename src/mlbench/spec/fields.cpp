@@ -103,14 +103,12 @@ void FieldReader::expect(const std::string& path, const Json& given, bool right,
 }
 
 void FieldReader::check(const std::string& path, const Json& given, const Rule& rule) const {
-  if (rule.above && !(given.get<double>() > *rule.above)) {
-    fail(path, fmt::format("'{}' is {}; expected more than {}", path, describe_value(given), *rule.above));
-  }
-  if (rule.at_least && !(given.get<double>() >= *rule.at_least)) {
-    fail(path, fmt::format("'{}' is {}; expected at least {}", path, describe_value(given), *rule.at_least));
-  }
-  if (rule.at_most && !(given.get<double>() <= *rule.at_most)) {
-    fail(path, fmt::format("'{}' is {}; expected at most {}", path, describe_value(given), *rule.at_most));
+  if (rule.range && given.is_array()) {
+    for (size_t i = 0; i < given.size(); ++i) check(path + "." + std::to_string(i), given[i], rule);
+  } else if (rule.range && given.is_object()) {
+    for (const auto& [key, value] : given.items()) check(path + "." + key, value, rule);
+  } else if (rule.range && !rule.range->contains(given.get<double>())) {
+    fail(path, fmt::format("'{}' is {}; expected a number {}", path, describe_value(given), to_text(*rule.range)));
   }
   if (!rule.choices.empty()) {
     const auto text = given.get<std::string>();

@@ -1,7 +1,7 @@
 #pragma once
 
 // Inside spec/ only: one description of a structure's fields serves both directions.
-//   template <typename V, typename T> void describe(V& v, T& value) { v.field("epochs", value.epochs, kPositive); ... }
+//   template <typename V, typename T> void describe(V& v, T& value) { v.field("epochs", value.epochs, kEpochs); ... }
 // With a FieldReader it reads JSON into the structure and checks every key and value; with a FieldWriter it makes the
 // JSON, so that the two are exact inverses.
 
@@ -17,15 +17,14 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/base/numbers.h"
 
 namespace mlbench::spec {
 
 // What a value must satisfy beside its type. An absent field keeps the structure's default unless `required`.
 struct Rule {
   bool required = false;
-  std::optional<double> above = {};                // value > above
-  std::optional<double> at_least = {};             // value >= at_least
-  std::optional<double> at_most = {};              // value <= at_most
+  std::optional<Range> range = {};                 // of a number, or of each in a list or table
   std::span<const std::string_view> choices = {};  // for texts
 };
 inline const Rule kRequired{.required = true};

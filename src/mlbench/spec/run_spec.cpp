@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/spec/fields.h"
+#include "mlbench/spec/run_options.h"
 
 namespace mlbench::spec {
 
@@ -18,16 +20,20 @@ constexpr int64_t kVersion = 1;
 constexpr std::array<std::string_view, 4> kDivisions = {"closed", "open", "throughput", "custom"};
 constexpr std::array<std::string_view, 3> kProfiles = {"off", "explain", "time"};
 constexpr const char* kCustom = "custom";
+constexpr double kMostId = 1e15;
 
 template <typename V, typename Spec>
 void describe_run(V& v, Spec& spec) {
-  // A number of ranks or threads that no run has would be looked at one by one.
-  const Rule count{.required = true, .at_least = 1, .at_most = 65'536};
-  const Rule limit{.required = true, .at_least = 0};
+  const auto range_of = [](RunOption::Member member) {
+    return Rule{.required = true, .range = run_option(member).range};
+  };
+  const auto limit_of = [](RunOption::Member member) {  // 0: none
+    return Rule{.required = true, .range = Range{0, run_option(member).range.most}};
+  };
 
-  v.field("id", spec.id, kRequired);
+  v.field("id", spec.id, {.required = true, .range = Range{0, kMostId}});
   v.field("name", spec.name, kRequired);
-  v.field("repeat", spec.repeat, {.required = true, .at_least = 1});
+  v.field("repeat", spec.repeat, range_of(&RunOptions::repeat));
   v.field("created_at", spec.created_at, kRequired);
   v.table("task", [&] {
     v.any("canonical", spec.task.canonical);
@@ -45,22 +51,22 @@ void describe_run(V& v, Spec& spec) {
   v.field("framework", spec.framework, kRequired);
   v.field("backend", spec.backend, kRequired);
   v.field("executor", spec.executor, kRequired);
-  v.field("workers", spec.workers, count);
-  v.field("threads_per_worker", spec.threads_per_worker, count);
+  v.field("workers", spec.workers, range_of(&RunOptions::workers));
+  v.field("threads_per_worker", spec.threads_per_worker, range_of(&RunOptions::threads_per_worker));
   v.field("oversubscribed", spec.oversubscribed, kRequired);
   v.field("seed", spec.seed, kRequired);
   v.table("limits", [&] {
-    v.field("max_steps", spec.limits.max_steps, limit);
-    v.field("max_epochs", spec.limits.max_epochs, limit);
-    v.field("max_time_s", spec.limits.max_time_s, limit);
+    v.field("max_steps", spec.limits.max_steps, limit_of(&RunOptions::max_steps));
+    v.field("max_epochs", spec.limits.max_epochs, limit_of(&RunOptions::max_epochs));
+    v.field("max_time_s", spec.limits.max_time_s, limit_of(&RunOptions::max_time));
     v.field("light", spec.limits.light, kRequired);
   });
   v.table("checkpoint", [&] {
-    v.field("every_steps", spec.checkpoint.every_steps, limit);
+    v.field("every_steps", spec.checkpoint.every_steps, limit_of(&RunOptions::checkpoint_every));
     v.field("every_epoch", spec.checkpoint.every_epoch, kRequired);
     v.field("at_end", spec.checkpoint.at_end, kRequired);
   });
-  v.field("comm_timeout_s", spec.comm_timeout_s, {.required = true, .above = 0});
+  v.field("comm_timeout_s", spec.comm_timeout_s, range_of(&RunOptions::comm_timeout));
   v.field("data_name", spec.data_name, kRequired);
   v.field("data_dirs", spec.data_dirs, kRequired);
   v.field("cache_dir", spec.cache_dir, kRequired);
@@ -111,13 +117,13 @@ Json to_json(const RunSpec& spec) {
   return json;
 }
 
-RunSpec run_spec_from_json(const Json& json) {
-  const auto locate = [](const std::string&, Part) { return std::string("spec.json"); };
-  if (!json.is_object()) throw UserError("spec.json: expected an object, got " + describe_value(json));
+RunSpec run_spec_from_json(const Json& json, const std::string& file) {
+  const auto locate = [&](const std::string&, Part) { return file; };
+  if (!json.is_object()) throw UserError(file + ": expected an object, got " + describe_value(json));
   const Json version = json.value("spec_version", Json());
   if (version != kVersion) {
     throw UserError(
-        fmt::format("spec.json: spec_version is {}; this program reads {}", describe_value(version), kVersion));
+        fmt::format("{}: spec_version is {}; this program reads {}", file, describe_value(version), kVersion));
   }
   RunSpec spec;
   FieldReader reader(json, locate, FieldReader::Unknown::kIgnore);
@@ -130,9 +136,13 @@ RunSpec run_spec_from_json(const Json& json) {
   try {
     spec.task.task = task_from_json(spec.task.canonical);
   } catch (const UserError& error) {
-    throw UserError(std::string("spec.json: ") + error.what());
+    throw UserError(file + ": " + error.what());
   }
   return spec;
+}
+
+RunSpec read_run_spec(const std::filesystem::path& file) {
+  return run_spec_from_json(read_json_file(file, inputs::kSpec), file);
 }
 
 }  // namespace mlbench::spec

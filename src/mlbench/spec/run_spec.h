@@ -84,7 +84,9 @@ inline bool is_custom(const RunSpec& spec) { return !spec.command.empty(); }
 std::string division_of(const RunSpec& spec);
 
 Json to_json(const RunSpec& spec);
-// Exact inverse. UserError "spec.json: ..." naming the missing or wrong field; keys of later versions are ignored.
-RunSpec run_spec_from_json(const Json& json);
+// Exact inverse. UserError "FILE: ..." naming the missing or wrong field; keys of later versions are ignored.
+RunSpec run_spec_from_json(const Json& json, const std::string& file = "spec.json");
+// That of a file, whose path is in the errors.
+RunSpec read_run_spec(const std::filesystem::path& file);
 
 }  // namespace mlbench::spec

@@ -84,12 +84,34 @@ TEST(RunSpec, WrongValuesAreNamed) {
     }
     return "no error";
   };
-  EXPECT_EQ(error_with("/workers", 0), "spec.json: 'workers' is 0; expected at least 1");
+  EXPECT_EQ(error_with("/workers", 0), "spec.json: 'workers' is 0; expected a number from 1 to 10000");
   EXPECT_EQ(error_with("/seed", -1), "spec.json: 'seed' is -1; expected an integer of at least 0");
   EXPECT_EQ(error_with("/limits/light", "yes"), "spec.json: 'limits.light' is \"yes\"; expected true or false");
   EXPECT_EQ(error_with("/spec_version", 2), "spec.json: spec_version is 2; this program reads 1");
-  EXPECT_EQ(error_with("/task/canonical/batch_size", -5), "spec.json: task: 'batch_size' is -5; expected more than 0");
+  EXPECT_EQ(error_with("/task/canonical/batch_size", -5),
+            "spec.json: task: 'batch_size' is -5; expected a number from 1 to 100000000");
   EXPECT_EQ(error_with("/added_later", 1), "no error");
+}
+
+TEST(RunSpec, NoNumberIsReadBeyondItsRange) {
+  const Json good = to_json(full_spec());
+  int checked = 0;
+  const Json flat = good.flatten();
+  for (const auto& [path, number] : flat.items()) {
+    if (!number.is_number() || path.starts_with("/task/") || path == "/spec_version") continue;
+    ++checked;
+    for (const Json& value : {Json(1e308), Json(-1), Json(1e19), Json(nullptr), Json("1")}) {
+      Json json = good;
+      json[Json::json_pointer(path)] = value;
+      try {
+        run_spec_from_json(json, "/home/runs/r-1/spec.json");
+        ADD_FAILURE() << path << " " << value;
+      } catch (const UserError& error) {
+        EXPECT_THAT(error.what(), testing::StartsWith("/home/runs/r-1/spec.json: '")) << path << " " << value;
+      }
+    }
+  }
+  EXPECT_EQ(checked, 10);
 }
 
 TEST(RunSpec, DivisionFollowsTheRules) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <set>
 #include <span>
 
@@ -13,6 +14,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/spec/fields.h"
+#include "mlbench/spec/run_options.h"
 #include "mlbench/spec/toml_text.h"
 
 namespace mlbench {
@@ -29,8 +31,12 @@ constexpr std::array<std::string_view, 2> kTablesWithOptions = {"model", "optimi
 
 // ---- the fields of a task -------------------------------------------------------------------------------------------
 
-const Rule kPositive{.required = true, .above = 0};
-const Rule kNotNegative{.at_least = 0};
+// Products of these stay below 2^63: samples of an epoch times epochs, a batch times workers.
+constexpr Range kWorkerRange{1, kMostWorkers}, kExtentRange{1, 1e9}, kClassRange{1, 1e7}, kBatchRange{1, 1e8};
+constexpr Range kEpochRange{1e-6, 1e7}, kEpochOrNoneRange{0, 1e7}, kRateRange{1e-12, 1e6};
+constexpr Range kFractionRange{0, 1}, kPatienceRange{0, 1e6}, kSampleRange{0, 1e15};
+constexpr Range kPixelRange{-1e6, 1e6}, kDeviationRange{1e-6, 1e6}, kGoalRange{-1e9, 1e9}, kLossRange{0, 1e9};
+constexpr double kMostSampleVolume = 1e9;
 
 template <typename V, typename Task>
 void describe_task(V& v, Task& task) {
@@ -39,58 +45,58 @@ void describe_task(V& v, Task& task) {
   v.field("rules", task.rules);
   v.field("variants", task.variants);
   v.field("variant", task.variant);
-  v.field("workers", task.workers, kRequired);
+  v.field("workers", task.workers, {.required = true, .range = kWorkerRange});
   v.table("data", [&] {
     auto& data = task.data;
     v.field("name", data.name, kRequired);
-    v.field("sample_shape", data.sample_shape, kRequired);
-    v.field("classes", data.classes, kPositive);
+    v.field("sample_shape", data.sample_shape, {.required = true, .range = kExtentRange});
+    v.field("classes", data.classes, {.required = true, .range = kClassRange});
     v.field("train_transform", data.train_transform);
     v.field("eval_transform", data.eval_transform);
-    v.field("mean", data.mean);
-    v.field("stddev", data.stddev);
+    v.field("mean", data.mean, {.range = kPixelRange});
+    v.field("stddev", data.stddev, {.range = kDeviationRange});
   });
   v.table("model", [&] {
     v.field("name", task.model.name, kRequired);
     v.rest(task.model.options);
   });
   v.field("loss", task.loss, kRequired);
-  v.field("batch_size", task.batch_size, kPositive);
-  v.field("epochs", task.epochs, kPositive);
+  v.field("batch_size", task.batch_size, {.required = true, .range = kBatchRange});
+  v.field("epochs", task.epochs, {.required = true, .range = kEpochRange});
   v.field("precision", task.precision, {.choices = kPrecisions});
   v.table("optimizer", [&] {
     v.field("name", task.optimizer.name, kRequired);
-    v.field("lr", task.optimizer.lr, kPositive);
+    v.field("lr", task.optimizer.lr, {.required = true, .range = kRateRange});
     v.rest(task.optimizer.options);
   });
   v.table("schedule", [&] {
     auto& schedule = task.schedule;
     v.field("scaling", schedule.scaling, {.choices = kScalings});
-    v.field("lr_by_workers", schedule.lr_by_workers);
+    v.field("lr_by_workers", schedule.lr_by_workers, {.range = kRateRange});
     v.field("warmup", schedule.warmup, {.choices = kWarmups});
-    v.field("warmup_epochs", schedule.warmup_epochs, kNotNegative);
+    v.field("warmup_epochs", schedule.warmup_epochs, {.range = kEpochOrNoneRange});
     v.field("decay", schedule.decay, {.choices = kDecays});
-    v.field("milestones", schedule.milestones);
-    v.field("factor", schedule.factor, kNotNegative);
-    v.field("patience", schedule.patience, kNotNegative);
-    v.field("threshold", schedule.threshold, kNotNegative);
-    v.field("floor", schedule.floor, kNotNegative);
+    v.field("milestones", schedule.milestones, {.range = kEpochRange});
+    v.field("factor", schedule.factor, {.range = kFractionRange});
+    v.field("patience", schedule.patience, {.range = kPatienceRange});
+    v.field("threshold", schedule.threshold, {.range = kLossRange});
+    v.field("floor", schedule.floor, {.range = kFractionRange});
   });
   v.table("evaluation", [&] {
     auto& evaluation = task.evaluation;
     v.field("every_epoch", evaluation.every_epoch);
-    v.field("every_samples", evaluation.every_samples, kNotNegative);
-    v.field("every_fraction", evaluation.every_fraction, kNotNegative);
+    v.field("every_samples", evaluation.every_samples, {.range = kSampleRange});
+    v.field("every_fraction", evaluation.every_fraction, {.range = kFractionRange});
     v.field("metrics", evaluation.metrics, kRequired);
   });
   v.table("goal", [&] {
     auto& goal = task.goal;
     v.field("metric", goal.metric, kRequired);
     v.field("split", goal.split, {.choices = kSplits});
-    v.field("target", goal.target, kRequired);
-    v.field("light_target", goal.light_target, kRequired);
+    v.field("target", goal.target, {.required = true, .range = kGoalRange});
+    v.field("light_target", goal.light_target, {.required = true, .range = kGoalRange});
     v.field("higher_is_better", goal.higher_is_better);
-    v.field("target_loss", goal.target_loss, kNotNegative);
+    v.field("target_loss", goal.target_loss, {.range = kLossRange});
   });
 }
 
@@ -99,28 +105,29 @@ void check_relations(const TaskSpec& task, const FieldReader& reader) {
   const auto require = [&](bool right, const char* path, const std::string& text) {
     if (!right) reader.fail(path, fmt::format("'{}' {}", path, text));
   };
-  const auto all_positive = [](const auto& values) {
-    return !values.empty() && std::all_of(values.begin(), values.end(), [](auto value) { return value > 0; });
-  };
 
-  require(all_positive(task.workers), "workers", "must list the official numbers of workers, each at least 1");
-  require(all_positive(task.data.sample_shape), "data.sample_shape", "must list extents of at least 1");
+  require(!task.workers.empty(), "workers", "must list the official numbers of workers");
+  require(!task.data.sample_shape.empty(), "data.sample_shape", "must list the extents of a sample");
+  const double volume = std::accumulate(task.data.sample_shape.begin(), task.data.sample_shape.end(), 1.0,
+                                        [](double product, int64_t extent) { return product * double(extent); });
+  require(volume <= kMostSampleVolume, "data.sample_shape",
+          fmt::format("is a sample of {:g} values; expected at most {:g}", volume, kMostSampleVolume));
   require(task.data.mean.size() == task.data.stddev.size(), "data.stddev",
           fmt::format("has {} values, 'data.mean' has {}", task.data.stddev.size(), task.data.mean.size()));
-  require(task.data.stddev.empty() || all_positive(task.data.stddev), "data.stddev", "must hold positive numbers");
 
   const ScheduleSpec& schedule = task.schedule;
   if (schedule.scaling == "table") {
     require(!schedule.lr_by_workers.empty(), "schedule.lr_by_workers", "is missing: 'schedule.scaling' is \"table\"");
   }
   for (const auto& [workers, lr] : schedule.lr_by_workers) {
-    require(workers > 0 && lr > 0, "schedule.lr_by_workers", "must map numbers of workers to positive rates");
+    require(kWorkerRange.contains(static_cast<double>(workers)), "schedule.lr_by_workers",
+            fmt::format("has a rate for {} workers; expected a number {}", workers, to_text(kWorkerRange)));
   }
   if (schedule.warmup == "epochs") {
     require(schedule.warmup_epochs > 0, "schedule.warmup_epochs", "must be positive: 'schedule.warmup' is \"epochs\"");
   }
   if (schedule.decay == "multistep") {
-    require(all_positive(schedule.milestones) &&
+    require(!schedule.milestones.empty() &&
                 std::is_sorted(schedule.milestones.begin(), schedule.milestones.end(), std::less_equal<>()),
             "schedule.milestones", "must list epochs in strictly rising order: 'schedule.decay' is \"multistep\"");
   }
@@ -138,8 +145,6 @@ void check_relations(const TaskSpec& task, const FieldReader& reader) {
           "and 'evaluation.every_samples' exclude each other");
   require(evaluation.every_epoch || evaluation.every_samples > 0 || evaluation.every_fraction > 0,
           "evaluation.every_epoch", "is false, and neither 'every_samples' nor 'every_fraction' is given");
-  require(evaluation.every_fraction <= 1, "evaluation.every_fraction",
-          fmt::format("is {}; expected a fraction of an epoch", evaluation.every_fraction));
 
   const GoalSpec& goal = task.goal;
   require(std::find(evaluation.metrics.begin(), evaluation.metrics.end(), goal.metric) != evaluation.metrics.end(),

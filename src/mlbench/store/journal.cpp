@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/store/sqlite.h"
 
 namespace mlbench::store {
@@ -187,7 +187,7 @@ void Journal::flush() {
   // The log of commits; a checkpoint syncs by itself.
   const std::string log = series_.database_->path().string() + "-wal";
   const FileDescriptor fd(::open(log.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd && fdatasync(fd.get()) != 0) throw IoError("cannot flush " + log + ": " + errno_text(errno));
+  if (fd && fdatasync(fd.get()) != 0) throw_system_error("cannot flush " + log, errno);
 }
 
 }  // namespace mlbench::store

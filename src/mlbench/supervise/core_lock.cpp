@@ -12,8 +12,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench::supervise {
 namespace {
@@ -76,7 +76,7 @@ FileDescriptor show_beside(const std::filesystem::path& core_lock) {
   create_for_all_users(beside_path(core_lock));
   FileDescriptor fd = open_beside(core_lock);
   if (!fd || flock(fd.get(), LOCK_SH | LOCK_NB) != 0) {
-    throw IoError("cannot lock " + beside_path(core_lock).string() + ": " + errno_text(errno));
+    throw_system_error("cannot lock " + beside_path(core_lock).string(), errno);
   }
   return fd;
 }

@@ -6,8 +6,9 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
-#include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/numbers.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/proc.h"
@@ -56,13 +57,7 @@ void end_ranks_of(const LeaseContent& lease) {
   wait_for_all(seconds(5));
 }
 
-spec::RunSpec spec_of(const std::filesystem::path& run_dir) {
-  spec::RunSpec run = spec::run_spec_from_json(read_json_file(run_dir / "spec.json", inputs::kSpec));
-  run.run_dir = std::filesystem::absolute(run_dir);
-  return run;
-}
-
-spec::Failure lost_failure(const spec::RunSpec& run, const std::optional<LeaseContent>& owner) {
+spec::Failure lost_failure(const std::filesystem::path& run_dir, const std::optional<LeaseContent>& owner) {
   spec::Failure failure;
   failure.kind = "supervisor_lost";
   failure.message = "the supervisor of this run disappeared; nobody saw how the ranks ended";
@@ -75,26 +70,26 @@ spec::Failure lost_failure(const spec::RunSpec& run, const std::optional<LeaseCo
   }
   // It was alive to its last line, and could not write it.
   failure.message = "the supervisor of this run (on " + owner->host + ") ended without its record";
-  if (disk_is_full(run.run_dir)) {
+  if (disk_is_full(run_dir)) {
     failure.kind = "disk_full";
-    failure.message +=
-        ": the disk that holds " + run.run_dir + " is full; free space there, then: mlbench resume " + run.name;
+    failure.message += ": the disk that holds " + run_dir.string() +
+                       " is full; free space there, then: mlbench resume " + run_dir.filename().string();
   }
   return failure;
 }
 
 // What is known of a run that nobody owns any more. Its last words may have been its end, only not in the record yet.
-spec::RunProgress settled_progress(const spec::RunSpec& run, const std::optional<LeaseContent>& owner) {
-  spec::RunProgress progress = read_progress(run.run_dir).value_or(spec::RunProgress());
+spec::RunProgress settled_progress(const std::filesystem::path& run_dir, const std::optional<LeaseContent>& owner) {
+  spec::RunProgress progress = read_progress(run_dir).value_or(spec::RunProgress());
   if (!active_state(std::string(spec::name_of(progress.state)))) return progress;
   progress.state = spec::RunState::kFailed;
-  progress.failure = lost_failure(run, owner);
+  progress.failure = lost_failure(run_dir, owner);
   progress.finished_at = format_utc(std::chrono::system_clock::now());
   // A segment that was over already is not what was lost.
   if (!progress.segments.empty() && progress.segments.back().finished_at.empty()) {
     spec::SegmentInfo& segment = progress.segments.back();
     segment.finished_at = progress.finished_at;
-    segment.exit_codes.assign(static_cast<size_t>(run.workers), std::nullopt);
+    segment.exit_codes.assign(segment.exit_codes.size(), std::nullopt);
   }
   return progress;
 }
@@ -109,12 +104,11 @@ bool settle(const std::filesystem::path& run_dir, bool without_record) {
   auto lease = Lease::take(run_dir);
   if (!lease || !lost()) return false;
 
-  const spec::RunSpec run = spec_of(run_dir);
   const auto owner = read_lease(run_dir);
   if (owner) end_ranks_of(*owner);
-  const spec::RunProgress progress = settled_progress(run, owner);
+  const spec::RunProgress progress = settled_progress(run_dir, owner);
   write_progress(run_dir, progress);
-  write_json_file(record_path(run_dir), spec::build_record(run, progress), inputs::kRecord);
+  write_json_file(record_path(run_dir), record_of(run_dir, progress), inputs::kRecord);
   return true;
 }
 
@@ -139,15 +133,8 @@ std::vector<std::string> to_arguments(const SupervisorOptions& options) {
 
 SupervisorOptions options_from_arguments(const std::vector<std::string>& arguments) {
   SupervisorOptions options;
-  const auto number = [](const std::string& name, const std::string& text) {
-    size_t used = 0;
-    int64_t value = -1;
-    try {
-      value = std::stoll(text, &used);
-    } catch (const std::logic_error&) {
-    }
-    if (used != text.size() || value < 0) throw UserError("supervise: " + name + " '" + text + "' is no number");
-    return value;
+  const auto number = [](const std::string& name, const std::string& text, const Range& range) {
+    return parse_count(text, "supervise: " + name, range);
   };
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& name = arguments[i];
@@ -162,9 +149,9 @@ SupervisorOptions options_from_arguments(const std::vector<std::string>& argumen
     } else if (name == "--core-lock") {
       options.core_lock = value();
     } else if (name == "--resume-step") {
-      options.resume_step = number(name, value());
+      options.resume_step = number(name, value(), {0, 1e12});
     } else if (name == "--start-timeout") {
-      options.start_timeout = seconds(number(name, value()));
+      options.start_timeout = seconds(number(name, value(), {0, 86400}));
     } else if (name == "--no-wait") {
       options.no_wait = true;
     } else if (name == "--detached") {
@@ -192,7 +179,7 @@ SupervisorHandle SupervisorHandle::start(const std::filesystem::path& program, c
     // A socket pair rather than a pipe: writing to a dead supervisor must not raise SIGPIPE in the command.
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-      throw IoError("cannot create a socket pair: " + errno_text(errno));
+      throw_system_error("cannot create a socket pair", errno);
     }
     input = FileDescriptor(ends[0]);
     control = FileDescriptor(ends[1]);
@@ -242,8 +229,7 @@ bool lease_held(const std::filesystem::path& run_dir) { return lease_held(run_di
 bool settle_if_lost(const std::filesystem::path& run_dir) { return settle(run_dir, false); }
 
 Json lost_record(const std::filesystem::path& run_dir) {
-  const spec::RunSpec run = spec_of(run_dir);
-  return spec::build_record(run, settled_progress(run, read_lease(run_dir)));
+  return record_of(run_dir, settled_progress(run_dir, read_lease(run_dir)));
 }
 
 }  // namespace mlbench::supervise

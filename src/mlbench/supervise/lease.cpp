@@ -87,7 +87,7 @@ bool lease_held(const std::filesystem::path& run_dir, milliseconds standstill) {
   const FileDescriptor fd(open(lease_path(run_dir).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) {
     if (errno == ENOENT || errno == ELOOP) return false;  // a supervisor follows no link
-    throw IoError("cannot read " + lease_path(run_dir).string() + ": " + errno_text(errno));
+    throw_system_error("cannot read " + lease_path(run_dir).string(), errno);
   }
   // Shared, so that readers don't take each other for the holder.
   if (flock(fd.get(), LOCK_SH | LOCK_NB) != 0) return true;

@@ -116,4 +116,27 @@ bool disk_is_full(const std::filesystem::path& run_dir) {
   return !unknown && space.available < kLeastBytes;
 }
 
+Json record_of(const std::filesystem::path& run_dir, const spec::RunProgress& progress) {
+  spec::RunSpec run;
+  try {
+    run = spec::read_run_spec(run_dir / "spec.json");
+  } catch (const UserError& error) {
+    const std::filesystem::path file = run_dir / "run.json";
+    Json record = std::filesystem::exists(file) ? read_json_file(file, inputs::kRecord)
+                                                : Json{{"name", run_dir.filename().string()}};
+    record["state"] = spec::name_of(progress.state);
+    record["finished_at"] = progress.finished_at.empty() ? Json(nullptr) : Json(progress.finished_at);
+    record["notes"].push_back(error.what());
+    if (progress.failure) {
+      for (const char* key : {"rank", "host", "operation", "sequence"}) record["failure"][key] = nullptr;
+      record["failure"]["kind"] = progress.failure->kind;
+      record["failure"]["message"] = progress.failure->message + ": " + error.what();
+      record["failure"]["log_tail"] = Json::array();
+    }
+    return record;
+  }
+  run.run_dir = std::filesystem::absolute(run_dir);
+  return spec::build_record(run, progress);
+}
+
 }  // namespace mlbench::supervise

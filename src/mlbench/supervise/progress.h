@@ -22,4 +22,8 @@ std::optional<spec::RunProgress> read_progress(const std::filesystem::path& run_
 // Whether the disk that holds the folder has no room for a record any more.
 bool disk_is_full(const std::filesystem::path& run_dir);
 
+// The record of a run folder that has come to `progress`. Where spec.json is wrong, what run.json says, in that state,
+// with the reason among its notes: whatever is in a folder, its run can be shown, ended and deleted.
+Json record_of(const std::filesystem::path& run_dir, const spec::RunProgress& progress);
+
 }  // namespace mlbench::supervise

@@ -51,7 +51,7 @@ std::string utc_now() { return format_utc(std::chrono::system_clock::now()); }
 
 std::string make_secret() {
   unsigned char bytes[16];
-  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) throw IoError("no random bytes: " + errno_text(errno));
+  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) throw_system_error("no random bytes", errno);
   return fmt::format("{:02x}", fmt::join(bytes, ""));
 }
 
@@ -109,7 +109,7 @@ class Segment {
         executor_(executor),
         lease_(take_lease(options.run_dir)),
         control_(options.run_dir, options.attached),
-        run_(spec::run_spec_from_json(read_json_file(options.run_dir / "spec.json", inputs::kSpec))),
+        run_(spec::read_run_spec(options.run_dir / "spec.json")),
         core_path_(options.core_lock.empty() ? default_core_lock() : options.core_lock) {
     run_.run_dir = std::filesystem::absolute(options.run_dir);  // the home may have moved
     load_progress();

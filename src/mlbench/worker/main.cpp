@@ -51,8 +51,9 @@ Options parse(int argc, char** argv) {
       "--spec", options.spec_file,
       "frozen run specification (default: spec.json of the run folder), as `mlbench run ... --dry-run --json` "
       "prints it");
-  app.add_option("--segment", options.segment, "number of this start of the run, from 1")->check(CLI::PositiveNumber);
-  app.add_option("--resume-step", options.resume_step, "checkpoint to start from");
+  app.add_option("--segment", options.segment, "number of this start of the run, from 1")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}));
+  app.add_option("--resume-step", options.resume_step, "checkpoint to start from")->check(CLI::NonNegativeNumber);
   app.add_option("--evaluate", options.evaluate,
                  "evaluate this checkpoint folder or .safetensors file by --spec, print the metrics as JSON, and exit");
   try {
@@ -182,8 +183,8 @@ int run_rank(const Options& options) {
   spdlog::info("rank {} of {} (from {})", launch.rank, launch.size, launch.source);
 
   const std::filesystem::path run_dir = std::filesystem::absolute(options.run_dir);
-  spec::RunSpec run = spec::run_spec_from_json(read_json_file(
-      options.spec_file.empty() ? run_dir / "spec.json" : std::filesystem::path(options.spec_file), inputs::kSpec));
+  spec::RunSpec run =
+      spec::read_run_spec(options.spec_file.empty() ? run_dir / "spec.json" : std::filesystem::path(options.spec_file));
   run.run_dir = run_dir;
   if (launch.size != run.workers) {
     throw UserError("the run has " + std::to_string(run.workers) + " workers, but the environment (" + launch.source +
@@ -240,7 +241,7 @@ int evaluate(const Options& options) {
   Json answer;
   int exit_code = 0;
   try {
-    const spec::RunSpec run = spec::run_spec_from_json(read_json_file(options.spec_file, inputs::kSpec));
+    const spec::RunSpec run = spec::read_run_spec(options.spec_file);
     answer =
         train::evaluate_stored(options.evaluate, run, *make_framework(run, 0, 0), [&] { return prepare_data(run); });
   } catch (const std::exception& error) {

@@ -23,6 +23,7 @@
 #include "mlbench/master/runs.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/zip.h"
+#include "mlbench/spec/run_options.h"
 #include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::master {
@@ -252,8 +253,8 @@ Response create_run(Services& services, const Call& call) {
   check_run_name(name);
   const int64_t workers = whole(fields.need("num_workers"), "num_workers");
   const double cpus = real(fields.need("num_cpus"), "num_cpus");
-  if (workers < 1 || workers > 10'000)
-    throw HttpError(400, fmt::format("num_workers {} is not from 1 to 10000", workers));
+  if (workers < 1 || workers > spec::kMostWorkers)
+    throw HttpError(400, fmt::format("num_workers {} is not from 1 to {}", workers, spec::kMostWorkers));
   if (cpus < 0) throw HttpError(400, fmt::format("num_cpus {} is less than 0", cpus));
   const std::string image = fields.need("image_name");
   std::string backend = fields.need("backend");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mlbench/base/errors.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/master/runs.h"
@@ -27,6 +28,10 @@ void Scheduler::adopt_unread() {
   std::erase_if(unread_, [&](const fs::path& run_dir) {
     try {
       adopt(run_dir);
+    } catch (const UserError& error) {
+      spdlog::error("run {} cannot be started: {}", run_dir.filename().string(), error.what());
+      std::error_code ignored;  // it is then lost, as its record will say
+      fs::remove(run_dir / "control" / "queue.json", ignored);
     } catch (const std::exception& error) {
       spdlog::warn("run {}: {}", run_dir.filename().string(), error.what());
       return !is_transient(error);

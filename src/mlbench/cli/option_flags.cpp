@@ -1,0 +1,64 @@
+#include "mlbench/cli/option_flags.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <utility>
+
+namespace mlbench::cli {
+
+namespace {
+
+using spec::OptionKind;
+using spec::RunOption;
+using spec::RunOptions;
+
+// "stop after this many steps (from 1 to 1000000000000)"
+std::string full_help(const RunOption& option, const std::string& help) {
+  std::vector<std::string> facts;
+  switch (option.kind) {
+    case OptionKind::kCount:
+    case OptionKind::kCounts:
+    case OptionKind::kReal:
+    case OptionKind::kSteps:
+      facts.push_back(to_text(option.range));
+      break;
+    case OptionKind::kDuration:
+      facts.push_back(duration_text(option.range));
+      break;
+    default:
+      break;
+  }
+  if (!option.usual.empty() && help.empty()) facts.push_back(fmt::format("default: {}", option.usual));
+  const std::string text = help.empty() ? std::string(option.help) : help;
+  return facts.empty() ? text : fmt::format("{} ({})", text, fmt::join(facts, "; "));
+}
+
+}  // namespace
+
+void add_run_option(CLI::App& verb, RunOptions& options, RunOption::Member member, const std::string& help) {
+  const RunOption& option = spec::run_option(member);
+  const std::string flags(option.flags), text = full_help(option, help);
+  CLI::Option* added = std::visit(
+      [&](auto pointer) -> CLI::Option* {
+        if constexpr (std::is_same_v<decltype(pointer), bool RunOptions::*>) {
+          return verb.add_flag(flags, options.*pointer, text);
+        } else {
+          return verb.add_option(flags, options.*pointer, text);
+        }
+      },
+      option.member);
+  if (!option.value.empty()) added->type_name(std::string(option.value));
+  if (!option.group.empty()) added->group(std::string(option.group));
+  if (!flags.starts_with('-')) added->required();
+  if (option.kind == OptionKind::kTexts) added->allow_extra_args(false);
+}
+
+void add_run_options(CLI::App& verb, RunOptions& options) {
+  for (const RunOption& option : spec::run_options()) {
+    if (!option.flags.empty()) add_run_option(verb, options, option.member);
+  }
+}
+
+}  // namespace mlbench::cli

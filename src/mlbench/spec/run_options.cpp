@@ -1,0 +1,345 @@
+#include "mlbench/spec/run_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/spec/fields.h"
+
+namespace mlbench::spec {
+
+namespace {
+
+constexpr Range kWorkerCounts{1, kMostWorkers};
+constexpr Range kThreadRange{1, 1024};
+constexpr Range kRepeatRange{1, kMostRunsPerRequest};
+constexpr Range kStepRange{1, 1e12};
+constexpr Range kEpochLimits{1e-6, 1e6};      // a millionth rounds to one step, never to none
+constexpr Range kTimeRange{0.001, 31536000};  // a year
+constexpr Range kTimeoutRange{0.001, 86400};
+constexpr Range kListRange{0, 1000};
+constexpr Range kWordRange{0, 100'000};
+
+constexpr const char *kWhat = "What to run", *kData = "Data", *kLimits = "When to stop", *kHow = "How to run";
+
+using Kind = OptionKind;
+using Options = RunOptions;
+constexpr auto kTasks = AppliesTo::kTasks, kCommands = AppliesTo::kCommands;
+
+// clang-format off
+constexpr RunOption kRows[] = {
+    {.name = "name", .flags = "NAME", .member = &Options::name, .kind = Kind::kText,
+     .help = "the runs are called NAME-K (repeats: NAME-K.2, ...)"},
+    {.name = "workers", .flags = "K", .member = &Options::workers, .kind = Kind::kCounts, .range = kWorkerCounts,
+     .help = "worker counts, e.g. 1 2 4"},
+
+    {.name = "task", .flags = "--task", .member = &Options::task, .kind = Kind::kText, .applies = kTasks,
+     .value = "TASK", .group = kWhat, .help = "a name of 'mlbench list tasks', or a task file (.toml)"},
+    {.name = "task_text", .flags = "", .member = &Options::task_text, .kind = Kind::kText, .applies = kTasks},
+    {.name = "rules", .flags = "--rules", .member = &Options::rules, .kind = Kind::kText, .applies = kTasks,
+     .value = "RULES", .group = kWhat, .help = "rule set of the task (default: the newest)"},
+    {.name = "variant", .flags = "--variant", .member = &Options::variant, .kind = Kind::kText, .applies = kTasks,
+     .value = "VARIANT", .group = kWhat, .help = "official variant of the task (default: its first)"},
+    {.name = "framework", .flags = "--framework", .member = &Options::framework, .kind = Kind::kText,
+     .applies = kTasks, .value = "NAME", .group = kWhat, .help = "see 'mlbench list frameworks'"},
+    {.name = "backend", .flags = "--backend", .member = &Options::backend, .kind = Kind::kText, .value = "NAME",
+     .group = kWhat, .help = "communication backend, see 'mlbench list backends'"},
+    {.name = "executor", .flags = "--executor", .member = &Options::executor, .kind = Kind::kText, .usual = "local",
+     .value = "NAME", .group = kWhat, .help = "see 'mlbench list executors'"},
+    {.name = "set", .flags = "--set", .member = &Options::overrides, .kind = Kind::kTexts, .applies = kTasks,
+     .range = kListRange, .value = "KEY=VALUE", .group = kWhat,
+     .help = "override a key of the task; the run becomes open (repeatable)"},
+    {.name = "command", .flags = "", .member = &Options::command, .kind = Kind::kTexts, .applies = kCommands,
+     .range = kWordRange},
+
+    {.name = "data", .flags = "--data", .member = &Options::data, .kind = Kind::kText, .applies = kTasks,
+     .value = "NAME", .group = kData, .help = "another data set, see 'mlbench list data'"},
+    {.name = "data_dir", .flags = "--data-dir", .member = &Options::data_dir, .kind = Kind::kText, .applies = kTasks,
+     .value = "DIR", .group = kData, .help = "where data sets lie (default: MLBENCH_DATA_DIR)"},
+    {.name = "synthetic", .flags = "--synthetic", .member = &Options::synthetic, .kind = Kind::kFlag,
+     .applies = kTasks, .group = kData, .help = "made data instead of the real set"},
+    {.name = "fixed_batch", .flags = "--fixed-batch", .member = &Options::fixed_batch, .kind = Kind::kFlag,
+     .applies = kTasks, .group = kData, .help = "one batch kept in memory: measures throughput only"},
+
+    {.name = "light", .flags = "-l,--light", .member = &Options::light, .kind = Kind::kFlag, .applies = kTasks,
+     .group = kLimits, .help = "the task's light goal"},
+    {.name = "max_steps", .flags = "--max-steps", .member = &Options::max_steps, .kind = Kind::kCount,
+     .applies = kTasks, .range = kStepRange, .unit = "steps", .value = "N", .group = kLimits,
+     .help = "stop after this many steps"},
+    {.name = "max_epochs", .flags = "--max-epochs", .member = &Options::max_epochs, .kind = Kind::kReal,
+     .applies = kTasks, .range = kEpochLimits, .unit = "epochs", .value = "X", .group = kLimits,
+     .help = "stop after this many epochs"},
+    {.name = "max_time", .flags = "--max-time", .member = &Options::max_time, .kind = Kind::kDuration,
+     .applies = kTasks, .range = kTimeRange, .unit = "s", .value = "TIME", .group = kLimits,
+     .help = "stop after this time from the first batch: 90s, 5m, 2h"},
+
+    {.name = "seed", .flags = "--seed", .member = &Options::seed, .kind = Kind::kSeed, .usual = "42", .value = "N",
+     .group = kHow, .help = "repeat r runs with N + r - 1"},
+    {.name = "repeat", .flags = "--repeat", .member = &Options::repeat, .kind = Kind::kCount, .range = kRepeatRange,
+     .usual = "1", .value = "N", .group = kHow, .help = "run each worker count N times"},
+    {.name = "threads_per_worker", .flags = "-c,--threads-per-worker,--num-cpus",
+     .member = &Options::threads_per_worker, .kind = Kind::kCount, .range = kThreadRange, .value = "N",
+     .group = kHow, .help = "default: cores / largest K, at least 1"},
+    {.name = "checkpoint_every", .flags = "--checkpoint-every", .member = &Options::checkpoint_every,
+     .kind = Kind::kSteps, .applies = kTasks, .range = kStepRange, .unit = "steps", .value = "STEPS|epoch",
+     .group = kHow, .help = "default: one checkpoint at the end"},
+    {.name = "comm_timeout", .flags = "--comm-timeout", .member = &Options::comm_timeout, .kind = Kind::kDuration,
+     .applies = kTasks, .range = kTimeoutRange, .unit = "s", .usual = "30s", .value = "TIME", .group = kHow,
+     .help = "how long an operation may wait for a peer"},
+    {.name = "image", .flags = "--image", .member = &Options::image, .kind = Kind::kText, .applies = kCommands,
+     .value = "IMAGE", .group = kHow, .help = "container image of a command behind --"},
+    {.name = "work_dir", .flags = "--work-dir", .member = &Options::work_dir, .kind = Kind::kText,
+     .applies = kCommands, .value = "DIR", .group = kHow,
+     .help = "where a command behind -- starts (default: here)"},
+    {.name = "env", .flags = "--env", .member = &Options::environment, .kind = Kind::kTexts, .applies = kCommands,
+     .range = kListRange, .value = "NAME[=VALUE|=@FILE]", .group = kHow,
+     .help = "variable of a command behind --; a secret as NAME (its value here) or NAME=@FILE (repeatable)"},
+    {.name = "gpu", .flags = "-g,--gpu", .member = &Options::gpu, .kind = Kind::kFlag, .applies = kTasks,
+     .group = kHow, .help = "compute on the host's NVIDIA GPUs, one per worker"},
+    {.name = "explain", .flags = "--explain", .member = &Options::explain, .kind = Kind::kFlag, .applies = kTasks,
+     .group = kHow, .help = "at the end, say which kernels the framework took (onednn)"},
+    {.name = "profile", .flags = "--profile", .member = &Options::profile, .kind = Kind::kFlag, .applies = kTasks,
+     .group = kHow, .help = "at the end, say what each operation of a step cost (onednn; takes about 1 %)"},
+    {.name = "no_wait", .flags = "--no-wait", .member = &Options::no_wait, .kind = Kind::kFlag, .group = kHow,
+     .help = "start at once even when another run holds the cores (labelled oversubscribed)"},
+};
+// clang-format on
+
+// Calls `text`, `list` or `flag` with the member.
+template <typename Given, typename Text, typename List, typename Flag>
+void visit_member(const RunOption& option, Given& options, const Text& text, const List& list, const Flag& flag) {
+  if (const auto* one = std::get_if<std::string Options::*>(&option.member)) text(options.**one);
+  if (const auto* many = std::get_if<std::vector<std::string> Options::*>(&option.member)) list(options.**many);
+  if (const auto* set = std::get_if<bool Options::*>(&option.member)) flag(options.**set);
+}
+
+bool is_given(const RunOption& option, const RunOptions& options) {
+  bool given = false;
+  visit_member(
+      option, options, [&](const std::string& text) { given = !text.empty(); },
+      [&](const std::vector<std::string>& list) { given = !list.empty(); }, [&](bool flag) { given = flag; });
+  return given;
+}
+
+void check_text(const RunOption& option, const std::string& text) {
+  const std::string label = label_of(option);
+  switch (option.kind) {
+    case Kind::kCount:
+      parse_count(text, label, option.range);
+      break;
+    case Kind::kSeed:
+      parse_seed(text, label);
+      break;
+    case Kind::kReal:
+      parse_real(text, label, option.range);
+      break;
+    case Kind::kDuration:
+      parse_duration(text, label, option.range);
+      break;
+    case Kind::kSteps:
+      if (text == "epoch") break;
+      try {
+        parse_count(text, label, option.range);
+      } catch (const UserError&) {
+        throw UserError(fmt::format("{} '{}' is neither a number of steps {} nor 'epoch'", label, shortened(text),
+                                    to_text(option.range)));
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+void check_list(const RunOption& option, const std::vector<std::string>& values) {
+  if (option.kind == Kind::kTexts && !option.range.contains(static_cast<double>(values.size()))) {
+    throw UserError(
+        fmt::format("{} has {} values; expected at most {}", label_of(option), values.size(), option.range.most));
+  }
+}
+
+std::string text_of(const Json& value, const RunOption& option) {
+  if (value.is_string()) return value.get<std::string>();
+  const bool number = option.kind != Kind::kText && option.kind != Kind::kTexts;
+  if (value.is_number() && number) return value.dump();
+  throw UserError(
+      fmt::format("{} is {}; expected {}", option.name, describe_value(value), number ? "a number, or text" : "text"));
+}
+
+Json number_schema(const RunOption& option) {
+  const bool real = option.kind == Kind::kReal || option.kind == Kind::kDuration;
+  const auto end = [&](double value) { return real ? Json(value) : Json(static_cast<int64_t>(value)); };
+  Json schema = {{"type", {"string", real ? "number" : "integer"}}};
+  schema["minimum"] = option.kind == Kind::kSeed ? Json(0) : end(option.range.least);
+  schema["maximum"] = option.kind == Kind::kSeed ? Json(std::numeric_limits<uint64_t>::max()) : end(option.range.most);
+  if (option.usual.empty()) return schema;
+  const std::string usual(option.usual);
+  schema["default"] = option.kind == Kind::kDuration ? Json(parse_duration(usual, option.name, option.range))
+                                                     : Json(parse_seed(usual, option.name));
+  return schema;
+}
+
+Json schema_of(const RunOption& option) {
+  switch (option.kind) {
+    case Kind::kText: {
+      Json schema = {{"type", "string"}};
+      if (!option.usual.empty()) schema["default"] = option.usual;
+      return schema;
+    }
+    case Kind::kTexts:
+      return {
+          {"type", "array"}, {"items", {{"type", "string"}}}, {"maxItems", static_cast<int64_t>(option.range.most)}};
+    case Kind::kFlag:
+      return {{"type", "boolean"}, {"default", false}};
+    case Kind::kCounts:
+      return {{"type", "array"}, {"items", number_schema(option)}, {"minItems", 1}, {"maxItems", kMostRunsPerRequest}};
+    default:
+      return number_schema(option);
+  }
+}
+
+}  // namespace
+
+std::span<const RunOption> run_options() { return kRows; }
+
+const RunOption& run_option(RunOption::Member member) {
+  const auto* row = std::find_if(std::begin(kRows), std::end(kRows),
+                                 [&](const RunOption& option) { return option.member == member; });
+  MLBENCH_CHECK(row != std::end(kRows), "every member of RunOptions has a row");
+  return *row;
+}
+
+std::string label_of(const RunOption& option) {
+  if (option.kind == Kind::kCounts) return "worker count";
+  const size_t start = option.flags.find("--");
+  if (start == std::string_view::npos) return std::string(option.name);
+  return std::string(option.flags.substr(start, option.flags.find(',', start) - start));
+}
+
+void check_run_options(const RunOptions& options) {
+  const bool custom = !options.command.empty();
+  for (const RunOption& option : kRows) {
+    if (!is_given(option, options)) continue;
+    if (custom && option.applies == kTasks) {
+      throw UserError(fmt::format("{} is an option of tasks: give it to your command, behind --", label_of(option)));
+    }
+    if (!custom && option.applies == kCommands) {
+      throw UserError(fmt::format("{} is an option of a command: give one behind --", label_of(option)));
+    }
+    visit_member(
+        option, options, [&](const std::string& text) { check_text(option, text); },
+        [&](const std::vector<std::string>& values) { check_list(option, values); }, [](bool) {});
+  }
+  const int64_t counts = std::ssize(workers_of(options));
+  const int64_t repeats = count_of(options, &Options::repeat, 1);
+  if (counts * repeats > kMostRunsPerRequest) {
+    throw UserError(fmt::format("{} worker counts with {} repeats are {} runs; one request makes at most {}", counts,
+                                repeats, counts * repeats, kMostRunsPerRequest));
+  }
+  const uint64_t seed = seed_of(options, 0);
+  if (seed > std::numeric_limits<uint64_t>::max() - static_cast<uint64_t>(repeats - 1)) {
+    throw UserError(fmt::format("--seed {} with --repeat {}: the last one's seed would be above {}", seed, repeats,
+                                std::numeric_limits<uint64_t>::max()));
+  }
+}
+
+int64_t count_of(const RunOptions& options, std::string RunOptions::*member, int64_t otherwise) {
+  const RunOption& option = run_option(member);
+  return (options.*member).empty() ? otherwise : parse_count(options.*member, label_of(option), option.range);
+}
+
+uint64_t seed_of(const RunOptions& options, uint64_t otherwise) {
+  return options.seed.empty() ? otherwise : parse_seed(options.seed, label_of(run_option(&Options::seed)));
+}
+
+double real_of(const RunOptions& options, std::string RunOptions::*member, double otherwise) {
+  const RunOption& option = run_option(member);
+  return (options.*member).empty() ? otherwise : parse_real(options.*member, label_of(option), option.range);
+}
+
+double seconds_of(const RunOptions& options, std::string RunOptions::*member, double otherwise) {
+  const RunOption& option = run_option(member);
+  return (options.*member).empty() ? otherwise : parse_duration(options.*member, label_of(option), option.range);
+}
+
+std::vector<int64_t> workers_of(const RunOptions& options) {
+  if (options.workers.empty()) throw UserError("no worker count: give at least one, e.g. 'mlbench run NAME 1 2'");
+  if (std::ssize(options.workers) > kMostRunsPerRequest) {
+    throw UserError(fmt::format("{} worker counts; one request makes at most {} runs", options.workers.size(),
+                                kMostRunsPerRequest));
+  }
+  const RunOption& option = run_option(&Options::workers);
+  std::vector<int64_t> counts;
+  for (const std::string& text : options.workers) {
+    const int64_t count = parse_count(text, label_of(option), option.range);
+    if (std::find(counts.begin(), counts.end(), count) != counts.end()) {
+      throw UserError(fmt::format("worker count {} is given twice: for repeats use --repeat N", count));
+    }
+    counts.push_back(count);
+  }
+  return counts;
+}
+
+Json to_json(const RunOptions& options) {
+  Json request = Json::object();
+  for (const RunOption& option : kRows) {
+    const std::string name(option.name);
+    visit_member(
+        option, options,
+        [&](const std::string& value) {
+          if (!value.empty()) request[name] = value;
+        },
+        [&](const std::vector<std::string>& values) {
+          if (!values.empty()) request[name] = values;
+        },
+        [&](bool value) {
+          if (value) request[name] = true;
+        });
+  }
+  return request;
+}
+
+RunOptions run_options_from_json(const Json& request) {
+  RunOptions options;
+  std::vector<std::string> names;
+  for (const RunOption& option : kRows) names.emplace_back(option.name);
+  for (const auto& [name, value] : request.items()) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      const std::string given = name.substr(0, 80);
+      throw UserError(fmt::format("unknown field '{}': {}", given, suggest(given, names)));
+    }
+  }
+  for (const RunOption& option : kRows) {
+    const auto found = request.find(option.name);
+    if (found == request.end() || found->is_null()) continue;
+    visit_member(
+        option, options, [&](std::string& value) { value = text_of(*found, option); },
+        [&](std::vector<std::string>& values) {
+          if (!found->is_array()) {
+            throw UserError(fmt::format("{} is {}; expected a list", option.name, describe_value(*found)));
+          }
+          for (const Json& value : *found) values.push_back(text_of(value, option));
+        },
+        [&](bool& value) {
+          if (!found->is_boolean()) {
+            throw UserError(fmt::format("{} is {}; expected true or false", option.name, describe_value(*found)));
+          }
+          value = found->get<bool>();
+        });
+  }
+  return options;
+}
+
+Json run_request_properties() {
+  Json properties = Json::object();
+  for (const RunOption& option : kRows) {
+    Json schema = schema_of(option);
+    if (!option.unit.empty()) schema["x-unit"] = option.unit;
+    if (option.applies != AppliesTo::kAll) schema["x-applies-to"] = option.applies == kTasks ? "tasks" : "commands";
+    properties[std::string(option.name)] = std::move(schema);
+  }
+  return properties;
+}
+
+}  // namespace mlbench::spec

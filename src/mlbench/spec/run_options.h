@@ -1,0 +1,102 @@
+#pragma once
+
+// What can be asked for when runs are made: one row per option. The command line, the fields of RunRequest over REST,
+// their checks, the schema in api/openapi.json and, by it, the page are all made of these rows. A new option is a
+// member, a row, and the schema's entry that the test `run_options_test` asks for.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/base/numbers.h"
+
+namespace mlbench::spec {
+
+// As given, numbers as text; empty where nothing was given.
+struct RunOptions {
+  std::string name;
+  std::vector<std::string> workers;
+  std::string task, rules, variant;
+  std::string task_text;  // the content of the task file `task`, where it cannot be read by that name
+  std::string framework, backend, executor = "local";
+  std::string data, data_dir;
+  std::vector<std::string> overrides;  // KEY=VALUE
+  std::string seed, threads_per_worker, repeat;
+  std::string max_steps, max_epochs, max_time;
+  std::string checkpoint_every, comm_timeout;
+  // A custom run: what each rank starts, in which folder, with which variables (spec/variables.h) beside those of the
+  // machine.
+  std::vector<std::string> command;
+  std::string image, work_dir;
+  std::vector<std::string> environment;
+  bool light = false, synthetic = false, fixed_batch = false, gpu = false, explain = false, profile = false;
+  bool no_wait = false;
+};
+
+enum class OptionKind {
+  kText,
+  kTexts,     // the range is that of their number
+  kFlag,      //
+  kCount,     // whole
+  kCounts,    // a list of them, at least one
+  kSeed,      // any 64 bits
+  kReal,      //
+  kDuration,  // seconds, or with a unit
+  kSteps,     // a count of steps, or "epoch"
+};
+
+enum class AppliesTo { kAll, kTasks, kCommands };
+
+struct RunOption {
+  using Member = std::variant<std::string RunOptions::*, std::vector<std::string> RunOptions::*, bool RunOptions::*>;
+
+  std::string_view name;   // the field of RunRequest
+  std::string_view flags;  // of `mlbench run`, as CLI11 writes them; NAME, K: positional; empty: over REST alone
+  Member member;
+  OptionKind kind;
+  AppliesTo applies = AppliesTo::kAll;
+  Range range = {};             // of numbers; of seconds
+  std::string_view unit = {};   // of a number that is given without one
+  std::string_view usual = {};  // the default, where it is one value
+  std::string_view value = {};  // what help calls a value
+  std::string_view group = {};
+  std::string_view help = {};
+};
+
+// All of them, in the order of help.
+std::span<const RunOption> run_options();
+const RunOption& run_option(RunOption::Member member);
+
+// "--max-steps"; the field's name where there is no flag. For messages.
+std::string label_of(const RunOption& option);
+
+// Every value in its range, nothing beside what it applies to, not more runs than one request may make. UserError with
+// what was given, and what can be. Whether names (of frameworks, data sets, ...) exist is not looked at.
+void check_run_options(const RunOptions& options);
+
+// The number given, or `otherwise`. UserError as check_run_options.
+int64_t count_of(const RunOptions& options, std::string RunOptions::*member, int64_t otherwise);
+uint64_t seed_of(const RunOptions& options, uint64_t otherwise);
+double real_of(const RunOptions& options, std::string RunOptions::*member, double otherwise);
+double seconds_of(const RunOptions& options, std::string RunOptions::*member, double otherwise);
+// The worker counts: at least one, none twice.
+std::vector<int64_t> workers_of(const RunOptions& options);
+
+// The options as a request to a master (schema RunRequest in api/openapi.json), and back. UserError for an unknown
+// field, or a value of another type.
+Json to_json(const RunOptions& options);
+RunOptions run_options_from_json(const Json& request);
+
+// The properties of RunRequest, less their descriptions: type, minimum, maximum, default; "x-unit", and "x-applies-to"
+// ("tasks" or "commands") of what does not apply to both.
+Json run_request_properties();
+
+// Most runs that one request makes: worker counts times repeats.
+inline constexpr int64_t kMostRunsPerRequest = 1000;
+inline constexpr int64_t kMostWorkers = 10'000;
+
+}  // namespace mlbench::spec

@@ -1,0 +1,215 @@
+#include "mlbench/spec/run_options.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <set>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/spec/run_spec.h"
+
+namespace mlbench::spec {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+RunOptions plain(bool custom) {
+  RunOptions options;
+  options.name = "r";
+  options.workers = {"1"};
+  if (custom) {
+    options.command = {"true"};
+  } else {
+    options.task = "t";
+  }
+  return options;
+}
+
+bool takes_commands(const RunOption& option) { return option.applies == AppliesTo::kCommands; }
+
+RunOptions with(const RunOption& option, const std::string& value) {
+  RunOptions options = plain(takes_commands(option));
+  if (const auto* text = std::get_if<std::string RunOptions::*>(&option.member)) options.** text = value;
+  if (const auto* list = std::get_if<std::vector<std::string> RunOptions::*>(&option.member)) options.** list = {value};
+  if (const auto* flag = std::get_if<bool RunOptions::*>(&option.member)) options.** flag = true;
+  return options;
+}
+
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string refusal(const RunOptions& options) {
+  return error_of([&] { check_run_options(options); });
+}
+
+bool is_number(const RunOption& option) {
+  return option.kind != OptionKind::kText && option.kind != OptionKind::kTexts && option.kind != OptionKind::kFlag;
+}
+
+TEST(RunOptions, EveryRowIsComplete) {
+  std::set<std::string_view> names;
+  for (const RunOption& option : run_options()) {
+    SCOPED_TRACE(option.name);
+    EXPECT_TRUE(names.insert(option.name).second);
+    EXPECT_EQ(&run_option(option.member), &option) << "one row per member";
+    EXPECT_EQ(option.help.empty(), option.flags.empty());
+    if (option.kind == OptionKind::kSeed || !is_number(option)) continue;
+    EXPECT_LT(option.range.least, option.range.most);
+    EXPECT_LE(option.range.most, std::pow(2, 53));
+    if (option.kind != OptionKind::kReal && option.kind != OptionKind::kDuration) {
+      EXPECT_EQ(option.range.least, std::floor(option.range.least));
+      EXPECT_EQ(option.range.most, std::floor(option.range.most));
+    }
+  }
+}
+
+TEST(RunOptions, TheEndsOfEachRangeAreTakenAndNothingBeyond) {
+  for (const RunOption& option : run_options()) {
+    if (!is_number(option)) continue;
+    std::vector<std::string> wrong = {"abc",   " ",      "1 ",    "+1",  "-1",    "0x1",  "nan", "inf",
+                                      "1e308", "1e308h", "1e999", "1,5", "1e18h", "9e18", "--1", "9e18s"};
+    if (option.kind == OptionKind::kSeed) {
+      for (const char* right : {"0", "42", "18446744073709551615"}) EXPECT_EQ(refusal(with(option, right)), "no error");
+      wrong.insert(wrong.end(), {"18446744073709551616", "1.5", "-0", "1e3"});
+    } else {
+      const bool real = option.kind == OptionKind::kReal || option.kind == OptionKind::kDuration;
+      const auto text = [&](double value) { return real ? fmt::format("{}", value) : fmt::format("{:.0f}", value); };
+      const auto beyond = [&](double end, double way) {
+        return text(real ? std::nextafter(end, way * std::numeric_limits<double>::infinity()) : end + way);
+      };
+      for (const double end : {option.range.least, option.range.most}) {
+        EXPECT_EQ(refusal(with(option, text(end))), "no error");
+      }
+      wrong.insert(wrong.end(), {beyond(option.range.least, -1), beyond(option.range.most, 1), "1e18", "-0",
+                                 "9223372036854775807", "9223372036854775808", "18446744073709551616"});
+      if (!real) wrong.insert(wrong.end(), {"1e3", "1.0", "1s"});
+    }
+    for (const std::string& value : wrong) {
+      EXPECT_THAT(refusal(with(option, value)), AllOf(HasSubstr(label_of(option) + " '"), HasSubstr("from ")))
+          << option.name << " " << value;
+    }
+  }
+}
+
+TEST(RunOptions, NothingIsTakenThatDoesNotApply) {
+  for (const RunOption& option : run_options()) {
+    if (option.applies == AppliesTo::kAll || option.name == "task" || option.name == "command") continue;
+    const std::string value = is_number(option) ? fmt::format("{}", option.range.most) : "x";
+    RunOptions other = with(option, value);
+    EXPECT_EQ(refusal(other), "no error") << option.name;
+    if (takes_commands(option)) {
+      other.command.clear();
+      EXPECT_EQ(refusal(other), label_of(option) + " is an option of a command: give one behind --");
+    } else {
+      other.command = {"true"};
+      other.task.clear();
+      EXPECT_EQ(refusal(other), label_of(option) + " is an option of tasks: give it to your command, behind --");
+    }
+  }
+  RunOptions both = plain(true);
+  both.task = "t";
+  EXPECT_THAT(refusal(both), HasSubstr("--task is an option of tasks"));
+}
+
+TEST(RunOptions, OneRequestMakesSoManyRuns) {
+  RunOptions options = plain(false);
+  options.repeat = "1000";
+  EXPECT_EQ(refusal(options), "no error");
+  options.workers = {"1", "2"};
+  EXPECT_EQ(refusal(options), "2 worker counts with 1000 repeats are 2000 runs; one request makes at most 1000");
+  options.repeat = "500";
+  EXPECT_EQ(refusal(options), "no error");
+  options.repeat.clear();
+  options.workers.clear();
+  EXPECT_THAT(refusal(options), HasSubstr("no worker count"));
+  for (int i = 1; i <= 1000; ++i) options.workers.push_back(std::to_string(i));
+  EXPECT_EQ(refusal(options), "no error");
+  options.workers.emplace_back("1001");
+  EXPECT_EQ(refusal(options), "1001 worker counts; one request makes at most 1000 runs");
+  options.workers = {"2", "02"};
+  EXPECT_EQ(refusal(options), "worker count 2 is given twice: for repeats use --repeat N");
+}
+
+TEST(RunOptions, ListsAndSeedsEnd) {
+  RunOptions options = plain(false);
+  options.overrides.assign(1000, "epochs=1");
+  EXPECT_EQ(refusal(options), "no error");
+  options.overrides.emplace_back("epochs=1");
+  EXPECT_EQ(refusal(options), "--set has 1001 values; expected at most 1000");
+  options = plain(false);
+  options.seed = "18446744073709551615";
+  EXPECT_EQ(refusal(options), "no error");
+  options.repeat = "2";
+  EXPECT_THAT(refusal(options), HasSubstr("the last one's seed would be above 18446744073709551615"));
+}
+
+TEST(RunOptions, ValuesAreReadInTheirUnits) {
+  RunOptions options = plain(false);
+  EXPECT_EQ(seconds_of(options, &RunOptions::max_time, 0), 0);
+  EXPECT_EQ(seed_of(options, 42), 42U);
+  options.max_time = "1.5h";
+  options.max_epochs = "2.5";
+  options.max_steps = "10";
+  options.seed = "7";
+  EXPECT_EQ(seconds_of(options, &RunOptions::max_time, 0), 5400);
+  EXPECT_EQ(real_of(options, &RunOptions::max_epochs, 0), 2.5);
+  EXPECT_EQ(count_of(options, &RunOptions::max_steps, 0), 10);
+  EXPECT_EQ(seed_of(options, 42), 7U);
+}
+
+TEST(RunOptions, DefaultsAreThoseOfARun) {
+  const Json properties = run_request_properties();
+  const RunSpec spec;
+  EXPECT_EQ(properties["seed"]["default"], spec.seed);
+  EXPECT_EQ(properties["repeat"]["default"], spec.repeat);
+  EXPECT_EQ(properties["comm_timeout"]["default"], spec.comm_timeout_s);
+  EXPECT_EQ(properties["executor"]["default"], spec.executor);
+  EXPECT_EQ(RunOptions().executor, spec.executor);
+}
+
+TEST(RunOptions, ARequestIsExactlyInvertible) {
+  RunOptions options;
+  for (const RunOption& option : run_options()) {
+    const std::string value = fmt::format("the {}", option.name);
+    if (const auto* text = std::get_if<std::string RunOptions::*>(&option.member)) options.** text = value;
+    if (const auto* list = std::get_if<std::vector<std::string> RunOptions::*>(&option.member))
+      options.** list = {value, "more"};
+    if (const auto* flag = std::get_if<bool RunOptions::*>(&option.member)) options.** flag = true;
+  }
+  const Json request = to_json(options);
+  EXPECT_EQ(request.size(), run_options().size());
+  EXPECT_EQ(to_json(run_options_from_json(request)), request);
+  EXPECT_EQ(to_json(RunOptions()), Json({{"executor", "local"}}));
+}
+
+TEST(RunOptions, ARequestMayHoldNumbers) {
+  const RunOptions options = run_options_from_json(
+      {{"workers", {1, "2"}}, {"seed", 18446744073709551615U}, {"max_time", 0.5}, {"repeat", nullptr}});
+  EXPECT_THAT(options.workers, testing::ElementsAre("1", "2"));
+  EXPECT_EQ(options.seed, "18446744073709551615");
+  EXPECT_EQ(options.max_time, "0.5");
+  EXPECT_EQ(options.repeat, "");
+}
+
+TEST(RunOptions, WrongFieldsOfARequestAreNamed) {
+  const auto refused = [](const Json& request) { return error_of([&] { run_options_from_json(request); }); };
+  EXPECT_THAT(refused({{"wrokers", 1}}), HasSubstr("unknown field 'wrokers': did you mean 'workers'? valid: "));
+  EXPECT_EQ(refused({{"command", "true"}}), "command is \"true\"; expected a list");
+  EXPECT_EQ(refused({{"light", 1}}), "light is 1; expected true or false");
+  EXPECT_EQ(refused({{"repeat", true}}), "repeat is true; expected a number, or text");
+  EXPECT_EQ(refused({{"task", 5}}), "task is 5; expected text");
+  EXPECT_EQ(refused({{"set", {1}}}), "set is 1; expected text");
+}
+
+}  // namespace
+}  // namespace mlbench::spec
