@@ -93,7 +93,7 @@ class EndToEnd : public testing::Test {
 
   // A run of two ranks that would take hours.
   ChildProcess start_long_run(const std::string& name, std::vector<std::string> more = {}) {
-    more.insert(more.begin(), {"2", "--max-steps", "1000000", "--set", "epochs=10000"});
+    more.insert(more.begin(), {"2", "--max-steps", "1000000", "--set", "epochs=10000", "--set", "goal.target=1000"});
     return start(run_arguments(name, more));
   }
 

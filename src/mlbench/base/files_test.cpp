@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "mlbench/base/system_error.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench {
 namespace {

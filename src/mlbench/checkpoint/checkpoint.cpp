@@ -11,10 +11,10 @@
 #include <cmath>
 #include <system_error>
 
-#include "mlbench/base/system_error.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench::checkpoint {
 

@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "mlbench/base/system_error.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/checkpoint/checkpoint.h"
 
 namespace mlbench::checkpoint {

@@ -1031,6 +1031,13 @@ TEST_F(Cli, OnATerminalItAsksAndRemembers) {
   EXPECT_EQ(second.code, 0) << second.out;
 }
 
+TEST_F(Cli, LogsMoveNoTerminal) {
+  const std::string hostile = "\x1b]0;title\x07 \x1b[2J\ta tab";
+  ASSERT_EQ(mlbench({"run", "c", "1", "--", "printf", hostile + "\\n"}).code, 0);
+  EXPECT_EQ(mlbench({"logs", "c-1"}).out, hostile + "\n");
+  EXPECT_EQ(on_terminal(environment_, {program(), "logs", "c-1"}, {}).out, "\\x1b]0;title\\x07 \\x1b[2J\ta tab\r\n");
+}
+
 TEST_F(Cli, NoColorMeansNone) {
   const auto doctor = [&] { return on_terminal(environment_, {program(), "doctor"}, {}).out; };
   EXPECT_THAT(doctor(), HasSubstr("\x1b[32mok"));

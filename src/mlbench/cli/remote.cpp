@@ -38,16 +38,19 @@ net::http::ClientResponse MasterClient::send(net::http::ClientRequest request, c
   request.silence = kTimeout;
   request.certificate = certificate_;
   std::string content;
-  request.on_data = [&](std::string_view part) {
+  const auto collect = [&](std::string_view part) {
     if (content.size() + part.size() > inputs::kArchive.most_bytes) {
       throw CommError(fmt::format("{} sends more than {} bytes in one answer", url_, inputs::kArchive.most_bytes));
     }
     content += part;
     return true;
   };
+  if (!request.on_data) request.on_data = collect;
   net::http::ClientResponse response = client_->send(request);
-  response.body = std::move(content);
-  if (response.status >= 200 && response.status < 300) return response;
+  if (response.status >= 200 && response.status < 300) {
+    response.body = std::move(content);
+    return response;
+  }
   const Json body = try_parse_json(response.body, inputs::kMasterAnswer).value_or(nullptr);
   const std::string message = body.is_object() ? report::text(body, "/message") : response.body.substr(0, 200);
   const std::string text = fmt::format("{} (answer {} of {})", message, response.status, url_);

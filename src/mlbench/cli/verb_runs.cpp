@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/growing_lines.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/runs.h"
@@ -218,6 +220,17 @@ class Lines {
   std::string rest_;
 };
 
+// What a script or a stranger on its port wrote: into a file or pipe as it is, on a terminal nothing that moves it.
+std::string shown(std::string_view line) {
+  static const bool terminal = is_terminal(STDOUT_FILENO);
+  if (!terminal) return std::string(line);
+  std::string text;
+  for (size_t tab; (tab = line.find('\t')) != std::string_view::npos; line.remove_prefix(tab + 1)) {
+    text += printable_lines(line.substr(0, tab)) + '\t';
+  }
+  return text + printable_lines(line);
+}
+
 // Lines appended to any log file, with their rank, until the run has ended.
 void follow_logs(const fs::path& run_dir, std::optional<int64_t> only_rank) {
   struct Followed {
@@ -229,9 +242,9 @@ void follow_logs(const fs::path& run_dir, std::optional<int64_t> only_rank) {
     for (const LogFile& file : log_files(run_dir, only_rank)) {
       Followed& followed = all[file.path];
       const auto line = [&](std::string_view content) {
-        print(only_rank       ? fmt::format("{}\n", content)
-              : file.rank < 0 ? fmt::format("supervisor | {}\n", content)
-                              : fmt::format("rank {} | {}\n", file.rank, content));
+        print(only_rank       ? fmt::format("{}\n", shown(content))
+              : file.rank < 0 ? fmt::format("supervisor | {}\n", shown(content))
+                              : fmt::format("rank {} | {}\n", file.rank, shown(content)));
       };
       for (std::string text; !(text = read_from(file.path, followed.offset, kPieceBytes)).empty();) {
         followed.offset += text.size();
@@ -305,9 +318,9 @@ ExitCode remote_logs(const Context& context, const MasterClient& master, const s
       active = source.active();
       for (RemoteLog& log : source.update()) {
         source.more(log, !active, [&](std::string_view line) {
-          print(rank                 ? fmt::format("{}\n", line)
-                : log.rank.is_null() ? fmt::format("supervisor | {}\n", line)
-                                     : fmt::format("rank {} | {}\n", log.rank.dump(), line));
+          print(rank                 ? fmt::format("{}\n", shown(line))
+                : log.rank.is_null() ? fmt::format("supervisor | {}\n", shown(line))
+                                     : fmt::format("rank {} | {}\n", log.rank.dump(), shown(line)));
         });
       }
       flush_output();
@@ -331,7 +344,7 @@ ExitCode remote_logs(const Context& context, const MasterClient& master, const s
       print(log.rank.is_null() ? "==> supervisor <==\n"
                                : fmt::format("==> rank {}, segment {} <==\n", log.rank.dump(), log.segment));
     }
-    source.more(log, true, [](std::string_view line) { print(fmt::format("{}\n", line)); });
+    source.more(log, true, [](std::string_view line) { print(fmt::format("{}\n", shown(line))); });
   }
   if (context.json) {
     print_json(answer);
@@ -381,7 +394,7 @@ ExitCode logs(const Context& context, const std::string& name, bool follow, cons
       continue;
     }
     if (files.size() > 1) print(fmt::format("==> {} <==\n", title(file)));
-    each([](std::string_view line) { print(fmt::format("{}\n", line)); });
+    each([](std::string_view line) { print(fmt::format("{}\n", shown(line))); });
   }
   if (context.json) {
     print_json(answer);

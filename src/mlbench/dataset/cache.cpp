@@ -12,8 +12,8 @@
 #include <system_error>
 #include <utility>
 
-#include "mlbench/base/system_error.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench::dataset {
 

@@ -148,7 +148,8 @@ std::unique_ptr<Channel> connect_to(const std::string& address) {
   }
   const Address name = address_of(std::string_view(address).substr(kUnix.size()));
   FileDescriptor socket = make_socket();
-  if (connect(socket.get(), name.get(), name.size) != 0) throw_system_error("the supervisor of this run is gone", errno);
+  if (connect(socket.get(), name.get(), name.size) != 0)
+    throw_system_error("the supervisor of this run is gone", errno);
   if (!same_user(socket.get())) throw IoError("another user listens in the place of the supervisor of this run");
   return std::make_unique<UnixChannel>(std::move(socket));
 }

@@ -14,9 +14,9 @@
 #include <memory>
 #include <optional>
 
-#include "mlbench/base/system_error.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
 

@@ -59,8 +59,7 @@ void write_counter(const fs::path& runs_dir, const Counter& counter) {
   if (!fd) throw_system_error(fmt::format("cannot write {}", path.string()), errno);
   const std::string text = fmt::format(R"({{"next": {}, "runs_changed_ns": {}}})", counter.next, counter.changed_ns);
   write_all(fd.get(), fmt::format("{:<127}\n", text), path.string());
-  if (ftruncate(fd.get(), 128) != 0)
-    throw_system_error(fmt::format("cannot write {}", path.string()), errno);
+  if (ftruncate(fd.get(), 128) != 0) throw_system_error(fmt::format("cannot write {}", path.string()), errno);
 }
 
 int64_t id_in(const fs::path& file) {

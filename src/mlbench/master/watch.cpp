@@ -25,7 +25,7 @@ constexpr int kRoundsPerScan = 10;
 int64_t stamp_of(const fs::path& run_dir) {
   struct stat info {};
   if (stat((run_dir / "run.json").c_str(), &info) != 0) {
-    if (errno == ENOENT || errno == ENOTDIR) return 0;
+    if (errno == ENOENT || errno == ENOTDIR || errno == ELOOP) return 0;
     throw_system_error("cannot look at " + run_dir.string(), errno);
   }
   return info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec + static_cast<int64_t>(info.st_ino % 997);

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-
 namespace mlbench::report {
 
 namespace fs = std::filesystem;

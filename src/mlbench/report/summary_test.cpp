@@ -118,7 +118,9 @@ TEST(FailureText, NamesTheCulprit) {
 TEST(FailureText, WhatAScriptWroteDoesNothingToATerminal) {
   Json record = make_record("r-1", 1, 40, 5400, false);
   record["state"] = "failed";
-  record["failure"] = {{"kind", "rank_error"}, {"rank", 0}, {"message", "no\x1b[2J\nr-1 finished"},
+  record["failure"] = {{"kind", "rank_error"},
+                       {"rank", 0},
+                       {"message", "no\x1b[2J\nr-1 finished"},
                        {"log_tail", {"\x1b]0;title\x07", "one\r\nr-1 finished"}}};
   EXPECT_EQ(failure_text(record),
             "r-1 failed: rank_error, rank 0\n"

@@ -57,8 +57,8 @@ std::optional<StepRecord> StepReader::next() {
   // After a power failure a file may end in blocks that were never written.
   if (record.sequence != records_ || record.count == 0) return std::nullopt;
   if (!is_plausible(record) || !sums_.add(record)) {
-    throw UserError(fmt::format("{}: record {} is damaged: {} steps of {} ns, the last ending at {} ns",
-                                path_.string(), record.sequence, record.count, record.total.sum, record.end_ns));
+    throw UserError(fmt::format("{}: record {} is damaged: {} steps of {} ns, the last ending at {} ns", path_.string(),
+                                record.sequence, record.count, record.total.sum, record.end_ns));
   }
   used_ += sizeof record;
   ++records_;

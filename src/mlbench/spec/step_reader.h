@@ -14,7 +14,8 @@ namespace mlbench::spec {
 
 class StepReader {
  public:
-  // An absent or empty file has no records. UserError when the file is no spool one of another version, too large, or no plain file.
+  // An absent or empty file has no records. UserError when the file is no spool one of another version, too large, or
+  // no plain file.
   StepReader(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
   const SpoolHeader& header() const { return header_; }
   // Empty behind the last complete record. UserError for a damaged one.

@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "mlbench/base/system_error.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench::track {
 

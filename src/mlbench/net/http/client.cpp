@@ -22,13 +22,18 @@ struct Receiver {
   std::exception_ptr exception;  // none may pass through libcurl
 };
 
+constexpr size_t kMostRefusalBytes = 1 << 20;  // what is behind them says nothing more
+
 size_t on_data(char* data, size_t size, size_t count, void* self) {
   auto* receiver = static_cast<Receiver*>(self);
   try {
     long status = 0;
     curl_easy_getinfo(receiver->curl, CURLINFO_RESPONSE_CODE, &status);
-    if (!receiver->request.on_data || status < 200 || status >= 300) {
-      receiver->body.append(data, size * count);
+    const bool refused = status < 200 || status >= 300;
+    if (!receiver->request.on_data || refused) {
+      const size_t room =
+          refused ? kMostRefusalBytes - std::min(kMostRefusalBytes, receiver->body.size()) : size * count;
+      receiver->body.append(data, std::min(size * count, room));
     } else if (!receiver->request.on_data({data, size * count})) {
       receiver->ended_by_us = true;
       return 0;
