@@ -2,7 +2,6 @@
 
 // Asking PyTorch: a folder of arrays and one JSON file goes to a script, and such a folder comes back.
 
-
 #include <chrono>
 #include <cstring>
 #include <filesystem>
