@@ -13,6 +13,7 @@ A seed fixes what is drawn, not how the threads interleave.
 
 import argparse
 import collections
+import datetime
 import fcntl
 import json
 import os
@@ -192,12 +193,20 @@ class Ledger:
         self.refused = set()
         self.stops = set()  # of these a stop was acknowledged
         self.faults = collections.defaultdict(list)  # name: (kind of fault, rank)
+        self.full = []  # from when to when the disk was
         self.resumes = collections.Counter()
         self.failed = []  # (name, failure) as seen
 
     def note(self, name, fault, rank=None):
         with self.lock:
             self.faults[name].append((fault, rank))
+
+    # With those of the disk, which is everybody's.
+    def done_to(self, name, record):
+        begin, end = (datetime.datetime.fromisoformat(record[key]) for key in ("created_at", "finished_at"))
+        with self.lock:
+            full = any(a <= end and begin <= b for a, b in self.full)
+            return self.faults[name] + ([("full disk", None)] if full else [])
 
     def names(self):
         with self.lock:
@@ -465,13 +474,12 @@ class Faults(threading.Thread):
     def full_disk(self):
         if not self.chaos.home.mounted:
             return False
-        for name in self.chaos.ledger.names():
-            record = self.chaos.home.record(name)
-            if record is None or record["state"] not in ENDED:
-                self.chaos.ledger.note(name, "full disk")
+        begin = datetime.datetime.now(datetime.timezone.utc)
         self.chaos.home.fill()
         time.sleep(self.random.uniform(0.3, 2))
         self.chaos.home.empty()
+        with self.chaos.ledger.lock:
+            self.chaos.ledger.full.append((begin, datetime.datetime.now(datetime.timezone.utc)))
         return True
 
     def few_descriptors(self):
@@ -568,7 +576,7 @@ class Chaos:
         failure = record["failure"]
         self.ledger.failed.append((name, failure))
         explained = EXPLAINED.get(failure["kind"], {})
-        faults = self.ledger.faults[name]
+        faults = self.ledger.done_to(name, record)
         good = any(fault in explained and (not explained[fault] or rank == failure["rank"]) for fault, rank in faults)
         check(good, f"{name} failed as {failure['kind']}, rank {failure['rank']}: \"{failure['message']}\"; done to it: {faults}")
 

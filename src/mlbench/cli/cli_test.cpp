@@ -870,10 +870,12 @@ TEST_F(Cli, DoctorReportsEachThing) {
   const Result good = mlbench({"doctor", "--json"});
   std::map<std::string, Json> findings;
   for (const Json& finding : good.json()) findings[finding["check"]] = finding;
-  for (const char* check : {"home", "disk", "worker", "frameworks", "backends", "cores", "core lock", "gnuplot"}) {
+  for (const char* check :
+       {"home", "disk", "worker", "frameworks", "backends", "guard", "cores", "core lock", "gnuplot"}) {
     EXPECT_TRUE(findings.contains(check)) << check;
   }
   EXPECT_EQ(findings["worker"]["verdict"], "ok");
+  EXPECT_EQ(findings["guard"]["verdict"], "ok");
   EXPECT_EQ(findings["core lock"]["verdict"], "ok");
   EXPECT_THAT(findings["backends"]["message"].get<std::string>(),
               HasSubstr("not available: nccl (built without CUDA)"));

@@ -95,6 +95,13 @@ std::vector<Finding> check_worker(const Context& context) {
   return findings;
 }
 
+Finding check_guard() {
+  const fs::path guard = supervise::guard_path();
+  if (access(guard.c_str(), X_OK) == 0) return {"guard", Verdict::kOk, guard.string(), ""};
+  return {"guard", Verdict::kFail, "there is no program " + guard.string() + ": no rank can be started",
+          "build it: cmake --build --preset release --target mlbench-guard"};
+}
+
 std::vector<Finding> check_data(const Context& context) {
   std::vector<Finding> findings;
   std::vector<std::string> dirs;
@@ -168,6 +175,7 @@ ExitCode doctor(const Context& context) {
     findings.insert(findings.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   };
   add(check_worker(context));
+  findings.push_back(check_guard());
   add(check_data(context));
   add(check_cores());
   findings.push_back(check_gnuplot());

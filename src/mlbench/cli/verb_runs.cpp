@@ -15,6 +15,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/runs.h"
@@ -105,12 +106,10 @@ ExitCode status(const Context& context, const std::string& name, const std::stri
   for (const fs::path& run : report::list_runs(home)) {
     try {
       records.push_back(current_record(run));
-    } catch (const IoError& error) {
-      // Of the disk or its permissions, not of the run.
-      say(fmt::format("run '{}' cannot be read now: {}", run.filename().string(), error.what()));
     } catch (const std::exception& error) {
-      say(fmt::format("run '{}' is damaged ({}): mlbench delete {}", run.filename().string(), error.what(),
-                      run.filename().string()));
+      const std::string name = run.filename();
+      say(is_transient(error) ? fmt::format("run '{}' cannot be read now: {}", name, error.what())
+                              : fmt::format("run '{}' is damaged ({}): mlbench delete {}", name, error.what(), name));
     }
   }
   if (context.json) {

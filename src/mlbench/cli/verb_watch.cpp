@@ -11,6 +11,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/follow.h"
 #include "mlbench/cli/interrupt.h"
@@ -73,10 +74,11 @@ class FolderSource final : public Source {
         const auto before = known_.find(folder);
         const bool same = before != known_.end() && !report::is_active(before->second) && !is_active_run(folder);
         runs.push_back(same ? before->second : master::summary_of(current_record(folder)));
+        known[folder] = runs.back();
       } catch (const std::exception& error) {
-        runs.push_back({{"name", folder.filename().string()}, {"state", "damaged"}, {"failure", error.what()}});
+        const char* state = is_transient(error) ? "unreadable" : "damaged";
+        runs.push_back({{"name", folder.filename().string()}, {"state", state}, {"failure", error.what()}});
       }
-      known[folder] = runs.back();
     }
     known_ = std::move(known);
     return runs;

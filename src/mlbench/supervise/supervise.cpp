@@ -585,11 +585,13 @@ std::vector<std::string> filled_in(const spec::RunSpec& run) {
 
 }  // namespace
 
+std::filesystem::path guard_path() { return program_path().parent_path() / "mlbench-guard"; }
+
 exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesystem::path& worker, int64_t segment,
                                    std::optional<int64_t> resume_step, bool oversubscribed) {
   exec::LaunchRequest request;
   request.backend = run.backend;
-  request.guard = program_path().parent_path() / "mlbench-guard";
+  request.guard = guard_path();
   if (spec::is_custom(run)) {
     request.command = filled_in(run);
     request.rank_words = true;

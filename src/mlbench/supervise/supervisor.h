@@ -22,7 +22,7 @@ namespace mlbench::supervise {
 struct SupervisorOptions {
   std::filesystem::path run_dir;
   std::filesystem::path worker;  // mlbench-worker
-  std::filesystem::path guard;   // mlbench-guard; empty: the one beside this program. No argument
+  std::filesystem::path guard;   // empty: guard_path(). No argument
   bool attached = true;          // standard input is a pipe from the command: "stop\n" asks for a stop,
                                  // EOF without it means the command died (run fails: launcher_lost)
   std::map<std::string, std::string> environment;  // of the supervisor and so of ranks, beside ours; no argument
@@ -37,8 +37,11 @@ struct SupervisorOptions {
 std::vector<std::string> to_arguments(const SupervisorOptions& options);
 SupervisorOptions options_from_arguments(const std::vector<std::string>& arguments);
 
+// The mlbench-guard beside this program.
+std::filesystem::path guard_path();
+
 // What the ranks of a segment are started with, less what only exists once it starts (port, secret, core lock, the
-// values of variables that are no text of the specification). Their guard is the mlbench-guard beside this program.
+// values of variables that are no text of the specification). Their guard is guard_path().
 exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesystem::path& worker, int64_t segment,
                                    std::optional<int64_t> resume_step, bool oversubscribed);
 
