@@ -5,19 +5,27 @@
 // others.
 
 #include <cstddef>
+#include <memory>
 #include <mutex>
 
 namespace mlbench::net::http {
 
 class MemoryBudget {
- public:
-  explicit MemoryBudget(size_t bytes) : bytes_(bytes) {}
+  struct State {
+    explicit State(size_t all) : bytes(all) {}
+    const size_t bytes;
+    std::mutex mutex;
+    size_t held = 0, held_by_unknown = 0;
+  };
 
-  // Holds a part of the budget until it goes. Used by one thread at a time.
+ public:
+  explicit MemoryBudget(size_t bytes) : state_(std::make_shared<State>(bytes)) {}
+
+  // Holds a part of the budget until it goes, which may be after the budget. Used by one thread at a time.
   class Part {
    public:
     Part() = default;
-    Part(MemoryBudget& budget, bool known) : budget_(&budget), known_(known) {}
+    Part(const MemoryBudget& budget, bool known) : budget_(budget.state_), known_(known) {}
     ~Part() { release(); }
     Part(Part&& other) noexcept { swap(other); }
     Part& operator=(Part&& other) noexcept {
@@ -38,7 +46,7 @@ class MemoryBudget {
 
    private:
     void swap(Part& other) noexcept;
-    MemoryBudget* budget_ = nullptr;
+    std::shared_ptr<State> budget_;
     bool known_ = false;
     size_t held_ = 0;
   };
@@ -46,9 +54,7 @@ class MemoryBudget {
   size_t held() const;
 
  private:
-  const size_t bytes_;
-  mutable std::mutex mutex_;
-  size_t held_ = 0, held_by_unknown_ = 0;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace mlbench::net::http

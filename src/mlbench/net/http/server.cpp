@@ -487,7 +487,7 @@ class Server::Impl {
     uint64_t announced = 0;
     std::from_chars(length.data(), length.data() + length.size(), announced);
     if (announced > admission.body_bytes) return answer(connection, exchange, too_large(exchange));
-    if (!exchange.memory.resize(announced)) return answer(connection, exchange, busy());
+    exchange.no_memory = !exchange.memory.resize(announced);  // answered behind the body, as take() says
     return MHD_YES;
   }
 
