@@ -59,6 +59,10 @@ def say(text):
 say.begin = time.monotonic()
 
 
+def now():
+    return datetime.datetime.now(datetime.timezone.utc)
+
+
 class Marked:
     """All processes that this program started, and theirs: found by a variable, whoever their parent is by now."""
 
@@ -205,7 +209,7 @@ class Ledger:
     def done_to(self, name, record):
         begin, end = (datetime.datetime.fromisoformat(record[key]) for key in ("created_at", "finished_at"))
         with self.lock:
-            full = any(a <= end and begin <= b for a, b in self.full)
+            full = any(a <= end and (b is None or begin <= b) for a, b in self.full)
             return self.faults[name] + ([("full disk", None)] if full else [])
 
     def names(self):
@@ -474,12 +478,11 @@ class Faults(threading.Thread):
     def full_disk(self):
         if not self.chaos.home.mounted:
             return False
-        begin = datetime.datetime.now(datetime.timezone.utc)
+        self.chaos.ledger.full.append([now(), None])
         self.chaos.home.fill()
         time.sleep(self.random.uniform(0.3, 2))
         self.chaos.home.empty()
-        with self.chaos.ledger.lock:
-            self.chaos.ledger.full.append((begin, datetime.datetime.now(datetime.timezone.utc)))
+        self.chaos.ledger.full[-1][1] = now()
         return True
 
     def few_descriptors(self):

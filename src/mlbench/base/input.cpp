@@ -134,6 +134,21 @@ std::string read_file(const std::filesystem::path& path, const Input& input) {
   }
 }
 
+std::optional<int64_t> integer_of(const Json& value) {
+  constexpr int64_t kMost = 100'000'000'000'000'000;
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{kMost}) return std::nullopt;
+  const auto number = value.get<int64_t>();
+  return number >= -kMost && number <= kMost ? std::optional(number) : std::nullopt;
+}
+
+int64_t integer_member(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  const auto number = found == object.end() ? std::nullopt : integer_of(*found);
+  if (!number) throw UserError(fmt::format("'{}' is no whole number of at most 10^17", name));
+  return *number;
+}
+
 Json read_json_file(const std::filesystem::path& path, const Input& input) {
   const std::string text = read_file(path, input);
   try {

@@ -4,6 +4,7 @@
 // and one table of sizes for all of it, looked at before anything is built of the bytes.
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -72,6 +73,12 @@ inline constexpr Input kMasterAnswer{"a master's answer", 64 * kMiB};
 Json parse_json(std::string_view text, const Input& input);
 // Empty instead of an error.
 std::optional<Json> try_parse_json(std::string_view text, const Input& input);
+
+// The value, where it is a whole number of at most 10^17 either way: a sum of a few of them does not overflow. Empty
+// for all else: JSON's numbers are also 1e308, which no integer holds.
+std::optional<int64_t> integer_of(const Json& value);
+// Of a member of an object; UserError when it is absent or none.
+int64_t integer_member(const Json& object, const char* name);
 
 // A whole file. IoError when the system refuses; UserError (path, size, limit) when it is too large or no plain file.
 // Never waits for a pipe that somebody put in a file's place.

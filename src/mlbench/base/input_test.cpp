@@ -85,6 +85,18 @@ class InputFiles : public testing::Test {
   const std::filesystem::path file_ = folder_ / "file";
 };
 
+TEST(Integers, AreWholeNumbersWithinTheirRange) {
+  constexpr int64_t kMost = 100'000'000'000'000'000;
+  for (const int64_t number : {int64_t{0}, int64_t{-7}, kMost, -kMost}) EXPECT_EQ(integer_of(number), number);
+  for (const Json& other : {Json(1e308), Json(1.0), Json(kMost + 1), Json(-kMost - 1), Json(uint64_t{1} << 63), Json(),
+                            Json("1"), Json(true)}) {
+    EXPECT_FALSE(integer_of(other)) << other;
+  }
+  EXPECT_EQ(integer_member({{"a", 3}}, "a"), 3);
+  EXPECT_THROW(integer_member({{"a", 3.0}}, "a"), UserError);
+  EXPECT_THROW(integer_member({{"a", 3}}, "b"), UserError);
+}
+
 TEST_F(InputFiles, AreReadUpToTheirSize) {
   write_file_atomically(file_, std::string(kSmall.most_bytes, 'x'));
   EXPECT_EQ(read_file(file_, kSmall).size(), kSmall.most_bytes);

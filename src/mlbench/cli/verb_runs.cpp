@@ -14,6 +14,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/growing_lines.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/cli/context.h"
@@ -280,9 +281,9 @@ class RemoteLogs {
     const Json answer = master_.get(path_ + "/logs");
     for (const Json& one : answer.at("logs")) {
       const Json rank = one.at("rank").is_number() ? one["rank"] : Json(nullptr);
-      const int64_t segment = one.value("segment", int64_t{1});
+      const int64_t segment = integer_of(one.value("segment", Json())).value_or(1);
       if (only_rank_ && rank != *only_rank_) continue;
-      if (rank.is_null() && one.value("bytes", 0) == 0) continue;
+      if (rank.is_null() && integer_of(one.value("bytes", Json())).value_or(0) == 0) continue;
       const auto same = [&](const RemoteLog& log) { return log.rank == rank && log.segment == segment; };
       if (std::none_of(logs_.begin(), logs_.end(), same)) logs_.push_back({rank, segment});
     }

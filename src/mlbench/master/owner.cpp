@@ -39,7 +39,7 @@ std::optional<MasterAddress> read_address(const fs::path& home) {
   try {
     const Json json = read_json_file(lock_path(home), inputs::kOwner);
     return MasterAddress{json.at("url").get<std::string>(), json.at("token_file").get<std::string>(),
-                         json.at("certificate").get<std::string>(), json.at("pid").get<pid_t>()};
+                         json.at("certificate").get<std::string>(), static_cast<pid_t>(integer_member(json, "pid"))};
   } catch (const std::exception&) {
     return std::nullopt;  // nobody, or somebody who has not published yet
   }

@@ -44,7 +44,8 @@ int64_t last_change_ns(const fs::path& folder) {
 std::optional<Counter> read_counter(const fs::path& runs_dir) {
   try {
     const Json json = read_json_file(counter_path(runs_dir), inputs::kRunCounter);
-    Counter counter{json.at("next").get<int64_t>(), json.at("runs_changed_ns").get<int64_t>()};
+    const Json& changed = json.at("runs_changed_ns");  // too large for integer_member()
+    Counter counter{integer_member(json, "next"), changed.is_number_integer() ? changed.get<int64_t>() : 0};
     if (counter.next > 0 && counter.next < kMostId) return counter;
   } catch (const std::exception&) {
     // None, a damaged one, or one of an earlier version.
@@ -64,7 +65,7 @@ void write_counter(const fs::path& runs_dir, const Counter& counter) {
 
 int64_t id_in(const fs::path& file) {
   try {
-    return read_json_file(file, inputs::kRecord).value("id", int64_t{0});
+    return integer_member(read_json_file(file, inputs::kRecord), "id");
   } catch (const std::exception&) {
     return 0;
   }
@@ -80,7 +81,7 @@ int64_t next_by_looking(const fs::path& runs_dir) {
     if (id < kMostId) next = std::max(next, id + 1);
   }
   try {  // what an earlier version counted
-    const auto counted = read_json_file(counter_path(runs_dir), inputs::kRunCounter).get<int64_t>();
+    const int64_t counted = integer_of(read_json_file(counter_path(runs_dir), inputs::kRunCounter)).value_or(0);
     if (counted < kMostId) next = std::max(next, counted);
   } catch (const std::exception&) {
   }

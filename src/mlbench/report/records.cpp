@@ -44,7 +44,7 @@ std::vector<fs::path> list_runs(const fs::path& home) {
     const fs::path folder = runs_dir(home) / name;
     int64_t id = 0;
     try {
-      id = read_json_file(folder / "spec.json", inputs::kSpec).value("id", int64_t{0});
+      id = integer_member(read_json_file(folder / "spec.json", inputs::kSpec), "id");
     } catch (const std::exception&) {
       // A damaged spec is still a folder that the user can see and delete.
     }

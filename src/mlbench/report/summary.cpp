@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/report/table.h"
 #include "mlbench/spec/spool.h"
@@ -135,8 +136,9 @@ std::string failure_text(const Json& record) {
     std::vector<std::string> words;
     for (size_t rank = 0; rank < codes->size(); ++rank) {
       const Json& code = (*codes)[rank];
-      std::string word = code.is_number() ? std::to_string(code.get<int>()) : "unknown";
-      if (code.is_number() && code.get<int>() > 128) word += fmt::format(" (signal {})", code.get<int>() - 128);
+      const auto number = integer_of(code);
+      std::string word = number ? std::to_string(*number) : "unknown";
+      if (number && *number > 128) word += fmt::format(" (signal {})", *number - 128);
       words.push_back(fmt::format("rank {}: {}", rank, word));
     }
     out += fmt::format("\n  exit codes  {}", fmt::join(words, ", "));

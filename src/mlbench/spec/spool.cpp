@@ -32,10 +32,7 @@ std::string read_if_present(const fs::path& path, const Input& input) {
 
 constexpr size_t kMostEvents = 300'000;
 
-bool is_whole(const Json& value) {
-  if (value.is_number_unsigned()) return value.get<uint64_t>() <= uint64_t{kMostInteger};
-  return value.is_number_integer() && value.get<int64_t>() >= -kMostInteger;
-}
+bool is_whole(const Json& value) { return integer_of(value).has_value(); }
 
 // What readers of events rely on.
 struct Member {

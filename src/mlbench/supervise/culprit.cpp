@@ -8,6 +8,7 @@
 #include <map>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 
 namespace mlbench::supervise {
 namespace {
@@ -46,6 +47,7 @@ T field(const std::optional<Json>& json, const char* key, T otherwise) {
   if (!json || !json->is_object()) return otherwise;
   const auto found = json->find(key);
   if (found == json->end() || found->is_null()) return otherwise;
+  if constexpr (std::is_same_v<T, int64_t>) return integer_of(*found).value_or(otherwise);
   try {
     return found->get<T>();
   } catch (const Json::exception&) {

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <limits>
 #include <thread>
 
 #include "mlbench/base/environment.h"
@@ -21,7 +22,12 @@ std::filesystem::path lease_path(const std::filesystem::path& run_dir) { return 
 Json to_json(const ProcessIdentity& process) { return {{"pid", process.pid}, {"start_time", process.start_time}}; }
 
 ProcessIdentity identity_from_json(const Json& json) {
-  return {json.at("pid").get<pid_t>(), json.at("start_time").get<uint64_t>()};
+  const int64_t pid = integer_member(json, "pid"), start_time = integer_member(json, "start_time");
+  // 0 is nobody; 1 would be everybody to kill().
+  if (pid < 0 || pid == 1 || pid > std::numeric_limits<pid_t>::max() || start_time < 0) {
+    throw UserError("the lease names a process that is none");
+  }
+  return {static_cast<pid_t>(pid), static_cast<uint64_t>(start_time)};
 }
 
 }  // namespace
@@ -71,7 +77,7 @@ std::optional<LeaseContent> read_lease(const std::filesystem::path& run_dir) {
       json.at("host").get_to(content.host);
       json.at("boot_id").get_to(content.boot_id);
       content.holder = identity_from_json(json);
-      json.at("counter").get_to(content.counter);
+      content.counter = integer_member(json, "counter");
       for (const Json& rank : json.at("ranks")) content.ranks.push_back(identity_from_json(rank));
       return content;
     } catch (const IoError&) {

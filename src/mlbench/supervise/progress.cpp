@@ -28,13 +28,15 @@ Json to_json(const spec::SegmentInfo& segment) {
 
 spec::SegmentInfo segment_from_json(const Json& json) {
   spec::SegmentInfo segment;
-  json.at("index").get_to(segment.index);
-  json.at("start_step").get_to(segment.start_step);
+  segment.index = integer_member(json, "index");
+  segment.start_step = integer_member(json, "start_step");
   json.at("started_at").get_to(segment.started_at);
   json.at("finished_at").get_to(segment.finished_at);
   json.at("lost_s").get_to(segment.lost_s);
   for (const Json& code : json.at("exit_codes")) {
-    segment.exit_codes.push_back(code.is_null() ? std::nullopt : std::optional(code.get<int>()));
+    const auto number = integer_of(code);
+    if (!number && !code.is_null()) throw UserError("progress.json: an exit code is neither a whole number nor null");
+    segment.exit_codes.push_back(number ? std::optional(static_cast<int>(*number)) : std::nullopt);
   }
   return segment;
 }
@@ -48,10 +50,10 @@ Json to_json(const spec::Failure& failure) {
 spec::Failure failure_from_json(const Json& json) {
   spec::Failure failure;
   json.at("kind").get_to(failure.kind);
-  json.at("rank").get_to(failure.rank);
+  failure.rank = integer_member(json, "rank");
   json.at("host").get_to(failure.host);
   json.at("operation").get_to(failure.operation);
-  json.at("sequence").get_to(failure.sequence);
+  failure.sequence = integer_member(json, "sequence");
   json.at("message").get_to(failure.message);
   json.at("log_tail").get_to(failure.log_tail);
   return failure;

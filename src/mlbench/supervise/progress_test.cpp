@@ -55,6 +55,18 @@ TEST(Progress, ComesBackFromDisk) {
   EXPECT_EQ(read->state, spec::RunState::kFailed);
 }
 
+// JSON's numbers are also those that no integer holds.
+TEST(Progress, NumbersThatAreNoIntegersAreDamage) {
+  for (const char* place : {"/segments/0/index", "/segments/0/start_step", "/segments/0/exit_codes/0", "/failure/rank",
+                            "/failure/sequence"}) {
+    for (const Json& number : {Json(1e308), Json(0.5), Json(uint64_t{1} << 63), Json("1")}) {
+      Json json = to_json(complete_progress());
+      json[Json::json_pointer(place)] = number;
+      EXPECT_THROW(progress_from_json(json), UserError) << place << " " << number;
+    }
+  }
+}
+
 TEST(Progress, EmptyOneComesBack) {
   EXPECT_EQ(to_json(progress_from_json(to_json(spec::RunProgress()))), to_json(spec::RunProgress()));
 }

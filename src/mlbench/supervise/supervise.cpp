@@ -450,7 +450,7 @@ class Segment {
       failure.rank = static_cast<int64_t>(rank);
       failure.host = ranks[rank].host;
       failure.operation = ranks[rank].heartbeat.value("operation", "");
-      failure.sequence = ranks[rank].heartbeat.value("sequence", int64_t{-1});
+      failure.sequence = integer_of(ranks[rank].heartbeat.value("sequence", Json())).value_or(-1);
       failure.message =
           fmt::format("rank {} on {} ended with exit code 0 before its work was done", rank, failure.host);
       return failure;
