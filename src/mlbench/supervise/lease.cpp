@@ -23,8 +23,7 @@ Json to_json(const ProcessIdentity& process) { return {{"pid", process.pid}, {"s
 
 ProcessIdentity identity_from_json(const Json& json) {
   const int64_t pid = integer_member(json, "pid"), start_time = integer_member(json, "start_time");
-  // 0 is nobody; 1 would be everybody to kill().
-  if (pid < 0 || pid == 1 || pid > std::numeric_limits<pid_t>::max() || start_time < 0) {
+  if (pid < 0 || pid > std::numeric_limits<pid_t>::max() || start_time < 0) {
     throw UserError("the lease names a process that is none");
   }
   return {static_cast<pid_t>(pid), static_cast<uint64_t>(start_time)};
@@ -78,7 +77,11 @@ std::optional<LeaseContent> read_lease(const std::filesystem::path& run_dir) {
       json.at("boot_id").get_to(content.boot_id);
       content.holder = identity_from_json(json);
       content.counter = integer_member(json, "counter");
-      for (const Json& rank : json.at("ranks")) content.ranks.push_back(identity_from_json(rank));
+      for (const Json& rank : json.at("ranks")) {
+        content.ranks.push_back(identity_from_json(rank));
+        // To kill() the group of 0 is our own, and that of 1 everybody.
+        if (content.ranks.back().pid <= 1) throw UserError("the lease names a rank that is none");
+      }
       return content;
     } catch (const IoError&) {
       return std::nullopt;

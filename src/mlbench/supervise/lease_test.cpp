@@ -40,10 +40,11 @@ TEST(Lease, HasOneHolder) {
 // Who settles a run ends the processes that its lease names: by no file all of a user's.
 TEST(Lease, NamesNobodyByANumberThatIsNoProcess) {
   const TemporaryFolder folder;
-  Lease::take(folder.path())->refresh({{1234, 99}});
+  auto lease = Lease::take(folder.path());
+  lease->refresh({{1234, 99}});
   const std::string good = read_file(folder.path() / "lease");
   ASSERT_TRUE(read_lease(folder.path()));
-  for (const char* pid : {"1", "-1", "-1234", "1e308", "4294968530", "\"1234\""}) {
+  for (const char* pid : {"0", "1", "-1", "-1234", "1e308", "4294968530", "\"1234\""}) {
     std::string text = good;
     text.replace(text.rfind("1234"), 4, pid);
     write_file_atomically(folder.path() / "lease", text);
