@@ -188,6 +188,7 @@ void TrainRun::evaluate() {
   schedule_->on_evaluation(step_, evaluation_metrics_.value("loss"));
   const int64_t duration_ns = (c_.clock.now() - start).count();
   evaluation_ns_ += duration_ns;
+  next_time_check_ = step_;
   Json event = {{"event", "evaluation"}, {"step", step_}, {"duration_ns", duration_ns}};
   if (c_.comm.rank() == 0) {
     event.update({{"epoch", static_cast<double>(step_) / static_cast<double>(plan_.steps_per_epoch())},
@@ -222,9 +223,9 @@ bool TrainRun::out_of_time() {
   // Rank 0's clock decides. It looks again after a tenth of the time left, so that short steps pay next to nothing.
   const double elapsed_s = static_cast<double>(c_.elapsed_before_ns + clock_.train_ns() + evaluation_ns_) * 1e-9;
   const double left_s = c_.run.limits.max_time_s - elapsed_s;
-  const int64_t done = std::max<int64_t>(step_ - first_step_, 1);
-  const double step_s = static_cast<double>(std::max<int64_t>(clock_.train_ns(), 1)) * 1e-9 / static_cast<double>(done);
-  int64_t next = left_s <= 0 ? -1 : step_ + std::max<int64_t>(1, static_cast<int64_t>(0.1 * left_s / step_s));
+  const double train_s = static_cast<double>(std::max<int64_t>(clock_.train_ns(), 1)) * 1e-9;
+  const double steps_left = left_s / train_s * static_cast<double>(step_ - first_step_);  // unknown before the first: 0
+  int64_t next = left_s <= 0 ? -1 : step_ + std::max<int64_t>(1, static_cast<int64_t>(0.1 * steps_left));
   c_.comm.broadcast({&next, 1, DType::kInt64, {}}, 0);
   next_time_check_ = next;
   return next < 0;

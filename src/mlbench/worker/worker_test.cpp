@@ -97,6 +97,21 @@ TEST_F(WorkerTest, two_ranks_train_the_same_weights_again_and_again) {
   EXPECT_GT(first["steps_s"]["agg"], 0);
 }
 
+TEST_F(WorkerTest, stops_within_a_few_steps_of_its_time) {
+  for (const std::string framework : {"torch", "onednn"}) {
+    for (const int64_t workers : {1, 2}) {
+      spec::RunSpec run = make_run(framework + std::to_string(workers), workers);
+      run.framework = framework;
+      run.limits.max_steps = 0;
+      run.limits.max_time_s = 1;
+      const Json record = train(run);
+      const double train_s = record["clocks"]["train_s"], steps = record["throughput"]["steps"];
+      EXPECT_GE(train_s, 1.0) << run.name;
+      EXPECT_LT(train_s, 1.01 + 4 * train_s / steps) << run.name << ", " << steps << " steps";
+    }
+  }
+}
+
 TEST_F(WorkerTest, threads_are_bound_where_the_run_has_the_cores_to_itself) {
   EXPECT_EQ(train(make_run("free", 1))["effective"]["pinned"], false);
   const std::vector<int> cores = allowed_cores();
