@@ -18,7 +18,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/sha256.h"
-#include "mlbench/spec/record.h"
+#include "mlbench/record/record.h"
 #include "mlbench/track/recorder.h"
 
 namespace mlbench {
@@ -91,8 +91,8 @@ int run(int argc, char** argv) {
     writer_s =
         cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - process_before - (cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - thread_before);
   }
-  const spec::Clocks clocks = spec::derive_clocks({spec::read_spool(folder, 1, 0)});
-  const auto spool_bytes = std::filesystem::file_size(spec::steps_path(folder, 1, 0));
+  const record::Clocks clocks = record::derive_clocks({record::read_spool(folder, 1, 0)});
+  const auto spool_bytes = std::filesystem::file_size(record::steps_path(folder, 1, 0));
   std::filesystem::remove_all(folder);
   if (clocks.train_ns != pushed_ns || clocks.steps != steps) {
     fmt::print(stderr, "the spool tells of {} steps and {} ns; pushed were {} and {}\n", clocks.steps, clocks.train_ns,

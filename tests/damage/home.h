@@ -19,8 +19,8 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/master/runs.h"
-#include "mlbench/spec/client_lines.h"
-#include "mlbench/spec/spool.h"
+#include "mlbench/record/client_lines.h"
+#include "mlbench/record/spool.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::test {
@@ -55,10 +55,10 @@ inline std::string good_events() {
          "\n";
 }
 inline std::string good_steps() {
-  const spec::SpoolHeader header;
+  const record::SpoolHeader header;
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
   for (uint64_t i = 0; i < 2; ++i) {
-    spec::StepRecord record;
+    record::StepRecord record;
     record.sequence = record.first_step = i;
     record.count = 1;
     record.samples = 10;
@@ -87,10 +87,10 @@ inline std::filesystem::path make_lost_run(const std::filesystem::path& home, co
   record["created_at"] = "2026-01-01T00:00:00.000000Z";
   put(folder / "run.json", record.dump(2));
   if (command.empty()) {
-    put(spec::steps_path(folder, 1, 0), good_steps());
-    put(spec::events_path(folder, 1, 0), good_events());
+    put(record::steps_path(folder, 1, 0), good_steps());
+    put(record::events_path(folder, 1, 0), good_events());
   } else {
-    put(spec::client_lines_path(folder, 0), good_client_lines());
+    put(record::client_lines_path(folder, 0), good_client_lines());
   }
   return folder;
 }

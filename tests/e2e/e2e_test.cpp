@@ -19,7 +19,7 @@
 #include "mlbench/base/process.h"
 #include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/net/test_stranger.h"
-#include "mlbench/spec/spool.h"
+#include "mlbench/record/spool.h"
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/supervisor.h"
 #include "tests/support/connections.h"
@@ -111,7 +111,7 @@ class EndToEnd : public testing::Test {
   static fs::path core_lock() { return home_->path() / "cores.lock"; }
 
   static size_t records_of(const std::string& name, int64_t rank) {
-    return spec::read_spool(run_dir(name), 1, rank).steps.size();
+    return record::read_spool(run_dir(name), 1, rank).steps.size();
   }
 
   // Waits until both ranks train, and gives the content of the lease: their pids and the supervisor's.
@@ -192,7 +192,7 @@ TEST_F(EndToEnd, OneHashForAllRanksAndForTheSameSeed) {
   EXPECT_NE(record("hash-a-1")["weights_sha256"], record("hash-a-2")["weights_sha256"]) << "twice the batch per step";
   std::set<std::string> hashes;
   for (const int64_t rank : {0, 1}) {
-    for (const Json& event : spec::read_spool(run_dir("hash-a-2"), 1, rank).events) {
+    for (const Json& event : record::read_spool(run_dir("hash-a-2"), 1, rank).events) {
       if (event.value("event", "") == "end") hashes.insert(event.value("weights_sha256", ""));
     }
   }

@@ -28,17 +28,17 @@
 #include "mlbench/net/http/message.h"
 #include "mlbench/net/kv/wire.h"
 #include "mlbench/net/launch.h"
+#include "mlbench/record/client_lines.h"
+#include "mlbench/record/points.h"
+#include "mlbench/record/record.h"
+#include "mlbench/record/spool.h"
 #include "mlbench/report/measured_run.h"
 #include "mlbench/report/price.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/result.h"
 #include "mlbench/report/summary.h"
 #include "mlbench/report/zip.h"
-#include "mlbench/spec/client_lines.h"
-#include "mlbench/spec/points.h"
-#include "mlbench/spec/record.h"
 #include "mlbench/spec/run_spec.h"
-#include "mlbench/spec/spool.h"
 #include "mlbench/spec/task.h"
 #include "mlbench/spec/toml_text.h"
 #include "mlbench/supervise/progress.h"
@@ -146,35 +146,35 @@ Json example_record() {
 
 void take_client_lines(const std::string& input) {
   fs::create_directories(scratch() / "metrics");
-  write(spec::client_lines_path(scratch(), 0), input + "\n");
-  const spec::ClientLines read = spec::read_client_lines(scratch(), 0);
-  spec::client_figures(read.lines, 0).dump(-1, ' ', false, Json::error_handler_t::replace);
-  spec::Points points;
-  for (const spec::ClientLine& line : read.lines) spec::add_points(points, line, 0);
+  write(record::client_lines_path(scratch(), 0), input + "\n");
+  const record::ClientLines read = record::read_client_lines(scratch(), 0);
+  record::client_figures(read.lines, 0).dump(-1, ' ', false, Json::error_handler_t::replace);
+  record::Points points;
+  for (const record::ClientLine& line : read.lines) record::add_points(points, line, 0);
 }
 
 // The event of a rank that wrote no steps, in a record.
 void take_event(const std::string& input) {
-  const auto event = spec::parse_event(input);
+  const auto event = record::parse_event(input);
   if (!event) return;
-  spec::Points points;
-  spec::add_points(points, *event, spec::SpoolHeader{});
+  record::Points points;
+  record::add_points(points, *event, record::SpoolHeader{});
   spec::RunSpec run;
   run.run_dir = scratch() / "run";
   run.workers = 1;
   fs::create_directories(scratch() / "run" / "spool");
-  write(spec::events_path(run.run_dir, 1, 0), event->dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
-  spec::RunProgress progress;
+  write(record::events_path(run.run_dir, 1, 0), event->dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  record::RunProgress progress;
   progress.segments.emplace_back();
-  spec::build_record(run, progress).dump(-1, ' ', false, Json::error_handler_t::replace);
+  record::build_record(run, progress).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 void take_progress(const std::string& input) {
-  const spec::RunProgress progress = supervise::progress_from_json(parse_json(input, inputs::kProgress));
+  const record::RunProgress progress = supervise::progress_from_json(parse_json(input, inputs::kProgress));
   spec::RunSpec run;
   run.run_dir = scratch() / "none";
   run.workers = 1;
-  spec::build_record(run, progress).dump(-1, ' ', false, Json::error_handler_t::replace);
+  record::build_record(run, progress).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 void take_record(const std::string& input) {
@@ -344,15 +344,15 @@ const Parser kParsers[] = {
      }},
     {"spool",
      [](const std::string& input) {
-       const size_t cut = std::min(input.size(), sizeof(spec::SpoolHeader) + 2 * sizeof(spec::StepRecord));
+       const size_t cut = std::min(input.size(), sizeof(record::SpoolHeader) + 2 * sizeof(record::StepRecord));
        fs::create_directories(scratch() / "spool");
-       write(spec::steps_path(scratch(), 1, 0), std::string_view(input).substr(0, cut));
-       write(spec::events_path(scratch(), 1, 0), std::string_view(input).substr(cut));
-       spec::derive_clocks({spec::read_spool(scratch(), 1, 0)});
+       write(record::steps_path(scratch(), 1, 0), std::string_view(input).substr(0, cut));
+       write(record::events_path(scratch(), 1, 0), std::string_view(input).substr(cut));
+       record::derive_clocks({record::read_spool(scratch(), 1, 0)});
      },
      []() -> std::vector<std::string> {
-       const spec::SpoolHeader header;
-       spec::StepRecord record;
+       const record::SpoolHeader header;
+       record::StepRecord record;
        record.count = 1;
        std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
        for (int i = 0; i < 2; ++i) bytes.append(reinterpret_cast<const char*>(&record), sizeof record);
@@ -388,7 +388,7 @@ const Parser kParsers[] = {
     {"run_record", take_record, [] { return with_hard_json(example_record().dump()); }},
     {"progress", take_progress,
      [] {
-       spec::RunProgress progress;
+       record::RunProgress progress;
        progress.segments.emplace_back();
        progress.failure.emplace();
        return with_hard_json(supervise::to_json(progress).dump());

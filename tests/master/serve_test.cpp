@@ -19,8 +19,8 @@
 #include "mlbench/base/process.h"
 #include "mlbench/master/owner.h"
 #include "mlbench/net/http/client.h"
+#include "mlbench/record/spool.h"
 #include "mlbench/report/zip.h"
-#include "mlbench/spec/spool.h"
 #include "tests/support/processes.h"
 
 namespace mlbench::cli {
@@ -794,7 +794,7 @@ TEST_F(Serve, ADownloadOfALongRunNeedsLittleMemory) {
   EXPECT_EQ(loss_points(small.body), 1U);
   // 250,000 steps more: 72 MB.
   const fs::path spool = home() / "runs/r-1/spool/rank-0.seg-1.steps";
-  spec::StepRecord record;
+  record::StepRecord record;
   {
     std::ifstream file(spool, std::ios::binary);
     file.seekg(-static_cast<std::streamoff>(sizeof record), std::ios::end);

@@ -26,8 +26,8 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/net/kv/kv.h"
+#include "mlbench/record/spool.h"
 #include "mlbench/spec/run_spec.h"
-#include "mlbench/spec/spool.h"
 
 namespace mlbench {
 namespace {
@@ -59,9 +59,9 @@ Fault fault_of(int rank) {
 class Spool {
  public:
   Spool(const std::filesystem::path& run_dir, uint64_t run_id, int64_t segment, int rank)
-      : steps_(spec::steps_path(run_dir, segment, rank), std::ios::binary),
-        events_(spec::events_path(run_dir, segment, rank)) {
-    spec::SpoolHeader header;
+      : steps_(record::steps_path(run_dir, segment, rank), std::ios::binary),
+        events_(record::events_path(run_dir, segment, rank)) {
+    record::SpoolHeader header;
     header.run_id = run_id;
     header.segment = static_cast<uint32_t>(segment);
     header.rank = static_cast<uint32_t>(rank);
@@ -72,14 +72,14 @@ class Spool {
   }
 
   void step(uint64_t number, std::chrono::nanoseconds took) {
-    spec::StepRecord record;
+    record::StepRecord record;
     record.sequence = records_++;
     record.first_step = number;
     record.count = 1;
     record.samples = 100;
     record.end_ns = since_start();
     record.total = {took.count(), took.count(), took.count()};
-    record.kinds[static_cast<size_t>(spec::StepKind::kBackward)] = record.total;
+    record.kinds[static_cast<size_t>(record::StepKind::kBackward)] = record.total;
     write(&record, sizeof record);
   }
 

@@ -112,7 +112,7 @@ class SupervisorTest : public testing::Test {
   }
 
   static size_t steps_recorded(const fs::path& run_dir, int64_t rank, int64_t segment = 1) {
-    return spec::read_spool(run_dir, segment, rank).steps.size();
+    return record::read_spool(run_dir, segment, rank).steps.size();
   }
 
   // Waits until all ranks work (and heartbeats said so), and gives their pids.

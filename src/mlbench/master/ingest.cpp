@@ -10,9 +10,9 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
 #include "mlbench/master/runs.h"
-#include "mlbench/spec/client_lines.h"
-#include "mlbench/spec/points.h"
-#include "mlbench/spec/spool.h"
+#include "mlbench/record/client_lines.h"
+#include "mlbench/record/points.h"
+#include "mlbench/record/spool.h"
 
 namespace mlbench::master {
 
@@ -22,11 +22,11 @@ namespace {
 
 constexpr size_t kMostPieceBytes = size_t{4} << 20;
 
-std::optional<spec::SpoolHeader> read_header(const fs::path& file) {
-  std::array<char, sizeof(spec::SpoolHeader)> bytes{};
+std::optional<record::SpoolHeader> read_header(const fs::path& file) {
+  std::array<char, sizeof(record::SpoolHeader)> bytes{};
   if (std::error_code error; !fs::is_regular_file(file, error)) return std::nullopt;
   if (!std::ifstream(file, std::ios::binary).read(bytes.data(), bytes.size())) return std::nullopt;
-  return spec::parse_header(file, {bytes.data(), bytes.size()});
+  return record::parse_header(file, {bytes.data(), bytes.size()});
 }
 
 int64_t bytes_in(const fs::path& file) {
@@ -46,7 +46,7 @@ void Ingest::catch_up(const fs::path& run_dir) {
       }
       continue;
     }
-    for (int64_t segment = 1; fs::exists(spec::steps_path(run_dir, segment, rank)); ++segment) {
+    for (int64_t segment = 1; fs::exists(record::steps_path(run_dir, segment, rank)); ++segment) {
       while (read_some(run_dir, run.id, segment, rank)) {
       }
     }
@@ -58,11 +58,11 @@ int64_t Ingest::left_out(const fs::path& run_dir) const {
   int64_t count = 0;
   for (int64_t rank = 0; rank < run.workers; ++rank) {
     if (spec::is_custom(run)) {
-      count += cursor(run.id, spec::client_lines_path(run_dir, rank).filename()).left_out;
+      count += cursor(run.id, record::client_lines_path(run_dir, rank).filename()).left_out;
       continue;
     }
-    for (int64_t segment = 1; fs::exists(spec::events_path(run_dir, segment, rank)); ++segment) {
-      count += cursor(run.id, spec::events_path(run_dir, segment, rank).filename()).left_out;
+    for (int64_t segment = 1; fs::exists(record::events_path(run_dir, segment, rank)); ++segment) {
+      count += cursor(run.id, record::events_path(run_dir, segment, rank).filename()).left_out;
     }
   }
   return count;
@@ -85,18 +85,18 @@ void Ingest::warn_of(const fs::path& file, int64_t left_out) {
 }
 
 bool Ingest::read_lines(const fs::path& run_dir, int64_t run, int64_t rank) {
-  const fs::path file = spec::client_lines_path(run_dir, rank);
+  const fs::path file = record::client_lines_path(run_dir, rank);
   const std::string key = file.filename(), sequence_key = key + " sequence";
   if (bytes_in(file) <= series_.offset(run, key)) return false;
   LineCursor at = cursor(run, key);
   int64_t last_sequence = series_.offset(run, sequence_key);
-  spec::Points points;
+  record::Points points;
   const bool moved = mlbench::read_lines(file, at, [&](std::string_view text) {
-    const auto line = spec::parse_client_line(text);
+    const auto line = record::parse_client_line(text);
     if (!line && !text.empty()) ++at.left_out;
     if (!line || line->sequence <= last_sequence) return;
     last_sequence = line->sequence;
-    spec::add_points(points, *line, rank);
+    record::add_points(points, *line, rank);
   });
   if (!moved) return false;
   warn_of(file, at.left_out);
@@ -107,30 +107,31 @@ bool Ingest::read_lines(const fs::path& run_dir, int64_t run, int64_t rank) {
 }
 
 bool Ingest::read_some(const fs::path& run_dir, int64_t run, int64_t segment, int64_t rank) {
-  const fs::path steps = spec::steps_path(run_dir, segment, rank), events = spec::events_path(run_dir, segment, rank);
+  const fs::path steps = record::steps_path(run_dir, segment, rank),
+                 events = record::events_path(run_dir, segment, rank);
   const std::string steps_key = steps.filename(), events_key = events.filename();
   const int64_t steps_before = series_.offset(run, steps_key);
-  const int64_t steps_from = std::max<int64_t>(steps_before, sizeof(spec::SpoolHeader));
-  const bool new_steps = bytes_in(steps) >= steps_from + static_cast<int64_t>(sizeof(spec::StepRecord));
+  const int64_t steps_from = std::max<int64_t>(steps_before, sizeof(record::SpoolHeader));
+  const bool new_steps = bytes_in(steps) >= steps_from + static_cast<int64_t>(sizeof(record::StepRecord));
   if (!new_steps && bytes_in(events) <= series_.offset(run, events_key)) return false;
   const auto header = read_header(steps);
   if (!header) return false;
 
-  spec::Points points;
+  record::Points points;
   std::map<std::string, int64_t> offsets;
   const std::string records = new_steps ? read_from(steps, static_cast<uintmax_t>(steps_from), kMostPieceBytes) : "";
   size_t used = 0;
-  for (; records.size() - used >= sizeof(spec::StepRecord); used += sizeof(spec::StepRecord)) {
-    spec::StepRecord record;
+  for (; records.size() - used >= sizeof(record::StepRecord); used += sizeof(record::StepRecord)) {
+    record::StepRecord record;
     std::memcpy(&record, records.data() + used, sizeof record);
     if (record.count == 0) break;  // blocks that were never written
-    if (spec::is_plausible(record)) spec::add_points(points, record, *header);
+    if (record::is_plausible(record)) record::add_points(points, record, *header);
   }
   if (used > 0) offsets[steps_key] = steps_from + static_cast<int64_t>(used);
   LineCursor at = cursor(run, events_key);
   const bool moved = mlbench::read_lines(events, at, [&](std::string_view text) {
-    const auto event = spec::parse_event(text);
-    event ? spec::add_points(points, *event, *header) : void(++at.left_out);
+    const auto event = record::parse_event(text);
+    event ? record::add_points(points, *event, *header) : void(++at.left_out);
   });
   warn_of(events, at.left_out);
   if (moved) keep(offsets, events_key, at);

@@ -19,7 +19,7 @@ class Ingest {
  public:
   explicit Ingest(store::SeriesStore& series) : series_(series) {}
 
-  // Everything that the ranks of the run have written until now, as the series of spec/points.h. A line that is none,
+  // Everything that the ranks of the run have written until now, as the series of record/points.h. A line that is none,
   // or too long (base/growing_lines.h), is left out, and the log says so. UserError for a damaged run.
   void catch_up(const std::filesystem::path& run_dir);
   // Lines that were left out, over all ranks.

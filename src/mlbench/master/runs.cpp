@@ -16,8 +16,8 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/master/staging.h"
+#include "mlbench/record/record.h"
 #include "mlbench/report/records.h"
-#include "mlbench/spec/record.h"
 #include "mlbench/supervise/progress.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -159,7 +159,7 @@ spec::RunSpec create_run(const fs::path& home, spec::RunSpec spec, const std::op
   return std::move(create_runs(home, {std::move(spec)}, waiting).front());
 }
 
-Json first_record(const spec::RunSpec& spec) { return spec::build_record(spec, spec::RunProgress{}); }
+Json first_record(const spec::RunSpec& spec) { return record::build_record(spec, record::RunProgress{}); }
 
 spec::RunSpec read_spec(const fs::path& run_dir) {
   spec::RunSpec spec = spec::read_run_spec(run_dir / "spec.json");
@@ -212,8 +212,8 @@ void stop_run(const fs::path& home, const fs::path& run_dir) {
   {
     const FileLock lock = lock_runs(home);
     if (read_waiting(run_dir) && !supervise::lease_held(run_dir)) {
-      spec::RunProgress progress;
-      progress.state = spec::RunState::kStopped;
+      record::RunProgress progress;
+      progress.state = record::RunState::kStopped;
       progress.finished_at = format_utc(SystemClock().wall_now());
       supervise::write_progress(run_dir, progress);
       write_json_file(run_dir / "run.json", supervise::record_of(run_dir, progress));
@@ -230,14 +230,14 @@ void stop_run(const fs::path& home, const fs::path& run_dir) {
 }
 
 void fail_waiting(const fs::path& run_dir, const std::string& message) {
-  spec::RunProgress progress;
-  progress.state = spec::RunState::kFailed;
+  record::RunProgress progress;
+  progress.state = record::RunState::kFailed;
   progress.finished_at = format_utc(SystemClock().wall_now());
   progress.failure.emplace();
   progress.failure->kind = "start_failed";
   progress.failure->message = message;
   supervise::write_progress(run_dir, progress);
-  write_json_file(run_dir / "run.json", spec::build_record(read_spec(run_dir), progress));
+  write_json_file(run_dir / "run.json", record::build_record(read_spec(run_dir), progress));
   remove_waiting(run_dir);
 }
 

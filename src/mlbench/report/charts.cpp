@@ -122,7 +122,7 @@ class ChartMaker {
                          "rank 0, of the repeat with the median train clock", "workers", seconds);
     chart.kind = ChartKind::kStackedBars;
     std::vector<ChartSeries> kinds;
-    for (const std::string_view kind : spec::kStepKindNames) kinds.push_back({std::string(kind), {}, false});
+    for (const std::string_view kind : record::kStepKindNames) kinds.push_back({std::string(kind), {}, false});
     for (const StudyPoint& point : line.points) {
       const auto x = static_cast<double>(chart.ticks.size());
       chart.ticks.push_back(fmt::format("{}", point.workers));

@@ -12,10 +12,10 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/record/spool.h"
 #include "mlbench/report/compare.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/result.h"
-#include "mlbench/spec/spool.h"
 
 namespace mlbench::report {
 
@@ -128,7 +128,7 @@ Json record_of_dashboard(const std::vector<ZipMember>& members, const Archive& a
                  {"evaluations", Json::array()}};
   record["clocks"]["train_legacy_s"] = record["clocks"]["train_s"];
   if (record["goal"].is_object()) record["goal"]["train_s"] = record["clocks"]["train_s"];
-  for (const std::string_view kind : spec::kStepKindNames) {
+  for (const std::string_view kind : record::kStepKindNames) {
     std::vector<DatedValue> parts = series_of(archive, std::string(kind));
     if (parts.empty()) parts = series_of(archive, "global_cum_" + std::string(kind));
     double sum = 0;
@@ -153,7 +153,7 @@ MeasuredRun read_run_folder(const fs::path& run_dir) {
   LossMerger merger;
   double train_s = 0;
   for (int64_t segment = 1; segment <= segment_count(run.record); ++segment) {
-    for (const spec::StepRecord& step : spec::read_spool(run_dir, segment, 0).steps) {
+    for (const record::StepRecord& step : record::read_spool(run_dir, segment, 0).steps) {
       train_s += static_cast<double>(step.total.sum) / 1e9;
       merger.add(train_s, step.loss_sum, static_cast<double>(step.samples));
     }

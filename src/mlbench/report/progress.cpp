@@ -22,8 +22,8 @@ bool ProgressReader::update() {
       while (read_steps()) news = true;
       while (read_events()) news = true;
     }
-    if (!fs::exists(spec::events_path(run_dir_, next_segment_, rank_)) &&
-        !fs::exists(spec::steps_path(run_dir_, next_segment_, rank_))) {
+    if (!fs::exists(record::events_path(run_dir_, next_segment_, rank_)) &&
+        !fs::exists(record::steps_path(run_dir_, next_segment_, rank_))) {
       return news;
     }
     progress_.segment = next_segment_++;
@@ -38,40 +38,40 @@ bool ProgressReader::update() {
 }
 
 bool ProgressReader::read_steps() {
-  const fs::path path = spec::steps_path(run_dir_, progress_.segment, rank_);
+  const fs::path path = record::steps_path(run_dir_, progress_.segment, rank_);
   const std::string text = read_from(path, steps_offset_, kMostPieceBytes);
   size_t used = 0;
   if (steps_offset_ == 0) {
-    if (text.size() < sizeof(spec::SpoolHeader)) return false;
-    spec::parse_header(path, text);
-    used = sizeof(spec::SpoolHeader);
+    if (text.size() < sizeof(record::SpoolHeader)) return false;
+    record::parse_header(path, text);
+    used = sizeof(record::SpoolHeader);
   }
-  while (text.size() - used >= sizeof(spec::StepRecord)) {
-    spec::StepRecord record;
+  while (text.size() - used >= sizeof(record::StepRecord)) {
+    record::StepRecord record;
     std::memcpy(&record, text.data() + used, sizeof record);
     if (record.count == 0) break;  // blocks that were never written
     used += sizeof record;
-    if (spec::is_plausible(record)) take(record);
+    if (record::is_plausible(record)) take(record);
   }
   steps_offset_ += used;
   return used > 0;
 }
 
 bool ProgressReader::read_events() {
-  return read_lines(spec::events_path(run_dir_, progress_.segment, rank_), events_, [&](std::string_view line) {
-    const auto event = spec::parse_event(line);
+  return read_lines(record::events_path(run_dir_, progress_.segment, rank_), events_, [&](std::string_view line) {
+    const auto event = record::parse_event(line);
     if (event) take(*event);
   });
 }
 
-void ProgressReader::take(const spec::StepRecord& record) {
+void ProgressReader::take(const record::StepRecord& record) {
   progress_.training = true;
   progress_.steps_done = static_cast<int64_t>(record.first_step + record.count);
 
   window_.push_back(record);
   while (window_.size() > 1 && record.end_ns - window_.front().end_ns > kWindowNs) window_.pop_front();
   double loss = 0, samples = 0, train_ns = 0;
-  for (const spec::StepRecord& step : window_) {
+  for (const record::StepRecord& step : window_) {
     loss += step.loss_sum;
     samples += static_cast<double>(step.samples);
     train_ns += static_cast<double>(step.total.sum);

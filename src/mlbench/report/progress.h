@@ -11,7 +11,7 @@
 
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/json.h"
-#include "mlbench/spec/spool.h"
+#include "mlbench/record/spool.h"
 
 namespace mlbench::report {
 
@@ -41,7 +41,7 @@ class ProgressReader {
  private:
   bool read_steps();
   bool read_events();
-  void take(const spec::StepRecord& record);
+  void take(const record::StepRecord& record);
   void take(const Json& event);
 
   std::filesystem::path run_dir_;
@@ -49,7 +49,7 @@ class ProgressReader {
   int64_t next_segment_;
   std::uintmax_t steps_offset_ = 0;
   LineCursor events_;
-  std::deque<spec::StepRecord> window_;
+  std::deque<record::StepRecord> window_;
   Progress progress_;
 };
 

@@ -45,14 +45,14 @@ TEST(ProgressReader, ReadsWhatIsAppended) {
 TEST(ProgressReader, WaitsForTheRestOfARecord) {
   const TemporaryFolder run;
   start_spool(run.path(), 1, 0);
-  const spec::StepRecord step = make_step(0, 1, 0, 1.0, 1'000'000, 1'000'000);
-  append(spec::steps_path(run.path(), 1, 0), &step, 100);
-  append(spec::events_path(run.path(), 1, 0), "{\"event\":", 9);
+  const record::StepRecord step = make_step(0, 1, 0, 1.0, 1'000'000, 1'000'000);
+  append(record::steps_path(run.path(), 1, 0), &step, 100);
+  append(record::events_path(run.path(), 1, 0), "{\"event\":", 9);
   ProgressReader reader(run.path());
   reader.update();
   EXPECT_EQ(reader.progress().steps_done, 0);
-  append(spec::steps_path(run.path(), 1, 0), reinterpret_cast<const char*>(&step) + 100, sizeof step - 100);
-  append(spec::events_path(run.path(), 1, 0), "\"prepared\"}\n", 12);
+  append(record::steps_path(run.path(), 1, 0), reinterpret_cast<const char*>(&step) + 100, sizeof step - 100);
+  append(record::events_path(run.path(), 1, 0), "\"prepared\"}\n", 12);
   reader.update();
   EXPECT_EQ(reader.progress().steps_done, 1);
   EXPECT_TRUE(reader.progress().prepared);
@@ -88,7 +88,7 @@ TEST(ProgressReader, GoesOnToTheNextSegment) {
 TEST(ProgressReader, RefusesAnotherFormat) {
   const TemporaryFolder run;
   const std::string other(64, 'x');
-  append(spec::steps_path(run.path(), 1, 0), other.data(), other.size());
+  append(record::steps_path(run.path(), 1, 0), other.data(), other.size());
   ProgressReader reader(run.path());
   EXPECT_THROW(reader.update(), UserError);
 }

@@ -18,11 +18,11 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/metrics/metric.h"
+#include "mlbench/record/record.h"
+#include "mlbench/record/spool.h"
 #include "mlbench/report/compare.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/table.h"
-#include "mlbench/spec/record.h"
-#include "mlbench/spec/spool.h"
 
 namespace mlbench::report {
 
@@ -330,7 +330,7 @@ Json derive_own(const Events& events) {
 
   Json steps_s = Json::object();
   int64_t train_ns = 0, legacy_ns = 0;
-  for (const std::string_view kind : spec::kStepKindNames) {
+  for (const std::string_view kind : record::kStepKindNames) {
     int64_t sum = 0;
     for (const double value : events.seconds(std::string(kind))) {
       sum += nanoseconds(value);
@@ -480,7 +480,7 @@ Sums sum_epochs(const Events& events, size_t epochs) {
     return seconds;
   };
   sums.total_s = sum(kEpochTime);
-  for (const std::string_view kind : spec::kStepKindNames) {
+  for (const std::string_view kind : record::kStepKindNames) {
     if (const std::string name(kind); events.has(name)) sums.steps_s[name] = sum(name);
   }
   return sums;
@@ -496,7 +496,7 @@ Sums own_totals(const Events& events, size_t epochs) {
                  "there is none, but the goal was met in the middle of an epoch, so that no other event has its time");
   }
   sums.total_s = *total;
-  for (const std::string_view kind : spec::kStepKindNames) {
+  for (const std::string_view kind : record::kStepKindNames) {
     if (const auto value = events.total(fmt::format("global_cum_{}", kind))) sums.steps_s[std::string(kind)] = *value;
   }
   return sums;

@@ -337,13 +337,13 @@ class OwnArchive : public testing::Test {
     for (const double value : {60.1, 78.5, 85.25}) {
       record_["evaluations"].push_back({{"split", "test"}, {"metrics", {{"Prec@1", value}, {"loss", 0.1 * value}}}});
     }
-    spec::RankSpool spool = spec::read_spool(run_.path(), 1, 0);
+    record::RankSpool spool = record::read_spool(run_.path(), 1, 0);
     int64_t train_ns = 0, legacy_ns = 0;
     record_["steps_s"] = Json::object();
-    for (size_t kind = 0; kind < spec::kStepKinds; ++kind) {
+    for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
       int64_t sum = 0;
-      for (const spec::StepRecord& record : spool.steps) sum += record.kinds[kind].sum;
-      const std::string name(spec::kStepKindNames[kind]);
+      for (const record::StepRecord& record : spool.steps) sum += record.kinds[kind].sum;
+      const std::string name(record::kStepKindNames[kind]);
       record_["steps_s"][name] = static_cast<double>(sum) / 1e9;
       train_ns += sum;
       if (name != "batch_load" && name != "checkpoint") legacy_ns += sum;
@@ -352,9 +352,9 @@ class OwnArchive : public testing::Test {
     record_["goal"]["train_s"] = double(train_ns) / 1e9;
   }
 
-  static spec::StepRecord step(uint64_t number, uint32_t epoch) {
-    spec::StepRecord record = make_step(number, 1, epoch, 1.0, 0, static_cast<int64_t>(number + 1) * 40'000'000);
-    for (size_t kind = 0; kind < spec::kStepKinds; ++kind) {
+  static record::StepRecord step(uint64_t number, uint32_t epoch) {
+    record::StepRecord record = make_step(number, 1, epoch, 1.0, 0, static_cast<int64_t>(number + 1) * 40'000'000);
+    for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
       record.kinds[kind].sum = static_cast<int64_t>(1'000'003 * (kind + 1) + 7919 * number);
       record.total.sum += record.kinds[kind].sum;
     }

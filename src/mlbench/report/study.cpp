@@ -210,8 +210,8 @@ class StudyMaker {
       const Figure agg = kind_seconds(record(run), "agg"), compute = with_value(compute_seconds(record(run)));
       return agg && compute ? Figure(*agg / *compute) : Figure();
     });
-    for (size_t kind = 0; kind < spec::kStepKinds; ++kind) {
-      point.kinds_s[kind] = in_unit(point.shown, kind_seconds(record(point.shown), spec::kStepKindNames[kind]));
+    for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
+      point.kinds_s[kind] = in_unit(point.shown, kind_seconds(record(point.shown), record::kStepKindNames[kind]));
     }
     if (official_ && official_->schedule.decay == "inverse_sqrt") {
       const auto alpha = official_->schedule.lr_by_workers.find(workers);
@@ -351,8 +351,8 @@ Json to_json(const Study& study, const std::vector<MeasuredRun>& runs) {
     for (const StudyPoint& point : line.points) {
       Json names = Json::array(), kinds = Json::object();
       for (const size_t run : point.runs) names.push_back(text(runs[run].record, "/name"));
-      for (size_t kind = 0; kind < spec::kStepKinds; ++kind) {
-        kinds[std::string(spec::kStepKindNames[kind])] = figure(point.kinds_s[kind]);
+      for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
+        kinds[std::string(record::kStepKindNames[kind])] = figure(point.kinds_s[kind]);
       }
       points.push_back({{"workers", point.workers},
                         {"runs", names},

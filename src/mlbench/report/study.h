@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/record/spool.h"
 #include "mlbench/report/measured_run.h"
-#include "mlbench/spec/spool.h"
 
 namespace mlbench::report {
 
@@ -38,7 +38,7 @@ struct StudyPoint {
   std::optional<double> samples_per_s;             // median
   std::optional<double> speed_up, efficiency, compute_speed_up;
   std::optional<double> communication_share, communication_per_compute;
-  std::array<std::optional<double>, spec::kStepKinds> kinds_s;  // of the repeat shown, in the unit of `seconds`
+  std::array<std::optional<double>, record::kStepKinds> kinds_s;  // of the repeat shown, in the unit of `seconds`
   std::optional<double> cost, price_increase, price_index;
   std::optional<double> alpha;  // of rules whose rate is alpha / sqrt(t)
 };

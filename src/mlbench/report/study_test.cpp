@@ -129,7 +129,7 @@ TEST(Study, RepeatsGiveTheirMedianAndItsRunIsShown) {
   EXPECT_EQ(two.shown, 3U);
   EXPECT_EQ(two.speed_up, 2);
   EXPECT_EQ(two.compute_s, 25);
-  EXPECT_EQ(two.kinds_s[static_cast<size_t>(spec::StepKind::kAggregate)], 6);
+  EXPECT_EQ(two.kinds_s[static_cast<size_t>(record::StepKind::kAggregate)], 6);
 }
 
 TEST(Study, ARepeatThatMissedTheGoalLeavesNoTime) {

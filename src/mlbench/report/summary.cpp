@@ -7,8 +7,8 @@
 
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/record/spool.h"
 #include "mlbench/report/table.h"
-#include "mlbench/spec/spool.h"
 
 namespace mlbench::report {
 
@@ -177,7 +177,7 @@ std::string kinds_table(const Json& record) {
   const auto train = number(record, "/clocks/train_s");
   if (!train || *train <= 0) return "";
   Table table({{"step kind", "", Align::kLeft}, {"time", "s", Align::kRight}, {"share", "of train", Align::kRight}});
-  for (const std::string_view kind : spec::kStepKindNames) {
+  for (const std::string_view kind : record::kStepKindNames) {
     const auto seconds = number(record, ("/steps_s/" + std::string(kind)).c_str());
     if (seconds) table.add_row({std::string(kind), format_seconds(seconds), format_percent(*seconds / *train)});
   }

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "mlbench/base/clock.h"
+#include "mlbench/record/points.h"
 #include "mlbench/report/compare.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/tensorboard_event.pb.h"
-#include "mlbench/spec/points.h"
 
 namespace mlbench::report {
 
@@ -49,15 +49,15 @@ std::filesystem::path tensorboard_path(const Json& record, int64_t rank) {
 }
 
 std::string tensorboard_events(const std::filesystem::path& run_dir, const Json& record, int64_t rank) {
-  const spec::Points points = spec::read_points(run_dir, segment_count(record), rank);
+  const record::Points points = record::read_points(run_dir, segment_count(record), rank);
 
   struct Entry {
-    const spec::Point* point;
+    const record::Point* point;
     const std::string* tag;
   };
   std::vector<Entry> entries;
   for (const auto& [name, series] : points) {
-    for (const spec::Point& point : series) entries.push_back({&point, &name.name});
+    for (const record::Point& point : series) entries.push_back({&point, &name.name});
   }
   std::stable_sort(entries.begin(), entries.end(),
                    [](const Entry& a, const Entry& b) { return a.point->time_us < b.point->time_us; });

@@ -1,7 +1,7 @@
 #pragma once
 
 // A run for TensorBoard: an event file for each rank, in a folder of its own, so that TensorBoard draws the ranks as
-// lines of one chart. Tags are the names of spec/points.h. The file is a sequence of
+// lines of one chart. Tags are the names of record/points.h. The file is a sequence of
 //   length (u64), its checksum (u32), an Event (tensorboard_event.proto), its checksum (u32)
 // little endian; checksums are CRC-32C, rotated and offset.
 

@@ -10,8 +10,8 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/record/spool.h"
 #include "mlbench/report/zip.h"
-#include "mlbench/spec/spool.h"
 
 namespace mlbench::report {
 
@@ -77,9 +77,9 @@ inline Json make_record(const std::string& name, int64_t workers, double train_s
       {"weights_sha256", "abc123"}};
 }
 
-inline spec::StepRecord make_step(uint64_t first, uint32_t count, uint32_t epoch, double loss, int64_t step_ns,
-                                  int64_t end_ns) {
-  spec::StepRecord record;
+inline record::StepRecord make_step(uint64_t first, uint32_t count, uint32_t epoch, double loss, int64_t step_ns,
+                                    int64_t end_ns) {
+  record::StepRecord record;
   record.first_step = first;
   record.count = count;
   record.epoch = epoch;
@@ -87,7 +87,7 @@ inline spec::StepRecord make_step(uint64_t first, uint32_t count, uint32_t epoch
   record.loss_sum = loss * static_cast<double>(record.samples);
   record.end_ns = end_ns;
   record.total.sum = step_ns * count;
-  record.kinds[static_cast<size_t>(spec::StepKind::kForward)].sum = step_ns * count;
+  record.kinds[static_cast<size_t>(record::StepKind::kForward)].sum = step_ns * count;
   return record;
 }
 
@@ -97,23 +97,23 @@ inline void append(const std::filesystem::path& file, const void* data, size_t s
 }
 
 inline void start_spool(const std::filesystem::path& run_dir, int64_t segment, int64_t rank) {
-  spec::SpoolHeader header;
+  record::SpoolHeader header;
   header.run_id = 7;
   header.segment = static_cast<uint32_t>(segment);
   header.rank = static_cast<uint32_t>(rank);
   header.start_wall_us = 1769860800'000'000;  // 2026-01-31T12:00:00Z
-  append(spec::steps_path(run_dir, segment, rank), &header, sizeof header);
+  append(record::steps_path(run_dir, segment, rank), &header, sizeof header);
 }
 
-inline void append_step(const std::filesystem::path& run_dir, int64_t segment, int64_t rank, spec::StepRecord step) {
-  const auto file = spec::steps_path(run_dir, segment, rank);
-  step.sequence = (std::filesystem::file_size(file) - sizeof(spec::SpoolHeader)) / sizeof step;
+inline void append_step(const std::filesystem::path& run_dir, int64_t segment, int64_t rank, record::StepRecord step) {
+  const auto file = record::steps_path(run_dir, segment, rank);
+  step.sequence = (std::filesystem::file_size(file) - sizeof(record::SpoolHeader)) / sizeof step;
   append(file, &step, sizeof step);
 }
 
 inline void append_event(const std::filesystem::path& run_dir, int64_t segment, int64_t rank, const Json& event) {
   const std::string line = event.dump() + "\n";
-  append(spec::events_path(run_dir, segment, rank), line.data(), line.size());
+  append(record::events_path(run_dir, segment, rank), line.data(), line.size());
 }
 
 // What the archive of a run holds.

@@ -16,13 +16,13 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/record/client_lines.h"
+#include "mlbench/record/points.h"
+#include "mlbench/record/record.h"
+#include "mlbench/record/spool.h"
+#include "mlbench/record/step_reader.h"
 #include "mlbench/report/compare.h"
 #include "mlbench/report/records.h"
-#include "mlbench/spec/client_lines.h"
-#include "mlbench/spec/points.h"
-#include "mlbench/spec/record.h"
-#include "mlbench/spec/spool.h"
-#include "mlbench/spec/step_reader.h"
 
 namespace mlbench::report {
 
@@ -75,21 +75,21 @@ ZipPart text_part(std::string name, std::string text) {
 namespace {
 
 struct EpochSums {
-  std::array<int64_t, spec::kStepKinds> kinds_ns{};
+  std::array<int64_t, record::kStepKinds> kinds_ns{};
   int64_t end_us = 0;
 };
 
 // What of a rank's steps is needed behind their end.
 struct RankTotals {
   int64_t last_date_us = 0;  // 0: no step
-  std::array<int64_t, spec::kStepKinds> kinds_ns{};
+  std::array<int64_t, record::kStepKinds> kinds_ns{};
 };
 
 RankTotals add_rank(Series& series, const std::filesystem::path& run_dir, int64_t segments, int64_t rank) {
   RankTotals totals;
   std::map<uint32_t, EpochSums> epochs;
   for (int64_t segment = 1; segment <= segments; ++segment) {
-    spec::StepReader steps(run_dir, segment, rank);
+    record::StepReader steps(run_dir, segment, rank);
     double loss = 0, samples = 0;
     uint32_t count = 0;
     for (auto record = steps.next(); record;) {
@@ -99,7 +99,7 @@ RankTotals add_rank(Series& series, const std::filesystem::path& run_dir, int64_
       count += record->count;
       EpochSums& epoch = epochs[record->epoch];
       epoch.end_us = totals.last_date_us = date;
-      for (size_t kind = 0; kind < spec::kStepKinds; ++kind) {
+      for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
         epoch.kinds_ns[kind] += record->kinds[kind].sum;
         totals.kinds_ns[kind] += record->kinds[kind].sum;
       }
@@ -111,9 +111,9 @@ RankTotals add_rank(Series& series, const std::filesystem::path& run_dir, int64_
   }
   for (const auto& [number, epoch] : epochs) {
     int64_t total = 0;
-    for (size_t kind = 0; kind < spec::kStepKinds; ++kind) {
+    for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
       total += epoch.kinds_ns[kind];
-      series.add(std::string(spec::kStepKindNames[kind]), rank, epoch.end_us, double(epoch.kinds_ns[kind]) / 1e9);
+      series.add(std::string(record::kStepKindNames[kind]), rank, epoch.end_us, double(epoch.kinds_ns[kind]) / 1e9);
     }
     series.add("CumulativeTrainTimeEpoch", rank, epoch.end_us, double(total) / 1e9);
   }
@@ -126,25 +126,25 @@ void add_totals(Series& series, const RankTotals& totals) {
     series.add(name, 0, totals.last_date_us, double(ns) / 1e9);
   };
   int64_t train_ns = 0;
-  for (size_t kind = 0; kind < spec::kStepKinds; ++kind) {
+  for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
     train_ns += totals.kinds_ns[kind];
-    add("global_cum_" + std::string(spec::kStepKindNames[kind]), totals.kinds_ns[kind]);
+    add("global_cum_" + std::string(record::kStepKindNames[kind]), totals.kinds_ns[kind]);
   }
   add("global_cum_CumulativeTrainTimeEpoch", train_ns);
-  add("TotalCumulativeTrainTime", train_ns - totals.kinds_ns[static_cast<size_t>(spec::StepKind::kBatchLoad)] -
-                                      totals.kinds_ns[static_cast<size_t>(spec::StepKind::kCheckpoint)]);
+  add("TotalCumulativeTrainTime", train_ns - totals.kinds_ns[static_cast<size_t>(record::StepKind::kBatchLoad)] -
+                                      totals.kinds_ns[static_cast<size_t>(record::StepKind::kCheckpoint)]);
 }
 
 // The rare events of rank 0: they carry the dates that the record leaves out.
 void add_events(Series& series, const std::filesystem::path& run_dir, int64_t segments) {
-  spec::Points points;
+  record::Points points;
   for (int64_t segment = 1; segment <= segments; ++segment) {
-    const spec::SpoolHeader header = spec::StepReader(run_dir, segment, 0).header();
-    const spec::Events events = spec::read_events(run_dir, segment, 0);
-    for (const Json& event : events.lines) spec::add_points(points, event, header);
+    const record::SpoolHeader header = record::StepReader(run_dir, segment, 0).header();
+    const record::Events events = record::read_events(run_dir, segment, 0);
+    for (const Json& event : events.lines) record::add_points(points, event, header);
   }
   for (const auto& [name, values] : points) {
-    for (const spec::Point& point : values) series.add(name.name, 0, point.time_us, point.value);
+    for (const record::Point& point : values) series.add(name.name, 0, point.time_us, point.value);
   }
 }
 
@@ -160,7 +160,7 @@ Series series_of(const std::filesystem::path& run_dir, const Json& record) {
   Series series;
   const bool custom = text(record, "/division") == "custom";
   for (int64_t rank = 0; custom && rank < workers; ++rank) {
-    for (const spec::ClientLine& line : spec::read_client_lines(run_dir, rank).lines) {
+    for (const record::ClientLine& line : record::read_client_lines(run_dir, rank).lines) {
       for (const auto& [name, value] : line.values) series.add(name, rank, line.time_us, value);
     }
   }

@@ -16,15 +16,15 @@
 #include <string_view>
 #include <vector>
 
-#include "mlbench/spec/points.h"
+#include "mlbench/record/points.h"
 
 namespace mlbench::store {
 
 class Database;
 
-using spec::Point;
-using spec::Points;
-using spec::SeriesName;
+using record::Point;
+using record::Points;
+using record::SeriesName;
 
 struct SeriesInfo {
   SeriesName name;

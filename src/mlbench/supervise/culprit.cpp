@@ -80,9 +80,9 @@ std::string what_peers_say(const std::vector<RankFacts>& ranks, size_t culprit) 
   return "";
 }
 
-spec::Failure failure_of(const std::vector<RankFacts>& ranks, size_t rank, std::string kind, std::string message) {
+record::Failure failure_of(const std::vector<RankFacts>& ranks, size_t rank, std::string kind, std::string message) {
   const RankFacts& facts = ranks[rank];
-  spec::Failure failure;
+  record::Failure failure;
   failure.kind = std::move(kind);
   failure.rank = static_cast<int64_t>(rank);
   failure.host = facts.host;
@@ -111,7 +111,7 @@ std::optional<size_t> first_ended(const std::vector<RankFacts>& ranks, bool (*ma
   return first;
 }
 
-std::optional<spec::Failure> ended_by_itself(const std::vector<RankFacts>& ranks) {
+std::optional<record::Failure> ended_by_itself(const std::vector<RankFacts>& ranks) {
   const auto first = first_ended(
       ranks, [](const RankFacts& rank) { return rank.end->code != 0 && !communication_code(rank.end->code); });
   if (first) {
@@ -179,13 +179,13 @@ std::optional<size_t> furthest_behind(const std::vector<RankFacts>& ranks) {
   return behind;
 }
 
-std::optional<spec::Failure> never_came_up(const std::vector<RankFacts>& ranks) {
+std::optional<record::Failure> never_came_up(const std::vector<RankFacts>& ranks) {
   const auto waits = [](const RankFacts& rank) {
     return field<std::string>(rank.report, "operation", "") == "MPI_Init";
   };
   const auto first = std::find_if(ranks.begin(), ranks.end(), waits);
   if (first == ranks.end()) return std::nullopt;
-  spec::Failure failure;
+  record::Failure failure;
   failure.kind = "start_failed";
   failure.operation = "MPI_Init";
   failure.message = fmt::format("{}; mpirun, or somebody who connected to its ports, kept the ranks from coming up",
@@ -229,7 +229,7 @@ std::string describe_activity(const Json& heartbeat) {
 
 bool stopped(const RankFacts& rank) { return rank.process_state == 'T' || rank.process_state == 't'; }
 
-spec::Failure name_culprit(const std::vector<RankFacts>& ranks) {
+record::Failure name_culprit(const std::vector<RankFacts>& ranks) {
   if (auto failure = ended_by_itself(ranks)) return *failure;
 
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -265,7 +265,7 @@ spec::Failure name_culprit(const std::vector<RankFacts>& ranks) {
     if (reported_failure(ranks[rank])) first = rank;
   }
   if (!first) {
-    spec::Failure unknown;
+    record::Failure unknown;
     unknown.kind = kind;
     unknown.message = "the ranks stopped making progress; no rank stands out";
     return unknown;

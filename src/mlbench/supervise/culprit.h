@@ -11,7 +11,7 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
-#include "mlbench/spec/record.h"
+#include "mlbench/record/record.h"
 
 namespace mlbench::supervise {
 
@@ -46,6 +46,6 @@ bool reported_failure(const RankFacts& rank);
 //  6. the rank with the lowest sequence number, where they differ;
 //  7. the first one that ended or reported: it is named, the cause stays with its message.
 // log_tail and times are the caller's.
-spec::Failure name_culprit(const std::vector<RankFacts>& ranks);
+record::Failure name_culprit(const std::vector<RankFacts>& ranks);
 
 }  // namespace mlbench::supervise

@@ -38,7 +38,7 @@ std::string recorded_state(const std::filesystem::path& run_dir) {
 }
 
 bool active_state(const std::string& state) {
-  return state == spec::name_of(spec::RunState::kQueued) || state == spec::name_of(spec::RunState::kRunning);
+  return state == record::name_of(record::RunState::kQueued) || state == record::name_of(record::RunState::kRunning);
 }
 
 // The guards of ranks end them when their supervisor is gone; one that somebody stopped cannot.
@@ -57,8 +57,8 @@ void end_ranks_of(const LeaseContent& lease) {
   wait_for_all(seconds(5));
 }
 
-spec::Failure lost_failure(const std::filesystem::path& run_dir, const std::optional<LeaseContent>& owner) {
-  spec::Failure failure;
+record::Failure lost_failure(const std::filesystem::path& run_dir, const std::optional<LeaseContent>& owner) {
+  record::Failure failure;
   failure.kind = "supervisor_lost";
   failure.message = "the supervisor of this run disappeared; nobody saw how the ranks ended";
   if (!owner) return failure;
@@ -79,15 +79,15 @@ spec::Failure lost_failure(const std::filesystem::path& run_dir, const std::opti
 }
 
 // What is known of a run that nobody owns any more. Its last words may have been its end, only not in the record yet.
-spec::RunProgress settled_progress(const std::filesystem::path& run_dir, const std::optional<LeaseContent>& owner) {
-  spec::RunProgress progress = read_progress(run_dir).value_or(spec::RunProgress());
-  if (!active_state(std::string(spec::name_of(progress.state)))) return progress;
-  progress.state = spec::RunState::kFailed;
+record::RunProgress settled_progress(const std::filesystem::path& run_dir, const std::optional<LeaseContent>& owner) {
+  record::RunProgress progress = read_progress(run_dir).value_or(record::RunProgress());
+  if (!active_state(std::string(record::name_of(progress.state)))) return progress;
+  progress.state = record::RunState::kFailed;
   progress.failure = lost_failure(run_dir, owner);
   progress.finished_at = format_utc(std::chrono::system_clock::now());
   // A segment that was over already is not what was lost.
   if (!progress.segments.empty() && progress.segments.back().finished_at.empty()) {
-    spec::SegmentInfo& segment = progress.segments.back();
+    record::SegmentInfo& segment = progress.segments.back();
     segment.finished_at = progress.finished_at;
     segment.exit_codes.assign(segment.exit_codes.size(), std::nullopt);
   }
@@ -106,7 +106,7 @@ bool settle(const std::filesystem::path& run_dir, bool without_record) {
 
   const auto owner = read_lease(run_dir);
   if (owner) end_ranks_of(*owner);
-  const spec::RunProgress progress = settled_progress(run_dir, owner);
+  const record::RunProgress progress = settled_progress(run_dir, owner);
   write_progress(run_dir, progress);
   write_json_file(record_path(run_dir), record_of(run_dir, progress), inputs::kRecord);
   return true;

@@ -8,17 +8,17 @@
 namespace mlbench::supervise {
 namespace {
 
-constexpr std::array kStates = {spec::RunState::kQueued, spec::RunState::kRunning, spec::RunState::kFinished,
-                                spec::RunState::kFailed, spec::RunState::kStopped};
+constexpr std::array kStates = {record::RunState::kQueued, record::RunState::kRunning, record::RunState::kFinished,
+                                record::RunState::kFailed, record::RunState::kStopped};
 
-spec::RunState state_of(const std::string& name) {
-  for (const spec::RunState state : kStates) {
-    if (spec::name_of(state) == name) return state;
+record::RunState state_of(const std::string& name) {
+  for (const record::RunState state : kStates) {
+    if (record::name_of(state) == name) return state;
   }
   throw UserError("unknown run state '" + name + "': valid are queued, running, finished, failed, stopped");
 }
 
-Json to_json(const spec::SegmentInfo& segment) {
+Json to_json(const record::SegmentInfo& segment) {
   Json codes = Json::array();
   for (const auto& code : segment.exit_codes) codes.push_back(code ? Json(*code) : Json(nullptr));
   return {{"index", segment.index},           {"start_step", segment.start_step},
@@ -26,8 +26,8 @@ Json to_json(const spec::SegmentInfo& segment) {
           {"lost_s", segment.lost_s},         {"exit_codes", codes}};
 }
 
-spec::SegmentInfo segment_from_json(const Json& json) {
-  spec::SegmentInfo segment;
+record::SegmentInfo segment_from_json(const Json& json) {
+  record::SegmentInfo segment;
   segment.index = integer_member(json, "index");
   segment.start_step = integer_member(json, "start_step");
   json.at("started_at").get_to(segment.started_at);
@@ -41,14 +41,14 @@ spec::SegmentInfo segment_from_json(const Json& json) {
   return segment;
 }
 
-Json to_json(const spec::Failure& failure) {
+Json to_json(const record::Failure& failure) {
   return {{"kind", failure.kind},           {"rank", failure.rank},         {"host", failure.host},
           {"operation", failure.operation}, {"sequence", failure.sequence}, {"message", failure.message},
           {"log_tail", failure.log_tail}};
 }
 
-spec::Failure failure_from_json(const Json& json) {
-  spec::Failure failure;
+record::Failure failure_from_json(const Json& json) {
+  record::Failure failure;
   json.at("kind").get_to(failure.kind);
   failure.rank = integer_member(json, "rank");
   json.at("host").get_to(failure.host);
@@ -63,10 +63,10 @@ std::filesystem::path progress_path(const std::filesystem::path& run_dir) { retu
 
 }  // namespace
 
-Json to_json(const spec::RunProgress& progress) {
+Json to_json(const record::RunProgress& progress) {
   Json segments = Json::array();
   for (const auto& segment : progress.segments) segments.push_back(to_json(segment));
-  return {{"state", spec::name_of(progress.state)},
+  return {{"state", record::name_of(progress.state)},
           {"started_at", progress.started_at},
           {"finished_at", progress.finished_at},
           {"segments", segments},
@@ -79,9 +79,9 @@ Json to_json(const spec::RunProgress& progress) {
           {"utilisation", progress.utilisation}};
 }
 
-spec::RunProgress progress_from_json(const Json& json) {
+record::RunProgress progress_from_json(const Json& json) {
   try {
-    spec::RunProgress progress;
+    record::RunProgress progress;
     progress.state = state_of(json.at("state").get<std::string>());
     json.at("started_at").get_to(progress.started_at);
     json.at("finished_at").get_to(progress.finished_at);
@@ -102,11 +102,11 @@ spec::RunProgress progress_from_json(const Json& json) {
   }
 }
 
-void write_progress(const std::filesystem::path& run_dir, const spec::RunProgress& progress) {
+void write_progress(const std::filesystem::path& run_dir, const record::RunProgress& progress) {
   write_json_file(progress_path(run_dir), to_json(progress), inputs::kProgress);
 }
 
-std::optional<spec::RunProgress> read_progress(const std::filesystem::path& run_dir) {
+std::optional<record::RunProgress> read_progress(const std::filesystem::path& run_dir) {
   if (!std::filesystem::exists(progress_path(run_dir))) return std::nullopt;
   return progress_from_json(read_json_file(progress_path(run_dir), inputs::kProgress));
 }
@@ -118,7 +118,7 @@ bool disk_is_full(const std::filesystem::path& run_dir) {
   return !unknown && space.available < kLeastBytes;
 }
 
-Json record_of(const std::filesystem::path& run_dir, const spec::RunProgress& progress) {
+Json record_of(const std::filesystem::path& run_dir, const record::RunProgress& progress) {
   spec::RunSpec run;
   try {
     run = spec::read_run_spec(run_dir / "spec.json");
@@ -126,7 +126,7 @@ Json record_of(const std::filesystem::path& run_dir, const spec::RunProgress& pr
     const std::filesystem::path file = run_dir / "run.json";
     Json record = std::filesystem::exists(file) ? read_json_file(file, inputs::kRecord)
                                                 : Json{{"name", run_dir.filename().string()}};
-    record["state"] = spec::name_of(progress.state);
+    record["state"] = record::name_of(progress.state);
     record["finished_at"] = progress.finished_at.empty() ? Json(nullptr) : Json(progress.finished_at);
     record["notes"].push_back(error.what());
     if (progress.failure) {
@@ -138,7 +138,7 @@ Json record_of(const std::filesystem::path& run_dir, const spec::RunProgress& pr
     return record;
   }
   run.run_dir = std::filesystem::absolute(run_dir);
-  return spec::build_record(run, progress);
+  return record::build_record(run, progress);
 }
 
 }  // namespace mlbench::supervise

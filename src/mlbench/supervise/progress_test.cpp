@@ -9,9 +9,9 @@
 namespace mlbench::supervise {
 namespace {
 
-spec::RunProgress complete_progress() {
-  spec::RunProgress progress;
-  progress.state = spec::RunState::kFailed;
+record::RunProgress complete_progress() {
+  record::RunProgress progress;
+  progress.state = record::RunState::kFailed;
   progress.started_at = "2026-01-31T12:00:00.000000Z";
   progress.finished_at = "2026-01-31T12:01:00.000000Z";
   progress.segments.push_back({.index = 1,
@@ -26,13 +26,13 @@ spec::RunProgress complete_progress() {
                                .finished_at = "",
                                .lost_s = 10.25,
                                .exit_codes = {}});
-  progress.failure = spec::Failure{.kind = "rank_died",
-                                   .rank = 2,
-                                   .host = "node1",
-                                   .operation = "all_reduce",
-                                   .sequence = 12,
-                                   .message = "rank 2 died",
-                                   .log_tail = {"line 1", "line 2"}};
+  progress.failure = record::Failure{.kind = "rank_died",
+                                     .rank = 2,
+                                     .host = "node1",
+                                     .operation = "all_reduce",
+                                     .sequence = 12,
+                                     .message = "rank 2 died",
+                                     .log_tail = {"line 1", "line 2"}};
   progress.hosts = Json::array({{{"name", "node1"}}});
   progress.environment = {{"git_describe", "v1"}};
   progress.notes = {"waited 2.0 s for the cores"};
@@ -45,14 +45,14 @@ spec::RunProgress complete_progress() {
 TEST(Progress, ComesBackFromDisk) {
   const TemporaryFolder folder;
   EXPECT_FALSE(read_progress(folder.path()));
-  const spec::RunProgress written = complete_progress();
+  const record::RunProgress written = complete_progress();
   write_progress(folder.path(), written);
   const auto read = read_progress(folder.path());
   ASSERT_TRUE(read);
   EXPECT_EQ(to_json(*read), to_json(written));
   EXPECT_EQ(read->segments[0].exit_codes, written.segments[0].exit_codes);
   EXPECT_EQ(read->failure->log_tail, written.failure->log_tail);
-  EXPECT_EQ(read->state, spec::RunState::kFailed);
+  EXPECT_EQ(read->state, record::RunState::kFailed);
 }
 
 // JSON's numbers are also those that no integer holds.
@@ -68,7 +68,7 @@ TEST(Progress, NumbersThatAreNoIntegersAreDamage) {
 }
 
 TEST(Progress, EmptyOneComesBack) {
-  EXPECT_EQ(to_json(progress_from_json(to_json(spec::RunProgress()))), to_json(spec::RunProgress()));
+  EXPECT_EQ(to_json(progress_from_json(to_json(record::RunProgress()))), to_json(record::RunProgress()));
 }
 
 TEST(Progress, NamesWhatIsMissing) {

@@ -72,7 +72,7 @@ std::vector<std::string> log_tail(const std::filesystem::path& path) {
 std::optional<std::chrono::system_clock::time_point> last_record_of(const spec::RunSpec& run, int64_t segment) {
   std::optional<int64_t> last_us;
   for (int64_t rank = 0; rank < run.workers; ++rank) {
-    const spec::RankSpool spool = spec::read_spool(run.run_dir, segment, rank);
+    const record::RankSpool spool = record::read_spool(run.run_dir, segment, rank);
     if (spool.header.start_wall_us == 0) continue;
     int64_t end_ns = 0;
     if (!spool.steps.empty()) end_ns = spool.steps.back().end_ns;
@@ -85,19 +85,19 @@ std::optional<std::chrono::system_clock::time_point> last_record_of(const spec::
 }
 
 struct Outcome {
-  spec::RunState state = spec::RunState::kFinished;
-  std::optional<spec::Failure> failure;
+  record::RunState state = record::RunState::kFinished;
+  std::optional<record::Failure> failure;
 };
 
 Outcome failed(std::string kind, std::string message) {
-  spec::Failure failure;
+  record::Failure failure;
   failure.kind = std::move(kind);
   failure.message = std::move(message);
-  return {spec::RunState::kFailed, failure};
+  return {record::RunState::kFailed, failure};
 }
 
 Outcome ended_on_request(EndRequest request) {
-  if (request == EndRequest::kStop) return {spec::RunState::kStopped, std::nullopt};
+  if (request == EndRequest::kStop) return {record::RunState::kStopped, std::nullopt};
   return failed("launcher_lost", "the command that started this run disappeared; the run ended with it");
 }
 
@@ -119,7 +119,7 @@ class Segment {
     refresh_lease();
     if (!progress_.segments.empty()) {
       // From now on it is active again, for all who look.
-      progress_.state = spec::RunState::kQueued;
+      progress_.state = record::RunState::kQueued;
       save();
     }
   }
@@ -148,7 +148,7 @@ class Segment {
   void load_progress() {
     if (auto earlier = read_progress(options_.run_dir)) progress_ = std::move(*earlier);
     if (progress_.segments.empty()) return;
-    if (progress_.state == spec::RunState::kFinished) {
+    if (progress_.state == record::RunState::kFinished) {
       throw UserError("run " + run_.name + " is finished: a finished run cannot be resumed");
     }
     if (!options_.resume_step) {
@@ -202,7 +202,7 @@ class Segment {
     }
 
     const auto begin = steady_clock::now();
-    progress_.state = spec::RunState::kQueued;
+    progress_.state = record::RunState::kQueued;
     const std::string holder = describe_holder(core_path_);
     progress_.notes.push_back(fmt::format("waits for the cores: another run holds {}{}", core_path_.string(),
                                           holder.empty() ? "" : " (" + holder + ")"));
@@ -217,7 +217,7 @@ class Segment {
   }
 
   void begin_segment() {
-    spec::SegmentInfo segment;
+    record::SegmentInfo segment;
     segment.index = progress_.segments.empty() ? 1 : progress_.segments.back().index + 1;
     segment.start_step = options_.resume_step.value_or(0);
     segment.exit_codes.resize(static_cast<size_t>(run_.workers));
@@ -228,7 +228,7 @@ class Segment {
     if (!progress_.segments.empty()) segment.lost_s = lost_seconds(now);
     if (progress_.started_at.empty()) progress_.started_at = segment.started_at;
     progress_.segments.push_back(std::move(segment));
-    progress_.state = spec::RunState::kRunning;
+    progress_.state = record::RunState::kRunning;
     wall_before_ = progress_.wall_s;
     started_ = woke_ = last_tick_ = steady_clock::now();
     ends_.resize(static_cast<size_t>(run_.workers));
@@ -249,7 +249,7 @@ class Segment {
   std::filesystem::path reserve_file() const { return options_.run_dir / "control" / "reserve"; }
 
   double lost_seconds(std::chrono::system_clock::time_point now) const {
-    const spec::SegmentInfo& previous = progress_.segments.back();
+    const record::SegmentInfo& previous = progress_.segments.back();
     auto last = last_record_of(run_, previous.index);
     if (!last && !previous.finished_at.empty()) last = parse_utc(previous.finished_at);
     return last ? std::max(0.0, to_seconds(now - *last)) : 0;
@@ -280,7 +280,7 @@ class Segment {
       if (const auto request = control_.poll()) return ended_on_request(*request);
       if (auto failure = judge()) {
         if (failure->rank >= 0) failure->log_tail = log_tail(log_of(static_cast<int>(failure->rank)));
-        return {spec::RunState::kFailed, std::move(failure)};
+        return {record::RunState::kFailed, std::move(failure)};
       }
       if (!group_->running()) return {};
     }
@@ -310,16 +310,16 @@ class Segment {
       std::this_thread::sleep_for(milliseconds(500));
     }
     switch (outcome.state) {
-      case spec::RunState::kFinished:
+      case record::RunState::kFinished:
         return static_cast<int>(ExitCode::kOk);
-      case spec::RunState::kStopped:
+      case record::RunState::kStopped:
         return static_cast<int>(ExitCode::kStopped);
       default:
         return static_cast<int>(ExitCode::kRunFailed);
     }
   }
 
-  void explain_full_disk(spec::Failure& failure) {
+  void explain_full_disk(record::Failure& failure) {
     if (failure.kind == "disk_full") {
       failure.message += fmt::format("; free space there, then: mlbench resume {}", run_.name);
       return;
@@ -365,7 +365,7 @@ class Segment {
   }
 
   // The failure, once there is one and its cause had time to show.
-  std::optional<spec::Failure> judge() {
+  std::optional<record::Failure> judge() {
     const auto now = steady_clock::now();
     const std::vector<RankFacts> ranks = facts();
     if (auto death = group_->launcher_death()) return failed("start_failed", *death).failure;
@@ -393,13 +393,13 @@ class Segment {
   }
 
   // Commands of others have no heartbeat: only how they end can be seen. Their exit codes mean what they like.
-  std::optional<spec::Failure> judge_custom(const std::vector<RankFacts>& ranks) const {
+  std::optional<record::Failure> judge_custom(const std::vector<RankFacts>& ranks) const {
     const RankFacts* first = nullptr;
     for (const RankFacts& rank : ranks) {
       if (rank.end && rank.end->code != 0 && (first == nullptr || rank.end_order < first->end_order)) first = &rank;
     }
     if (first == nullptr) return std::nullopt;
-    spec::Failure failure;
+    record::Failure failure;
     failure.kind = first->end->signal ? "rank_died" : "rank_error";
     failure.rank = first - ranks.data();
     failure.host = first->host;
@@ -417,7 +417,7 @@ class Segment {
     return false;
   }
 
-  std::optional<spec::Failure> never_joined(const std::vector<RankFacts>& ranks) const {
+  std::optional<record::Failure> never_joined(const std::vector<RankFacts>& ranks) const {
     std::vector<size_t> missing;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       if (!ranks[rank].joined) missing.push_back(rank);
@@ -425,7 +425,7 @@ class Segment {
     const bool gone =
         std::all_of(missing.begin(), missing.end(), [&](size_t rank) { return ranks[rank].end.has_value(); });
     if (!gone && steady_clock::now() - *started_ < options_.start_timeout) return std::nullopt;
-    spec::Failure failure;
+    record::Failure failure;
     failure.kind = "start_failed";
     failure.rank = static_cast<int64_t>(missing.front());
     failure.host = ranks[missing.front()].host;
@@ -438,14 +438,14 @@ class Segment {
 
   // A rank that ended with code 0 in the middle of its work: at once when all have ended, else when it left the others
   // waiting for longer than they wait for each other.
-  std::optional<spec::Failure> left_early(const std::vector<RankFacts>& ranks) {
+  std::optional<record::Failure> left_early(const std::vector<RankFacts>& ranks) {
     const auto limit = std::chrono::duration<double>(run_.comm_timeout_s) + kGrace;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       if (!ends_[rank]) continue;
       if (group_->running() && steady_clock::now() - ends_[rank]->when < limit) continue;
       if (!ends_[rank]->complete) ends_[rank]->complete = spool_is_complete(rank);
       if (*ends_[rank]->complete) continue;
-      spec::Failure failure;
+      record::Failure failure;
       failure.kind = "rank_error";
       failure.rank = static_cast<int64_t>(rank);
       failure.host = ranks[rank].host;
@@ -460,7 +460,7 @@ class Segment {
 
   bool spool_is_complete(size_t rank) const {
     const auto events =
-        spec::read_spool(run_.run_dir, progress_.segments.back().index, static_cast<int64_t>(rank)).events;
+        record::read_spool(run_.run_dir, progress_.segments.back().index, static_cast<int64_t>(rank)).events;
     return std::any_of(events.begin(), events.end(),
                        [](const Json& event) { return event.value("event", "") == "end"; });
   }
@@ -524,7 +524,7 @@ class Segment {
   bool save() {
     try {
       write_progress(options_.run_dir, progress_);
-      write_json_file(options_.run_dir / "run.json", spec::build_record(run_, progress_), inputs::kRecord);
+      write_json_file(options_.run_dir / "run.json", record::build_record(run_, progress_), inputs::kRecord);
       return true;
     } catch (const std::exception& error) {
       complain(fmt::format("cannot write the record of {} (the run goes on, and it is tried again): {}", run_.name,
@@ -538,7 +538,7 @@ class Segment {
     complaint_ = message;
   }
 
-  spec::SegmentInfo& segment() { return progress_.segments.back(); }
+  record::SegmentInfo& segment() { return progress_.segments.back(); }
   static size_t index(int rank) { return static_cast<size_t>(rank); }
   std::filesystem::path log_of(int rank) const {
     return exec::rank_log_path(options_.run_dir / "logs", progress_.segments.back().index, rank);
@@ -556,7 +556,7 @@ class Segment {
   Lease lease_;
   Control control_;
   spec::RunSpec run_;
-  spec::RunProgress progress_;
+  record::RunProgress progress_;
   std::filesystem::path core_path_;
   std::optional<FileLock> core_lock_;
   FileDescriptor beside_;  // instead of the core lock, with --no-wait

@@ -15,7 +15,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
 #include "mlbench/exec/executor.h"
-#include "mlbench/spec/record.h"
+#include "mlbench/record/record.h"
 
 namespace mlbench::supervise {
 

@@ -122,7 +122,7 @@ int64_t total_of(const StepSample& sample) {
   return total;
 }
 
-void add(spec::Spread& spread, int64_t ns, bool first) {
+void add(record::Spread& spread, int64_t ns, bool first) {
   spread.sum += ns;
   spread.min = first ? ns : std::min(spread.min, ns);
   spread.max = first ? ns : std::max(spread.max, ns);
@@ -140,8 +140,8 @@ struct Recorder::State {
       : options(given),
         clock(given_clock),
         start(given_clock.now()),
-        steps(spec::steps_path(given.run_dir, given.segment, given.rank)),
-        events(spec::events_path(given.run_dir, given.segment, given.rank)) {}
+        steps(record::steps_path(given.run_dir, given.segment, given.rank)),
+        events(record::events_path(given.run_dir, given.segment, given.rank)) {}
 
   const RecorderOptions options;
   const Clock& clock;
@@ -150,7 +150,7 @@ struct Recorder::State {
 
   // Writer thread only.
   SpoolFile steps, events;
-  spec::StepRecord open;  // count 0: none
+  record::StepRecord open;  // count 0: none
   int64_t open_total = 0;
   uint64_t next_sequence = 0;
   std::string step_bytes, event_bytes;
@@ -192,7 +192,7 @@ struct Recorder::State {
     open.end_ns = sample.end_ns;
     open.bytes += sample.bytes;
     add(open.total, total, first);
-    for (size_t kind = 0; kind < spec::kStepKinds; ++kind) add(open.kinds[kind], sample.kinds_ns[kind], first);
+    for (size_t kind = 0; kind < record::kStepKinds; ++kind) add(open.kinds[kind], sample.kinds_ns[kind], first);
     if (!is_short || open.count == options.merge_count) close_record();
   }
 
@@ -211,7 +211,7 @@ struct Recorder::State {
   }
 
   void write() {
-    keep_first(steps.append(step_bytes, sizeof(spec::StepRecord)));
+    keep_first(steps.append(step_bytes, sizeof(record::StepRecord)));
     keep_first(events.append(event_bytes, 0));
     step_bytes.clear();
     event_bytes.clear();
@@ -257,13 +257,13 @@ struct Recorder::State {
 Recorder::Recorder(const RecorderOptions& options, const Clock& clock) {
   // Beyond RLIMIT_FSIZE a write is to return EFBIG instead of killing the process.
   signal(SIGXFSZ, SIG_IGN);
-  const fs::path folder = spec::steps_path(options.run_dir, options.segment, options.rank).parent_path();
+  const fs::path folder = record::steps_path(options.run_dir, options.segment, options.rank).parent_path();
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw IoError("cannot create " + folder.string() + ": " + error.message());
 
   state_ = std::make_unique<State>(options, clock);
-  spec::SpoolHeader header;
+  record::SpoolHeader header;
   header.run_id = options.run_id;
   header.segment = static_cast<uint32_t>(options.segment);
   header.rank = static_cast<uint32_t>(options.rank);

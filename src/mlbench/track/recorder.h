@@ -1,7 +1,7 @@
 #pragma once
 
 // The event recorder of one rank: the training thread pushes one struct per step into a lock-free queue; a writer
-// thread merges short steps and appends to the spool (spec/spool.h). A full disk or another write error keeps what is
+// thread merges short steps and appends to the spool (record/spool.h). A full disk or another write error keeps what is
 // written, is reported once by failed(), and never blocks training.
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/json.h"
-#include "mlbench/spec/spool.h"
+#include "mlbench/record/spool.h"
 
 namespace mlbench::track {
 
@@ -25,7 +25,7 @@ struct StepSample {
   double lr = 0;
   int64_t end_ns = 0;  // since the segment's start
   uint64_t bytes = 0;
-  std::array<int64_t, spec::kStepKinds> kinds_ns{};  // sum = the step's total
+  std::array<int64_t, record::kStepKinds> kinds_ns{};  // sum = the step's total
 };
 
 struct RecorderOptions {
@@ -70,13 +70,13 @@ class StepClock {
  public:
   explicit StepClock(const Clock& clock) : clock_(clock) {}
   void resume() { last_ = clock_.now(); }
-  void lap(spec::StepKind kind) {
+  void lap(record::StepKind kind) {
     const TimePoint now = clock_.now();
     kinds_[static_cast<size_t>(kind)] += (now - last_).count();
     last_ = now;
   }
   // The sums since the last call; zeroes them.
-  std::array<int64_t, spec::kStepKinds> take() {
+  std::array<int64_t, record::kStepKinds> take() {
     auto kinds = kinds_;
     for (const int64_t ns : kinds) total_ns_ += ns;
     kinds_ = {};
@@ -87,7 +87,7 @@ class StepClock {
  private:
   const Clock& clock_;
   TimePoint last_{};
-  std::array<int64_t, spec::kStepKinds> kinds_{};
+  std::array<int64_t, record::kStepKinds> kinds_{};
   int64_t total_ns_ = 0;
 };
 

@@ -15,14 +15,14 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/random.h"
-#include "mlbench/spec/record.h"
+#include "mlbench/record/record.h"
 
 namespace mlbench::track {
 namespace {
 
-using spec::RankSpool;
-using spec::StepKind;
-using spec::StepRecord;
+using record::RankSpool;
+using record::StepKind;
+using record::StepRecord;
 
 constexpr int64_t kMillisecond = 1'000'000;
 
@@ -36,7 +36,7 @@ class RecorderTest : public testing::Test {
     options.rank = 3;
     return options;
   }
-  RankSpool read() const { return spec::read_spool(folder_.path(), 2, 3); }
+  RankSpool read() const { return record::read_spool(folder_.path(), 2, 3); }
 
   TemporaryFolder folder_;
   ManualClock clock_;
@@ -77,14 +77,14 @@ TEST_F(RecorderTest, ClocksRederiveExactly) {
   // Half a million steps of random integers, long and short: the sums must be equal to the last nanosecond.
   constexpr int64_t kSteps = 500'000;
   RandomSequence random(1);
-  std::array<int64_t, spec::kStepKinds> kinds{};
+  std::array<int64_t, record::kStepKinds> kinds{};
   int64_t samples = 0;
   {
     Recorder recorder(options(), clock_);
     for (int64_t step = 0; step < kSteps; ++step) {
       StepSample one = sample(step, 0, static_cast<int32_t>(step / 60'000));
       const bool is_long = random.below(50) == 0;
-      for (size_t kind = 0; kind < spec::kStepKinds; ++kind) {
+      for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
         one.kinds_ns[kind] = static_cast<int64_t>(random.below(is_long ? 2'000'000'000 : 300'000));
         kinds[kind] += one.kinds_ns[kind];
       }
@@ -94,7 +94,7 @@ TEST_F(RecorderTest, ClocksRederiveExactly) {
     }
   }
   const RankSpool spool = read();
-  const spec::Clocks clocks = spec::derive_clocks({spool});
+  const record::Clocks clocks = record::derive_clocks({spool});
   EXPECT_EQ(clocks.kinds_ns, kinds);
   EXPECT_EQ(clocks.train_ns, std::accumulate(kinds.begin(), kinds.end(), int64_t{0}));
   EXPECT_EQ(clocks.steps, kSteps);
@@ -104,7 +104,7 @@ TEST_F(RecorderTest, ClocksRederiveExactly) {
     ASSERT_EQ(record.first_step, next);
     next += record.count;
     int64_t sum = 0;
-    for (const spec::Spread& spread : record.kinds) sum += spread.sum;
+    for (const record::Spread& spread : record.kinds) sum += spread.sum;
     ASSERT_EQ(record.total.sum, sum);
     ASSERT_LE(record.count, 25U);
   }
@@ -130,7 +130,7 @@ TEST_F(RecorderTest, RecordHoldsSumsExtremesAndTheLastRate) {
   EXPECT_EQ(record.total.sum, 600);
   EXPECT_EQ(record.total.min, 100);
   EXPECT_EQ(record.total.max, 300);
-  const spec::Spread& backward = record.kinds[static_cast<size_t>(StepKind::kBackward)];
+  const record::Spread& backward = record.kinds[static_cast<size_t>(StepKind::kBackward)];
   EXPECT_EQ(backward.sum, 500);
   EXPECT_EQ(backward.min, 0);  // the second step spent nothing there
   EXPECT_EQ(backward.max, 300);
@@ -213,7 +213,7 @@ TEST_F(RecorderTest, EventsOfOtherThreadsMeetSteps) {
   recorder.event({{"event", "late"}});  // nothing after close()
   recorder.close();
   const RankSpool spool = read();
-  EXPECT_EQ(spec::derive_clocks({spool}).train_ns, kSteps * 10);
+  EXPECT_EQ(record::derive_clocks({spool}).train_ns, kSteps * 10);
   ASSERT_EQ(spool.events.size(), 2U * kEvents);
   for (size_t i = 1; i < spool.events.size(); ++i) {
     EXPECT_EQ(spool.events[i]["sequence"], i);
@@ -236,7 +236,7 @@ TEST_F(RecorderTest, FileIsReadableAtAnyMoment) {
   recorder.close();
   done = true;
   reader.join();
-  EXPECT_EQ(spec::derive_clocks({read()}).steps, 100'000);
+  EXPECT_EQ(record::derive_clocks({read()}).steps, 100'000);
 }
 
 TEST_F(RecorderTest, ASegmentHasItsFilesToItself) {
@@ -271,7 +271,7 @@ int in_child_with_file_limit(rlim_t bytes, Body&& body) {
 
 TEST_F(RecorderTest, FullDiskKeepsWhatIsWrittenAndNeverBlocks) {
   // Room for ten records and a half.
-  const rlim_t limit = sizeof(spec::SpoolHeader) + 10 * sizeof(StepRecord) + sizeof(StepRecord) / 2;
+  const rlim_t limit = sizeof(record::SpoolHeader) + 10 * sizeof(StepRecord) + sizeof(StepRecord) / 2;
   const int code = in_child_with_file_limit(limit, [&] {
     Recorder recorder(options(), clock_);
     if (recorder.failed()) return 10;
@@ -292,8 +292,8 @@ TEST_F(RecorderTest, FullDiskKeepsWhatIsWrittenAndNeverBlocks) {
     return recorder.failed() == error ? 0 : 13;
   });
   EXPECT_EQ(code, 0);
-  const auto size = std::filesystem::file_size(spec::steps_path(folder_.path(), 2, 3));
-  EXPECT_EQ(size, sizeof(spec::SpoolHeader) + 10 * sizeof(StepRecord));
+  const auto size = std::filesystem::file_size(record::steps_path(folder_.path(), 2, 3));
+  EXPECT_EQ(size, sizeof(record::SpoolHeader) + 10 * sizeof(StepRecord));
   EXPECT_EQ(read().steps.size(), 10U);
   EXPECT_EQ(read().events.size(), 1U);  // the other file had room
 }
@@ -308,7 +308,7 @@ TEST_F(RecorderTest, FullDiskKeepsWholeEvents) {
   EXPECT_EQ(code, 0);
   const RankSpool spool = read();
   EXPECT_GE(spool.events.size(), 5U);
-  std::ifstream in(spec::events_path(folder_.path(), 2, 3));
+  std::ifstream in(record::events_path(folder_.path(), 2, 3));
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   EXPECT_EQ(text.back(), '\n');
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), static_cast<std::ptrdiff_t>(spool.events.size()));
@@ -347,7 +347,7 @@ TEST(StepClock, GivesEveryNanosecondToOneKind) {
   EXPECT_EQ(steps.train_ns(), 30);  // counted when taken
   EXPECT_EQ(steps.take()[static_cast<size_t>(StepKind::kCheckpoint)], 5);
   EXPECT_EQ(steps.train_ns(), 35);
-  EXPECT_EQ(steps.take(), (std::array<int64_t, spec::kStepKinds>{}));
+  EXPECT_EQ(steps.take(), (std::array<int64_t, record::kStepKinds>{}));
 }
 
 }  // namespace

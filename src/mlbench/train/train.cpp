@@ -111,7 +111,7 @@ TrainRun::TrainRun(const TrainContext& context)
 }
 
 void TrainRun::step() {
-  using spec::StepKind;
+  using record::StepKind;
   const data::Batch& batch = loader_->next();
   clock_.lap(StepKind::kBatchLoad);
 
@@ -380,7 +380,7 @@ TrainResult TrainRun::run() {
     if ((policy.every_steps > 0 && step_ % policy.every_steps == 0) ||
         (policy.every_epoch && step_ % plan_.steps_per_epoch() == 0)) {
       write_checkpoint();
-      clock_.lap(spec::StepKind::kCheckpoint);
+      clock_.lap(record::StepKind::kCheckpoint);
     }
   }
   // Out of time between evaluations: the last weights are still worth a value.

@@ -21,7 +21,7 @@
 #include "mlbench/models/model.h"
 #include "mlbench/net/launch.h"
 #include "mlbench/optim/factory.h"
-#include "mlbench/spec/record.h"
+#include "mlbench/record/record.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/train/stored_model.h"
 #include "mlbench/train/train.h"
@@ -78,26 +78,26 @@ dataset::PreparedDataset prepare_data(const spec::RunSpec& run) {
 }
 
 int64_t elapsed_before(const spec::RunSpec& run, int64_t segment) {
-  std::vector<spec::RankSpool> earlier;
+  std::vector<record::RankSpool> earlier;
   int64_t evaluation_ns = 0;
   for (int64_t index = 1; index < segment; ++index) {
-    earlier.push_back(spec::read_spool(run.run_dir, index, 0));
+    earlier.push_back(record::read_spool(run.run_dir, index, 0));
     for (const Json& event : earlier.back().events) {
       if (event.value("event", "") == "evaluation") evaluation_ns += event.value("duration_ns", int64_t{0});
     }
   }
-  return spec::derive_clocks(earlier).train_ns + evaluation_ns;
+  return record::derive_clocks(earlier).train_ns + evaluation_ns;
 }
 
 // Without a supervisor rank 0 writes the record itself.
 void write_own_record(const spec::RunSpec& run, int64_t segment, const std::string& started_at, int exit_code,
                       double wall_s) {
-  spec::RunProgress progress;
-  progress.state = exit_code == 0 ? spec::RunState::kFinished : spec::RunState::kFailed;
+  record::RunProgress progress;
+  progress.state = exit_code == 0 ? record::RunState::kFinished : record::RunState::kFailed;
   progress.started_at = started_at;
   progress.finished_at = format_utc(SystemClock().wall_now());
   progress.wall_s = wall_s;
-  spec::SegmentInfo info;
+  record::SegmentInfo info;
   info.index = segment;
   info.started_at = started_at;
   info.finished_at = progress.finished_at;
@@ -107,7 +107,8 @@ void write_own_record(const spec::RunSpec& run, int64_t segment, const std::stri
   progress.hosts.push_back(capture_host(0));
   progress.environment = capture_environment();
   progress.notes.emplace_back("started without a supervisor: only rank 0's exit code is known");
-  write_json_file(std::filesystem::path(run.run_dir) / "run.json", spec::build_record(run, progress), inputs::kRecord);
+  write_json_file(std::filesystem::path(run.run_dir) / "run.json", record::build_record(run, progress),
+                  inputs::kRecord);
 }
 
 // One for each thread of this rank, of those that the supervisor keeps for the run; empty where it keeps none or too

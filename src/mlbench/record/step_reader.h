@@ -8,9 +8,9 @@
 #include <optional>
 #include <string>
 
-#include "mlbench/spec/spool.h"
+#include "mlbench/record/spool.h"
 
-namespace mlbench::spec {
+namespace mlbench::record {
 
 class StepReader {
  public:
@@ -38,4 +38,4 @@ class StepReader {
   Sums sums_;
 };
 
-}  // namespace mlbench::spec
+}  // namespace mlbench::record

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "mlbench/base/files.h"
-#include "mlbench/spec/spool.h"
+#include "mlbench/record/spool.h"
 
-namespace mlbench::spec {
+namespace mlbench::record {
 
 // A record of `count` steps from `first`, 10 samples each, that took `ns` in all: a fifth in batch_load, a tenth in
 // checkpoint, the rest in backprop.
@@ -44,4 +44,4 @@ inline void write_spool(const std::filesystem::path& run_dir, int64_t segment, i
   for (const Json& event : events) lines << event.dump() << "\n";
 }
 
-}  // namespace mlbench::spec
+}  // namespace mlbench::record

@@ -16,7 +16,7 @@
 
 #include "mlbench/base/json.h"
 
-namespace mlbench::spec {
+namespace mlbench::record {
 
 // What a moment of a training step is spent on; names as MLBench's tracker, `checkpoint` ours. Every nanosecond of the
 // train clock belongs to exactly one kind.
@@ -114,4 +114,4 @@ struct RankSpool {
 // lists.
 RankSpool read_spool(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
 
-}  // namespace mlbench::spec
+}  // namespace mlbench::record

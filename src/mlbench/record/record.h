@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/record/spool.h"
 #include "mlbench/spec/run_spec.h"
-#include "mlbench/spec/spool.h"
 
-namespace mlbench::spec {
+namespace mlbench::record {
 
 enum class RunState { kQueued, kRunning, kFinished, kFailed, kStopped };
 std::string_view name_of(RunState state);
@@ -68,7 +68,7 @@ struct RunProgress {
 //   to it make half of the sum (the mean with the next one where they make exactly half). peak_rss: bytes, of the
 //   largest rank.
 // - exit_codes: of the last segment's ranks; null as a whole before any rank was started.
-Json build_record(const RunSpec& spec, const RunProgress& progress);
+Json build_record(const spec::RunSpec& spec, const RunProgress& progress);
 
 // Clocks of one rank over all segments, in integer nanoseconds (exact).
 struct Clocks {
@@ -80,4 +80,4 @@ struct Clocks {
 };
 Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank);
 
-}  // namespace mlbench::spec
+}  // namespace mlbench::record

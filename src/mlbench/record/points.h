@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
-#include "mlbench/spec/client_lines.h"
-#include "mlbench/spec/spool.h"
+#include "mlbench/record/client_lines.h"
+#include "mlbench/record/spool.h"
 
-namespace mlbench::spec {
+namespace mlbench::record {
 
 struct Point {
   int64_t time_us = 0;  // Unix epoch
@@ -41,4 +41,4 @@ void add_points(Points& points, const ClientLine& line, int64_t rank);
 // the later ones count. `segments`: how many there may be.
 Points read_points(const std::filesystem::path& run_dir, int64_t segments, int64_t rank);
 
-}  // namespace mlbench::spec
+}  // namespace mlbench::record

@@ -1,4 +1,4 @@
-#include "mlbench/spec/record.h"
+#include "mlbench/record/record.h"
 
 #include <fmt/format.h>
 
@@ -12,9 +12,9 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
-#include "mlbench/spec/client_lines.h"
+#include "mlbench/record/client_lines.h"
 
-namespace mlbench::spec {
+namespace mlbench::record {
 
 namespace {
 
@@ -43,7 +43,7 @@ std::string left_out(const std::filesystem::path& file, int64_t lines) {
                      lines, lines == 1 ? "" : "s", kDeepestNesting);
 }
 
-Spools read_spools(const RunSpec& spec, const RunProgress& progress) {
+Spools read_spools(const spec::RunSpec& spec, const RunProgress& progress) {
   Spools spools;
   const std::filesystem::path run_dir = spec.run_dir;
   const auto started = [&](int64_t segment) {
@@ -194,7 +194,7 @@ Json choices_json(const Json& given) {
   return choices;
 }
 
-Json data_json(const RunSpec& spec, const Json& prepared) {
+Json data_json(const spec::RunSpec& spec, const Json& prepared) {
   Json data = {{"name", spec.data_name},
                {"fingerprint", nullptr},
                {"official", nullptr},
@@ -247,10 +247,10 @@ Json epochs_json(const std::vector<RankSpool>& segments, const std::vector<Segme
       });
 }
 
-Json goal_json(const RunSpec& spec, const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times,
-               const Json& evaluations, const Json& epochs) {
-  if (spec.fixed_batch || is_custom(spec)) return nullptr;
-  const GoalSpec& goal = spec.task.task.goal;
+Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments,
+               const std::vector<SegmentTimes>& times, const Json& evaluations, const Json& epochs) {
+  if (spec.fixed_batch || spec::is_custom(spec)) return nullptr;
+  const spec::GoalSpec& goal = spec.task.task.goal;
   Json json = {
       {"metric", goal.metric}, {"split", goal.split}, {"target", spec.limits.light ? goal.light_target : goal.target},
       {"reached", false},      {"value", nullptr},    {"epoch", nullptr},
@@ -345,7 +345,7 @@ Json weights_json(const Spools& spools, std::vector<std::string>& notes) {
 }
 
 // A custom run's measurements are what its script recorded.
-void add_client_figures(Json& record, const RunSpec& spec, const RunProgress& progress) {
+void add_client_figures(Json& record, const spec::RunSpec& spec, const RunProgress& progress) {
   const auto started = parse_stamp(progress.started_at);
   ClientLines read;
   try {
@@ -397,8 +397,8 @@ Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank) {
   return clocks;
 }
 
-Json build_record(const RunSpec& spec, const RunProgress& progress) {
-  const TaskSpec& task = spec.task.task;
+Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
+  const spec::TaskSpec& task = spec.task.task;
   const Spools spools = read_spools(spec, progress);
   const std::vector<RankSpool>& rank0 = spools.ranks.at(0);
   const std::vector<SegmentTimes> times = segment_times(rank0, progress);
@@ -413,7 +413,8 @@ Json build_record(const RunSpec& spec, const RunProgress& progress) {
   const Json weights = weights_json(spools, notes);
 
   Json overrides = Json::array();
-  for (const Override& setting : spec.overrides) overrides.push_back({{"key", setting.key}, {"value", setting.value}});
+  for (const spec::Override& setting : spec.overrides)
+    overrides.push_back({{"key", setting.key}, {"value", setting.value}});
   Json environment = progress.environment;
   if (const Json versions = member(begin, "versions"); versions.is_object()) {
     Json& libraries = environment["libraries"];
@@ -480,8 +481,8 @@ Json build_record(const RunSpec& spec, const RunProgress& progress) {
   record["parameters"] = member(begin, "parameters");
   record["weights_sha256"] = weights;
   record["custom"] = nullptr;
-  if (is_custom(spec)) add_client_figures(record, spec, progress);
+  if (spec::is_custom(spec)) add_client_figures(record, spec, progress);
   return record;
 }
 
-}  // namespace mlbench::spec
+}  // namespace mlbench::record

@@ -1,4 +1,4 @@
-#include "mlbench/spec/step_reader.h"
+#include "mlbench/record/step_reader.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/input.h"
 
-namespace mlbench::spec {
+namespace mlbench::record {
 
 namespace {
 
@@ -65,4 +65,4 @@ std::optional<StepRecord> StepReader::next() {
   return record;
 }
 
-}  // namespace mlbench::spec
+}  // namespace mlbench::record

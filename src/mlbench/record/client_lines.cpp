@@ -1,4 +1,4 @@
-#include "mlbench/spec/client_lines.h"
+#include "mlbench/record/client_lines.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "mlbench/base/input.h"
-#include "mlbench/spec/spool.h"
+#include "mlbench/record/spool.h"
 
-namespace mlbench::spec {
+namespace mlbench::record {
 
 namespace {
 
@@ -181,4 +181,4 @@ Json client_figures(const std::vector<ClientLine>& lines, int64_t started_us) {
           {"left_out", left_out}};
 }
 
-}  // namespace mlbench::spec
+}  // namespace mlbench::record

@@ -1,4 +1,4 @@
-#include "mlbench/spec/spool.h"
+#include "mlbench/record/spool.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/spec/test_spool.h"
+#include "mlbench/record/test_spool.h"
 
-namespace mlbench::spec {
+namespace mlbench::record {
 namespace {
 
 class Spool : public testing::Test {
@@ -136,4 +136,4 @@ TEST_F(Spool, RefusesWhatIsNoSpoolOrOfAnotherVersion) {
 }
 
 }  // namespace
-}  // namespace mlbench::spec
+}  // namespace mlbench::record

@@ -1,13 +1,13 @@
-#include "mlbench/spec/points.h"
+#include "mlbench/record/points.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "mlbench/spec/test_spool.h"
+#include "mlbench/record/test_spool.h"
 
-namespace mlbench::spec {
+namespace mlbench::record {
 namespace {
 
 using testing::ElementsAre;
@@ -89,4 +89,4 @@ TEST(Points, OfCustomRunsAreTheValuesOfTheScript) {
 }
 
 }  // namespace
-}  // namespace mlbench::spec
+}  // namespace mlbench::record

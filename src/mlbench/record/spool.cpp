@@ -1,4 +1,4 @@
-#include "mlbench/spec/spool.h"
+#include "mlbench/record/spool.h"
 
 #include <fmt/format.h>
 
@@ -10,9 +10,9 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
-#include "mlbench/spec/step_reader.h"
+#include "mlbench/record/step_reader.h"
 
-namespace mlbench::spec {
+namespace mlbench::record {
 
 namespace fs = std::filesystem;
 
@@ -130,4 +130,4 @@ RankSpool read_spool(const fs::path& run_dir, int64_t segment, int64_t rank) {
   return spool;
 }
 
-}  // namespace mlbench::spec
+}  // namespace mlbench::record

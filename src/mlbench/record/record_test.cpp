@@ -1,4 +1,4 @@
-#include "mlbench/spec/record.h"
+#include "mlbench/record/record.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
-#include "mlbench/spec/test_spool.h"
+#include "mlbench/record/test_spool.h"
 
-namespace mlbench::spec {
+namespace mlbench::record {
 namespace {
 
 using testing::ElementsAre;
@@ -47,7 +47,7 @@ class Record : public testing::Test {
     spec_.workers = 2;
     spec_.data_name = "fashion-mnist";
     spec_.run_dir = folder_.path();
-    set_task(spec_, find_task("fashion-mnist", "", "", {}), {});
+    set_task(spec_, spec::find_task("fashion-mnist", "", "", {}), {});
   }
 
   // The first segment of one_finished_segment() died after step 20; the second begins again at step 10.
@@ -109,7 +109,7 @@ class Record : public testing::Test {
   Json build() const { return build_record(spec_, progress_); }
 
   TemporaryFolder folder_;
-  RunSpec spec_;
+  spec::RunSpec spec_;
   RunProgress progress_;
 };
 
@@ -379,4 +379,4 @@ TEST(RunStates, HaveNames) {
 }
 
 }  // namespace
-}  // namespace mlbench::spec
+}  // namespace mlbench::record

@@ -13,7 +13,7 @@
 
 #include "mlbench/base/json.h"
 
-namespace mlbench::spec {
+namespace mlbench::record {
 
 struct ClientLine {
   int64_t sequence = 0;
@@ -44,4 +44,4 @@ ClientLines read_client_lines(const std::filesystem::path& run_dir, int64_t rank
 // end where an epoch's times were recorded.
 Json client_figures(const std::vector<ClientLine>& lines, int64_t started_us);
 
-}  // namespace mlbench::spec
+}  // namespace mlbench::record

@@ -1,4 +1,4 @@
-#include "mlbench/spec/client_lines.h"
+#include "mlbench/record/client_lines.h"
 #include "mlbench/base/files.h"
 
 #include <gmock/gmock.h>
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace mlbench::spec {
+namespace mlbench::record {
 namespace {
 
 using testing::ElementsAre;
@@ -113,4 +113,4 @@ TEST_F(ClientLines, NothingIsNothing) {
 }
 
 }  // namespace
-}  // namespace mlbench::spec
+}  // namespace mlbench::record

@@ -1,11 +1,11 @@
-#include "mlbench/spec/points.h"
+#include "mlbench/record/points.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
 
-namespace mlbench::spec {
+namespace mlbench::record {
 
 void add_points(Points& points, const StepRecord& record, const SpoolHeader& header) {
   const auto count = static_cast<double>(record.count);
@@ -72,4 +72,4 @@ Points read_points(const std::filesystem::path& run_dir, int64_t segments, int64
   return points;
 }
 
-}  // namespace mlbench::spec
+}  // namespace mlbench::record
