@@ -3,20 +3,19 @@
 
     ratio.py --ours 'CMD' --peer 'CMD A' --peer 'CMD B' [--limit 1.0]
 
-The peer's best variant is chosen from 3 runs of each, then 15 interleaved pairs are run against it alone (which side
-begins alternates). The limit is met when the median ratio ours/peer reaches it, or when the upper end of its 95 % interval
-(bootstrap) does and the interval is narrower than 6 % of the median; more pairs are run until one or the other is known. Each
-command's value is the number called --key in the last JSON value that it prints: at the top of an object (the peers), or
-in the `throughput` of the only run of an array (`mlbench run ... --json`). Prints one JSON object; exit code 0: the limit
-is met, 1: it is not.
+The peer's best variant is chosen from 3 runs of each, then --pairs interleaved pairs are run against it alone, with the
+verdict of pairs.py: met, missed or undecided. Each command's value is the number called --key in the last JSON value that
+it prints: at the top of an object (the peers), or in the `throughput` of the only run of an array (`mlbench run ...
+--json`). Prints one JSON object; exit code 0: met, 1: missed, 3: undecided.
 """
 import argparse
 import json
-import random
 import shlex
 import statistics
 import subprocess
 import sys
+
+import pairs
 
 
 def last_json(text):
@@ -56,21 +55,6 @@ def run(command, key, timeout, attempts=3):
     sys.exit(f"ratio.py: failed {attempts} times: {command}")
 
 
-def interval(ratios, resamples=10000):
-    """95 % percentile-bootstrap interval of the median; the same for the same ratios."""
-    generator = random.Random(0)
-    medians = sorted(statistics.median(generator.choices(ratios, k=len(ratios))) for _ in range(resamples))
-    return medians[int(0.025 * resamples)], medians[int(0.975 * resamples)]
-
-
-def verdict(ratios, limit):
-    """(median, low, high, narrow enough, met) of the rule above."""
-    median = statistics.median(ratios)
-    low, high = interval(ratios)
-    narrow = high - low < 0.06 * median
-    return median, low, high, narrow, median >= limit or (narrow and high >= limit)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ours", required=True, metavar="CMD", help="one command line, split as a shell would; no shell")
@@ -79,8 +63,7 @@ def main():
     parser.add_argument("--peer-key", help="the same number in the peers' output (default: --key)")
     parser.add_argument("--limit", type=float, default=1.0)
     parser.add_argument("--choose", type=int, default=3, metavar="N", help="runs of each variant of the peer")
-    parser.add_argument("--pairs", type=int, default=15)
-    parser.add_argument("--max-pairs", type=int, default=60)
+    parser.add_argument("--pairs", type=int, default=21)
     parser.add_argument("--timeout", type=float, default=600, help="seconds per command")
     options = parser.parse_args()
     peer_key = options.peer_key or options.key
@@ -97,25 +80,17 @@ def main():
         say(f"variant {variants[command]:12.2f}  {command}")
     peer = max(variants, key=lambda command: variants[command] or 0)
 
-    ours, theirs, ratios = [], [], []
-    while True:
-        sides = [(ours, options.ours, options.key), (theirs, peer, peer_key)]
-        for values, command, key in sides if len(ratios) % 2 == 0 else reversed(sides):
-            values.append(run(command, key, options.timeout))
-        ratios.append(ours[-1] / theirs[-1])
-        say(f"pair {len(ratios):3d}  ours {ours[-1]:10.2f}  peer {theirs[-1]:10.2f}  ratio {ratios[-1]:.3f}")
-        if len(ratios) < options.pairs:
-            continue
-        median, low, high, narrow, met = verdict(ratios, options.limit)
-        if median >= options.limit or narrow or len(ratios) >= options.max_pairs:
-            break
-
+    ours, theirs = pairs.measure(lambda: run(options.ours, options.key, options.timeout),
+                                 lambda: run(peer, peer_key, options.timeout), options.pairs, say)
+    ratios = [a / b for a, b in zip(ours, theirs)]
+    low, high = pairs.interval(ratios)
+    verdict = pairs.verdict(low, high, options.limit)
     print(json.dumps({
-        "key": options.key, "peer_key": peer_key, "limit": options.limit, "met": met, "ratio": median, "interval_95": [low, high],
-        "narrow": narrow, "pairs": len(ratios), "ours_median": statistics.median(ours),
-        "peer_median": statistics.median(theirs), "ours": options.ours, "peer": peer, "variants": variants,
-        "ratios": ratios}, indent=2))
-    sys.exit(0 if met else 1)
+        "key": options.key, "peer_key": peer_key, "limit": options.limit, "verdict": verdict,
+        "ratio": statistics.median(ratios), "interval_95": [low, high], "pairs": len(ratios),
+        "ours_median": statistics.median(ours), "peer_median": statistics.median(theirs), "ours": options.ours,
+        "peer": peer, "variants": variants, "ratios": ratios}, indent=2))
+    sys.exit({"met": 0, "missed": 1, "undecided": 3}[verdict])
 
 
 if __name__ == "__main__":

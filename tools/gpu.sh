@@ -36,7 +36,7 @@ measure() { # task ours peer...
   done
   echo "gpu: $task $ours"
   "$python" bench/ratio.py --ours "bench/fresh_run.sh 1 --task $task --gpu --fixed-batch --max-steps 200 --synthetic $ours" \
-    "${peers[@]}" || echo "gpu: below PyTorch"
+    "${peers[@]}" || echo "gpu: not met, see the verdict"
 }
 measure 1a "" "--layout nchw" "--layout nhwc" "--layout nhwc --fused"
 measure 1a "--set precision=bf16" "--layout nhwc --amp" "--layout nhwc --amp --fused"
