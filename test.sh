@@ -11,6 +11,8 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
   long      tests labelled long: minutes each
   clients   tests labelled clients: of other projects, fetched from the package registry
   fuzz      tests labelled fuzz: thousands of bad requests; prints its seed; then libFuzzer on every parser, a minute each
+  same      the same weights and the same speed as another build: MLBENCH_OTHER_BUILD=FOLDER of its programs, or else
+            that of MLBENCH_OTHER_COMMIT (the one before), which it builds; wants an idle machine, an hour
   speed     tests labelled speed: limits on time; wants an idle machine
   browser   the dashboard in Chromium, and that its dist/ comes out the same; needs Node 20.19 or later
   --all     all of these
@@ -20,8 +22,8 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
 sets=()
 while [[ $# != 0 ]]; do
   case $1 in
-    default | asan | tsan | tidy | long | speed | fuzz | clients | browser) sets+=("$1") ;;
-    --all) sets=(default asan tsan tidy long clients fuzz speed browser) ;;
+    default | asan | tsan | tidy | long | speed | same | fuzz | clients | browser) sets+=("$1") ;;
+    --all) sets=(default asan tsan tidy long clients fuzz same speed browser) ;;
     -h | --help)
       echo "$usage"
       exit
@@ -57,6 +59,18 @@ run_labelled() { # label ctest_argument...
     run_ctest release --test-dir build/release --output-on-failure -L "^$label\$" "$@" -j 1
 }
 
+other_build() {
+  if [[ -z ${MLBENCH_OTHER_BUILD:-} ]]; then
+    local tree=build/other commit
+    commit=$(git rev-parse "${MLBENCH_OTHER_COMMIT:-HEAD~1}")
+    [[ -d $tree ]] || git worktree add --detach "$tree" "$commit"
+    git -C "$tree" checkout --quiet --detach "$commit"
+    "$tree/tools/build.sh" release mlbench mlbench-worker
+    MLBENCH_OTHER_BUILD=$PWD/$tree/build/release/bin
+  fi
+  export MLBENCH_OTHER_BUILD
+}
+
 run_set() { # set ctest_argument...
   local set=$1
   shift
@@ -67,6 +81,7 @@ run_set() { # set ctest_argument...
       run_labelled fuzz "$@" && tools/build.sh fuzz fuzz_parsers &&
         ctest --test-dir build/fuzz --output-on-failure -L '^parsers$' "$@" -j "$(nproc)"
       ;;
+    same) other_build && run_labelled same "$@" ;;
     long | speed | clients | browser) run_labelled "$set" "$@" ;;
     tidy) tools/tidy.sh ;;
   esac

@@ -11,7 +11,7 @@
 # mlbench_test(<name> SOURCES <file>... DEPS <dep>... [TORCH] [LABELS <label>...]
 #              [TIMEOUT <seconds>] [RUN_SERIAL] [RESOURCE_LOCK <name>...] [ENVIRONMENT <VAR=value>...])
 #   A GoogleTest executable tests/<name> and one ctest entry <name>. Its first label is the
-#   folder; LABELS adds more ("long" and "speed" take it out of the default set). A test that
+#   folder; LABELS adds more ("long", "speed" and the like take it out of the default set). A test that
 #   starts ranks or measures time says RUN_SERIAL.
 #   In its environment: MLBENCH_TEST_SOURCE_DIR, MLBENCH_TEST_BINARY_DIR, MLBENCH_TEST_MLBENCH,
 #   MLBENCH_TEST_WORKER (the two programs), MLBENCH_TEST_PYTHON (imports torch; may be empty).
