@@ -20,7 +20,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/master/runs.h"
 #include "mlbench/record/client_lines.h"
-#include "mlbench/record/spool.h"
+#include "mlbench/record/step_format.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::test {
@@ -55,16 +55,15 @@ inline std::string good_events() {
          "\n";
 }
 inline std::string good_steps() {
-  const record::SpoolHeader header;
-  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  std::string bytes = record::encode_header({});
   for (uint64_t i = 0; i < 2; ++i) {
     record::StepRecord record;
     record.sequence = record.first_step = i;
     record.count = 1;
     record.samples = 10;
     record.loss_sum = 5;
-    record.end_ns = record.total.sum = 1'000'000;
-    bytes.append(reinterpret_cast<const char*>(&record), sizeof record);
+    record.end_ns = record.kinds_ns[0] = 1'000'000;
+    record::append_record(bytes, record);
   }
   return bytes;
 }

@@ -31,7 +31,7 @@
 #include "mlbench/record/client_lines.h"
 #include "mlbench/record/points.h"
 #include "mlbench/record/record.h"
-#include "mlbench/record/spool.h"
+#include "mlbench/record/step_format.h"
 #include "mlbench/report/measured_run.h"
 #include "mlbench/report/price.h"
 #include "mlbench/report/records.h"
@@ -63,6 +63,14 @@ void write(const fs::path& file, std::string_view bytes) {
   std::ofstream out(file, std::ios::binary);
   out << bytes;
   MLBENCH_CHECK(out.good(), "cannot write " + file.string());
+}
+
+std::string two_steps() {
+  std::string bytes = record::encode_header({});
+  record::StepRecord record;
+  record.count = 1;
+  for (record.sequence = 0; record.sequence < 2; ++record.sequence) record::append_record(bytes, record);
+  return bytes;
 }
 
 std::string repeated(std::string_view text, size_t count) {
@@ -344,19 +352,14 @@ const Parser kParsers[] = {
      }},
     {"spool",
      [](const std::string& input) {
-       const size_t cut = std::min(input.size(), sizeof(record::SpoolHeader) + 2 * sizeof(record::StepRecord));
+       const size_t cut = std::min(input.size(), two_steps().size());
        fs::create_directories(scratch() / "spool");
        write(record::steps_path(scratch(), 1, 0), std::string_view(input).substr(0, cut));
        write(record::events_path(scratch(), 1, 0), std::string_view(input).substr(cut));
        record::derive_clocks({record::read_spool(scratch(), 1, 0)});
      },
      []() -> std::vector<std::string> {
-       const record::SpoolHeader header;
-       record::StepRecord record;
-       record.count = 1;
-       std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
-       for (int i = 0; i < 2; ++i) bytes.append(reinterpret_cast<const char*>(&record), sizeof record);
-       return {bytes + "{\"event\": \"epoch\", \"sequence\": 0, \"epoch\": 1}\n"};
+       return {two_steps() + "{\"event\": \"epoch\", \"sequence\": 0, \"epoch\": 1}\n"};
      }},
     {"json",
      [](const std::string& input) {

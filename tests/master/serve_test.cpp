@@ -19,7 +19,7 @@
 #include "mlbench/base/process.h"
 #include "mlbench/master/owner.h"
 #include "mlbench/net/http/client.h"
-#include "mlbench/record/spool.h"
+#include "mlbench/record/step_reader.h"
 #include "mlbench/report/zip.h"
 #include "tests/support/processes.h"
 
@@ -792,20 +792,19 @@ TEST_F(Serve, ADownloadOfALongRunNeedsLittleMemory) {
   };
   const ClientResponse small = send("GET", "/api/v1/runs/r-1/download");
   EXPECT_EQ(loss_points(small.body), 1U);
-  // 250,000 steps more: 72 MB.
-  const fs::path spool = home() / "runs/r-1/spool/rank-0.seg-1.steps";
+  // 450,000 records more: 68 MB.
+  const fs::path run = home() / "runs/r-1";
   record::StepRecord record;
-  {
-    std::ifstream file(spool, std::ios::binary);
-    file.seekg(-static_cast<std::streamoff>(sizeof record), std::ios::end);
-    file.read(reinterpret_cast<char*>(&record), sizeof record);
-    std::ofstream more(spool, std::ios::binary | std::ios::app);
-    for (int i = 0; i < 250'000; ++i) {
-      ++record.sequence;
-      record.first_step += record.count;
-      more.write(reinterpret_cast<const char*>(&record), sizeof record);
-    }
+  record::StepReader written(run, 1, 0);
+  while (const auto one = written.next()) record = *one;
+  std::string bytes;
+  for (int i = 0; i < 450'000; ++i) {
+    ++record.sequence;
+    record.first_step += record.count;
+    record::append_record(bytes, record);
   }
+  ASSERT_GT(bytes.size(), size_t{60} << 20);
+  std::ofstream(record::steps_path(run, 1, 0), std::ios::binary | std::ios::app) << bytes;
   const int64_t before = peak_memory(serve_->pid());
   const fs::path zip = folder_.path() / "r.zip";
   setenv("MLBENCH_HOME", (folder_.path() / "elsewhere").c_str(), 1);

@@ -26,7 +26,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/net/kv/kv.h"
-#include "mlbench/record/spool.h"
+#include "mlbench/record/step_format.h"
 #include "mlbench/spec/run_spec.h"
 
 namespace mlbench {
@@ -68,7 +68,7 @@ class Spool {
     header.start_wall_us =
         std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
             .count();
-    write(&header, sizeof header);
+    write(record::encode_header(header));
   }
 
   void step(uint64_t number, std::chrono::nanoseconds took) {
@@ -78,9 +78,10 @@ class Spool {
     record.count = 1;
     record.samples = 100;
     record.end_ns = since_start();
-    record.total = {took.count(), took.count(), took.count()};
-    record.kinds[static_cast<size_t>(record::StepKind::kBackward)] = record.total;
-    write(&record, sizeof record);
+    record.kinds_ns[static_cast<size_t>(record::StepKind::kBackward)] = took.count();
+    std::string bytes;
+    record::append_record(bytes, record);
+    write(bytes);
   }
 
   void event(Json event) {
@@ -91,10 +92,7 @@ class Spool {
   }
 
  private:
-  void write(const void* data, size_t bytes) {
-    steps_.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
-    steps_.flush();
-  }
+  void write(const std::string& bytes) { steps_ << bytes << std::flush; }
   int64_t since_start() const { return (std::chrono::steady_clock::now() - start_).count(); }
 
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -1,8 +1,5 @@
 #include "mlbench/master/ingest.h"
 
-#include <array>
-#include <cstring>
-#include <fstream>
 #include <optional>
 
 #include "mlbench/base/errors.h"
@@ -12,22 +9,13 @@
 #include "mlbench/master/runs.h"
 #include "mlbench/record/client_lines.h"
 #include "mlbench/record/points.h"
-#include "mlbench/record/spool.h"
+#include "mlbench/record/spool_tail.h"
 
 namespace mlbench::master {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr size_t kMostPieceBytes = size_t{4} << 20;
-
-std::optional<record::SpoolHeader> read_header(const fs::path& file) {
-  std::array<char, sizeof(record::SpoolHeader)> bytes{};
-  if (std::error_code error; !fs::is_regular_file(file, error)) return std::nullopt;
-  if (!std::ifstream(file, std::ios::binary).read(bytes.data(), bytes.size())) return std::nullopt;
-  return record::parse_header(file, {bytes.data(), bytes.size()});
-}
 
 int64_t bytes_in(const fs::path& file) {
   std::error_code error;
@@ -110,32 +98,23 @@ bool Ingest::read_some(const fs::path& run_dir, int64_t run, int64_t segment, in
   const fs::path steps = record::steps_path(run_dir, segment, rank),
                  events = record::events_path(run_dir, segment, rank);
   const std::string steps_key = steps.filename(), events_key = events.filename();
-  const int64_t steps_before = series_.offset(run, steps_key);
-  const int64_t steps_from = std::max<int64_t>(steps_before, sizeof(record::SpoolHeader));
-  const bool new_steps = bytes_in(steps) >= steps_from + static_cast<int64_t>(sizeof(record::StepRecord));
-  if (!new_steps && bytes_in(events) <= series_.offset(run, events_key)) return false;
-  const auto header = read_header(steps);
-  if (!header) return false;
-
+  const record::SpoolCursor from = {series_.offset(run, steps_key), cursor(run, events_key)};
+  if (bytes_in(steps) <= from.steps && bytes_in(events) <= from.events.offset) return false;
+  record::SpoolTail tail(run_dir, segment, rank, from);
+  if (!tail.has_header()) return false;  // a point has no date without it
   record::Points points;
-  std::map<std::string, int64_t> offsets;
-  const std::string records = new_steps ? read_from(steps, static_cast<uintmax_t>(steps_from), kMostPieceBytes) : "";
-  size_t used = 0;
-  for (; records.size() - used >= sizeof(record::StepRecord); used += sizeof(record::StepRecord)) {
-    record::StepRecord record;
-    std::memcpy(&record, records.data() + used, sizeof record);
-    if (record.count == 0) break;  // blocks that were never written
-    if (record::is_plausible(record)) record::add_points(points, record, *header);
+  bool moved = false;
+  try {
+    moved = tail.read([&](const auto& step) { record::add_points(points, step, tail.header()); },
+                      [&](const auto& event) { record::add_points(points, event, tail.header()); });
+  } catch (const UserError&) {
+    if (tail.cursor().steps == from.steps) throw;
+    moved = true;  // what stood before the damage
   }
-  if (used > 0) offsets[steps_key] = steps_from + static_cast<int64_t>(used);
-  LineCursor at = cursor(run, events_key);
-  const bool moved = mlbench::read_lines(events, at, [&](std::string_view text) {
-    const auto event = record::parse_event(text);
-    event ? record::add_points(points, *event, *header) : void(++at.left_out);
-  });
-  warn_of(events, at.left_out);
-  if (moved) keep(offsets, events_key, at);
-  if (offsets.empty()) return false;
+  if (!moved) return false;
+  warn_of(events, tail.cursor().events.left_out);
+  std::map<std::string, int64_t> offsets = {{steps_key, tail.cursor().steps}};
+  keep(offsets, events_key, tail.cursor().events);
   series_.append(run, points, offsets);
   return true;
 }

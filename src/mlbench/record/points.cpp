@@ -18,12 +18,12 @@ void add_points(Points& points, const StepRecord& record, const SpoolHeader& hea
   };
   if (record.samples > 0) add("train_loss", record.loss_sum / static_cast<double>(record.samples));
   add("lr", record.lr);
-  if (record.total.sum > 0) add("samples_per_s", double(record.samples) / (double(record.total.sum) / 1e9));
-  add("step_s", double(record.total.sum) / 1e9 / count);
+  if (record.total_ns() > 0) add("samples_per_s", double(record.samples) / (double(record.total_ns()) / 1e9));
+  add("step_s", double(record.total_ns()) / 1e9 / count);
   add("bytes", double(record.bytes) / count);
   for (size_t kind = 0; kind < kStepKinds; ++kind) {
-    if (record.kinds[kind].sum == 0) continue;
-    add(fmt::format("{}_s", kStepKindNames[kind]), double(record.kinds[kind].sum) / 1e9 / count);
+    if (record.kinds_ns[kind] == 0) continue;
+    add(fmt::format("{}_s", kStepKindNames[kind]), double(record.kinds_ns[kind]) / 1e9 / count);
   }
 }
 

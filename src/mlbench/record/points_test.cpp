@@ -29,8 +29,8 @@ TEST(Points, OfARecordAreMeansOverItsSteps) {
   record.lr = 0.25;
   record.end_ns = 3'000'000;
   record.bytes = 4000;
-  record.total.sum = 2'000'000'000;
-  record.kinds[static_cast<size_t>(StepKind::kAggregate)].sum = 1'000'000'000;
+  record.kinds_ns[static_cast<size_t>(StepKind::kBackward)] = 1'000'000'000;
+  record.kinds_ns[static_cast<size_t>(StepKind::kAggregate)] = 1'000'000'000;
   SpoolHeader header;
   header.rank = 3;
   header.start_wall_us = 7'000'000;
@@ -45,7 +45,8 @@ TEST(Points, OfARecordAreMeansOverItsSteps) {
     values[name.name] = series[0].value;
   }
   const std::map<std::string, double> expected = {{"train_loss", 0.5}, {"lr", 0.25},    {"samples_per_s", 50},
-                                                  {"step_s", 0.5},     {"bytes", 1000}, {"agg_s", 0.25}};
+                                                  {"step_s", 0.5},     {"bytes", 1000}, {"agg_s", 0.25},
+                                                  {"backprop_s", 0.25}};
   EXPECT_EQ(values, expected);
 }
 

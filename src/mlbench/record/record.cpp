@@ -108,7 +108,7 @@ struct SegmentTimes {
 std::vector<std::pair<uint64_t, int64_t>> train_ns_until(const std::vector<StepRecord>& steps) {
   std::vector<std::pair<uint64_t, int64_t>> rows;
   rows.reserve(steps.size());
-  for (const StepRecord& record : steps) rows.emplace_back(record.first_step + record.count, record.total.sum);
+  for (const StepRecord& record : steps) rows.emplace_back(record.first_step + record.count, record.total_ns());
   std::sort(rows.begin(), rows.end());
   int64_t sum = 0;
   for (auto& [end, ns] : rows) ns = sum += ns;
@@ -296,9 +296,10 @@ Json median_rate(const std::vector<RankSpool>& segments, int64_t workers) {
   uint64_t steps = 0;
   for (const RankSpool& spool : segments) {
     for (const StepRecord& record : spool.steps) {
-      if (record.total.sum <= 0) continue;
-      rates.emplace_back(static_cast<double>(record.samples) * static_cast<double>(workers) / seconds(record.total.sum),
-                         record.count);
+      if (record.total_ns() <= 0) continue;
+      rates.emplace_back(
+          static_cast<double>(record.samples) * static_cast<double>(workers) / seconds(record.total_ns()),
+          record.count);
       steps += record.count;
     }
   }
@@ -386,7 +387,7 @@ Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank) {
   Clocks clocks;
   for (const RankSpool& spool : segments_of_one_rank) {
     for (const StepRecord& record : spool.steps) {
-      for (size_t kind = 0; kind < kStepKinds; ++kind) clocks.kinds_ns[kind] += record.kinds[kind].sum;
+      for (size_t kind = 0; kind < kStepKinds; ++kind) clocks.kinds_ns[kind] += record.kinds_ns[kind];
       clocks.steps += record.count;
       clocks.samples += static_cast<int64_t>(record.samples);
     }

@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <system_error>
-#include <type_traits>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
@@ -15,9 +12,6 @@
 namespace mlbench::record {
 
 namespace fs = std::filesystem;
-
-static_assert(std::endian::native == std::endian::little, "the spool is copied to and from memory as it is");
-static_assert(std::is_trivially_copyable_v<StepRecord> && std::is_trivially_copyable_v<SpoolHeader>);
 
 namespace {
 
@@ -59,36 +53,12 @@ fs::path events_path(const fs::path& run_dir, int64_t segment, int64_t rank) {
   return spool_file(run_dir, segment, rank, "events");
 }
 
-std::optional<SpoolHeader> parse_header(const fs::path& path, std::string_view bytes) {
-  const SpoolHeader expected;
-  const std::string_view magic(expected.magic, sizeof expected.magic);
-  if (bytes.size() < sizeof expected) {
-    // Killed while the header was being written.
-    if (magic.starts_with(bytes.substr(0, magic.size())) || bytes.starts_with(magic)) return std::nullopt;
-    throw UserError(path.string() + ": not a spool: " + std::to_string(bytes.size()) + " bytes without its header");
-  }
-  SpoolHeader header;
-  std::memcpy(&header, bytes.data(), sizeof header);
-  if (!bytes.starts_with(magic)) {
-    throw UserError(path.string() + ": not a spool: it does not start with MLBSTEPS");
-  }
-  if (header.version != expected.version || header.record_bytes != expected.record_bytes) {
-    throw UserError(
-        fmt::format("{}: spool of version {} with records of {} bytes; this program reads version {} with {}",
-                    path.string(), header.version, header.record_bytes, expected.version, expected.record_bytes));
-  }
-  if (header.start_wall_us < 0 || header.start_wall_us > kMostInteger) {
-    throw UserError(fmt::format("{}: a spool that began {} us after 1970", path.string(), header.start_wall_us));
-  }
-  return header;
-}
-
 bool is_plausible(const StepRecord& record) {
   constexpr int64_t kMostNs = int64_t{366} * 24 * 3600 * 1'000'000'000;  // a year
   const auto in_range = [](int64_t ns) { return ns >= 0 && ns <= kMostNs; };
   return record.first_step <= uint64_t{kMostInteger} && record.samples <= uint64_t{kMostInteger} &&
-         in_range(record.end_ns) && in_range(record.total.sum) &&
-         std::all_of(record.kinds.begin(), record.kinds.end(), [&](const Spread& kind) { return in_range(kind.sum); });
+         in_range(record.end_ns) && std::ranges::all_of(record.kinds_ns, in_range) &&
+         std::ranges::all_of(record.exchange_ns, in_range);
 }
 
 std::optional<Json> parse_event(std::string_view line) {

@@ -1,7 +1,7 @@
 #pragma once
 
 // What a rank records, and how it lies on disk. Each rank appends to two files of its own in RUN/spool/:
-//   rank-R.seg-S.steps   header (64 bytes), then fixed-size StepRecords: time and samples, nothing else
+//   rank-R.seg-S.steps   header, then StepRecords: time and samples, nothing else
 //   rank-R.seg-S.events  JSON lines: everything that is rare (evaluations, epochs, checkpoints, the end)
 // A reader ignores an incomplete last record or line: a killed rank loses at most what was being written.
 // Clocks re-derive exactly: they are sums of integers (nanoseconds) over StepRecords.
@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,40 +36,34 @@ inline constexpr size_t kStepKinds = 9;
 inline constexpr std::array<std::string_view, kStepKinds> kStepKindNames = {
     "batch_load", "init", "fwd_pass", "comp_loss", "backprop", "agg", "opt_step", "comp_metrics", "checkpoint"};
 
-struct Spread {  // nanoseconds over the steps of one record
-  int64_t sum = 0;
-  int64_t min = 0;
-  int64_t max = 0;
-};
+// Steps merged into one record, at most: a writer may take fewer.
+inline constexpr size_t kMostMergedSteps = 32;
 
-// One step, or up to 25 consecutive steps under 5 ms. A merged record closes at every evaluation, checkpoint and epoch
-// end. Little endian, no padding, fixed size; the format's version is in the header.
+// One step, or consecutive steps of one epoch under 5 ms (track/recorder.h). A merged record closes at every event
+// (evaluation, checkpoint, epoch end). How a column of several steps becomes one value stands beside it; on disk each
+// is a cell of 8 bytes by the name in docs/record.md (step_format.h).
 struct StepRecord {
   uint64_t sequence = 0;    // of this file, from 0
   uint64_t first_step = 0;  // global step number of the first step, from 0
-  uint32_t count = 0;       // steps merged
-  uint32_t epoch = 0;       // from 0
-  uint64_t samples = 0;     // of this rank
-  double loss_sum = 0;      // sum over this rank's samples of the training loss
-  double lr = 0;            // of the last step
-  int64_t end_ns = 0;       // monotonic, since the segment's start on this rank, end of the last step
-  uint64_t bytes = 0;       // handed to collectives by this rank
-  Spread total;             // whole steps, from batch request to batch request
-  std::array<Spread, kStepKinds> kinds;
+  uint64_t count = 0;       // steps merged
+  uint64_t epoch = 0;       // from 0; the same for all
+  uint64_t samples = 0;     // of this rank; sum
+  double loss_sum = 0;      // over this rank's samples of the training loss; sum
+  double lr = 0;            // last
+  int64_t end_ns = 0;       // monotonic, since the segment's start on this rank, end of the step; last
+  uint64_t bytes = 0;       // handed to collectives by this rank; sum
+  std::array<int64_t, kStepKinds> kinds_ns{};           // sums: every nanosecond from batch request to batch request
+  std::array<int64_t, kMostMergedSteps> exchange_ns{};  // of each of the `count` steps: its communication, begin to end
+
+  int64_t total_ns() const { return std::accumulate(kinds_ns.begin(), kinds_ns.end(), int64_t{0}); }
 };
-static_assert(sizeof(StepRecord) == 64 + 24 * (1 + kStepKinds));
 
 struct SpoolHeader {
-  char magic[8] = {'M', 'L', 'B', 'S', 'T', 'E', 'P', 'S'};
-  uint32_t version = 1;
-  uint32_t record_bytes = sizeof(StepRecord);
   uint64_t run_id = 0;
   uint32_t segment = 0;  // from 1
   uint32_t rank = 0;
   int64_t start_wall_us = 0;  // Unix epoch, microseconds: when the segment started on this rank
-  uint8_t reserved[24] = {};
 };
-static_assert(sizeof(SpoolHeader) == 64);
 
 // Events: {"event": NAME, "sequence": n, "end_ns": since segment start, "step": steps done, ...}:
 //   prepared    {prepare_s, data{...}}            data ready, before the train clock
@@ -85,10 +80,6 @@ std::filesystem::path events_path(const std::filesystem::path& run_dir, int64_t 
 
 // Of all whole numbers in a spool and their sums: sums and differences of a few do not overflow.
 inline constexpr int64_t kMostInteger = 100'000'000'000'000'000;
-
-// The first 64 bytes of a file of steps; empty while they are being written or there is none. UserError when this is no
-// spool, or one of another version.
-std::optional<SpoolHeader> parse_header(const std::filesystem::path& path, std::string_view bytes);
 
 // Whether these are times and counts that a run can have: sums of a few stay far from overflow.
 bool is_plausible(const StepRecord& record);

@@ -7,10 +7,13 @@
 #include <limits>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/record/spool_tail.h"
 #include "mlbench/record/test_spool.h"
 
 namespace mlbench::record {
 namespace {
+
+constexpr int64_t kOneStepBytes = 19 * 8;
 
 class Spool : public testing::Test {
  protected:
@@ -44,7 +47,7 @@ TEST_F(Spool, GivesBackWhatWasWritten) {
   EXPECT_EQ(spool.header.segment, 1U);
   ASSERT_EQ(spool.steps.size(), 2U);
   EXPECT_EQ(spool.steps[1].first_step, 25U);
-  EXPECT_EQ(spool.steps[1].total.sum, 7);
+  EXPECT_EQ(spool.steps[1].total_ns(), 7);
   EXPECT_EQ(spool.events.at(0)["event"], "begin");
 }
 
@@ -56,7 +59,7 @@ TEST_F(Spool, RefusesTimesThatNoRunHas) {
 }
 
 TEST_F(Spool, IgnoresATornEnd) {
-  for (int64_t lost = 1; lost <= static_cast<int64_t>(sizeof(StepRecord)); lost += 37) {
+  for (int64_t lost = 1; lost <= kOneStepBytes; lost += 37) {
     write_spool(dir(), 1, 0, {step_record(0, 1, 5), step_record(1, 1, 6)},
                 {{{"event", "begin"}}, {{"event", "end"}, {"step", 2}}});
     cut(steps(), -lost);
@@ -68,7 +71,7 @@ TEST_F(Spool, IgnoresATornEnd) {
 }
 
 TEST_F(Spool, IgnoresATornHeader) {
-  for (const int64_t left : {0, 3, 8, 63}) {
+  for (const int64_t left : {0, 3, 8, 63, 64, 500}) {
     write_spool(dir(), 1, 0, {step_record(0, 1, 5)}, {});
     cut(steps(), left);
     EXPECT_TRUE(read().steps.empty()) << left;
@@ -77,7 +80,7 @@ TEST_F(Spool, IgnoresATornHeader) {
 
 TEST_F(Spool, EndsWhereBlocksWereNeverWritten) {
   write_spool(dir(), 1, 0, {step_record(0, 1, 5)}, {{{"event", "begin"}}});
-  cut(steps(), static_cast<int64_t>(sizeof(SpoolHeader) + 3 * sizeof(StepRecord)));  // grows by zeros
+  cut(steps(), static_cast<int64_t>(encode_header({}).size()) + 3 * kOneStepBytes);  // grows by zeros
   std::ofstream(events(), std::ios::app) << std::string(100, '\0') << "\n{\"event\": \"end\"}\n";
   EXPECT_EQ(read().steps.size(), 1U);
   EXPECT_EQ(read().events.size(), 1U);
@@ -128,11 +131,178 @@ TEST_F(Spool, RefusesWhatIsNoSpoolOrOfAnotherVersion) {
   EXPECT_THAT(error(), testing::HasSubstr("not a spool: 5 bytes"));
   std::ofstream(steps()) << std::string(200, 'x');
   EXPECT_THAT(error(), testing::HasSubstr("does not start with MLBSTEPS"));
-  SpoolHeader header;
-  header.version = 2;
-  std::ofstream(steps()).write(reinterpret_cast<const char*>(&header), sizeof header);
-  EXPECT_THAT(error(),
-              testing::HasSubstr("spool of version 2 with records of 304 bytes; this program reads version 1"));
+  std::string header = encode_header({});
+  header[8] = 3;
+  std::ofstream(steps()) << header;
+  EXPECT_THAT(error(), testing::HasSubstr("a spool of version 3; this program reads versions 1 and 2"));
+}
+
+// What programs before the list of columns wrote: (sum, least, largest) of the step and of each kind.
+std::string version_1(const std::vector<std::pair<uint64_t, uint32_t>>& first_and_count) {
+  std::string bytes;
+  const auto put = [&](auto value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  bytes += "MLBSTEPS";
+  put(uint32_t{1});
+  put(uint32_t{304});
+  put(uint64_t{77});
+  put(uint32_t{2});
+  put(uint32_t{3});
+  put(int64_t{1'700'000'000'000'000});
+  bytes.append(24, '\0');
+  uint64_t sequence = 0;
+  for (const auto& [first, count] : first_and_count) {
+    put(sequence++);
+    put(first);
+    put(count);
+    put(uint32_t{4});
+    put(uint64_t{640});
+    put(1.5);
+    put(0.25);
+    put(int64_t{9000});
+    put(uint64_t{88});
+    for (int64_t kind = -1; kind < static_cast<int64_t>(kStepKinds); ++kind) {
+      put(kind < 0 ? int64_t{3600} : 100 * kind);
+      put(int64_t{1});
+      put(int64_t{2});
+    }
+  }
+  return bytes;
+}
+
+TEST_F(Spool, FilesOfVersion1StayReadable) {
+  write_spool(dir(), 1, 0, {}, {});
+  std::ofstream(steps()) << version_1({{0, 100}, {100, 1}}) << "torn";
+  const RankSpool spool = read();
+  EXPECT_EQ(spool.header.run_id, 77U);
+  EXPECT_EQ(spool.header.segment, 2U);
+  EXPECT_EQ(spool.header.rank, 3U);
+  EXPECT_EQ(spool.header.start_wall_us, 1'700'000'000'000'000);
+  ASSERT_EQ(spool.steps.size(), 2U);
+  EXPECT_EQ(spool.steps[0].count, 100U);
+  const StepRecord& record = spool.steps[1];
+  EXPECT_EQ(record.sequence, 1U);
+  EXPECT_EQ(record.first_step, 100U);
+  EXPECT_EQ(record.epoch, 4U);
+  EXPECT_EQ(record.samples, 640U);
+  EXPECT_EQ(record.loss_sum, 1.5);
+  EXPECT_EQ(record.lr, 0.25);
+  EXPECT_EQ(record.end_ns, 9000);
+  EXPECT_EQ(record.bytes, 88U);
+  EXPECT_EQ(record.total_ns(), 3600);
+  EXPECT_EQ(record.kinds_ns[static_cast<size_t>(StepKind::kAggregate)], 500);
+  EXPECT_EQ(record.exchange_ns[0], 0);
+}
+
+// The header of `columns` (name, type), as a later program might write it.
+std::string header_of(const std::vector<std::pair<std::string, std::string>>& columns) {
+  std::string bytes = encode_header({}).substr(0, 64);
+  const auto count = static_cast<uint32_t>(columns.size()), size = 64 + 32 * count;
+  bytes.replace(12, 4, reinterpret_cast<const char*>(&size), 4);
+  bytes.replace(40, 4, reinterpret_cast<const char*>(&count), 4);
+  for (auto [name, type] : columns) {
+    name.resize(24);
+    type.resize(8);
+    bytes += name + type;
+  }
+  return bytes;
+}
+
+std::vector<std::pair<std::string, std::string>> known_columns() {
+  const std::string header = encode_header({});
+  std::vector<std::pair<std::string, std::string>> columns;
+  for (size_t at = 64; at < header.size(); at += 32) {
+    columns.emplace_back(header.substr(at, 24).c_str(), header.substr(at + 24, 8).c_str());
+  }
+  return columns;
+}
+
+TEST_F(Spool, ColumnsThatAReaderDoesNotKnowAreSkipped) {
+  write_spool(dir(), 1, 0, {}, {});
+  auto columns = known_columns();
+  columns.insert(columns.begin() + 3, {"joules", "f64"});
+  columns.insert(columns.end() - 1, {"waits_ns", "i64[]"});
+  std::string bytes = header_of(columns);
+  for (uint64_t sequence = 0; sequence < 2; ++sequence) {
+    StepRecord record = step_record(2 * sequence, 2, 1000);
+    record.sequence = sequence;
+    record.exchange_ns = {7, 8};
+    std::string known;
+    append_record(known, record);
+    const size_t fixed = 8 * (columns.size() - 3);  // of the known ones
+    bytes += known.substr(0, 24) + "01234567" + known.substr(24, fixed - 24);
+    bytes += std::string(16, 'w') + known.substr(fixed);
+  }
+  std::ofstream(steps()) << bytes;
+  const RankSpool spool = read();
+  ASSERT_EQ(spool.steps.size(), 2U);
+  EXPECT_EQ(spool.steps[1].first_step, 2U);
+  EXPECT_EQ(spool.steps[1].samples, 20U);
+  EXPECT_EQ(spool.steps[1].total_ns(), 1000);
+  EXPECT_EQ(spool.steps[1].exchange_ns[1], 8);
+}
+
+TEST_F(Spool, RefusesAHeaderThatLacksOrRetypesAColumn) {
+  write_spool(dir(), 1, 0, {}, {});
+  auto lacking = known_columns();
+  std::erase_if(lacking, [](const auto& column) { return column.first == "fwd_pass_ns"; });
+  auto retyped = known_columns();
+  retyped[4].second = "f64";
+  std::string torn_list = encode_header({});
+  torn_list[40] = 5;
+  for (const auto& [bytes, words] : {std::pair(header_of(lacking), "without the column fwd_pass_ns"),
+                                     std::pair(header_of(retyped), "column samples is of type 'f64'; expected 'u64'"),
+                                     std::pair(torn_list, "a header of 672 bytes with 5 columns")}) {
+    std::ofstream(steps()) << bytes;
+    try {
+      read();
+      ADD_FAILURE() << words;
+    } catch (const UserError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr(words));
+    }
+  }
+}
+
+TEST_F(Spool, TheTailGivesEachThingOnceWhileTheFilesGrow) {
+  SpoolTail tail(dir(), 1, 0);
+  std::vector<uint64_t> seen;
+  std::vector<std::string> events_seen;
+  const auto look = [&](SpoolTail& from) {
+    return from.read([&](const StepRecord& record) { seen.push_back(record.first_step); },
+                     [&](const Json& event) { events_seen.push_back(event["event"]); });
+  };
+  EXPECT_FALSE(look(tail));
+  EXPECT_FALSE(tail.has_header());
+  write_spool(dir(), 1, 0, {step_record(0, 2, 5)}, {{{"event", "begin"}}}, 5);
+  EXPECT_TRUE(look(tail));
+  EXPECT_EQ(tail.header().start_wall_us, 5);
+  EXPECT_FALSE(look(tail));
+  StepRecord next = step_record(2, 1, 5);
+  next.sequence = 1;
+  std::string bytes;
+  append_record(bytes, next);
+  std::ofstream(steps(), std::ios::app) << bytes.substr(0, 20);
+  EXPECT_FALSE(look(tail));
+  std::ofstream(steps(), std::ios::app) << bytes.substr(20);
+  std::ofstream(events(), std::ios::app) << "{\"event\": \"end\"}\nno event\n{\"event\"";
+  SpoolTail other(dir(), 1, 0, tail.cursor());  // as a program that starts again
+  EXPECT_TRUE(look(other));
+  EXPECT_FALSE(look(other));
+  EXPECT_THAT(seen, testing::ElementsAre(0, 2));
+  EXPECT_THAT(events_seen, testing::ElementsAre("begin", "end"));
+  EXPECT_EQ(other.cursor().events.left_out, 1);
+}
+
+TEST_F(Spool, TheTailGivesWhatStandsBeforeDamage) {
+  StepRecord damaged = step_record(2, 1, 5);
+  damaged.end_ns = -1;
+  write_spool(dir(), 1, 0, {step_record(0, 1, 5), step_record(1, 1, 5), damaged}, {{{"event", "begin"}}});
+  SpoolTail tail(dir(), 1, 0);
+  int steps_seen = 0;
+  const auto look = [&] { tail.read([&](const StepRecord&) { ++steps_seen; }, [](const Json&) {}); };
+  EXPECT_THROW(look(), UserError);
+  EXPECT_EQ(steps_seen, 2);
+  EXPECT_THROW(look(), UserError);
+  EXPECT_EQ(steps_seen, 2);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <system_error>
 
 #include "mlbench/base/errors.h"
@@ -14,21 +13,31 @@ namespace mlbench::record {
 
 namespace {
 
-constexpr size_t kRecordsPerPiece = 1024;
+constexpr size_t kPieceBytes = size_t{256} << 10;
 
 }  // namespace
 
 bool StepReader::Sums::add(const StepRecord& record) {
   samples += static_cast<int64_t>(record.samples);
-  largest_ns = std::max(largest_ns, total_ns += record.total.sum);
+  largest_ns = std::max(largest_ns, total_ns += record.total_ns());
   for (size_t kind = 0; kind < kStepKinds; ++kind) {
-    largest_ns = std::max(largest_ns, kinds_ns[kind] += record.kinds[kind].sum);
+    largest_ns = std::max(largest_ns, kinds_ns[kind] += record.kinds_ns[kind]);
   }
   return samples <= kMostInteger && largest_ns <= kMostInteger;
 }
 
-StepReader::StepReader(const std::filesystem::path& run_dir, int64_t segment, int64_t rank)
-    : path_(steps_path(run_dir, segment, rank)) {
+StepReader::StepReader(const std::filesystem::path& run_dir, int64_t segment, int64_t rank, std::uintmax_t from)
+    : path_(steps_path(run_dir, segment, rank)), offset_(from) {
+  if (from == 0) sequence_ = 0;
+  open();
+}
+
+const SpoolHeader& StepReader::header() const {
+  static const SpoolHeader none;
+  return format_ ? format_->header() : none;
+}
+
+void StepReader::open() {
   namespace fs = std::filesystem;
   std::error_code error;
   if (!fs::exists(path_, error)) return;
@@ -36,32 +45,32 @@ StepReader::StepReader(const std::filesystem::path& run_dir, int64_t segment, in
   if (const auto size = fs::file_size(path_, error); !error && size > inputs::kStepFile.most_bytes) {
     refuse_size(path_.string(), size, inputs::kStepFile);
   }
-  const std::string bytes = read_from(path_, 0, sizeof header_);
-  if (const auto header = parse_header(path_, bytes)) {
-    header_ = *header;
-    offset_ = sizeof header_;
-  }
+  format_ = StepFormat::parse(path_, read_from(path_, 0, kMostHeaderBytes));
+  if (format_) offset_ = std::max<std::uintmax_t>(offset_, format_->header_bytes());
+}
+
+bool StepReader::read_piece() {
+  piece_ = read_from(path_, offset_, kPieceBytes);
+  used_ = 0;
+  return !piece_.empty();
 }
 
 std::optional<StepRecord> StepReader::next() {
-  if (offset_ == 0) return std::nullopt;
-  if (piece_.size() - used_ < sizeof(StepRecord)) {
-    piece_ = read_from(path_, offset_, kRecordsPerPiece * sizeof(StepRecord));
-    used_ = 0;
-    if (piece_.size() < sizeof(StepRecord)) return std::nullopt;
-    piece_.resize(piece_.size() / sizeof(StepRecord) * sizeof(StepRecord));
-    offset_ += piece_.size();
-  }
+  if (!format_) open();
+  if (!format_) return std::nullopt;
   StepRecord record;
-  std::memcpy(&record, piece_.data() + used_, sizeof record);
+  auto size = format_->decode(std::string_view(piece_).substr(used_), record);
+  if (size == 0 && read_piece()) size = format_->decode(piece_, record);
+  if (size == 0) return std::nullopt;
   // After a power failure a file may end in blocks that were never written.
-  if (record.sequence != records_ || record.count == 0) return std::nullopt;
-  if (!is_plausible(record) || !sums_.add(record)) {
+  if (record.count == 0 || (sequence_ && record.sequence != *sequence_)) return std::nullopt;
+  if (!size || !is_plausible(record) || !sums_.add(record)) {
     throw UserError(fmt::format("{}: record {} is damaged: {} steps of {} ns, the last ending at {} ns", path_.string(),
-                                record.sequence, record.count, record.total.sum, record.end_ns));
+                                record.sequence, record.count, record.total_ns(), record.end_ns));
   }
-  used_ += sizeof record;
-  ++records_;
+  used_ += *size;
+  offset_ += *size;
+  sequence_ = record.sequence + 1;
   return record;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests of spec/: spools without a recorder.
+// For tests: spools without a recorder.
 
 #include <filesystem>
 #include <fstream>
@@ -8,22 +8,21 @@
 #include <vector>
 
 #include "mlbench/base/files.h"
-#include "mlbench/record/spool.h"
+#include "mlbench/record/step_format.h"
 
 namespace mlbench::record {
 
 // A record of `count` steps from `first`, 10 samples each, that took `ns` in all: a fifth in batch_load, a tenth in
 // checkpoint, the rest in backprop.
-inline StepRecord step_record(uint64_t first, uint32_t count, int64_t ns, int64_t end_ns = 0) {
+inline StepRecord step_record(uint64_t first, uint64_t count, int64_t ns, int64_t end_ns = 0) {
   StepRecord record;
   record.first_step = first;
   record.count = count;
   record.samples = 10 * count;
   record.end_ns = end_ns;
-  record.total.sum = ns;
-  record.kinds[static_cast<size_t>(StepKind::kBatchLoad)].sum = ns / 5;
-  record.kinds[static_cast<size_t>(StepKind::kCheckpoint)].sum = ns / 10;
-  record.kinds[static_cast<size_t>(StepKind::kBackward)].sum = ns - ns / 5 - ns / 10;
+  record.kinds_ns[static_cast<size_t>(StepKind::kBatchLoad)] = ns / 5;
+  record.kinds_ns[static_cast<size_t>(StepKind::kCheckpoint)] = ns / 10;
+  record.kinds_ns[static_cast<size_t>(StepKind::kBackward)] = ns - ns / 5 - ns / 10;
   return record;
 }
 
@@ -35,11 +34,12 @@ inline void write_spool(const std::filesystem::path& run_dir, int64_t segment, i
   header.rank = static_cast<uint32_t>(rank);
   header.start_wall_us = start_wall_us;
   std::ofstream out(steps_path(run_dir, segment, rank), std::ios::binary);
-  out.write(reinterpret_cast<const char*>(&header), sizeof header);
+  std::string bytes = encode_header(header);
   for (size_t i = 0; i < steps.size(); ++i) {
     steps[i].sequence = i;
-    out.write(reinterpret_cast<const char*>(&steps[i]), sizeof steps[i]);
+    append_record(bytes, steps[i]);
   }
+  out << bytes;
   std::ofstream lines(events_path(run_dir, segment, rank));
   for (const Json& event : events) lines << event.dump() << "\n";
 }

@@ -1,14 +1,11 @@
 #include "mlbench/report/progress.h"
 
-#include <cstring>
-
 namespace mlbench::report {
 
 namespace fs = std::filesystem;
 
 namespace {
 constexpr int64_t kWindowNs = 5'000'000'000;
-constexpr size_t kMostPieceBytes = size_t{1} << 20;
 }  // namespace
 
 ProgressReader::ProgressReader(fs::path run_dir, int64_t rank, int64_t first_segment)
@@ -18,9 +15,9 @@ bool ProgressReader::update() {
   bool news = false;
   // The files of a segment are complete when those of the next exist.
   for (;;) {
-    if (progress_.segment > 0) {
-      while (read_steps()) news = true;
-      while (read_events()) news = true;
+    while (tail_ && tail_->read([this](const record::StepRecord& step) { take(step); },
+                                [this](const Json& event) { take(event); })) {
+      news = true;
     }
     if (!fs::exists(record::events_path(run_dir_, next_segment_, rank_)) &&
         !fs::exists(record::steps_path(run_dir_, next_segment_, rank_))) {
@@ -30,38 +27,10 @@ bool ProgressReader::update() {
     progress_.prepared = progress_.training = false;
     progress_.end.reset();
     progress_.failure.reset();
-    steps_offset_ = 0;
-    events_ = {};
+    tail_.emplace(run_dir_, progress_.segment, rank_);
     window_.clear();
     news = true;
   }
-}
-
-bool ProgressReader::read_steps() {
-  const fs::path path = record::steps_path(run_dir_, progress_.segment, rank_);
-  const std::string text = read_from(path, steps_offset_, kMostPieceBytes);
-  size_t used = 0;
-  if (steps_offset_ == 0) {
-    if (text.size() < sizeof(record::SpoolHeader)) return false;
-    record::parse_header(path, text);
-    used = sizeof(record::SpoolHeader);
-  }
-  while (text.size() - used >= sizeof(record::StepRecord)) {
-    record::StepRecord record;
-    std::memcpy(&record, text.data() + used, sizeof record);
-    if (record.count == 0) break;  // blocks that were never written
-    used += sizeof record;
-    if (record::is_plausible(record)) take(record);
-  }
-  steps_offset_ += used;
-  return used > 0;
-}
-
-bool ProgressReader::read_events() {
-  return read_lines(record::events_path(run_dir_, progress_.segment, rank_), events_, [&](std::string_view line) {
-    const auto event = record::parse_event(line);
-    if (event) take(*event);
-  });
 }
 
 void ProgressReader::take(const record::StepRecord& record) {
@@ -74,7 +43,7 @@ void ProgressReader::take(const record::StepRecord& record) {
   for (const record::StepRecord& step : window_) {
     loss += step.loss_sum;
     samples += static_cast<double>(step.samples);
-    train_ns += static_cast<double>(step.total.sum);
+    train_ns += static_cast<double>(step.total_ns());
   }
   if (samples > 0) progress_.loss = loss / samples;
   if (train_ns > 0) progress_.samples_per_s = samples / train_ns * 1e9;

@@ -9,9 +9,8 @@
 #include <optional>
 #include <string>
 
-#include "mlbench/base/growing_lines.h"
 #include "mlbench/base/json.h"
-#include "mlbench/record/spool.h"
+#include "mlbench/record/spool_tail.h"
 
 namespace mlbench::report {
 
@@ -39,16 +38,13 @@ class ProgressReader {
   const Progress& progress() const { return progress_; }
 
  private:
-  bool read_steps();
-  bool read_events();
   void take(const record::StepRecord& record);
   void take(const Json& event);
 
   std::filesystem::path run_dir_;
   int64_t rank_;
   int64_t next_segment_;
-  std::uintmax_t steps_offset_ = 0;
-  LineCursor events_;
+  std::optional<record::SpoolTail> tail_;  // of the segment
   std::deque<record::StepRecord> window_;
   Progress progress_;
 };

@@ -342,7 +342,7 @@ class OwnArchive : public testing::Test {
     record_["steps_s"] = Json::object();
     for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
       int64_t sum = 0;
-      for (const record::StepRecord& record : spool.steps) sum += record.kinds[kind].sum;
+      for (const record::StepRecord& record : spool.steps) sum += record.kinds_ns[kind];
       const std::string name(record::kStepKindNames[kind]);
       record_["steps_s"][name] = static_cast<double>(sum) / 1e9;
       train_ns += sum;
@@ -355,8 +355,7 @@ class OwnArchive : public testing::Test {
   static record::StepRecord step(uint64_t number, uint32_t epoch) {
     record::StepRecord record = make_step(number, 1, epoch, 1.0, 0, static_cast<int64_t>(number + 1) * 40'000'000);
     for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
-      record.kinds[kind].sum = static_cast<int64_t>(1'000'003 * (kind + 1) + 7919 * number);
-      record.total.sum += record.kinds[kind].sum;
+      record.kinds_ns[kind] = static_cast<int64_t>(1'000'003 * (kind + 1) + 7919 * number);
     }
     return record;
   }

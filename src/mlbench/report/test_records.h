@@ -10,7 +10,7 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
-#include "mlbench/record/spool.h"
+#include "mlbench/record/step_reader.h"
 #include "mlbench/report/zip.h"
 
 namespace mlbench::report {
@@ -86,8 +86,7 @@ inline record::StepRecord make_step(uint64_t first, uint32_t count, uint32_t epo
   record.samples = uint64_t{100} * count;
   record.loss_sum = loss * static_cast<double>(record.samples);
   record.end_ns = end_ns;
-  record.total.sum = step_ns * count;
-  record.kinds[static_cast<size_t>(record::StepKind::kForward)].sum = step_ns * count;
+  record.kinds_ns[static_cast<size_t>(record::StepKind::kForward)] = step_ns * static_cast<int64_t>(count);
   return record;
 }
 
@@ -102,13 +101,18 @@ inline void start_spool(const std::filesystem::path& run_dir, int64_t segment, i
   header.segment = static_cast<uint32_t>(segment);
   header.rank = static_cast<uint32_t>(rank);
   header.start_wall_us = 1769860800'000'000;  // 2026-01-31T12:00:00Z
-  append(record::steps_path(run_dir, segment, rank), &header, sizeof header);
+  const std::string bytes = record::encode_header(header);
+  append(record::steps_path(run_dir, segment, rank), bytes.data(), bytes.size());
 }
 
 inline void append_step(const std::filesystem::path& run_dir, int64_t segment, int64_t rank, record::StepRecord step) {
   const auto file = record::steps_path(run_dir, segment, rank);
-  step.sequence = (std::filesystem::file_size(file) - sizeof(record::SpoolHeader)) / sizeof step;
-  append(file, &step, sizeof step);
+  record::StepReader written(run_dir, segment, rank);
+  step.sequence = 0;
+  while (written.next()) ++step.sequence;
+  std::string bytes;
+  record::append_record(bytes, step);
+  append(file, bytes.data(), bytes.size());
 }
 
 inline void append_event(const std::filesystem::path& run_dir, int64_t segment, int64_t rank, const Json& event) {

@@ -100,8 +100,8 @@ RankTotals add_rank(Series& series, const std::filesystem::path& run_dir, int64_
       EpochSums& epoch = epochs[record->epoch];
       epoch.end_us = totals.last_date_us = date;
       for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
-        epoch.kinds_ns[kind] += record->kinds[kind].sum;
-        totals.kinds_ns[kind] += record->kinds[kind].sum;
+        epoch.kinds_ns[kind] += record->kinds_ns[kind];
+        totals.kinds_ns[kind] += record->kinds_ns[kind];
       }
       record = steps.next();
       if (count < kStepsPerPoint && record) continue;

@@ -12,12 +12,14 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <span>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/record/step_format.h"
 
 namespace mlbench::track {
 
@@ -68,8 +70,8 @@ class SpoolFile {
     if (!fd_) throw_system_error("cannot create " + path.string(), errno);
   }
 
-  // Appends whole units of `unit` bytes (0: lines); returns the error, if any.
-  std::exception_ptr append(std::string_view bytes, size_t unit) {
+  // Appends pieces that end at `ends`, each whole or not at all; returns the error, if any.
+  std::exception_ptr append(std::string_view bytes, std::span<const size_t> ends) {
     if (broken_ || bytes.empty()) return nullptr;
     try {
       write_all(fd_.get(), bytes, path_.string());
@@ -77,7 +79,7 @@ class SpoolFile {
       return nullptr;
     } catch (const IoError&) {
       broken_ = true;
-      keep_whole(bytes, unit);
+      keep_whole(ends);
       return std::current_exception();
     }
   }
@@ -94,13 +96,11 @@ class SpoolFile {
   }
 
  private:
-  void keep_whole(std::string_view bytes, size_t unit) {
+  void keep_whole(std::span<const size_t> ends) {
     const off_t end = lseek(fd_.get(), 0, SEEK_END);
     if (end < 0) return;
-    const std::string_view written = bytes.substr(0, std::min<size_t>(bytes.size(), static_cast<size_t>(end) - size_));
-    const size_t newline = written.rfind('\n');
-    const size_t whole =
-        unit > 0 ? written.size() / unit * unit : (newline == std::string_view::npos ? 0 : newline + 1);
+    const auto torn = std::upper_bound(ends.begin(), ends.end(), static_cast<size_t>(end) - size_);
+    const size_t whole = torn == ends.begin() ? 0 : *std::prev(torn);
     // A reader ignores a torn end, too: nothing to do if this fails.
     [[maybe_unused]] const int result = ftruncate(fd_.get(), static_cast<off_t>(size_ + whole));
   }
@@ -111,21 +111,10 @@ class SpoolFile {
   bool broken_ = false;
 };
 
-template <typename T>
-std::string_view bytes_of(const T& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof value};
-}
-
 int64_t total_of(const StepSample& sample) {
   int64_t total = 0;
   for (const int64_t ns : sample.kinds_ns) total += ns;
   return total;
-}
-
-void add(record::Spread& spread, int64_t ns, bool first) {
-  spread.sum += ns;
-  spread.min = first ? ns : std::min(spread.min, ns);
-  spread.max = first ? ns : std::max(spread.max, ns);
 }
 
 }  // namespace
@@ -154,6 +143,7 @@ struct Recorder::State {
   int64_t open_total = 0;
   uint64_t next_sequence = 0;
   std::string step_bytes, event_bytes;
+  std::vector<size_t> step_ends, event_ends;  // of the records and lines in them
 
   // Under the mutex.
   mutable std::mutex mutex;
@@ -170,7 +160,8 @@ struct Recorder::State {
   void close_record() {
     if (open.count == 0) return;
     open.sequence = next_sequence++;
-    step_bytes.append(bytes_of(open));
+    record::append_record(step_bytes, open);
+    step_ends.push_back(step_bytes.size());
     open = {};
   }
 
@@ -184,15 +175,13 @@ struct Recorder::State {
       open.first_step = static_cast<uint64_t>(sample.step);
       open.epoch = static_cast<uint32_t>(sample.epoch);
     }
-    const bool first = open.count == 0;
-    ++open.count;
+    open.exchange_ns[open.count++] = sample.exchange_ns;
     open.samples += static_cast<uint64_t>(sample.samples);
     open.loss_sum += sample.loss_sum;
     open.lr = sample.lr;
     open.end_ns = sample.end_ns;
     open.bytes += sample.bytes;
-    add(open.total, total, first);
-    for (size_t kind = 0; kind < record::kStepKinds; ++kind) add(open.kinds[kind], sample.kinds_ns[kind], first);
+    for (size_t kind = 0; kind < record::kStepKinds; ++kind) open.kinds_ns[kind] += sample.kinds_ns[kind];
     if (!is_short || open.count == options.merge_count) close_record();
   }
 
@@ -211,10 +200,12 @@ struct Recorder::State {
   }
 
   void write() {
-    keep_first(steps.append(step_bytes, sizeof(record::StepRecord)));
-    keep_first(events.append(event_bytes, 0));
+    keep_first(steps.append(step_bytes, step_ends));
+    keep_first(events.append(event_bytes, event_ends));
     step_bytes.clear();
     event_bytes.clear();
+    step_ends.clear();
+    event_ends.clear();
   }
 
   void write_loop() {
@@ -235,6 +226,7 @@ struct Recorder::State {
         take_until(event.after);
         close_record();
         event_bytes += event.line;
+        event_ends.push_back(event_bytes.size());
       }
       take_until(pushed);
       if (flush) close_record();
@@ -268,7 +260,9 @@ Recorder::Recorder(const RecorderOptions& options, const Clock& clock) {
   header.segment = static_cast<uint32_t>(options.segment);
   header.rank = static_cast<uint32_t>(options.rank);
   header.start_wall_us = unix_us(clock.wall_now());
-  if (const auto failure = state_->steps.append(bytes_of(header), sizeof header)) std::rethrow_exception(failure);
+  const std::string bytes = record::encode_header(header);
+  const size_t end = bytes.size();
+  if (const auto failure = state_->steps.append(bytes, {&end, 1})) std::rethrow_exception(failure);
   sync_directory(folder);
   state_->writer = std::thread([state = state_.get()] { state->write_loop(); });
 }

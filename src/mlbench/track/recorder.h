@@ -26,6 +26,7 @@ struct StepSample {
   int64_t end_ns = 0;  // since the segment's start
   uint64_t bytes = 0;
   std::array<int64_t, record::kStepKinds> kinds_ns{};  // sum = the step's total
+  int64_t exchange_ns = 0;                             // of its communication, begin to end
 };
 
 struct RecorderOptions {
@@ -34,7 +35,7 @@ struct RecorderOptions {
   int64_t segment = 1;
   int64_t rank = 0;
   std::chrono::nanoseconds merge_below = std::chrono::milliseconds(5);
-  uint32_t merge_count = 25;
+  uint32_t merge_count = 25;  // at most record::kMostMergedSteps
 };
 
 class Recorder {

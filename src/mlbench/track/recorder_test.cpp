@@ -16,6 +16,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/random.h"
 #include "mlbench/record/record.h"
+#include "mlbench/record/step_format.h"
 
 namespace mlbench::track {
 namespace {
@@ -53,11 +54,12 @@ StepSample sample(int64_t step, int64_t ns, int32_t epoch = 0, StepKind kind = S
   sample.end_ns = 1000 * step;
   sample.bytes = 8;
   sample.kinds_ns[static_cast<size_t>(kind)] = ns;
+  sample.exchange_ns = 10 * step;
   return sample;
 }
 
-std::vector<uint32_t> counts(const RankSpool& spool) {
-  std::vector<uint32_t> counts;
+std::vector<uint64_t> counts(const RankSpool& spool) {
+  std::vector<uint64_t> counts;
   for (const StepRecord& record : spool.steps) counts.push_back(record.count);
   return counts;
 }
@@ -104,14 +106,14 @@ TEST_F(RecorderTest, ClocksRederiveExactly) {
     ASSERT_EQ(record.first_step, next);
     next += record.count;
     int64_t sum = 0;
-    for (const record::Spread& spread : record.kinds) sum += spread.sum;
-    ASSERT_EQ(record.total.sum, sum);
+    for (const int64_t ns : record.kinds_ns) sum += ns;
+    ASSERT_EQ(record.total_ns(), sum);
     ASSERT_LE(record.count, 25U);
   }
   EXPECT_LT(spool.steps.size(), kSteps / 5);
 }
 
-TEST_F(RecorderTest, RecordHoldsSumsExtremesAndTheLastRate) {
+TEST_F(RecorderTest, RecordHoldsSumsTheLastRateAndEachExchange) {
   Recorder recorder(options(), clock_);
   recorder.push(sample(4, 300));
   recorder.push(sample(5, 100, 0, StepKind::kAggregate));
@@ -127,13 +129,11 @@ TEST_F(RecorderTest, RecordHoldsSumsExtremesAndTheLastRate) {
   EXPECT_EQ(record.lr, 1.0 / 7);
   EXPECT_EQ(record.end_ns, 6000);
   EXPECT_EQ(record.bytes, 24U);
-  EXPECT_EQ(record.total.sum, 600);
-  EXPECT_EQ(record.total.min, 100);
-  EXPECT_EQ(record.total.max, 300);
-  const record::Spread& backward = record.kinds[static_cast<size_t>(StepKind::kBackward)];
-  EXPECT_EQ(backward.sum, 500);
-  EXPECT_EQ(backward.min, 0);  // the second step spent nothing there
-  EXPECT_EQ(backward.max, 300);
+  EXPECT_EQ(record.total_ns(), 600);
+  EXPECT_EQ(record.kinds_ns[static_cast<size_t>(StepKind::kBackward)], 500);
+  EXPECT_EQ(record.exchange_ns[0], 40);
+  EXPECT_EQ(record.exchange_ns[1], 50);
+  EXPECT_EQ(record.exchange_ns[2], 60);
 }
 
 TEST_F(RecorderTest, MergesUpTo25ShortStepsAndNoLongOne) {
@@ -271,7 +271,11 @@ int in_child_with_file_limit(rlim_t bytes, Body&& body) {
 
 TEST_F(RecorderTest, FullDiskKeepsWhatIsWrittenAndNeverBlocks) {
   // Room for ten records and a half.
-  const rlim_t limit = sizeof(record::SpoolHeader) + 10 * sizeof(StepRecord) + sizeof(StepRecord) / 2;
+  StepRecord one_step;
+  one_step.count = 1;
+  std::string bytes = record::encode_header({});
+  for (int i = 0; i < 10; ++i) record::append_record(bytes, one_step);
+  const rlim_t limit = bytes.size() + 50;
   const int code = in_child_with_file_limit(limit, [&] {
     Recorder recorder(options(), clock_);
     if (recorder.failed()) return 10;
@@ -293,7 +297,7 @@ TEST_F(RecorderTest, FullDiskKeepsWhatIsWrittenAndNeverBlocks) {
   });
   EXPECT_EQ(code, 0);
   const auto size = std::filesystem::file_size(record::steps_path(folder_.path(), 2, 3));
-  EXPECT_EQ(size, sizeof(record::SpoolHeader) + 10 * sizeof(StepRecord));
+  EXPECT_EQ(size, bytes.size());
   EXPECT_EQ(read().steps.size(), 10U);
   EXPECT_EQ(read().events.size(), 1U);  // the other file had room
 }
