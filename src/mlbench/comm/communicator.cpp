@@ -8,24 +8,6 @@
 
 namespace mlbench::comm {
 
-OperationBoard::Entry OperationBoard::read() const {
-  const std::lock_guard lock(mutex_);
-  return {operation_, sequence_, in_flight_ > 0, in_flight_ > 0 ? since_ : std::chrono::steady_clock::time_point{}};
-}
-
-void OperationBoard::begin(const char* operation_literal) {
-  const std::lock_guard lock(mutex_);
-  operation_ = operation_literal;
-  ++sequence_;
-  if (in_flight_++ == 0) since_ = std::chrono::steady_clock::now();
-}
-
-void OperationBoard::end() {
-  const std::lock_guard lock(mutex_);
-  MLBENCH_CHECK(in_flight_ > 0, "end of an operation without a begin");
-  if (--in_flight_ > 0) since_ = std::chrono::steady_clock::now();
-}
-
 namespace {
 
 class FinishedWork final : public Work {
@@ -38,15 +20,18 @@ class FinishedWork final : public Work {
 // Ends the board's entry on every way out.
 class BoardEntry {
  public:
-  BoardEntry(OperationBoard& board, const char* operation) : board_(&board) { board.begin(operation); }
-  BoardEntry(BoardEntry&& other) noexcept : board_(std::exchange(other.board_, nullptr)) {}
+  BoardEntry(OperationBoard& board, const char* name, size_t bytes)
+      : board_(&board), operation_(board.begin(name, bytes)) {}
+  BoardEntry(BoardEntry&& other) noexcept
+      : board_(std::exchange(other.board_, nullptr)), operation_(other.operation_) {}
   ~BoardEntry() { end(); }
   void end() {
-    if (board_ != nullptr) std::exchange(board_, nullptr)->end();
+    if (board_ != nullptr) std::exchange(board_, nullptr)->end(operation_);
   }
 
  private:
   OperationBoard* board_;
+  Operation operation_;
 };
 
 }  // namespace
@@ -125,9 +110,9 @@ void Communicator::check_message(const char* operation, const ConstBufferView& b
 }
 
 template <typename Body>
-void Communicator::perform(const char* operation, Body&& body) {
+void Communicator::perform(const char* operation, size_t bytes, Body&& body) {
   check_usable(operation);
-  const BoardEntry entry(*board_, operation);
+  const BoardEntry entry(*board_, operation, bytes);
   try {
     body();
   } catch (const CommError& error) {
@@ -136,9 +121,9 @@ void Communicator::perform(const char* operation, Body&& body) {
 }
 
 template <typename Body>
-std::unique_ptr<Work> Communicator::start(const char* operation, Body&& body) {
+std::unique_ptr<Work> Communicator::start(const char* operation, size_t bytes, Body&& body) {
   check_usable(operation);
-  BoardEntry entry(*board_, operation);
+  BoardEntry entry(*board_, operation, bytes);
   try {
     return std::make_unique<GuardedWork>(*this, operation, std::move(entry), body());
   } catch (const CommError& error) {
@@ -147,7 +132,7 @@ std::unique_ptr<Work> Communicator::start(const char* operation, Body&& body) {
 }
 
 void Communicator::barrier() {
-  perform("barrier", [&] {
+  perform("barrier", 0, [&] {
     if (size() > 1) do_barrier();
   });
 }
@@ -155,21 +140,21 @@ void Communicator::barrier() {
 void Communicator::broadcast(BufferView buffer, int root) {
   check_buffer("broadcast", buffer);
   check_rank("broadcast", root, "root");
-  perform("broadcast", [&] {
+  perform("broadcast", buffer.size_bytes(), [&] {
     if (size() > 1 && buffer.count > 0) do_broadcast(buffer, root);
   });
 }
 
 void Communicator::all_reduce(BufferView buffer, ReduceOp op) {
   check_buffer("all_reduce", buffer);
-  perform("all_reduce", [&] {
+  perform("all_reduce", buffer.size_bytes(), [&] {
     if (size() > 1 && buffer.count > 0) do_all_reduce(buffer, op);
   });
 }
 
 std::unique_ptr<Work> Communicator::all_reduce_async(BufferView buffer, ReduceOp op) {
   check_buffer("all_reduce", buffer);
-  return start("all_reduce", [&]() -> std::unique_ptr<Work> {
+  return start("all_reduce", buffer.size_bytes(), [&]() -> std::unique_ptr<Work> {
     if (size() > 1 && buffer.count > 0) return do_all_reduce_async(buffer, op);
     return std::make_unique<FinishedWork>();
   });
@@ -198,7 +183,7 @@ void Communicator::all_gather_v(ConstBufferView input, BufferView output, std::s
   MLBENCH_CHECK(total == output.count,
                 fmt::format("the counts add up to {}, the output has {} elements", total, output.count));
   MLBENCH_CHECK(input.dtype == output.dtype, fmt::format("{} into {}", name_of(input.dtype), name_of(output.dtype)));
-  perform("all_gather", [&] {
+  perform("all_gather", input.size_bytes(), [&] {
     if (total == 0) return;
     if (size() > 1) {
       do_all_gather_v(input, output, counts);
@@ -214,7 +199,7 @@ void Communicator::reduce_scatter(ConstBufferView input, BufferView output, Redu
   MLBENCH_CHECK(input.count == size() * output.count,
                 fmt::format("{} elements into {} ranks x {}", input.count, size(), output.count));
   MLBENCH_CHECK(input.dtype == output.dtype, fmt::format("{} into {}", name_of(input.dtype), name_of(output.dtype)));
-  perform("reduce_scatter", [&] {
+  perform("reduce_scatter", input.size_bytes(), [&] {
     if (output.count == 0) return;
     if (size() > 1) {
       do_reduce_scatter(input, output, op);
@@ -227,28 +212,28 @@ void Communicator::reduce_scatter(ConstBufferView input, BufferView output, Redu
 void Communicator::reduce(BufferView buffer, ReduceOp op, int root) {
   check_buffer("reduce", buffer);
   check_rank("reduce", root, "root");
-  perform("reduce", [&] {
+  perform("reduce", buffer.size_bytes(), [&] {
     if (size() > 1 && buffer.count > 0) do_reduce(buffer, op, root);
   });
 }
 
 void Communicator::send(ConstBufferView buffer, int peer, int tag) {
   check_message("send", buffer, peer, tag);
-  perform("send", [&] {
+  perform("send", buffer.size_bytes(), [&] {
     if (buffer.count > 0) do_send(buffer, peer, tag)->synchronize();
   });
 }
 
 void Communicator::recv(BufferView buffer, int peer, int tag) {
   check_message("recv", buffer, peer, tag);
-  perform("recv", [&] {
+  perform("recv", buffer.size_bytes(), [&] {
     if (buffer.count > 0) do_recv(buffer, peer, tag)->synchronize();
   });
 }
 
 std::unique_ptr<Work> Communicator::send_async(ConstBufferView buffer, int peer, int tag) {
   check_message("send", buffer, peer, tag);
-  return start("send", [&]() -> std::unique_ptr<Work> {
+  return start("send", buffer.size_bytes(), [&]() -> std::unique_ptr<Work> {
     if (buffer.count > 0) return do_send(buffer, peer, tag);
     return std::make_unique<FinishedWork>();
   });
@@ -256,7 +241,7 @@ std::unique_ptr<Work> Communicator::send_async(ConstBufferView buffer, int peer,
 
 std::unique_ptr<Work> Communicator::recv_async(BufferView buffer, int peer, int tag) {
   check_message("recv", buffer, peer, tag);
-  return start("recv", [&]() -> std::unique_ptr<Work> {
+  return start("recv", buffer.size_bytes(), [&]() -> std::unique_ptr<Work> {
     if (buffer.count > 0) return do_recv(buffer, peer, tag);
     return std::make_unique<FinishedWork>();
   });
@@ -264,7 +249,7 @@ std::unique_ptr<Work> Communicator::recv_async(BufferView buffer, int peer, int 
 
 std::unique_ptr<Communicator> Communicator::split(int colour, int key) {
   std::unique_ptr<Communicator> group;
-  perform("split", [&] { group = do_split(colour, key); });
+  perform("split", 0, [&] { group = do_split(colour, key); });
   return group;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // Communication between the ranks of a run. Back ends derive from Communicator and implement the do_* functions; the
-// public functions note the operation on the board (so that a heartbeat can name what a rank is waiting in) and check
-// arguments.
+// public functions note the operation on the board (so that a heartbeat can name what a rank is waiting in, and
+// observers hear of begin and end) and check arguments.
 //
 // Contract, tested for every back end (tests in comm/contract_test.*):
 // - Every rank of the group calls the same operations in the same order with the same counts, dtypes and roots.
@@ -19,7 +19,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,31 +27,11 @@
 #include "mlbench/base/availability.h"
 #include "mlbench/base/buffer.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/comm/operation_board.h"
 
 namespace mlbench::comm {
 
 enum class ReduceOp : uint8_t { kSum, kMin, kMax };
-
-// What a rank is doing, readable from other threads (heartbeats, watchdog). Shared by a communicator and its splits.
-class OperationBoard {
- public:
-  struct Entry {
-    std::string_view operation;  // "all_reduce"; "" before the first
-    int64_t sequence = 0;        // operations begun so far
-    bool in_progress = false;
-    std::chrono::steady_clock::time_point since{};  // in progress: its begin, or the last end of one that overlapped it
-  };
-  Entry read() const;
-  void begin(const char* operation_literal);
-  void end();
-
- private:
-  mutable std::mutex mutex_;
-  const char* operation_ = "";
-  int64_t sequence_ = 0;
-  int in_flight_ = 0;  // asynchronous operations overlap
-  std::chrono::steady_clock::time_point since_{};
-};
 
 // An operation under way. Destroying an unfinished Work waits for it. It is destroyed before its communicator.
 class Work {
@@ -129,9 +108,9 @@ class Communicator {
   virtual bool supports(const Device& device) const { return device.kind == Device::Kind::kCpu; }
 
   template <typename Body>
-  void perform(const char* operation, Body&& body);
+  void perform(const char* operation, size_t bytes, Body&& body);
   template <typename Body>
-  std::unique_ptr<Work> start(const char* operation, Body&& body);
+  std::unique_ptr<Work> start(const char* operation, size_t bytes, Body&& body);
   void check_usable(const char* operation) const;
   void check_buffer(const char* operation, const ConstBufferView& buffer) const;
   void check_rank(const char* operation, int rank, const char* role) const;

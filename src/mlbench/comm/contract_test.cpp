@@ -590,6 +590,41 @@ TEST_P(ContractTest, BoardShowsOperations) {
   });
 }
 
+// Each operation's begin and end, with its bytes, of the communicator and of its splits, asynchronous or not.
+TEST_P(ContractTest, ObserversHearOfEveryOperation) {
+  struct Log final : OperationObserver {
+    void begin(const Operation& one) noexcept override { open.emplace_back(one.name, one.bytes); }
+    void end(const Operation& one) noexcept override {
+      ended.emplace_back(one.name, one.bytes);
+      std::erase(open, ended.back());
+    }
+    std::vector<std::pair<std::string, uint64_t>> open, ended;
+  };
+  run(GetParam(), [&](Communicator& comm) {
+    Log log;
+    comm.board().attach(log);
+    std::vector<float> values(static_cast<size_t>(3 * comm.size()), 1.0F), part(3);
+    const auto all = view_of(std::span(values));
+    const auto own = view_of(std::span(part));
+    comm.all_reduce(all, ReduceOp::kSum);
+    const auto work = comm.all_reduce_async(all, ReduceOp::kSum);
+    work->wait();
+    comm.all_gather(own, all);
+    comm.reduce_scatter(all, own, ReduceOp::kSum);
+    const auto group = comm.split(0, comm.rank());
+    group->broadcast(own, 0);
+    group->barrier();
+    const uint64_t whole = 12 * static_cast<uint64_t>(comm.size());
+    using testing::Pair;
+    EXPECT_THAT(log.ended, testing::ElementsAre(Pair("all_reduce", whole), Pair("all_reduce", whole),
+                                                Pair("all_gather", 12), Pair("reduce_scatter", whole), Pair("split", 0),
+                                                Pair("broadcast", 12), Pair("barrier", 0)))
+        << repeat_command();
+    EXPECT_TRUE(log.open.empty()) << repeat_command();
+    comm.board().detach(log);
+  });
+}
+
 // What a rank waits for is on the board meanwhile: rank 0 lets the others wait until each has seen itself waiting.
 TEST_P(ContractTest, BoardShowsWaiting) {
   const int waiting = GetParam().size - 1;

@@ -127,7 +127,8 @@ class Library {
     // Before MPI reads its parameters. Without it, waiting ranks would take the cores from those that work.
     if (options.passive_wait) setenv("OMPI_MCA_mpi_yield_when_idle", "1", 1);
     // A peer may never come: the watchdog is to see that.
-    if (options.board != nullptr) options.board->begin("MPI_Init");
+    Operation init;
+    if (options.board != nullptr) init = options.board->begin("MPI_Init");
     int initialized = 0;
     MPI_Initialized(&initialized);
     MLBENCH_CHECK(initialized == 0, "somebody else has initialised MPI");
@@ -136,7 +137,7 @@ class Library {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
     for (size_t i = 0; i < kOwnOperators.size(); ++i) MPI_Op_create(kOwnOperators[i].function, 1, &own_[i]);
-    if (options.board != nullptr) options.board->end();
+    if (options.board != nullptr) options.board->end(init);
   }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;

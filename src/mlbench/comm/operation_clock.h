@@ -1,0 +1,34 @@
+#pragma once
+
+// How long a rank's communication took: an observer that measures the time within operations.
+
+#include <cstdint>
+
+#include "mlbench/base/clock.h"
+#include "mlbench/comm/operation_board.h"
+
+namespace mlbench::comm {
+
+// From its making to its end, which the board and the clock outlive. On the communicator's thread.
+class OperationClock final : public OperationObserver {
+ public:
+  OperationClock(OperationBoard& board, const Clock& clock);
+  ~OperationClock() override;
+  OperationClock(const OperationClock&) = delete;
+  OperationClock& operator=(const OperationClock&) = delete;
+
+  // Nanoseconds since the last call in which at least one operation was under way; those that overlap count once.
+  int64_t take();
+
+ private:
+  void begin(const Operation& operation) noexcept override;
+  void end(const Operation& operation) noexcept override;
+
+  OperationBoard& board_;
+  const Clock& clock_;
+  int in_flight_ = 0;
+  TimePoint since_{};
+  int64_t busy_ns_ = 0;
+};
+
+}  // namespace mlbench::comm
