@@ -92,93 +92,128 @@ ClientLines read_client_lines(const std::filesystem::path& run_dir, int64_t rank
   return read;
 }
 
-Json client_figures(const std::vector<ClientLine>& lines, int64_t started_us) {
-  Json goal = nullptr, result = nullptr, evaluations = Json::array(), epochs = Json::array();
-  std::map<std::string, double, std::less<>> kinds;
-  Json trained = Json::object();  // of the current epoch
-  double train_s = 0;
-  int64_t steps = 0, left_out = 0;
-  size_t recorded = 0;  // values in rows
-  const auto has_room = [&](const Json& rows, const Json& metrics) {
-    const bool room = rows.size() < kMostRows && recorded + metrics.size() <= kMostRecordedValues;
-    room ? recorded += metrics.size() : ++left_out;
-    return room;
-  };
-  for (const ClientLine& line : lines) {
-    steps = std::max(steps, line.step);
-    Json evaluated = Json::object();
-    std::optional<double> epoch_s, total_s;
-    for (const auto& [name, value] : line.values) {
-      if (name == "CumulativeTrainTimeEpoch") {
-        epoch_s = value;
-      } else if (name == "TotalCumulativeTrainTime") {
-        total_s = value;
-      } else if (name.starts_with(kEvaluated)) {
-        evaluated[name.substr(kEvaluated.size())] = value;
-      } else if (name.starts_with(kTrained)) {
-        trained[name.substr(kTrained.size())] = value;
-      } else if (std::find(kStepKindNames.begin(), kStepKindNames.end(), name) != kStepKindNames.end()) {
-        kinds[name] += value;
-      }
-    }
-    if (epoch_s) {
-      train_s += *epoch_s;
-      if (has_room(epochs, trained)) {
-        epochs.push_back({{"epoch", line.epoch + 1},
-                          {"train_loss", trained.value("loss", Json(nullptr))},
-                          {"metrics", std::move(trained)},
-                          {"train_s", rounded_to_ns(train_s)},
-                          {"step", line.step},
-                          {"segment", 1}});
-      }
-      trained = Json::object();
-    }
-    if (!evaluated.empty() && has_room(evaluations, evaluated)) {
-      const bool same =
-          !evaluations.empty() && evaluations.back()["step"] == line.step && evaluations.back()["epoch"] == line.epoch;
-      if (!same) {
-        const double wall_s = static_cast<double>(line.time_us - started_us) / 1e6;
-        evaluations.push_back({{"step", line.step},
-                               {"epoch", line.epoch},
-                               {"samples", 0},
-                               {"split", "test"},
-                               {"train_s", rounded_to_ns(train_s)},
-                               {"wall_s", std::max(0.0, wall_s)},
-                               {"metrics", Json::object()},
-                               {"duration_s", 0.0},
-                               {"segment", 1}});
-      }
-      evaluations.back()["metrics"].update(evaluated);
-    }
-    if (const auto text = line.text.find("TaskResult"); text != line.text.end() && result.is_null()) {
-      result = text->second;
-    }
-    if (line.goal.is_object() && goal.is_null()) {
-      const auto field = [&](const char* key) { return line.goal.value(key, Json(nullptr)); };
-      if (!field("metric").is_string() || !field("target").is_number()) continue;
-      goal = {{"metric", field("metric")},
-              {"split", field("split") == "train" ? "train" : "test"},
-              {"target", field("target")},
-              {"reached", true},
-              {"value", field("value").is_number() ? field("value") : Json(nullptr)},
-              {"epoch", line.epoch},
-              {"step", line.step},
-              {"train_s", rounded_to_ns(total_s.value_or(train_s))}};
+namespace {
+
+// Takes line after line.
+class ClientFigures {
+ public:
+  explicit ClientFigures(int64_t started_us) : started_us_(started_us) {}
+  void add(const ClientLine& line);
+  Json json() const;
+
+ private:
+  // Whether a record takes another row of `metrics`; one that it does not take is counted.
+  bool has_room(const Json& rows, const Json& metrics);
+  void add_epoch(const ClientLine& line, double epoch_s);
+  void add_evaluation(const ClientLine& line, const Json& evaluated);
+  void add_goal(const ClientLine& line, std::optional<double> total_s);
+
+  int64_t started_us_;
+  Json goal_ = nullptr, result_ = nullptr, evaluations_ = Json::array(), epochs_ = Json::array();
+  std::map<std::string, double, std::less<>> kinds_;
+  Json trained_ = Json::object();  // of the current epoch
+  double train_s_ = 0;
+  int64_t steps_ = 0, left_out_ = 0;
+  size_t recorded_ = 0;  // values in rows
+};
+
+bool ClientFigures::has_room(const Json& rows, const Json& metrics) {
+  const bool room = rows.size() < kMostRows && recorded_ + metrics.size() <= kMostRecordedValues;
+  room ? recorded_ += metrics.size() : ++left_out_;
+  return room;
+}
+
+void ClientFigures::add(const ClientLine& line) {
+  steps_ = std::max(steps_, line.step);
+  Json evaluated = Json::object();
+  std::optional<double> epoch_s, total_s;
+  for (const auto& [name, value] : line.values) {
+    if (name == "CumulativeTrainTimeEpoch") {
+      epoch_s = value;
+    } else if (name == "TotalCumulativeTrainTime") {
+      total_s = value;
+    } else if (name.starts_with(kEvaluated)) {
+      evaluated[name.substr(kEvaluated.size())] = value;
+    } else if (name.starts_with(kTrained)) {
+      trained_[name.substr(kTrained.size())] = value;
+    } else if (std::find(kStepKindNames.begin(), kStepKindNames.end(), name) != kStepKindNames.end()) {
+      kinds_[name] += value;
     }
   }
+  if (epoch_s) add_epoch(line, *epoch_s);
+  if (!evaluated.empty() && has_room(evaluations_, evaluated)) add_evaluation(line, evaluated);
+  if (const auto text = line.text.find("TaskResult"); text != line.text.end() && result_.is_null()) {
+    result_ = text->second;
+  }
+  if (line.goal.is_object() && goal_.is_null()) add_goal(line, total_s);
+}
+
+void ClientFigures::add_epoch(const ClientLine& line, double epoch_s) {
+  train_s_ += epoch_s;
+  if (has_room(epochs_, trained_)) {
+    epochs_.push_back({{"epoch", line.epoch + 1},
+                       {"train_loss", trained_.value("loss", Json(nullptr))},
+                       {"metrics", std::move(trained_)},
+                       {"train_s", rounded_to_ns(train_s_)},
+                       {"step", line.step},
+                       {"segment", 1}});
+  }
+  trained_ = Json::object();
+}
+
+void ClientFigures::add_evaluation(const ClientLine& line, const Json& evaluated) {
+  const bool same =
+      !evaluations_.empty() && evaluations_.back()["step"] == line.step && evaluations_.back()["epoch"] == line.epoch;
+  if (!same) {
+    const double wall_s = static_cast<double>(line.time_us - started_us_) / 1e6;
+    evaluations_.push_back({{"step", line.step},
+                            {"epoch", line.epoch},
+                            {"samples", 0},
+                            {"split", "test"},
+                            {"train_s", rounded_to_ns(train_s_)},
+                            {"wall_s", std::max(0.0, wall_s)},
+                            {"metrics", Json::object()},
+                            {"duration_s", 0.0},
+                            {"segment", 1}});
+  }
+  evaluations_.back()["metrics"].update(evaluated);
+}
+
+void ClientFigures::add_goal(const ClientLine& line, std::optional<double> total_s) {
+  const auto field = [&](const char* key) { return line.goal.value(key, Json(nullptr)); };
+  if (!field("metric").is_string() || !field("target").is_number()) return;
+  goal_ = {{"metric", field("metric")},
+           {"split", field("split") == "train" ? "train" : "test"},
+           {"target", field("target")},
+           {"reached", true},
+           {"value", field("value").is_number() ? field("value") : Json(nullptr)},
+           {"epoch", line.epoch},
+           {"step", line.step},
+           {"train_s", rounded_to_ns(total_s.value_or(train_s_))}};
+}
+
+Json ClientFigures::json() const {
   Json steps_s = Json::object();
   for (const std::string_view kind : kStepKindNames) {
-    const auto found = kinds.find(kind);
-    steps_s[std::string(kind)] = found == kinds.end() ? 0.0 : rounded_to_ns(found->second);
+    const auto found = kinds_.find(kind);
+    steps_s[std::string(kind)] = found == kinds_.end() ? 0.0 : rounded_to_ns(found->second);
   }
-  return {{"goal", goal},
-          {"clocks", {{"train_s", rounded_to_ns(train_s)}, {"train_legacy_s", rounded_to_ns(train_s)}}},
+  return {{"goal", goal_},
+          {"clocks", {{"train_s", rounded_to_ns(train_s_)}, {"train_legacy_s", rounded_to_ns(train_s_)}}},
           {"steps_s", steps_s},
-          {"evaluations", evaluations},
-          {"epochs", epochs},
-          {"steps", steps},
-          {"result", result},
-          {"left_out", left_out}};
+          {"evaluations", evaluations_},
+          {"epochs", epochs_},
+          {"steps", steps_},
+          {"result", result_},
+          {"left_out", left_out_}};
+}
+
+}  // namespace
+
+Json client_figures(const std::vector<ClientLine>& lines, int64_t started_us) {
+  ClientFigures figures(started_us);
+  for (const ClientLine& line : lines) figures.add(line);
+  return figures.json();
 }
 
 }  // namespace mlbench::record
