@@ -18,6 +18,7 @@
 #include "mlbench/cli/interrupt.h"
 #include "mlbench/cli/progress_view.h"
 #include "mlbench/cli/runs.h"
+#include "mlbench/record/events.h"
 #include "mlbench/report/progress.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/summary.h"
@@ -50,7 +51,7 @@ std::string ending(const Json& record, const report::Progress& progress) {
   const report::RunFigures figures = report::figures_of(record);
   const std::string state = figures.state;
   std::string line = fmt::format("{}  {}", figures.name, state);
-  const std::string reason = progress.end ? progress.end->value("reason", "") : "";
+  const std::string reason = progress.end ? record::get(*progress.end, record::member::kReason) : "";
   if (state == "finished" && figures.time_to_goal_s) {
     line += fmt::format(": goal reached in {} s", report::format_seconds(figures.time_to_goal_s));
   } else if (state == "finished" && figures.has_goal) {

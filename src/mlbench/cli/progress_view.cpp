@@ -5,6 +5,7 @@
 #include "mlbench/base/printable.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/metrics/metric.h"
+#include "mlbench/record/events.h"
 #include "mlbench/report/table.h"
 
 namespace mlbench::cli {
@@ -36,7 +37,7 @@ std::string progress_line(const spec::RunSpec& run, const report::Progress& prog
   }
   const spec::GoalSpec& goal = run.task.task.goal;
   if (!run.fixed_batch && progress.evaluation) {
-    const Json& metrics = progress.evaluation->value("metrics", Json::object());
+    const Json metrics = record::get(*progress.evaluation, record::member::kMetrics, Json::object());
     if (metrics.contains(goal.metric) && metrics[goal.metric].is_number()) {
       line += fmt::format("  {} {} (goal {:g})", goal.metric, report::format_metric(metrics[goal.metric].get<double>()),
                           metrics::goal_target(goal, run.limits.light));

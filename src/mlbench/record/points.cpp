@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "mlbench/record/events.h"
+
 namespace mlbench::record {
 
 void add_points(Points& points, const StepRecord& record, const SpoolHeader& header) {
@@ -28,16 +30,13 @@ void add_points(Points& points, const StepRecord& record, const SpoolHeader& hea
 }
 
 void add_points(Points& points, const Json& event, const SpoolHeader& header) {
-  const std::string kind = event.value("event", "");
-  const bool evaluation = kind == "evaluation" && event.value("split", "") == "test";
-  if (!evaluation && kind != "epoch") return;
-  const auto metrics = event.find("metrics");
-  if (metrics == event.end() || !metrics->is_object()) return;
-  for (const auto& [name, value] : metrics->items()) {
-    if (!value.is_number() || (kind == "epoch" && name == "loss")) continue;  // train_loss is a series of its own
+  const bool evaluation = is(event, EventKind::kEvaluation) && get(event, member::kSplit) == "test";
+  if (!evaluation && !is(event, EventKind::kEpoch)) return;
+  const Json metrics = get(event, member::kMetrics, Json::object());
+  for (const auto& [name, value] : metrics.items()) {
+    if (!value.is_number() || (!evaluation && name == "loss")) continue;  // train_loss is a series of its own
     points[{header.rank, (evaluation ? "val_global_" : "train_") + name}].push_back(
-        {header.start_wall_us + event.value("end_ns", int64_t{0}) / 1000, event.value("step", int64_t{0}),
-         value.get<double>()});
+        {header.start_wall_us + get(event, member::kEndNs) / 1000, get(event, member::kStep), value.get<double>()});
   }
 }
 
@@ -60,7 +59,7 @@ Points read_points(const std::filesystem::path& run_dir, int64_t segments, int64
       if (static_cast<int64_t>(record.first_step) < done_again) add_points(part, record, spool->header);
     }
     for (const Json& event : spool->events) {
-      if (event.value("step", int64_t{0}) <= done_again) add_points(part, event, spool->header);
+      if (get(event, member::kStep) <= done_again) add_points(part, event, spool->header);
     }
     if (!spool->steps.empty()) {
       done_again = std::min(done_again, static_cast<int64_t>(spool->steps.front().first_step));

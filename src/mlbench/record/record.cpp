@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/record/client_lines.h"
+#include "mlbench/record/events.h"
 
 namespace mlbench::record {
 
@@ -27,8 +29,13 @@ Json positive_or_null(T value) {
   return value > T{} ? Json(value) : Json(nullptr);
 }
 // Null as well when `object` is no object: a rank may not have said that yet.
-Json member(const Json& object, const char* name) {
+Json field_of(const Json& object, std::string_view name) {
   return object.is_object() ? object.value(name, Json(nullptr)) : Json(nullptr);
+}
+
+template <typename T>
+Json field_of(const Json& event, const Member<T>& member) {
+  return field_of(event, member.name);
 }
 
 // ---- what the spools say --------------------------------------------------------------------------------------------
@@ -70,18 +77,16 @@ Spools read_spools(const spec::RunSpec& spec, const RunProgress& progress) {
   return spools;
 }
 
-std::vector<Json> events_named(const RankSpool& spool, std::string_view name) {
+std::vector<Json> events_of(const RankSpool& spool, EventKind kind) {
   std::vector<Json> found;
-  for (const Json& event : spool.events) {
-    if (event.value("event", "") == name) found.push_back(event);
-  }
+  std::ranges::copy_if(spool.events, std::back_inserter(found), [&](const Json& event) { return is(event, kind); });
   return found;
 }
 
-// The last event of that name in any segment.
-Json last_event(const std::vector<RankSpool>& segments, std::string_view name) {
+// The last event of that kind in any segment.
+Json last_event(const std::vector<RankSpool>& segments, EventKind kind) {
   for (auto spool = segments.rbegin(); spool != segments.rend(); ++spool) {
-    const auto found = events_named(*spool, name);
+    const auto found = events_of(*spool, kind);
     if (!found.empty()) return found.back();
   }
   return Json::object();
@@ -126,7 +131,7 @@ std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, co
       times.wall_before_s = all[i - 1].wall_before_s + all[i - 1].wall_s;
     }
     int64_t end_ns = spool.steps.empty() ? 0 : spool.steps.back().end_ns;
-    for (const Json& event : spool.events) end_ns = std::max(end_ns, event.value("end_ns", int64_t{0}));
+    for (const Json& event : spool.events) end_ns = std::max(end_ns, get(event, member::kEndNs));
     const SegmentInfo info = i < progress.segments.size() ? progress.segments[i] : SegmentInfo{};
     const auto launched = parse_stamp(info.started_at);
     const auto ended = parse_stamp(info.finished_at);
@@ -143,8 +148,8 @@ std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, co
 
 // Train clock of rank 0 within a segment when `step` steps were done, for events that don't carry it.
 int64_t train_ns_at(const SegmentTimes& times, const Json& event) {
-  if (const Json given = member(event, "train_ns"); given.is_number_integer()) return given.get<int64_t>();
-  const auto step = event.value("step", uint64_t{0});
+  if (const auto given = find(event, member::kTrainNs)) return *given;
+  const auto step = static_cast<uint64_t>(get(event, member::kStep));
   const auto behind = std::upper_bound(times.train_ns_until.begin(), times.train_ns_until.end(), step,
                                        [](uint64_t wanted, const auto& row) { return wanted < row.first; });
   return behind == times.train_ns_until.begin() ? 0 : std::prev(behind)->second;
@@ -188,7 +193,7 @@ Json failure_json(const std::optional<Failure>& failure) {
 Json choices_json(const Json& given) {
   Json choices = Json::object();
   for (const char* name : {"device", "precision", "layout", "overlap", "buckets", "by_layer", "pinned"}) {
-    choices[name] = member(given, name);
+    choices[name] = field_of(given, name);
   }
   if (given.is_object()) choices.update(given);
   return choices;
@@ -200,16 +205,16 @@ Json data_json(const spec::RunSpec& spec, const Json& prepared) {
                {"official", nullptr},
                {"synthetic", spec.synthetic},
                {"samples", nullptr}};
-  if (const Json found = member(prepared, "data"); found.is_object()) data.update(found);
+  if (const Json found = field_of(prepared, member::kData); found.is_object()) data.update(found);
   return data;
 }
 
-// Events of one name over the segments, the later segment's where `key` exists twice, in the order of keys.
+// Events of one kind over the segments, the later segment's where `key` exists twice, in the order of keys.
 template <typename Key, typename Make>
-auto latest(const std::vector<RankSpool>& segments, std::string_view name, Key key, Make make) {
+auto latest(const std::vector<RankSpool>& segments, EventKind kind, Key key, Make make) {
   std::map<decltype(key(Json())), Json> found;
   for (size_t i = 0; i < segments.size(); ++i) {
-    for (const Json& event : events_named(segments[i], name)) found[key(event)] = make(i, event);
+    for (const Json& event : events_of(segments[i], kind)) found[key(event)] = make(i, event);
   }
   Json list = Json::array();
   for (auto& [unused, value] : found) list.push_back(std::move(value));
@@ -218,31 +223,31 @@ auto latest(const std::vector<RankSpool>& segments, std::string_view name, Key k
 
 Json evaluations_json(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times) {
   return latest(
-      segments, "evaluation",
-      [](const Json& event) { return std::pair(event.value("step", int64_t{0}), event.value("split", "")); },
+      segments, EventKind::kEvaluation,
+      [](const Json& event) { return std::pair(get(event, member::kStep), get(event, member::kSplit)); },
       [&](size_t i, const Json& event) {
-        const double wall_s = times[i].wall_before_s + times[i].launch_s + seconds(event.value("end_ns", int64_t{0}));
-        return Json{{"step", member(event, "step")},
-                    {"epoch", member(event, "epoch")},
-                    {"samples", member(event, "samples")},
-                    {"split", member(event, "split")},
+        const double wall_s = times[i].wall_before_s + times[i].launch_s + seconds(get(event, member::kEndNs));
+        return Json{{"step", field_of(event, member::kStep)},
+                    {"epoch", field_of(event, member::kEpoch)},
+                    {"samples", field_of(event, member::kSamples)},
+                    {"split", field_of(event, member::kSplit)},
                     {"train_s", seconds(times[i].train_before_ns + train_ns_at(times[i], event))},
                     {"wall_s", wall_s},
-                    {"metrics", event.value("metrics", Json::object())},
-                    {"duration_s", seconds(event.value("duration_ns", int64_t{0}))},
+                    {"metrics", get(event, member::kMetrics, Json::object())},
+                    {"duration_s", seconds(get(event, member::kDurationNs))},
                     {"segment", i + 1}};
       });
 }
 
 Json epochs_json(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times) {
   return latest(
-      segments, "epoch", [](const Json& event) { return event.value("epoch", 0.0); },
+      segments, EventKind::kEpoch, [](const Json& event) { return get(event, member::kEpoch); },
       [&](size_t i, const Json& event) {
-        return Json{{"epoch", member(event, "epoch")},
-                    {"train_loss", member(event, "train_loss")},
-                    {"metrics", event.value("metrics", Json::object())},
+        return Json{{"epoch", field_of(event, member::kEpoch)},
+                    {"train_loss", field_of(event, member::kTrainLoss)},
+                    {"metrics", get(event, member::kMetrics, Json::object())},
                     {"train_s", seconds(times[i].train_before_ns + train_ns_at(times[i], event))},
-                    {"step", member(event, "step")},
+                    {"step", field_of(event, member::kStep)},
                     {"segment", i + 1}};
       });
 }
@@ -257,16 +262,18 @@ Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments
       {"step", nullptr},       {"train_s", nullptr}};
   if (goal.target_loss > 0 && !spec.limits.light) json["target_loss"] = goal.target_loss;
   for (size_t i = segments.size(); i-- > 0;) {
-    for (const Json& event : events_named(segments[i], "goal")) {
+    for (const Json& event : events_of(segments[i], EventKind::kGoal)) {
       json["reached"] = true;
-      for (const char* name : {"value", "epoch", "step"}) json[name] = member(event, name);
+      json["value"] = field_of(event, member::kValue);
+      json["epoch"] = field_of(event, member::kEpoch);
+      json["step"] = field_of(event, member::kStep);
       json["train_s"] = seconds(times[i].train_before_ns + train_ns_at(times[i], event));
       return json;
     }
   }
   for (const Json& seen : goal.split == "train" ? epochs : evaluations) {
     if (goal.split != "train" && seen["split"] != goal.split) continue;
-    const Json value = member(seen["metrics"], goal.metric.c_str());
+    const Json value = field_of(seen["metrics"], goal.metric);
     if (!value.is_number()) continue;
     const bool better =
         json["value"].is_null() || (goal.higher_is_better ? value.get<double>() > json["value"].get<double>()
@@ -281,8 +288,8 @@ Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments
 Json clocks_json(const RunProgress& progress, const std::vector<RankSpool>& segments, const Clocks& clocks) {
   Json prepare = nullptr;
   for (const RankSpool& spool : segments) {
-    for (const Json& event : events_named(spool, "prepared")) {
-      prepare = (prepare.is_null() ? 0.0 : prepare.get<double>()) + event.value("prepare_s", 0.0);
+    for (const Json& event : events_of(spool, EventKind::kPrepared)) {
+      prepare = (prepare.is_null() ? 0.0 : prepare.get<double>()) + get(event, member::kPrepareS);
     }
   }
   return {{"wall_s", progress.wall_s},
@@ -320,8 +327,8 @@ Json throughput_json(const Spools& spools, const Clocks& clocks, int64_t workers
     samples += derive_clocks(segments).samples;
     for (const RankSpool& spool : segments) {
       for (const Json& event : spool.events) {
-        const Json rss = member(event, "peak_rss");
-        if (rss.is_number() && (peak_rss.is_null() || rss > peak_rss)) peak_rss = rss;
+        const auto rss = find(event, member::kPeakRss);
+        if (rss && (peak_rss.is_null() || *rss > peak_rss.get<int64_t>())) peak_rss = *rss;
       }
     }
   }
@@ -338,7 +345,7 @@ Json weights_json(const Spools& spools, std::vector<std::string>& notes) {
   std::set<std::string> hashes;
   for (const auto& segments : spools.ranks) {
     if (segments.empty()) continue;
-    for (const Json& end : events_named(segments.back(), "end")) hashes.insert(end.value("weights_sha256", ""));
+    for (const Json& end : events_of(segments.back(), EventKind::kEnd)) hashes.insert(get(end, member::kWeightsSha256));
   }
   hashes.erase("");
   if (hashes.size() > 1) notes.push_back(fmt::format("ranks ended with {} different weights_sha256", hashes.size()));
@@ -363,6 +370,54 @@ void add_client_figures(Json& record, const spec::RunSpec& spec, const RunProgre
   record["clocks"].update(figures["clocks"]);
   record["throughput"]["steps"] = figures["steps"];
   record["custom"] = {{"command", spec.command}, {"result", figures["result"]}};
+}
+
+// As the supervisor saw it, with the versions that rank 0 told.
+Json environment_json(const RunProgress& progress, const Json& begin) {
+  Json environment = progress.environment;
+  if (const Json versions = field_of(begin, member::kVersions); versions.is_object()) {
+    Json& libraries = environment["libraries"];
+    if (!libraries.is_object()) libraries = Json::object();
+    libraries.update(versions);
+  }
+  return environment;
+}
+
+// What was asked for, in the order of the schema.
+Json asked_json(const spec::RunSpec& spec, const RunProgress& progress, const Json& begin, const Json& exit_codes) {
+  const spec::TaskSpec& task = spec.task.task;
+  Json overrides = Json::array();
+  for (const spec::Override& setting : spec.overrides) {
+    overrides.push_back({{"key", setting.key}, {"value", setting.value}});
+  }
+  Json record = Json::object();
+  record["schema_version"] = kSchemaVersion;
+  record["id"] = spec.id;
+  record["name"] = spec.name;
+  record["created_at"] = spec.created_at;
+  record["started_at"] = text_or_null(progress.started_at);
+  record["finished_at"] = text_or_null(progress.finished_at);
+  record["executor"] = spec.executor;
+  record["repeat"] = spec.repeat;
+  record["task"] = task.name;
+  record["rules"] = text_or_null(task.rules);
+  record["variant"] = text_or_null(task.variant);
+  record["division"] = spec.division;
+  record["overrides"] = overrides;
+  record["task_hash"] = spec.task.hash;
+  record["framework"] = spec.framework;
+  record["backend"] = spec.backend;
+  record["comm_stack"] = field_of(begin, member::kCommStack);
+  record["workers"] = spec.workers;
+  record["threads_per_worker"] = spec.threads_per_worker;
+  record["oversubscribed"] = spec.oversubscribed || progress.oversubscribed;
+  record["seed"] = spec.seed;
+  record["exit_codes"] = exit_codes;
+  record["limits"] = {{"max_steps", positive_or_null(spec.limits.max_steps)},
+                      {"max_epochs", positive_or_null(spec.limits.max_epochs)},
+                      {"max_time_s", positive_or_null(spec.limits.max_time_s)},
+                      {"light", spec.limits.light}};
+  return record;
 }
 
 }  // namespace
@@ -404,7 +459,7 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   const std::vector<RankSpool>& rank0 = spools.ranks.at(0);
   const std::vector<SegmentTimes> times = segment_times(rank0, progress);
   const Clocks clocks = derive_clocks(rank0);
-  const Json begin = last_event(rank0, "begin");
+  const Json begin = last_event(rank0, EventKind::kBegin);
   const Json evaluations = evaluations_json(rank0, times);
   const Json epochs = epochs_json(rank0, times);
   const Json segments = segments_json(progress, spools, times);
@@ -413,63 +468,30 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   notes.insert(notes.end(), spools.notes.begin(), spools.notes.end());
   const Json weights = weights_json(spools, notes);
 
-  Json overrides = Json::array();
-  for (const spec::Override& setting : spec.overrides)
-    overrides.push_back({{"key", setting.key}, {"value", setting.value}});
-  Json environment = progress.environment;
-  if (const Json versions = member(begin, "versions"); versions.is_object()) {
-    Json& libraries = environment["libraries"];
-    if (!libraries.is_object()) libraries = Json::object();
-    libraries.update(versions);
-  }
   Json steps_s = Json::object();
   for (size_t kind = 0; kind < kStepKinds; ++kind) {
     steps_s[std::string(kStepKindNames[kind])] = seconds(clocks.kinds_ns[kind]);
   }
   Json utilisation = {{"cpu", nullptr}, {"gpu", nullptr}};
   if (progress.utilisation.is_object()) utilisation.update(progress.utilisation);
-  const Json operations = member(last_event(rank0, "operations"), "operations");
+  const Json operations = field_of(last_event(rank0, EventKind::kOperations), member::kOperationCosts);
   const bool no_codes = segments.empty() || segments.back()["exit_codes"].empty();
 
-  Json record = Json::object();
-  record["schema_version"] = kSchemaVersion;
-  record["id"] = spec.id;
-  record["name"] = spec.name;
-  record["created_at"] = spec.created_at;
-  record["started_at"] = text_or_null(progress.started_at);
-  record["finished_at"] = text_or_null(progress.finished_at);
-  record["executor"] = spec.executor;
-  record["repeat"] = spec.repeat;
-  record["task"] = task.name;
-  record["rules"] = text_or_null(task.rules);
-  record["variant"] = text_or_null(task.variant);
-  record["division"] = spec.division;
-  record["overrides"] = overrides;
-  record["task_hash"] = spec.task.hash;
-  record["framework"] = spec.framework;
-  record["backend"] = spec.backend;
-  record["comm_stack"] = member(begin, "comm_stack");
-  record["workers"] = spec.workers;
-  record["threads_per_worker"] = spec.threads_per_worker;
-  record["oversubscribed"] = spec.oversubscribed || progress.oversubscribed;
-  record["seed"] = spec.seed;
-  record["exit_codes"] = no_codes ? Json(nullptr) : segments.back()["exit_codes"];
-  record["limits"] = {{"max_steps", positive_or_null(spec.limits.max_steps)},
-                      {"max_epochs", positive_or_null(spec.limits.max_epochs)},
-                      {"max_time_s", positive_or_null(spec.limits.max_time_s)},
-                      {"light", spec.limits.light}};
+  const Json exit_codes = no_codes ? Json(nullptr) : segments.back()["exit_codes"];
+
+  Json record = asked_json(spec, progress, begin, exit_codes);
   record["notes"] = notes;
   record["state"] = name_of(progress.state);
   record["requested"] = choices_json({{"precision", spec.precision},
                                       {"device", spec.device},
                                       {"by_layer", task.optimizer.options.value("by_layer", Json(nullptr))},
                                       {"bucket_mb", task.optimizer.options.value("bucket_mb", Json(nullptr))}});
-  record["effective"] = choices_json(member(begin, "effective"));
+  record["effective"] = choices_json(field_of(begin, member::kEffective));
   record["failure"] = failure_json(progress.failure);
   record["segments"] = segments;
-  record["environment"] = environment;
+  record["environment"] = environment_json(progress, begin);
   record["hosts"] = progress.hosts;
-  record["data"] = data_json(spec, last_event(rank0, "prepared"));
+  record["data"] = data_json(spec, last_event(rank0, EventKind::kPrepared));
   record["storage"] = {{"kind", "local"}, {"endpoint", nullptr}, {"objects", nullptr}, {"bytes", nullptr}};
   record["goal"] = goal_json(spec, rank0, times, evaluations, epochs);
   record["clocks"] = clocks_json(progress, rank0, clocks);
@@ -479,7 +501,7 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record["evaluations"] = evaluations;
   record["epochs"] = epochs;
   record["operations"] = operations.is_array() ? operations : Json::array();
-  record["parameters"] = member(begin, "parameters");
+  record["parameters"] = field_of(begin, member::kParameters);
   record["weights_sha256"] = weights;
   record["custom"] = nullptr;
   if (spec::is_custom(spec)) add_client_figures(record, spec, progress);

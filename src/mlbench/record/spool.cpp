@@ -7,6 +7,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/record/events.h"
 #include "mlbench/record/step_reader.h"
 
 namespace mlbench::record {
@@ -26,23 +27,6 @@ std::string read_if_present(const fs::path& path, const Input& input) {
 
 constexpr size_t kMostEvents = 300'000;
 
-bool is_whole(const Json& value) { return integer_of(value).has_value(); }
-
-// What readers of events rely on.
-struct Member {
-  std::string_view name;
-  bool (*fits)(const Json& value);
-};
-constexpr auto kText = [](const Json& value) { return value.is_string(); };
-constexpr auto kNumber = [](const Json& value) { return value.is_number(); };
-constexpr auto kObject = [](const Json& value) { return value.is_object(); };
-constexpr Member kMembers[] = {
-    {"event", kText},         {"split", kText},       {"weights_sha256", kText}, {"reason", kText},
-    {"sequence", is_whole},   {"end_ns", is_whole},   {"train_ns", is_whole},    {"duration_ns", is_whole},
-    {"start_step", is_whole}, {"step", is_whole},     {"last_step", is_whole},   {"steps_per_epoch", is_whole},
-    {"epoch", kNumber},       {"prepare_s", kNumber}, {"metrics", kObject},
-};
-
 }  // namespace
 
 fs::path steps_path(const fs::path& run_dir, int64_t segment, int64_t rank) {
@@ -59,16 +43,6 @@ bool is_plausible(const StepRecord& record) {
   return record.first_step <= uint64_t{kMostInteger} && record.samples <= uint64_t{kMostInteger} &&
          in_range(record.end_ns) && std::ranges::all_of(record.kinds_ns, in_range) &&
          std::ranges::all_of(record.exchange_ns, in_range);
-}
-
-std::optional<Json> parse_event(std::string_view line) {
-  auto event = try_parse_json(line, inputs::kEventLine);
-  if (!event || !event->is_object()) return std::nullopt;
-  for (const Member& member : kMembers) {
-    const auto found = event->find(member.name);
-    if (found != event->end() && !member.fits(*found)) return std::nullopt;
-  }
-  return event;
 }
 
 Events read_events(const fs::path& run_dir, int64_t segment, int64_t rank) {

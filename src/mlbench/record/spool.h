@@ -2,7 +2,7 @@
 
 // What a rank records, and how it lies on disk. Each rank appends to two files of its own in RUN/spool/:
 //   rank-R.seg-S.steps   header, then StepRecords: time and samples, nothing else
-//   rank-R.seg-S.events  JSON lines: everything that is rare (evaluations, epochs, checkpoints, the end)
+//   rank-R.seg-S.events  JSON lines: everything that is rare (events.h)
 // A reader ignores an incomplete last record or line: a killed rank loses at most what was being written.
 // Clocks re-derive exactly: they are sums of integers (nanoseconds) over StepRecords.
 
@@ -65,16 +65,6 @@ struct SpoolHeader {
   int64_t start_wall_us = 0;  // Unix epoch, microseconds: when the segment started on this rank
 };
 
-// Events: {"event": NAME, "sequence": n, "end_ns": since segment start, "step": steps done, ...}:
-//   prepared    {prepare_s, data{...}}            data ready, before the train clock
-//   begin       {parameters, effective{}, comm_stack, start_step, peak_rss}
-//   epoch       {epoch, train_loss, metrics{}}    end of a training epoch (global values, rank 0)
-//   evaluation  {epoch, samples, split, train_ns, metrics{}, duration_ns}   (rank 0)
-//   checkpoint  {path}
-//   goal        {metric, split, target, value, epoch}
-//   operations  {operations[]}                    of a step, as the record has them (--profile, --explain; rank 0)
-//   end         {reason: goal|max_steps|max_epochs|max_time|epochs, weights_sha256, peak_rss, samples}
-//   failure     {kind, operation, sequence_number, message, suspect_rank|null}
 std::filesystem::path steps_path(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
 std::filesystem::path events_path(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
 
@@ -83,10 +73,6 @@ inline constexpr int64_t kMostInteger = 100'000'000'000'000'000;
 
 // Whether these are times and counts that a run can have: sums of a few stay far from overflow.
 bool is_plausible(const StepRecord& record);
-
-// A line of a file of events: an object within its limits (base/input.h) whose members have the types above. Empty for
-// anything else.
-std::optional<Json> parse_event(std::string_view line);
 
 // The rare events of one rank's segment, in order; none without a file.
 struct Events {

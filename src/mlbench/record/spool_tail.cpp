@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "mlbench/record/events.h"
+
 namespace mlbench::record {
 
 namespace {

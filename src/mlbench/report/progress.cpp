@@ -1,5 +1,7 @@
 #include "mlbench/report/progress.h"
 
+#include "mlbench/record/events.h"
+
 namespace mlbench::report {
 
 namespace fs = std::filesystem;
@@ -50,22 +52,23 @@ void ProgressReader::take(const record::StepRecord& record) {
 }
 
 void ProgressReader::take(const Json& event) {
-  const std::string name = event.value("event", "");
-  if (name == "prepared") {
+  using record::EventKind;
+  namespace member = record::member;
+  if (record::is(event, EventKind::kPrepared)) {
     progress_.prepared = true;
-  } else if (name == "begin") {
+  } else if (record::is(event, EventKind::kBegin)) {
     progress_.prepared = progress_.training = true;
-    progress_.steps_per_epoch = event.value("steps_per_epoch", int64_t{0});
-    progress_.last_step = event.value("last_step", int64_t{0});
-    if (window_.empty()) progress_.steps_done = event.value("start_step", int64_t{0});  // else steps say more
-  } else if (name == "evaluation") {
+    progress_.steps_per_epoch = record::get(event, member::kStepsPerEpoch);
+    progress_.last_step = record::get(event, member::kLastStep);
+    if (window_.empty()) progress_.steps_done = record::get(event, member::kStartStep);  // else steps say more
+  } else if (record::is(event, EventKind::kEvaluation)) {
     progress_.evaluation = event;
     ++progress_.evaluations;
-  } else if (name == "goal") {
+  } else if (record::is(event, EventKind::kGoal)) {
     progress_.goal = event;
-  } else if (name == "end") {
+  } else if (record::is(event, EventKind::kEnd)) {
     progress_.end = event;
-  } else if (name == "failure") {
+  } else if (record::is(event, EventKind::kFailure)) {
     progress_.failure = event;
   }
 }

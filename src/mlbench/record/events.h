@@ -1,0 +1,121 @@
+#pragma once
+
+// The one list of what a rank says beside its steps: types of events, and their members with type and unit. Writers
+// make events with it, readers ask by it, api/event.schema.json is its schema. On disk (spool.h) an event is a JSON
+// object per line: {"event": NAME, "sequence": n, "end_ns": n, ...}.
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "mlbench/base/input.h"
+#include "mlbench/base/json.h"
+
+namespace mlbench::record {
+
+enum class EventKind { kPrepared, kBegin, kEpoch, kEvaluation, kCheckpoint, kGoal, kOperations, kEnd, kFailure };
+
+enum class MemberType { kText, kInteger, kNumber, kObject, kList };  // a number may be null: NaN or infinite
+
+// A member with the type that C++ gives it: std::string, int64_t, double (any number), Json (an object or a list).
+template <typename T>
+struct Member {
+  std::string_view name;
+  std::pair<std::string_view, Json> operator()(T value) const { return {name, Json(std::move(value))}; }
+};
+
+// What all events may hold.
+namespace member {
+inline constexpr Member<int64_t> kSequence{"sequence"};
+inline constexpr Member<int64_t> kEndNs{"end_ns"};
+inline constexpr Member<int64_t> kStep{"step"};
+inline constexpr Member<double> kEpoch{"epoch"};
+inline constexpr Member<int64_t> kTrainNs{"train_ns"};
+inline constexpr Member<int64_t> kDurationNs{"duration_ns"};
+inline constexpr Member<int64_t> kSamples{"samples"};
+inline constexpr Member<int64_t> kPeakRss{"peak_rss"};
+inline constexpr Member<std::string> kSplit{"split"};
+inline constexpr Member<Json> kMetrics{"metrics"};
+inline constexpr Member<double> kTrainLoss{"train_loss"};
+// of `prepared`
+inline constexpr Member<double> kPrepareS{"prepare_s"};
+inline constexpr Member<Json> kData{"data"};
+// of `begin`
+inline constexpr Member<int64_t> kStartStep{"start_step"};
+inline constexpr Member<int64_t> kLastStep{"last_step"};
+inline constexpr Member<int64_t> kStepsPerEpoch{"steps_per_epoch"};
+inline constexpr Member<int64_t> kSamplesBefore{"samples_before"};
+inline constexpr Member<int64_t> kParameters{"parameters"};
+inline constexpr Member<Json> kEffective{"effective"};
+inline constexpr Member<Json> kVersions{"versions"};
+inline constexpr Member<std::string> kCommStack{"comm_stack"};
+// of `goal`
+inline constexpr Member<std::string> kMetric{"metric"};
+inline constexpr Member<double> kTarget{"target"};
+inline constexpr Member<double> kValue{"value"};
+// of `checkpoint`, `operations`, `end`, `failure`
+inline constexpr Member<std::string> kPath{"path"};
+inline constexpr Member<Json> kOperationCosts{"operations"};
+inline constexpr Member<std::string> kReason{"reason"};
+inline constexpr Member<std::string> kWeightsSha256{"weights_sha256"};
+inline constexpr Member<std::string> kKind{"kind"};
+inline constexpr Member<std::string> kOperation{"operation"};
+inline constexpr Member<int64_t> kSequenceNumber{"sequence_number"};
+inline constexpr Member<std::string> kMessage{"message"};
+}  // namespace member
+
+struct MemberRow {
+  std::string_view name;
+  MemberType type;
+  std::string_view unit;  // "" where there is none
+  std::string_view meaning;
+};
+std::span<const MemberRow> event_members();
+
+struct EventRow {
+  EventKind kind;
+  std::string_view name;
+  std::string_view meaning;
+  std::span<const std::string_view> always, sometimes;  // names of its own members; of `sometimes`, most are rank 0's
+};
+std::span<const EventRow> event_types();
+
+std::string_view name_of(EventKind kind);
+// Empty for an event of a type that this program does not know.
+std::optional<EventKind> kind_of(const Json& event);
+inline bool is(const Json& event, EventKind kind) { return kind_of(event) == kind; }
+
+// An event for the recorder, which adds `sequence` and `end_ns`. InternalError for a member that the type has not, or
+// one that it always has and is not there.
+Json make_event(EventKind kind, std::initializer_list<std::pair<std::string_view, Json>> members);
+
+// A line of a file of events: an object within its limits (base/input.h) whose members have the types of the list.
+// Empty for anything else.
+std::optional<Json> parse_event(std::string_view line);
+
+// The member's value; empty where the event has none (or null), or one of another type.
+template <typename T>
+std::optional<T> find(const Json& event, const Member<T>& member) {
+  if (!event.is_object()) return std::nullopt;
+  const auto found = event.find(member.name);
+  if (found == event.end() || found->is_null()) return std::nullopt;
+  if constexpr (std::is_same_v<T, int64_t>) return integer_of(*found);
+  if constexpr (std::is_same_v<T, double>)
+    return found->is_number() ? std::optional(found->template get<double>()) : std::nullopt;
+  if constexpr (std::is_same_v<T, std::string>) {
+    return found->is_string() ? std::optional(found->template get<std::string>()) : std::nullopt;
+  }
+  if constexpr (std::is_same_v<T, Json>) return *found;
+}
+// The member's value, else `otherwise`.
+template <typename T>
+T get(const Json& event, const Member<T>& member, std::type_identity_t<T> otherwise = T{}) {
+  return find(event, member).value_or(std::move(otherwise));
+}
+
+}  // namespace mlbench::record
