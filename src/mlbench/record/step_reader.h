@@ -14,7 +14,7 @@ namespace mlbench::record {
 
 class StepReader {
  public:
-  // An absent or empty file has no records. UserError when the file is no spool one of another version, too large, or
+  // An absent or empty file has no records. UserError when the file is no spool, one of another version, too large, or
   // no plain file.
   StepReader(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
   const SpoolHeader& header() const { return header_; }

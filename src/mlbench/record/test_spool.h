@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests of spec/: spools without a recorder.
+// For tests: spools without a recorder.
 
 #include <filesystem>
 #include <fstream>
