@@ -71,15 +71,20 @@ struct SpoolHeader {
 static_assert(sizeof(SpoolHeader) == 64);
 
 // Events: {"event": NAME, "sequence": n, "end_ns": since segment start, "step": steps done, ...}:
-//   prepared    {prepare_s, data{...}}            data ready, before the train clock
-//   begin       {parameters, effective{}, comm_stack, start_step, peak_rss}
-//   epoch       {epoch, train_loss, metrics{}}    end of a training epoch (global values, rank 0)
-//   evaluation  {epoch, samples, split, train_ns, metrics{}, duration_ns}   (rank 0)
-//   checkpoint  {path}
-//   goal        {metric, split, target, value, epoch}
-//   operations  {operations[]}                    of a step, as the record has them (--profile, --explain; rank 0)
-//   end         {reason: goal|max_steps|max_epochs|max_time|epochs, weights_sha256, peak_rss, samples}
-//   failure     {kind, operation, sequence_number, message, suspect_rank|null}
+//   prepared    {prepare_s, data{}}                      data ready, before the train clock
+//   begin       {start_step, parameters, effective{}, versions{}, comm_stack, steps_per_epoch, last_step,
+//                samples_before, peak_rss}
+//   epoch       {epoch}                                  end of a training epoch;
+//               rank 0: {train_ns, train_loss, metrics{}}, over all ranks
+//   evaluation  {duration_ns}
+//               rank 0: {epoch, samples, split, train_ns, metrics{}}, over all ranks
+//   goal        {metric, split, target, value, train_ns, epoch}   rank 0
+//   checkpoint  rank 0: {path}
+//   operations  {operations[]}                           of a step, as the record has them (--profile, --explain)
+//   end         {reason: goal|max_steps|max_epochs|max_time|epochs, weights_sha256, samples, peak_rss}
+//               or {reason: stopped|supervisor_lost|comm_timeout}: the rank was ended
+//   failure     {kind: comm_timeout|comm_error|disk_full|io_error|rank_error, operation, sequence_number, message};
+//               before the rank had joined without "step" and sequence_number
 std::filesystem::path steps_path(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
 std::filesystem::path events_path(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
 
