@@ -74,7 +74,7 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // The stack for the record, e.g. "gloo" or "timeline(gloo)".
+  // For the record: "gloo", "mpi[serialized]".
   virtual std::string description() const = 0;
 
   void barrier();
@@ -141,8 +141,8 @@ class Communicator {
   std::string failure_;  // the first one
 };
 
-// A place where ranks of one group publish small values and wait for others'; net/kv implements it over TCP, tests in
-// memory. Keys are written once.
+// A place where ranks of one group publish small values and wait for others': kv_store.h has it over the run's
+// key-value connection, tests in memory. Keys are written once.
 class RendezvousStore {
  public:
   virtual ~RendezvousStore() = default;
