@@ -1,7 +1,7 @@
 #pragma once
 
 // What a rank records, and how it lies on disk. Each rank appends to two files of its own in RUN/spool/:
-//   rank-R.seg-S.steps   header (64 bytes), then fixed-size StepRecords: time and samples, nothing else
+//   rank-R.seg-S.steps   header (64 bytes), then fixed-size StepRecords: what each step took
 //   rank-R.seg-S.events  JSON lines: everything that is rare (evaluations, epochs, checkpoints, the end)
 // A reader ignores an incomplete last record or line: a killed rank loses at most what was being written.
 // Clocks re-derive exactly: they are sums of integers (nanoseconds) over StepRecords.
