@@ -18,7 +18,7 @@ import sys
 import tomllib
 
 SOURCES = (".h", ".cpp", ".inc")
-NOT_OURS = re.compile(r"\.|build|node_modules$|__pycache__$")  # folders
+NOT_OURS = re.compile(r"\.|build(-|$)|node_modules$|__pycache__$")  # folders
 IN_BACKTICKS = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)#:\s]+)(#[^)]*)?\)")
 ENDING = r"(h|cpp|inc|py|md|toml|sh|cmake|ts|js|css|html|json|jsonl|proto|sqlite|txt|zip|\*)"
