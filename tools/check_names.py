@@ -29,7 +29,8 @@ STANDS_FOR = re.compile(r"(?<![A-Za-z])[A-Z][A-Z0-9]*(?![A-Za-z0-9])|<|\.\.\.")
 TEST = re.compile(r"\b(tests?|set|label) `([a-z][a-z0-9_]*)`")
 VERB = re.compile(r"(?:^|[\s/]bin/|\$ )mlbench ([a-z][a-z-]+)")
 MAKES_VERB = re.compile(r'(?:add_verb\(|add_subcommand\(|front\(\) ==)[\w*, ]*"([a-z-]+)"')
-SUITE = re.compile(r"([A-Z]\w+)\.\*")  # GoogleTest's
+MAKES_CASE = re.compile(r"\b(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)")
+CASE = re.compile(r"([A-Z]\w+)\.(\*|[A-Z]\w+)")  # GoogleTest's
 TEST_NAME = re.compile(r"\w+_test")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
 
@@ -60,7 +61,7 @@ class Tree:
         self.ends = {path[at:] for path in self.paths for at in range(len(path)) if path[at] == "/"}
         self.stems = {re.sub(r"\.\w+$", "", path.split("/")[-1]) for path in self.paths}
         self.outside = list(outside.get("names", {}))
-        self.tests, self.sets, self.suites = set(), set(), set()
+        self.tests, self.sets, self.cases = set(), set(), set()
         self.verbs, self.options = set(), set(outside.get("options", {}))
         for path in self.paths:
             self.learn(path)
@@ -81,7 +82,8 @@ class Tree:
             if path == "/test.sh":
                 self.sets |= set(re.findall(r"\w+", "".join(re.findall(r"all\) sets=\(([\w ]+)\)", text))))
             if path.endswith(SOURCES):
-                self.suites |= set(re.findall(r"\b(?:TYPED_)?TEST(?:_F|_P)?\((\w+),", text))
+                for suite, name in MAKES_CASE.findall(text):
+                    self.cases |= {(suite, name), (suite, "*")}
                 if path.startswith("/src/mlbench/cli/"):
                     self.verbs |= set(MAKES_VERB.findall(text))
                 text = "\n".join(line[: len(line) - len(comment_of(line))] for line in text.splitlines())
@@ -103,8 +105,8 @@ class Tree:
         if STANDS_FOR.search(word):
             return None
         word = re.sub(r"^[(\"'\[]+|[)\"'\],;:.!?]+$", "", word).removeprefix("./")
-        if suite := SUITE.fullmatch(word):
-            return None if suite[1] in self.suites else f"names the test suite {suite[1]}, which does not exist"
+        if (case := CASE.fullmatch(word)) and not self.has(word):
+            return None if case.groups() in self.cases else f"names the test {word}, which does not exist"
         for name in braces(word):
             is_part = PART.fullmatch(name) and name.split("/")[0] in self.folders
             if not (FILE.fullmatch(name) or FOLDER.fullmatch(name) or is_part) or self.has(name):

@@ -39,8 +39,10 @@ class CheckNames(unittest.TestCase):
 
     def test_a_page_of_what_is_there(self):
         self.expect_none(
-            "`base/input.h`, `verb_*.cpp`, `gloo/`, `comm/gloo`, `gloo{,_test}.cpp`, `./test.sh speed`\n[a](docs/a.md#b)\n"
-            "test `comm_test`, set `long`, `gloo_test`, `Ring.*`, `mlbench run x --max-steps 3`, `and/or`, `2.5`\n"
+            "`base/input.h`, `verb_*.cpp`, `gloo/`, `comm/gloo`, `gloo{,_test}.cpp`, `./test.sh speed`\n"
+            "[a](docs/a.md#b)\n"
+            "test `comm_test`, set `long`, `gloo_test`, `Ring.Sends`, `Ring.*`, `and/or`, `2.5`\n"
+            "`mlbench run x --max-steps 3`\n"
             "`HOME/runs`, `tasks/NAME.toml`, `comm/<name>/`, `run.json`, `pip --user`\n"
             "```\nmlbench run x\nno/such/file.h\n```\n"
         )
@@ -69,7 +71,8 @@ class CheckNames(unittest.TestCase):
         self.expect_one("the test `net`", "names the test net, which does not exist")
         self.expect_one("the set `slow`", "names the set slow, which does not exist")
         self.expect_one("`net_test`", "names the test net_test, which does not exist")
-        self.expect_one("`Tree.*`", "names the test suite Tree, which does not exist")
+        self.expect_one("`Tree.*`", "names the test Tree.*, which does not exist")
+        self.expect_one("`Ring.Receives`", "names the test Ring.Receives, which does not exist")
 
     def test_an_option(self):
         rule = "names the option --least-steps, which no program has"
