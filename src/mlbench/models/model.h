@@ -86,8 +86,8 @@ FlatLayout lay_out(const ModelDescription& model);
 void initialise(const ModelDescription& model, const FlatLayout& layout, uint64_t seed, std::span<float> parameters,
                 std::span<float> buffers);
 
-// SHA-256 over names-free logical values: parameters, then averaged buffers, in the neutral order, padding and
-// num_batches_tracked left out. `parameters` and `buffers` are the flat buffers on the host.
+// SHA-256 over the logical values alone: parameters, then averaged buffers, in the neutral order, without padding.
+// `parameters` and `buffers` are the flat buffers on the host.
 std::string weights_sha256(const FlatLayout& layout, std::span<const float> parameters, std::span<const float> buffers);
 
 }  // namespace mlbench::models
