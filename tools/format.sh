@@ -16,4 +16,11 @@ if [[ $# == 0 ]]; then
   mapfile -t files < <(find src tests bench examples -name '*.h' -o -name '*.inc' -o -name '*.cpp' 2>/dev/null | sort)
   set -- "${files[@]}"
 fi
-"$format" "${mode[@]}" "$@"
+status=0
+"$format" "${mode[@]}" "$@" || status=1
+# The formatter leaves comments as they are written, also beyond its last column.
+if grep -HnP '^(?=.{121})[^"]*//' "$@"; then
+  echo "format: comments end at column 120" >&2
+  status=1
+fi
+exit $status

@@ -168,8 +168,7 @@ class EachBackEnd : public EndToEnd, public testing::WithParamInterface<const ch
 INSTANTIATE_TEST_SUITE_P(BackEnds, EachBackEnd, testing::Values("gloo", "mpi"),
                          [](const auto& info) { return std::string(info.param); });
 
-// ---- what a run promises
-// ----------------------------------------------------------------------------------------------
+// ---- what a run promises --------------------------------------------------------------------------------------------
 
 TEST_F(EndToEnd, OneHashForAllRanksAndForTheSameSeed) {
   for (const char* name : {"hash-a", "hash-b"}) {
@@ -307,8 +306,7 @@ TEST_F(EndToEnd, ResumeInMidEpochGivesTheSameWeights) {
   EXPECT_THAT(again.err, HasSubstr("finished"));
 }
 
-// ---- a rank breaks
-// ----------------------------------------------------------------------------------------------------
+// ---- a rank breaks --------------------------------------------------------------------------------------------------
 
 // The whole training set is one batch for 1 and 2 workers, so both compute the same but for rounding.
 TEST_F(EndToEnd, LogisticRegressionGivesTheSameOnOneAndTwoWorkers) {
@@ -434,8 +432,7 @@ TEST_F(EndToEnd, FullDiskUnderASpoolIsNamed) {
   expect_kept_and_clean("fullspool-2");
 }
 
-// ---- the command or the supervisor breaks
-// -----------------------------------------------------------------------------
+// ---- the command or the supervisor breaks ---------------------------------------------------------------------------
 
 TEST_P(EachBackEnd, CtrlCStopsTheRunAndKeepsWhatWasMeasured) {
   const std::string run = named("ctrlc") + "-2";
@@ -486,8 +483,7 @@ TEST_F(EndToEnd, DetachedRunSurvivesItsCommandAndCanBeStopped) {
   expect_kept_and_clean("detached-2");
 }
 
-// ---- two commands
-// -----------------------------------------------------------------------------------------------------
+// ---- two commands ---------------------------------------------------------------------------------------------------
 
 TEST_F(EndToEnd, SecondCommandWaitsForTheCoresAndSaysSo) {
   ChildProcess first = start_long_run("first");
@@ -525,8 +521,7 @@ TEST_F(EndToEnd, NoWaitRunsBesideAndBothRecordsSaySo) {
   expect_kept_and_clean("long-2");
 }
 
-// ---- wrong input
-// ------------------------------------------------------------------------------------------------------
+// ---- wrong input ----------------------------------------------------------------------------------------------------
 
 TEST_F(EndToEnd, HomeThatIsAFileIsAnError) {
   const fs::path file = home_->path() / "file";

@@ -525,8 +525,7 @@ TEST_F(Serve, ACommandLineOfAScriptGoesToTheMaster) {
   EXPECT_EQ(mlbench({"logs", "c-1"}).standard_output, "there in " + folder_.path().string() + "\n");
 }
 
-// ---- the command line
-// ------------------------------------------------------------------------------------------------
+// ---- the command line -----------------------------------------------------------------------------------------------
 
 const std::vector<std::string> kRun = {"run", "r", "--task", "fashion-mnist", "--synthetic"};
 
@@ -640,8 +639,7 @@ FileDescriptor connect_to(const std::string& url) {
   return fd;
 }
 
-// ---- load
-// --------------------------------------------------------------------------------------------------------------
+// ---- load -----------------------------------------------------------------------------------------------------------
 
 TEST_F(Serve, ConnectionsWithoutATokenCostNobodyARun) {
   before_ = {"/bin/sh", "-c", "ulimit -n 256; exec \"$0\" \"$@\""};
@@ -748,8 +746,7 @@ TEST_F(Serve, DeletionsOfStubbornRunsHoldUpNobody) {
   EXPECT_TRUE(eventually([&] { return get("/runs")["total"] == 0; }));
 }
 
-// ---- what is large
-// -----------------------------------------------------------------------------------------------------
+// ---- what is large --------------------------------------------------------------------------------------------------
 
 TEST_F(Serve, ALargeLogIsFollowedToItsEnd) {
   start();

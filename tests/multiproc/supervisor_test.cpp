@@ -368,8 +368,7 @@ TEST_P(SupervisorOfEachTest, DeafRankIsKilledInTheEnd) {
   expect_no_process_left();
 }
 
-// ---- the supervisor or the command breaks
-// ------------------------------------------------------------------------------
+// ---- the supervisor or the command breaks ---------------------------------------------------------------------------
 
 TEST_P(SupervisorOfEachTest, KilledSupervisorLosesNoMeasurement) {
   const Variable steps("FAKE_STEPS", "100000");
@@ -609,8 +608,7 @@ TEST_F(SupervisorTest, ARunThatFindsNoRoomSaysSo) {
   EXPECT_THAT(record(dir)["failure"]["message"].get<std::string>(), HasSubstr("full-3/control/reserve"));
 }
 
-// ---- variables
-// ----------------------------------------------------------------------------------------------------------
+// ---- variables ------------------------------------------------------------------------------------------------------
 
 TEST_F(SupervisorTest, SecretsReachTheRanksAndNoFile) {
   write_file_atomically(folder_.path() / "token", "from-a-file\n");
@@ -646,8 +644,7 @@ TEST_F(SupervisorTest, FilesAreTheUsersAlone) {
   }
 }
 
-// ---- the cores
-// ----------------------------------------------------------------------------------------------------------
+// ---- the cores ------------------------------------------------------------------------------------------------------
 
 TEST_F(SupervisorTest, SecondRunWaitsForTheCores) {
   const fs::path first_dir = make_run("first-1", 1), second_dir = make_run("second-1", 1);
@@ -736,8 +733,7 @@ TEST_F(SupervisorTest, RanksOfAKilledSupervisorHoldTheCores) {
   expect_no_process_left();
 }
 
-// ---- segments
-// -----------------------------------------------------------------------------------------------------------
+// ---- segments -------------------------------------------------------------------------------------------------------
 
 // An executor that looks at the folder when the ranks would start.
 class WatchingExecutor final : public exec::Executor {

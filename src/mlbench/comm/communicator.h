@@ -8,10 +8,9 @@
 // - Every rank of the group calls the same operations in the same order with the same counts, dtypes and roots.
 // - Blocking calls return when the local buffers may be reused. Asynchronous ones return a Work.
 // - A lost peer, or one that the call waited for longer than CommOptions::timeout, throws CommError naming operation,
-// rank
-//   and, where known, peer. Afterwards the communicator is unusable: every further call throws CommError, and it lets
-//   go of its peers, so that they notice, too. (MPI cannot do that: its calls go on waiting, and whoever reads the
-//   board ends the rank.)
+//   rank and, where known, peer. Afterwards the communicator is unusable: every further call throws CommError, and it
+//   lets go of its peers, so that they notice, too. (MPI cannot do that: its calls go on waiting, and whoever reads
+//   the board ends the rank.)
 // - Wrong arguments (a root that is no rank, sizes that do not fit) are bugs of the caller: MLBENCH_CHECK.
 // - Reductions give bitwise the same result on every rank; the same inputs give the same bits again.
 // - Counts may be 0. Not thread-safe: one thread per communicator.
@@ -54,7 +53,7 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // The stack for the record, e.g. "gloo" or "timeline(gloo)".
+  // For the record: "gloo", "mpi[serialized]".
   virtual std::string description() const = 0;
 
   void barrier();
@@ -121,8 +120,8 @@ class Communicator {
   std::string failure_;  // the first one
 };
 
-// A place where ranks of one group publish small values and wait for others'; net/kv implements it over TCP, tests in
-// memory. Keys are written once.
+// A place where ranks of one group publish small values and wait for others': kv_store.h has it over the run's
+// key-value connection, tests in memory. Keys are written once.
 class RendezvousStore {
  public:
   virtual ~RendezvousStore() = default;

@@ -60,9 +60,9 @@ std::vector<std::string> transform_names();
 
 // Where pad_crop_flip takes a sample from: out(y, x) = padded(y + dy, x' + dx), x' = width - 1 - x if `flip`, else x.
 struct CropFlip {
-  int64_t dy = 0, dx = 0;
+  int64_t dy = 0, dx = 0;  // in [0, 8]
   bool flip = false;
-};  // dy, dx in [0, 8]
+};
 CropFlip crop_flip_of(uint64_t seed, int64_t epoch, int64_t sample);
 
 struct Batch {

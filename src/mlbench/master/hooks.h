@@ -22,7 +22,7 @@ struct Hooks {
   // UserError for what cannot be run as asked.
   std::function<PlannedRuns(const Json& request)> plan;
   std::function<Json()> tasks;    // list of {name, rules, title, ...}
-  std::function<Json()> catalog;  // {frameworks, backends, optimizers, executors}; UserError without a worker
+  std::function<Json()> catalog;  // that of the worker, with executors and devices; UserError without a worker
 };
 
 }  // namespace mlbench::master

@@ -33,14 +33,12 @@ struct LayerSpec {
   // kind         parameters            options
   // conv2d       weight (OIHW), bias   in, out, kernel, stride, padding (zeros on every side), bias: has it one?
   // linear       weight (OI), bias     in, out; of a sequence, a sample {positions, in}: of each position
-  // lstm         weight_ih (4H, in),   in, hidden (H): {positions, in} to {positions, hidden} from states of zero;
-  // gates in
-  //              weight_hh (4H, H),    the order i f g o, as PyTorch has it
+  // lstm         weight_ih (4H, in),   in, hidden (H): {positions, in} to {positions, hidden} from states of
+  //              weight_hh (4H, H),    zero; gates in the order i f g o, as PyTorch has it
   //              bias_ih, bias_hh
-  // attention    in_weight (3D, D),    features (D), heads, causal: scaled dot products of each position with all, or
-  // with
-  //              out_weight (D, D)     itself and those before it (Vaswani et al. 2017); in_weight: queries, keys,
-  //              values
+  // attention    in_weight (3D, D),    features (D), heads, causal: scaled dot products of each position with
+  //              out_weight (D, D)     all, or with itself and those before it (Vaswani et al. 2017); in_weight:
+  //                                    queries, keys, values
   // relu, tanh, softplus, flatten      none
   // max_pool2d, avg_pool2d             kernel (= stride, no padding)
   // global_avg_pool2d                  none: mean over height and width, {channels} remain
@@ -88,8 +86,8 @@ FlatLayout lay_out(const ModelDescription& model);
 void initialise(const ModelDescription& model, const FlatLayout& layout, uint64_t seed, std::span<float> parameters,
                 std::span<float> buffers);
 
-// SHA-256 over names-free logical values: parameters, then averaged buffers, in the neutral order, padding and
-// num_batches_tracked left out. `parameters` and `buffers` are the flat buffers on the host.
+// SHA-256 over the logical values alone: parameters, then averaged buffers, in the neutral order, without padding.
+// `parameters` and `buffers` are the flat buffers on the host.
 std::string weights_sha256(const FlatLayout& layout, std::span<const float> parameters, std::span<const float> buffers);
 
 }  // namespace mlbench::models

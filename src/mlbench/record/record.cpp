@@ -189,7 +189,7 @@ Json failure_json(const std::optional<Failure>& failure) {
           {"log_tail", failure->log_tail}};
 }
 
-// The six choices, in one order; what else `given` holds follows.
+// These choices, in one order; what else `given` holds follows.
 Json choices_json(const Json& given) {
   Json choices = Json::object();
   for (const char* name : {"device", "precision", "layout", "overlap", "buckets", "by_layer", "pinned"}) {

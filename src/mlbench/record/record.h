@@ -56,17 +56,16 @@ struct RunProgress {
 // order of api/run.schema.json). Works at any time during a run, and after any crash: what is not known is null, a
 // spool that cannot be read becomes a note.
 //
-// - Clocks, steps_s: rank 0's step records, summed over all segments, so steps that a resumed run did again count
-// twice.
+// - clocks, steps_s: rank 0's step records, summed over all segments: steps that a resumed run did again count twice.
 // - evaluations, epochs: where a step (epoch) exists in two segments, the later segment's. Their train_s and wall_s
 //   count the earlier segments' whole clocks; wall_s starts at the launch of each segment.
 // - goal: value, epoch, step and train_s of the moment when it was reached; else of the best value so far, or null. A
 //   throughput run has no goal (null).
-// - throughput.samples_per_s: samples of all ranks / train clock. throughput.median_samples_per_s: each record of rank
-// 0
-//   gives its samples * workers / its time, with its number of steps as weight; the least rate at which the weights up
-//   to it make half of the sum (the mean with the next one where they make exactly half). peak_rss: bytes, of the
-//   largest rank.
+// - throughput.samples_per_s: samples of all ranks / train clock.
+// - throughput.median_samples_per_s: each record of rank 0 gives its samples * workers / its time, with its number of
+//   steps as weight; the least rate at which the weights up to it make half of the sum (the mean with the next one
+//   where they make exactly half).
+// - throughput.peak_rss: bytes, of the largest rank.
 // - exit_codes: of the last segment's ranks; null as a whole before any rank was started.
 Json build_record(const spec::RunSpec& spec, const RunProgress& progress);
 

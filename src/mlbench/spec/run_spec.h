@@ -1,7 +1,7 @@
 #pragma once
 
-// One run, frozen before it starts: everything a rank needs, written to RUN/spec.json by the command line and never
-// changed afterwards (a resumed run adds segments to it through the supervisor's own file, see supervise/).
+// One run, frozen before it starts: everything a rank needs, written to RUN/spec.json by whoever makes the run (command
+// or master) and never changed afterwards (what a resumed run adds is in the supervisor's own file, see supervise/).
 
 #include <cstdint>
 #include <filesystem>

@@ -65,8 +65,8 @@ class Recorder {
 };
 
 // Attributes every moment of the train clock to one step kind. Training thread only.
-//   clock.resume(); for each step: work; clock.lap(kBatchLoad); ... ; finish_step() -> sums; clock.pause() before an
-//   evaluation, resume() after it.
+//   resume(); for each step: work; lap(kBatchLoad); work; lap(kForward); ... ; take() gives the step's sums
+// What passes between the last lap() and a resume(), such as an evaluation, belongs to no kind.
 class StepClock {
  public:
   explicit StepClock(const Clock& clock) : clock_(clock) {}

@@ -1,6 +1,6 @@
 #pragma once
 
-// The data plane's tables of implementations: one row per back end, framework. The only place that names them.
+// The data plane's tables of implementations: one row per back end and per framework. The only place that names them.
 
 #include <memory>
 #include <string>

@@ -6,8 +6,9 @@
 
 namespace mlbench::exec::local {
 
-// Ranks as processes of this host: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT in the
-// environment, everything bound to 127.0.0.1. With the back end mpi they are started by one local mpirun.
+// Ranks as processes of this host: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE in the environment, beside what the
+// request has (from the supervisor: MASTER_ADDR, which is 127.0.0.1, and MASTER_PORT). With the back end mpi they are
+// started by one local mpirun.
 std::unique_ptr<Executor> make();
 
 }  // namespace mlbench::exec::local

@@ -5,8 +5,8 @@
 // `lanes` channels. What exists per channel (mean, scale, sums ...) is [lanes], too. Lanes beyond the number of
 // channels are zero and stay so.
 //
-// The same source is compiled for each instruction set (lane_kernels_portable.cpp, _avx2.cpp, _avx512.cpp,
-// _avx512_bf16.cpp); the portable one is the reference that the others are compared with.
+// The same source is compiled for each instruction set (lane_kernels_{portable,avx2,avx512,avx512_bf16}.cpp); the
+// portable one is the reference that the others are compared with.
 
 #include <cstddef>
 #include <cstdint>

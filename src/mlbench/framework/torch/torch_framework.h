@@ -1,6 +1,6 @@
 #pragma once
 
-// LibTorch on the CPU.
+// LibTorch on the CPU, or on a GPU (placement.h).
 
 #include <memory>
 #include <string>

@@ -56,7 +56,8 @@ class HttpError : public std::runtime_error {
 Response json_response(int status, const Json& body);
 Response error_response(int status, const std::string& message);
 
-// The body as a JSON object: 415 for another type of content, 400 for what is no object, or nested deeper than 32.
+// The body as a JSON object: 415 for another type of content, 400 for what is no object, or more than base/input.h
+// allows.
 Json json_body(const Request& request);
 // A whole number of the query; 400 unless it lies in the range.
 int64_t whole_number(const Request& request, const std::string& name, int64_t usual, int64_t least, int64_t most);

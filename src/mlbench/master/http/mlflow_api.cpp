@@ -33,8 +33,7 @@ struct MlflowError : std::runtime_error {
 
 [[noreturn]] void invalid(const std::string& message) { throw MlflowError(400, kInvalid, message); }
 
-// ---- fields of requests: the protocol's JSON writes 64-bit numbers as text, too
-// ---------------------------------------
+// ---- fields of requests: the protocol's JSON writes 64-bit numbers as text, too -------------------------------------
 
 std::string text_of(const Json& body, const char* key, size_t most = kMostTextBytes) {
   const auto found = body.find(key);
