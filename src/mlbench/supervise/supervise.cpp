@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <thread>
 
 #include "mlbench/base/clock.h"
@@ -23,6 +22,7 @@
 #include "mlbench/supervise/proc.h"
 #include "mlbench/supervise/progress.h"
 #include "mlbench/supervise/supervisor.h"
+#include "mlbench/supervise/traces.h"
 
 namespace mlbench::supervise {
 namespace {
@@ -44,7 +44,6 @@ constexpr seconds kGatherDying{5};
 constexpr seconds kGrace{3};
 constexpr seconds kStopPatience{5};
 constexpr seconds kFinalRecordPatience{10};
-constexpr size_t kLogTailLines = 20;
 constexpr int64_t kReservedBytes = 1 << 20;
 
 std::string utc_now() { return format_utc(std::chrono::system_clock::now()); }
@@ -53,35 +52,6 @@ std::string make_secret() {
   unsigned char bytes[16];
   if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) throw_system_error("no random bytes", errno);
   return fmt::format("{:02x}", fmt::join(bytes, ""));
-}
-
-std::vector<std::string> log_tail(const std::filesystem::path& path) {
-  constexpr size_t kMostBytes = 16384, kMostColumns = 500;
-  std::error_code error;
-  const auto size = std::filesystem::is_regular_file(path, error) ? std::filesystem::file_size(path, error) : 0;
-  if (error || size == 0) return {};
-  std::ifstream stream(path);
-  if (size > kMostBytes) stream.seekg(static_cast<std::streamoff>(size - kMostBytes));
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(stream, line);) lines.push_back(line.substr(0, kMostColumns));
-  if (lines.size() > kLogTailLines) lines.erase(lines.begin(), lines.end() - kLogTailLines);
-  return lines;
-}
-
-// When the segment left its last trace in a spool.
-std::optional<std::chrono::system_clock::time_point> last_record_of(const spec::RunSpec& run, int64_t segment) {
-  std::optional<int64_t> last_us;
-  for (int64_t rank = 0; rank < run.workers; ++rank) {
-    const record::RankSpool spool = record::read_spool(run.run_dir, segment, rank);
-    if (spool.header.start_wall_us == 0) continue;
-    int64_t end_ns = 0;
-    if (!spool.steps.empty()) end_ns = spool.steps.back().end_ns;
-    for (const Json& event : spool.events) end_ns = std::max(end_ns, event.value("end_ns", int64_t{0}));
-    const int64_t end_us = spool.header.start_wall_us + end_ns / 1000;
-    last_us = std::max(last_us.value_or(end_us), end_us);
-  }
-  if (!last_us) return std::nullopt;
-  return std::chrono::system_clock::time_point(std::chrono::microseconds(*last_us));
 }
 
 struct Outcome {
@@ -250,7 +220,7 @@ class Segment {
 
   double lost_seconds(std::chrono::system_clock::time_point now) const {
     const record::SegmentInfo& previous = progress_.segments.back();
-    auto last = last_record_of(run_, previous.index);
+    auto last = last_trace(run_, previous.index);
     if (!last && !previous.finished_at.empty()) last = parse_utc(previous.finished_at);
     return last ? std::max(0.0, to_seconds(now - *last)) : 0;
   }
@@ -440,10 +410,11 @@ class Segment {
   // waiting for longer than they wait for each other.
   std::optional<record::Failure> left_early(const std::vector<RankFacts>& ranks) {
     const auto limit = std::chrono::duration<double>(run_.comm_timeout_s) + kGrace;
+    const int64_t segment_index = progress_.segments.back().index;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       if (!ends_[rank]) continue;
       if (group_->running() && steady_clock::now() - ends_[rank]->when < limit) continue;
-      if (!ends_[rank]->complete) ends_[rank]->complete = spool_is_complete(rank);
+      if (!ends_[rank]->complete) ends_[rank]->complete = work_ended(run_, segment_index, static_cast<int64_t>(rank));
       if (*ends_[rank]->complete) continue;
       record::Failure failure;
       failure.kind = "rank_error";
@@ -456,13 +427,6 @@ class Segment {
       return failure;
     }
     return std::nullopt;
-  }
-
-  bool spool_is_complete(size_t rank) const {
-    const auto events =
-        record::read_spool(run_.run_dir, progress_.segments.back().index, static_cast<int64_t>(rank)).events;
-    return std::any_of(events.begin(), events.end(),
-                       [](const Json& event) { return event.value("event", "") == "end"; });
   }
 
   // ---- upkeep
