@@ -17,7 +17,7 @@
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/core_lock.h"
-#include "mlbench/supervise/culprit.h"
+#include "mlbench/supervise/judge.h"
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/proc.h"
 #include "mlbench/supervise/progress.h"
@@ -36,12 +36,6 @@ constexpr seconds kLeaseInterval{1};
 constexpr seconds kRecordInterval{2};
 // A long run's spools take time to read; the supervisor may use this share of one core for it.
 constexpr double kRecordShare = 0.01;
-// After the first sign of trouble, the true cause has this long to show beside what it did to others.
-constexpr seconds kGather{1};
-// The same while a rank has closed its connection but not ended yet (a core dump takes a while).
-constexpr seconds kGatherDying{5};
-// On top of the communication timeout: what ranks get to notice by themselves before the supervisor acts.
-constexpr seconds kGrace{3};
 constexpr seconds kStopPatience{5};
 constexpr seconds kFinalRecordPatience{10};
 constexpr int64_t kReservedBytes = 1 << 20;
@@ -52,23 +46,6 @@ std::string make_secret() {
   unsigned char bytes[16];
   if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) throw_system_error("no random bytes", errno);
   return fmt::format("{:02x}", fmt::join(bytes, ""));
-}
-
-struct Outcome {
-  record::RunState state = record::RunState::kFinished;
-  std::optional<record::Failure> failure;
-};
-
-Outcome failed(std::string kind, std::string message) {
-  record::Failure failure;
-  failure.kind = std::move(kind);
-  failure.message = std::move(message);
-  return {record::RunState::kFailed, failure};
-}
-
-Outcome ended_on_request(EndRequest request) {
-  if (request == EndRequest::kStop) return {record::RunState::kStopped, std::nullopt};
-  return failed("launcher_lost", "the command that started this run disappeared; the run ended with it");
 }
 
 // One segment of a run, from the lease to the last record.
@@ -200,7 +177,7 @@ class Segment {
     progress_.segments.push_back(std::move(segment));
     progress_.state = record::RunState::kRunning;
     wall_before_ = progress_.wall_s;
-    started_ = woke_ = last_tick_ = steady_clock::now();
+    started_ = steady_clock::now();
     ends_.resize(static_cast<size_t>(run_.workers));
     // Before any rank can write under the segment's number: whoever resumes after us is not to use it again.
     write_progress(options_.run_dir, progress_);
@@ -244,15 +221,17 @@ class Segment {
   }
 
   Outcome watch() {
+    Judge judge(judge_options(), *started_);
     for (;;) {
       for (const exec::RankExit& exit : group_->poll(kTick)) note_end(exit);
       tick();
       if (const auto request = control_.poll()) return ended_on_request(*request);
-      if (auto failure = judge()) {
-        if (failure->rank >= 0) failure->log_tail = log_tail(log_of(static_cast<int>(failure->rank)));
-        return {record::RunState::kFailed, std::move(failure)};
+      if (auto outcome = judge.judge(look(), steady_clock::now())) {
+        if (outcome->failure && outcome->failure->rank >= 0) {
+          outcome->failure->log_tail = log_tail(log_of(static_cast<int>(outcome->failure->rank)));
+        }
+        return std::move(*outcome);
       }
-      if (!group_->running()) return {};
     }
   }
 
@@ -279,14 +258,7 @@ class Segment {
       }
       std::this_thread::sleep_for(milliseconds(500));
     }
-    switch (outcome.state) {
-      case record::RunState::kFinished:
-        return static_cast<int>(ExitCode::kOk);
-      case record::RunState::kStopped:
-        return static_cast<int>(ExitCode::kStopped);
-      default:
-        return static_cast<int>(ExitCode::kRunFailed);
-    }
+    return static_cast<int>(exit_code_of(outcome.state));
   }
 
   void explain_full_disk(record::Failure& failure) {
@@ -305,128 +277,33 @@ class Segment {
   // -------------------------------------------------------------------------------------
 
   void note_end(const exec::RankExit& exit) {
-    ends_[index(exit.rank)] = Seen{exit.end, ends_seen_++, steady_clock::now(), std::nullopt};
+    ends_[index(exit.rank)] = RankEnd{exit.end, ends_seen_++, steady_clock::now()};
     segment().exit_codes[index(exit.rank)] = exit.end.code;
   }
 
-  std::vector<RankFacts> facts() const {
-    const auto now = steady_clock::now();
-    const std::vector<net::RankStatus> statuses = server_->ranks();
+  JudgeOptions judge_options() const {
+    JudgeOptions options;
+    options.custom = spec::is_custom(run_);
+    options.comm_timeout_s = run_.comm_timeout_s;
+    options.start_timeout = options_.start_timeout;
+    options.work_ended = [this, segment = progress_.segments.back().index](size_t rank) {
+      return work_ended(run_, segment, static_cast<int64_t>(rank));
+    };
+    return options;
+  }
+
+  RunView look() {
+    std::vector<net::RankStatus> statuses = server_->ranks();
     const auto pids = group_->pids();
-    std::vector<RankFacts> facts(ends_.size());
-    for (size_t rank = 0; rank < facts.size(); ++rank) {
-      const net::RankStatus& status = statuses[rank];
-      RankFacts& fact = facts[rank];
-      fact.host = status.host.empty() ? host_name() : status.host;
-      if (ends_[rank]) {
-        fact.end = ends_[rank]->end;
-        fact.end_order = ends_[rank]->order;
-      }
-      fact.joined = status.joined;
-      if (status.heartbeat.is_object()) fact.heartbeat = status.heartbeat;
-      fact.report = status.report;
-      // Ranks begin to beat when all have joined; and a supervisor that was stopped itself has heard nobody.
-      if (all_joined_) fact.heartbeat_age_s = to_seconds(now - std::max({status.last_heartbeat, *all_joined_, woke_}));
-      if (pids[rank]) {
-        if (const auto process = process_status(*pids[rank])) fact.process_state = process->state;
-      }
+    RunView view;
+    for (size_t rank = 0; rank < ends_.size(); ++rank) {
+      const auto process = pids[rank] ? process_status(*pids[rank]) : std::nullopt;
+      if (statuses[rank].host.empty()) statuses[rank].host = host_name();
+      view.ranks.push_back({std::move(statuses[rank]), ends_[rank], process ? process->state : '?'});
     }
-    return facts;
-  }
-
-  // The failure, once there is one and its cause had time to show.
-  std::optional<record::Failure> judge() {
-    const auto now = steady_clock::now();
-    const std::vector<RankFacts> ranks = facts();
-    if (auto death = group_->launcher_death()) return failed("start_failed", *death).failure;
-    if (spec::is_custom(run_)) return judge_custom(ranks);
-    if (!all_joined_ && std::all_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) { return rank.joined; })) {
-      all_joined_ = now;
-    }
-    const bool trouble = std::any_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) {
-      return (rank.end && rank.end->code != 0) || reported_failure(rank);
-    });
-    if (trouble) {
-      if (!trouble_) trouble_ = now;
-      const auto patience = somebody_is_dying() ? kGatherDying : kGather;
-      if (now - *trouble_ >= patience || !group_->running()) return name_culprit(ranks);
-      return std::nullopt;
-    }
-    if (!all_joined_) return never_joined(ranks);
-    if (auto failure = left_early(ranks)) return failure;
-    const double limit_s = run_.comm_timeout_s + to_seconds(kGrace);
-    const bool silence = std::any_of(ranks.begin(), ranks.end(), [&](const RankFacts& rank) {
-      return !rank.end && rank.heartbeat_age_s && *rank.heartbeat_age_s > limit_s;
-    });
-    if (silence) return name_culprit(ranks);
-    return std::nullopt;
-  }
-
-  // Commands of others have no heartbeat: only how they end can be seen. Their exit codes mean what they like.
-  std::optional<record::Failure> judge_custom(const std::vector<RankFacts>& ranks) const {
-    const RankFacts* first = nullptr;
-    for (const RankFacts& rank : ranks) {
-      if (rank.end && rank.end->code != 0 && (first == nullptr || rank.end_order < first->end_order)) first = &rank;
-    }
-    if (first == nullptr) return std::nullopt;
-    record::Failure failure;
-    failure.kind = first->end->signal ? "rank_died" : "rank_error";
-    failure.rank = first - ranks.data();
-    failure.host = first->host;
-    failure.message = fmt::format("rank {} on {} {}", failure.rank, failure.host,
-                                  first->end->signal ? "was killed by " + signal_name(*first->end->signal)
-                                                     : fmt::format("exited with code {}", first->end->code));
-    return failure;
-  }
-
-  bool somebody_is_dying() const {
-    const std::vector<net::RankStatus> statuses = server_->ranks();
-    for (size_t rank = 0; rank < statuses.size(); ++rank) {
-      if (!ends_[rank] && statuses[rank].joined && !statuses[rank].connected) return true;
-    }
-    return false;
-  }
-
-  std::optional<record::Failure> never_joined(const std::vector<RankFacts>& ranks) const {
-    std::vector<size_t> missing;
-    for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      if (!ranks[rank].joined) missing.push_back(rank);
-    }
-    const bool gone =
-        std::all_of(missing.begin(), missing.end(), [&](size_t rank) { return ranks[rank].end.has_value(); });
-    if (!gone && steady_clock::now() - *started_ < options_.start_timeout) return std::nullopt;
-    record::Failure failure;
-    failure.kind = "start_failed";
-    failure.rank = static_cast<int64_t>(missing.front());
-    failure.host = ranks[missing.front()].host;
-    failure.message =
-        fmt::format("{} {} on {} {}", missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "), failure.host,
-                    gone ? std::string("ended without joining the rendezvous")
-                         : fmt::format("did not join the rendezvous within {} s", options_.start_timeout.count()));
-    return failure;
-  }
-
-  // A rank that ended with code 0 in the middle of its work: at once when all have ended, else when it left the others
-  // waiting for longer than they wait for each other.
-  std::optional<record::Failure> left_early(const std::vector<RankFacts>& ranks) {
-    const auto limit = std::chrono::duration<double>(run_.comm_timeout_s) + kGrace;
-    const int64_t segment_index = progress_.segments.back().index;
-    for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      if (!ends_[rank]) continue;
-      if (group_->running() && steady_clock::now() - ends_[rank]->when < limit) continue;
-      if (!ends_[rank]->complete) ends_[rank]->complete = work_ended(run_, segment_index, static_cast<int64_t>(rank));
-      if (*ends_[rank]->complete) continue;
-      record::Failure failure;
-      failure.kind = "rank_error";
-      failure.rank = static_cast<int64_t>(rank);
-      failure.host = ranks[rank].host;
-      failure.operation = ranks[rank].heartbeat.value("operation", "");
-      failure.sequence = integer_of(ranks[rank].heartbeat.value("sequence", Json())).value_or(-1);
-      failure.message =
-          fmt::format("rank {} on {} ended with exit code 0 before its work was done", rank, failure.host);
-      return failure;
-    }
-    return std::nullopt;
+    view.running = group_->running();
+    view.launcher_death = group_->launcher_death();
+    return view;
   }
 
   // ---- upkeep
@@ -434,8 +311,6 @@ class Segment {
 
   void tick() {
     const auto now = steady_clock::now();
-    if (now - last_tick_ > kGrace) woke_ = now;
-    last_tick_ = now;
     keep_lease_fresh();
     if (now < next_record_) return;
     progress_.wall_s = wall_before_ + to_seconds(now - *started_);
@@ -508,13 +383,6 @@ class Segment {
     return exec::rank_log_path(options_.run_dir / "logs", progress_.segments.back().index, rank);
   }
 
-  struct Seen {
-    ProcessEnd end;
-    int64_t order;
-    steady_clock::time_point when;
-    std::optional<bool> complete;  // whether its spool holds the event `end`; asked at most once
-  };
-
   const SupervisorOptions& options_;
   exec::Executor& executor_;
   Lease lease_;
@@ -527,11 +395,11 @@ class Segment {
   std::optional<net::KvServer> server_;
   std::unique_ptr<exec::RankGroup> group_;
   std::vector<ProcessIdentity> identities_;
-  std::vector<std::optional<Seen>> ends_;  // by the ranks' own doing
+  std::vector<std::optional<RankEnd>> ends_;  // by the ranks' own doing
   int64_t ends_seen_ = 0;
   double wall_before_ = 0;  // of earlier segments
-  std::optional<steady_clock::time_point> started_, all_joined_, trouble_;
-  steady_clock::time_point woke_{}, last_tick_{}, next_record_{}, next_lease_{};
+  std::optional<steady_clock::time_point> started_;
+  steady_clock::time_point next_record_{}, next_lease_{};
   std::string complaint_;
 };
 
