@@ -23,6 +23,7 @@
 #include "mlbench/supervise/progress.h"
 #include "mlbench/supervise/supervisor.h"
 #include "mlbench/supervise/traces.h"
+#include "mlbench/supervise/upkeep.h"
 
 namespace mlbench::supervise {
 namespace {
@@ -32,13 +33,8 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kTick{100};
-constexpr seconds kLeaseInterval{1};
-constexpr seconds kRecordInterval{2};
-// A long run's spools take time to read; the supervisor may use this share of one core for it.
-constexpr double kRecordShare = 0.01;
 constexpr seconds kStopPatience{5};
 constexpr seconds kFinalRecordPatience{10};
-constexpr int64_t kReservedBytes = 1 << 20;
 
 std::string utc_now() { return format_utc(std::chrono::system_clock::now()); }
 
@@ -56,18 +52,18 @@ class Segment {
         executor_(executor),
         lease_(take_lease(options.run_dir)),
         control_(options.run_dir, options.attached),
-        run_(spec::read_run_spec(options.run_dir / "spec.json")),
+        run_(read_spec(options.run_dir)),
+        upkeep_(run_, progress_, lease_, clock_),
         core_path_(options.core_lock.empty() ? default_core_lock() : options.core_lock) {
-    run_.run_dir = std::filesystem::absolute(options.run_dir);  // the home may have moved
     load_progress();
     for (const char* folder : {"logs", "spool", "checkpoints"}) {
       std::filesystem::create_directories(options_.run_dir / folder);
     }
-    refresh_lease();
+    upkeep_.refresh_lease();
     if (!progress_.segments.empty()) {
       // From now on it is active again, for all who look.
       progress_.state = record::RunState::kQueued;
-      save();
+      upkeep_.save();
     }
   }
 
@@ -92,6 +88,12 @@ class Segment {
     return std::move(*lease);
   }
 
+  static spec::RunSpec read_spec(const std::filesystem::path& run_dir) {
+    spec::RunSpec run = spec::read_run_spec(run_dir / "spec.json");
+    run.run_dir = std::filesystem::absolute(run_dir);  // the home may have moved
+    return run;
+  }
+
   void load_progress() {
     if (auto earlier = read_progress(options_.run_dir)) progress_ = std::move(*earlier);
     if (progress_.segments.empty()) return;
@@ -106,10 +108,9 @@ class Segment {
   }
 
   // ---- the phases
-  // ----------------------------------------------------------------------------------------------------
 
   Outcome queue_and_watch() {
-    reserve_room();
+    reserve_room(options_.run_dir);
     if (const auto request = wait_for_cores()) return ended_on_request(*request);
     begin_segment();
     net::KvServerOptions server_options;
@@ -126,9 +127,9 @@ class Segment {
     } catch (const UserError& error) {
       return failed("start_failed", error.what());
     }
-    remember_identities();
-    refresh_lease();
-    save();
+    upkeep_.remember(group_->pids());
+    upkeep_.refresh_lease();
+    upkeep_.save();
     const Outcome outcome = watch();
     if (group_->running()) {
       group_->stop(kStopPatience);
@@ -153,11 +154,11 @@ class Segment {
     const std::string holder = describe_holder(core_path_);
     progress_.notes.push_back(fmt::format("waits for the cores: another run holds {}{}", core_path_.string(),
                                           holder.empty() ? "" : " (" + holder + ")"));
-    save();
+    upkeep_.save();
     while (!core_lock_) {
       if (const auto request = control_.poll()) return request;
       core_lock_ = take_core_lock(core_path_, 2 * kTick);
-      keep_lease_fresh();
+      upkeep_.keep_lease_fresh();
     }
     progress_.notes.back() = fmt::format("waited {:.1f} s for the cores", to_seconds(steady_clock::now() - begin));
     return std::nullopt;
@@ -176,24 +177,12 @@ class Segment {
     if (progress_.started_at.empty()) progress_.started_at = segment.started_at;
     progress_.segments.push_back(std::move(segment));
     progress_.state = record::RunState::kRunning;
-    wall_before_ = progress_.wall_s;
-    started_ = steady_clock::now();
+    started_ = clock_.now();
+    upkeep_.begin_segment();
     ends_.resize(static_cast<size_t>(run_.workers));
     // Before any rank can write under the segment's number: whoever resumes after us is not to use it again.
     write_progress(options_.run_dir, progress_);
   }
-
-  // A full disk leaves no room to say so: this is kept for the last record.
-  void reserve_room() const {
-    const std::filesystem::path file = reserve_file();
-    const FileDescriptor fd(open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-    if (!fd) throw_system_error("cannot write " + file.string(), errno);
-    if (const int error = posix_fallocate(fd.get(), 0, kReservedBytes); error == ENOSPC || error == EDQUOT) {
-      throw_system_error("cannot write " + file.string(), error);
-    }
-  }
-
-  std::filesystem::path reserve_file() const { return options_.run_dir / "control" / "reserve"; }
 
   double lost_seconds(std::chrono::system_clock::time_point now) const {
     const record::SegmentInfo& previous = progress_.segments.back();
@@ -243,15 +232,12 @@ class Segment {
     progress_.state = outcome.state;
     progress_.failure = outcome.failure;
     if (progress_.failure) explain_full_disk(*progress_.failure);
-    std::error_code ignored;
-    std::filesystem::remove(reserve_file(), ignored);
+    release_room(options_.run_dir);
     progress_.finished_at = utc_now();
-    if (started_) {
-      segment().finished_at = progress_.finished_at;
-      progress_.wall_s = wall_before_ + to_seconds(steady_clock::now() - *started_);
-    }
+    if (started_) segment().finished_at = progress_.finished_at;
+    upkeep_.count_time();
     const auto deadline = steady_clock::now() + kFinalRecordPatience;
-    while (!save()) {
+    while (!upkeep_.save()) {
       if (steady_clock::now() >= deadline) {
         spdlog::error("the record of {} is not complete: its last part could not be written", run_.name);
         return static_cast<int>(ExitCode::kIoError);
@@ -274,7 +260,6 @@ class Segment {
   }
 
   // ---- what is seen of the ranks
-  // -------------------------------------------------------------------------------------
 
   void note_end(const exec::RankExit& exit) {
     ends_[index(exit.rank)] = RankEnd{exit.end, ends_seen_++, steady_clock::now()};
@@ -307,74 +292,18 @@ class Segment {
   }
 
   // ---- upkeep
-  // --------------------------------------------------------------------------------------------------------
 
   void tick() {
-    const auto now = steady_clock::now();
-    keep_lease_fresh();
-    if (now < next_record_) return;
-    progress_.wall_s = wall_before_ + to_seconds(now - *started_);
-    measure_utilisation(now);
+    upkeep_.keep_lease_fresh();
+    if (!upkeep_.record_is_due()) return;
     watch_neighbours();
-    save();
-    const auto cost = steady_clock::now() - now;
-    next_record_ = now + std::max<steady_clock::duration>(
-                             kRecordInterval, std::chrono::duration_cast<steady_clock::duration>(cost / kRecordShare));
-  }
-
-  void keep_lease_fresh() {
-    if (steady_clock::now() >= next_lease_) refresh_lease();
-  }
-
-  void refresh_lease() {
-    next_lease_ = steady_clock::now() + kLeaseInterval;
-    try {
-      lease_.refresh(identities_);
-    } catch (const IoError& error) {
-      complain(error.what());  // the lock itself still says that the run is alive
-    }
-  }
-
-  void remember_identities() {
-    for (const auto& pid : group_->pids()) {
-      if (!pid) continue;
-      if (const auto process = process_status(*pid)) identities_.push_back({*pid, process->start_time});
-    }
+    upkeep_.update_record(group_->pids());
   }
 
   void watch_neighbours() {
     if (progress_.oversubscribed || !core_lock_ || !somebody_beside(core_path_)) return;
     progress_.oversubscribed = true;
     progress_.notes.emplace_back("another run was started beside this one (--no-wait): the cores were shared");
-  }
-
-  // Share of the host's cores that the ranks of this segment used so far.
-  void measure_utilisation(steady_clock::time_point now) {
-    double cpu_s = 0;
-    for (const auto& pid : group_->pids()) {
-      const auto process = pid ? process_status(*pid) : std::nullopt;
-      if (!process) return;  // one is gone: the last complete figure stays
-      cpu_s += process->cpu_s;
-    }
-    progress_.utilisation = {{"cpu", cpu_s / (to_seconds(now - *started_) * available_cores())}, {"gpu", nullptr}};
-  }
-
-  // Progress first: whoever finds it complete beside an older record can finish the job.
-  bool save() {
-    try {
-      write_progress(options_.run_dir, progress_);
-      write_json_file(options_.run_dir / "run.json", record::build_record(run_, progress_), inputs::kRecord);
-      return true;
-    } catch (const std::exception& error) {
-      complain(fmt::format("cannot write the record of {} (the run goes on, and it is tried again): {}", run_.name,
-                           error.what()));
-      return false;
-    }
-  }
-
-  void complain(const std::string& message) {
-    if (message != complaint_) spdlog::error("{}", message);
-    complaint_ = message;
   }
 
   record::SegmentInfo& segment() { return progress_.segments.back(); }
@@ -385,22 +314,20 @@ class Segment {
 
   const SupervisorOptions& options_;
   exec::Executor& executor_;
+  const SystemClock clock_;
   Lease lease_;
   Control control_;
   spec::RunSpec run_;
   record::RunProgress progress_;
+  Upkeep upkeep_;
   std::filesystem::path core_path_;
   std::optional<FileLock> core_lock_;
   FileDescriptor beside_;  // instead of the core lock, with --no-wait
   std::optional<net::KvServer> server_;
   std::unique_ptr<exec::RankGroup> group_;
-  std::vector<ProcessIdentity> identities_;
   std::vector<std::optional<RankEnd>> ends_;  // by the ranks' own doing
   int64_t ends_seen_ = 0;
-  double wall_before_ = 0;  // of earlier segments
-  std::optional<steady_clock::time_point> started_;
-  steady_clock::time_point next_record_{}, next_lease_{};
-  std::string complaint_;
+  std::optional<TimePoint> started_;
 };
 
 }  // namespace
