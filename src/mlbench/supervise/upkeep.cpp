@@ -1,8 +1,7 @@
 #include "mlbench/supervise/upkeep.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <utility>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
@@ -40,8 +39,9 @@ void Upkeep::refresh_lease() {
   next_lease_ = clock_.now() + kLeaseInterval;
   try {
     lease_.refresh(identities_);
+    lease_refused_ = false;
   } catch (const IoError& error) {
-    complain(error.what());
+    if (!std::exchange(lease_refused_, true)) spdlog::error("{}", error.what());
   }
 }
 
@@ -68,10 +68,13 @@ bool Upkeep::save() {
     write_progress(run_.run_dir, progress_);
     write_json_file(std::filesystem::path(run_.run_dir) / "run.json", record::build_record(run_, progress_),
                     inputs::kRecord);
+    record_refused_ = false;
     return true;
   } catch (const std::exception& error) {
-    complain(fmt::format("cannot write the record of {} (the run goes on, and it is tried again): {}", run_.name,
-                         error.what()));
+    if (!std::exchange(record_refused_, true)) {
+      spdlog::error("cannot write the record of {} (the run goes on, and it is tried again): {}", run_.name,
+                    error.what());
+    }
     return false;
   }
 }
@@ -85,11 +88,6 @@ void Upkeep::measure_utilisation(const std::vector<std::optional<pid_t>>& pids) 
   }
   const double wall_s = progress_.wall_s - wall_before_s_;
   progress_.utilisation = {{"cpu", cpu_s / (wall_s * available_cores())}, {"gpu", nullptr}};
-}
-
-void Upkeep::complain(const std::string& message) {
-  if (message != complaint_) spdlog::error("{}", message);
-  complaint_ = message;
 }
 
 }  // namespace mlbench::supervise

@@ -6,7 +6,6 @@
 #include <sys/types.h>
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "mlbench/base/clock.h"
@@ -42,7 +41,6 @@ class Upkeep {
 
  private:
   void measure_utilisation(const std::vector<std::optional<pid_t>>& pids);
-  void complain(const std::string& message);  // once, where it comes again and again
 
   const spec::RunSpec& run_;
   record::RunProgress& progress_;
@@ -52,7 +50,7 @@ class Upkeep {
   double wall_before_s_ = 0;  // of earlier segments
   std::optional<TimePoint> begin_;
   TimePoint next_record_{}, next_lease_{};
-  std::string complaint_;
+  bool lease_refused_ = false, record_refused_ = false;  // by the disk, the last time; said once
 };
 
 }  // namespace mlbench::supervise

@@ -91,7 +91,13 @@ TEST_F(UpkeepTest, UtilisationIsThatOfTheTimeWhenAllRanksWereThere) {
 
 TEST_F(UpkeepTest, ARecordThatCannotBeWrittenIsTriedAgain) {
   run_.run_dir = (folder_ / "gone").string();
+  testing::internal::CaptureStderr();
+  testing::internal::CaptureStdout();
   EXPECT_FALSE(upkeep_.save());
+  EXPECT_FALSE(upkeep_.save());
+  const std::string said = testing::internal::GetCapturedStderr() + testing::internal::GetCapturedStdout();
+  EXPECT_THAT(said, testing::HasSubstr("cannot write the record of r-1"));
+  EXPECT_EQ(said.find("cannot write the record of r-1"), said.rfind("cannot write the record of r-1")) << "said once";
   std::filesystem::create_directory(folder_ / "gone");
   EXPECT_TRUE(upkeep_.save());
   EXPECT_TRUE(std::filesystem::exists(folder_ / "gone/run.json"));
