@@ -18,7 +18,7 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
-#include "mlbench/master/runs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/record/client_lines.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/spec/task.h"

@@ -17,7 +17,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
-#include "mlbench/master/owner.h"
+#include "mlbench/home/owner.h"
 #include "mlbench/net/http/client.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/report/zip.h"

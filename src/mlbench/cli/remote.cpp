@@ -8,7 +8,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/cli/clusters.h"
-#include "mlbench/master/owner.h"
+#include "mlbench/home/owner.h"
 #include "mlbench/report/compare.h"
 
 namespace mlbench::cli {

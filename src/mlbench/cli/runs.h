@@ -2,7 +2,7 @@
 
 // Run folders: what verbs and master share.
 
-#include "mlbench/master/runs.h"
+#include "mlbench/home/runs.h"
 
 namespace mlbench::cli {
 

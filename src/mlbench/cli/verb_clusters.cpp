@@ -10,7 +10,7 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/verbs.h"
-#include "mlbench/master/owner.h"
+#include "mlbench/home/owner.h"
 
 namespace mlbench::cli {
 

@@ -9,7 +9,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
-#include "mlbench/master/runs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/record/client_lines.h"
 #include "mlbench/record/points.h"
 #include "mlbench/record/spool.h"

@@ -10,7 +10,7 @@
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/master/runs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/master/watch.h"
 #include "mlbench/report/records.h"
 

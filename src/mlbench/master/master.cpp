@@ -12,9 +12,9 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/log.h"
+#include "mlbench/home/owner.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/master/http/services.h"
-#include "mlbench/master/owner.h"
-#include "mlbench/master/runs.h"
 #include "mlbench/report/records.h"
 
 namespace mlbench::master {

@@ -8,8 +8,8 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/master/ingest.h"
-#include "mlbench/master/runs.h"
 #include "mlbench/master/sched/scheduler.h"
 #include "mlbench/master/watch.h"
 #include "mlbench/record/client_lines.h"

@@ -11,8 +11,8 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/master/owner.h"
-#include "mlbench/master/runs.h"
+#include "mlbench/home/owner.h"
+#include "mlbench/home/runs.h"
 
 namespace mlbench::master {
 

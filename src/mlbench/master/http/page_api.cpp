@@ -5,9 +5,9 @@
 #include <map>
 
 #include "mlbench/base/sha256.h"
+#include "mlbench/home/owner.h"
 #include "mlbench/master/http/dashboard.h"
 #include "mlbench/master/http/services.h"
-#include "mlbench/master/owner.h"
 
 namespace mlbench::master {
 

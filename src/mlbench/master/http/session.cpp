@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "mlbench/base/sha256.h"
-#include "mlbench/master/owner.h"
+#include "mlbench/home/owner.h"
 
 namespace mlbench::master {
 

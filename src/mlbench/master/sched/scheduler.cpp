@@ -5,7 +5,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/master/runs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/variables.h"
 

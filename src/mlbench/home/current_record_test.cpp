@@ -6,7 +6,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
-#include "mlbench/master/runs.h"
+#include "mlbench/home/runs.h"
 
 namespace mlbench::master {
 namespace {

@@ -1,4 +1,4 @@
-#include "mlbench/master/runs.h"
+#include "mlbench/home/runs.h"
 
 #include <fmt/format.h>
 #include <time.h>
@@ -15,7 +15,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/master/staging.h"
+#include "mlbench/home/staging.h"
 #include "mlbench/record/record.h"
 #include "mlbench/report/records.h"
 #include "mlbench/supervise/progress.h"

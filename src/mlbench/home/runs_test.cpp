@@ -1,6 +1,6 @@
 // Submissions and deletions are whole, whatever fails or dies in the middle; ids are never given twice.
 
-#include "mlbench/master/runs.h"
+#include "mlbench/home/runs.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 #include <set>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/master/staging.h"
+#include "mlbench/home/staging.h"
 #include "mlbench/report/records.h"
 
 namespace mlbench::master {

@@ -1,4 +1,4 @@
-#include "mlbench/master/staging.h"
+#include "mlbench/home/staging.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

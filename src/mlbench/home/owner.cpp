@@ -1,4 +1,4 @@
-#include "mlbench/master/owner.h"
+#include "mlbench/home/owner.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
