@@ -80,7 +80,7 @@ inline std::filesystem::path make_lost_run(const std::filesystem::path& home, co
   } else {
     spec::set_command(run, command);
   }
-  master::create_run(home, run, std::nullopt);
+  home::create_run(home, run, std::nullopt);
   const std::filesystem::path folder = home / "runs" / name;
   Json record = Json::parse(content_of(folder / "run.json"));
   record["state"] = "running";

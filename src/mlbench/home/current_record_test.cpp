@@ -8,7 +8,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/home/runs.h"
 
-namespace mlbench::master {
+namespace mlbench::home {
 namespace {
 
 using namespace std::chrono_literals;
@@ -73,4 +73,4 @@ TEST_F(CurrentRecord, AWaitingRunThatCannotStartSaysWhy) {
 }
 
 }  // namespace
-}  // namespace mlbench::master
+}  // namespace mlbench::home

@@ -21,7 +21,7 @@
 #include "mlbench/supervise/progress.h"
 #include "mlbench/supervise/supervisor.h"
 
-namespace mlbench::master {
+namespace mlbench::home {
 
 namespace fs = std::filesystem;
 
@@ -251,4 +251,4 @@ void delete_run(const fs::path& home, const fs::path& run_dir) {
   staging.emplace(report::runs_dir(home)).take(name);
 }
 
-}  // namespace mlbench::master
+}  // namespace mlbench::home

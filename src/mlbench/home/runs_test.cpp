@@ -17,7 +17,7 @@
 #include "mlbench/home/staging.h"
 #include "mlbench/report/records.h"
 
-namespace mlbench::master {
+namespace mlbench::home {
 namespace {
 
 namespace fs = std::filesystem;
@@ -262,4 +262,4 @@ TEST(RunNames, LoseTheNumberOfARepeat) {
 }
 
 }  // namespace
-}  // namespace mlbench::master
+}  // namespace mlbench::home

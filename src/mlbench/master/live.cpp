@@ -136,7 +136,7 @@ bool LiveFeed::tick(RunFeed& feed, const std::string& name, bool heartbeat) {
 
 bool LiveFeed::tick(FileFeed& feed) {
   // In this order: what is written between the two is read in the next round.
-  const bool active = feed.more || is_active_run(report::runs_dir(home_) / feed.name);
+  const bool active = feed.more || home::is_active_run(report::runs_dir(home_) / feed.name);
   const size_t room = std::min(feed.stream->room(), kMostPiece);
   const std::string text = room == 0 ? "" : read_from(feed.file, feed.offset, room);
   feed.offset += text.size();

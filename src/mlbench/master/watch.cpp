@@ -167,7 +167,7 @@ void Watcher::look_at_active() {
   for (const std::string& name : names) {
     const fs::path run_dir = report::runs_dir(home_) / name;
     try {
-      is_active_run(run_dir);  // settles a lost one
+      home::is_active_run(run_dir);  // settles a lost one
     } catch (const std::exception& error) {
       spdlog::debug("run {}: {}", name, error.what());  // being deleted
     }

@@ -201,7 +201,7 @@ Response one_run(const Services& services, const Call& call) {
   const std::string id = take_suffix(call.parameters[0], suffix);
   format_of(call.request, suffix, false);
   const fs::path run_dir = folder_of(services, id);
-  const Json record = current_record(run_dir);
+  const Json record = home::current_record(run_dir);
   Json run = run_object(record);
   run["job_metadata"] = job_metadata(services, run_dir, record);
   return json_response(200, run);
@@ -285,15 +285,15 @@ Response create_run(Services& services, const Call& call) {
   MLBENCH_CHECK(planned.runs.size() == 1, "one worker count, no repeats");
   planned.runs.front().name = name;
   const auto runs = submit(services, std::move(planned.runs), false);
-  return json_response(201, run_object(first_record(runs.front())));
+  return json_response(201, run_object(home::first_record(runs.front())));
 }
 
 Response delete_run(Services& services, const Call& call) {
   const fs::path run_dir = folder_of(services, call.parameters[0]);
-  if (is_active_run(run_dir)) {
-    stop_run(services.home, run_dir);
+  if (home::is_active_run(run_dir)) {
+    home::stop_run(services.home, run_dir);
     const auto deadline = std::chrono::steady_clock::now() + kStopPatience;
-    while (is_active_run(run_dir) && std::chrono::steady_clock::now() < deadline) {
+    while (home::is_active_run(run_dir) && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }
@@ -463,7 +463,7 @@ Response metrics_of_key(Services& services, const Call& call) {
     metrics = metrics_of_host(services, 0);
   } else {
     const fs::path run_dir = folder_of(services, key);
-    record = current_record(run_dir);
+    record = home::current_record(run_dir);
     name = record.value("name", "");
     metrics = metrics_of_run(services, run_dir, record);
     if (format == "zip") {  // a run's archive has the run's time, whatever is asked
@@ -642,7 +642,7 @@ Response pods(const Services& services, const Call& call) {
   int64_t held = 0;
   for (const std::string& name : services.index.names_in_state("running")) {
     try {
-      held += read_spec(report::runs_dir(services.home) / name).workers;
+      held += home::read_spec(report::runs_dir(services.home) / name).workers;
     } catch (const std::exception&) {
       continue;  // deleted in this moment
     }

@@ -63,7 +63,7 @@ Response list_runs(const Services& services, const Request& request) {
 
 Json created(const std::vector<spec::RunSpec>& runs, const std::vector<std::string>& notes) {
   Json answer = {{"runs", Json::array()}, {"warnings", notes}};
-  for (const spec::RunSpec& run : runs) answer["runs"].push_back(summary_of(first_record(run)));
+  for (const spec::RunSpec& run : runs) answer["runs"].push_back(summary_of(home::first_record(run)));
   return answer;
 }
 
@@ -164,15 +164,15 @@ Response preview_runs(Services& services, const Request& request) {
 
 // A run of the same specification: NAME-K.2, NAME-K.3, ...
 Response retry(Services& services, const Call& call) {
-  spec::RunSpec run = read_spec(find_run_folder(services, call.parameters[0]));
-  const std::string base = without_repeat(run.name);
+  spec::RunSpec run = home::read_spec(find_run_folder(services, call.parameters[0]));
+  const std::string base = home::without_repeat(run.name);
   for (int64_t number = 2;; ++number) {
     run.name = fmt::format("{}.{}", base, number);
     check_name(run.name, "run name");  // a long one may have no room for a number
     if (fs::exists(report::runs_dir(services.home) / run.name)) continue;
     try {
       return json_response(201, created(submit(services, {run}, false), {}));
-    } catch (const NameTaken&) {
+    } catch (const home::NameTaken&) {
       continue;  // somebody was faster
     }
   }
@@ -213,7 +213,7 @@ Json request_of(const spec::RunSpec& run) {
 
 // A run like this one, with another name and what else the body says.
 Response clone(Services& services, const Call& call) {
-  Json request = request_of(read_spec(find_run_folder(services, call.parameters[0])));
+  Json request = request_of(home::read_spec(find_run_folder(services, call.parameters[0])));
   Json changes = json_body(call.request);
   if (!changes.contains("name")) throw HttpError(400, "name is needed: that of the new run");
   for (const auto& [key, value] : changes.items()) request[key] = value;
@@ -225,11 +225,11 @@ Response clone(Services& services, const Call& call) {
 
 Response stop(Services& services, const Call& call) {
   const fs::path run_dir = find_run_folder(services, call.parameters[0]);
-  if (!is_active_run(run_dir)) {
+  if (!home::is_active_run(run_dir)) {
     throw HttpError(409, fmt::format("run '{}' is not active: it is {}", run_dir.filename().string(),
                                      report::read_record(run_dir).value("state", "unknown")));
   }
-  stop_run(services.home, run_dir);
+  home::stop_run(services.home, run_dir);
   services.watcher.refresh(run_dir.filename());
   return json_response(202, summary_of(report::read_record(run_dir)));
 }
@@ -329,7 +329,7 @@ std::vector<Found> all_series(Services& services, const fs::path& run_dir, int64
 // Without ?name a list of the series, else their points, at most ?points per series: columns of one length.
 Response series(Services& services, const Call& call) {
   const fs::path run_dir = find_run_folder(services, call.parameters[0]);
-  const int64_t run = read_spec(run_dir).id;
+  const int64_t run = home::read_spec(run_dir).id;
   const auto name = call.request.query("name");
   const int64_t rank = whole_number(call.request, "rank", -1, 0, 1'000'000);
   store::SeriesRange range;
@@ -388,7 +388,7 @@ Response add_points(Services& services, const Call& call) {
   const ParsedBatch batch = parse_points(call.request.body, now_us());
   // The index spares reading the whole specification, batch by batch.
   const auto known = services.index.id_of(run_dir.filename());
-  const int64_t run = known ? *known : read_spec(run_dir).id;
+  const int64_t run = known ? *known : home::read_spec(run_dir).id;
   const store::BatchResult result = services.journal.add_batch(run, batch.records);
   Json last = Json::object();
   for (const auto& [rank, sequence] : services.journal.last_sequences(run)) last[std::to_string(rank)] = sequence;
@@ -408,7 +408,7 @@ Response events(std::function<void(std::shared_ptr<Stream>)> open) {
 
 Response download(const Services& services, const Call& call) {
   const fs::path run_dir = find_run_folder(services, call.parameters[0]);
-  const Json record = current_record(run_dir);
+  const Json record = home::current_record(run_dir);
   Response response{200, "application/zip", {}, "", {}};
   response.headers = {
       {"Content-Disposition", fmt::format("attachment; filename=\"{}.zip\"", run_dir.filename().string())}};
@@ -421,7 +421,7 @@ Response download(const Services& services, const Call& call) {
 
 Response tensorboard(const Services& services, const Call& call) {
   const fs::path run_dir = find_run_folder(services, call.parameters[0]);
-  const Json record = current_record(run_dir);
+  const Json record = home::current_record(run_dir);
   const int64_t rank = whole_number(call.request, "rank", 0, 0, record.value("workers", int64_t{1}) - 1);
   Response response{200, "application/octet-stream", {}, "", {}};
   response.headers = {{"Content-Disposition", fmt::format("attachment; filename=\"{}\"",
@@ -440,7 +440,7 @@ Response compare_runs(const Services& services, const Request& request) {
   std::vector<Json> records;
   for (size_t begin = 0; begin <= names.size() && !names.empty();) {
     const size_t end = std::min(names.find(',', begin), names.size());
-    records.push_back(current_record(find_run_folder(services, names.substr(begin, end - begin))));
+    records.push_back(home::current_record(find_run_folder(services, names.substr(begin, end - begin))));
     begin = end + 1;
     if (records.size() > 100) throw HttpError(400, "runs: at most 100 can be compared");
   }
@@ -475,7 +475,7 @@ std::vector<spec::RunSpec> submit(Services& services, std::vector<spec::RunSpec>
                                   const std::map<std::string, std::string>& values) {
   check_fits(services, runs);
   check_values(runs, values);
-  runs = create_runs(services.home, std::move(runs), Waiting{no_wait});
+  runs = home::create_runs(services.home, std::move(runs), home::Waiting{no_wait});
   // They are there now, so no error may say that they are not.
   for (const spec::RunSpec& run : runs) {
     services.scheduler.submit(run, no_wait, values);
@@ -490,14 +490,14 @@ std::vector<spec::RunSpec> submit(Services& services, std::vector<spec::RunSpec>
 
 void delete_everywhere(Services& services, const fs::path& run_dir) {
   const std::string name = run_dir.filename();
-  if (is_active_run(run_dir)) throw HttpError(409, fmt::format("run '{}' is active: stop it first", name));
+  if (home::is_active_run(run_dir)) throw HttpError(409, fmt::format("run '{}' is active: stop it first", name));
   int64_t id = 0;
   try {
-    id = read_spec(run_dir).id;
+    id = home::read_spec(run_dir).id;
   } catch (const UserError&) {
     // A damaged run can be deleted all the same.
   }
-  delete_run(services.home, run_dir);
+  home::delete_run(services.home, run_dir);
   if (id > 0) {
     services.series.remove_run(id);
     services.journal.remove_run(id);
@@ -515,7 +515,7 @@ std::vector<Route> run_routes(Services& services) {
       {"POST", "/api/v1/plan", Access::kToken, [s](const Call& call) { return preview_runs(*s, call.request); },
        Lane::kSlow, Body::kRequest},
       {"GET", "/api/v1/runs/{run}", Access::kToken,
-       [folder](const Call& call) { return json_response(200, current_record(folder(call))); }},
+       [folder](const Call& call) { return json_response(200, home::current_record(folder(call))); }},
       {"DELETE", "/api/v1/runs/{run}", Access::kToken,
        [s, folder](const Call& call) {
          delete_everywhere(*s, folder(call));
