@@ -11,6 +11,7 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/home/runs.h"
+#include "mlbench/home/summary.h"
 #include "mlbench/master/watch.h"
 #include "mlbench/report/records.h"
 
@@ -114,7 +115,7 @@ bool LiveFeed::tick(RunFeed& feed, const std::string& name, bool heartbeat) {
   const fs::path run_dir = report::runs_dir(home_) / name;
   const Json record = report::read_record(run_dir);
   feed.reader.update();
-  const Json now = {{"run", summary_of(record)}, {"progress", progress_json(feed.reader.progress())}};
+  const Json now = {{"run", home::summary_of(record)}, {"progress", progress_json(feed.reader.progress())}};
   const std::string text = event("run", now.dump(-1, ' ', false, Json::error_handler_t::replace));
   if (text != feed.last) {
     push_to(feed.streams, text);

@@ -12,6 +12,7 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/home/runs.h"
+#include "mlbench/home/summary.h"
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/points.h"
 #include "mlbench/master/http/services.h"
@@ -63,7 +64,7 @@ Response list_runs(const Services& services, const Request& request) {
 
 Json created(const std::vector<spec::RunSpec>& runs, const std::vector<std::string>& notes) {
   Json answer = {{"runs", Json::array()}, {"warnings", notes}};
-  for (const spec::RunSpec& run : runs) answer["runs"].push_back(summary_of(home::first_record(run)));
+  for (const spec::RunSpec& run : runs) answer["runs"].push_back(home::summary_of(home::first_record(run)));
   return answer;
 }
 
@@ -231,7 +232,7 @@ Response stop(Services& services, const Call& call) {
   }
   home::stop_run(services.home, run_dir);
   services.watcher.refresh(run_dir.filename());
-  return json_response(202, summary_of(report::read_record(run_dir)));
+  return json_response(202, home::summary_of(report::read_record(run_dir)));
 }
 
 // ---- logs -----------------------------------------------------------------------------------------------------------
@@ -448,7 +449,7 @@ Response compare_runs(const Services& services, const Request& request) {
   const report::Comparison comparison = report::compare(records);
   Json rows = Json::array();
   for (size_t i = 0; i < records.size(); ++i) {
-    Json row = summary_of(records[i]);
+    Json row = home::summary_of(records[i]);
     row["to_goal"] = scaling_json(comparison.runs[i].to_goal);
     row["rate"] = scaling_json(comparison.runs[i].rate);
     rows.push_back(std::move(row));
