@@ -157,6 +157,84 @@ std::string plain_name(const std::string& name) {
   return out;
 }
 
+// Which values of a key are asked for.
+struct Selection {
+  int64_t since = INT64_MIN, until = INT64_MAX;
+  int64_t parts = 0;   // summarise to that many; 0: as they are
+  int64_t last_n = 0;  // 0: all
+  std::optional<std::string> name;
+
+  std::vector<Value> in_time(std::vector<Value> values) const {
+    std::erase_if(values, [&](const Value& value) { return value.time_us < since || value.time_us > until; });
+    return values;
+  }
+};
+
+Selection selection_of(const Request& request) {
+  Selection selection;
+  if (const auto text = request.query("since")) {
+    const auto time = parse_date(*text);
+    if (!time) {
+      throw HttpError(400,
+                      fmt::format("since '{}' is no date: expected 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00",
+                                  text->substr(0, 40)));
+    }
+    selection.since = *time;
+  }
+  selection.parts = whole_number(request, "summarize", 0, 1, 1'000'000'000);
+  selection.last_n = whole_number(request, "last_n", 0, 1, 1'000'000'000);
+  selection.name = request.query("metric_filter");
+  return selection;
+}
+
+// `slots`: how many pods' figures are beside the metrics.
+Response archive_of(const Services& services, const Metrics& metrics, const Selection& selection, int64_t slots,
+                    const std::string& name) {
+  std::vector<report::ZipPart> parts;
+  std::set<std::string> names;
+  Response response{200, "application/octet-stream", {}, "", {}};
+  const auto add = [&](std::string member, std::vector<Value> values) {
+    response.held_bytes += values.size() * sizeof(Value);
+    if (names.insert(member).second) parts.push_back(part_of(std::move(member), std::move(values)));
+  };
+  for (const auto& [metric, values] : metrics) {
+    if (metric == "TaskResult @ 0") parts.push_back(report::text_part("official_result.txt", values.back().text()));
+    if (metric.find("TaskResult") != std::string::npos) continue;
+    if (auto kept = selection.in_time(values); !kept.empty()) add(member_name("result_", metric), std::move(kept));
+  }
+  for (int64_t slot = 0; slot < slots; ++slot) {
+    for (const auto& [metric, values] : metrics_of_host(services, 0)) {
+      if (auto kept = selection.in_time(values); !kept.empty())
+        add(member_name(pod_name(services, slot) + "_", metric), std::move(kept));
+    }
+  }
+  const auto zip = std::make_shared<report::ZipStream>(std::move(parts), now_us() / 1'000'000);
+  response.next = [zip] { return zip->next(); };
+  response.headers = {{"content-disposition", fmt::format("attachment; filename=metrics_{}.zip", plain_name(name))}};
+  return response;
+}
+
+Response lists_of(Metrics metrics, const Selection& selection) {
+  Lists lists;
+  for (auto& [metric, all] : metrics) {
+    if (selection.name && metric != *selection.name) continue;
+    std::vector<Value> values = selection.in_time(std::move(all));
+    if (selection.parts > 0) values = summarised(metric, values, selection.parts);
+    if (selection.last_n > 0 && std::ssize(values) > selection.last_n) {
+      values.erase(values.begin(), values.end() - selection.last_n);
+    }
+    if (!values.empty()) lists.emplace_back(metric, std::move(values));
+  }
+  Response response{200, "application/json", {}, "", {}};
+  response.held_bytes = bytes_of(lists);
+  response.next = json_of(std::move(lists), [](const std::string&, const Value& value) {
+    return fmt::format(R"({{"date":{},"value":{},"cumulative":{}}})",
+                       quoted(format_date(value.time_us, Fraction::kSixOrNone)), quoted(value.text()),
+                       value.cumulative);
+  });
+  return response;
+}
+
 std::function<std::string()> full_metrics(Metrics metrics) {
   Lists lists;
   for (auto& [name, values] : metrics) lists.emplace_back(name, std::move(values));
@@ -229,89 +307,33 @@ bool truth(const std::string& text) {
 }  // namespace
 
 Response metrics_of_key(Services& services, const Call& call) {
-  const Request& request = call.request;
   std::string suffix;
   const std::string key = take_suffix(call.parameters[0], suffix);
-  const std::string format = format_of(request, suffix, true);
-  const bool of_pod = request.query("metric_type").value_or("pod") == "pod";
-  int64_t since = INT64_MIN, until = INT64_MAX;
-  if (const auto text = request.query("since")) {
-    const auto time = parse_date(*text);
-    if (!time) {
-      throw HttpError(400,
-                      fmt::format("since '{}' is no date: expected 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00",
-                                  text->substr(0, 40)));
-    }
-    since = *time;
-  }
-  const int64_t parts = whole_number(request, "summarize", 0, 1, 1'000'000'000);
-  const int64_t last_n = whole_number(request, "last_n", 0, 1, 1'000'000'000);
-  const auto filter = request.query("metric_filter");
+  const std::string format = format_of(call.request, suffix, true);
+  const bool of_pod = call.request.query("metric_type").value_or("pod") == "pod";
+  Selection selection = selection_of(call.request);
 
   Metrics metrics;
-  Json record;
   std::string name = key;
+  int64_t slots = 0;  // whose figures go into a run's archive, too
   if (of_pod) {
     if (!is_pod(services, key)) throw HttpError(404, fmt::format("there is no pod '{}'", key.substr(0, 80)));
     metrics = metrics_of_host(services, 0);
   } else {
     const fs::path run_dir = folder_of(services, key);
-    record = home::current_record(run_dir);
+    const Json record = home::current_record(run_dir);
     name = record.value("name", "");
+    slots = std::min<int64_t>(record.value("workers", int64_t{0}), services.hosts.cores());
     metrics = metrics_of_run(services, run_dir, record);
     if (format == "zip") {  // a run's archive has the run's time, whatever is asked
-      since = parse_date(record.value("created_at", "")).value_or(INT64_MIN);
+      selection.since = parse_date(record.value("created_at", "")).value_or(INT64_MIN);
       if (record.contains("finished_at") && record["finished_at"].is_string()) {
-        until = parse_date(record["finished_at"].get<std::string>()).value_or(INT64_MAX);
+        selection.until = parse_date(record["finished_at"].get<std::string>()).value_or(INT64_MAX);
       }
     }
   }
-  const auto in_time = [&](std::vector<Value> values) {
-    std::erase_if(values, [&](const Value& value) { return value.time_us < since || value.time_us > until; });
-    return values;
-  };
-
-  if (format == "zip") {
-    std::vector<report::ZipPart> parts;
-    std::set<std::string> names;
-    Response response{200, "application/octet-stream", {}, "", {}};
-    const auto add = [&](std::string member, std::vector<Value> values) {
-      response.held_bytes += values.size() * sizeof(Value);
-      if (names.insert(member).second) parts.push_back(part_of(std::move(member), std::move(values)));
-    };
-    for (const auto& [metric, values] : metrics) {
-      if (metric == "TaskResult @ 0") parts.push_back(report::text_part("official_result.txt", values.back().text()));
-      if (metric.find("TaskResult") != std::string::npos) continue;
-      if (auto kept = in_time(values); !kept.empty()) add(member_name("result_", metric), std::move(kept));
-    }
-    const int64_t workers = of_pod ? 0 : record.value("workers", int64_t{0});
-    for (int64_t slot = 0; slot < std::min<int64_t>(workers, services.hosts.cores()); ++slot) {
-      for (const auto& [metric, values] : metrics_of_host(services, 0)) {
-        if (auto kept = in_time(values); !kept.empty())
-          add(member_name(pod_name(services, slot) + "_", metric), std::move(kept));
-      }
-    }
-    const auto zip = std::make_shared<report::ZipStream>(std::move(parts), now_us() / 1'000'000);
-    response.next = [zip] { return zip->next(); };
-    response.headers = {{"content-disposition", fmt::format("attachment; filename=metrics_{}.zip", plain_name(name))}};
-    return response;
-  }
-  Lists lists;
-  for (auto& [metric, all] : metrics) {
-    if (filter && metric != *filter) continue;
-    std::vector<Value> values = in_time(std::move(all));
-    if (parts > 0) values = summarised(metric, values, parts);
-    if (last_n > 0 && std::ssize(values) > last_n) values.erase(values.begin(), values.end() - last_n);
-    if (!values.empty()) lists.emplace_back(metric, std::move(values));
-  }
-  Response response{200, "application/json", {}, "", {}};
-  response.held_bytes = bytes_of(lists);
-  response.next = json_of(std::move(lists), [](const std::string&, const Value& value) {
-    return fmt::format(R"({{"date":{},"value":{},"cumulative":{}}})",
-                       quoted(format_date(value.time_us, Fraction::kSixOrNone)), quoted(value.text()),
-                       value.cumulative);
-  });
-  return response;
+  return format == "zip" ? archive_of(services, metrics, selection, slots, name)
+                         : lists_of(std::move(metrics), selection);
 }
 
 Response all_metrics(Services& services, const Call& call) {
