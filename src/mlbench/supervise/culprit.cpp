@@ -12,7 +12,7 @@
 namespace mlbench::supervise {
 namespace {
 
-// Heartbeats come each second; a rank on a crowded machine may be late, a silent one is silent for good.
+// Heartbeats come four times a second; a rank on a crowded machine may be late, a silent one is silent for good.
 constexpr double kSilent_s = 4;
 
 std::string_view meaning_of(int exit_code) {
