@@ -18,7 +18,7 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
-#include "mlbench/master/runs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/record/client_lines.h"
 #include "mlbench/record/step_format.h"
 #include "mlbench/spec/task.h"
@@ -79,7 +79,7 @@ inline std::filesystem::path make_lost_run(const std::filesystem::path& home, co
   } else {
     spec::set_command(run, command);
   }
-  master::create_run(home, run, std::nullopt);
+  home::create_run(home, run, std::nullopt);
   const std::filesystem::path folder = home / "runs" / name;
   Json record = Json::parse(content_of(folder / "run.json"));
   record["state"] = "running";

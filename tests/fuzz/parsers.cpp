@@ -16,13 +16,13 @@
 #include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/dataset/dataset.h"
 #include "mlbench/dataset/format.h"
+#include "mlbench/home/summary.h"
 #include "mlbench/master/gpus.h"
 #include "mlbench/master/hosts.h"
 #include "mlbench/master/http/api.h"
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/points.h"
 #include "mlbench/master/master.h"
-#include "mlbench/master/watch.h"
 #include "mlbench/metrics/predictions.h"
 #include "mlbench/net/http/gzip.h"
 #include "mlbench/net/http/message.h"
@@ -188,7 +188,7 @@ void take_progress(const std::string& input) {
 void take_record(const std::string& input) {
   const Json record = parse_json(input, inputs::kRecord);
   report::check_record(record);
-  master::summary_of(record).dump(-1, ' ', false, Json::error_handler_t::replace);
+  home::summary_of(record).dump(-1, ' ', false, Json::error_handler_t::replace);
   report::status_table(Json::array({record}));
   report::run_details(record);
   report::read_run_record(record);

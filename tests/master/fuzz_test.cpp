@@ -20,8 +20,8 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
-#include "mlbench/master/owner.h"
-#include "mlbench/master/runs.h"
+#include "mlbench/home/owner.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/net/http/client.h"
 #include "mlbench/spec/task.h"
 #include "tests/support/processes.h"
@@ -104,20 +104,20 @@ class Fuzz : public testing::Test {
     run.name = "r-1";
     run.cache_dir = folder_.path() / "cache";
     spec::set_task(run, spec::find_task("fashion-mnist", "", "", {}), {});
-    master::create_run(home(), run, master::Waiting{});
-    master::stop_run(home(), home() / "runs" / "r-1");
+    home::create_run(home(), run, home::Waiting{});
+    home::stop_run(home(), home() / "runs" / "r-1");
 
     ProcessOptions options;
     options.arguments = {environment_variable("MLBENCH_TEST_MLBENCH").value(), "serve", "--listen", "127.0.0.1:0",
                          "--legacy-api"};
     options.output = folder_.path() / "serve.log";
     serve_.emplace(ChildProcess::start(options));
-    if (!test::eventually([&] { return master::find_master(home()).has_value(); })) {
+    if (!test::eventually([&] { return home::find_master(home()).has_value(); })) {
       throw IoError("the master does not start: " + read_file(folder_.path() / "serve.log"));
     }
-    const auto address = master::find_master(home());
+    const auto address = home::find_master(home());
     url_ = address->url;
-    token_ = master::read_token(address->token_file);
+    token_ = home::read_token(address->token_file);
     port_ = static_cast<uint16_t>(std::stoi(url_.substr(url_.rfind(':') + 1)));
 
     const auto given = environment_variable("MLBENCH_FUZZ_SEED");

@@ -17,7 +17,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
-#include "mlbench/master/owner.h"
+#include "mlbench/home/owner.h"
 #include "mlbench/net/http/client.h"
 #include "mlbench/record/step_reader.h"
 #include "mlbench/report/zip.h"
@@ -79,11 +79,11 @@ class Serve : public testing::Test {
     std::vector<std::string> arguments = {"serve", "--listen", "127.0.0.1:0"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     serve_.emplace(spawn(arguments, "serve.log"));
-    ASSERT_TRUE(eventually([&] { return master::find_master(home()).has_value() || serve_->wait(0ms); }));
-    const auto address = master::find_master(home());
+    ASSERT_TRUE(eventually([&] { return home::find_master(home()).has_value() || serve_->wait(0ms); }));
+    const auto address = home::find_master(home());
     ASSERT_TRUE(address) << output_of("serve.log");
     url_ = address->url;
-    token_ = master::read_token(address->token_file);
+    token_ = home::read_token(address->token_file);
   }
   void kill_master() {
     kill(serve_->pid(), SIGKILL);

@@ -159,8 +159,11 @@ int run(const Arguments& arguments) {
 
   const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(run.comm_timeout_s * 1000));
   const auto report_failure = [&](const std::string& kind, const std::string& message) {
-    const Json failure = {{"event", "failure"},          {"kind", kind},       {"operation", "all_reduce"},
-                          {"sequence", sequence.load()}, {"message", message}, {"suspect_rank", nullptr}};
+    const Json failure = {{"event", "failure"},
+                          {"kind", kind},
+                          {"operation", "all_reduce"},
+                          {"sequence", sequence.load()},
+                          {"message", message}};
     spool.event(failure);
     client.report(failure);
   };

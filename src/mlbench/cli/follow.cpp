@@ -23,6 +23,7 @@
 #include "mlbench/report/records.h"
 #include "mlbench/report/summary.h"
 #include "mlbench/report/table.h"
+#include "mlbench/supervise/core_lock.h"
 
 namespace mlbench::cli {
 

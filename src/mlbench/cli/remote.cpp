@@ -8,7 +8,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/cli/clusters.h"
-#include "mlbench/master/owner.h"
+#include "mlbench/home/owner.h"
 #include "mlbench/report/compare.h"
 
 namespace mlbench::cli {
@@ -109,18 +109,18 @@ std::optional<MasterClient> given_master(const Context& context) {
     if (context.token_file_option) throw UserError("--token-file belongs to -u URL");
     const auto cluster = current_cluster(context.home_to_read());
     if (!cluster) return std::nullopt;
-    return MasterClient(cluster->url, master::read_token(cluster->token_file), cluster->certificate, true);
+    return MasterClient(cluster->url, home::read_token(cluster->token_file), cluster->certificate, true);
   }
   const auto file = context.token_file_option ? std::filesystem::path(*context.token_file_option)
-                                              : master::default_token_file(context.home_to_read());
-  return MasterClient(whole_url(*context.url_option), master::read_token(file), "", true);
+                                              : home::default_token_file(context.home_to_read());
+  return MasterClient(whole_url(*context.url_option), home::read_token(file), "", true);
 }
 
 std::optional<MasterClient> find_master(const Context& context) {
   if (auto given = given_master(context)) return given;
-  const auto address = master::find_master(context.home_to_read());
+  const auto address = home::find_master(context.home_to_read());
   if (!address) return std::nullopt;
-  return MasterClient(address->url, master::read_token(address->token_file), address->certificate, false);
+  return MasterClient(address->url, home::read_token(address->token_file), address->certificate, false);
 }
 
 MasterClient the_master(const Context& context) {

@@ -2,17 +2,17 @@
 
 // Run folders: what verbs and master share.
 
-#include "mlbench/master/runs.h"
+#include "mlbench/home/runs.h"
 
 namespace mlbench::cli {
 
-using master::check_names_free;
-using master::checkpoint_steps;
-using master::create_run;
-using master::current_record;
-using master::delete_run;
-using master::is_active_run;
-using master::read_spec;
-using master::without_repeat;
+using home::check_names_free;
+using home::checkpoint_steps;
+using home::create_run;
+using home::current_record;
+using home::delete_run;
+using home::is_active_run;
+using home::read_spec;
+using home::without_repeat;
 
 }  // namespace mlbench::cli

@@ -10,7 +10,7 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/verbs.h"
-#include "mlbench/master/owner.h"
+#include "mlbench/home/owner.h"
 
 namespace mlbench::cli {
 
@@ -68,8 +68,8 @@ ExitCode set_cluster(const Context& context, const SetCluster& options) {
     if (options.forget) throw UserError("--forget needs no -u");
     if (name == kLocal) throw UserError("'local' is this home: choose another name");
     const auto token_file =
-        context.token_file_option ? fs::path(*context.token_file_option) : master::default_token_file(context.home());
-    master::read_token(token_file);
+        context.token_file_option ? fs::path(*context.token_file_option) : home::default_token_file(context.home());
+    home::read_token(token_file);
     clusters.known[name] = {whole_url(*context.url_option), fs::absolute(token_file).lexically_normal(),
                             options.certificate.empty() ? "" : fs::absolute(options.certificate).lexically_normal()};
     clusters.current = name;

@@ -146,7 +146,7 @@ ExitCode stop(const Context& context, const std::vector<std::string>& names) {
           fmt::format("run '{}' is not active: it is {}", run.filename().string(), record.value("state", "unknown")));
     }
   }
-  for (const fs::path& run : runs) master::stop_run(home, run);
+  for (const fs::path& run : runs) home::stop_run(home, run);
   const auto deadline = std::chrono::steady_clock::now() + kStopPatience;
   Json answer = Json::array();
   for (const fs::path& run : runs) {

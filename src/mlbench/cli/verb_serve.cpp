@@ -17,6 +17,7 @@
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/master/master.h"
+#include "mlbench/supervise/core_lock.h"
 #include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::cli {

@@ -18,7 +18,7 @@
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
-#include "mlbench/master/watch.h"
+#include "mlbench/home/summary.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/summary.h"
 #include "mlbench/report/table.h"
@@ -73,7 +73,7 @@ class FolderSource final : public Source {
         // What is over changes only when it is resumed, and is then active for a while.
         const auto before = known_.find(folder);
         const bool same = before != known_.end() && !report::is_active(before->second) && !is_active_run(folder);
-        runs.push_back(same ? before->second : master::summary_of(current_record(folder)));
+        runs.push_back(same ? before->second : home::summary_of(current_record(folder)));
         known[folder] = runs.back();
       } catch (const std::exception& error) {
         const char* state = is_transient(error) ? "unreadable" : "damaged";
@@ -168,7 +168,7 @@ ExitCode watch_run(const Context& context, Source& source, const std::string& na
   std::string stage, line;
   while (InterruptGuard::count() == 0) {
     const Json record = source.record(name);
-    const Json summary = master::summary_of(record);
+    const Json summary = home::summary_of(record);
     if (terminal) {
       screen.draw(fmt::format("{} UTC, Ctrl-C ends the view\n\n{}",
                               format_utc(std::chrono::system_clock::now()).substr(11, 8), report::run_details(record)));

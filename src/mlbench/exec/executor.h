@@ -18,8 +18,8 @@ namespace mlbench::exec {
 struct LaunchRequest {
   std::string backend;               // "mpi" makes exec/local use one local mpirun
   std::vector<std::string> command;  // worker program and arguments, the same for all ranks
-  bool rank_words = false;           // "{rank}" within the command's words stands for each rank's number
-  std::filesystem::path guard;       // mlbench-guard, the parent of each rank
+  bool rank_words = false;      // "{rank}" within the command's words stands for each rank's number; not with "mpi"
+  std::filesystem::path guard;  // mlbench-guard, the parent of each rank
   int workers = 1;
   std::map<std::string, std::string> environment;  // common to all ranks
   std::filesystem::path working_directory;         // of ranks; empty: the supervisor's
@@ -64,7 +64,8 @@ class Executor {
   virtual ~Executor() = default;
   virtual std::string name() const = 0;
   virtual std::unique_ptr<RankGroup> start(const LaunchRequest& request) = 0;
-  // The exact commands and environment additions that start() would use: one line per rank, or one in all.
+  // The exact commands and environment additions that start() would use, less the address where guards connect, which
+  // only exists then: one line per rank, or one in all.
   virtual std::vector<std::string> describe(const LaunchRequest& request) const = 0;
 };
 

@@ -6,7 +6,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
-#include "mlbench/master/runs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/record/client_lines.h"
 #include "mlbench/record/points.h"
 #include "mlbench/record/spool_tail.h"
@@ -26,7 +26,7 @@ int64_t bytes_in(const fs::path& file) {
 }  // namespace
 
 void Ingest::catch_up(const fs::path& run_dir) {
-  const spec::RunSpec run = read_spec(run_dir);
+  const spec::RunSpec run = home::read_spec(run_dir);
   const std::lock_guard lock(mutex_);
   for (int64_t rank = 0; rank < run.workers; ++rank) {
     if (spec::is_custom(run)) {
@@ -42,7 +42,7 @@ void Ingest::catch_up(const fs::path& run_dir) {
 }
 
 int64_t Ingest::left_out(const fs::path& run_dir) const {
-  const spec::RunSpec run = read_spec(run_dir);
+  const spec::RunSpec run = home::read_spec(run_dir);
   int64_t count = 0;
   for (int64_t rank = 0; rank < run.workers; ++rank) {
     if (spec::is_custom(run)) {

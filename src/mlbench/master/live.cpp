@@ -10,7 +10,8 @@
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/master/runs.h"
+#include "mlbench/home/runs.h"
+#include "mlbench/home/summary.h"
 #include "mlbench/master/watch.h"
 #include "mlbench/report/records.h"
 
@@ -114,7 +115,7 @@ bool LiveFeed::tick(RunFeed& feed, const std::string& name, bool heartbeat) {
   const fs::path run_dir = report::runs_dir(home_) / name;
   const Json record = report::read_record(run_dir);
   feed.reader.update();
-  const Json now = {{"run", summary_of(record)}, {"progress", progress_json(feed.reader.progress())}};
+  const Json now = {{"run", home::summary_of(record)}, {"progress", progress_json(feed.reader.progress())}};
   const std::string text = event("run", now.dump(-1, ' ', false, Json::error_handler_t::replace));
   if (text != feed.last) {
     push_to(feed.streams, text);
@@ -136,7 +137,7 @@ bool LiveFeed::tick(RunFeed& feed, const std::string& name, bool heartbeat) {
 
 bool LiveFeed::tick(FileFeed& feed) {
   // In this order: what is written between the two is read in the next round.
-  const bool active = feed.more || is_active_run(report::runs_dir(home_) / feed.name);
+  const bool active = feed.more || home::is_active_run(report::runs_dir(home_) / feed.name);
   const size_t room = std::min(feed.stream->room(), kMostPiece);
   const std::string text = room == 0 ? "" : read_from(feed.file, feed.offset, room);
   feed.offset += text.size();

@@ -12,9 +12,9 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/log.h"
+#include "mlbench/home/owner.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/master/http/services.h"
-#include "mlbench/master/owner.h"
-#include "mlbench/master/runs.h"
 #include "mlbench/report/records.h"
 
 namespace mlbench::master {
@@ -37,7 +37,7 @@ std::vector<Route> all_routes(Services& services) {
 }
 
 fs::path checked_token_file(const MasterOptions& options) {
-  return options.token_file.empty() ? default_token_file(options.home) : fs::absolute(options.token_file);
+  return options.token_file.empty() ? home::default_token_file(options.home) : fs::absolute(options.token_file);
 }
 
 // What a master has open itself: stores and their logs, more of them for charts, locks, run folders that are looked at,
@@ -46,7 +46,7 @@ constexpr size_t kOwnDescriptors = 192, kLeastConnections = 64;
 
 // The home, in which submissions and deletions are whole.
 const fs::path& collected(const fs::path& home) {
-  collect_leftovers(home);
+  home::collect_leftovers(home);
   return home;
 }
 
@@ -83,7 +83,7 @@ class Master::Impl {
         hooks_(std::move(hooks)),
         owner_(options_.home),
         token_file_(checked_token_file(options_)),
-        token_(ensure_token(token_file_)),
+        token_(home::ensure_token(token_file_)),
         index_(collected(options_.home) / "store"),
         series_(options_.home / "store" / "series.sqlite", true),
         journal_(options_.home / "store"),
@@ -102,7 +102,7 @@ class Master::Impl {
     const bool v6 = host.find(':') != std::string::npos;
     url_ = fmt::format("{}://{}:{}", options_.certificate.empty() ? "http" : "https", v6 ? "[" + host + "]" : host,
                        server_.port());
-    MasterAddress address{url_, token_file_, "", getpid()};
+    home::MasterAddress address{url_, token_file_, "", getpid()};
     if (!options_.certificate.empty()) address.certificate = fs::absolute(options_.certificate);
     owner_.publish(address);
     scheduler_.begin({{"MLBENCH_URL", url_}, {"MLBENCH_TOKEN_FILE", token_file_.string()}});
@@ -174,7 +174,7 @@ class Master::Impl {
 
   const MasterOptions options_;
   const Hooks hooks_;
-  HomeOwner owner_;
+  home::HomeOwner owner_;
   const fs::path token_file_;
   const std::string token_;
   store::RunIndex index_;

@@ -18,13 +18,13 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/home/owner.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/master/hosts.h"
 #include "mlbench/master/http/api.h"
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/openapi.h"
 #include "mlbench/master/http/points.h"
-#include "mlbench/master/owner.h"
-#include "mlbench/master/runs.h"
 #include "mlbench/net/http/client.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/run_spec.h"
@@ -141,9 +141,9 @@ TEST_F(MasterTest, AnAllowedNameIsAnsweredTo) {
 }
 
 TEST_F(MasterTest, SecretsAreComparedWhole) {
-  EXPECT_TRUE(same_secret("0123456789abcdef", "0123456789abcdef"));
+  EXPECT_TRUE(home::same_secret("0123456789abcdef", "0123456789abcdef"));
   for (const char* given : {"", "0", "0123456789abcde", "0123456789abcdeF", "0123456789abcdef0", "x123456789abcdef"}) {
-    EXPECT_FALSE(same_secret(given, "0123456789abcdef")) << given;
+    EXPECT_FALSE(home::same_secret(given, "0123456789abcdef")) << given;
   }
 }
 
@@ -287,15 +287,15 @@ TEST_F(Browser, OtherPortsOfThisHostGetNothing) {
 // ---- one master per home --------------------------------------------------------------------------------------------
 
 TEST_F(MasterTest, AHomeHasOneMaster) {
-  EXPECT_FALSE(find_master(home()));
+  EXPECT_FALSE(home::find_master(home()));
   master();
-  const auto found = find_master(home());
+  const auto found = home::find_master(home());
   ASSERT_TRUE(found);
   EXPECT_EQ(found->url, master().url());
-  EXPECT_EQ(read_token(found->token_file), master().token());
+  EXPECT_EQ(home::read_token(found->token_file), master().token());
   expect_error<UserError>([&] { Master(options_, hooks_); }, "another mlbench serve owns");
   master_.reset();
-  EXPECT_FALSE(find_master(home()));
+  EXPECT_FALSE(home::find_master(home()));
 }
 
 TEST_F(MasterTest, AUsedPortLeavesTheHomeFree) {
@@ -305,7 +305,7 @@ TEST_F(MasterTest, AUsedPortLeavesTheHomeFree) {
   fs::create_directories(other.home);
   other.port = static_cast<uint16_t>(std::stoi(master().url().substr(master().url().rfind(':') + 1)));
   expect_error<UserError>([&] { Master(other, hooks_); }, "another program uses this port");
-  EXPECT_FALSE(find_master(other.home));
+  EXPECT_FALSE(home::find_master(other.home));
 }
 
 TEST(Listen, IsParsed) {
@@ -395,18 +395,18 @@ TEST_F(MasterTest, ARunWithNumbersThatNobodyTakesCanBeEndedAndRemoved) {
     run.name = name;
     run.cache_dir = home() / "cache";
     spec::set_task(run, spec::find_task("fashion-mnist", "", "", {}), {});
-    const fs::path folder = create_run(home(), run, Waiting{}).run_dir;
+    const fs::path folder = home::create_run(home(), run, home::Waiting{}).run_dir;
     Json damaged = read_json_file(folder / "spec.json");
     damaged[Json::json_pointer(field)] = value;
     write_json_file(folder / "spec.json", damaged);
-    expect_error<UserError>([&] { read_spec(folder); }, (folder / "spec.json").string() + ": '");
+    expect_error<UserError>([&] { home::read_spec(folder); }, (folder / "spec.json").string() + ": '");
   }
   // By hand, without a master.
-  stop_run(home(), home() / "runs/time-1");
-  const Json record = current_record(home() / "runs/time-1");
+  home::stop_run(home(), home() / "runs/time-1");
+  const Json record = home::current_record(home() / "runs/time-1");
   EXPECT_EQ(record["state"], "stopped");
   EXPECT_THAT(record["notes"].dump(), HasSubstr("'limits.max_time_s' is null; expected a finite number"));
-  delete_run(home(), home() / "runs/time-1");
+  home::delete_run(home(), home() / "runs/time-1");
   EXPECT_FALSE(fs::exists(home() / "runs/time-1"));
   // A master says of those that wait that they failed, and why.
   for (const char* name : {"threads-1", "repeat-1", "workers-1"}) {
@@ -626,10 +626,10 @@ TEST_F(Submissions, ASetThatWasCutShortIsWholeOrGoneUnderTheNextMaster) {
     SCOPED_TRACE(step);
     const pid_t child = fork();
     if (child == 0) {
-      create_runs(home(), {run_named("s-1"), run_named("s-2"), run_named("s-3")}, Waiting{},
-                  [step = std::string(step)](const char* now) {
-                    if (now == step) raise(SIGKILL);
-                  });
+      home::create_runs(home(), {run_named("s-1"), run_named("s-2"), run_named("s-3")}, home::Waiting{},
+                        [step = std::string(step)](const char* now) {
+                          if (now == step) raise(SIGKILL);
+                        });
       _exit(0);
     }
     int status = 0;

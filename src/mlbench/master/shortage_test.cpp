@@ -8,8 +8,8 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/master/ingest.h"
-#include "mlbench/master/runs.h"
 #include "mlbench/master/sched/scheduler.h"
 #include "mlbench/master/watch.h"
 #include "mlbench/record/client_lines.h"
@@ -48,13 +48,13 @@ class Shortage : public testing::Test {
   Shortage() { fs::create_directories(home()); }
   fs::path home() const { return folder_.path() / "home"; }
   fs::path run_dir(const std::string& name) const { return home() / "runs" / name; }
-  spec::RunSpec make_run(const std::string& name, const std::optional<Waiting>& waiting = std::nullopt) const {
+  spec::RunSpec make_run(const std::string& name, const std::optional<home::Waiting>& waiting = std::nullopt) const {
     spec::RunSpec spec;
     spec.name = name;
     spec.division = "custom";
     spec.command = {"/bin/true"};
     spec.workers = 1;
-    return create_run(home(), spec, waiting);
+    return home::create_run(home(), spec, waiting);
   }
   TemporaryFolder folder_;
 };
@@ -84,7 +84,7 @@ TEST_F(Shortage, DamagesNoRunInTheIndex) {
 }
 
 TEST_F(Shortage, AWaitingRunWaitsOnAndIsStartedLater) {
-  make_run("waits", Waiting{});
+  make_run("waits", home::Waiting{});
   SchedulerOptions options;
   options.home = home();
   options.program = "/bin/true";  // a supervisor that ends at once

@@ -7,7 +7,8 @@
 
 #include "mlbench/base/log.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/master/runs.h"
+#include "mlbench/home/runs.h"
+#include "mlbench/home/summary.h"
 #include "mlbench/report/compare.h"
 #include "mlbench/report/records.h"
 
@@ -36,31 +37,7 @@ int64_t folder_stamp(const fs::path& folder) {
   return stat(folder.c_str(), &info) == 0 ? info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec : 0;
 }
 
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
 }  // namespace
-
-Json summary_of(const Json& record) {
-  const report::RunFigures figures = report::figures_of(record);
-  Json summary;
-  for (const char* key :
-       {"id", "name", "state", "task", "rules", "variant", "division", "workers", "threads_per_worker", "framework",
-        "backend", "executor", "repeat", "seed", "created_at", "started_at", "finished_at"}) {
-    summary[key] = record.contains(key) ? record[key] : Json(nullptr);
-  }
-  summary["light"] = record.value(Json::json_pointer("/limits/light"), false);
-  summary["labels"] = figures.labels;
-  const auto goal = record.find("goal");
-  summary["goal"] = goal != record.end() && goal->is_object() ? *goal : Json(nullptr);
-  summary["time_to_goal_s"] = or_null(figures.time_to_goal_s);
-  summary["train_s"] = or_null(figures.train_s);
-  summary["wall_s"] = or_null(figures.wall_s);
-  summary["samples_per_s"] = or_null(figures.samples_per_s);
-  summary["communication_share"] = or_null(figures.communication_share);
-  summary["evaluation"] = figures.evaluation;
-  summary["failure"] = report::text(record, "/failure/message");
-  return summary;
-}
 
 Watcher::Watcher(fs::path home, store::RunIndex& index,
                  std::function<void(const std::vector<std::filesystem::path>&)> active)
@@ -117,7 +94,7 @@ bool Watcher::look(const std::string& name, std::vector<store::IndexedRun>& chan
   store::IndexedRun run{0, name, "damaged", "", stamp, ""};
   try {
     const Json record = report::read_record(run_dir);
-    Json summary = summary_of(record);
+    Json summary = home::summary_of(record);
     summary["name"] = name;
     run.id = record.value("id", int64_t{0});
     run.state = record.value("state", "damaged");
@@ -167,7 +144,7 @@ void Watcher::look_at_active() {
   for (const std::string& name : names) {
     const fs::path run_dir = report::runs_dir(home_) / name;
     try {
-      is_active_run(run_dir);  // settles a lost one
+      home::is_active_run(run_dir);  // settles a lost one
     } catch (const std::exception& error) {
       spdlog::debug("run {}: {}", name, error.what());  // being deleted
     }

@@ -13,13 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "mlbench/base/json.h"
 #include "mlbench/store/run_index.h"
 
 namespace mlbench::master {
-
-// What lists show of a run (schema RunSummary in api/openapi.json).
-Json summary_of(const Json& record);
 
 class Watcher {
  public:

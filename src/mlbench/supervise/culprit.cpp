@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include <algorithm>
-#include <map>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
@@ -13,7 +12,7 @@
 namespace mlbench::supervise {
 namespace {
 
-// Heartbeats come each second; a rank on a crowded machine may be late, a silent one is silent for good.
+// Heartbeats come four times a second; a rank on a crowded machine may be late, a silent one is silent for good.
 constexpr double kSilent_s = 4;
 
 std::string_view meaning_of(int exit_code) {
@@ -149,18 +148,6 @@ std::optional<size_t> longest_silent(const std::vector<RankFacts>& ranks) {
   return silent;
 }
 
-std::optional<size_t> most_suspected(const std::vector<RankFacts>& ranks) {
-  std::map<int64_t, int> votes;
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const auto suspect = field<int64_t>(ranks[rank].report, "suspect_rank", -1);
-    if (suspect < 0 || suspect >= static_cast<int64_t>(ranks.size()) || suspect == static_cast<int64_t>(rank)) continue;
-    if (!reported_failure(ranks[static_cast<size_t>(suspect)])) ++votes[suspect];
-  }
-  const auto most = std::max_element(votes.begin(), votes.end(), [](auto& a, auto& b) { return a.second < b.second; });
-  if (most == votes.end()) return std::nullopt;
-  return static_cast<size_t>(most->first);
-}
-
 std::optional<size_t> furthest_behind(const std::vector<RankFacts>& ranks) {
   std::optional<size_t> behind;
   int64_t lowest = 0, highest = 0;
@@ -248,12 +235,6 @@ record::Failure name_culprit(const std::vector<RankFacts>& ranks) {
   }
   if (auto failure = never_came_up(ranks)) return *failure;
   const std::string kind = noticed_kind(ranks);
-  if (const auto suspect = most_suspected(ranks)) {
-    return failure_of(
-        ranks, *suspect, kind,
-        fmt::format("{} is suspected by its peers{}{}", who(ranks, *suspect),
-                    with_space(describe_activity(ranks[*suspect].heartbeat)), what_peers_say(ranks, *suspect)));
-  }
   if (const auto behind = furthest_behind(ranks)) {
     return failure_of(
         ranks, *behind, kind,

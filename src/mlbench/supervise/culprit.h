@@ -42,9 +42,8 @@ bool reported_failure(const RankFacts& rank);
 //  2. a rank whose process is stopped;
 //  3. a rank that is alive but has stopped heart-beating (the longest silent one);
 //  4. nobody, where the ranks wait in MPI_Init: what keeps them from coming up is mpirun, or who connects to its ports;
-//  5. the rank that most reports of others suspect, unless it reported a failure itself;
-//  6. the rank with the lowest sequence number, where they differ;
-//  7. the first one that ended or reported: it is named, the cause stays with its message.
+//  5. the rank with the lowest sequence number, where they differ;
+//  6. the first one that ended or reported: it is named, the cause stays with its message.
 // log_tail and times are the caller's.
 record::Failure name_culprit(const std::vector<RankFacts>& ranks);
 

@@ -19,19 +19,18 @@ RankFacts working(int64_t sequence, bool in_progress = true) {
   return rank;
 }
 
-RankFacts timed_out(int64_t sequence, Json suspect = nullptr) {
+RankFacts timed_out(int64_t sequence) {
   RankFacts rank = working(sequence);
   rank.report = {{"event", "failure"},
                  {"kind", "comm_timeout"},
                  {"operation", "all_reduce"},
                  {"sequence", sequence},
-                 {"message", "all_reduce took longer than 2 s"},
-                 {"suspect_rank", suspect}};
+                 {"message", "all_reduce took longer than 2 s"}};
   return rank;
 }
 
-RankFacts broken(int64_t sequence, Json suspect = nullptr) {
-  RankFacts rank = timed_out(sequence, suspect);
+RankFacts broken(int64_t sequence) {
+  RankFacts rank = timed_out(sequence);
   (*rank.report)["kind"] = "comm_error";
   (*rank.report)["message"] = "connection closed by peer";
   return rank;
@@ -46,7 +45,7 @@ RankFacts ended(RankFacts rank, ProcessEnd end, int64_t order) {
 
 TEST(Culprit, KilledRankWinsOverItsVictims) {
   const auto failure =
-      name_culprit({ended(broken(124, 2), {3, {}}, 0), ended(working(123), {137, SIGKILL}, 1), broken(124)});
+      name_culprit({ended(broken(124), {3, {}}, 0), ended(working(123), {137, SIGKILL}, 1), broken(124)});
   EXPECT_EQ(failure.kind, "rank_died");
   EXPECT_EQ(failure.rank, 1);
   EXPECT_EQ(failure.host, "node1");
@@ -78,7 +77,7 @@ TEST(Culprit, OwnErrorWinsOverCommunicationErrors) {
 TEST(Culprit, OwnErrorReportedBeforeTheExit) {
   RankFacts failing = working(9);
   failing.report = {{"event", "failure"}, {"kind", "rank_error"}, {"message", "loss is not finite"}};
-  const auto failure = name_culprit({broken(10, 1), failing});
+  const auto failure = name_culprit({broken(10), failing});
   EXPECT_EQ(failure.rank, 1);
   EXPECT_EQ(failure.message, "rank 1 on node1 failed: loss is not finite");
 }
@@ -125,7 +124,7 @@ TEST(Culprit, ARankThatSaidNothingYetIsNamedWithWhatItsPeersWereSeenIn) {
 TEST(Culprit, SilentRank) {
   RankFacts silent = working(124);
   silent.heartbeat_age_s = 31;
-  const auto failure = name_culprit({timed_out(124, 0), timed_out(124), silent});
+  const auto failure = name_culprit({timed_out(124), timed_out(124), silent});
   EXPECT_EQ(failure.rank, 2);
   EXPECT_THAT(failure.message, HasSubstr("rank 2 on node1 sends no heartbeat for 31 s during all_reduce #124"));
 }
@@ -137,15 +136,6 @@ TEST(Culprit, SilenceOfAllAccusesNobody) {
   const auto failure = name_culprit({a, b});
   EXPECT_EQ(failure.rank, 1) << "by its sequence number";
   EXPECT_THAT(failure.message, HasSubstr("behind its peers"));
-}
-
-TEST(Culprit, SuspectOfMostPeersUnlessItComplainsItself) {
-  auto failure = name_culprit({timed_out(8, 3), timed_out(8, 3), timed_out(8, 0), working(8)});
-  EXPECT_EQ(failure.rank, 3);
-  EXPECT_THAT(failure.message, HasSubstr("suspected by its peers"));
-  failure = name_culprit({broken(8, 1), broken(8, 2), working(7)});
-  EXPECT_EQ(failure.rank, 2);
-  EXPECT_EQ(failure.kind, "comm_error");
 }
 
 TEST(Culprit, LowestSequence) {

@@ -1,9 +1,14 @@
 #include "mlbench/supervise/progress.h"
 
+#include <fcntl.h>
+
 #include <array>
+#include <cerrno>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench::supervise {
 namespace {
@@ -61,6 +66,10 @@ record::Failure failure_from_json(const Json& json) {
 
 std::filesystem::path progress_path(const std::filesystem::path& run_dir) { return run_dir / "progress.json"; }
 
+constexpr int64_t kReservedBytes = 1 << 20;
+
+std::filesystem::path reserve_path(const std::filesystem::path& run_dir) { return run_dir / "control" / "reserve"; }
+
 }  // namespace
 
 Json to_json(const record::RunProgress& progress) {
@@ -116,6 +125,20 @@ bool disk_is_full(const std::filesystem::path& run_dir) {
   std::error_code unknown;
   const auto space = std::filesystem::space(run_dir, unknown);
   return !unknown && space.available < kLeastBytes;
+}
+
+void reserve_room(const std::filesystem::path& run_dir) {
+  const std::filesystem::path file = reserve_path(run_dir);
+  const FileDescriptor fd(open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd) throw_system_error("cannot write " + file.string(), errno);
+  if (const int error = posix_fallocate(fd.get(), 0, kReservedBytes); error == ENOSPC || error == EDQUOT) {
+    throw_system_error("cannot write " + file.string(), error);
+  }
+}
+
+void release_room(const std::filesystem::path& run_dir) {
+  std::error_code ignored;
+  std::filesystem::remove(reserve_path(run_dir), ignored);
 }
 
 Json record_of(const std::filesystem::path& run_dir, const record::RunProgress& progress) {

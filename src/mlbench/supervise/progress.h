@@ -22,6 +22,11 @@ std::optional<record::RunProgress> read_progress(const std::filesystem::path& ru
 // Whether the disk that holds the folder has no room for a record any more.
 bool disk_is_full(const std::filesystem::path& run_dir);
 
+// A full disk leaves no room to say so: RUN/control/reserve is kept for the last record (1 MiB). IoError when there is
+// no room for it now.
+void reserve_room(const std::filesystem::path& run_dir);
+void release_room(const std::filesystem::path& run_dir);
+
 // The record of a run folder that has come to `progress`. Where spec.json is wrong, what run.json says, in that state,
 // with the reason among its notes: whatever is in a folder, its run can be shown, ended and deleted.
 Json record_of(const std::filesystem::path& run_dir, const record::RunProgress& progress);

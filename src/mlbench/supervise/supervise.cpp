@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
 #include <thread>
 
 #include "mlbench/base/clock.h"
@@ -18,11 +17,13 @@
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/core_lock.h"
-#include "mlbench/supervise/culprit.h"
+#include "mlbench/supervise/judge.h"
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/proc.h"
 #include "mlbench/supervise/progress.h"
 #include "mlbench/supervise/supervisor.h"
+#include "mlbench/supervise/traces.h"
+#include "mlbench/supervise/upkeep.h"
 
 namespace mlbench::supervise {
 namespace {
@@ -32,20 +33,8 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kTick{100};
-constexpr seconds kLeaseInterval{1};
-constexpr seconds kRecordInterval{2};
-// A long run's spools take time to read; the supervisor may use this share of one core for it.
-constexpr double kRecordShare = 0.01;
-// After the first sign of trouble, the true cause has this long to show beside what it did to others.
-constexpr seconds kGather{1};
-// The same while a rank has closed its connection but not ended yet (a core dump takes a while).
-constexpr seconds kGatherDying{5};
-// On top of the communication timeout: what ranks get to notice by themselves before the supervisor acts.
-constexpr seconds kGrace{3};
 constexpr seconds kStopPatience{5};
 constexpr seconds kFinalRecordPatience{10};
-constexpr size_t kLogTailLines = 20;
-constexpr int64_t kReservedBytes = 1 << 20;
 
 std::string utc_now() { return format_utc(std::chrono::system_clock::now()); }
 
@@ -53,52 +42,6 @@ std::string make_secret() {
   unsigned char bytes[16];
   if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) throw_system_error("no random bytes", errno);
   return fmt::format("{:02x}", fmt::join(bytes, ""));
-}
-
-std::vector<std::string> log_tail(const std::filesystem::path& path) {
-  constexpr size_t kMostBytes = 16384, kMostColumns = 500;
-  std::error_code error;
-  const auto size = std::filesystem::is_regular_file(path, error) ? std::filesystem::file_size(path, error) : 0;
-  if (error || size == 0) return {};
-  std::ifstream stream(path);
-  if (size > kMostBytes) stream.seekg(static_cast<std::streamoff>(size - kMostBytes));
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(stream, line);) lines.push_back(line.substr(0, kMostColumns));
-  if (lines.size() > kLogTailLines) lines.erase(lines.begin(), lines.end() - kLogTailLines);
-  return lines;
-}
-
-// When the segment left its last trace in a spool.
-std::optional<std::chrono::system_clock::time_point> last_record_of(const spec::RunSpec& run, int64_t segment) {
-  std::optional<int64_t> last_us;
-  for (int64_t rank = 0; rank < run.workers; ++rank) {
-    const record::RankSpool spool = record::read_spool(run.run_dir, segment, rank);
-    if (spool.header.start_wall_us == 0) continue;
-    int64_t end_ns = 0;
-    if (!spool.steps.empty()) end_ns = spool.steps.back().end_ns;
-    for (const Json& event : spool.events) end_ns = std::max(end_ns, event.value("end_ns", int64_t{0}));
-    const int64_t end_us = spool.header.start_wall_us + end_ns / 1000;
-    last_us = std::max(last_us.value_or(end_us), end_us);
-  }
-  if (!last_us) return std::nullopt;
-  return std::chrono::system_clock::time_point(std::chrono::microseconds(*last_us));
-}
-
-struct Outcome {
-  record::RunState state = record::RunState::kFinished;
-  std::optional<record::Failure> failure;
-};
-
-Outcome failed(std::string kind, std::string message) {
-  record::Failure failure;
-  failure.kind = std::move(kind);
-  failure.message = std::move(message);
-  return {record::RunState::kFailed, failure};
-}
-
-Outcome ended_on_request(EndRequest request) {
-  if (request == EndRequest::kStop) return {record::RunState::kStopped, std::nullopt};
-  return failed("launcher_lost", "the command that started this run disappeared; the run ended with it");
 }
 
 // One segment of a run, from the lease to the last record.
@@ -109,18 +52,18 @@ class Segment {
         executor_(executor),
         lease_(take_lease(options.run_dir)),
         control_(options.run_dir, options.attached),
-        run_(spec::read_run_spec(options.run_dir / "spec.json")),
+        run_(read_spec(options.run_dir)),
+        upkeep_(run_, progress_, lease_, clock_),
         core_path_(options.core_lock.empty() ? default_core_lock() : options.core_lock) {
-    run_.run_dir = std::filesystem::absolute(options.run_dir);  // the home may have moved
     load_progress();
     for (const char* folder : {"logs", "spool", "checkpoints"}) {
       std::filesystem::create_directories(options_.run_dir / folder);
     }
-    refresh_lease();
+    upkeep_.refresh_lease();
     if (!progress_.segments.empty()) {
       // From now on it is active again, for all who look.
       progress_.state = record::RunState::kQueued;
-      save();
+      upkeep_.save();
     }
   }
 
@@ -145,6 +88,12 @@ class Segment {
     return std::move(*lease);
   }
 
+  static spec::RunSpec read_spec(const std::filesystem::path& run_dir) {
+    spec::RunSpec run = spec::read_run_spec(run_dir / "spec.json");
+    run.run_dir = std::filesystem::absolute(run_dir);  // the home may have moved
+    return run;
+  }
+
   void load_progress() {
     if (auto earlier = read_progress(options_.run_dir)) progress_ = std::move(*earlier);
     if (progress_.segments.empty()) return;
@@ -159,10 +108,9 @@ class Segment {
   }
 
   // ---- the phases
-  // ----------------------------------------------------------------------------------------------------
 
   Outcome queue_and_watch() {
-    reserve_room();
+    reserve_room(options_.run_dir);
     if (const auto request = wait_for_cores()) return ended_on_request(*request);
     begin_segment();
     net::KvServerOptions server_options;
@@ -179,9 +127,9 @@ class Segment {
     } catch (const UserError& error) {
       return failed("start_failed", error.what());
     }
-    remember_identities();
-    refresh_lease();
-    save();
+    upkeep_.remember(group_->pids());
+    upkeep_.refresh_lease();
+    upkeep_.save();
     const Outcome outcome = watch();
     if (group_->running()) {
       group_->stop(kStopPatience);
@@ -206,11 +154,11 @@ class Segment {
     const std::string holder = describe_holder(core_path_);
     progress_.notes.push_back(fmt::format("waits for the cores: another run holds {}{}", core_path_.string(),
                                           holder.empty() ? "" : " (" + holder + ")"));
-    save();
+    upkeep_.save();
     while (!core_lock_) {
       if (const auto request = control_.poll()) return request;
       core_lock_ = take_core_lock(core_path_, 2 * kTick);
-      keep_lease_fresh();
+      upkeep_.keep_lease_fresh();
     }
     progress_.notes.back() = fmt::format("waited {:.1f} s for the cores", to_seconds(steady_clock::now() - begin));
     return std::nullopt;
@@ -229,28 +177,16 @@ class Segment {
     if (progress_.started_at.empty()) progress_.started_at = segment.started_at;
     progress_.segments.push_back(std::move(segment));
     progress_.state = record::RunState::kRunning;
-    wall_before_ = progress_.wall_s;
-    started_ = woke_ = last_tick_ = steady_clock::now();
+    started_ = clock_.now();
+    upkeep_.begin_segment();
     ends_.resize(static_cast<size_t>(run_.workers));
     // Before any rank can write under the segment's number: whoever resumes after us is not to use it again.
     write_progress(options_.run_dir, progress_);
   }
 
-  // A full disk leaves no room to say so: this is kept for the last record.
-  void reserve_room() const {
-    const std::filesystem::path file = reserve_file();
-    const FileDescriptor fd(open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-    if (!fd) throw_system_error("cannot write " + file.string(), errno);
-    if (const int error = posix_fallocate(fd.get(), 0, kReservedBytes); error == ENOSPC || error == EDQUOT) {
-      throw_system_error("cannot write " + file.string(), error);
-    }
-  }
-
-  std::filesystem::path reserve_file() const { return options_.run_dir / "control" / "reserve"; }
-
   double lost_seconds(std::chrono::system_clock::time_point now) const {
     const record::SegmentInfo& previous = progress_.segments.back();
-    auto last = last_record_of(run_, previous.index);
+    auto last = last_trace(run_, previous.index);
     if (!last && !previous.finished_at.empty()) last = parse_utc(previous.finished_at);
     return last ? std::max(0.0, to_seconds(now - *last)) : 0;
   }
@@ -274,15 +210,17 @@ class Segment {
   }
 
   Outcome watch() {
+    Judge judge(judge_options(), *started_);
     for (;;) {
       for (const exec::RankExit& exit : group_->poll(kTick)) note_end(exit);
       tick();
       if (const auto request = control_.poll()) return ended_on_request(*request);
-      if (auto failure = judge()) {
-        if (failure->rank >= 0) failure->log_tail = log_tail(log_of(static_cast<int>(failure->rank)));
-        return {record::RunState::kFailed, std::move(failure)};
+      if (auto outcome = judge.judge(look(), steady_clock::now())) {
+        if (outcome->failure && outcome->failure->rank >= 0) {
+          outcome->failure->log_tail = log_tail(log_of(static_cast<int>(outcome->failure->rank)));
+        }
+        return std::move(*outcome);
       }
-      if (!group_->running()) return {};
     }
   }
 
@@ -294,29 +232,19 @@ class Segment {
     progress_.state = outcome.state;
     progress_.failure = outcome.failure;
     if (progress_.failure) explain_full_disk(*progress_.failure);
-    std::error_code ignored;
-    std::filesystem::remove(reserve_file(), ignored);
+    release_room(options_.run_dir);
     progress_.finished_at = utc_now();
-    if (started_) {
-      segment().finished_at = progress_.finished_at;
-      progress_.wall_s = wall_before_ + to_seconds(steady_clock::now() - *started_);
-    }
+    if (started_) segment().finished_at = progress_.finished_at;
+    upkeep_.count_time();
     const auto deadline = steady_clock::now() + kFinalRecordPatience;
-    while (!save()) {
+    while (!upkeep_.save()) {
       if (steady_clock::now() >= deadline) {
         spdlog::error("the record of {} is not complete: its last part could not be written", run_.name);
         return static_cast<int>(ExitCode::kIoError);
       }
       std::this_thread::sleep_for(milliseconds(500));
     }
-    switch (outcome.state) {
-      case record::RunState::kFinished:
-        return static_cast<int>(ExitCode::kOk);
-      case record::RunState::kStopped:
-        return static_cast<int>(ExitCode::kStopped);
-      default:
-        return static_cast<int>(ExitCode::kRunFailed);
-    }
+    return static_cast<int>(exit_code_of(outcome.state));
   }
 
   void explain_full_disk(record::Failure& failure) {
@@ -332,175 +260,44 @@ class Segment {
   }
 
   // ---- what is seen of the ranks
-  // -------------------------------------------------------------------------------------
 
   void note_end(const exec::RankExit& exit) {
-    ends_[index(exit.rank)] = Seen{exit.end, ends_seen_++, steady_clock::now(), std::nullopt};
+    ends_[index(exit.rank)] = RankEnd{exit.end, ends_seen_++, steady_clock::now()};
     segment().exit_codes[index(exit.rank)] = exit.end.code;
   }
 
-  std::vector<RankFacts> facts() const {
-    const auto now = steady_clock::now();
-    const std::vector<net::RankStatus> statuses = server_->ranks();
+  JudgeOptions judge_options() const {
+    JudgeOptions options;
+    options.custom = spec::is_custom(run_);
+    options.comm_timeout_s = run_.comm_timeout_s;
+    options.start_timeout = options_.start_timeout;
+    options.work_ended = [this, segment = progress_.segments.back().index](size_t rank) {
+      return work_ended(run_, segment, static_cast<int64_t>(rank));
+    };
+    return options;
+  }
+
+  RunView look() {
+    std::vector<net::RankStatus> statuses = server_->ranks();
     const auto pids = group_->pids();
-    std::vector<RankFacts> facts(ends_.size());
-    for (size_t rank = 0; rank < facts.size(); ++rank) {
-      const net::RankStatus& status = statuses[rank];
-      RankFacts& fact = facts[rank];
-      fact.host = status.host.empty() ? host_name() : status.host;
-      if (ends_[rank]) {
-        fact.end = ends_[rank]->end;
-        fact.end_order = ends_[rank]->order;
-      }
-      fact.joined = status.joined;
-      if (status.heartbeat.is_object()) fact.heartbeat = status.heartbeat;
-      fact.report = status.report;
-      // Ranks begin to beat when all have joined; and a supervisor that was stopped itself has heard nobody.
-      if (all_joined_) fact.heartbeat_age_s = to_seconds(now - std::max({status.last_heartbeat, *all_joined_, woke_}));
-      if (pids[rank]) {
-        if (const auto process = process_status(*pids[rank])) fact.process_state = process->state;
-      }
+    RunView view;
+    for (size_t rank = 0; rank < ends_.size(); ++rank) {
+      const auto process = pids[rank] ? process_status(*pids[rank]) : std::nullopt;
+      if (statuses[rank].host.empty()) statuses[rank].host = host_name();
+      view.ranks.push_back({std::move(statuses[rank]), ends_[rank], process ? process->state : '?'});
     }
-    return facts;
-  }
-
-  // The failure, once there is one and its cause had time to show.
-  std::optional<record::Failure> judge() {
-    const auto now = steady_clock::now();
-    const std::vector<RankFacts> ranks = facts();
-    if (auto death = group_->launcher_death()) return failed("start_failed", *death).failure;
-    if (spec::is_custom(run_)) return judge_custom(ranks);
-    if (!all_joined_ && std::all_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) { return rank.joined; })) {
-      all_joined_ = now;
-    }
-    const bool trouble = std::any_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) {
-      return (rank.end && rank.end->code != 0) || reported_failure(rank);
-    });
-    if (trouble) {
-      if (!trouble_) trouble_ = now;
-      const auto patience = somebody_is_dying() ? kGatherDying : kGather;
-      if (now - *trouble_ >= patience || !group_->running()) return name_culprit(ranks);
-      return std::nullopt;
-    }
-    if (!all_joined_) return never_joined(ranks);
-    if (auto failure = left_early(ranks)) return failure;
-    const double limit_s = run_.comm_timeout_s + to_seconds(kGrace);
-    const bool silence = std::any_of(ranks.begin(), ranks.end(), [&](const RankFacts& rank) {
-      return !rank.end && rank.heartbeat_age_s && *rank.heartbeat_age_s > limit_s;
-    });
-    if (silence) return name_culprit(ranks);
-    return std::nullopt;
-  }
-
-  // Commands of others have no heartbeat: only how they end can be seen. Their exit codes mean what they like.
-  std::optional<record::Failure> judge_custom(const std::vector<RankFacts>& ranks) const {
-    const RankFacts* first = nullptr;
-    for (const RankFacts& rank : ranks) {
-      if (rank.end && rank.end->code != 0 && (first == nullptr || rank.end_order < first->end_order)) first = &rank;
-    }
-    if (first == nullptr) return std::nullopt;
-    record::Failure failure;
-    failure.kind = first->end->signal ? "rank_died" : "rank_error";
-    failure.rank = first - ranks.data();
-    failure.host = first->host;
-    failure.message = fmt::format("rank {} on {} {}", failure.rank, failure.host,
-                                  first->end->signal ? "was killed by " + signal_name(*first->end->signal)
-                                                     : fmt::format("exited with code {}", first->end->code));
-    return failure;
-  }
-
-  bool somebody_is_dying() const {
-    const std::vector<net::RankStatus> statuses = server_->ranks();
-    for (size_t rank = 0; rank < statuses.size(); ++rank) {
-      if (!ends_[rank] && statuses[rank].joined && !statuses[rank].connected) return true;
-    }
-    return false;
-  }
-
-  std::optional<record::Failure> never_joined(const std::vector<RankFacts>& ranks) const {
-    std::vector<size_t> missing;
-    for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      if (!ranks[rank].joined) missing.push_back(rank);
-    }
-    const bool gone =
-        std::all_of(missing.begin(), missing.end(), [&](size_t rank) { return ranks[rank].end.has_value(); });
-    if (!gone && steady_clock::now() - *started_ < options_.start_timeout) return std::nullopt;
-    record::Failure failure;
-    failure.kind = "start_failed";
-    failure.rank = static_cast<int64_t>(missing.front());
-    failure.host = ranks[missing.front()].host;
-    failure.message =
-        fmt::format("{} {} on {} {}", missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "), failure.host,
-                    gone ? std::string("ended without joining the rendezvous")
-                         : fmt::format("did not join the rendezvous within {} s", options_.start_timeout.count()));
-    return failure;
-  }
-
-  // A rank that ended with code 0 in the middle of its work: at once when all have ended, else when it left the others
-  // waiting for longer than they wait for each other.
-  std::optional<record::Failure> left_early(const std::vector<RankFacts>& ranks) {
-    const auto limit = std::chrono::duration<double>(run_.comm_timeout_s) + kGrace;
-    for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      if (!ends_[rank]) continue;
-      if (group_->running() && steady_clock::now() - ends_[rank]->when < limit) continue;
-      if (!ends_[rank]->complete) ends_[rank]->complete = spool_is_complete(rank);
-      if (*ends_[rank]->complete) continue;
-      record::Failure failure;
-      failure.kind = "rank_error";
-      failure.rank = static_cast<int64_t>(rank);
-      failure.host = ranks[rank].host;
-      failure.operation = ranks[rank].heartbeat.value("operation", "");
-      failure.sequence = integer_of(ranks[rank].heartbeat.value("sequence", Json())).value_or(-1);
-      failure.message =
-          fmt::format("rank {} on {} ended with exit code 0 before its work was done", rank, failure.host);
-      return failure;
-    }
-    return std::nullopt;
-  }
-
-  bool spool_is_complete(size_t rank) const {
-    const auto events =
-        record::read_spool(run_.run_dir, progress_.segments.back().index, static_cast<int64_t>(rank)).events;
-    return std::any_of(events.begin(), events.end(),
-                       [](const Json& event) { return event.value("event", "") == "end"; });
+    view.running = group_->running();
+    view.launcher_death = group_->launcher_death();
+    return view;
   }
 
   // ---- upkeep
-  // --------------------------------------------------------------------------------------------------------
 
   void tick() {
-    const auto now = steady_clock::now();
-    if (now - last_tick_ > kGrace) woke_ = now;
-    last_tick_ = now;
-    keep_lease_fresh();
-    if (now < next_record_) return;
-    progress_.wall_s = wall_before_ + to_seconds(now - *started_);
-    measure_utilisation(now);
+    upkeep_.keep_lease_fresh();
+    if (!upkeep_.record_is_due()) return;
     watch_neighbours();
-    save();
-    const auto cost = steady_clock::now() - now;
-    next_record_ = now + std::max<steady_clock::duration>(
-                             kRecordInterval, std::chrono::duration_cast<steady_clock::duration>(cost / kRecordShare));
-  }
-
-  void keep_lease_fresh() {
-    if (steady_clock::now() >= next_lease_) refresh_lease();
-  }
-
-  void refresh_lease() {
-    next_lease_ = steady_clock::now() + kLeaseInterval;
-    try {
-      lease_.refresh(identities_);
-    } catch (const IoError& error) {
-      complain(error.what());  // the lock itself still says that the run is alive
-    }
-  }
-
-  void remember_identities() {
-    for (const auto& pid : group_->pids()) {
-      if (!pid) continue;
-      if (const auto process = process_status(*pid)) identities_.push_back({*pid, process->start_time});
-    }
+    upkeep_.update_record(group_->pids());
   }
 
   void watch_neighbours() {
@@ -509,121 +306,31 @@ class Segment {
     progress_.notes.emplace_back("another run was started beside this one (--no-wait): the cores were shared");
   }
 
-  // Share of the host's cores that the ranks of this segment used so far.
-  void measure_utilisation(steady_clock::time_point now) {
-    double cpu_s = 0;
-    for (const auto& pid : group_->pids()) {
-      const auto process = pid ? process_status(*pid) : std::nullopt;
-      if (!process) return;  // one is gone: the last complete figure stays
-      cpu_s += process->cpu_s;
-    }
-    progress_.utilisation = {{"cpu", cpu_s / (to_seconds(now - *started_) * available_cores())}, {"gpu", nullptr}};
-  }
-
-  // Progress first: whoever finds it complete beside an older record can finish the job.
-  bool save() {
-    try {
-      write_progress(options_.run_dir, progress_);
-      write_json_file(options_.run_dir / "run.json", record::build_record(run_, progress_), inputs::kRecord);
-      return true;
-    } catch (const std::exception& error) {
-      complain(fmt::format("cannot write the record of {} (the run goes on, and it is tried again): {}", run_.name,
-                           error.what()));
-      return false;
-    }
-  }
-
-  void complain(const std::string& message) {
-    if (message != complaint_) spdlog::error("{}", message);
-    complaint_ = message;
-  }
-
   record::SegmentInfo& segment() { return progress_.segments.back(); }
   static size_t index(int rank) { return static_cast<size_t>(rank); }
   std::filesystem::path log_of(int rank) const {
     return exec::rank_log_path(options_.run_dir / "logs", progress_.segments.back().index, rank);
   }
 
-  struct Seen {
-    ProcessEnd end;
-    int64_t order;
-    steady_clock::time_point when;
-    std::optional<bool> complete;  // whether its spool holds the event `end`; asked at most once
-  };
-
   const SupervisorOptions& options_;
   exec::Executor& executor_;
+  const SystemClock clock_;
   Lease lease_;
   Control control_;
   spec::RunSpec run_;
   record::RunProgress progress_;
+  Upkeep upkeep_;
   std::filesystem::path core_path_;
   std::optional<FileLock> core_lock_;
   FileDescriptor beside_;  // instead of the core lock, with --no-wait
   std::optional<net::KvServer> server_;
   std::unique_ptr<exec::RankGroup> group_;
-  std::vector<ProcessIdentity> identities_;
-  std::vector<std::optional<Seen>> ends_;  // by the ranks' own doing
+  std::vector<std::optional<RankEnd>> ends_;  // by the ranks' own doing
   int64_t ends_seen_ = 0;
-  double wall_before_ = 0;  // of earlier segments
-  std::optional<steady_clock::time_point> started_, all_joined_, trouble_;
-  steady_clock::time_point woke_{}, last_tick_{}, next_record_{}, next_lease_{};
-  std::string complaint_;
+  std::optional<TimePoint> started_;
 };
 
-// A custom command with its run's words in place of {run_id}, {hosts} (one per rank) and {backend}; {rank} is the
-// executor's.
-std::vector<std::string> filled_in(const spec::RunSpec& run) {
-  std::string hosts;
-  for (int64_t rank = 0; rank < run.workers; ++rank) hosts += rank == 0 ? "127.0.0.1" : ",127.0.0.1";
-  std::vector<std::string> command = run.command;
-  exec::fill_in(command, "{run_id}", std::to_string(run.id));
-  exec::fill_in(command, "{hosts}", hosts);
-  exec::fill_in(command, "{backend}", run.backend);
-  return command;
-}
-
 }  // namespace
-
-std::filesystem::path guard_path() { return program_path().parent_path() / "mlbench-guard"; }
-
-exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesystem::path& worker, int64_t segment,
-                                   std::optional<int64_t> resume_step, bool oversubscribed) {
-  exec::LaunchRequest request;
-  request.backend = run.backend;
-  request.guard = guard_path();
-  if (spec::is_custom(run)) {
-    request.command = filled_in(run);
-    request.rank_words = true;
-    request.working_directory = run.work_dir;
-    for (const std::string& text : run.environment) {
-      const spec::Variable variable = spec::parse_variable(text);
-      if (variable.from == spec::ValueFrom::kText) request.environment[variable.name] = variable.value;
-    }
-    request.environment["MLBENCH_RUN_DIR"] = run.run_dir;
-    request.environment["MLBENCH_RUN_ID"] = std::to_string(run.id);
-  } else {
-    request.command = {worker.string(), "--run-dir", run.run_dir, "--segment", std::to_string(segment)};
-  }
-  if (resume_step) {
-    request.command.emplace_back("--resume-step");
-    request.command.push_back(std::to_string(*resume_step));
-  }
-  request.workers = static_cast<int>(run.workers);
-  request.environment["OMP_NUM_THREADS"] = std::to_string(run.threads_per_worker);
-  // Only who has all cores to himself may tell threads where to run.
-  if (!oversubscribed && !spec::is_custom(run)) {
-    request.environment["MLBENCH_CORES"] = Json(allowed_cores()).dump();
-  }
-  if (oversubscribed) {
-    // Threads that spin while they wait would take the cores from those that work.
-    request.environment["OMP_WAIT_POLICY"] = "passive";
-    request.environment["MLBENCH_OVERSUBSCRIBED"] = "1";
-  }
-  request.log_dir = std::filesystem::path(run.run_dir) / "logs";
-  request.segment = segment;
-  return request;
-}
 
 int supervise(const SupervisorOptions& options, exec::Executor& executor) {
   // An attached supervisor shares the terminal with the command, which tells the user what happens.

@@ -28,7 +28,7 @@ struct SupervisorOptions {
   std::map<std::string, std::string> environment;  // of the supervisor and so of ranks, beside ours; no argument
   bool no_wait = false;                            // do not queue on the core lock
   std::optional<int64_t> resume_step;              // segment > 1: checkpoint to start from
-  std::filesystem::path core_lock;                 // empty: default_core_lock()
+  std::filesystem::path core_lock;                 // empty: default_core_lock() of core_lock.h
   std::chrono::seconds start_timeout{60};          // until all ranks joined the rendezvous
 };
 
@@ -49,9 +49,6 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesyst
 // kRunFailed, kStopped, or kIoError when the record cannot be written. UserError when the run is active already, was
 // started already (and this is no resume), or is finished. Catches SIGINT and SIGTERM while it runs (stop).
 int supervise(const SupervisorOptions& options, exec::Executor& executor);
-
-// MLBENCH_CORE_LOCK, or one file per machine for all users: mlbench-cores.lock in /run/lock, or else in /tmp.
-std::filesystem::path default_core_lock();
 
 // ---- for the command line ------------------------------------------------------------------------------------------
 

@@ -2,8 +2,8 @@
 
 // How a rank lives among the others: rendezvous, heartbeats, the watchdog over its collectives, and every way to end.
 //
-// - Each second a heartbeat tells what the rank is doing (comm::OperationBoard) and how many steps it has done.
-// - The watchdog ends a rank whose operation lasts longer than the communication timeout plus 2 s (a back end that
+// - Four times a second a heartbeat tells what the rank is doing (comm::OperationBoard) and how many steps it has done.
+// - The watchdog ends a rank whose operation lasts longer than the communication timeout plus 1 s (a back end that
 //   cannot time out by itself): last event to the spool, word to the supervisor, exit 3.
 // - The supervisor's end of the connection closes: spool flushed, exit 6.
 // - SIGTERM or SIGINT: spool flushed, exit 130.

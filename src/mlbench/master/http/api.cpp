@@ -11,8 +11,8 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/master/owner.h"
-#include "mlbench/master/runs.h"
+#include "mlbench/home/owner.h"
+#include "mlbench/home/runs.h"
 
 namespace mlbench::master {
 
@@ -36,7 +36,7 @@ bool is_address(const std::string& host) {
 // The one place where an exception becomes an answer.
 Response answer_of(const std::exception& error) {
   if (const auto* http = dynamic_cast<const HttpError*>(&error)) return error_response(http->status, http->what());
-  if (dynamic_cast<const NameTaken*>(&error) != nullptr) return error_response(409, error.what());
+  if (dynamic_cast<const home::NameTaken*>(&error) != nullptr) return error_response(409, error.what());
   if (dynamic_cast<const UserError*>(&error) != nullptr) return error_response(400, error.what());
   spdlog::error("request failed: {}", error.what());
   const bool passes = is_transient(error);
@@ -222,7 +222,7 @@ std::optional<Response> Api::refuse(const Request& request, const Match& match,
 
 std::optional<Response> Api::refuse_unknown(const Request& request) const {
   const std::string_view secret = shown_secret(request);
-  if (same_secret(secret, options_.token) || options_.sessions->holds(secret)) return std::nullopt;
+  if (home::same_secret(secret, options_.token) || options_.sessions->holds(secret)) return std::nullopt;
   Response response = error_response(401, "show the token of this server: 'Authorization: Bearer TOKEN'");
   response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;

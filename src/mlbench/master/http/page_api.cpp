@@ -5,9 +5,9 @@
 #include <map>
 
 #include "mlbench/base/sha256.h"
+#include "mlbench/home/owner.h"
 #include "mlbench/master/http/dashboard.h"
 #include "mlbench/master/http/services.h"
-#include "mlbench/master/owner.h"
 
 namespace mlbench::master {
 
@@ -65,7 +65,7 @@ Response log_in(Services& services, const Request& request) {
   if (!code.empty() && !services.sessions.take_code(code)) {
     throw HttpError(401, "this link was used already, or is too old: 'mlbench dashboard' makes another one");
   }
-  if (!token.empty() && !same_secret(token, services.token)) {
+  if (!token.empty() && !home::same_secret(token, services.token)) {
     throw HttpError(401, "this is not the token of this server");
   }
   return json_response(201, {{"session", services.sessions.open()},

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "mlbench/base/sha256.h"
-#include "mlbench/master/owner.h"
+#include "mlbench/home/owner.h"
 
 namespace mlbench::master {
 
@@ -32,7 +32,7 @@ bool Sessions::take_code(std::string_view code) {
   // All are looked at, so that the time says nothing about which.
   auto found = codes_.end();
   for (auto one = codes_.begin(); one != codes_.end(); ++one) {
-    if (same_secret(code, one->text) && one->end > now) found = one;
+    if (home::same_secret(code, one->text) && one->end > now) found = one;
   }
   if (found == codes_.end()) return false;
   codes_.erase(found);
@@ -50,13 +50,13 @@ bool Sessions::holds(std::string_view secret) const {
   const std::lock_guard lock(mutex_);
   const TimePoint now = clock_.now();
   bool found = false;
-  for (const Secret& one : sessions_) found |= same_secret(secret, one.text) && one.end > now;
+  for (const Secret& one : sessions_) found |= home::same_secret(secret, one.text) && one.end > now;
   return found;
 }
 
 void Sessions::close(std::string_view secret) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(sessions_, [&](const Secret& one) { return same_secret(secret, one.text); });
+  std::erase_if(sessions_, [&](const Secret& one) { return home::same_secret(secret, one.text); });
 }
 
 }  // namespace mlbench::master

@@ -5,7 +5,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/master/runs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/variables.h"
 
@@ -42,14 +42,14 @@ void Scheduler::adopt_unread() {
 
 void Scheduler::adopt(const fs::path& run_dir) {
   if (!report::is_active(report::read_record(run_dir))) return;
-  const auto waiting = read_waiting(run_dir);
+  const auto waiting = home::read_waiting(run_dir);
   if (supervise::lease_held(run_dir)) {
     // Marked: we died between its start and the removal of the marker.
     running_.push_back(
-        {{run_dir.filename(), read_spec(run_dir).workers, false}, run_dir, std::nullopt, waiting.has_value()});
+        {{run_dir.filename(), home::read_spec(run_dir).workers, false}, run_dir, std::nullopt, waiting.has_value()});
     spdlog::info("run {} goes on", run_dir.filename().string());
   } else if (waiting) {
-    const spec::RunSpec spec = read_spec(run_dir);
+    const spec::RunSpec spec = home::read_spec(run_dir);
     const std::lock_guard lock(mutex_);
     insert({spec.id, {spec.name, spec.workers, waiting->no_wait}, run_dir, {}});
   }
@@ -146,7 +146,7 @@ void Scheduler::work() {
 void Scheduler::look_after_running() {
   std::erase_if(running_, [](Runs& run) {
     try {
-      if (run.marked) remove_waiting(run.run_dir);
+      if (run.marked) home::remove_waiting(run.run_dir);
       run.marked = false;
       if (run.supervisor) return run.supervisor->wait(0ms).has_value();
       if (supervise::lease_held(run.run_dir)) return false;
@@ -160,13 +160,14 @@ void Scheduler::look_after_running() {
 }
 
 void Scheduler::start(const Waits& run) {
-  const FileLock lock = lock_runs(options_.home);
-  if (!read_waiting(run.run_dir)) return;  // stopped in this moment
-  for (const std::string& name : spec::names_to_give(read_spec(run.run_dir))) {
+  const FileLock lock = home::lock_runs(options_.home);
+  if (!home::read_waiting(run.run_dir)) return;  // stopped in this moment
+  for (const std::string& name : spec::names_to_give(home::read_spec(run.run_dir))) {
     if (run.values.contains(name)) continue;
-    fail_waiting(run.run_dir, "the value of " + name + " (--env " + name +
-                                  ") was in the memory of the master alone, which was started anew before the run "
-                                  "began: submit it again under another name");
+    home::fail_waiting(run.run_dir,
+                       "the value of " + name + " (--env " + name +
+                           ") was in the memory of the master alone, which was started anew before the run "
+                           "began: submit it again under another name");
     return;
   }
   supervise::SupervisorOptions options;
@@ -187,7 +188,7 @@ void Scheduler::start(const Waits& run) {
     while (!supervise::lease_held(run.run_dir) && !supervisor.wait(20ms) &&
            std::chrono::steady_clock::now() < deadline) {
     }
-    remove_waiting(run.run_dir);
+    home::remove_waiting(run.run_dir);
     running_.back().marked = false;
   } catch (const std::exception& error) {
     spdlog::warn("run {}: {}", run.job.name, error.what());

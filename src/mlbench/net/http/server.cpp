@@ -1,30 +1,24 @@
 #include "mlbench/net/http/server.h"
 
 #include <microhttpd.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <condition_variable>
 #include <cstdarg>
-#include <cstring>
-#include <list>
 #include <mutex>
 #include <thread>
-#include <unordered_set>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/log.h"
 #include "mlbench/net/http/budget.h"
+#include "mlbench/net/http/connections.h"
 #include "mlbench/net/http/gzip.h"
+#include "mlbench/net/http/listener.h"
 #include "mlbench/net/http/pool.h"
+#include "mlbench/net/http/response_body.h"
 
 namespace mlbench::net::http {
 
@@ -45,156 +39,6 @@ struct Lanes {
   }
 };
 
-// libmicrohttpd's own timeout only sees silence; a client that sends a byte now and then is ended by this one.
-struct Connection {
-  Connection(int socket, MemoryBudget::Part part) : fd(socket), memory(std::move(part)) {}
-  int fd;
-  MemoryBudget::Part memory;
-  std::atomic<steady_clock::rep> deadline{0};  // 0: none
-  std::atomic<bool> busy{false};               // with a request
-  bool left = false;                           // by the watchdog alone: had ended when it looked last
-  // Its place among those of unknown senders; under the server's lock.
-  std::optional<std::list<Connection*>::iterator> unknown;
-  void allow(milliseconds time) { deadline = (steady_clock::now() + time).time_since_epoch().count(); }
-  void allow_any_time() { deadline = 0; }
-};
-
-class PushedStream final : public Stream {
- public:
-  PushedStream(MHD_Connection* connection, int fd, size_t limit, MemoryBudget::Part memory)
-      : connection_(connection), fd_(fd), limit_(limit), memory_(std::move(memory)) {}
-
-  bool push(std::string_view data) override {
-    const std::lock_guard lock(mutex_);
-    if (ended_) return false;
-    if (waiting_.size() + data.size() > limit_ || !memory_.resize(waiting_.size() + data.size())) {
-      finish();
-      return false;
-    }
-    waiting_ += data;
-    wake();
-    return true;
-  }
-
-  size_t room() const override {
-    const std::lock_guard lock(mutex_);
-    return ended_ ? 0 : limit_ - waiting_.size();
-  }
-
-  void end() override {
-    const std::lock_guard lock(mutex_);
-    finish();
-  }
-
-  // A connection that waits for us is not looked at by the library: whether its reader left.
-  void check_reader() {
-    const std::lock_guard lock(mutex_);
-    pollfd reader{fd_, POLLRDHUP, 0};
-    if (!ended_ && poll(&reader, 1, 0) > 0) finish();
-  }
-
-  // ---- by the connection's thread ----------------------------------------------------------------------------------
-
-  ssize_t read(char* buffer, size_t size) {
-    const std::lock_guard lock(mutex_);
-    if (!waiting_.empty()) {
-      const size_t count = std::min(size, waiting_.size());
-      std::memcpy(buffer, waiting_.data(), count);
-      waiting_.erase(0, count);
-      static_cast<void>(memory_.resize(waiting_.size()));
-      return static_cast<ssize_t>(count);
-    }
-    if (ended_) return MHD_CONTENT_READER_END_OF_STREAM;
-    suspended_ = true;
-    MHD_suspend_connection(connection_);
-    return 0;
-  }
-
-  void reader_gone() {
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-    suspended_ = false;
-    connection_ = nullptr;
-  }
-
- private:
-  void finish() {
-    ended_ = true;
-    wake();
-  }
-  void wake() {
-    if (!suspended_) return;
-    suspended_ = false;
-    MHD_resume_connection(connection_);
-  }
-
-  mutable std::mutex mutex_;
-  MHD_Connection* connection_;
-  int fd_;  // open while connection_ is set
-  size_t limit_;
-  MemoryBudget::Part memory_;
-  std::string waiting_;
-  bool ended_ = false, suspended_ = false;
-};
-
-// Response::next as the library reads it: each piece is made by a pool while the connection is suspended.
-class PulledBody final : public std::enable_shared_from_this<PulledBody> {
- public:
-  PulledBody(MHD_Connection* connection, Pool& pool, bool known, Response response, MemoryBudget::Part memory)
-      : connection_(connection),
-        pool_(pool),
-        known_(known),
-        next_(std::move(response.next)),
-        piece_(std::move(response.body)),
-        memory_(std::move(memory)) {}
-
-  ssize_t read(char* buffer, size_t size) {
-    const std::lock_guard lock(mutex_);
-    if (used_ < piece_.size()) {
-      const size_t count = std::min(size, piece_.size() - used_);
-      std::memcpy(buffer, piece_.data() + used_, count);
-      used_ += count;
-      return static_cast<ssize_t>(count);
-    }
-    if (failed_) return MHD_CONTENT_READER_END_WITH_ERROR;
-    if (ended_) return MHD_CONTENT_READER_END_OF_STREAM;
-    MHD_suspend_connection(connection_);
-    if (!pool_.go_on([self = shared_from_this()](bool run) { self->fetch(run); }, known_)) {
-      failed_ = true;
-      MHD_resume_connection(connection_);
-    }
-    return 0;
-  }
-
- private:
-  void fetch(bool run) {
-    std::string piece;
-    bool failed = !run;
-    try {
-      if (run) piece = next_();
-    } catch (const std::exception& error) {
-      spdlog::error("http: an answer is cut off: {}", error.what());
-      failed = true;
-    }
-    const std::lock_guard lock(mutex_);
-    piece_ = std::move(piece);
-    used_ = 0;
-    ended_ = piece_.empty();
-    failed_ = failed;
-    MHD_resume_connection(connection_);
-  }
-
-  std::mutex mutex_;
-  MHD_Connection* connection_;
-  Pool& pool_;
-  const bool known_;
-  const std::function<std::string()> next_;
-  std::string piece_;
-  size_t used_ = 0;
-  bool ended_ = false, failed_ = false;
-  MemoryBudget::Part memory_;
-};
-
 struct Exchange {
   Request request;
   Admission admission;
@@ -203,12 +47,6 @@ struct Exchange {
   bool begun = false;
   bool too_large = false, no_memory = false;
   std::optional<Response> response;  // of its lane
-};
-
-// A whole answer and its part of the budget, until the library has sent it.
-struct WaitingBody {
-  std::string text;
-  MemoryBudget::Part memory;
 };
 
 Response refusal(int status, const std::string& text) {
@@ -229,41 +67,6 @@ std::string message_of(const char* format, va_list arguments) {
   return message;
 }
 
-FileDescriptor listen_on(const std::string& host, uint16_t port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const std::string where = host + ":" + std::to_string(port);
-  if (const int failed = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found); failed != 0) {
-    throw UserError("cannot listen on " + where + ": '" + host + "' is no address of this machine (" +
-                    gai_strerror(failed) + ")");
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, freeaddrinfo);
-  FileDescriptor fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) throw IoError("cannot make a socket: " + errno_text(errno));
-  const int on = 1;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (bind(fd.get(), found->ai_addr, found->ai_addrlen) != 0 || listen(fd.get(), SOMAXCONN) != 0) {
-    if (errno == EADDRINUSE) {
-      throw UserError("cannot listen on " + where +
-                      ": another program uses this port; choose another one, or 0 for any");
-    }
-    throw UserError("cannot listen on " + where + ": " + errno_text(errno));
-  }
-  return fd;
-}
-
-uint16_t port_of(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    throw IoError("cannot ask for the port: " + errno_text(errno));
-  }
-  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&address)->sin6_port
-                                             : reinterpret_cast<sockaddr_in*>(&address)->sin_port);
-}
-
 MHD_Result add_form_field(void* self, MHD_ValueKind, const char* key, const char*, const char*, const char*,
                           const char* data, uint64_t offset, size_t size) {
   auto& form = *static_cast<Fields*>(self);
@@ -281,7 +84,10 @@ MHD_Result add_form_field(void* self, MHD_ValueKind, const char* key, const char
 class Server::Impl {
  public:
   Impl(const ServerOptions& options, Service& service)
-      : options_(options), service_(service), budget_(options.limits.memory_bytes) {
+      : options_(options),
+        service_(service),
+        budget_(options.limits.memory_bytes),
+        connections_(budget_, options.limits.connections, options.limits.header_bytes + kLibraryBytes) {
     FileDescriptor listener = listen_on(options.host, options.port);
     port_ = port_of(listener.get());
     const bool tls = !options.tls_certificate.empty();
@@ -350,12 +156,9 @@ class Server::Impl {
     auto* impl = static_cast<Impl*>(self);
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
       const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-      *context = impl->add_connection(info->connect_fd);
+      *context = impl->connections_.add(info->connect_fd, impl->options_.limits.idle_time);
     } else if (auto* old = static_cast<Connection*>(*context); old != nullptr) {
-      const std::lock_guard lock(impl->mutex_);
-      impl->connections_.erase(old);
-      if (old->unknown) impl->unknown_.erase(*old->unknown);
-      delete old;
+      impl->connections_.remove(old);
       *context = nullptr;
     }
   }
@@ -409,39 +212,6 @@ class Server::Impl {
     return MHD_YES;
   }
 
-  // ---- connections -------------------------------------------------------------------------------------------------
-
-  Connection* add_connection(int fd) {
-    MemoryBudget::Part memory(budget_, false);
-    const bool room = memory.resize(options_.limits.header_bytes + kLibraryBytes);
-    auto made = std::make_unique<Connection>(fd, std::move(memory));
-    made->allow(options_.limits.idle_time);
-    const std::lock_guard lock(mutex_);
-    connections_.insert(made.get());
-    made->unknown = unknown_.insert(unknown_.end(), made.get());
-    if (!room || unknown_.size() > std::max(1U, options_.limits.connections / 2)) close_an_unknown_one();
-    return made.release();
-  }
-
-  // The oldest that is idle; else the oldest.
-  void close_an_unknown_one() {
-    const auto idle = std::find_if(unknown_.begin(), unknown_.end(), [](const Connection* one) { return !one->busy; });
-    Connection& chosen = **(idle == unknown_.end() ? unknown_.begin() : idle);
-    unknown_.erase(*chosen.unknown);
-    chosen.unknown.reset();
-    shutdown(chosen.fd, SHUT_RDWR);  // the library sees it and cleans up
-  }
-
-  void now_known(Connection& connection) {
-    const std::lock_guard lock(mutex_);
-    if (!connection.unknown) return;
-    unknown_.erase(*connection.unknown);
-    connection.unknown.reset();
-    const size_t bytes = connection.memory.held();
-    connection.memory = MemoryBudget::Part(budget_, true);
-    static_cast<void>(connection.memory.resize(bytes));
-  }
-
   // ---- one exchange ------------------------------------------------------------------------------------------------
 
   // Read to its end, so that the client sees the answer; time bounds how much that can be.
@@ -474,7 +244,7 @@ class Server::Impl {
     } catch (const std::exception& error) {
       admission.refusal = failed(error);
     }
-    if (admission.known) now_known(connection_of(connection));
+    if (admission.known) connections_.now_known(connection_of(connection));
     exchange.memory = MemoryBudget::Part(budget_, admission.known);
     if (admission.refusal) return answer(connection, exchange, std::move(*admission.refusal));
     const std::string_view encoding = request.header("Content-Encoding");
@@ -583,35 +353,15 @@ class Server::Impl {
       if (stopping_) return MHD_NO;
       std::erase_if(streams_, [](const auto& weak) { return weak.expired(); });
       streams_.push_back(stream);
-      made = MHD_create_response_from_callback(
-          MHD_SIZE_UNKNOWN, 4096,
-          [](void* self, uint64_t, char* buffer, size_t size) {
-            return (*static_cast<std::shared_ptr<PushedStream>*>(self))->read(buffer, size);
-          },
-          new std::shared_ptr<PushedStream>(stream),
-          [](void* self) {
-            auto* held = static_cast<std::shared_ptr<PushedStream>*>(self);
-            (*held)->reader_gone();
-            delete held;
-          });
+      made = pushed_body(stream);
     } else if (response.next) {
       Fields headers = std::move(response.headers);
       const std::string type = response.content_type;
       const int status = response.status;
-      auto body = std::make_shared<PulledBody>(connection, lanes_.bulk, known, std::move(response), std::move(memory));
-      made = MHD_create_response_from_callback(
-          MHD_SIZE_UNKNOWN, 32 << 10,
-          [](void* self, uint64_t, char* buffer, size_t size) {
-            return (*static_cast<std::shared_ptr<PulledBody>*>(self))->read(buffer, size);
-          },
-          new std::shared_ptr<PulledBody>(std::move(body)),
-          [](void* self) { delete static_cast<std::shared_ptr<PulledBody>*>(self); });
+      made = pulled_body(connection, lanes_.bulk, known, std::move(response), std::move(memory));
       response = {status, type, std::move(headers), "", {}};
     } else {
-      auto* waiting = new WaitingBody{std::move(response.body), std::move(memory)};
-      made = MHD_create_response_from_buffer_with_free_callback_cls(
-          waiting->text.size(), waiting->text.data(), [](void* self) { delete static_cast<WaitingBody*>(self); },
-          waiting);
+      made = whole_body(std::move(response.body), std::move(memory));
     }
     if (made == nullptr) return MHD_NO;
     if (!response.content_type.empty()) {
@@ -627,16 +377,7 @@ class Server::Impl {
   void watch() {
     std::unique_lock lock(mutex_);
     while (!stopping_) {
-      const auto now = steady_clock::now().time_since_epoch().count();
-      for (Connection* connection : connections_) {
-        const auto deadline = connection->deadline.load();
-        // The library sees the end of the socket and cleans up; it closes a socket only behind on_connection().
-        char next;
-        // It would also wait until then for the rest of a request whose sender has left.
-        const bool left = deadline != 0 && recv(connection->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-        if (deadline != 0 && (now > deadline || (left && connection->left))) shutdown(connection->fd, SHUT_RDWR);
-        connection->left = left;
-      }
+      connections_.check();
       for (const auto& weak : streams_) {
         if (const auto stream = weak.lock()) stream->check_reader();
       }
@@ -647,6 +388,7 @@ class Server::Impl {
   const ServerOptions options_;
   Service& service_;
   MemoryBudget budget_;
+  Connections connections_;
   Lanes lanes_;
   MHD_Daemon* daemon_ = nullptr;
   std::string last_log_;
@@ -654,8 +396,6 @@ class Server::Impl {
   std::mutex mutex_;
   std::condition_variable stop_watching_;
   bool stopping_ = false;
-  std::unordered_set<Connection*> connections_;
-  std::list<Connection*> unknown_;  // those that are not being closed, the oldest first
   std::vector<std::weak_ptr<PushedStream>> streams_;
   std::thread watchdog_;
 };

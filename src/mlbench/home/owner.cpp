@@ -1,4 +1,4 @@
-#include "mlbench/master/owner.h"
+#include "mlbench/home/owner.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/system_error.h"
 
-namespace mlbench::master {
+namespace mlbench::home {
 
 namespace fs = std::filesystem;
 
@@ -126,4 +126,4 @@ bool same_secret(std::string_view given, std::string_view expected) {
   return difference == 0;
 }
 
-}  // namespace mlbench::master
+}  // namespace mlbench::home

@@ -1,6 +1,6 @@
 // Submissions and deletions are whole, whatever fails or dies in the middle; ids are never given twice.
 
-#include "mlbench/master/runs.h"
+#include "mlbench/home/runs.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -14,10 +14,10 @@
 #include <set>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/master/staging.h"
+#include "mlbench/home/staging.h"
 #include "mlbench/report/records.h"
 
-namespace mlbench::master {
+namespace mlbench::home {
 namespace {
 
 namespace fs = std::filesystem;
@@ -262,4 +262,4 @@ TEST(RunNames, LoseTheNumberOfARepeat) {
 }
 
 }  // namespace
-}  // namespace mlbench::master
+}  // namespace mlbench::home

@@ -1,4 +1,4 @@
-#include "mlbench/master/staging.h"
+#include "mlbench/home/staging.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/system_error.h"
 
-namespace mlbench::master {
+namespace mlbench::home {
 
 namespace fs = std::filesystem;
 
@@ -227,4 +227,4 @@ void collect_staged(const fs::path& runs_dir) {
   }
 }
 
-}  // namespace mlbench::master
+}  // namespace mlbench::home

@@ -1,4 +1,4 @@
-#include "mlbench/master/runs.h"
+#include "mlbench/home/runs.h"
 
 #include <fmt/format.h>
 #include <time.h>
@@ -15,13 +15,13 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/master/staging.h"
+#include "mlbench/home/staging.h"
 #include "mlbench/record/record.h"
 #include "mlbench/report/records.h"
 #include "mlbench/supervise/progress.h"
 #include "mlbench/supervise/supervisor.h"
 
-namespace mlbench::master {
+namespace mlbench::home {
 
 namespace fs = std::filesystem;
 
@@ -251,4 +251,4 @@ void delete_run(const fs::path& home, const fs::path& run_dir) {
   staging.emplace(report::runs_dir(home)).take(name);
 }
 
-}  // namespace mlbench::master
+}  // namespace mlbench::home

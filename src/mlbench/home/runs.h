@@ -13,7 +13,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/spec/run_spec.h"
 
-namespace mlbench::master {
+namespace mlbench::home {
 
 // UserError of a name that exists already.
 class NameTaken : public UserError {
@@ -77,4 +77,4 @@ void fail_waiting(const std::filesystem::path& run_dir, const std::string& messa
 // Removes the folder, out of sight at once; UserError when the run is active.
 void delete_run(const std::filesystem::path& home, const std::filesystem::path& run_dir);
 
-}  // namespace mlbench::master
+}  // namespace mlbench::home

@@ -13,7 +13,7 @@
 
 #include "mlbench/base/files.h"
 
-namespace mlbench::master {
+namespace mlbench::home {
 
 // All functions are called with the lock of the runs held (lock_runs), unless they say otherwise. All errors: IoError.
 
@@ -45,4 +45,4 @@ void collect_staged(const std::filesystem::path& runs_dir);
 // (runs were copied here by hand, the home was), or the file cannot be read, all runs are looked at.
 int64_t take_ids(const std::filesystem::path& runs_dir, int64_t count);
 
-}  // namespace mlbench::master
+}  // namespace mlbench::home

@@ -11,7 +11,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 
-namespace mlbench::master {
+namespace mlbench::home {
 
 struct MasterAddress {
   std::string url;  // "http://127.0.0.1:8080"
@@ -46,4 +46,4 @@ std::string read_token(const std::filesystem::path& file);
 // The time depends on the length of `given` alone.
 bool same_secret(std::string_view given, std::string_view expected);
 
-}  // namespace mlbench::master
+}  // namespace mlbench::home

@@ -6,9 +6,9 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
-#include "mlbench/master/runs.h"
+#include "mlbench/home/runs.h"
 
-namespace mlbench::master {
+namespace mlbench::home {
 namespace {
 
 using namespace std::chrono_literals;
@@ -73,4 +73,4 @@ TEST_F(CurrentRecord, AWaitingRunThatCannotStartSaysWhy) {
 }
 
 }  // namespace
-}  // namespace mlbench::master
+}  // namespace mlbench::home

@@ -1,0 +1,37 @@
+#include "mlbench/home/summary.h"
+
+#include <optional>
+
+#include "mlbench/report/compare.h"
+#include "mlbench/report/records.h"
+
+namespace mlbench::home {
+namespace {
+
+Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+}  // namespace
+
+Json summary_of(const Json& record) {
+  const report::RunFigures figures = report::figures_of(record);
+  Json summary;
+  for (const char* key :
+       {"id", "name", "state", "task", "rules", "variant", "division", "workers", "threads_per_worker", "framework",
+        "backend", "executor", "repeat", "seed", "created_at", "started_at", "finished_at"}) {
+    summary[key] = record.contains(key) ? record[key] : Json(nullptr);
+  }
+  summary["light"] = record.value(Json::json_pointer("/limits/light"), false);
+  summary["labels"] = figures.labels;
+  const auto goal = record.find("goal");
+  summary["goal"] = goal != record.end() && goal->is_object() ? *goal : Json(nullptr);
+  summary["time_to_goal_s"] = or_null(figures.time_to_goal_s);
+  summary["train_s"] = or_null(figures.train_s);
+  summary["wall_s"] = or_null(figures.wall_s);
+  summary["samples_per_s"] = or_null(figures.samples_per_s);
+  summary["communication_share"] = or_null(figures.communication_share);
+  summary["evaluation"] = figures.evaluation;
+  summary["failure"] = report::text(record, "/failure/message");
+  return summary;
+}
+
+}  // namespace mlbench::home

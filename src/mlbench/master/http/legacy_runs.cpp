@@ -1,0 +1,196 @@
+#include "mlbench/master/http/legacy.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include "mlbench/base/input.h"
+#include "mlbench/base/sha256.h"
+#include "mlbench/home/runs.h"
+#include "mlbench/master/http/dates.h"
+#include "mlbench/report/records.h"
+#include "mlbench/spec/run_options.h"
+
+namespace mlbench::master::legacy {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr size_t kMostLogLines = 10'000;
+constexpr std::chrono::seconds kStopPatience{20};
+
+struct Image {
+  std::string_view image, task;
+};
+constexpr std::array<Image, 8> kImages = {{
+    {"mlbench/pytorch-cifar10-resnet20-all-reduce:latest", "1a"},
+    {"mlbench/pytorch-cifar10-resnet20-ddp:latest", "1a-ddp"},
+    {"mlbench/pytorch-epsilon-logistic-regression-all-reduce:latest", "2a"},
+    {"mlbench/pytorch-wikitext2-lstm-all-reduce:latest", "3a"},
+    {"mlbench/pytorch-wmt16-gnmt-all-reduce:latest", "4a"},
+    {"mlbench/pytorch-wmt17-transformer-all-reduce:latest", "4b"},
+    {"mlbench/tensorflow-cifar10-resnet:latest", "1a-tf"},
+    {"mlbench/pytorch-backend-benchmark:latest", "0a"},
+}};
+
+std::string date_or(const Json& record, const char* key) {
+  const std::string stamp = record.contains(key) && record[key].is_string() ? record[key].get<std::string>() : "";
+  const auto time = parse_date(stamp);
+  return time ? format_date(*time, Fraction::kSixOrNone) : "";
+}
+
+std::string state_of(const std::string& state) {
+  if (state == "queued") return "initialized";
+  if (state == "running") return "started";
+  return state == "finished" ? "finished" : "failed";
+}
+
+// The same for a run for ever; MLBench's is that of a queue.
+std::string job_id(const Json& record) {
+  const std::string hash = sha256_hex(record.value("name", "") + record.value("created_at", ""));
+  return fmt::format("{}-{}-4{}-8{}-{}", hash.substr(0, 8), hash.substr(8, 4), hash.substr(13, 3), hash.substr(17, 3),
+                     hash.substr(20, 12));
+}
+
+// From a record or a summary of it.
+Json run_object(const Json& record) {
+  const std::string state = state_of(record.value("state", ""));
+  const std::string finished = date_or(record, "finished_at");
+  return {{"id", record.contains("id") ? record["id"] : Json(0)},
+          {"name", record.value("name", "")},
+          {"created_at", date_or(record, "created_at")},
+          {"finished_at", state == "finished" && !finished.empty() ? Json(finished) : Json(nullptr)},
+          {"state", state},
+          {"job_id", state == "initialized" ? "" : job_id(record)},
+          {"job_metadata", Json::object()},
+          {"num_workers", record.contains("workers") ? record["workers"] : Json(0)}};
+}
+
+Json job_metadata(const Services& services, const fs::path& run_dir, const Json& record) {
+  const auto lines = [](const fs::path& file) { return Json(report::last_lines(file, kMostLogLines)); };
+  const int64_t segments = report::segment_count(record);
+  Json metadata = {{"stdout", lines(run_dir / "logs" / fmt::format("rank-0.seg-{}.log", segments))},
+                   {"stderr", lines(run_dir / "logs" / "supervisor.log")}};
+  if (record.value("state", "") == "queued") return metadata;
+  metadata["pods"] = Json::array();
+  for (int64_t rank = 0; rank < record.value("workers", int64_t{0}); ++rank) {
+    metadata["pods"].push_back({"127.0.0.1", "default", pod_name(services, rank), labels_of(services, rank)});
+  }
+  metadata["command"] = fmt::format("mlbench-worker --run-dir {} --segment {}", run_dir.string(), segments);
+  metadata["master_name"] = pod_name(services, 0);
+  return metadata;
+}
+
+void check_run_name(const std::string& name) {
+  const auto plain = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const bool good = !name.empty() && plain(name.front()) && plain(name.back()) &&
+                    std::all_of(name.begin(), name.end(), [&](char c) { return plain(c) || c == '-'; });
+  if (!good || name.size() > 63) {
+    throw HttpError(400, fmt::format("name '{}': expected 1 to 63 letters, digits and hyphens, with a letter or digit "
+                                     "at both ends",
+                                     name.substr(0, 80)));
+  }
+}
+
+std::string task_of_image(const Services& services, const std::string& image) {
+  std::vector<std::string> names;
+  for (const Json& task : services.hooks.tasks()) names.push_back(task.value("name", ""));
+  std::vector<std::string_view> valid;
+  for (const Image& known : kImages) {
+    const bool built = std::find(names.begin(), names.end(), known.task) != names.end();
+    if (known.image == image && built) return std::string(known.task);
+    if (known.image == image) {
+      throw HttpError(422, fmt::format("image_name '{}' is task {}, which this mlbench has not", image, known.task));
+    }
+    if (built) valid.push_back(known.image);
+  }
+  throw HttpError(
+      422, fmt::format("image_name '{}' is unknown: valid are {}", image.substr(0, 100), fmt::join(valid, ", ")));
+}
+
+}  // namespace
+
+Response one_run(const Services& services, const Call& call) {
+  std::string suffix;
+  const std::string id = take_suffix(call.parameters[0], suffix);
+  format_of(call.request, suffix, false);
+  const fs::path run_dir = folder_of(services, id);
+  const Json record = home::current_record(run_dir);
+  Json run = run_object(record);
+  run["job_metadata"] = job_metadata(services, run_dir, record);
+  return json_response(200, run);
+}
+
+Response all_runs(const Services& services, const Call& call) {
+  format_of(call.request, "", false);
+  Json runs = Json::array();
+  store::RunQuery query;
+  query.newest_first = false;
+  query.limit = 1'000'000;
+  for (const std::string& summary : services.index.find(query).summaries) {
+    const Json record = try_parse_json(summary, inputs::kSummary).value_or(Json::object());
+    if (record.value("state", "damaged") != "damaged") runs.push_back(run_object(record));
+  }
+  return json_response(200, runs);
+}
+
+Response create_run(Services& services, const Call& call) {
+  const FieldsOf fields(call.request);
+  const std::string name = fields.need("name");
+  check_run_name(name);
+  const int64_t workers = whole(fields.need("num_workers"), "num_workers");
+  const double cpus = real(fields.need("num_cpus"), "num_cpus");
+  if (workers < 1 || workers > spec::kMostWorkers)
+    throw HttpError(400, fmt::format("num_workers {} is not from 1 to {}", workers, spec::kMostWorkers));
+  if (cpus < 0) throw HttpError(400, fmt::format("num_cpus {} is less than 0", cpus));
+  const std::string image = fields.need("image_name");
+  std::string backend = fields.need("backend");
+  const std::string light = fields.need("light_target");
+  if (image == "custom_image") {
+    throw HttpError(422, "custom images and commands are not started through this API, which asks for no token");
+  }
+  const std::string task = task_of_image(services, image);
+  if (backend == "custom_backend") backend = fields.need("custom_backend");
+  std::transform(backend.begin(), backend.end(), backend.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+  if (fields.flag("gpu_enabled")) throw HttpError(422, "gpu_enabled: there is no GPU in the cluster of this server");
+
+  const int64_t fair = std::max<int64_t>(1, services.hosts.cores() / workers);
+  const Json request = {
+      {"name", "api"},
+      {"workers", {workers}},
+      {"task", task},
+      {"backend", backend},
+      {"light", light == "true" && fields.flag("light_target")},
+      {"threads_per_worker", std::clamp<int64_t>(static_cast<int64_t>(std::min(cpus, 1e6)), 1, fair)}};
+  PlannedRuns planned;
+  try {
+    planned = services.hooks.plan(request);
+  } catch (const UserError& error) {
+    throw HttpError(422, error.what());
+  }
+  MLBENCH_CHECK(planned.runs.size() == 1, "one worker count, no repeats");
+  planned.runs.front().name = name;
+  const auto runs = submit(services, std::move(planned.runs), false);
+  return json_response(201, run_object(home::first_record(runs.front())));
+}
+
+Response delete_run(Services& services, const Call& call) {
+  const fs::path run_dir = folder_of(services, call.parameters[0]);
+  if (home::is_active_run(run_dir)) {
+    home::stop_run(services.home, run_dir);
+    const auto deadline = std::chrono::steady_clock::now() + kStopPatience;
+    while (home::is_active_run(run_dir) && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+  delete_everywhere(services, run_dir);
+  return {204, "", {}, "", {}};
+}
+
+}  // namespace mlbench::master::legacy

@@ -1,0 +1,232 @@
+#include "mlbench/supervise/judge.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace mlbench::supervise {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// A run of some ranks that all have joined and beat, on a clock of its own.
+class JudgeTest : public testing::Test {
+ protected:
+  static constexpr double kCommTimeout_s = 10;
+
+  JudgeTest() {
+    options_.comm_timeout_s = kCommTimeout_s;
+    options_.start_timeout = 20s;
+    options_.work_ended = [this](size_t rank) {
+      asked_.push_back(rank);
+      return ended_whole_.at(rank);
+    };
+    clock_.advance(1h);
+  }
+
+  void begin(size_t ranks) {
+    view_.ranks.resize(ranks);
+    for (RankView& rank : view_.ranks) {
+      rank.status.host = "node1";
+      rank.process_state = 'S';
+    }
+    ended_whole_.assign(ranks, true);
+    judge_.emplace(options_, clock_.now());
+  }
+  void all_join() {
+    for (RankView& rank : view_.ranks) {
+      rank.status.joined = rank.status.connected = true;
+      rank.status.heartbeat = {{"operation", "all_reduce"}, {"sequence", 7}, {"in_progress", true}};
+    }
+    ASSERT_FALSE(look());
+  }
+  void end(size_t rank, ProcessEnd how) {
+    view_.ranks[rank].end = RankEnd{how, order_++, clock_.now()};
+    view_.ranks[rank].status.connected = false;
+    view_.ranks[rank].process_state = '?';
+    view_.running = std::any_of(view_.ranks.begin(), view_.ranks.end(), [](const RankView& one) { return !one.end; });
+  }
+
+  std::optional<Outcome> look() { return judge_->judge(view_, clock_.now()); }
+  // Looks as often as a supervisor does, while the ranks `beating` send heartbeats; the first outcome.
+  std::optional<Outcome> after(Nanoseconds time, const std::vector<size_t>& beating = {}) {
+    for (const TimePoint until = clock_.now() + time; clock_.now() < until;) {
+      clock_.advance(100ms);
+      for (const size_t rank : beating) view_.ranks[rank].status.last_heartbeat = clock_.now();
+      if (auto outcome = look()) return outcome;
+    }
+    return std::nullopt;
+  }
+  // What it is once it is a failure.
+  record::Failure failure(const std::optional<Outcome>& outcome) {
+    EXPECT_TRUE(outcome);
+    if (!outcome || !outcome->failure) return {};
+    EXPECT_EQ(outcome->state, record::RunState::kFailed);
+    return *outcome->failure;
+  }
+
+  JudgeOptions options_;
+  ManualClock clock_;
+  RunView view_;
+  int64_t order_ = 0;
+  std::vector<bool> ended_whole_;
+  std::vector<size_t> asked_;
+  std::optional<Judge> judge_;
+};
+
+TEST_F(JudgeTest, FinishedWhenAllCameToTheEndOfTheirWork) {
+  begin(2);
+  all_join();
+  end(0, {0, {}});
+  EXPECT_FALSE(after(5s, {1}));
+  EXPECT_THAT(asked_, ElementsAre()) << "the spools of ranks that may be waited for are not read";
+  end(1, {0, {}});
+  const auto outcome = look();
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->state, record::RunState::kFinished);
+  EXPECT_FALSE(outcome->failure);
+  EXPECT_THAT(asked_, ElementsAre(0, 1));
+}
+
+TEST_F(JudgeTest, ACauseHasASecondToShowBesideItsEffects) {
+  begin(3);
+  all_join();
+  end(0, {3, {}});  // a communication error
+  EXPECT_FALSE(after(900ms, {1, 2}));
+  end(2, {137, SIGKILL});
+  const auto why = failure(after(300ms, {1}));
+  EXPECT_EQ(why.kind, "rank_died");
+  EXPECT_EQ(why.rank, 2);
+}
+
+TEST_F(JudgeTest, ARankThatIsDyingHasFiveSeconds) {
+  begin(2);
+  all_join();
+  view_.ranks[0].status.report = {{"event", "failure"}, {"kind", "comm_error"}, {"message", "closed by peer"}};
+  view_.ranks[1].status.connected = false;  // writes its core
+  EXPECT_FALSE(after(4900ms, {0}));
+  end(1, {139, SIGSEGV});
+  const auto why = failure(look());
+  EXPECT_EQ(why.rank, 1);
+  EXPECT_THAT(why.message, HasSubstr("SIGSEGV"));
+}
+
+TEST_F(JudgeTest, NobodyIsWaitedForOnceNoRankRuns) {
+  begin(1);
+  all_join();
+  end(0, {4, {}});
+  EXPECT_EQ(failure(look()).kind, "rank_error");
+}
+
+TEST_F(JudgeTest, AKilledLauncherIsToBlameForAll) {
+  begin(2);
+  all_join();
+  end(0, {137, SIGKILL});
+  view_.launcher_death = "mpirun was killed by signal 11 (SIGSEGV)";
+  const auto why = failure(look());
+  EXPECT_EQ(why.kind, "start_failed");
+  EXPECT_EQ(why.rank, -1);
+  EXPECT_EQ(why.message, *view_.launcher_death);
+}
+
+TEST_F(JudgeTest, RanksThatNeverJoinAreNamedAfterTheStartTimeout) {
+  begin(3);
+  view_.ranks[1].status.joined = view_.ranks[1].status.connected = true;
+  EXPECT_FALSE(after(19900ms));
+  const auto why = failure(after(200ms));
+  EXPECT_EQ(why.kind, "start_failed");
+  EXPECT_EQ(why.rank, 0);
+  EXPECT_EQ(why.message, "ranks 0, 2 on node1 did not join the rendezvous within 20 s");
+}
+
+TEST_F(JudgeTest, RanksThatEndedWithoutJoiningAreNamedAtOnce) {
+  begin(2);
+  view_.ranks[0].status.joined = view_.ranks[0].status.connected = true;
+  end(1, {0, {}});
+  EXPECT_EQ(failure(look()).message, "rank 1 on node1 ended without joining the rendezvous");
+}
+
+TEST_F(JudgeTest, LeavingEarlyIsNoSuccess) {
+  begin(2);
+  all_join();
+  ended_whole_[0] = false;
+  end(0, {0, {}});
+  EXPECT_FALSE(after(12900ms, {1})) << "the other may still wait for it that long";
+  const auto why = failure(after(300ms, {1}));
+  EXPECT_EQ(why.kind, "rank_error");
+  EXPECT_EQ(why.rank, 0);
+  EXPECT_EQ(why.operation, "all_reduce");
+  EXPECT_EQ(why.sequence, 7);
+  EXPECT_EQ(why.message, "rank 0 on node1 ended with exit code 0 before its work was done");
+}
+
+TEST_F(JudgeTest, ASpoolIsReadOnce) {
+  begin(2);
+  all_join();
+  end(0, {0, {}});
+  EXPECT_FALSE(after(20s, {1}));
+  EXPECT_THAT(asked_, ElementsAre(0));
+}
+
+TEST_F(JudgeTest, ASilentRankHasTheTimeoutAndThreeSeconds) {
+  begin(2);
+  EXPECT_FALSE(after(15s)) << "nobody beats before all have joined";
+  all_join();
+  EXPECT_FALSE(after(13s, {0}));
+  const auto why = failure(after(200ms, {0}));
+  EXPECT_EQ(why.kind, "comm_timeout");
+  EXPECT_EQ(why.rank, 1);
+}
+
+TEST_F(JudgeTest, ASupervisorThatWasStoppedHasHeardNobody) {
+  begin(2);
+  all_join();
+  clock_.advance(1h);
+  EXPECT_FALSE(look());
+  EXPECT_FALSE(after(13s, {0}));
+  EXPECT_EQ(failure(after(200ms, {0})).rank, 1);
+}
+
+TEST_F(JudgeTest, OfCommandsOfOthersOnlyTheirEndsCount) {
+  options_.custom = true;
+  begin(3);
+  EXPECT_FALSE(after(1min)) << "they neither join nor beat";
+  end(1, {0, {}});
+  EXPECT_FALSE(look());
+  end(2, {3, {}});
+  end(0, {137, SIGKILL});
+  const auto why = failure(look());
+  EXPECT_EQ(why.kind, "rank_error");
+  EXPECT_EQ(why.rank, 2) << "the first";
+  EXPECT_EQ(why.message, "rank 2 on node1 exited with code 3") << "the code means what they like";
+  EXPECT_THAT(asked_, ElementsAre());
+}
+
+TEST_F(JudgeTest, CommandsOfOthersThatAllEndWithZeroHaveFinished) {
+  options_.custom = true;
+  begin(2);
+  end(0, {0, {}});
+  end(1, {0, {}});
+  const auto outcome = look();
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->state, record::RunState::kFinished);
+}
+
+TEST(Outcome, ARequestedEndIsStoppedOrLost) {
+  EXPECT_EQ(ended_on_request(EndRequest::kStop).state, record::RunState::kStopped);
+  EXPECT_FALSE(ended_on_request(EndRequest::kStop).failure);
+  const Outcome lost = ended_on_request(EndRequest::kLauncherLost);
+  EXPECT_EQ(lost.state, record::RunState::kFailed);
+  EXPECT_EQ(lost.failure.value().kind, "launcher_lost");
+}
+
+TEST(Outcome, ExitCodes) {
+  EXPECT_EQ(exit_code_of(record::RunState::kFinished), ExitCode::kOk);
+  EXPECT_EQ(exit_code_of(record::RunState::kStopped), ExitCode::kStopped);
+  EXPECT_EQ(exit_code_of(record::RunState::kFailed), ExitCode::kRunFailed);
+}
+
+}  // namespace
+}  // namespace mlbench::supervise

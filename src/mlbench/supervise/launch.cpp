@@ -1,0 +1,63 @@
+#include "mlbench/base/environment.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/spec/variables.h"
+#include "mlbench/supervise/supervisor.h"
+
+namespace mlbench::supervise {
+namespace {
+
+// A custom command with its run's words in place of {run_id}, {hosts} (one per rank) and {backend}; {rank} is the
+// executor's.
+std::vector<std::string> filled_in(const spec::RunSpec& run) {
+  std::string hosts;
+  for (int64_t rank = 0; rank < run.workers; ++rank) hosts += rank == 0 ? "127.0.0.1" : ",127.0.0.1";
+  std::vector<std::string> command = run.command;
+  exec::fill_in(command, "{run_id}", std::to_string(run.id));
+  exec::fill_in(command, "{hosts}", hosts);
+  exec::fill_in(command, "{backend}", run.backend);
+  return command;
+}
+
+}  // namespace
+
+std::filesystem::path guard_path() { return program_path().parent_path() / "mlbench-guard"; }
+
+exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesystem::path& worker, int64_t segment,
+                                   std::optional<int64_t> resume_step, bool oversubscribed) {
+  exec::LaunchRequest request;
+  request.backend = run.backend;
+  request.guard = guard_path();
+  if (spec::is_custom(run)) {
+    request.command = filled_in(run);
+    request.rank_words = true;
+    request.working_directory = run.work_dir;
+    for (const std::string& text : run.environment) {
+      const spec::Variable variable = spec::parse_variable(text);
+      if (variable.from == spec::ValueFrom::kText) request.environment[variable.name] = variable.value;
+    }
+    request.environment["MLBENCH_RUN_DIR"] = run.run_dir;
+    request.environment["MLBENCH_RUN_ID"] = std::to_string(run.id);
+  } else {
+    request.command = {worker.string(), "--run-dir", run.run_dir, "--segment", std::to_string(segment)};
+  }
+  if (resume_step) {
+    request.command.emplace_back("--resume-step");
+    request.command.push_back(std::to_string(*resume_step));
+  }
+  request.workers = static_cast<int>(run.workers);
+  request.environment["OMP_NUM_THREADS"] = std::to_string(run.threads_per_worker);
+  // Only who has all cores to himself may tell threads where to run.
+  if (!oversubscribed && !spec::is_custom(run)) {
+    request.environment["MLBENCH_CORES"] = Json(allowed_cores()).dump();
+  }
+  if (oversubscribed) {
+    // Threads that spin while they wait would take the cores from those that work.
+    request.environment["OMP_WAIT_POLICY"] = "passive";
+    request.environment["MLBENCH_OVERSUBSCRIBED"] = "1";
+  }
+  request.log_dir = std::filesystem::path(run.run_dir) / "logs";
+  request.segment = segment;
+  return request;
+}
+
+}  // namespace mlbench::supervise

@@ -1,0 +1,25 @@
+#pragma once
+
+// What ranks leave behind in a run's folder: logs and spools.
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlbench/spec/run_spec.h"
+
+namespace mlbench::supervise {
+
+// The last 20 lines of a log, of at most 500 bytes each; none where there is no log.
+std::vector<std::string> log_tail(const std::filesystem::path& path);
+
+// When a rank of the segment last wrote to its spool; empty: none did. Reads all spools of the segment.
+std::optional<std::chrono::system_clock::time_point> last_trace(const spec::RunSpec& run, int64_t segment);
+
+// Whether the rank's spool says that its work came to its end (the event `end`). Reads the spool.
+bool work_ended(const spec::RunSpec& run, int64_t segment, int64_t rank);
+
+}  // namespace mlbench::supervise

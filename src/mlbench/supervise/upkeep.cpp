@@ -1,0 +1,93 @@
+#include "mlbench/supervise/upkeep.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
+#include "mlbench/base/log.h"
+#include "mlbench/supervise/proc.h"
+#include "mlbench/supervise/progress.h"
+
+namespace mlbench::supervise {
+namespace {
+
+constexpr std::chrono::seconds kLeaseInterval{1};
+constexpr std::chrono::seconds kRecordInterval{2};
+// A long run's spools take time to read; the supervisor may use this share of one core for it.
+constexpr double kRecordShare = 0.01;
+
+}  // namespace
+
+Upkeep::Upkeep(const spec::RunSpec& run, record::RunProgress& progress, Lease& lease, const Clock& clock)
+    : run_(run), progress_(progress), lease_(lease), clock_(clock) {}
+
+void Upkeep::begin_segment() {
+  wall_before_s_ = progress_.wall_s;
+  begin_ = clock_.now();
+}
+
+void Upkeep::remember(const std::vector<std::optional<pid_t>>& pids) {
+  for (const auto& pid : pids) {
+    if (!pid) continue;
+    if (const auto process = process_status(*pid)) identities_.push_back({*pid, process->start_time});
+  }
+}
+
+void Upkeep::refresh_lease() {
+  next_lease_ = clock_.now() + kLeaseInterval;
+  try {
+    lease_.refresh(identities_);
+    lease_refused_ = false;
+  } catch (const IoError& error) {
+    if (!std::exchange(lease_refused_, true)) spdlog::error("{}", error.what());
+  }
+}
+
+void Upkeep::keep_lease_fresh() {
+  if (clock_.now() >= next_lease_) refresh_lease();
+}
+
+void Upkeep::update_record(const std::vector<std::optional<pid_t>>& pids) {
+  const auto now = clock_.now();
+  count_time();
+  measure_utilisation(pids);
+  save();
+  const auto cost = clock_.now() - now;
+  next_record_ =
+      now + std::max<Nanoseconds>(kRecordInterval, std::chrono::duration_cast<Nanoseconds>(cost / kRecordShare));
+}
+
+void Upkeep::count_time() {
+  if (begin_) progress_.wall_s = wall_before_s_ + to_seconds(clock_.now() - *begin_);
+}
+
+bool Upkeep::save() {
+  try {
+    write_progress(run_.run_dir, progress_);
+    write_json_file(std::filesystem::path(run_.run_dir) / "run.json", record::build_record(run_, progress_),
+                    inputs::kRecord);
+    record_refused_ = false;
+    return true;
+  } catch (const std::exception& error) {
+    if (!std::exchange(record_refused_, true)) {
+      spdlog::error("cannot write the record of {} (the run goes on, and it is tried again): {}", run_.name,
+                    error.what());
+    }
+    return false;
+  }
+}
+
+void Upkeep::measure_utilisation(const std::vector<std::optional<pid_t>>& pids) {
+  double cpu_s = 0;
+  for (const auto& pid : pids) {
+    const auto process = pid ? process_status(*pid) : std::nullopt;
+    if (!process) return;  // one is gone: the last complete figure stays
+    cpu_s += process->cpu_s;
+  }
+  const double wall_s = progress_.wall_s - wall_before_s_;
+  progress_.utilisation = {{"cpu", cpu_s / (wall_s * available_cores())}, {"gpu", nullptr}};
+}
+
+}  // namespace mlbench::supervise

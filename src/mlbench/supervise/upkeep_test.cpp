@@ -1,0 +1,117 @@
+#include "mlbench/supervise/upkeep.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/json.h"
+#include "mlbench/supervise/progress.h"
+
+namespace mlbench::supervise {
+namespace {
+
+using namespace std::chrono_literals;
+
+class UpkeepTest : public testing::Test {
+ protected:
+  UpkeepTest() {
+    clock_.advance(1h);
+    run_.name = "r-1";
+    run_.run_dir = folder_.path();
+    spec::set_command(run_, {"true"});
+  }
+  Json record() const { return read_json_file(folder_ / "run.json"); }
+  LeaseContent lease() const { return read_lease(folder_.path()).value(); }
+
+  TemporaryFolder folder_;
+  ManualClock clock_;
+  spec::RunSpec run_;
+  record::RunProgress progress_;
+  Lease lease_ = Lease::take(folder_.path()).value();
+  Upkeep upkeep_{run_, progress_, lease_, clock_};
+};
+
+TEST_F(UpkeepTest, TheCounterOfTheLeaseMovesEachSecond) {
+  upkeep_.keep_lease_fresh();
+  const int64_t first = lease().counter;
+  clock_.advance(999ms);
+  upkeep_.keep_lease_fresh();
+  EXPECT_EQ(lease().counter, first);
+  clock_.advance(1ms);
+  upkeep_.keep_lease_fresh();
+  EXPECT_EQ(lease().counter, first + 1);
+}
+
+TEST_F(UpkeepTest, TheLeaseNamesTheRanksOfThisHost) {
+  upkeep_.remember({getpid(), std::nullopt});
+  upkeep_.refresh_lease();
+  ASSERT_EQ(lease().ranks.size(), 1u);
+  EXPECT_EQ(lease().ranks[0].pid, getpid());
+  EXPECT_TRUE(alive(lease().ranks[0]));
+}
+
+TEST_F(UpkeepTest, TheRecordIsDueAtOnceAndThenEachTwoSeconds) {
+  upkeep_.begin_segment();
+  EXPECT_TRUE(upkeep_.record_is_due());
+  upkeep_.update_record({});
+  EXPECT_FALSE(upkeep_.record_is_due());
+  clock_.advance(1999ms);
+  EXPECT_FALSE(upkeep_.record_is_due());
+  clock_.advance(1ms);
+  EXPECT_TRUE(upkeep_.record_is_due());
+}
+
+TEST_F(UpkeepTest, WallTimeGoesOnBehindEarlierSegments) {
+  progress_.wall_s = 50;
+  clock_.advance(1min);
+  upkeep_.count_time();
+  EXPECT_EQ(progress_.wall_s, 50) << "it waits for the cores";
+  upkeep_.begin_segment();
+  clock_.advance(3s);
+  upkeep_.count_time();
+  clock_.advance(4s);
+  upkeep_.update_record({});
+  EXPECT_EQ(progress_.wall_s, 57);
+  EXPECT_EQ(read_progress(folder_.path()).value().wall_s, 57);
+  EXPECT_EQ(record().at("clocks").at("wall_s"), 57);
+}
+
+TEST_F(UpkeepTest, UtilisationIsThatOfTheTimeWhenAllRanksWereThere) {
+  upkeep_.begin_segment();
+  clock_.advance(1s);
+  upkeep_.update_record({getpid()});
+  const Json all = progress_.utilisation;
+  EXPECT_GT(all.at("cpu"), 0);
+  clock_.advance(1h);
+  upkeep_.update_record({getpid(), std::nullopt});
+  EXPECT_EQ(progress_.utilisation, all);
+}
+
+TEST_F(UpkeepTest, ARecordThatCannotBeWrittenIsTriedAgain) {
+  run_.run_dir = (folder_ / "gone").string();
+  testing::internal::CaptureStderr();
+  testing::internal::CaptureStdout();
+  EXPECT_FALSE(upkeep_.save());
+  EXPECT_FALSE(upkeep_.save());
+  const std::string said = testing::internal::GetCapturedStderr() + testing::internal::GetCapturedStdout();
+  EXPECT_THAT(said, testing::HasSubstr("cannot write the record of r-1"));
+  EXPECT_EQ(said.find("cannot write the record of r-1"), said.rfind("cannot write the record of r-1")) << "said once";
+  std::filesystem::create_directory(folder_ / "gone");
+  EXPECT_TRUE(upkeep_.save());
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "gone/run.json"));
+}
+
+TEST(ReservedRoom, IsThereUntilTheLastRecord) {
+  const TemporaryFolder folder;
+  EXPECT_THROW(reserve_room(folder.path()), IoError) << "no folder control/";
+  std::filesystem::create_directory(folder / "control");
+  reserve_room(folder.path());
+  EXPECT_EQ(std::filesystem::file_size(folder / "control/reserve"), 1u << 20);
+  release_room(folder.path());
+  EXPECT_FALSE(std::filesystem::exists(folder / "control/reserve"));
+}
+
+}  // namespace
+}  // namespace mlbench::supervise
