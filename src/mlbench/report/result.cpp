@@ -11,15 +11,13 @@
 #include <map>
 #include <optional>
 #include <regex>
-#include <set>
 
-#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
-#include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/record/record.h"
 #include "mlbench/record/spool.h"
+#include "mlbench/report/archive_events.h"
 #include "mlbench/report/compare.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/table.h"
@@ -29,138 +27,6 @@ namespace mlbench::report {
 namespace {
 
 using Time = std::chrono::system_clock::time_point;
-
-constexpr double kMostSeconds = 1e8;  // three years: nine step kinds of that fit into nanoseconds
-
-// ---- the archive ----------------------------------------------------------------------------------------------------
-
-struct Point {
-  Time date;
-  std::string value;
-};
-
-// The members of an archive as series by metric name and rank ("result_NAME @ RANK.json").
-class Events {
- public:
-  explicit Events(const std::vector<ZipMember>& members) {
-    static const std::regex kName(R"(result_(.+) @ ([0-9]{1,6})\.json)");
-    for (const ZipMember& member : members) {
-      std::smatch match;
-      if (member.name == "run.json") {
-        record_ = json_of(member);
-        if (!record_->is_object()) fail(member.name, "it is not a JSON object");
-      } else if (member.name == "official_result.txt") {
-        claim_ = member.content;
-        while (!claim_->empty() && (claim_->back() == '\n' || claim_->back() == '\r')) claim_->pop_back();
-      } else if (std::regex_match(member.name, match, kName)) {
-        series_[{match[1], std::stoll(match[2])}] = parse_series(member);
-      }
-    }
-  }
-
-  const std::optional<Json>& record() const { return record_; }
-  const std::optional<std::string>& claim() const { return claim_; }
-  bool has(const std::string& name) const { return series_.contains({name, 0}); }
-
-  // Rank 0's; empty when there is none.
-  const std::vector<Point>& points(const std::string& name) const {
-    static const std::vector<Point> kNone;
-    const auto found = series_.find({name, 0});
-    return found == series_.end() ? kNone : found->second;
-  }
-
-  std::vector<double> numbers(const std::string& name) const {
-    std::vector<double> values;
-    for (const Point& point : points(name)) values.push_back(number_of(name, point, values.size()));
-    return values;
-  }
-
-  // Seconds, each below kMostSeconds.
-  std::vector<double> seconds(const std::string& name) const {
-    std::vector<double> values = numbers(name);
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (!(values[i] >= 0 && values[i] < kMostSeconds)) {
-        fail(member_of(name),
-             fmt::format("point {} is {}; expected seconds, from 0 to {:g}", i, points(name)[i].value, kMostSeconds));
-      }
-    }
-    return values;
-  }
-
-  // The last value of a total that was recorded once.
-  std::optional<double> total(const std::string& name) const {
-    const std::vector<double> values = seconds(name);
-    return values.empty() ? std::nullopt : std::optional(values.back());
-  }
-
-  std::set<int64_t> ranks_with(const std::string& name) const {
-    std::set<int64_t> ranks;
-    for (const auto& [key, points] : series_) {
-      if (key.first == name) ranks.insert(key.second);
-    }
-    return ranks;
-  }
-
-  std::string names() const {
-    std::set<std::string> names;
-    for (const auto& [key, points] : series_) names.insert(key.first);
-    return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
-  }
-
-  static std::string member_of(const std::string& name) { return "result_" + name + " @ 0.json"; }
-  [[noreturn]] static void fail(const std::string& member, const std::string& text) {
-    throw UserError(printable(fmt::format("the archive's member '{}': {}", member, text.substr(0, 300))));
-  }
-
- private:
-  static Json json_of(const ZipMember& member) {
-    try {
-      return parse_json(member.content, inputs::kArchiveMember);
-    } catch (const UserError& error) {
-      fail(member.name, fmt::format("it is not JSON ({})", error.what()));
-    }
-  }
-
-  static std::vector<Point> parse_series(const ZipMember& member) {
-    const Json json = json_of(member);
-    if (!json.is_array()) fail(member.name, "it is not a list of points");
-    std::vector<Point> points;
-    for (const Json& point : json) {
-      const auto text = [&](const char* key) {
-        if (!point.is_object() || !point.contains(key) || !point[key].is_string()) {
-          fail(member.name, fmt::format("point {} has no text \"{}\"", points.size(), key));
-        }
-        return point[key].get<std::string>();
-      };
-      const std::string date = text("date"), value = text("value");
-      try {
-        points.push_back({parse_utc(date), value});
-      } catch (const UserError& error) {
-        fail(member.name, fmt::format("point {}: {}", points.size(), error.what()));
-      }
-    }
-    return points;
-  }
-
-  static double number_of(const std::string& name, const Point& point, size_t index) {
-    double value = 0;
-    const char* end = point.value.data() + point.value.size();
-    const auto [stop, error] = std::from_chars(point.value.data(), end, value);
-    if (error != std::errc() || stop != end) {
-      fail(member_of(name), fmt::format("point {} is '{}'; expected a number", index, point.value));
-    }
-    return value;
-  }
-
-  std::map<std::pair<std::string, int64_t>, std::vector<Point>> series_;
-  std::optional<Json> record_;
-  std::optional<std::string> claim_;
-};
-
-// ---- what is derived ------------------------------------------------------------------------------------------------
-
-constexpr const char* kEpochTime = "CumulativeTrainTimeEpoch";
-constexpr const char* kTotalTime = "TotalCumulativeTrainTime";
 
 struct Goal {
   std::string metric, split;
@@ -290,10 +156,10 @@ void check_against_task(const Json& record, const std::optional<Goal>& goal, Cla
 }
 
 // Every value that run.json shows must be among the events, in order; all of them unless a resumed run did some again.
-void check_evaluations(const Json& record, const Events& events, const std::optional<Goal>& goal, bool resumed,
+void check_evaluations(const Json& record, const ArchiveEvents& events, const std::optional<Goal>& goal, bool resumed,
                        Claims& claims) {
   const Json evaluations = record.value("evaluations", Json::array());
-  if (!evaluations.is_array()) Events::fail("run.json", "its evaluations are no list");
+  if (!evaluations.is_array()) ArchiveEvents::fail("run.json", "its evaluations are no list");
   std::map<std::string, std::vector<double>> claimed;
   if (goal && goal->split == "test") claimed[goal->metric];  // also when run.json shows none
   for (const Json& evaluation : evaluations) {
@@ -318,7 +184,7 @@ void check_evaluations(const Json& record, const Events& events, const std::opti
   }
 }
 
-Json derive_own(const Events& events) {
+Json derive_own(const ArchiveEvents& events) {
   const Json& record = *events.record();
   if (is_active(record)) {
     throw UserError(fmt::format("the archive was made while run '{}' was {}: download it again when it has ended",
@@ -335,7 +201,8 @@ Json derive_own(const Events& events) {
     for (const double value : events.seconds(std::string(kind))) {
       sum += nanoseconds(value);
       if (seconds_of(sum) >= kMostSeconds) {
-        Events::fail(Events::member_of(std::string(kind)), fmt::format("its sum is above {:g} seconds", kMostSeconds));
+        ArchiveEvents::fail(ArchiveEvents::member_of(std::string(kind)),
+                            fmt::format("its sum is above {:g} seconds", kMostSeconds));
       }
     }
     steps_s[std::string(kind)] = seconds_of(sum);
@@ -443,7 +310,7 @@ std::optional<OfficialText> parse_official(const std::string& text) {
 }
 
 // Rows of the table that the archive can be of. Task 2a is told from 1a by its F1 score, where both could be meant.
-std::vector<const KnownGoal*> candidates(const Events& events, const std::optional<OfficialText>& claim) {
+std::vector<const KnownGoal*> candidates(const ArchiveEvents& events, const std::optional<OfficialText>& claim) {
   const bool has_f1 = events.has("val_global_F1-Score") || events.has("val_F1-Score");
   std::vector<const KnownGoal*> found;
   for (const KnownGoal& known : kKnownGoals) {
@@ -467,13 +334,14 @@ struct Sums {
   size_t epochs = 0;
 };
 
-Sums sum_epochs(const Events& events, size_t epochs) {
+Sums sum_epochs(const ArchiveEvents& events, size_t epochs) {
   Sums sums;
   sums.epochs = epochs;
   const auto sum = [&](const std::string& name) {
     const std::vector<double> values = events.seconds(name);
     if (values.size() < epochs) {
-      Events::fail(Events::member_of(name), fmt::format("{} epochs; {} has {}", values.size(), kEpochTime, epochs));
+      ArchiveEvents::fail(ArchiveEvents::member_of(name),
+                          fmt::format("{} epochs; {} has {}", values.size(), kEpochTime, epochs));
     }
     double seconds = 0;
     for (size_t i = 0; i < epochs; ++i) seconds += values[i];
@@ -487,13 +355,14 @@ Sums sum_epochs(const Events& events, size_t epochs) {
 }
 
 // The run's own totals: all there is where the goal was met in the middle of an epoch.
-Sums own_totals(const Events& events, size_t epochs) {
+Sums own_totals(const ArchiveEvents& events, size_t epochs) {
   Sums sums;
   sums.epochs = epochs;
   const auto total = events.total(kTotalTime);
   if (!total) {
-    Events::fail(Events::member_of(kTotalTime),
-                 "there is none, but the goal was met in the middle of an epoch, so that no other event has its time");
+    ArchiveEvents::fail(
+        ArchiveEvents::member_of(kTotalTime),
+        "there is none, but the goal was met in the middle of an epoch, so that no other event has its time");
   }
   sums.total_s = *total;
   for (const std::string_view kind : record::kStepKindNames) {
@@ -502,15 +371,15 @@ Sums own_totals(const Events& events, size_t epochs) {
   return sums;
 }
 
-bool any_between(const std::vector<Point>& points, Time after, Time until) {
+bool any_between(const std::vector<ArchivePoint>& points, Time after, Time until) {
   return std::any_of(points.begin(), points.end(),
-                     [&](const Point& point) { return point.date > after && point.date <= until; });
+                     [&](const ArchivePoint& point) { return point.date > after && point.date <= until; });
 }
 
-Json derive_dashboard(const Events& events) {
+Json derive_dashboard(const ArchiveEvents& events) {
   if (!events.has(kEpochTime)) {
     throw UserError(fmt::format("the archive has no '{}': without it no time can be derived; its metrics are {}",
-                                Events::member_of(kEpochTime), events.names()));
+                                ArchiveEvents::member_of(kEpochTime), events.names()));
   }
   Claims claims;
   Json notes = Json::array();
@@ -530,16 +399,17 @@ Json derive_dashboard(const Events& events) {
   }
   const std::vector<double> values = goal ? events.numbers(goal->series()) : std::vector<double>();
   const Outcome outcome = goal ? outcome_of(*goal, values) : Outcome();
-  if (goal && values.empty()) notes.push_back(fmt::format("there is no '{}'", Events::member_of(goal->series())));
+  if (goal && values.empty())
+    notes.push_back(fmt::format("there is no '{}'", ArchiveEvents::member_of(goal->series())));
 
   // Epochs that ended by the evaluation that met the goal.
-  const std::vector<Point>& epoch_points = events.points(kEpochTime);
+  const std::vector<ArchivePoint>& epoch_points = events.points(kEpochTime);
   size_t epochs = epoch_points.size();
   bool in_mid_epoch = false;
   if (outcome.met) {
     const Time met_at = events.points(goal->series())[*outcome.met].date;
     epochs = static_cast<size_t>(std::count_if(epoch_points.begin(), epoch_points.end(),
-                                               [&](const Point& point) { return point.date <= met_at; }));
+                                               [&](const ArchivePoint& point) { return point.date <= met_at; }));
     in_mid_epoch = epochs == 0 || any_between(events.points("train_loss"), epoch_points[epochs - 1].date, met_at);
     if (*outcome.met + 1 < values.size()) {
       notes.push_back(
@@ -600,13 +470,13 @@ Json derive_dashboard(const Events& events) {
 }  // namespace
 
 Json derive_result(const std::vector<ZipMember>& members) {
-  const Events events(members);
+  const ArchiveEvents events(members);
   // A custom run's events are those of its script, as a dashboard would have stored them.
   if (!events.record() || text(*events.record(), "/division") == "custom") return derive_dashboard(events);
   try {
     return derive_own(events);
   } catch (const Json::exception& error) {  // of another type than the record's schema says
-    Events::fail("run.json", error.what());
+    ArchiveEvents::fail("run.json", error.what());
   }
 }
 
