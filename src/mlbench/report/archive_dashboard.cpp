@@ -97,6 +97,7 @@ struct Sums {
   double total_s = 0;
   Json steps_s = Json::object();
   size_t epochs = 0;
+  bool own = false;  // the run's own totals, not sums over epochs
 };
 
 Sums sum_epochs(const ArchiveEvents& events, size_t epochs) {
@@ -123,6 +124,7 @@ Sums sum_epochs(const ArchiveEvents& events, size_t epochs) {
 Sums own_totals(const ArchiveEvents& events, size_t epochs) {
   Sums sums;
   sums.epochs = epochs;
+  sums.own = true;
   const auto total = events.total(kTotalTime);
   if (!total) {
     ArchiveEvents::fail(
@@ -139,6 +141,42 @@ Sums own_totals(const ArchiveEvents& events, size_t epochs) {
 bool any_between(const std::vector<ArchivePoint>& points, Time after, Time until) {
   return std::any_of(points.begin(), points.end(),
                      [&](const ArchivePoint& point) { return point.date > after && point.date <= until; });
+}
+
+// Of the epochs that ended by the moment when the goal was met; without one, of all.
+Sums sums_until(const ArchiveEvents& events, std::optional<Time> met_at) {
+  const std::vector<ArchivePoint>& points = events.points(kEpochTime);
+  if (!met_at) return sum_epochs(events, points.size());
+  const auto epochs = static_cast<size_t>(
+      std::count_if(points.begin(), points.end(), [&](const ArchivePoint& point) { return point.date <= *met_at; }));
+  if (epochs == 0 || any_between(events.points("train_loss"), points[epochs - 1].date, *met_at)) {
+    return own_totals(events, epochs);
+  }
+  return sum_epochs(events, epochs);
+}
+
+// A claim's sentence against the seconds of a result.
+void check_sentence(const OfficialText& claim, const Json& seconds, Claims& claims) {
+  claims.near("official_result.txt, total", claim.total_s, seconds["total"].get<double>(), 1e-3);
+  const std::pair<const char*, const char*> parts[] = {{"Compute", "compute"},
+                                                       {"Communication", "communication"},
+                                                       {"Metrics Computation", "metrics"},
+                                                       {"Pre-processing", "preprocessing"}};
+  for (const auto& [name, key] : parts) {
+    const auto part = claim.parts.find(name);
+    claims.near(std::string("official_result.txt, ") + name, part == claim.parts.end() ? 0 : part->second,
+                seconds[key].get<double>(), 1e-6);
+  }
+}
+
+// The run's own totals against sums over all of its epochs.
+void check_totals(const ArchiveEvents& events, const Sums& sums, Claims& claims) {
+  if (const auto total = events.total(kTotalTime)) claims.near(kTotalTime, *total, sums.total_s, 1e-6);
+  for (const auto& [kind, value] : sums.steps_s.items()) {
+    if (const auto total = events.total("global_cum_" + kind)) {
+      claims.near("global_cum_" + kind, *total, value.get<double>(), 1e-6);
+    }
+  }
 }
 
 }  // namespace
@@ -169,51 +207,29 @@ Json derive_dashboard(const ArchiveEvents& events) {
   if (goal && values.empty())
     notes.push_back(fmt::format("there is no '{}'", ArchiveEvents::member_of(goal->series())));
 
-  // Epochs that ended by the evaluation that met the goal.
-  const std::vector<ArchivePoint>& epoch_points = events.points(kEpochTime);
-  size_t epochs = epoch_points.size();
-  bool in_mid_epoch = false;
+  std::optional<Time> met_at;
   if (outcome.met) {
-    const Time met_at = events.points(goal->series())[*outcome.met].date;
-    epochs = static_cast<size_t>(std::count_if(epoch_points.begin(), epoch_points.end(),
-                                               [&](const ArchivePoint& point) { return point.date <= met_at; }));
-    in_mid_epoch = epochs == 0 || any_between(events.points("train_loss"), epoch_points[epochs - 1].date, met_at);
+    met_at = events.points(goal->series())[*outcome.met].date;
     if (*outcome.met + 1 < values.size()) {
       notes.push_back(
           fmt::format("{} more evaluations after the goal was met are left out", values.size() - *outcome.met - 1));
     }
   }
-  const Sums sums = in_mid_epoch ? own_totals(events, epochs) : sum_epochs(events, epochs);
-  if (in_mid_epoch) notes.push_back("the goal was met in the middle of an epoch: the times are the run's own totals");
+  const Sums sums = sums_until(events, met_at);
+  if (sums.own) notes.push_back("the goal was met in the middle of an epoch: the times are the run's own totals");
   const std::string official =
       official_result(official_fields(goal, outcome.met.has_value(), sums.total_s, sums.steps_s));
 
   const Json seconds = split_json(sums.total_s, sums.steps_s, true, std::nullopt);
   if (claim && !official.empty()) {
-    claims.near("official_result.txt, total", claim->total_s, sums.total_s, 1e-3);
-    const std::pair<const char*, const char*> parts[] = {{"Compute", "compute"},
-                                                         {"Communication", "communication"},
-                                                         {"Metrics Computation", "metrics"},
-                                                         {"Pre-processing", "preprocessing"}};
-    for (const auto& [name, key] : parts) {
-      const auto part = claim->parts.find(name);
-      claims.near(std::string("official_result.txt, ") + name, part == claim->parts.end() ? 0 : part->second,
-                  seconds[key].get<double>(), 1e-6);
-    }
+    check_sentence(*claim, seconds, claims);
   } else if (events.claim().has_value() || !official.empty()) {
     claims.differ("official_result.txt", events.claim().value_or("nothing"),
                   !official.empty() ? official
                   : outcome.value   ? fmt::format("the best {} is {}", goal->metric, *outcome.value)
                                     : "no evaluation");
   }
-  if (!in_mid_epoch && outcome.met && epochs == epoch_points.size()) {
-    if (const auto total = events.total(kTotalTime)) claims.near(kTotalTime, *total, sums.total_s, 1e-6);
-    for (const auto& [kind, value] : sums.steps_s.items()) {
-      if (const auto total = events.total("global_cum_" + kind)) {
-        claims.near("global_cum_" + kind, *total, value.get<double>(), 1e-6);
-      }
-    }
-  }
+  if (!sums.own && outcome.met && sums.epochs == events.points(kEpochTime).size()) check_totals(events, sums, claims);
 
   std::vector<std::string> tasks;
   for (const KnownGoal* one : known) tasks.emplace_back(one->task);
@@ -227,7 +243,7 @@ Json derive_dashboard(const ArchiveEvents& events) {
           {"official_result", text_or_null(official)},
           {"claimed", events.claim() ? Json(*events.claim()) : Json(nullptr)},
           {"seconds", seconds},
-          {"source", in_mid_epoch ? "totals" : "epochs"},
+          {"source", sums.own ? "totals" : "epochs"},
           {"epochs", sums.epochs},
           {"evaluations", values.size()},
           {"differences", claims.differences()},
