@@ -1,0 +1,19 @@
+#pragma once
+
+// The goal of a task: a value of one metric on one split.
+
+#include <string>
+
+namespace mlbench::spec {
+
+struct GoalSpec {
+  std::string metric;          // e.g. "Prec@1"
+  std::string split = "test";  // test | train
+  double target = 0;
+  double light_target = 0;
+  bool higher_is_better = true;
+  double target_loss = 0;  // training loss that charts draw a line at; 0: none. It decides nothing: outside of the hash
+  bool operator==(const GoalSpec&) const = default;
+};
+
+}  // namespace mlbench::spec
