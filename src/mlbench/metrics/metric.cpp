@@ -176,11 +176,4 @@ std::unique_ptr<Metric> make_metric(const std::string& name) { return find(name)
 
 Needs needs_of(const std::string& name) { return find(name).needs; }
 
-double goal_target(const spec::GoalSpec& goal, bool light) { return light ? goal.light_target : goal.target; }
-
-bool goal_met(const spec::GoalSpec& goal, bool light, double value) {
-  const double target = goal_target(goal, light);
-  return goal.higher_is_better ? value >= target : value <= target;
-}
-
 }  // namespace mlbench::metrics

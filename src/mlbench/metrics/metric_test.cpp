@@ -112,19 +112,5 @@ TEST(Metric, UnknownNameListsTheValidOnes) {
   }
 }
 
-TEST(Goal, IsMetAtItsThreshold) {
-  spec::GoalSpec accuracy{"Prec@1", "test", 91.5, 85, true};
-  EXPECT_TRUE(goal_met(accuracy, false, 91.5));
-  EXPECT_FALSE(goal_met(accuracy, false, std::nextafter(91.5, 0)));
-  EXPECT_TRUE(goal_met(accuracy, true, 85));
-  EXPECT_EQ(goal_target(accuracy, true), 85);
-  spec::GoalSpec perplexity{"Perplexity", "test", 70, 90, false};
-  EXPECT_TRUE(goal_met(perplexity, false, 70));
-  EXPECT_FALSE(goal_met(perplexity, false, 70.1));
-  EXPECT_TRUE(goal_met(perplexity, true, 89));
-  EXPECT_FALSE(goal_met(perplexity, true, std::nan("")));
-  EXPECT_FALSE(goal_met(accuracy, true, std::nan("")));
-}
-
 }  // namespace
 }  // namespace mlbench::metrics

@@ -47,7 +47,7 @@ void check_against_task(const Json& record, const std::optional<ArchiveGoal>& go
   const spec::GoalSpec& official = frozen->task.goal;
   claims.equal("run.json goal.metric", goal->metric, official.metric);
   claims.equal("run.json goal.split", goal->split, official.split);
-  claims.equal("run.json goal.target", std::optional(goal->target), metrics::goal_target(official, light));
+  claims.equal("run.json goal.target", std::optional(goal->target), spec::goal_target(official, light));
 }
 
 // Every value that run.json shows must be among the events, in order; all of them unless a resumed run did some again.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "mlbench/metrics/metric.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::report {
@@ -11,7 +10,7 @@ Outcome outcome_of(const ArchiveGoal& goal, const std::vector<double>& values) {
   const spec::GoalSpec spec{goal.metric, goal.split, goal.target, goal.target, goal.higher_is_better};
   Outcome outcome;
   for (size_t i = 0; i < values.size(); ++i) {
-    if (metrics::goal_met(spec, false, values[i])) return {i, values[i]};
+    if (spec::goal_met(spec, false, values[i])) return {i, values[i]};
     if (std::isnan(values[i])) continue;
     if (!outcome.value || (goal.higher_is_better ? values[i] > *outcome.value : values[i] < *outcome.value)) {
       outcome.value = values[i];

@@ -16,4 +16,8 @@ struct GoalSpec {
   bool operator==(const GoalSpec&) const = default;
 };
 
+double goal_target(const GoalSpec& goal, bool light);
+// Whether `value` meets the goal (light or full).
+bool goal_met(const GoalSpec& goal, bool light, double value);
+
 }  // namespace mlbench::spec
