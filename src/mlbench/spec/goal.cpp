@@ -1,6 +1,20 @@
 #include "mlbench/spec/goal.h"
 
+#include <utility>
+
 namespace mlbench::spec {
+
+std::optional<bool> higher_is_better(std::string_view metric) {
+  static constexpr std::pair<std::string_view, bool> kDirections[] = {
+      {"loss", false},       {"Prec@1", true},           {"Prec@5", true},
+      {"F1-Score", true},    {"Dice Coefficient", true},  // those of metrics/
+      {"Perplexity", false}, {"BLEU-Score", true},        // those of other programs
+  };
+  for (const auto& [name, higher] : kDirections) {
+    if (name == metric) return higher;
+  }
+  return std::nullopt;
+}
 
 double goal_target(const GoalSpec& goal, bool light) { return light ? goal.light_target : goal.target; }
 

@@ -1,8 +1,10 @@
 #pragma once
 
-// The goal of a task: a value of one metric on one split.
+// The goal of a task: a value of one metric on one split. Whatever judges values by it does so with what stands here.
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace mlbench::spec {
 
@@ -11,10 +13,13 @@ struct GoalSpec {
   std::string split = "test";  // test | train
   double target = 0;
   double light_target = 0;
-  bool higher_is_better = true;
+  bool higher_is_better = true;  // of the metric: a task that says otherwise is an error
   double target_loss = 0;  // training loss that charts draw a line at; 0: none. It decides nothing: outside of the hash
   bool operator==(const GoalSpec&) const = default;
 };
+
+// Whether more of a metric is better; empty for metrics that are not known here.
+std::optional<bool> higher_is_better(std::string_view metric);
 
 double goal_target(const GoalSpec& goal, bool light);
 // Whether `value` meets the goal (light or full).

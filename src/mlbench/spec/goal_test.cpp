@@ -7,6 +7,13 @@
 namespace mlbench::spec {
 namespace {
 
+TEST(Goal, DirectionIsThatOfItsMetric) {
+  EXPECT_EQ(higher_is_better("Prec@1"), true);
+  EXPECT_EQ(higher_is_better("loss"), false);
+  EXPECT_EQ(higher_is_better("Perplexity"), false);
+  EXPECT_EQ(higher_is_better("prec@1"), std::nullopt);
+}
+
 TEST(Goal, IsMetAtItsThreshold) {
   const GoalSpec accuracy{"Prec@1", "test", 91.5, 85, true};
   EXPECT_TRUE(goal_met(accuracy, false, 91.5));
