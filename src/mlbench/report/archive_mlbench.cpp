@@ -6,7 +6,6 @@
 #include <map>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/metrics/metric.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/report/compare.h"
 #include "mlbench/report/derivation.h"
@@ -25,7 +24,11 @@ std::optional<ArchiveGoal> goal_of_record(const Json& record) {
   if (!target) return std::nullopt;
   ArchiveGoal goal{text(record, "/goal/metric"), text(record, "/goal/split"), *target, true};
   if (goal.metric.empty()) return std::nullopt;
-  goal.higher_is_better = metrics::make_metric(goal.metric)->higher_is_better();
+  const auto higher = goal_higher_is_better(record);
+  if (!higher) {
+    ArchiveEvents::fail("run.json", fmt::format("unknown metric '{}' without goal.higher_is_better", goal.metric));
+  }
+  goal.higher_is_better = *higher;
   return goal;
 }
 
@@ -125,6 +128,9 @@ Json derive_mlbench(const ArchiveEvents& events) {
   if (workers > 0) claims.equal(kTotalTime, events.total(kTotalTime), legacy_s);
   check_evaluations(record, events, goal, resumed, claims);
   if (goal) {
+    if (const auto higher = spec::higher_is_better(goal->metric)) {
+      claims.equal("run.json goal.higher_is_better", goal->higher_is_better, *higher);
+    }
     claims.equal("run.json goal.reached", record["goal"].value("reached", false), outcome.met.has_value());
     if (outcome.value && (outcome.met || !resumed)) {
       claims.equal("run.json goal.value", number(record, "/goal/value"), *outcome.value);

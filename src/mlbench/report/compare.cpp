@@ -8,6 +8,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/report/statistics.h"
 #include "mlbench/report/table.h"
+#include "mlbench/spec/goal.h"
 
 namespace mlbench::report {
 
@@ -50,6 +51,12 @@ std::optional<double> number(const Json& record, const char* pointer) {
 std::string text(const Json& record, const char* pointer) {
   const Json* value = find(record, pointer);
   return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
+}
+
+std::optional<bool> goal_higher_is_better(const Json& record) {
+  const Json* given = find(record, "/goal/higher_is_better");
+  if (given != nullptr && given->is_boolean()) return given->get<bool>();
+  return spec::higher_is_better(text(record, "/goal/metric"));
 }
 
 Scaling scaling_of_time(double baseline_s, int64_t baseline_workers, double seconds, int64_t workers) {

@@ -17,6 +17,10 @@ std::optional<double> number(const Json& record, const char* pointer);
 // A text inside a record; "" when absent, null or no text.
 std::string text(const Json& record, const char* pointer);
 
+// Whether more of the goal's metric is better, as the record says; of records from before it did, as is known of the
+// metric. Empty when neither tells.
+std::optional<bool> goal_higher_is_better(const Json& record);
+
 struct Scaling {
   double speed_up = 0;    // how many times faster than the baseline
   double efficiency = 0;  // speed-up over the ratio of worker counts; 1 is linear
