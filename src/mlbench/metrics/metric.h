@@ -24,7 +24,6 @@ class Metric {
  public:
   virtual ~Metric() = default;
   virtual const std::string& name() const = 0;  // "Prec@1", as in today's archives
-  virtual bool higher_is_better() const = 0;
   virtual void add(const Outputs& outputs) = 0;
   virtual double value() const = 0;  // NaN before any sample
   virtual void reset() = 0;
