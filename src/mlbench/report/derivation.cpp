@@ -11,10 +11,7 @@ Outcome outcome_of(const ArchiveGoal& goal, const std::vector<double>& values) {
   Outcome outcome;
   for (size_t i = 0; i < values.size(); ++i) {
     if (spec::goal_met(spec, false, values[i])) return {i, values[i]};
-    if (std::isnan(values[i])) continue;
-    if (!outcome.value || (goal.higher_is_better ? values[i] > *outcome.value : values[i] < *outcome.value)) {
-      outcome.value = values[i];
-    }
+    if (spec::is_better(spec, values[i], outcome.value)) outcome.value = values[i];
   }
   return outcome;
 }

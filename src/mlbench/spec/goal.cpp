@@ -1,5 +1,6 @@
 #include "mlbench/spec/goal.h"
 
+#include <cmath>
 #include <utility>
 
 namespace mlbench::spec {
@@ -21,6 +22,11 @@ double goal_target(const GoalSpec& goal, bool light) { return light ? goal.light
 bool goal_met(const GoalSpec& goal, bool light, double value) {
   const double target = goal_target(goal, light);
   return goal.higher_is_better ? value >= target : value <= target;
+}
+
+bool is_better(const GoalSpec& goal, double value, std::optional<double> best) {
+  if (!best) return !std::isnan(value);
+  return goal.higher_is_better ? value > *best : value < *best;
 }
 
 }  // namespace mlbench::spec

@@ -24,5 +24,7 @@ std::optional<bool> higher_is_better(std::string_view metric);
 double goal_target(const GoalSpec& goal, bool light);
 // Whether `value` meets the goal (light or full).
 bool goal_met(const GoalSpec& goal, bool light, double value);
+// Whether `value` is better than the best so far: any number is better than none, NaN is never.
+bool is_better(const GoalSpec& goal, double value, std::optional<double> best);
 
 }  // namespace mlbench::spec

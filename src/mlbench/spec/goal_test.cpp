@@ -28,5 +28,17 @@ TEST(Goal, IsMetAtItsThreshold) {
   EXPECT_FALSE(goal_met(accuracy, true, std::nan("")));
 }
 
+TEST(Goal, TheBestIsHighestOrLowest) {
+  const GoalSpec accuracy{"Prec@1", "test", 91.5, 85, true}, perplexity{"Perplexity", "test", 70, 90, false};
+  EXPECT_TRUE(is_better(accuracy, 2, 1));
+  EXPECT_FALSE(is_better(accuracy, 1, 2));
+  EXPECT_FALSE(is_better(accuracy, 2, 2));
+  EXPECT_TRUE(is_better(perplexity, 1, 2));
+  EXPECT_FALSE(is_better(perplexity, 2, 1));
+  EXPECT_TRUE(is_better(accuracy, -1, std::nullopt));
+  EXPECT_FALSE(is_better(accuracy, std::nan(""), std::nullopt));
+  EXPECT_FALSE(is_better(perplexity, std::nan(""), 1));
+}
+
 }  // namespace
 }  // namespace mlbench::spec
