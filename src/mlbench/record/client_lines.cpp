@@ -9,6 +9,7 @@
 
 #include "mlbench/base/input.h"
 #include "mlbench/record/spool.h"
+#include "mlbench/spec/goal.h"
 
 namespace mlbench::record {
 
@@ -164,6 +165,9 @@ Json client_figures(const std::vector<ClientLine>& lines, int64_t started_us) {
               {"epoch", line.epoch},
               {"step", line.step},
               {"train_s", rounded_to_ns(total_s.value_or(train_s))}};
+      if (const auto higher = spec::higher_is_better(field("metric").get<std::string>())) {
+        goal["higher_is_better"] = *higher;
+      }
     }
   }
   Json steps_s = Json::object();

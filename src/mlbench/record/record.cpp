@@ -251,9 +251,15 @@ Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments
                const std::vector<SegmentTimes>& times, const Json& evaluations, const Json& epochs) {
   if (spec.fixed_batch || spec::is_custom(spec)) return nullptr;
   const spec::GoalSpec& goal = spec.task.task.goal;
-  Json json = {{"metric", goal.metric}, {"split", goal.split}, {"target", spec::goal_target(goal, spec.limits.light)},
-               {"reached", false},      {"value", nullptr},    {"epoch", nullptr},
-               {"step", nullptr},       {"train_s", nullptr}};
+  Json json = {{"metric", goal.metric},
+               {"split", goal.split},
+               {"target", spec::goal_target(goal, spec.limits.light)},
+               {"higher_is_better", goal.higher_is_better},
+               {"reached", false},
+               {"value", nullptr},
+               {"epoch", nullptr},
+               {"step", nullptr},
+               {"train_s", nullptr}};
   if (goal.target_loss > 0 && !spec.limits.light) json["target_loss"] = goal.target_loss;
   for (size_t i = segments.size(); i-- > 0;) {
     for (const Json& event : events_named(segments[i], "goal")) {
