@@ -40,5 +40,12 @@ TEST(Goal, TheBestIsHighestOrLowest) {
   EXPECT_FALSE(is_better(perplexity, std::nan(""), 1));
 }
 
+TEST(Goal, PublishedOnesHaveTheDirectionOfTheirMetrics) {
+  for (const PublishedGoal& one : published_goals()) {
+    EXPECT_EQ(higher_is_better(one.goal.metric), one.goal.higher_is_better) << one.task;
+    EXPECT_TRUE(goal_met(one.goal, true, one.goal.target)) << one.task;
+  }
+}
+
 }  // namespace
 }  // namespace mlbench::spec
