@@ -19,21 +19,9 @@ namespace {
 
 using Time = std::chrono::system_clock::time_point;
 
-// The goals of MLBench's tasks; a later version than 2020-12 for 3a, which was 50 before.
-struct KnownGoal {
-  const char* task;
-  const char* metric;
-  double target, light_target;
-  bool higher_is_better;
-};
-constexpr KnownGoal kKnownGoals[] = {
-    {"1a", "Prec@1", 80, 70, true},     {"2a", "Prec@1", 89, 80, true},     {"3a", "Perplexity", 70, 90, false},
-    {"4a", "BLEU-Score", 24, 20, true}, {"4b", "BLEU-Score", 25, 20, true},
-};
-
 // "80% Top 1 Validation Accuracy reached in 106.910 seconds, Compute: 53.0 seconds, ..."
 struct OfficialText {
-  ArchiveGoal goal;
+  spec::GoalSpec goal;
   double total_s = 0;
   std::map<std::string, double> parts;  // "Compute" ...
 };
@@ -53,13 +41,15 @@ std::optional<OfficialText> parse_official(const std::string& text) {
   std::smatch match;
   std::string times;
   if (std::regex_match(text, match, kAccuracy)) {
-    official.goal = {"Prec@" + match[2].str(), match[3] == "Training" ? "train" : "test", number_in(match[1]), true};
+    official.goal = {.metric = "Prec@" + match[2].str(),
+                     .split = match[3] == "Training" ? "train" : "test",
+                     .target = number_in(match[1])};
     times = match[4];
   } else if (std::regex_match(text, match, kOther)) {
-    official.goal = {match[2], match[1] == "Training" ? "train" : "test", number_in(match[3]), true};
-    for (const KnownGoal& known : kKnownGoals) {
-      if (official.goal.metric == known.metric) official.goal.higher_is_better = known.higher_is_better;
-    }
+    official.goal = {.metric = match[2],
+                     .split = match[1] == "Training" ? "train" : "test",
+                     .target = number_in(match[3]),
+                     .higher_is_better = spec::higher_is_better(match[2].str()).value_or(true)};
     times = match[4];
   } else {
     return std::nullopt;
@@ -74,21 +64,23 @@ std::optional<OfficialText> parse_official(const std::string& text) {
   return official;
 }
 
-// Rows of the table that the archive can be of. Task 2a is told from 1a by its F1 score, where both could be meant.
-std::vector<const KnownGoal*> candidates(const ArchiveEvents& events, const std::optional<OfficialText>& claim) {
+// Published goals that the archive can be of. Task 2a is told from 1a by its F1 score, where both could be meant.
+std::vector<const spec::PublishedGoal*> candidates(const ArchiveEvents& events,
+                                                   const std::optional<OfficialText>& claim) {
   const bool has_f1 = events.has("val_global_F1-Score") || events.has("val_F1-Score");
-  std::vector<const KnownGoal*> found;
-  for (const KnownGoal& known : kKnownGoals) {
+  std::vector<const spec::PublishedGoal*> found;
+  for (const spec::PublishedGoal& known : spec::published_goals()) {
     if (claim) {
       const double target = claim->goal.target;
-      if (claim->goal.metric != known.metric || (target != known.target && target != known.light_target)) continue;
-    } else if (!events.has(std::string("val_global_") + known.metric)) {
+      if (claim->goal.metric != known.goal.metric) continue;
+      if (target != known.goal.target && target != known.goal.light_target) continue;
+    } else if (!events.has(series_of(known.goal))) {
       continue;
     }
     found.push_back(&known);
   }
-  if (found.size() > 1 && std::string_view(found.front()->metric) == "Prec@1") {
-    std::erase_if(found, [&](const KnownGoal* known) { return (std::string_view(known->task) == "2a") != has_f1; });
+  if (found.size() > 1 && found.front()->goal.metric == "Prec@1") {
+    std::erase_if(found, [&](const spec::PublishedGoal* known) { return (known->task == "2a") != has_f1; });
   }
   return found;
 }
@@ -195,21 +187,21 @@ Json derive_dashboard(const ArchiveEvents& events) {
   }
   const auto known = candidates(events, claim);
 
-  std::optional<ArchiveGoal> goal;
+  std::optional<spec::GoalSpec> goal;
   if (claim) {
     goal = claim->goal;
   } else if (!known.empty()) {
     // The strictest: nothing is claimed, so only what surely was reached counts.
-    goal = ArchiveGoal{known.back()->metric, "test", known.back()->target, known.back()->higher_is_better};
+    goal = known.back()->goal;
   }
-  const std::vector<double> values = goal ? events.numbers(goal->series()) : std::vector<double>();
+  const std::vector<double> values = goal ? events.numbers(series_of(*goal)) : std::vector<double>();
   const Outcome outcome = goal ? outcome_of(*goal, values) : Outcome();
   if (goal && values.empty())
-    notes.push_back(fmt::format("there is no '{}'", ArchiveEvents::member_of(goal->series())));
+    notes.push_back(fmt::format("there is no '{}'", ArchiveEvents::member_of(series_of(*goal))));
 
   std::optional<Time> met_at;
   if (outcome.met) {
-    met_at = events.points(goal->series())[*outcome.met].date;
+    met_at = events.points(series_of(*goal))[*outcome.met].date;
     if (*outcome.met + 1 < values.size()) {
       notes.push_back(
           fmt::format("{} more evaluations after the goal was met are left out", values.size() - *outcome.met - 1));
@@ -232,8 +224,8 @@ Json derive_dashboard(const ArchiveEvents& events) {
   if (!sums.own && outcome.met && sums.epochs == events.points(kEpochTime).size()) check_totals(events, sums, claims);
 
   std::vector<std::string> tasks;
-  for (const KnownGoal* one : known) tasks.emplace_back(one->task);
-  const bool light = claim && !known.empty() && claim->goal.target == known.front()->light_target;
+  for (const spec::PublishedGoal* one : known) tasks.push_back(one->task);
+  const bool light = claim && !known.empty() && claim->goal.target == known.front()->goal.light_target;
   return {{"format", "dashboard"},
           {"name", nullptr},
           {"task", tasks.empty() ? Json(nullptr) : Json(fmt::format("{}", fmt::join(tasks, " or ")))},

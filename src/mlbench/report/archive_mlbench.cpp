@@ -19,10 +19,10 @@ namespace {
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 double seconds_of(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
-std::optional<ArchiveGoal> goal_of_record(const Json& record) {
+std::optional<spec::GoalSpec> goal_of_record(const Json& record) {
   const auto target = number(record, "/goal/target");
   if (!target) return std::nullopt;
-  ArchiveGoal goal{text(record, "/goal/metric"), text(record, "/goal/split"), *target, true};
+  spec::GoalSpec goal{text(record, "/goal/metric"), text(record, "/goal/split"), *target, *target};
   if (goal.metric.empty()) return std::nullopt;
   const auto higher = goal_higher_is_better(record);
   if (!higher) {
@@ -33,7 +33,7 @@ std::optional<ArchiveGoal> goal_of_record(const Json& record) {
 }
 
 // What the task file of this name says, where it is the one that the run was made with.
-void check_against_task(const Json& record, const std::optional<ArchiveGoal>& goal, Claims& claims, Json& notes) {
+void check_against_task(const Json& record, const std::optional<spec::GoalSpec>& goal, Claims& claims, Json& notes) {
   const std::string name = text(record, "/task");
   const bool light = record.value("limits", Json::object()).value("light", false);
   std::optional<spec::FrozenTask> frozen;
@@ -54,7 +54,7 @@ void check_against_task(const Json& record, const std::optional<ArchiveGoal>& go
 }
 
 // Every value that run.json shows must be among the events, in order; all of them unless a resumed run did some again.
-void check_evaluations(const Json& record, const ArchiveEvents& events, const std::optional<ArchiveGoal>& goal,
+void check_evaluations(const Json& record, const ArchiveEvents& events, const std::optional<spec::GoalSpec>& goal,
                        bool resumed, Claims& claims) {
   const Json evaluations = record.value("evaluations", Json::array());
   if (!evaluations.is_array()) ArchiveEvents::fail("run.json", "its evaluations are no list");
@@ -111,8 +111,8 @@ Json derive_mlbench(const ArchiveEvents& events) {
   }
   const double train_s = seconds_of(train_ns), legacy_s = seconds_of(legacy_ns);
 
-  const std::optional<ArchiveGoal> goal = goal_of_record(record);
-  const std::vector<double> values = goal ? events.numbers(goal->series()) : std::vector<double>();
+  const std::optional<spec::GoalSpec> goal = goal_of_record(record);
+  const std::vector<double> values = goal ? events.numbers(series_of(*goal)) : std::vector<double>();
   const Outcome outcome = goal ? outcome_of(*goal, values) : Outcome();
   const std::string official = official_result(official_fields(goal, outcome.met.has_value(), legacy_s, steps_s));
 

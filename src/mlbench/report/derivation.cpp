@@ -2,21 +2,22 @@
 
 #include <algorithm>
 
-#include "mlbench/spec/task.h"
-
 namespace mlbench::report {
 
-Outcome outcome_of(const ArchiveGoal& goal, const std::vector<double>& values) {
-  const spec::GoalSpec spec{goal.metric, goal.split, goal.target, goal.target, goal.higher_is_better};
+std::string series_of(const spec::GoalSpec& goal) {
+  return (goal.split == "train" ? "train_" : "val_global_") + goal.metric;
+}
+
+Outcome outcome_of(const spec::GoalSpec& goal, const std::vector<double>& values) {
   Outcome outcome;
   for (size_t i = 0; i < values.size(); ++i) {
-    if (spec::goal_met(spec, false, values[i])) return {i, values[i]};
-    if (spec::is_better(spec, values[i], outcome.value)) outcome.value = values[i];
+    if (spec::goal_met(goal, false, values[i])) return {i, values[i]};
+    if (spec::is_better(goal, values[i], outcome.value)) outcome.value = values[i];
   }
   return outcome;
 }
 
-Json official_fields(const std::optional<ArchiveGoal>& goal, bool reached, double total_s, const Json& steps_s) {
+Json official_fields(const std::optional<spec::GoalSpec>& goal, bool reached, double total_s, const Json& steps_s) {
   Json record = {{"goal", nullptr}, {"clocks", {{"train_legacy_s", total_s}}}, {"steps_s", steps_s}};
   if (goal) {
     record["goal"] = {{"metric", goal->metric}, {"split", goal->split}, {"target", goal->target}, {"reached", reached}};
@@ -42,7 +43,7 @@ Json split_json(double total_s, const Json& steps_s, bool total_has_batch_load, 
           {"train", train_s ? Json(*train_s) : Json(nullptr)}};
 }
 
-Json goal_json(const std::optional<ArchiveGoal>& goal, const Outcome& outcome) {
+Json goal_json(const std::optional<spec::GoalSpec>& goal, const Outcome& outcome) {
   if (!goal) return nullptr;
   return {{"metric", goal->metric},
           {"split", goal->split},

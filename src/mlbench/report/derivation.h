@@ -13,24 +13,20 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/report/archive_events.h"
+#include "mlbench/spec/goal.h"
 
 namespace mlbench::report {
 
-struct ArchiveGoal {
-  std::string metric, split;
-  double target = 0;
-  bool higher_is_better = true;
-
-  // The name of its values in the archive.
-  std::string series() const { return (split == "train" ? "train_" : "val_global_") + metric; }
-};
+// The series that holds a goal's values.
+std::string series_of(const spec::GoalSpec& goal);
 
 // Whether and when evaluations meet a goal.
 struct Outcome {
   std::optional<size_t> met;    // index of the first evaluation that meets it
   std::optional<double> value;  // of that, or the best
 };
-Outcome outcome_of(const ArchiveGoal& goal, const std::vector<double>& values);
+// Of the full target.
+Outcome outcome_of(const spec::GoalSpec& goal, const std::vector<double>& values);
 
 // Compares claims with what was derived, and keeps the differences.
 class Claims {
@@ -57,13 +53,13 @@ class Claims {
 };
 
 // The fields of a record that official_result() reads.
-Json official_fields(const std::optional<ArchiveGoal>& goal, bool reached, double total_s, const Json& steps_s);
+Json official_fields(const std::optional<spec::GoalSpec>& goal, bool reached, double total_s, const Json& steps_s);
 
 // "seconds" of a result; `total_has_batch_load`: whether the total includes that step kind.
 Json split_json(double total_s, const Json& steps_s, bool total_has_batch_load, std::optional<double> train_s);
 
 // "goal" of a result.
-Json goal_json(const std::optional<ArchiveGoal>& goal, const Outcome& outcome);
+Json goal_json(const std::optional<spec::GoalSpec>& goal, const Outcome& outcome);
 
 Json text_or_null(const std::string& text);
 
