@@ -8,9 +8,9 @@
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/compare.h"
-#include "mlbench/report/contest.h"
 #include "mlbench/report/measured_run.h"
 #include "mlbench/report/records.h"
+#include "mlbench/report/significance.h"
 #include "mlbench/spec/run_options.h"
 
 namespace mlbench::cli {

@@ -1,4 +1,4 @@
-#include "mlbench/report/contest.h"
+#include "mlbench/report/significance.h"
 
 #include <gmock/gmock.h>
 
