@@ -7,7 +7,7 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
-#include "mlbench/report/compare.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/measured_run.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/significance.h"

@@ -8,7 +8,7 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/master/runs.h"
-#include "mlbench/report/compare.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
 
 namespace mlbench::master {

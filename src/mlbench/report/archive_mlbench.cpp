@@ -7,8 +7,8 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/record/spool.h"
-#include "mlbench/report/compare.h"
 #include "mlbench/report/derivation.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/task.h"
 

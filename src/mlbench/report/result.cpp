@@ -4,8 +4,8 @@
 
 #include "mlbench/base/printable.h"
 #include "mlbench/report/archive_events.h"
-#include "mlbench/report/compare.h"
 #include "mlbench/report/derivation.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/table.h"
 
 namespace mlbench::report {

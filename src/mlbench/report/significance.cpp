@@ -8,7 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
-#include "mlbench/report/compare.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/table.h"
 
 namespace mlbench::report {

@@ -1,4 +1,5 @@
 #include "mlbench/report/study.h"
+#include "mlbench/report/scaling.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,7 +10,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
-#include "mlbench/report/compare.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/price.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/statistics.h"

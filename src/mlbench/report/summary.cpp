@@ -1,4 +1,5 @@
 #include "mlbench/report/summary.h"
+#include "mlbench/report/scaling.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
