@@ -17,32 +17,31 @@ Scaling scaling_of_rate(double baseline_rate, int64_t baseline_workers, double r
   return {speed_up, speed_up * static_cast<double>(baseline_workers) / static_cast<double>(workers)};
 }
 
-Comparison compare(const std::vector<Json>& records) {
-  Comparison comparison;
-  for (const Json& record : records) comparison.runs.push_back({figures_of(record), {}, {}});
-  if (records.empty()) return comparison;
+ScaledRuns scale_runs(const std::vector<Json>& records) {
+  ScaledRuns scaled;
+  for (const Json& record : records) scaled.runs.push_back({figures_of(record), {}, {}});
+  if (records.empty()) return scaled;
 
-  const auto fewer_workers = [](const ComparedRun& a, const ComparedRun& b) {
+  const auto fewer_workers = [](const ScaledRun& a, const ScaledRun& b) {
     return a.figures.workers < b.figures.workers;
   };
-  const int64_t smallest =
-      std::min_element(comparison.runs.begin(), comparison.runs.end(), fewer_workers)->figures.workers;
-  if (smallest <= 0) return comparison;
+  const int64_t smallest = std::min_element(scaled.runs.begin(), scaled.runs.end(), fewer_workers)->figures.workers;
+  if (smallest <= 0) return scaled;
   std::vector<double> times, rates;
   bool all_reached = true;
-  for (const ComparedRun& run : comparison.runs) {
+  for (const ScaledRun& run : scaled.runs) {
     if (run.figures.workers != smallest) continue;
-    if (!comparison.baseline_names.empty()) comparison.baseline_names += ", ";
-    comparison.baseline_names += run.figures.name;
+    if (!scaled.baseline_names.empty()) scaled.baseline_names += ", ";
+    scaled.baseline_names += run.figures.name;
     if (run.figures.time_to_goal_s) times.push_back(*run.figures.time_to_goal_s);
     if (run.figures.samples_per_s) rates.push_back(*run.figures.samples_per_s);
     all_reached = all_reached && run.figures.time_to_goal_s.has_value();
   }
-  comparison.baseline_workers = smallest;
+  scaled.baseline_workers = smallest;
 
   const double baseline_time = all_reached ? median(times).value_or(0) : 0;  // 0: none
   const double baseline_rate = median(rates).value_or(0);
-  for (ComparedRun& run : comparison.runs) {
+  for (ScaledRun& run : scaled.runs) {
     const RunFigures& figures = run.figures;
     if (figures.workers <= 0) continue;
     if (const double time = figures.time_to_goal_s.value_or(0); baseline_time > 0 && time > 0) {
@@ -52,7 +51,7 @@ Comparison compare(const std::vector<Json>& records) {
       run.rate = scaling_of_rate(baseline_rate, smallest, rate, figures.workers);
     }
   }
-  return comparison;
+  return scaled;
 }
 
 }  // namespace mlbench::report

@@ -22,20 +22,20 @@ Scaling scaling_of_time(double baseline_s, int64_t baseline_workers, double seco
 // The same for a rate (samples per second).
 Scaling scaling_of_rate(double baseline_rate, int64_t baseline_workers, double rate, int64_t workers);
 
-struct ComparedRun {
+struct ScaledRun {
   RunFigures figures;
   std::optional<Scaling> to_goal;  // both this run and the baseline reached the goal
   std::optional<Scaling> rate;
 };
-struct Comparison {
-  std::vector<ComparedRun> runs;  // in the order given
-  int64_t baseline_workers = 0;   // the smallest worker count; 0: nothing to compare with
-  std::string baseline_names;     // "r-1" or "r-1, r-1.2"
+struct ScaledRuns {
+  std::vector<ScaledRun> runs;   // in the order given
+  int64_t baseline_workers = 0;  // the smallest worker count; 0: nothing to compare with
+  std::string baseline_names;    // "r-1" or "r-1, r-1.2"
 };
 
 // Compares runs that differ in worker count and repeat only. The baseline is the smallest worker count; where it was
 // repeated, the median of its repeats (a repeat that missed the goal leaves time to goal without a baseline: times of
 // the lucky runs alone would be biased).
-Comparison compare(const std::vector<Json>& records);
+ScaledRuns scale_runs(const std::vector<Json>& records);
 
 }  // namespace mlbench::report

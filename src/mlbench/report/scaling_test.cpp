@@ -42,42 +42,40 @@ TEST(Scaling, BaselineMayHaveSeveralWorkers) {
   EXPECT_DOUBLE_EQ(scaling.efficiency, 0.625);
 }
 
-TEST(Compare, AgainstTheSmallestWorkerCount) {
-  const Comparison comparison = compare({make_record("r-4", 4, 20, 9000, true), make_record("r-1", 1, 60, 3000, true)});
-  EXPECT_EQ(comparison.baseline_workers, 1);
-  EXPECT_EQ(comparison.baseline_names, "r-1");
-  EXPECT_DOUBLE_EQ(comparison.runs[0].to_goal->speed_up, 3);
-  EXPECT_DOUBLE_EQ(comparison.runs[0].to_goal->efficiency, 0.75);
-  EXPECT_DOUBLE_EQ(comparison.runs[0].rate->speed_up, 3);
-  EXPECT_DOUBLE_EQ(comparison.runs[1].rate->efficiency, 1);
+TEST(Scale, AgainstTheSmallestWorkerCount) {
+  const ScaledRuns scaled = scale_runs({make_record("r-4", 4, 20, 9000, true), make_record("r-1", 1, 60, 3000, true)});
+  EXPECT_EQ(scaled.baseline_workers, 1);
+  EXPECT_EQ(scaled.baseline_names, "r-1");
+  EXPECT_DOUBLE_EQ(scaled.runs[0].to_goal->speed_up, 3);
+  EXPECT_DOUBLE_EQ(scaled.runs[0].to_goal->efficiency, 0.75);
+  EXPECT_DOUBLE_EQ(scaled.runs[0].rate->speed_up, 3);
+  EXPECT_DOUBLE_EQ(scaled.runs[1].rate->efficiency, 1);
 }
 
-TEST(Compare, NoTimeSpeedUpWhenOneMissedTheGoal) {
-  const Comparison comparison =
-      compare({make_record("r-1", 1, 60, 3000, false), make_record("r-2", 2, 20, 5000, true)});
-  EXPECT_FALSE(comparison.runs[1].to_goal);
-  EXPECT_TRUE(comparison.runs[1].rate);
+TEST(Scale, NoTimeSpeedUpWhenOneMissedTheGoal) {
+  const ScaledRuns scaled = scale_runs({make_record("r-1", 1, 60, 3000, false), make_record("r-2", 2, 20, 5000, true)});
+  EXPECT_FALSE(scaled.runs[1].to_goal);
+  EXPECT_TRUE(scaled.runs[1].rate);
 }
 
-TEST(Compare, BaselineIsTheMedianOfItsRepeats) {
-  const Comparison comparison =
-      compare({make_record("r-1", 1, 60, 3000, true), make_record("r-1.2", 1, 50, 3100, true),
-               make_record("r-1.3", 1, 90, 2000, true), make_record("r-2", 2, 30, 6000, true)});
-  EXPECT_EQ(comparison.baseline_names, "r-1, r-1.2, r-1.3");
-  EXPECT_DOUBLE_EQ(comparison.runs[3].to_goal->speed_up, 2);
-  EXPECT_DOUBLE_EQ(comparison.runs[3].rate->speed_up, 2);
+TEST(Scale, BaselineIsTheMedianOfItsRepeats) {
+  const ScaledRuns scaled =
+      scale_runs({make_record("r-1", 1, 60, 3000, true), make_record("r-1.2", 1, 50, 3100, true),
+                  make_record("r-1.3", 1, 90, 2000, true), make_record("r-2", 2, 30, 6000, true)});
+  EXPECT_EQ(scaled.baseline_names, "r-1, r-1.2, r-1.3");
+  EXPECT_DOUBLE_EQ(scaled.runs[3].to_goal->speed_up, 2);
+  EXPECT_DOUBLE_EQ(scaled.runs[3].rate->speed_up, 2);
 }
 
-TEST(Compare, ARepeatThatMissedLeavesNoBaseline) {
-  const Comparison comparison =
-      compare({make_record("r-1", 1, 60, 3000, true), make_record("r-1.2", 1, 99, 3000, false),
-               make_record("r-2", 2, 30, 6000, true)});
-  EXPECT_FALSE(comparison.runs[2].to_goal);
+TEST(Scale, ARepeatThatMissedLeavesNoBaseline) {
+  const ScaledRuns scaled = scale_runs({make_record("r-1", 1, 60, 3000, true), make_record("r-1.2", 1, 99, 3000, false),
+                                        make_record("r-2", 2, 30, 6000, true)});
+  EXPECT_FALSE(scaled.runs[2].to_goal);
 }
 
-TEST(Compare, NothingIsNothing) {
-  EXPECT_TRUE(compare({}).runs.empty());
-  EXPECT_EQ(compare({{{"name", "x"}}}).baseline_workers, 0);
+TEST(Scale, NothingIsNothing) {
+  EXPECT_TRUE(scale_runs({}).runs.empty());
+  EXPECT_EQ(scale_runs({{{"name", "x"}}}).baseline_workers, 0);
 }
 
 }  // namespace
