@@ -45,5 +45,18 @@ TEST(Figures, LabelsSayWhatAReaderMustKnow) {
   EXPECT_FALSE(figures_of(record).has_goal);
 }
 
+TEST(Figures, DirectionOfAGoalIsTheRecordsOrElseTheMetrics) {
+  Json record = make_record("r-2", 2, 40, 5000, true);
+  EXPECT_EQ(goal_higher_is_better(record), true);
+  record["goal"]["metric"] = "loss";
+  EXPECT_EQ(goal_higher_is_better(record), false);
+  record["goal"]["metric"] = "speed";
+  EXPECT_EQ(goal_higher_is_better(record), std::nullopt);
+  record["goal"]["higher_is_better"] = false;
+  EXPECT_EQ(goal_higher_is_better(record), false);
+  record["goal"] = nullptr;
+  EXPECT_EQ(goal_higher_is_better(record), std::nullopt);
+}
+
 }  // namespace
 }  // namespace mlbench::report
