@@ -21,8 +21,8 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
-#include "mlbench/master/owner.h"
-#include "mlbench/master/runs.h"
+#include "mlbench/home/owner.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/net/http/client.h"
 #include "mlbench/spec/task.h"
 
@@ -119,9 +119,9 @@ class Bench {
     run.name = "load-1";
     run.cache_dir = folder_.path() / "cache";
     spec::set_task(run, spec::find_task("fashion-mnist", "", "", {}), {});
-    id_ = master::create_run(folder_.path(), run, master::Waiting{}).id;
+    id_ = home::create_run(folder_.path(), run, home::Waiting{}).id;
     // It waits for nobody: a stopped run.
-    master::stop_run(folder_.path(), folder_.path() / "runs" / "load-1");
+    home::stop_run(folder_.path(), folder_.path() / "runs" / "load-1");
   }
   ~Bench() { stop(); }
   Bench(const Bench&) = delete;
@@ -133,13 +133,13 @@ class Bench {
     options.environment = {{"MLBENCH_WORKER", "/nonexistent"}, {"MLBENCH_CORE_LOCK", folder_.path() / "cores"}};
     options.output = folder_.path() / "log";
     server_.emplace(ChildProcess::start(options));
-    std::optional<master::MasterAddress> address;
+    std::optional<home::MasterAddress> address;
     for (int i = 0; i < 1200 && !address; ++i) {
-      address = master::find_master(folder_.path());
+      address = home::find_master(folder_.path());
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
     if (!address) throw IoError("the master does not start: " + read_file(folder_.path() / "log"));
-    token_ = master::read_token(address->token_file);
+    token_ = home::read_token(address->token_file);
     url_ = address->url;
     port_ = static_cast<uint16_t>(std::stoi(url_.substr(url_.rfind(':') + 1)));
   }

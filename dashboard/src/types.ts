@@ -6,6 +6,7 @@ export interface Goal {
   metric: string;
   split: string;
   target: number;
+  higher_is_better?: boolean;  // not in old records
   target_loss?: number;
   reached: boolean;
   value: number | null;

@@ -34,8 +34,8 @@ export function Loading({what}: {what: string}) {
 }
 
 // The value that counts, its target, and a bar between.
-export function GoalBar({goal, value, higherIsBetter}: {goal: Goal; value: number | null | undefined; higherIsBetter: boolean}) {
-  const share = goal.reached ? 1 : goalShare(value, goal.target, higherIsBetter);
+export function GoalBar({goal, value}: {goal: Goal; value: number | null | undefined}) {
+  const share = goal.reached ? 1 : goalShare(value, goal.target, goal.higher_is_better ?? true);
   const text = `${number(value, 4)} of ${number(goal.target, 4)} ${goal.metric}`;
   return (
     <div class="goal">

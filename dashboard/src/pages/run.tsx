@@ -9,7 +9,7 @@ import {Logs} from '../logs';
 import {compareHref, go, runHref} from '../router';
 import {chartNames, KIND_TITLES, kinds, kindSeries, loadAll, titleOf} from '../run_series';
 import {average, lines, merged, type Line, type XAxis} from '../series';
-import type {FullRecord, Json, Progress, RunSummary, SeriesPoints, Task} from '../types';
+import type {FullRecord, Json, Progress, RunSummary, SeriesPoints} from '../types';
 import {Dialog, ErrorNote, Facts, GoalBar, Loading, Segmented, StateBadge} from '../ui';
 
 const PERIOD_MS = 2000;
@@ -107,7 +107,7 @@ function Breakdown({run, data, by, x, start_us}: {run: string; data: Map<string,
   );
 }
 
-function Charts({run, active, by, x, tasks}: {run: FullRecord; active: boolean; by: 'merged' | 'rank'; x: XAxis; tasks: Task[]}) {
+function Charts({run, active, by, x}: {run: FullRecord; active: boolean; by: 'merged' | 'rank'; x: XAxis}) {
   const polled = usePolled(`series ${run.name} ${active}`, () => loadAll(run.name), active ? PERIOD_MS : 0);
   const [kept, setKept] = useState<Map<string, SeriesPoints[]>>(new Map());
   useEffect(() => { if (polled.data) setKept(polled.data); }, [polled.data]);
@@ -128,7 +128,6 @@ function Charts({run, active, by, x, tasks}: {run: FullRecord; active: boolean; 
     });
   }, [kept, by, x, start_us, run.goal?.metric, run.goal?.target]);
   const waiting = active ? 'The first values come soon after the start.' : 'Nothing was measured.';
-  const task = tasks.find((one) => one.name === run.task);
   return (
     <>
       <ErrorNote text={polled.error} />
@@ -137,7 +136,7 @@ function Charts({run, active, by, x, tasks}: {run: FullRecord; active: boolean; 
         {charts.map(({name, drawn}) => {
           const {title, unit} = titleOf(name);
           return <Chart key={name} title={title} file={`${run.name}-${name}`} xLabel={x === 'step' ? 'step' : 'seconds'} yLabel={unit} lines={drawn} empty={waiting}
-            note={run.goal && name === `val_global_${run.goal.metric}` && task ? `goal: ${task.goal.higher_is_better ? 'at least' : 'at most'} ${number(run.goal.target, 4)}` : ''} />;
+            note={run.goal && name === `val_global_${run.goal.metric}` && run.goal.higher_is_better !== undefined ? `goal: ${run.goal.higher_is_better ? 'at least' : 'at most'} ${number(run.goal.target, 4)}` : ''} />;
         })}
       </div>
       <h2>Where the time goes</h2>
@@ -192,7 +191,6 @@ function About({run}: {run: FullRecord}) {
 
 export function RunPage({name}: {name: string}) {
   const record = usePolled(`run ${name}`, () => get<FullRecord>(`/runs/${segment(name)}`), 0);
-  const tasks = usePolled('/tasks', () => get<{tasks: Task[]}>('/tasks'), 0).data?.tasks ?? [];
   const [live, setLive] = useState<{run: RunSummary; progress: Progress} | null>(null);
   const [by, setBy] = useState<'merged' | 'rank'>('merged');
   const [x, setX] = useState<XAxis>('step');
@@ -214,7 +212,6 @@ export function RunPage({name}: {name: string}) {
   if (run === null) return record.error === '' ? <Loading what={name} /> : <><h1>{name}</h1><ErrorNote text={record.error} again={record.again} /></>;
   const now: RunSummary = {...run, failure: run.failure?.message ?? '', ...(live?.run ?? {})};
   const progress = live?.progress;
-  const higher = tasks.find((task) => task.name === run.task && (task.rules ?? '') === (run.rules ?? ''))?.goal.higher_is_better ?? true;
   const lastEvaluation = run.evaluations.filter((one) => one.split === run.goal?.split).at(-1);
   const value = now.goal?.reached ? now.goal.value : progress?.evaluation?.metrics?.[run.goal?.metric ?? ''] ?? now.goal?.value ?? lastEvaluation?.metrics[run.goal?.metric ?? ''] ?? null;
   const epoch = progress && progress.steps_per_epoch > 0 ? progress.steps_done / progress.steps_per_epoch : lastEvaluation?.epoch ?? null;
@@ -238,7 +235,7 @@ export function RunPage({name}: {name: string}) {
         </div>
       )}
       <div class="tiles">
-        <div class="tile wide"><span class="tile-name">Goal</span>{now.goal ? <GoalBar goal={now.goal} value={value} higherIsBetter={higher} /> : <span class="tile-value soft">none</span>}</div>
+        <div class="tile wide"><span class="tile-name">Goal</span>{now.goal ? <GoalBar goal={now.goal} value={value} /> : <span class="tile-value soft">none</span>}</div>
         <div class="tile"><span class="tile-name">Time to goal</span><span class="tile-value">{seconds(now.time_to_goal_s)}</span></div>
         <div class="tile"><span class="tile-name">Train clock</span><span class="tile-value">{seconds(now.train_s)}</span></div>
         <div class="tile"><span class="tile-name">Throughput</span><span class="tile-value">{number(rate)}<small> samples/s</small></span></div>
@@ -253,7 +250,7 @@ export function RunPage({name}: {name: string}) {
           <Segmented label="Horizontal axis" value={x} choices={[['step', 'Steps'], ['time', 'Time']]} onChoose={setX} />
         </div>
       </div>
-      <Charts run={run} active={active} by={by} x={x} tasks={tasks} />
+      <Charts run={run} active={active} by={by} x={x} />
       <h2>What it is, and where it ran</h2>
       <About run={run} />
       <h2>Logs</h2>

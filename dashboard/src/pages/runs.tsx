@@ -16,12 +16,11 @@ interface Overview {
   states: Partial<Record<State, number>>;
 }
 
-function Result({run, tasks}: {run: RunSummary; tasks: Task[]}) {
+function Result({run}: {run: RunSummary}) {
   if (run.state === 'failed' || run.state === 'damaged') return <span class="failure" title={run.failure}>{run.failure || run.state}</span>;
   if (!run.goal) return <span class="soft">{run.state === 'finished' ? `${number(run.samples_per_s)} samples/s` : ''}</span>;
   // While it runs, the goal's own value may be that of no evaluation yet.
-  const higher = tasks.find((task) => task.name === run.task && (task.rules ?? '') === (run.rules ?? ''))?.goal.higher_is_better ?? true;
-  return <GoalBar goal={run.goal} value={run.goal.value} higherIsBetter={higher} />;
+  return <GoalBar goal={run.goal} value={run.goal.value} />;
 }
 
 export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => void}) {
@@ -113,7 +112,7 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
                 <td class="state"><StateBadge state={run.state} /></td>
                 <td class="task">{taskLabel(run)}{run.light && <span class="soft"> · light goal</span>}</td>
                 <td class="how">{run.workers != null && <>{plural(run.workers, 'worker')}<span class="soft"> × {run.threads_per_worker} · {run.framework} · {run.backend}</span></>}</td>
-                <td class="result"><Result run={run} tasks={tasks} /></td>
+                <td class="result"><Result run={run} /></td>
                 <td class="num" data-label="to goal">{seconds(run.time_to_goal_s)}</td>
                 <td class="num" data-label="samples/s">{number(run.samples_per_s)}</td>
                 <td class="num made" title={stamp(run.created_at)}>{ago(run.created_at, now)}</td>

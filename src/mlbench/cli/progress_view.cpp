@@ -4,7 +4,6 @@
 
 #include "mlbench/base/printable.h"
 #include "mlbench/cli/context.h"
-#include "mlbench/metrics/metric.h"
 #include "mlbench/record/events.h"
 #include "mlbench/report/table.h"
 
@@ -40,7 +39,7 @@ std::string progress_line(const spec::RunSpec& run, const report::Progress& prog
     const Json metrics = record::get(*progress.evaluation, record::member::kMetrics, Json::object());
     if (metrics.contains(goal.metric) && metrics[goal.metric].is_number()) {
       line += fmt::format("  {} {} (goal {:g})", goal.metric, report::format_metric(metrics[goal.metric].get<double>()),
-                          metrics::goal_target(goal, run.limits.light));
+                          spec::goal_target(goal, run.limits.light));
     }
   }
   return line + "  " + report::format_elapsed(elapsed_s);

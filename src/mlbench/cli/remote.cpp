@@ -9,7 +9,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/cli/clusters.h"
 #include "mlbench/home/owner.h"
-#include "mlbench/report/compare.h"
+#include "mlbench/report/figures.h"
 
 namespace mlbench::cli {
 

@@ -13,7 +13,7 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/charts.h"
-#include "mlbench/report/compare.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/gnuplot.h"
 #include "mlbench/report/measured_run.h"
 #include "mlbench/report/page.h"

@@ -7,10 +7,10 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
-#include "mlbench/report/compare.h"
-#include "mlbench/report/contest.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/measured_run.h"
 #include "mlbench/report/records.h"
+#include "mlbench/report/significance.h"
 #include "mlbench/spec/run_options.h"
 
 namespace mlbench::cli {
@@ -50,35 +50,35 @@ ExitCode compare(const Context& context, const std::vector<std::string>& given, 
   std::optional<double> after_s;
   if (!after.empty()) after_s = parse_duration(after, "--after", spec::run_option(&spec::RunOptions::max_time).range);
   std::vector<std::string> notes;
-  std::vector<report::Contender> contenders;
-  std::vector<std::pair<fs::path, std::string>> keys;  // of the contenders: one name in two homes is two
+  std::vector<report::RepeatedRun> runs;
+  std::vector<std::pair<fs::path, std::string>> keys;  // of the runs: one name in two homes is two
   for (const std::string& one : given) {
     for (Found& found : find_runs(context, one, notes)) {
       const std::string name = report::text(found.record, "/name");
       std::pair key(found.folder, without_repeat(name));
       const auto known = std::find(keys.begin(), keys.end(), key);
       if (known == keys.end()) {
-        contenders.push_back({key.second, {std::move(found.record)}});
+        runs.push_back({key.second, {std::move(found.record)}});
         keys.push_back(std::move(key));
         continue;
       }
-      std::vector<Json>& repeats = contenders[static_cast<size_t>(known - keys.begin())].records;
+      std::vector<Json>& repeats = runs[static_cast<size_t>(known - keys.begin())].records;
       const bool twice = std::any_of(repeats.begin(), repeats.end(),
                                      [&](const Json& record) { return report::text(record, "/name") == name; });
       if (!twice) repeats.push_back(std::move(found.record));
     }
   }
-  for (size_t i = 0; i < contenders.size(); ++i) {
+  for (size_t i = 0; i < runs.size(); ++i) {
     const bool shared = std::any_of(keys.begin(), keys.end(),
                                     [&](const auto& key) { return key != keys[i] && key.second == keys[i].second; });
-    if (shared) contenders[i].name = (keys[i].first / keys[i].second).string();
+    if (shared) runs[i].name = (keys[i].first / keys[i].second).string();
   }
-  report::Contest contest = report::contest_of(contenders, after_s);
-  contest.notes.insert(contest.notes.end(), notes.begin(), notes.end());
+  report::Significance significance = report::significance_of(runs, after_s);
+  significance.notes.insert(significance.notes.end(), notes.begin(), notes.end());
   if (context.json) {
-    print_json(report::to_json(contest));
+    print_json(report::to_json(significance));
   } else {
-    print(report::contest_text(contest));
+    print(report::significance_text(significance));
   }
   return ExitCode::kOk;
 }

@@ -19,7 +19,6 @@
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/dataset/dataset.h"
-#include "mlbench/metrics/metric.h"
 #include "mlbench/metrics/predictions.h"
 #include "mlbench/models/model.h"
 #include "mlbench/report/table.h"
@@ -222,8 +221,8 @@ Json goal_json(const spec::GoalSpec& goal, const Json& values) {
   const Json value = values.value(goal.metric, Json());
   if (goal.split != "test" || !value.is_number()) return json;
   json["value"] = value;
-  json["reached"] = metrics::goal_met(goal, false, value.get<double>());
-  json["light_reached"] = metrics::goal_met(goal, true, value.get<double>());
+  json["reached"] = spec::goal_met(goal, false, value.get<double>());
+  json["light_reached"] = spec::goal_met(goal, true, value.get<double>());
   return json;
 }
 

@@ -1,11 +1,12 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <optional>
 
+#include "mlbench/base/files.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/schedule_plot.h"
 #include "mlbench/cli/verbs.h"
@@ -38,53 +39,18 @@ Curve lr_curve(const spec::TaskSpec& task, int64_t workers, int64_t training_sam
   return curve;
 }
 
-namespace {
-
-// One line of a $data block.
-std::string line(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c >= 0 && c < ' '; }, ' ');
-  return text + "\n";
-}
-
-// A cell of one: no quote, nothing that gnuplot replaces.
-std::string cell(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '"' || c == '\\'; }, '_');
-  return '"' + text + '"';
-}
-
-// A single-quoted string, in which gnuplot replaces nothing but ''.
-std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("''") : std::string(1, c);
-  return out + "'";
-}
-
-}  // namespace
-
-std::string gnuplot_script(const std::string& title, const std::vector<Curve>& curves, const std::string& terminal,
-                           const fs::path& output) {
-  std::string script = "$title << EOD\n" + line(title) + "EOD\n$data << EOD\n";
-  for (size_t i = 0; i < curves.size(); ++i) {
-    if (i > 0) script += "\n\n";
-    const std::string name = fmt::format("{} worker{}", curves[i].workers, curves[i].workers == 1 ? "" : "s");
-    script += line(cell("epoch") + " " + cell(name));
-    for (size_t j = 0; j < curves[i].lr.size(); ++j) {
-      script += fmt::format("{:.9g} {:.9g}\n", curves[i].epochs[j], curves[i].lr[j]);
-    }
+report::Chart chart_of(const std::string& title, const std::vector<Curve>& curves) {
+  report::Chart chart;
+  chart.id = "schedule";
+  chart.title = title;
+  chart.x_label = "epoch";
+  chart.y_label = "learning rate";
+  for (const Curve& curve : curves) {
+    report::ChartSeries& series = chart.series.emplace_back();
+    series.name = fmt::format("{} worker{}", curve.workers, curve.workers == 1 ? "" : "s");
+    for (size_t i = 0; i < curve.lr.size(); ++i) series.points.push_back({curve.epochs[i], curve.lr[i]});
   }
-  script += "EOD\nset terminal " + terminal + "\n";
-  if (!output.empty()) script += "set output " + quoted(output.string()) + "\n";
-  script +=
-      "set title $title[1] noenhanced\n"
-      "set xlabel 'epoch'\n"
-      "set ylabel 'learning rate'\n"
-      "set yrange [0:*]\n"
-      "set key outside top center horizontal noenhanced\n";
-  script +=
-      fmt::format("plot for [i = 0:{}] $data index i using 1:2 with lines title columnheader(2)\n", curves.size() - 1);
-  return script;
+  return chart;
 }
 
 namespace {
@@ -101,11 +67,17 @@ int64_t training_samples(const spec::TaskSpec& task) {
   throw UserError(fmt::format("data set '{}' of task '{}' has no split 'train'", task.data.name, task.name));
 }
 
-std::string terminal_for(const fs::path& output) {
+report::ImageFormat image_format(const fs::path& output) {
   const std::string extension = output.extension();
-  if (extension == ".png") return "pngcairo size 960,600";
-  if (extension == ".svg") return "svg size 960,600";
+  if (extension == ".png") return report::ImageFormat::kPng;
+  if (extension == ".svg") return report::ImageFormat::kSvg;
   throw UserError(fmt::format("-o '{}': valid extensions are .png and .svg", output.string()));
+}
+
+void write_image(const fs::path& output, report::ImageFormat format, const report::Chart& chart) {
+  const std::string image = report::draw(chart, format);
+  const UserUmask named;
+  write_file_atomically(output, image);
 }
 
 ExitCode plot(const Context& context, const PlotOptions& options) {
@@ -119,7 +91,7 @@ ExitCode plot(const Context& context, const PlotOptions& options) {
   if (counts.empty()) counts = task.workers;
   const int64_t samples = training_samples(task);
   const fs::path output = options.output.empty() ? fs::path() : fs::absolute(options.output);
-  const std::string terminal = output.empty() ? "" : terminal_for(output);
+  const auto format = output.empty() ? std::nullopt : std::optional(image_format(output));
 
   std::vector<Curve> curves;
   for (const int64_t count : counts) curves.push_back(lr_curve(task, count, samples, output.empty() ? 200 : 1000));
@@ -131,16 +103,16 @@ ExitCode plot(const Context& context, const PlotOptions& options) {
                       {"epochs", curve.epochs},
                       {"lr", curve.lr}});
     }
-    if (!output.empty()) report::run_gnuplot(gnuplot_script(task.title, curves, terminal, output));
+    if (format) write_image(output, *format, chart_of(task.title, curves));
     print_json(rows);
     return ExitCode::kOk;
   }
-  if (!output.empty()) {
-    report::run_gnuplot(gnuplot_script(task.title, curves, terminal, output));
+  if (format) {
+    write_image(output, *format, chart_of(task.title, curves));
     print(output.string() + "\n");
   } else if (is_terminal(STDOUT_FILENO)) {
     const int width = std::clamp(terminal_width(STDOUT_FILENO), 60, 200);
-    print(report::run_gnuplot(gnuplot_script(task.title, curves, fmt::format("dumb size {},24", width), {})));
+    print(report::draw_text(chart_of(task.title, curves), width));
   } else {
     report::Table table({{"workers", "", report::Align::kRight},
                          {"epoch", "", report::Align::kRight},

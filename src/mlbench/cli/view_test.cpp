@@ -170,29 +170,17 @@ TEST(SchedulePlot, CurveOfALinearWarmUp) {
   EXPECT_EQ(lr_curve(task, 1, 60000, 10).lr, std::vector<double>(10, task.optimizer.lr));
 }
 
-TEST(SchedulePlot, OutsideNamesAreOnlyDataAndQuotedText) {
-  Curve curve;
-  curve.epochs = {0, 1};
-  curve.lr = {0.1, 0.2};
-  const std::string script =
-      gnuplot_script("x\nEOD\nsystem('touch /tmp/owned')", {curve}, "svg size 960,600", "/tmp/a'; system('x').svg");
-  EXPECT_EQ(script,
-            "$title << EOD\n"
-            "x EOD system('touch /tmp/owned')\n"
-            "EOD\n"
-            "$data << EOD\n"
-            "\"epoch\" \"1 worker\"\n"
-            "0 0.1\n"
-            "1 0.2\n"
-            "EOD\n"
-            "set terminal svg size 960,600\n"
-            "set output '/tmp/a''; system(''x'').svg'\n"
-            "set title $title[1] noenhanced\n"
-            "set xlabel 'epoch'\n"
-            "set ylabel 'learning rate'\n"
-            "set yrange [0:*]\n"
-            "set key outside top center horizontal noenhanced\n"
-            "plot for [i = 0:0] $data index i using 1:2 with lines title columnheader(2)\n");
+TEST(SchedulePlot, ChartHasALinePerCurve) {
+  const Curve one{.workers = 1, .epochs = {0, 1}, .lr = {0.1, 0.2}}, two{.workers = 2, .epochs = {0}, .lr = {0.3}};
+  const report::Chart chart = chart_of("a task", {one, two});
+  EXPECT_EQ(chart.title, "a task");
+  EXPECT_EQ(chart.x_label, "epoch");
+  ASSERT_EQ(chart.series.size(), 2U);
+  EXPECT_EQ(chart.series[0].name, "1 worker");
+  EXPECT_EQ(chart.series[0].points[1].x, 1);
+  EXPECT_EQ(chart.series[0].points[1].y, 0.2);
+  EXPECT_EQ(chart.series[1].name, "2 workers");
+  EXPECT_EQ(chart.series[1].points.size(), 1U);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "mlbench/report/compare.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
 
 namespace mlbench::home {

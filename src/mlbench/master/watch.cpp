@@ -9,7 +9,7 @@
 #include "mlbench/base/system_error.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/home/summary.h"
-#include "mlbench/report/compare.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
 
 namespace mlbench::master {

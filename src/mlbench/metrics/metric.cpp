@@ -19,9 +19,8 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 template <size_t Sums>
 class SumMetric : public Metric {
  public:
-  SumMetric(std::string name, bool higher_is_better) : name_(std::move(name)), higher_is_better_(higher_is_better) {}
+  explicit SumMetric(std::string name) : name_(std::move(name)) {}
   const std::string& name() const final { return name_; }
-  bool higher_is_better() const final { return higher_is_better_; }
   void reset() final { sums_ = {}; }
   std::span<double> sums() final { return sums_; }
   void add(const Outputs& outputs) final {
@@ -38,13 +37,12 @@ class SumMetric : public Metric {
   virtual double of_sums() const = 0;
 
   std::string name_;
-  bool higher_is_better_;
   std::array<double, Sums> sums_{};
 };
 
 class Loss final : public SumMetric<2> {
  public:
-  Loss() : SumMetric("loss", false) {}
+  Loss() : SumMetric("loss") {}
 
  private:
   void accumulate(const Outputs& outputs) override { sums_[1] += outputs.loss_sum; }
@@ -53,7 +51,7 @@ class Loss final : public SumMetric<2> {
 
 class TopK final : public SumMetric<2> {
  public:
-  explicit TopK(int64_t k) : SumMetric(fmt::format("Prec@{}", k), true), k_(k) {}
+  explicit TopK(int64_t k) : SumMetric(fmt::format("Prec@{}", k)), k_(k) {}
 
  private:
   void accumulate(const Outputs& outputs) override {
@@ -102,7 +100,7 @@ void expect_binary(const Outputs& outputs, const std::string& name) {
 
 class F1Score final : public SumMetric<4> {
  public:
-  F1Score() : SumMetric("F1-Score", true) {}
+  F1Score() : SumMetric("F1-Score") {}
 
  private:
   void accumulate(const Outputs& outputs) override {
@@ -125,7 +123,7 @@ class F1Score final : public SumMetric<4> {
 
 class Dice final : public SumMetric<4> {
  public:
-  Dice() : SumMetric("Dice Coefficient", true) {}
+  Dice() : SumMetric("Dice Coefficient") {}
 
  private:
   void accumulate(const Outputs& outputs) override {
@@ -175,12 +173,5 @@ std::vector<std::string> metric_names() {
 std::unique_ptr<Metric> make_metric(const std::string& name) { return find(name).make(); }
 
 Needs needs_of(const std::string& name) { return find(name).needs; }
-
-double goal_target(const spec::GoalSpec& goal, bool light) { return light ? goal.light_target : goal.target; }
-
-bool goal_met(const spec::GoalSpec& goal, bool light, double value) {
-  const double target = goal_target(goal, light);
-  return goal.higher_is_better ? value >= target : value <= target;
-}
 
 }  // namespace mlbench::metrics

@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/spec/task.h"
-
 namespace mlbench::metrics {
 
 // Outputs of a batch on the host.
@@ -26,7 +24,6 @@ class Metric {
  public:
   virtual ~Metric() = default;
   virtual const std::string& name() const = 0;  // "Prec@1", as in today's archives
-  virtual bool higher_is_better() const = 0;
   virtual void add(const Outputs& outputs) = 0;
   virtual double value() const = 0;  // NaN before any sample
   virtual void reset() = 0;
@@ -47,9 +44,5 @@ std::vector<std::string> metric_names();
 // The least that must be known of each sample's outcome: its predicted class, its scores, or the loss itself.
 enum class Needs { kLabel, kScores, kLoss };
 Needs needs_of(const std::string& name);  // UserError as make_metric()
-
-// Whether `value` meets the goal (light or full).
-bool goal_met(const spec::GoalSpec& goal, bool light, double value);
-double goal_target(const spec::GoalSpec& goal, bool light);
 
 }  // namespace mlbench::metrics

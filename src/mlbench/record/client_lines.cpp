@@ -9,6 +9,7 @@
 
 #include "mlbench/base/input.h"
 #include "mlbench/record/spool.h"
+#include "mlbench/spec/goal.h"
 
 namespace mlbench::record {
 
@@ -190,6 +191,9 @@ void ClientFigures::add_goal(const ClientLine& line, std::optional<double> total
            {"epoch", line.epoch},
            {"step", line.step},
            {"train_s", rounded_to_ns(total_s.value_or(train_s_))}};
+  if (const auto higher = spec::higher_is_better(field("metric").get<std::string>())) {
+    goal_["higher_is_better"] = *higher;
+  }
 }
 
 Json ClientFigures::json() const {

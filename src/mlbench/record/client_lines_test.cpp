@@ -70,6 +70,7 @@ TEST_F(ClientLines, BecomeFiguresOfARecord) {
   EXPECT_EQ(figures["evaluations"][1]["train_s"], 8.5);
   EXPECT_EQ(figures["goal"]["reached"], true);
   EXPECT_EQ(figures["goal"]["target"], 80);
+  EXPECT_EQ(figures["goal"]["higher_is_better"], true);
   EXPECT_EQ(figures["goal"]["train_s"], 8.5);
   EXPECT_EQ(figures["result"], "80% ...");
   EXPECT_EQ(figures["steps"], 20);

@@ -256,10 +256,15 @@ Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments
                const std::vector<SegmentTimes>& times, const Json& evaluations, const Json& epochs) {
   if (spec.fixed_batch || spec::is_custom(spec)) return nullptr;
   const spec::GoalSpec& goal = spec.task.task.goal;
-  Json json = {
-      {"metric", goal.metric}, {"split", goal.split}, {"target", spec.limits.light ? goal.light_target : goal.target},
-      {"reached", false},      {"value", nullptr},    {"epoch", nullptr},
-      {"step", nullptr},       {"train_s", nullptr}};
+  Json json = {{"metric", goal.metric},
+               {"split", goal.split},
+               {"target", spec::goal_target(goal, spec.limits.light)},
+               {"higher_is_better", goal.higher_is_better},
+               {"reached", false},
+               {"value", nullptr},
+               {"epoch", nullptr},
+               {"step", nullptr},
+               {"train_s", nullptr}};
   if (goal.target_loss > 0 && !spec.limits.light) json["target_loss"] = goal.target_loss;
   for (size_t i = segments.size(); i-- > 0;) {
     for (const Json& event : events_of(segments[i], EventKind::kGoal)) {
@@ -275,10 +280,9 @@ Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments
     if (goal.split != "train" && seen["split"] != goal.split) continue;
     const Json value = field_of(seen["metrics"], goal.metric);
     if (!value.is_number()) continue;
-    const bool better =
-        json["value"].is_null() || (goal.higher_is_better ? value.get<double>() > json["value"].get<double>()
-                                                          : value.get<double>() < json["value"].get<double>());
-    if (!better) continue;
+    const Json& best = json["value"];
+    if (!spec::is_better(goal, value.get<double>(), best.is_null() ? std::nullopt : std::optional(best.get<double>())))
+      continue;
     json["value"] = value;
     for (const char* name : {"epoch", "step", "train_s"}) json[name] = seen[name];
   }

@@ -164,6 +164,7 @@ TEST_F(Record, FinishedRun) {
   EXPECT_EQ(record["goal"], (Json{{"metric", "Prec@1"},
                                   {"split", "test"},
                                   {"target", 91.5},
+                                  {"higher_is_better", true},
                                   {"reached", true},
                                   {"value", 91.5},
                                   {"epoch", 2.0},
@@ -225,6 +226,7 @@ TEST_F(Record, GoalOnTheTrainingSplitReadsTheEpochs) {
                {{"event", "epoch"}, {"step", 10}, {"epoch", 1}, {"metrics", {{"loss", 0.5}}}},
                {{"event", "epoch"}, {"step", 20}, {"epoch", 2}, {"metrics", {{"loss", 0.45}}}}});
   const Json goal = build()["goal"];
+  EXPECT_EQ(goal["higher_is_better"], false);
   EXPECT_EQ(goal["value"], 0.45);
   EXPECT_EQ(goal["epoch"], 2);
 }

@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "mlbench/report/compare.h"
+#include "mlbench/report/figures.h"
 
 namespace mlbench::report {
 

@@ -24,6 +24,15 @@ constexpr const char* kEnd = "END_OF_BLOCK";
 constexpr const char* kColours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00",
                                     "#56B4E9", "#7F7F7F", "#8C564B", "#B8A900"};
 
+constexpr const char* kImageStyle =
+    "set border 3 lc rgb '#444444'\n"
+    "set grid y lc rgb '#dddddd'\n"
+    "set tics nomirror\n"
+    "set key outside right top reverse Left noenhanced\n";
+
+constexpr int kTextLines = 24;
+constexpr const char* kTextStyle = "set key outside top center horizontal noenhanced\n";
+
 // One line of a block, behind a mark: it can neither be the line that ends the block nor start another one.
 std::string cell(std::string text) {
   std::replace_if(
@@ -33,22 +42,20 @@ std::string cell(std::string text) {
 
 class Script {
  public:
-  Script(const Chart& chart, ImageFormat format) : chart_(chart), format_(format) {}
+  explicit Script(const Chart& chart) : chart_(chart) {}
 
-  std::string make() {
+  std::string make(const std::string& terminal, const char* style) {
     texts();
     data();
     const bool bars = chart_.kind == ChartKind::kStackedBars;
-    out_ += format_ == ImageFormat::kPng ? "set terminal pngcairo noenhanced size 900,560 font 'sans,11'\n"
-                                         : "set terminal svg noenhanced size 900,560 background '#ffffff'\n";
+    out_ += "set terminal " + terminal +
+            "\n"
+            "set datafile separator \"\\t\"\n"
+            "set encoding utf8\n";
+    out_ += style;
+    out_ += chart_.subtitle.empty() ? "set title $text[1][2:*] noenhanced\n"
+                                    : "set title $text[1][2:*].\"\\n\".$text[2][2:*] noenhanced\n";
     out_ +=
-        "set datafile separator \"\\t\"\n"
-        "set encoding utf8\n"
-        "set border 3 lc rgb '#444444'\n"
-        "set grid y lc rgb '#dddddd'\n"
-        "set tics nomirror\n"
-        "set key outside right top reverse Left noenhanced\n"
-        "set title $text[1][2:*].\"\\n\".$text[2][2:*] noenhanced\n"
         "set xlabel $text[3][2:*] noenhanced\n"
         "set ylabel $text[4][2:*] noenhanced\n";
     if (chart_.from_zero) out_ += fmt::format("set yrange [0:{}]\n", highest() > 0 ? "*" : "1");
@@ -122,13 +129,20 @@ class Script {
   static const char* next(size_t& colour) { return kColours[colour++ % std::size(kColours)]; }
 
   const Chart& chart_;
-  ImageFormat format_;
   std::string out_;
 };
 
 }  // namespace
 
-std::string gnuplot_script(const Chart& chart, ImageFormat format) { return Script(chart, format).make(); }
+std::string gnuplot_script(const Chart& chart, ImageFormat format) {
+  return Script(chart).make(format == ImageFormat::kPng ? "pngcairo noenhanced size 900,560 font 'sans,11'"
+                                                        : "svg noenhanced size 900,560 background '#ffffff'",
+                            kImageStyle);
+}
+
+std::string gnuplot_text_script(const Chart& chart, int columns) {
+  return Script(chart).make(fmt::format("dumb noenhanced size {},{}", columns, kTextLines), kTextStyle);
+}
 
 bool gnuplot_exists() { return program_exists("gnuplot"); }
 
@@ -152,5 +166,7 @@ std::string run_gnuplot(const std::string& script) {
 }
 
 std::string draw(const Chart& chart, ImageFormat format) { return run_gnuplot(gnuplot_script(chart, format)); }
+
+std::string draw_text(const Chart& chart, int columns) { return run_gnuplot(gnuplot_text_script(chart, columns)); }
 
 }  // namespace mlbench::report

@@ -13,6 +13,8 @@ enum class ImageFormat { kPng, kSvg };
 
 // The script; its output goes to standard output.
 std::string gnuplot_script(const Chart& chart, ImageFormat format);
+// The same for 24 lines of so many characters.
+std::string gnuplot_text_script(const Chart& chart, int columns);
 
 // Whether gnuplot is found in PATH.
 bool gnuplot_exists();
@@ -23,5 +25,7 @@ std::string run_gnuplot(const std::string& script);
 
 // The image's bytes.
 std::string draw(const Chart& chart, ImageFormat format);
+// The chart in characters, for a terminal.
+std::string draw_text(const Chart& chart, int columns);
 
 }  // namespace mlbench::report

@@ -59,6 +59,21 @@ TEST(Gnuplot, DrawsBothFormats) {
   }
 }
 
+TEST(Gnuplot, DrawsInCharacters) {
+  if (!gnuplot_exists()) GTEST_SKIP() << "missing capability: gnuplot";
+  const std::string text = draw_text({.id = "lr",
+                                      .title = "the title",
+                                      .subtitle = "",
+                                      .x_label = "epoch",
+                                      .y_label = "y",
+                                      .ticks = {},
+                                      .series = {{"1 worker", {{0, 0}, {1, 2}}, false}}},
+                                     70);
+  EXPECT_THAT(text, HasSubstr("1 worker ***"));
+  EXPECT_THAT(text, HasSubstr(" the title "));
+  EXPECT_THAT(text, HasSubstr(" epoch "));
+}
+
 TEST(Gnuplot, DrawsAPointAndNothingButZeros) {
   if (!gnuplot_exists()) GTEST_SKIP() << "missing capability: gnuplot";
   Chart chart = chart_named("x");

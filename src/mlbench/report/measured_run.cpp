@@ -13,7 +13,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/record/spool.h"
-#include "mlbench/report/compare.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/result.h"
 

@@ -148,7 +148,8 @@ void check_record(const Json& record) {
   };
   check_members(member("limits"), "limits.", {{"true or false", {"light"}}});
   check_present(member("limits"), "limits.", {"light"});
-  check_members(member("goal"), "goal.", {{"text", {"metric", "split"}}, {"true or false", {"reached"}}});
+  check_members(member("goal"), "goal.",
+                {{"text", {"metric", "split"}}, {"true or false", {"higher_is_better", "reached"}}});
   check_present(member("goal"), "goal.", {"reached"});
   const auto workers = record.find("workers");
   const double ranks = workers != record.end() && workers->is_number() ? workers->get<double>() : 0;

@@ -414,6 +414,9 @@ TEST_F(OwnArchive, EveryClaimIsChecked) {
   const Json easier = derive(with("/goal/target", 78));
   EXPECT_THAT(differences_of(easier), testing::IsSupersetOf({"run.json goal.target", "run.json goal.value"}));
   EXPECT_EQ(easier["goal"]["evaluation"], 2);
+  // A direction that is not the metric's.
+  EXPECT_THAT(differences_of(derive(with("/goal/higher_is_better", false))),
+              testing::Contains("run.json goal.higher_is_better"));
   const Json full = derive(with("/limits/light", false));
   EXPECT_THAT(differences_of(full), ElementsAre("run.json goal.target"));
 

@@ -1,4 +1,5 @@
 #include "mlbench/report/study.h"
+#include "mlbench/report/scaling.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,8 +10,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
-#include "mlbench/metrics/metric.h"
-#include "mlbench/report/compare.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/price.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/statistics.h"
@@ -151,13 +151,8 @@ class StudyMaker {
     study_.split = text(record, "/goal/split");
     study_.target = number(record, "/goal/target");
     study_.target_loss = number(record, "/goal/target_loss");
-    if (!study_.metric.empty()) {
-      try {
-        study_.higher_is_better = metrics::make_metric(study_.metric)->higher_is_better();
-      } catch (const UserError&) {
-        // A metric of another program: what is known of the goal is drawn all the same.
-      }
-    }
+    // Of a metric of another program, what is known of the goal is drawn all the same.
+    study_.higher_is_better = goal_higher_is_better(record).value_or(true);
     if (study_.target) {
       study_.title += fmt::format(", goal {} {} {:g} on {} data", study_.metric,
                                   study_.higher_is_better ? ">=" : "<=", *study_.target, study_.split);

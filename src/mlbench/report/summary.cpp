@@ -1,4 +1,5 @@
 #include "mlbench/report/summary.h"
+#include "mlbench/report/scaling.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -64,7 +65,7 @@ std::string status_table(const std::vector<Json>& records) {
 }
 
 std::string results_table(const std::vector<Json>& records) {
-  const Comparison comparison = compare(records);
+  const ScaledRuns scaled = scale_runs(records);
   Table results({{"run", "", Align::kLeft},
                  {"state", "", Align::kLeft},
                  {"workers", "x threads", Align::kLeft},
@@ -77,8 +78,8 @@ std::string results_table(const std::vector<Json>& records) {
                  {"evaluation", "", Align::kLeft},
                  {"notes", "", Align::kLeft}});
   bool several_counts = false;
-  for (const auto& [figures, to_goal, rate] : comparison.runs) {
-    several_counts = several_counts || figures.workers != comparison.baseline_workers;
+  for (const auto& [figures, to_goal, rate] : scaled.runs) {
+    several_counts = several_counts || figures.workers != scaled.baseline_workers;
     const std::string goal = figures.time_to_goal_s ? format_seconds(figures.time_to_goal_s)
                              : figures.has_goal     ? "not reached"
                                                     : "no goal";
@@ -89,7 +90,7 @@ std::string results_table(const std::vector<Json>& records) {
                      fmt::format("{}", fmt::join(figures.labels, ", "))});
   }
   std::string out = results.render();
-  if (!several_counts || comparison.baseline_workers == 0) return out;
+  if (!several_counts || scaled.baseline_workers == 0) return out;
 
   Table scaling({{"run", "", Align::kLeft},
                  {"workers", "", Align::kRight},
@@ -97,7 +98,7 @@ std::string results_table(const std::vector<Json>& records) {
                  {"efficiency", "to goal", Align::kRight},
                  {"speed-up", "throughput", Align::kRight},
                  {"efficiency", "throughput", Align::kRight}});
-  for (const auto& [figures, to_goal, rate] : comparison.runs) {
+  for (const auto& [figures, to_goal, rate] : scaled.runs) {
     const auto cells = [](const std::optional<Scaling>& value) {
       using Figure = std::optional<double>;
       return std::pair(format_ratio(value ? Figure(value->speed_up) : Figure()),
@@ -109,8 +110,7 @@ std::string results_table(const std::vector<Json>& records) {
                      rate_efficiency});
   }
   return out +
-         fmt::format("\nScaling against {} ({})\n", comparison.baseline_names,
-                     plural(comparison.baseline_workers, "worker")) +
+         fmt::format("\nScaling against {} ({})\n", scaled.baseline_names, plural(scaled.baseline_workers, "worker")) +
          scaling.render();
 }
 

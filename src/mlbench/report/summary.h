@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
-#include "mlbench/report/compare.h"
+#include "mlbench/report/figures.h"
 
 namespace mlbench::report {
 

@@ -9,7 +9,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/record/points.h"
-#include "mlbench/report/compare.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/tensorboard_event.pb.h"
 

@@ -21,7 +21,7 @@
 #include "mlbench/record/record.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/record/step_reader.h"
-#include "mlbench/report/compare.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
 
 namespace mlbench::report {

@@ -151,6 +151,11 @@ void check_relations(const TaskSpec& task, const FieldReader& reader) {
           "goal.metric",
           fmt::format("is \"{}\"; expected one of 'evaluation.metrics': {}", goal.metric,
                       fmt::join(evaluation.metrics, ", ")));
+  if (const auto higher = higher_is_better(goal.metric)) {
+    require(goal.higher_is_better == *higher, "goal.higher_is_better",
+            fmt::format("is {}; expected {}: of '{}' the {} value is better", goal.higher_is_better, *higher,
+                        goal.metric, *higher ? "higher" : "lower"));
+  }
   require(goal.higher_is_better ? goal.light_target <= goal.target : goal.light_target >= goal.target,
           "goal.light_target",
           fmt::format("is {}: harder to reach than 'goal.target', {}", goal.light_target, goal.target));

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/spec/goal.h"
 
 namespace mlbench::spec {
 
@@ -70,16 +71,6 @@ struct EvaluationSpec {
   double every_fraction = 0;         // of an epoch (and at its end)
   std::vector<std::string> metrics;  // catalog of metrics/, first is the primary one; holds the goal's
   bool operator==(const EvaluationSpec&) const = default;
-};
-
-struct GoalSpec {
-  std::string metric;          // e.g. "Prec@1"
-  std::string split = "test";  // test | train
-  double target = 0;
-  double light_target = 0;
-  bool higher_is_better = true;
-  double target_loss = 0;  // training loss that charts draw a line at; 0: none. It decides nothing: outside of the hash
-  bool operator==(const GoalSpec&) const = default;
 };
 
 struct TaskSpec {

@@ -336,6 +336,11 @@ INSTANTIATE_TEST_SUITE_P(
               "toy.toml:40:10: 'goal.metric' is \"Prec@1\"; expected one of 'evaluation.metrics': loss"},
         Wrong{"metrics = [\"Prec@1\", \"loss\"]", "metrics = [\"Prec@1\"]\nevery_epoch = false",
               "toy.toml:38:15: 'evaluation.every_epoch' is false, and neither"},
+        Wrong{
+            "light_target = 70", "light_target = 70\nhigher_is_better = false",
+            "toy.toml:43:20: 'goal.higher_is_better' is false; expected true: of 'Prec@1' the higher value is better"},
+        Wrong{"metric = \"Prec@1\"", "metric = \"loss\"",
+              "toy.toml:39:1: 'goal.higher_is_better' is true; expected false: of 'loss' the lower value is better"},
         Wrong{"light_target = 70", "light_target = 90", "toy.toml:42:16: 'goal.light_target' is 90: harder to reach"},
         Wrong{"target = 80", "split = \"validation\"\ntarget = 80",
               "toy.toml:41:9: 'goal.split' is \"validation\"; expected one of: test, train"}));

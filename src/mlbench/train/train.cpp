@@ -204,13 +204,13 @@ void TrainRun::evaluate() {
 bool TrainRun::check_goal(const std::string& split, const MetricSet& metrics) {
   if (task_.goal.metric.empty()) return false;
   const double value = metrics.value(task_.goal.metric);
-  if (!metrics::goal_met(task_.goal, c_.run.limits.light, value)) return false;
+  if (!spec::goal_met(task_.goal, c_.run.limits.light, value)) return false;
   if (c_.comm.rank() == 0) {
     c_.recorder.event({{"event", "goal"},
                        {"step", step_},
                        {"metric", task_.goal.metric},
                        {"split", split},
-                       {"target", metrics::goal_target(task_.goal, c_.run.limits.light)},
+                       {"target", spec::goal_target(task_.goal, c_.run.limits.light)},
                        {"value", value},
                        {"train_ns", clock_.train_ns()},
                        {"epoch", static_cast<double>(step_) / static_cast<double>(plan_.steps_per_epoch())}});

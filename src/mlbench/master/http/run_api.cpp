@@ -8,8 +8,9 @@
 #include "mlbench/home/summary.h"
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/run_handlers.h"
-#include "mlbench/report/compare.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
+#include "mlbench/report/scaling.h"
 #include "mlbench/report/tensorboard.h"
 #include "mlbench/report/zip.h"
 
@@ -105,17 +106,17 @@ Response compare_runs(const Services& services, const Request& request) {
     if (records.size() > 100) throw HttpError(400, "runs: at most 100 can be compared");
   }
   if (records.empty()) throw HttpError(400, "runs is needed: names with commas between them");
-  const report::Comparison comparison = report::compare(records);
+  const report::ScaledRuns scaled = report::scale_runs(records);
   Json rows = Json::array();
   for (size_t i = 0; i < records.size(); ++i) {
     Json row = home::summary_of(records[i]);
-    row["to_goal"] = scaling_json(comparison.runs[i].to_goal);
-    row["rate"] = scaling_json(comparison.runs[i].rate);
+    row["to_goal"] = scaling_json(scaled.runs[i].to_goal);
+    row["rate"] = scaling_json(scaled.runs[i].rate);
     rows.push_back(std::move(row));
   }
-  return json_response(200, {{"baseline_workers", comparison.baseline_workers},
-                             {"baseline", comparison.baseline_names},
-                             {"runs", std::move(rows)}});
+  return json_response(
+      200,
+      {{"baseline_workers", scaled.baseline_workers}, {"baseline", scaled.baseline_names}, {"runs", std::move(rows)}});
 }
 
 }  // namespace

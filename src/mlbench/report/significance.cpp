@@ -1,4 +1,4 @@
-#include "mlbench/report/contest.h"
+#include "mlbench/report/significance.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
-#include "mlbench/report/compare.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/table.h"
 
 namespace mlbench::report {
@@ -74,14 +74,14 @@ std::optional<double> communication_per_compute(const Json& record) {
   return aggregation && compute > 0 ? std::optional(*aggregation / compute) : std::nullopt;
 }
 
-ContenderFigures figures_of_contender(const Contender& contender, std::optional<double> after_s) {
-  MLBENCH_CHECK(!contender.records.empty(), "a contender has a run");
-  ContenderFigures figures;
-  figures.name = contender.name;
-  figures.runs = contender.records.size();
+RepeatedFigures figures_of_repeats(const RepeatedRun& run, std::optional<double> after_s) {
+  MLBENCH_CHECK(!run.records.empty(), "a repeated run has a record");
+  RepeatedFigures figures;
+  figures.name = run.name;
+  figures.runs = run.records.size();
   std::vector<double> times, rates, values, ratios;
   std::set<std::string> labels;
-  for (const Json& record : contender.records) {
+  for (const Json& record : run.records) {
     const RunFigures one = figures_of(record);
     figures.workers = one.workers;
     if (one.time_to_goal_s) times.push_back(*one.time_to_goal_s);
@@ -135,15 +135,15 @@ std::optional<TimedValue> value_after(const Json& record, double seconds) {
   return value;
 }
 
-Contest contest_of(const std::vector<Contender>& contenders, std::optional<double> after_s) {
-  MLBENCH_CHECK(!contenders.empty(), "a comparison has a contender");
-  Contest contest;
+Significance significance_of(const std::vector<RepeatedRun>& runs, std::optional<double> after_s) {
+  MLBENCH_CHECK(!runs.empty(), "a comparison has a run");
+  Significance significance;
   std::set<std::string> metrics, goals;
   std::set<int64_t> counts;
   std::optional<double> latest;
   bool all_evaluated = true;
-  for (const Contender& contender : contenders) {
-    for (const Json& record : contender.records) {
+  for (const RepeatedRun& run : runs) {
+    for (const Json& record : run.records) {
       const Course course = course_of(record);
       goals.insert(goal_of(record) + text(record, "/task_hash"));
       counts.insert(static_cast<int64_t>(number(record, "/workers").value_or(0)));
@@ -156,49 +156,51 @@ Contest contest_of(const std::vector<Contender>& contenders, std::optional<doubl
       latest = latest ? std::min(*latest, last) : last;
     }
   }
-  contest.after_s = after_s;
-  if (!after_s && all_evaluated) contest.after_s = latest;
-  if (metrics.size() == 1) contest.metric = *metrics.begin();
+  significance.after_s = after_s;
+  if (!after_s && all_evaluated) significance.after_s = latest;
+  if (metrics.size() == 1) significance.metric = *metrics.begin();
 
   const bool same_goal = goals.size() == 1;
   if (!same_goal) {
-    contest.notes.push_back("the runs are not of one task and goal: their times to the goal are not compared");
+    significance.notes.push_back("the runs are not of one task and goal: their times to the goal are not compared");
   }
   if (counts.size() > 1) {
-    contest.notes.push_back("the runs have different numbers of workers: how a task scales is drawn by mlbench charts");
+    significance.notes.push_back(
+        "the runs have different numbers of workers: how a task scales is drawn by mlbench charts");
   }
-  for (const Contender& contender : contenders) {
-    ContenderFigures figures =
-        figures_of_contender(contender, metrics.size() == 1 ? contest.after_s : std::optional<double>());
+  for (const RepeatedRun& run : runs) {
+    RepeatedFigures figures =
+        figures_of_repeats(run, metrics.size() == 1 ? significance.after_s : std::optional<double>());
     if (figures.reached > 0 && figures.reached < figures.runs) {
-      contest.notes.push_back(fmt::format("{}: {} of {} repeats missed the goal, so it has no time to it", figures.name,
-                                          figures.runs - figures.reached, figures.runs));
+      significance.notes.push_back(fmt::format("{}: {} of {} repeats missed the goal, so it has no time to it",
+                                               figures.name, figures.runs - figures.reached, figures.runs));
     }
-    if (!contest.contenders.empty()) {
-      const ContenderFigures& first = contest.contenders.front();
+    if (!significance.runs.empty()) {
+      const RepeatedFigures& first = significance.runs.front();
       if (same_goal) figures.time_ratio = ratio_of(figures.time_to_goal_s.values, first.time_to_goal_s.values);
       figures.rate_ratio = ratio_of(figures.samples_per_s.values, first.samples_per_s.values);
     }
-    contest.contenders.push_back(std::move(figures));
+    significance.runs.push_back(std::move(figures));
   }
-  return contest;
+  return significance;
 }
 
-std::string contest_text(const Contest& contest) {
+std::string significance_text(const Significance& significance) {
   const auto seconds = [](double value) { return format_seconds(value); };
   const auto rate = [](double value) { return format_rate(value); };
   const auto metric = [](double value) { return format_metric(value); };
-  const bool timed = contest.after_s && !contest.metric.empty();
+  const bool timed = significance.after_s && !significance.metric.empty();
   std::vector<Column> columns = {{"run", "", Align::kLeft},
                                  {"repeats", "", Align::kRight},
                                  {"workers", "", Align::kRight},
                                  {"time to goal", "s", Align::kRight},
                                  {"throughput", "samples/s", Align::kRight}};
-  if (timed) columns.push_back({contest.metric, "after " + format_seconds(contest.after_s) + " s", Align::kRight});
+  if (timed)
+    columns.push_back({significance.metric, "after " + format_seconds(significance.after_s) + " s", Align::kRight});
   columns.push_back({"comm.", "/ compute", Align::kRight});
   columns.push_back({"notes", "", Align::kLeft});
   Table table(std::move(columns));
-  for (const ContenderFigures& one : contest.contenders) {
+  for (const RepeatedFigures& one : significance.runs) {
     std::vector<std::string> cells = {one.name, fmt::format("{}", one.runs), fmt::format("{}", one.workers),
                                       one.time_to_goal_s.middle
                                           ? with_interval(one.time_to_goal_s, seconds)
@@ -210,24 +212,24 @@ std::string contest_text(const Contest& contest) {
     table.add_row(std::move(cells));
   }
   std::string out = "Median of the repeats [95 % interval]\n" + table.render();
-  if (contest.contenders.size() > 1) {
+  if (significance.runs.size() > 1) {
     Table ratios({{"run", "", Align::kLeft},
                   {"time to goal", "", Align::kRight},
                   {"", "", Align::kLeft},
                   {"throughput", "", Align::kRight},
                   {"", "", Align::kLeft}});
-    for (size_t i = 1; i < contest.contenders.size(); ++i) {
-      const ContenderFigures& one = contest.contenders[i];
+    for (size_t i = 1; i < significance.runs.size(); ++i) {
+      const RepeatedFigures& one = significance.runs[i];
       ratios.add_row({one.name, ratio_words(one.time_ratio), verdict(one.time_ratio, "slower", "faster"),
                       ratio_words(one.rate_ratio), verdict(one.rate_ratio, "faster", "slower")});
     }
-    out += fmt::format("\nRatio to {} [95 % interval]\n", contest.contenders.front().name) + ratios.render();
+    out += fmt::format("\nRatio to {} [95 % interval]\n", significance.runs.front().name) + ratios.render();
   }
-  for (const std::string& note : contest.notes) out += "  " + note + "\n";
+  for (const std::string& note : significance.notes) out += "  " + note + "\n";
   return printable_lines(out, "");
 }
 
-Json to_json(const Contest& contest) {
+Json to_json(const Significance& significance) {
   const auto interval = [](const std::optional<Interval>& value) {
     return value ? Json({value->low, value->high}) : Json(nullptr);
   };
@@ -244,7 +246,7 @@ Json to_json(const Contest& contest) {
                  {"differs", differs ? Json(*differs) : Json(nullptr)}});
   };
   Json rows = Json::array();
-  for (const ContenderFigures& one : contest.contenders) {
+  for (const RepeatedFigures& one : significance.runs) {
     rows.push_back({{"name", one.name},
                     {"workers", one.workers},
                     {"runs", one.runs},
@@ -258,10 +260,10 @@ Json to_json(const Contest& contest) {
                     {"samples_per_s_ratio", ratio(one.rate_ratio)}});
   }
   return {{"runs", rows},
-          {"metric", contest.metric},
-          {"after_s", contest.after_s ? Json(*contest.after_s) : Json(nullptr)},
+          {"metric", significance.metric},
+          {"after_s", significance.after_s ? Json(*significance.after_s) : Json(nullptr)},
           {"confidence", 0.95},
-          {"notes", contest.notes}};
+          {"notes", significance.notes}};
 }
 
 }  // namespace mlbench::report

@@ -1,4 +1,4 @@
-#include "mlbench/report/contest.h"
+#include "mlbench/report/significance.h"
 
 #include <gmock/gmock.h>
 
@@ -33,57 +33,59 @@ TEST(ValueAfter, CountsEvaluationsToo) {
   EXPECT_EQ(value_after(record, 7200)->metric, "Prec@1");
 }
 
-TEST(Contest, ARealDifference) {
-  const Contest contest =
-      contest_of({{"a-2", repeats("a-2", {40, 41, 39})}, {"b-2", repeats("b-2", {20, 20.5, 19.5})}}, {});
-  EXPECT_EQ(contest.contenders[0].time_to_goal_s.middle, 40);
-  EXPECT_NEAR(contest.contenders[1].time_ratio->ratio, 0.5, 1e-3);
-  EXPECT_EQ(contest.contenders[1].time_ratio->differs(), true);
-  const std::string text = contest_text(contest);
+TEST(Significance, ARealDifference) {
+  const Significance significance =
+      significance_of({{"a-2", repeats("a-2", {40, 41, 39})}, {"b-2", repeats("b-2", {20, 20.5, 19.5})}}, {});
+  EXPECT_EQ(significance.runs[0].time_to_goal_s.middle, 40);
+  EXPECT_NEAR(significance.runs[1].time_ratio->ratio, 0.5, 1e-3);
+  EXPECT_EQ(significance.runs[1].time_ratio->differs(), true);
+  const std::string text = significance_text(significance);
   EXPECT_THAT(text, HasSubstr("Ratio to a-2"));
   EXPECT_THAT(text, HasSubstr("faster"));
-  EXPECT_EQ(to_json(contest)["runs"][1]["time_to_goal_ratio"]["differs"], true);
+  EXPECT_EQ(to_json(significance)["runs"][1]["time_to_goal_ratio"]["differs"], true);
 }
 
-TEST(Contest, NoiseIsNoDifferenceAndOneRunSaysNothing) {
-  const Contest noisy = contest_of({{"a-2", repeats("a-2", {40, 50, 45})}, {"b-2", repeats("b-2", {44, 52, 39})}}, {});
-  EXPECT_THAT(contest_text(noisy), HasSubstr("no difference shown"));
-  const Contest single = contest_of({{"a-2", repeats("a-2", {40})}, {"b-2", repeats("b-2", {20})}}, {});
-  EXPECT_THAT(contest_text(single), HasSubstr("not known: needs repeats"));
+TEST(Significance, NoiseIsNoDifferenceAndOneRunSaysNothing) {
+  const Significance noisy =
+      significance_of({{"a-2", repeats("a-2", {40, 50, 45})}, {"b-2", repeats("b-2", {44, 52, 39})}}, {});
+  EXPECT_THAT(significance_text(noisy), HasSubstr("no difference shown"));
+  const Significance single = significance_of({{"a-2", repeats("a-2", {40})}, {"b-2", repeats("b-2", {20})}}, {});
+  EXPECT_THAT(significance_text(single), HasSubstr("not known: needs repeats"));
   EXPECT_EQ(to_json(single)["runs"][1]["time_to_goal_ratio"]["differs"], nullptr);
 }
 
-TEST(Contest, ARepeatThatMissedLeavesNoTime) {
+TEST(Significance, ARepeatThatMissedLeavesNoTime) {
   auto second = repeats("b-2", {20, 21});
   second[1]["goal"]["reached"] = false;
-  const Contest contest = contest_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", second}}, {});
-  EXPECT_FALSE(contest.contenders[1].time_ratio);
-  EXPECT_TRUE(contest.contenders[1].rate_ratio);
-  EXPECT_THAT(contest.notes, ElementsAre(HasSubstr("b-2: 1 of 2 repeats missed the goal")));
-  EXPECT_THAT(contest_text(contest), HasSubstr("1 of 2 reached"));
+  const Significance significance = significance_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", second}}, {});
+  EXPECT_FALSE(significance.runs[1].time_ratio);
+  EXPECT_TRUE(significance.runs[1].rate_ratio);
+  EXPECT_THAT(significance.notes, ElementsAre(HasSubstr("b-2: 1 of 2 repeats missed the goal")));
+  EXPECT_THAT(significance_text(significance), HasSubstr("1 of 2 reached"));
 }
 
-TEST(Contest, OtherGoalsAreNotCompared) {
+TEST(Significance, OtherGoalsAreNotCompared) {
   auto second = repeats("b-2", {20, 21});
   for (Json& record : second) record["goal"]["target"] = 91.5;
-  const Contest contest = contest_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", second}}, {});
-  EXPECT_FALSE(contest.contenders[1].time_ratio);
-  EXPECT_TRUE(contest.contenders[1].rate_ratio);
-  EXPECT_THAT(contest.notes, ElementsAre(HasSubstr("not of one task and goal")));
+  const Significance significance = significance_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", second}}, {});
+  EXPECT_FALSE(significance.runs[1].time_ratio);
+  EXPECT_TRUE(significance.runs[1].rate_ratio);
+  EXPECT_THAT(significance.notes, ElementsAre(HasSubstr("not of one task and goal")));
 }
 
 // Without a time given: the moment at which the fastest run had its last evaluation, so that each has a value.
-TEST(Contest, TheMomentIsTheLatestThatAllReached) {
-  const Contest contest = contest_of({{"a-2", repeats("a-2", {40})}, {"b-2", repeats("b-2", {20})}}, {});
-  EXPECT_EQ(contest.after_s, 20);
-  EXPECT_EQ(contest.contenders[0].value_after.middle, 78.5);
-  EXPECT_EQ(contest.contenders[1].value_after.middle, 85.25);
-  EXPECT_EQ(contest_of({{"a-2", repeats("a-2", {40})}}, 5.0).contenders[0].value_after.middle, std::nullopt);
+TEST(Significance, TheMomentIsTheLatestThatAllReached) {
+  const Significance significance = significance_of({{"a-2", repeats("a-2", {40})}, {"b-2", repeats("b-2", {20})}}, {});
+  EXPECT_EQ(significance.after_s, 20);
+  EXPECT_EQ(significance.runs[0].value_after.middle, 78.5);
+  EXPECT_EQ(significance.runs[1].value_after.middle, 85.25);
+  EXPECT_EQ(significance_of({{"a-2", repeats("a-2", {40})}}, 5.0).runs[0].value_after.middle, std::nullopt);
 }
 
-TEST(Contest, Text) {
-  const Contest contest = contest_of({{"a-2", repeats("a-2", {40, 40})}, {"b-2", repeats("b-2", {20})}}, 20.0);
-  EXPECT_EQ(contest_text(contest),
+TEST(Significance, Text) {
+  const Significance significance =
+      significance_of({{"a-2", repeats("a-2", {40, 40})}, {"b-2", repeats("b-2", {20})}}, 20.0);
+  EXPECT_EQ(significance_text(significance),
             "Median of the repeats [95 % interval]\n"
             "run  repeats  workers       time to goal            throughput                Prec@1      comm.  notes\n"
             "                                       s             samples/s          after 20.0 s  / compute\n"

@@ -1,13 +1,9 @@
-#include "mlbench/report/compare.h"
+#include "mlbench/report/figures.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
-
-#include "mlbench/base/errors.h"
-#include "mlbench/report/statistics.h"
 #include "mlbench/report/table.h"
+#include "mlbench/spec/goal.h"
 
 namespace mlbench::report {
 
@@ -52,14 +48,10 @@ std::string text(const Json& record, const char* pointer) {
   return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
 }
 
-Scaling scaling_of_time(double baseline_s, int64_t baseline_workers, double seconds, int64_t workers) {
-  return scaling_of_rate(1 / baseline_s, baseline_workers, 1 / seconds, workers);
-}
-
-Scaling scaling_of_rate(double baseline_rate, int64_t baseline_workers, double rate, int64_t workers) {
-  MLBENCH_CHECK(baseline_workers > 0 && workers > 0, "worker counts are positive");
-  const double speed_up = rate / baseline_rate;
-  return {speed_up, speed_up * static_cast<double>(baseline_workers) / static_cast<double>(workers)};
+std::optional<bool> goal_higher_is_better(const Json& record) {
+  const Json* given = find(record, "/goal/higher_is_better");
+  if (given != nullptr && given->is_boolean()) return given->get<bool>();
+  return spec::higher_is_better(text(record, "/goal/metric"));
 }
 
 RunFigures figures_of(const Json& record) {
@@ -96,44 +88,6 @@ RunFigures figures_of(const Json& record) {
     figures.labels.push_back(fmt::format("{} segments", segments->size()));
   }
   return figures;
-}
-
-Comparison compare(const std::vector<Json>& records) {
-  Comparison comparison;
-  for (const Json& record : records) comparison.runs.push_back({figures_of(record), {}, {}});
-  if (records.empty()) return comparison;
-
-  const auto fewer_workers = [](const ComparedRun& a, const ComparedRun& b) {
-    return a.figures.workers < b.figures.workers;
-  };
-  const int64_t smallest =
-      std::min_element(comparison.runs.begin(), comparison.runs.end(), fewer_workers)->figures.workers;
-  if (smallest <= 0) return comparison;
-  std::vector<double> times, rates;
-  bool all_reached = true;
-  for (const ComparedRun& run : comparison.runs) {
-    if (run.figures.workers != smallest) continue;
-    if (!comparison.baseline_names.empty()) comparison.baseline_names += ", ";
-    comparison.baseline_names += run.figures.name;
-    if (run.figures.time_to_goal_s) times.push_back(*run.figures.time_to_goal_s);
-    if (run.figures.samples_per_s) rates.push_back(*run.figures.samples_per_s);
-    all_reached = all_reached && run.figures.time_to_goal_s.has_value();
-  }
-  comparison.baseline_workers = smallest;
-
-  const double baseline_time = all_reached ? median(times).value_or(0) : 0;  // 0: none
-  const double baseline_rate = median(rates).value_or(0);
-  for (ComparedRun& run : comparison.runs) {
-    const RunFigures& figures = run.figures;
-    if (figures.workers <= 0) continue;
-    if (const double time = figures.time_to_goal_s.value_or(0); baseline_time > 0 && time > 0) {
-      run.to_goal = scaling_of_time(baseline_time, smallest, time, figures.workers);
-    }
-    if (const double rate = figures.samples_per_s.value_or(0); baseline_rate > 0 && rate > 0) {
-      run.rate = scaling_of_rate(baseline_rate, smallest, rate, figures.workers);
-    }
-  }
-  return comparison;
 }
 
 }  // namespace mlbench::report

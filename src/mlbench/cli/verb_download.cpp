@@ -1,0 +1,92 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "mlbench/base/files.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/remote.h"
+#include "mlbench/cli/runs.h"
+#include "mlbench/cli/verbs.h"
+#include "mlbench/report/records.h"
+#include "mlbench/report/table.h"
+#include "mlbench/report/tensorboard.h"
+#include "mlbench/report/zip.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The event files of all ranks, below a folder.
+ExitCode download_tensorboard(const Context& context, const std::string& name, const std::string& output) {
+  const fs::path folder = fs::absolute(output.empty() ? name + "-tensorboard" : output).lexically_normal();
+  const auto master = given_master(context);
+  const std::string path = "/runs/" + net::http::percent_encode(name);
+  const fs::path run_dir = master ? fs::path() : report::find_run(context.home_to_read(), name);
+  const Json record = master ? master->get(path) : current_record(run_dir);
+  Json files = Json::array();
+  const UserUmask named;
+  for (int64_t rank = 0; rank < record.value("workers", int64_t{1}); ++rank) {
+    const fs::path file = folder / report::tensorboard_path(record, rank);
+    fs::create_directories(file.parent_path());
+    write_file_atomically(file, master ? master->get_bytes(fmt::format("{}/tensorboard?rank={}", path, rank))
+                                       : report::tensorboard_events(run_dir, record, rank));
+    files.push_back(file.string());
+  }
+  if (context.json) {
+    print_json({{"name", name}, {"folder", folder.string()}, {"files", files}});
+  } else {
+    for (const Json& file : files) print(file.get<std::string>() + "\n");
+    say(fmt::format("to look at it: tensorboard --logdir {}", folder.string()));
+  }
+  return ExitCode::kOk;
+}
+
+ExitCode download(const Context& context, const std::string& name, const std::string& output) {
+  const fs::path file = fs::absolute(output.empty() ? name + ".zip" : output).lexically_normal();
+  if (fs::is_directory(file)) {
+    throw UserError(fmt::format("{} is a folder: give a file, -o {}/{}.zip", file.string(), output, name));
+  }
+  Json record = Json::object();
+  const UserUmask named;
+  if (const auto master = given_master(context)) {
+    master->get_file("/runs/" + net::http::percent_encode(name) + "/download", file);
+  } else {
+    const fs::path run_dir = report::find_run(context.home_to_read(), name);
+    record = current_record(run_dir);
+    report::write_download(run_dir, record, file);
+  }
+  const auto bytes = static_cast<uint64_t>(fs::file_size(file));
+  if (context.json) {
+    print_json({{"name", name}, {"file", file.string()}, {"bytes", bytes}});
+  } else {
+    print(fmt::format("{} ({})\n", file.string(), report::format_bytes(bytes)));
+    if (report::is_active(record))
+      say(fmt::format("run '{}' is still {}: the archive holds what there is so far", name, record.value("state", "")));
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void add_download(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "download", "Write a run's results into a zip archive, or for TensorBoard");
+  add_master_options(*verb, program);
+  auto name = std::make_shared<std::string>();
+  auto output = std::make_shared<std::string>();
+  verb->add_option("NAME-K", *name, "the run")->required();
+  verb->add_option("-o,--output", *output, "the archive (default: NAME-K.zip), or TensorBoard's folder")
+      ->type_name("FILE");
+  auto tensorboard = std::make_shared<bool>(false);
+  verb->add_flag("--tensorboard", *tensorboard,
+                 "event files of TensorBoard, a folder per rank (default: NAME-K-tensorboard)");
+  verb->callback([&program, name, output, tensorboard] {
+    program.action = [&program, name, output, tensorboard] {
+      return (*tensorboard ? download_tensorboard : download)(program.context, *name, *output);
+    };
+  });
+}
+
+}  // namespace mlbench::cli

@@ -1,0 +1,121 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+
+#include "mlbench/base/clock.h"
+#include "mlbench/base/system_error.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/remote.h"
+#include "mlbench/cli/runs.h"
+#include "mlbench/cli/verbs.h"
+#include "mlbench/report/records.h"
+#include "mlbench/report/summary.h"
+#include "mlbench/report/table.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The last lines of `status NAME`, as MLBench's scripts read them.
+std::string current_values(const Json& record, const std::string& metric) {
+  Json last;
+  for (const Json& one : record.value("evaluations", Json::array())) {
+    if (report::text(one, "/split") == "test") last = one;
+  }
+  const auto value_line = [&](const std::string& key, const std::string& what, const char* missing) {
+    const auto metrics = last.is_object() ? last.value("metrics", Json::object()) : Json::object();
+    const auto found = metrics.find(key);
+    if (found == metrics.end() || !found->is_number()) return fmt::format("No Validation {} Data yet\n", missing);
+    std::string date;
+    if (const std::string started = report::text(record, "/started_at"); !started.empty()) {
+      const std::chrono::duration<double> passed(report::number(last, "/wall_s").value_or(0));
+      date = format_utc(parse_utc(started) + std::chrono::round<std::chrono::microseconds>(passed));
+    }
+    return fmt::format("Current Global {}: {:.2f} ({})\n", what, found->get<double>(), date);
+  };
+  return "\n" + value_line("loss", "Loss", "Loss") + value_line(metric, metric, "Precision");
+}
+
+ExitCode show_run(const Context& context, const Json& record, const std::string& metric) {
+  if (context.json) {
+    print_json(record);
+  } else {
+    print(report::run_details(record) + current_values(record, metric));
+  }
+  return ExitCode::kOk;
+}
+
+// From a master elsewhere.
+ExitCode remote_status(const Context& context, const MasterClient& master, const std::string& name,
+                       const std::string& metric) {
+  if (!name.empty()) return show_run(context, master.get("/runs/" + net::http::percent_encode(name)), metric);
+  Json runs = Json::array();
+  for (size_t total = 1; runs.size() < total;) {
+    const Json page = master.get(fmt::format("/runs?order=oldest&limit=1000&offset={}", runs.size()));
+    total = page.at("total").get<size_t>();
+    if (page.at("runs").empty()) break;
+    for (const Json& run : page.at("runs")) runs.push_back(run);
+  }
+  if (context.json) {
+    print_json(runs);
+    return ExitCode::kOk;
+  }
+  report::Table table({{"run", "", report::Align::kLeft},
+                       {"state", "", report::Align::kLeft},
+                       {"task", "", report::Align::kLeft},
+                       {"workers", "", report::Align::kRight},
+                       {"to goal", "s", report::Align::kRight}});
+  for (const Json& run : runs) {
+    table.add_row({run.value("name", ""), run.value("state", ""), report::text(run, "/task"),
+                   fmt::format("{:.0f}", report::number(run, "/workers").value_or(0)),
+                   report::format_seconds(report::number(run, "/time_to_goal_s"))});
+  }
+  print(runs.empty() ? fmt::format("no runs at {}\n", master.url()) : table.render());
+  return ExitCode::kOk;
+}
+
+ExitCode status(const Context& context, const std::string& name, const std::string& metric) {
+  if (const auto master = given_master(context)) return remote_status(context, *master, name, metric);
+  const fs::path home = context.home_to_read();
+  if (!name.empty()) return show_run(context, current_record(report::find_run(home, name)), metric);
+  Json records = Json::array();
+  for (const fs::path& run : report::list_runs(home)) {
+    try {
+      records.push_back(current_record(run));
+    } catch (const std::exception& error) {
+      const std::string name = run.filename();
+      say(is_transient(error) ? fmt::format("run '{}' cannot be read now: {}", name, error.what())
+                              : fmt::format("run '{}' is damaged ({}): mlbench delete {}", name, error.what(), name));
+    }
+  }
+  if (context.json) {
+    print_json(records);
+  } else if (records.empty()) {
+    print(fmt::format("no runs in {}; start one with: mlbench run NAME 1 2 --task TASK\n", home.string()));
+  } else {
+    print(report::status_table(records));
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void add_status(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "status", "All runs of this home, or one in detail");
+  add_master_options(*verb, program);
+  auto name = std::make_shared<std::string>();
+  verb->add_option("NAME-K", *name, "the run (default: a table of all)");
+  auto metric = std::make_shared<std::string>("Prec@1");
+  verb->add_option("-m,--metric", *metric, "of the last evaluation, shown behind a run in detail")
+      ->type_name("METRIC")
+      ->capture_default_str();
+  verb->callback([&program, name, metric] {
+    program.action = [&program, name, metric] { return status(program.context, *name, *metric); };
+  });
+}
+
+}  // namespace mlbench::cli

@@ -1,0 +1,122 @@
+#include "mlbench/report/archive_events.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <regex>
+
+#include "mlbench/base/clock.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
+#include "mlbench/base/printable.h"
+
+namespace mlbench::report {
+
+namespace {
+
+Json json_of(const ZipMember& member) {
+  try {
+    return parse_json(member.content, inputs::kArchiveMember);
+  } catch (const UserError& error) {
+    ArchiveEvents::fail(member.name, fmt::format("it is not JSON ({})", error.what()));
+  }
+}
+
+std::vector<ArchivePoint> parse_series(const ZipMember& member) {
+  const Json json = json_of(member);
+  if (!json.is_array()) ArchiveEvents::fail(member.name, "it is not a list of points");
+  std::vector<ArchivePoint> points;
+  for (const Json& point : json) {
+    const auto text = [&](const char* key) {
+      if (!point.is_object() || !point.contains(key) || !point[key].is_string()) {
+        ArchiveEvents::fail(member.name, fmt::format("point {} has no text \"{}\"", points.size(), key));
+      }
+      return point[key].get<std::string>();
+    };
+    const std::string date = text("date"), value = text("value");
+    try {
+      points.push_back({parse_utc(date), value});
+    } catch (const UserError& error) {
+      ArchiveEvents::fail(member.name, fmt::format("point {}: {}", points.size(), error.what()));
+    }
+  }
+  return points;
+}
+
+double number_of(const std::string& name, const ArchivePoint& point, size_t index) {
+  double value = 0;
+  const char* end = point.value.data() + point.value.size();
+  const auto [stop, error] = std::from_chars(point.value.data(), end, value);
+  if (error != std::errc() || stop != end) {
+    ArchiveEvents::fail(ArchiveEvents::member_of(name),
+                        fmt::format("point {} is '{}'; expected a number", index, point.value));
+  }
+  return value;
+}
+
+}  // namespace
+
+ArchiveEvents::ArchiveEvents(const std::vector<ZipMember>& members) {
+  static const std::regex kName(R"(result_(.+) @ ([0-9]{1,6})\.json)");
+  for (const ZipMember& member : members) {
+    std::smatch match;
+    if (member.name == "run.json") {
+      record_ = json_of(member);
+      if (!record_->is_object()) fail(member.name, "it is not a JSON object");
+    } else if (member.name == "official_result.txt") {
+      claim_ = member.content;
+      while (!claim_->empty() && (claim_->back() == '\n' || claim_->back() == '\r')) claim_->pop_back();
+    } else if (std::regex_match(member.name, match, kName)) {
+      series_[{match[1], std::stoll(match[2])}] = parse_series(member);
+    }
+  }
+}
+
+const std::vector<ArchivePoint>& ArchiveEvents::points(const std::string& name) const {
+  static const std::vector<ArchivePoint> kNoPoints;
+  const auto found = series_.find({name, 0});
+  return found == series_.end() ? kNoPoints : found->second;
+}
+
+std::vector<double> ArchiveEvents::numbers(const std::string& name) const {
+  std::vector<double> values;
+  for (const ArchivePoint& point : points(name)) values.push_back(number_of(name, point, values.size()));
+  return values;
+}
+
+std::vector<double> ArchiveEvents::seconds(const std::string& name) const {
+  std::vector<double> values = numbers(name);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!(values[i] >= 0 && values[i] < kMostSeconds)) {
+      fail(member_of(name),
+           fmt::format("point {} is {}; expected seconds, from 0 to {:g}", i, points(name)[i].value, kMostSeconds));
+    }
+  }
+  return values;
+}
+
+std::optional<double> ArchiveEvents::total(const std::string& name) const {
+  const std::vector<double> values = seconds(name);
+  return values.empty() ? std::nullopt : std::optional(values.back());
+}
+
+std::set<int64_t> ArchiveEvents::ranks_with(const std::string& name) const {
+  std::set<int64_t> ranks;
+  for (const auto& [key, points] : series_) {
+    if (key.first == name) ranks.insert(key.second);
+  }
+  return ranks;
+}
+
+std::string ArchiveEvents::names() const {
+  std::set<std::string> names;
+  for (const auto& [key, points] : series_) names.insert(key.first);
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+void ArchiveEvents::fail(const std::string& member, const std::string& text) {
+  throw UserError(printable(fmt::format("the archive's member '{}': {}", member, text.substr(0, 300))));
+}
+
+}  // namespace mlbench::report

@@ -1,0 +1,158 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/record/spool.h"
+#include "mlbench/report/derivation.h"
+#include "mlbench/report/figures.h"
+#include "mlbench/report/records.h"
+#include "mlbench/spec/task.h"
+
+namespace mlbench::report {
+
+namespace {
+
+int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+double seconds_of(int64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+std::optional<spec::GoalSpec> goal_of_record(const Json& record) {
+  const auto target = number(record, "/goal/target");
+  if (!target) return std::nullopt;
+  spec::GoalSpec goal{text(record, "/goal/metric"), text(record, "/goal/split"), *target, *target};
+  if (goal.metric.empty()) return std::nullopt;
+  const auto higher = goal_higher_is_better(record);
+  if (!higher) {
+    ArchiveEvents::fail("run.json", fmt::format("unknown metric '{}' without goal.higher_is_better", goal.metric));
+  }
+  goal.higher_is_better = *higher;
+  return goal;
+}
+
+// What the task file of this name says, where it is the one that the run was made with.
+void check_against_task(const Json& record, const std::optional<spec::GoalSpec>& goal, Claims& claims, Json& notes) {
+  const std::string name = text(record, "/task");
+  const bool light = record.value("limits", Json::object()).value("light", false);
+  std::optional<spec::FrozenTask> frozen;
+  try {
+    frozen = spec::find_task(name, text(record, "/rules"), text(record, "/variant"), {});
+  } catch (const UserError&) {
+    // A task file of somebody's own, or of a later version.
+  }
+  if (!frozen || frozen->hash != text(record, "/task_hash")) {
+    notes.push_back(fmt::format("the task '{}' is not one of this program's: its goal is what run.json says", name));
+    return;
+  }
+  if (!goal || !record.value("overrides", Json::array()).empty()) return;
+  const spec::GoalSpec& official = frozen->task.goal;
+  claims.equal("run.json goal.metric", goal->metric, official.metric);
+  claims.equal("run.json goal.split", goal->split, official.split);
+  claims.equal("run.json goal.target", std::optional(goal->target), spec::goal_target(official, light));
+}
+
+// Every value that run.json shows must be among the events, in order; all of them unless a resumed run did some again.
+void check_evaluations(const Json& record, const ArchiveEvents& events, const std::optional<spec::GoalSpec>& goal,
+                       bool resumed, Claims& claims) {
+  const Json evaluations = record.value("evaluations", Json::array());
+  if (!evaluations.is_array()) ArchiveEvents::fail("run.json", "its evaluations are no list");
+  std::map<std::string, std::vector<double>> claimed;
+  if (goal && goal->split == "test") claimed[goal->metric];  // also when run.json shows none
+  for (const Json& evaluation : evaluations) {
+    if (text(evaluation, "/split") != "test") continue;
+    const Json values = evaluation.value("metrics", Json::object());
+    for (const auto& [name, value] : values.items()) {
+      if (value.is_number()) claimed[name].push_back(value.get<double>());
+    }
+  }
+  for (const auto& [name, values] : claimed) {
+    const std::vector<double> found = events.numbers("val_global_" + name);
+    auto from = found.begin();
+    const bool in_order = std::all_of(values.begin(), values.end(), [&](double value) {
+      from = std::find(from, found.end(), value);
+      return from != found.end() && (++from, true);
+    });
+    if (!in_order || (!resumed && found.size() != values.size())) {
+      claims.differ("run.json evaluations, " + name,
+                    values.empty() ? "nothing" : fmt::format("{}", fmt::join(values, " ")),
+                    found.empty() ? "nothing" : fmt::format("{}", fmt::join(found, " ")));
+    }
+  }
+}
+
+}  // namespace
+
+Json derive_mlbench(const ArchiveEvents& events) {
+  const Json& record = *events.record();
+  if (is_active(record)) {
+    throw UserError(fmt::format("the archive was made while run '{}' was {}: download it again when it has ended",
+                                text(record, "/name"), text(record, "/state")));
+  }
+  Claims claims;
+  Json notes = Json::array();
+  const bool resumed = record.value("segments", Json::array()).size() > 1;
+
+  Json steps_s = Json::object();
+  int64_t train_ns = 0, legacy_ns = 0;
+  for (const std::string_view kind : record::kStepKindNames) {
+    int64_t sum = 0;
+    for (const double value : events.seconds(std::string(kind))) {
+      sum += nanoseconds(value);
+      if (seconds_of(sum) >= kMostSeconds) {
+        ArchiveEvents::fail(ArchiveEvents::member_of(std::string(kind)),
+                            fmt::format("its sum is above {:g} seconds", kMostSeconds));
+      }
+    }
+    steps_s[std::string(kind)] = seconds_of(sum);
+    train_ns += sum;
+    if (kind != "batch_load" && kind != "checkpoint") legacy_ns += sum;
+  }
+  const double train_s = seconds_of(train_ns), legacy_s = seconds_of(legacy_ns);
+
+  const std::optional<spec::GoalSpec> goal = goal_of_record(record);
+  const std::vector<double> values = goal ? events.numbers(series_of(*goal)) : std::vector<double>();
+  const Outcome outcome = goal ? outcome_of(*goal, values) : Outcome();
+  const std::string official = official_result(official_fields(goal, outcome.met.has_value(), legacy_s, steps_s));
+
+  check_against_task(record, goal, claims, notes);
+  const auto workers = static_cast<int64_t>(events.ranks_with(kEpochTime).size());
+  claims.equal("run.json workers", number(record, "/workers"), static_cast<double>(workers));
+  claims.equal("run.json clocks.train_s", number(record, "/clocks/train_s"), train_s);
+  claims.equal("run.json clocks.train_legacy_s", number(record, "/clocks/train_legacy_s"), legacy_s);
+  for (const auto& [kind, value] : steps_s.items()) {
+    claims.equal("run.json steps_s." + kind, number(record, ("/steps_s/" + kind).c_str()), value.get<double>());
+    if (workers > 0) claims.equal("global_cum_" + kind, events.total("global_cum_" + kind), value.get<double>());
+  }
+  if (workers > 0) claims.equal(kTotalTime, events.total(kTotalTime), legacy_s);
+  check_evaluations(record, events, goal, resumed, claims);
+  if (goal) {
+    if (const auto higher = spec::higher_is_better(goal->metric)) {
+      claims.equal("run.json goal.higher_is_better", goal->higher_is_better, *higher);
+    }
+    claims.equal("run.json goal.reached", record["goal"].value("reached", false), outcome.met.has_value());
+    if (outcome.value && (outcome.met || !resumed)) {
+      claims.equal("run.json goal.value", number(record, "/goal/value"), *outcome.value);
+    }
+    if (outcome.met) claims.equal("run.json goal.train_s", number(record, "/goal/train_s"), train_s);
+  }
+  claims.equal("official_result.txt", events.claim().value_or("nothing"), official.empty() ? "nothing" : official);
+
+  return {{"format", "mlbench"},
+          {"name", text_or_null(text(record, "/name"))},
+          {"task", text_or_null(text(record, "/task"))},
+          {"light", goal ? Json(record.value("limits", Json::object()).value("light", false)) : Json(nullptr)},
+          {"workers", workers},
+          {"goal", goal_json(goal, outcome)},
+          {"official_result", text_or_null(official)},
+          {"claimed", events.claim() ? Json(*events.claim()) : Json(nullptr)},
+          {"seconds", split_json(legacy_s, steps_s, false, train_s)},
+          {"source", "epochs"},
+          {"epochs", events.points(kEpochTime).size()},
+          {"evaluations", values.size()},
+          {"differences", claims.differences()},
+          {"notes", notes}};
+}
+
+}  // namespace mlbench::report

@@ -1,0 +1,59 @@
+#include "mlbench/report/derivation.h"
+
+#include <algorithm>
+
+namespace mlbench::report {
+
+std::string series_of(const spec::GoalSpec& goal) {
+  return (goal.split == "train" ? "train_" : "val_global_") + goal.metric;
+}
+
+Outcome outcome_of(const spec::GoalSpec& goal, const std::vector<double>& values) {
+  Outcome outcome;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (spec::goal_met(goal, false, values[i])) return {i, values[i]};
+    if (spec::is_better(goal, values[i], outcome.value)) outcome.value = values[i];
+  }
+  return outcome;
+}
+
+Json official_fields(const std::optional<spec::GoalSpec>& goal, bool reached, double total_s, const Json& steps_s) {
+  Json record = {{"goal", nullptr}, {"clocks", {{"train_legacy_s", total_s}}}, {"steps_s", steps_s}};
+  if (goal) {
+    record["goal"] = {{"metric", goal->metric}, {"split", goal->split}, {"target", goal->target}, {"reached", reached}};
+  }
+  return record;
+}
+
+Json split_json(double total_s, const Json& steps_s, bool total_has_batch_load, std::optional<double> train_s) {
+  const auto sum = [&](std::initializer_list<const char*> kinds) {
+    double seconds = 0;
+    for (const char* kind : kinds) seconds += steps_s.value(kind, 0.0);
+    return seconds;
+  };
+  const double compute = sum({"fwd_pass", "comp_loss", "backprop", "opt_step"});
+  const double communication = sum({"agg"}), metrics = sum({"comp_metrics"}), preprocessing = sum({"batch_load"});
+  const double parts = compute + communication + metrics + (total_has_batch_load ? preprocessing : 0);
+  return {{"total", total_s},
+          {"compute", compute},
+          {"communication", communication},
+          {"metrics", metrics},
+          {"preprocessing", preprocessing},
+          {"other", std::max(0.0, total_s - parts)},
+          {"train", train_s ? Json(*train_s) : Json(nullptr)}};
+}
+
+Json goal_json(const std::optional<spec::GoalSpec>& goal, const Outcome& outcome) {
+  if (!goal) return nullptr;
+  return {{"metric", goal->metric},
+          {"split", goal->split},
+          {"target", goal->target},
+          {"higher_is_better", goal->higher_is_better},
+          {"reached", outcome.met.has_value()},
+          {"value", outcome.value ? Json(*outcome.value) : Json(nullptr)},
+          {"evaluation", outcome.met ? Json(*outcome.met + 1) : Json(nullptr)}};
+}
+
+Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+}  // namespace mlbench::report

@@ -1,0 +1,37 @@
+#pragma once
+
+// What a run record says, as figures. Those that do not exist are empty, never zero.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/json.h"
+
+namespace mlbench::report {
+
+// A number inside a record, e.g. number(record, "/clocks/train_s"); empty when absent, null or no number.
+std::optional<double> number(const Json& record, const char* pointer);
+// A text inside a record; "" when absent, null or no text.
+std::string text(const Json& record, const char* pointer);
+
+// Whether more of the goal's metric is better, as the record says; of records from before it did, as is known of the
+// metric. Empty when neither tells.
+std::optional<bool> goal_higher_is_better(const Json& record);
+
+// What a table shows of one run.
+struct RunFigures {
+  std::string name, state;
+  int64_t workers = 0, threads_per_worker = 0;
+  bool has_goal = true;                  // false: a throughput run
+  std::optional<double> time_to_goal_s;  // train clock; only when the goal was reached
+  std::optional<double> train_s, train_legacy_s, wall_s;
+  std::optional<double> samples_per_s;
+  std::optional<double> communication_share;  // of the train clock: steps_s.agg / clocks.train_s
+  std::string evaluation;                     // "Prec@1 84.21", the goal's metric at the last evaluation
+  std::vector<std::string> labels;            // what a reader must know before comparing
+};
+RunFigures figures_of(const Json& record);
+
+}  // namespace mlbench::report

@@ -1,0 +1,62 @@
+#include "mlbench/report/figures.h"
+
+#include <gmock/gmock.h>
+
+#include "mlbench/report/test_records.h"
+
+namespace mlbench::report {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(Figures, OfARecord) {
+  const RunFigures figures = figures_of(make_record("r-2", 2, 40, 5000, true));
+  EXPECT_EQ(figures.name, "r-2");
+  EXPECT_EQ(figures.workers, 2);
+  EXPECT_EQ(figures.time_to_goal_s, 40);
+  EXPECT_EQ(figures.train_legacy_s, 39);
+  EXPECT_EQ(figures.communication_share, 0.25);
+  EXPECT_EQ(figures.evaluation, "Prec@1 85.25");
+  EXPECT_THAT(figures.labels, ElementsAre("light"));
+}
+
+TEST(Figures, MissingOnesAreEmptyNotZero) {
+  const RunFigures figures = figures_of({{"name", "r-1"}, {"state", "queued"}, {"clocks", {{"wall_s", nullptr}}}});
+  EXPECT_FALSE(figures.time_to_goal_s);
+  EXPECT_FALSE(figures.wall_s);
+  EXPECT_FALSE(figures.samples_per_s);
+  EXPECT_FALSE(figures.communication_share);
+  EXPECT_EQ(figures.evaluation, "");
+}
+
+TEST(Figures, LabelsSayWhatAReaderMustKnow) {
+  Json record = make_record("r-2", 2, 40, 5000, false);
+  record["data"]["official"] = false;
+  record["division"] = "open";
+  record["oversubscribed"] = true;
+  record["segments"].push_back({{"index", 2}});
+  EXPECT_THAT(figures_of(record).labels,
+              ElementsAre("unofficial data", "open", "light", "oversubscribed", "2 segments"));
+  record["data"]["synthetic"] = true;
+  record["division"] = "throughput";
+  record["goal"] = nullptr;
+  EXPECT_THAT(figures_of(record).labels,
+              ElementsAre("synthetic", "throughput only", "light", "oversubscribed", "2 segments"));
+  EXPECT_FALSE(figures_of(record).has_goal);
+}
+
+TEST(Figures, DirectionOfAGoalIsTheRecordsOrElseTheMetrics) {
+  Json record = make_record("r-2", 2, 40, 5000, true);
+  EXPECT_EQ(goal_higher_is_better(record), true);
+  record["goal"]["metric"] = "loss";
+  EXPECT_EQ(goal_higher_is_better(record), false);
+  record["goal"]["metric"] = "speed";
+  EXPECT_EQ(goal_higher_is_better(record), std::nullopt);
+  record["goal"]["higher_is_better"] = false;
+  EXPECT_EQ(goal_higher_is_better(record), false);
+  record["goal"] = nullptr;
+  EXPECT_EQ(goal_higher_is_better(record), std::nullopt);
+}
+
+}  // namespace
+}  // namespace mlbench::report

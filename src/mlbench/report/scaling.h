@@ -1,0 +1,41 @@
+#pragma once
+
+// How runs scale over their numbers of workers. Figures that do not exist are empty, never zero.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/report/figures.h"
+
+namespace mlbench::report {
+
+struct Scaling {
+  double speed_up = 0;    // how many times faster than the baseline
+  double efficiency = 0;  // speed-up over the ratio of worker counts; 1 is linear
+};
+
+// `seconds` for the same work with `workers`, against the baseline's.
+Scaling scaling_of_time(double baseline_s, int64_t baseline_workers, double seconds, int64_t workers);
+// The same for a rate (samples per second).
+Scaling scaling_of_rate(double baseline_rate, int64_t baseline_workers, double rate, int64_t workers);
+
+struct ScaledRun {
+  RunFigures figures;
+  std::optional<Scaling> to_goal;  // both this run and the baseline reached the goal
+  std::optional<Scaling> rate;
+};
+struct ScaledRuns {
+  std::vector<ScaledRun> runs;   // in the order given
+  int64_t baseline_workers = 0;  // the smallest worker count; 0: nothing to compare with
+  std::string baseline_names;    // "r-1" or "r-1, r-1.2"
+};
+
+// Compares runs that differ in worker count and repeat only. The baseline is the smallest worker count; where it was
+// repeated, the median of its repeats (a repeat that missed the goal leaves time to goal without a baseline: times of
+// the lucky runs alone would be biased).
+ScaledRuns scale_runs(const std::vector<Json>& records);
+
+}  // namespace mlbench::report

@@ -1,0 +1,41 @@
+#include "mlbench/spec/goal.h"
+
+#include <cmath>
+#include <utility>
+
+namespace mlbench::spec {
+
+std::optional<bool> higher_is_better(std::string_view metric) {
+  static constexpr std::pair<std::string_view, bool> kDirections[] = {
+      {"loss", false},       {"Prec@1", true},           {"Prec@5", true},
+      {"F1-Score", true},    {"Dice Coefficient", true},  // those of metrics/
+      {"Perplexity", false}, {"BLEU-Score", true},        // those of other programs
+  };
+  for (const auto& [name, higher] : kDirections) {
+    if (name == metric) return higher;
+  }
+  return std::nullopt;
+}
+
+double goal_target(const GoalSpec& goal, bool light) { return light ? goal.light_target : goal.target; }
+
+bool goal_met(const GoalSpec& goal, bool light, double value) {
+  const double target = goal_target(goal, light);
+  return goal.higher_is_better ? value >= target : value <= target;
+}
+
+bool is_better(const GoalSpec& goal, double value, std::optional<double> best) {
+  if (!best) return !std::isnan(value);
+  return goal.higher_is_better ? value > *best : value < *best;
+}
+
+const std::vector<PublishedGoal>& published_goals() {
+  static const std::vector<PublishedGoal> kGoals = {
+      {"1a", {"Prec@1", "test", 80, 70, true}},      {"2a", {"Prec@1", "test", 89, 80, true}},
+      {"3a", {"Perplexity", "test", 70, 90, false}}, {"4a", {"BLEU-Score", "test", 24, 20, true}},
+      {"4b", {"BLEU-Score", "test", 25, 20, true}},
+  };
+  return kGoals;
+}
+
+}  // namespace mlbench::spec
