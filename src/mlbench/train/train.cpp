@@ -8,11 +8,11 @@
 #include <memory>
 #include <utility>
 
-#include "mlbench/base/log.h"
 #include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/data/loader.h"
 #include "mlbench/schedule/schedule.h"
 #include "mlbench/train/evaluation.h"
+#include "mlbench/train/evaluation_plan.h"
 #include "mlbench/train/snapshot.h"
 
 namespace mlbench::train {
