@@ -43,6 +43,22 @@ std::vector<float> average_buffers(framework::Framework& framework, comm::Commun
   return sum;
 }
 
+std::string agreed_weights_sha256(framework::Framework& framework, comm::Communicator& comm) {
+  const std::vector<float> averaged = average_buffers(framework, comm);
+  const std::string hash =
+      models::weights_sha256(framework.layout(), framework::values_of(framework.parameters()), averaged);
+  std::vector<uint8_t> all(hash.size() * static_cast<size_t>(comm.size()));
+  const std::span<const uint8_t> own(reinterpret_cast<const uint8_t*>(hash.data()), hash.size());
+  comm.all_gather(const_view_of(own), view_of(std::span(all)));
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const std::string other(reinterpret_cast<const char*>(all.data()) + hash.size() * static_cast<size_t>(rank),
+                            hash.size());
+    MLBENCH_CHECK(other == hash, "rank " + std::to_string(rank) + " ended with other weights than rank " +
+                                     std::to_string(comm.rank()) + ": " + other + ", " + hash);
+  }
+  return hash;
+}
+
 void export_model(framework::Framework& framework, std::span<const float> averaged_buffers, comm::Communicator& comm,
                   NamedState& state) {
   const std::span<const float> own = framework::values_of(framework.buffers());

@@ -41,8 +41,8 @@ Json evaluate_stored(const std::filesystem::path& model, const spec::RunSpec& ru
   } catch (const UserError& error) {
     throw UserError(model.string() + " does not fit task " + run.task.task.name + ": " + error.what());
   }
-  const std::string hash = models::weights_sha256(
-      framework.layout(), framework::values_of(framework.parameters()), framework::values_of(framework.buffers()));
+  const std::string hash = models::weights_sha256(framework.layout(), framework::values_of(framework.parameters()),
+                                                  framework::values_of(framework.buffers()));
   const dataset::PreparedDataset data = prepare();
   return {{"samples", data.split("test").samples},
           {"data", data.record()},

@@ -42,7 +42,6 @@ class TrainRun {
   NamedState capture();
   void write_checkpoint();
   void restore(int64_t step);
-  std::string hash_weights();
   void check_recorder() const;
   void record_operations();
 
@@ -174,17 +173,7 @@ void TrainRun::finish_epoch() {
 
 void TrainRun::evaluate() {
   const TimePoint start = c_.clock.now();
-  // Each rank trains on with its own running statistics; their average is what is evaluated.
-  const at::Tensor buffers = c_.framework.buffers();
-  const std::vector<float> own(buffers.data_ptr<float>(), buffers.data_ptr<float>() + buffers.numel());
-  const std::vector<float> averaged = average_buffers(c_.framework, c_.comm);
-  std::copy(averaged.begin(), averaged.end(), buffers.data_ptr<float>());
-
-  evaluation_metrics_.reset();
-  add_shard(c_.framework, *evaluation_loader_, evaluation_metrics_);
-  evaluation_metrics_.merge(c_.comm);
-  std::copy(own.begin(), own.end(), buffers.data_ptr<float>());
-
+  evaluate_averaged(c_.framework, c_.comm, *evaluation_loader_, evaluation_metrics_);
   schedule_->on_evaluation(step_, evaluation_metrics_.value("loss"));
   const int64_t duration_ns = (c_.clock.now() - start).count();
   evaluation_ns_ += duration_ns;
@@ -299,23 +288,6 @@ void TrainRun::restore(int64_t step) {
                   (steps.empty() ? ": there is none" : ": there are steps " + steps));
 }
 
-std::string TrainRun::hash_weights() {
-  const std::vector<float> averaged = average_buffers(c_.framework, c_.comm);
-  const at::Tensor parameters = c_.framework.parameters();
-  const std::string hash = models::weights_sha256(
-      c_.framework.layout(), {parameters.data_ptr<float>(), static_cast<size_t>(parameters.numel())}, averaged);
-  std::vector<uint8_t> all(hash.size() * static_cast<size_t>(c_.comm.size()));
-  const std::span<const uint8_t> own(reinterpret_cast<const uint8_t*>(hash.data()), hash.size());
-  c_.comm.all_gather(const_view_of(own), view_of(std::span(all)));
-  for (int rank = 0; rank < c_.comm.size(); ++rank) {
-    const std::string other(reinterpret_cast<const char*>(all.data()) + hash.size() * static_cast<size_t>(rank),
-                            hash.size());
-    MLBENCH_CHECK(other == hash, "rank " + std::to_string(rank) + " ended with other weights than rank " +
-                                     std::to_string(c_.comm.rank()) + ": " + other + ", " + hash);
-  }
-  return hash;
-}
-
 // Of the steps since profiling began: this thread's mean.
 void TrainRun::record_operations() {
   const bool timed = c_.run.profile == "time";
@@ -386,7 +358,7 @@ TrainResult TrainRun::run() {
   // Out of time between evaluations: the last weights are still worth a value.
   if (*reason == StopReason::kMaxTime && !c_.run.fixed_batch && !plan_.due(step_) && step_ > first_step_) evaluate();
 
-  TrainResult result{*reason, step_, hash_weights()};
+  TrainResult result{*reason, step_, agreed_weights_sha256(c_.framework, c_.comm)};
   if (c_.run.checkpoint.at_end && !c_.run.fixed_batch) write_checkpoint();
   record_operations();
   c_.recorder.event({{"event", "end"},
