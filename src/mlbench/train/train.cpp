@@ -14,6 +14,7 @@
 #include "mlbench/train/evaluation.h"
 #include "mlbench/train/evaluation_plan.h"
 #include "mlbench/train/snapshot.h"
+#include "mlbench/train/stop_rule.h"
 
 namespace mlbench::train {
 
@@ -36,9 +37,7 @@ class TrainRun {
   void step();
   void finish_epoch();
   void evaluate();
-  bool check_goal(const std::string& split, const MetricSet& metrics);
-  std::optional<StopReason> reason_to_stop();
-  bool out_of_time();
+  void check_goal(const std::string& split, const MetricSet& metrics);
   NamedState capture();
   void write_checkpoint();
   void restore(int64_t step);
@@ -48,47 +47,27 @@ class TrainRun {
   const TrainContext& c_;
   const spec::TaskSpec& task_;
   EvaluationPlan plan_;
-  int64_t last_step_;  // exclusive
-  StopReason last_step_reason_;
   std::unique_ptr<schedule::Schedule> schedule_;
   std::unique_ptr<data::TrainLoader> loader_;
   std::unique_ptr<data::EvalLoader> evaluation_loader_;
   optim::FlatTensors tensors_;
   track::StepClock clock_;
+  std::optional<StopRule> stop_rule_;
   MetricSet train_metrics_;  // of the current epoch, this rank
   MetricSet evaluation_metrics_;
   int64_t step_ = 0;        // steps done
   int64_t first_step_ = 0;  // of this segment
   int64_t profiled_samples_ = 0;
-  int64_t evaluation_ns_ = 0;  // of this segment
-  int64_t next_time_check_ = 0;
-  bool goal_reached_ = false;
 };
-
-int64_t epochs_to_steps(double epochs, int64_t steps_per_epoch) {
-  return static_cast<int64_t>(std::ceil(epochs * static_cast<double>(steps_per_epoch) - 1e-9));
-}
 
 TrainRun::TrainRun(const TrainContext& context)
     : c_(context),
       task_(context.run.task.task),
       plan_(task_.evaluation, context.data.split("train").samples, task_.batch_size * context.run.workers),
-      last_step_(epochs_to_steps(task_.epochs, plan_.steps_per_epoch())),
-      last_step_reason_(StopReason::kEpochs),
       tensors_{context.framework.parameters(), context.framework.gradients()},
       clock_(context.clock),
       train_metrics_(task_.evaluation.metrics),
       evaluation_metrics_(task_.evaluation.metrics) {
-  const spec::Limits& limits = c_.run.limits;
-  const auto limit = [&](int64_t steps, StopReason reason) {
-    if (steps > 0 && (steps < last_step_ || c_.run.fixed_batch)) {
-      last_step_ = steps;
-      last_step_reason_ = reason;
-    }
-  };
-  limit(epochs_to_steps(limits.max_epochs, plan_.steps_per_epoch()), StopReason::kMaxEpochs);
-  limit(limits.max_steps, StopReason::kMaxSteps);
-
   schedule_ = schedule::make_schedule(task_.schedule,
                                       {task_.optimizer.lr, c_.run.workers, task_.batch_size, plan_.steps_per_epoch()});
   if (c_.resume_step) {
@@ -97,6 +76,7 @@ TrainRun::TrainRun(const TrainContext& context)
     c_.framework.initialise();
   }
   first_step_ = step_;
+  stop_rule_.emplace(c_, clock_, plan_.steps_per_epoch(), first_step_);
 
   const data::Shard shard{c_.run.workers, c_.comm.rank(), task_.batch_size};
   data::LoaderOptions options;
@@ -167,7 +147,7 @@ void TrainRun::finish_epoch() {
   } else {
     c_.recorder.event({{"event", "epoch"}, {"step", step_}, {"epoch", step_ / plan_.steps_per_epoch()}});
   }
-  if (task_.goal.split == "train" && check_goal("train", train_metrics_)) goal_reached_ = true;
+  check_goal("train", train_metrics_);
   train_metrics_.reset();
 }
 
@@ -176,8 +156,7 @@ void TrainRun::evaluate() {
   evaluate_averaged(c_.framework, c_.comm, *evaluation_loader_, evaluation_metrics_);
   schedule_->on_evaluation(step_, evaluation_metrics_.value("loss"));
   const int64_t duration_ns = (c_.clock.now() - start).count();
-  evaluation_ns_ += duration_ns;
-  next_time_check_ = step_;
+  stop_rule_->add_evaluation(step_, duration_ns);
   Json event = {{"event", "evaluation"}, {"step", step_}, {"duration_ns", duration_ns}};
   if (c_.comm.rank() == 0) {
     event.update({{"epoch", static_cast<double>(step_) / static_cast<double>(plan_.steps_per_epoch())},
@@ -187,44 +166,21 @@ void TrainRun::evaluate() {
                   {"metrics", evaluation_metrics_.values()}});
   }
   c_.recorder.event(std::move(event));
-  if (task_.goal.split == "test" && check_goal("test", evaluation_metrics_)) goal_reached_ = true;
+  check_goal("test", evaluation_metrics_);
 }
 
-bool TrainRun::check_goal(const std::string& split, const MetricSet& metrics) {
-  if (task_.goal.metric.empty()) return false;
-  const double value = metrics.value(task_.goal.metric);
-  if (!metrics::goal_met(task_.goal, c_.run.limits.light, value)) return false;
+void TrainRun::check_goal(const std::string& split, const MetricSet& metrics) {
+  if (!stop_rule_->check_goal(split, metrics)) return;
   if (c_.comm.rank() == 0) {
     c_.recorder.event({{"event", "goal"},
                        {"step", step_},
                        {"metric", task_.goal.metric},
                        {"split", split},
                        {"target", metrics::goal_target(task_.goal, c_.run.limits.light)},
-                       {"value", value},
+                       {"value", metrics.value(task_.goal.metric)},
                        {"train_ns", clock_.train_ns()},
                        {"epoch", static_cast<double>(step_) / static_cast<double>(plan_.steps_per_epoch())}});
   }
-  return true;
-}
-
-bool TrainRun::out_of_time() {
-  if (c_.run.limits.max_time_s <= 0 || step_ < next_time_check_) return false;
-  // Rank 0's clock decides. It looks again after a tenth of the time left, so that short steps pay next to nothing.
-  const double elapsed_s = static_cast<double>(c_.elapsed_before_ns + clock_.train_ns() + evaluation_ns_) * 1e-9;
-  const double left_s = c_.run.limits.max_time_s - elapsed_s;
-  const double train_s = static_cast<double>(std::max<int64_t>(clock_.train_ns(), 1)) * 1e-9;
-  const double steps_left = left_s / train_s * static_cast<double>(step_ - first_step_);  // unknown before the first: 0
-  int64_t next = left_s <= 0 ? -1 : step_ + std::max<int64_t>(1, static_cast<int64_t>(0.1 * steps_left));
-  c_.comm.broadcast({&next, 1, DType::kInt64, {}}, 0);
-  next_time_check_ = next;
-  return next < 0;
-}
-
-std::optional<StopReason> TrainRun::reason_to_stop() {
-  if (goal_reached_) return StopReason::kGoal;
-  if (step_ >= last_step_) return last_step_reason_;
-  if (out_of_time()) return StopReason::kMaxTime;
-  return std::nullopt;
 }
 
 NamedState TrainRun::capture() {
@@ -331,23 +287,23 @@ TrainResult TrainRun::run() {
                      {"versions", c_.framework.versions()},
                      {"comm_stack", c_.comm.description()},
                      {"steps_per_epoch", plan_.steps_per_epoch()},
-                     {"last_step", last_step_},
+                     {"last_step", stop_rule_->last_step()},
                      {"samples_before", plan_.samples_after(step_)},
                      {"peak_rss", peak_rss_bytes()}});
   c_.comm.barrier();
   std::optional<StopReason> reason;
   clock_.resume();
-  while (!(reason = reason_to_stop())) {
+  while (!(reason = stop_rule_->reason_to_stop(step_))) {
     if (c_.run.profile == "time" && step_ == first_step_ + kProfileWarmUp) c_.framework.profile(true);
     step();
     check_recorder();
     if (c_.run.fixed_batch) continue;
-    const bool evaluation_due = plan_.due(step_) || step_ == last_step_;
+    const bool evaluation_due = plan_.due(step_) || step_ == stop_rule_->last_step();
     if (evaluation_due) {
       evaluate();
       clock_.resume();
     }
-    if (goal_reached_ || step_ >= last_step_) continue;
+    if (stop_rule_->ends_after(step_)) continue;
     const spec::CheckpointPolicy& policy = c_.run.checkpoint;
     if ((policy.every_steps > 0 && step_ % policy.every_steps == 0) ||
         (policy.every_epoch && step_ % plan_.steps_per_epoch() == 0)) {
