@@ -13,14 +13,13 @@
 #include "mlbench/schedule/schedule.h"
 #include "mlbench/train/evaluation.h"
 #include "mlbench/train/evaluation_plan.h"
+#include "mlbench/train/profile_report.h"
 #include "mlbench/train/snapshot.h"
 #include "mlbench/train/stop_rule.h"
 
 namespace mlbench::train {
 
 namespace {
-
-constexpr int64_t kProfileWarmUp = 3;  // steps
 
 int64_t peak_rss_bytes() {
   rusage usage{};
@@ -42,7 +41,6 @@ class TrainRun {
   void write_checkpoint();
   void restore(int64_t step);
   void check_recorder() const;
-  void record_operations();
 
   const TrainContext& c_;
   const spec::TaskSpec& task_;
@@ -55,9 +53,9 @@ class TrainRun {
   std::optional<StopRule> stop_rule_;
   MetricSet train_metrics_;  // of the current epoch, this rank
   MetricSet evaluation_metrics_;
+  ProfileReport profile_;
   int64_t step_ = 0;        // steps done
   int64_t first_step_ = 0;  // of this segment
-  int64_t profiled_samples_ = 0;
 };
 
 TrainRun::TrainRun(const TrainContext& context)
@@ -67,7 +65,8 @@ TrainRun::TrainRun(const TrainContext& context)
       tensors_{context.framework.parameters(), context.framework.gradients()},
       clock_(context.clock),
       train_metrics_(task_.evaluation.metrics),
-      evaluation_metrics_(task_.evaluation.metrics) {
+      evaluation_metrics_(task_.evaluation.metrics),
+      profile_(context) {
   schedule_ = schedule::make_schedule(task_.schedule,
                                       {task_.optimizer.lr, c_.run.workers, task_.batch_size, plan_.steps_per_epoch()});
   if (c_.resume_step) {
@@ -92,13 +91,13 @@ TrainRun::TrainRun(const TrainContext& context)
 void TrainRun::step() {
   using record::StepKind;
   const data::Batch& batch = loader_->next();
+  profile_.begin_step(batch.view.samples);
   clock_.lap(StepKind::kBatchLoad);
 
   track::StepSample sample;
   sample.step = step_;
   sample.epoch = static_cast<int32_t>(step_ / plan_.steps_per_epoch());
   sample.samples = batch.view.samples;
-  if (step_ >= first_step_ + kProfileWarmUp) profiled_samples_ += batch.view.samples;
   sample.lr = schedule_->lr(step_);
   c_.framework.begin_step(step_);
   clock_.lap(StepKind::kInit);
@@ -244,29 +243,6 @@ void TrainRun::restore(int64_t step) {
                   (steps.empty() ? ": there is none" : ": there are steps " + steps));
 }
 
-// Of the steps since profiling began: this thread's mean.
-void TrainRun::record_operations() {
-  const bool timed = c_.run.profile == "time";
-  const int64_t steps = step_ - first_step_ - kProfileWarmUp;
-  if (c_.run.profile == "off" || c_.comm.rank() != 0 || (timed && steps < 1)) return;
-  const double samples = static_cast<double>(profiled_samples_) / static_cast<double>(std::max<int64_t>(steps, 1)) /
-                         static_cast<double>(c_.run.threads_per_worker);
-  const auto known = [&](double value) { return timed && value > 0 ? Json(value) : Json(nullptr); };
-  Json operations = Json::array();
-  for (const framework::OperationCost& cost : c_.framework.costs()) {
-    operations.push_back({{"name", cost.name},
-                          {"implementation", cost.implementation},
-                          {"forward_s", known(cost.forward_s / static_cast<double>(steps))},
-                          {"backward_s", known(cost.backward_s / static_cast<double>(steps))},
-                          {"forward_floor_s", known(cost.forward_floor_s * samples)},
-                          {"backward_floor_s", known(cost.backward_floor_s * samples)},
-                          {"forward_flops", known(cost.forward_flops * samples)},
-                          {"backward_flops", known(cost.backward_flops * samples)},
-                          {"bytes", timed ? Json(std::llround(static_cast<double>(cost.bytes) * samples)) : Json()}});
-  }
-  c_.recorder.event({{"event", "operations"}, {"step", step_}, {"operations", std::move(operations)}});
-}
-
 void TrainRun::check_recorder() const {
   if (const auto error = c_.recorder.failed()) std::rethrow_exception(error);
 }
@@ -294,7 +270,6 @@ TrainResult TrainRun::run() {
   std::optional<StopReason> reason;
   clock_.resume();
   while (!(reason = stop_rule_->reason_to_stop(step_))) {
-    if (c_.run.profile == "time" && step_ == first_step_ + kProfileWarmUp) c_.framework.profile(true);
     step();
     check_recorder();
     if (c_.run.fixed_batch) continue;
@@ -316,7 +291,9 @@ TrainResult TrainRun::run() {
 
   TrainResult result{*reason, step_, agreed_weights_sha256(c_.framework, c_.comm)};
   if (c_.run.checkpoint.at_end && !c_.run.fixed_batch) write_checkpoint();
-  record_operations();
+  if (auto operations = profile_.operations()) {
+    c_.recorder.event({{"event", "operations"}, {"step", step_}, {"operations", *std::move(operations)}});
+  }
   c_.recorder.event({{"event", "end"},
                      {"step", step_},
                      {"reason", name_of(*reason)},
