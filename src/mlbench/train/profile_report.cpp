@@ -1,5 +1,6 @@
 #include "mlbench/train/profile_report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -20,7 +21,7 @@ void ProfileReport::begin_step(int64_t samples) {
 
 std::optional<Json> ProfileReport::operations() const {
   if (c_.run.profile == "off" || c_.comm.rank() != 0 || (timed() && steps_ == 0)) return std::nullopt;
-  const auto steps = static_cast<double>(steps_);
+  const auto steps = static_cast<double>(std::max<int64_t>(steps_, 1));
   const double samples = static_cast<double>(samples_) / steps / static_cast<double>(c_.run.threads_per_worker);
   const auto known = [&](double value) { return timed() && value > 0 ? Json(value) : Json(nullptr); };
   Json operations = Json::array();

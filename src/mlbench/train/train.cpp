@@ -1,7 +1,5 @@
 #include "mlbench/train/train.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -14,18 +12,13 @@
 #include "mlbench/train/evaluation.h"
 #include "mlbench/train/evaluation_plan.h"
 #include "mlbench/train/profile_report.h"
+#include "mlbench/train/run_log.h"
 #include "mlbench/train/snapshot.h"
 #include "mlbench/train/stop_rule.h"
 
 namespace mlbench::train {
 
 namespace {
-
-int64_t peak_rss_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss * 1024;
-}
 
 class TrainRun {
  public:
@@ -40,7 +33,6 @@ class TrainRun {
   NamedState capture();
   void write_checkpoint();
   void restore(int64_t step);
-  void check_recorder() const;
 
   const TrainContext& c_;
   const spec::TaskSpec& task_;
@@ -54,6 +46,7 @@ class TrainRun {
   MetricSet train_metrics_;  // of the current epoch, this rank
   MetricSet evaluation_metrics_;
   ProfileReport profile_;
+  RunLog log_;
   int64_t step_ = 0;        // steps done
   int64_t first_step_ = 0;  // of this segment
 };
@@ -66,7 +59,8 @@ TrainRun::TrainRun(const TrainContext& context)
       clock_(context.clock),
       train_metrics_(task_.evaluation.metrics),
       evaluation_metrics_(task_.evaluation.metrics),
-      profile_(context) {
+      profile_(context),
+      log_(context, plan_, clock_) {
   schedule_ = schedule::make_schedule(task_.schedule,
                                       {task_.optimizer.lr, c_.run.workers, task_.batch_size, plan_.steps_per_epoch()});
   if (c_.resume_step) {
@@ -129,23 +123,12 @@ void TrainRun::step() {
   clock_.lap(StepKind::kMetrics);
 
   sample.kinds_ns = clock_.take();
-  sample.end_ns = c_.recorder.nanoseconds_since_start();
-  c_.recorder.push(sample);
-  if (c_.progress != nullptr) c_.progress->store(step_, std::memory_order_relaxed);
+  log_.step(sample);
   if (epoch_ends) finish_epoch();
 }
 
 void TrainRun::finish_epoch() {
-  if (c_.comm.rank() == 0) {
-    c_.recorder.event({{"event", "epoch"},
-                       {"step", step_},
-                       {"epoch", step_ / plan_.steps_per_epoch()},
-                       {"train_ns", clock_.train_ns()},
-                       {"train_loss", train_metrics_.value("loss")},
-                       {"metrics", train_metrics_.values()}});
-  } else {
-    c_.recorder.event({{"event", "epoch"}, {"step", step_}, {"epoch", step_ / plan_.steps_per_epoch()}});
-  }
+  log_.epoch(step_, train_metrics_);
   check_goal("train", train_metrics_);
   train_metrics_.reset();
 }
@@ -156,30 +139,12 @@ void TrainRun::evaluate() {
   schedule_->on_evaluation(step_, evaluation_metrics_.value("loss"));
   const int64_t duration_ns = (c_.clock.now() - start).count();
   stop_rule_->add_evaluation(step_, duration_ns);
-  Json event = {{"event", "evaluation"}, {"step", step_}, {"duration_ns", duration_ns}};
-  if (c_.comm.rank() == 0) {
-    event.update({{"epoch", static_cast<double>(step_) / static_cast<double>(plan_.steps_per_epoch())},
-                  {"samples", plan_.samples_after(step_)},
-                  {"split", "test"},
-                  {"train_ns", clock_.train_ns()},
-                  {"metrics", evaluation_metrics_.values()}});
-  }
-  c_.recorder.event(std::move(event));
+  log_.evaluation(step_, duration_ns, evaluation_metrics_);
   check_goal("test", evaluation_metrics_);
 }
 
 void TrainRun::check_goal(const std::string& split, const MetricSet& metrics) {
-  if (!stop_rule_->check_goal(split, metrics)) return;
-  if (c_.comm.rank() == 0) {
-    c_.recorder.event({{"event", "goal"},
-                       {"step", step_},
-                       {"metric", task_.goal.metric},
-                       {"split", split},
-                       {"target", metrics::goal_target(task_.goal, c_.run.limits.light)},
-                       {"value", metrics.value(task_.goal.metric)},
-                       {"train_ns", clock_.train_ns()},
-                       {"epoch", static_cast<double>(step_) / static_cast<double>(plan_.steps_per_epoch())}});
-  }
+  if (stop_rule_->check_goal(split, metrics)) log_.goal(step_, metrics);
 }
 
 NamedState TrainRun::capture() {
@@ -204,12 +169,11 @@ NamedState TrainRun::capture() {
 
 void TrainRun::write_checkpoint() {
   const NamedState state = capture();
+  std::filesystem::path path;
   if (c_.comm.rank() == 0) {
-    const auto path = checkpoint::write_checkpoint(std::filesystem::path(c_.run.run_dir) / "checkpoints", step_, state);
-    c_.recorder.event({{"event", "checkpoint"}, {"step", step_}, {"path", path.filename().string()}});
-  } else {
-    c_.recorder.event({{"event", "checkpoint"}, {"step", step_}});
+    path = checkpoint::write_checkpoint(std::filesystem::path(c_.run.run_dir) / "checkpoints", step_, state);
   }
+  log_.checkpoint(step_, path);
 }
 
 void TrainRun::restore(int64_t step) {
@@ -243,35 +207,13 @@ void TrainRun::restore(int64_t step) {
                   (steps.empty() ? ": there is none" : ": there are steps " + steps));
 }
 
-void TrainRun::check_recorder() const {
-  if (const auto error = c_.recorder.failed()) std::rethrow_exception(error);
-}
-
 TrainResult TrainRun::run() {
-  Json effective = c_.framework.effective();
-  effective.update(c_.optimizer.effective());
-  c_.recorder.event({{"event", "begin"},
-                     {"start_step", step_},
-                     {"parameters",
-                      [&] {
-                        int64_t count = 0;
-                        for (const auto& range : c_.framework.layout().ranges)
-                          count += range.trainable ? range.count : 0;
-                        return count;
-                      }()},
-                     {"effective", effective},
-                     {"versions", c_.framework.versions()},
-                     {"comm_stack", c_.comm.description()},
-                     {"steps_per_epoch", plan_.steps_per_epoch()},
-                     {"last_step", stop_rule_->last_step()},
-                     {"samples_before", plan_.samples_after(step_)},
-                     {"peak_rss", peak_rss_bytes()}});
+  log_.begin(step_, stop_rule_->last_step());
   c_.comm.barrier();
   std::optional<StopReason> reason;
   clock_.resume();
   while (!(reason = stop_rule_->reason_to_stop(step_))) {
     step();
-    check_recorder();
     if (c_.run.fixed_batch) continue;
     const bool evaluation_due = plan_.due(step_) || step_ == stop_rule_->last_step();
     if (evaluation_due) {
@@ -291,17 +233,8 @@ TrainResult TrainRun::run() {
 
   TrainResult result{*reason, step_, agreed_weights_sha256(c_.framework, c_.comm)};
   if (c_.run.checkpoint.at_end && !c_.run.fixed_batch) write_checkpoint();
-  if (auto operations = profile_.operations()) {
-    c_.recorder.event({{"event", "operations"}, {"step", step_}, {"operations", *std::move(operations)}});
-  }
-  c_.recorder.event({{"event", "end"},
-                     {"step", step_},
-                     {"reason", name_of(*reason)},
-                     {"weights_sha256", result.weights_sha256},
-                     {"samples", plan_.samples_after(step_)},
-                     {"peak_rss", peak_rss_bytes()}});
-  c_.recorder.flush();
-  check_recorder();
+  if (auto operations = profile_.operations()) log_.operations(step_, *std::move(operations));
+  log_.end(step_, *reason, result.weights_sha256);
   c_.comm.barrier();
   return result;
 }
