@@ -1,14 +1,11 @@
 #include "mlbench/train/train.h"
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <memory>
 #include <utility>
 
-#include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/data/loader.h"
 #include "mlbench/schedule/schedule.h"
+#include "mlbench/train/checkpoint_keeper.h"
 #include "mlbench/train/evaluation.h"
 #include "mlbench/train/evaluation_plan.h"
 #include "mlbench/train/profile_report.h"
@@ -30,9 +27,6 @@ class TrainRun {
   void finish_epoch();
   void evaluate();
   void check_goal(const std::string& split, const MetricSet& metrics);
-  NamedState capture();
-  void write_checkpoint();
-  void restore(int64_t step);
 
   const TrainContext& c_;
   const spec::TaskSpec& task_;
@@ -45,6 +39,7 @@ class TrainRun {
   std::optional<StopRule> stop_rule_;
   MetricSet train_metrics_;  // of the current epoch, this rank
   MetricSet evaluation_metrics_;
+  CheckpointKeeper checkpoints_;
   ProfileReport profile_;
   RunLog log_;
   int64_t step_ = 0;        // steps done
@@ -55,16 +50,17 @@ TrainRun::TrainRun(const TrainContext& context)
     : c_(context),
       task_(context.run.task.task),
       plan_(task_.evaluation, context.data.split("train").samples, task_.batch_size * context.run.workers),
+      schedule_(schedule::make_schedule(
+          task_.schedule, {task_.optimizer.lr, context.run.workers, task_.batch_size, plan_.steps_per_epoch()})),
       tensors_{context.framework.parameters(), context.framework.gradients()},
       clock_(context.clock),
       train_metrics_(task_.evaluation.metrics),
       evaluation_metrics_(task_.evaluation.metrics),
+      checkpoints_(context, *schedule_, train_metrics_),
       profile_(context),
       log_(context, plan_, clock_) {
-  schedule_ = schedule::make_schedule(task_.schedule,
-                                      {task_.optimizer.lr, c_.run.workers, task_.batch_size, plan_.steps_per_epoch()});
   if (c_.resume_step) {
-    restore(*c_.resume_step);
+    step_ = checkpoints_.restore(*c_.resume_step);
   } else {
     c_.framework.initialise();
   }
@@ -147,66 +143,6 @@ void TrainRun::check_goal(const std::string& split, const MetricSet& metrics) {
   if (stop_rule_->check_goal(split, metrics)) log_.goal(step_, metrics);
 }
 
-NamedState TrainRun::capture() {
-  NamedState state;
-  const std::vector<float> averaged = average_buffers(c_.framework, c_.comm);
-  export_model(c_.framework, averaged, c_.comm, state);
-  c_.optimizer.export_state(state);
-  schedule_->export_state(state);
-  std::vector<double> sums = train_metrics_.gather_sums();
-  if (c_.comm.size() > 1) c_.comm.all_reduce(view_of(std::span(sums)), comm::ReduceOp::kSum);
-  const auto bytes = std::as_bytes(std::span(sums));
-  state.tensors["train/epoch_metric_sums"] = {
-      DType::kFloat64, {static_cast<int64_t>(sums.size())}, {bytes.begin(), bytes.end()}};
-  state.scalars["train/step"] = step_;
-  state.scalars["train/task_hash"] = c_.run.task.hash;
-  state.scalars["train/framework"] = c_.run.framework;
-  state.scalars["train/workers"] = c_.run.workers;
-  state.scalars["train/threads_per_worker"] = c_.run.threads_per_worker;
-  state.scalars["train/seed"] = static_cast<int64_t>(c_.run.seed);
-  return state;
-}
-
-void TrainRun::write_checkpoint() {
-  const NamedState state = capture();
-  std::filesystem::path path;
-  if (c_.comm.rank() == 0) {
-    path = checkpoint::write_checkpoint(std::filesystem::path(c_.run.run_dir) / "checkpoints", step_, state);
-  }
-  log_.checkpoint(step_, path);
-}
-
-void TrainRun::restore(int64_t step) {
-  const auto folder = std::filesystem::path(c_.run.run_dir) / "checkpoints";
-  std::string steps;
-  for (const checkpoint::CheckpointInfo& info : checkpoint::list_checkpoints(folder)) {
-    steps += (steps.empty() ? "" : ", ") + std::to_string(info.step);
-    if (info.step != step) continue;
-    const NamedState state = checkpoint::read_checkpoint(info.path);
-    const auto must_equal = [&](const std::string& name, const std::string& found, const std::string& expected) {
-      if (found != expected) {
-        throw UserError("checkpoint " + info.path.string() + " was written by another run: " + name + " is " + found +
-                        ", this run's is " + expected);
-      }
-    };
-    must_equal("task", state.text("train/task_hash"), c_.run.task.hash);
-    must_equal("framework", state.text("train/framework"), c_.run.framework);
-    must_equal("workers", std::to_string(state.integer("train/workers")), std::to_string(c_.run.workers));
-    import_model(state, c_.comm.rank(), c_.framework);
-    c_.optimizer.import_state(state);
-    schedule_->import_state(state);
-    // The stored sums are those of all ranks: rank 0 goes on with them, the others from zero.
-    const HostTensor& stored = state.tensor("train/epoch_metric_sums");
-    std::vector<double> sums(stored.bytes.size() / sizeof(double));
-    if (c_.comm.rank() == 0) std::memcpy(sums.data(), stored.bytes.data(), stored.bytes.size());
-    train_metrics_.scatter_sums(sums);
-    step_ = state.integer("train/step");
-    return;
-  }
-  throw UserError("no checkpoint at step " + std::to_string(step) + " in " + folder.string() +
-                  (steps.empty() ? ": there is none" : ": there are steps " + steps));
-}
-
 TrainResult TrainRun::run() {
   log_.begin(step_, stop_rule_->last_step());
   c_.comm.barrier();
@@ -221,10 +157,8 @@ TrainResult TrainRun::run() {
       clock_.resume();
     }
     if (stop_rule_->ends_after(step_)) continue;
-    const spec::CheckpointPolicy& policy = c_.run.checkpoint;
-    if ((policy.every_steps > 0 && step_ % policy.every_steps == 0) ||
-        (policy.every_epoch && step_ % plan_.steps_per_epoch() == 0)) {
-      write_checkpoint();
+    if (checkpoints_.due(step_, plan_.steps_per_epoch())) {
+      log_.checkpoint(step_, checkpoints_.write(step_));
       clock_.lap(record::StepKind::kCheckpoint);
     }
   }
@@ -232,7 +166,7 @@ TrainResult TrainRun::run() {
   if (*reason == StopReason::kMaxTime && !c_.run.fixed_batch && !plan_.due(step_) && step_ > first_step_) evaluate();
 
   TrainResult result{*reason, step_, agreed_weights_sha256(c_.framework, c_.comm)};
-  if (c_.run.checkpoint.at_end && !c_.run.fixed_batch) write_checkpoint();
+  if (c_.run.checkpoint.at_end && !c_.run.fixed_batch) log_.checkpoint(step_, checkpoints_.write(step_));
   if (auto operations = profile_.operations()) log_.operations(step_, *std::move(operations));
   log_.end(step_, *reason, result.weights_sha256);
   c_.comm.barrier();
