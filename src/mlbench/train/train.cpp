@@ -17,12 +17,26 @@ namespace mlbench::train {
 
 namespace {
 
+// Batches from the one that follows the steps done.
+std::unique_ptr<data::TrainLoader> make_loader(const TrainContext& context, int64_t steps_done) {
+  const spec::RunSpec& run = context.run;
+  const spec::TaskSpec& task = run.task.task;
+  data::LoaderOptions options;
+  options.shard = {run.workers, context.comm.rank(), task.batch_size};
+  options.seed = run.seed;
+  options.first_step = steps_done;
+  options.fixed_batch = run.fixed_batch;
+  return data::make_train_loader(context.data.split("train"),
+                                 data::make_transform(task.data.train_transform, task.data, run.seed), options);
+}
+
 class TrainRun {
  public:
   explicit TrainRun(const TrainContext& context);
   TrainResult run();
 
  private:
+  int64_t take_start();
   void step();
   void finish_epoch();
   void evaluate();
@@ -32,18 +46,18 @@ class TrainRun {
   const spec::TaskSpec& task_;
   EvaluationPlan plan_;
   std::unique_ptr<schedule::Schedule> schedule_;
-  std::unique_ptr<data::TrainLoader> loader_;
-  std::unique_ptr<data::EvalLoader> evaluation_loader_;
   optim::FlatTensors tensors_;
-  track::StepClock clock_;
-  std::optional<StopRule> stop_rule_;
   MetricSet train_metrics_;  // of the current epoch, this rank
   MetricSet evaluation_metrics_;
   CheckpointKeeper checkpoints_;
+  int64_t step_;              // steps done
+  const int64_t first_step_;  // of this segment
+  track::StepClock clock_;
+  StopRule stop_rule_;
   ProfileReport profile_;
   RunLog log_;
-  int64_t step_ = 0;        // steps done
-  int64_t first_step_ = 0;  // of this segment
+  std::unique_ptr<data::TrainLoader> loader_;
+  std::unique_ptr<data::EvalLoader> evaluation_loader_;
 };
 
 TrainRun::TrainRun(const TrainContext& context)
@@ -53,29 +67,22 @@ TrainRun::TrainRun(const TrainContext& context)
       schedule_(schedule::make_schedule(
           task_.schedule, {task_.optimizer.lr, context.run.workers, task_.batch_size, plan_.steps_per_epoch()})),
       tensors_{context.framework.parameters(), context.framework.gradients()},
-      clock_(context.clock),
       train_metrics_(task_.evaluation.metrics),
       evaluation_metrics_(task_.evaluation.metrics),
       checkpoints_(context, *schedule_, train_metrics_),
+      step_(take_start()),
+      first_step_(step_),
+      clock_(context.clock),
+      stop_rule_(context, clock_, plan_.steps_per_epoch(), first_step_),
       profile_(context),
-      log_(context, plan_, clock_) {
-  if (c_.resume_step) {
-    step_ = checkpoints_.restore(*c_.resume_step);
-  } else {
-    c_.framework.initialise();
-  }
-  first_step_ = step_;
-  stop_rule_.emplace(c_, clock_, plan_.steps_per_epoch(), first_step_);
+      log_(context, plan_, clock_),
+      loader_(make_loader(context, step_)),
+      evaluation_loader_(make_evaluation_loader(context.run, context.data, context.comm.rank())) {}
 
-  const data::Shard shard{c_.run.workers, c_.comm.rank(), task_.batch_size};
-  data::LoaderOptions options;
-  options.shard = shard;
-  options.seed = c_.run.seed;
-  options.first_step = step_;
-  options.fixed_batch = c_.run.fixed_batch;
-  loader_ = data::make_train_loader(c_.data.split("train"),
-                                    data::make_transform(task_.data.train_transform, task_.data, c_.run.seed), options);
-  evaluation_loader_ = make_evaluation_loader(c_.run, c_.data, c_.comm.rank());
+int64_t TrainRun::take_start() {
+  if (c_.resume_step) return checkpoints_.restore(*c_.resume_step);
+  c_.framework.initialise();
+  return 0;
 }
 
 void TrainRun::step() {
@@ -134,30 +141,28 @@ void TrainRun::evaluate() {
   evaluate_averaged(c_.framework, c_.comm, *evaluation_loader_, evaluation_metrics_);
   schedule_->on_evaluation(step_, evaluation_metrics_.value("loss"));
   const int64_t duration_ns = (c_.clock.now() - start).count();
-  stop_rule_->add_evaluation(step_, duration_ns);
+  stop_rule_.add_evaluation(step_, duration_ns);
   log_.evaluation(step_, duration_ns, evaluation_metrics_);
   check_goal("test", evaluation_metrics_);
 }
 
 void TrainRun::check_goal(const std::string& split, const MetricSet& metrics) {
-  if (stop_rule_->check_goal(split, metrics)) log_.goal(step_, metrics);
+  if (stop_rule_.check_goal(split, metrics)) log_.goal(step_, metrics);
 }
 
 TrainResult TrainRun::run() {
-  log_.begin(step_, stop_rule_->last_step());
+  log_.begin(step_, stop_rule_.last_step());
   c_.comm.barrier();
   std::optional<StopReason> reason;
   clock_.resume();
-  while (!(reason = stop_rule_->reason_to_stop(step_))) {
+  while (!(reason = stop_rule_.reason_to_stop(step_))) {
     step();
     if (c_.run.fixed_batch) continue;
-    const bool evaluation_due = plan_.due(step_) || step_ == stop_rule_->last_step();
-    if (evaluation_due) {
+    if (plan_.due(step_) || step_ == stop_rule_.last_step()) {
       evaluate();
       clock_.resume();
     }
-    if (stop_rule_->ends_after(step_)) continue;
-    if (checkpoints_.due(step_, plan_.steps_per_epoch())) {
+    if (checkpoints_.due(step_, plan_.steps_per_epoch()) && !stop_rule_.ends_after(step_)) {
       log_.checkpoint(step_, checkpoints_.write(step_));
       clock_.lap(record::StepKind::kCheckpoint);
     }
