@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/signals.h"
-#include "mlbench/base/system_error.h"
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/dataset/dataset.h"
 #include "mlbench/models/model.h"
@@ -25,6 +25,7 @@
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/train/stored_model.h"
 #include "mlbench/train/train.h"
+#include "mlbench/worker/failure.h"
 #include "mlbench/worker/session.h"
 
 namespace mlbench::worker {
@@ -173,11 +174,6 @@ void train_run(const spec::RunSpec& run, const Options& options, const net::Laun
                result.weights_sha256.substr(0, 12));
 }
 
-// LibTorch appends where in its sources it noticed the error; the log keeps that, the record the message alone.
-std::string without_backtrace(const std::string& message) {
-  return message.substr(0, message.find("\nException raised from"));
-}
-
 int run_rank(const Options& options) {
   const net::LaunchInfo launch = net::detect_launch(environment_variable);
   set_up_logging("rank " + std::to_string(launch.rank));
@@ -204,29 +200,18 @@ int run_rank(const Options& options) {
       clock);
   std::optional<Session> session;
   int exit_code = 0;
-  const auto failed = [&](const std::string& kind, const std::exception& error) {
+  try {
+    session.emplace(run, options.segment, launch, recorder);
+    train_run(run, options, launch, *session, recorder, clock);
+  } catch (const std::exception& error) {
     spdlog::error("{}", error.what());
-    const std::string message = without_backtrace(error.what());
+    const std::string kind = kind_of(error), message = message_of(error);
     if (session) {
       session->report_failure(kind, message);
     } else {
       recorder.event({{"event", "failure"}, {"kind", kind}, {"operation", "rendezvous"}, {"message", message}});
     }
     exit_code = static_cast<int>(exit_code_of(error));
-  };
-  try {
-    session.emplace(run, options.segment, launch, recorder);
-    train_run(run, options, launch, *session, recorder, clock);
-  } catch (const CommTimeout& error) {
-    failed("comm_timeout", error);
-  } catch (const CommError& error) {
-    failed("comm_error", error);
-  } catch (const DiskFull& error) {
-    failed("disk_full", error);
-  } catch (const IoError& error) {
-    failed("io_error", error);
-  } catch (const std::exception& error) {
-    failed("rank_error", error);
   }
   if (session) session->finish();
   recorder.close();
@@ -246,7 +231,7 @@ int evaluate(const Options& options) {
     answer =
         train::evaluate_stored(options.evaluate, run, *make_framework(run, 0, 0), [&] { return prepare_data(run); });
   } catch (const std::exception& error) {
-    answer = {{"error", without_backtrace(error.what())}};
+    answer = {{"error", message_of(error)}};
     exit_code = static_cast<int>(exit_code_of(error));
   }
   std::puts(answer.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
