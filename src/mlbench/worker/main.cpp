@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -17,8 +16,6 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/signals.h"
 #include "mlbench/catalog/worker/catalog.h"
-#include "mlbench/dataset/dataset.h"
-#include "mlbench/models/model.h"
 #include "mlbench/net/launch.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/record/record.h"
@@ -26,6 +23,7 @@
 #include "mlbench/train/stored_model.h"
 #include "mlbench/train/train.h"
 #include "mlbench/worker/failure.h"
+#include "mlbench/worker/ingredients.h"
 #include "mlbench/worker/session.h"
 
 namespace mlbench::worker {
@@ -71,13 +69,6 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-dataset::PreparedDataset prepare_data(const spec::RunSpec& run) {
-  const auto& description = dataset::find_description(run.data_name);
-  const dataset::Progress log = [](const std::string& line) { spdlog::info("{}", line); };
-  if (run.synthetic) return dataset::make_synthetic(description, run.seed, run.cache_dir, log);
-  return dataset::prepare(description, run.data_dirs, run.cache_dir, log);
-}
-
 int64_t elapsed_before(const spec::RunSpec& run, int64_t segment) {
   std::vector<record::RankSpool> earlier;
   int64_t evaluation_ns = 0;
@@ -110,34 +101,6 @@ void write_own_record(const spec::RunSpec& run, int64_t segment, const std::stri
   progress.notes.emplace_back("started without a supervisor: only rank 0's exit code is known");
   write_json_file(std::filesystem::path(run.run_dir) / "run.json", record::build_record(run, progress),
                   inputs::kRecord);
-}
-
-// One for each thread of this rank, of those that the supervisor keeps for the run; empty where it keeps none or too
-// few.
-std::vector<int> cores_of(const spec::RunSpec& run, int local_rank) {
-  const auto kept = environment_variable("MLBENCH_CORES");
-  if (!kept) return {};
-  const Json cores = try_parse_json(*kept, inputs::kCoreList).value_or(nullptr);
-  if (!cores.is_array() || !std::ranges::all_of(cores, [](const Json& core) { return core.is_number_unsigned(); })) {
-    throw UserError("MLBENCH_CORES is '" + *kept + "', but lists the numbers of cores, as in [0,1]");
-  }
-  if (std::ssize(cores) < run.workers * run.threads_per_worker) return {};
-  const auto first = cores.begin() + local_rank * run.threads_per_worker;
-  return {first, first + run.threads_per_worker};
-}
-
-std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, int rank, int local_rank) {
-  framework::FrameworkOptions options;
-  options.model = models::describe_model(run.task.task);
-  options.loss = run.task.task.loss;
-  options.threads = static_cast<int>(run.threads_per_worker);
-  options.cores = cores_of(run, local_rank);
-  options.seed = run.seed;
-  options.rank = rank;
-  options.local_rank = local_rank;
-  options.precision = run.precision;
-  options.device = run.device;
-  return catalog::make_framework(run.framework, options);
 }
 
 void train_run(const spec::RunSpec& run, const Options& options, const net::LaunchInfo& launch, Session& session,
