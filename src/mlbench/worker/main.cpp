@@ -20,8 +20,8 @@
 #include "mlbench/optim/factory.h"
 #include "mlbench/record/record.h"
 #include "mlbench/spec/run_spec.h"
-#include "mlbench/train/stored_model.h"
 #include "mlbench/train/train.h"
+#include "mlbench/worker/evaluate.h"
 #include "mlbench/worker/failure.h"
 #include "mlbench/worker/ingredients.h"
 #include "mlbench/worker/session.h"
@@ -184,23 +184,6 @@ int run_rank(const Options& options) {
   return exit_code;
 }
 
-// One JSON object on standard output: the answer, or {"error": TEXT} with the exit code that belongs to it.
-int evaluate(const Options& options) {
-  set_up_logging("evaluate");
-  Json answer;
-  int exit_code = 0;
-  try {
-    const spec::RunSpec run = spec::read_run_spec(options.spec_file);
-    answer =
-        train::evaluate_stored(options.evaluate, run, *make_framework(run, 0, 0), [&] { return prepare_data(run); });
-  } catch (const std::exception& error) {
-    answer = {{"error", message_of(error)}};
-    exit_code = static_cast<int>(exit_code_of(error));
-  }
-  std::puts(answer.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
-  return exit_code;
-}
-
 }  // namespace
 }  // namespace mlbench::worker
 
@@ -217,7 +200,8 @@ int main(int argc, char** argv) {
       std::puts(mlbench::catalog::describe().dump(2).c_str());
       return 0;
     }
-    return options.evaluate.empty() ? mlbench::worker::run_rank(options) : mlbench::worker::evaluate(options);
+    return options.evaluate.empty() ? mlbench::worker::run_rank(options)
+                                    : mlbench::worker::evaluate(options.evaluate, options.spec_file);
   } catch (const std::exception& error) {
     spdlog::error("mlbench-worker: {}", error.what());
     return static_cast<int>(mlbench::exit_code_of(error));
