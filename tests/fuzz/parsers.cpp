@@ -29,6 +29,7 @@
 #include "mlbench/net/kv/wire.h"
 #include "mlbench/net/launch.h"
 #include "mlbench/record/client_lines.h"
+#include "mlbench/record/events.h"
 #include "mlbench/record/points.h"
 #include "mlbench/record/record.h"
 #include "mlbench/record/step_format.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/train/snapshot.h"
 
 namespace mlbench::train {
 
@@ -79,6 +80,17 @@ void add_shard(framework::Framework& framework, data::EvalLoader& loader, Metric
     framework.forward(*batch, framework::Mode::kEvaluate);
     metrics.add(outputs_of(framework, *batch, framework.loss()));
   }
+}
+
+void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm, data::EvalLoader& loader,
+                       MetricSet& metrics) {
+  const std::span<float> buffers = framework::values_of(framework.buffers());
+  const std::vector<float> own(buffers.begin(), buffers.end());
+  std::ranges::copy(average_buffers(framework, comm), buffers.begin());
+  metrics.reset();
+  add_shard(framework, loader, metrics);
+  metrics.merge(comm);
+  std::ranges::copy(own, buffers.begin());
 }
 
 Json evaluate_whole(framework::Framework& framework, const spec::RunSpec& run, const dataset::PreparedDataset& data) {

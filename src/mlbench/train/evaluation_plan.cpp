@@ -1,7 +1,7 @@
+#include "mlbench/train/evaluation_plan.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "mlbench/train/train.h"
 
 namespace mlbench::train {
 

@@ -29,4 +29,7 @@ void import_averaged_model(const std::map<std::string, HostTensor>& tensors, fra
 // The buffers averaged over ranks: what is evaluated, hashed and stored. Collective.
 std::vector<float> average_buffers(framework::Framework& framework, comm::Communicator& comm);
 
+// Of the parameters and the averaged buffers; that it is the same on all ranks is checked. Collective.
+std::string agreed_weights_sha256(framework::Framework& framework, comm::Communicator& comm);
+
 }  // namespace mlbench::train

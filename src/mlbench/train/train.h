@@ -6,11 +6,11 @@
 // it stands still during evaluations. Every moment of it is booked under one step kind. A checkpoint in mid-run is
 // booked under `checkpoint` of the step that follows it; the one at the end of a run comes after the clock stopped.
 
+#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/comm/communicator.h"
@@ -47,22 +47,5 @@ struct TrainResult {
 // Runs to the goal or a limit. Collective: all ranks call it with the same run. Throws CommError (a peer), IoError
 // (spool or checkpoint), UserError (checkpoint of another run).
 TrainResult train(const TrainContext& context);
-
-// When evaluations are due: pure, the same on every rank.
-class EvaluationPlan {
- public:
-  EvaluationPlan(const spec::EvaluationSpec& spec, int64_t training_samples, int64_t global_batch);
-  // After `steps_done` steps (> 0).
-  bool due(int64_t steps_done) const;
-  // Training samples of all ranks in the first `steps` steps.
-  int64_t samples_after(int64_t steps) const;
-  int64_t steps_per_epoch() const { return steps_per_epoch_; }
-
- private:
-  spec::EvaluationSpec spec_;
-  int64_t training_samples_;
-  int64_t global_batch_;
-  int64_t steps_per_epoch_;
-};
 
 }  // namespace mlbench::train

@@ -1,6 +1,8 @@
+#include "mlbench/train/evaluation_plan.h"
+
 #include <gtest/gtest.h>
 
-#include "mlbench/train/train.h"
+#include <vector>
 
 namespace mlbench::train {
 namespace {

@@ -1,0 +1,85 @@
+#include "mlbench/train/checkpoint_keeper.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/checkpoint/checkpoint.h"
+#include "mlbench/train/snapshot.h"
+
+namespace mlbench::train {
+
+CheckpointKeeper::CheckpointKeeper(const TrainContext& context, schedule::Schedule& schedule, MetricSet& epoch_metrics)
+    : c_(context),
+      schedule_(schedule),
+      epoch_metrics_(epoch_metrics),
+      folder_(std::filesystem::path(context.run.run_dir) / "checkpoints") {}
+
+bool CheckpointKeeper::due(int64_t step, int64_t steps_per_epoch) const {
+  const spec::CheckpointPolicy& policy = c_.run.checkpoint;
+  return (policy.every_steps > 0 && step % policy.every_steps == 0) ||
+         (policy.every_epoch && step % steps_per_epoch == 0);
+}
+
+NamedState CheckpointKeeper::capture(int64_t step) {
+  NamedState state;
+  const std::vector<float> averaged = average_buffers(c_.framework, c_.comm);
+  export_model(c_.framework, averaged, c_.comm, state);
+  c_.optimizer.export_state(state);
+  schedule_.export_state(state);
+  std::vector<double> sums = epoch_metrics_.gather_sums();
+  if (c_.comm.size() > 1) c_.comm.all_reduce(view_of(std::span(sums)), comm::ReduceOp::kSum);
+  const auto bytes = std::as_bytes(std::span(sums));
+  state.tensors["train/epoch_metric_sums"] = {
+      DType::kFloat64, {static_cast<int64_t>(sums.size())}, {bytes.begin(), bytes.end()}};
+  state.scalars["train/step"] = step;
+  state.scalars["train/task_hash"] = c_.run.task.hash;
+  state.scalars["train/framework"] = c_.run.framework;
+  state.scalars["train/workers"] = c_.run.workers;
+  state.scalars["train/threads_per_worker"] = c_.run.threads_per_worker;
+  state.scalars["train/seed"] = static_cast<int64_t>(c_.run.seed);
+  return state;
+}
+
+std::filesystem::path CheckpointKeeper::write(int64_t step) {
+  const NamedState state = capture(step);
+  return c_.comm.rank() == 0 ? checkpoint::write_checkpoint(folder_, step, state) : std::filesystem::path();
+}
+
+void CheckpointKeeper::check_origin(const std::filesystem::path& checkpoint, const NamedState& state) const {
+  const auto must_equal = [&](const std::string& name, const std::string& found, const std::string& expected) {
+    if (found != expected) {
+      throw UserError("checkpoint " + checkpoint.string() + " was written by another run: " + name + " is " + found +
+                      ", this run's is " + expected);
+    }
+  };
+  must_equal("task", state.text("train/task_hash"), c_.run.task.hash);
+  must_equal("framework", state.text("train/framework"), c_.run.framework);
+  must_equal("workers", std::to_string(state.integer("train/workers")), std::to_string(c_.run.workers));
+}
+
+int64_t CheckpointKeeper::restore(int64_t step) {
+  std::string steps;
+  for (const checkpoint::CheckpointInfo& info : checkpoint::list_checkpoints(folder_)) {
+    steps += (steps.empty() ? "" : ", ") + std::to_string(info.step);
+    if (info.step != step) continue;
+    const NamedState state = checkpoint::read_checkpoint(info.path);
+    check_origin(info.path, state);
+    import_model(state, c_.comm.rank(), c_.framework);
+    c_.optimizer.import_state(state);
+    schedule_.import_state(state);
+    // The stored sums are those of all ranks: rank 0 goes on with them, the others from zero.
+    const HostTensor& stored = state.tensor("train/epoch_metric_sums");
+    std::vector<double> sums(stored.bytes.size() / sizeof(double));
+    if (c_.comm.rank() == 0) std::memcpy(sums.data(), stored.bytes.data(), stored.bytes.size());
+    epoch_metrics_.scatter_sums(sums);
+    return state.integer("train/step");
+  }
+  throw UserError("no checkpoint at step " + std::to_string(step) + " in " + folder_.string() +
+                  (steps.empty() ? ": there is none" : ": there are steps " + steps));
+}
+
+}  // namespace mlbench::train

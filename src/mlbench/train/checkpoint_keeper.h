@@ -1,0 +1,41 @@
+#pragma once
+
+// Checkpoints of a run: what is in one, when it is written, and which run may go on from it.
+
+#include <cstdint>
+#include <filesystem>
+
+#include "mlbench/base/named_state.h"
+#include "mlbench/schedule/schedule.h"
+#include "mlbench/train/evaluation.h"
+#include "mlbench/train/train.h"
+
+namespace mlbench::train {
+
+// A checkpoint holds model, optimizer and schedule, the metrics of the epoch so far, and which run wrote it.
+class CheckpointKeeper {
+ public:
+  // `epoch_metrics` are this rank's own.
+  CheckpointKeeper(const TrainContext& context, schedule::Schedule& schedule, MetricSet& epoch_metrics);
+
+  // Whether the run's policy wants one behind this step in mid-run.
+  bool due(int64_t step, int64_t steps_per_epoch) const;
+
+  // Rank 0 writes, and returns the folder; the others return "". Collective. IoError.
+  std::filesystem::path write(int64_t step);
+
+  // Everything as it was behind that step; returns the number of steps done. UserError: there is no such checkpoint
+  // (lists those that there are), or it is damaged or of another task, framework or number of workers.
+  int64_t restore(int64_t step);
+
+ private:
+  NamedState capture(int64_t step);
+  void check_origin(const std::filesystem::path& checkpoint, const NamedState& state) const;
+
+  const TrainContext& c_;
+  schedule::Schedule& schedule_;
+  MetricSet& epoch_metrics_;
+  const std::filesystem::path folder_;
+};
+
+}  // namespace mlbench::train

@@ -1,0 +1,163 @@
+#include "mlbench/train/checkpoint_keeper.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/checkpoint/checkpoint.h"
+#include "mlbench/train/train_test.h"
+
+namespace mlbench::train::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::vector<int64_t> stored(const TestRun& test) {
+  std::vector<int64_t> steps;
+  for (const auto& info : checkpoint::list_checkpoints(test.checkpoints())) steps.push_back(info.step);
+  return steps;
+}
+
+std::string refusal(TestRun& test, const Start& start) {
+  try {
+    test.start(start);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no refusal";
+}
+
+TEST(Checkpoints, are_written_at_the_end_unless_that_is_switched_off) {
+  TestRun test;
+  test.run.limits.max_steps = 2;
+  test.start();
+  EXPECT_THAT(stored(test), ElementsAre(2));
+
+  TestRun none;
+  none.run.limits.max_steps = 2;
+  none.run.checkpoint.at_end = false;
+  const auto ranks = none.start();
+  EXPECT_THAT(stored(none), IsEmpty());
+  EXPECT_THAT(events_named(ranks[0].spool, "checkpoint"), IsEmpty());
+}
+
+TEST(Checkpoints, are_written_every_few_steps_and_once_at_the_end) {
+  TestRun test(2);
+  test.run.checkpoint.every_steps = 3;
+  const auto ranks = test.start();
+  EXPECT_THAT(stored(test), ElementsAre(3, 6, 9, 12));
+  for (const RankOutcome& rank : ranks) {
+    EXPECT_THAT(values_of<int64_t>(rank.spool, "checkpoint", "step"), ElementsAre(3, 6, 9, 12));
+  }
+}
+
+TEST(Checkpoints, are_written_every_epoch) {
+  TestRun test;
+  test.run.checkpoint.every_epoch = true;
+  test.run.checkpoint.at_end = false;
+  test.run.limits.max_steps = 8;
+  test.start();
+  EXPECT_THAT(stored(test), ElementsAre(3, 6));
+}
+
+TEST(Checkpoints, none_in_mid_run_is_written_where_the_goal_ends_it) {
+  TestRun test;
+  test.run.checkpoint.every_steps = 1;
+  test.run.checkpoint.at_end = false;
+  test.run.task.task.goal.target = 50;  // after 3 steps
+  test.start();
+  EXPECT_THAT(stored(test), ElementsAre(1, 2));
+}
+
+TEST(Checkpoints, hold_where_they_come_from) {
+  TestRun test(2);
+  test.run.limits.max_steps = 4;
+  test.run.threads_per_worker = 3;
+  test.run.seed = 5;
+  test.start();
+  const NamedState state = checkpoint::read_checkpoint(checkpoint::list_checkpoints(test.checkpoints()).at(0).path);
+  EXPECT_EQ(state.integer("train/step"), 4);
+  EXPECT_EQ(state.text("train/task_hash"), "hash of the task");
+  EXPECT_EQ(state.text("train/framework"), "known");
+  EXPECT_EQ(state.integer("train/workers"), 2);
+  EXPECT_EQ(state.integer("train/threads_per_worker"), 3);
+  EXPECT_EQ(state.integer("train/seed"), 5);
+  for (const char* name : {"fc.weight", "fc.bias", "bn.running_mean", "rank0/bn.running_mean", "rank1/bn.running_mean",
+                           "optimizer/momentum/fc.weight", "train/epoch_metric_sums"}) {
+    EXPECT_TRUE(state.tensors.contains(name)) << name;
+  }
+}
+
+// In the middle of the second epoch: weights, momentum, each rank's statistics and the metrics of the epoch so far.
+TEST(Resume, goes_on_as_if_there_had_been_no_break) {
+  for (const int64_t workers : {1, 2}) {
+    TestRun whole(workers);
+    whole.run.limits.max_steps = 8;
+    const auto expected = whole.start();
+
+    TestRun parts(workers);
+    parts.run.limits.max_steps = 4;
+    parts.start();
+    parts.run.limits.max_steps = 8;
+    const auto ranks = parts.start({.segment = 2, .resume_step = 4});
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      EXPECT_EQ(ranks[rank].result.steps, 8);
+      EXPECT_EQ(ranks[rank].result.weights_sha256, expected[rank].result.weights_sha256);
+      EXPECT_EQ(ranks[rank].parameters, expected[rank].parameters);
+      EXPECT_EQ(ranks[rank].buffers, expected[rank].buffers);
+      EXPECT_EQ(ranks[rank].progress, 8);
+    }
+    const record::RankSpool& spool = ranks[0].spool;
+    EXPECT_EQ(values_of<int64_t>(spool, "begin", "start_step"), std::vector<int64_t>{4});
+    EXPECT_EQ(values_of<int64_t>(spool, "begin", "samples_before"), std::vector<int64_t>{14});
+    const auto last = [](const record::RankSpool& spool, const char* name) { return events_named(spool, name).back(); };
+    EXPECT_EQ(last(spool, "epoch")["metrics"], last(expected[0].spool, "epoch")["metrics"]);
+    EXPECT_EQ(last(spool, "evaluation")["metrics"], last(expected[0].spool, "evaluation")["metrics"]);
+    EXPECT_EQ(record::derive_clocks({spool}).steps, 4);
+  }
+}
+
+TEST(Resume, of_a_run_that_was_at_its_end_does_nothing_more) {
+  TestRun test;
+  const auto first = test.start();
+  const auto second = test.start({.segment = 2, .resume_step = 12});
+  EXPECT_EQ(second[0].result.reason, StopReason::kEpochs);
+  EXPECT_EQ(second[0].result.weights_sha256, first[0].result.weights_sha256);
+  EXPECT_THAT(second[0].spool.steps, IsEmpty());
+  EXPECT_THAT(events_named(second[0].spool, "evaluation"), IsEmpty());
+}
+
+TEST(Resume, names_both_where_the_checkpoint_is_of_another_run) {
+  const auto refused = [](const std::function<void(spec::RunSpec&)>& change, int64_t workers = 1) {
+    TestRun test(workers);
+    test.run.limits.max_steps = 2;
+    test.start();
+    change(test.run);
+    const std::string path = (test.checkpoints() / "step-000000002").string();
+    const std::string text = refusal(test, {.segment = 2, .resume_step = 2}),
+                      before = "checkpoint " + path + " was written by another run: ";
+    EXPECT_EQ(text.substr(0, before.size()), before);
+    return text.substr(std::min(text.size(), before.size()));
+  };
+  EXPECT_EQ(refused([](spec::RunSpec& run) { run.task.hash = "another"; }),
+            "task is hash of the task, this run's is another");
+  EXPECT_EQ(refused([](spec::RunSpec& run) { run.framework = "torch"; }), "framework is known, this run's is torch");
+  EXPECT_EQ(refused([](spec::RunSpec& run) { run.workers = 2; }), "workers is 1, this run's is 2");
+  EXPECT_EQ(refused([](spec::RunSpec& run) { run.workers = 1; }, 2), "workers is 2, this run's is 1");
+}
+
+TEST(Resume, lists_the_checkpoints_that_there_are) {
+  TestRun test;
+  test.run.limits.max_steps = 4;
+  test.run.checkpoint.every_steps = 3;
+  const std::string where = "no checkpoint at step 2 in " + test.checkpoints().string();
+  EXPECT_EQ(refusal(test, {.segment = 1, .resume_step = 2}), where + ": there is none");
+  test.start({.segment = 2});
+  EXPECT_EQ(refusal(test, {.segment = 3, .resume_step = 2}), where + ": there are steps 3, 4");
+}
+
+}  // namespace
+}  // namespace mlbench::train::test

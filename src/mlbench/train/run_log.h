@@ -1,0 +1,46 @@
+#pragma once
+
+// What a rank tells of its run: one record per step, and every event (record/spool.h) of the training loop. The one
+// place that knows how events look. Rank 0 says what is the same on all ranks; the others only when it was.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "mlbench/base/json.h"
+#include "mlbench/track/recorder.h"
+#include "mlbench/train/evaluation.h"
+#include "mlbench/train/evaluation_plan.h"
+#include "mlbench/train/train.h"
+
+namespace mlbench::train {
+
+// `step` is the number of steps done, from the run's beginning.
+class RunLog {
+ public:
+  // `clock` is the run's train clock.
+  RunLog(const TrainContext& context, const EvaluationPlan& plan, const track::StepClock& clock);
+
+  void begin(int64_t step, int64_t last_step);
+  // The step number sample.step (from 0) just ended. Throws the first error of the recorder, if any.
+  void step(track::StepSample sample);
+  void epoch(int64_t step, const MetricSet& metrics);
+  void evaluation(int64_t step, int64_t duration_ns, const MetricSet& metrics);
+  // These metrics of the goal's split reached it.
+  void goal(int64_t step, const MetricSet& metrics);
+  void checkpoint(int64_t step, const std::filesystem::path& folder);
+  void operations(int64_t step, Json operations);
+  // The last one: when it returns, everything is on disk; else it throws the recorder's error.
+  void end(int64_t step, StopReason reason, const std::string& weights_sha256);
+
+ private:
+  bool is_first_rank() const { return c_.comm.rank() == 0; }
+  double epochs_after(int64_t step) const;
+  void check_recorder() const;
+
+  const TrainContext& c_;
+  const EvaluationPlan& plan_;
+  const track::StepClock& clock_;
+};
+
+}  // namespace mlbench::train

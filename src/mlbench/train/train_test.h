@@ -1,0 +1,301 @@
+#pragma once
+
+// Runs of train() within one process, for tests. Ranks are threads, each with a clock of its own that moves only when
+// the framework or the optimizer does something, by a time that stands here: every time in a spool is known.
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mlbench/base/clock.h"
+#include "mlbench/base/files.h"
+#include "mlbench/comm/in_process.h"
+#include "mlbench/compress/coder.h"
+#include "mlbench/dataset/dataset.h"
+#include "mlbench/framework/null/null_framework.h"
+#include "mlbench/models/chain.h"
+#include "mlbench/optim/factory.h"
+#include "mlbench/optim/optimizer.h"
+#include "mlbench/record/record.h"
+#include "mlbench/train/train.h"
+
+namespace mlbench::train::test {
+
+using std::chrono::milliseconds;
+
+// What rank 0 needs for the parts of a step; rank r needs r + 1 times as long.
+inline constexpr milliseconds kInit{1}, kForward{20}, kLoss{3}, kBackward{40}, kAggregate{5}, kUpdate{7}, kMetrics{9};
+inline constexpr milliseconds kStep{85};  // their sum
+// A batch of an evaluation, the state of the optimizer for a checkpoint, the switching on of a profile.
+inline constexpr milliseconds kEvaluation{100}, kCheckpoint{50}, kProfile{30};
+
+// Moves a rank's clock.
+class Pace {
+ public:
+  Pace(ManualClock& clock, int rank) : clock_(clock), factor_(rank + 1) {}
+  void spend(milliseconds time) { clock_.advance(factor_ * time); }
+
+ private:
+  ManualClock& clock_;
+  int factor_;
+};
+
+// Knows everything about its training beforehand. After s steps the mean loss of any batch is 8 - s, and the first s
+// samples of the batch are classified rightly. The gradient of each parameter is loss_scale, so that the sum over ranks
+// is 1. Each training step adds rank + 1 to the running statistics.
+class KnownFramework final : public framework::Framework {
+ public:
+  KnownFramework(const framework::FrameworkOptions& options, Pace pace)
+      : null_(framework::null_framework::make(options)), rank_(options.rank), pace_(pace) {}
+
+  const models::FlatLayout& layout() const override { return null_->layout(); }
+  at::Tensor parameters() override { return null_->parameters(); }
+  at::Tensor gradients() override { return null_->gradients(); }
+  at::Tensor buffers() override { return null_->buffers(); }
+  void initialise() override { null_->initialise(); }
+
+  void begin_step(int64_t step) override {
+    pace_.spend(kInit);
+    steps_ = step;
+  }
+  void forward(const BatchView& batch, framework::Mode mode) override {
+    training_ = mode == framework::Mode::kTrain;
+    pace_.spend(training_ ? kForward : kEvaluation);
+    if (training_) {
+      buffers().add_(rank_ + 1);
+    } else {
+      evaluated_with.push_back(*buffers().data_ptr<float>());
+    }
+    const auto* labels = static_cast<const int64_t*>(batch.labels.data);
+    outputs_.assign(static_cast<size_t>(2 * batch.samples), 0);
+    for (int64_t i = 0; i < batch.samples; ++i) {
+      outputs_[static_cast<size_t>(2 * i + (i < steps_ ? labels[i] : 1 - labels[i]))] = 1;
+    }
+    loss_ = 8 - static_cast<double>(steps_);
+  }
+  double loss() override {
+    if (training_) pace_.spend(kLoss);
+    return loss_;
+  }
+  void backward(double loss_scale, bool) override {
+    pace_.spend(kBackward);
+    gradients().fill_(loss_scale);
+    ++steps_;
+  }
+  void zero_gradients() override {
+    gradients().zero_();
+    ++steps_;
+  }
+  std::span<const float> outputs() override {
+    if (training_) pace_.spend(kMetrics);
+    return outputs_;
+  }
+  void on_gradient_ready(GradientReady callback) override { null_->on_gradient_ready(std::move(callback)); }
+
+  // One operation: of each counted step 0.25 s forward, of each sample 12 operations and 8 bytes.
+  void profile(bool on) override {
+    pace_.spend(kProfile);
+    profiled_from = on ? std::optional(steps_) : std::nullopt;
+  }
+  std::vector<framework::OperationCost> costs() override {
+    framework::OperationCost cost;
+    cost.name = "fc";
+    cost.implementation = "known";
+    if (profiled_from) cost.forward_s = 0.25 * static_cast<double>(steps_ - *profiled_from);
+    cost.forward_flops = 12;
+    cost.bytes = 8;
+    return {cost};
+  }
+
+  Json effective() const override { return {{"name", "known"}, {"pinned", false}}; }
+  Json versions() const override { return {{"known", "1.0"}}; }
+
+  std::vector<float> evaluated_with;  // the first of the running statistics, per batch of an evaluation
+  std::optional<int64_t> profiled_from;
+
+ private:
+  std::unique_ptr<framework::Framework> null_;
+  const int rank_;
+  Pace pace_;
+  int64_t steps_ = 0;  // done
+  bool training_ = false;
+  double loss_ = 0;
+  std::vector<float> outputs_;
+};
+
+// Those of the optimizer that it is given, in known time.
+class PacedRule final : public optim::UpdateRule {
+ public:
+  PacedRule(optim::Optimizer& optimizer, Pace pace) : optimizer_(optimizer), pace_(pace) {}
+  void update(optim::FlatTensors& tensors, double lr) override {
+    pace_.spend(kUpdate);
+    optimizer_.step(tensors, lr);
+  }
+  void export_state(NamedState& state) const override {
+    Pace(pace_).spend(kCheckpoint);
+    optimizer_.export_state(state);
+  }
+  void import_state(const NamedState& state) override { optimizer_.import_state(state); }
+
+ private:
+  optim::Optimizer& optimizer_;
+  Pace pace_;
+};
+
+class PacedExchange final : public optim::Exchange {
+ public:
+  PacedExchange(optim::Optimizer& optimizer, Pace pace) : optimizer_(optimizer), pace_(pace) {}
+  uint64_t aggregate(optim::FlatTensors& tensors) override {
+    pace_.spend(kAggregate);
+    return optimizer_.aggregate(tensors);
+  }
+  Json effective() const override { return optimizer_.effective(); }
+
+ private:
+  optim::Optimizer& optimizer_;
+  Pace pace_;
+};
+
+// What became of one rank.
+struct RankOutcome {
+  TrainResult result;
+  record::RankSpool spool;
+  milliseconds time{};  // that its clock moved
+  int64_t progress = 0;
+  int64_t operations = 0;  // that it began on the communicator
+  std::vector<float> evaluated_with;
+  std::optional<int64_t> profiled_from;
+  std::vector<float> parameters, buffers;  // at the end, without padding
+};
+
+struct Start {
+  int64_t segment = 1;
+  std::optional<int64_t> resume_step = std::nullopt;
+  std::chrono::nanoseconds elapsed_before{0};
+};
+
+// 10 training samples in global batches of 4, 4 and 2; 6 test samples; 4 epochs, each evaluated; a goal that is out of
+// reach. `run` is there to be changed before start().
+class TestRun {
+ public:
+  explicit TestRun(int64_t workers = 1, int64_t training_samples = 10) {
+    data_.name = "rows";
+    data_.format = "libsvm";
+    data_.sample_shape = {4};
+    data_.classes = 2;
+    data_.splits = {{"train", training_samples, {}}, {"test", 6, {}}};
+
+    run.name = "known-" + std::to_string(workers);
+    run.workers = workers;
+    run.framework = "known";
+    run.run_dir = folder_.path().string();
+    run.task.hash = "hash of the task";
+    spec::TaskSpec& task = run.task.task;
+    task.name = "known";
+    task.data.sample_shape = data_.sample_shape;
+    task.data.classes = data_.classes;
+    task.batch_size = 4 / workers;
+    task.epochs = 4;
+    task.optimizer = {"centralized_sgd", 1, {{"momentum", 0.5}}};
+    task.evaluation.metrics = {"Prec@1"};
+    task.goal.metric = "Prec@1";
+    task.goal.target = 101;
+    task.goal.light_target = 101;
+  }
+
+  // Of every rank, in their order. Rethrows what the first of them that threw did.
+  std::vector<RankOutcome> start(const Start& start = {}) {
+    const auto prepared = dataset::make_synthetic(data_, run.seed, folder_ / "cache");
+    auto comms = comm::make_in_process_group(static_cast<int>(run.workers), std::chrono::seconds(60));
+    std::vector<std::future<RankOutcome>> ranks;
+    for (auto& comm : comms) {
+      // A rank that throws leaves the group, so that nobody waits for it.
+      ranks.push_back(std::async(std::launch::async, [&, given = std::move(comm)]() mutable {
+        const auto own = std::move(given);
+        return run_rank(*own, prepared, start);
+      }));
+    }
+    for (auto& rank : ranks) rank.wait();
+    std::vector<RankOutcome> outcomes;
+    for (auto& rank : ranks) outcomes.push_back(rank.get());
+    return outcomes;
+  }
+
+  std::filesystem::path checkpoints() const { return folder_ / "checkpoints"; }
+
+  spec::RunSpec run;
+
+ private:
+  RankOutcome run_rank(comm::Communicator& comm, const dataset::PreparedDataset& prepared, const Start& start) const {
+    ManualClock clock;
+    const Pace pace(clock, comm.rank());
+    framework::FrameworkOptions options;
+    options.model = models::Chain({4}).linear("fc", 2).finish();
+    options.model.parameters.push_back({"bn.running_mean", {3}, {}, false});
+    options.rank = comm.rank();
+    KnownFramework framework(options, pace);
+    const auto unpaced = optim::make_optimizer(run.task.task.optimizer, framework.layout(), comm);
+    optim::Optimizer optimizer(std::make_unique<PacedRule>(*unpaced, pace),
+                               compress::make_coder("none", framework.layout()),
+                               std::make_unique<PacedExchange>(*unpaced, pace));
+    track::Recorder recorder({.run_dir = run.run_dir, .segment = start.segment, .rank = comm.rank()}, clock);
+    std::atomic<int64_t> progress{0};
+    const TrainContext context{run,
+                               comm,
+                               framework,
+                               optimizer,
+                               prepared,
+                               recorder,
+                               clock,
+                               start.resume_step,
+                               start.elapsed_before.count(),
+                               &progress};
+    RankOutcome outcome;
+    outcome.result = train(context);
+    outcome.spool = record::read_spool(run.run_dir, start.segment, comm.rank());
+    outcome.time = std::chrono::duration_cast<milliseconds>(clock.now().time_since_epoch());
+    outcome.progress = progress;
+    outcome.operations = comm.board().read().sequence;
+    outcome.evaluated_with = framework.evaluated_with;
+    outcome.profiled_from = framework.profiled_from;
+    const auto parameters = framework::values_of(framework.parameters());
+    const auto buffers = framework::values_of(framework.buffers());
+    for (const models::FlatRange& range : framework.layout().ranges) {
+      const float* first = (range.trainable ? parameters : buffers).data() + range.offset;
+      auto& values = range.trainable ? outcome.parameters : outcome.buffers;
+      values.insert(values.end(), first, first + range.count);
+    }
+    return outcome;
+  }
+
+  TemporaryFolder folder_;
+  dataset::DatasetDescription data_;
+};
+
+// The events of that name in a spool.
+inline std::vector<Json> events_named(const record::RankSpool& spool, const std::string& name) {
+  std::vector<Json> found;
+  for (const Json& event : spool.events) {
+    if (event.at("event") == name) found.push_back(event);
+  }
+  return found;
+}
+
+// The values of one member of the events of that name.
+template <typename T>
+std::vector<T> values_of(const record::RankSpool& spool, const std::string& event, const std::string& member) {
+  std::vector<T> values;
+  for (const Json& one : events_named(spool, event)) values.push_back(one.at(member).get<T>());
+  return values;
+}
+
+}  // namespace mlbench::train::test

@@ -1,0 +1,151 @@
+#include "mlbench/worker/rank.h"
+
+#include <filesystem>
+#include <vector>
+
+#include "mlbench/base/clock.h"
+#include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
+#include "mlbench/base/json.h"
+#include "mlbench/base/log.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/catalog/worker/catalog.h"
+#include "mlbench/net/launch.h"
+#include "mlbench/optim/factory.h"
+#include "mlbench/record/record.h"
+#include "mlbench/spec/run_spec.h"
+#include "mlbench/train/train.h"
+#include "mlbench/worker/failure.h"
+#include "mlbench/worker/ingredients.h"
+#include "mlbench/worker/session.h"
+
+namespace mlbench::worker {
+
+namespace {
+
+// Train and evaluation time of the segments before this one.
+int64_t elapsed_before(const spec::RunSpec& run, int64_t segment) {
+  std::vector<record::RankSpool> earlier;
+  int64_t evaluation_ns = 0;
+  for (int64_t index = 1; index < segment; ++index) {
+    earlier.push_back(record::read_spool(run.run_dir, index, 0));
+    for (const Json& event : earlier.back().events) {
+      if (event.value("event", "") == "evaluation") evaluation_ns += event.value("duration_ns", int64_t{0});
+    }
+  }
+  return record::derive_clocks(earlier).train_ns + evaluation_ns;
+}
+
+// Without a supervisor rank 0 writes the record itself.
+void write_own_record(const spec::RunSpec& run, int64_t segment, const std::string& started_at, int exit_code,
+                      double wall_s) {
+  record::RunProgress progress;
+  progress.state = exit_code == 0 ? record::RunState::kFinished : record::RunState::kFailed;
+  progress.started_at = started_at;
+  progress.finished_at = format_utc(SystemClock().wall_now());
+  progress.wall_s = wall_s;
+  record::SegmentInfo info;
+  info.index = segment;
+  info.started_at = started_at;
+  info.finished_at = progress.finished_at;
+  info.exit_codes.assign(static_cast<size_t>(run.workers), std::nullopt);
+  info.exit_codes[0] = exit_code;
+  progress.segments.push_back(info);
+  progress.hosts.push_back(capture_host(0));
+  progress.environment = capture_environment();
+  progress.notes.emplace_back("started without a supervisor: only rank 0's exit code is known");
+  write_json_file(std::filesystem::path(run.run_dir) / "run.json", record::build_record(run, progress),
+                  inputs::kRecord);
+}
+
+void train_run(const spec::RunSpec& run, const RankOptions& options, const net::LaunchInfo& launch, Session& session,
+               track::Recorder& recorder, const Clock& clock) {
+  const TimePoint start = clock.now();
+  const dataset::PreparedDataset data = prepare_data(run);
+  Json identity = data.record();
+  // Official is what the task names: a sample of it or another set of the same shape is not.
+  if (run.data_name != run.task.task.data.name) identity["official"] = false;
+  recorder.event(
+      {{"event", "prepared"}, {"prepare_s", to_seconds(clock.now() - start)}, {"data", std::move(identity)}});
+
+  const auto comm = catalog::make_backend(run.backend, session.comm_options());
+  const auto framework = make_framework(run, launch.rank, launch.local_rank);
+  if (run.profile != "off" && framework->costs().empty()) {
+    throw UserError("framework '" + run.framework + "' cannot tell its operations" +
+                    " apart here: --profile and --explain are for --framework onednn, but not its logistic regression");
+  }
+  const auto optimizer = optim::make_optimizer(run.task.task.optimizer, framework->layout(), *comm);
+
+  train::TrainContext context{run,
+                              *comm,
+                              *framework,
+                              *optimizer,
+                              data,
+                              recorder,
+                              clock,
+                              options.resume_step,
+                              elapsed_before(run, options.segment),
+                              &session.progress()};
+  const train::TrainResult result = train::train(context);
+  session.finish();
+  spdlog::info("done after {} steps ({}), weights {}", result.steps, train::name_of(result.reason),
+               result.weights_sha256.substr(0, 12));
+}
+
+// What is to be done, checked against what the environment says.
+spec::RunSpec read_run(const RankOptions& options, const net::LaunchInfo& launch) {
+  const std::filesystem::path run_dir = std::filesystem::absolute(options.run_dir);
+  spec::RunSpec run =
+      spec::read_run_spec(options.spec_file.empty() ? run_dir / "spec.json" : std::filesystem::path(options.spec_file));
+  run.run_dir = run_dir;
+  if (launch.size != run.workers) {
+    throw UserError("the run has " + std::to_string(run.workers) + " workers, but the environment (" + launch.source +
+                    ") says " + std::to_string(launch.size));
+  }
+  if (launch.size > 1 && launch.master_port == 0) {
+    throw UserError("MASTER_PORT is not set: with more than one rank, set MASTER_ADDR and MASTER_PORT");
+  }
+  return run;
+}
+
+}  // namespace
+
+int run_rank(const RankOptions& options) {
+  const net::LaunchInfo launch = net::detect_launch(environment_variable);
+  set_up_logging("rank " + std::to_string(launch.rank));
+  spdlog::info("rank {} of {} (from {})", launch.rank, launch.size, launch.source);
+  const spec::RunSpec run = read_run(options, launch);
+
+  const SystemClock clock;
+  const TimePoint start = clock.now();
+  const std::string started_at = format_utc(clock.wall_now());
+  track::Recorder recorder({.run_dir = run.run_dir,
+                            .run_id = static_cast<uint64_t>(run.id),
+                            .segment = options.segment,
+                            .rank = launch.rank},
+                           clock);
+  std::optional<Session> session;
+  int exit_code = 0;
+  try {
+    session.emplace(run, options.segment, launch, recorder);
+    train_run(run, options, launch, *session, recorder, clock);
+  } catch (const std::exception& error) {
+    spdlog::error("{}", error.what());
+    const std::string kind = kind_of(error), message = message_of(error);
+    if (session) {
+      session->report_failure(kind, message);
+    } else {
+      recorder.event({{"event", "failure"}, {"kind", kind}, {"operation", "rendezvous"}, {"message", message}});
+    }
+    exit_code = static_cast<int>(exit_code_of(error));
+  }
+  if (session) session->finish();
+  recorder.close();
+  if (!supervised() && launch.rank == 0) {
+    write_own_record(run, options.segment, started_at, exit_code, to_seconds(clock.now() - start));
+  }
+  return exit_code;
+}
+
+}  // namespace mlbench::worker
