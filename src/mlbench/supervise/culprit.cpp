@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/record/events.h"
 
 namespace mlbench::supervise {
 namespace {
@@ -193,7 +194,9 @@ std::string noticed_kind(const std::vector<RankFacts>& ranks) {
 
 }  // namespace
 
-bool reported_failure(const RankFacts& rank) { return field<std::string>(rank.report, "event", "") == "failure"; }
+bool reported_failure(const RankFacts& rank) {
+  return rank.report && record::is(*rank.report, record::EventKind::kFailure);
+}
 
 std::string signal_name(int number) {
   const char* abbreviation = sigabbrev_np(number);

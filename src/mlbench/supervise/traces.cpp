@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <fstream>
 
-#include "mlbench/record/spool.h"
+#include "mlbench/record/events.h"
+#include "mlbench/record/spool_tail.h"
 
 namespace mlbench::supervise {
 
@@ -23,12 +24,14 @@ std::vector<std::string> log_tail(const std::filesystem::path& path) {
 std::optional<std::chrono::system_clock::time_point> last_trace(const spec::RunSpec& run, int64_t segment) {
   std::optional<int64_t> last_us;
   for (int64_t rank = 0; rank < run.workers; ++rank) {
-    const record::RankSpool spool = record::read_spool(run.run_dir, segment, rank);
-    if (spool.header.start_wall_us == 0) continue;
+    record::SpoolTail spool(run.run_dir, segment, rank);
     int64_t end_ns = 0;
-    if (!spool.steps.empty()) end_ns = spool.steps.back().end_ns;
-    for (const Json& event : spool.events) end_ns = std::max(end_ns, event.value("end_ns", int64_t{0}));
-    const int64_t end_us = spool.header.start_wall_us + end_ns / 1000;
+    while (
+        spool.read([&](const record::StepRecord& step) { end_ns = std::max(end_ns, step.end_ns); },
+                   [&](const Json& event) { end_ns = std::max(end_ns, record::get(event, record::member::kEndNs)); })) {
+    }
+    if (!spool.has_header()) continue;
+    const int64_t end_us = spool.header().start_wall_us + end_ns / 1000;
     last_us = std::max(last_us.value_or(end_us), end_us);
   }
   if (!last_us) return std::nullopt;
@@ -36,8 +39,8 @@ std::optional<std::chrono::system_clock::time_point> last_trace(const spec::RunS
 }
 
 bool work_ended(const spec::RunSpec& run, int64_t segment, int64_t rank) {
-  const auto events = record::read_spool(run.run_dir, segment, rank).events;
-  return std::any_of(events.begin(), events.end(), [](const Json& event) { return event.value("event", "") == "end"; });
+  return std::ranges::any_of(record::read_events(run.run_dir, segment, rank).lines,
+                             [](const Json& event) { return record::is(event, record::EventKind::kEnd); });
 }
 
 }  // namespace mlbench::supervise
