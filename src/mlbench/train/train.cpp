@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "mlbench/comm/operation_clock.h"
 #include "mlbench/data/loader.h"
 #include "mlbench/schedule/schedule.h"
 #include "mlbench/train/checkpoint_keeper.h"
@@ -53,6 +54,7 @@ class TrainRun {
   int64_t step_;              // steps done
   const int64_t first_step_;  // of this segment
   track::StepClock clock_;
+  comm::OperationClock operation_clock_;
   StopRule stop_rule_;
   ProfileReport profile_;
   RunLog log_;
@@ -73,6 +75,7 @@ TrainRun::TrainRun(const TrainContext& context)
       step_(take_start()),
       first_step_(step_),
       clock_(context.clock),
+      operation_clock_(context.comm.board(), context.clock),
       stop_rule_(context, clock_, plan_.steps_per_epoch(), first_step_),
       profile_(context),
       log_(context, plan_, clock_),
@@ -96,6 +99,7 @@ void TrainRun::step() {
   sample.epoch = static_cast<int32_t>(step_ / plan_.steps_per_epoch());
   sample.samples = batch.view.samples;
   sample.lr = schedule_->lr(step_);
+  operation_clock_.take();  // the exchange is what the step itself sends
   c_.framework.begin_step(step_);
   clock_.lap(StepKind::kInit);
 
@@ -112,6 +116,7 @@ void TrainRun::step() {
   }
   clock_.lap(StepKind::kBackward);
   sample.bytes = c_.optimizer.aggregate(tensors_);
+  sample.exchange_ns = operation_clock_.take();
   clock_.lap(StepKind::kAggregate);
   c_.optimizer.step(tensors_, sample.lr);
   clock_.lap(StepKind::kOptimizer);
