@@ -91,7 +91,8 @@ ExitCode plot(const Context& context, const PlotOptions& options) {
   if (counts.empty()) counts = task.workers;
   const int64_t samples = training_samples(task);
   const fs::path output = options.output.empty() ? fs::path() : fs::absolute(options.output);
-  const auto format = output.empty() ? std::nullopt : std::optional(image_format(output));
+  const bool draws = !output.empty();
+  const auto format = draws ? image_format(output) : report::ImageFormat::kPng;
 
   std::vector<Curve> curves;
   for (const int64_t count : counts) curves.push_back(lr_curve(task, count, samples, output.empty() ? 200 : 1000));
@@ -103,12 +104,12 @@ ExitCode plot(const Context& context, const PlotOptions& options) {
                       {"epochs", curve.epochs},
                       {"lr", curve.lr}});
     }
-    if (format) write_image(output, *format, chart_of(task.title, curves));
+    if (draws) write_image(output, format, chart_of(task.title, curves));
     print_json(rows);
     return ExitCode::kOk;
   }
-  if (format) {
-    write_image(output, *format, chart_of(task.title, curves));
+  if (draws) {
+    write_image(output, format, chart_of(task.title, curves));
     print(output.string() + "\n");
   } else if (is_terminal(STDOUT_FILENO)) {
     const int width = std::clamp(terminal_width(STDOUT_FILENO), 60, 200);
