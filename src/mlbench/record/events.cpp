@@ -112,14 +112,19 @@ std::optional<EventKind> kind_of(const Json& event) {
   return row == std::end(kEventRows) ? std::nullopt : std::optional(row->kind);
 }
 
-Json make_event(EventKind kind, std::initializer_list<std::pair<std::string_view, Json>> members) {
-  const EventRow& row = row_of(kind);
-  Json event = {{"event", row.name}};
+void add_members(Json& event, Members members) {
+  const EventRow& row = row_of(kind_of(event).value());
   for (const auto& [name, value] : members) {
     MLBENCH_CHECK(contains(row.always, name) || contains(row.sometimes, name),
                   fmt::format("event '{}' has no member '{}'", row.name, name));
     event[std::string(name)] = value;
   }
+}
+
+Json make_event(EventKind kind, Members members) {
+  const EventRow& row = row_of(kind);
+  Json event = {{"event", row.name}};
+  add_members(event, members);
   for (const std::string_view name : row.always) {
     MLBENCH_CHECK(event.contains(name), fmt::format("event '{}' without its member '{}'", row.name, name));
   }

@@ -4,6 +4,7 @@
 // make events with it, readers ask by it, api/event.schema.json is its schema. On disk (spool.h) an event is a JSON
 // object per line: {"event": NAME, "sequence": n, "end_ns": n, ...}.
 
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -26,7 +27,12 @@ enum class MemberType { kText, kInteger, kNumber, kObject, kList };  // a number
 template <typename T>
 struct Member {
   std::string_view name;
-  std::pair<std::string_view, Json> operator()(T value) const { return {name, Json(std::move(value))}; }
+  // A whole number stays one where the member is any number.
+  template <typename V>
+  requires std::convertible_to<V, T> &&(!std::same_as<T, int64_t> || std::integral<V>)std::pair<std::string_view, Json>
+  operator()(V value) const {
+    return {name, Json(std::move(value))};
+  }
 };
 
 // What all events may hold.
@@ -92,7 +98,10 @@ inline bool is(const Json& event, EventKind kind) { return kind_of(event) == kin
 
 // An event for the recorder, which adds `sequence` and `end_ns`. InternalError for a member that the type has not, or
 // one that it always has and is not there.
-Json make_event(EventKind kind, std::initializer_list<std::pair<std::string_view, Json>> members);
+using Members = std::initializer_list<std::pair<std::string_view, Json>>;
+Json make_event(EventKind kind, Members members);
+// More of its members.
+void add_members(Json& event, Members members);
 
 // A line of a file of events: an object within its limits (base/input.h) whose members have the types of the list.
 // Empty for anything else.

@@ -6,10 +6,16 @@
 #include <utility>
 
 #include "mlbench/metrics/metric.h"
+#include "mlbench/record/events.h"
 
 namespace mlbench::train {
 
 namespace {
+
+using record::EventKind;
+using record::add_members;
+using record::make_event;
+namespace member = record::member;
 
 int64_t peak_rss_bytes() {
   rusage usage{};
@@ -25,16 +31,12 @@ RunLog::RunLog(const TrainContext& context, const EvaluationPlan& plan, const tr
 void RunLog::begin(int64_t step, int64_t last_step) {
   Json effective = c_.framework.effective();
   effective.update(c_.optimizer.effective());
-  c_.recorder.event({{"event", "begin"},
-                     {"start_step", step},
-                     {"parameters", c_.framework.layout().parameter_count()},
-                     {"effective", effective},
-                     {"versions", c_.framework.versions()},
-                     {"comm_stack", c_.comm.description()},
-                     {"steps_per_epoch", plan_.steps_per_epoch()},
-                     {"last_step", last_step},
-                     {"samples_before", plan_.samples_after(step)},
-                     {"peak_rss", peak_rss_bytes()}});
+  c_.recorder.event(make_event(
+      EventKind::kBegin, {member::kStartStep(step), member::kParameters(c_.framework.layout().parameter_count()),
+                          member::kEffective(effective), member::kVersions(c_.framework.versions()),
+                          member::kCommStack(c_.comm.description()), member::kStepsPerEpoch(plan_.steps_per_epoch()),
+                          member::kLastStep(last_step), member::kSamplesBefore(plan_.samples_after(step)),
+                          member::kPeakRss(peak_rss_bytes())}));
 }
 
 void RunLog::step(track::StepSample sample) {
@@ -45,22 +47,20 @@ void RunLog::step(track::StepSample sample) {
 }
 
 void RunLog::epoch(int64_t step, const MetricSet& metrics) {
-  Json event = {{"event", "epoch"}, {"step", step}, {"epoch", step / plan_.steps_per_epoch()}};
+  Json event = make_event(EventKind::kEpoch, {member::kStep(step), member::kEpoch(step / plan_.steps_per_epoch())});
   if (is_first_rank()) {
-    event.update(
-        {{"train_ns", clock_.train_ns()}, {"train_loss", metrics.value("loss")}, {"metrics", metrics.values()}});
+    add_members(event, {member::kTrainNs(clock_.train_ns()), member::kTrainLoss(metrics.value("loss")),
+                        member::kMetrics(metrics.values())});
   }
   c_.recorder.event(std::move(event));
 }
 
 void RunLog::evaluation(int64_t step, int64_t duration_ns, const MetricSet& metrics) {
-  Json event = {{"event", "evaluation"}, {"step", step}, {"duration_ns", duration_ns}};
+  Json event = make_event(EventKind::kEvaluation, {member::kStep(step), member::kDurationNs(duration_ns)});
   if (is_first_rank()) {
-    event.update({{"epoch", epochs_after(step)},
-                  {"samples", plan_.samples_after(step)},
-                  {"split", "test"},
-                  {"train_ns", clock_.train_ns()},
-                  {"metrics", metrics.values()}});
+    add_members(
+        event, {member::kEpoch(epochs_after(step)), member::kSamples(plan_.samples_after(step)), member::kSplit("test"),
+                member::kTrainNs(clock_.train_ns()), member::kMetrics(metrics.values())});
   }
   c_.recorder.event(std::move(event));
 }
@@ -68,33 +68,29 @@ void RunLog::evaluation(int64_t step, int64_t duration_ns, const MetricSet& metr
 void RunLog::goal(int64_t step, const MetricSet& metrics) {
   if (!is_first_rank()) return;
   const spec::GoalSpec& goal = c_.run.task.task.goal;
-  c_.recorder.event({{"event", "goal"},
-                     {"step", step},
-                     {"metric", goal.metric},
-                     {"split", goal.split},
-                     {"target", spec::goal_target(goal, c_.run.limits.light)},
-                     {"value", metrics.value(goal.metric)},
-                     {"train_ns", clock_.train_ns()},
-                     {"epoch", epochs_after(step)}});
+  c_.recorder.event(make_event(
+      EventKind::kGoal,
+      {member::kStep(step), member::kMetric(goal.metric), member::kSplit(goal.split),
+       member::kTarget(spec::goal_target(goal, c_.run.limits.light)), member::kValue(metrics.value(goal.metric)),
+       member::kTrainNs(clock_.train_ns()), member::kEpoch(epochs_after(step))}));
 }
 
 void RunLog::checkpoint(int64_t step, const std::filesystem::path& folder) {
-  Json event = {{"event", "checkpoint"}, {"step", step}};
-  if (is_first_rank()) event["path"] = folder.filename().string();
+  Json event = make_event(EventKind::kCheckpoint, {member::kStep(step)});
+  if (is_first_rank()) add_members(event, {member::kPath(folder.filename().string())});
   c_.recorder.event(std::move(event));
 }
 
 void RunLog::operations(int64_t step, Json operations) {
-  c_.recorder.event({{"event", "operations"}, {"step", step}, {"operations", std::move(operations)}});
+  c_.recorder.event(
+      make_event(EventKind::kOperations, {member::kStep(step), member::kOperationCosts(std::move(operations))}));
 }
 
 void RunLog::end(int64_t step, StopReason reason, const std::string& weights_sha256) {
-  c_.recorder.event({{"event", "end"},
-                     {"step", step},
-                     {"reason", name_of(reason)},
-                     {"weights_sha256", weights_sha256},
-                     {"samples", plan_.samples_after(step)},
-                     {"peak_rss", peak_rss_bytes()}});
+  c_.recorder.event(make_event(
+      EventKind::kEnd,
+      {member::kStep(step), member::kReason(std::string(name_of(reason))), member::kWeightsSha256(weights_sha256),
+       member::kSamples(plan_.samples_after(step)), member::kPeakRss(peak_rss_bytes())}));
   c_.recorder.flush();
   check_recorder();
 }

@@ -13,6 +13,7 @@
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/net/launch.h"
 #include "mlbench/optim/factory.h"
+#include "mlbench/record/events.h"
 #include "mlbench/record/record.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/train/train.h"
@@ -31,7 +32,9 @@ int64_t elapsed_before(const spec::RunSpec& run, int64_t segment) {
   for (int64_t index = 1; index < segment; ++index) {
     earlier.push_back(record::read_spool(run.run_dir, index, 0));
     for (const Json& event : earlier.back().events) {
-      if (event.value("event", "") == "evaluation") evaluation_ns += event.value("duration_ns", int64_t{0});
+      if (record::is(event, record::EventKind::kEvaluation)) {
+        evaluation_ns += record::get(event, record::member::kDurationNs);
+      }
     }
   }
   return record::derive_clocks(earlier).train_ns + evaluation_ns;
@@ -66,8 +69,9 @@ void train_run(const spec::RunSpec& run, const RankOptions& options, const net::
   Json identity = data.record();
   // Official is what the task names: a sample of it or another set of the same shape is not.
   if (run.data_name != run.task.task.data.name) identity["official"] = false;
-  recorder.event(
-      {{"event", "prepared"}, {"prepare_s", to_seconds(clock.now() - start)}, {"data", std::move(identity)}});
+  recorder.event(record::make_event(
+      record::EventKind::kPrepared,
+      {record::member::kPrepareS(to_seconds(clock.now() - start)), record::member::kData(std::move(identity))}));
 
   const auto comm = catalog::make_backend(run.backend, session.comm_options());
   const auto framework = make_framework(run, launch.rank, launch.local_rank);
@@ -136,7 +140,9 @@ int run_rank(const RankOptions& options) {
     if (session) {
       session->report_failure(kind, message);
     } else {
-      recorder.event({{"event", "failure"}, {"kind", kind}, {"operation", "rendezvous"}, {"message", message}});
+      recorder.event(record::make_event(
+          record::EventKind::kFailure,
+          {record::member::kKind(kind), record::member::kOperation("rendezvous"), record::member::kMessage(message)}));
     }
     exit_code = static_cast<int>(exit_code_of(error));
   }

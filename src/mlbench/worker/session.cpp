@@ -10,10 +10,15 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/comm/kv_store.h"
+#include "mlbench/record/events.h"
 
 namespace mlbench::worker {
 
 namespace {
+
+using record::EventKind;
+using record::make_event;
+namespace member = record::member;
 
 constexpr std::chrono::milliseconds kHeartbeat{250};
 constexpr std::chrono::milliseconds kWatchdogGrace{1000};
@@ -129,7 +134,7 @@ void Session::watch() {
 
 void Session::end_now(int exit_code, const std::string& reason) {
   if (!ending_.exchange(true)) {
-    recorder_.event({{"event", "end"}, {"step", progress_.load()}, {"reason", reason}});
+    recorder_.event(make_event(EventKind::kEnd, {member::kStep(progress_.load()), member::kReason(reason)}));
     recorder_.flush();
     spdlog::error("rank {} ends: {}", launch_.rank, reason);
     // Other threads are inside collectives that may never return: no destructors.
@@ -140,12 +145,9 @@ void Session::end_now(int exit_code, const std::string& reason) {
 
 void Session::report_failure(const std::string& kind, const std::string& message) {
   const auto entry = board_->read();
-  Json event = {{"event", "failure"},
-                {"kind", kind},
-                {"step", progress_.load()},
-                {"operation", entry.operation},
-                {"sequence_number", entry.sequence},
-                {"message", message}};
+  Json event = make_event(EventKind::kFailure, {member::kKind(kind), member::kStep(progress_.load()),
+                                                member::kOperation(std::string(entry.operation)),
+                                                member::kSequenceNumber(entry.sequence), member::kMessage(message)});
   recorder_.event(event);
   recorder_.flush();
   event["sequence"] = entry.sequence;
