@@ -13,8 +13,8 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
-#include "mlbench/framework/onednn/lane_kernels.h"
 #include "mlbench/framework/onednn/tape.h"
+#include "mlbench/framework/onednn/vector_kernels.h"
 
 namespace mlbench::framework::onednn_framework {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "mlbench/base/buffer.h"
-#include "mlbench/framework/onednn/lane_kernels.h"
+#include "mlbench/framework/onednn/vector_kernels.h"
 
 namespace mlbench::framework::onednn_framework {
 

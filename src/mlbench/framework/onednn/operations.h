@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "mlbench/framework/onednn/lane_kernels.h"
 #include "mlbench/framework/onednn/tape.h"
+#include "mlbench/framework/onednn/vector_kernels.h"
 
 namespace mlbench::framework::onednn_framework {
 

@@ -1,9 +1,9 @@
-#include "mlbench/framework/onednn/lane_kernels.h"
+#include "mlbench/framework/onednn/vector_kernels.h"
 
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/framework/onednn/lane_tables.h"
+#include "mlbench/framework/onednn/vector_tables.h"
 
 namespace mlbench::framework::onednn_framework {
 

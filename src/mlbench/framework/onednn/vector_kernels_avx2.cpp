@@ -1,4 +1,4 @@
-#include "mlbench/framework/onednn/lane_kernels_body.inc"
+#include "mlbench/framework/onednn/vector_kernels_body.inc"
 
 namespace mlbench::framework::onednn_framework {
 

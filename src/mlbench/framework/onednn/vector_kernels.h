@@ -5,7 +5,7 @@
 // `lanes` channels. What exists per channel (mean, scale, sums ...) is [lanes], too. Lanes beyond the number of
 // channels are zero and stay so.
 //
-// The same source is compiled for each instruction set (lane_kernels_portable.cpp, _avx2.cpp, _avx512.cpp,
+// The same source is compiled for each instruction set (vector_kernels_portable.cpp, _avx2.cpp, _avx512.cpp,
 // _avx512_bf16.cpp); the portable one is the reference that the others are compared with.
 
 #include <cstddef>
@@ -62,7 +62,7 @@ constexpr int64_t kPanel = 16;
 template <typename T>
 constexpr int64_t kTogether = sizeof(float) / sizeof(T);
 // How many values a panel has per column, and all panels together. (Kernels of all instruction sets use the first, so
-// no copy of it may be shared: lane_kernels_body.inc.)
+// no copy of it may be shared: vector_kernels_body.inc.)
 template <typename T>
 [[gnu::always_inline]] constexpr int64_t padded(int64_t inner) {
   return (inner + kTogether<T> - 1) / kTogether<T> * kTogether<T>;

@@ -1,4 +1,4 @@
-#include "mlbench/framework/onednn/lane_kernels.h"
+#include "mlbench/framework/onednn/vector_kernels.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 
 // What each of lane_kernels_*.cpp exports. Internal to lane_kernels.
 
-#include "mlbench/framework/onednn/lane_kernels.h"
+#include "mlbench/framework/onednn/vector_kernels.h"
 
 namespace mlbench::framework::onednn_framework {
 
