@@ -72,7 +72,7 @@ void scatter(const float* values, const std::vector<int32_t>& place, const Share
 
 template <typename T>
 Convolution<T>::Convolution(Value* input, Value* result, const ConvolutionOptions& options,
-                            const LaneKernels<T>& kernels, int threads)
+                            const VectorKernels<T>& kernels, int threads)
     : options_(options), kernels_(kernels), threads_(threads) {
   inputs = {input};
   output = result;

@@ -27,7 +27,7 @@ struct ConvolutionOptions {
 template <typename T>
 class Convolution final : public Operation {
  public:
-  Convolution(Value* input, Value* output, const ConvolutionOptions& options, const LaneKernels<T>& kernels,
+  Convolution(Value* input, Value* output, const ConvolutionOptions& options, const VectorKernels<T>& kernels,
               int threads);
   void prepare(const std::vector<int64_t>& counts, int64_t samples) override;
   void pack(int thread, const Pass& pass) override;
@@ -59,7 +59,7 @@ class Convolution final : public Operation {
   const Primitives& primitives_of(int64_t count) const;
 
   ConvolutionOptions options_;
-  const LaneKernels<T>& kernels_;
+  const VectorKernels<T>& kernels_;
   int threads_;
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   std::vector<dnnl::stream> streams_;

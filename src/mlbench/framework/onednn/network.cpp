@@ -179,7 +179,7 @@ class TapeNetwork final : public Network {
 
   NetworkOptions options_;
   InstructionSet set_;
-  const LaneKernels<T>& kernels_;
+  const VectorKernels<T>& kernels_;
   Source source_;
   std::deque<Value> values_;
   std::vector<std::unique_ptr<Operation>> operations_;
@@ -210,7 +210,7 @@ int lanes_for(InstructionSet set) { return set >= InstructionSet::kAvx512 ? 16 :
 
 template <typename T>
 TapeNetwork<T>::TapeNetwork(const NetworkOptions& options)
-    : options_(options), set_(best_instruction_set()), kernels_(lane_kernels<T>(set_, lanes_for(set_))) {
+    : options_(options), set_(best_instruction_set()), kernels_(vector_kernels<T>(set_, lanes_for(set_))) {
   pass_.threads = options.threads;
   input_ = build_input();
   result_ = build_chain(options_.model.layers, input_);

@@ -163,7 +163,7 @@ void for_planes(const Value& value, const Chunk& chunk, int lanes, const Body& b
 template <typename T>
 class BatchStatistics final : public Operation {
  public:
-  BatchStatistics(Value* x, const Value* normalised, std::shared_ptr<NormState> state, const LaneKernels<T>& kernels)
+  BatchStatistics(Value* x, const Value* normalised, std::shared_ptr<NormState> state, const VectorKernels<T>& kernels)
       : normalised_(normalised), state_(std::move(state)), kernels_(kernels) {
     inputs = {x};
     keeps = {x};
@@ -202,13 +202,13 @@ class BatchStatistics final : public Operation {
  private:
   const Value* normalised_;
   std::shared_ptr<NormState> state_;
-  const LaneKernels<T>& kernels_;
+  const VectorKernels<T>& kernels_;
 };
 
 template <typename T>
 class Normalise final : public Operation {
  public:
-  Normalise(Value* x, Value* addend, Value* y, std::shared_ptr<NormState> state, const LaneKernels<T>& kernels)
+  Normalise(Value* x, Value* addend, Value* y, std::shared_ptr<NormState> state, const VectorKernels<T>& kernels)
       : state_(std::move(state)), kernels_(kernels) {
     inputs = {x};
     if (addend != nullptr) inputs.push_back(addend);
@@ -268,7 +268,7 @@ class Normalise final : public Operation {
 
  private:
   std::shared_ptr<NormState> state_;
-  const LaneKernels<T>& kernels_;
+  const VectorKernels<T>& kernels_;
 };
 
 // --- sums
@@ -276,7 +276,7 @@ class Normalise final : public Operation {
 template <typename T>
 class Sum final : public Operation {
  public:
-  Sum(Value* a, Value* b, Value* result, const LaneKernels<T>& kernels) : kernels_(kernels) {
+  Sum(Value* a, Value* b, Value* result, const VectorKernels<T>& kernels) : kernels_(kernels) {
     inputs = {a, b};
     output = result;
     cheap = true;
@@ -300,7 +300,7 @@ class Sum final : public Operation {
   }
 
  private:
-  const LaneKernels<T>& kernels_;
+  const VectorKernels<T>& kernels_;
 };
 
 // --- activations
@@ -366,7 +366,7 @@ class Activation final : public Operation {
 template <typename T>
 class MaxPool final : public Operation {
  public:
-  MaxPool(Value* input, Value* result, int64_t kernel, bool relu, const LaneKernels<T>& kernels)
+  MaxPool(Value* input, Value* result, int64_t kernel, bool relu, const VectorKernels<T>& kernels)
       : shape_{input->shape.height, input->shape.width, kernel}, relu_(relu), kernels_(kernels) {
     inputs = {input};
     output = result;
@@ -401,7 +401,7 @@ class MaxPool final : public Operation {
   int64_t output_plane() const { return output->shape.pixels() * kernels_.lanes; }
   PoolShape shape_;
   bool relu_;
-  const LaneKernels<T>& kernels_;
+  const VectorKernels<T>& kernels_;
   Buffer winner_, partial_;
 };
 
@@ -624,18 +624,18 @@ std::shared_ptr<NormState> make_norm_state(const NormOptions& options, int64_t c
 
 template <typename T>
 std::unique_ptr<Operation> make_batch_statistics(Value* x, const Value* normalised, std::shared_ptr<NormState> state,
-                                                 const LaneKernels<T>& kernels) {
+                                                 const VectorKernels<T>& kernels) {
   return std::make_unique<BatchStatistics<T>>(x, normalised, std::move(state), kernels);
 }
 
 template <typename T>
 std::unique_ptr<Operation> make_normalise(Value* x, Value* addend, Value* output, std::shared_ptr<NormState> state,
-                                          const LaneKernels<T>& kernels) {
+                                          const VectorKernels<T>& kernels) {
   return std::make_unique<Normalise<T>>(x, addend, output, std::move(state), kernels);
 }
 
 template <typename T>
-std::unique_ptr<Operation> make_sum(Value* a, Value* b, Value* output, const LaneKernels<T>& kernels) {
+std::unique_ptr<Operation> make_sum(Value* a, Value* b, Value* output, const VectorKernels<T>& kernels) {
   return std::make_unique<Sum<T>>(a, b, output, kernels);
 }
 
@@ -650,7 +650,7 @@ std::unique_ptr<Operation> make_activation(const std::string& kind, Value* input
 
 template <typename T>
 std::unique_ptr<Operation> make_max_pool(Value* input, Value* output, int64_t kernel, bool relu,
-                                         const LaneKernels<T>& kernels) {
+                                         const VectorKernels<T>& kernels) {
   MLBENCH_CHECK(kernel * kernel < 255, "the number of a winner is one byte");
   return std::make_unique<MaxPool<T>>(input, output, kernel, relu, kernels);
 }
@@ -678,12 +678,12 @@ std::unique_ptr<Operation> make_dropout(Value* input, Value* output, const Dropo
 #define MLBENCH_FOR_TYPE(T)                                                                                      \
   template std::unique_ptr<Operation> make_input<T>(Value*, const Source&, int);                                 \
   template std::unique_ptr<Operation> make_batch_statistics<T>(Value*, const Value*, std::shared_ptr<NormState>, \
-                                                               const LaneKernels<T>&);                           \
+                                                               const VectorKernels<T>&);                         \
   template std::unique_ptr<Operation> make_normalise<T>(Value*, Value*, Value*, std::shared_ptr<NormState>,      \
-                                                        const LaneKernels<T>&);                                  \
-  template std::unique_ptr<Operation> make_sum<T>(Value*, Value*, Value*, const LaneKernels<T>&);                \
+                                                        const VectorKernels<T>&);                                \
+  template std::unique_ptr<Operation> make_sum<T>(Value*, Value*, Value*, const VectorKernels<T>&);              \
   template std::unique_ptr<Operation> make_activation<T>(const std::string&, Value*, Value*);                    \
-  template std::unique_ptr<Operation> make_max_pool<T>(Value*, Value*, int64_t, bool, const LaneKernels<T>&);    \
+  template std::unique_ptr<Operation> make_max_pool<T>(Value*, Value*, int64_t, bool, const VectorKernels<T>&);  \
   template std::unique_ptr<Operation> make_avg_pool<T>(Value*, Value*, int64_t, int);                            \
   template std::unique_ptr<Operation> make_global_avg_pool<T>(Value*, Value*, int);                              \
   template std::unique_ptr<Operation> make_flatten<T>(Value*, Value*, int);                                      \

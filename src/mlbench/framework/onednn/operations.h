@@ -39,21 +39,21 @@ std::shared_ptr<NormState> make_norm_state(const NormOptions& options, int64_t c
 
 template <typename T>
 std::unique_ptr<Operation> make_batch_statistics(Value* x, const Value* normalised, std::shared_ptr<NormState> state,
-                                                 const LaneKernels<T>& kernels);
+                                                 const VectorKernels<T>& kernels);
 template <typename T>
 std::unique_ptr<Operation> make_normalise(Value* x, Value* addend, Value* output, std::shared_ptr<NormState> state,
-                                          const LaneKernels<T>& kernels);
+                                          const VectorKernels<T>& kernels);
 
 // --- one value from others, sample by sample
 
 template <typename T>
-std::unique_ptr<Operation> make_sum(Value* a, Value* b, Value* output, const LaneKernels<T>& kernels);
+std::unique_ptr<Operation> make_sum(Value* a, Value* b, Value* output, const VectorKernels<T>& kernels);
 // kind: relu, tanh, softplus
 template <typename T>
 std::unique_ptr<Operation> make_activation(const std::string& kind, Value* input, Value* output);
 template <typename T>
 std::unique_ptr<Operation> make_max_pool(Value* input, Value* output, int64_t kernel, bool relu,
-                                         const LaneKernels<T>& kernels);
+                                         const VectorKernels<T>& kernels);
 template <typename T>
 std::unique_ptr<Operation> make_avg_pool(Value* input, Value* output, int64_t kernel, int lanes);
 // Blocked to rows: the mean over height and width, or all of {channels, height, width}.

@@ -1,9 +1,9 @@
 #pragma once
 
-// Kernels on blocked activations (oneDNN's nChw16c and nChw8c): a sample is {blocks of channels, height, width, lanes},
-// the lanes being neighbouring channels. A *plane* is one block of one sample: `rows` (= height x width) vectors of
-// `lanes` channels. What exists per channel (mean, scale, sums ...) is [lanes], too. Lanes beyond the number of
-// channels are zero and stay so.
+// SIMD kernels on blocked activations (oneDNN's nChw16c and nChw8c): a sample is {blocks of channels, height, width,
+// lanes}, the lanes of a vector being neighbouring channels. A *plane* is one block of one sample: `rows` (= height x
+// width) vectors of `lanes` channels. What exists per channel (mean, scale, sums ...) is [lanes], too. Lanes beyond the
+// number of channels are zero and stay so.
 //
 // The same source is compiled for each instruction set (vector_kernels_portable.cpp, _avx2.cpp, _avx512.cpp,
 // _avx512_bf16.cpp); the portable one is the reference that the others are compared with.
@@ -27,7 +27,7 @@ struct PoolShape {
 
 // T: float or BFloat16. Pointers may be equal where a value is read and written at the same place.
 template <typename T>
-struct LaneKernels {
+struct VectorKernels {
   int lanes = 0;
 
   // Adds to `sum` the sum of each lane, to `squares` that of its squares. Partial sums of 64 rows are about their own
@@ -105,7 +105,7 @@ std::vector<InstructionSet> instruction_sets();
 
 // lanes: 8 or 16.
 template <typename T>
-const LaneKernels<T>& lane_kernels(InstructionSet set, int lanes);
+const VectorKernels<T>& vector_kernels(InstructionSet set, int lanes);
 const RowKernels& row_kernels(InstructionSet set);
 
 }  // namespace mlbench::framework::onednn_framework

@@ -2,6 +2,6 @@
 
 namespace mlbench::framework::onednn_framework {
 
-LaneTables avx2_tables() { return kTables; }
+VectorTables avx2_tables() { return kTables; }
 
 }  // namespace mlbench::framework::onednn_framework

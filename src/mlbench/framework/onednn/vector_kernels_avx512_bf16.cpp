@@ -2,6 +2,6 @@
 
 namespace mlbench::framework::onednn_framework {
 
-LaneTables avx512_bf16_tables() { return kTables; }
+VectorTables avx512_bf16_tables() { return kTables; }
 
 }  // namespace mlbench::framework::onednn_framework

@@ -2,6 +2,6 @@
 
 namespace mlbench::framework::onednn_framework {
 
-LaneTables portable_tables() { return kTables; }
+VectorTables portable_tables() { return kTables; }
 
 }  // namespace mlbench::framework::onednn_framework
