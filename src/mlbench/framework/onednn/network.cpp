@@ -14,13 +14,13 @@
 #include <map>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <set>
 #include <type_traits>
 #include <utility>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/onednn/convolution.h"
+#include "mlbench/framework/onednn/fusion.h"
 #include "mlbench/framework/onednn/operations.h"
 
 namespace mlbench::framework::onednn_framework {
@@ -103,21 +103,6 @@ struct Stored {
   int64_t offset = 0;  // bytes per sample of the batch
 };
 
-constexpr const char* kKinds[] = {"conv2d",
-                                  "linear",
-                                  "lstm",
-                                  "attention",
-                                  "relu",
-                                  "tanh",
-                                  "softplus",
-                                  "flatten",
-                                  "batch_norm2d",
-                                  "residual",
-                                  "max_pool2d",
-                                  "avg_pool2d",
-                                  "global_avg_pool2d",
-                                  "dropout"};
-
 template <typename T>
 class TapeNetwork final : public Network {
  public:
@@ -140,9 +125,20 @@ class TapeNetwork final : public Network {
   float* running(const std::string& name) const;
   const FlatRange& range_of(const std::string& name) const;
   Value* build_input();
-  Value* build_chain(const std::vector<models::LayerSpec>& layers, Value* x);
-  Value* build_layer(const models::LayerSpec& layer, size_t index, Value* x);
-  Value* build_residual(const models::LayerSpec& layer, bool relu, Value* x);
+  Value* build_chain(std::span<const models::LayerSpec> chain, Value* x);
+  Value* build_layer(const FusedLayer& fused, Value* x);
+  Value* build_conv2d(const FusedLayer& fused, Value* x);
+  Value* build_linear(const FusedLayer& fused, Value* x);
+  Value* build_lstm(const FusedLayer& fused, Value* x);
+  Value* build_attention(const FusedLayer& fused, Value* x);
+  Value* build_activation(const FusedLayer& fused, Value* x);
+  Value* build_dropout(const FusedLayer& fused, Value* x);
+  Value* build_pool2d(const FusedLayer& fused, Value* x);
+  Value* build_global_avg_pool2d(const FusedLayer& fused, Value* x);
+  Value* build_flatten(const FusedLayer& fused, Value* x);
+  Value* build_batch_norm2d(const FusedLayer& fused, Value* x);
+  Value* build_residual(const FusedLayer& fused, Value* x);
+  Value* add_max_pool(const models::LayerSpec& layer, bool relu, const std::string& name, Value* x);
   void add_linear(Value* x, Value* y, const Parameter& weight, const Parameter& bias, const std::string& name);
   struct Norm {  // statistics taken, not yet applied
     Value *x = nullptr, *y = nullptr;
@@ -299,120 +295,165 @@ void TapeNetwork<T>::must_be_blocked(const models::LayerSpec& layer, const Value
 }
 
 template <typename T>
-Value* TapeNetwork<T>::build_chain(const std::vector<models::LayerSpec>& layers, Value* x) {
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const models::LayerSpec& layer = layers[i];
-    const models::LayerSpec* next = i + 1 < layers.size() ? &layers[i + 1] : nullptr;
-    const bool then_relu = next != nullptr && next->kind == "relu";
-    const auto fuse = [&] {
-      fused_set_.insert(layer.kind + "+" + next->kind);
-      ++i;
-    };
-    if (layer.kind == "batch_norm2d") {
-      must_be_blocked(layer, *x);
-      const Norm norm = begin_norm(layer, then_relu, x);
-      x = finish_norm(norm, nullptr);
-      if (then_relu) fuse();
-    } else if (layer.kind == "residual") {
-      must_be_blocked(layer, *x);
-      const bool takes_relu = then_relu && !layer.body.empty() && layer.body.back().kind == "batch_norm2d";
-      x = build_residual(layer, takes_relu, x);
-      if (takes_relu) fuse();
-    } else if (layer.kind == "relu" && x->layout == Layout::kBlocked && next != nullptr && next->kind == "max_pool2d") {
-      const auto kernel = next->options.at("kernel").get<int64_t>();
-      Value* y = new_value({x->shape.channels, x->shape.height / kernel, x->shape.width / kernel}, Layout::kBlocked);
-      add(make_max_pool<T>(x, y, kernel, true, kernels_), "relu+max_pool2d");
-      x = y;
-      fuse();
-    } else {
-      x = build_layer(layer, i, x);
-    }
+Value* TapeNetwork<T>::build_chain(std::span<const models::LayerSpec> chain, Value* x) {
+  for (const FusedLayer& fused : fuse(chain)) {
+    x = build_layer(fused, x);
+    if (fused.next != nullptr) fused_set_.insert(fused.name());
   }
   return x;
 }
 
 template <typename T>
-Value* TapeNetwork<T>::build_layer(const models::LayerSpec& layer, size_t index, Value* x) {
-  const Json& options = layer.options;
+Value* TapeNetwork<T>::build_layer(const FusedLayer& fused, Value* x) {
+  struct Row {
+    const char* kind;
+    Value* (TapeNetwork::*build)(const FusedLayer& fused, Value* x);
+  };
+  static constexpr Row kRows[] = {
+      {"conv2d", &TapeNetwork::build_conv2d},
+      {"linear", &TapeNetwork::build_linear},
+      {"lstm", &TapeNetwork::build_lstm},
+      {"attention", &TapeNetwork::build_attention},
+      {"relu", &TapeNetwork::build_activation},
+      {"tanh", &TapeNetwork::build_activation},
+      {"softplus", &TapeNetwork::build_activation},
+      {"flatten", &TapeNetwork::build_flatten},
+      {"batch_norm2d", &TapeNetwork::build_batch_norm2d},
+      {"residual", &TapeNetwork::build_residual},
+      {"max_pool2d", &TapeNetwork::build_pool2d},
+      {"avg_pool2d", &TapeNetwork::build_pool2d},
+      {"global_avg_pool2d", &TapeNetwork::build_global_avg_pool2d},
+      {"dropout", &TapeNetwork::build_dropout},
+  };
+  std::vector<const char*> kinds;
+  for (const Row& row : kRows) {
+    if (row.kind == fused.layer->kind) return (this->*row.build)(fused, x);
+    kinds.push_back(row.kind);
+  }
+  throw UserError(fmt::format("framework 'onednn' has no layer '{}' (model '{}'); it has: {}", fused.layer->kind,
+                              options_.model.name, fmt::join(kinds, ", ")));
+}
+
+template <typename T>
+Value* TapeNetwork<T>::build_conv2d(const FusedLayer& fused, Value* x) {
+  const models::LayerSpec& layer = *fused.layer;
+  ConvolutionOptions conv;
+  conv.kernel = layer.options.at("kernel");
+  conv.stride = layer.options.at("stride");
+  conv.padding = layer.options.at("padding");
+  conv.weight = parameter(layer.name + ".weight");
+  if (layer.options.value("bias", true)) conv.bias = parameter(layer.name + ".bias");
+  const auto extent = [&](int64_t size) { return (size + 2 * conv.padding - conv.kernel) / conv.stride + 1; };
+  Value* y = new_value({layer.options.at("out").get<int64_t>(), extent(x->shape.height), extent(x->shape.width)},
+                       Layout::kBlocked);
+  add(std::make_unique<Convolution<T>>(x, y, conv, kernels_, options_.threads), layer.name);
+  return y;
+}
+
+template <typename T>
+Value* TapeNetwork<T>::build_linear(const FusedLayer& fused, Value* x) {
+  MLBENCH_CHECK(x->layout == Layout::kRows, "a linear layer takes rows");
+  const models::LayerSpec& layer = *fused.layer;
+  Value* y = new_value({layer.options.at("out").get<int64_t>(), x->shape.height, 1}, Layout::kRows);
+  add_linear(x, y, parameter(layer.name + ".weight"),
+             layer.options.value("bias", true) ? parameter(layer.name + ".bias") : Parameter(), layer.name);
+  return y;
+}
+
+template <typename T>
+Value* TapeNetwork<T>::build_lstm(const FusedLayer& fused, Value* x) {
+  MLBENCH_CHECK(x->layout == Layout::kRows, "an lstm takes rows");
+  const models::LayerSpec& layer = *fused.layer;
+  Value* y = new_value({layer.options.at("hidden").get<int64_t>(), x->shape.height, 1}, Layout::kRows);
+  const auto of_layer = [&](const char* suffix) { return parameter(layer.name + suffix); };
+  add(make_lstm<T>(x, y, {of_layer(".weight_ih"), of_layer(".weight_hh"), of_layer(".bias_ih"), of_layer(".bias_hh")},
+                   options_.threads, row_kernels(set_)),
+      layer.name);
+  return y;
+}
+
+template <typename T>
+Value* TapeNetwork<T>::build_attention(const FusedLayer& fused, Value* x) {
+  MLBENCH_CHECK(x->layout == Layout::kRows, "attention takes rows");
+  const models::LayerSpec& layer = *fused.layer;
   const Shape& shape = x->shape;
+  Value* projected = new_value({3 * shape.channels, shape.height, 1}, Layout::kRows);
+  Value* attended = new_value(shape, Layout::kRows);
+  Value* y = new_value(shape, Layout::kRows);
+  add_linear(x, projected, parameter(layer.name + ".in_weight"), {}, layer.name + " in");
+  add(make_attention(projected, attended, layer.options.at("heads"), layer.options.at("causal")), layer.name);
+  add_linear(attended, y, parameter(layer.name + ".out_weight"), {}, layer.name + " out");
+  return y;
+}
+
+template <typename T>
+Value* TapeNetwork<T>::build_activation(const FusedLayer& fused, Value* x) {
+  if (fused.next != nullptr) return add_max_pool(*fused.next, true, fused.name(), x);
+  const models::LayerSpec& layer = *fused.layer;
   const bool rows = x->layout == Layout::kRows;
-  if (layer.kind == "conv2d") {
-    ConvolutionOptions conv;
-    conv.kernel = options.at("kernel");
-    conv.stride = options.at("stride");
-    conv.padding = options.at("padding");
-    conv.weight = parameter(layer.name + ".weight");
-    if (options.value("bias", true)) conv.bias = parameter(layer.name + ".bias");
-    const auto extent = [&](int64_t size) { return (size + 2 * conv.padding - conv.kernel) / conv.stride + 1; };
-    Value* y =
-        new_value({options.at("out").get<int64_t>(), extent(shape.height), extent(shape.width)}, Layout::kBlocked);
-    add(std::make_unique<Convolution<T>>(x, y, conv, kernels_, options_.threads), layer.name);
-    return y;
+  if (!rows) must_be_blocked(layer, *x);
+  Value* y = new_value(x->shape, x->layout);
+  add(rows ? make_activation<float>(layer.kind, x, y) : make_activation<T>(layer.kind, x, y), layer.kind);
+  return y;
+}
+
+template <typename T>
+Value* TapeNetwork<T>::build_dropout(const FusedLayer& fused, Value* x) {
+  const models::LayerSpec& layer = *fused.layer;
+  const DropoutOptions dropout{layer.options.at("p"), options_.seed, options_.rank, fused.index};
+  if (!options_.dropout || dropout.p == 0) return x;
+  const bool rows = x->layout == Layout::kRows;
+  if (!rows) must_be_blocked(layer, *x);
+  Value* y = new_value(x->shape, x->layout);
+  add(rows ? make_dropout<float>(x, y, dropout, kernels_.lanes) : make_dropout<T>(x, y, dropout, kernels_.lanes),
+      layer.kind);
+  return y;
+}
+
+template <typename T>
+Value* TapeNetwork<T>::build_pool2d(const FusedLayer& fused, Value* x) {
+  const models::LayerSpec& layer = *fused.layer;
+  if (layer.kind == "max_pool2d") return add_max_pool(layer, false, layer.kind, x);
+  must_be_blocked(layer, *x);
+  const auto kernel = layer.options.at("kernel").get<int64_t>();
+  Value* y = new_value({x->shape.channels, x->shape.height / kernel, x->shape.width / kernel}, Layout::kBlocked);
+  add(make_avg_pool<T>(x, y, kernel, kernels_.lanes), layer.kind);
+  return y;
+}
+
+template <typename T>
+Value* TapeNetwork<T>::add_max_pool(const models::LayerSpec& layer, bool relu, const std::string& name, Value* x) {
+  must_be_blocked(layer, *x);
+  const auto kernel = layer.options.at("kernel").get<int64_t>();
+  Value* y = new_value({x->shape.channels, x->shape.height / kernel, x->shape.width / kernel}, Layout::kBlocked);
+  add(make_max_pool<T>(x, y, kernel, relu, kernels_), name);
+  return y;
+}
+
+template <typename T>
+Value* TapeNetwork<T>::build_flatten(const FusedLayer& fused, Value* x) {
+  Value* y = new_value({x->shape.volume(), 1, 1}, Layout::kRows);
+  if (x->layout == Layout::kRows) {
+    add(make_flatten_rows(x, y), fused.layer->kind);
+  } else {
+    must_be_blocked(*fused.layer, *x);
+    add(make_flatten<T>(x, y, kernels_.lanes), fused.layer->kind);
   }
-  if (layer.kind == "linear") {
-    MLBENCH_CHECK(rows, "a linear layer takes rows");
-    Value* y = new_value({options.at("out").get<int64_t>(), shape.height, 1}, Layout::kRows);
-    add_linear(x, y, parameter(layer.name + ".weight"),
-               options.value("bias", true) ? parameter(layer.name + ".bias") : Parameter(), layer.name);
-    return y;
-  }
-  if (layer.kind == "lstm") {
-    MLBENCH_CHECK(rows, "an lstm takes rows");
-    Value* y = new_value({options.at("hidden").get<int64_t>(), shape.height, 1}, Layout::kRows);
-    const auto of_layer = [&](const char* suffix) { return parameter(layer.name + suffix); };
-    add(make_lstm<T>(x, y, {of_layer(".weight_ih"), of_layer(".weight_hh"), of_layer(".bias_ih"), of_layer(".bias_hh")},
-                     options_.threads, row_kernels(set_)),
-        layer.name);
-    return y;
-  }
-  if (layer.kind == "attention") {
-    MLBENCH_CHECK(rows, "attention takes rows");
-    Value* projected = new_value({3 * shape.channels, shape.height, 1}, Layout::kRows);
-    Value* attended = new_value(shape, Layout::kRows);
-    Value* y = new_value(shape, Layout::kRows);
-    add_linear(x, projected, parameter(layer.name + ".in_weight"), {}, layer.name + " in");
-    add(make_attention(projected, attended, options.at("heads"), options.at("causal")), layer.name);
-    add_linear(attended, y, parameter(layer.name + ".out_weight"), {}, layer.name + " out");
-    return y;
-  }
-  if (layer.kind == "relu" || layer.kind == "tanh" || layer.kind == "softplus") {
-    if (!rows) must_be_blocked(layer, *x);
-    Value* y = new_value(shape, x->layout);
-    add(rows ? make_activation<float>(layer.kind, x, y) : make_activation<T>(layer.kind, x, y), layer.kind);
-    return y;
-  }
-  if (layer.kind == "dropout") {
-    const DropoutOptions dropout{options.at("p"), options_.seed, options_.rank, index};
-    if (!options_.dropout || dropout.p == 0) return x;
-    if (!rows) must_be_blocked(layer, *x);
-    Value* y = new_value(shape, x->layout);
-    add(rows ? make_dropout<float>(x, y, dropout, kernels_.lanes) : make_dropout<T>(x, y, dropout, kernels_.lanes),
-        layer.kind);
-    return y;
-  }
-  if (layer.kind == "max_pool2d" || layer.kind == "avg_pool2d") {
-    must_be_blocked(layer, *x);
-    const auto kernel = options.at("kernel").get<int64_t>();
-    Value* y = new_value({shape.channels, shape.height / kernel, shape.width / kernel}, Layout::kBlocked);
-    add(layer.kind == "max_pool2d" ? make_max_pool<T>(x, y, kernel, false, kernels_)
-                                   : make_avg_pool<T>(x, y, kernel, kernels_.lanes),
-        layer.kind);
-    return y;
-  }
-  if (layer.kind == "flatten" && rows) {
-    Value* y = new_value({shape.volume(), 1, 1}, Layout::kRows);
-    add(make_flatten_rows(x, y), layer.kind);
-    return y;
-  }
-  if (layer.kind == "global_avg_pool2d" || layer.kind == "flatten") {
-    must_be_blocked(layer, *x);
-    const bool flatten = layer.kind == "flatten";
-    Value* y = new_value({flatten ? shape.volume() : shape.channels, 1, 1}, Layout::kRows);
-    add(flatten ? make_flatten<T>(x, y, kernels_.lanes) : make_global_avg_pool<T>(x, y, kernels_.lanes), layer.kind);
-    return y;
-  }
-  throw UserError(fmt::format("framework 'onednn' has no layer '{}' (model '{}'); it has: {}", layer.kind,
-                              options_.model.name, fmt::join(kKinds, ", ")));
+  return y;
+}
+
+template <typename T>
+Value* TapeNetwork<T>::build_global_avg_pool2d(const FusedLayer& fused, Value* x) {
+  must_be_blocked(*fused.layer, *x);
+  Value* y = new_value({x->shape.channels, 1, 1}, Layout::kRows);
+  add(make_global_avg_pool<T>(x, y, kernels_.lanes), fused.layer->kind);
+  return y;
+}
+
+template <typename T>
+Value* TapeNetwork<T>::build_batch_norm2d(const FusedLayer& fused, Value* x) {
+  must_be_blocked(*fused.layer, *x);
+  return finish_norm(begin_norm(*fused.layer, fused.next != nullptr, x), nullptr);
 }
 
 // On single rows, the end of a model of images, rounding would cost digits of the logits and gain no time.
@@ -451,23 +492,17 @@ Value* TapeNetwork<T>::finish_norm(const Norm& norm, Value* addend) {
 }
 
 template <typename T>
-Value* TapeNetwork<T>::build_residual(const models::LayerSpec& layer, bool relu, Value* x) {
-  const auto without_norm = [](std::vector<models::LayerSpec> layers, std::optional<models::LayerSpec>& norm) {
-    if (!layers.empty() && layers.back().kind == "batch_norm2d") {
-      norm = layers.back();
-      layers.pop_back();
-    }
-    return layers;
-  };
+Value* TapeNetwork<T>::build_residual(const FusedLayer& fused, Value* x) {
+  must_be_blocked(*fused.layer, *x);
+  const NormalisedChain body = split_norm(fused.layer->body), shortcut = split_norm(fused.layer->shortcut);
   // The shortcut first: its convolution shares a segment with the first one of the body.
-  std::optional<models::LayerSpec> shortcut_norm, body_norm;
-  Value* b = build_chain(without_norm(layer.shortcut, shortcut_norm), x);
+  Value* b = build_chain(shortcut.layers, x);
   Norm of_shortcut, of_body;
-  if (shortcut_norm) of_shortcut = begin_norm(*shortcut_norm, false, b);
-  Value* a = build_chain(without_norm(layer.body, body_norm), x);
-  if (body_norm) of_body = begin_norm(*body_norm, relu, a);
-  if (shortcut_norm) b = finish_norm(of_shortcut, nullptr);
-  if (body_norm) {
+  if (shortcut.norm != nullptr) of_shortcut = begin_norm(*shortcut.norm, false, b);
+  Value* a = build_chain(body.layers, x);
+  if (body.norm != nullptr) of_body = begin_norm(*body.norm, fused.next != nullptr, a);
+  if (shortcut.norm != nullptr) b = finish_norm(of_shortcut, nullptr);
+  if (body.norm != nullptr) {
     fused_set_.insert("batch_norm2d+residual");
     return finish_norm(of_body, b);
   }

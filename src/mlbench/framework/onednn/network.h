@@ -1,8 +1,6 @@
 #pragma once
 
 // A model's layers as a tape of operations (tape.h), the memory they need and their execution by a team of threads.
-// Neighbouring layers become one operation where that saves passes over memory: batch_norm2d+relu, a residual sum and
-// the ReLU after it into the batch_norm2d at the end of the body, relu+max_pool2d.
 
 #include <functional>
 #include <memory>
