@@ -11,13 +11,7 @@ namespace mlbench::framework::onednn_framework {
 
 // --- from one layout to another (layouts.cpp)
 
-// The input, set before each pass: dense float32 samples, or rows of a matrix (`rows` not null). `in_place`: the
-// output's data are the samples themselves; else they are copied.
-struct Source {
-  const float* features = nullptr;
-  const int64_t* rows = nullptr;
-  bool in_place = false;
-};
+// The network's input: rows of features to what the first operation reads.
 template <typename T>
 std::unique_ptr<Operation> make_input(Value* output, const Source& source, int lanes);
 // Blocked to rows: all of {channels, height, width}.
