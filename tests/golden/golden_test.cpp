@@ -63,8 +63,7 @@ Batch make_batch(const std::vector<int64_t>& sample_shape) {
   Batch batch;
   batch.sample_shape = sample_shape;
   RandomSequence random(7);
-  int64_t volume = 1;
-  for (const int64_t extent : sample_shape) volume *= extent;
+  const int64_t volume = volume_of(sample_shape);
   for (int64_t i = 0; i < kSamples * volume; ++i) batch.features.push_back(static_cast<float>(random.uniform()));
   for (int64_t i = 0; i < kSamples; ++i) batch.labels.push_back(static_cast<int64_t>(random.below(10)));
   return batch;
@@ -179,8 +178,7 @@ Golden ask_pytorch(const Case& test, const std::string& python) {
     const models::ParameterSpec& parameter = test.model.parameters[i];
     json["parameters"].push_back(
         {{"name", parameter.name}, {"shape", parameter.shape}, {"trainable", parameter.trainable}});
-    size_t count = 1;
-    for (const int64_t extent : parameter.shape) count *= static_cast<size_t>(extent);
+    const auto count = static_cast<size_t>(volume_of(parameter.shape));
     start.resize(start.size() + count);
     models::initialise(parameter, i, kSeed, std::span(start).last(count));
   }
@@ -255,8 +253,7 @@ void expect_close(const Case& test, const char* what, const Values& ours, const 
   size_t offset = 0;
   for (const models::ParameterSpec& parameter : test.model.parameters) {
     if (offset == ours.size()) break;  // gradients: buffers have none, and come last
-    size_t count = 1;
-    for (const int64_t extent : parameter.shape) count *= static_cast<size_t>(extent);
+    const auto count = static_cast<size_t>(volume_of(parameter.shape));
     const std::string type = !parameter.trainable                               ? "running statistics"
                              : parameter.name.find("bn") != std::string::npos   ? "batch_norm2d"
                              : parameter.name.find("conv") != std::string::npos ? "conv2d"

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/shape.h"
 #include "mlbench/framework/onednn/convolution.h"
 #include "mlbench/framework/onednn/fusion.h"
 #include "mlbench/framework/onednn/operations.h"
@@ -134,10 +135,8 @@ Value* TapeBuilder<T>::build_input() {
   const std::string first = options_.model.layers.empty() ? "" : options_.model.layers.front().kind;
   Value* input = nullptr;
   if (shape.size() != 3) {
-    int64_t volume = 1;
-    for (const int64_t extent : shape) volume *= extent;
     const bool sequence = shape.size() == 2;
-    input = new_value({sequence ? shape[1] : volume, sequence ? shape[0] : 1, 1}, Layout::kRows);
+    input = new_value({sequence ? shape[1] : volume_of(shape), sequence ? shape[0] : 1, 1}, Layout::kRows);
   } else {
     // oneDNN's first convolutions read images of 1 and 3 channels as they are.
     const bool as_is = first == "conv2d" && (shape[0] == 1 || shape[0] == 3);

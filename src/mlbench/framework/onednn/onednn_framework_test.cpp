@@ -40,9 +40,9 @@ FrameworkOptions options_of(models::ModelDescription model, int threads = 2) {
 }
 
 struct Batch {
-  Batch(const models::ModelDescription& model, int64_t samples, uint64_t key = 5) : shape(model.input_shape) {
+  Batch(const models::ModelDescription& model, int64_t samples, uint64_t key = 5)
+      : shape(model.input_shape), volume(volume_of(shape)) {
     RandomSequence random(key);
-    for (const int64_t extent : shape) volume *= extent;
     for (int64_t i = 0; i < samples * volume; ++i) features.push_back(static_cast<float>(random.normal()));
     for (int64_t i = 0; i < samples; ++i) {
       labels.push_back(static_cast<int64_t>(random.below(static_cast<uint64_t>(model.outputs))));
@@ -58,7 +58,7 @@ struct Batch {
     return batch;
   }
   std::vector<int64_t> shape;
-  int64_t volume = 1;
+  int64_t volume;
   std::vector<float> features;
   std::vector<int64_t> labels;
 };
