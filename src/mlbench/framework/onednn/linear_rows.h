@@ -33,6 +33,7 @@ class LinearRows {
   int64_t features_;
   const RowKernels& kernels_;
   std::vector<PerThread> threads_;
+  size_t team_ = 0;  // threads of the last pass, which may be fewer than asked for
   std::vector<float> logits_;
   double mean_loss_ = 0;
 };

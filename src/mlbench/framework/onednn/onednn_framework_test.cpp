@@ -534,6 +534,52 @@ TEST(OneDnnFramework, AnErrorInAThreadIsThrown) {
 }
 
 TEST(OneDnnFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
+// Threads that meet inside an operation must not wait for one that has failed.
+TEST(OneDnnFramework, AnErrorBesideARecurrentLayerIsThrown) {
+  const FrameworkOptions options =
+      options_of(Chain({7, 20}).linear("a", 24).lstm("b", 40).lstm("c", 17).flatten().linear("fc", 5).finish());
+  const auto framework = make(options);
+  framework->initialise();
+  const Batch batch(options.model, 6);
+  step(*framework, batch.view());
+  const at::Tensor gradients = framework->gradients().clone();
+  for (int failing = 1; failing <= 12; ++failing) {  // as many parameters
+    for (int repeat = 0; repeat < 4; ++repeat) {
+      int calls = 0;
+      framework->on_gradient_ready([&](int64_t, int64_t) {
+        if (++calls == failing) throw IoError("from the callback");
+      });
+      EXPECT_THAT([&] { step(*framework, batch.view()); }, ThrowsMessage<IoError>(HasSubstr("from the callback")));
+      EXPECT_EQ(calls, failing) << "none after the error";
+    }
+  }
+  framework->on_gradient_ready({});
+  step(*framework, batch.view());
+  EXPECT_TRUE(at::equal(framework->gradients(), gradients));
+}
+
+TEST(OneDnnFramework, ATeamSmallerThanAskedForIsRefused) {
+  for (const auto& model : {small_model(), Chain({7, 20}).lstm("a", 24).flatten().linear("fc", 5).finish()}) {
+    const auto framework = make(options_of(model));
+    framework->initialise();
+    const Batch batch(model, 6);
+    step(*framework, batch.view());
+    const at::Tensor gradients = framework->gradients().clone();
+    const auto refused = ThrowsMessage<UserError>(AllOf(HasSubstr("for 2 threads and got 1"), HasSubstr("OMP_")));
+    {
+      const contract::OneThreadOnly limit;
+      EXPECT_THAT([&] { framework->forward(batch.view(), Mode::kTrain); }, refused);
+    }
+    framework->forward(batch.view(), Mode::kTrain);
+    {
+      const contract::OneThreadOnly limit;
+      EXPECT_THAT([&] { framework->backward(1, false); }, refused);
+    }
+    step(*framework, batch.view());
+    EXPECT_TRUE(at::equal(framework->gradients(), gradients)) << "and nothing is left of it";
+  }
+}
+
   const Json effective = make(options_of(small_model()))->effective();
   EXPECT_EQ(effective["name"], "onednn");
   EXPECT_EQ(effective["precision"], "float32");
@@ -615,6 +661,20 @@ TEST(OneDnnLogisticRegression, LossGradientAndProbabilitiesByHand) {
 TEST(OneDnnLogisticRegression, LargeLogitsGiveFiniteLosses) { contract::expect_finite_losses_of_large_logits(make); }
 
 TEST(OneDnnLogisticRegression, IsAsExactAsLibTorchAndReadsRowsWhereTheyLie) {
+// Nor does a pass count what a thread that is missing now has left from the pass before.
+TEST(OneDnnLogisticRegression, ATeamSmallerThanAskedForDoesAllTheWork) {
+  const FrameworkOptions options = logistic_options(40, 0.01, 3), alone = logistic_options(40, 0.01, 1);
+  const Batch before(options.model, 9), batch(options.model, 11, 6);
+  const auto framework = make(options), expected = make(alone);
+  framework->initialise();
+  expected->initialise();
+  step(*framework, before.view());
+  const contract::OneThreadOnly limit;
+  EXPECT_EQ(step(*framework, batch.view()), step(*expected, batch.view()));
+  EXPECT_TRUE(at::equal(framework->gradients(), expected->gradients()));
+  EXPECT_TRUE(std::ranges::equal(framework->outputs(), expected->outputs()));
+}
+
   RandomSequence random(4);
   std::vector<float> features;
   for (int i = 0; i < 200 * 300; ++i) features.push_back(static_cast<float>(random.normal() * 0.05));
