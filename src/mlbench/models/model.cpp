@@ -25,9 +25,7 @@ struct Row {
 };
 constexpr Row kModels[] = {
     {"mnist-cnn", describe_mnist_cnn},
-    {"mnist-cnn-smooth", describe_mnist_cnn_smooth},
     {"resnet-cifar", describe_resnet_cifar},
-    {"resnet-cifar-smooth", describe_resnet_cifar_smooth},
     {"logistic_regression", describe_logistic_regression},
 };
 

@@ -17,6 +17,7 @@
 #include "mlbench/framework/contract_test.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/models/chain.h"
+#include "mlbench/models/smooth_test.h"
 
 namespace mlbench::framework::onednn_framework {
 namespace {
@@ -326,13 +327,13 @@ TEST(OneDnnFramework, WholeModelsAreAsExactAsLibTorch) {
     SCOPED_TRACE(version);
     // Rounding grows from one batch norm to the next, for LibTorch alike.
     const Json deep = {{"version", version}, {"depth", 14}};
-    const FrameworkOptions smooth = options_of(task_model("1a", "resnet-cifar-smooth", deep));
+    const FrameworkOptions smooth = options_of(models::smooth(task_model("1a", "resnet-cifar", deep)));
     expect_as_exact_as_torch(smooth, Batch(smooth.model, 10), 128);
     const Json shallow = {{"version", version}, {"depth", 8}};
     const FrameworkOptions real = options_of(task_model("1a", "resnet-cifar", shallow));
     expect_as_exact_as_torch(real, Batch(real.model, 10), 40000);
   }
-  const FrameworkOptions smooth = options_of(task_model("fashion-mnist", "mnist-cnn-smooth", Json::object()));
+  const FrameworkOptions smooth = options_of(models::smooth(task_model("fashion-mnist", "mnist-cnn", Json::object())));
   expect_as_exact_as_torch(smooth, Batch(smooth.model, 21), 8);
   const FrameworkOptions real = options_of(task_model("fashion-mnist", "mnist-cnn", Json::object()));
   expect_as_exact_as_torch(real, Batch(real.model, 21), 1000);
@@ -340,7 +341,7 @@ TEST(OneDnnFramework, WholeModelsAreAsExactAsLibTorch) {
 
 // Losses of 20 steps of plain gradient descent stay within one in a thousand of LibTorch's.
 TEST(OneDnnFramework, TwentyStepsStayBesideLibTorch) {
-  const FrameworkOptions options = options_of(task_model("1a", "resnet-cifar-smooth", {{"depth", 8}}));
+  const FrameworkOptions options = options_of(models::smooth(task_model("1a", "resnet-cifar", {{"depth", 8}})));
   const auto ours = make(options);
   const auto peer = torch_framework::make(options);
   ours->initialise();
@@ -618,9 +619,9 @@ bool has_bfloat16() {
 TEST(OneDnnFramework, Bf16IsAsExactAsLibTorchsAutocastOrRefused) {
   if (!has_bfloat16()) GTEST_SKIP() << "missing capability: AVX512-BF16, of the CPU or within ONEDNN_MAX_CPU_ISA";
   std::vector<FrameworkOptions> cases = {
-      options_of(task_model("1a", "resnet-cifar-smooth", {{"depth", 8}})),
-      options_of(task_model("1a", "resnet-cifar-smooth", {{"depth", 8}, {"version", "v2"}})),
-      options_of(task_model("fashion-mnist", "mnist-cnn-smooth", Json::object()))};
+      options_of(models::smooth(task_model("1a", "resnet-cifar", {{"depth", 8}}))),
+      options_of(models::smooth(task_model("1a", "resnet-cifar", {{"depth", 8}, {"version", "v2"}}))),
+      options_of(models::smooth(task_model("fashion-mnist", "mnist-cnn", Json::object())))};
   for (const LayerCase& test : layer_cases()) {
     if (test.model.input_shape.size() != 2) continue;
     cases.push_back(options_of(test.model, 2));
