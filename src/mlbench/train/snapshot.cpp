@@ -13,10 +13,6 @@ namespace mlbench::train {
 
 namespace {
 
-std::span<float> floats_of(const at::Tensor& tensor) {
-  return {tensor.data_ptr<float>(), static_cast<size_t>(tensor.numel())};
-}
-
 HostTensor host_copy(std::span<const float> flat, const models::FlatRange& range) {
   HostTensor tensor{DType::kFloat32, range.shape, {}};
   const auto bytes = std::as_bytes(flat.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count)));
@@ -39,7 +35,7 @@ std::string own_name(int rank, const std::string& name) { return "rank" + std::t
 }  // namespace
 
 std::vector<float> average_buffers(framework::Framework& framework, comm::Communicator& comm) {
-  const std::span<const float> own = floats_of(framework.buffers());
+  const std::span<const float> own = framework::values_of(framework.buffers());
   std::vector<float> sum(own.begin(), own.end());
   if (comm.size() == 1 || sum.empty()) return sum;
   comm.all_reduce(view_of(std::span(sum)), comm::ReduceOp::kSum);
@@ -49,11 +45,11 @@ std::vector<float> average_buffers(framework::Framework& framework, comm::Commun
 
 void export_model(framework::Framework& framework, std::span<const float> averaged_buffers, comm::Communicator& comm,
                   NamedState& state) {
-  const std::span<const float> own = floats_of(framework.buffers());
+  const std::span<const float> own = framework::values_of(framework.buffers());
   std::vector<float> all(own.size() * static_cast<size_t>(comm.size()));
   if (!own.empty()) comm.all_gather(const_view_of(own), view_of(std::span(all)));
 
-  const std::span<const float> parameters = floats_of(framework.parameters());
+  const std::span<const float> parameters = framework::values_of(framework.parameters());
   for (const models::FlatRange& range : framework.layout().ranges) {
     if (range.trainable) {
       state.tensors[range.name] = host_copy(parameters, range);
@@ -68,8 +64,8 @@ void export_model(framework::Framework& framework, std::span<const float> averag
 }
 
 void import_model(const NamedState& state, int rank, framework::Framework& framework) {
-  const std::span<float> parameters = floats_of(framework.parameters());
-  const std::span<float> buffers = floats_of(framework.buffers());
+  const std::span<float> parameters = framework::values_of(framework.parameters());
+  const std::span<float> buffers = framework::values_of(framework.buffers());
   for (const models::FlatRange& range : framework.layout().ranges) {
     const std::string name = range.trainable ? range.name : own_name(rank, range.name);
     copy_into(state.tensor(name), name, range, range.trainable ? parameters : buffers);
@@ -77,8 +73,8 @@ void import_model(const NamedState& state, int rank, framework::Framework& frame
 }
 
 void import_averaged_model(const std::map<std::string, HostTensor>& tensors, framework::Framework& framework) {
-  const std::span<float> parameters = floats_of(framework.parameters());
-  const std::span<float> buffers = floats_of(framework.buffers());
+  const std::span<float> parameters = framework::values_of(framework.parameters());
+  const std::span<float> buffers = framework::values_of(framework.buffers());
   std::vector<std::string> missing, known;
   for (const models::FlatRange& range : framework.layout().ranges) {
     known.push_back(range.name);

@@ -41,12 +41,8 @@ Json evaluate_stored(const std::filesystem::path& model, const spec::RunSpec& ru
   } catch (const UserError& error) {
     throw UserError(model.string() + " does not fit task " + run.task.task.name + ": " + error.what());
   }
-  const at::Tensor parameters = framework.parameters();
-  const at::Tensor buffers = framework.buffers();
-  const auto floats = [](const at::Tensor& flat) {
-    return std::span<const float>(flat.data_ptr<float>(), static_cast<size_t>(flat.numel()));
-  };
-  const std::string hash = models::weights_sha256(framework.layout(), floats(parameters), floats(buffers));
+  const std::string hash = models::weights_sha256(framework.layout(), framework::values_of(framework.parameters()),
+                                                  framework::values_of(framework.buffers()));
   const dataset::PreparedDataset data = prepare();
   return {{"samples", data.split("test").samples},
           {"data", data.record()},

@@ -175,15 +175,15 @@ void TrainRun::finish_epoch() {
 void TrainRun::evaluate() {
   const TimePoint start = c_.clock.now();
   // Each rank trains on with its own running statistics; their average is what is evaluated.
-  const at::Tensor buffers = c_.framework.buffers();
-  const std::vector<float> own(buffers.data_ptr<float>(), buffers.data_ptr<float>() + buffers.numel());
+  const std::span<float> buffers = framework::values_of(c_.framework.buffers());
+  const std::vector<float> own(buffers.begin(), buffers.end());
   const std::vector<float> averaged = average_buffers(c_.framework, c_.comm);
-  std::copy(averaged.begin(), averaged.end(), buffers.data_ptr<float>());
+  std::ranges::copy(averaged, buffers.begin());
 
   evaluation_metrics_.reset();
   add_shard(c_.framework, *evaluation_loader_, evaluation_metrics_);
   evaluation_metrics_.merge(c_.comm);
-  std::copy(own.begin(), own.end(), buffers.data_ptr<float>());
+  std::ranges::copy(own, buffers.begin());
 
   schedule_->on_evaluation(step_, evaluation_metrics_.value("loss"));
   const int64_t duration_ns = (c_.clock.now() - start).count();
@@ -301,9 +301,8 @@ void TrainRun::restore(int64_t step) {
 
 std::string TrainRun::hash_weights() {
   const std::vector<float> averaged = average_buffers(c_.framework, c_.comm);
-  const at::Tensor parameters = c_.framework.parameters();
-  const std::string hash = models::weights_sha256(
-      c_.framework.layout(), {parameters.data_ptr<float>(), static_cast<size_t>(parameters.numel())}, averaged);
+  const std::string hash =
+      models::weights_sha256(c_.framework.layout(), framework::values_of(c_.framework.parameters()), averaged);
   std::vector<uint8_t> all(hash.size() * static_cast<size_t>(c_.comm.size()));
   const std::span<const uint8_t> own(reinterpret_cast<const uint8_t*>(hash.data()), hash.size());
   c_.comm.all_gather(const_view_of(own), view_of(std::span(all)));
