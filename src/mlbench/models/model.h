@@ -33,14 +33,14 @@ struct LayerSpec {
   // kind         parameters            options
   // conv2d       weight (OIHW), bias   in, out, kernel, stride, padding (zeros on every side), bias: has it one?
   // linear       weight (OI), bias     in, out; of a sequence, a sample {positions, in}: of each position
-  // lstm         weight_ih (4H, in),   in, hidden (H): {positions, in} to {positions, hidden} from states of zero;
-  // gates in
-  //              weight_hh (4H, H),    the order i f g o, as PyTorch has it
-  //              bias_ih, bias_hh
-  // attention    in_weight (3D, D),    features (D), heads, causal: scaled dot products of each position with all, or
-  // with
-  //              out_weight (D, D)     itself and those before it (Vaswani et al. 2017); in_weight: queries, keys,
-  //              values
+  // lstm         weight_ih (4H, in),   in, hidden (H): {positions, in} to {positions, hidden};
+  //              weight_hh (4H, H),    the first states are zero, the gates in the order i f g o,
+  //              bias_ih,              as PyTorch has it
+  //              bias_hh
+  // attention    in_weight (3D, D),    features (D), heads, causal: scaled dot products of each
+  //              out_weight (D, D)     position with all, or with itself and those before it
+  //                                    (Vaswani et al. 2017); in_weight holds queries, keys and
+  //                                    values
   // relu, tanh, softplus, flatten      none
   // max_pool2d, avg_pool2d             kernel (= stride, no padding)
   // global_avg_pool2d                  none: mean over height and width, {channels} remain
