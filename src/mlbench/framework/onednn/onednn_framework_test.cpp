@@ -534,7 +534,6 @@ TEST(OneDnnFramework, AnErrorInAThreadIsThrown) {
   EXPECT_THAT([&] { step(*framework, batch.view()); }, ThrowsMessage<IoError>(HasSubstr("from the callback")));
 }
 
-TEST(OneDnnFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
 // Threads that meet inside an operation must not wait for one that has failed.
 TEST(OneDnnFramework, AnErrorBesideARecurrentLayerIsThrown) {
   const FrameworkOptions options =
@@ -581,6 +580,7 @@ TEST(OneDnnFramework, ATeamSmallerThanAskedForIsRefused) {
   }
 }
 
+TEST(OneDnnFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
   const Json effective = make(options_of(small_model()))->effective();
   EXPECT_EQ(effective["name"], "onednn");
   EXPECT_EQ(effective["precision"], "float32");
@@ -661,7 +661,6 @@ TEST(OneDnnLogisticRegression, LossGradientAndProbabilitiesByHand) {
 
 TEST(OneDnnLogisticRegression, LargeLogitsGiveFiniteLosses) { contract::expect_finite_losses_of_large_logits(make); }
 
-TEST(OneDnnLogisticRegression, IsAsExactAsLibTorchAndReadsRowsWhereTheyLie) {
 // Nor does a pass count what a thread that is missing now has left from the pass before.
 TEST(OneDnnLogisticRegression, ATeamSmallerThanAskedForDoesAllTheWork) {
   const FrameworkOptions options = logistic_options(40, 0.01, 3), alone = logistic_options(40, 0.01, 1);
@@ -676,6 +675,7 @@ TEST(OneDnnLogisticRegression, ATeamSmallerThanAskedForDoesAllTheWork) {
   EXPECT_TRUE(std::ranges::equal(framework->outputs(), expected->outputs()));
 }
 
+TEST(OneDnnLogisticRegression, IsAsExactAsLibTorchAndReadsRowsWhereTheyLie) {
   RandomSequence random(4);
   std::vector<float> features;
   for (int i = 0; i < 200 * 300; ++i) features.push_back(static_cast<float>(random.normal() * 0.05));
