@@ -19,6 +19,7 @@
 #include "mlbench/comm/in_process.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/models/model.h"
+#include "mlbench/models/smooth_test.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/spec/task.h"
 #include "tests/golden/oracle.h"
@@ -63,8 +64,7 @@ Batch make_batch(const std::vector<int64_t>& sample_shape) {
   Batch batch;
   batch.sample_shape = sample_shape;
   RandomSequence random(7);
-  int64_t volume = 1;
-  for (const int64_t extent : sample_shape) volume *= extent;
+  const int64_t volume = volume_of(sample_shape);
   for (int64_t i = 0; i < kSamples * volume; ++i) batch.features.push_back(static_cast<float>(random.uniform()));
   for (int64_t i = 0; i < kSamples; ++i) batch.labels.push_back(static_cast<int64_t>(random.below(10)));
   return batch;
@@ -100,14 +100,19 @@ Case make_case(const std::string& model, bool dropout) {
   return result;
 }
 
-Case make_resnet_case(const std::string& model, const std::string& version, int64_t depth, bool frozen) {
+Case make_resnet_case(const std::string& version, int64_t depth, bool frozen) {
   Case result;
   result.task = spec::find_task("1a", "2021", "", {}).task;
-  result.task.model = {model, {{"version", version}, {"depth", depth}}};
+  result.task.model = {"resnet-cifar", {{"version", version}, {"depth", depth}}};
   result.model = models::describe_model(result.task);
   result.frozen = frozen;
   result.batch = make_batch(result.task.data.sample_shape);
   return result;
+}
+
+Case smooth(Case test) {
+  test.model = models::smooth(std::move(test.model));
+  return test;
 }
 
 std::unique_ptr<framework::Framework> make_framework(const Case& test, int threads) {
@@ -179,8 +184,7 @@ Golden ask_pytorch(const Case& test, const std::string& python) {
     const models::ParameterSpec& parameter = test.model.parameters[i];
     json["parameters"].push_back(
         {{"name", parameter.name}, {"shape", parameter.shape}, {"trainable", parameter.trainable}});
-    size_t count = 1;
-    for (const int64_t extent : parameter.shape) count *= static_cast<size_t>(extent);
+    const auto count = static_cast<size_t>(volume_of(parameter.shape));
     start.resize(start.size() + count);
     models::initialise(parameter, i, kSeed, std::span(start).last(count));
   }
@@ -255,8 +259,7 @@ void expect_close(const Case& test, const char* what, const Values& ours, const 
   size_t offset = 0;
   for (const models::ParameterSpec& parameter : test.model.parameters) {
     if (offset == ours.size()) break;  // gradients: buffers have none, and come last
-    size_t count = 1;
-    for (const int64_t extent : parameter.shape) count *= static_cast<size_t>(extent);
+    const auto count = static_cast<size_t>(volume_of(parameter.shape));
     const std::string type = !parameter.trainable                               ? "running statistics"
                              : parameter.name.find("bn") != std::string::npos   ? "batch_norm2d"
                              : parameter.name.find("conv") != std::string::npos ? "conv2d"
@@ -301,46 +304,45 @@ TEST_F(GoldenTest, StepWithoutDropoutEqualsPyTorchs) { compare(make_case("mnist-
 TEST_F(GoldenTest, StepWithTheStoredMaskEqualsPyTorchs) { compare(make_case("mnist-cnn", true), kRealMultiple); }
 
 TEST_F(GoldenTest, StepOfTheSmoothVariantEqualsPyTorchs) {
-  compare(make_case("mnist-cnn-smooth", false), kSmoothMultiple);
-  compare(make_case("mnist-cnn-smooth", true), kSmoothMultiple);
+  compare(smooth(make_case("mnist-cnn", false)), kSmoothMultiple);
+  compare(smooth(make_case("mnist-cnn", true)), kSmoothMultiple);
 }
 
 TEST_F(GoldenTest, StepOfEachResNetEqualsPyTorchs) {
   for (const char* version : {"v1", "v2", "v2-mlbench"}) {
     SCOPED_TRACE(version);
-    compare(make_resnet_case("resnet-cifar", version, 8, false), kDeepRealMultiple);
-    compare(make_resnet_case("resnet-cifar-smooth", version, 8, false), kResNetMultiple);
+    compare(make_resnet_case(version, 8, false), kDeepRealMultiple);
+    compare(smooth(make_resnet_case(version, 8, false)), kResNetMultiple);
   }
 }
 
 TEST_F(GoldenTest, ManyWorkersGiveTheGradientOfOneOnResNet20WithFrozenStatistics) {
-  for (const auto& [model, multiple] :
-       {std::pair{"resnet-cifar", kRealMultiple}, {"resnet-cifar-smooth", kResNetMultiple}}) {
-    const Case test = make_resnet_case(model, "v1", 20, true);
+  const Case real = make_resnet_case("v1", 20, true);
+  for (const auto& [test, multiple] : {std::pair{real, kRealMultiple}, {smooth(real), kResNetMultiple}}) {
     const Golden golden = ask_pytorch(test, python_);
     const Values one = our_step(test).gradients;
-    SCOPED_TRACE(model);
+    SCOPED_TRACE(multiple);
     expect_close(test, "gradient", sharded_gradient(test, 2), one, golden.exact.gradients, multiple);
   }
 }
 
 // bfloat16 in convolutions and linear layers, float32 in everything else: no worse than PyTorch's autocast.
 TEST_F(GoldenTest, StepInBf16IsAsExactAsPyTorchsAutocast) {
-  for (const char* model : {"mnist-cnn", "mnist-cnn-smooth"}) {
-    Case test = make_case(model, true);
+  const Case real = make_case("mnist-cnn", true);
+  for (Case test : {real, smooth(real)}) {
     test.precision = "bf16";
-    SCOPED_TRACE(model);
+    SCOPED_TRACE(test.model.layers[1].kind);
     compare(test, 0);
   }
 }
 
 TEST_F(GoldenTest, ManyWorkersGiveTheGradientOfOneWithTheWholeBatch) {
-  for (const auto& [model, multiple] : {std::pair{"mnist-cnn", kRealMultiple}, {"mnist-cnn-smooth", kSmoothMultiple}}) {
-    const Case test = make_case(model, false);
+  const Case real = make_case("mnist-cnn", false);
+  for (const auto& [test, multiple] : {std::pair{real, kRealMultiple}, {smooth(real), kSmoothMultiple}}) {
     const Golden golden = ask_pytorch(test, python_);
     const Values one = our_step(test).gradients;
     for (const int ranks : {2, 3}) {
-      SCOPED_TRACE(std::to_string(ranks) + " ranks, " + model);
+      SCOPED_TRACE(std::to_string(ranks) + " ranks, " + test.model.layers[1].kind);
       expect_close(test, "gradient", sharded_gradient(test, ranks), one, golden.exact.gradients, multiple);
     }
   }

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "mlbench/base/shape.h"
+
 namespace mlbench {
 
 enum class DType : uint8_t { kUInt8, kInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64 };
@@ -103,11 +105,7 @@ struct BatchView {
   std::span<const int64_t> rows;      // empty, or [samples] row numbers into `features`
 
   bool dense() const { return rows.empty(); }
-  int64_t sample_volume() const {
-    int64_t volume = 1;
-    for (const int64_t extent : sample_shape) volume *= extent;
-    return volume;
-  }
+  int64_t sample_volume() const { return volume_of(sample_shape); }
 };
 
 }  // namespace mlbench

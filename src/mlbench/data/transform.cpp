@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
+#include "mlbench/base/shape.h"
 #include "mlbench/data/loader.h"
 
 namespace mlbench::data {
@@ -64,8 +65,7 @@ class StageTransform final : public Transform {
       throw UserError(fmt::format("data.sample_shape [{}]: expected positive extents", fmt::join(shape_, ", ")));
     }
     channels_ = shape_.size() == 3 ? static_cast<size_t>(shape_.front()) : 1;
-    volume_ = 1;
-    for (const int64_t extent : shape_) volume_ *= extent;
+    volume_ = volume_of(shape_);
     for (const std::string& name : names) add_stage(name, data);
 
     padding_.resize(channels_);

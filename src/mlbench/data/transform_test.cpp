@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/shape.h"
 #include "mlbench/data/loader.h"
 
 namespace mlbench::data {
@@ -19,7 +20,7 @@ using ::testing::ThrowsMessage;
 template <typename T>
 struct Samples {
   Samples(std::vector<int64_t> shape, std::vector<T> all) : values(std::move(all)) {
-    const int64_t volume = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+    const int64_t volume = volume_of(shape);
     split.name = "train";
     split.samples = static_cast<int64_t>(values.size()) / volume;
     split.sample_shape = std::move(shape);

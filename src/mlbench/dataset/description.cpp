@@ -2,13 +2,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "mlbench/base/embedded_file.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/numbers.h"
+#include "mlbench/base/shape.h"
 #include "mlbench/dataset/dataset.h"
 #include "mlbench/dataset/format.h"
 #include "mlbench/spec/toml_text.h"
@@ -159,11 +159,7 @@ FileSource parse_file(const std::string& file, const toml::table& table) {
 
 }  // namespace
 
-int64_t DatasetDescription::sample_volume() const {
-  int64_t volume = 1;
-  for (const int64_t extent : sample_shape) volume *= extent;
-  return volume;
-}
+int64_t DatasetDescription::sample_volume() const { return volume_of(sample_shape); }
 
 DatasetDescription parse_description(const std::string& file, std::string_view text) {
   const toml::table root = spec::parse_toml(text, file, inputs::kDataDescription);
@@ -189,8 +185,7 @@ DatasetDescription parse_description(const std::string& file, std::string_view t
   }
   keys.finish();
   check_hash(keys, "fingerprint", description.fingerprint);
-  const double volume = std::accumulate(description.sample_shape.begin(), description.sample_shape.end(), 1.0,
-                                        [](double product, int64_t extent) { return product * double(extent); });
+  const double volume = unchecked_volume_of(description.sample_shape);
   if (volume > kMostValuesPerSample) {
     keys.refuse("sample_shape", fmt::format("'sample_shape' is a sample of {:g} values; expected at most {:g}", volume,
                                             kMostValuesPerSample));

@@ -6,6 +6,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/base/shape.h"
 #include "mlbench/dataset/archive.h"
 #include "mlbench/dataset/cache.h"
 #include "mlbench/dataset/dataset.h"
@@ -34,11 +35,7 @@ bool follow_published_files(const DatasetDescription& description, const std::ve
 
 }  // namespace
 
-int64_t CachedSplit::sample_volume() const {
-  int64_t volume = 1;
-  for (const int64_t extent : sample_shape) volume *= extent;
-  return volume;
-}
+int64_t CachedSplit::sample_volume() const { return volume_of(sample_shape); }
 
 PreparedDataset::PreparedDataset(const DatasetDescription& description, std::shared_ptr<const MappedFile> cache,
                                  std::vector<CachedSplit> splits, std::string fingerprint, bool synthetic)

@@ -7,10 +7,12 @@
 #include <atomic>
 #include <cmath>
 #include <numbers>
+#include <span>
 #include <thread>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
+#include "mlbench/base/shape.h"
 #include "mlbench/dataset/cache.h"
 
 namespace mlbench::dataset {
@@ -24,8 +26,7 @@ std::vector<uint8_t> make_prototype(const std::vector<int64_t>& shape, uint64_t 
   const bool image = shape.size() >= 2;
   const int64_t width = shape.back();
   const int64_t height = image ? shape[shape.size() - 2] : 1;
-  int64_t planes = 1;
-  for (size_t i = 0; i + 2 < shape.size(); ++i) planes *= shape[i];
+  const int64_t planes = image ? volume_of(std::span(shape).first(shape.size() - 2)) : 1;
   const int64_t cell = image ? 4 : 1;
 
   std::vector<uint8_t> prototype;

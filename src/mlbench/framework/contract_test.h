@@ -3,6 +3,7 @@
 // What the tests of every framework that computes share.
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <cmath>
 #include <functional>
@@ -14,6 +15,19 @@
 #include "mlbench/models/chain.h"
 
 namespace mlbench::framework::contract {
+
+// OpenMP gives one thread, whatever is asked for, while this lives: as inside a parallel region, or at
+// OMP_THREAD_LIMIT=1.
+class OneThreadOnly {
+ public:
+  OneThreadOnly() : before_(omp_get_max_active_levels()) { omp_set_max_active_levels(0); }
+  ~OneThreadOnly() { omp_set_max_active_levels(before_); }
+  OneThreadOnly(const OneThreadOnly&) = delete;
+  OneThreadOnly& operator=(const OneThreadOnly&) = delete;
+
+ private:
+  int before_;
+};
 
 using Make = std::function<std::unique_ptr<Framework>(const FrameworkOptions&)>;
 

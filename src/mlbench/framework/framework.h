@@ -72,6 +72,7 @@ class Framework {
   // Order per training step: begin_step, forward(kTrain), loss, backward.
   // begin_step: clears what must be cleared; `step` selects the dropout stream (seed, rank, step).
   virtual void begin_step(int64_t step) = 0;
+  // At least one sample: a rank that has none in a step calls zero_gradients instead.
   virtual void forward(const BatchView& batch, Mode mode) = 0;
   // Mean loss over the batch of the last forward, plus the model's penalty (ModelDescription::l2). Losses:
   //   cross_entropy         softmax of one logit per class

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mlbench/base/environment.h"
+#include "mlbench/framework/contract_test.h"
 
 namespace mlbench::framework {
 namespace {
@@ -27,6 +28,18 @@ TEST(Threads, EachOnACoreOfItsOwn) {
     EXPECT_EQ(cores[1], std::vector{before[0]});
 
     EXPECT_FALSE(bind_threads(std::vector{before[0], 1 << 20}));
+  }).join();
+  EXPECT_EQ(allowed_cores(), before);
+}
+
+TEST(Threads, NoneIsBoundWhereThereAreFewerThanCores) {
+  const std::vector<int> before = allowed_cores();
+  if (before.size() < 2) GTEST_SKIP() << "missing capability: two cores";
+  std::thread([&] {
+    const contract::OneThreadOnly limit;
+    EXPECT_FALSE(bind_threads(std::vector{before[0], before[1]}));
+    EXPECT_EQ(allowed_cores(), before);
+    EXPECT_TRUE(bind_threads(std::vector{before[0]}));
   }).join();
   EXPECT_EQ(allowed_cores(), before);
 }

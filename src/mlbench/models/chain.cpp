@@ -5,11 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <numeric>
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/shape.h"
 
 namespace mlbench::models {
 
@@ -172,7 +171,7 @@ Chain& Chain::pool2d(const std::string& kind, int64_t kernel) {
 Chain& Chain::flatten() {
   MLBENCH_CHECK(shape_.size() > 1, "flatten");
   model_.layers.push_back({"flatten", "", Json::object(), {}, {}});
-  shape_ = {std::accumulate(shape_.begin(), shape_.end(), int64_t{1}, std::multiplies<>())};
+  shape_ = {volume_of(shape_)};
   return *this;
 }
 

@@ -9,9 +9,7 @@
 
 namespace mlbench::models {
 
-namespace {
-
-ModelDescription describe(const spec::TaskSpec& task, const char* first, const char* second, const char* pool) {
+ModelDescription describe_mnist_cnn(const spec::TaskSpec& task) {
   OptionReader options(fmt::format("model '{}'", task.model.name), task.model.options);
   const double dropout = options.number("dropout", 0.4, {0, 1});
   options.finish();
@@ -23,25 +21,17 @@ ModelDescription describe(const spec::TaskSpec& task, const char* first, const c
   }
   return Chain(task.data.sample_shape)
       .conv2d_same("conv1", 32, 5)
-      .activation(first)
-      .pool2d(pool, 2)
+      .activation("relu")
+      .pool2d("max_pool2d", 2)
       .conv2d_same("conv2", 64, 5)
-      .activation(second)
-      .pool2d(pool, 2)
+      .activation("relu")
+      .pool2d("max_pool2d", 2)
       .flatten()
       .linear("fc1", 1024)
-      .activation(second)
+      .activation("relu")
       .dropout(dropout)
       .linear("fc2", task.data.classes)
       .finish();
-}
-
-}  // namespace
-
-ModelDescription describe_mnist_cnn(const spec::TaskSpec& task) { return describe(task, "relu", "relu", "max_pool2d"); }
-
-ModelDescription describe_mnist_cnn_smooth(const spec::TaskSpec& task) {
-  return describe(task, "tanh", "softplus", "avg_pool2d");
 }
 
 }  // namespace mlbench::models

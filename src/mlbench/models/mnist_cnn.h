@@ -10,8 +10,4 @@ namespace mlbench::models {
 
 ModelDescription describe_mnist_cnn(const spec::TaskSpec& task);
 
-// The same with tanh and softplus for ReLU and mean pooling: differentiable everywhere, so that gradients of whole
-// models can be compared tightly (a value next to a kink may fall on different sides in two implementations).
-ModelDescription describe_mnist_cnn_smooth(const spec::TaskSpec& task);
-
 }  // namespace mlbench::models

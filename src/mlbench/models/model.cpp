@@ -8,6 +8,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/base/shape.h"
 #include "mlbench/models/logistic_regression.h"
 #include "mlbench/models/mnist_cnn.h"
 #include "mlbench/models/resnet_cifar.h"
@@ -24,23 +25,15 @@ struct Row {
 };
 constexpr Row kModels[] = {
     {"mnist-cnn", describe_mnist_cnn},
-    {"mnist-cnn-smooth", describe_mnist_cnn_smooth},
     {"resnet-cifar", describe_resnet_cifar},
-    {"resnet-cifar-smooth", describe_resnet_cifar_smooth},
     {"logistic_regression", describe_logistic_regression},
 };
-
-int64_t volume(const std::vector<int64_t>& shape) {
-  int64_t elements = 1;
-  for (const int64_t extent : shape) elements *= extent;
-  return elements;
-}
 
 }  // namespace
 
 int64_t ModelDescription::parameter_count() const {
   int64_t count = 0;
-  for (const ParameterSpec& parameter : parameters) count += parameter.trainable ? volume(parameter.shape) : 0;
+  for (const ParameterSpec& parameter : parameters) count += parameter.trainable ? volume_of(parameter.shape) : 0;
   return count;
 }
 
@@ -65,7 +58,7 @@ uint64_t dropout_key(uint64_t seed, int rank, int64_t step, size_t layer) {
 }
 
 void initialise(const ParameterSpec& parameter, size_t index, uint64_t seed, std::span<float> values) {
-  MLBENCH_CHECK(static_cast<int64_t>(values.size()) == volume(parameter.shape), parameter.name);
+  MLBENCH_CHECK(static_cast<int64_t>(values.size()) == volume_of(parameter.shape), parameter.name);
   RandomSequence random(derive_key(seed, {kInitStream, index}));
   const double scale = parameter.initialiser.scale;
   switch (parameter.initialiser.kind) {
@@ -88,7 +81,7 @@ FlatLayout lay_out(const ModelDescription& model) {
   FlatLayout layout;
   for (const ParameterSpec& parameter : model.parameters) {
     int64_t& end = parameter.trainable ? layout.parameter_elements : layout.buffer_elements;
-    const int64_t count = volume(parameter.shape);
+    const int64_t count = volume_of(parameter.shape);
     layout.ranges.push_back({parameter.name, parameter.shape, end, count, parameter.trainable});
     end += (count + kAlignmentElements - 1) / kAlignmentElements * kAlignmentElements;
   }

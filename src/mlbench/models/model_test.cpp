@@ -10,6 +10,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/models/chain.h"
+#include "mlbench/models/smooth_test.h"
 
 namespace mlbench::models {
 namespace {
@@ -45,15 +46,17 @@ TEST(MnistCnn, HasTheLayersAndParametersOfTheTask) {
   EXPECT_EQ(model.layers[3].options["padding"], 2);
 }
 
-TEST(MnistCnn, TheSmoothVariantHasTheSameParameters) {
-  const ModelDescription smooth = describe_model(task_of("mnist-cnn-smooth"));
-  const ModelDescription model = describe_model(task_of("mnist-cnn"));
-  ASSERT_EQ(smooth.parameters.size(), model.parameters.size());
-  for (size_t i = 0; i < model.parameters.size(); ++i) {
-    EXPECT_EQ(smooth.parameters[i].name, model.parameters[i].name);
-    EXPECT_EQ(smooth.parameters[i].shape, model.parameters[i].shape);
-  }
-  EXPECT_EQ(smooth.layers[2].kind, "avg_pool2d");
+TEST(Models, AreThoseOfTheTasks) {
+  EXPECT_THAT(model_names(), ElementsAre("mnist-cnn", "resnet-cifar", "logistic_regression"));
+}
+
+TEST(Models, SmoothVariantsHaveNoKinkAndTheSameParameters) {
+  const ModelDescription model = describe_model(task_of("mnist-cnn")), smooth_model = smooth(model);
+  EXPECT_EQ(smooth_model.parameters.size(), model.parameters.size());
+  std::vector<std::string> kinds;
+  for (const LayerSpec& layer : smooth_model.layers) kinds.push_back(layer.kind);
+  EXPECT_THAT(kinds, ElementsAre("conv2d", "softplus", "avg_pool2d", "conv2d", "softplus", "avg_pool2d", "flatten",
+                                 "linear", "softplus", "dropout", "linear"));
 }
 
 // As many as nn.LSTM(400, 1150), the first layer of AWD-LSTM, and a self-attention of Transformer big without biases.
@@ -173,7 +176,7 @@ TEST(LogisticRegression, RefusesImagesManyClassesAndNegativePenalties) {
 
 TEST(Models, RefuseWhatTheyCannotBuild) {
   EXPECT_THAT([] { describe_model(task_of("mnist_cnn")); },
-              ThrowsMessage<UserError>(HasSubstr("unknown model 'mnist_cnn'; valid: mnist-cnn, mnist-cnn-smooth")));
+              ThrowsMessage<UserError>(HasSubstr("unknown model 'mnist_cnn'; valid: mnist-cnn, resnet-cifar, ")));
   const auto with = [](auto change) {
     return [change] {
       spec::TaskSpec task = task_of("mnist-cnn");

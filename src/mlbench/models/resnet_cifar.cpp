@@ -18,7 +18,6 @@ struct Block {
   int64_t channels = 0;
   int64_t stride = 1;
   bool projection = false;
-  const char* activation = "relu";
 };
 
 void shortcut(Chain& chain, const Block& block) {
@@ -32,20 +31,20 @@ void add_block_v1(Chain& chain, const Block& block) {
       [&](Chain& body) {
         body.conv2d_normal(block.name + ".conv1", block.channels, 3, block.stride)
             .batch_norm2d(block.name + ".bn1")
-            .activation(block.activation)
+            .activation("relu")
             .conv2d_normal(block.name + ".conv2", block.channels, 3, 1)
             .batch_norm2d(block.name + ".bn2");
       },
       block.projection ? projection : Chain::Part());
-  chain.activation(block.activation);
+  chain.activation("relu");
 }
 
 void add_block_v2(Chain& chain, const Block& block) {
-  const auto activate = [&](Chain& part) { part.batch_norm2d(block.name + ".bn1").activation(block.activation); };
+  const auto activate = [&](Chain& part) { part.batch_norm2d(block.name + ".bn1").activation("relu"); };
   const auto convolve = [&](Chain& part) {
     part.conv2d_normal(block.name + ".conv1", block.channels, 3, block.stride)
         .batch_norm2d(block.name + ".bn2")
-        .activation(block.activation)
+        .activation("relu")
         .conv2d_normal(block.name + ".conv2", block.channels, 3, 1);
   };
   if (block.projection) {
@@ -59,7 +58,9 @@ void add_block_v2(Chain& chain, const Block& block) {
   }
 }
 
-ModelDescription describe(const spec::TaskSpec& task, const char* activation) {
+}  // namespace
+
+ModelDescription describe_resnet_cifar(const spec::TaskSpec& task) {
   OptionReader options(fmt::format("model '{}'", task.model.name), task.model.options);
   const std::string version = options.text("version", "v1");
   const int64_t depth = options.integer("depth", 20, {8, 1202});
@@ -79,22 +80,17 @@ ModelDescription describe(const spec::TaskSpec& task, const char* activation) {
   const bool v1 = version == "v1";
   Chain chain(task.data.sample_shape);
   chain.conv2d_normal("stem.conv", kStageChannels[0], 3, 1);
-  if (version != "v2") chain.batch_norm2d("stem.bn").activation(activation);
+  if (version != "v2") chain.batch_norm2d("stem.bn").activation("relu");
   for (int64_t stage = 0; stage < 3; ++stage) {
     for (int64_t i = 0; i < (depth - 2) / 6; ++i) {
       const bool widens = stage > 0 && i == 0;
-      const Block block{fmt::format("stage{}.block{}", stage + 1, i + 1), kStageChannels[stage], widens ? 2 : 1, widens,
-                        activation};
+      const Block block{fmt::format("stage{}.block{}", stage + 1, i + 1), kStageChannels[stage], widens ? 2 : 1,
+                        widens};
       (v1 ? add_block_v1 : add_block_v2)(chain, block);
     }
   }
-  if (version == "v2") chain.batch_norm2d("final.bn").activation(activation);
+  if (version == "v2") chain.batch_norm2d("final.bn").activation("relu");
   return chain.global_avg_pool2d().linear("fc", task.data.classes).finish();
 }
-
-}  // namespace
-
-ModelDescription describe_resnet_cifar(const spec::TaskSpec& task) { return describe(task, "relu"); }
-ModelDescription describe_resnet_cifar_smooth(const spec::TaskSpec& task) { return describe(task, "softplus"); }
 
 }  // namespace mlbench::models

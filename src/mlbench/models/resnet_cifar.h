@@ -16,7 +16,4 @@ namespace mlbench::models {
 
 ModelDescription describe_resnet_cifar(const spec::TaskSpec& task);
 
-// The same with softplus for ReLU: differentiable everywhere, as mnist_cnn.h has it.
-ModelDescription describe_resnet_cifar_smooth(const spec::TaskSpec& task);
-
 }  // namespace mlbench::models

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <set>
 #include <span>
 
@@ -13,6 +12,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/base/shape.h"
 #include "mlbench/spec/fields.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/toml_text.h"
@@ -108,8 +108,7 @@ void check_relations(const TaskSpec& task, const FieldReader& reader) {
 
   require(!task.workers.empty(), "workers", "must list the official numbers of workers");
   require(!task.data.sample_shape.empty(), "data.sample_shape", "must list the extents of a sample");
-  const double volume = std::accumulate(task.data.sample_shape.begin(), task.data.sample_shape.end(), 1.0,
-                                        [](double product, int64_t extent) { return product * double(extent); });
+  const double volume = unchecked_volume_of(task.data.sample_shape);
   require(volume <= kMostSampleVolume, "data.sample_shape",
           fmt::format("is a sample of {:g} values; expected at most {:g}", volume, kMostSampleVolume));
   require(task.data.mean.size() == task.data.stddev.size(), "data.stddev",

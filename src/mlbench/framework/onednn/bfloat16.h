@@ -5,7 +5,7 @@
 #include <bit>
 #include <type_traits>
 
-#include "mlbench/framework/onednn/lane_kernels.h"
+#include "mlbench/framework/onednn/vector_kernels.h"
 
 namespace mlbench::framework::onednn_framework {
 

@@ -16,6 +16,9 @@ namespace {
 using dnnl::memory;
 using Tag = memory::format_tag;
 
+constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+constexpr auto kTraining = dnnl::prop_kind::forward_training;
+
 template <typename T>
 constexpr memory::data_type kType = std::is_same_v<T, float> ? memory::data_type::f32 : memory::data_type::bf16;
 
@@ -70,10 +73,27 @@ void scatter(const float* values, const std::vector<int32_t>& place, const Share
 
 }  // namespace
 
+// All sizes of chunks use the layout that the first one asked for. `image`: which element of the weight each packed
+// element is; empty: itself.
+template <typename T>
+void Convolution<T>::settle(Packed& packed, const memory::desc& desc, const std::vector<int64_t>& image) {
+  if (!packed.place.empty()) return;
+  packed.desc = desc;
+  const std::vector<int32_t> places = places_of(desc);
+  packed.place = places;
+  for (size_t i = 0; i < image.size(); ++i) packed.place[i] = places[static_cast<size_t>(image[i])];
+  packed.bytes.resize(desc.get_size());
+}
+
 template <typename T>
 Convolution<T>::Convolution(Value* input, Value* result, const ConvolutionOptions& options,
-                            const LaneKernels<T>& kernels, int threads)
-    : options_(options), kernels_(kernels), threads_(threads) {
+                            const VectorKernels<T>& kernels, int threads)
+    : options_(options),
+      kernels_(kernels),
+      threads_(threads),
+      strides_{options.stride, options.stride},
+      padding_{options.padding, options.padding} {
+  attributes_.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   inputs = {input};
   output = result;
   keeps = {input};
@@ -104,124 +124,147 @@ bool Convolution<T>::mirrored() const {
 
 template <typename T>
 auto Convolution<T>::make(int64_t count) -> Primitives {
-  const Value& x = *inputs[0];
-  const Value& y = *output;
-  const memory::dims strides = {options_.stride, options_.stride}, padding = {options_.padding, options_.padding};
+  const Shape &in = inputs[0]->shape, &out = output->shape;
   const Tag blocked = kernels_.lanes == 16 ? Tag::nChw16c : Tag::nChw8c;
-  const bool image = x.layout == Layout::kImage;
-  const memory::desc source({count, x.shape.channels, x.shape.height, x.shape.width}, kType<T>,
-                            image ? Tag::nchw : blocked);
-  const memory::desc target({count, y.shape.channels, y.shape.height, y.shape.width}, kType<T>, blocked);
-  const memory::dims weight_dims = {y.shape.channels, x.shape.channels, options_.kernel, options_.kernel};
-  const auto weights = [&](const Packed& packed, memory::data_type type) {
-    return packed.place.empty() ? memory::desc(weight_dims, type, Tag::any) : packed.desc;
-  };
-  // All sizes of chunks use the layout that the first one asked for.
-  const auto settle = [](Packed& packed, const memory::desc& desc, const std::vector<int64_t>& image = {}) {
-    if (!packed.place.empty()) return;
-    packed.desc = desc;
-    const std::vector<int32_t> places = places_of(desc);
-    packed.place = places;
-    for (size_t i = 0; i < image.size(); ++i) packed.place[i] = places[static_cast<size_t>(image[i])];
-    packed.bytes.resize(desc.get_size());
-  };
-  const bool biased = options_.bias.value != nullptr;
-  const memory::desc bias({y.shape.channels}, memory::data_type::f32, Tag::x);
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
-  constexpr auto kTraining = dnnl::prop_kind::forward_training;
-
-  const auto forward_desc =
-      biased ? dnnl::convolution_forward::desc(kTraining, kAlgorithm, source, weights(forward_weight_, kType<T>), bias,
-                                               target, strides, padding, padding)
-             : dnnl::convolution_forward::desc(kTraining, kAlgorithm, source, weights(forward_weight_, kType<T>),
-                                               target, strides, padding, padding);
-  const dnnl::convolution_forward::primitive_desc forward(forward_desc, attributes, engine_);
-  memory::desc forward_scratchpad = forward.scratchpad_desc();
-
+  const Tag of_source = inputs[0]->layout == Layout::kImage ? Tag::nchw : blocked;
   Primitives made;
+  made.source = memory::desc({count, in.channels, in.height, in.width}, kType<T>, of_source);
+  made.target = memory::desc({count, out.channels, out.height, out.width}, kType<T>, blocked);
+  const ForwardDescriptor forward = describe_forward(made);
   if (mirrored()) {
-    const dnnl::convolution_forward::primitive_desc hint(
-        {kTraining, kAlgorithm, target, memory::desc(weight_dims, kType<T>, Tag::any), source, strides, padding,
-         padding},
-        attributes, engine_);
-    const dnnl::convolution_backward_data::primitive_desc mirror(
-        {kAlgorithm, target, weights(forward_weight_, kType<T>), source, strides, padding, padding}, attributes,
-        engine_, hint);
-    settle(forward_weight_, mirror.weights_desc(), mirror_image(x.shape.channels, options_.kernel));
-    made.forward = dnnl::convolution_backward_data(mirror);
-    made.source = DNNL_ARG_DIFF_DST;
-    made.target = DNNL_ARG_DIFF_SRC;
-    forward_scratchpad = mirror.scratchpad_desc();
-    explanation =
-        std::string("forward ") + mirror.impl_info_str() + " of backward data, mirrored: faster for 16 channels";
+    make_mirrored(made);
   } else {
-    settle(forward_weight_, forward.weights_desc());
-    made.forward = dnnl::convolution_forward(forward);
-    made.source = DNNL_ARG_SRC;
-    made.target = DNNL_ARG_DST;
-    explanation = std::string("forward ") + forward.impl_info_str();
+    make_forward(forward, made);
   }
-  const auto weights_desc = biased ? dnnl::convolution_backward_weights::desc(
-                                         kAlgorithm, source, weights(weight_gradient_, memory::data_type::f32), bias,
-                                         target, strides, padding, padding)
-                                   : dnnl::convolution_backward_weights::desc(
-                                         kAlgorithm, source, weights(weight_gradient_, memory::data_type::f32), target,
-                                         strides, padding, padding);
-  const dnnl::convolution_backward_weights::primitive_desc backward_weights(weights_desc, attributes, engine_, forward);
-  settle(weight_gradient_, backward_weights.diff_weights_desc());
-  made.backward_weights = dnnl::convolution_backward_weights(backward_weights);
-  explanation += std::string(", weights ") + backward_weights.impl_info_str();
-
-  size_t scratchpad = std::max(forward_scratchpad.get_size(), backward_weights.scratchpad_desc().get_size());
-  dnnl::convolution_backward_data::primitive_desc backward_data;
-  if (x.wants_gradient) {
-    backward_data = dnnl::convolution_backward_data::primitive_desc(
-        dnnl::convolution_backward_data::desc(kAlgorithm, source, weights(backward_weight_, kType<T>), target, strides,
-                                              padding, padding),
-        attributes, engine_, forward);
-    settle(backward_weight_, backward_data.weights_desc());
-    made.backward_data = dnnl::convolution_backward_data(backward_data);
-    scratchpad = std::max(scratchpad, backward_data.scratchpad_desc().get_size());
-    explanation += std::string(", data ") + backward_data.impl_info_str();
+  make_backward_weights(forward, made);
+  if (inputs[0]->wants_gradient) {
+    make_backward_data(forward, made);
   } else {
     explanation += ", data not needed";
   }
+  reserve(made);
+  make_arguments(made);
+  return made;
+}
 
-  const auto at = [&](const memory::desc& desc, void* place) { return memory(desc, engine_, place); };
-  for (int thread = 0; thread < threads_; ++thread) {
-    auto& pad = scratchpads_[static_cast<size_t>(thread)];
+template <typename T>
+memory::desc Convolution<T>::describe_weight(const Packed& packed, memory::data_type type) const {
+  if (!packed.place.empty()) return packed.desc;
+  return {{output->shape.channels, inputs[0]->shape.channels, options_.kernel, options_.kernel}, type, Tag::any};
+}
+
+template <typename T>
+memory::desc Convolution<T>::describe_bias() const {
+  return {{output->shape.channels}, memory::data_type::f32, Tag::x};
+}
+
+template <typename T>
+auto Convolution<T>::describe_forward(const Primitives& made) const -> ForwardDescriptor {
+  using Descriptor = dnnl::convolution_forward::desc;
+  const memory::desc weight = describe_weight(forward_weight_, kType<T>);
+  const Descriptor descriptor =
+      biased() ? Descriptor(kTraining, kDirect, made.source, weight, describe_bias(), made.target, strides_, padding_,
+                            padding_)
+               : Descriptor(kTraining, kDirect, made.source, weight, made.target, strides_, padding_, padding_);
+  return {descriptor, attributes_, engine_};
+}
+
+template <typename T>
+void Convolution<T>::make_forward(const ForwardDescriptor& forward, Primitives& made) {
+  settle(forward_weight_, forward.weights_desc());
+  made.forward = dnnl::convolution_forward(forward);
+  made.source_argument = DNNL_ARG_SRC;
+  made.target_argument = DNNL_ARG_DST;
+  made.forward_scratchpad = forward.scratchpad_desc();
+  explanation = std::string("forward ") + forward.impl_info_str();
+}
+
+template <typename T>
+void Convolution<T>::make_mirrored(Primitives& made) {
+  const memory::desc any = describe_weight({}, kType<T>);
+  const ForwardDescriptor hint({kTraining, kDirect, made.target, any, made.source, strides_, padding_, padding_},
+                               attributes_, engine_);
+  const dnnl::convolution_backward_data::primitive_desc mirror(
+      {kDirect, made.target, describe_weight(forward_weight_, kType<T>), made.source, strides_, padding_, padding_},
+      attributes_, engine_, hint);
+  settle(forward_weight_, mirror.weights_desc(), mirror_image(inputs[0]->shape.channels, options_.kernel));
+  made.forward = dnnl::convolution_backward_data(mirror);
+  made.source_argument = DNNL_ARG_DIFF_DST;
+  made.target_argument = DNNL_ARG_DIFF_SRC;
+  made.forward_scratchpad = mirror.scratchpad_desc();
+  explanation =
+      std::string("forward ") + mirror.impl_info_str() + " of backward data, mirrored: faster for 16 channels";
+}
+
+template <typename T>
+void Convolution<T>::make_backward_weights(const ForwardDescriptor& forward, Primitives& made) {
+  using Descriptor = dnnl::convolution_backward_weights::desc;
+  const memory::desc weight = describe_weight(weight_gradient_, memory::data_type::f32);
+  const Descriptor descriptor =
+      biased() ? Descriptor(kDirect, made.source, weight, describe_bias(), made.target, strides_, padding_, padding_)
+               : Descriptor(kDirect, made.source, weight, made.target, strides_, padding_, padding_);
+  const dnnl::convolution_backward_weights::primitive_desc backward(descriptor, attributes_, engine_, forward);
+  settle(weight_gradient_, backward.diff_weights_desc());
+  made.backward_weights = dnnl::convolution_backward_weights(backward);
+  made.weights_scratchpad = backward.scratchpad_desc();
+  explanation += std::string(", weights ") + backward.impl_info_str();
+}
+
+template <typename T>
+void Convolution<T>::make_backward_data(const ForwardDescriptor& forward, Primitives& made) {
+  const dnnl::convolution_backward_data::primitive_desc backward(
+      {kDirect, made.source, describe_weight(backward_weight_, kType<T>), made.target, strides_, padding_, padding_},
+      attributes_, engine_, forward);
+  settle(backward_weight_, backward.weights_desc());
+  made.backward_data = dnnl::convolution_backward_data(backward);
+  made.data_scratchpad = backward.scratchpad_desc();
+  explanation += std::string(", data ") + backward.impl_info_str();
+}
+
+// Of each thread, what the primitives work in.
+template <typename T>
+void Convolution<T>::reserve(const Primitives& made) {
+  const size_t scratchpad = std::max(
+      {made.forward_scratchpad.get_size(), made.weights_scratchpad.get_size(), made.data_scratchpad.get_size()});
+  const size_t elements = weight_gradient_.desc.get_size() / sizeof(float);
+  const auto biases = static_cast<size_t>(biased() ? output->shape.channels : 0);
+  for (std::vector<std::byte>& pad : scratchpads_) {
     if (pad.size() < scratchpad) pad.resize(scratchpad);
-    Sums& sums = sums_[static_cast<size_t>(thread)];
-    const size_t elements = weight_gradient_.desc.get_size() / sizeof(float);
-    const auto biases = static_cast<size_t>(biased ? y.shape.channels : 0);
+  }
+  for (Sums& sums : sums_) {
     sums.weight.resize(elements);
     sums.chunk_weight.resize(elements);
     sums.bias.resize(biases);
     sums.chunk_bias.resize(biases);
-    // Pointers to activations and scratchpads are set when it runs.
-    Arguments arguments = {{made.source, at(source, DNNL_MEMORY_NONE)},
+  }
+}
+
+// Of each thread; pointers to activations, gradients and scratchpads are set when it runs.
+template <typename T>
+void Convolution<T>::make_arguments(Primitives& made) {
+  const auto at = [&](const memory::desc& desc, void* place) { return memory(desc, engine_, place); };
+  const auto later = [&](const memory::desc& desc) { return at(desc, DNNL_MEMORY_NONE); };
+  for (int thread = 0; thread < threads_; ++thread) {
+    Arguments arguments = {{made.source_argument, later(made.source)},
                            {DNNL_ARG_WEIGHTS, at(forward_weight_.desc, forward_weight_.bytes.data())},
-                           {made.target, at(target, DNNL_MEMORY_NONE)},
-                           {DNNL_ARG_SCRATCHPAD, at(forward_scratchpad, DNNL_MEMORY_NONE)}};
-    if (biased) arguments.insert({DNNL_ARG_BIAS, at(bias, const_cast<float*>(options_.bias.value))});
+                           {made.target_argument, later(made.target)},
+                           {DNNL_ARG_SCRATCHPAD, later(made.forward_scratchpad)}};
+    if (biased()) arguments.insert({DNNL_ARG_BIAS, at(describe_bias(), const_cast<float*>(options_.bias.value))});
     made.forward_arguments.push_back(std::move(arguments));
 
-    arguments = {{DNNL_ARG_SRC, at(source, DNNL_MEMORY_NONE)},
-                 {DNNL_ARG_DIFF_DST, at(target, DNNL_MEMORY_NONE)},
-                 {DNNL_ARG_DIFF_WEIGHTS, at(weight_gradient_.desc, DNNL_MEMORY_NONE)},
-                 {DNNL_ARG_SCRATCHPAD, at(backward_weights.scratchpad_desc(), DNNL_MEMORY_NONE)}};
-    if (biased) arguments.insert({DNNL_ARG_DIFF_BIAS, at(bias, DNNL_MEMORY_NONE)});
+    arguments = {{DNNL_ARG_SRC, later(made.source)},
+                 {DNNL_ARG_DIFF_DST, later(made.target)},
+                 {DNNL_ARG_DIFF_WEIGHTS, later(weight_gradient_.desc)},
+                 {DNNL_ARG_SCRATCHPAD, later(made.weights_scratchpad)}};
+    if (biased()) arguments.insert({DNNL_ARG_DIFF_BIAS, later(describe_bias())});
     made.weights_arguments.push_back(std::move(arguments));
 
-    if (!x.wants_gradient) continue;
-    made.data_arguments.push_back({{DNNL_ARG_DIFF_SRC, at(source, DNNL_MEMORY_NONE)},
+    if (!inputs[0]->wants_gradient) continue;
+    made.data_arguments.push_back({{DNNL_ARG_DIFF_SRC, later(made.source)},
                                    {DNNL_ARG_WEIGHTS, at(backward_weight_.desc, backward_weight_.bytes.data())},
-                                   {DNNL_ARG_DIFF_DST, at(target, DNNL_MEMORY_NONE)},
-                                   {DNNL_ARG_SCRATCHPAD, at(backward_data.scratchpad_desc(), DNNL_MEMORY_NONE)}});
+                                   {DNNL_ARG_DIFF_DST, later(made.target)},
+                                   {DNNL_ARG_SCRATCHPAD, later(made.data_scratchpad)}});
   }
-  return made;
 }
 
 template <typename T>
@@ -246,8 +289,8 @@ void Convolution<T>::forward(const Chunk& chunk, const Pass&) {
   const auto thread = static_cast<size_t>(chunk.thread);
   const Primitives& made = primitives_of(chunk.count);
   const Arguments& arguments = made.forward_arguments[thread];
-  arguments.at(made.source).set_data_handle(inputs[0]->data.template at<void>(chunk));
-  arguments.at(made.target).set_data_handle(output->data.template at<void>(chunk));
+  arguments.at(made.source_argument).set_data_handle(inputs[0]->data.template at<void>(chunk));
+  arguments.at(made.target_argument).set_data_handle(output->data.template at<void>(chunk));
   arguments.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratchpads_[thread].data());
   made.forward.execute(streams_[thread], arguments);
 }

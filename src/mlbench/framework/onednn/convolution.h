@@ -13,8 +13,8 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
-#include "mlbench/framework/onednn/lane_kernels.h"
 #include "mlbench/framework/onednn/tape.h"
+#include "mlbench/framework/onednn/vector_kernels.h"
 
 namespace mlbench::framework::onednn_framework {
 
@@ -27,7 +27,7 @@ struct ConvolutionOptions {
 template <typename T>
 class Convolution final : public Operation {
  public:
-  Convolution(Value* input, Value* output, const ConvolutionOptions& options, const LaneKernels<T>& kernels,
+  Convolution(Value* input, Value* output, const ConvolutionOptions& options, const VectorKernels<T>& kernels,
               int threads);
   void prepare(const std::vector<int64_t>& counts, int64_t samples) override;
   void pack(int thread, const Pass& pass) override;
@@ -38,9 +38,12 @@ class Convolution final : public Operation {
 
  private:
   using Arguments = std::unordered_map<int, dnnl::memory>;
+  // Of chunks of one size.
   struct Primitives {
     dnnl::primitive forward, backward_data, backward_weights;
-    int source = 0, target = 0;  // what forward calls its input and output
+    dnnl::memory::desc source, target;             // input and output
+    int source_argument = 0, target_argument = 0;  // what forward calls them
+    dnnl::memory::desc forward_scratchpad, data_scratchpad, weights_scratchpad;
     std::vector<Arguments> forward_arguments, data_arguments, weights_arguments;  // per thread
   };
   // Weights in a layout of oneDNN's.
@@ -55,12 +58,26 @@ class Convolution final : public Operation {
   };
 
   bool mirrored() const;
+  bool biased() const { return options_.bias.value != nullptr; }
   Primitives make(int64_t count);
+  using ForwardDescriptor = dnnl::convolution_forward::primitive_desc;
+  ForwardDescriptor describe_forward(const Primitives& made) const;
+  void make_forward(const ForwardDescriptor& forward, Primitives& made);
+  void make_mirrored(Primitives& made);
+  void make_backward_weights(const ForwardDescriptor& forward, Primitives& made);
+  void make_backward_data(const ForwardDescriptor& forward, Primitives& made);
+  void reserve(const Primitives& made);
+  void make_arguments(Primitives& made);
+  static void settle(Packed& packed, const dnnl::memory::desc& desc, const std::vector<int64_t>& image = {});
+  dnnl::memory::desc describe_weight(const Packed& packed, dnnl::memory::data_type type) const;
+  dnnl::memory::desc describe_bias() const;
   const Primitives& primitives_of(int64_t count) const;
 
   ConvolutionOptions options_;
-  const LaneKernels<T>& kernels_;
+  const VectorKernels<T>& kernels_;
   int threads_;
+  dnnl::memory::dims strides_, padding_;
+  dnnl::primitive_attr attributes_;
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   std::vector<dnnl::stream> streams_;
   std::map<int64_t, Primitives> primitives_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/onednn/tape.h"
@@ -38,6 +39,7 @@ void LinearRows::forward(const BatchView& batch, const float* weight, bool train
 #pragma omp parallel num_threads(threads)
   {
     const int thread = omp_get_thread_num();
+    if (thread == 0) team_ = static_cast<size_t>(omp_get_num_threads());
     PerThread& mine = threads_[static_cast<size_t>(thread)];
     const Share share = share_of(batch.samples, thread, omp_get_num_threads());
     double loss = 0;
@@ -58,7 +60,7 @@ void LinearRows::forward(const BatchView& batch, const float* weight, bool train
     mine.loss = loss;
   }
   double sum = 0;
-  for (const PerThread& part : threads_) sum += part.loss;
+  for (const PerThread& part : std::span(threads_).first(team_)) sum += part.loss;
   mean_loss_ = sum / static_cast<double>(batch.samples);
 }
 
@@ -66,7 +68,7 @@ void LinearRows::gradient(float scale, bool add, float* gradient) const {
   const float factor = scale / static_cast<float>(logits_.size());
   for (int64_t j = 0; j < features_; ++j) {
     float sum = 0;
-    for (const PerThread& part : threads_) sum += part.gradient[static_cast<size_t>(j)];
+    for (const PerThread& part : std::span(threads_).first(team_)) sum += part.gradient[static_cast<size_t>(j)];
     gradient[j] = factor * sum + (add ? gradient[j] : 0.0F);
   }
 }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "mlbench/base/buffer.h"
-#include "mlbench/framework/onednn/lane_kernels.h"
+#include "mlbench/framework/onednn/vector_kernels.h"
 
 namespace mlbench::framework::onednn_framework {
 
@@ -33,6 +33,7 @@ class LinearRows {
   int64_t features_;
   const RowKernels& kernels_;
   std::vector<PerThread> threads_;
+  size_t team_ = 0;  // threads of the last pass, which may be fewer than asked for
   std::vector<float> logits_;
   double mean_loss_ = 0;
 };

@@ -1,8 +1,6 @@
 #pragma once
 
-// A model's layers as a tape of operations (tape.h), the memory they need and their execution by a team of threads.
-// Neighbouring layers become one operation where that saves passes over memory: batch_norm2d+relu, a residual sum and
-// the ReLU after it into the batch_norm2d at the end of the body, relu+max_pool2d.
+// A model's tape (build.h), the plan of its memory (memory_plan.h) and its passes by a team of threads (team.h).
 
 #include <functional>
 #include <memory>
@@ -11,49 +9,46 @@
 #include <vector>
 
 #include "mlbench/base/buffer.h"
-#include "mlbench/base/flat_layout.h"
 #include "mlbench/framework/framework.h"
-#include "mlbench/models/model.h"
+#include "mlbench/framework/onednn/build.h"
+#include "mlbench/framework/onednn/memory_plan.h"
+#include "mlbench/framework/onednn/profile.h"
+#include "mlbench/framework/onednn/tape.h"
+#include "mlbench/framework/onednn/team.h"
 
 namespace mlbench::framework::onednn_framework {
 
-struct NetworkOptions {
-  models::ModelDescription model;
-  FlatLayout layout;
-  // The flat buffers; they outlive the network.
-  float* parameters = nullptr;
-  float* gradients = nullptr;
-  float* buffers = nullptr;
-  int threads = 1;
-  uint64_t seed = 42;
-  int rank = 0;
-  bool dropout = true;
-  bool frozen_batch_norm = false;
-};
-
-// Every call comes from the thread that made the network.
+// Every call comes from the thread that made the network. Passes throw UserError where OpenMP gives fewer threads than
+// the options ask for.
 class Network {
  public:
-  virtual ~Network() = default;
+  // UserError for a layer kind that this framework lacks, and for bfloat16 where the CPU cannot multiply it.
+  explicit Network(const NetworkOptions& options);
 
-  virtual void forward(const BatchView& batch, bool training, int64_t step) = 0;
+  void forward(const BatchView& batch, bool training, int64_t step);
   // Logits of the last forward, [samples, outputs].
-  virtual std::span<const float> outputs() const = 0;
+  std::span<const float> outputs() const;
   // Of the last forward(training): gradients of parameters from that of the outputs. `ready` is told each range when
   // it is final, in this thread, while the others work on.
   using Ready = std::function<void(int64_t first, int64_t count)>;
-  virtual void backward(std::span<const float> output_gradient, bool accumulate, const Ready& ready) = 0;
+  void backward(std::span<const float> output_gradient, bool accumulate, const Ready& ready);
 
-  virtual const std::vector<std::string>& fused() const = 0;  // "batch_norm2d+relu" ...
-  virtual std::string layout() const = 0;                     // "nChw16c"
-  virtual const char* instruction_set() const = 0;            // of our own kernels
-  virtual void profile(bool on) = 0;                          // on: costs are counted from zero
-  virtual std::vector<OperationCost> costs() = 0;
+  const std::vector<std::string>& fused() const { return tape_->fused; }  // "batch_norm2d+relu" ...
+  const std::string& layout() const { return tape_->layout; }             // "nChw16c"
+  const char* instruction_set() const { return name_of(set_); }           // of our own kernels
+  void profile(bool on) { profile_.count(on); }                           // on: costs are counted from zero
+  std::vector<OperationCost> costs();
+
+ private:
+  void run_forward(size_t segment, int thread);
+  void run_backward(size_t segment, int thread);
+
+  InstructionSet set_;
+  int64_t outputs_;
+  std::unique_ptr<Tape> tape_;
+  MemoryPlan plan_;
+  Profile profile_;
+  Pass pass_;
 };
-
-// UserError for a layer kind that this framework lacks, naming those that it has.
-std::unique_ptr<Network> make_float32_network(const NetworkOptions& options);
-// Activations and copies of weights in bfloat16, all else in float32. UserError where the CPU cannot multiply it.
-std::unique_ptr<Network> make_bfloat16_network(const NetworkOptions& options);
 
 }  // namespace mlbench::framework::onednn_framework

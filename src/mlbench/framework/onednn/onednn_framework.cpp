@@ -108,7 +108,8 @@ class OneDnnFramework final : public Framework {
     network.rank = options.rank;
     network.dropout = options.dropout;
     network.frozen_batch_norm = options.frozen_batch_norm;
-    network_ = options.precision == "bf16" ? make_bfloat16_network(network) : make_float32_network(network);
+    network.bfloat16 = options.precision == "bf16";
+    network_ = std::make_unique<Network>(network);
   }
 
   const FlatLayout& layout() const override { return layout_; }

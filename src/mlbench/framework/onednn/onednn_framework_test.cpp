@@ -17,6 +17,7 @@
 #include "mlbench/framework/contract_test.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/models/chain.h"
+#include "mlbench/models/smooth_test.h"
 
 namespace mlbench::framework::onednn_framework {
 namespace {
@@ -40,9 +41,9 @@ FrameworkOptions options_of(models::ModelDescription model, int threads = 2) {
 }
 
 struct Batch {
-  Batch(const models::ModelDescription& model, int64_t samples, uint64_t key = 5) : shape(model.input_shape) {
+  Batch(const models::ModelDescription& model, int64_t samples, uint64_t key = 5)
+      : shape(model.input_shape), volume(volume_of(shape)) {
     RandomSequence random(key);
-    for (const int64_t extent : shape) volume *= extent;
     for (int64_t i = 0; i < samples * volume; ++i) features.push_back(static_cast<float>(random.normal()));
     for (int64_t i = 0; i < samples; ++i) {
       labels.push_back(static_cast<int64_t>(random.below(static_cast<uint64_t>(model.outputs))));
@@ -58,7 +59,7 @@ struct Batch {
     return batch;
   }
   std::vector<int64_t> shape;
-  int64_t volume = 1;
+  int64_t volume;
   std::vector<float> features;
   std::vector<int64_t> labels;
 };
@@ -326,13 +327,13 @@ TEST(OneDnnFramework, WholeModelsAreAsExactAsLibTorch) {
     SCOPED_TRACE(version);
     // Rounding grows from one batch norm to the next, for LibTorch alike.
     const Json deep = {{"version", version}, {"depth", 14}};
-    const FrameworkOptions smooth = options_of(task_model("1a", "resnet-cifar-smooth", deep));
+    const FrameworkOptions smooth = options_of(models::smooth(task_model("1a", "resnet-cifar", deep)));
     expect_as_exact_as_torch(smooth, Batch(smooth.model, 10), 128);
     const Json shallow = {{"version", version}, {"depth", 8}};
     const FrameworkOptions real = options_of(task_model("1a", "resnet-cifar", shallow));
     expect_as_exact_as_torch(real, Batch(real.model, 10), 40000);
   }
-  const FrameworkOptions smooth = options_of(task_model("fashion-mnist", "mnist-cnn-smooth", Json::object()));
+  const FrameworkOptions smooth = options_of(models::smooth(task_model("fashion-mnist", "mnist-cnn", Json::object())));
   expect_as_exact_as_torch(smooth, Batch(smooth.model, 21), 8);
   const FrameworkOptions real = options_of(task_model("fashion-mnist", "mnist-cnn", Json::object()));
   expect_as_exact_as_torch(real, Batch(real.model, 21), 1000);
@@ -340,7 +341,7 @@ TEST(OneDnnFramework, WholeModelsAreAsExactAsLibTorch) {
 
 // Losses of 20 steps of plain gradient descent stay within one in a thousand of LibTorch's.
 TEST(OneDnnFramework, TwentyStepsStayBesideLibTorch) {
-  const FrameworkOptions options = options_of(task_model("1a", "resnet-cifar-smooth", {{"depth", 8}}));
+  const FrameworkOptions options = options_of(models::smooth(task_model("1a", "resnet-cifar", {{"depth", 8}})));
   const auto ours = make(options);
   const auto peer = torch_framework::make(options);
   ours->initialise();
@@ -533,6 +534,52 @@ TEST(OneDnnFramework, AnErrorInAThreadIsThrown) {
   EXPECT_THAT([&] { step(*framework, batch.view()); }, ThrowsMessage<IoError>(HasSubstr("from the callback")));
 }
 
+// Threads that meet inside an operation must not wait for one that has failed.
+TEST(OneDnnFramework, AnErrorBesideARecurrentLayerIsThrown) {
+  const FrameworkOptions options =
+      options_of(Chain({7, 20}).linear("a", 24).lstm("b", 40).lstm("c", 17).flatten().linear("fc", 5).finish());
+  const auto framework = make(options);
+  framework->initialise();
+  const Batch batch(options.model, 6);
+  step(*framework, batch.view());
+  const at::Tensor gradients = framework->gradients().clone();
+  for (int failing = 1; failing <= 12; ++failing) {  // as many parameters
+    for (int repeat = 0; repeat < 4; ++repeat) {
+      int calls = 0;
+      framework->on_gradient_ready([&](int64_t, int64_t) {
+        if (++calls == failing) throw IoError("from the callback");
+      });
+      EXPECT_THAT([&] { step(*framework, batch.view()); }, ThrowsMessage<IoError>(HasSubstr("from the callback")));
+      EXPECT_EQ(calls, failing) << "none after the error";
+    }
+  }
+  framework->on_gradient_ready({});
+  step(*framework, batch.view());
+  EXPECT_TRUE(at::equal(framework->gradients(), gradients));
+}
+
+TEST(OneDnnFramework, ATeamSmallerThanAskedForIsRefused) {
+  for (const auto& model : {small_model(), Chain({7, 20}).lstm("a", 24).flatten().linear("fc", 5).finish()}) {
+    const auto framework = make(options_of(model));
+    framework->initialise();
+    const Batch batch(model, 6);
+    step(*framework, batch.view());
+    const at::Tensor gradients = framework->gradients().clone();
+    const auto refused = ThrowsMessage<UserError>(AllOf(HasSubstr("for 2 threads and got 1"), HasSubstr("OMP_")));
+    {
+      const contract::OneThreadOnly limit;
+      EXPECT_THAT([&] { framework->forward(batch.view(), Mode::kTrain); }, refused);
+    }
+    framework->forward(batch.view(), Mode::kTrain);
+    {
+      const contract::OneThreadOnly limit;
+      EXPECT_THAT([&] { framework->backward(1, false); }, refused);
+    }
+    step(*framework, batch.view());
+    EXPECT_TRUE(at::equal(framework->gradients(), gradients)) << "and nothing is left of it";
+  }
+}
+
 TEST(OneDnnFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
   const Json effective = make(options_of(small_model()))->effective();
   EXPECT_EQ(effective["name"], "onednn");
@@ -572,9 +619,9 @@ bool has_bfloat16() {
 TEST(OneDnnFramework, Bf16IsAsExactAsLibTorchsAutocastOrRefused) {
   if (!has_bfloat16()) GTEST_SKIP() << "missing capability: AVX512-BF16, of the CPU or within ONEDNN_MAX_CPU_ISA";
   std::vector<FrameworkOptions> cases = {
-      options_of(task_model("1a", "resnet-cifar-smooth", {{"depth", 8}})),
-      options_of(task_model("1a", "resnet-cifar-smooth", {{"depth", 8}, {"version", "v2"}})),
-      options_of(task_model("fashion-mnist", "mnist-cnn-smooth", Json::object()))};
+      options_of(models::smooth(task_model("1a", "resnet-cifar", {{"depth", 8}}))),
+      options_of(models::smooth(task_model("1a", "resnet-cifar", {{"depth", 8}, {"version", "v2"}}))),
+      options_of(models::smooth(task_model("fashion-mnist", "mnist-cnn", Json::object())))};
   for (const LayerCase& test : layer_cases()) {
     if (test.model.input_shape.size() != 2) continue;
     cases.push_back(options_of(test.model, 2));
@@ -613,6 +660,20 @@ TEST(OneDnnLogisticRegression, LossGradientAndProbabilitiesByHand) {
 }
 
 TEST(OneDnnLogisticRegression, LargeLogitsGiveFiniteLosses) { contract::expect_finite_losses_of_large_logits(make); }
+
+// Nor does a pass count what a thread that is missing now has left from the pass before.
+TEST(OneDnnLogisticRegression, ATeamSmallerThanAskedForDoesAllTheWork) {
+  const FrameworkOptions options = logistic_options(40, 0.01, 3), alone = logistic_options(40, 0.01, 1);
+  const Batch before(options.model, 9), batch(options.model, 11, 6);
+  const auto framework = make(options), expected = make(alone);
+  framework->initialise();
+  expected->initialise();
+  step(*framework, before.view());
+  const contract::OneThreadOnly limit;
+  EXPECT_EQ(step(*framework, batch.view()), step(*expected, batch.view()));
+  EXPECT_TRUE(at::equal(framework->gradients(), expected->gradients()));
+  EXPECT_TRUE(std::ranges::equal(framework->outputs(), expected->outputs()));
+}
 
 TEST(OneDnnLogisticRegression, IsAsExactAsLibTorchAndReadsRowsWhereTheyLie) {
   RandomSequence random(4);

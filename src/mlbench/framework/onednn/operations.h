@@ -1,27 +1,27 @@
 #pragma once
 
-// The operations beside convolutions.
+// The operations beside convolutions; each part names the file that holds it.
 
 #include <memory>
 
-#include "mlbench/framework/onednn/lane_kernels.h"
 #include "mlbench/framework/onednn/tape.h"
+#include "mlbench/framework/onednn/vector_kernels.h"
 
 namespace mlbench::framework::onednn_framework {
 
-// --- the input: rows of features to what the first operation reads
+// --- from one layout to another (layouts.cpp)
 
-// Set before each pass: dense float32 samples, or rows of a matrix (`rows` not null). `in_place`: the output's data are
-// the samples themselves; else they are copied.
-struct Source {
-  const float* features = nullptr;
-  const int64_t* rows = nullptr;
-  bool in_place = false;
-};
+// The network's input: rows of features to what the first operation reads.
 template <typename T>
 std::unique_ptr<Operation> make_input(Value* output, const Source& source, int lanes);
+// Blocked to rows: all of {channels, height, width}.
+template <typename T>
+std::unique_ptr<Operation> make_flatten(Value* input, Value* output, int lanes);
+// All positions of a sequence as one row.
+std::unique_ptr<Operation> make_flatten_rows(Value* input, Value* output);
 
-// --- batch normalisation (Ioffe & Szegedy 2015), in two halves, since threads meet in between
+// --- batch normalisation (Ioffe & Szegedy 2015), in two halves, since threads meet in between (batch_norm.cpp)
+//
 // Forward, `BatchStatistics` takes the moments of what was just computed, `Normalise` computes
 // act(norm(x) [+ addend]). Backward, `Normalise` takes the sums of the gradient, `BatchStatistics` computes that of x.
 
@@ -39,28 +39,18 @@ std::shared_ptr<NormState> make_norm_state(const NormOptions& options, int64_t c
 
 template <typename T>
 std::unique_ptr<Operation> make_batch_statistics(Value* x, const Value* normalised, std::shared_ptr<NormState> state,
-                                                 const LaneKernels<T>& kernels);
+                                                 const VectorKernels<T>& kernels);
 template <typename T>
 std::unique_ptr<Operation> make_normalise(Value* x, Value* addend, Value* output, std::shared_ptr<NormState> state,
-                                          const LaneKernels<T>& kernels);
+                                          const VectorKernels<T>& kernels);
 
-// --- one value from others, sample by sample
+// --- element by element (elementwise.cpp)
 
 template <typename T>
-std::unique_ptr<Operation> make_sum(Value* a, Value* b, Value* output, const LaneKernels<T>& kernels);
+std::unique_ptr<Operation> make_sum(Value* a, Value* b, Value* output, const VectorKernels<T>& kernels);
 // kind: relu, tanh, softplus
 template <typename T>
 std::unique_ptr<Operation> make_activation(const std::string& kind, Value* input, Value* output);
-template <typename T>
-std::unique_ptr<Operation> make_max_pool(Value* input, Value* output, int64_t kernel, bool relu,
-                                         const LaneKernels<T>& kernels);
-template <typename T>
-std::unique_ptr<Operation> make_avg_pool(Value* input, Value* output, int64_t kernel, int lanes);
-// Blocked to rows: the mean over height and width, or all of {channels, height, width}.
-template <typename T>
-std::unique_ptr<Operation> make_global_avg_pool(Value* input, Value* output, int lanes);
-template <typename T>
-std::unique_ptr<Operation> make_flatten(Value* input, Value* output, int lanes);
 
 // The mask of models/model.h, drawn again in the backward pass.
 struct DropoutOptions {
@@ -71,6 +61,17 @@ struct DropoutOptions {
 };
 template <typename T>
 std::unique_ptr<Operation> make_dropout(Value* input, Value* output, const DropoutOptions& options, int lanes);
+
+// --- pools (pools.cpp)
+
+template <typename T>
+std::unique_ptr<Operation> make_max_pool(Value* input, Value* output, int64_t kernel, bool relu,
+                                         const VectorKernels<T>& kernels);
+template <typename T>
+std::unique_ptr<Operation> make_avg_pool(Value* input, Value* output, int64_t kernel, int lanes);
+// Blocked to rows: the mean over height and width.
+template <typename T>
+std::unique_ptr<Operation> make_global_avg_pool(Value* input, Value* output, int lanes);
 
 // --- of the whole batch: rows times weights, each thread its share of the columns (linear.cpp)
 
@@ -90,7 +91,5 @@ std::unique_ptr<Operation> make_lstm(Value* input, Value* output, const LstmPara
                                      const RowKernels& kernels);
 // Sample by sample, of queries, keys and values side by side; the layer's two products are linear operations.
 std::unique_ptr<Operation> make_attention(Value* input, Value* output, int64_t heads, bool causal);
-// All positions of a sequence as one row.
-std::unique_ptr<Operation> make_flatten_rows(Value* input, Value* output);
 
 }  // namespace mlbench::framework::onednn_framework

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "mlbench/framework/onednn/lane_kernels.h"
+#include "mlbench/framework/onednn/vector_kernels.h"
 
 namespace mlbench::framework::onednn_framework {
 

@@ -10,6 +10,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -141,6 +144,33 @@ class Operation {
   std::vector<Parameter> parameters;  // in the order in which their gradients are reported
   double flops = 0;                   // of forward, per sample; backward: as often as there are gradients
   std::string explanation;            // which implementation was taken
+};
+
+// The network's input, set before each pass: dense float32 samples, or rows of a matrix (`rows` not null). `in_place`:
+// the output's data are the samples themselves; else they are copied.
+struct Source {
+  const float* features = nullptr;
+  const int64_t* rows = nullptr;
+  bool in_place = false;
+};
+
+// Operations in order of execution, and the values between them.
+struct Tape {
+  Tape() = default;
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  Source source;
+  std::deque<Value> values;
+  std::vector<std::unique_ptr<Operation>> operations;
+  Value* input = nullptr;
+  Value* result = nullptr;
+  bool reads_in_place = false;  // dense samples can be the input's data as they are
+  // Adds the gradient of a value's alias to its own, where operations write to that, too.
+  std::function<void(const Value& value, const Chunk& chunk)> add_alias;
+
+  std::vector<std::string> fused;  // "batch_norm2d+relu" ...: layers that became one operation
+  std::string layout;              // of blocked values: "nChw16c"
 };
 
 }  // namespace mlbench::framework::onednn_framework

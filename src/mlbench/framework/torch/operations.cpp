@@ -12,7 +12,9 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/framework/torch/batch_norm.h"
+#include "mlbench/framework/framework.h"
+#include "mlbench/framework/torch/batch_norm_layer.h"
+#include "mlbench/framework/torch/differentiable.h"
 #include "mlbench/framework/torch/kernels.h"
 
 namespace mlbench::framework::torch_framework {
@@ -20,67 +22,6 @@ namespace mlbench::framework::torch_framework {
 namespace {
 
 constexpr auto kNhwc = at::MemoryFormat::ChannelsLast;
-
-// Gradients of an operation's two inputs from that of its output; undefined where not wanted. Leaves the gradients of
-// parameters in the gradient buffer on the way.
-struct Gradients {
-  at::Tensor input, addend;
-};
-struct Wanted {
-  bool input = false, addend = false;
-};
-using Backward = std::function<Gradients(const at::Tensor& output_gradient, const Wanted& wanted)>;
-
-// An operation with a backward pass of its own: `forward` runs out of autograd's sight, `backward` is one node of its
-// graph. `addend` may be undefined. `anchor` wants a gradient and gets none: it brings the node into the graph where
-// the inputs are constants (the node yields gradients of parameters all the same).
-struct Custom : torch::autograd::Function<Custom> {
-  struct Saved : torch::CustomClassHolder {
-    explicit Saved(Backward f) : backward(std::move(f)) {}
-    Backward backward;
-  };
-
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor&, const at::Tensor& /*addend*/,
-                            const at::Tensor& /*anchor*/, const std::function<at::Tensor()>& forward,
-                            Backward backward) {
-    context->saved_data["saved"] = c10::IValue::make_capsule(c10::make_intrusive<Saved>(std::move(backward)));
-    return forward();
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
-    const auto saved = context->saved_data["saved"].toCapsule();
-    // Taken out, so that what the closure holds is freed as soon as it has been used.
-    const Backward backward = std::move(static_cast<Saved&>(*saved).backward);
-    const Gradients inputs = backward(gradients[0], {context->needs_input_grad(0), context->needs_input_grad(1)});
-    return {inputs.input, inputs.addend, {}, {}, {}};
-  }
-};
-
-template <typename Forward>
-at::Tensor differentiable(const at::Tensor& input, const at::Tensor& addend, const Forward& forward,
-                          Backward backward) {
-  if (!at::GradMode::is_enabled()) return forward();
-  const at::Tensor nothing = at::empty({0});  // autograd takes no undefined input
-  return Custom::apply(input, addend.defined() ? addend : nothing, at::empty({0}).requires_grad_(true),
-                       std::function<at::Tensor()>(forward), std::move(backward));
-}
-
-// Of one input: `backward(output_gradient, input_wanted)` gives its gradient.
-template <typename Forward, typename OneBackward>
-at::Tensor differentiable(const at::Tensor& input, const Forward& forward, OneBackward backward) {
-  return differentiable(input, at::Tensor(), forward,
-                        [backward = std::move(backward)](const at::Tensor& dy, const Wanted& wanted) {
-                          return Gradients{backward(dy, wanted.input), {}};
-                        });
-}
-
-void store(at::Tensor& target, const at::Tensor& gradient, bool add) {
-  if (add) {
-    target.add_(gradient);
-  } else {
-    target.copy_(gradient);
-  }
-}
 
 bool has_bias(const models::LayerSpec& layer) { return layer.options.value("bias", true); }
 
@@ -211,108 +152,6 @@ Operation make_attention(const models::LayerSpec& layer, size_t, const BuildCont
                   });
 }
 
-// A batch_norm2d layer, and what may follow it in the same pass.
-struct BatchNorm {
-  Parameter weight, bias, mean, variance;
-  double eps = 0, momentum = 0;
-  bool frozen = false, on_host = true;
-  GradientBuffer* gradients = nullptr;
-
-  BatchNorm(const models::LayerSpec& layer, const BuildContext& context)
-      : weight(context.parameter(layer.name + ".weight")),
-        bias(context.parameter(layer.name + ".bias")),
-        mean(context.parameter(layer.name + ".running_mean")),
-        variance(context.parameter(layer.name + ".running_var")),
-        eps(layer.options.at("eps").get<double>()),
-        momentum(layer.options.at("momentum").get<double>()),
-        frozen(context.frozen_batch_norm),
-        on_host(context.on_host),
-        gradients(&context.gradients) {}
-
-  // act(norm(input) + addend); `addend` may be undefined.
-  at::Tensor operator()(const at::Tensor& input, const at::Tensor& addend, bool relu, const Pass& pass) const {
-    const at::Tensor x = input.contiguous(kNhwc);
-    const NormShape shape{x.size(0) * x.size(2) * x.size(3), x.size(1)};
-    if (!on_host || !batch_norm_takes(shape)) return plain(x, addend, relu, pass);
-    const bool of_batch = pass.training && !frozen;
-    const at::Tensor used_mean = at::empty({shape.channels}, at::kFloat), inv_std = at::empty_like(used_mean);
-    at::Tensor y = at::empty_like(x);
-    const auto forward = [&] {
-      statistics(x, shape, of_batch, used_mean, inv_std);
-      const at::Tensor sum = addend.defined() ? addend.contiguous(kNhwc) : addend;
-      batch_norm_forward(x.const_data_ptr<float>(), sum.defined() ? sum.const_data_ptr<float>() : nullptr, shape,
-                         parameters(used_mean, inv_std), relu, y.data_ptr<float>());
-      return y;
-    };
-    // Without its place in the graph: the node must not own its own output.
-    const at::Tensor output = relu ? y.detach() : at::Tensor();
-    const BatchNorm self = *this;
-    return differentiable(input, addend, forward, [=](const at::Tensor& gradient, const Wanted& wanted) {
-      const at::Tensor dy = gradient.contiguous(kNhwc);
-      Gradients result;
-      if (wanted.input) result.input = at::empty_like(dy);
-      // Without ReLU the sum passes its gradient on as it is.
-      if (wanted.addend) result.addend = relu ? at::empty_like(dy) : dy;
-      const at::Tensor dw = at::empty({shape.channels}, at::kFloat), db = at::empty_like(dw);
-      batch_norm_backward(x.const_data_ptr<float>(), relu ? output.const_data_ptr<float>() : nullptr,
-                          dy.const_data_ptr<float>(), shape, self.parameters(used_mean, inv_std), relu, of_batch,
-                          wanted.input ? result.input.data_ptr<float>() : nullptr,
-                          wanted.addend && relu ? result.addend.data_ptr<float>() : nullptr, dw.data_ptr<float>(),
-                          db.data_ptr<float>());
-      self.gradients->contribute(self.bias.slot, [&](at::Tensor& target, bool add) { store(target, db, add); });
-      self.gradients->contribute(self.weight.slot, [&](at::Tensor& target, bool add) { store(target, dw, add); });
-      return result;
-    });
-  }
-
- private:
-  NormParameters parameters(const at::Tensor& used_mean, const at::Tensor& inv_std) const {
-    return {used_mean.const_data_ptr<float>(), inv_std.const_data_ptr<float>(), weight.value.const_data_ptr<float>(),
-            bias.value.const_data_ptr<float>()};
-  }
-
-  void statistics(const at::Tensor& x, const NormShape& shape, bool of_batch, const at::Tensor& used_mean,
-                  const at::Tensor& inv_std) const {
-    if (!of_batch) {
-      used_mean.copy_(mean.value);
-      inv_std.copy_((variance.value + eps).rsqrt_());
-      return;
-    }
-    const at::Tensor used_variance = at::empty_like(used_mean);
-    batch_statistics(x.const_data_ptr<float>(), shape, used_mean.data_ptr<float>(), used_variance.data_ptr<float>());
-    inv_std.copy_((used_variance + eps).rsqrt_());
-    const auto rows = static_cast<double>(shape.rows);
-    mean.value.mul_(1 - momentum).add_(used_mean, momentum);
-    variance.value.mul_(1 - momentum).add_(used_variance, momentum * rows / std::max(1.0, rows - 1));
-  }
-
-  // LibTorch's own, for shapes and devices that the kernels do not take.
-  at::Tensor plain(const at::Tensor& x, const at::Tensor& addend, bool relu, const Pass& pass) const {
-    const bool of_batch = pass.training && !frozen;
-    struct Saved {
-      at::Tensor mean, inv_std;
-    };
-    const auto saved = std::make_shared<Saved>();
-    const auto forward = [&] {
-      at::Tensor y;
-      std::tie(y, saved->mean, saved->inv_std) =
-          at::native_batch_norm(x, weight.value, bias.value, mean.value, variance.value, of_batch, momentum, eps);
-      return y;
-    };
-    const BatchNorm self = *this;
-    at::Tensor y = differentiable(x, forward, [=](const at::Tensor& dy, bool input_wanted) {
-      const auto [dx, dw, db] =
-          at::native_batch_norm_backward(dy, x, self.weight.value, self.mean.value, self.variance.value, saved->mean,
-                                         saved->inv_std, of_batch, self.eps, {input_wanted, true, true});
-      self.gradients->contribute(self.bias.slot, [&, &db = db](at::Tensor& to, bool add) { store(to, db, add); });
-      self.gradients->contribute(self.weight.slot, [&, &dw = dw](at::Tensor& to, bool add) { store(to, dw, add); });
-      return dx;
-    });
-    if (addend.defined()) y = y + addend;
-    return relu ? at::relu(y) : y;
-  }
-};
-
 Operation make_batch_norm(const models::LayerSpec& layer, const BuildContext& context, bool relu) {
   return [norm = BatchNorm(layer, context), relu](const at::Tensor& input, const Pass& pass) {
     return norm(input, {}, relu, pass);
@@ -350,8 +189,7 @@ Operation make_dropout(const models::LayerSpec& layer, size_t index, const Build
   return [=](const at::Tensor& input, const Pass& pass) {
     if (!enabled || !pass.training) return input;
     const at::Tensor mask = at::empty(input.sizes(), at::kFloat);
-    dropout_mask(models::dropout_key(pass.seed, pass.rank, pass.step, index), p,
-                 {mask.data_ptr<float>(), static_cast<size_t>(mask.numel())});
+    dropout_mask(models::dropout_key(pass.seed, pass.rank, pass.step, index), p, values_of(mask));
     return input * mask.to(input.device());
   };
 }

@@ -1,4 +1,4 @@
-#include "mlbench/framework/onednn/lane_kernels.h"
+#include "mlbench/framework/onednn/vector_kernels.h"
 
 #include <gtest/gtest.h>
 
@@ -54,17 +54,17 @@ std::vector<Case> cases() {
 }
 
 template <typename T>
-class LaneKernelsOf : public testing::Test {};
+class VectorKernelsOf : public testing::Test {};
 using Types = testing::Types<float, BFloat16>;
-TYPED_TEST_SUITE(LaneKernelsOf, Types);
+TYPED_TEST_SUITE(VectorKernelsOf, Types);
 
 template <typename T>
 constexpr double kLimit = std::is_same_v<T, float> ? 4e-7 : 4e-3;
 
-TYPED_TEST(LaneKernelsOf, NormalisationEqualsFloat64) {
+TYPED_TEST(VectorKernelsOf, NormalisationEqualsFloat64) {
   using T = TypeParam;
   for (const Case& test : cases()) {
-    const LaneKernels<T>& kernels = lane_kernels<T>(test.set, test.lanes);
+    const VectorKernels<T>& kernels = vector_kernels<T>(test.set, test.lanes);
     for (const int64_t rows : {int64_t{1}, int64_t{3}, int64_t{64}, int64_t{197}}) {
       SCOPED_TRACE(std::string(name_of(test.set)) + ", " + std::to_string(test.lanes) + " lanes, " +
                    std::to_string(rows) + " rows");
@@ -137,10 +137,10 @@ TYPED_TEST(LaneKernelsOf, NormalisationEqualsFloat64) {
 }
 
 // Values of few digits: ties are common, and the answers exact.
-TYPED_TEST(LaneKernelsOf, MaxPoolPicksTheFirstLargestAndHandsItTheGradient) {
+TYPED_TEST(VectorKernelsOf, MaxPoolPicksTheFirstLargestAndHandsItTheGradient) {
   using T = TypeParam;
   for (const Case& test : cases()) {
-    const LaneKernels<T>& kernels = lane_kernels<T>(test.set, test.lanes);
+    const VectorKernels<T>& kernels = vector_kernels<T>(test.set, test.lanes);
     for (const PoolShape shape : {PoolShape{4, 6, 2}, PoolShape{3, 9, 3}}) {
       for (const bool relu : {false, true}) {
         SCOPED_TRACE(std::string(name_of(test.set)) + ", " + std::to_string(test.lanes) + " lanes, kernel " +
@@ -178,11 +178,11 @@ TYPED_TEST(LaneKernelsOf, MaxPoolPicksTheFirstLargestAndHandsItTheGradient) {
   }
 }
 
-TYPED_TEST(LaneKernelsOf, NotANumberPasses) {
+TYPED_TEST(VectorKernelsOf, NotANumberPasses) {
   using T = TypeParam;
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const Case& test : cases()) {
-    const LaneKernels<T>& kernels = lane_kernels<T>(test.set, test.lanes);
+    const VectorKernels<T>& kernels = vector_kernels<T>(test.set, test.lanes);
     const auto count = static_cast<size_t>(4 * test.lanes);
     std::vector<T> x(count, rounded_to<T>(-1)), y(count);
     x.back() = rounded_to<T>(nan);

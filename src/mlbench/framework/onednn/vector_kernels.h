@@ -1,11 +1,11 @@
 #pragma once
 
-// Kernels on blocked activations (oneDNN's nChw16c and nChw8c): a sample is {blocks of channels, height, width, lanes},
-// the lanes being neighbouring channels. A *plane* is one block of one sample: `rows` (= height x width) vectors of
-// `lanes` channels. What exists per channel (mean, scale, sums ...) is [lanes], too. Lanes beyond the number of
-// channels are zero and stay so.
+// SIMD kernels on blocked activations (oneDNN's nChw16c and nChw8c): a sample is {blocks of channels, height, width,
+// lanes}, the lanes of a vector being neighbouring channels. A *plane* is one block of one sample: `rows` (= height x
+// width) vectors of `lanes` channels. What exists per channel (mean, scale, sums ...) is [lanes], too. Lanes beyond the
+// number of channels are zero and stay so.
 //
-// The same source is compiled for each instruction set (lane_kernels_{portable,avx2,avx512,avx512_bf16}.cpp); the
+// The same source is compiled for each instruction set (vector_kernels_{portable,avx2,avx512,avx512_bf16}.cpp); the
 // portable one is the reference that the others are compared with.
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct PoolShape {
 
 // T: float or BFloat16. Pointers may be equal where a value is read and written at the same place.
 template <typename T>
-struct LaneKernels {
+struct VectorKernels {
   int lanes = 0;
 
   // Adds to `sum` the sum of each lane, to `squares` that of its squares. Partial sums of 64 rows are about their own
@@ -62,7 +62,7 @@ constexpr int64_t kPanel = 16;
 template <typename T>
 constexpr int64_t kTogether = sizeof(float) / sizeof(T);
 // How many values a panel has per column, and all panels together. (Kernels of all instruction sets use the first, so
-// no copy of it may be shared: lane_kernels_body.inc.)
+// no copy of it may be shared: vector_kernels_body.inc.)
 template <typename T>
 [[gnu::always_inline]] constexpr int64_t padded(int64_t inner) {
   return (inner + kTogether<T> - 1) / kTogether<T> * kTogether<T>;
@@ -105,7 +105,7 @@ std::vector<InstructionSet> instruction_sets();
 
 // lanes: 8 or 16.
 template <typename T>
-const LaneKernels<T>& lane_kernels(InstructionSet set, int lanes);
+const VectorKernels<T>& vector_kernels(InstructionSet set, int lanes);
 const RowKernels& row_kernels(InstructionSet set);
 
 }  // namespace mlbench::framework::onednn_framework

@@ -1,15 +1,15 @@
-#include "mlbench/framework/onednn/lane_kernels.h"
+#include "mlbench/framework/onednn/vector_kernels.h"
 
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/framework/onednn/lane_tables.h"
+#include "mlbench/framework/onednn/vector_tables.h"
 
 namespace mlbench::framework::onednn_framework {
 
 namespace {
 
-LaneTables tables_of(InstructionSet set) {
+VectorTables tables_of(InstructionSet set) {
   switch (set) {
     case InstructionSet::kAvx512Bf16:
       return avx512_bf16_tables();
@@ -24,7 +24,7 @@ LaneTables tables_of(InstructionSet set) {
 }
 
 template <typename T>
-const LaneKernels<T>& of_lanes(int lanes, const LaneKernels<T>* eight, const LaneKernels<T>* sixteen) {
+const VectorKernels<T>& of_lanes(int lanes, const VectorKernels<T>* eight, const VectorKernels<T>* sixteen) {
   MLBENCH_CHECK(lanes == 8 || lanes == 16, "kernels of " + std::to_string(lanes) + " lanes");
   return lanes == 8 ? *eight : *sixteen;
 }
@@ -58,14 +58,14 @@ std::vector<InstructionSet> instruction_sets() {
 }
 
 template <>
-const LaneKernels<float>& lane_kernels<float>(InstructionSet set, int lanes) {
-  const LaneTables tables = tables_of(set);
+const VectorKernels<float>& vector_kernels<float>(InstructionSet set, int lanes) {
+  const VectorTables tables = tables_of(set);
   return of_lanes(lanes, tables.float8, tables.float16);
 }
 
 template <>
-const LaneKernels<BFloat16>& lane_kernels<BFloat16>(InstructionSet set, int lanes) {
-  const LaneTables tables = tables_of(set);
+const VectorKernels<BFloat16>& vector_kernels<BFloat16>(InstructionSet set, int lanes) {
+  const VectorTables tables = tables_of(set);
   return of_lanes(lanes, tables.bfloat8, tables.bfloat16);
 }
 

@@ -1,0 +1,482 @@
+// What framework.h promises, of each row of the table of frameworks.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/random.h"
+#include "mlbench/base/shape.h"
+#include "mlbench/catalog/worker/catalog.h"
+#include "mlbench/framework/contract_test.h"
+#include "mlbench/models/chain.h"
+#include "mlbench/models/smooth_test.h"
+#include "mlbench/spec/task.h"
+
+namespace mlbench::catalog {
+namespace {
+
+using framework::Framework;
+using framework::FrameworkOptions;
+using framework::Mode;
+using framework::values_of;
+using framework::contract::step;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+using ::testing::ValuesIn;
+
+// What computes is compared with this row, which the golden tests compare with PyTorch in float64.
+constexpr const char* kReference = "torch";
+
+std::vector<const FrameworkRow*> rows(bool all) {
+  std::vector<const FrameworkRow*> chosen;
+  for (const FrameworkRow& row : frameworks()) {
+    if (all || row.name != std::string("null")) chosen.push_back(&row);
+  }
+  return chosen;
+}
+
+std::string name_of_row(const testing::TestParamInfo<const FrameworkRow*>& info) { return info.param->name; }
+
+struct Samples {
+  Samples(const models::ModelDescription& model, int64_t count, uint64_t key = 5)
+      : shape(model.input_shape), volume(volume_of(shape)) {
+    RandomSequence random(key);
+    for (int64_t i = 0; i < count * volume; ++i) features.push_back(static_cast<float>(random.normal()));
+    const auto classes = static_cast<uint64_t>(std::max<int64_t>(2, model.outputs));
+    for (int64_t i = 0; i < count; ++i) labels.push_back(static_cast<int64_t>(random.below(classes)));
+  }
+  BatchView view() const { return view(0, static_cast<int64_t>(labels.size())); }
+  BatchView view(int64_t first, int64_t count) const {
+    BatchView batch;
+    batch.samples = count;
+    batch.sample_shape = shape;
+    batch.features = {features.data() + first * volume, count * volume, DType::kFloat32};
+    batch.labels = {labels.data() + first, count, DType::kInt64};
+    return batch;
+  }
+  std::vector<int64_t> shape;
+  int64_t volume;
+  std::vector<float> features;
+  std::vector<int64_t> labels;
+};
+
+FrameworkOptions options_of(models::ModelDescription model, const std::string& loss = "cross_entropy") {
+  FrameworkOptions options;
+  options.model = std::move(model);
+  options.loss = loss;
+  options.threads = 2;
+  return options;
+}
+
+models::ModelDescription small_model() {
+  models::ModelDescription model = models::Chain({3, 8, 8})
+                                       .conv2d_same("conv", 16, 3)
+                                       .batch_norm2d("bn")
+                                       .activation("relu")
+                                       .pool2d("max_pool2d", 2)
+                                       .flatten()
+                                       .linear("fc1", 20)
+                                       .activation("relu")
+                                       .dropout(0.25)
+                                       .linear("fc2", 3)
+                                       .finish();
+  model.name = "small";
+  return model;
+}
+
+// Equal steps give equal gradients.
+FrameworkOptions steady_options() {
+  FrameworkOptions options = options_of(small_model());
+  options.dropout = false;
+  options.frozen_batch_norm = true;
+  return options;
+}
+
+// Every model of the table, as a task has it.
+std::vector<FrameworkOptions> every_model() {
+  std::vector<FrameworkOptions> all;
+  for (const std::string& name : models::model_names()) {
+    const size_t before = all.size();
+    for (const spec::TaskSource& source : spec::embedded_tasks()) {
+      const spec::TaskSpec task = spec::parse_task(source, "", {}).task;
+      if (task.model.name != name || all.size() > before) continue;
+      all.push_back(options_of(models::describe_model(task), task.loss));
+    }
+    EXPECT_EQ(all.size(), before + 1) << "no task has model " << name;
+  }
+  return all;
+}
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  return a.numel() == b.numel() &&
+         std::memcmp(a.const_data_ptr<float>(), b.const_data_ptr<float>(), static_cast<size_t>(a.numel()) * 4) == 0;
+}
+
+// Without padding, which is nobody's.
+at::Tensor logical(const Framework& framework, const at::Tensor& flat) {
+  std::vector<at::Tensor> parts;
+  for (const FlatRange& range : framework.layout().ranges) {
+    if (range.trainable) parts.push_back(flat.narrow(0, range.offset, range.count));
+  }
+  return at::cat(parts).clone();
+}
+
+double relative_error(const at::Tensor& value, const at::Tensor& expected) {
+  return ((value.to(at::kDouble) - expected.to(at::kDouble)).norm() / expected.to(at::kDouble).norm()).item<double>();
+}
+
+class FrameworkContract : public testing::TestWithParam<const FrameworkRow*> {
+ protected:
+  void SetUp() override {
+    const Availability availability = GetParam()->available();
+    if (!availability.available) GTEST_SKIP() << "missing capability: " << availability.reason;
+  }
+  std::unique_ptr<Framework> make(const FrameworkOptions& options) const {
+    auto framework = GetParam()->make(options);
+    framework->initialise();
+    return framework;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Rows, FrameworkContract, ValuesIn(rows(true)), name_of_row);
+
+// Those that compute.
+class FrameworkNumbers : public FrameworkContract {};
+INSTANTIATE_TEST_SUITE_P(Rows, FrameworkNumbers, ValuesIn(rows(false)), name_of_row);
+
+// --- buffers
+
+TEST_P(FrameworkContract, OwnsFlatBuffersInTheNeutralLayout) {
+  for (const FrameworkOptions& options : every_model()) {
+    SCOPED_TRACE(options.model.name);
+    const auto framework = make(options);
+    const FlatLayout expected = models::lay_out(options.model);
+    const FlatLayout& layout = framework->layout();
+    ASSERT_EQ(layout.ranges.size(), expected.ranges.size());
+    for (size_t i = 0; i < layout.ranges.size(); ++i) {
+      EXPECT_EQ(layout.ranges[i].name, expected.ranges[i].name);
+      EXPECT_EQ(layout.ranges[i].shape, expected.ranges[i].shape);
+      EXPECT_EQ(layout.ranges[i].offset, expected.ranges[i].offset);
+      EXPECT_EQ(layout.ranges[i].trainable, expected.ranges[i].trainable);
+    }
+    for (const at::Tensor& flat : {framework->parameters(), framework->gradients(), framework->buffers()}) {
+      EXPECT_TRUE(flat.is_cpu() && flat.is_contiguous() && flat.scalar_type() == at::kFloat && flat.dim() == 1);
+    }
+    EXPECT_EQ(framework->parameters().numel(), layout.parameter_elements);
+    EXPECT_EQ(framework->gradients().numel(), layout.parameter_elements);
+    EXPECT_EQ(framework->buffers().numel(), layout.buffer_elements);
+    const float* parameters = framework->parameters().const_data_ptr<float>();
+    const float* gradients = framework->gradients().const_data_ptr<float>();
+    const Samples samples(options.model, 2);
+    step(*framework, samples.view());
+    EXPECT_EQ(framework->parameters().const_data_ptr<float>(), parameters) << "the same memory for ever";
+    EXPECT_EQ(framework->gradients().const_data_ptr<float>(), gradients);
+  }
+}
+
+TEST_P(FrameworkContract, StartsFromTheNeutralBits) {
+  for (FrameworkOptions options : every_model()) {
+    SCOPED_TRACE(options.model.name);
+    for (const uint64_t seed : {42, 7}) {
+      options.seed = seed;
+      const auto framework = make(options);
+      at::Tensor parameters = at::zeros_like(framework->parameters()), buffers = at::zeros_like(framework->buffers());
+      models::initialise(options.model, framework->layout(), seed, values_of(parameters), values_of(buffers));
+      EXPECT_TRUE(same_bits(framework->parameters(), parameters));
+      EXPECT_TRUE(same_bits(framework->buffers(), buffers));
+    }
+  }
+}
+
+TEST_P(FrameworkNumbers, ParametersCountFromTheNextForwardPassOn) {
+  const auto framework = make(options_of(small_model()));
+  const Samples samples(small_model(), 3);
+  framework->forward(samples.view(), Mode::kEvaluate);
+  EXPECT_GT(std::abs(framework->outputs()[0]), 0);
+  framework->parameters().zero_();
+  framework->forward(samples.view(), Mode::kEvaluate);
+  for (const float logit : framework->outputs()) EXPECT_EQ(logit, 0);
+  EXPECT_NEAR(framework->loss(), std::log(3.0), 1e-6);
+}
+
+// --- forward
+
+TEST_P(FrameworkContract, OutputsHaveARowPerSample) {
+  for (const FrameworkOptions& options : every_model()) {
+    SCOPED_TRACE(options.model.name);
+    const auto framework = make(options);
+    for (const int64_t count : {3, 1, 4}) {
+      const Samples samples(options.model, count);
+      framework->forward(samples.view(), Mode::kEvaluate);
+      EXPECT_EQ(framework->outputs().size(), static_cast<size_t>(count * options.model.outputs));
+      for (const float value : framework->outputs()) {
+        EXPECT_TRUE(std::isfinite(value));
+        const bool is_probability = options.loss == "binary_cross_entropy";
+        EXPECT_TRUE(!is_probability || (value >= 0 && value <= 1)) << value;
+      }
+      EXPECT_TRUE(std::isfinite(framework->loss()));
+    }
+  }
+}
+
+TEST_P(FrameworkContract, EvaluationHasNoSideEffect) {
+  const auto framework = make(options_of(small_model())), undisturbed = make(options_of(small_model()));
+  const Samples samples(small_model(), 7), others(small_model(), 10, 6);
+  step(*framework, samples.view());
+  step(*undisturbed, samples.view());
+  const at::Tensor parameters = framework->parameters().clone(), gradients = framework->gradients().clone(),
+                   buffers = framework->buffers().clone();
+  framework->forward(others.view(), Mode::kEvaluate);
+  framework->loss();
+  framework->outputs();
+  EXPECT_TRUE(same_bits(framework->parameters(), parameters));
+  EXPECT_TRUE(same_bits(framework->gradients(), gradients));
+  EXPECT_TRUE(same_bits(framework->buffers(), buffers));
+  EXPECT_EQ(step(*framework, samples.view(), 1), step(*undisturbed, samples.view(), 1));
+  EXPECT_TRUE(same_bits(framework->gradients(), undisturbed->gradients()));
+  EXPECT_TRUE(same_bits(framework->buffers(), undisturbed->buffers()));
+}
+
+TEST_P(FrameworkNumbers, GatheredRowsEqualTheDenseBatch) {
+  for (const FrameworkOptions& options : every_model()) {
+    SCOPED_TRACE(options.model.name);
+    const Samples cache(options.model, 9);
+    const std::vector<int64_t> rows = {7, 0, 8, 7};
+    Samples dense(options.model, 4);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      std::copy_n(cache.features.begin() + rows[i] * cache.volume, cache.volume,
+                  dense.features.begin() + static_cast<int64_t>(i) * cache.volume);
+    }
+    BatchView gathered = dense.view();
+    gathered.features = {cache.features.data(), 9 * cache.volume, DType::kFloat32};
+    gathered.rows = rows;
+    const auto framework = make(options);
+    const double loss = step(*framework, dense.view());
+    const at::Tensor gradients = framework->gradients().clone();
+    EXPECT_EQ(step(*framework, gathered), loss);
+    EXPECT_TRUE(same_bits(framework->gradients(), gradients));
+  }
+}
+
+// --- loss and gradients
+
+// Loss, and each tensor's gradient: the norm of the difference, of those under 64 elements pooled.
+void expect_same_step(const FrameworkRow& row, const FrameworkOptions& options, double tolerance) {
+  const auto mine = row.make(options), reference = make_framework(kReference, options);
+  mine->initialise();
+  reference->initialise();
+  const Samples samples(options.model, 10);
+  const double loss = step(*mine, samples.view(), 4), expected = step(*reference, samples.view(), 4);
+  EXPECT_NEAR(loss, expected, std::min(tolerance, 1e-5) * expected);
+  double differences = 0, norms = 0;
+  for (const FlatRange& range : mine->layout().ranges) {
+    if (!range.trainable) continue;
+    const at::Tensor exact = reference->gradients().narrow(0, range.offset, range.count).to(at::kDouble);
+    const at::Tensor value = mine->gradients().narrow(0, range.offset, range.count).to(at::kDouble);
+    const double difference = (value - exact).norm().item<double>(), norm = exact.norm().item<double>();
+    if (range.count < 64) {
+      differences += difference * difference;
+      norms += norm * norm;
+    } else {
+      EXPECT_LE(difference, tolerance * norm) << range.name;
+    }
+  }
+  EXPECT_LE(std::sqrt(differences), tolerance * std::sqrt(norms)) << "tensors under 64 elements";
+}
+
+TEST_P(FrameworkNumbers, LossAndGradientsOfEachModelEqualTheReference) {
+  for (FrameworkOptions options : every_model()) {
+    SCOPED_TRACE(options.model.name);
+    try {
+      GetParam()->make(options);
+    } catch (const UserError& refusal) {
+      EXPECT_THAT(refusal.what(), AnyOf(HasSubstr("it has: "), HasSubstr("valid: "))) << "a refusal says what there is";
+      continue;
+    }
+    // Sign flips next to a kink are no errors, but move the gradient.
+    expect_same_step(*GetParam(), options, 0.05);
+    options.model = models::smooth(options.model);
+    expect_same_step(*GetParam(), options, 1e-4);
+  }
+}
+
+TEST_P(FrameworkNumbers, BackwardScalesOverwritesAndAdds) {
+  for (FrameworkOptions options : {steady_options(), framework::contract::logistic_options(20, 0.1)}) {
+    SCOPED_TRACE(options.model.name);
+    const auto framework = make(options);
+    const Samples samples(options.model, 9);
+    framework->gradients().fill_(1e9F);  // must not shine through
+    step(*framework, samples.view());
+    const at::Tensor once = logical(*framework, framework->gradients());
+    EXPECT_LT(once.abs().max().item<float>(), 100);
+    step(*framework, samples.view(), 0, 0.5);
+    EXPECT_LT(relative_error(logical(*framework, framework->gradients()), once * 0.5), 1e-6);
+    step(*framework, samples.view(), 0, 2, true);
+    EXPECT_LT(relative_error(logical(*framework, framework->gradients()), once * 2.5), 1e-6);
+  }
+}
+
+// A rank without samples: nothing is computed, and its part of the sum is nothing.
+TEST_P(FrameworkNumbers, ARankWithoutSamplesHasAGradientOfZeros) {
+  const auto framework = make(steady_options());
+  const Samples samples(small_model(), 5);
+  step(*framework, samples.view());
+  framework->gradients().fill_(1);
+  framework->zero_gradients();
+  EXPECT_EQ(framework->gradients().abs().sum().item<float>(), 0) << "padding, too";
+  step(*framework, samples.view(), 0, 1, true);
+  const at::Tensor added = logical(*framework, framework->gradients());
+  step(*framework, samples.view());
+  EXPECT_LT(relative_error(added, logical(*framework, framework->gradients())), 1e-6);
+}
+
+TEST_P(FrameworkNumbers, ShardsOfAnySizeGiveTheGradientOfTheWhole) {
+  for (const FrameworkOptions& options : {steady_options(), framework::contract::logistic_options(20, 0)}) {
+    SCOPED_TRACE(options.model.name);
+    const auto framework = make(options);
+    constexpr int64_t kAll = 73;
+    const Samples samples(options.model, kAll);
+    step(*framework, samples.view());
+    const at::Tensor whole = logical(*framework, framework->gradients());
+    int64_t first = 0;
+    for (const int64_t count : {1, 7, 2, 60, 3}) {  // fewer than threads, odd, larger and smaller than the one before
+      const double share = static_cast<double>(count) / kAll;
+      step(*framework, samples.view(first, count), 0, share, first > 0);
+      first += count;
+    }
+    ASSERT_EQ(first, kAll);
+    EXPECT_LT(relative_error(logical(*framework, framework->gradients()), whole), 2e-6);
+  }
+}
+
+TEST_P(FrameworkNumbers, SameStepSameBitsOtherStepRankOrSeedOtherDropout) {
+  const Samples samples(small_model(), 9);
+  const auto gradient_of = [&](uint64_t seed, int rank, int64_t number) {
+    FrameworkOptions options = options_of(small_model());
+    options.seed = seed;
+    options.rank = rank;
+    const auto framework = GetParam()->make(options);
+    models::initialise(options.model, framework->layout(), 1, values_of(framework->parameters()),
+                       values_of(framework->buffers()));
+    step(*framework, samples.view(), number);
+    return logical(*framework, framework->gradients());
+  };
+  const at::Tensor gradient = gradient_of(42, 0, 4);
+  EXPECT_TRUE(same_bits(gradient, gradient_of(42, 0, 4)));
+  EXPECT_FALSE(same_bits(gradient, gradient_of(42, 0, 5)));
+  EXPECT_FALSE(same_bits(gradient, gradient_of(42, 1, 4)));
+  EXPECT_FALSE(same_bits(gradient, gradient_of(43, 0, 4)));
+}
+
+// --- the callback
+
+TEST_P(FrameworkContract, TellsEachGradientOnceAndWhenItIsFinal) {
+  for (const FrameworkOptions& options : every_model()) {
+    SCOPED_TRACE(options.model.name);
+    const auto framework = make(options);
+    const Samples samples(options.model, 3);
+    for (const bool accumulate : {false, true}) {
+      std::vector<int> told(static_cast<size_t>(framework->layout().parameter_elements));
+      at::Tensor when_told = at::zeros_like(framework->gradients());
+      framework->on_gradient_ready([&](int64_t first, int64_t count) {
+        ASSERT_TRUE(first >= 0 && count > 0 && first + count <= when_told.numel());
+        for (int64_t i = first; i < first + count; ++i) ++told[static_cast<size_t>(i)];
+        when_told.narrow(0, first, count).copy_(framework->gradients().narrow(0, first, count));
+      });
+      step(*framework, samples.view(), 0, 1, accumulate);
+      for (const FlatRange& range : framework->layout().ranges) {
+        if (!range.trainable) continue;
+        const auto begin = told.begin() + range.offset;
+        EXPECT_TRUE(std::all_of(begin, begin + range.count, [](int times) { return times == 1; })) << range.name;
+      }
+      EXPECT_TRUE(std::ranges::all_of(told, [](int times) { return times <= 1; })) << "padding";
+      EXPECT_TRUE(same_bits(logical(*framework, when_told), logical(*framework, framework->gradients())));
+    }
+    framework->on_gradient_ready({});
+    step(*framework, samples.view());
+  }
+}
+
+TEST_P(FrameworkNumbers, TellsTheLastLayerFirst) {
+  const auto framework = make(options_of(small_model()));
+  std::vector<int64_t> order;
+  framework->on_gradient_ready([&](int64_t first, int64_t) { order.push_back(first); });
+  step(*framework, Samples(small_model(), 3).view());
+  const auto offset_of = [&](const std::string& name) {
+    const auto range = std::ranges::find(framework->layout().ranges, name, &FlatRange::name);
+    return std::ranges::find(order, range->offset) - order.begin();
+  };
+  EXPECT_LT(offset_of("fc2.weight"), offset_of("fc1.weight"));
+  EXPECT_LT(offset_of("fc1.weight"), offset_of("bn.weight"));
+  EXPECT_LT(offset_of("bn.weight"), offset_of("conv.weight"));
+}
+
+// --- what the record says
+
+TEST_P(FrameworkContract, SaysWhatItUses) {
+  for (const FrameworkOptions& options : every_model()) {
+    SCOPED_TRACE(options.model.name);
+    const auto framework = make(options);
+    const Json effective = framework->effective();
+    EXPECT_EQ(effective.at("name"), GetParam()->name);
+    EXPECT_EQ(effective.at("device"), "cpu");
+    EXPECT_EQ(effective.at("precision"), "float32");
+    EXPECT_TRUE(effective.at("layout").is_string());
+    EXPECT_EQ(effective.at("pinned"), false) << "no cores were given";
+    EXPECT_TRUE(effective.at("fused").is_boolean());
+    const Json versions = framework->versions();
+    ASSERT_TRUE(versions.is_object());
+    for (const auto& [library, version] : versions.items()) EXPECT_TRUE(version.is_string()) << library;
+  }
+}
+
+TEST_P(FrameworkNumbers, NamesTheVersionsOfItsLibraries) {
+  EXPECT_FALSE(make(options_of(small_model()))->versions().empty());
+}
+
+TEST_P(FrameworkContract, CountsCostsFromZeroWhenAsked) {
+  const auto framework = make(options_of(small_model()));
+  const Samples samples(small_model(), 3);
+  framework->profile(true);
+  step(*framework, samples.view());
+  framework->profile(true);
+  for (const framework::OperationCost& cost : framework->costs()) {
+    EXPECT_FALSE(cost.name.empty());
+    EXPECT_EQ(cost.forward_s, 0) << cost.name;
+    EXPECT_EQ(cost.backward_s, 0) << cost.name;
+  }
+  step(*framework, samples.view());
+  for (const framework::OperationCost& cost : framework->costs()) {
+    EXPECT_GT(cost.forward_s, 0) << cost.name;
+    EXPECT_GT(cost.backward_s, 0) << cost.name;
+    EXPECT_GT(cost.bytes, 0) << cost.name;
+  }
+}
+
+TEST_P(FrameworkContract, RefusesADeviceThatItLacks) {
+  FrameworkOptions options = options_of(small_model());
+  options.device = "tpu";
+  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(AllOf(HasSubstr("'tpu'"), HasSubstr("valid: cpu"))));
+}
+
+TEST_P(FrameworkNumbers, RefusesALossPrecisionOrLayerThatItLacks) {
+  FrameworkOptions options = options_of(small_model(), "hinge");
+  EXPECT_THAT([&] { make(options); },
+              ThrowsMessage<UserError>(AllOf(HasSubstr("'hinge'"), HasSubstr("valid: cross_entropy"))));
+  options = options_of(small_model());
+  options.precision = "float8";
+  EXPECT_THAT([&] { make(options); },
+              ThrowsMessage<UserError>(AllOf(HasSubstr("'float8'"), HasSubstr("valid: float32"))));
+  options = options_of(models::Chain({20}).linear("a", 5).activation("gelu").finish());
+  EXPECT_THAT([&] { make(options); },
+              ThrowsMessage<UserError>(AllOf(HasSubstr("no layer 'gelu'"), HasSubstr("it has: conv2d, linear"))));
+}
+
+}  // namespace
+}  // namespace mlbench::catalog

@@ -1,0 +1,72 @@
+#include "mlbench/framework/onednn/team.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <atomic>
+#include <exception>
+#include <limits>
+#include <mutex>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::framework::onednn_framework {
+
+SingleThreaded::SingleThreaded() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+SingleThreaded::~SingleThreaded() { omp_set_num_threads(before_); }
+
+class FirstError {
+ public:
+  bool before(int meetings) const { return meetings_.load(std::memory_order_relaxed) < meetings; }
+  void keep(int meetings) {
+    const std::lock_guard lock(mutex_);
+    if (error_) return;
+    error_ = std::current_exception();
+    meetings_ = meetings;
+  }
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::atomic<int> meetings_ = std::numeric_limits<int>::max();  // of the member that failed
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+void TeamMember::guard(const std::function<void()>& work) {
+  if (error_.before(meetings_)) return;
+  try {
+    work();
+  } catch (...) {
+    error_.keep(meetings_);
+  }
+}
+
+void TeamMember::meet() {
+  ++meetings_;
+#pragma omp barrier
+}
+
+void run_team(int threads, const std::function<void(TeamMember& member)>& body) {
+  FirstError error;
+  std::atomic<int> given = threads;
+#pragma omp parallel num_threads(threads)
+  {
+    if (omp_get_num_threads() == threads) {
+      TeamMember member(omp_get_thread_num(), error);
+      body(member);
+    } else {
+      given = omp_get_num_threads();
+    }
+  }
+  error.rethrow();
+  if (given != threads) {
+    throw UserError(
+        fmt::format("framework 'onednn' asked OpenMP for {} threads and got {}: ask for as many, or lift OMP_DYNAMIC, "
+                    "OMP_THREAD_LIMIT or what else limits them",
+                    threads, given.load()));
+  }
+}
+
+}  // namespace mlbench::framework::onednn_framework

@@ -1,0 +1,74 @@
+#pragma once
+
+// Operations with a backward pass of their own, as nodes of autograd's graph.
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <utility>
+
+namespace mlbench::framework::torch_framework {
+
+// Gradients of an operation's two inputs from that of its output; undefined where not wanted. Leaves the gradients of
+// parameters in the gradient buffer on the way.
+struct Gradients {
+  at::Tensor input, addend;
+};
+struct Wanted {
+  bool input = false, addend = false;
+};
+using Backward = std::function<Gradients(const at::Tensor& output_gradient, const Wanted& wanted)>;
+
+// An operation with a backward pass of its own: `forward` runs out of autograd's sight, `backward` is one node of its
+// graph. `addend` may be undefined. `anchor` wants a gradient and gets none: it brings the node into the graph where
+// the inputs are constants (the node yields gradients of parameters all the same).
+struct Custom : torch::autograd::Function<Custom> {
+  struct Saved : torch::CustomClassHolder {
+    explicit Saved(Backward f) : backward(std::move(f)) {}
+    Backward backward;
+  };
+
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor&, const at::Tensor& /*addend*/,
+                            const at::Tensor& /*anchor*/, const std::function<at::Tensor()>& forward,
+                            Backward backward) {
+    context->saved_data["saved"] = c10::IValue::make_capsule(c10::make_intrusive<Saved>(std::move(backward)));
+    return forward();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto saved = context->saved_data["saved"].toCapsule();
+    // Taken out, so that what the closure holds is freed as soon as it has been used.
+    const Backward backward = std::move(static_cast<Saved&>(*saved).backward);
+    const Gradients inputs = backward(gradients[0], {context->needs_input_grad(0), context->needs_input_grad(1)});
+    return {inputs.input, inputs.addend, {}, {}, {}};
+  }
+};
+
+template <typename Forward>
+at::Tensor differentiable(const at::Tensor& input, const at::Tensor& addend, const Forward& forward,
+                          Backward backward) {
+  if (!at::GradMode::is_enabled()) return forward();
+  const at::Tensor nothing = at::empty({0});  // autograd takes no undefined input
+  return Custom::apply(input, addend.defined() ? addend : nothing, at::empty({0}).requires_grad_(true),
+                       std::function<at::Tensor()>(forward), std::move(backward));
+}
+
+// Of one input: `backward(output_gradient, input_wanted)` gives its gradient.
+template <typename Forward, typename OneBackward>
+at::Tensor differentiable(const at::Tensor& input, const Forward& forward, OneBackward backward) {
+  return differentiable(input, at::Tensor(), forward,
+                        [backward = std::move(backward)](const at::Tensor& dy, const Wanted& wanted) {
+                          return Gradients{backward(dy, wanted.input), {}};
+                        });
+}
+
+// `gradient` into, or on top of, a slot of the gradient buffer.
+inline void store(at::Tensor& target, const at::Tensor& gradient, bool add) {
+  if (add) {
+    target.add_(gradient);
+  } else {
+    target.copy_(gradient);
+  }
+}
+
+}  // namespace mlbench::framework::torch_framework

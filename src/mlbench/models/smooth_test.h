@@ -1,0 +1,28 @@
+#pragma once
+
+// Models without kinks, for tests that compare whole models: a value next to the kink of a ReLU or between two equal
+// maxima may fall on different sides in two implementations, which is no error but moves the gradient.
+
+#include <utility>
+
+#include "mlbench/models/model.h"
+
+namespace mlbench::models {
+
+inline std::vector<LayerSpec> smooth(std::vector<LayerSpec> layers) {
+  for (LayerSpec& layer : layers) {
+    if (layer.kind == "relu") layer.kind = "softplus";
+    if (layer.kind == "max_pool2d") layer.kind = "avg_pool2d";
+    layer.body = smooth(std::move(layer.body));
+    layer.shortcut = smooth(std::move(layer.shortcut));
+  }
+  return layers;
+}
+
+// The same with softplus for ReLU and mean for max pooling: differentiable everywhere, with the same parameters.
+inline ModelDescription smooth(ModelDescription model) {
+  model.layers = smooth(std::move(model.layers));
+  return model;
+}
+
+}  // namespace mlbench::models
