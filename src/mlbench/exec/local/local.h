@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "mlbench/base/availability.h"
 #include "mlbench/exec/executor.h"
 
 namespace mlbench::exec::local {
@@ -9,5 +10,6 @@ namespace mlbench::exec::local {
 // Ranks as processes of this host: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT in the
 // environment, everything bound to 127.0.0.1. With the back end mpi they are started by one local mpirun.
 std::unique_ptr<Executor> make();
+Availability available();  // everywhere; mpirun is asked for by those who need it
 
 }  // namespace mlbench::exec::local
