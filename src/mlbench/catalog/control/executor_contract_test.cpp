@@ -19,7 +19,6 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 using exec::LaunchRequest;
 using exec::RankGroup;
-using testing::ElementsAre;
 using testing::HasSubstr;
 constexpr auto kPatience = 30s;
 
