@@ -41,7 +41,7 @@ Json list_tasks() {
 
 Json list_executors() {
   Json rows = Json::array();
-  for (const auto& row : catalog::executors()) rows.push_back({{"name", row.name}, {"available", true}});
+  for (const auto& row : catalog::executors()) rows.push_back({{"name", row.name}, {"available", row.available().available}});
   return rows;
 }
 

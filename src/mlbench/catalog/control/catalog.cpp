@@ -10,7 +10,7 @@ namespace mlbench::catalog {
 
 const std::vector<ExecutorRow>& executors() {
   static const std::vector<ExecutorRow> rows = {
-      {"local", exec::local::make},
+      {"local", exec::local::available, exec::local::make},
   };
   return rows;
 }

@@ -6,12 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/base/availability.h"
 #include "mlbench/exec/executor.h"
 
 namespace mlbench::catalog {
 
 struct ExecutorRow {
   const char* name;
+  Availability (*available)();
   std::unique_ptr<exec::Executor> (*make)();
 };
 const std::vector<ExecutorRow>& executors();

@@ -60,6 +60,8 @@ class LocalExecutor final : public Executor {
 
 }  // namespace
 
+Availability available() { return {true, ""}; }
+
 std::unique_ptr<Executor> make() { return std::make_unique<LocalExecutor>(); }
 
 }  // namespace mlbench::exec::local

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "mlbench/base/availability.h"
 #include "mlbench/exec/executor.h"
 
 namespace mlbench::exec::local {
@@ -10,5 +11,6 @@ namespace mlbench::exec::local {
 // request has (from the supervisor: MASTER_ADDR, which is 127.0.0.1, and MASTER_PORT). With the back end mpi they are
 // started by one local mpirun.
 std::unique_ptr<Executor> make();
+Availability available();  // everywhere; mpirun is asked for by those who need it
 
 }  // namespace mlbench::exec::local

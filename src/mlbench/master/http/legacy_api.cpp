@@ -41,22 +41,22 @@ Response root(const Call& call) {
 }  // namespace legacy
 
 std::vector<Route> legacy_routes(Services& services) {
-  using namespace legacy;
   Services* s = &services;
   std::vector<Route> routes = {
-      {"GET", "/api/", Access::kLegacy, [](const Call& call) { return root(call); }, Lane::kAtOnce},
-      {"GET", "/api/pods/", Access::kLegacy, [s](const Call& call) { return pods(*s, call); }},
-      {"GET", "/api/runs/", Access::kLegacy, [s](const Call& call) { return all_runs(*s, call); }, Lane::kSlow},
-      {"POST", "/api/runs/", Access::kLegacy, [s](const Call& call) { return create_run(*s, call); }, Lane::kSlow,
-       Body::kForm},
-      {"GET", "/api/runs/{id}/", Access::kLegacy, [s](const Call& call) { return one_run(*s, call); }},
-      {"DELETE", "/api/runs/{id}/", Access::kLegacy, [s](const Call& call) { return delete_run(*s, call); },
+      {"GET", "/api/", Access::kLegacy, [](const Call& call) { return legacy::root(call); }, Lane::kAtOnce},
+      {"GET", "/api/pods/", Access::kLegacy, [s](const Call& call) { return legacy::pods(*s, call); }},
+      {"GET", "/api/runs/", Access::kLegacy, [s](const Call& call) { return legacy::all_runs(*s, call); }, Lane::kSlow},
+      {"POST", "/api/runs/", Access::kLegacy, [s](const Call& call) { return legacy::create_run(*s, call); },
+       Lane::kSlow, Body::kForm},
+      {"GET", "/api/runs/{id}/", Access::kLegacy, [s](const Call& call) { return legacy::one_run(*s, call); }},
+      {"DELETE", "/api/runs/{id}/", Access::kLegacy, [s](const Call& call) { return legacy::delete_run(*s, call); },
        Lane::kSlow},
-      {"GET", "/api/metrics/", Access::kLegacy, [s](const Call& call) { return all_metrics(*s, call); }, Lane::kSlow},
-      {"POST", "/api/metrics/", Access::kLegacy, [s](const Call& call) { return post_metric(*s, call); }, Lane::kQuick,
-       Body::kForm},
-      {"GET", "/api/metrics/{key}/", Access::kLegacy, [s](const Call& call) { return metrics_of_key(*s, call); },
+      {"GET", "/api/metrics/", Access::kLegacy, [s](const Call& call) { return legacy::all_metrics(*s, call); },
        Lane::kSlow},
+      {"POST", "/api/metrics/", Access::kLegacy, [s](const Call& call) { return legacy::post_metric(*s, call); },
+       Lane::kQuick, Body::kForm},
+      {"GET", "/api/metrics/{key}/", Access::kLegacy,
+       [s](const Call& call) { return legacy::metrics_of_key(*s, call); }, Lane::kSlow},
   };
   for (const char* path : {"pods", "runs", "metrics"}) {  // "/api/runs.json"
     Route json = *std::find_if(routes.begin(), routes.end(), [&](const Route& route) {

@@ -150,15 +150,14 @@ void delete_everywhere(Services& services, const fs::path& run_dir) {
 }
 
 std::vector<Route> run_routes(Services& services) {
-  using namespace run_handlers;
   Services* s = &services;
   const auto folder = [s](const Call& call) { return find_run_folder(*s, call.parameters[0]); };
   return {
       {"GET", "/api/v1/runs", Access::kToken, [s](const Call& call) { return list_runs(*s, call.request); }},
-      {"POST", "/api/v1/runs", Access::kToken, [s](const Call& call) { return create_runs(*s, call.request); },
-       Lane::kSlow, Body::kRequest},
-      {"POST", "/api/v1/plan", Access::kToken, [s](const Call& call) { return preview_runs(*s, call.request); },
-       Lane::kSlow, Body::kRequest},
+      {"POST", "/api/v1/runs", Access::kToken,
+       [s](const Call& call) { return run_handlers::create_runs(*s, call.request); }, Lane::kSlow, Body::kRequest},
+      {"POST", "/api/v1/plan", Access::kToken,
+       [s](const Call& call) { return run_handlers::preview_runs(*s, call.request); }, Lane::kSlow, Body::kRequest},
       {"GET", "/api/v1/runs/{run}", Access::kToken,
        [folder](const Call& call) { return json_response(200, home::current_record(folder(call))); }},
       {"DELETE", "/api/v1/runs/{run}", Access::kToken,
@@ -169,16 +168,18 @@ std::vector<Route> run_routes(Services& services) {
        Lane::kSlow},
       {"POST", "/api/v1/runs/{run}/stop", Access::kToken, [s](const Call& call) { return stop(*s, call); },
        Lane::kSlow},
-      {"POST", "/api/v1/runs/{run}/retry", Access::kToken, [s](const Call& call) { return retry(*s, call); },
-       Lane::kSlow},
-      {"POST", "/api/v1/runs/{run}/clone", Access::kToken, [s](const Call& call) { return clone(*s, call); },
-       Lane::kSlow, Body::kRequest},
-      {"GET", "/api/v1/runs/{run}/logs", Access::kToken, [s](const Call& call) { return list_logs(*s, call); }},
-      {"GET", "/api/v1/runs/{run}/logs/{rank}", Access::kToken, [s](const Call& call) { return read_log(*s, call); }},
-      {"GET", "/api/v1/runs/{run}/series", Access::kToken, [s](const Call& call) { return series(*s, call); },
-       Lane::kBulk},
-      {"POST", "/api/v1/runs/{run}/points", Access::kToken, [s](const Call& call) { return add_points(*s, call); },
-       Lane::kBulk, Body::kBatch},
+      {"POST", "/api/v1/runs/{run}/retry", Access::kToken,
+       [s](const Call& call) { return run_handlers::retry(*s, call); }, Lane::kSlow},
+      {"POST", "/api/v1/runs/{run}/clone", Access::kToken,
+       [s](const Call& call) { return run_handlers::clone(*s, call); }, Lane::kSlow, Body::kRequest},
+      {"GET", "/api/v1/runs/{run}/logs", Access::kToken,
+       [s](const Call& call) { return run_handlers::list_logs(*s, call); }},
+      {"GET", "/api/v1/runs/{run}/logs/{rank}", Access::kToken,
+       [s](const Call& call) { return run_handlers::read_log(*s, call); }},
+      {"GET", "/api/v1/runs/{run}/series", Access::kToken,
+       [s](const Call& call) { return run_handlers::series(*s, call); }, Lane::kBulk},
+      {"POST", "/api/v1/runs/{run}/points", Access::kToken,
+       [s](const Call& call) { return run_handlers::add_points(*s, call); }, Lane::kBulk, Body::kBatch},
       {"GET", "/api/v1/runs/{run}/events", Access::kToken,
        [s, folder](const Call& call) {
          const std::string name = folder(call).filename();
