@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
-#include <optional>
 
 #include "mlbench/base/files.h"
 #include "mlbench/cli/context.h"
@@ -91,7 +90,8 @@ ExitCode plot(const Context& context, const PlotOptions& options) {
   if (counts.empty()) counts = task.workers;
   const int64_t samples = training_samples(task);
   const fs::path output = options.output.empty() ? fs::path() : fs::absolute(options.output);
-  const auto format = output.empty() ? std::nullopt : std::optional(image_format(output));
+  report::ImageFormat format = report::ImageFormat::kSvg;
+  if (!output.empty()) format = image_format(output);
 
   std::vector<Curve> curves;
   for (const int64_t count : counts) curves.push_back(lr_curve(task, count, samples, output.empty() ? 200 : 1000));
@@ -103,12 +103,12 @@ ExitCode plot(const Context& context, const PlotOptions& options) {
                       {"epochs", curve.epochs},
                       {"lr", curve.lr}});
     }
-    if (format) write_image(output, *format, chart_of(task.title, curves));
+    if (!output.empty()) write_image(output, format, chart_of(task.title, curves));
     print_json(rows);
     return ExitCode::kOk;
   }
-  if (format) {
-    write_image(output, *format, chart_of(task.title, curves));
+  if (!output.empty()) {
+    write_image(output, format, chart_of(task.title, curves));
     print(output.string() + "\n");
   } else if (is_terminal(STDOUT_FILENO)) {
     const int width = std::clamp(terminal_width(STDOUT_FILENO), 60, 200);
