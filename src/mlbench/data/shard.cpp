@@ -1,10 +1,11 @@
+#include "mlbench/data/shard.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
-#include "mlbench/data/loader.h"
 
 namespace mlbench::data {
 
