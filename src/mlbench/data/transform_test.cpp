@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/data/loader.h"
+#include "mlbench/data/train_loader.h"
 
 namespace mlbench::data {
 namespace {

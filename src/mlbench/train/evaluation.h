@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "mlbench/comm/communicator.h"
-#include "mlbench/data/loader.h"
+#include "mlbench/data/eval_loader.h"
 #include "mlbench/dataset/dataset.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/metrics/metric.h"

@@ -10,7 +10,7 @@
 
 #include "mlbench/base/log.h"
 #include "mlbench/checkpoint/checkpoint.h"
-#include "mlbench/data/loader.h"
+#include "mlbench/data/train_loader.h"
 #include "mlbench/schedule/schedule.h"
 #include "mlbench/train/evaluation.h"
 #include "mlbench/train/snapshot.h"

@@ -1,25 +1,16 @@
 #pragma once
 
-// From a mapped cache to batches: shard, shuffle, transform, prefetch. Plain buffers, no tensors.
+// This rank's training batches, one global step after the other, decoded ahead of them.
 
 #include <cstdint>
 #include <memory>
 
-#include "mlbench/base/buffer.h"
+#include "mlbench/data/batch.h"
 #include "mlbench/data/shard.h"
 #include "mlbench/data/transform.h"
 #include "mlbench/dataset/dataset.h"
 
 namespace mlbench::data {
-
-struct Batch {
-  // float32 features and int64 labels; dense and 64-byte aligned, or, where the transform leaves samples as they are,
-  // rows of the mapped cache.
-  BatchView view;
-  int64_t epoch = 0;
-  int64_t step_in_epoch = 0;
-  int64_t global_samples = 0;  // of all ranks in this step
-};
 
 struct LoaderOptions {
   Shard shard;
@@ -41,17 +32,5 @@ class TrainLoader {
 };
 std::unique_ptr<TrainLoader> make_train_loader(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform,
                                                const LoaderOptions& options);
-
-// This rank's part of an evaluation split, in order, in batches of up to `batch_size`; returns nullptr at the end.
-// Rank r takes rows [r*N/k, (r+1)*N/k). Decoded when asked; a dense piece of the mapped cache where the transform
-// leaves samples as they are. A view is valid until the next call.
-class EvalLoader {
- public:
-  virtual ~EvalLoader() = default;
-  virtual void restart() = 0;
-  virtual const BatchView* next() = 0;
-};
-std::unique_ptr<EvalLoader> make_eval_loader(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform,
-                                             const Shard& shard, int64_t batch_size);
 
 }  // namespace mlbench::data
