@@ -9,7 +9,7 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/lists.h"
 #include "mlbench/cli/verbs.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/description.h"
 #include "mlbench/report/table.h"
 #include "mlbench/spec/task.h"
 #include "mlbench/supervise/supervisor.h"

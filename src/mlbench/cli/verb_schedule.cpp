@@ -9,7 +9,7 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/schedule_plot.h"
 #include "mlbench/cli/verbs.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/description.h"
 #include "mlbench/report/gnuplot.h"
 #include "mlbench/report/table.h"
 #include "mlbench/schedule/schedule.h"

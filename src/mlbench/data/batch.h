@@ -10,7 +10,7 @@
 
 #include "mlbench/base/buffer.h"
 #include "mlbench/data/transform.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/prepared_dataset.h"
 
 namespace mlbench::data {
 

@@ -8,7 +8,7 @@
 #include "mlbench/data/batch.h"
 #include "mlbench/data/shard.h"
 #include "mlbench/data/transform.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/prepared_dataset.h"
 
 namespace mlbench::data {
 

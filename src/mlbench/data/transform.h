@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/prepared_dataset.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::data {

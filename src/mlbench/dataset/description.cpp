@@ -1,3 +1,5 @@
+#include "mlbench/dataset/description.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,7 +11,6 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/numbers.h"
-#include "mlbench/dataset/dataset.h"
 #include "mlbench/dataset/format.h"
 #include "mlbench/spec/toml_text.h"
 

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/description.h"
 #include "mlbench/dataset/test_support.h"
 
 namespace mlbench::dataset {
