@@ -90,8 +90,7 @@ TrainRun::TrainRun(const TrainContext& context)
   limit(epochs_to_steps(limits.max_epochs, plan_.steps_per_epoch()), StopReason::kMaxEpochs);
   limit(limits.max_steps, StopReason::kMaxSteps);
 
-  schedule_ = schedule::make_schedule(task_.schedule,
-                                      {task_.optimizer.lr, c_.run.workers, task_.batch_size, plan_.steps_per_epoch()});
+  schedule_ = schedule::make_schedule(task_.schedule, {task_.optimizer.lr, c_.run.workers, plan_.steps_per_epoch()});
   if (c_.resume_step) {
     restore(*c_.resume_step);
   } else {
