@@ -48,28 +48,17 @@ CentralizedExchange::CentralizedExchange(comm::Communicator& comm, compress::Gra
 
 at::Tensor CentralizedExchange::combine(const compress::Payload& payload) {
   const bool alone = comm_.size() == 1;
-  switch (payload.kind) {
-    case compress::PayloadKind::kSum:
-      if (alone) return payload.data;
-      if (pieces_.empty()) {
-        comm_.all_reduce(view_of(payload.data), comm::ReduceOp::kSum);
-      } else {
-        const BufferView whole = view_of(payload.data);
-        for (const Piece& piece : pieces_) {
-          comm_.all_reduce(whole.slice(piece.offset, piece.count), comm::ReduceOp::kSum);
-        }
-      }
-      return payload.data;
-    case compress::PayloadKind::kGather: {
-      if (alone) return payload.data.unsqueeze(0);
-      at::Tensor all = at::empty({comm_.size(), payload.data.numel()}, payload.data.options());
-      comm_.all_gather(view_of(payload.data), view_of(all));
-      return all;
-    }
-    case compress::PayloadKind::kVote:
-      break;
+  if (payload.kind == compress::PayloadKind::kGather) {
+    if (alone) return payload.data.unsqueeze(0);
+    at::Tensor all = at::empty({comm_.size(), payload.data.numel()}, payload.data.options());
+    comm_.all_gather(view_of(payload.data), view_of(all));
+    return all;
   }
-  throw UserError("compression '" + coder_.name() + "' votes, which the centralized exchange does not transport");
+  if (alone) return payload.data;
+  const BufferView whole = view_of(payload.data);
+  if (pieces_.empty()) comm_.all_reduce(whole, comm::ReduceOp::kSum);
+  for (const Piece& piece : pieces_) comm_.all_reduce(whole.slice(piece.offset, piece.count), comm::ReduceOp::kSum);
+  return payload.data;
 }
 
 uint64_t CentralizedExchange::aggregate(FlatTensors& tensors) {
