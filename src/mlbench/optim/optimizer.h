@@ -40,7 +40,7 @@ class Exchange {
   // Gradients hold this rank's share, weighted by n_i / N (samples of this rank over those of the step); on return they
   // hold what the rule consumes. Returns the bytes this rank handed to the transport.
   virtual uint64_t aggregate(FlatTensors& tensors) = 0;
-  // {overlap: with the backward pass, buckets: pieces in which the gradient is exchanged, by_layer} for the record.
+  // {overlap: with the backward pass, buckets: of the gradient, by_layer} for the record.
   virtual Json effective() const = 0;
 };
 
