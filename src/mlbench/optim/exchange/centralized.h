@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "mlbench/base/flat_layout.h"
+#include "mlbench/comm/communicator.h"
+#include "mlbench/compress/coder.h"
 #include "mlbench/optim/exchange/buckets.h"
-#include "mlbench/optim/optimizer.h"
+#include "mlbench/optim/exchange/exchange.h"
 
 namespace mlbench::optim {
 
