@@ -14,7 +14,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/checkpoint/checkpoint.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/description.h"
 #include "mlbench/dataset/format.h"
 #include "mlbench/home/summary.h"
 #include "mlbench/master/gpus.h"

@@ -14,7 +14,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/random.h"
 #include "mlbench/comm/in_process.h"
-#include "mlbench/data/loader.h"
+#include "mlbench/data/train_loader.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/models/model.h"
 #include "mlbench/optim/factory.h"

@@ -6,7 +6,11 @@
 
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/verbs.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/description.h"
+#include "mlbench/dataset/fetch.h"
+#include "mlbench/dataset/locate.h"
+#include "mlbench/dataset/prepare.h"
+#include "mlbench/dataset/verify.h"
 #include "mlbench/report/table.h"
 
 namespace mlbench::cli {

@@ -9,7 +9,7 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/lists.h"
 #include "mlbench/cli/verbs.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/description.h"
 #include "mlbench/report/table.h"
 #include "mlbench/spec/task.h"
 #include "mlbench/supervise/supervisor.h"
@@ -41,7 +41,8 @@ Json list_tasks() {
 
 Json list_executors() {
   Json rows = Json::array();
-  for (const auto& row : catalog::executors()) rows.push_back({{"name", row.name}, {"available", row.available().available}});
+  for (const auto& row : catalog::executors())
+    rows.push_back({{"name", row.name}, {"available", row.available().available}});
   return rows;
 }
 

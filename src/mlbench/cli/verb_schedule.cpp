@@ -10,10 +10,11 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/schedule_plot.h"
 #include "mlbench/cli/verbs.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/description.h"
 #include "mlbench/report/gnuplot.h"
 #include "mlbench/report/table.h"
 #include "mlbench/schedule/schedule.h"
+#include "mlbench/spec/epoch.h"
 #include "mlbench/spec/run_options.h"
 
 namespace mlbench::cli {
@@ -23,10 +24,8 @@ namespace fs = std::filesystem;
 Curve lr_curve(const spec::TaskSpec& task, int64_t workers, int64_t training_samples, int64_t points) {
   Curve curve;
   curve.workers = workers;
-  const int64_t global_batch = task.batch_size * workers;
-  curve.steps_per_epoch = (training_samples + global_batch - 1) / global_batch;
-  const auto schedule =
-      schedule::make_schedule(task.schedule, {task.optimizer.lr, workers, task.batch_size, curve.steps_per_epoch});
+  curve.steps_per_epoch = spec::steps_per_epoch(training_samples, task.batch_size * workers);
+  const auto schedule = schedule::make_schedule(task.schedule, {task.optimizer.lr, workers, curve.steps_per_epoch});
   const auto steps = std::max<int64_t>(1, static_cast<int64_t>(task.epochs * double(curve.steps_per_epoch)));
   const int64_t count = std::min(points, steps);
   for (int64_t i = 0; i < count; ++i) {

@@ -1,7 +1,7 @@
 #pragma once
 
 // Gradient coders, in rounds: encode(round) gives a payload and how the ranks combine it, absorb(round, result) takes
-// the combination. After the last round decode() holds the aggregated gradient. Coders know nothing of transports.
+// the combination. After the last round the flat gradient is the aggregated one. Coders know nothing of transports.
 
 #include <ATen/ATen.h>
 
@@ -15,7 +15,7 @@
 
 namespace mlbench::compress {
 
-enum class PayloadKind { kSum, kGather, kVote };
+enum class PayloadKind { kSum, kGather };
 
 struct Payload {
   PayloadKind kind = PayloadKind::kSum;
@@ -30,7 +30,7 @@ class GradientCoder {
   virtual int rounds() const = 0;
   // `gradient`: flat, this rank's share (already weighted so that the sum over ranks is the wanted mean).
   virtual Payload encode(int round, const at::Tensor& gradient) = 0;
-  // `result`: kSum: the sum, same shape as the payload; kGather: [ranks, payload]; kVote: the sign sum.
+  // `result`: kSum: the sum, same shape as the payload; kGather: [ranks, payload].
   // The last round leaves the aggregated gradient in `gradient`.
   virtual void absorb(int round, const at::Tensor& result, at::Tensor& gradient) = 0;
   virtual void export_state(NamedState& state) const = 0;

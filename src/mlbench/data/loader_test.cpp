@@ -1,5 +1,3 @@
-#include "mlbench/data/loader.h"
-
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -11,6 +9,8 @@
 #include <thread>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/data/eval_loader.h"
+#include "mlbench/data/train_loader.h"
 
 namespace mlbench::data {
 namespace {

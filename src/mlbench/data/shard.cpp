@@ -1,10 +1,12 @@
+#include "mlbench/data/shard.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
-#include "mlbench/data/loader.h"
+#include "mlbench/spec/epoch.h"
 
 namespace mlbench::data {
 
@@ -15,8 +17,7 @@ int64_t steps_per_epoch(int64_t samples, const Shard& shard) {
                     "rank below the number of workers",
                     samples, shard.batch_size, shard.rank, shard.workers));
   }
-  const int64_t global_batch = shard.batch_size * shard.workers;
-  return (samples + global_batch - 1) / global_batch;
+  return spec::steps_per_epoch(samples, shard.batch_size * shard.workers);
 }
 
 StepSlice slice_of(int64_t samples, const Shard& shard, int64_t step_in_epoch) {

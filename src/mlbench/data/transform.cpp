@@ -1,3 +1,5 @@
+#include "mlbench/data/transform.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,7 +11,6 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/base/shape.h"
-#include "mlbench/data/loader.h"
 
 namespace mlbench::data {
 

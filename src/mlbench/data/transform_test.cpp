@@ -6,7 +6,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/shape.h"
-#include "mlbench/data/loader.h"
+#include "mlbench/data/train_loader.h"
 
 namespace mlbench::data {
 namespace {

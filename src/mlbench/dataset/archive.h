@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/description.h"
+#include "mlbench/dataset/locate.h"
 
 namespace mlbench::dataset {
 

@@ -14,11 +14,12 @@
 
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
 
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/base/json.h"
+#include "mlbench/dataset/description.h"
 #include "mlbench/dataset/format.h"
+#include "mlbench/dataset/prepared_dataset.h"
 
 namespace mlbench::dataset {
 

@@ -7,7 +7,12 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/dataset/description.h"
+#include "mlbench/dataset/locate.h"
+#include "mlbench/dataset/prepare.h"
+#include "mlbench/dataset/prepared_dataset.h"
 #include "mlbench/dataset/test_support.h"
+#include "mlbench/dataset/verify.h"
 
 namespace mlbench::dataset {
 namespace {

@@ -1,17 +1,19 @@
+#include "mlbench/dataset/description.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
+#include <span>
 
 #include "mlbench/base/embedded_file.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/shape.h"
-#include "mlbench/dataset/dataset.h"
 #include "mlbench/dataset/format.h"
-#include "mlbench/spec/toml_text.h"
+#include "mlbench/spec/fields.h"
+#include "mlbench/spec/toml_document.h"
 
 namespace mlbench {
 std::span<const EmbeddedFile> dataset_descriptions();  // by mlbench_embed()
@@ -21,140 +23,119 @@ namespace mlbench::dataset {
 
 namespace {
 
-[[noreturn]] void fail(const std::string& file, const toml::source_region& where, const std::string& text) {
-  throw UserError(fmt::format("{}:{}:{}: {}", file, where.begin.line, where.begin.column, text));
-}
-
 // The values of a whole set stay below 2^53.
 constexpr Range kExtents{1, 1e9}, kClasses{1, 1e7}, kSamples{1, 1e10}, kBytes{1, 1e15};
 constexpr double kMostValuesPerSample = 1e9, kMostValues = 1e15;
 
-// A table whose keys are taken one by one; what nobody took is a misspelt key.
-class Keys {
- public:
-  Keys(const std::string& file, const toml::table& table) : file_(file), table_(table) {}
+const spec::Rule kFilled{.required = true, .filled = true};
 
-  std::string text(std::string_view key, bool required = true) {
-    const toml::node* node = take(key, required);
-    if (node == nullptr) return {};
-    const auto* value = node->as_string();
-    if (value == nullptr) fail(file_, node->source(), fmt::format("'{}' must be a string", key));
-    if (required && value->get().empty()) fail(file_, node->source(), fmt::format("'{}' must not be empty", key));
-    return value->get();
-  }
+void describe_file(spec::FieldReader& reader, FileSource& file) {
+  reader.field("pattern", file.pattern, kFilled);
+  reader.field("sha256", file.sha256);
+  reader.field("bytes", file.bytes, {.range = kBytes});
+  reader.field("content_sha256", file.content_sha256);
+  reader.field("url", file.url);
+}
 
-  int64_t count(std::string_view key, const Range& range, bool required = true) {
-    const toml::node* node = take(key, required);
-    return node == nullptr ? 0 : count(*node, key, range);
-  }
+void describe(spec::FieldReader& reader, DatasetDescription& description) {
+  reader.field("name", description.name, kFilled);
+  reader.field("title", description.title, kFilled);
+  reader.field("format", description.format, kFilled);
+  reader.field("sample_shape", description.sample_shape, {.required = true, .range = kExtents, .filled = true});
+  reader.field("classes", description.classes, {.required = true, .range = kClasses});
+  reader.field("fingerprint", description.fingerprint);
+  reader.field("folder", description.folder, kFilled);
+  reader.field("system_package", description.system_package);
+  reader.field("system_path", description.system_path);
+  reader.field("licence", description.licence);
+  reader.field("source", description.source);
+  reader.optional_table("archive", [&] {
+    ArchiveSource& archive = description.archive;
+    reader.field("pattern", archive.pattern, kFilled);
+    reader.field("folder", archive.folder);
+    reader.field("sha256", archive.sha256);
+    reader.field("bytes", archive.bytes, {.range = kBytes});
+    reader.field("url", archive.url);
+  });
+  reader.list("lookalike", description.lookalikes,
+              [&](Lookalike& lookalike) {
+                reader.field("pattern", lookalike.pattern, kFilled);
+                reader.field("advice", lookalike.advice, kFilled);
+              },
+              {});
+  reader.list(
+      "split", description.splits,
+      [&](SplitSpec& split) {
+        reader.field("name", split.name, kFilled);
+        reader.field("samples", split.samples, {.required = true, .range = kSamples});
+        reader.list(
+            "file", split.files, [&](FileSource& file) { describe_file(reader, file); }, kFilled);
+      },
+      kFilled);
+}
 
-  std::vector<int64_t> counts(std::string_view key, const Range& range) {
-    const toml::node* node = take(key, true);
-    const auto* array = node->as_array();
-    if (array == nullptr || array->empty()) {
-      fail(file_, node->source(), fmt::format("'{}' must be a list of whole numbers {}", key, to_text(range)));
-    }
-    std::vector<int64_t> values;
-    for (const toml::node& item : *array) values.push_back(count(item, key, range));
-    return values;
-  }
-
-  const toml::table* table(std::string_view key) {
-    const toml::node* node = take(key, false);
-    if (node == nullptr) return nullptr;
-    if (node->as_table() == nullptr) fail(file_, node->source(), fmt::format("'{0}' must be a table ([{0}])", key));
-    return node->as_table();
-  }
-
-  std::vector<const toml::table*> tables(std::string_view key, bool required = true) {
-    const toml::node* node = take(key, required);
-    if (node == nullptr) return {};
-    const auto* array = node->as_array();
-    if (array == nullptr || !array->is_array_of_tables()) {
-      fail(file_, node->source(), fmt::format("'{0}' must be a list of tables ([[{0}]])", key));
-    }
-    std::vector<const toml::table*> tables;
-    for (const toml::node& item : *array) tables.push_back(item.as_table());
-    return tables;
-  }
-
-  void finish() const {
-    for (const auto& [key, node] : table_) {
-      if (!known_.contains(key.str())) {
-        fail(file_, key.source(), fmt::format("unknown key '{}'; valid: {}", key.str(), fmt::join(known_, ", ")));
-      }
-    }
-  }
-
-  [[noreturn]] void refuse(std::string_view key, const std::string& text) const {
-    const toml::node* node = table_.get(key);
-    fail(file_, node != nullptr ? node->source() : table_.source(), text);
-  }
-
- private:
-  const toml::node* take(std::string_view key, bool required) {
-    known_.insert(std::string(key));
-    const toml::node* node = table_.get(key);
-    if (node == nullptr && required) fail(file_, table_.source(), fmt::format("'{}' is missing", key));
-    return node;
-  }
-
-  int64_t count(const toml::node& node, std::string_view key, const Range& range) const {
-    const auto* value = node.as_integer();
-    if (value == nullptr || !range.contains(static_cast<double>(value->get()))) {
-      fail(file_, node.source(), fmt::format("'{}' must be a whole number {}", key, to_text(range)));
-    }
-    return value->get();
-  }
-
-  const std::string& file_;
-  const toml::table& table_;
-  std::set<std::string, std::less<>> known_;
-};
-
-void check_hash(const Keys& keys, std::string_view key, const std::string& value) {
+void check_hash(const spec::FieldReader& reader, const std::string& path, const std::string& value) {
   const bool good = value.size() == 64 &&
                     std::ranges::all_of(value, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
-  if (!value.empty() && !good) {
-    keys.refuse(key, fmt::format("'{}' is '{}': expected 64 lower-case hexadecimal digits", key, value));
+  if (value.empty() || good) return;
+  reader.fail(path, fmt::format("'{}' is '{}': expected 64 lower-case hexadecimal digits", path, value));
+}
+
+void check_relative(const spec::FieldReader& reader, const std::string& path, const std::string& value) {
+  const std::filesystem::path given = value;
+  if (!given.is_absolute() && std::ranges::find(given, "..") == given.end()) return;
+  reader.fail(path, fmt::format("'{}' is '{}': must be relative, without '..'", path, value));
+}
+
+void check_split(const spec::FieldReader& reader, const DatasetDescription& description, size_t index,
+                 const Format& format, double volume) {
+  const SplitSpec& split = description.splits[index];
+  const std::string path = fmt::format("split.{}.", index);
+  for (size_t i = 0; i < split.files.size(); ++i) {
+    const std::string of_file = fmt::format("{}file.{}.", path, i);
+    check_hash(reader, of_file + "sha256", split.files[i].sha256);
+    check_hash(reader, of_file + "content_sha256", split.files[i].content_sha256);
+    check_relative(reader, of_file + "pattern", split.files[i].pattern);
+  }
+  if (static_cast<double>(split.samples) * volume > kMostValues) {
+    reader.fail(path + "samples", fmt::format("split '{}' has {} samples of {:g} values; expected at most {:g} values",
+                                              split.name, split.samples, volume, kMostValues));
+  }
+  const auto files = static_cast<int64_t>(split.files.size());
+  if (format.files_per_split != 0 && split.files.size() != format.files_per_split) {
+    reader.fail(path + "file", fmt::format("split '{}' has {} files: format {} expects {}", split.name, files,
+                                           format.name, format.files_per_split));
+  }
+  if (format.files_per_split == 0 && split.samples % files != 0) {
+    reader.fail(path + "file", fmt::format("split '{}' has {} files for {} samples: expected as many in each file",
+                                           split.name, files, split.samples));
+  }
+  const auto before = std::span(description.splits).first(index);
+  if (std::ranges::any_of(before, [&](const SplitSpec& other) { return other.name == split.name; })) {
+    reader.fail(path + "name", fmt::format("split '{}' is there twice", split.name));
   }
 }
 
-void check_relative(const Keys& keys, std::string_view key, const std::string& value) {
-  const std::filesystem::path path = value;
-  if (path.is_absolute() || std::ranges::find(path, "..") != path.end()) {
-    keys.refuse(key, fmt::format("{} '{}' must be relative, without '..'", key, value));
+// What one field alone cannot tell.
+void check_relations(const spec::FieldReader& reader, const DatasetDescription& description) {
+  check_hash(reader, "fingerprint", description.fingerprint);
+  check_hash(reader, "archive.sha256", description.archive.sha256);
+  check_relative(reader, "archive.pattern", description.archive.pattern);
+  check_relative(reader, "archive.folder", description.archive.folder);
+  const double volume = unchecked_volume_of(description.sample_shape);
+  if (volume > kMostValuesPerSample) {
+    reader.fail("sample_shape", fmt::format("'sample_shape' is a sample of {:g} values; expected at most {:g}", volume,
+                                            kMostValuesPerSample));
   }
-}
-
-ArchiveSource parse_archive(const std::string& file, const toml::table& table) {
-  Keys keys(file, table);
-  ArchiveSource source;
-  source.pattern = keys.text("pattern");
-  source.folder = keys.text("folder", false);
-  source.sha256 = keys.text("sha256", false);
-  source.bytes = keys.count("bytes", kBytes, false);
-  source.url = keys.text("url", false);
-  keys.finish();
-  check_hash(keys, "sha256", source.sha256);
-  check_relative(keys, "pattern", source.pattern);
-  check_relative(keys, "folder", source.folder);
-  return source;
-}
-
-FileSource parse_file(const std::string& file, const toml::table& table) {
-  Keys keys(file, table);
-  FileSource source;
-  source.pattern = keys.text("pattern");
-  source.sha256 = keys.text("sha256", false);
-  source.bytes = keys.count("bytes", kBytes, false);
-  source.content_sha256 = keys.text("content_sha256", false);
-  source.url = keys.text("url", false);
-  keys.finish();
-  check_hash(keys, "sha256", source.sha256);
-  check_hash(keys, "content_sha256", source.content_sha256);
-  check_relative(keys, "pattern", source.pattern);
-  return source;
+  if (description.system_package.empty() != description.system_path.empty()) {
+    reader.fail("system_package", "'system_package' and 'system_path' go together");
+  }
+  const Format* format = find_format(description.format);
+  if (format == nullptr) {
+    reader.fail("format",
+                fmt::format("unknown format '{}'; valid: {}", description.format, fmt::join(format_names(), ", ")));
+  }
+  for (size_t i = 0; i < description.splits.size(); ++i) check_split(reader, description, i, *format, volume);
 }
 
 }  // namespace
@@ -162,67 +143,13 @@ FileSource parse_file(const std::string& file, const toml::table& table) {
 int64_t DatasetDescription::sample_volume() const { return volume_of(sample_shape); }
 
 DatasetDescription parse_description(const std::string& file, std::string_view text) {
-  const toml::table root = spec::parse_toml(text, file, inputs::kDataDescription);
-  Keys keys(file, root);
+  const spec::TomlDocument document = spec::read_toml(file, text, inputs::kDataDescription);
+  spec::FieldReader reader(document.root,
+                           [&](const std::string& path, spec::Part part) { return document.locate(path, part); });
   DatasetDescription description;
-  description.name = keys.text("name");
-  description.title = keys.text("title");
-  description.format = keys.text("format");
-  description.sample_shape = keys.counts("sample_shape", kExtents);
-  description.classes = keys.count("classes", kClasses);
-  description.fingerprint = keys.text("fingerprint", false);
-  description.folder = keys.text("folder");
-  description.system_package = keys.text("system_package", false);
-  description.system_path = keys.text("system_path", false);
-  description.licence = keys.text("licence", false);
-  description.source = keys.text("source", false);
-  const auto splits = keys.tables("split");
-  if (const toml::table* table = keys.table("archive")) description.archive = parse_archive(file, *table);
-  for (const toml::table* table : keys.tables("lookalike", false)) {
-    Keys lookalike(file, *table);
-    description.lookalikes.push_back({lookalike.text("pattern"), lookalike.text("advice")});
-    lookalike.finish();
-  }
-  keys.finish();
-  check_hash(keys, "fingerprint", description.fingerprint);
-  const double volume = unchecked_volume_of(description.sample_shape);
-  if (volume > kMostValuesPerSample) {
-    keys.refuse("sample_shape", fmt::format("'sample_shape' is a sample of {:g} values; expected at most {:g}", volume,
-                                            kMostValuesPerSample));
-  }
-  if (description.system_package.empty() != description.system_path.empty()) {
-    keys.refuse("system_package", "'system_package' and 'system_path' go together");
-  }
-  const Format* format = find_format(description.format);
-  if (format == nullptr) {
-    keys.refuse("format",
-                fmt::format("unknown format '{}'; valid: {}", description.format, fmt::join(format_names(), ", ")));
-  }
-  for (const toml::table* table : splits) {
-    Keys split_keys(file, *table);
-    SplitSpec split;
-    split.name = split_keys.text("name");
-    split.samples = split_keys.count("samples", kSamples);
-    for (const toml::table* source : split_keys.tables("file")) split.files.push_back(parse_file(file, *source));
-    split_keys.finish();
-    if (static_cast<double>(split.samples) * volume > kMostValues) {
-      split_keys.refuse("samples", fmt::format("split '{}' has {} samples of {:g} values; expected at most {:g} values",
-                                               split.name, split.samples, volume, kMostValues));
-    }
-    if (format->files_per_split != 0 && split.files.size() != format->files_per_split) {
-      split_keys.refuse("file", fmt::format("split '{}' has {} files: format {} expects {}", split.name,
-                                            split.files.size(), format->name, format->files_per_split));
-    }
-    if (split.files.empty() ||
-        (format->files_per_split == 0 && split.samples % static_cast<int64_t>(split.files.size()) != 0)) {
-      split_keys.refuse("file", fmt::format("split '{}' has {} files for {} samples: expected as many in each file",
-                                            split.name, split.files.size(), split.samples));
-    }
-    if (std::ranges::any_of(description.splits, [&](const SplitSpec& other) { return other.name == split.name; })) {
-      split_keys.refuse("name", fmt::format("split '{}' is there twice", split.name));
-    }
-    description.splits.push_back(std::move(split));
-  }
+  describe(reader, description);
+  reader.finish();
+  check_relations(reader, description);
   return description;
 }
 

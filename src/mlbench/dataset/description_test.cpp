@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/description.h"
 #include "mlbench/dataset/test_support.h"
 
 namespace mlbench::dataset {
@@ -75,28 +75,37 @@ TEST(Description, ErrorsNameThePlaceTheValueAndWhatIsValid) {
   const std::string good = test::tiny_toml();
   EXPECT_EQ(parse_description("d.toml", good).splits[1].files[1].pattern, "test-labels");
 
+  EXPECT_THAT(parse_error(replaced(good, "title = \"Tiny\"\n", "")), HasSubstr("d.toml:1:1: missing key 'title'"));
   EXPECT_THAT(parse_error(replaced(good, "title", "titel")),
-              AllOf(HasSubstr("d.toml:1:1"), HasSubstr("'title' is missing")));
+              HasSubstr("d.toml:2:1: unknown key 'titel': did you mean 'title'?"));
+  EXPECT_THAT(parse_error(replaced(good, "\"Tiny\"", "\"\"")),
+              HasSubstr("d.toml:2:9: 'title' is \"\"; expected a text that is not empty"));
   EXPECT_THAT(parse_error("colour = 1\n" + good),
               AllOf(HasSubstr("d.toml:1:1: unknown key 'colour'"), HasSubstr("classes")));
   EXPECT_THAT(parse_error(replaced(good, "\"idx\"", "\"tfrecord\"")),
               AllOf(HasSubstr("d.toml:3:10"), HasSubstr("'tfrecord'"), HasSubstr("valid: idx")));
   EXPECT_THAT(parse_error(replaced(good, "classes = 3", "classes = 0")),
-              AllOf(HasSubstr("d.toml:5:11"), HasSubstr("'classes' must be a whole number from 1 to 10000000")));
-  for (const char* classes : {"-1", "9000000000000000000", "1e3", "nan", "inf", "\"3\"", "0x7fffffffffffffff"}) {
+              AllOf(HasSubstr("d.toml:5:11"), HasSubstr("'classes' is 0; expected a number from 1 to 10000000")));
+  for (const char* classes : {"-1", "9000000000000000000", "0x7fffffffffffffff"}) {
     EXPECT_THAT(parse_error(replaced(good, "classes = 3", std::string("classes = ") + classes)),
-                HasSubstr("'classes' must be a whole number from 1"))
+                HasSubstr("; expected a number from 1 to 10000000"))
+        << classes;
+  }
+  for (const char* classes : {"1e3", "nan", "inf", "\"3\""}) {
+    EXPECT_THAT(parse_error(replaced(good, "classes = 3", std::string("classes = ") + classes)),
+                AllOf(HasSubstr("d.toml:5:11: 'classes' is "), HasSubstr("; expected an integer")))
         << classes;
   }
   EXPECT_THAT(parse_error(replaced(good, "[1, 4, 5]", "[100000, 100000, 5]")),
               HasSubstr("'sample_shape' is a sample of 5e+10 values; expected at most 1e+09"));
-  EXPECT_THAT(parse_error(replaced(good, "[1, 4, 5]", "[]")), HasSubstr("'sample_shape' must be a list"));
+  EXPECT_THAT(parse_error(replaced(good, "[1, 4, 5]", "[]")),
+              HasSubstr("'sample_shape' is []; expected a list that is not empty"));
   EXPECT_THAT(parse_error(replaced(good, "classes = 3", "classes = 3\nfingerprint = \"abc\"")),
               AllOf(HasSubstr("d.toml:6:15"), HasSubstr("'abc'"), HasSubstr("64 lower-case")));
   EXPECT_THAT(parse_error(replaced(good, "pattern = \"train-images\"", "pattern = \"../secret\"")),
               HasSubstr("without '..'"));
   EXPECT_THAT(parse_error(replaced(good, "pattern = \"train-images\"", "pattern = \"x\"\nmd5 = \"0\"")),
-              AllOf(HasSubstr("unknown key 'md5'"), HasSubstr("content_sha256")));
+              AllOf(HasSubstr("unknown key 'split.0.file.0.md5': "), HasSubstr("content_sha256")));
   EXPECT_THAT(parse_error(replaced(good, "[[split.file]]\npattern = \"train-labels\"\n", "")),
               AllOf(HasSubstr("split 'train' has 1 files"), HasSubstr("expects 2")));
   EXPECT_THAT(parse_error(replaced(good, "name = \"test\"", "name = \"train\"")), HasSubstr("'train' is there twice"));

@@ -1,3 +1,5 @@
+#include "mlbench/dataset/fetch.h"
+
 #include <curl/curl.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,8 +15,7 @@
 
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/dataset/dataset.h"
-#include "mlbench/dataset/format.h"
+#include "mlbench/dataset/locate.h"
 
 namespace mlbench::dataset {
 

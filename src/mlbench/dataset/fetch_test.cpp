@@ -12,7 +12,9 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/description.h"
+#include "mlbench/dataset/fetch.h"
+#include "mlbench/dataset/locate.h"
 #include "mlbench/dataset/test_support.h"
 
 namespace mlbench::dataset {

@@ -3,13 +3,14 @@
 // File formats that data sets come in: one row per format, in format.cpp. Internal to dataset/.
 
 #include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "mlbench/base/buffer.h"
 #include "mlbench/base/sha256.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/description.h"
+#include "mlbench/dataset/prepared_dataset.h"
 
 namespace mlbench::dataset {
 
@@ -32,9 +33,6 @@ struct Format {
 
 const Format* find_format(const std::string& name);  // nullptr if there is none
 std::vector<std::string> format_names();
-
-// FOLDER/PATTERN, packed in one of the known ways (the first of kPackedSuffixes that is there) or plain.
-std::optional<std::filesystem::path> find_file(const std::filesystem::path& folder, const std::string& pattern);
 
 // idx.cpp: images and labels as unsigned bytes, the format of MNIST (http://yann.lecun.com/exdb/mnist/): big-endian
 // magic 0x00000800 + number of dimensions, their extents (samples first), the bytes. Files: images, labels.

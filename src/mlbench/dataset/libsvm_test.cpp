@@ -7,7 +7,9 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/random.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/description.h"
+#include "mlbench/dataset/prepare.h"
+#include "mlbench/dataset/prepared_dataset.h"
 #include "mlbench/dataset/test_support.h"
 
 namespace mlbench::dataset {

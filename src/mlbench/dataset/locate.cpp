@@ -1,11 +1,11 @@
+#include "mlbench/dataset/locate.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <optional>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/dataset/dataset.h"
-#include "mlbench/dataset/format.h"
 #include "mlbench/dataset/input_file.h"
 
 namespace mlbench::dataset {

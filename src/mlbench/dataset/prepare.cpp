@@ -1,71 +1,19 @@
+#include "mlbench/dataset/prepare.h"
+
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/sha256.h"
-#include "mlbench/base/shape.h"
 #include "mlbench/dataset/archive.h"
 #include "mlbench/dataset/cache.h"
-#include "mlbench/dataset/dataset.h"
 #include "mlbench/dataset/format.h"
+#include "mlbench/dataset/locate.h"
 
 namespace mlbench::dataset {
 
 namespace fs = std::filesystem;
-
-namespace {
-
-// Whether the records are those of the published files. Hashes all of them; false when a checksum is not known.
-bool follow_published_files(const DatasetDescription& description, const std::vector<CachedSplit>& splits) {
-  const Format* format = find_format(description.format);
-  if (format == nullptr || format->hash_file == nullptr) return false;
-  for (size_t i = 0; i < splits.size(); ++i) {
-    const auto& files = description.splits[i].files;
-    for (size_t file = 0; file < files.size(); ++file) {
-      Sha256 hash;
-      format->hash_file(splits[i], file, files.size(), hash);
-      if (hash.hex() != files[file].content_sha256) return false;
-    }
-  }
-  return true;
-}
-
-}  // namespace
-
-int64_t CachedSplit::sample_volume() const { return volume_of(sample_shape); }
-
-PreparedDataset::PreparedDataset(const DatasetDescription& description, std::shared_ptr<const MappedFile> cache,
-                                 std::vector<CachedSplit> splits, std::string fingerprint, bool synthetic)
-    : name_(description.name),
-      fingerprint_(std::move(fingerprint)),
-      official_(!synthetic && (description.fingerprint.empty() ? follow_published_files(description, splits)
-                                                               : fingerprint_ == description.fingerprint)),
-      synthetic_(synthetic),
-      classes_(description.classes),
-      cache_(std::move(cache)),
-      splits_(std::move(splits)) {}
-
-const CachedSplit& PreparedDataset::split(const std::string& name) const {
-  std::vector<std::string> names;
-  for (const CachedSplit& split : splits_) {
-    if (split.name == name) return split;
-    names.push_back(split.name);
-  }
-  throw UserError(fmt::format("data set {} has no split '{}'; valid: {}", name_, name, fmt::join(names, ", ")));
-}
-
-Json PreparedDataset::record() const {
-  Json samples = Json::object();
-  for (const CachedSplit& split : splits_) samples[split.name] = split.samples;
-  return {{"name", name_},
-          {"fingerprint", fingerprint_},
-          {"official", official_},
-          {"synthetic", synthetic_},
-          {"samples", std::move(samples)}};
-}
 
 PreparedDataset prepare(const DatasetDescription& description, const std::vector<std::string>& data_dirs,
                         const fs::path& cache_dir, const Progress& progress) {

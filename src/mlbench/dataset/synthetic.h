@@ -1,14 +1,25 @@
 #pragma once
 
-// What make_synthetic() writes into a cache: one generator per kind of data. Internal to dataset/.
+// Made data: one generator per kind of data.
 
 #include <cstdint>
+#include <filesystem>
+#include <vector>
 
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/description.h"
 #include "mlbench/dataset/format.h"
+#include "mlbench/dataset/prepared_dataset.h"
 
 namespace mlbench::dataset {
 
+// Made data of the same shape, counts and value type, from the seed alone (on all cores; their number does not matter);
+// same cache form, so a data set of 4 GB takes 4 GB of disk for each seed. Learnable: of uint8 images, sample i of
+// either split has label i mod classes and is the prototype of its class plus noise; float32 rows of two classes lie on
+// the unit sphere with labels drawn by a logistic model (below).
+PreparedDataset make_synthetic(const DatasetDescription& description, uint64_t seed,
+                               const std::filesystem::path& cache_dir, const Progress& progress = {});
+
+// What it writes into a cache. Internal to dataset/.
 struct Generation {
   const DatasetDescription& description;
   uint64_t seed = 0;

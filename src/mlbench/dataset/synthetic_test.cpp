@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/dataset/description.h"
+#include "mlbench/dataset/prepared_dataset.h"
 #include "mlbench/dataset/test_support.h"
 
 namespace mlbench::dataset {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "mlbench/base/files.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/description.h"
 
 namespace mlbench::dataset::test {
 

@@ -1,7 +1,7 @@
+#include "mlbench/dataset/verify.h"
+
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdlib>
 #include <vector>
 
 #include "mlbench/base/errors.h"

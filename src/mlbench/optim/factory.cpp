@@ -1,8 +1,11 @@
 #include "mlbench/optim/factory.h"
 
+#include <functional>
+#include <utility>
+
 #include "mlbench/base/errors.h"
 #include "mlbench/base/options.h"
-#include "mlbench/optim/exchange/centralized.h"
+#include "mlbench/optim/exchange/exchange.h"
 #include "mlbench/optim/rules/adam.h"
 #include "mlbench/optim/rules/sgd.h"
 
@@ -10,44 +13,21 @@ namespace mlbench::optim {
 
 namespace {
 
-constexpr Range kShareRange{0, 1}, kDecayRange{0, 1e6}, kEpsRange{0, 1}, kBucketRange{0, 1 << 20};  // MiB
+constexpr Range kShareRange{0, 1}, kDecayRange{0, 1e6}, kEpsRange{0, 1};
 
-// What every optimizer with the centralized exchange has beside its rule.
-struct CentralizedChoices {
-  CentralizedOptions exchange;
-  std::string compression;
-};
+// A misspelt option is told before what its absence makes of the others: rules are made when all options are read.
+using MakeRule = std::function<std::unique_ptr<UpdateRule>(const FlatLayout&)>;
 
-// The last options to be read.
-CentralizedChoices read_centralized(OptionReader& options) {
-  CentralizedChoices choices;
-  choices.exchange.by_layer = options.flag("by_layer", false);
-  choices.exchange.bucket_mb = options.number("bucket_mb", 0, kBucketRange);
-  choices.compression = options.text("compression", "none");
-  options.finish();
-  return choices;
-}
-
-std::unique_ptr<Optimizer> centralized(std::unique_ptr<UpdateRule> rule, const CentralizedChoices& choices,
-                                       const FlatLayout& layout, comm::Communicator& comm) {
-  auto coder = compress::make_coder(choices.compression, layout);
-  auto exchange = std::make_unique<CentralizedExchange>(comm, *coder, layout, choices.exchange);
-  return std::make_unique<Optimizer>(std::move(rule), std::move(coder), std::move(exchange));
-}
-
-std::unique_ptr<Optimizer> make_centralized_sgd(OptionReader& options, const FlatLayout& layout,
-                                                comm::Communicator& comm) {
+MakeRule read_sgd(OptionReader& options) {
   SgdOptions sgd;
   sgd.momentum = options.number("momentum", 0, kDecayRange);
   sgd.dampening = options.number("dampening", 0, kShareRange);
   sgd.nesterov = options.flag("nesterov", false);
   sgd.weight_decay = options.number("weight_decay", 0, kDecayRange);
-  const CentralizedChoices choices = read_centralized(options);
-  return centralized(std::make_unique<SgdRule>(sgd, layout), choices, layout, comm);
+  return [sgd](const FlatLayout& layout) { return std::make_unique<SgdRule>(sgd, layout); };
 }
 
-std::unique_ptr<Optimizer> make_centralized_adam(OptionReader& options, const FlatLayout& layout,
-                                                 comm::Communicator& comm) {
+MakeRule read_adam(OptionReader& options) {
   AdamOptions adam;
   const std::vector<double> betas = options.numbers("betas", {adam.beta1, adam.beta2}, kShareRange);
   adam.beta1 = betas[0];
@@ -55,17 +35,17 @@ std::unique_ptr<Optimizer> make_centralized_adam(OptionReader& options, const Fl
   adam.eps = options.number("eps", adam.eps, kEpsRange);
   adam.weight_decay = options.number("weight_decay", 0, kDecayRange);
   adam.amsgrad = options.flag("amsgrad", false);
-  const CentralizedChoices choices = read_centralized(options);
-  return centralized(std::make_unique<AdamRule>(adam, layout), choices, layout, comm);
+  return [adam](const FlatLayout& layout) { return std::make_unique<AdamRule>(adam, layout); };
 }
 
 struct Row {
   const char* name;
-  std::unique_ptr<Optimizer> (*make)(OptionReader& options, const FlatLayout& layout, comm::Communicator& comm);
+  MakeRule (*read_rule)(OptionReader& options);
+  const char* exchange;
 };
 constexpr Row kOptimizers[] = {
-    {"centralized_sgd", make_centralized_sgd},
-    {"centralized_adam", make_centralized_adam},
+    {"centralized_sgd", read_sgd, "centralized"},
+    {"centralized_adam", read_adam, "centralized"},
 };
 
 }  // namespace
@@ -82,7 +62,14 @@ std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const
   for (const Row& row : kOptimizers) {
     if (row.name == spec.name) {
       OptionReader options("optimizer '" + spec.name + "'", spec.options);
-      return row.make(options, layout, comm);
+      const MakeRule make_rule = row.read_rule(options);
+      const MakeExchange make_exchange = read_exchange(row.exchange, options);
+      const std::string compression = options.text("compression", "none");
+      options.finish();
+      auto rule = make_rule(layout);
+      auto coder = compress::make_coder(compression, layout);
+      auto exchange = make_exchange(comm, *coder, layout);
+      return std::make_unique<Optimizer>(std::move(rule), std::move(coder), std::move(exchange));
     }
     names += (names.empty() ? "" : ", ") + std::string(row.name);
   }

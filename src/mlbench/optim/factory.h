@@ -16,8 +16,7 @@ namespace mlbench::optim {
 // On the gradient averaged over all ranks, options (defaults):
 // - "centralized_sgd": momentum (0), dampening (0), nesterov (false), weight_decay (0);
 // - "centralized_adam": betas ([0.9, 0.999]), eps (1e-8), weight_decay (0), amsgrad (false);
-// - both: by_layer (false; true: one all-reduce per tensor), bucket_mb (0: one for all; else buckets of this many MiB),
-//   compression ("none").
+// - both: those of the exchange (exchange/exchange.h), compression ("none").
 //
 // UserError listing the valid names or options. `comm` outlives the optimizer.
 std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const FlatLayout& layout,

@@ -3,26 +3,16 @@
 // An optimizer composes three objects: an update rule (what to do with an aggregated gradient), a coder (what goes over
 // the wire, compress/) and an exchange pattern (who talks to whom, when). All act on the flat buffers.
 
-#include <ATen/ATen.h>
-
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
 
 #include "mlbench/base/json.h"
 #include "mlbench/base/named_state.h"
-#include "mlbench/comm/communicator.h"
 #include "mlbench/compress/coder.h"
-#include "mlbench/spec/task.h"
+#include "mlbench/optim/exchange/exchange.h"
+#include "mlbench/optim/flat_tensors.h"
 
 namespace mlbench::optim {
-
-// The flat buffers of the framework, float32, same layout.
-struct FlatTensors {
-  at::Tensor parameters;
-  at::Tensor gradients;
-};
 
 // Local arithmetic: new parameters from parameters, aggregated gradient and learning rate.
 class UpdateRule {
@@ -31,17 +21,6 @@ class UpdateRule {
   virtual void update(FlatTensors& tensors, double lr) = 0;
   virtual void export_state(NamedState& state) const = 0;  // keys "optimizer/..."
   virtual void import_state(const NamedState& state) = 0;
-};
-
-// Communication pattern: called where the train loop's `agg` step stands.
-class Exchange {
- public:
-  virtual ~Exchange() = default;
-  // Gradients hold this rank's share, weighted by n_i / N (samples of this rank over those of the step); on return they
-  // hold what the rule consumes. Returns the bytes this rank handed to the transport.
-  virtual uint64_t aggregate(FlatTensors& tensors) = 0;
-  // {overlap: with the backward pass, buckets: pieces in which the gradient is exchanged, by_layer} for the record.
-  virtual Json effective() const = 0;
 };
 
 class Optimizer {

@@ -272,7 +272,7 @@ TEST_P(EveryOptimizer, SameOnOneAndManyRanksAndCountsBytesWithoutPadding) {
   };
   struct Division {
     Json options;
-    int64_t pieces;
+    int64_t buckets;
   };
   // Two tensors; buckets of 10 bytes hold one of them, buckets of 1 MiB both.
   const Division divisions[] = {{Json::object(), 1},
@@ -286,7 +286,7 @@ TEST_P(EveryOptimizer, SameOnOneAndManyRanksAndCountsBytesWithoutPadding) {
     const auto comm = alone();
     const auto single = make_optimizer(spec, kLayout, *comm);
     EXPECT_EQ(single->effective(), (Json{{"overlap", false},
-                                         {"buckets", division.pieces},
+                                         {"buckets", division.buckets},
                                          {"by_layer", division.options.value("by_layer", false)}}));
     FlatTensors expected = tensors_of(1, 0);
     for (int step = 0; step < 4; ++step) {
@@ -307,7 +307,7 @@ TEST_P(EveryOptimizer, SameOnOneAndManyRanksAndCountsBytesWithoutPadding) {
           EXPECT_EQ(optimizer->aggregate(tensors), 17 * 4U);
           optimizer->step(tensors, 0.125);
         }
-        EXPECT_EQ(ranks.board().read().sequence, 4 * division.pieces) << "one collective per piece and step";
+        EXPECT_EQ(ranks.board().read().sequence, 4 * division.buckets) << "one collective per bucket and step";
         results[static_cast<size_t>(rank)] = tensors.parameters;
       });
       for (const at::Tensor& result : results) EXPECT_TRUE(at::equal(result, expected.parameters)) << size;
@@ -323,15 +323,16 @@ TEST(Buckets, AreClosedByTheTensorThatFillsThem) {
     layout.ranges.push_back({fmt::format("t{}", index), {count}, 16 * index, count, true});
   }
   layout.ranges.push_back({"mean", {7}, 0, 7, false});
-  EXPECT_THAT(tensor_pieces(layout), ElementsAre(Piece{0, 1}, Piece{16, 2}, Piece{32, 3}, Piece{48, 10}, Piece{64, 5}));
-  EXPECT_THAT(bucket_pieces(layout, 1000, 1000), ElementsAre(Piece{0, 69}));
+  EXPECT_THAT(tensor_buckets(layout),
+              ElementsAre(Bucket{0, 1}, Bucket{16, 2}, Bucket{32, 3}, Bucket{48, 10}, Bucket{64, 5}));
+  EXPECT_THAT(sized_buckets(layout, 1000, 1000), ElementsAre(Bucket{0, 69}));
   // From the last tensor on: 20 | 40 | 12 + 8 | 4
-  EXPECT_THAT(bucket_pieces(layout, 20, 20), ElementsAre(Piece{64, 5}, Piece{48, 10}, Piece{16, 19}, Piece{0, 1}));
+  EXPECT_THAT(sized_buckets(layout, 20, 20), ElementsAre(Bucket{64, 5}, Bucket{48, 10}, Bucket{16, 19}, Bucket{0, 1}));
   // The first is closed earlier than the others: 20 | 40 + 12 | 8 + 4
-  EXPECT_THAT(bucket_pieces(layout, 1, 41), ElementsAre(Piece{64, 5}, Piece{32, 26}, Piece{0, 18}));
+  EXPECT_THAT(sized_buckets(layout, 1, 41), ElementsAre(Bucket{64, 5}, Bucket{32, 26}, Bucket{0, 18}));
   // ... and never divides a tensor: 20 + 40 | 12 + 8 + 4
-  EXPECT_THAT(bucket_pieces(layout, 21, 1000), ElementsAre(Piece{48, 21}, Piece{0, 35}));
-  EXPECT_TRUE(bucket_pieces({}, 1, 1).empty());
+  EXPECT_THAT(sized_buckets(layout, 21, 1000), ElementsAre(Bucket{48, 21}, Bucket{0, 35}));
+  EXPECT_TRUE(sized_buckets({}, 1, 1).empty());
 }
 
 TEST(Factory, RefusesWhatItDoesNotKnow) {

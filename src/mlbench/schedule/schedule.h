@@ -22,7 +22,6 @@ namespace mlbench::schedule {
 struct ScheduleContext {
   double base_lr = 0;
   int64_t workers = 1;
-  int64_t batch_size = 1;  // per worker
   int64_t steps_per_epoch = 1;
 };
 

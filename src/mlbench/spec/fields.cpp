@@ -103,6 +103,10 @@ void FieldReader::expect(const std::string& path, const Json& given, bool right,
 }
 
 void FieldReader::check(const std::string& path, const Json& given, const Rule& rule) const {
+  if (rule.filled) {
+    const bool empty = given.is_string() ? given.get_ref<const std::string&>().empty() : given.empty();
+    expect(path, given, !empty, given.is_string() ? "a text that is not empty" : "a list that is not empty");
+  }
   if (rule.range && given.is_array()) {
     for (size_t i = 0; i < given.size(); ++i) check(path + "." + std::to_string(i), given[i], rule);
   } else if (rule.range && given.is_object()) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Inside spec/ only: one description of a structure's fields serves both directions.
+// One description of a structure's fields serves both directions.
 //   template <typename V, typename T> void describe(V& v, T& value) { v.field("epochs", value.epochs, kEpochs); ... }
 // With a FieldReader it reads JSON into the structure and checks every key and value; with a FieldWriter it makes the
 // JSON, so that the two are exact inverses.
@@ -26,6 +26,7 @@ struct Rule {
   bool required = false;
   std::optional<Range> range = {};                 // of a number, or of each in a list or table
   std::span<const std::string_view> choices = {};  // for texts
+  bool filled = false;                             // a text or list must not be empty
 };
 inline const Rule kRequired{.required = true};
 
@@ -62,12 +63,23 @@ class FieldReader {
     leave();
   }
 
+  // Like table(), but body() is left out where the table is.
+  template <typename Body>
+  void optional_table(const char* name, Body&& body) {
+    const Json* found = find(name, {});
+    if (found == nullptr) return;
+    enter(name, *found);
+    body();
+    leave();
+  }
+
   // A list of structures, each described by body(element).
   template <typename T, typename Body>
-  void list(const char* name, std::vector<T>& values, Body&& body) {
-    const Json* found = find(name, kRequired);
+  void list(const char* name, std::vector<T>& values, Body&& body, const Rule& rule = kRequired) {
+    const Json* found = find(name, rule);
     if (found == nullptr) return;
     expect(path_of(name), *found, found->is_array(), "a list");
+    check(path_of(name), *found, rule);
     values.clear();
     levels_.push_back({found, path_of(name), {}, {}});
     for (size_t i = 0; i < found->size(); ++i) {

@@ -15,7 +15,7 @@
 #include "mlbench/base/shape.h"
 #include "mlbench/spec/fields.h"
 #include "mlbench/spec/run_options.h"
-#include "mlbench/spec/toml_text.h"
+#include "mlbench/spec/toml_document.h"
 
 namespace mlbench {
 std::span<const EmbeddedFile> embedded_task_files();  // made by mlbench_embed()
@@ -169,91 +169,29 @@ TaskSpec read_task(const Json& object, const Locator& locate) {
   return task;
 }
 
-// ---- TOML -----------------------------------------------------------------------------------------------------------
-
-struct Position {
-  toml::source_position key, value;
-};
-
-// A TOML document as JSON, with the position of every key and value by dotted path.
-struct Document {
-  std::string file;
-  Json root;
-  std::map<std::string, Position> positions;
-
-  std::string at(toml::source_position position) const {
-    return fmt::format("{}:{}:{}", file, std::max(position.line, 1u), std::max(position.column, 1u));
-  }
-  // The nearest enclosing path has a position: a missing key is reported at its table.
-  std::string locate(std::string path, Part part) const {
-    for (;;) {
-      if (const auto found = positions.find(path); found != positions.end()) {
-        return at(part == Part::kKey ? found->second.key : found->second.value);
-      }
-      if (path.empty()) return at({1, 1});
-      const size_t dot = path.rfind('.');
-      path = dot == std::string::npos ? "" : path.substr(0, dot);
-    }
-  }
-};
-
-std::string join_path(const std::string& path, std::string_view name) {
-  return path.empty() ? std::string(name) : path + "." + std::string(name);
-}
-
-Json convert(const toml::node& node, const std::string& path, toml::source_position key, Document& document) {
-  const toml::source_position here = node.source().begin;
-  document.positions[path] = {key.line > 0 ? key : here, here.line > 0 ? here : key};
-  if (const auto* table = node.as_table()) {
-    Json object = Json::object();
-    for (const auto& [name, value] : *table) {
-      object[std::string(name.str())] = convert(value, join_path(path, name.str()), name.source().begin, document);
-    }
-    return object;
-  }
-  if (const auto* array = node.as_array()) {
-    Json list = Json::array();
-    for (const auto& value : *array) {
-      list.push_back(convert(value, join_path(path, std::to_string(list.size())), {}, document));
-    }
-    return list;
-  }
-  if (const auto value = node.value_exact<std::string>()) return *value;
-  if (const auto value = node.value_exact<int64_t>()) return *value;
-  if (const auto value = node.value_exact<double>()) return *value;
-  if (const auto value = node.value_exact<bool>()) return *value;
-  throw UserError(
-      fmt::format("{}: '{}' is a date or time; expected a number, text, true or false", document.at(here), path));
-}
-
-Document read_document(const std::string& file, std::string_view text, const Input& input) {
-  Document document{file, Json::object(), {}};
-  document.root = convert(parse_toml(text, file, input), "", {}, document);
-  return document;
-}
-
 // ---- variants -------------------------------------------------------------------------------------------------------
 
-// Replaces values of `target` at `path` by those of `changes`, which stand at `from`; they bring their positions.
-void merge(Document& document, Json& target, const std::string& path, const Json& changes, const std::string& from) {
+// Replaces values of `target` at `path` by those of `changes`, which stand at `from`; they bring their places.
+void merge(TomlDocument& document, Json& target, const std::string& path, const Json& changes,
+           const std::string& from) {
   for (const auto& [key, value] : changes.items()) {
     const std::string to = join_path(path, key);
     const std::string origin = join_path(from, key);
-    document.positions[to] = document.positions.at(origin);
+    document.places[to] = document.places.at(origin);
     if (value.is_object() && target.contains(key) && target[key].is_object()) {
       merge(document, target[key], to, value, origin);
       continue;
     }
     target[key] = value;
-    for (auto it = document.positions.lower_bound(origin + "."); it != document.positions.end(); ++it) {
+    for (auto it = document.places.lower_bound(origin + "."); it != document.places.end(); ++it) {
       if (!it->first.starts_with(origin + ".")) break;
-      document.positions[to + it->first.substr(origin.size())] = it->second;
+      document.places[to + it->first.substr(origin.size())] = it->second;
     }
   }
 }
 
 // Takes the tables of the variants out of the document, merges that of the chosen one, and sets "variant".
-void apply_variant(Document& document, const std::string& wanted) {
+void apply_variant(TomlDocument& document, const std::string& wanted) {
   Json& root = document.root;
   std::vector<std::string> names;
   if (const auto found = root.find("variants"); found != root.end() && found->is_array()) {
@@ -304,7 +242,7 @@ std::string flag_of(const Override& setting) {
 Json parse_value(const Override& setting) {
   const std::string where = flag_of(setting);
   try {
-    Document document = read_document(where, "v = " + setting.value, inputs::kSetting);
+    TomlDocument document = read_toml(where, "v = " + setting.value, inputs::kSetting);
     if (document.root.size() == 1) return document.root["v"];
   } catch (const UserError& error) {
     if (setting.value.find_first_of("[]{}\"'\n") != std::string::npos) {
@@ -418,7 +356,7 @@ std::vector<TaskSource> embedded_tasks() {
 }
 
 FrozenTask parse_task(const TaskSource& source, const std::string& variant, const std::vector<Override>& overrides) {
-  Document document = read_document(source.name, source.text, inputs::kTaskFile);
+  TomlDocument document = read_toml(source.name, source.text, inputs::kTaskFile);
   apply_variant(document, variant);
   const auto in_file = [&](const std::string& path, Part part) { return document.locate(path, part); };
 

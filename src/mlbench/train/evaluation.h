@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "mlbench/comm/communicator.h"
-#include "mlbench/data/loader.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/data/eval_loader.h"
+#include "mlbench/dataset/prepared_dataset.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/spec/run_spec.h"

@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mlbench/spec/epoch.h"
+
 namespace mlbench::train {
 
 EvaluationPlan::EvaluationPlan(const spec::EvaluationSpec& spec, int64_t training_samples, int64_t global_batch)
     : spec_(spec),
       training_samples_(training_samples),
       global_batch_(global_batch),
-      steps_per_epoch_((training_samples + global_batch - 1) / global_batch) {}
+      steps_per_epoch_(spec::steps_per_epoch(training_samples, global_batch)) {}
 
 int64_t EvaluationPlan::samples_after(int64_t steps) const {
   const int64_t in_epoch = std::min((steps % steps_per_epoch_) * global_batch_, training_samples_);

@@ -12,8 +12,8 @@ namespace mlbench::train {
 
 namespace {
 
-using record::EventKind;
 using record::add_members;
+using record::EventKind;
 using record::make_event;
 namespace member = record::member;
 

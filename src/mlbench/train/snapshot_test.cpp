@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <thread>
+
 #include "mlbench/base/errors.h"
+#include "mlbench/comm/in_process.h"
 #include "mlbench/framework/null/null_framework.h"
 #include "mlbench/models/chain.h"
 
@@ -91,6 +94,34 @@ TEST(ImportAveragedModel, SaysWhichShapeOrTypeIsWrong) {
   tensors["fc.bias"].dtype = DType::kInt32;
   EXPECT_THAT(error_of(tensors),
               HasSubstr("tensor 'fc.bias' is int32 of shape [3]; the model's is float32 of shape [3]"));
+}
+
+// Values whose sums and means float32 holds, so that no order of additions shows.
+TEST(AverageBuffers, IsTheExactMeanOnAllRanksAndLeavesTheirOwn) {
+  for (const int size : {1, 2, 3, 4}) {
+    const auto own_of = [](int rank) {
+      return std::vector<float>{static_cast<float>(rank) * 1.5F, static_cast<float>(rank) * -3 + 0.25F, 7};
+    };
+    const auto rank_mean = static_cast<float>(size - 1) / 2;
+    const std::vector<float> mean = {rank_mean * 1.5F, rank_mean * -3 + 0.25F, 7};
+    auto group = comm::make_in_process_group(size, std::chrono::seconds(20));
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size; ++rank) {
+      threads.emplace_back([&, rank] {
+        const auto model = make_model();
+        NamedState state;
+        state.tensors = stored();
+        state.tensors["rank0/bn.running_mean"] = tensor_of({3}, own_of(rank));
+        import_model(state, 0, *model);
+        const std::vector<float> averaged = average_buffers(*model, *group[static_cast<size_t>(rank)]);
+        ASSERT_EQ(static_cast<int64_t>(averaged.size()), model->layout().buffer_elements);
+        EXPECT_EQ(std::vector<float>(averaged.begin(), averaged.begin() + 3), mean) << rank << " of " << size;
+        EXPECT_EQ(values_of(*model, "bn.running_mean"), own_of(rank)) << rank << " of " << size;
+        EXPECT_THAT(values_of(*model, "fc.bias"), ElementsAre(7, 8, 9));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
 }
 
 }  // namespace

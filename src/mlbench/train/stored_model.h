@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "mlbench/base/json.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/prepared_dataset.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/spec/run_spec.h"
 

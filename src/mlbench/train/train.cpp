@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "mlbench/comm/operation_clock.h"
-#include "mlbench/data/loader.h"
+#include "mlbench/data/eval_loader.h"
+#include "mlbench/data/train_loader.h"
+#include "mlbench/data/transform.h"
 #include "mlbench/schedule/schedule.h"
 #include "mlbench/train/checkpoint_keeper.h"
 #include "mlbench/train/evaluation.h"
@@ -66,8 +68,8 @@ TrainRun::TrainRun(const TrainContext& context)
     : c_(context),
       task_(context.run.task.task),
       plan_(task_.evaluation, context.data.split("train").samples, task_.batch_size * context.run.workers),
-      schedule_(schedule::make_schedule(
-          task_.schedule, {task_.optimizer.lr, context.run.workers, task_.batch_size, plan_.steps_per_epoch()})),
+      schedule_(
+          schedule::make_schedule(task_.schedule, {task_.optimizer.lr, context.run.workers, plan_.steps_per_epoch()})),
       tensors_{context.framework.parameters(), context.framework.gradients()},
       train_metrics_(task_.evaluation.metrics),
       evaluation_metrics_(task_.evaluation.metrics),

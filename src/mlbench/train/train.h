@@ -14,7 +14,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/comm/communicator.h"
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/prepared_dataset.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/optim/optimizer.h"
 #include "mlbench/spec/run_spec.h"

@@ -9,6 +9,9 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/catalog/worker/catalog.h"
+#include "mlbench/dataset/description.h"
+#include "mlbench/dataset/prepare.h"
+#include "mlbench/dataset/synthetic.h"
 #include "mlbench/models/model.h"
 
 namespace mlbench::worker {

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "mlbench/dataset/dataset.h"
+#include "mlbench/dataset/prepared_dataset.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/spec/run_spec.h"
 

@@ -4,18 +4,18 @@
 
 namespace mlbench::optim {
 
-std::vector<Piece> tensor_pieces(const FlatLayout& layout) {
-  std::vector<Piece> pieces;
+std::vector<Bucket> tensor_buckets(const FlatLayout& layout) {
+  std::vector<Bucket> buckets;
   for (const FlatRange& range : layout.ranges) {
-    if (range.trainable) pieces.push_back({range.offset, range.count});
+    if (range.trainable) buckets.push_back({range.offset, range.count});
   }
-  return pieces;
+  return buckets;
 }
 
-std::vector<Piece> bucket_pieces(const FlatLayout& layout, int64_t first_bytes, int64_t bytes) {
+std::vector<Bucket> sized_buckets(const FlatLayout& layout, int64_t first_bytes, int64_t bytes) {
   MLBENCH_CHECK(first_bytes > 0 && bytes > 0, "a bucket without a size");
-  const std::vector<Piece> tensors = tensor_pieces(layout);
-  std::vector<Piece> buckets;
+  const std::vector<Bucket> tensors = tensor_buckets(layout);
+  std::vector<Bucket> buckets;
   int64_t filled = 0;
   int64_t end = 0;  // of the open bucket
   for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {

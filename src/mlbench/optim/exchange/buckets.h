@@ -10,19 +10,19 @@
 namespace mlbench::optim {
 
 // Elements [offset, offset + count) of the flat gradient buffer.
-struct Piece {
+struct Bucket {
   int64_t offset = 0;
   int64_t count = 0;
-  bool operator==(const Piece&) const = default;
+  bool operator==(const Bucket&) const = default;
 };
 
-// One piece per trainable tensor, in the neutral order.
-std::vector<Piece> tensor_pieces(const FlatLayout& layout);
+// One bucket per trainable tensor, in the neutral order.
+std::vector<Bucket> tensor_buckets(const FlatLayout& layout);
 
 // Consecutive tensors together, from the last one to the first: the order in which the backward pass finishes them. As
 // in PyTorch's DistributedDataParallel, a bucket is closed by the tensor with which it reaches its size, so a tensor is
 // never divided and a bucket may be larger; the first bucket is closed at `first_bytes`, the others at `bytes` (both
 // above 0; sizes without padding).
-std::vector<Piece> bucket_pieces(const FlatLayout& layout, int64_t first_bytes, int64_t bytes);
+std::vector<Bucket> sized_buckets(const FlatLayout& layout, int64_t first_bytes, int64_t bytes);
 
 }  // namespace mlbench::optim

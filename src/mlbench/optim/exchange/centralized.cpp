@@ -39,37 +39,27 @@ CentralizedExchange::CentralizedExchange(comm::Communicator& comm, compress::Gra
                                 buckets ? fmt::format("bucket_mb is {}", options.bucket_mb) : "by_layer is true",
                                 coder.name(), buckets ? "bucket_mb 0" : "by_layer false"));
   }
-  if (options.by_layer) pieces_ = tensor_pieces(layout);
+  if (options.by_layer) buckets_ = tensor_buckets(layout);
   if (buckets) {
     const auto bytes = std::max<int64_t>(1, std::llround(options.bucket_mb * kMiB));
-    pieces_ = bucket_pieces(layout, std::min<int64_t>(bytes, kMiB), bytes);
+    buckets_ = sized_buckets(layout, std::min<int64_t>(bytes, kMiB), bytes);
   }
 }
 
 at::Tensor CentralizedExchange::combine(const compress::Payload& payload) {
   const bool alone = comm_.size() == 1;
-  switch (payload.kind) {
-    case compress::PayloadKind::kSum:
-      if (alone) return payload.data;
-      if (pieces_.empty()) {
-        comm_.all_reduce(view_of(payload.data), comm::ReduceOp::kSum);
-      } else {
-        const BufferView whole = view_of(payload.data);
-        for (const Piece& piece : pieces_) {
-          comm_.all_reduce(whole.slice(piece.offset, piece.count), comm::ReduceOp::kSum);
-        }
-      }
-      return payload.data;
-    case compress::PayloadKind::kGather: {
-      if (alone) return payload.data.unsqueeze(0);
-      at::Tensor all = at::empty({comm_.size(), payload.data.numel()}, payload.data.options());
-      comm_.all_gather(view_of(payload.data), view_of(all));
-      return all;
-    }
-    case compress::PayloadKind::kVote:
-      break;
+  if (payload.kind == compress::PayloadKind::kGather) {
+    if (alone) return payload.data.unsqueeze(0);
+    at::Tensor all = at::empty({comm_.size(), payload.data.numel()}, payload.data.options());
+    comm_.all_gather(view_of(payload.data), view_of(all));
+    return all;
   }
-  throw UserError("compression '" + coder_.name() + "' votes, which the centralized exchange does not transport");
+  if (alone) return payload.data;
+  const BufferView whole = view_of(payload.data);
+  if (buckets_.empty()) comm_.all_reduce(whole, comm::ReduceOp::kSum);
+  for (const Bucket& bucket : buckets_)
+    comm_.all_reduce(whole.slice(bucket.offset, bucket.count), comm::ReduceOp::kSum);
+  return payload.data;
 }
 
 uint64_t CentralizedExchange::aggregate(FlatTensors& tensors) {
@@ -84,7 +74,7 @@ uint64_t CentralizedExchange::aggregate(FlatTensors& tensors) {
 
 Json CentralizedExchange::effective() const {
   return {{"overlap", false},
-          {"buckets", pieces_.empty() ? 1 : static_cast<int64_t>(pieces_.size())},
+          {"buckets", buckets_.empty() ? 1 : static_cast<int64_t>(buckets_.size())},
           {"by_layer", options_.by_layer}};
 }
 

@@ -1,27 +1,29 @@
 #pragma once
 
 // The gradient of the whole step on every rank: the coder's payload is summed (or gathered) over all ranks. One
-// collective per coder round, or one per piece of the gradient (per tensor, per bucket; for a coder whose payload is
+// collective per coder round, or one per bucket of the gradient (per tensor, or of a size; for a coder whose payload is
 // the gradient), one after the other when the backward pass is over. With one rank nothing is sent.
 
 #include <vector>
 
 #include "mlbench/base/flat_layout.h"
+#include "mlbench/comm/communicator.h"
+#include "mlbench/compress/coder.h"
 #include "mlbench/optim/exchange/buckets.h"
-#include "mlbench/optim/optimizer.h"
+#include "mlbench/optim/exchange/exchange.h"
 
 namespace mlbench::optim {
 
 struct CentralizedOptions {
   bool by_layer = false;  // one collective per tensor
-  // Above 0: buckets of this many MiB, the first of at most 1 MiB (PyTorch's rule). 0: the gradient in one piece.
+  // Above 0: buckets of this many MiB, the first of at most 1 MiB (PyTorch's rule). 0: one for all.
   double bucket_mb = 0;
 };
 
 class CentralizedExchange final : public Exchange {
  public:
-  // `comm` and `coder` outlive the exchange. UserError: a negative size, buckets by layer, or pieces of a gradient that
-  // the coder compresses.
+  // `comm` and `coder` outlive the exchange. UserError: a negative size, buckets by layer, or buckets of a gradient
+  // that the coder compresses.
   CentralizedExchange(comm::Communicator& comm, compress::GradientCoder& coder, const FlatLayout& layout,
                       const CentralizedOptions& options);
   uint64_t aggregate(FlatTensors& tensors) override;
@@ -33,7 +35,7 @@ class CentralizedExchange final : public Exchange {
   comm::Communicator& comm_;
   compress::GradientCoder& coder_;
   CentralizedOptions options_;
-  std::vector<Piece> pieces_;  // empty: the payload as it is
+  std::vector<Bucket> buckets_;  // empty: the payload as it is
 };
 
 }  // namespace mlbench::optim

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlbench/dataset/description.h"
+
+namespace mlbench::dataset {
+
+// A data set found on disk: the folder, and for each split the files in reader order.
+struct LocatedDataset {
+  std::filesystem::path folder;
+  std::string origin;                                     // "data folder" | "package NAME"
+  std::vector<std::vector<std::filesystem::path>> files;  // [split][file]; members of the archive, where there is one
+  std::filesystem::path archive;                          // "" when the files lie there themselves
+};
+// Looks in the folders in order (DIR/<folder>, then DIR: two sets may name their files alike; in each also in the
+// archive's folder), then in the system package. A file may be there as it was published or unpacked, or all of them in
+// the archive. UserError that lists every place tried, what is missing there, what was taken for it and the command
+// that fetches it.
+LocatedDataset locate(const DatasetDescription& description, const std::vector<std::string>& data_dirs);
+
+// FOLDER/PATTERN, packed in one of the known ways (the first of kPackedSuffixes of input_file.h that is there) or
+// plain.
+std::optional<std::filesystem::path> find_file(const std::filesystem::path& folder, const std::string& pattern);
+
+}  // namespace mlbench::dataset

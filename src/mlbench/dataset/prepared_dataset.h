@@ -1,0 +1,62 @@
+#pragma once
+
+// A data set in memory: a mapped cache and its splits.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/buffer.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/json.h"
+#include "mlbench/dataset/description.h"
+
+namespace mlbench::dataset {
+
+// One split, mapped: fixed-size records of raw bytes as decoded (uint8 images, float32 rows), labels apart.
+struct CachedSplit {
+  std::string name;
+  int64_t samples = 0;
+  std::vector<int64_t> sample_shape;
+  DType dtype = DType::kUInt8;
+  ConstBufferView features;         // samples * volume elements, in official order
+  std::span<const int64_t> labels;  // each in [0, classes)
+
+  int64_t sample_volume() const;
+};
+
+// A mapped cache. Copies share the mapping; views of a split live as long as one of them.
+//
+// Fingerprint: SHA-256 over all records, split after split in the description's order, each split in official order;
+// a record is its feature bytes (as decoded, row-major, little endian) followed by its label as a little-endian int64.
+class PreparedDataset {
+ public:
+  PreparedDataset(const DatasetDescription& description, std::shared_ptr<const MappedFile> cache,
+                  std::vector<CachedSplit> splits, std::string fingerprint, bool synthetic);
+
+  const CachedSplit& split(const std::string& name) const;  // UserError listing the splits
+  const std::vector<CachedSplit>& splits() const { return splits_; }
+  const std::string& fingerprint() const { return fingerprint_; }
+  // The fingerprint is the description's; where that has none, every published file follows from the records.
+  bool official() const { return official_; }
+  bool synthetic() const { return synthetic_; }
+  int64_t classes() const { return classes_; }
+  const std::string& name() const { return name_; }
+  // The record's `data` field: name, fingerprint, official, synthetic, samples {split: count}.
+  Json record() const;
+
+ private:
+  std::string name_, fingerprint_;
+  bool official_ = false, synthetic_ = false;
+  int64_t classes_ = 0;
+  std::shared_ptr<const MappedFile> cache_;
+  std::vector<CachedSplit> splits_;
+};
+
+// Gets a line now and then from what takes long; may be empty.
+using Progress = std::function<void(const std::string& line)>;
+
+}  // namespace mlbench::dataset

@@ -1,0 +1,46 @@
+#include "mlbench/optim/exchange/exchange.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/optim/exchange/centralized.h"
+
+namespace mlbench::optim {
+
+namespace {
+
+constexpr Range kBucketRange{0, 1 << 20};  // MiB
+
+MakeExchange read_centralized(OptionReader& options) {
+  CentralizedOptions centralized;
+  centralized.by_layer = options.flag("by_layer", false);
+  centralized.bucket_mb = options.number("bucket_mb", 0, kBucketRange);
+  return [centralized](comm::Communicator& comm, compress::GradientCoder& coder, const FlatLayout& layout) {
+    return std::make_unique<CentralizedExchange>(comm, coder, layout, centralized);
+  };
+}
+
+struct ExchangeRow {
+  const char* name;
+  MakeExchange (*read)(OptionReader& options);
+};
+constexpr ExchangeRow kExchanges[] = {
+    {"centralized", read_centralized},
+};
+
+}  // namespace
+
+std::vector<std::string> exchange_names() {
+  std::vector<std::string> names;
+  for (const ExchangeRow& row : kExchanges) names.emplace_back(row.name);
+  return names;
+}
+
+MakeExchange read_exchange(const std::string& name, OptionReader& options) {
+  const auto* row = std::ranges::find_if(kExchanges, [&](const ExchangeRow& other) { return other.name == name; });
+  MLBENCH_CHECK(row != std::end(kExchanges), "no exchange " + name);
+  return row->read(options);
+}
+
+}  // namespace mlbench::optim

@@ -1,0 +1,70 @@
+#include "mlbench/spec/toml_document.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/spec/toml_text.h"
+
+namespace mlbench::spec {
+
+namespace {
+
+std::string at(const std::string& file, const TomlDocument::Place& place) {
+  return fmt::format("{}:{}:{}", file, place.line, place.column);
+}
+
+TomlDocument::Place place_of(const toml::source_position& position) {
+  return {std::max(position.line, 1U), std::max(position.column, 1U)};
+}
+
+Json convert(const toml::node& node, const std::string& path, toml::source_position key, TomlDocument& document) {
+  const toml::source_position here = node.source().begin;
+  document.places[path] = {place_of(key.line > 0 ? key : here), place_of(here.line > 0 ? here : key)};
+  if (const auto* table = node.as_table()) {
+    Json object = Json::object();
+    for (const auto& [name, value] : *table) {
+      object[std::string(name.str())] = convert(value, join_path(path, name.str()), name.source().begin, document);
+    }
+    return object;
+  }
+  if (const auto* array = node.as_array()) {
+    Json list = Json::array();
+    for (const auto& value : *array) {
+      list.push_back(convert(value, join_path(path, std::to_string(list.size())), {}, document));
+    }
+    return list;
+  }
+  if (const auto value = node.value_exact<std::string>()) return *value;
+  if (const auto value = node.value_exact<int64_t>()) return *value;
+  if (const auto value = node.value_exact<double>()) return *value;
+  if (const auto value = node.value_exact<bool>()) return *value;
+  throw UserError(fmt::format("{}: '{}' is a date or time; expected a number, text, true or false",
+                              at(document.file, place_of(here)), path));
+}
+
+}  // namespace
+
+std::string TomlDocument::locate(std::string path, Part part) const {
+  for (;;) {
+    if (const auto found = places.find(path); found != places.end()) {
+      return at(file, part == Part::kKey ? found->second.key : found->second.value);
+    }
+    if (path.empty()) return at(file, {});
+    const size_t dot = path.rfind('.');
+    path = dot == std::string::npos ? "" : path.substr(0, dot);
+  }
+}
+
+TomlDocument read_toml(const std::string& file, std::string_view text, const Input& input) {
+  TomlDocument document{file, Json::object(), {}};
+  document.root = convert(parse_toml(text, file, input), "", {}, document);
+  return document;
+}
+
+std::string join_path(const std::string& path, std::string_view name) {
+  return path.empty() ? std::string(name) : path + "." + std::string(name);
+}
+
+}  // namespace mlbench::spec
