@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
-#include "mlbench/record/spool.h"
+#include "mlbench/record/clocks.h"
 #include "mlbench/spec/run_spec.h"
 
 namespace mlbench::record {
@@ -68,15 +68,5 @@ struct RunProgress {
 // - throughput.peak_rss: bytes, of the largest rank.
 // - exit_codes: of the last segment's ranks; null as a whole before any rank was started.
 Json build_record(const spec::RunSpec& spec, const RunProgress& progress);
-
-// Clocks of one rank over all segments, in integer nanoseconds (exact).
-struct Clocks {
-  int64_t train_ns = 0;         // sum over all step kinds: first batch requested .. end, evaluation excluded
-  int64_t train_legacy_ns = 0;  // without batch_load and checkpoint: MLBench's batch_start..batch_end
-  std::array<int64_t, kStepKinds> kinds_ns{};
-  int64_t steps = 0;  // redone steps count again
-  int64_t samples = 0;
-};
-Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank);
 
 }  // namespace mlbench::record

@@ -1,0 +1,23 @@
+#pragma once
+
+// How long training took, re-derived from step records.
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "mlbench/record/spool.h"
+
+namespace mlbench::record {
+
+// Clocks of one rank over all segments, in integer nanoseconds (exact).
+struct Clocks {
+  int64_t train_ns = 0;         // sum over all step kinds: first batch requested .. end, evaluation excluded
+  int64_t train_legacy_ns = 0;  // without batch_load and checkpoint: MLBench's batch_start..batch_end
+  std::array<int64_t, kStepKinds> kinds_ns{};
+  int64_t steps = 0;  // redone steps count again
+  int64_t samples = 0;
+};
+Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank);
+
+}  // namespace mlbench::record
