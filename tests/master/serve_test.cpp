@@ -423,7 +423,8 @@ TEST_F(Serve, SeriesAreByKeyAndTheirRanksMerged) {
   ASSERT_EQ(send("POST", "/api/v1/runs/r-1/points", batch, "application/x-ndjson").status, 200);
 
   std::vector<std::string> keys;
-  for (const Json& one : get("/runs/r-1/series")["series"]) {
+  const Json list = get("/runs/r-1/series")["series"];
+  for (const Json& one : list) {
     if (one["metric"].get<std::string>().ends_with("q")) {
       keys.push_back(fmt::format("{}/{}/{}", one["split"].get<std::string>(), one["metric"].get<std::string>(),
                                  one["rank"].dump()));
