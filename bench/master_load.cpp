@@ -170,9 +170,9 @@ class Bench {
     if (response.status != 200) throw IoError(fmt::format("GET {}: {} {}", path, response.status, response.body));
     return std::move(response.body);
   }
-  int64_t stored(const std::string& name) {
+  int64_t stored(const std::string& split, const std::string& metric) {
     int64_t points = 0;
-    const Json answer = Json::parse(get("/runs/load-1/series?points=1&name=" + name));
+    const Json answer = Json::parse(get(fmt::format("/runs/load-1/series?points=1&split={}&metric={}", split, metric)));
     for (const Json& series : answer["series"]) {
       points += series["count"].get<int64_t>();
     }
@@ -225,7 +225,7 @@ void ingest(Bench& bench, const Load& load) {
              load.connections, load.batch * 4);
   std::fflush(stdout);
   const auto before = Clock::now();
-  check(bench.stored("train_loss"), batches * load.batch, "points");
+  check(bench.stored("train", "loss"), batches * load.batch, "points");
   fmt::print("             {:10.1f} ms until the first chart of them ({} points)\n", ms_since(before),
              batches * load.batch * 4);
 }
@@ -244,7 +244,7 @@ void killed(Bench& bench, const Load& load) {
   bench.start();
   std::atomic<int64_t> batches{0}, posts{0};
   std::atomic<bool> over{false};
-  const int64_t before = bench.stored("train_loss");
+  const int64_t before = bench.stored("train", "loss");
   std::vector<std::thread> threads;
   const auto keep_sending = [&](std::atomic<int64_t>& acknowledged, int expected, const auto& make) {
     try {
@@ -272,7 +272,7 @@ void killed(Bench& bench, const Load& load) {
   for (std::thread& thread : threads) thread.join();
   const int64_t sent_batches = batches, sent_posts = posts;
   bench.start();
-  check(bench.stored("train_loss") - before, sent_batches * load.batch, "points");
+  check(bench.stored("train", "loss") - before, sent_batches * load.batch, "points");
   int64_t values = 0;
   net::http::Client client;
   for (int connection = 1; connection < load.connections; connection += 2) {
@@ -337,8 +337,8 @@ void charts(Bench& bench, const Load& load) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const int64_t points = 4 * bench.stored("train_loss");
-  const std::string path = "/runs/load-1/series?name=train_loss&points=1000";
+  const int64_t points = 4 * bench.stored("train", "loss");
+  const std::string path = "/runs/load-1/series?split=train&metric=loss&points=1000";
   bench.stop();
   std::vector<double> cold, warm;
   for (int repeat = 0; repeat < 5; ++repeat) {

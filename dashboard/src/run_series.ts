@@ -1,7 +1,7 @@
 // Series of runs, asked for as they are needed.
 
 import {get, segment} from './api';
-import type {SeriesHead, SeriesPoints} from './types';
+import type {Metric, SeriesHead, SeriesPoints} from './types';
 
 export const POINTS = 600;
 
@@ -11,47 +11,62 @@ export const KIND_TITLES: Record<string, string> = {
   opt_step: 'optimizer', comp_metrics: 'metrics', checkpoint: 'checkpoint',
 };
 export const kinds: readonly string[] = KINDS;
-export const kindSeries = (kind: string): string => `${kind}_s`;
+export const kindOf = (kind: string): Metric => ({split: '', metric: `${kind}_s`});
 
-const TITLES: Record<string, [string, string]> = {
-  train_loss: ['Training loss', 'loss'],
-  samples_per_s: ['Throughput', 'samples per second'],
-  step_s: ['Step time', 'seconds per step'],
-  lr: ['Learning rate', 'learning rate'],
-  bytes: ['Bytes sent', 'bytes per step'],
-};
-const ORDER = ['train_loss', 'samples_per_s', 'step_s', 'lr', 'bytes'];
+export const LOSS: Metric = {split: 'train', metric: 'loss'};
+export const RATE: Metric = {split: '', metric: 'samples_per_s'};
 
-export function titleOf(name: string): {title: string; unit: string} {
-  const known = TITLES[name];
-  if (known) return {title: known[0], unit: known[1]};
-  if (name.startsWith('val_global_')) return {title: `Evaluation: ${name.slice(11)}`, unit: name.slice(11)};
-  if (name.startsWith('train_')) return {title: `Training: ${name.slice(6)}`, unit: name.slice(6)};
-  return {title: name, unit: name};
+export const isSame = (a: Metric, b: Metric | null | undefined): boolean => a.split === b?.split && a.metric === b.metric;
+// In the names of files.
+export const idOf = ({split, metric}: Metric): string => split === '' ? metric : `${split}-${metric}`;
+
+// Of what belongs to no split, the most telling first.
+const TITLES = new Map<string, [string, string]>([
+  ['samples_per_s', ['Throughput', 'samples per second']],
+  ['step_s', ['Step time', 'seconds per step']],
+  ['lr', ['Learning rate', 'learning rate']],
+  ['bytes', ['Bytes sent', 'bytes per step']],
+]);
+const ORDER = [...TITLES.keys()];
+
+export function titleOf(of: Metric): {title: string; unit: string} {
+  const {split, metric} = of;
+  if (isSame(of, LOSS)) return {title: 'Training loss', unit: metric};
+  if (split === 'test') return {title: `Evaluation: ${metric}`, unit: metric};
+  if (split === 'train') return {title: `Training: ${metric}`, unit: metric};
+  const [title, unit] = TITLES.get(metric) ?? [metric, metric];
+  return {title, unit};
 }
 
-// Names of the series that get a chart each, the most telling first.
-export function chartNames(heads: SeriesHead[], goalMetric: string | undefined): string[] {
-  const stepKinds = new Set(KINDS.map(kindSeries));
-  const weight = (name: string): number => {
-    if (goalMetric !== undefined && name === `val_global_${goalMetric}`) return 0;
-    const place = ORDER.indexOf(name);
-    if (place >= 0) return 10 + place;
-    return name.startsWith('val_global_') ? 5 : name.startsWith('train_') ? 20 : 30;
+// What gets a chart of its own, the most telling first.
+export function charted(metrics: Metric[], goal: Metric | null | undefined): Metric[] {
+  const weight = (of: Metric): number => {
+    if (isSame(of, goal)) return 0;
+    if (isSame(of, LOSS)) return 10;
+    if (of.split !== '') return of.split === 'test' ? 5 : 20;
+    const place = ORDER.indexOf(of.metric);
+    return place >= 0 ? 11 + place : 30;
   };
-  return [...new Set(heads.map((head) => head.name))].filter((name) => !stepKinds.has(name))
-    .sort((a, b) => weight(a) - weight(b) || (a < b ? -1 : 1));
+  return metrics.filter((of) => !kinds.some((kind) => isSame(of, kindOf(kind))))
+    .sort((a, b) => weight(a) - weight(b) || (a.metric < b.metric ? -1 : 1));
 }
 
-export async function loadSeries(run: string, names: string[]): Promise<Map<string, SeriesPoints[]>> {
-  const answers = await Promise.all(names.map(async (name) => {
-    const {series} = await get<{series: SeriesPoints[]}>(`/runs/${segment(run)}/series?name=${segment(name)}&points=${POINTS}`);
-    return [name, series] as const;
+export type Ranks = 'merged' | 'rank';
+
+// All series of one metric: one of all ranks, or of each.
+export interface Measured {
+  of: Metric;
+  series: SeriesPoints[];
+}
+
+export const loadSeries = (run: string, metrics: Metric[], ranks: Ranks): Promise<Measured[]> =>
+  Promise.all(metrics.map(async (of) => {
+    const query = new URLSearchParams({split: of.split, metric: of.metric, points: String(POINTS)});
+    if (ranks === 'merged') query.set('ranks', 'merged');
+    return {of, series: (await get<{series: SeriesPoints[]}>(`/runs/${segment(run)}/series?${query}`)).series};
   }));
-  return new Map(answers);
-}
 
-export async function loadAll(run: string): Promise<Map<string, SeriesPoints[]>> {
+export async function metricsOf(run: string): Promise<Metric[]> {
   const {series} = await get<{series: SeriesHead[]}>(`/runs/${segment(run)}/series`);
-  return loadSeries(run, [...new Set(series.map((head) => head.name))]);
+  return series.filter((one, i) => series.findIndex((other) => isSame(one, other)) === i).map(({split, metric}) => ({split, metric}));
 }

@@ -1,6 +1,6 @@
 // From what the master answers to what a chart draws. Pure.
 
-import type {SeriesPoints} from './types';
+import type {SeriesHead, SeriesPoints} from './types';
 
 export interface Line {
   label: string;
@@ -10,47 +10,17 @@ export interface Line {
   colour?: number;     // index into the palette; default: the place in the list
 }
 
-export type Merge = 'mean' | 'sum';
-
-// Rates and counts add up over ranks; everything else is an average.
-export const mergeOf = (name: string): Merge => name === 'samples_per_s' || name === 'bytes' ? 'sum' : 'mean';
-
-// One series of all ranks, at the steps of the first. A row stands for the points up to its step, so at a step a rank
-// has the value of its first row that reaches it.
-export function merged(ranks: SeriesPoints[], how: Merge): {step: number[]; time_us: number[]; value: (number | null)[]} {
-  const [first] = ranks;
-  if (first === undefined) return {step: [], time_us: [], value: []};
-  const at = ranks.map(() => 0);
-  const value = first.points.step.map((step) => {
-    let sum = 0, count = 0;
-    ranks.forEach((rank, i) => {
-      const steps = rank.points.step;
-      while (at[i]! < steps.length && steps[at[i]!]! < step) ++at[i]!;
-      const found = at[i]! < steps.length ? rank.points.mean[at[i]!] : null;
-      if (found === null || found === undefined) return;
-      sum += found;
-      ++count;
-    });
-    // A sum that lacks a rank would look like a slow moment.
-    if (count === 0 || (how === 'sum' && count < ranks.length)) return null;
-    return how === 'sum' ? sum : sum / count;
-  });
-  return {step: first.points.step, time_us: first.points.time_us, value};
-}
+export const labelOf = ({rank, merge, ranks}: SeriesHead): string =>
+  merge !== undefined ? `${merge} of ${ranks} ranks` : rank === 'all' ? 'all ranks' : `rank ${rank}`;
 
 export type XAxis = 'step' | 'time';
 
-// start_us: of the run, so that time counts from there, in seconds.
-export function lines(ranks: SeriesPoints[], by: 'merged' | 'rank', x: XAxis, start_us: number): Line[] {
-  const place = (step: number[], time_us: number[]) => x === 'step' ? step : time_us.map((t) => (t - start_us) / 1e6);
-  if (ranks.length === 0) return [];
-  if (by === 'merged' || ranks.length === 1) {
-    const name = ranks[0]!.name, how = mergeOf(name), one = merged(ranks, how);
-    const label = ranks.length === 1 ? `rank ${ranks[0]!.rank}` : `${how} of ${ranks.length} ranks`;
-    return [{label, x: place(one.step, one.time_us), y: one.value}];
-  }
-  return ranks.map((rank) => ({label: `rank ${rank.rank}`, x: place(rank.points.step, rank.points.time_us), y: rank.points.mean}));
-}
+// A line for each series. start_us: of the run, so that time counts from there, in seconds.
+export const lines = (of: SeriesPoints[], x: XAxis, start_us: number): Line[] => of.map((one) => ({
+  label: labelOf(one),
+  x: x === 'step' ? one.points.step : one.points.time_us.map((t) => (t - start_us) / 1e6),
+  y: one.points.mean,
+}));
 
 // Seconds per step of each kind over the whole series: a row counts as many times as it has points.
 export function average(series: SeriesPoints): number {

@@ -106,10 +106,16 @@ export interface Progress {
   samples_per_s: number | null;
 }
 
-export interface SeriesHead {
-  name: string;
-  rank: number;
+export interface Metric {
+  split: string;  // train, test, or none
+  metric: string;
+}
+
+export interface SeriesHead extends Metric {
+  rank: number | 'all';
   count: number;
+  merge?: 'mean' | 'sum';  // of `ranks` ranks; absent: as it was measured
+  ranks?: number;
 }
 
 export interface SeriesPoints extends SeriesHead {
@@ -117,8 +123,8 @@ export interface SeriesPoints extends SeriesHead {
     step: number[];
     time_us: number[];
     mean: (number | null)[];
-    min: (number | null)[];
-    max: (number | null)[];
+    min?: (number | null)[];  // not of merged ranks
+    max?: (number | null)[];
     points: number[];
   };
 }

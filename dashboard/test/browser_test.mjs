@@ -244,7 +244,7 @@ test('a wrong choice is said before anything starts', async () => {
 test('charts grow while a run goes on', async () => {
   await page.getByRole('link', {name: 'first-1'}).click();
   await page.getByRole('heading', {name: 'first-1'}).waitFor();
-  const chart = 'first-1-train_loss';
+  const chart = 'first-1-train-loss';
   await page.locator(`figure[data-chart="${chart}"] canvas`).waitFor();
   let last = await pointsOf(chart);
   for (let round = 0; round < 2; ++round) {
@@ -261,17 +261,17 @@ test('charts grow while a run goes on', async () => {
 test('ranks are shown merged or each, over steps or time', async () => {
   await eventually('first-2 runs', async () => (await stateOf('first-2')) !== 'queued');
   await show('#/runs/first-2');
-  const legend = page.locator('figure[data-chart="first-2-train_loss"] .legend');
+  const legend = page.locator('figure[data-chart="first-2-train-loss"] .legend');
   await legend.getByText('mean of 2 ranks').waitFor();
   await page.getByRole('button', {name: 'By rank'}).click();
   await legend.getByText('rank 1').waitFor();
   await page.getByRole('button', {name: 'Time', exact: true}).click();
-  await page.locator('figure[data-chart="first-2-train_loss"]').getByText('loss over seconds').waitFor();
+  await page.locator('figure[data-chart="first-2-train-loss"]').getByText('loss over seconds').waitFor();
   await page.getByText('Average per step').waitFor();
 });
 
 test('a chart is read with the arrow keys', async () => {
-  const figure = page.locator('figure[data-chart="first-2-train_loss"]');
+  const figure = page.locator('figure[data-chart="first-2-train-loss"]');
   await figure.locator('.plot').focus();
   await page.keyboard.press('ArrowRight');
   await eventually('the legend says where the cursor is', async () => /seconds/.test(await figure.locator('.legend-x').innerText()));
@@ -280,12 +280,12 @@ test('a chart is read with the arrow keys', async () => {
 test('a chart is saved as CSV and as PNG', async () => {
   await page.getByRole('button', {name: 'Steps', exact: true}).click();
   const csv = await download(() => page.getByRole('button', {name: 'Training loss as CSV'}).click());
-  assert.equal(csv.name, 'first-2-train_loss.csv');
+  assert.equal(csv.name, 'first-2-train-loss.csv');
   const [head, row] = csv.bytes.toString().split('\r\n');
   assert.equal(head, 'step,rank 0,rank 1');
   assert.match(row, /^\d+,[-\d.e]*,[-\d.e]*$/);
   const png = await download(() => page.getByRole('button', {name: 'Training loss as PNG'}).click());
-  assert.equal(png.name, 'first-2-train_loss.png');
+  assert.equal(png.name, 'first-2-train-loss.png');
   assert.equal(png.bytes.subarray(1, 4).toString(), 'PNG');
   assert.ok(png.bytes.readUInt32BE(16) > 250 && png.bytes.readUInt32BE(20) > 250, 'the picture is too small');
   // Each chart of the page has both.

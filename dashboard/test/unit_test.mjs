@@ -1,4 +1,4 @@
-// Pure functions of the page: merging of ranks, rates, CSV, what the dialog sends. Bundled in memory, run by Node.
+// Pure functions of the page: lines of series, which get a chart, rates, CSV, what the dialog sends. Bundled in memory, run by Node.
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import {dirname, join} from 'node:path';
@@ -17,26 +17,28 @@ async function load(name) {
 }
 
 const series = await load('series.ts');
+const runSeries = await load('run_series.ts');
 const format = await load('format.ts');
 const request = await load('request.ts');
 const events = await load('events.ts');
 
-const rank = (number, step, mean, points = step.map(() => 1), name = 'train_loss') =>
-  ({name, rank: number, count: 0, points: {step, time_us: step.map((s) => s * 1e6), mean, min: mean, max: mean, points}});
+const rank = (number, step, mean, points = step.map(() => 1)) =>
+  ({split: 'train', metric: 'loss', rank: number, count: 0, points: {step, time_us: step.map((s) => s * 1e6), mean, points}});
 
-test('ranks are merged at the steps of the first', () => {
-  const one = rank(0, [1, 3, 5], [1, 2, 3]), two = rank(1, [2, 4], [5, 7]);
-  assert.deepEqual(series.merged([one, two], 'mean').value, [3, 4.5, 3]);
-  // A sum that lacks a rank is none.
-  assert.deepEqual(series.merged([one, two], 'sum').value, [6, 9, null]);
-  assert.deepEqual(series.merged([], 'sum').value, []);
+test('a line per series says whose it is', () => {
+  const of = [rank(0, [1, 2], [1, 2]), rank('all', [1, 2], [3, null]), {...rank('all', [1, 2], [2, 3]), merge: 'mean', ranks: 2}];
+  assert.deepEqual(series.lines(of, 'step', 0).map((line) => [line.label, line.y]),
+    [['rank 0', [1, 2]], ['all ranks', [3, null]], ['mean of 2 ranks', [2, 3]]]);
+  assert.deepEqual(series.lines(of.slice(0, 1), 'time', 1e6), [{label: 'rank 0', x: [0, 1], y: [1, 2]}]);
 });
 
-test('a line per rank, or one of all', () => {
-  const of = [rank(0, [1, 2], [1, 2]), rank(1, [1, 2], [3, 4])];
-  assert.deepEqual(series.lines(of, 'rank', 'step', 0).map((line) => [line.label, line.y]), [['rank 0', [1, 2]], ['rank 1', [3, 4]]]);
-  assert.deepEqual(series.lines(of, 'merged', 'time', 1e6), [{label: 'mean of 2 ranks', x: [0, 1], y: [2, 3]}]);
-  assert.equal(series.lines([rank(0, [1], [1]), rank(1, [1], [2], [1], 'samples_per_s')].map((one) => ({...one, name: 'samples_per_s'})), 'merged', 'step', 0)[0].y[0], 3);
+test('charts are in order, the goal first', () => {
+  const metric = (split, name) => ({split, metric: name});
+  const all = [metric('', 'agg_s'), metric('', 'mine'), metric('', 'lr'), metric('', 'samples_per_s'), metric('train', 'Prec@1'), metric('train', 'loss'), metric('test', 'loss'), metric('test', 'Prec@1')];
+  assert.deepEqual(runSeries.charted(all, metric('test', 'Prec@1')).map(runSeries.idOf),
+    ['test-Prec@1', 'test-loss', 'train-loss', 'samples_per_s', 'lr', 'train-Prec@1', 'mine']);
+  assert.deepEqual(all.map((of) => runSeries.titleOf(of).title),
+    ['agg_s', 'mine', 'Learning rate', 'Throughput', 'Training: Prec@1', 'Training loss', 'Evaluation: loss', 'Evaluation: Prec@1']);
 });
 
 test('an average counts each step once', () => {

@@ -90,8 +90,8 @@ def main():
         with Mounted(copy, os.path.join(folder, "again")) as mounted, serving(os.path.join(mounted, "home")) as address:
             master = Client(address)
             names = master.get("/runs/p-1/series")["series"]
-            kept = max((int(one["last"]["step"]) for one in names if one["name"] == "posted"), default=0)
-            count = sum(one["count"] for one in names if one["name"] == "posted")
+            kept = max((int(one["last"]["step"]) for one in names if one["metric"] == "posted"), default=0)
+            count = sum(one["count"] for one in names if one["metric"] == "posted")
         lost = [lost_power - when for when in acknowledged[kept:]]
         print(
             f"{len(acknowledged)} points acknowledged in {POST_S:g} s, {kept} there after the loss of power; "

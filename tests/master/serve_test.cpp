@@ -35,6 +35,7 @@ using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
@@ -329,7 +330,7 @@ TEST_F(Serve, RunsOutliveTheirMasterAndAreAdopted) {
   EXPECT_EQ(state_of("next-1"), "queued");
   // Every point is there once, whoever read it.
   const auto points = [&] {
-    const Json series = get("/runs/long-1/series?name=step_s&points=20000")["series"];
+    const Json series = get("/runs/long-1/series?metric=step_s&points=20000")["series"];
     return series.empty() ? Json::array() : series[0]["points"]["step"];
   };
   ASSERT_TRUE(eventually([&] { return points().size() > 100; }));
@@ -346,14 +347,14 @@ TEST_F(Serve, AStoreThatIsGoneIsBuiltAgain) {
   start();
   post("/runs", request("r"), 201);
   ASSERT_TRUE(becomes("r-1", "finished"));
-  const Json before = get("/runs/r-1/series?name=step_s");
+  const Json before = get("/runs/r-1/series?metric=step_s");
   kill_master();
   for (const char* file : {"index.sqlite", "series.sqlite"}) {
     for (const char* suffix : {"", "-wal", "-shm"}) fs::remove(home() / "store" / (std::string(file) + suffix));
   }
   start();
   EXPECT_EQ(get("/runs")["total"], 1);
-  EXPECT_EQ(get("/runs/r-1/series?name=step_s"), before);
+  EXPECT_EQ(get("/runs/r-1/series?metric=step_s"), before);
   ASSERT_THAT(before["series"], SizeIs(1));
   EXPECT_EQ(before["series"][0]["count"], 20);
 }
@@ -395,7 +396,7 @@ TEST_F(Serve, PointsFromOutsideCountOnceAndSurvive) {
   kill_master();
   start();
   EXPECT_EQ(put(batch)["duplicates"], 3000);
-  const Json series = get("/runs/r-1/series?name=mine&points=10")["series"];
+  const Json series = get("/runs/r-1/series?metric=mine&points=10")["series"];
   ASSERT_THAT(series, SizeIs(1));
   EXPECT_EQ(series[0]["count"], 3000);
   EXPECT_LE(series[0]["points"]["mean"].size(), 10u);
@@ -403,6 +404,57 @@ TEST_F(Serve, PointsFromOutsideCountOnceAndSurvive) {
   EXPECT_EQ(send("POST", "/api/v1/runs/r-1/points", "{\"rank\":0}", "application/x-ndjson").status, 400);
   EXPECT_EQ(send("POST", "/api/v1/runs/none-1/points", batch, "application/x-ndjson").status, 404);
   EXPECT_EQ(send("POST", "/api/v1/runs/r-1/points", batch, "text/plain").status, 415);
+}
+
+TEST_F(Serve, SeriesAreByKeyAndTheirRanksMerged) {
+  start();
+  post("/runs", request("r"), 201);
+  ASSERT_TRUE(becomes("r-1", "finished"));
+  std::string batch;
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int step = 1; step <= 2; ++step) {
+      batch += fmt::format(
+          R"({{"rank":{0},"sequence":{1},"step":{1},"time":1,"values":{{"train_q":{2},"val_q":{2},"bytes_q":1,)"
+          R"("val_global_q":7}}}})"
+          "\n",
+          rank, step, 2 * rank + step);
+    }
+  }
+  ASSERT_EQ(send("POST", "/api/v1/runs/r-1/points", batch, "application/x-ndjson").status, 200);
+
+  std::vector<std::string> keys;
+  const Json list = get("/runs/r-1/series")["series"];
+  for (const Json& one : list) {
+    if (one["metric"].get<std::string>().ends_with("q")) {
+      keys.push_back(fmt::format("{}/{}/{}", one["split"].get<std::string>(), one["metric"].get<std::string>(),
+                                 one["rank"].dump()));
+    }
+  }
+  EXPECT_THAT(keys, ElementsAre("/bytes_q/0", "/bytes_q/1", "/val_global_q/1", R"(test/q/"all")", "test/q/0",
+                                "test/q/1", "train/q/0", "train/q/1"));
+  const auto series = [&](const std::string& query) { return get("/runs/r-1/series?" + query)["series"]; };
+  EXPECT_THAT(series("metric=q"), SizeIs(5));
+  EXPECT_THAT(series("metric=q&split="), IsEmpty());
+  EXPECT_THAT(series("split=test&metric=q&rank=1"), SizeIs(1));
+  EXPECT_EQ(series("split=test&metric=q&rank=all")[0]["points"]["mean"], Json({7.0, 7.0}));
+  const Json trained = series("split=train&metric=q&ranks=merged");
+  ASSERT_THAT(trained, SizeIs(1));
+  EXPECT_EQ(trained[0]["rank"], "all");
+  EXPECT_EQ(trained[0]["merge"], "mean");
+  EXPECT_EQ(trained[0]["ranks"], 2);
+  EXPECT_EQ(trained[0]["count"], 4);
+  EXPECT_EQ(trained[0]["points"]["step"], Json({1, 2}));
+  EXPECT_EQ(trained[0]["points"]["mean"], Json({2.0, 3.0}));
+  // Measured over all ranks, or by one: as it is.
+  const Json tested = series("split=test&metric=q&ranks=merged");
+  ASSERT_THAT(tested, SizeIs(1));
+  EXPECT_FALSE(tested[0].contains("merge"));
+  EXPECT_EQ(tested[0]["points"]["mean"], Json({7.0, 7.0}));
+  EXPECT_EQ(series("metric=step_s&ranks=merged")[0]["rank"], 0);
+  for (const char* wrong :
+       {"split=val", "rank=-1", "rank=most", "metric=q&ranks=all", "ranks=merged", "metric=q&rank=0&ranks=merged"}) {
+    EXPECT_EQ(send("GET", std::string("/api/v1/runs/r-1/series?") + wrong).status, 400) << wrong;
+  }
 }
 
 // ---- custom runs ----------------------------------------------------------------------------------------------------
@@ -429,7 +481,7 @@ TEST_F(Serve, AnyCommandIsARun) {
   EXPECT_EQ(get("/runs/c-2")["custom"]["command"], body["command"]);
   EXPECT_EQ(send("GET", "/api/v1/runs/c-2/logs/1").body,
             fmt::format("yes 1 {} {} {}\n", folder.string(), url_, (home() / "token").string()));
-  const Json series = get("/runs/c-2/series?name=mine&points=10")["series"];
+  const Json series = get("/runs/c-2/series?metric=mine&points=10")["series"];
   ASSERT_THAT(series, SizeIs(2));
   EXPECT_EQ(series[1]["rank"], 1);
   EXPECT_EQ(series[1]["count"], 100);
@@ -505,7 +557,7 @@ TEST_F(Serve, LinesOfAScriptCountOnceAlsoOverAMastersDeath) {
                                            sign.string())),
        201);
   const auto count = [&] {
-    const Json series = get("/runs/c-1/series?name=mine&points=1")["series"];
+    const Json series = get("/runs/c-1/series?metric=mine&points=1")["series"];
     return series.empty() ? 0 : series[0]["count"].get<int>();
   };
   ASSERT_TRUE(eventually([&] { return count() == 500; }));
@@ -655,7 +707,7 @@ TEST_F(Serve, ConnectionsWithoutATokenCostNobodyARun) {
   EXPECT_TRUE(eventually([&] { return get("/runs?state=finished")["total"] == 3; }));
   EXPECT_EQ(get("/runs?state=damaged")["total"], 0);
   EXPECT_EQ(send("GET", "/api/v1/runs/during-2/download").status, 200);
-  EXPECT_EQ(get("/runs/during-2/series?name=step_s")["series"].size(), 2U);
+  EXPECT_EQ(get("/runs/during-2/series?metric=step_s")["series"].size(), 2U);
 }
 
 TEST_F(Serve, TooFewDescriptorsAreSaidAtTheStart) {
@@ -772,7 +824,7 @@ TEST_F(Serve, ALineThatIsTooLongCostsItselfAlone) {
                   R"(echo >> "$MLBENCH_RUN_DIR/metrics/rank-0.jsonl"; record 11 20)"),
        201);
   ASSERT_TRUE(becomes("c-1", "finished"));
-  const Json answer = get("/runs/c-1/series?name=mine");
+  const Json answer = get("/runs/c-1/series?metric=mine");
   EXPECT_EQ(answer["series"][0]["count"], 20);
   EXPECT_EQ(answer["left_out_lines"], 1);
 }

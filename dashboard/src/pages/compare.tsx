@@ -5,25 +5,25 @@ import {get, segment, usePolled} from '../api';
 import {Chart} from '../chart';
 import {NONE, number, percent, seconds, taskLabel} from '../format';
 import {compareHref, go, runHref} from '../router';
-import {KIND_TITLES, kinds, loadSeries} from '../run_series';
-import {merged, mergeOf, type Line} from '../series';
-import type {Comparison, FullRecord, RunPage, SeriesPoints} from '../types';
+import {KIND_TITLES, kinds, loadSeries, LOSS, RATE, type Measured} from '../run_series';
+import {lines, type Line} from '../series';
+import type {Comparison, FullRecord, RunPage} from '../types';
 import {Empty, ErrorNote, Loading, Segmented, StateBadge} from '../ui';
 
 const PERIOD_MS = 3000;
-const COMPARED = ['train_loss', 'samples_per_s'];
+const COMPARED = [LOSS, RATE];
 
 interface Loaded {
   comparison: Comparison;
   records: FullRecord[];
-  series: Map<string, SeriesPoints[]>[];  // of each run
+  series: Measured[][];  // of each run, in the order of COMPARED
 }
 
 async function load(names: string[]): Promise<Loaded> {
   const [comparison, records, series] = await Promise.all([
     get<Comparison>(`/compare?runs=${names.map(segment).join(',')}`),
     Promise.all(names.map((name) => get<FullRecord>(`/runs/${segment(name)}`))),
-    Promise.all(names.map((name) => loadSeries(name, COMPARED))),
+    Promise.all(names.map((name) => loadSeries(name, COMPARED, 'merged'))),
   ]);
   return {comparison, records, series};
 }
@@ -48,12 +48,8 @@ function Charts({names, data}: {names: string[]; data: Loaded}) {
       }
       return {metric, lines};
     });
-    const overSteps = COMPARED.map((name) => ({name, lines: data.series.flatMap((of, i): Line[] => {
-      const ranks = of.get(name) ?? [];
-      if (ranks.length === 0) return [];
-      const one = merged(ranks, mergeOf(name));
-      return [{label: names[i]!, colour: i, x: one.step, y: one.value}];
-    })}));
+    const overSteps = COMPARED.map((_, c) => data.series.flatMap((measured, i): Line[] =>
+      lines(measured[c]!.series.slice(0, 1), 'step', 0).map((line) => ({...line, label: names[i]!, colour: i}))));
     const sums = data.records.map((run) => kinds.reduce((sum, kind) => sum + (run.steps_s[kind] ?? 0), 0));
     const steps = kinds.filter((kind) => data.records.some((run) => (run.steps_s[kind] ?? 0) > 0)).map((kind): Line => ({
       label: KIND_TITLES[kind] ?? kind, colour: kinds.indexOf(kind), x: names.map((_, i) => i),
@@ -72,8 +68,8 @@ function Charts({names, data}: {names: string[]; data: Loaded}) {
         {made.quality.map(({metric, lines}) => (
           <Chart key={metric} title={`Evaluation: ${metric}`} file={file(metric)} xLabel={axis === 'time' ? 'seconds of the train clock' : 'epoch'} yLabel={metric} lines={lines} empty="No run has an evaluation yet." />
         ))}
-        <Chart title="Training loss" file={file('train-loss')} xLabel="step" yLabel="loss, mean of ranks" lines={made.overSteps[0]!.lines} empty="No step is on record yet." />
-        <Chart title="Throughput" file={file('throughput')} xLabel="step" yLabel="samples per second, all ranks" fromZero lines={made.overSteps[1]!.lines} empty="No step is on record yet." />
+        <Chart title="Training loss" file={file('train-loss')} xLabel="step" yLabel="loss, mean of ranks" lines={made.overSteps[0]!} empty="No step is on record yet." />
+        <Chart title="Throughput" file={file('throughput')} xLabel="step" yLabel="samples per second, all ranks" fromZero lines={made.overSteps[1]!} empty="No step is on record yet." />
         <Chart title="Where the time goes" file={file('time')} kind="bars" fromZero yMax={100} xLabel="run" yLabel="percent of rank 0's train clock" categories={names} lines={made.steps}
           empty="Known when the runs are over." />
       </div>

@@ -7,9 +7,9 @@ import {Chart} from '../chart';
 import {bytes, NONE, number, percent, plural, seconds, stamp, taskLabel} from '../format';
 import {Logs} from '../logs';
 import {compareHref, go, runHref} from '../router';
-import {chartNames, KIND_TITLES, kinds, kindSeries, loadAll, titleOf} from '../run_series';
-import {average, lines, merged, type Line, type XAxis} from '../series';
-import type {FullRecord, Json, Progress, RunSummary, SeriesPoints} from '../types';
+import {charted, idOf, isSame, KIND_TITLES, kindOf, kinds, loadSeries, LOSS, metricsOf, titleOf, type Measured, type Ranks} from '../run_series';
+import {average, labelOf, lines, type Line, type XAxis} from '../series';
+import type {FullRecord, Json, Metric, Progress, RunSummary, SeriesPoints} from '../types';
 import {Dialog, ErrorNote, Facts, GoalBar, Loading, Segmented, StateBadge} from '../ui';
 
 const PERIOD_MS = 2000;
@@ -69,37 +69,52 @@ function Actions({run, onChange}: {run: RunSummary; onChange: () => void}) {
   );
 }
 
-function Breakdown({run, data, by, x, start_us}: {run: string; data: Map<string, SeriesPoints[]>; by: 'merged' | 'rank'; x: XAxis; start_us: number}) {
-  const present = kinds.filter((kind) => (data.get(kindSeries(kind)) ?? []).length > 0);
-  const ranks = [...new Set(present.flatMap((kind) => data.get(kindSeries(kind))!.map((one) => one.rank)))].sort((a, b) => a - b);
-  const groups = by === 'merged' ? [ranks] : ranks.map((rank) => [rank]);
-  const share = (kind: string, group: number[]): number =>
-    (data.get(kindSeries(kind)) ?? []).filter((one) => group.includes(one.rank)).reduce((sum, one) => sum + average(one), 0) / group.length;
-  const total = groups.map((group) => present.reduce((sum, kind) => sum + share(kind, group), 0));
-  const all = ranks.length === 0 ? 0 : present.reduce((sum, kind) => sum + share(kind, ranks), 0);
+interface Loaded {
+  charts: Measured[];
+  kinds: Measured[];   // of all ranks
+  shares: Measured[];  // of all ranks, or of each
+}
+
+const NOTHING: Loaded = {charts: [], kinds: [], shares: []};
+
+async function load(run: string, ranks: Ranks, goal: Metric | null | undefined): Promise<Loaded> {
+  const metrics = await metricsOf(run);
+  const present = kinds.map(kindOf).filter((kind) => metrics.some((one) => isSame(one, kind)));
+  const [charts, all] = await Promise.all([loadSeries(run, charted(metrics, goal), ranks), loadSeries(run, present, 'merged')]);
+  return {charts, kinds: all, shares: ranks === 'merged' ? all : await loadSeries(run, present, ranks)};
+}
+
+function Breakdown({run, data, x, start_us}: {run: string; data: Loaded; x: XAxis; start_us: number}) {
+  const present = kinds.filter((kind) => data.kinds.some((one) => isSame(one.of, kindOf(kind)) && one.series.length > 0));
+  const seriesOf = (measured: Measured[], kind: string): SeriesPoints[] => measured.find((one) => isSame(one.of, kindOf(kind)))?.series ?? [];
+  const columns = [...new Set(present.flatMap((kind) => seriesOf(data.shares, kind).map(labelOf)))];
+  const share = (kind: string, column: string): number => {
+    const found = seriesOf(data.shares, kind).find((one) => labelOf(one) === column);
+    return found ? average(found) : 0;
+  };
+  const whole = (kind: string): number => average(seriesOf(data.kinds, kind)[0]!);
+  const all = present.reduce((sum, kind) => sum + whole(kind), 0);
   const area = useMemo((): Line[] => present.map((kind) => {
-    const one = merged(data.get(kindSeries(kind))!, 'mean');
-    return {
-      label: KIND_TITLES[kind] ?? kind, colour: kinds.indexOf(kind),
-      x: x === 'step' ? one.step : one.time_us.map((t) => (t - start_us) / 1e6), y: one.value.map((value) => value === null ? null : value * 1e3),
-    };
+    const [line] = lines(seriesOf(data.kinds, kind), x, start_us);
+    return {label: KIND_TITLES[kind] ?? kind, colour: kinds.indexOf(kind), x: line!.x, y: line!.y.map((value) => value === null ? null : value * 1e3)};
   }), [data, x, start_us]);
+  const note = present.flatMap((kind) => seriesOf(data.kinds, kind)).find((one) => one.merge !== undefined);
   return (
     <div class="charts two">
       <Chart title="Step time by kind" file={`${run}-step-kinds`} kind="stacked" fromZero xLabel={x === 'step' ? 'step' : 'seconds'}
-        yLabel="milliseconds per step" note={ranks.length > 1 ? `mean of ${ranks.length} ranks` : ''} lines={area} empty="No step is on record yet." />
+        yLabel="milliseconds per step" note={note ? labelOf(note) : ''} lines={area} empty="No step is on record yet." />
       {present.length > 0 && <div class="panel scroll" tabIndex={0} role="region" aria-label="Step time by kind, as a table">
         <table class="figures">
-          <thead><tr><th>Average per step</th>{groups.map((group) => <th class="num" key={group.join()}>{by === 'merged' ? (ranks.length > 1 ? `${ranks.length} ranks` : 'rank 0') : `rank ${group[0]}`}</th>)}<th class="num">Share</th></tr></thead>
+          <thead><tr><th>Average per step</th>{columns.map((column) => <th class="num" key={column}>{column}</th>)}<th class="num">Share</th></tr></thead>
           <tbody>
             {present.map((kind) => (
               <tr key={kind}>
                 <th><span class="swatch" style={{background: `var(--series-${kinds.indexOf(kind)})`}} /> {KIND_TITLES[kind]}</th>
-                {groups.map((group) => <td class="num" key={group.join()}>{seconds(share(kind, group))}</td>)}
-                <td class="num">{percent(all > 0 ? share(kind, ranks) / all : null)}</td>
+                {columns.map((column) => <td class="num" key={column}>{seconds(share(kind, column))}</td>)}
+                <td class="num">{percent(all > 0 ? whole(kind) / all : null)}</td>
               </tr>
             ))}
-            <tr class="total"><th>together</th>{total.map((value, i) => <td class="num" key={i}>{seconds(value)}</td>)}<td class="num" /></tr>
+            <tr class="total"><th>together</th>{columns.map((column) => <td class="num" key={column}>{seconds(present.reduce((sum, kind) => sum + share(kind, column), 0))}</td>)}<td class="num" /></tr>
           </tbody>
         </table>
       </div>}
@@ -107,40 +122,36 @@ function Breakdown({run, data, by, x, start_us}: {run: string; data: Map<string,
   );
 }
 
-function Charts({run, active, by, x}: {run: FullRecord; active: boolean; by: 'merged' | 'rank'; x: XAxis}) {
-  const polled = usePolled(`series ${run.name} ${active}`, () => loadAll(run.name), active ? PERIOD_MS : 0);
-  const [kept, setKept] = useState<Map<string, SeriesPoints[]>>(new Map());
+function Charts({run, active, by, x}: {run: FullRecord; active: boolean; by: Ranks; x: XAxis}) {
+  const polled = usePolled(`series ${run.name} ${active} ${by}`, () => load(run.name, by, run.goal), active ? PERIOD_MS : 0);
+  const [kept, setKept] = useState<Loaded>(NOTHING);
   useEffect(() => { if (polled.data) setKept(polled.data); }, [polled.data]);
   const start_us = run.started_at ? Date.parse(run.started_at) * 1000 : 0;
-  const charts = useMemo(() => {
-    const heads = [...kept.values()].flat();
-    return chartNames(heads, run.goal?.metric).map((name) => {
-      const drawn = lines(kept.get(name) ?? [], by, x, start_us);
-      const onGoal = run.goal && name === `val_global_${run.goal.metric}`;
-      const target = onGoal ? run.goal!.target : name === 'train_loss' ? run.goal?.target_loss : undefined;
-      const all = drawn.flatMap((line) => line.x);
-      if (target !== undefined && all.length > 0) {
-        const ends = [Math.min(...all), Math.max(...all)];
-        if (ends[0] === ends[1]) ends[1] = ends[0]! + 1;
-        drawn.push({label: `goal ${number(target, 4)}`, x: ends, y: [target, target], guide: true});
-      }
-      return {name, drawn};
-    });
-  }, [kept, by, x, start_us, run.goal?.metric, run.goal?.target]);
+  const charts = useMemo(() => kept.charts.map(({of, series}) => {
+    const drawn = lines(series, x, start_us);
+    const target = isSame(of, run.goal) ? run.goal!.target : isSame(of, LOSS) ? run.goal?.target_loss : undefined;
+    const all = drawn.flatMap((line) => line.x);
+    if (target !== undefined && all.length > 0) {
+      const ends = [Math.min(...all), Math.max(...all)];
+      if (ends[0] === ends[1]) ends[1] = ends[0]! + 1;
+      drawn.push({label: `goal ${number(target, 4)}`, x: ends, y: [target, target], guide: true});
+    }
+    return {of, drawn};
+  }), [kept, x, start_us, run.goal?.split, run.goal?.metric, run.goal?.target]);
   const waiting = active ? 'The first values come soon after the start.' : 'Nothing was measured.';
   return (
     <>
       <ErrorNote text={polled.error} />
       {charts.length === 0 && <div class="empty"><p class="empty-title">{polled.data === null ? 'Loading charts …' : waiting}</p></div>}
       <div class="charts">
-        {charts.map(({name, drawn}) => {
-          const {title, unit} = titleOf(name);
-          return <Chart key={name} title={title} file={`${run.name}-${name}`} xLabel={x === 'step' ? 'step' : 'seconds'} yLabel={unit} lines={drawn} empty={waiting}
-            note={run.goal && name === `val_global_${run.goal.metric}` && run.goal.higher_is_better !== undefined ? `goal: ${run.goal.higher_is_better ? 'at least' : 'at most'} ${number(run.goal.target, 4)}` : ''} />;
+        {charts.map(({of, drawn}) => {
+          const {title, unit} = titleOf(of);
+          return <Chart key={`${of.split}/${of.metric}`} title={title} file={`${run.name}-${idOf(of)}`} xLabel={x === 'step' ? 'step' : 'seconds'} yLabel={unit} lines={drawn} empty={waiting}
+            note={run.goal && isSame(of, run.goal) && run.goal.higher_is_better !== undefined ? `goal: ${run.goal.higher_is_better ? 'at least' : 'at most'} ${number(run.goal.target, 4)}` : ''} />;
         })}
       </div>
       <h2>Where the time goes</h2>
-      <Breakdown run={run.name} data={kept} by={by} x={x} start_us={start_us} />
+      <Breakdown run={run.name} data={kept} x={x} start_us={start_us} />
     </>
   );
 }
@@ -192,7 +203,7 @@ function About({run}: {run: FullRecord}) {
 export function RunPage({name}: {name: string}) {
   const record = usePolled(`run ${name}`, () => get<FullRecord>(`/runs/${segment(name)}`), 0);
   const [live, setLive] = useState<{run: RunSummary; progress: Progress} | null>(null);
-  const [by, setBy] = useState<'merged' | 'rank'>('merged');
+  const [by, setBy] = useState<Ranks>('merged');
   const [x, setX] = useState<XAxis>('step');
   const run = record.data;
   // What comes live is newer than the record, while there is something to come.

@@ -122,7 +122,7 @@ TEST_F(Shortage, ALineThatIsTooLongStopsNothing) {
   const auto count = [&] {
     ingest.catch_up(run.run_dir);
     for (const store::SeriesInfo& one : series.list(run.id)) {
-      if (one.name.name == "mine") return one.count;
+      if (one.key.metric == "mine") return one.count;
     }
     return int64_t{0};
   };

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "mlbench/base/input.h"
+#include "mlbench/record/legacy_names.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/spec/goal.h"
 
@@ -15,7 +16,6 @@ namespace mlbench::record {
 
 namespace {
 
-constexpr std::string_view kEvaluated = "val_global_", kTrained = "train_";
 constexpr double kMostSeconds = 1e11;
 constexpr size_t kMostNameBytes = 250, kMostTextBytes = 64 * inputs::kKiB;
 constexpr size_t kMostLines = 1'000'000;
@@ -129,14 +129,15 @@ void ClientFigures::add(const ClientLine& line) {
   Json evaluated = Json::object();
   std::optional<double> epoch_s, total_s;
   for (const auto& [name, value] : line.values) {
+    const SeriesKey key = key_of_legacy_name(name, 0);
     if (name == "CumulativeTrainTimeEpoch") {
       epoch_s = value;
     } else if (name == "TotalCumulativeTrainTime") {
       total_s = value;
-    } else if (name.starts_with(kEvaluated)) {
-      evaluated[name.substr(kEvaluated.size())] = value;
-    } else if (name.starts_with(kTrained)) {
-      trained_[name.substr(kTrained.size())] = value;
+    } else if (key.split == kTestSplit && key.rank == kAllRanks) {
+      evaluated[key.metric] = value;
+    } else if (key.split == kTrainSplit) {
+      trained_[key.metric] = value;
     } else if (std::find(kStepKindNames.begin(), kStepKindNames.end(), name) != kStepKindNames.end()) {
       kinds_[name] += value;
     }

@@ -40,8 +40,8 @@ ClientLines read_client_lines(const std::filesystem::path& run_dir, int64_t rank
 // The parts of a run record that rank 0's lines tell, in its form: {"goal", "clocks": {"train_s", "train_legacy_s"},
 // "steps_s", "evaluations", "epochs", "steps", "result", "left_out"}, the last being how many evaluations and epochs
 // are too many for a record (of 20,000 rows of each, 200,000 values). The train clock is the sum of
-// CumulativeTrainTimeEpoch; `started_us` is when the run started. Evaluations are values named val_global_..., epochs
-// end where an epoch's times were recorded.
+// CumulativeTrainTimeEpoch; `started_us` is when the run started. Evaluations are values on test data over all
+// ranks (legacy_names.h), epochs end where an epoch's times were recorded.
 Json client_figures(const std::vector<ClientLine>& lines, int64_t started_us);
 
 }  // namespace mlbench::record

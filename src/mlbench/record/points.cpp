@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "mlbench/record/events.h"
+#include "mlbench/record/legacy_names.h"
 
 namespace mlbench::record {
 
@@ -14,11 +15,11 @@ void add_points(Points& points, const StepRecord& record, const SpoolHeader& hea
   if (record.count == 0) return;
   Point point{header.start_wall_us + record.end_ns / 1000, static_cast<int64_t>(record.first_step + record.count - 1),
               0};
-  const auto add = [&](std::string name, double value) {
+  const auto add = [&](std::string metric, double value, const char* split = "") {
     point.value = value;
-    points[{header.rank, std::move(name)}].push_back(point);
+    points[{split, std::move(metric), header.rank}].push_back(point);
   };
-  if (record.samples > 0) add("train_loss", record.loss_sum / static_cast<double>(record.samples));
+  if (record.samples > 0) add("loss", record.loss_sum / static_cast<double>(record.samples), kTrainSplit);
   add("lr", record.lr);
   if (record.total_ns() > 0) add("samples_per_s", double(record.samples) / (double(record.total_ns()) / 1e9));
   add("step_s", double(record.total_ns()) / 1e9 / count);
@@ -33,16 +34,18 @@ void add_points(Points& points, const Json& event, const SpoolHeader& header) {
   const bool evaluation = is(event, EventKind::kEvaluation) && get(event, member::kSplit) == "test";
   if (!evaluation && !is(event, EventKind::kEpoch)) return;
   const Json metrics = get(event, member::kMetrics, Json::object());
-  for (const auto& [name, value] : metrics.items()) {
-    if (!value.is_number() || (!evaluation && name == "loss")) continue;  // train_loss is a series of its own
-    points[{header.rank, (evaluation ? "val_global_" : "train_") + name}].push_back(
+  for (const auto& [metric, value] : metrics.items()) {
+    if (!value.is_number() || (!evaluation && metric == "loss")) continue;  // the steps tell that of training
+    points[{evaluation ? kTestSplit : kTrainSplit, metric, kAllRanks}].push_back(
         {header.start_wall_us + get(event, member::kEndNs) / 1000, get(event, member::kStep), value.get<double>()});
   }
 }
 
 void add_points(Points& points, const ClientLine& line, int64_t rank) {
-  for (const auto& [name, value] : line.values) points[{rank, name}].push_back({line.time_us, line.step, value});
-  points[{rank, "epoch"}].push_back({line.time_us, line.step, static_cast<double>(line.epoch)});
+  for (const auto& [name, value] : line.values) {
+    points[key_of_legacy_name(name, rank)].push_back({line.time_us, line.step, value});
+  }
+  points[{"", "epoch", rank}].push_back({line.time_us, line.step, static_cast<double>(line.epoch)});
 }
 
 Points read_points(const std::filesystem::path& run_dir, int64_t segments, int64_t rank) {
@@ -66,7 +69,7 @@ Points read_points(const std::filesystem::path& run_dir, int64_t segments, int64
     }
   }
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-    for (const auto& [name, series] : *part) points[name].insert(points[name].end(), series.begin(), series.end());
+    for (const auto& [key, series] : *part) points[key].insert(points[key].end(), series.begin(), series.end());
   }
   return points;
 }

@@ -1,19 +1,19 @@
 #pragma once
 
-// What a rank recorded as series of points, by name: what charts, the master's store and exports show.
-//   of steps        train_loss (mean over the samples), lr, samples_per_s, step_s, bytes and KIND_s per step
-//   of epochs       train_METRIC; of evaluations on test data val_global_METRIC
-//   of custom runs  the values by the names that the script gave, and epoch
+// What a rank recorded as series of points: what charts, the master's store and exports show.
+//   of steps        (train, loss), the mean over the samples; ("", lr), samples_per_s; per step step_s, bytes, KIND_s
+//   of epochs       (train, METRIC) over all ranks; of evaluations on test data (test, METRIC) over all ranks
+//   of custom runs  the values by the names that the script gave (legacy_names.h), and ("", epoch)
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "mlbench/base/json.h"
 #include "mlbench/record/client_lines.h"
+#include "mlbench/record/series_key.h"
 #include "mlbench/record/spool.h"
 
 namespace mlbench::record {
@@ -24,14 +24,7 @@ struct Point {
   double value = 0;
 };
 
-struct SeriesName {
-  int64_t rank = 0;
-  std::string name;
-  bool operator==(const SeriesName&) const = default;
-  bool operator<(const SeriesName& other) const { return std::tie(rank, name) < std::tie(other.rank, other.name); }
-};
-
-using Points = std::map<SeriesName, std::vector<Point>>;
+using Points = std::map<SeriesKey, std::vector<Point>>;
 
 void add_points(Points& points, const StepRecord& record, const SpoolHeader& header);
 void add_points(Points& points, const Json& event, const SpoolHeader& header);

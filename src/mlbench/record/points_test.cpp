@@ -12,9 +12,9 @@ namespace {
 
 using testing::ElementsAre;
 
-std::vector<int64_t> steps_of(const Points& points, const std::string& name, int64_t rank = 0) {
+std::vector<int64_t> steps_of(const Points& points, const SeriesKey& key) {
   std::vector<int64_t> steps;
-  const auto found = points.find({rank, name});
+  const auto found = points.find(key);
   if (found == points.end()) return steps;
   for (const Point& point : found->second) steps.push_back(point.step);
   return steps;
@@ -37,16 +37,16 @@ TEST(Points, OfARecordAreMeansOverItsSteps) {
   Points points;
   add_points(points, record, header);
   std::map<std::string, double> values;
-  for (const auto& [name, series] : points) {
-    EXPECT_EQ(name.rank, 3);
+  for (const auto& [key, series] : points) {
+    EXPECT_EQ(key.rank, 3);
     ASSERT_EQ(series.size(), 1U);
     EXPECT_EQ(series[0].step, 13);
     EXPECT_EQ(series[0].time_us, 7'003'000);
-    values[name.name] = series[0].value;
+    values[key.split + " " + key.metric] = series[0].value;
   }
-  const std::map<std::string, double> expected = {{"train_loss", 0.5}, {"lr", 0.25},    {"samples_per_s", 50},
-                                                  {"step_s", 0.5},     {"bytes", 1000}, {"agg_s", 0.25},
-                                                  {"backprop_s", 0.25}};
+  const std::map<std::string, double> expected = {{"train loss", 0.5},  {" lr", 0.25},    {" samples_per_s", 50},
+                                                  {" step_s", 0.5},     {" bytes", 1000}, {" agg_s", 0.25},
+                                                  {" backprop_s", 0.25}};
   EXPECT_EQ(values, expected);
 }
 
@@ -58,8 +58,8 @@ TEST(Points, OfEventsAreTheMetricsOfEpochsAndOfEvaluationsOnTestData) {
   add_points(points, {{"event", "evaluation"}, {"split", "train"}, {"step", 5}, {"metrics", {{"loss", 9}}}}, header);
   add_points(points, {{"event", "evaluation"}, {"split", "test"}, {"metrics", "none"}}, header);
   EXPECT_EQ(points.size(), 2U);
-  EXPECT_EQ(points.at({0, "train_Prec@1"})[0].value, 60);
-  EXPECT_EQ(points.at({0, "val_global_loss"})[0].value, 0.5);
+  EXPECT_EQ(points.at({"train", "Prec@1", kAllRanks})[0].value, 60);
+  EXPECT_EQ(points.at({"test", "loss", kAllRanks})[0].value, 0.5);
 }
 
 TEST(Points, OfStepsThatWereDoneAgainAreThoseOfTheLaterSegment) {
@@ -71,19 +71,19 @@ TEST(Points, OfStepsThatWereDoneAgainAreThoseOfTheLaterSegment) {
               {evaluation(2), evaluation(3)});
   write_spool(folder.path(), 2, 0, {step_record(2, 1, 5), step_record(3, 1, 5)}, {evaluation(3), evaluation(4)});
   const Points points = read_points(folder.path(), 2, 0);
-  EXPECT_THAT(steps_of(points, "step_s"), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(steps_of(points, "val_global_loss"), ElementsAre(2, 3, 4));
+  EXPECT_THAT(steps_of(points, {"", "step_s", 0}), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(steps_of(points, {"test", "loss", kAllRanks}), ElementsAre(2, 3, 4));
 }
 
 TEST(Points, OfCustomRunsAreTheValuesOfTheScript) {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder.path() / "metrics");
-  std::ofstream(client_lines_path(folder.path(), 1))
+  std::ofstream(client_lines_path(folder.path(), 0))
       << R"({"sequence": 1, "time": 2.5, "step": 4, "epoch": 1, "values": {"val_global_Prec@1": 70}})"
       << "\n";
-  const Points points = read_points(folder.path(), 1, 1);
-  ASSERT_EQ(steps_of(points, "val_global_Prec@1", 1).size(), 1U);
-  const Point point = points.at({1, "val_global_Prec@1"})[0];
+  const Points points = read_points(folder.path(), 1, 0);
+  ASSERT_EQ(steps_of(points, {"test", "Prec@1", kAllRanks}).size(), 1U);
+  const Point point = points.at({"test", "Prec@1", kAllRanks})[0];
   EXPECT_EQ(point.time_us, 2'500'000);
   EXPECT_EQ(point.step, 4);
   EXPECT_EQ(point.value, 70);

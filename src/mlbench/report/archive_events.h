@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/record/legacy_names.h"
 #include "mlbench/report/zip.h"
 
 namespace mlbench::report {
@@ -49,7 +50,7 @@ class ArchiveEvents {
   // Of all series, for error messages: "agg, train_loss" or "none".
   std::string names() const;
 
-  static std::string member_of(const std::string& name) { return "result_" + name + " @ 0.json"; }
+  static std::string member_of(const std::string& name) { return "result_" + record::with_rank({name, 0}) + ".json"; }
   // A UserError about a member.
   [[noreturn]] static void fail(const std::string& member, const std::string& text);
 

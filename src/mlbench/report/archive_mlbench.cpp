@@ -6,6 +6,7 @@
 #include <map>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/record/legacy_names.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/report/derivation.h"
 #include "mlbench/report/figures.h"
@@ -68,7 +69,8 @@ void check_evaluations(const Json& record, const ArchiveEvents& events, const st
     }
   }
   for (const auto& [name, values] : claimed) {
-    const std::vector<double> found = events.numbers("val_global_" + name);
+    const std::vector<double> found =
+        events.numbers(record::legacy_name_of({record::kTestSplit, name, record::kAllRanks}).name);
     auto from = found.begin();
     const bool in_order = std::all_of(values.begin(), values.end(), [&](double value) {
       from = std::find(from, found.end(), value);

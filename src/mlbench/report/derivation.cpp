@@ -2,10 +2,14 @@
 
 #include <algorithm>
 
+#include "mlbench/record/legacy_names.h"
+
 namespace mlbench::report {
 
 std::string series_of(const spec::GoalSpec& goal) {
-  return (goal.split == "train" ? "train_" : "val_global_") + goal.metric;
+  return record::legacy_name_of(
+             {goal.split == "train" ? record::kTrainSplit : record::kTestSplit, goal.metric, record::kAllRanks})
+      .name;
 }
 
 Outcome outcome_of(const spec::GoalSpec& goal, const std::vector<double>& values) {

@@ -12,6 +12,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/record/legacy_names.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
@@ -62,7 +63,7 @@ using Archive = std::map<std::string, std::string>;
 
 // "result_NAME @ 0.json"; points that are no numbers are left out.
 std::vector<DatedValue> series_of(const Archive& archive, const std::string& name) {
-  const auto member = archive.find("result_" + name + " @ 0.json");
+  const auto member = archive.find("result_" + record::with_rank({name, 0}) + ".json");
   if (member == archive.end()) return {};
   const Json json = try_parse_json(member->second, inputs::kArchiveMember).value_or(nullptr);
   std::vector<DatedValue> series;
@@ -137,7 +138,8 @@ Json record_of_dashboard(const std::vector<ZipMember>& members, const Archive& a
   }
   const std::string metric = text(record, "/goal/metric");
   double epoch = 0;
-  for (const DatedValue& point : series_of(archive, "val_global_" + metric)) {
+  for (const DatedValue& point :
+       series_of(archive, record::legacy_name_of({record::kTestSplit, metric, record::kAllRanks}).name)) {
     record["evaluations"].push_back({{"epoch", ++epoch},
                                      {"split", "test"},
                                      {"train_s", clock.known() ? Json(clock.at(point.unix_s)) : Json(nullptr)},

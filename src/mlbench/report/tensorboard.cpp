@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "mlbench/base/clock.h"
+#include "mlbench/record/legacy_names.h"
 #include "mlbench/record/points.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
@@ -49,15 +53,18 @@ std::filesystem::path tensorboard_path(const Json& record, int64_t rank) {
 }
 
 std::string tensorboard_events(const std::filesystem::path& run_dir, const Json& record, int64_t rank) {
-  const record::Points points = record::read_points(run_dir, segment_count(record), rank);
+  std::map<std::string, std::vector<record::Point>> points;  // by tag
+  for (auto& [key, series] : record::read_points(run_dir, segment_count(record), rank)) {
+    points[record::legacy_name_of(key).name] = std::move(series);
+  }
 
   struct Entry {
     const record::Point* point;
     const std::string* tag;
   };
   std::vector<Entry> entries;
-  for (const auto& [name, series] : points) {
-    for (const record::Point& point : series) entries.push_back({&point, &name.name});
+  for (const auto& [tag, series] : points) {
+    for (const record::Point& point : series) entries.push_back({&point, &tag});
   }
   std::stable_sort(entries.begin(), entries.end(),
                    [](const Entry& a, const Entry& b) { return a.point->time_us < b.point->time_us; });

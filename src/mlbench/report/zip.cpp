@@ -17,6 +17,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/record/client_lines.h"
+#include "mlbench/record/legacy_names.h"
 #include "mlbench/record/points.h"
 #include "mlbench/record/record.h"
 #include "mlbench/record/spool.h"
@@ -42,8 +43,8 @@ std::string archive_date(int64_t unix_us) {
 // Series by metric name, each "NAME @ RANK".
 class Series {
  public:
-  void add(const std::string& name, int64_t rank, int64_t date_us, double value) {
-    points_[fmt::format("{} @ {}", name, rank)].push_back({date_us, value});
+  void add(const record::LegacyName& name, int64_t date_us, double value) {
+    points_[record::with_rank(name)].push_back({date_us, value});
   }
   SeriesByName& points() { return points_; }
 
@@ -88,6 +89,7 @@ struct RankTotals {
 RankTotals add_rank(Series& series, const std::filesystem::path& run_dir, int64_t segments, int64_t rank) {
   RankTotals totals;
   std::map<uint32_t, EpochSums> epochs;
+  const record::LegacyName train_loss = record::legacy_name_of({record::kTrainSplit, "loss", rank});
   for (int64_t segment = 1; segment <= segments; ++segment) {
     record::StepReader steps(run_dir, segment, rank);
     double loss = 0, samples = 0;
@@ -105,7 +107,7 @@ RankTotals add_rank(Series& series, const std::filesystem::path& run_dir, int64_
       }
       record = steps.next();
       if (count < kStepsPerPoint && record) continue;
-      if (samples > 0) series.add("train_loss", rank, date, loss / samples);
+      if (samples > 0) series.add(train_loss, date, loss / samples);
       loss = samples = count = 0;
     }
   }
@@ -113,9 +115,9 @@ RankTotals add_rank(Series& series, const std::filesystem::path& run_dir, int64_
     int64_t total = 0;
     for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
       total += epoch.kinds_ns[kind];
-      series.add(std::string(record::kStepKindNames[kind]), rank, epoch.end_us, double(epoch.kinds_ns[kind]) / 1e9);
+      series.add({std::string(record::kStepKindNames[kind]), rank}, epoch.end_us, double(epoch.kinds_ns[kind]) / 1e9);
     }
-    series.add("CumulativeTrainTimeEpoch", rank, epoch.end_us, double(total) / 1e9);
+    series.add({"CumulativeTrainTimeEpoch", rank}, epoch.end_us, double(total) / 1e9);
   }
   return totals;
 }
@@ -123,7 +125,7 @@ RankTotals add_rank(Series& series, const std::filesystem::path& run_dir, int64_
 void add_totals(Series& series, const RankTotals& totals) {
   if (totals.last_date_us == 0) return;
   const auto add = [&](const std::string& name, int64_t ns) {
-    series.add(name, 0, totals.last_date_us, double(ns) / 1e9);
+    series.add({name, 0}, totals.last_date_us, double(ns) / 1e9);
   };
   int64_t train_ns = 0;
   for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
@@ -143,8 +145,9 @@ void add_events(Series& series, const std::filesystem::path& run_dir, int64_t se
     const record::Events events = record::read_events(run_dir, segment, 0);
     for (const Json& event : events.lines) record::add_points(points, event, header);
   }
-  for (const auto& [name, values] : points) {
-    for (const record::Point& point : values) series.add(name.name, 0, point.time_us, point.value);
+  for (const auto& [key, values] : points) {
+    const record::LegacyName name = record::legacy_name_of(key);
+    for (const record::Point& point : values) series.add(name, point.time_us, point.value);
   }
 }
 
@@ -161,7 +164,7 @@ Series series_of(const std::filesystem::path& run_dir, const Json& record) {
   const bool custom = text(record, "/division") == "custom";
   for (int64_t rank = 0; custom && rank < workers; ++rank) {
     for (const record::ClientLine& line : record::read_client_lines(run_dir, rank).lines) {
-      for (const auto& [name, value] : line.values) series.add(name, rank, line.time_us, value);
+      for (const auto& [name, value] : line.values) series.add({name, rank}, line.time_us, value);
     }
   }
   const int64_t segments = segment_count(record);

@@ -5,9 +5,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/record/legacy_names.h"
 #include "mlbench/store/sqlite.h"
 
 namespace mlbench::store {
@@ -102,7 +104,8 @@ std::map<int64_t, int64_t> Journal::last_sequences(int64_t run) const {
 bool Journal::compact(size_t most_points) {
   const std::lock_guard lock(series_.mutex_);
   Transaction transaction(*series_.database_);
-  std::map<int64_t, Points> runs;
+  using Names = std::map<std::pair<int64_t, std::string>, std::vector<Point>>;  // by rank and name, as they were sent
+  std::map<int64_t, Names> runs;
   size_t points = 0;
   int64_t last = 0;
   bool more = false;
@@ -115,7 +118,7 @@ bool Journal::compact(size_t most_points) {
       }
       last = rows.integer(0);
       std::string_view data = rows.blob(2);
-      Points& of_run = runs[rows.integer(1)];
+      Names& of_run = runs[rows.integer(1)];
       while (!data.empty()) {
         const auto rank = take<int64_t>(data);
         const auto point = take<Point>(data);
@@ -128,7 +131,13 @@ bool Journal::compact(size_t most_points) {
     }
   }
   if (last == 0) return false;
-  for (const auto& [run, of_run] : runs) series_.append_in_transaction(run, of_run);
+  for (auto& [run, of_run] : runs) {
+    Points points;
+    for (auto& [name, values] : of_run) {
+      points[record::key_of_legacy_name(name.second, name.first)] = std::move(values);
+    }
+    series_.append_in_transaction(run, points);
+  }
   Statement(*series_.database_, "DELETE FROM batch WHERE id <= ?").bind(1, last).run();
   transaction.commit();
   return more;

@@ -22,7 +22,7 @@ struct ClientRecord {
   int64_t sequence = 0;  // counts up per rank of a run; gaps are allowed
   int64_t time_us = 0;
   int64_t step = 0;
-  std::vector<std::pair<std::string_view, double>> values;
+  std::vector<std::pair<std::string_view, double>> values;  // by flat name (record/legacy_names.h)
 };
 
 struct BatchResult {
@@ -46,7 +46,7 @@ struct PostedQuery {
 // Thread-safe.
 class Journal {
  public:
-  explicit Journal(const std::filesystem::path& store_dir);  // IoError for a file of another version
+  explicit Journal(const std::filesystem::path& store_dir);  // IoError for a file of a later version
   ~Journal();
 
   // Committed on return. Records with a sequence number up to the largest one seen of their rank are duplicates.

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "mlbench/base/system_error.h"
+#include "mlbench/record/legacy_names.h"
 #include "mlbench/store/sqlite.h"
 
 namespace mlbench::store {
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kSeriesVersion = 1;
+constexpr int64_t kSeriesVersion = 2;
 constexpr size_t kChunkPoints = 1000;
 constexpr size_t kParts = 32;
 constexpr size_t kReaders = 8;  // of a chart of several series: most of their time is the disk's
@@ -83,18 +84,19 @@ std::vector<Bucket> thinned(const std::vector<Bucket>& buckets, size_t most) {
   return out;
 }
 
-std::optional<int64_t> find_series(Database& database, int64_t run, const SeriesName& name) {
-  Statement find(database, "SELECT id FROM series WHERE run = ? AND rank = ? AND name = ?");
-  find.bind(1, run).bind(2, name.rank).bind(3, name.name);
+std::optional<int64_t> find_series(Database& database, int64_t run, const SeriesKey& key) {
+  Statement find(database, "SELECT id FROM series WHERE run = ? AND split = ? AND metric = ? AND rank = ?");
+  find.bind(1, run).bind(2, key.split).bind(3, key.metric).bind(4, key.rank);
   if (!find.step()) return std::nullopt;
   return find.integer(0);
 }
 
 void set_up(Database& database) {
   database.execute(
-      "CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, rank INTEGER NOT NULL,"
-      "  name TEXT NOT NULL, count INTEGER NOT NULL DEFAULT 0, time_us INTEGER NOT NULL DEFAULT 0,"
-      "  step INTEGER NOT NULL DEFAULT 0, value REAL, UNIQUE (run, rank, name));"
+      "CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, split TEXT NOT NULL,"
+      "  metric TEXT NOT NULL, rank INTEGER NOT NULL, count INTEGER NOT NULL DEFAULT 0,"
+      "  time_us INTEGER NOT NULL DEFAULT 0, step INTEGER NOT NULL DEFAULT 0, value REAL,"
+      "  UNIQUE (run, split, metric, rank));"
       "CREATE TABLE IF NOT EXISTS chunk (series INTEGER NOT NULL, number INTEGER NOT NULL, count INTEGER NOT NULL,"
       "  time_0 INTEGER NOT NULL, time_1 INTEGER NOT NULL, step_0 INTEGER NOT NULL, step_1 INTEGER NOT NULL,"
       "  min REAL, max REAL, sum REAL, PRIMARY KEY (series, number)) WITHOUT ROWID;"
@@ -103,16 +105,40 @@ void set_up(Database& database) {
       "  parts BLOB NOT NULL, points BLOB NOT NULL, UNIQUE (series, number));"
       "CREATE TABLE IF NOT EXISTS source (run INTEGER NOT NULL, name TEXT NOT NULL, offset INTEGER NOT NULL,"
       "  PRIMARY KEY (run, name)) WITHOUT ROWID;"
-      "PRAGMA user_version = 1;");
+      "PRAGMA user_version = 2;");
 }
 
-std::unique_ptr<Database> open(const fs::path& file) {
+// Version 1 had a flat name for split and metric. Where the points come from our spools, it does not tell a value over
+// all ranks from one of rank 0: such files are built again instead.
+void bring_up_from_1(Database& database) {
+  Transaction transaction(database);
+  database.execute("ALTER TABLE series RENAME TO flat_series");
+  set_up(database);
+  {
+    Statement rows(database, "SELECT id, run, rank, name, count, time_us, step, value FROM flat_series");
+    Statement insert(database, "INSERT INTO series VALUES (?,?,?,?,?,?,?,?,?)");
+    while (rows.step()) {
+      const SeriesKey key = record::key_of_legacy_name(rows.text(3), rows.integer(2));
+      insert.bind(1, rows.integer(0)).bind(2, rows.integer(1));
+      insert.bind(3, key.split).bind(4, key.metric).bind(5, key.rank);
+      insert.bind(6, rows.integer(4)).bind(7, rows.integer(5)).bind(8, rows.integer(6)).bind(9, rows.real(7)).run();
+    }
+  }
+  database.execute("DROP TABLE flat_series");
+  transaction.commit();
+}
+
+std::unique_ptr<Database> open(const fs::path& file, bool replaceable) {
   auto database = std::make_unique<Database>(file);
   int64_t version = 0;
   {
     Statement statement(*database, "PRAGMA user_version");
     statement.step();
     version = statement.integer(0);
+  }
+  if (version == 1 && !replaceable) {
+    bring_up_from_1(*database);
+    return database;
   }
   if (version != 0 && version != kSeriesVersion) {
     throw IoError(file.string() + " was written by another version of mlbench (" + std::to_string(version) +
@@ -147,11 +173,11 @@ SeriesStore::SeriesStore(const fs::path& file, bool replaceable) {
   fs::create_directories(file.parent_path(), error);
   if (error) throw IoError("cannot create " + file.parent_path().string() + ": " + error.message());
   try {
-    database_ = open(file);
+    database_ = open(file, replaceable);
   } catch (const IoError& refused) {
     if (!replaceable || is_transient(refused)) throw;
     for (const char* suffix : {"", "-wal", "-shm"}) fs::remove(file.string() + suffix, error);
-    database_ = open(file);
+    database_ = open(file, replaceable);
   }
 }
 
@@ -167,12 +193,12 @@ void SeriesStore::append(int64_t run, const Points& points, const std::map<std::
 }
 
 void SeriesStore::append_in_transaction(int64_t run, const Points& points) {
-  for (const auto& [name, added] : points) {
+  for (const auto& [key, added] : points) {
     if (added.empty()) continue;
-    auto id = find_series(*database_, run, name);
+    auto id = find_series(*database_, run, key);
     if (!id) {
-      Statement insert(*database_, "INSERT INTO series (run, rank, name) VALUES (?,?,?)");
-      insert.bind(1, run).bind(2, name.rank).bind(3, name.name).run();
+      Statement insert(*database_, "INSERT INTO series (run, split, metric, rank) VALUES (?,?,?,?)");
+      insert.bind(1, run).bind(2, key.split).bind(3, key.metric).bind(4, key.rank).run();
       id = database_->last_row_id();
     }
     int64_t number = 0;
@@ -216,20 +242,21 @@ std::vector<SeriesInfo> SeriesStore::list(int64_t run) const {
   const std::lock_guard lock(mutex_);
   std::vector<SeriesInfo> out;
   Statement rows(*database_,
-                 "SELECT rank, name, count, time_us, step, value FROM series WHERE run = ? ORDER BY name, rank");
+                 "SELECT split, metric, rank, count, time_us, step, value FROM series WHERE run = ?"
+                 " ORDER BY split, metric, rank");
   rows.bind(1, run);
   while (rows.step()) {
-    out.push_back({{rows.integer(0), std::string(rows.text(1))},
-                   rows.integer(2),
-                   {rows.integer(3), rows.integer(4), rows.real(5)}});
+    out.push_back({{std::string(rows.text(0)), std::string(rows.text(1)), rows.integer(2)},
+                   rows.integer(3),
+                   {rows.integer(4), rows.integer(5), rows.real(6)}});
   }
   return out;
 }
 
 namespace {
 
-std::vector<Bucket> read_series(Database& database, int64_t run, const SeriesName& name, const SeriesRange& range) {
-  const auto id = find_series(database, run, name);
+std::vector<Bucket> read_series(Database& database, int64_t run, const SeriesKey& key, const SeriesRange& range) {
+  const auto id = find_series(database, run, key);
   if (!id) return {};
   std::vector<Bucket> chunks;
   std::vector<int64_t> numbers;
@@ -266,33 +293,33 @@ std::vector<Bucket> read_series(Database& database, int64_t run, const SeriesNam
 
 }  // namespace
 
-std::vector<Bucket> SeriesStore::read(int64_t run, const SeriesName& name, const SeriesRange& range) const {
+std::vector<Bucket> SeriesStore::read(int64_t run, const SeriesKey& key, const SeriesRange& range) const {
   const std::lock_guard lock(mutex_);
-  return read_series(*database_, run, name, range);
+  return read_series(*database_, run, key, range);
 }
 
-std::vector<std::vector<Bucket>> SeriesStore::read(int64_t run, const std::vector<SeriesName>& names,
+std::vector<std::vector<Bucket>> SeriesStore::read(int64_t run, const std::vector<SeriesKey>& keys,
                                                    const SeriesRange& range) const {
-  std::vector<std::vector<Bucket>> out(names.size());
-  if (names.size() == 1) out[0] = read(run, names[0], range);
-  if (names.size() <= 1) return out;
+  std::vector<std::vector<Bucket>> out(keys.size());
+  if (keys.size() == 1) out[0] = read(run, keys[0], range);
+  if (keys.size() <= 1) return out;
   std::atomic<size_t> next{0};
   const auto work = [&] {
     Database database(database_->path(), true);
-    for (size_t i = next++; i < names.size(); i = next++) out[i] = read_series(database, run, names[i], range);
+    for (size_t i = next++; i < keys.size(); i = next++) out[i] = read_series(database, run, keys[i], range);
   };
   std::vector<std::future<void>> threads;
-  for (size_t i = 0; i < std::min(kReaders, names.size()); ++i) {
+  for (size_t i = 0; i < std::min(kReaders, keys.size()); ++i) {
     threads.push_back(std::async(std::launch::async, work));
   }
   for (std::future<void>& thread : threads) thread.get();
   return out;
 }
 
-std::vector<Point> SeriesStore::read_points(int64_t run, const SeriesName& name) const {
+std::vector<Point> SeriesStore::read_points(int64_t run, const SeriesKey& key) const {
   const std::lock_guard lock(mutex_);
   std::vector<Point> out;
-  const auto id = find_series(*database_, run, name);
+  const auto id = find_series(*database_, run, key);
   if (!id) return out;
   Statement data(*database_, "SELECT points FROM chunk_data WHERE series = ? ORDER BY number");
   data.bind(1, *id);

@@ -24,10 +24,10 @@ class Database;
 
 using record::Point;
 using record::Points;
-using record::SeriesName;
+using record::SeriesKey;
 
 struct SeriesInfo {
-  SeriesName name;
+  SeriesKey key;
   int64_t count = 0;
   Point last;
 };
@@ -50,21 +50,22 @@ struct SeriesRange {
 // Thread-safe. One that a database is shared with locks `mutex()` itself.
 class SeriesStore {
  public:
-  // A damaged file, or one of another version, is thrown away when `replaceable`, else an IoError.
+  // A damaged file, or one of another version, is thrown away when `replaceable`; else an older one is brought up to
+  // this version, all or nothing, and the others are an IoError.
   SeriesStore(const std::filesystem::path& file, bool replaceable);
   ~SeriesStore();
 
   // All or nothing, with the offsets of where the points came from.
   void append(int64_t run, const Points& points, const std::map<std::string, int64_t>& offsets = {});
   int64_t offset(int64_t run, const std::string& source) const;  // 0 at first
-  std::vector<SeriesInfo> list(int64_t run) const;
+  std::vector<SeriesInfo> list(int64_t run) const;               // by key
   // In the order in which they came.
-  std::vector<Bucket> read(int64_t run, const SeriesName& name, const SeriesRange& range) const;
+  std::vector<Bucket> read(int64_t run, const SeriesKey& key, const SeriesRange& range) const;
   // The same for several, in their order. By several threads, each with a connection of its own: a disk that is asked
   // for one page at a time is slow.
-  std::vector<std::vector<Bucket>> read(int64_t run, const std::vector<SeriesName>& names,
+  std::vector<std::vector<Bucket>> read(int64_t run, const std::vector<SeriesKey>& keys,
                                         const SeriesRange& range) const;
-  std::vector<Point> read_points(int64_t run, const SeriesName& name) const;
+  std::vector<Point> read_points(int64_t run, const SeriesKey& key) const;
   void remove_run(int64_t run);
 
  private:

@@ -12,6 +12,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
 #include "mlbench/net/kv/kv.h"
+#include "mlbench/record/spool.h"
 #include "mlbench/spec/run_spec.h"
 
 namespace mlbench::worker {
@@ -95,6 +96,28 @@ TEST_F(WorkerTest, two_ranks_train_the_same_weights_again_and_again) {
   EXPECT_EQ(first["evaluations"][0]["step"], 6);
   EXPECT_EQ(first["evaluations"][0]["samples"], 1200);
   EXPECT_GT(first["steps_s"]["agg"], 0);
+}
+
+// Of each step, also of those that share a record, within the time that the step clock gives to aggregation.
+TEST_F(WorkerTest, records_how_long_each_exchange_took) {
+  for (const int64_t workers : {1, 2}) {
+    spec::RunSpec run = make_run("exchange" + std::to_string(workers), workers);
+    train(run);
+    for (int64_t rank = 0; rank < workers; ++rank) {
+      const record::RankSpool spool = record::read_spool(run.run_dir, 1, rank);
+      uint64_t steps = 0;
+      for (const record::StepRecord& step : spool.steps) {
+        steps += step.count;
+        int64_t exchange_ns = 0;
+        for (uint64_t i = 0; i < step.count; ++i) {
+          EXPECT_EQ(step.exchange_ns[i] > 0, workers > 1) << "step " << step.first_step + i << " of rank " << rank;
+          exchange_ns += step.exchange_ns[i];
+        }
+        EXPECT_LE(exchange_ns, step.kinds_ns[static_cast<size_t>(record::StepKind::kAggregate)]);
+      }
+      EXPECT_EQ(steps, 6U) << rank;
+    }
+  }
 }
 
 TEST_F(WorkerTest, stops_within_a_few_steps_of_its_time) {

@@ -1,0 +1,22 @@
+#pragma once
+
+// What tells one series of values from another, from the worker to the chart.
+
+#include <compare>
+#include <cstdint>
+#include <string>
+
+namespace mlbench::record {
+
+inline constexpr int64_t kAllRanks = -1;
+inline constexpr const char* kTrainSplit = "train";
+inline constexpr const char* kTestSplit = "test";
+
+struct SeriesKey {
+  std::string split;   // kTrainSplit, kTestSplit, or "": of the run as a whole (lr, times), or of a script's own
+  std::string metric;  // "loss", "Prec@1", "samples_per_s"
+  int64_t rank = 0;    // that measured it; kAllRanks: one value over all
+  auto operator<=>(const SeriesKey&) const = default;
+};
+
+}  // namespace mlbench::record
