@@ -41,6 +41,8 @@ std::span<const EmbeddedFile> @symbol@() {
 }
 }  // namespace mlbench
 ]])
-  set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES OBJECT_DEPENDS "${arg_FILES}")
+  # Out of unity builds, which forget what an object depends on.
+  set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES
+    OBJECT_DEPENDS "${arg_FILES}" SKIP_UNITY_BUILD_INCLUSION ON)
   target_sources(${target} PRIVATE ${source})
 endfunction()
