@@ -69,7 +69,8 @@ def compare_bits(ours, other, options):
         if not re.search(options.only, name_of(choice)):
             continue
         arguments = ["--task", task, "--framework", framework, "--backend", backend, "--set", f"precision={precision}",
-                     "--max-steps", str(options.steps), "--threads-per-worker", str(2 // workers), *data_arguments((ours, other), task)]
+                     "--max-steps", str(options.steps), "--threads-per-worker", str(2 // workers),
+                     *data_arguments((ours, other), task)]
         results = [build.run(workers, arguments) for build in (ours, other)]
         bits = [result if isinstance(result, str) else result["weights_sha256"] for result in results]
         same = bits[0] is not None and bits[0] == bits[1]

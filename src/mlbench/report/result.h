@@ -3,8 +3,8 @@
 // The official result of a run, derived again from the raw events in its archive, and compared with what the archive
 // claims. Two kinds of archives have the same layout (zip.h):
 //
-//   mlbench     what `mlbench download` writes: it has run.json. Times are whole nanoseconds, so every figure must agree
-//               exactly. The total is the clock train_legacy: all step kinds but batch_load and checkpoint.
+//   mlbench     what `mlbench download` writes: it has run.json. Times are whole nanoseconds, so every figure must
+//               agree exactly. The total is the clock train_legacy: all step kinds but batch_load and checkpoint.
 //   dashboard   what MLBench's dashboard writes. Times are sums of floating-point numbers: 1e-6 relative, and 1 ms for
 //               the total, which its text rounds. The total is the sum of CumulativeTrainTimeEpoch.
 //
