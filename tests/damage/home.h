@@ -19,8 +19,8 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/home/runs.h"
-#include "mlbench/record/client_lines.h"
 #include "mlbench/record/step_format.h"
+#include "mlbench/record/tracker_lines.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::test {
@@ -42,7 +42,7 @@ inline void put(const std::filesystem::path& file, std::string_view content) {
 }
 
 // What a script and a rank would have recorded.
-inline std::string good_client_lines() {
+inline std::string good_tracker_lines() {
   return R"({"sequence": 1, "time": 1767225600, "step": 10, "epoch": 0, "values": {"train_loss": 0.5}})"
          "\n"
          R"({"sequence": 2, "time": 1767225601, "step": 20, "epoch": 1, "values": {"val_global_Prec@1": 81}})"
@@ -89,7 +89,7 @@ inline std::filesystem::path make_lost_run(const std::filesystem::path& home, co
     put(record::steps_path(folder, 1, 0), good_steps());
     put(record::events_path(folder, 1, 0), good_events());
   } else {
-    put(record::client_lines_path(folder, 0), good_client_lines());
+    put(record::tracker_lines_path(folder, 0), good_tracker_lines());
   }
   return folder;
 }

@@ -28,11 +28,11 @@
 #include "mlbench/net/http/message.h"
 #include "mlbench/net/kv/wire.h"
 #include "mlbench/net/launch.h"
-#include "mlbench/record/client_lines.h"
 #include "mlbench/record/events.h"
 #include "mlbench/record/points.h"
 #include "mlbench/record/record.h"
 #include "mlbench/record/step_format.h"
+#include "mlbench/record/tracker_lines.h"
 #include "mlbench/report/measured_run.h"
 #include "mlbench/report/price.h"
 #include "mlbench/report/records.h"
@@ -153,13 +153,13 @@ Json example_record() {
       {"epochs", Json::array({{{"epoch", 1}, {"train_loss", 0.5}, {"train_s", 4.0}, {"metrics", Json::object()}}})}};
 }
 
-void take_client_lines(const std::string& input) {
+void take_tracker_lines(const std::string& input) {
   fs::create_directories(scratch() / "metrics");
-  write(record::client_lines_path(scratch(), 0), input + "\n");
-  const record::ClientLines read = record::read_client_lines(scratch(), 0);
-  record::client_figures(read.lines, 0).dump(-1, ' ', false, Json::error_handler_t::replace);
+  write(record::tracker_lines_path(scratch(), 0), input + "\n");
+  const record::TrackerLines read = record::read_tracker_lines(scratch(), 0);
+  record::tracker_figures(read.lines, 0).dump(-1, ' ', false, Json::error_handler_t::replace);
   record::Points points;
-  for (const record::ClientLine& line : read.lines) record::add_points(points, line, 0);
+  for (const record::TrackerLine& line : read.lines) record::add_points(points, line, 0);
 }
 
 // The event of a rank that wrote no steps, in a record.
@@ -308,7 +308,7 @@ const Parser kParsers[] = {
      []() -> std::vector<std::string> {
        return {report::make_zip({{"run.json", "{}"}, {"result_fwd_pass @ 1.json", std::string(300, '[')}}, 1)};
      }},
-    {"client_line", take_client_lines,
+    {"tracker_line", take_tracker_lines,
      []() -> std::vector<std::string> {
        return with_hard_json(
            R"({"sequence": 1, "time": 2.5, "step": 4, "epoch": 1, "values": {"loss": 1e3}, "text": {"a": "b"},)"

@@ -7,9 +7,9 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
 #include "mlbench/home/runs.h"
-#include "mlbench/record/client_lines.h"
 #include "mlbench/record/points.h"
 #include "mlbench/record/spool_tail.h"
+#include "mlbench/record/tracker_lines.h"
 
 namespace mlbench::master {
 
@@ -46,7 +46,7 @@ int64_t Ingest::left_out(const fs::path& run_dir) const {
   int64_t count = 0;
   for (int64_t rank = 0; rank < run.workers; ++rank) {
     if (spec::is_custom(run)) {
-      count += cursor(run.id, record::client_lines_path(run_dir, rank).filename()).left_out;
+      count += cursor(run.id, record::tracker_lines_path(run_dir, rank).filename()).left_out;
       continue;
     }
     for (int64_t segment = 1; fs::exists(record::events_path(run_dir, segment, rank)); ++segment) {
@@ -73,14 +73,14 @@ void Ingest::warn_of(const fs::path& file, int64_t left_out) {
 }
 
 bool Ingest::read_lines(const fs::path& run_dir, int64_t run, int64_t rank) {
-  const fs::path file = record::client_lines_path(run_dir, rank);
+  const fs::path file = record::tracker_lines_path(run_dir, rank);
   const std::string key = file.filename(), sequence_key = key + " sequence";
   if (bytes_in(file) <= series_.offset(run, key)) return false;
   LineCursor at = cursor(run, key);
   int64_t last_sequence = series_.offset(run, sequence_key);
   record::Points points;
   const bool moved = mlbench::read_lines(file, at, [&](std::string_view text) {
-    const auto line = record::parse_client_line(text);
+    const auto line = record::parse_tracker_line(text);
     if (!line && !text.empty()) ++at.left_out;
     if (!line || line->sequence <= last_sequence) return;
     last_sequence = line->sequence;

@@ -12,7 +12,7 @@
 #include "mlbench/master/ingest.h"
 #include "mlbench/master/sched/scheduler.h"
 #include "mlbench/master/watch.h"
-#include "mlbench/record/client_lines.h"
+#include "mlbench/record/tracker_lines.h"
 
 namespace mlbench::master {
 namespace {
@@ -114,7 +114,7 @@ TEST_F(Shortage, ALineThatIsTooLongStopsNothing) {
   store::SeriesStore series(home() / "store" / "series.sqlite", true);
   Ingest ingest(series);
   fs::create_directories(run_dir("lines") / "metrics");
-  std::ofstream file(record::client_lines_path(run.run_dir, 0), std::ios::app);
+  std::ofstream file(record::tracker_lines_path(run.run_dir, 0), std::ios::app);
   const auto record = [&](int number) {
     file << R"({"rank":0,"sequence":)" << number << R"(,"step":)" << number << R"(,"time":1,"values":{"mine":1}})"
          << std::endl;

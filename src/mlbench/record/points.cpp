@@ -41,7 +41,7 @@ void add_points(Points& points, const Json& event, const SpoolHeader& header) {
   }
 }
 
-void add_points(Points& points, const ClientLine& line, int64_t rank) {
+void add_points(Points& points, const TrackerLine& line, int64_t rank) {
   for (const auto& [name, value] : line.values) {
     points[key_of_legacy_name(name, rank)].push_back({line.time_us, line.step, value});
   }
@@ -50,7 +50,7 @@ void add_points(Points& points, const ClientLine& line, int64_t rank) {
 
 Points read_points(const std::filesystem::path& run_dir, int64_t segments, int64_t rank) {
   Points points;
-  for (const ClientLine& line : read_client_lines(run_dir, rank).lines) add_points(points, line, rank);
+  for (const TrackerLine& line : read_tracker_lines(run_dir, rank).lines) add_points(points, line, rank);
   std::vector<RankSpool> spools;
   for (int64_t segment = 1; segment <= segments; ++segment) spools.push_back(read_spool(run_dir, segment, rank));
   // Backwards, to know where the later segments began.

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
-#include "mlbench/record/client_lines.h"
 #include "mlbench/record/series_key.h"
 #include "mlbench/record/spool.h"
+#include "mlbench/record/tracker_lines.h"
 
 namespace mlbench::record {
 
@@ -28,7 +28,7 @@ using Points = std::map<SeriesKey, std::vector<Point>>;
 
 void add_points(Points& points, const StepRecord& record, const SpoolHeader& header);
 void add_points(Points& points, const Json& event, const SpoolHeader& header);
-void add_points(Points& points, const ClientLine& line, int64_t rank);
+void add_points(Points& points, const TrackerLine& line, int64_t rank);
 
 // All that a rank of this run recorded, each series in the order of time. Of steps that were done again after a resume
 // the later ones count. `segments`: how many there may be.

@@ -78,7 +78,7 @@ TEST(Points, OfStepsThatWereDoneAgainAreThoseOfTheLaterSegment) {
 TEST(Points, OfCustomRunsAreTheValuesOfTheScript) {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder.path() / "metrics");
-  std::ofstream(client_lines_path(folder.path(), 0))
+  std::ofstream(tracker_lines_path(folder.path(), 0))
       << R"({"sequence": 1, "time": 2.5, "step": 4, "epoch": 1, "values": {"val_global_Prec@1": 70}})"
       << "\n";
   const Points points = read_points(folder.path(), 1, 0);

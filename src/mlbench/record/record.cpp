@@ -13,8 +13,8 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
-#include "mlbench/record/client_lines.h"
 #include "mlbench/record/events.h"
+#include "mlbench/record/tracker_lines.h"
 
 namespace mlbench::record {
 
@@ -357,16 +357,16 @@ Json weights_json(const Spools& spools, std::vector<std::string>& notes) {
 }
 
 // A custom run's measurements are what its script recorded.
-void add_client_figures(Json& record, const spec::RunSpec& spec, const RunProgress& progress) {
+void add_tracker_figures(Json& record, const spec::RunSpec& spec, const RunProgress& progress) {
   const auto started = parse_stamp(progress.started_at);
-  ClientLines read;
+  TrackerLines read;
   try {
-    read = read_client_lines(spec.run_dir, 0);
+    read = read_tracker_lines(spec.run_dir, 0);
   } catch (const std::runtime_error& error) {
     record["notes"].push_back(std::string("measurements lost: ") + error.what());
   }
-  if (read.left_out > 0) record["notes"].push_back(left_out(client_lines_path(spec.run_dir, 0), read.left_out));
-  Json figures = client_figures(read.lines, started ? unix_us(*started) : 0);
+  if (read.left_out > 0) record["notes"].push_back(left_out(tracker_lines_path(spec.run_dir, 0), read.left_out));
+  Json figures = tracker_figures(read.lines, started ? unix_us(*started) : 0);
   if (const auto count = figures["left_out"].get<int64_t>(); count > 0) {
     record["notes"].push_back(fmt::format("{} evaluations and epochs are too many for a record: left out", count));
   }
@@ -493,7 +493,7 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record["parameters"] = field_of(begin, member::kParameters);
   record["weights_sha256"] = weights;
   record["custom"] = nullptr;
-  if (spec::is_custom(spec)) add_client_figures(record, spec, progress);
+  if (spec::is_custom(spec)) add_tracker_figures(record, spec, progress);
   return record;
 }
 

@@ -16,12 +16,12 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/printable.h"
-#include "mlbench/record/client_lines.h"
 #include "mlbench/record/legacy_names.h"
 #include "mlbench/record/points.h"
 #include "mlbench/record/record.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/record/step_reader.h"
+#include "mlbench/record/tracker_lines.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
 
@@ -163,7 +163,7 @@ Series series_of(const std::filesystem::path& run_dir, const Json& record) {
   Series series;
   const bool custom = text(record, "/division") == "custom";
   for (int64_t rank = 0; custom && rank < workers; ++rank) {
-    for (const record::ClientLine& line : record::read_client_lines(run_dir, rank).lines) {
+    for (const record::TrackerLine& line : record::read_tracker_lines(run_dir, rank).lines) {
       for (const auto& [name, value] : line.values) series.add({name, rank}, line.time_us, value);
     }
   }

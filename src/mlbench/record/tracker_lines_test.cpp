@@ -1,4 +1,4 @@
-#include "mlbench/record/client_lines.h"
+#include "mlbench/record/tracker_lines.h"
 #include "mlbench/base/files.h"
 
 #include <gmock/gmock.h>
@@ -13,15 +13,15 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Pair;
 
-class ClientLines : public testing::Test {
+class TrackerLines : public testing::Test {
  protected:
-  ClientLines() { std::filesystem::create_directories(folder_ / "metrics"); }
+  TrackerLines() { std::filesystem::create_directories(folder_ / "metrics"); }
   void write(const std::string& text) { std::ofstream(folder_ / "metrics" / "rank-0.jsonl", std::ios::app) << text; }
   TemporaryFolder folder_;
 };
 
-TEST_F(ClientLines, AreReadInOrderAndOnce) {
-  EXPECT_THAT(read_client_lines(folder_.path(), 0).lines, IsEmpty());
+TEST_F(TrackerLines, AreReadInOrderAndOnce) {
+  EXPECT_THAT(read_tracker_lines(folder_.path(), 0).lines, IsEmpty());
   write(R"({"rank":0,"sequence":12,"time":0.000005,"step":25,"epoch":1,"values":{"b":2,"bad":null,"word":"x"}})"
         "\n");
   write(R"({"rank":0,"sequence":11,"values":{"a":1}})"
@@ -30,16 +30,16 @@ TEST_F(ClientLines, AreReadInOrderAndOnce) {
         "\n");
   write("not json\n[1]\n\n");
   write(R"({"rank":0,"sequence":13,"values":{"cut":1})");
-  const auto lines = read_client_lines(folder_.path(), 0).lines;
+  const auto lines = read_tracker_lines(folder_.path(), 0).lines;
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_THAT(lines[0].values, ElementsAre(Pair("a", 1)));
   EXPECT_THAT(lines[1].values, ElementsAre(Pair("b", 2)));
   EXPECT_EQ(lines[1].step, 25);
   EXPECT_EQ(lines[1].time_us, 5);
-  EXPECT_THAT(read_client_lines(folder_.path(), 1).lines, IsEmpty());
+  EXPECT_THAT(read_tracker_lines(folder_.path(), 1).lines, IsEmpty());
 }
 
-TEST_F(ClientLines, BecomeFiguresOfARecord) {
+TEST_F(TrackerLines, BecomeFiguresOfARecord) {
   write(R"({"sequence":1,"step":10,"epoch":0,"values":{"train_loss":0.9}})"
         "\n");
   write(R"({"sequence":2,"step":10,"epoch":0,"values":{"CumulativeTrainTimeEpoch":4.5,"fwd_pass":3,"agg":1,"end":0.5}})"
@@ -55,7 +55,7 @@ TEST_F(ClientLines, BecomeFiguresOfARecord) {
   write(R"({"sequence":7,"step":20,"epoch":2,"values":{"TotalCumulativeTrainTime":8.5,"global_cum_agg":2.5},)"
         R"("text":{"TaskResult":"80% ..."},"goal":{"metric":"Prec@1","split":"test","target":80,"value":81}})"
         "\n");
-  const Json figures = client_figures(read_client_lines(folder_.path(), 0).lines, 2'000'000);
+  const Json figures = tracker_figures(read_tracker_lines(folder_.path(), 0).lines, 2'000'000);
   EXPECT_EQ(figures["clocks"]["train_s"], 8.5);
   EXPECT_EQ(figures["steps_s"]["fwd_pass"], 5.0);
   EXPECT_EQ(figures["steps_s"]["agg"], 2.5);
@@ -76,7 +76,7 @@ TEST_F(ClientLines, BecomeFiguresOfARecord) {
   EXPECT_EQ(figures["steps"], 20);
 }
 
-TEST_F(ClientLines, OneThatIsNoneCostsItselfAlone) {
+TEST_F(TrackerLines, OneThatIsNoneCostsItselfAlone) {
   write(R"({"sequence":1,"values":{"a":1}})"
         "\n");
   write(std::string(500'000, '[') + "\n" + R"({"sequence":2,"values":)" + std::string(500'000, '[') +
@@ -86,27 +86,27 @@ TEST_F(ClientLines, OneThatIsNoneCostsItselfAlone) {
   write(R"({"sequence":4,"values":{"good":2,"":3,"\u0001":4,")" + std::string(251, 'n') +
         R"(":5}})"
         "\n");
-  const auto read = read_client_lines(folder_.path(), 0);
+  const auto read = read_tracker_lines(folder_.path(), 0);
   EXPECT_EQ(read.left_out, 3);
   ASSERT_EQ(read.lines.size(), 2U);
   EXPECT_THAT(read.lines[1].values, ElementsAre(Pair("good", 2)));
 }
 
-TEST_F(ClientLines, MakeNoRecordWithoutEnd) {
-  std::vector<ClientLine> lines(30'000);
+TEST_F(TrackerLines, MakeNoRecordWithoutEnd) {
+  std::vector<TrackerLine> lines(30'000);
   for (size_t i = 0; i < lines.size(); ++i) {
     lines[i].step = static_cast<int64_t>(i);
     lines[i].values = {{"val_global_a", 1.0}, {"CumulativeTrainTimeEpoch", 1.0}};
   }
-  const Json figures = client_figures(lines, 0);
+  const Json figures = tracker_figures(lines, 0);
   EXPECT_EQ(figures["evaluations"].size(), 20'000);
   EXPECT_EQ(figures["epochs"].size(), 20'000);
   EXPECT_EQ(figures["left_out"], 20'000);
   EXPECT_EQ(figures["clocks"]["train_s"], 30'000.0);
 }
 
-TEST_F(ClientLines, NothingIsNothing) {
-  const Json figures = client_figures({}, 0);
+TEST_F(TrackerLines, NothingIsNothing) {
+  const Json figures = tracker_figures({}, 0);
   EXPECT_EQ(figures["goal"], nullptr);
   EXPECT_EQ(figures["result"], nullptr);
   EXPECT_EQ(figures["clocks"]["train_s"], 0.0);

@@ -1,6 +1,7 @@
 #pragma once
 
-// What a training script of a custom run recorded itself (python/README.md): JSON lines in RUN/metrics/rank-R.jsonl.
+// What a training script of a custom run recorded itself through the Tracker (python/README.md): JSON lines in
+// RUN/metrics/rank-R.jsonl.
 
 #include <cstdint>
 #include <filesystem>
@@ -15,7 +16,7 @@
 
 namespace mlbench::record {
 
-struct ClientLine {
+struct TrackerLine {
   int64_t sequence = 0;
   int64_t time_us = 0;  // Unix epoch
   int64_t step = 0, epoch = 0;
@@ -24,24 +25,24 @@ struct ClientLine {
   Json goal = nullptr;                                 // {"metric", "split", "target", "value"} of a reached goal
 };
 
-std::filesystem::path client_lines_path(const std::filesystem::path& run_dir, int64_t rank);
+std::filesystem::path tracker_lines_path(const std::filesystem::path& run_dir, int64_t rank);
 
 // Empty for what is no record of this form within its limits (base/input.h). Values whose names no metric can have (250
 // bytes, no control characters) and texts of more than 64 KiB are left out of it.
-std::optional<ClientLine> parse_client_line(std::string_view text);
+std::optional<TrackerLine> parse_tracker_line(std::string_view text);
 
-struct ClientLines {
-  std::vector<ClientLine> lines;  // complete ones by rising sequence, each sequence once
-  int64_t left_out = 0;           // complete ones that are no record of this form, or behind the first million
+struct TrackerLines {
+  std::vector<TrackerLine> lines;  // complete ones by rising sequence, each sequence once
+  int64_t left_out = 0;            // complete ones that are no record of this form, or behind the first million
 };
 // Empty without a file. UserError when it is too large or no plain file.
-ClientLines read_client_lines(const std::filesystem::path& run_dir, int64_t rank);
+TrackerLines read_tracker_lines(const std::filesystem::path& run_dir, int64_t rank);
 
 // The parts of a run record that rank 0's lines tell, in its form: {"goal", "clocks": {"train_s", "train_legacy_s"},
 // "steps_s", "evaluations", "epochs", "steps", "result", "left_out"}, the last being how many evaluations and epochs
 // are too many for a record (of 20,000 rows of each, 200,000 values). The train clock is the sum of
 // CumulativeTrainTimeEpoch; `started_us` is when the run started. Evaluations are values on test data over all
 // ranks (legacy_names.h), epochs end where an epoch's times were recorded.
-Json client_figures(const std::vector<ClientLine>& lines, int64_t started_us);
+Json tracker_figures(const std::vector<TrackerLine>& lines, int64_t started_us);
 
 }  // namespace mlbench::record

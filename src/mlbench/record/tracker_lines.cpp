@@ -1,4 +1,4 @@
-#include "mlbench/record/client_lines.h"
+#include "mlbench/record/tracker_lines.h"
 
 #include <fmt/format.h>
 
@@ -32,8 +32,8 @@ bool is_name(std::string_view name) {
   return !name.empty() && name.size() <= kMostNameBytes && std::none_of(name.begin(), name.end(), control);
 }
 
-ClientLine line_of(const Json& record) {
-  ClientLine line;
+TrackerLine line_of(const Json& record) {
+  TrackerLine line;
   line.sequence = whole(record, "sequence");
   if (const auto time = record.find("time"); time != record.end() && time->is_number()) {
     const double seconds = time->get<double>();
@@ -61,28 +61,28 @@ double rounded_to_ns(double seconds) { return static_cast<double>(std::llround(s
 
 }  // namespace
 
-std::filesystem::path client_lines_path(const std::filesystem::path& run_dir, int64_t rank) {
+std::filesystem::path tracker_lines_path(const std::filesystem::path& run_dir, int64_t rank) {
   return run_dir / "metrics" / fmt::format("rank-{}.jsonl", rank);
 }
 
-std::optional<ClientLine> parse_client_line(std::string_view text) {
-  const auto record = try_parse_json(text, inputs::kClientLine);
+std::optional<TrackerLine> parse_tracker_line(std::string_view text) {
+  const auto record = try_parse_json(text, inputs::kTrackerLine);
   if (!record || !record->is_object()) return std::nullopt;
   return line_of(*record);
 }
 
-ClientLines read_client_lines(const std::filesystem::path& run_dir, int64_t rank) {
-  const std::filesystem::path file = client_lines_path(run_dir, rank);
+TrackerLines read_tracker_lines(const std::filesystem::path& run_dir, int64_t rank) {
+  const std::filesystem::path file = tracker_lines_path(run_dir, rank);
   std::error_code error;
   if (!std::filesystem::exists(file, error)) return {};
   const std::string text = read_file(file, inputs::kClientFile);
-  ClientLines read;
-  std::map<int64_t, ClientLine> lines;
+  TrackerLines read;
+  std::map<int64_t, TrackerLine> lines;
   size_t begin = 0;
   for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const std::string_view one = std::string_view(text).substr(begin, end - begin);
     if (one.empty()) continue;
-    auto line = lines.size() < kMostLines ? parse_client_line(one) : std::nullopt;
+    auto line = lines.size() < kMostLines ? parse_tracker_line(one) : std::nullopt;
     if (line) {
       lines.emplace(line->sequence, std::move(*line));
     } else {
@@ -96,18 +96,18 @@ ClientLines read_client_lines(const std::filesystem::path& run_dir, int64_t rank
 namespace {
 
 // Takes line after line.
-class ClientFigures {
+class TrackerFigures {
  public:
-  explicit ClientFigures(int64_t started_us) : started_us_(started_us) {}
-  void add(const ClientLine& line);
+  explicit TrackerFigures(int64_t started_us) : started_us_(started_us) {}
+  void add(const TrackerLine& line);
   Json json() const;
 
  private:
   // Whether a record takes another row of `metrics`; one that it does not take is counted.
   bool has_room(const Json& rows, const Json& metrics);
-  void add_epoch(const ClientLine& line, double epoch_s);
-  void add_evaluation(const ClientLine& line, const Json& evaluated);
-  void add_goal(const ClientLine& line, std::optional<double> total_s);
+  void add_epoch(const TrackerLine& line, double epoch_s);
+  void add_evaluation(const TrackerLine& line, const Json& evaluated);
+  void add_goal(const TrackerLine& line, std::optional<double> total_s);
 
   int64_t started_us_;
   Json goal_ = nullptr, result_ = nullptr, evaluations_ = Json::array(), epochs_ = Json::array();
@@ -118,13 +118,13 @@ class ClientFigures {
   size_t recorded_ = 0;  // values in rows
 };
 
-bool ClientFigures::has_room(const Json& rows, const Json& metrics) {
+bool TrackerFigures::has_room(const Json& rows, const Json& metrics) {
   const bool room = rows.size() < kMostRows && recorded_ + metrics.size() <= kMostRecordedValues;
   room ? recorded_ += metrics.size() : ++left_out_;
   return room;
 }
 
-void ClientFigures::add(const ClientLine& line) {
+void TrackerFigures::add(const TrackerLine& line) {
   steps_ = std::max(steps_, line.step);
   Json evaluated = Json::object();
   std::optional<double> epoch_s, total_s;
@@ -150,7 +150,7 @@ void ClientFigures::add(const ClientLine& line) {
   if (line.goal.is_object() && goal_.is_null()) add_goal(line, total_s);
 }
 
-void ClientFigures::add_epoch(const ClientLine& line, double epoch_s) {
+void TrackerFigures::add_epoch(const TrackerLine& line, double epoch_s) {
   train_s_ += epoch_s;
   if (has_room(epochs_, trained_)) {
     epochs_.push_back({{"epoch", line.epoch + 1},
@@ -163,7 +163,7 @@ void ClientFigures::add_epoch(const ClientLine& line, double epoch_s) {
   trained_ = Json::object();
 }
 
-void ClientFigures::add_evaluation(const ClientLine& line, const Json& evaluated) {
+void TrackerFigures::add_evaluation(const TrackerLine& line, const Json& evaluated) {
   const bool same =
       !evaluations_.empty() && evaluations_.back()["step"] == line.step && evaluations_.back()["epoch"] == line.epoch;
   if (!same) {
@@ -181,7 +181,7 @@ void ClientFigures::add_evaluation(const ClientLine& line, const Json& evaluated
   evaluations_.back()["metrics"].update(evaluated);
 }
 
-void ClientFigures::add_goal(const ClientLine& line, std::optional<double> total_s) {
+void TrackerFigures::add_goal(const TrackerLine& line, std::optional<double> total_s) {
   const auto field = [&](const char* key) { return line.goal.value(key, Json(nullptr)); };
   if (!field("metric").is_string() || !field("target").is_number()) return;
   goal_ = {{"metric", field("metric")},
@@ -197,7 +197,7 @@ void ClientFigures::add_goal(const ClientLine& line, std::optional<double> total
   }
 }
 
-Json ClientFigures::json() const {
+Json TrackerFigures::json() const {
   Json steps_s = Json::object();
   for (const std::string_view kind : kStepKindNames) {
     const auto found = kinds_.find(kind);
@@ -215,9 +215,9 @@ Json ClientFigures::json() const {
 
 }  // namespace
 
-Json client_figures(const std::vector<ClientLine>& lines, int64_t started_us) {
-  ClientFigures figures(started_us);
-  for (const ClientLine& line : lines) figures.add(line);
+Json tracker_figures(const std::vector<TrackerLine>& lines, int64_t started_us) {
+  TrackerFigures figures(started_us);
+  for (const TrackerLine& line : lines) figures.add(line);
   return figures.json();
 }
 
