@@ -138,7 +138,7 @@ class TrainDist(unittest.TestCase):
 
             with open(address["token_file"], encoding="utf-8") as file:
                 token = {"Authorization": "Bearer " + file.read().strip()}
-            url = address["url"] + "/api/v1/runs/mnist-2/series?name=train_loss"
+            url = address["url"] + "/api/v1/runs/mnist-2/series?split=train&metric=loss"
             with urllib.request.urlopen(urllib.request.Request(url, headers=token), timeout=60) as answer:
                 series = json.load(answer)["series"]
             self.assertEqual([one["rank"] for one in series], [0, 1])
