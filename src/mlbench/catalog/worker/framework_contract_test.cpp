@@ -307,7 +307,7 @@ TEST_P(FrameworkNumbers, LossAndGradientsOfEachModelEqualTheReference) {
 }
 
 TEST_P(FrameworkNumbers, BackwardScalesOverwritesAndAdds) {
-  for (FrameworkOptions options : {steady_options(), framework::contract::logistic_options(20, 0.1)}) {
+  for (const FrameworkOptions& options : {steady_options(), framework::contract::logistic_options(20, 0.1)}) {
     SCOPED_TRACE(options.model.name);
     const auto framework = make(options);
     const Samples samples(options.model, 9);
