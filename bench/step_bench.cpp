@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/heap.h"
 #include "mlbench/base/random.h"
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/comm/in_process.h"
@@ -129,6 +130,7 @@ int run(const Options& chosen) {
 }  // namespace mlbench
 
 int main(int argc, char** argv) {
+  mlbench::keep_freed_memory();
   CLI::App app("Training steps of a framework on one fixed batch", "step_bench");
   mlbench::Options options;
   std::vector<std::string> models;

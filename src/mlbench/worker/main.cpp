@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/heap.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/signals.h"
 #include "mlbench/catalog/worker/catalog.h"
@@ -60,6 +61,7 @@ Options parse(int argc, char** argv) {
 int main(int argc, char** argv) {
   // Before any thread exists, so that all of them leave these signals to the session's own thread.
   mlbench::hold_end_signals();
+  mlbench::keep_freed_memory();
   mlbench::keep_files_private();
   signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error to report, not a reason to die
   signal(SIGPIPE, SIG_IGN);
