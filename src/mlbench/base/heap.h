@@ -6,8 +6,8 @@ namespace mlbench {
 
 // From now on freed memory stays with the process, to be taken again. A training step frees what the next one takes;
 // by default the allocator gives large parts of it back to the system in between, how large depends on where in the
-// heap they happen to lie, and every page of them is faulted in again. Call it before the first thread starts. Returns
-// whether the allocator obeys (that of a sanitizer does not).
-bool keep_freed_memory();
+// heap they happen to lie, and every page of them is faulted in again. Call it before the first thread starts. Other
+// allocators (a sanitizer's) are not concerned.
+void keep_freed_memory();
 
 }  // namespace mlbench
