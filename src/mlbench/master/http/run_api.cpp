@@ -50,6 +50,13 @@ Response list_runs(const Services& services, const Request& request) {
   return {200, "application/json", {}, body + "]}", {}};
 }
 
+// Lists are never older than a record that was given out.
+Response run_record(Services& services, const fs::path& run_dir) {
+  const Json record = home::current_record(run_dir);
+  services.watcher.refresh(run_dir.filename());
+  return json_response(200, record);
+}
+
 Response stop(Services& services, const Call& call) {
   const fs::path run_dir = find_run_folder(services, call.parameters[0]);
   if (!home::is_active_run(run_dir)) {
@@ -159,7 +166,7 @@ std::vector<Route> run_routes(Services& services) {
       {"POST", "/api/v1/plan", Access::kToken,
        [s](const Call& call) { return run_handlers::preview_runs(*s, call.request); }, Lane::kSlow, Body::kRequest},
       {"GET", "/api/v1/runs/{run}", Access::kToken,
-       [folder](const Call& call) { return json_response(200, home::current_record(folder(call))); }},
+       [s, folder](const Call& call) { return run_record(*s, folder(call)); }},
       {"DELETE", "/api/v1/runs/{run}", Access::kToken,
        [s, folder](const Call& call) {
          delete_everywhere(*s, folder(call));
