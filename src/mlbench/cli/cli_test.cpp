@@ -898,7 +898,7 @@ TEST_F(Cli, ResultDerivesWhatTheRunRecorded) {
   EXPECT_EQ(text.code, 0) << text.out << text.err;
   EXPECT_THAT(text.out,
               AllOf(StartsWith("r-2: task fashion-mnist, goal Prec@1 >= 91.5, 2 workers (archive of mlbench)\n"
-                               "no official result: the goal was not reached\n"),
+                               "no result of MLBench's: the goal was not reached\n"),
                     HasSubstr("\nwhat the archive claims is what its events give\n")));
   const Json json = mlbench({"result", zip, "--json"}).json();
   EXPECT_EQ(json["file"], zip.string());

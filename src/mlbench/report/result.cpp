@@ -38,17 +38,17 @@ std::string result_text(const Json& result) {
   if (result["official_result"].is_string()) {
     out += result["official_result"].get<std::string>() + "\n";
   } else if (goal.is_object()) {
-    out += fmt::format("no official result: the goal was not reached{}\n",
+    out += fmt::format("no result of MLBench's: the goal was not reached{}\n",
                        goal["value"].is_number() ? fmt::format(" (best {})", format_metric(goal["value"].get<double>()))
                                                  : std::string());
   } else {
-    out += "no official result: a run without a goal\n";
+    out += "no result of MLBench's: a run without a goal\n";
   }
 
   const Json& seconds = result["seconds"];
   const double whole = seconds[seconds["train"].is_number() ? "train" : "total"].get<double>();
   Table table({{"", "", Align::kLeft}, {"seconds", "", Align::kRight}, {"share", "", Align::kRight}});
-  const std::pair<const char*, const char*> rows[] = {{"train", "train clock"}, {"total", "total"},
+  const std::pair<const char*, const char*> rows[] = {{"train", "train clock"}, {"total", "MLBench's clock"},
                                                       {"compute", "compute"},   {"communication", "communication"},
                                                       {"metrics", "metrics"},   {"preprocessing", "pre-processing"},
                                                       {"other", "other"}};
