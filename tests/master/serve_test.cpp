@@ -210,6 +210,21 @@ TEST_F(Serve, ARunFromItsRequestToItsDeletion) {
   EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/1?offset=-3").body, log.body.substr(log.body.size() - 3));
   EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/1?follow=true").body, log.body);
   EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/2").status, 404);
+  const std::string all = send("GET", "/api/v1/runs/r-2/logs/all").body;
+  EXPECT_THAT(
+      all, AllOf(HasSubstr("rank 0 | fake worker, rank 0 of 2\n"), HasSubstr("rank 1 | fake worker, rank 1 of 2\n")));
+  std::string paged, cursor;
+  for (size_t before = 1; paged.size() != before;) {
+    before = paged.size();
+    const ClientResponse page = send("GET", "/api/v1/runs/r-2/logs/all?limit=10&cursor=" + cursor);
+    for (const auto& [name, value] : page.headers) {
+      if (name == "X-Next-Cursor") cursor = value;
+    }
+    paged += page.body;
+  }
+  EXPECT_EQ(paged, all);
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/all?cursor=1:x:2").status, 400);
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/all?follow=true").status, 400);
   EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/..%2f..%2fspec").status, 404);
 
   const auto members = report::read_zip(send("GET", "/api/v1/runs/r-2/download").body);
@@ -644,7 +659,9 @@ TEST_F(Serve, VerbsReachAMasterElsewhere) {
                 .end.code,
             0);
   EXPECT_EQ(there({"logs", "c-2", "--rank", "1"}).standard_output, "rank 1\nend\n");
-  EXPECT_THAT(there({"logs", "-f", "c-2"}).standard_output, HasSubstr("rank 0 | end\n"));
+  const std::string all_logs = "rank 0 | rank 0\nrank 0 | end\nrank 1 | rank 1\nrank 1 | end\n";
+  EXPECT_EQ(there({"logs", "-f", "c-2"}).standard_output, all_logs);
+  EXPECT_EQ(there({"logs", "--all", "c-2"}).standard_output, all_logs);
   EXPECT_EQ(Json::parse(there({"logs", "c-2", "--json"}).standard_output)[1]["lines"][0], "rank 1");
   EXPECT_EQ(there({"download", "r-1", "-o", (folder_.path() / "r.zip").string()}).end.code, 0);
   EXPECT_FALSE(report::read_zip(read_file(folder_.path() / "r.zip")).empty());
