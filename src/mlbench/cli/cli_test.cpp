@@ -513,6 +513,10 @@ TEST_F(Cli, VerbsOnAFinishedRun) {
               AllOf(HasSubstr("==> rank 0, segment 1 <==\n"), HasSubstr("fake worker, rank 1 of 2\n")));
   EXPECT_EQ(mlbench({"logs", "r-2", "--rank", "1"}).out, "fake worker, rank 1 of 2\n");
   EXPECT_THAT(mlbench({"logs", "-f", "r-2"}).out, HasSubstr("rank 1 | fake worker, rank 1 of 2\n"));
+  EXPECT_EQ(mlbench({"logs", "-a", "r-2"}).out,
+            "rank 0 | fake worker, rank 0 of 2\nrank 1 | fake worker, rank 1 of 2\n");
+  EXPECT_EQ(mlbench({"logs", "--all", "r-2", "--json"}).json()[0]["lines"].size(), 2u);
+  expect_error({"logs", "r-2", "--all", "--rank", "1"}, HasSubstr("leave out either"));
   EXPECT_EQ(mlbench({"logs", "r-2", "--rank", "1", "--json"}).json()[0]["lines"], Json({"fake worker, rank 1 of 2"}));
   expect_error({"logs", "r-2", "--rank", "2"}, HasSubstr("ranks 0 to 1"));
   expect_error({"logs", "r-2", "-f", "--json"}, HasSubstr("leave out --json"));
