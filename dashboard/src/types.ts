@@ -216,7 +216,7 @@ export interface Comparison {
 }
 
 export interface Log {
-  rank: number | 'supervisor';
+  rank: number | 'supervisor' | 'all';  // all: of the page, not in a list of the API
   segment: number;
   bytes: number;
 }
