@@ -28,7 +28,8 @@ namespace mlbench::report {
 //  "official_result": text|null, "claimed": official_result.txt|null,
 //  "seconds": {"total", "compute", "communication", "metrics", "preprocessing", "other", "train": clock|null},
 //  "source": "epochs" | "totals", "epochs": n, "evaluations": n,
-//  "differences": [{"what", "claimed", "derived"}], "notes": [text]}
+//  "differences": [{"what", "claimed", "derived"}], "notes": [text],
+//  "run_notes": {"description", "expected", "tags"} (notes.h) | null}
 // UserError naming the member: what a derivation needs is missing or malformed.
 Json derive_result(const std::vector<ZipMember>& members);
 
