@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "mlbench/base/paths.h"
+#include "mlbench/home/notes.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/home/summary.h"
 #include "mlbench/master/http/dates.h"
@@ -78,6 +79,14 @@ Response download(const Services& services, const Call& call) {
   const auto zip = std::make_shared<report::ZipStream>(std::move(content.parts), now_us() / 1'000'000);
   response.next = [zip] { return zip->next(); };
   return response;
+}
+
+Response put_notes(Services& services, const Call& call) {
+  const fs::path run_dir = find_run_folder(services, call.parameters[0]);
+  const report::RunNotes given = report::notes_from_json(json_body(call.request));
+  home::change_notes(services.home, run_dir, [&](report::RunNotes& notes) { notes = given; });
+  services.watcher.refresh(run_dir.filename());
+  return json_response(200, report::to_json(given));
 }
 
 Response tensorboard(const Services& services, const Call& call) {
@@ -166,6 +175,10 @@ std::vector<Route> run_routes(Services& services) {
          return Response{204, "", {}, "", {}};
        },
        Lane::kSlow},
+      {"GET", "/api/v1/runs/{run}/notes", Access::kToken,
+       [folder](const Call& call) { return json_response(200, report::to_json(report::read_notes(folder(call)))); }},
+      {"PUT", "/api/v1/runs/{run}/notes", Access::kToken, [s](const Call& call) { return put_notes(*s, call); },
+       Lane::kSlow, Body::kRequest},
       {"POST", "/api/v1/runs/{run}/stop", Access::kToken, [s](const Call& call) { return stop(*s, call); },
        Lane::kSlow},
       {"POST", "/api/v1/runs/{run}/retry", Access::kToken,
