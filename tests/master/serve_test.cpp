@@ -618,6 +618,47 @@ TEST_F(Serve, RunSubmitsToTheMasterOfItsHome) {
   EXPECT_THAT(local.standard_error, Not(HasSubstr("belongs to the master")));
 }
 
+TEST_F(Serve, NotesAreKeptSearchedAndExported) {
+  start();
+  ASSERT_EQ(mlbench(run_of({"1", "2"})).end.code, 0);
+  const Json none = {{"description", ""}, {"expected", ""}, {"tags", Json::array()}};
+  EXPECT_EQ(get("/runs/r-1/notes"), none);
+  const Json notes = {{"description", "<b>Bigger</b> batches\n=1+1"}, {"expected", "80 %_"}, {"tags", {"a b", "x"}}};
+  const auto put = [&](const Json& body) { return send("PUT", "/api/v1/runs/r-1/notes", body.dump()).status; };
+  EXPECT_EQ(put(notes), 200);
+  EXPECT_EQ(get("/runs/r-1/notes"), notes);
+  EXPECT_EQ(Json::parse(read_file(home() / "runs" / "r-1" / "notes.json")), notes);
+  for (const char* text : {"BIGGER", "80%20%25_", "a%20b", "r-1"}) {
+    EXPECT_EQ(get(std::string("/runs?q=") + text)["runs"][0]["name"], "r-1") << text;
+    EXPECT_EQ(get(std::string("/runs?q=") + text)["total"], 1) << text;
+  }
+  EXPECT_EQ(get("/runs?q=80%25%25")["total"], 0) << "wildcards are letters";
+  EXPECT_EQ(get("/runs?q=r-1")["runs"][0]["tags"], notes["tags"]);
+  bool exported = false;
+  for (const auto& member : report::read_zip(send("GET", "/api/v1/runs/r-1/download").body)) {
+    exported = exported || (member.name == "notes.json" && Json::parse(member.content) == notes);
+  }
+  EXPECT_TRUE(exported);
+
+  for (const Json& bad : {Json{{"tags", "x"}}, Json{{"tags", {"a,b"}}}, Json{{"tags", {""}}}, Json{{"title", "x"}},
+                          Json{{"description", std::string(8193, 'x')}}, Json{{"expected", "\x1b[31m"}}}) {
+    EXPECT_EQ(put(bad), 400) << bad;
+  }
+  EXPECT_EQ(get("/runs/r-1/notes"), notes);
+  EXPECT_EQ(send("PUT", "/api/v1/runs/r-9/notes", "{}").status, 404);
+  EXPECT_EQ(send("PUT", "/api/v1/runs/..%2f..%2fstore/notes", "{}").status, 404);
+
+  // An edit beside the master is seen, too.
+  EXPECT_EQ(mlbench({"note", "r-2", "--tag", "later", "--expect", "more"}).end.code, 0);
+  EXPECT_TRUE(eventually([&] { return get("/runs?q=later")["total"] == 1; }));
+  const std::string token = (home() / "token").string();
+  EXPECT_EQ(mlbench({"note", "r-2", "--remove-tag", "later", "-u", url_, "--token-file", token}).standard_output,
+            "expected     more\n");
+  EXPECT_EQ(mlbench({"status", "--search", "batches", "-u", url_, "--token-file", token, "--json"})
+                .standard_output.find("r-2"),
+            std::string::npos);
+}
+
 TEST_F(Serve, CtrlCAsksTheMasterAndAKilledCommandLeavesTheRun) {
   setenv("FAKE_STEPS", "100000", 1);
   start();

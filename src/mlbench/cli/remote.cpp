@@ -70,11 +70,21 @@ Json parsed(const net::http::ClientResponse& response, const std::string& url) {
 
 Json MasterClient::get(const std::string& path) const { return parsed(send({}, path), url_); }
 
-Json MasterClient::post(const std::string& path, const Json& body) const {
+namespace {
+net::http::ClientRequest with_body(const char* method, const Json& body) {
   net::http::ClientRequest request;
-  request.method = "POST";
+  request.method = method;
   request.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return parsed(send(std::move(request), path), url_);
+  return request;
+}
+}  // namespace
+
+Json MasterClient::post(const std::string& path, const Json& body) const {
+  return parsed(send(with_body("POST", body), path), url_);
+}
+
+Json MasterClient::put(const std::string& path, const Json& body) const {
+  return parsed(send(with_body("PUT", body), path), url_);
 }
 
 void MasterClient::remove(const std::string& path) const {

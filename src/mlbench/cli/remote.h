@@ -23,6 +23,7 @@ class MasterClient {
   // `path` behind /api/v1. What the master refuses is a UserError with its words; CommError when it does not answer.
   Json get(const std::string& path) const;
   Json post(const std::string& path, const Json& body) const;
+  Json put(const std::string& path, const Json& body) const;
   void remove(const std::string& path) const;
   std::string get_bytes(const std::string& path) const;
   // With its headers (header_of()).
