@@ -10,6 +10,7 @@
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/run_handlers.h"
 #include "mlbench/report/figures.h"
+#include "mlbench/report/measured_run.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/scaling.h"
 #include "mlbench/report/tensorboard.h"
@@ -98,6 +99,15 @@ Response tensorboard(const Services& services, const Call& call) {
                                                           report::tensorboard_path(record, rank).filename().string())}};
   response.body = report::tensorboard_events(run_dir, record, rank);
   return response;
+}
+
+// Rank 0's training loss as charts draw it.
+Response loss(const Services& services, const Call& call) {
+  Json points = Json::array();
+  for (const report::LossPoint& point : report::read_run_folder(find_run_folder(services, call.parameters[0])).loss) {
+    points.push_back({point.train_s, point.loss});
+  }
+  return json_response(200, {{"points", std::move(points)}});
 }
 
 Json scaling_json(const std::optional<report::Scaling>& scaling) {
@@ -200,6 +210,7 @@ std::vector<Route> run_routes(Services& services) {
        }},
       {"GET", "/api/v1/runs/{run}/download", Access::kToken, [s](const Call& call) { return download(*s, call); },
        Lane::kSlow},
+      {"GET", "/api/v1/runs/{run}/loss", Access::kToken, [s](const Call& call) { return loss(*s, call); }, Lane::kSlow},
       {"GET", "/api/v1/runs/{run}/tensorboard", Access::kToken, [s](const Call& call) { return tensorboard(*s, call); },
        Lane::kSlow},
       {"GET", "/api/v1/events", Access::kToken,
