@@ -9,6 +9,7 @@
 #include "mlbench/base/system_error.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
+#include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/notes.h"
@@ -63,14 +64,7 @@ ExitCode remote_status(const Context& context, const MasterClient& master, const
     const std::string path = "/runs/" + net::http::percent_encode(options.name);
     return show_run(context, master.get(path), report::notes_from_json(master.get(path + "/notes")), options.metric);
   }
-  Json runs = Json::array();
-  for (size_t total = 1; runs.size() < total;) {
-    const Json page = master.get(fmt::format("/runs?order=oldest&limit=1000&q={}&offset={}",
-                                             net::http::percent_encode(options.search), runs.size()));
-    total = page.at("total").get<size_t>();
-    if (page.at("runs").empty()) break;
-    for (const Json& run : page.at("runs")) runs.push_back(run);
-  }
+  const Json runs = remote_summaries(master, options.search);
   if (context.json) {
     print_json(runs);
     return ExitCode::kOk;
