@@ -659,6 +659,40 @@ TEST_F(Serve, NotesAreKeptSearchedAndExported) {
             std::string::npos);
 }
 
+TEST_F(Serve, ReportsOfAMasterElsewhereAreThoseOfItsHome) {
+  start();
+  ASSERT_EQ(mlbench(run_of({"1", "2", "--repeat", "2"})).end.code, 0);
+  const auto report_of = [&](std::vector<std::string> words) {
+    const ProcessOutput output = mlbench(words);
+    EXPECT_EQ(output.end.code, 0) << output.standard_error;
+    return output.standard_output;
+  };
+  const auto charts = [&](const std::string& folder, std::vector<std::string> words) {
+    words.insert(words.begin(), {"charts", "--format", "csv", "-f", "r-", "-o", (folder_.path() / folder).string()});
+    report_of(words);
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::directory_iterator(folder_.path() / folder)) {
+      files[entry.path().filename()] = read_file(entry.path());
+    }
+    return files;
+  };
+  const std::string compared = report_of({"compare", "r-1", "r-2", "--json"});
+  const auto here = charts("here", {});
+  EXPECT_THAT(here, testing::Contains(testing::Key("train_loss.csv")));
+
+  const std::string token = (home() / "token").string();
+  setenv("MLBENCH_HOME", (folder_.path() / "elsewhere").c_str(), 1);
+  const std::vector<std::string> there = {"-u", url_, "--token-file", token};
+  const auto of_master = [&](std::vector<std::string> words) {
+    words.insert(words.end(), there.begin(), there.end());
+    return words;
+  };
+  EXPECT_EQ(report_of(of_master({"compare", "r-1", "r-2", "--json"})), compared);
+  EXPECT_EQ(charts("there", there), here);
+  EXPECT_EQ(mlbench(of_master({"compare", "r-1", "r-9"})).end.code, 2);
+  EXPECT_EQ(mlbench({"compare", "r-1", "-u", "127.0.0.1:1", "--token-file", token}).end.code, 3);
+}
+
 TEST_F(Serve, CtrlCAsksTheMasterAndAKilledCommandLeavesTheRun) {
   setenv("FAKE_STEPS", "100000", 1);
   start();
