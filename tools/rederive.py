@@ -1,14 +1,26 @@
 #!/usr/bin/env python3
-"""Re-derives a run's clocks and throughput from its raw step records, without any of mlbench's code.
+"""Re-derives the figures of run records from their raw spools, without any of mlbench's code.
 
-    rederive.py RUN_FOLDER
+usage: rederive.py [-v] FOLDER...
 
-Reads RUN_FOLDER/spool/rank-R.seg-S.steps (layout: docs/record.md) and compares with RUN_FOLDER/run.json. Prints each
-figure twice; exit code 0: all equal, 1: one differs.
+A FOLDER is a run's (run.json and spool/), or one that holds such folders at any depth. How each figure follows:
+docs/record.md. The files of a spool may be compressed (.xz, .gz). Figures that a record does not have, and those that
+raw files alone do not tell, are named and skipped. Of runs that differ in the number of workers alone, the speed-ups
+are derived, too.
+
+Prints each figure of a single run, or with -v of every one: re-derived, as recorded. Exit code: 0 all equal; 1 a figure
+differs, or a record has no spool and does not lie in a folder named before-spools; 2 nothing to look at.
 """
+import argparse
+import collections
+import datetime
+import gzip
 import json
+import lzma
+import math
 import pathlib
 import re
+import statistics
 import struct
 import sys
 
@@ -16,69 +28,393 @@ KINDS = ["batch_load", "init", "fwd_pass", "comp_loss", "backprop", "agg", "opt_
 HEADER = struct.Struct("<8sIIQIIqI20x")
 CELLS = {"u64": "Q", "i64": "q", "f64": "d"}
 VERSION_1 = struct.Struct("<QQIIQddqQ" + "qqq" * (1 + len(KINDS)))
+OPEN = {"": open, ".xz": lzma.open, ".gz": gzip.open}
+STOP_REASONS = {"goal", "max_steps", "max_epochs", "max_time", "epochs"}  # others are not the task's own end
+WITHOUT_SPOOLS = "before-spools"  # folder of records from before their spools were kept
+
+Step = collections.namedtuple("Step", "first count samples end_ns kinds exchange_ns")  # exchange_ns: None, or per step
+Segment = collections.namedtuple("Segment", "start_us steps events")
+
+
+# ---- raw files -------------------------------------------------------------------------------------------------------
 
 
 def read_version_1(data):
     for offset in range(HEADER.size, len(data) - VERSION_1.size + 1, VERSION_1.size):
         fields = VERSION_1.unpack_from(data, offset)
         sums = fields[9::3]  # of each (sum, min, max): total, then the kinds
-        yield {"steps": fields[2], "samples": fields[4], "kinds": sums[1:]}
+        yield Step(fields[1], fields[2], fields[4], fields[7], sums[1:], None)
 
 
 def read_version_2(data, header_bytes, columns):
     names = [struct.unpack_from("<24s8s", data, HEADER.size + 32 * i) for i in range(columns)]
     names = [(name.rstrip(b"\0").decode(), kind.rstrip(b"\0").decode()) for name, kind in names]
     fixed = [(name, CELLS[kind]) for name, kind in names if not kind.endswith("[]")]
+    each = [(name, CELLS[kind[:-2]]) for name, kind in names if kind.endswith("[]")]
     record = struct.Struct("<" + "".join(cell for _, cell in fixed))
     offset = header_bytes
     while offset + record.size <= len(data):
         row = dict(zip((name for name, _ in fixed), record.unpack_from(data, offset)))
-        offset += record.size + 8 * row["count"] * (len(names) - len(fixed))
-        if offset > len(data):
+        offset += record.size
+        if offset + 8 * row["count"] * len(each) > len(data):
             break
-        yield {"steps": row["count"], "samples": row["samples"], "kinds": [row[kind + "_ns"] for kind in KINDS]}
+        for name, cell in each:
+            row[name] = struct.unpack_from(f"<{row['count']}{cell}", data, offset)
+            offset += 8 * row["count"]
+        yield Step(row["first_step"], row["count"], row["samples"], row["end_ns"],
+                   [row[kind + "_ns"] for kind in KINDS], row.get("exchange_ns"))
 
 
 def read_steps(path):
-    data = path.read_bytes()
+    """(Unix time of its start in microseconds, its records)"""
+    with OPEN[path.suffix if path.suffix in OPEN else ""](path, "rb") as file:
+        data = file.read()
     if not data:
-        return []
-    magic, version, header_bytes, *_, columns = HEADER.unpack_from(data)
+        return 0, []
+    magic, version, header_bytes, _, _, _, start_us, columns = HEADER.unpack_from(data)
     if magic != b"MLBSTEPS" or version not in (1, 2):
         sys.exit(f"rederive.py: {path}: not a spool of version 1 or 2")
-    return list(read_version_1(data) if version == 1 else read_version_2(data, header_bytes, columns))
+    return start_us, list(read_version_1(data) if version == 1 else read_version_2(data, header_bytes, columns))
+
+
+def read_events(path):
+    with OPEN[path.suffix if path.suffix in OPEN else ""](path, "rb") as file:
+        lines = file.read().split(b"\n")
+    events = []
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue  # the last line of a killed rank
+        if isinstance(event, dict) and "event" in event:
+            events.append(event)
+    return events
+
+
+def read_spool(folder, least_segments):
+    """{rank: [Segment, ...]}, every rank with as many segments"""
+    found = {}
+    for path in folder.iterdir():
+        name = re.fullmatch(r"rank-(\d+)\.seg-(\d+)\.(steps|events)(\.xz|\.gz)?", path.name)
+        if name:
+            found[int(name[1]), int(name[2]), name[3]] = path
+    ranks = {rank for rank, _, _ in found}
+    last = max([segment for _, segment, _ in found] + [least_segments])
+    spool = {}
+    for rank in sorted(ranks):
+        spool[rank] = []
+        for segment in range(1, last + 1):
+            steps, events = found.get((rank, segment, "steps")), found.get((rank, segment, "events"))
+            start_us, records = read_steps(steps) if steps else (0, [])
+            spool[rank].append(Segment(start_us, records, read_events(events) if events else []))
+    return spool
+
+
+# ---- figures ---------------------------------------------------------------------------------------------------------
+
+
+def total_ns(step):
+    return sum(step.kinds)
+
+
+def unix_us(stamp):
+    if not stamp:
+        return None
+    since = datetime.datetime.fromisoformat(stamp) - datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
+    return since // datetime.timedelta(microseconds=1)
+
+
+class Run:
+    """The figures of one run by their place in the record. `record` gives what was asked for and the supervisor's
+    stamps; everything else comes from the spools."""
+
+    def __init__(self, record, spool):
+        self.record = record
+        self.spool = spool
+        self.rank0 = spool[0]
+        self.kinds_ns = [sum(s.kinds[i] for one in self.rank0 for s in one.steps) for i in range(len(KINDS))]
+        self.train_ns = sum(self.kinds_ns)
+        self.samples = sum(s.samples for rank in spool.values() for one in rank for s in one.steps)
+        self.segments = self.times()
+        self.evaluations = self.latest("evaluation", lambda e: (e["step"], e.get("split", "")), self.evaluation)
+        self.epochs = self.latest("epoch", lambda e: e["epoch"], self.epoch)
+        self.figures = self.derive()
+
+    def times(self):
+        """Of each segment: its own clocks, and those of the segments before it."""
+        rows, train_ns, wall_s, elapsed_ns = [], 0, 0.0, 0
+        for index, segment in enumerate(self.rank0):
+            said = self.record["segments"][index] if index < len(self.record["segments"]) else {}
+            launched, ended = unix_us(said.get("started_at")), unix_us(said.get("finished_at"))
+            launch_s = max(0, segment.start_us - launched) / 1e6 if launched and segment.start_us else 0.0
+            ends = [event.get("end_ns", 0) for event in segment.events] + [step.end_ns for step in segment.steps[-1:]]
+            own_wall_s = launch_s + max(ends, default=0) / 1e9
+            if launched and ended:
+                own_wall_s = max(own_wall_s, (ended - launched) / 1e6)
+            own_ns = sum(map(total_ns, segment.steps))
+            own_evaluations_ns = sum(e["duration_ns"] for e in segment.events if e["event"] == "evaluation")
+            rows.append({"train_before_ns": train_ns, "wall_before_s": wall_s, "elapsed_before_ns": elapsed_ns,
+                         "launch_s": launch_s, "train_ns": own_ns, "wall_s": own_wall_s,
+                         "steps": sum(step.count for step in segment.steps)})
+            train_ns += own_ns
+            wall_s += own_wall_s
+            elapsed_ns += own_ns + own_evaluations_ns
+        return rows
+
+    def train_ns_at(self, index, event):
+        if event.get("train_ns") is not None:
+            return event["train_ns"]
+        return sum(total_ns(s) for s in self.rank0[index].steps if s.first + s.count <= event["step"])
+
+    def latest(self, kind, key, make):
+        """Events of a kind in the order of their keys: where two segments have one, the later segment's."""
+        found = {}
+        for index, segment in enumerate(self.rank0):
+            for event in segment.events:
+                if event["event"] == kind:
+                    found[key(event)] = make(index, event)
+        return [found[one] for one in sorted(found)]
+
+    def evaluation(self, index, event):
+        times = self.segments[index]
+        train_ns = self.train_ns_at(index, event)
+        before_ns = sum(other["duration_ns"] for other in self.rank0[index].events
+                        if other["event"] == "evaluation" and other["sequence"] <= event["sequence"])
+        row = {name: event.get(name) for name in ("step", "epoch", "samples", "split")}
+        row |= {"train_s": (times["train_before_ns"] + train_ns) / 1e9,
+                "wall_s": times["wall_before_s"] + times["launch_s"] + event["end_ns"] / 1e9,
+                "elapsed_s": (times["elapsed_before_ns"] + train_ns + before_ns) / 1e9,
+                "metrics": event.get("metrics", {}), "duration_s": event["duration_ns"] / 1e9, "segment": index + 1}
+        if "cadence" in event:
+            row["cadence"] = event["cadence"]
+        return row
+
+    def epoch(self, index, event):
+        return {"epoch": event["epoch"], "train_loss": event.get("train_loss"), "metrics": event.get("metrics", {}),
+                "train_s": (self.segments[index]["train_before_ns"] + self.train_ns_at(index, event)) / 1e9,
+                "step": event["step"], "segment": index + 1}
+
+    def derive(self):
+        figures = {"clocks.train_s": self.train_ns / 1e9,
+                   "clocks.train_legacy_s": (self.train_ns - self.kinds_ns[0] - self.kinds_ns[-1]) / 1e9}
+        prepared = [e["prepare_s"] for one in self.rank0 for e in one.events if e["event"] == "prepared"]
+        figures["clocks.prepare_s"] = sum(prepared) if prepared else None
+        for name, ns in zip(KINDS, self.kinds_ns):
+            figures[f"steps_s.{name}"] = ns / 1e9
+        figures["throughput.steps"] = sum(one["steps"] for one in self.segments)
+        figures["throughput.samples"] = self.samples
+        figures["throughput.samples_per_s"] = self.samples / (self.train_ns / 1e9) if self.train_ns else None
+        figures["throughput.median_samples_per_s"] = self.median_rate()
+        figures["throughput.peak_rss"] = max((e["peak_rss"] for rank in self.spool.values() for one in rank
+                                              for e in one.events if "peak_rss" in e), default=None)
+        for index, times in enumerate(self.segments[:len(self.record["segments"])]):
+            legacy_ns = times["train_ns"] - sum(s.kinds[0] + s.kinds[-1] for s in self.rank0[index].steps)
+            figures |= {f"segments[{index}].steps": times["steps"], f"segments[{index}].wall_s": times["wall_s"],
+                        f"segments[{index}].train_s": times["train_ns"] / 1e9,
+                        f"segments[{index}].train_legacy_s": legacy_ns / 1e9}
+        for name, rows in (("evaluations", self.evaluations), ("epochs", self.epochs)):
+            figures[f"{name}.length"] = len(rows)
+            for index, row in enumerate(rows):
+                figures |= {f"{name}[{index}].{key}": value for key, value in row.items()}
+        figures |= self.goal() | self.exchange() | self.end()
+        figures["share of communication"] = self.kinds_ns[KINDS.index("agg")] / self.train_ns if self.train_ns else None
+        return figures
+
+    def median_rate(self):
+        rates = sorted((step.samples * self.record["workers"] / (total_ns(step) / 1e9), step.count)
+                       for one in self.rank0 for step in one.steps if total_ns(step) > 0)
+        half = sum(count for _, count in rates) / 2
+        seen = 0
+        for index, (rate, count) in enumerate(rates):
+            seen += count
+            if seen == half:
+                return (rate + rates[index + 1][0]) / 2
+            if seen > half:
+                return rate
+        return None
+
+    def goal(self):
+        goal = self.record["goal"]
+        if not goal:
+            return {}
+        higher = goal.get("higher_is_better", True)
+        rows = self.epochs if goal["split"] == "train" else [e for e in self.evaluations if e["split"] == goal["split"]]
+        rows = [row for row in rows if isinstance(row["metrics"].get(goal["metric"]), (int, float))]
+        value = lambda row: row["metrics"][goal["metric"]]
+        meets = lambda row: value(row) >= goal["target"] if higher else value(row) <= goal["target"]
+        met = next((row for row in rows if row.get("cadence", True) and meets(row)), None)
+        best = (max if higher else min)(rows, key=value, default=None)  # the first of equal ones
+        figures = {"goal.reached": met is not None}
+        for place, row in (("goal", met or best), ("goal.best", best)):
+            figures[f"{place}.value"] = value(row) if row else None
+            figures |= {f"{place}.{name}": row[name] if row else None for name in ("epoch", "step", "train_s")}
+        return figures
+
+    def exchange(self):
+        """A rank's exchange of a step less the shortest of that step is waiting, the shortest is transfer."""
+        wait_ns, transfer_ns, steps = [0] * len(self.spool), 0, 0
+        for index in range(len(self.rank0)):
+            by_rank = []
+            for rank in self.spool.values():
+                each = {}
+                for step in rank[index].steps:
+                    if step.exchange_ns is None:
+                        return {}
+                    each |= {step.first + i: ns for i, ns in enumerate(step.exchange_ns)}
+                by_rank.append(each)
+            for number in set.intersection(*map(set, by_rank)):
+                own = [each[number] for each in by_rank]
+                transfer_ns += min(own)
+                steps += 1
+                wait_ns = [sum_ns + ns - min(own) for sum_ns, ns in zip(wait_ns, own)]
+        return {"exchange.steps": steps, "exchange.wait_s": [ns / 1e9 for ns in wait_ns],
+                "exchange.transfer_s": [transfer_ns / 1e9] * len(self.spool)}
+
+    def end(self):
+        figures = {}
+        hashes = {e.get("weights_sha256", "") for rank in self.spool.values() for e in rank[-1].events
+                  if e["event"] == "end"} - {""}
+        figures["weights_sha256"] = hashes.pop() if len(hashes) == 1 else None
+        reasons = [e["reason"] for e in self.rank0[-1].events if e["event"] == "end"]
+        if reasons and reasons[-1] in STOP_REASONS:
+            figures["stop_reason"] = reasons[-1]
+        return figures
+
+
+# ---- comparing -------------------------------------------------------------------------------------------------------
+
+
+def lookup(record, place):
+    """Of "evaluations[0].train_s"; KeyError where the record has no such field."""
+    value = record
+    for name in re.findall(r"[^.\[\]]+", place):
+        if isinstance(value, list):
+            value = len(value) if name == "length" else value[int(name)] if int(name) < len(value) else {}[name]
+        elif value is None:
+            raise KeyError(place)
+        else:
+            value = value[name]
+    return value
+
+
+def recorded(record, name):
+    if name == "share of communication":
+        return record["steps_s"]["agg"] / record["clocks"]["train_s"] if record["clocks"]["train_s"] else None
+    return lookup(record, name)
+
+
+def equal(a, b):
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(equal, a, b))
+    if isinstance(a, float) or isinstance(b, float):
+        return None not in (a, b) and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
+    return a == b
+
+
+def compare(rows, verbose):
+    """Prints rows (name, re-derived, recorded); the number of those that differ."""
+    different = 0
+    for name, ours, theirs in rows:
+        same = equal(ours, theirs)
+        different += not same
+        if verbose or not same:
+            print(f"  {name:34} {ours!s:>24} {theirs!s:>24}  {'equal' if same else 'DIFFERENT'}")
+    return different
+
+
+def check_run(folder, record, verbose):
+    """(the Run, the number of figures that differ)"""
+    spool = read_spool(folder / "spool", len(record["segments"]))
+    run = Run(record, spool)
+    rows, absent = [], set()
+    for name, ours in run.figures.items():
+        try:
+            rows.append((name, ours, recorded(record, name)))
+        except KeyError:
+            absent.add(re.sub(r"\[\d+\]", "[]", name))
+    print(f"{folder}:")
+    different = compare(rows, verbose)
+    print(f"  {len(rows)} figures, {different or 'none'} different"
+          + (f"; not in this record: {', '.join(sorted(absent))}" if absent else ""))
+    return run, different
+
+
+def speed_up_of(runs, seconds):
+    """{workers: (time at the smallest number) / (time)} of medians over repeats; empty unless all have one"""
+    times = collections.defaultdict(list)
+    for run in runs:
+        times[run.record["workers"]].append(seconds(run))
+    if any(None in group for group in times.values()):
+        return {}
+    medians = {workers: statistics.median(group) for workers, group in sorted(times.items())}
+    first = next(iter(medians.values()))
+    return {workers: first / time for workers, time in medians.items()}
+
+
+def check_speed_ups(runs, verbose):
+    groups = collections.defaultdict(list)
+    for run in runs:
+        record = run.record
+        key = [record.get(name) for name in ("task_hash", "overrides", "division", "framework", "backend",
+                                             "threads_per_worker", "oversubscribed", "limits", "data")]
+        key += [record["effective"], [(host["cpu"], host["cores"]) for host in record["hosts"]]]
+        groups[json.dumps(key, sort_keys=True)].append(run)
+    different = 0
+    for group in groups.values():
+        if len({run.record["workers"] for run in group}) < 2:
+            continue
+        print("speed-up: " + ", ".join(run.record["name"] for run in group))
+        rows = []
+        for what, ours, theirs in (
+                ("to the goal", lambda run: run.figures["goal.train_s"] if run.figures.get("goal.reached") else None,
+                 lambda run: run.record["goal"]["train_s"] if (run.record["goal"] or {}).get("reached") else None),
+                ("of throughput", lambda run: 1 / run.figures["throughput.samples_per_s"],
+                 lambda run: 1 / run.record["throughput"]["samples_per_s"])):
+            derived, said = speed_up_of(group, ours), speed_up_of(group, theirs)
+            rows += [(f"k = {k}, {what}", derived.get(k), said.get(k)) for k in sorted(derived | said)]
+        different += compare(rows, verbose)
+    return different
+
+
+def records_below(folder):
+    """Paths of all run records: run.json of folders, and files that are one."""
+    if (folder / "run.json").is_file():
+        return [folder / "run.json"]
+    found = []
+    for path in sorted(folder.rglob("*.json")):
+        record = json.loads(path.read_text())
+        if isinstance(record, dict) and {"task_hash", "steps_s", "clocks"} <= record.keys():
+            found.append(path)
+    return found
 
 
 def main():
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    run_dir = pathlib.Path(sys.argv[1])
-    record = json.loads((run_dir / "run.json").read_text())
-    ranks = {}
-    for path in (run_dir / "spool").glob("rank-*.seg-*.steps"):
-        rank = int(re.fullmatch(r"rank-(\d+)\.seg-\d+\.steps", path.name)[1])
-        ranks.setdefault(rank, []).extend(read_steps(path))
-    mine = ranks.get(0, [])
-    kinds = {name: sum(one["kinds"][i] for one in mine) for i, name in enumerate(KINDS)}
-    train_ns = sum(kinds.values())
-    samples = sum(one["samples"] for steps in ranks.values() for one in steps)
-    derived = {
-        "clocks.train_s": (train_ns / 1e9, record["clocks"]["train_s"]),
-        "clocks.train_legacy_s": ((train_ns - kinds["batch_load"] - kinds["checkpoint"]) / 1e9,
-                                  record["clocks"]["train_legacy_s"]),
-        "throughput.steps": (sum(one["steps"] for one in mine), record["throughput"]["steps"]),
-        "throughput.samples": (samples, record["throughput"]["samples"]),
-        "throughput.samples_per_s": (samples / (train_ns / 1e9) if train_ns else None,
-                                     record["throughput"]["samples_per_s"]),
-    }
-    for name in KINDS:
-        derived[f"steps_s.{name}"] = (kinds[name] / 1e9, record["steps_s"][name])
-    equal = True
-    for name, (ours, theirs) in derived.items():
-        same = ours == theirs or (ours is not None and theirs is not None and abs(ours - theirs) <= 1e-9 * abs(ours))
-        equal = equal and same
-        print(f"{name:26} {ours!s:>22} {theirs!s:>22}  {'equal' if same else 'DIFFERENT'}")
-    sys.exit(0 if equal else 1)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("folders", nargs="+", type=pathlib.Path)
+    arguments = parser.parse_args()
+    paths = [path for folder in arguments.folders for path in records_below(folder)]
+    if not paths:
+        parser.error("no run records there")
+    verbose = arguments.verbose or len(paths) == 1
+    runs, different, missing = [], 0, 0
+    for path in paths:
+        record = json.loads(path.read_text())
+        if path.name == "run.json" and any(path.parent.glob("spool/rank-0.seg-*.steps*")):
+            if record.get("custom"):
+                print(f"{path.parent}: skipped: its figures are a script's own")
+                continue
+            run, count = check_run(path.parent, record, verbose)
+            runs.append(run)
+            different += count
+        else:
+            kept = WITHOUT_SPOOLS in path.parts
+            missing += not kept
+            print(f"{path}: no spool" + (", from before they were kept" if kept else ": NOT RE-DERIVED"))
+    different += check_speed_ups(runs, verbose)
+    sys.exit(1 if different or missing else 0)
 
 
 if __name__ == "__main__":

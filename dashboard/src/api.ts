@@ -65,6 +65,8 @@ async function request(method: string, path: string, body?: unknown, signal?: Ab
 export const get = async <T>(path: string): Promise<T> => (await request('GET', path)).json() as Promise<T>;
 export const post = async <T>(path: string, body: unknown = {}): Promise<T> =>
   (await request('POST', path, body)).json() as Promise<T>;
+export const put = async <T>(path: string, body: unknown): Promise<T> =>
+  (await request('PUT', path, body)).json() as Promise<T>;
 export const remove = async (path: string): Promise<void> => { await request('DELETE', path); };
 export const getText = (path: string): Promise<Response> => request('GET', path);
 export const segment = encodeURIComponent;

@@ -14,11 +14,23 @@ const PERIOD_MS = 1000;
 interface Read {
   key: string;
   text: string;
-  from: number;  // first byte that is here
-  next: number;
+  from: number;  // first byte that is here; of all logs together about so many are not
+  next: string;  // the query that goes on behind it
 }
 
 const keyOf = (log: Log): string => `${log.rank}.${log.segment}`;
+
+// All of them as one, where there are several.
+function withAll(logs: Log[]): Log[] {
+  if (logs.filter((log) => log.bytes > 0).length < 2) return logs;
+  return [...logs, {rank: 'all', segment: 0, bytes: logs.reduce((sum, log) => sum + log.bytes, 0)}];
+}
+
+function titleOf(log: Log, segments: number): string {
+  if (log.rank === 'all') return 'all ranks';
+  if (log.rank === 'supervisor') return 'supervisor';
+  return `rank ${log.rank}${segments > 1 ? `, segment ${log.segment}` : ''}`;
+}
 
 // Pieces of a line between and at the places where `wanted` occurs, in any case.
 export function pieces(line: string, wanted: string): {text: string; hit: boolean}[] {
@@ -36,7 +48,7 @@ export function pieces(line: string, wanted: string): {text: string; hit: boolea
 
 export function Logs({run, active}: {run: string; active: boolean}) {
   const list = usePolled(`logs ${run}`, async () => (await get<{logs: Log[]}>(`/runs/${segment(run)}/logs`)).logs, active ? 5000 : 0);
-  const logs = list.data ?? [];
+  const logs = withAll(list.data ?? []);
   const [chosen, setChosen] = useState('');
   const [read, setRead] = useState<Read | null>(null);
   const [error, setError] = useState('');
@@ -48,11 +60,12 @@ export function Logs({run, active}: {run: string; active: boolean}) {
   const log = logs.find((one) => keyOf(one) === chosen) ?? logs.find((one) => one.rank === 0 && one.segment === last) ?? logs[0];
   const key = log ? keyOf(log) : '';
 
-  const fetchPart = async (offset: number, limit: number) => {
-    const answer = await getText(`/runs/${segment(run)}/logs/${log!.rank}?segment=${log!.segment}&offset=${offset}&limit=${limit}`);
+  const fetchPart = async (place: string) => {
+    const answer = await getText(`/runs/${segment(run)}/logs/${log!.rank}?${place}&limit=${FIRST_BYTES * 4}`);
     const text = await answer.text();
-    const next = Number(answer.headers.get('X-Next-Offset')), total = Number(answer.headers.get('X-Total-Bytes'));
-    return {text, next, total};
+    const next = log!.rank === 'all' ? `cursor=${encodeURIComponent(answer.headers.get('X-Next-Cursor') ?? '')}`
+      : `segment=${log!.segment}&offset=${answer.headers.get('X-Next-Offset')}`;
+    return {text, next};
   };
 
   useEffect(() => {
@@ -63,12 +76,13 @@ export function Logs({run, active}: {run: string; active: boolean}) {
       try {
         if (state === null) {
           const from = Math.max(0, log.bytes - FIRST_BYTES);
-          const part = await fetchPart(from, FIRST_BYTES * 4);
+          const all = log.rank === 'all';
+          const part = await fetchPart(all ? `last_bytes=${FIRST_BYTES}` : `segment=${log.segment}&offset=${from}`);
           // Not from the middle of a line.
-          const cut = from === 0 ? 0 : part.text.indexOf('\n') + 1;
+          const cut = from === 0 || all ? 0 : part.text.indexOf('\n') + 1;
           state = {key, text: part.text.slice(cut), from: from + new TextEncoder().encode(part.text.slice(0, cut)).length, next: part.next};
         } else if (follow) {
-          const part = await fetchPart(state.next, FIRST_BYTES * 4);
+          const part = await fetchPart(state.next);
           if (part.text !== '') {
             const text = state.text + part.text;
             state = {...state, text: text.slice(-KEPT_CHARACTERS), next: part.next};
@@ -115,7 +129,7 @@ export function Logs({run, active}: {run: string; active: boolean}) {
         <select aria-label="Log" value={key} onChange={(event) => setChosen(event.currentTarget.value)}>
           {logs.map((one) => (
             <option key={keyOf(one)} value={keyOf(one)}>
-              {one.rank === 'supervisor' ? 'supervisor' : `rank ${one.rank}`}{last > 1 && one.rank !== 'supervisor' ? `, segment ${one.segment}` : ''} ({bytes(one.bytes)})
+              {titleOf(one, last)} ({bytes(one.bytes)})
             </option>
           ))}
         </select>
@@ -125,7 +139,7 @@ export function Logs({run, active}: {run: string; active: boolean}) {
         {wanted !== '' && <span class="soft" role="status">{count} of {lines.length} lines</span>}
       </div>
       <ErrorNote text={list.error || error} />
-      {read !== null && read.from > 0 && <p class="soft small-text">From byte {read.from.toLocaleString('en')} on; the download holds all of it.</p>}
+      {read !== null && read.from > 0 && <p class="soft small-text">{log?.rank === 'all' ? 'The last lines' : `From byte ${read.from.toLocaleString('en')} on`}; the download holds all of it.</p>}
       {hits.length > shown.length && <p class="soft small-text">The last {SHOWN_LINES.toLocaleString('en')} of {hits.length.toLocaleString('en')} lines.</p>}
       <pre class="log" ref={box} tabIndex={0} aria-label="Log text">
         {text === '' ? <span class="soft">{read?.key === key ? 'This log is empty.' : ''}</span>

@@ -35,6 +35,7 @@ export interface RunSummary {
   seed?: number | null;
   light?: boolean;
   labels?: string[];
+  tags?: string[];
   goal?: Goal | null;
   time_to_goal_s?: number | null;
   train_s?: number | null;
@@ -43,6 +44,12 @@ export interface RunSummary {
   communication_share?: number | null;
   evaluation?: string;
   failure?: string;
+}
+
+export interface RunNotes {
+  description: string;
+  expected: string;
+  tags: string[];
 }
 
 export interface RunPage {
@@ -216,7 +223,7 @@ export interface Comparison {
 }
 
 export interface Log {
-  rank: number | 'supervisor';
+  rank: number | 'supervisor' | 'all';  // all: of the page, not in a list of the API
   segment: number;
   bytes: number;
 }

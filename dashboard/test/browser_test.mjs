@@ -305,6 +305,23 @@ test('a log is searched', async () => {
   assert.equal((await page.locator('pre.log mark').first().innerText()).toLowerCase(), word.toLowerCase());
   await page.getByLabel('Search the log').fill('nothing says this');
   await page.getByText('No line holds this.').waitFor();
+  await page.getByLabel('Search the log').fill('');
+  await page.getByLabel('Log', {exact: true}).selectOption('all.0');
+  await page.locator('pre.log').getByText(/^rank 1 \| .*rank 1 of 2/m).first().waitFor();
+});
+
+test('notes are written, shown as text and found', async () => {
+  const notes = page.locator('section.notes');
+  await notes.getByRole('button', {name: 'Add notes'}).click();
+  const dialog = page.getByRole('dialog', {name: 'Notes'});
+  await dialog.getByLabel('Description').fill('<b>Bigger</b> batches');
+  await dialog.getByLabel('Expected result').fill('80 % in 9 epochs');
+  await dialog.getByLabel('Tags').fill('batch, , batch, second tag');
+  await dialog.getByRole('button', {name: 'Save'}).click();
+  await notes.getByText('<b>Bigger</b> batches').waitFor();
+  await notes.getByText('batch, second tag').waitFor();
+  const answer = await page.evaluate(() => fetch('/api/v1/runs?q=bigger', {headers: {Authorization: `Bearer ${localStorage.getItem('mlbench-login')}`}}).then((one) => one.json()));
+  assert.deepEqual(answer.runs.map((run) => [run.name, run.tags]), [['first-2', ['batch', 'second tag']]]);
 });
 
 test('a run is downloaded', async () => {
@@ -321,7 +338,7 @@ test('runs are searched, filtered, selected and compared', async () => {
   await page.keyboard.type('first-2');
   await page.getByRole('link', {name: 'first-1'}).waitFor({state: 'detached'});
   assert.match(page.url(), /q=first-2/);
-  await page.getByLabel('Search by name').fill('');
+  await page.getByLabel('Search names and notes').fill('');
   await page.getByLabel('State').selectOption('failed');
   await page.getByText('No run fits.').waitFor();
   await page.getByRole('button', {name: 'Show all'}).click();
@@ -434,7 +451,7 @@ test('the keyboard reaches everything, and sees where it is', async () => {
     await page.keyboard.press('Tab');
     if (await page.evaluate(() => document.activeElement === document.body)) break;
   }
-  for (const one of ['Runs', 'Cluster', 'Compare', 'Log out', 'New run', 'Search by name', 'State', 'Task', 'Compare first-1', 'first-1']) {
+  for (const one of ['Runs', 'Cluster', 'Compare', 'Log out', 'New run', 'Search names and notes', 'State', 'Task', 'Compare first-1', 'first-1']) {
     assert.ok(reached.has(one), `Tab never reaches ${one}: ${[...reached].join(' | ')}`);
   }
 });

@@ -2,7 +2,7 @@
 
 The script of MLBench's tutorial "Adding an existing PyTorch training script into MLBench". What differs from its text:
 imports, what does not run as printed (`world_size=len(world_size)`, `dist_get_rank`, `size = ...` without the size, a goal
-factory in place of a goal, a sum recorded as a mean), step names that the official result knows, and data from a folder
+factory in place of a goal, a sum recorded as a mean), step names that MLBench's result knows, and data from a folder
 instead of a download.
 
     python3 train_dist.py RUN_ID RANK HOSTS --data FOLDER

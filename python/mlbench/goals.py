@@ -1,4 +1,4 @@
-"""Goals: a factory returns what a Tracker calls with every value. It answers None, or, when the goal is met, the official
+"""Goals: a factory returns what a Tracker calls with every value. It answers None, or, when the goal is met, MLBench's
 result."""
 
 

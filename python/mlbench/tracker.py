@@ -33,7 +33,7 @@ class Tracker:
     Times run on a monotonic clock. Only what lies between batch_start() and batch_end() is training time.
 
     `goal` is what a factory of mlbench.goals returned; it sees every value that is recorded, on every rank, and
-    `goal_reached` stays True once it is met. Rank 0 then reports the official result and its totals.
+    `goal_reached` stays True once it is met. Rank 0 then reports MLBench's result and its totals.
 
     Records go where the environment of the run says (mlbench.sink); `environment` and `sink` are for tests.
     """

@@ -34,6 +34,7 @@
 #include "mlbench/record/step_format.h"
 #include "mlbench/record/tracker_lines.h"
 #include "mlbench/report/measured_run.h"
+#include "mlbench/report/notes.h"
 #include "mlbench/report/price.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/result.h"
@@ -301,6 +302,8 @@ const Parser kParsers[] = {
        seeds.emplace_back(R"([{"date": "2026-01-31T12:00:00.000Z", "value": "0.5", "cumulative": false}])");
        return seeds;
      }},
+    {"notes", [](const std::string& input) { report::notes_from_json(parse_json(input, inputs::kNotes)); },
+     [] { return with_hard_json(R"({"description": "a\n\u00e9", "expected": "80 %", "tags": ["x", "x", "y z"]})"); }},
     {"zip",
      [](const std::string& input) {
        report::read_zip(input, {100, 1 << 20, 4 << 20});

@@ -232,8 +232,9 @@ class Fuzz : public testing::Test {
          "r-1;x", "-1", "99999999999999999999", "0x1", std::string(200, 'a'), std::string(5000, '/')});
     std::string path = below(2) == 0 ? trick : escaped(trick);
     if (below(4) == 0) path += one_of<std::string>({"%00", "%", "%g1", "%ff%fe", "?%", "#", "%2f%2e%2e"});
-    const std::string tail = one_of<std::string>({"", "/logs", "/logs/0", "/logs/..%2fspec.json", "/logs/supervisor",
-                                                  "/series", "/download", "/tensorboard", "/points"});
+    const std::string tail =
+        one_of<std::string>({"", "/logs", "/logs/0", "/logs/..%2fspec.json", "/logs/supervisor", "/logs/all",
+                             "/logs/all?cursor=1:0:5,", "/series", "/download", "/tensorboard", "/points"});
     const std::string base =
         one_of<std::string>({"/api/v1/runs/", "/api/v1/", "/", "/api/runs/", "/api/metrics/", "/api/pods/"});
     const std::string method = one_of<std::string>({"GET", "GET", "DELETE", "HEAD"});

@@ -210,6 +210,21 @@ TEST_F(Serve, ARunFromItsRequestToItsDeletion) {
   EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/1?offset=-3").body, log.body.substr(log.body.size() - 3));
   EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/1?follow=true").body, log.body);
   EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/2").status, 404);
+  const std::string all = send("GET", "/api/v1/runs/r-2/logs/all").body;
+  EXPECT_THAT(
+      all, AllOf(HasSubstr("rank 0 | fake worker, rank 0 of 2\n"), HasSubstr("rank 1 | fake worker, rank 1 of 2\n")));
+  std::string paged, cursor;
+  for (size_t before = 1; paged.size() != before;) {
+    before = paged.size();
+    const ClientResponse page = send("GET", "/api/v1/runs/r-2/logs/all?limit=10&cursor=" + cursor);
+    for (const auto& [name, value] : page.headers) {
+      if (name == "X-Next-Cursor") cursor = value;
+    }
+    paged += page.body;
+  }
+  EXPECT_EQ(paged, all);
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/all?cursor=1:x:2").status, 400);
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/all?follow=true").status, 400);
   EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/..%2f..%2fspec").status, 404);
 
   const auto members = report::read_zip(send("GET", "/api/v1/runs/r-2/download").body);
@@ -603,6 +618,81 @@ TEST_F(Serve, RunSubmitsToTheMasterOfItsHome) {
   EXPECT_THAT(local.standard_error, Not(HasSubstr("belongs to the master")));
 }
 
+TEST_F(Serve, NotesAreKeptSearchedAndExported) {
+  start();
+  ASSERT_EQ(mlbench(run_of({"1", "2"})).end.code, 0);
+  const Json none = {{"description", ""}, {"expected", ""}, {"tags", Json::array()}};
+  EXPECT_EQ(get("/runs/r-1/notes"), none);
+  const Json notes = {{"description", "<b>Bigger</b> batches\n=1+1"}, {"expected", "80 %_"}, {"tags", {"a b", "x"}}};
+  const auto put = [&](const Json& body) { return send("PUT", "/api/v1/runs/r-1/notes", body.dump()).status; };
+  EXPECT_EQ(put(notes), 200);
+  EXPECT_EQ(get("/runs/r-1/notes"), notes);
+  EXPECT_EQ(Json::parse(read_file(home() / "runs" / "r-1" / "notes.json")), notes);
+  for (const char* text : {"BIGGER", "80%20%25_", "a%20b", "r-1"}) {
+    EXPECT_EQ(get(std::string("/runs?q=") + text)["runs"][0]["name"], "r-1") << text;
+    EXPECT_EQ(get(std::string("/runs?q=") + text)["total"], 1) << text;
+  }
+  EXPECT_EQ(get("/runs?q=80%25%25")["total"], 0) << "wildcards are letters";
+  EXPECT_EQ(get("/runs?q=r-1")["runs"][0]["tags"], notes["tags"]);
+  bool exported = false;
+  for (const auto& member : report::read_zip(send("GET", "/api/v1/runs/r-1/download").body)) {
+    exported = exported || (member.name == "notes.json" && Json::parse(member.content) == notes);
+  }
+  EXPECT_TRUE(exported);
+
+  for (const Json& bad : {Json{{"tags", "x"}}, Json{{"tags", {"a,b"}}}, Json{{"tags", {""}}}, Json{{"title", "x"}},
+                          Json{{"description", std::string(8193, 'x')}}, Json{{"expected", "\x1b[31m"}}}) {
+    EXPECT_EQ(put(bad), 400) << bad;
+  }
+  EXPECT_EQ(get("/runs/r-1/notes"), notes);
+  EXPECT_EQ(send("PUT", "/api/v1/runs/r-9/notes", "{}").status, 404);
+  EXPECT_EQ(send("PUT", "/api/v1/runs/..%2f..%2fstore/notes", "{}").status, 404);
+
+  // An edit beside the master is seen, too.
+  EXPECT_EQ(mlbench({"note", "r-2", "--tag", "later", "--expect", "more"}).end.code, 0);
+  EXPECT_TRUE(eventually([&] { return get("/runs?q=later")["total"] == 1; }));
+  const std::string token = (home() / "token").string();
+  EXPECT_EQ(mlbench({"note", "r-2", "--remove-tag", "later", "-u", url_, "--token-file", token}).standard_output,
+            "expected     more\n");
+  EXPECT_EQ(mlbench({"status", "--search", "batches", "-u", url_, "--token-file", token, "--json"})
+                .standard_output.find("r-2"),
+            std::string::npos);
+}
+
+TEST_F(Serve, ReportsOfAMasterElsewhereAreThoseOfItsHome) {
+  start();
+  ASSERT_EQ(mlbench(run_of({"1", "2", "--repeat", "2"})).end.code, 0);
+  const auto report_of = [&](std::vector<std::string> words) {
+    const ProcessOutput output = mlbench(words);
+    EXPECT_EQ(output.end.code, 0) << output.standard_error;
+    return output.standard_output;
+  };
+  const auto charts = [&](const std::string& folder, std::vector<std::string> words) {
+    words.insert(words.begin(), {"charts", "--format", "csv", "-f", "r-", "-o", (folder_.path() / folder).string()});
+    report_of(words);
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::directory_iterator(folder_.path() / folder)) {
+      files[entry.path().filename()] = read_file(entry.path());
+    }
+    return files;
+  };
+  const std::string compared = report_of({"compare", "r-1", "r-2", "--json"});
+  const auto here = charts("here", {});
+  EXPECT_THAT(here, testing::Contains(testing::Key("train_loss.csv")));
+
+  const std::string token = (home() / "token").string();
+  setenv("MLBENCH_HOME", (folder_.path() / "elsewhere").c_str(), 1);
+  const std::vector<std::string> there = {"-u", url_, "--token-file", token};
+  const auto of_master = [&](std::vector<std::string> words) {
+    words.insert(words.end(), there.begin(), there.end());
+    return words;
+  };
+  EXPECT_EQ(report_of(of_master({"compare", "r-1", "r-2", "--json"})), compared);
+  EXPECT_EQ(charts("there", there), here);
+  EXPECT_EQ(mlbench(of_master({"compare", "r-1", "r-9"})).end.code, 2);
+  EXPECT_EQ(mlbench({"compare", "r-1", "-u", "127.0.0.1:1", "--token-file", token}).end.code, 3);
+}
+
 TEST_F(Serve, CtrlCAsksTheMasterAndAKilledCommandLeavesTheRun) {
   setenv("FAKE_STEPS", "100000", 1);
   start();
@@ -644,7 +734,9 @@ TEST_F(Serve, VerbsReachAMasterElsewhere) {
                 .end.code,
             0);
   EXPECT_EQ(there({"logs", "c-2", "--rank", "1"}).standard_output, "rank 1\nend\n");
-  EXPECT_THAT(there({"logs", "-f", "c-2"}).standard_output, HasSubstr("rank 0 | end\n"));
+  const std::string all_logs = "rank 0 | rank 0\nrank 0 | end\nrank 1 | rank 1\nrank 1 | end\n";
+  EXPECT_EQ(there({"logs", "-f", "c-2"}).standard_output, all_logs);
+  EXPECT_EQ(there({"logs", "--all", "c-2"}).standard_output, all_logs);
   EXPECT_EQ(Json::parse(there({"logs", "c-2", "--json"}).standard_output)[1]["lines"][0], "rank 1");
   EXPECT_EQ(there({"download", "r-1", "-o", (folder_.path() / "r.zip").string()}).end.code, 0);
   EXPECT_FALSE(report::read_zip(read_file(folder_.path() / "r.zip")).empty());

@@ -6,6 +6,7 @@ import {download, get, post, remove, segment, textOf, useEvents, usePolled} from
 import {Chart} from '../chart';
 import {bytes, NONE, number, percent, plural, seconds, stamp, taskLabel} from '../format';
 import {Logs} from '../logs';
+import {Notes} from '../notes';
 import {compareHref, go, runHref} from '../router';
 import {charted, idOf, isSame, KIND_TITLES, kindOf, kinds, loadSeries, LOSS, metricsOf, titleOf, type Measured, type Ranks} from '../run_series';
 import {average, labelOf, lines, type Line, type XAxis} from '../series';
@@ -178,7 +179,7 @@ function About({run}: {run: FullRecord}) {
           ['Workers', `${run.workers} × ${plural(run.threads_per_worker ?? 0, 'CPU')}${run.oversubscribed ? ', oversubscribed' : ''}`],
           ['Data', plain(run.data['name']) + (run.data['synthetic'] ? ', synthetic' : '')], ['Seed', String(run.seed)], ['Parameters', run.parameters === null ? NONE : run.parameters.toLocaleString('en')],
           ['Exit codes', run.exit_codes === null ? NONE : run.exit_codes.map((code) => code ?? '?').join(' ')],
-          ...(run.notes.length > 0 ? [['Notes', run.notes.join('; ')] as [string, string]] : []),
+          ...(run.notes.length > 0 ? [['Remarks', run.notes.join('; ')] as [string, string]] : []),
         ]} />
       </section>
       <section class="panel">
@@ -263,6 +264,7 @@ export function RunPage({name}: {name: string}) {
       </div>
       <Charts run={run} active={active} by={by} x={x} />
       <h2>What it is, and where it ran</h2>
+      <Notes run={name} />
       <About run={run} />
       <h2>Logs</h2>
       <Logs run={name} active={active} />

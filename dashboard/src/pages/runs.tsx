@@ -73,7 +73,7 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
         <button type="button" class="primary" onClick={onNew} title="Key: n">New run</button>
       </div>
       <div class="toolbar" role="search">
-        <input type="search" aria-label="Search by name" placeholder="Search by name" title="Key: /" value={search}
+        <input type="search" aria-label="Search names and notes" placeholder="Search names and notes" title="Key: /" value={search}
           onInput={(event) => onSearch(event.currentTarget.value)} />
         <select aria-label="State" value={filters.state} onChange={(event) => change({state: event.currentTarget.value})}>
           <option value="">Any state</option>
@@ -108,7 +108,7 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
                     disabled={run.state === 'damaged' || (selected.length >= MOST_COMPARED && !selected.includes(run.name))}
                     onChange={(event) => select(run.name, event.currentTarget.checked)} />
                 </td>
-                <td class="name"><a href={runHref(run.name)}>{run.name}</a></td>
+                <td class="name"><a href={runHref(run.name)}>{run.name}</a>{(run.tags ?? []).map((tag) => <span key={tag} class="label">{tag}</span>)}</td>
                 <td class="state"><StateBadge state={run.state} /></td>
                 <td class="task">{taskLabel(run)}{run.light && <span class="soft"> · light goal</span>}</td>
                 <td class="how">{run.workers != null && <>{plural(run.workers, 'worker')}<span class="soft"> × {run.threads_per_worker} · {run.framework} · {run.backend}</span></>}</td>

@@ -44,6 +44,7 @@ inline constexpr Input kRecord{"a run's record", 64 * kMiB};
 inline constexpr Input kProgress{"a run's progress.json", 16 * kMiB};
 inline constexpr Input kLease{"a run's lease", kMiB};
 inline constexpr Input kMarker{"a run's queue.json", 4 * kKiB};
+inline constexpr Input kNotes{"a run's notes.json", 64 * kKiB};
 inline constexpr Input kEventLine{"an event", kMiB};
 inline constexpr Input kEventFile{"a rank's events", 256 * kMiB};
 inline constexpr Input kStepFile{"a rank's steps", 16384 * kMiB};  // read in blocks

@@ -115,9 +115,9 @@ TEST_F(Cli, Version) {
 TEST_F(Cli, HelpNamesEveryVerbAndNothingInternal) {
   const Result result = mlbench({"--help"});
   EXPECT_EQ(result.code, 0);
-  for (const char* verb : {"run",    "resume", "stop",      "status",        "watch",       "logs",  "download",
-                           "delete", "serve",  "dashboard", "list-clusters", "set-cluster", "list",  "data",
-                           "result", "charts", "compare",   "evaluate",      "schedule",    "doctor"}) {
+  for (const char* verb : {"run",      "resume", "stop",   "status",    "watch",         "logs",        "note",
+                           "download", "delete", "serve",  "dashboard", "list-clusters", "set-cluster", "list",
+                           "data",     "result", "charts", "compare",   "evaluate",      "schedule",    "doctor"}) {
     const std::string line = std::string("\n  ") + verb;
     EXPECT_THAT(result.out, AnyOf(HasSubstr(line + " "), HasSubstr(line + ", ")));  // what follows the comma: an alias
   }
@@ -509,10 +509,32 @@ TEST_F(Cli, VerbsOnAFinishedRun) {
   EXPECT_EQ(mlbench({"status", "--json"}).json().size(), 1U);
   expect_error({"status", "r-3"}, HasSubstr("there are 1: r-2"));
 
+  expect_error({"note", "r-9"}, HasSubstr("no run 'r-9'"));
+  EXPECT_THAT(mlbench({"note", "r-2"}).err, HasSubstr("run 'r-2' has no notes"));
+  expect_error({"note", "r-2", "--description", "\x1b[31m"}, HasSubstr("control characters"));
+  expect_error({"note", "r-2", "--tag", "a,b"}, HasSubstr("comma"));
+  EXPECT_EQ(
+      mlbench({"note", "r-2", "--description", "two\nlines", "--expect", "80 %", "--tag", "a", "--tag", "b c"}).out,
+      "description  two\n             lines\nexpected     80 %\ntags         a, b c\n");
+  EXPECT_EQ(mlbench({"note", "r-2", "--remove-tag", "a", "--tag", "d", "--json"}).json(),
+            (Json{{"description", "two\nlines"}, {"expected", "80 %"}, {"tags", {"b c", "d"}}}));
+  expect_error({"note", "r-2", "--remove-tag", "a"}, HasSubstr("has no tag 'a'"));
+  EXPECT_THAT(mlbench({"status", "r-2"}).out, HasSubstr("\nexpected     80 %\ntags         b c, d\n"));
+  EXPECT_THAT(mlbench({"status", "--search", "LINES"}).out, HasSubstr("  r-2   finished"));
+  EXPECT_EQ(mlbench({"status", "-s", "r-", "--json"}).json().size(), 1U);
+  EXPECT_THAT(mlbench({"status", "--search", "nothing"}).out, HasSubstr("has 'nothing' in its name or notes"));
+  EXPECT_EQ(
+      mlbench({"note", "r-2", "--description", "", "--expect", "", "--remove-tag", "d", "--remove-tag", "b c"}).out,
+      "");
+
   EXPECT_THAT(mlbench({"logs", "r-2"}).out,
               AllOf(HasSubstr("==> rank 0, segment 1 <==\n"), HasSubstr("fake worker, rank 1 of 2\n")));
   EXPECT_EQ(mlbench({"logs", "r-2", "--rank", "1"}).out, "fake worker, rank 1 of 2\n");
   EXPECT_THAT(mlbench({"logs", "-f", "r-2"}).out, HasSubstr("rank 1 | fake worker, rank 1 of 2\n"));
+  EXPECT_EQ(mlbench({"logs", "-a", "r-2"}).out,
+            "rank 0 | fake worker, rank 0 of 2\nrank 1 | fake worker, rank 1 of 2\n");
+  EXPECT_EQ(mlbench({"logs", "--all", "r-2", "--json"}).json()[0]["lines"].size(), 2u);
+  expect_error({"logs", "r-2", "--all", "--rank", "1"}, HasSubstr("leave out either"));
   EXPECT_EQ(mlbench({"logs", "r-2", "--rank", "1", "--json"}).json()[0]["lines"], Json({"fake worker, rank 1 of 2"}));
   expect_error({"logs", "r-2", "--rank", "2"}, HasSubstr("ranks 0 to 1"));
   expect_error({"logs", "r-2", "-f", "--json"}, HasSubstr("leave out --json"));
@@ -898,9 +920,13 @@ TEST_F(Cli, ResultDerivesWhatTheRunRecorded) {
   EXPECT_EQ(text.code, 0) << text.out << text.err;
   EXPECT_THAT(text.out,
               AllOf(StartsWith("r-2: task fashion-mnist, goal Prec@1 >= 91.5, 2 workers (archive of mlbench)\n"
-                               "no official result: the goal was not reached\n"),
+                               "no result of MLBench's: the goal was not reached\n"),
                     HasSubstr("\nwhat the archive claims is what its events give\n")));
+  EXPECT_EQ(mlbench({"note", "r-2", "--tag", "kept"}).code, 0);
+  ASSERT_EQ(mlbench({"download", "r-2", "-o", zip}).code, 0);
+  EXPECT_THAT(mlbench({"result", zip}).out, HasSubstr("\ntags         kept\n"));
   const Json json = mlbench({"result", zip, "--json"}).json();
+  EXPECT_EQ(json["run_notes"]["tags"], Json({"kept"}));
   EXPECT_EQ(json["file"], zip.string());
   EXPECT_EQ(json["differences"], Json::array());
   EXPECT_EQ(json["seconds"]["train"], read_json_file(home() / "runs/r-2/run.json")["clocks"]["train_s"]);

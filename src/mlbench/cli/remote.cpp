@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 
 #include "mlbench/base/atomic_file.h"
 #include "mlbench/base/errors.h"
@@ -68,11 +70,21 @@ Json parsed(const net::http::ClientResponse& response, const std::string& url) {
 
 Json MasterClient::get(const std::string& path) const { return parsed(send({}, path), url_); }
 
-Json MasterClient::post(const std::string& path, const Json& body) const {
+namespace {
+net::http::ClientRequest with_body(const char* method, const Json& body) {
   net::http::ClientRequest request;
-  request.method = "POST";
+  request.method = method;
   request.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return parsed(send(std::move(request), path), url_);
+  return request;
+}
+}  // namespace
+
+Json MasterClient::post(const std::string& path, const Json& body) const {
+  return parsed(send(with_body("POST", body), path), url_);
+}
+
+Json MasterClient::put(const std::string& path, const Json& body) const {
+  return parsed(send(with_body("PUT", body), path), url_);
 }
 
 void MasterClient::remove(const std::string& path) const {
@@ -83,6 +95,8 @@ void MasterClient::remove(const std::string& path) const {
 
 std::string MasterClient::get_bytes(const std::string& path) const { return send({}, path).body; }
 
+net::http::ClientResponse MasterClient::get_answer(const std::string& path) const { return send({}, path); }
+
 void MasterClient::get_file(const std::string& path, const std::filesystem::path& file) const {
   AtomicFile out(file);
   net::http::ClientRequest request;
@@ -92,6 +106,16 @@ void MasterClient::get_file(const std::string& path, const std::filesystem::path
   };
   send(std::move(request), path);
   out.commit();
+}
+
+std::string header_of(const net::http::ClientResponse& answer, std::string_view name) {
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+  };
+  for (const auto& [given, value] : answer.headers) {
+    if (std::ranges::equal(given, name, same)) return value;
+  }
+  return "";
 }
 
 void add_master_options(CLI::App& verb, Program& program) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "mlbench/base/json.h"
 #include "mlbench/cli/context.h"
@@ -22,8 +23,11 @@ class MasterClient {
   // `path` behind /api/v1. What the master refuses is a UserError with its words; CommError when it does not answer.
   Json get(const std::string& path) const;
   Json post(const std::string& path, const Json& body) const;
+  Json put(const std::string& path, const Json& body) const;
   void remove(const std::string& path) const;
   std::string get_bytes(const std::string& path) const;
+  // With its headers (header_of()).
+  net::http::ClientResponse get_answer(const std::string& path) const;
   // Writes the answer to `file` as it comes; the file is there as a whole or not at all.
   void get_file(const std::string& path, const std::filesystem::path& file) const;
 
@@ -37,6 +41,9 @@ class MasterClient {
 
 // -u and --token-file.
 void add_master_options(CLI::App& verb, Program& program);
+
+// The header of that name, in any case; "" when absent.
+std::string header_of(const net::http::ClientResponse& answer, std::string_view name);
 
 // A URL as people write it ("host:port") as it is used.
 std::string whole_url(std::string given);

@@ -11,6 +11,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/cli/context.h"
+#include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/charts.h"
 #include "mlbench/report/figures.h"
@@ -50,11 +51,30 @@ std::string prefix_of(const report::Study& study, size_t index, size_t count) {
   return fmt::format("{}-{}-", index + 1, name);
 }
 
+std::vector<report::MeasuredRun> read_all_of(const MasterClient& master, const std::string& filter,
+                                             std::vector<std::string>& notes) {
+  std::vector<report::MeasuredRun> runs;
+  for (const Json& summary : remote_summaries(master, filter)) {
+    const auto name = summary.value("name", std::string());
+    if (name.find(filter) == std::string::npos) continue;  // the master searches notes, too, and in any case
+    try {
+      runs.push_back(remote_run(master, name));
+    } catch (const UserError& wrong) {
+      notes.push_back(fmt::format("{} is left out: {}", name, wrong.what()));
+    }
+  }
+  return runs;
+}
+
 std::vector<report::MeasuredRun> read_all(const Context& context, const ChartsOptions& options,
                                           std::vector<std::string>& notes) {
   std::vector<fs::path> paths(options.paths.begin(), options.paths.end());
   if (paths.empty()) paths.push_back(context.home_to_read());
   std::vector<report::MeasuredRun> runs;
+  if (const auto master = given_master(context); master && options.paths.empty()) {
+    runs = read_all_of(*master, options.filter, notes);
+    paths.clear();
+  }
   for (const fs::path& path : paths) {
     for (report::MeasuredRun& run : report::read_runs(path, notes)) {
       if (report::text(run.record, "/name").find(options.filter) != std::string::npos) runs.push_back(std::move(run));
@@ -139,6 +159,7 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
 
 void add_charts(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "charts", "Draw how runs scale: PNG, SVG, CSV and an offline report.html");
+  add_master_options(*verb, program);
   auto options = std::make_shared<ChartsOptions>();
   verb->add_option("FOLDER", options->paths, "run folders, archives, records, homes (default: this home)");
   verb->add_option("-o,--output", options->output, "the folder of the charts (default: charts)")->type_name("DIR");

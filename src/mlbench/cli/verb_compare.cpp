@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "mlbench/cli/context.h"
+#include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/figures.h"
@@ -25,13 +26,18 @@ struct Found {
   Json record;
 };
 
-// A path to one or several runs, or the name of a run of this home: with its repeats unless it names one.
+// A path to one or several runs, or the name of a run of this home, or of the master that was chosen: with its repeats
+// unless it names one.
 std::vector<Found> find_runs(const Context& context, const std::string& given, std::vector<std::string>& notes) {
   std::vector<Found> found;
   if (given.find('/') != std::string::npos || given.ends_with(".zip") || given.ends_with(".json")) {
     for (report::MeasuredRun& run : report::read_runs(given, notes)) {
       found.push_back({fs::absolute(run.source).parent_path(), std::move(run.record)});
     }
+    return found;
+  }
+  if (const auto master = given_master(context)) {
+    for (Json& record : remote_repeats(*master, given)) found.push_back({master->url(), std::move(record)});
     return found;
   }
   const fs::path run = report::find_run(context.home_to_read(), given);
@@ -87,6 +93,7 @@ ExitCode compare(const Context& context, const std::vector<std::string>& given, 
 
 void add_compare(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "compare", "Runs side by side, and whether their differences are real");
+  add_master_options(*verb, program);
   auto runs = std::make_shared<std::vector<std::string>>();
   auto after = std::make_shared<std::string>();
   verb->add_option("RUN", *runs, "NAME-K (with its repeats), or a run folder, archive or record as a path")->required();

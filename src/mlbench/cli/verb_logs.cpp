@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <regex>
 #include <thread>
 #include <utility>
 
@@ -19,6 +18,7 @@
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
+#include "mlbench/report/logs.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/run_options.h"
 
@@ -28,31 +28,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
+using report::LogFile;
+
 constexpr std::chrono::milliseconds kLogsPoll{200}, kRemoteLogsPoll{1000};
 constexpr Range kRanks{0, spec::kMostWorkers - 1};
 
-struct LogFile {
-  int64_t rank = -1;  // -1: the supervisor
-  int64_t segment = 1;
-  fs::path path;
-};
-
 std::vector<LogFile> log_files(const fs::path& run_dir, std::optional<int64_t> only_rank) {
-  static const std::regex kName(R"(rank-(\d+)\.seg-(\d+)\.log)");
-  std::vector<LogFile> files;
+  std::vector<LogFile> files = report::log_files(run_dir);
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run_dir / "logs", error)) {
-    const std::string name = entry.path().filename();
-    std::smatch match;
-    if (std::regex_match(name, match, kName)) {
-      files.push_back({std::stoll(match[1]), std::stoll(match[2]), entry.path()});
-    } else if (name == "supervisor.log" && fs::file_size(entry.path(), error) > 0) {
-      files.push_back({-1, 0, entry.path()});
-    }
-  }
-  std::erase_if(files, [&](const LogFile& file) { return only_rank && file.rank != *only_rank; });
-  std::sort(files.begin(), files.end(), [](const LogFile& a, const LogFile& b) {
-    return std::pair(a.segment, a.rank) < std::pair(b.segment, b.rank);
+  std::erase_if(files, [&](const LogFile& file) {
+    if (only_rank) return file.rank != *only_rank;
+    return file.rank < 0 && fs::file_size(file.path, error) == 0;
   });
   return files;
 }
@@ -95,21 +81,30 @@ std::string shown(std::string_view line) {
   return text + printable_lines(line);
 }
 
-// Lines appended to any log file, with their rank, until the run has ended.
-void follow_logs(const fs::path& run_dir, std::optional<int64_t> only_rank) {
+// The lines of all logs as one; with `follow` until the run has ended.
+void combined_logs(const fs::path& run_dir, bool follow, const Lines::Take& take) {
+  report::CombinedLog log(run_dir);
+  bool active = false;
+  do {
+    active = follow && report::is_active(current_record(run_dir));
+    log.read(!active, INT64_MAX,
+             [&](int64_t rank, std::string_view line) { take(report::line_with_rank(rank, line)); });
+    flush_output();
+    if (active) std::this_thread::sleep_for(kLogsPoll);
+  } while (active);
+}
+
+// Lines appended to the logs of one rank, until the run has ended.
+void follow_rank(const fs::path& run_dir, int64_t rank) {
   struct Followed {
     std::uintmax_t offset = 0;
     Lines lines;
   };
   std::map<fs::path, Followed> all;
   const auto copy_new = [&](bool last) {
-    for (const LogFile& file : log_files(run_dir, only_rank)) {
+    for (const LogFile& file : log_files(run_dir, rank)) {
       Followed& followed = all[file.path];
-      const auto line = [&](std::string_view content) {
-        print(only_rank       ? fmt::format("{}\n", shown(content))
-              : file.rank < 0 ? fmt::format("supervisor | {}\n", shown(content))
-                              : fmt::format("rank {} | {}\n", file.rank, shown(content)));
-      };
+      const auto line = [&](std::string_view content) { print(fmt::format("{}\n", shown(content))); };
       for (std::string text; !(text = read_from(file.path, followed.offset, kPieceBytes)).empty();) {
         followed.offset += text.size();
         followed.lines.add(text, line);
@@ -126,6 +121,25 @@ void follow_logs(const fs::path& run_dir, std::optional<int64_t> only_rank) {
 }
 
 // ---- logs of a master elsewhere ----
+
+// As combined_logs().
+void remote_combined_logs(const MasterClient& master, const std::string& name, bool follow, const Lines::Take& take) {
+  const std::string path = "/runs/" + net::http::percent_encode(name);
+  std::string cursor;
+  bool active = false;
+  do {
+    active = follow && report::is_active(master.get(path));
+    for (;;) {
+      const auto page = master.get_answer(path + "/logs/all?cursor=" + net::http::percent_encode(cursor));
+      cursor = header_of(page, "X-Next-Cursor");
+      Lines lines;
+      lines.add(page.body, take);
+      if (page.body.empty() || cursor.empty()) break;
+    }
+    flush_output();
+    if (active) std::this_thread::sleep_for(kRemoteLogsPoll);
+  } while (active);
+}
 
 struct RemoteLog {
   Json rank;  // a number, or null: the supervisor
@@ -174,6 +188,27 @@ class RemoteLogs {
   std::vector<RemoteLog> logs_;
 };
 
+// Prints what `lines` hands out, or gives it as JSON.
+ExitCode show_combined(const Context& context, const std::string& name,
+                       const std::function<void(const Lines::Take&)>& lines) {
+  std::vector<std::string> all;
+  bool any = false;
+  lines([&](std::string_view line) {
+    any = true;
+    if (context.json) {
+      all.emplace_back(line);
+    } else {
+      print(shown(line) + "\n");
+    }
+  });
+  if (context.json) {
+    print_json(Json::array({{{"rank", "all"}, {"segment", nullptr}, {"path", nullptr}, {"lines", all}}}));
+  } else if (!any) {
+    say(fmt::format("run '{}' has no logs yet", name));
+  }
+  return ExitCode::kOk;
+}
+
 ExitCode remote_logs(const Context& context, const MasterClient& master, const std::string& name, bool follow,
                      std::optional<int64_t> rank) {
   RemoteLogs source(master, name, rank);
@@ -181,11 +216,7 @@ ExitCode remote_logs(const Context& context, const MasterClient& master, const s
     for (bool active = true; active;) {
       active = source.active();
       for (RemoteLog& log : source.update()) {
-        source.more(log, !active, [&](std::string_view line) {
-          print(rank                 ? fmt::format("{}\n", shown(line))
-                : log.rank.is_null() ? fmt::format("supervisor | {}\n", shown(line))
-                                     : fmt::format("rank {} | {}\n", log.rank.dump(), shown(line)));
-        });
+        source.more(log, !active, [&](std::string_view line) { print(fmt::format("{}\n", shown(line))); });
       }
       flush_output();
       if (active) std::this_thread::sleep_for(kRemoteLogsPoll);
@@ -218,23 +249,35 @@ ExitCode remote_logs(const Context& context, const MasterClient& master, const s
   return ExitCode::kOk;
 }
 
-ExitCode logs(const Context& context, const std::string& name, bool follow, const std::string& rank_text) {
-  if (follow && context.json) throw UserError("logs -f prints lines as they come: leave out --json");
+struct LogsOptions {
+  std::string name, rank;
+  bool all = false, follow = false;
+};
+
+ExitCode logs(const Context& context, const LogsOptions& options) {
+  const std::string& name = options.name;
+  if (options.follow && context.json) throw UserError("logs -f prints lines as they come: leave out --json");
+  if (options.all && !options.rank.empty()) throw UserError("--all is of all ranks, --rank of one: leave out either");
+  const bool all = options.all || (options.follow && options.rank.empty());
+  std::optional<int64_t> rank;
+  if (!options.rank.empty()) rank = parse_count(options.rank, "--rank", kRanks);
   if (const auto master = given_master(context)) {
-    const auto rank = rank_text.empty() ? std::nullopt : std::optional(parse_count(rank_text, "--rank", kRanks));
-    return remote_logs(context, *master, name, follow, rank);
+    if (!all) return remote_logs(context, *master, name, options.follow, rank);
+    return show_combined(context, name,
+                         [&](const Lines::Take& take) { remote_combined_logs(*master, name, options.follow, take); });
   }
   const fs::path run_dir = report::find_run(context.home_to_read(), name);
-  std::optional<int64_t> rank;
-  if (!rank_text.empty()) {
-    rank = parse_count(rank_text, "--rank", kRanks);
+  if (all) {
+    return show_combined(context, name, [&](const Lines::Take& take) { combined_logs(run_dir, options.follow, take); });
+  }
+  if (rank) {
     const int64_t workers = read_spec(run_dir).workers;
     if (*rank >= workers) {
       throw UserError(fmt::format("run '{}' has ranks 0 to {}, no rank {}", name, workers - 1, *rank));
     }
   }
-  if (follow) {
-    follow_logs(run_dir, rank);
+  if (options.follow) {
+    follow_rank(run_dir, *rank);
     return ExitCode::kOk;
   }
   const std::vector<LogFile> files = log_files(run_dir, rank);
@@ -273,15 +316,13 @@ ExitCode logs(const Context& context, const std::string& name, bool follow, cons
 void add_logs(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "logs", "What the ranks of a run wrote");
   add_master_options(*verb, program);
-  auto name = std::make_shared<std::string>();
-  auto rank = std::make_shared<std::string>();
-  auto follow = std::make_shared<bool>(false);
-  verb->add_option("NAME-K", *name, "the run")->required();
-  verb->add_flag("-f,--follow", *follow, "go on until the run has ended");
-  verb->add_option("--rank", *rank, "only this rank")->type_name("R");
-  verb->callback([&program, name, rank, follow] {
-    program.action = [&program, name, rank, follow] { return logs(program.context, *name, *follow, *rank); };
-  });
+  auto options = std::make_shared<LogsOptions>();
+  verb->add_option("NAME-K", options->name, "the run")->required();
+  verb->add_flag("-f,--follow", options->follow, "go on until the run has ended (without --rank: --all)");
+  verb->add_option("--rank", options->rank, "only this rank")->type_name("R");
+  verb->add_flag("-a,--all", options->all, "all ranks as one log, in the order of the times that lines begin with");
+  verb->callback(
+      [&program, options] { program.action = [&program, options] { return logs(program.context, *options); }; });
 }
 
 }  // namespace mlbench::cli

@@ -43,7 +43,7 @@ ExitCode result(const Context& context, const std::string& given) {
 }  // namespace
 
 void add_result(CLI::App& app, Program& program) {
-  CLI::App* verb = add_verb(app, program, "result", "Derive a run's official result from its archive's raw events");
+  CLI::App* verb = add_verb(app, program, "result", "Derive MLBench's result of a run from its archive's raw events");
   auto file = std::make_shared<std::string>();
   verb->add_option("FILE.zip", *file, "of 'mlbench download' or of MLBench's dashboard")->required();
   verb->callback([&program, file] { program.action = [&program, file] { return result(program.context, *file); }; });

@@ -5,11 +5,14 @@
 #include <memory>
 
 #include "mlbench/base/clock.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
+#include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
+#include "mlbench/report/notes.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/summary.h"
 #include "mlbench/report/table.h"
@@ -40,26 +43,28 @@ std::string current_values(const Json& record, const std::string& metric) {
   return "\n" + value_line("loss", "Loss", "Loss") + value_line(metric, metric, "Precision");
 }
 
-ExitCode show_run(const Context& context, const Json& record, const std::string& metric) {
+struct StatusOptions {
+  std::string name, search, metric = "Prec@1";
+};
+
+ExitCode show_run(const Context& context, const Json& record, const report::RunNotes& notes,
+                  const std::string& metric) {
   if (context.json) {
     print_json(record);
   } else {
-    print(report::run_details(record) + current_values(record, metric));
+    const std::string said = report::notes_text(notes);
+    print(report::run_details(record) + (said.empty() ? "" : "\n" + said) + current_values(record, metric));
   }
   return ExitCode::kOk;
 }
 
 // From a master elsewhere.
-ExitCode remote_status(const Context& context, const MasterClient& master, const std::string& name,
-                       const std::string& metric) {
-  if (!name.empty()) return show_run(context, master.get("/runs/" + net::http::percent_encode(name)), metric);
-  Json runs = Json::array();
-  for (size_t total = 1; runs.size() < total;) {
-    const Json page = master.get(fmt::format("/runs?order=oldest&limit=1000&offset={}", runs.size()));
-    total = page.at("total").get<size_t>();
-    if (page.at("runs").empty()) break;
-    for (const Json& run : page.at("runs")) runs.push_back(run);
+ExitCode remote_status(const Context& context, const MasterClient& master, const StatusOptions& options) {
+  if (!options.name.empty()) {
+    const std::string path = "/runs/" + net::http::percent_encode(options.name);
+    return show_run(context, master.get(path), report::notes_from_json(master.get(path + "/notes")), options.metric);
   }
+  const Json runs = remote_summaries(master, options.search);
   if (context.json) {
     print_json(runs);
     return ExitCode::kOk;
@@ -78,12 +83,24 @@ ExitCode remote_status(const Context& context, const MasterClient& master, const
   return ExitCode::kOk;
 }
 
-ExitCode status(const Context& context, const std::string& name, const std::string& metric) {
-  if (const auto master = given_master(context)) return remote_status(context, *master, name, metric);
+// As a master does (store/run_index.h): part of the name or of the notes, in any case.
+bool is_meant(const fs::path& run, const std::string& search) {
+  report::RunNotes words = report::notes_or_none(run);
+  words.tags.push_back(run.filename());
+  return search.empty() || report::mentions(words, search);
+}
+
+ExitCode status(const Context& context, const StatusOptions& options) {
+  if (!options.name.empty() && !options.search.empty()) throw UserError("--search is for the table: leave out NAME-K");
+  if (const auto master = given_master(context)) return remote_status(context, *master, options);
   const fs::path home = context.home_to_read();
-  if (!name.empty()) return show_run(context, current_record(report::find_run(home, name)), metric);
+  if (!options.name.empty()) {
+    const fs::path run = report::find_run(home, options.name);
+    return show_run(context, current_record(run), report::notes_or_none(run), options.metric);
+  }
   Json records = Json::array();
   for (const fs::path& run : report::list_runs(home)) {
+    if (!is_meant(run, options.search)) continue;
     try {
       records.push_back(current_record(run));
     } catch (const std::exception& error) {
@@ -94,6 +111,8 @@ ExitCode status(const Context& context, const std::string& name, const std::stri
   }
   if (context.json) {
     print_json(records);
+  } else if (records.empty() && !options.search.empty()) {
+    print(fmt::format("no run in {} has '{}' in its name or notes\n", home.string(), printable(options.search)));
   } else if (records.empty()) {
     print(fmt::format("no runs in {}; start one with: mlbench run NAME 1 2 --task TASK\n", home.string()));
   } else {
@@ -107,15 +126,16 @@ ExitCode status(const Context& context, const std::string& name, const std::stri
 void add_status(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "status", "All runs of this home, or one in detail");
   add_master_options(*verb, program);
-  auto name = std::make_shared<std::string>();
-  verb->add_option("NAME-K", *name, "the run (default: a table of all)");
-  auto metric = std::make_shared<std::string>("Prec@1");
-  verb->add_option("-m,--metric", *metric, "of the last evaluation, shown behind a run in detail")
+  auto options = std::make_shared<StatusOptions>();
+  verb->add_option("NAME-K", options->name, "the run (default: a table of all)");
+  verb->add_option("-s,--search", options->search,
+                   "only runs with this in their name, description, expected result or tags")
+      ->type_name("TEXT");
+  verb->add_option("-m,--metric", options->metric, "of the last evaluation, shown behind a run in detail")
       ->type_name("METRIC")
       ->capture_default_str();
-  verb->callback([&program, name, metric] {
-    program.action = [&program, name, metric] { return status(program.context, *name, *metric); };
-  });
+  verb->callback(
+      [&program, options] { program.action = [&program, options] { return status(program.context, *options); }; });
 }
 
 }  // namespace mlbench::cli

@@ -16,6 +16,7 @@ void add_stop(CLI::App& app, Program& program);
 void add_status(CLI::App& app, Program& program);
 void add_watch(CLI::App& app, Program& program);
 void add_logs(CLI::App& app, Program& program);
+void add_note(CLI::App& app, Program& program);
 void add_download(CLI::App& app, Program& program);
 void add_delete(CLI::App& app, Program& program);
 void add_serve(CLI::App& app, Program& program);

@@ -26,6 +26,7 @@
 #include "mlbench/base/availability.h"
 #include "mlbench/base/buffer.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/json.h"
 #include "mlbench/comm/operation_board.h"
 
 namespace mlbench::comm {
@@ -55,6 +56,8 @@ class Communicator {
   virtual int size() const = 0;
   // For the record: "gloo", "mpi[serialized]".
   virtual std::string description() const = 0;
+  // For the record, of libraries whose version shows only once they are loaded: {"mpi": "Open MPI v4.1.4"}.
+  virtual Json versions() const { return Json::object(); }
 
   void barrier();
   void broadcast(BufferView buffer, int root);

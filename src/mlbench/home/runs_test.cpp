@@ -12,8 +12,11 @@
 
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/home/notes.h"
 #include "mlbench/home/staging.h"
 #include "mlbench/report/records.h"
 
@@ -247,6 +250,26 @@ TEST_F(RunFolders, OtherRunsAreNotRead) {
     create({fmt::format("c-{}", i)});
     delete_run_of(fmt::format("c-{}", i));
   }
+}
+
+TEST_F(RunFolders, NoEditOfNotesIsLost) {
+  create({"a-1"});
+  const auto add = [&](char letter) {
+    for (int i = 0; i < 16; ++i) {
+      change_notes(home(), runs() / "a-1",
+                   [&](report::RunNotes& notes) { notes.tags.push_back(fmt::format("{}{}", letter, i)); });
+    }
+  };
+  std::thread one([&] { add('x'); }), other([&] { add('y'); });
+  one.join();
+  other.join();
+  EXPECT_EQ(report::read_notes(runs() / "a-1").tags.size(), 32u);
+  const std::string before = read_file(report::notes_path(runs() / "a-1"));
+  EXPECT_THROW(add('z'), UserError) << "one too many";
+  EXPECT_EQ(read_file(report::notes_path(runs() / "a-1")), before);
+  delete_run_of("a-1");
+  EXPECT_THROW(add('x'), UserError);
+  EXPECT_FALSE(fs::exists(runs() / "a-1"));
 }
 
 TEST(RunNames, LoseTheNumberOfARepeat) {

@@ -12,7 +12,7 @@ Json or_null(const std::optional<double>& value) { return value ? Json(*value) :
 
 }  // namespace
 
-Json summary_of(const Json& record) {
+Json summary_of(const Json& record, const report::RunNotes& notes) {
   const report::RunFigures figures = report::figures_of(record);
   Json summary;
   for (const char* key :
@@ -22,6 +22,7 @@ Json summary_of(const Json& record) {
   }
   summary["light"] = record.value(Json::json_pointer("/limits/light"), false);
   summary["labels"] = figures.labels;
+  summary["tags"] = notes.tags;
   const auto goal = record.find("goal");
   summary["goal"] = goal != record.end() && goal->is_object() ? *goal : Json(nullptr);
   summary["time_to_goal_s"] = or_null(figures.time_to_goal_s);

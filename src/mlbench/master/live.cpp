@@ -115,7 +115,8 @@ bool LiveFeed::tick(RunFeed& feed, const std::string& name, bool heartbeat) {
   const fs::path run_dir = report::runs_dir(home_) / name;
   const Json record = report::read_record(run_dir);
   feed.reader.update();
-  const Json now = {{"run", home::summary_of(record)}, {"progress", progress_json(feed.reader.progress())}};
+  const Json now = {{"run", home::summary_of(record, report::notes_or_none(run_dir))},
+                    {"progress", progress_json(feed.reader.progress())}};
   const std::string text = event("run", now.dump(-1, ' ', false, Json::error_handler_t::replace));
   if (text != feed.last) {
     push_to(feed.streams, text);

@@ -1,5 +1,7 @@
 #include "mlbench/master/watch.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -10,6 +12,7 @@
 #include "mlbench/home/runs.h"
 #include "mlbench/home/summary.h"
 #include "mlbench/report/figures.h"
+#include "mlbench/report/notes.h"
 #include "mlbench/report/records.h"
 
 namespace mlbench::master {
@@ -22,14 +25,20 @@ namespace {
 constexpr auto kActivePeriod = 400ms;
 constexpr int kRoundsPerScan = 10;
 
-// Of the record's file; 0 when there is none. SystemError when nobody can say.
-int64_t stamp_of(const fs::path& run_dir) {
+// 0 when there is no such file. SystemError when nobody can say.
+int64_t file_stamp(const fs::path& file) {
   struct stat info {};
-  if (stat((run_dir / "run.json").c_str(), &info) != 0) {
+  if (stat(file.c_str(), &info) != 0) {
     if (errno == ENOENT || errno == ENOTDIR || errno == ELOOP) return 0;
-    throw_system_error("cannot look at " + run_dir.string(), errno);
+    throw_system_error("cannot look at " + file.string(), errno);
   }
   return info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec + static_cast<int64_t>(info.st_ino % 997);
+}
+
+// Of the record and the notes; 0 when there is no record.
+int64_t stamp_of(const fs::path& run_dir) {
+  const int64_t record = file_stamp(run_dir / "run.json");
+  return record == 0 ? 0 : record + file_stamp(report::notes_path(run_dir)) % 1'000'000'007;
 }
 
 int64_t folder_stamp(const fs::path& folder) {
@@ -94,12 +103,14 @@ bool Watcher::look(const std::string& name, std::vector<store::IndexedRun>& chan
   store::IndexedRun run{0, name, "damaged", "", stamp, ""};
   try {
     const Json record = report::read_record(run_dir);
-    Json summary = home::summary_of(record);
+    const report::RunNotes notes = report::notes_or_none(run_dir);
+    Json summary = home::summary_of(record, notes);
     summary["name"] = name;
     run.id = record.value("id", int64_t{0});
     run.state = record.value("state", "damaged");
     run.task = report::text(record, "/task");
     run.summary = summary.dump(-1, ' ', false, Json::error_handler_t::replace);
+    run.words = fmt::format("{}\n{}\n{}", notes.description, notes.expected, fmt::join(notes.tags, "\n"));
   } catch (const std::exception& error) {
     if (is_transient(error)) throw;
     run.summary = Json{{"id", nullptr}, {"name", name}, {"state", "damaged"}, {"failure", error.what()}}.dump(

@@ -2,16 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/report/archive_events.h"
 #include "mlbench/report/derivation.h"
 #include "mlbench/report/figures.h"
+#include "mlbench/report/notes.h"
 #include "mlbench/report/table.h"
 
 namespace mlbench::report {
 
-Json derive_result(const std::vector<ZipMember>& members) {
-  const ArchiveEvents events(members);
+namespace {
+
+Json derive_events(const ArchiveEvents& events) {
   // A custom run's events are those of its script, as a dashboard would have stored them.
   if (!events.record() || text(*events.record(), "/division") == "custom") return derive_dashboard(events);
   try {
@@ -19,6 +25,21 @@ Json derive_result(const std::vector<ZipMember>& members) {
   } catch (const Json::exception& error) {  // of another type than the record's schema says
     ArchiveEvents::fail("run.json", error.what());
   }
+}
+
+}  // namespace
+
+Json derive_result(const std::vector<ZipMember>& members) {
+  Json result = derive_events(ArchiveEvents(members));
+  result["run_notes"] = nullptr;
+  const auto notes = std::ranges::find(members, "notes.json", &ZipMember::name);
+  if (notes == members.end()) return result;
+  try {
+    result["run_notes"] = to_json(notes_from_json(parse_json(notes->content, inputs::kNotes)));
+  } catch (const UserError& error) {
+    ArchiveEvents::fail(notes->name, error.what());
+  }
+  return result;
 }
 
 std::string result_text(const Json& result) {
@@ -38,17 +59,19 @@ std::string result_text(const Json& result) {
   if (result["official_result"].is_string()) {
     out += result["official_result"].get<std::string>() + "\n";
   } else if (goal.is_object()) {
-    out += fmt::format("no official result: the goal was not reached{}\n",
+    out += fmt::format("no result of MLBench's: the goal was not reached{}\n",
                        goal["value"].is_number() ? fmt::format(" (best {})", format_metric(goal["value"].get<double>()))
                                                  : std::string());
   } else {
-    out += "no official result: a run without a goal\n";
+    out += "no result of MLBench's: a run without a goal\n";
   }
+
+  if (result["run_notes"].is_object()) out += notes_text(notes_from_json(result["run_notes"]));
 
   const Json& seconds = result["seconds"];
   const double whole = seconds[seconds["train"].is_number() ? "train" : "total"].get<double>();
   Table table({{"", "", Align::kLeft}, {"seconds", "", Align::kRight}, {"share", "", Align::kRight}});
-  const std::pair<const char*, const char*> rows[] = {{"train", "train clock"}, {"total", "total"},
+  const std::pair<const char*, const char*> rows[] = {{"train", "train clock"}, {"total", "MLBench's clock"},
                                                       {"compute", "compute"},   {"communication", "communication"},
                                                       {"metrics", "metrics"},   {"preprocessing", "pre-processing"},
                                                       {"other", "other"}};

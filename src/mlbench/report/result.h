@@ -1,7 +1,7 @@
 #pragma once
 
-// The official result of a run, derived again from the raw events in its archive, and compared with what the archive
-// claims. Two kinds of archives have the same layout (zip.h):
+// MLBench's result of a run (official_result.txt, by clocks.train_legacy_s), derived again from the raw events in its
+// archive, and compared with what the archive claims. Two kinds of archives have the same layout (zip.h):
 //
 //   mlbench     what `mlbench download` writes: it has run.json. Times are whole nanoseconds, so every figure must
 //               agree exactly. The total is the clock train_legacy: all step kinds but batch_load and checkpoint.
@@ -28,11 +28,12 @@ namespace mlbench::report {
 //  "official_result": text|null, "claimed": official_result.txt|null,
 //  "seconds": {"total", "compute", "communication", "metrics", "preprocessing", "other", "train": clock|null},
 //  "source": "epochs" | "totals", "epochs": n, "evaluations": n,
-//  "differences": [{"what", "claimed", "derived"}], "notes": [text]}
+//  "differences": [{"what", "claimed", "derived"}], "notes": [text],
+//  "run_notes": {"description", "expected", "tags"} (notes.h) | null}
 // UserError naming the member: what a derivation needs is missing or malformed.
 Json derive_result(const std::vector<ZipMember>& members);
 
-// For people: what it is, the official result, where the time went, whether the claims hold.
+// For people: what it is, MLBench's result, where the time went, whether the claims hold.
 std::string result_text(const Json& result);
 
 }  // namespace mlbench::report

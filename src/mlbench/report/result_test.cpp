@@ -273,7 +273,7 @@ TEST(DashboardArchive, WithoutAClaim) {
   EXPECT_EQ(missed["differences"], Json::array());
   EXPECT_TRUE(missed["official_result"].is_null());
   EXPECT_EQ(missed["goal"]["value"], 79.99);
-  EXPECT_THAT(result_text(missed), HasSubstr("no official result: the goal was not reached (best 79.99)"));
+  EXPECT_THAT(result_text(missed), HasSubstr("no result of MLBench's: the goal was not reached (best 79.99)"));
 }
 
 TEST(DashboardArchive, MalformedOnesAreExplained) {
@@ -443,7 +443,7 @@ TEST_F(OwnArchive, ARunWithoutAGoalHasNoResult) {
   const Json result = derive(throughput);
   EXPECT_EQ(result["differences"], Json::array());
   EXPECT_TRUE(result["goal"].is_null());
-  EXPECT_THAT(result_text(result), HasSubstr("no official result: a run without a goal\n"));
+  EXPECT_THAT(result_text(result), HasSubstr("no result of MLBench's: a run without a goal\n"));
 }
 
 TEST_F(OwnArchive, ATaskOfSomebodysOwnIsTakenAsItIs) {

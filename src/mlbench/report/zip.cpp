@@ -23,6 +23,7 @@
 #include "mlbench/record/step_reader.h"
 #include "mlbench/record/tracker_lines.h"
 #include "mlbench/report/figures.h"
+#include "mlbench/report/notes.h"
 #include "mlbench/report/records.h"
 
 namespace mlbench::report {
@@ -269,6 +270,9 @@ Download download_of(const std::filesystem::path& run_dir, const Json& record) {
       return point_text(archive_date((*points)[i].unix_us), value_text((*points)[i].value), false);
     };
     download.parts.push_back({"result_" + safe(name) + ".json", json_list(points->size(), one)});
+  }
+  if (const RunNotes notes = notes_or_none(run_dir); notes != RunNotes{}) {
+    download.parts.push_back(text_part("notes.json", to_json(notes).dump(2) + "\n"));
   }
   std::string official = custom ? text(record, "/custom/result") : official_result(record);
   if (!official.empty()) download.parts.push_back(text_part("official_result.txt", std::move(official)));

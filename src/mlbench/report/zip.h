@@ -11,6 +11,7 @@
 //   result_global_cum_KIND @ 0.json      rank 0's seconds over the whole run
 //   result_TotalCumulativeTrainTime @ 0  rank 0's train_legacy clock
 //   official_result.txt                  when the goal was reached
+//   notes.json                           what was said about the run (notes.h), where something was
 //   run.json                             the record
 //
 // Each result is an array of {date, value, cumulative}: date in UTC with milliseconds, value as text.

@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kIndexVersion = 1;
+constexpr int64_t kIndexVersion = 2;
 
 int64_t version_of(Database& database) {
   Statement statement(database, "PRAGMA user_version");
@@ -27,10 +27,10 @@ std::unique_ptr<Database> open_or_replace(const fs::path& path) {
     if (version == 0) {
       database->execute(
           "CREATE TABLE IF NOT EXISTS runs (name TEXT PRIMARY KEY, id INTEGER NOT NULL, state TEXT NOT NULL,"
-          "  task TEXT NOT NULL, stamp INTEGER NOT NULL, summary TEXT NOT NULL) WITHOUT ROWID;"
+          "  task TEXT NOT NULL, stamp INTEGER NOT NULL, summary TEXT NOT NULL, words TEXT NOT NULL) WITHOUT ROWID;"
           "CREATE INDEX IF NOT EXISTS runs_by_id ON runs (id, name, state, task);"
           "CREATE INDEX IF NOT EXISTS runs_by_state ON runs (state);"
-          "PRAGMA user_version = 1;");
+          "PRAGMA user_version = 2;");
       return database;
     }
   } catch (const IoError& error) {
@@ -54,8 +54,11 @@ std::string like_pattern(const std::string& text) {
   return out + "%";
 }
 
-constexpr const char* kWhere =
-    " FROM runs WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR task = ?2) AND (?3 = '%%' OR name LIKE ?3 ESCAPE '\\')";
+// Without a search no wide row is read: what is asked of is in the index on ids.
+std::string where(const RunQuery& query) {
+  const std::string all = " FROM runs WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR task = ?2) AND ";
+  return all + (query.search.empty() ? "?3 = '%%'" : "(name LIKE ?3 ESCAPE '\\' OR words LIKE ?3 ESCAPE '\\')");
+}
 
 }  // namespace
 
@@ -73,14 +76,15 @@ void RunIndex::put(const std::vector<IndexedRun>& runs) {
   const std::lock_guard lock(mutex_);
   Transaction transaction(*database_);
   Statement insert(*database_,
-                   "INSERT OR REPLACE INTO runs (name, id, state, task, stamp, summary) VALUES (?,?,?,?,?,?)");
+                   "INSERT OR REPLACE INTO runs (name, id, state, task, stamp, summary, words) VALUES (?,?,?,?,?,?,?)");
   for (const IndexedRun& run : runs) {
     insert.bind(1, run.name)
         .bind(2, run.id)
         .bind(3, run.state)
         .bind(4, run.task)
         .bind(5, run.stamp)
-        .bind(6, run.summary);
+        .bind(6, run.summary)
+        .bind(7, run.words);
     insert.run();
   }
   transaction.commit();
@@ -101,13 +105,13 @@ RunPage RunIndex::find(const RunQuery& query) const {
     statement.bind(1, query.state).bind(2, query.task).bind(3, like_pattern(query.search));
   };
   RunPage page;
-  Statement count(*database_, std::string("SELECT count(*)") + kWhere);
+  Statement count(*database_, "SELECT count(*)" + where(query));
   bind(count);
   count.step();
   page.total = count.integer(0);
   // Names come out of the index on ids alone; the wide rows are only read for the page.
   const std::string order = query.newest_first ? "DESC" : "ASC";
-  Statement rows(*database_, "SELECT summary FROM runs JOIN (SELECT name AS n, id AS i" + std::string(kWhere) +
+  Statement rows(*database_, "SELECT summary FROM runs JOIN (SELECT name AS n, id AS i" + where(query) +
                                  " ORDER BY id " + order + ", name LIMIT ?4 OFFSET ?5) ON name = n ORDER BY i " +
                                  order + ", n");
   bind(rows);

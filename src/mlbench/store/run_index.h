@@ -19,13 +19,14 @@ class Database;
 struct IndexedRun {
   int64_t id = 0;
   std::string name, state, task;
-  int64_t stamp = 0;    // of the record's file, to see whether it changed
-  std::string summary;  // JSON, as lists show it
+  int64_t stamp = 0;       // of the record's file, to see whether it changed
+  std::string summary;     // JSON, as lists show it
+  std::string words = {};  // what was said about it, for searches
 };
 
 struct RunQuery {
   std::string state = {}, task = {};  // "" for any
-  std::string search = {};            // part of a name, in any case
+  std::string search = {};            // part of a name or of the words, in any case
   bool newest_first = true;
   int64_t limit = 100, offset = 0;
 };

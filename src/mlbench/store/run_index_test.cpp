@@ -48,6 +48,16 @@ TEST_F(RunIndexTest, FiltersAndPages) {
   EXPECT_THAT(names({.search = "A-"}), ElementsAre("a-2", "a-1"));
 }
 
+TEST_F(RunIndexTest, SearchesWhatWasSaid) {
+  IndexedRun said = run(2, "a-2", "failed", "t1");
+  said.words = "Bigger batches\n80 %\nx_y";
+  index().put({said});
+  for (const char* text : {"bigger", "80 %", "X_Y", "a-2"}) EXPECT_THAT(names({.search = text}), ElementsAre("a-2"));
+  EXPECT_EQ(index().find({.search = "batches"}).total, 1);
+  EXPECT_EQ(index().find({.state = "running", .search = "batches"}).total, 0);
+  EXPECT_THAT(names({.search = "xzy"}), ElementsAre());
+}
+
 TEST_F(RunIndexTest, TextIsNeverSqlNorAPattern) {
   EXPECT_THAT(names({.search = "_"}), ElementsAre("b_1-1"));
   EXPECT_THAT(names({.search = "%"}), ElementsAre());

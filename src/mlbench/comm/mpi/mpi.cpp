@@ -102,6 +102,15 @@ const char* name_of_level(int level) {
   return "multiple";
 }
 
+// "Open MPI v4.1.4" of "Open MPI v4.1.4, package: Debian OpenMPI, ident: ...".
+std::string version_of_library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string_view whole(text, static_cast<size_t>(length));
+  return std::string(whole.substr(0, whole.find_first_of(",\n")));
+}
+
 // ---- the library ---------------------------------------------------------------------------------------------------
 
 // MPI in this process, from the first communicator to the last.
@@ -254,6 +263,7 @@ class Mpi final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string description() const override { return fmt::format("mpi[{}]", name_of_level(library_->level())); }
+  Json versions() const override { return {{"mpi", version_of_library()}}; }
 
  private:
   // part(slice, its count) for slices that one MPI call takes.

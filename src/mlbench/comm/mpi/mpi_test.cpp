@@ -71,6 +71,12 @@ TEST(Mpi, IsAvailable) {
   EXPECT_EQ(mpi_backend::available().reason, "");
 }
 
+TEST(Mpi, SaysWhichLibraryIsLoaded) {
+  const std::string version = mpi_backend::make(options_of(launch().rank))->versions().at("mpi");
+  EXPECT_THAT(version, testing::ContainsRegex("[0-9]+\\.[0-9]+"));
+  EXPECT_THAT(version, testing::Not(testing::ContainsRegex("[,\n]")));
+}
+
 TEST(Mpi, ColoursMayBeNegative) {
   const auto comm = mpi_backend::make(options_of(launch().rank));
   const auto part = comm->split(-1 - comm->rank() % 2, 0);

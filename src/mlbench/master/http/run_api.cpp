@@ -4,11 +4,13 @@
 #include <memory>
 
 #include "mlbench/base/paths.h"
+#include "mlbench/home/notes.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/home/summary.h"
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/run_handlers.h"
 #include "mlbench/report/figures.h"
+#include "mlbench/report/measured_run.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/scaling.h"
 #include "mlbench/report/tensorboard.h"
@@ -87,6 +89,14 @@ Response download(const Services& services, const Call& call) {
   return response;
 }
 
+Response put_notes(Services& services, const Call& call) {
+  const fs::path run_dir = find_run_folder(services, call.parameters[0]);
+  const report::RunNotes given = report::notes_from_json(json_body(call.request));
+  home::change_notes(services.home, run_dir, [&](report::RunNotes& notes) { notes = given; });
+  services.watcher.refresh(run_dir.filename());
+  return json_response(200, report::to_json(given));
+}
+
 Response tensorboard(const Services& services, const Call& call) {
   const fs::path run_dir = find_run_folder(services, call.parameters[0]);
   const Json record = home::current_record(run_dir);
@@ -96,6 +106,15 @@ Response tensorboard(const Services& services, const Call& call) {
                                                           report::tensorboard_path(record, rank).filename().string())}};
   response.body = report::tensorboard_events(run_dir, record, rank);
   return response;
+}
+
+// Rank 0's training loss as charts draw it.
+Response loss(const Services& services, const Call& call) {
+  Json points = Json::array();
+  for (const report::LossPoint& point : report::read_run_folder(find_run_folder(services, call.parameters[0])).loss) {
+    points.push_back({point.train_s, point.loss});
+  }
+  return json_response(200, {{"points", std::move(points)}});
 }
 
 Json scaling_json(const std::optional<report::Scaling>& scaling) {
@@ -173,6 +192,10 @@ std::vector<Route> run_routes(Services& services) {
          return Response{204, "", {}, "", {}};
        },
        Lane::kSlow},
+      {"GET", "/api/v1/runs/{run}/notes", Access::kToken,
+       [folder](const Call& call) { return json_response(200, report::to_json(report::read_notes(folder(call)))); }},
+      {"PUT", "/api/v1/runs/{run}/notes", Access::kToken, [s](const Call& call) { return put_notes(*s, call); },
+       Lane::kSlow, Body::kRequest},
       {"POST", "/api/v1/runs/{run}/stop", Access::kToken, [s](const Call& call) { return stop(*s, call); },
        Lane::kSlow},
       {"POST", "/api/v1/runs/{run}/retry", Access::kToken,
@@ -194,6 +217,7 @@ std::vector<Route> run_routes(Services& services) {
        }},
       {"GET", "/api/v1/runs/{run}/download", Access::kToken, [s](const Call& call) { return download(*s, call); },
        Lane::kSlow},
+      {"GET", "/api/v1/runs/{run}/loss", Access::kToken, [s](const Call& call) { return loss(*s, call); }, Lane::kSlow},
       {"GET", "/api/v1/runs/{run}/tensorboard", Access::kToken, [s](const Call& call) { return tensorboard(*s, call); },
        Lane::kSlow},
       {"GET", "/api/v1/events", Access::kToken,

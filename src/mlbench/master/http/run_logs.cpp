@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
-#include <regex>
 
 #include "mlbench/base/growing_lines.h"
+#include "mlbench/home/runs.h"
+#include "mlbench/report/logs.h"
 
 namespace mlbench::master {
 
@@ -16,28 +18,7 @@ namespace run_handlers {
 namespace {
 
 constexpr int64_t kMostLogBytes = 4 << 20;
-
-struct Log {
-  int64_t rank = -1;  // -1: the supervisor
-  int64_t segment = 1;
-  fs::path path;
-};
-
-std::vector<Log> logs_of(const fs::path& run_dir) {
-  static const std::regex kName(R"(rank-(\d{1,9})\.seg-(\d{1,9})\.log)");
-  std::vector<Log> logs;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run_dir / "logs", error)) {
-    const std::string name = entry.path().filename();
-    std::smatch match;
-    if (std::regex_match(name, match, kName))
-      logs.push_back({std::stoll(match[1]), std::stoll(match[2]), entry.path()});
-    if (name == "supervisor.log") logs.push_back({-1, 1, entry.path()});
-  }
-  std::sort(logs.begin(), logs.end(),
-            [](const Log& a, const Log& b) { return std::pair(a.segment, a.rank) < std::pair(b.segment, b.rank); });
-  return logs;
-}
+constexpr const char* kText = "text/plain; charset=utf-8";
 
 int64_t size_of(const fs::path& file) {
   std::error_code error;
@@ -45,11 +26,31 @@ int64_t size_of(const fs::path& file) {
   return error ? 0 : static_cast<int64_t>(size);
 }
 
+// All logs as one. A page goes on from the cursor of the one before.
+Response read_all_logs(const Request& request, const fs::path& run_dir) {
+  if (yes_or_no(request, "follow")) {
+    throw HttpError(400, "follow: all logs together come in pages only; ask again with the cursor of the last one");
+  }
+  const std::string cursor = request.query("cursor").value_or("");
+  const int64_t limit = whole_number(request, "limit", 1 << 20, 1, kMostLogBytes);
+  const int64_t last_bytes = whole_number(request, "last_bytes", 0, 1, kMostLogBytes);
+  // In this order: what is written between the two is in the next page.
+  const bool over = !home::is_active_run(run_dir);
+  const auto log = !cursor.empty()  ? std::make_unique<report::CombinedLog>(run_dir, cursor)
+                   : last_bytes > 0 ? std::make_unique<report::CombinedLog>(run_dir, last_bytes)
+                                    : std::make_unique<report::CombinedLog>(run_dir);
+  Response response{200, kText, {}, "", {}};
+  log->read(over, limit,
+            [&](int64_t rank, std::string_view line) { response.body += report::line_with_rank(rank, line) + "\n"; });
+  response.headers = {{"X-Next-Cursor", log->cursor()}};
+  return response;
+}
+
 }  // namespace
 
 Response list_logs(const Services& services, const Call& call) {
   Json list = Json::array();
-  for (const Log& log : logs_of(find_run_folder(services, call.parameters[0]))) {
+  for (const report::LogFile& log : report::log_files(find_run_folder(services, call.parameters[0]))) {
     const Json rank = log.rank < 0 ? Json("supervisor") : Json(log.rank);
     list.push_back({{"rank", rank}, {"segment", log.segment}, {"bytes", size_of(log.path)}});
   }
@@ -59,23 +60,23 @@ Response list_logs(const Services& services, const Call& call) {
 Response read_log(Services& services, const Call& call) {
   const fs::path run_dir = find_run_folder(services, call.parameters[0]);
   const std::string& wanted = call.parameters[1];
+  if (wanted == "all") return read_all_logs(call.request, run_dir);
   const int64_t segment = whole_number(call.request, "segment", 0, 1, 1'000'000);
-  std::optional<Log> found;
-  for (Log& log : logs_of(run_dir)) {
+  std::optional<report::LogFile> found;
+  for (report::LogFile& log : report::log_files(run_dir)) {
     const std::string rank = log.rank < 0 ? "supervisor" : std::to_string(log.rank);
     if (rank == wanted && (segment == 0 || segment == log.segment)) found = std::move(log);
   }
   if (!found) {
-    throw HttpError(404,
-                    fmt::format("run '{}' has no such log: valid are its ranks and 'supervisor', once they started",
-                                run_dir.filename().string()));
+    throw HttpError(
+        404, fmt::format("run '{}' has no such log: valid are its ranks and 'supervisor', once they started, and 'all'",
+                         run_dir.filename().string()));
   }
   const int64_t size = size_of(found->path);
   int64_t offset = whole_number(call.request, "offset", 0, -(int64_t{1} << 40), int64_t{1} << 40);
   if (offset < 0) offset = std::max<int64_t>(0, size + offset);
-  constexpr const char* kType = "text/plain; charset=utf-8";
   if (yes_or_no(call.request, "follow")) {
-    Response response{200, kType, {}, "", {}};
+    Response response{200, kText, {}, "", {}};
     response.open_stream = [&services, name = run_dir.filename().string(), path = found->path,
                             offset](std::shared_ptr<Stream> stream) {
       services.live.follow_file(name, path, static_cast<uintmax_t>(offset), std::move(stream));
@@ -84,7 +85,7 @@ Response read_log(Services& services, const Call& call) {
   }
   const int64_t limit = whole_number(call.request, "limit", 1 << 20, 1, kMostLogBytes);
   std::string text = read_from(found->path, static_cast<uintmax_t>(offset), static_cast<size_t>(limit));
-  Response response{200, kType, {}, "", {}};
+  Response response{200, kText, {}, "", {}};
   response.headers = {{"X-Next-Offset", std::to_string(offset + std::ssize(text))},
                       {"X-Total-Bytes", std::to_string(size)}};
   response.body = std::move(text);

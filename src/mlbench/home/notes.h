@@ -1,0 +1,16 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "mlbench/report/notes.h"
+
+namespace mlbench::home {
+
+// Reads the notes of a run of this home, lets `change` edit them, and writes them; under the lock under which runs come
+// and go, so that no edit is lost or outlives its run. Gives what was written. UserError as report::check_notes(), and
+// when the run is gone.
+report::RunNotes change_notes(const std::filesystem::path& home, const std::filesystem::path& run_dir,
+                              const std::function<void(report::RunNotes&)>& change);
+
+}  // namespace mlbench::home

@@ -1,0 +1,262 @@
+#include "mlbench/report/logs.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <regex>
+#include <set>
+#include <utility>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/growing_lines.h"
+
+namespace mlbench::report {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr size_t kMostLine = size_t{64} << 10;  // of what is handed out as one
+constexpr size_t kMostRead = size_t{8} << 20, kLeastPiece = 1024,
+                 kMostPiece = kMostLine;  // at a time: of all files, of one
+constexpr size_t kMostCursorRanks = 100'000;
+constexpr int64_t kMostCursorNumber = int64_t{1} << 40;
+constexpr double kDaySeconds = 86'400, kDisorderSeconds = 600;
+constexpr double kNever = -std::numeric_limits<double>::infinity();
+
+// Two digits below `limit`, then `behind` where there is one.
+std::optional<int> two_digits(std::string_view& text, int limit, char behind) {
+  const auto digit = [&](size_t i) { return i < text.size() && text[i] >= '0' && text[i] <= '9'; };
+  if (!digit(0) || !digit(1)) return std::nullopt;
+  const int value = (text[0] - '0') * 10 + (text[1] - '0');
+  if (value >= limit) return std::nullopt;
+  text.remove_prefix(2);
+  if (behind != '\0') {
+    if (!text.starts_with(behind)) return std::nullopt;
+    text.remove_prefix(1);
+  }
+  return value;
+}
+
+// "2026-11-21T" or "2026-11-21 ".
+void skip_date(std::string_view& text) {
+  std::string_view rest = text;
+  if (two_digits(rest, 100, '\0') && two_digits(rest, 100, '-') && two_digits(rest, 13, '-') &&
+      two_digits(rest, 32, '\0') && (rest.starts_with('T') || rest.starts_with(' '))) {
+    text = rest.substr(1);
+  }
+}
+
+int64_t number_in(const std::string& cursor, std::string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > kMostCursorNumber) {
+    throw UserError(fmt::format("'{}' is no cursor of a combined log", cursor.substr(0, 40)));
+  }
+  return value;
+}
+
+}  // namespace
+
+std::vector<LogFile> log_files(const fs::path& run_dir) {
+  static const std::regex kName(R"(rank-(\d{1,5})\.seg-(\d{1,9})\.log)");
+  std::vector<LogFile> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run_dir / "logs", error)) {
+    const std::string name = entry.path().filename();
+    std::smatch match;
+    if (std::regex_match(name, match, kName)) {
+      files.push_back({std::stoll(match[1]), std::stoll(match[2]), entry.path()});
+    } else if (name == "supervisor.log") {
+      files.push_back({-1, 1, entry.path()});
+    }
+  }
+  std::sort(files.begin(), files.end(), [](const LogFile& a, const LogFile& b) {
+    return std::pair(a.segment, a.rank) < std::pair(b.segment, b.rank);
+  });
+  return files;
+}
+
+std::string line_with_rank(int64_t rank, std::string_view line) {
+  return rank < 0 ? fmt::format("supervisor | {}", line) : fmt::format("rank {} | {}", rank, line);
+}
+
+std::optional<double> time_of_line(std::string_view line) {
+  if (line.starts_with('[')) line.remove_prefix(1);
+  skip_date(line);
+  const auto hours = two_digits(line, 24, ':');
+  const auto minutes = hours ? two_digits(line, 60, ':') : std::nullopt;
+  const auto seconds = minutes ? two_digits(line, 61, '\0') : std::nullopt;
+  if (!seconds) return std::nullopt;
+  double fraction = 0, unit = 1;
+  if (line.starts_with('.') || line.starts_with(',')) {
+    for (line.remove_prefix(1); !line.empty() && line[0] >= '0' && line[0] <= '9'; line.remove_prefix(1)) {
+      fraction += (line[0] - '0') * (unit /= 10);
+    }
+  }
+  return *hours * 3600.0 + *minutes * 60.0 + *seconds + fraction;
+}
+
+// One file: the line that is next, and where it stands in the order.
+class CombinedLog::Source {
+ public:
+  Source(LogFile file, int64_t offset) : file_(std::move(file)), offset_(offset) {}
+  const LogFile& file() const { return file_; }
+  int64_t offset() const { return offset_ + static_cast<int64_t>(used_); }
+  double time = kNever;  // of the line that is next
+
+  // Whether there is a line, reading `piece` bytes at a time; one without its end counts when nothing more will come.
+  bool peek(bool over, size_t piece = kMostPiece) {
+    for (;;) {
+      const size_t end = text_.find('\n', used_);
+      const size_t left = std::min(end, text_.size()) - used_;
+      if (left > kMostLine) return found(kMostLine, 0);
+      if (end != std::string::npos) return found(left, 1);
+      text_.erase(0, used_);
+      offset_ += static_cast<int64_t>(std::exchange(used_, 0));
+      const std::string more = read_from(file_.path, static_cast<std::uintmax_t>(offset_) + left, piece);
+      text_ += more;
+      if (more.empty()) return over && left > 0 && found(left, 0);
+    }
+  }
+  std::string_view line() const { return std::string_view(text_).substr(used_, length_); }
+  void next() { used_ += length_ + end_; }
+  // From the middle of a line to the next one.
+  void skip_line() {
+    if (offset() > 0 && peek(true)) next();
+  }
+
+ private:
+  bool found(size_t length, size_t end) {
+    length_ = length;
+    end_ = end;
+    return true;
+  }
+
+  LogFile file_;
+  int64_t offset_;  // in the file, of the first byte in text_
+  std::string text_;
+  size_t used_ = 0;              // of text_, handed out
+  size_t length_ = 0, end_ = 0;  // of the line, of its end
+};
+
+CombinedLog::CombinedLog(const fs::path& run_dir) : run_dir_(run_dir) { find_sources(); }
+
+CombinedLog::CombinedLog(const fs::path& run_dir, const std::string& cursor) : run_dir_(run_dir) {
+  const size_t first = cursor.find(':'), second = first == std::string::npos ? first : cursor.find(':', first + 1);
+  if (second == std::string::npos) number_in(cursor, "");
+  const std::string_view text = cursor;
+  segment_ = std::max<int64_t>(1, number_in(cursor, text.substr(0, first)));
+  offsets_.push_back(number_in(cursor, text.substr(first + 1, second - first - 1)));
+  for (std::string_view rest = text.substr(second + 1); !rest.empty() && offsets_.size() <= kMostCursorRanks;) {
+    const size_t end = std::min(rest.find(','), rest.size());
+    offsets_.push_back(number_in(cursor, rest.substr(0, end)));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  find_sources();
+}
+
+CombinedLog::CombinedLog(const fs::path& run_dir, int64_t last_bytes) : run_dir_(run_dir) {
+  const std::vector<LogFile> files = log_files(run_dir);
+  for (const LogFile& file : files) segment_ = std::max(segment_, file.segment);
+  const auto in_it = [&](const LogFile& file) { return file.rank < 0 || file.segment == segment_; };
+  const int64_t share = last_bytes / std::max<int64_t>(1, std::ranges::count_if(files, in_it));
+  for (const LogFile& file : files) {
+    std::error_code error;
+    const auto bytes = in_it(file) ? fs::file_size(file.path, error) : 0;
+    if (error || static_cast<int64_t>(bytes) <= share) continue;
+    const auto place = static_cast<size_t>(file.rank + 1);
+    if (offsets_.size() <= place) offsets_.resize(place + 1);
+    offsets_[place] = static_cast<int64_t>(bytes) - share;
+  }
+  find_sources();
+  for (const auto& source : sources_) source->skip_line();
+}
+
+CombinedLog::~CombinedLog() = default;
+
+void CombinedLog::find_sources() {
+  std::set<int64_t> known;
+  for (const auto& source : sources_) known.insert(source->file().rank);
+  for (LogFile& file : log_files(run_dir_)) {
+    if (file.segment > segment_ && !next_segment_) next_segment_ = file.segment;
+    if (file.rank >= 0 && file.segment != segment_) continue;
+    if (known.contains(file.rank)) continue;
+    const auto place = static_cast<size_t>(file.rank + 1);
+    const int64_t offset = place < offsets_.size() ? offsets_[place] : 0;
+    sources_.push_back(std::make_unique<Source>(std::move(file), offset));
+  }
+  std::ranges::sort(sources_, {}, [](const auto& source) { return source->file().rank; });
+}
+
+// Times of day on one line over midnight: the moment nearest to the latest line, but not before what came before it.
+double CombinedLog::on_one_line(double time_of_day, double before) {
+  if (!now_) now_ = time_of_day;
+  const double nearest = *now_ + std::remainder(time_of_day - *now_, kDaySeconds);
+  return nearest < std::max(before, segment_start_) - kDisorderSeconds ? nearest + kDaySeconds : nearest;
+}
+
+bool CombinedLog::merge(bool over, int64_t most_bytes, int64_t& given, const Take& take) {
+  const bool segment_over = over || next_segment_;
+  std::set<std::pair<double, size_t>> next;
+  const size_t piece = std::clamp(kMostRead / std::max<size_t>(1, sources_.size()), kLeastPiece, kMostPiece);
+  const auto has_line = [&](size_t i) {
+    return sources_[i]->peek(sources_[i]->file().rank < 0 ? over : segment_over, piece);
+  };
+  const auto add = [&](size_t i) {
+    Source& source = *sources_[i];
+    if (const auto time = time_of_line(source.line())) source.time = on_one_line(*time, source.time);
+    next.emplace(source.time, i);
+  };
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    if (has_line(i)) add(i);
+  }
+  while (!next.empty()) {
+    const auto [time, i] = *next.begin();
+    Source& source = *sources_[i];
+    const bool supervisor = source.file().rank < 0;
+    if (supervisor && next.size() == 1 && next_segment_) break;  // of a later segment, perhaps
+    next.erase(next.begin());
+    if (std::isfinite(time)) now_ = time;
+    bool more = true;
+    do {
+      take(source.file().rank, source.line());
+      given += std::ssize(source.line()) + 1;
+      source.next();
+      if (given >= most_bytes) return true;
+      more = has_line(i);
+    } while (more && !time_of_line(source.line()));
+    if (more) add(i);
+  }
+  return false;
+}
+
+bool CombinedLog::read(bool over, int64_t most_bytes, const Take& take) {
+  int64_t given = 0;
+  for (;;) {
+    find_sources();
+    if (merge(over, most_bytes, given, take)) return true;
+    if (!next_segment_) return false;
+    segment_ = *std::exchange(next_segment_, std::nullopt);
+    segment_start_ = now_.value_or(kNever);
+    std::erase_if(sources_, [](const auto& source) { return source->file().rank >= 0; });
+    offsets_.clear();
+  }
+}
+
+std::string CombinedLog::cursor() const {
+  std::vector<int64_t> offsets = offsets_;
+  for (const auto& source : sources_) {
+    const auto place = static_cast<size_t>(source->file().rank + 1);
+    if (offsets.size() <= place) offsets.resize(place + 1);
+    offsets[place] = source->offset();
+  }
+  if (offsets.empty()) offsets.push_back(0);
+  return fmt::format("{}:{}:{}", segment_, offsets[0], fmt::join(offsets.begin() + 1, offsets.end(), ","));
+}
+
+}  // namespace mlbench::report

@@ -1,0 +1,60 @@
+#include "mlbench/report/notes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+
+namespace mlbench::report {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+const RunNotes kSaid{"Bigger\nbatches", "80 %", {"batch", "é"}};
+
+TEST(Notes, GoThroughJsonAndFile) {
+  EXPECT_EQ(notes_from_json(to_json(kSaid)), kSaid);
+  EXPECT_EQ(notes_from_json(Json::object()), RunNotes{});
+  EXPECT_EQ(notes_from_json({{"tags", {"b", "a", "b"}}}).tags, (std::vector<std::string>{"b", "a"}));
+  const TemporaryFolder run;
+  EXPECT_EQ(read_notes(run.path()), RunNotes{});
+  write_file_atomically(notes_path(run.path()), to_json(kSaid).dump());
+  EXPECT_EQ(read_notes(run.path()), kSaid);
+  write_file_atomically(notes_path(run.path()), "{\"tags\": 3}");
+  EXPECT_THAT([&] { read_notes(run.path()); }, ThrowsMessage<UserError>(HasSubstr("notes.json: notes: 'tags'")));
+  EXPECT_EQ(notes_or_none(run.path()), RunNotes{});
+}
+
+TEST(Notes, WhatIsTooLargeOrNoTextIsRefused) {
+  const auto error_of = [](const RunNotes& notes) -> std::string {
+    try {
+      check_notes(notes);
+      return "";
+    } catch (const UserError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(error_of({std::string(8192, 'x'), "", std::vector<std::string>(32, "t")}), "");
+  EXPECT_THAT(error_of({std::string(8193, 'x'), "", {}}), HasSubstr("description has 8193 bytes: at most 8192"));
+  EXPECT_THAT(error_of({"", std::string("a\0b", 3), {}}), HasSubstr("expected result holds control characters"));
+  EXPECT_THAT(error_of({"\xff", "", {}}), HasSubstr("description is no UTF-8"));
+  EXPECT_THAT(error_of({"", "", std::vector<std::string>(33, "t")}), HasSubstr("33 tags are too many"));
+  EXPECT_THAT(error_of({"", "", {std::string(65, 't')}}), HasSubstr("65 bytes: at most 64"));
+  for (const char* bad : {"", " a", "a ", "a,b"}) EXPECT_THAT(error_of({"", "", {bad}}), HasSubstr("comma")) << bad;
+  EXPECT_THAT(error_of({"", "", {"a\nb"}}), HasSubstr("tag 'a\\nb' holds control"));
+}
+
+TEST(Notes, AreSearchedInAnyCase) {
+  for (const char* text : {"bigger", "BATCHES", "80 %", "Batch", "é", ""}) EXPECT_TRUE(mentions(kSaid, text)) << text;
+  for (const char* text : {"biggerbatches", "81", "%%"}) EXPECT_FALSE(mentions(kSaid, text)) << text;
+}
+
+TEST(Notes, AreShownAsText) {
+  EXPECT_EQ(notes_text(kSaid), "description  Bigger\n             batches\nexpected     80 %\ntags         batch, é\n");
+  EXPECT_EQ(notes_text({}), "");
+}
+
+}  // namespace
+}  // namespace mlbench::report

@@ -1,0 +1,228 @@
+"""Runs of two ranks whose figures were computed by hand: what is right passes, each figure that is wrong is found."""
+
+import copy
+import json
+import lzma
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+REDERIVE = pathlib.Path(__file__).with_name("rederive.py")
+SECOND = 1_000_000_000
+START_US = 1_795_000_000_000_000  # 2026-11-18T11:06:40Z, a quarter of a second after the launch
+KINDS = ["batch_load", "init", "fwd_pass", "comp_loss", "backprop", "agg", "opt_step", "comp_metrics", "checkpoint"]
+
+
+def step(first, count, samples, end_s, exchange_s, **kinds_s):
+    return {"first": first, "count": count, "samples": samples, "end_ns": round(end_s * SECOND),
+            "exchange_ns": [round(one * SECOND) for one in exchange_s],
+            "kinds": [round(kinds_s.get(kind, 0) * SECOND) for kind in KINDS]}
+
+
+def version_2(steps):
+    names = ["sequence", "first_step", "count", "epoch", "samples"]
+    columns = [(name, "u64") for name in names] + [("end_ns", "i64"), ("later", "f64")]  # one of a later version
+    columns += [("later_each", "i64[]")] + [(f"{kind}_ns", "i64") for kind in KINDS] + [("exchange_ns", "i64[]")]
+    data = struct.pack("<8sIIQIIqI20x", b"MLBSTEPS", 2, 64 + 32 * len(columns), 7, 1, 0, START_US, len(columns))
+    for name, kind in columns:
+        data += struct.pack("<24s8s", name.encode(), kind.encode())
+    for sequence, one in enumerate(steps):
+        count = one["count"]
+        data += struct.pack("<5Qqd", sequence, one["first"], count, 0, one["samples"], one["end_ns"], 0.5)
+        data += struct.pack("<9q", *one["kinds"]) + struct.pack(f"<{count}q", *[-1] * count)
+        data += struct.pack(f"<{count}q", *one["exchange_ns"])
+    return data
+
+
+def version_1(steps):
+    data = struct.pack("<8sIIQIIqI20x", b"MLBSTEPS", 1, 304, 7, 1, 0, START_US, 0)
+    for sequence, one in enumerate(steps):
+        sums = [sum(one["kinds"]), *one["kinds"]]
+        data += struct.pack("<QQIIQddqQ", sequence, one["first"], one["count"], 0, one["samples"], 0, 0, one["end_ns"], 0)
+        data += b"".join(struct.pack("<qqq", value, 0, value) for value in sums)
+    return data
+
+
+def evaluation(sequence, number, accuracy, train_s, end_s, cadence=True):
+    return {"event": "evaluation", "sequence": sequence, "end_ns": round(end_s * SECOND), "step": number,
+            "epoch": number / 2, "samples": 20 * number, "split": "test", "metrics": {"Prec@1": accuracy},
+            "train_ns": round(train_s * SECOND), "duration_ns": SECOND, "cadence": cadence}
+
+
+def evaluated(number, accuracy, train_s, wall_s, elapsed_s, segment=1):
+    return {"step": number, "epoch": number / 2, "samples": 20 * number, "split": "test", "train_s": train_s,
+            "wall_s": wall_s, "metrics": {"Prec@1": accuracy}, "duration_s": 1.0, "segment": segment, "cadence": True,
+            "elapsed_s": elapsed_s}
+
+
+STEPS = [
+    [step(0, 1, 10, 0.5, [0.1], batch_load=0.1, fwd_pass=0.3, agg=0.1),
+     step(1, 2, 10, 2.5, [0.1, 0.1], fwd_pass=0.7, agg=0.2, checkpoint=0.1)],
+    [step(0, 1, 10, 0.5, [0.2], fwd_pass=0.3, agg=0.2), step(1, 2, 10, 2.5, [0.05, 0.1], fwd_pass=0.9, agg=0.1)],
+]
+EVENTS = [
+    [{"event": "prepared", "sequence": 0, "end_ns": 0, "prepare_s": 2.0, "data": {}},
+     {"event": "begin", "sequence": 1, "end_ns": 0, "peak_rss": 5},
+     evaluation(2, 1, 70.0, 0.5, 1.5),
+     {"event": "epoch", "sequence": 3, "end_ns": 2500000000, "step": 3, "epoch": 1, "train_ns": 1500000000,
+      "train_loss": 0.5, "metrics": {"Prec@1": 60.0}},
+     evaluation(4, 3, 85.0, 1.5, 3.5),
+     {"event": "end", "sequence": 5, "end_ns": 3600000000, "step": 3, "reason": "goal", "weights_sha256": "ab"}],
+    [{"event": "end", "sequence": 0, "end_ns": 3600000000, "step": 3, "reason": "goal", "weights_sha256": "ab",
+      "peak_rss": 7}],
+]
+RECORD = {
+    "name": "r-2", "task_hash": "00", "overrides": [], "division": "closed", "framework": "torch", "backend": "gloo",
+    "workers": 2, "threads_per_worker": 1, "oversubscribed": False, "limits": {}, "data": {}, "effective": {},
+    "hosts": [{"cpu": "c", "cores": 2}], "custom": None, "stop_reason": "goal", "weights_sha256": "ab",
+    "segments": [{"started_at": "2026-11-18T11:06:39.750000Z", "finished_at": "2026-11-18T11:06:44.000000Z",
+                  "steps": 3, "wall_s": 4.25, "train_s": 1.5, "train_legacy_s": 1.3}],
+    "goal": {"metric": "Prec@1", "split": "test", "target": 80.0, "higher_is_better": True, "reached": True,
+             "value": 85.0, "epoch": 1.5, "step": 3, "train_s": 1.5,
+             "best": {"value": 85.0, "epoch": 1.5, "step": 3, "train_s": 1.5}},
+    "clocks": {"prepare_s": 2.0, "train_s": 1.5, "train_legacy_s": 1.3},
+    "steps_s": {"batch_load": 0.1, "init": 0, "fwd_pass": 1.0, "comp_loss": 0, "backprop": 0, "agg": 0.3, "opt_step": 0,
+                "comp_metrics": 0, "checkpoint": 0.1},
+    "throughput": {"samples_per_s": 40 / 1.5, "median_samples_per_s": 20.0, "peak_rss": 7, "samples": 40, "steps": 3},
+    "evaluations": [evaluated(1, 70.0, 0.5, 1.75, 1.5), evaluated(3, 85.0, 1.5, 3.75, 3.5)],
+    "epochs": [{"epoch": 1, "train_loss": 0.5, "metrics": {"Prec@1": 60.0}, "train_s": 1.5, "step": 3, "segment": 1}],
+    "exchange": {"wait_s": [0.05, 0.1], "transfer_s": [0.25, 0.25], "exact": True, "steps": 3},
+}
+
+
+def numbers(value, place=()):
+    """The places of all figures below: what a test changes."""
+    if isinstance(value, dict):
+        return [found for key, one in value.items() for found in numbers(one, place + (key,))]
+    if isinstance(value, list):
+        return [found for key, one in enumerate(value) for found in numbers(one, place + (key,))]
+    return [place] if isinstance(value, (int, float, bool)) else []
+
+
+class Rederive(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.root = pathlib.Path(self.folder.name)
+        self.addCleanup(self.folder.cleanup)
+
+    def write(self, record=RECORD, steps=(STEPS,), events=(EVENTS,), name="r-2", encode=version_2, pack=None):
+        run = self.root / name
+        (run / "spool").mkdir(parents=True, exist_ok=True)
+        (run / "run.json").write_text(json.dumps(record))
+        for segment, (of_steps, of_events) in enumerate(zip(steps, events), 1):
+            for rank in range(len(of_steps)):
+                stem = run / "spool" / f"rank-{rank}.seg-{segment}"
+                lines = "".join(json.dumps(event) + "\n" for event in of_events[rank]).encode()
+                for ending, data in (("steps", encode(of_steps[rank])), ("events", lines)):
+                    path = pathlib.Path(f"{stem}.{ending}{'.xz' if pack else ''}")
+                    path.write_bytes(pack(data) if pack else data)
+
+    def run_it(self, *arguments):
+        done = subprocess.run([sys.executable, REDERIVE, *(arguments or [self.root])], capture_output=True, text=True,
+                              timeout=60, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def expect(self, code, text=""):
+        got, output = self.run_it()
+        self.assertEqual(got, code, output)
+        self.assertIn(text, output)
+
+    def test_what_is_right(self):
+        self.write()
+        self.expect(0, ", none different\n")
+
+    def test_each_wrong_figure_is_found(self):
+        given = {"goal": ["target", "higher_is_better"], "exchange": ["exact"]}  # by the task, or not derived
+        for place in numbers({key: RECORD[key] for key in ("segments", "goal", "clocks", "steps_s", "throughput",
+                                                           "evaluations", "epochs", "exchange")}):
+            if place[-1] in given.get(place[0], []):
+                continue
+            record = copy.deepcopy(RECORD)
+            at = record
+            for key in place[:-1]:
+                at = at[key]
+            at[place[-1]] = not at[place[-1]] if isinstance(at[place[-1]], bool) else at[place[-1]] + 1e-3
+            self.write(record)
+            with self.subTest(place):
+                self.expect(1, "DIFFERENT")
+
+    def test_compressed(self):
+        self.write(pack=lzma.compress)
+        self.expect(0)
+
+    def test_version_1_has_no_exchange(self):
+        self.write({key: value for key, value in RECORD.items() if key != "exchange"}, encode=version_1)
+        self.expect(0)
+
+    def test_fields_that_a_record_lacks_are_named(self):
+        record = copy.deepcopy(RECORD)
+        del record["exchange"], record["goal"]["best"], record["evaluations"][0]["elapsed_s"]
+        self.write(record)
+        self.expect(0, "not in this record: evaluations[].elapsed_s, exchange.steps, ")
+
+    def test_the_incomplete_record_of_a_killed_rank(self):
+        self.write(encode=lambda steps: version_2(steps) + b"\1" * 40)
+        self.expect(0)
+
+    def test_an_evaluation_that_a_limit_brought_about_meets_no_goal(self):
+        events = copy.deepcopy(EVENTS)
+        events[0][4]["cadence"] = False
+        self.write(events=(events,))
+        self.expect(1, "goal.reached")
+        record = copy.deepcopy(RECORD)
+        record["evaluations"][1]["cadence"] = record["goal"]["reached"] = False
+        self.write(record, events=(events,))
+        self.expect(0)
+
+    def test_a_goal_that_lies_below(self):
+        events, record = copy.deepcopy(EVENTS), copy.deepcopy(RECORD)
+        for index, loss in ((0, 0.8), (1, 0.9)):
+            events[0][2 + 2 * index]["metrics"] = record["evaluations"][index]["metrics"] = {"loss": loss}
+        best = {"value": 0.8, "epoch": 0.5, "step": 1, "train_s": 0.5}
+        record["goal"] |= {"metric": "loss", "target": 0.8, "higher_is_better": False} | best | {"best": best}
+        self.write(record, events=(events,))
+        self.expect(0)
+
+    def test_a_step_done_again_counts_twice_and_its_evaluation_is_the_later_one(self):
+        again = [[step(1, 2, 10, 2.0, [0.1, 0.1], fwd_pass=1.0)], [step(1, 2, 10, 2.0, [0.1, 0.1], fwd_pass=1.0)]]
+        later = [[evaluation(0, 3, 90.0, 1.0, 3.0), {**EVENTS[0][5], "end_ns": 3 * SECOND}], [EVENTS[1][0]]]
+        record = copy.deepcopy(RECORD)
+        record["segments"].append({"started_at": None, "finished_at": None, "steps": 2, "wall_s": 3.0, "train_s": 1.0,
+                                   "train_legacy_s": 1.0})
+        record["clocks"] |= {"train_s": 2.5, "train_legacy_s": 2.3}
+        record["steps_s"]["fwd_pass"] = 2.0
+        record["throughput"] |= {"samples_per_s": 60 / 2.5, "samples": 60, "steps": 5}
+        record["evaluations"][1] = evaluated(3, 90.0, 2.5, 4.25 + 3.0, 3.5 + 2.0, segment=2)
+        met = {"value": 90.0, "epoch": 1.5, "step": 3, "train_s": 2.5}
+        record["goal"] |= met | {"best": met}
+        record["exchange"] |= {"transfer_s": [0.45, 0.45], "steps": 5}
+        self.write(record, steps=(STEPS, again), events=(EVENTS, later))
+        self.expect(0)
+
+    def test_speed_up(self):
+        one = copy.deepcopy(RECORD)
+        one |= {"name": "r-1", "workers": 1, "exchange": None}
+        one["throughput"] |= {"samples_per_s": 20 / 1.5, "samples": 20, "median_samples_per_s": 10.0, "peak_rss": 5}
+        self.write()
+        self.write(one, steps=(STEPS[:1],), events=(EVENTS[:1],), name="r-1")
+        code, output = self.run_it("-v", self.root)
+        self.assertEqual(code, 0, output)
+        self.assertRegex(output, r"k = 2, to the goal +1.0 +1.0  equal")
+        self.assertRegex(output, r"k = 2, of throughput +2.0\d* +2.0\d*  equal")
+
+    def test_a_record_without_spools(self):
+        (self.root / "alone.json").write_text(json.dumps(RECORD))
+        self.expect(1, "alone.json: no spool: NOT RE-DERIVED")
+        (self.root / "before-spools").mkdir()
+        (self.root / "alone.json").rename(self.root / "before-spools" / "alone.json")
+        self.expect(0, "alone.json: no spool, from before they were kept")
+
+    def test_a_folder_without_records(self):
+        self.expect(2, "no run records there")
+
+
+if __name__ == "__main__":
+    unittest.main()
