@@ -21,7 +21,8 @@ struct LoaderOptions {
 };
 
 // Endless training batches, in order, decoded by one background thread into a ring of prefetch + 1 buffers. For one
-// consumer. The split must outlive the loader; destruction waits for the batch in work at most.
+// consumer. Nothing but a fixed batch is decoded before the first next(), so that a clock which starts there counts all
+// waiting for data. The split must outlive the loader; destruction waits for the batch in work at most.
 class TrainLoader {
  public:
   virtual ~TrainLoader() = default;
