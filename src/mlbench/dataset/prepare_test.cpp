@@ -338,6 +338,51 @@ TEST_F(Prepare, LooksInOrder) {
   EXPECT_EQ(locate(description, dirs).folder, data_ / "a");
 }
 
+// What a user put there is not passed over for the system's copy.
+TEST_F(Prepare, FilesThatDoNotFitAreNamed) {
+  DatasetDescription description = test::tiny();
+  description.system_package = "dataset-tiny";
+  description.system_path = (data_ / "system").string();
+  description.lookalikes = {{"tiny-py", "is another layout"}};
+  test::write_tiny(data_ / "system");
+  const std::string given = data_ / "given";
+  const auto refusal = [&] { return message_of<UserError>([&] { locate(description, {given}); }); };
+  const auto with_file = [&](const std::string& name) {
+    fs::remove_all(given);
+    test::write_file(given + "/" + name, "x");
+  };
+
+  test::write_tiny(given + "/tiny");
+  fs::remove(given + "/tiny/test-labels.gz");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("tiny: what lies here does not fit"),
+                               HasSubstr(given + "/tiny (data folder): no test-labels[.gz|.bz2|.xz]"),
+                               HasSubstr("the copy in " + description.system_path + " (package dataset-tiny)"),
+                               HasSubstr("--data-dir DIR or MLBENCH_DATA_DIR")));
+  with_file("tiny/notes.txt");
+  EXPECT_THAT(refusal(), HasSubstr(given + "/tiny (data folder): none of its files, but notes.txt"));
+  for (const std::string name : {"tiny", "tiny.zip", "train-images.zip"}) {
+    with_file(name);
+    EXPECT_THAT(refusal(), HasSubstr(given + " (data folder): none of its files, but " + name));
+  }
+  with_file("tiny-py/data_batch_1");
+  EXPECT_THAT(refusal(), HasSubstr(given + " (data folder): none of its files; tiny-py is another layout"));
+  for (const std::string name : {"tiny-2/train-images.gz", "tinyx", "other.gz"}) {
+    with_file(name);
+    EXPECT_EQ(locate(description, {given}).origin, "package dataset-tiny") << name;
+  }
+}
+
+TEST_F(Prepare, DamagedFilesAreNotPassedOverEither) {
+  DatasetDescription description = test::tiny();
+  description.system_package = "dataset-tiny";
+  description.system_path = (data_ / "system").string();
+  test::write_tiny(data_ / "system");
+  test::write_tiny(data_ / "tiny", false);
+  test::write_file(data_ / "tiny/train-labels", test::idx({6}, "012012"));
+  EXPECT_THAT(message_of<UserError>([&] { prepare_tiny(description); }),
+              HasSubstr((data_ / "tiny/train-labels").string() + ": holds 6 bytes, expected 7"));
+}
+
 TEST_F(Prepare, CacheFolderThatIsAFile) {
   test::write_tiny(data_ / "tiny");
   test::write_file(cache_ / "file", "");
