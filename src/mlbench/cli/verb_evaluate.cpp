@@ -125,7 +125,7 @@ spec::RunSpec plan_evaluation(const Context& context, const EvaluateOptions& opt
 dataset::PreparedDataset prepare(const spec::RunSpec& run) {
   const auto& description = dataset::find_description(run.data_name);
   fs::create_directories(run.cache_dir);
-  if (run.synthetic) return dataset::make_synthetic(description, run.seed, run.cache_dir);
+  if (run.synthetic) return dataset::make_synthetic(description, run.cache_dir);
   return dataset::prepare(description, run.data_dirs, run.cache_dir, [](const std::string& line) { say(line); });
 }
 

@@ -450,18 +450,19 @@ TEST_F(Prepare, FullDisk) {
 
 // --- made data
 
-TEST(Synthetic, HasTheFormOfTheRealSetAndDependsOnTheSeedAlone) {
+TEST(Synthetic, HasTheFormOfTheRealSetAndDependsOnTheDescriptionsSeedAlone) {
   const TemporaryFolder cache, other_cache;
-  const PreparedDataset data = make_synthetic(test::tiny(), 1, cache.path());
+  const PreparedDataset data = make_synthetic(test::tiny(), cache.path());
   EXPECT_TRUE(data.synthetic());
   EXPECT_FALSE(data.official());
   EXPECT_EQ(data.split("train").samples, 7);
   EXPECT_EQ(data.split("test").samples, 4);
   EXPECT_EQ(data.split("train").sample_shape, (std::vector<int64_t>{1, 4, 5}));
   EXPECT_THAT(data.split("train").labels, ElementsAre(0, 1, 2, 0, 1, 2, 0));
-  EXPECT_EQ(make_synthetic(test::tiny(), 1, cache.path()).fingerprint(), data.fingerprint());
-  EXPECT_EQ(make_synthetic(test::tiny(), 1, other_cache.path()).fingerprint(), data.fingerprint());
-  EXPECT_NE(make_synthetic(test::tiny(), 2, cache.path()).fingerprint(), data.fingerprint());
+  EXPECT_EQ(make_synthetic(test::tiny(), cache.path()).fingerprint(), data.fingerprint());
+  EXPECT_EQ(make_synthetic(test::tiny(), other_cache.path()).fingerprint(), data.fingerprint());
+  const auto other = parse_description("tiny.toml", "synthetic_seed = 43\n" + test::tiny_toml());
+  EXPECT_NE(make_synthetic(other, cache.path()).fingerprint(), data.fingerprint());
 }
 
 // The nearest of the classes' mean training images finds the class of a test image.
@@ -470,7 +471,7 @@ TEST(Synthetic, IsLearnable) {
   description.splits[0].samples = 500;
   description.splits[1].samples = 200;
   const TemporaryFolder cache;
-  const PreparedDataset data = make_synthetic(description, 42, cache.path());
+  const PreparedDataset data = make_synthetic(description, cache.path());
   const auto volume = static_cast<size_t>(description.sample_volume());
   const auto pixels = [&](const CachedSplit& split, size_t sample) {
     return std::span(static_cast<const uint8_t*>(split.features.data) + sample * volume, volume);

@@ -121,11 +121,11 @@ void for_blocks(size_t rows, const Generation& generation, const Work& work) {
 void make_images(const Generation& generation, const SplitBuffers& out) {
   const DatasetDescription& description = generation.description;
   std::vector<std::vector<uint8_t>> prototypes;
-  const uint64_t prototype_key = derive_key(generation.seed, {kSyntheticStream, kPrototypes});
+  const uint64_t prototype_key = derive_key(description.synthetic_seed, {kSyntheticStream, kPrototypes});
   for (int64_t label = 0; label < description.classes; ++label) {
     prototypes.push_back(make_prototype(description.sample_shape, prototype_key, label));
   }
-  const uint64_t noise_key = derive_key(generation.seed, {kSyntheticStream, kNoise, generation.split});
+  const uint64_t noise_key = derive_key(description.synthetic_seed, {kSyntheticStream, kNoise, generation.split});
   const auto record = static_cast<size_t>(description.sample_volume());
   for (size_t i = 0; i < out.labels.size(); ++i) {
     const size_t label = i % prototypes.size();
@@ -142,10 +142,11 @@ std::vector<double> unit_sphere_direction(uint64_t seed, size_t dimension) {
 
 void make_unit_sphere(const Generation& generation, const SplitBuffers& out) {
   const auto dimension = static_cast<size_t>(generation.description.sample_volume());
-  const std::vector<double> direction = unit_sphere_direction(generation.seed, dimension);
+  const uint64_t seed = generation.description.synthetic_seed;
+  const std::vector<double> direction = unit_sphere_direction(seed, dimension);
   const double steepness = 5.6 * std::sqrt(static_cast<double>(dimension));
-  const uint64_t row_key = derive_key(generation.seed, {kSyntheticStream, kRows, generation.split});
-  const uint64_t label_key = derive_key(generation.seed, {kSyntheticStream, kLabels, generation.split});
+  const uint64_t row_key = derive_key(seed, {kSyntheticStream, kRows, generation.split});
+  const uint64_t label_key = derive_key(seed, {kSyntheticStream, kLabels, generation.split});
   auto* features = reinterpret_cast<float*>(out.features.data());
   for_blocks(out.labels.size(), generation, [&](size_t begin, size_t end) {
     std::vector<double> values(dimension);
@@ -162,8 +163,8 @@ void make_unit_sphere(const Generation& generation, const SplitBuffers& out) {
   });
 }
 
-PreparedDataset make_synthetic(const DatasetDescription& description, uint64_t seed,
-                               const std::filesystem::path& cache_dir, const Progress& progress) {
+PreparedDataset make_synthetic(const DatasetDescription& description, const std::filesystem::path& cache_dir,
+                               const Progress& progress) {
   const Format* format = find_format(description.format);
   MLBENCH_CHECK(format != nullptr, "parse_description() checks the format");
   const bool images = format->dtype == DType::kUInt8;
@@ -174,15 +175,15 @@ PreparedDataset make_synthetic(const DatasetDescription& description, uint64_t s
                     description.name, name_of(format->dtype), description.classes));
   }
   const auto fill = [&](size_t split, const SplitBuffers& out) {
-    const Generation generation{description, seed, split, std::max(1U, std::thread::hardware_concurrency()), progress};
+    const Generation generation{description, split, std::max(1U, std::thread::hardware_concurrency()), progress};
     if (images) {
       make_images(generation, out);
     } else {
       make_unit_sphere(generation, out);
     }
   };
-  return open_or_make_cache({description, true, cache_key(description, {{"seed", seed}})}, cache_dir, fill,
-                            fmt::format("making synthetic {} from seed {}", description.name, seed), progress);
+  return open_or_make_cache({description, true, cache_key(description, {{"seed", description.synthetic_seed}})},
+                            cache_dir, fill, fmt::format("making synthetic {}", description.name), progress);
 }
 
 }  // namespace mlbench::dataset

@@ -12,17 +12,16 @@
 
 namespace mlbench::dataset {
 
-// Made data of the same shape, counts and value type, from the seed alone (on all cores; their number does not matter);
-// same cache form, so a data set of 4 GB takes 4 GB of disk for each seed. Learnable: of uint8 images, sample i of
+// Made data of the same shape, counts and value type, from the description's synthetic_seed alone: the same in every
+// run (on all cores; their number does not matter), in the same cache form. Learnable: of uint8 images, sample i of
 // either split has label i mod classes and is the prototype of its class plus noise; float32 rows of two classes lie on
 // the unit sphere with labels drawn by a logistic model (below).
-PreparedDataset make_synthetic(const DatasetDescription& description, uint64_t seed,
-                               const std::filesystem::path& cache_dir, const Progress& progress = {});
+PreparedDataset make_synthetic(const DatasetDescription& description, const std::filesystem::path& cache_dir,
+                               const Progress& progress = {});
 
 // What it writes into a cache. Internal to dataset/.
 struct Generation {
   const DatasetDescription& description;
-  uint64_t seed = 0;
   size_t split = 0;  // its number in the description
   unsigned threads = 1;
   const Progress& progress;  // called by the calling thread only; may be empty

@@ -17,19 +17,20 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-DatasetDescription epsilon(int64_t train, int64_t test, int64_t dimension = 2000) {
+DatasetDescription epsilon(int64_t train, int64_t test, int64_t dimension = 2000, uint64_t seed = 42) {
   DatasetDescription description = find_description("epsilon");
   description.sample_shape = {dimension};
   description.splits[0].samples = train;
   description.splits[1].samples = test;
+  description.synthetic_seed = seed;
   return description;
 }
 
 struct Made {
-  explicit Made(const DatasetDescription& description, unsigned threads, size_t split = 0, uint64_t seed = 42)
+  explicit Made(const DatasetDescription& description, unsigned threads, size_t split = 0)
       : features(static_cast<size_t>(description.splits[split].samples * description.sample_volume())),
         labels(static_cast<size_t>(description.splits[split].samples)) {
-    make_unit_sphere({description, seed, split, threads, {}}, {std::as_writable_bytes(std::span(features)), labels});
+    make_unit_sphere({description, split, threads, {}}, {std::as_writable_bytes(std::span(features)), labels});
   }
   std::vector<float> features;
   std::vector<int64_t> labels;
@@ -43,7 +44,7 @@ TEST(UnitSphere, TheNumberOfThreadsDoesNotMatter) {
     EXPECT_EQ(many.features, one.features);
     EXPECT_EQ(many.labels, one.labels);
   }
-  EXPECT_NE(Made(description, 1, 0, 43).features, one.features);
+  EXPECT_NE(Made(epsilon(2777, 10, 33, 43), 1).features, one.features);
 }
 
 // A row is where it was, however many rows there are, and differs from every row of the other split.
@@ -115,11 +116,10 @@ TEST(UnitSphere, GoesIntoACacheLikeAnyData) {
   const DatasetDescription description = epsilon(3000, 700, 20);
   std::vector<std::string> lines;
   const PreparedDataset data =
-      make_synthetic(description, 42, cache.path(), [&](const std::string& line) { lines.push_back(line); });
+      make_synthetic(description, cache.path(), [&](const std::string& line) { lines.push_back(line); });
   EXPECT_TRUE(data.synthetic());
   EXPECT_FALSE(data.official());
-  EXPECT_THAT(lines, AllOf(Contains("making synthetic epsilon from seed 42"),
-                           Contains("made 3000 of 3000 rows of epsilon train"),
+  EXPECT_THAT(lines, AllOf(Contains("making synthetic epsilon"), Contains("made 3000 of 3000 rows of epsilon train"),
                            Contains("made 700 of 700 rows of epsilon test")));
   const Made train(description, 1), test(description, 1, 1);
   const auto* values = static_cast<const float*>(data.split("train").features.data);
@@ -131,7 +131,7 @@ TEST(UnitSphere, RefusesWhatNoGeneratorMakes) {
   const TemporaryFolder cache;
   DatasetDescription description = epsilon(10, 10);
   description.classes = 3;
-  EXPECT_THAT(message_of<UserError>([&] { make_synthetic(description, 1, cache.path()); }),
+  EXPECT_THAT(message_of<UserError>([&] { make_synthetic(description, cache.path()); }),
               AllOf(HasSubstr("no synthetic data for epsilon"), HasSubstr("float32 of 3 classes")));
 }
 
