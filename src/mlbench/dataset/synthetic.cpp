@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <span>
 #include <thread>
 
@@ -18,6 +19,8 @@
 namespace mlbench::dataset {
 
 namespace {
+
+constexpr double kScoreDeviation = 6;
 
 enum SyntheticStream : uint64_t { kPrototypes = 1, kNoise = 2, kDirection = 3, kRows = 4, kLabels = 5 };
 
@@ -67,18 +70,11 @@ std::array<double, 4> normals(uint64_t key, uint64_t i, uint64_t row) {
   return values;
 }
 
-// Normal in each coordinate and scaled to length 1: uniform on the sphere.
-void draw_unit_vector(uint64_t key, uint64_t row, std::span<double> out) {
-  double squares = 0;
+void draw_normals(uint64_t key, uint64_t row, std::span<double> out) {
   for (size_t first = 0; first < out.size(); first += 4) {
     const auto values = normals(key, first / 4, row);
-    for (size_t i = 0; i < std::min<size_t>(4, out.size() - first); ++i) {
-      out[first + i] = values[i];
-      squares += values[i] * values[i];
-    }
+    std::copy_n(values.begin(), std::min<size_t>(4, out.size() - first), out.begin() + static_cast<ptrdiff_t>(first));
   }
-  const double scale = 1.0 / std::sqrt(squares);
-  for (double& value : out) value *= scale;
 }
 
 double uniform_of(uint64_t key, uint64_t row) {
@@ -134,30 +130,37 @@ void make_images(const Generation& generation, const SplitBuffers& out) {
   }
 }
 
-std::vector<double> unit_sphere_direction(uint64_t seed, size_t dimension) {
+std::vector<double> gaussian_rows_direction(uint64_t seed, size_t dimension) {
   std::vector<double> direction(dimension);
-  draw_unit_vector(derive_key(seed, {kSyntheticStream, kDirection}), 0, direction);
+  draw_normals(derive_key(seed, {kSyntheticStream, kDirection}), 0, direction);
+  const double length = std::sqrt(std::inner_product(direction.begin(), direction.end(), direction.begin(), 0.0));
+  for (double& value : direction) value /= length;
   return direction;
 }
 
-void make_unit_sphere(const Generation& generation, const SplitBuffers& out) {
+void make_gaussian_rows(const Generation& generation, const SplitBuffers& out) {
   const auto dimension = static_cast<size_t>(generation.description.sample_volume());
   const uint64_t seed = generation.description.synthetic_seed;
-  const std::vector<double> direction = unit_sphere_direction(seed, dimension);
-  const double steepness = 5.6 * std::sqrt(static_cast<double>(dimension));
+  const std::vector<double> direction = gaussian_rows_direction(seed, dimension);
+  std::vector<double> deviations(dimension);
+  for (size_t i = 0; i < dimension; ++i) deviations[i] = 1.0 / std::sqrt(static_cast<double>(i + 1));
   const uint64_t row_key = derive_key(seed, {kSyntheticStream, kRows, generation.split});
   const uint64_t label_key = derive_key(seed, {kSyntheticStream, kLabels, generation.split});
   auto* features = reinterpret_cast<float*>(out.features.data());
   for_blocks(out.labels.size(), generation, [&](size_t begin, size_t end) {
     std::vector<double> values(dimension);
     for (size_t row = begin; row < end; ++row) {
-      draw_unit_vector(row_key, row, values);
-      double projection = 0;
+      draw_normals(row_key, row, values);
+      double score = 0;
+      double squares = 0;
       for (size_t i = 0; i < dimension; ++i) {
-        features[row * dimension + i] = static_cast<float>(values[i]);
-        projection += direction[i] * values[i];
+        score += kScoreDeviation * direction[i] * values[i];
+        values[i] *= deviations[i];
+        squares += values[i] * values[i];
       }
-      const double probability = 1.0 / (1.0 + std::exp(-steepness * projection));
+      const double scale = 1.0 / std::sqrt(squares);
+      for (size_t i = 0; i < dimension; ++i) features[row * dimension + i] = static_cast<float>(scale * values[i]);
+      const double probability = 1.0 / (1.0 + std::exp(-score));
       out.labels[row] = uniform_of(label_key, row) < probability ? 1 : 0;
     }
   });
@@ -179,7 +182,7 @@ PreparedDataset make_synthetic(const DatasetDescription& description, const std:
     if (images) {
       make_images(generation, out);
     } else {
-      make_unit_sphere(generation, out);
+      make_gaussian_rows(generation, out);
     }
   };
   return open_or_make_cache({description, true, cache_key(description, {{"seed", description.synthetic_seed}})},
