@@ -166,27 +166,33 @@ void make_gaussian_rows(const Generation& generation, const SplitBuffers& out) {
   });
 }
 
+namespace {
+
+struct Generator {
+  const char* name;  // with its version, which counts changes of what it makes
+  void (*make)(const Generation& generation, const SplitBuffers& out);
+};
+constexpr Generator kImages{"images 1", make_images}, kGaussianRows{"gaussian rows 1", make_gaussian_rows};
+
+}  // namespace
+
 PreparedDataset make_synthetic(const DatasetDescription& description, const std::filesystem::path& cache_dir,
                                const Progress& progress) {
   const Format* format = find_format(description.format);
   MLBENCH_CHECK(format != nullptr, "parse_description() checks the format");
-  const bool images = format->dtype == DType::kUInt8;
-  if (!images && (format->dtype != DType::kFloat32 || description.classes != 2)) {
+  const Generator& generator = format->dtype == DType::kUInt8 ? kImages : kGaussianRows;
+  if (&generator == &kGaussianRows && (format->dtype != DType::kFloat32 || description.classes != 2)) {
     throw UserError(
         fmt::format("no synthetic data for {}: made data are uint8 images, or float32 rows of 2 classes; these are {} "
                     "of {} classes",
                     description.name, name_of(format->dtype), description.classes));
   }
   const auto fill = [&](size_t split, const SplitBuffers& out) {
-    const Generation generation{description, split, std::max(1U, std::thread::hardware_concurrency()), progress};
-    if (images) {
-      make_images(generation, out);
-    } else {
-      make_gaussian_rows(generation, out);
-    }
+    generator.make({description, split, std::max(1U, std::thread::hardware_concurrency()), progress}, out);
   };
-  return open_or_make_cache({description, true, cache_key(description, {{"seed", description.synthetic_seed}})},
-                            cache_dir, fill, fmt::format("making synthetic {}", description.name), progress);
+  const std::string made_by = fmt::format("{}, seed {}", generator.name, description.synthetic_seed);
+  return open_or_make_cache({description, made_by, cache_key(description, {{"generator", made_by}})}, cache_dir, fill,
+                            fmt::format("making synthetic {}: {}", description.name, made_by), progress);
 }
 
 }  // namespace mlbench::dataset

@@ -193,12 +193,23 @@ TEST(GaussianRows, GoesIntoACacheLikeAnyData) {
       make_synthetic(description, cache.path(), [&](const std::string& line) { lines.push_back(line); });
   EXPECT_TRUE(data.synthetic());
   EXPECT_FALSE(data.official());
-  EXPECT_THAT(lines, AllOf(Contains("making synthetic epsilon"), Contains("made 3000 of 3000 rows of epsilon train"),
+  EXPECT_EQ(data.record()["generator"], "gaussian rows 1, seed 42");
+  EXPECT_THAT(lines, AllOf(Contains("making synthetic epsilon: gaussian rows 1, seed 42"),
+                           Contains("made 3000 of 3000 rows of epsilon train"),
                            Contains("made 700 of 700 rows of epsilon test")));
   const Made train(description, 1), test(description, 1, 1);
   const auto* values = static_cast<const float*>(data.split("train").features.data);
   EXPECT_EQ(std::vector<float>(values, values + 3000 * 20), train.features);
   EXPECT_EQ(std::vector<int64_t>(data.split("test").labels.begin(), data.split("test").labels.end()), test.labels);
+
+  std::string text = "gaussian rows 1, seed 42";  // the fingerprint names the version of the generator
+  for (const Made* made : {&train, &test}) {
+    for (size_t row = 0; row < made->labels.size(); ++row) {
+      text.append(reinterpret_cast<const char*>(&made->features[row * 20]), 20 * sizeof(float));
+      text.append(reinterpret_cast<const char*>(&made->labels[row]), sizeof(int64_t));
+    }
+  }
+  EXPECT_EQ(data.fingerprint(), sha256_hex(text));
 }
 
 TEST(GaussianRows, RefusesWhatNoGeneratorMakes) {
