@@ -123,6 +123,11 @@ class PrefetchLoader final : public TrainLoader {
     return slot(taken_++).batch;
   }
 
+  void pause() override {
+    const std::lock_guard lock(mutex_);
+    requested_ = false;
+  }
+
  private:
   BatchBuffer& slot(int64_t index) { return ring_[static_cast<size_t>(index) % ring_.size()]; }
 

@@ -30,6 +30,8 @@ class TrainLoader {
   // rethrown after the batches before it, and again by every later call. A batch may be empty (fewer samples left
   // than ranks): samples is 0, global_samples is not.
   virtual const Batch& next() = 0;
+  // No further batch is begun before the next next(): for time that no clock counts.
+  virtual void pause() {}
 };
 std::unique_ptr<TrainLoader> make_train_loader(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform,
                                                const LoaderOptions& options);
