@@ -181,8 +181,8 @@ TEST(GaussianRows, LabelsFollowTheLogisticModel) {
 TEST(GaussianRows, AreTheOnesOfVersionOne) {
   const Made made(epsilon(16, 1), 1);
   EXPECT_EQ(sha256_hex({reinterpret_cast<const char*>(made.features.data()), made.features.size() * sizeof(float)}),
-            "");
-  EXPECT_THAT(made.labels, ElementsAre());
+            "bc975c419b4fe600640a377658bfbbd15739d4b49a4fa981e08a87ba17a88d17");
+  EXPECT_THAT(made.labels, ElementsAre(0, 0, 1, 0, 1, 1, 1, 0, 1, 0, 0, 1, 1, 1, 1, 1));
 }
 
 TEST(GaussianRows, GoesIntoACacheLikeAnyData) {
