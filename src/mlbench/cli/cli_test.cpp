@@ -1124,8 +1124,8 @@ TEST_F(Cli, EvaluatingACheckpointGivesWhatItsRunRecorded) {
             trained.json()[1]["evaluations"].back()["metrics"]);
   const Json one = trained.json()[0];
   const fs::path model = home() / "runs/r-1/checkpoints/step-000000002/model.safetensors";
-  const Result weights = mlbench({"evaluate", model, "--task", "fashion-mnist", "--synthetic", "--seed", "5",
-                                  "--threads-per-worker", "1", "--json"});
+  const Result weights =
+      mlbench({"evaluate", model, "--task", "fashion-mnist", "--synthetic", "--threads-per-worker", "1", "--json"});
   ASSERT_EQ(weights.code, 0) << weights.err;
   EXPECT_EQ(weights.json()["kind"], "weights");
   EXPECT_EQ(weights.json()["metrics"], one["evaluations"].back()["metrics"]);

@@ -39,8 +39,7 @@ constexpr std::array<const char*, 3> kKindNames = {"checkpoint", "weights", "pre
 
 struct EvaluateOptions {
   std::string input;
-  RunOptions run;  // task, rules, variant, overrides, data, data_dir, synthetic, seed, framework, threads_per_worker,
-                   // no_wait
+  RunOptions run;  // task, rules, variant, overrides, data, data_dir, synthetic, framework, threads_per_worker, no_wait
 };
 
 Kind kind_of(const fs::path& input) {
@@ -64,8 +63,8 @@ Kind kind_of(const fs::path& input) {
 
 // ---- what to evaluate by --------------------------------------------------------------------------------------------
 
-// The shards, threads and made data of the training run, so that its own figures come back. What is not there, or
-// wrong, is left to the worker, which checks the whole checkpoint.
+// The shards and threads of the training run, so that its own figures come back. What is not there, or wrong, is left
+// to the worker, which checks the whole checkpoint.
 void take_training_facts(spec::RunSpec& run, const fs::path& checkpoint, const RunOptions& given) {
   const Json scalars = [&] {
     try {
@@ -74,19 +73,15 @@ void take_training_facts(spec::RunSpec& run, const fs::path& checkpoint, const R
       return Json::object();
     }
   }();
-  const auto find = [&](const char* name) {
-    const auto found = scalars.find(name);
-    return found != scalars.end() && found->is_number_integer() && *found >= 0 ? &*found : nullptr;
-  };
   const auto take = [&](const char* name, int64_t& value, spec::RunOption::Member member) {
-    const Json* found = find(name);
-    if (found != nullptr && spec::run_option(member).range.contains(found->get<double>())) found->get_to(value);
+    const auto found = scalars.find(name);
+    if (found == scalars.end() || !found->is_number_integer()) return;
+    if (spec::run_option(member).range.contains(found->get<double>())) found->get_to(value);
   };
   take("train/workers", run.workers, &RunOptions::workers);
   if (given.threads_per_worker.empty()) {
     take("train/threads_per_worker", run.threads_per_worker, &RunOptions::threads_per_worker);
   }
-  if (const Json* seed = find("train/seed"); seed != nullptr && given.seed.empty()) seed->get_to(run.seed);
 }
 
 // The specification that evaluates `input`: that of --task, or of the run whose checkpoint it is.
@@ -110,7 +105,6 @@ spec::RunSpec plan_evaluation(const Context& context, const EvaluateOptions& opt
   } else {
     run = plan_task(given, context.home());
   }
-  run.seed = spec::seed_of(given, run.seed);
   if (!given.framework.empty()) run.framework = given.framework;
   const double most = spec::run_option(&RunOptions::threads_per_worker).range.most;
   const auto cores = static_cast<int64_t>(std::min<double>(available_cores(), most));
@@ -125,7 +119,7 @@ spec::RunSpec plan_evaluation(const Context& context, const EvaluateOptions& opt
 dataset::PreparedDataset prepare(const spec::RunSpec& run) {
   const auto& description = dataset::find_description(run.data_name);
   fs::create_directories(run.cache_dir);
-  if (run.synthetic) return dataset::make_synthetic(description, run.seed, run.cache_dir);
+  if (run.synthetic) return dataset::make_synthetic(description, run.cache_dir);
   return dataset::prepare(description, run.data_dirs, run.cache_dir, [](const std::string& line) { say(line); });
 }
 
@@ -314,7 +308,6 @@ void add_evaluate(CLI::App& app, Program& program) {
   add_run_option(*verb, run, &RunOptions::overrides, "override a key of the task (repeatable)");
   for (const auto member : {&RunOptions::data, &RunOptions::data_dir}) add_run_option(*verb, run, member);
   add_run_option(*verb, run, &RunOptions::synthetic);
-  add_run_option(*verb, run, &RunOptions::seed, "of made data (default: the checkpoint's, or 42)");
   add_run_option(*verb, run, &RunOptions::framework);
   add_run_option(*verb, run, &RunOptions::threads_per_worker, "default: the checkpoint's, or all cores");
   add_run_option(*verb, run, &RunOptions::no_wait, "start at once even when a run holds the cores");

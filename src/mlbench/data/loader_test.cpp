@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <numeric>
+#include <semaphore>
 #include <set>
 #include <stdexcept>
 #include <thread>
@@ -334,22 +335,52 @@ class Moody final : public Transform {
   std::chrono::milliseconds delay_;
 };
 
+// How many calls there are once they seem to be over, `expected` ones awaited.
+int settled(const std::atomic<int>& calls, int expected) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (calls < expected && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  return calls.load();
+}
+
 TEST(TrainLoader, DecodesNoMoreThanTheRingHolds) {
   const Numbers numbers(1000);
   std::atomic<int> calls = 0;
   const auto loader = make_train_loader(
       numbers.split(), std::make_unique<Moody>(calls, -1, std::chrono::milliseconds(0)), options_of(1, 0, 10));
-  const auto settled = [&](int expected) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (calls < expected && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    return calls.load();
-  };
-  EXPECT_EQ(settled(4), 4);
+  EXPECT_EQ(settled(calls, 0), 0) << "nobody has asked for a batch yet";
   loader->next();
-  EXPECT_EQ(settled(4), 4) << "the batch in use still holds its buffer";
+  EXPECT_EQ(settled(calls, 4), 4) << "the batch in use still holds its buffer";
   loader->next();
-  EXPECT_EQ(settled(5), 5);
+  EXPECT_EQ(settled(calls, 5), 5);
+}
+
+// A transform that waits until it may go on.
+class Gated final : public Transform {
+ public:
+  Gated(std::atomic<int>& calls, std::counting_semaphore<>& gate) : calls_(calls), gate_(gate) {}
+  void apply(const dataset::CachedSplit&, std::span<const int64_t>, int64_t, std::span<float>) const override {
+    ++calls_;
+    gate_.acquire();
+  }
+
+ private:
+  std::atomic<int>& calls_;
+  std::counting_semaphore<>& gate_;
+};
+
+TEST(TrainLoader, BeginsNoBatchWhilePaused) {
+  const Numbers numbers(1000);
+  std::atomic<int> calls = 0;
+  std::counting_semaphore<> gate(1);
+  const auto loader = make_train_loader(numbers.split(), std::make_unique<Gated>(calls, gate), options_of(1, 0, 10));
+  loader->next();
+  EXPECT_EQ(settled(calls, 2), 2) << "the second batch is at the gate";
+  loader->pause();
+  gate.release(10);
+  EXPECT_EQ(settled(calls, 2), 2);
+  loader->next();
+  EXPECT_EQ(settled(calls, 5), 5);
 }
 
 TEST(TrainLoader, DestroyedAtAnyMoment) {

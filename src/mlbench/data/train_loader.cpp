@@ -94,7 +94,8 @@ class FixedLoader final : public TrainLoader {
   int64_t step_;
 };
 
-// The thread fills slot (i mod size) for batch i; the consumer holds one slot, so the thread may be size - 1 ahead.
+// From the first request on the thread fills slot (i mod size) for batch i; the consumer holds one slot, so the thread
+// may be size - 1 ahead.
 class PrefetchLoader final : public TrainLoader {
  public:
   PrefetchLoader(Decoder decoder, int64_t first_step, int prefetch)
@@ -114,13 +115,17 @@ class PrefetchLoader final : public TrainLoader {
 
   const Batch& next() override {
     std::unique_lock lock(mutex_);
-    if (taken_ > released_) {  // the batch of the call before
-      ++released_;
-      changed_.notify_one();
-    }
+    if (taken_ > released_) ++released_;  // the batch of the call before
+    requested_ = true;
+    changed_.notify_one();
     changed_.wait(lock, [&] { return decoded_ > taken_ || error_; });
     if (decoded_ == taken_) std::rethrow_exception(error_);
     return slot(taken_++).batch;
+  }
+
+  void pause() override {
+    const std::lock_guard lock(mutex_);
+    requested_ = false;
   }
 
  private:
@@ -132,7 +137,7 @@ class PrefetchLoader final : public TrainLoader {
     for (int64_t index = 0;; ++index) {
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return stop_ || index < released_ + size; });
+        changed_.wait(lock, [&] { return stop_ || (requested_ && index < released_ + size); });
         if (stop_) return;
       }
       std::exception_ptr error;
@@ -160,6 +165,7 @@ class PrefetchLoader final : public TrainLoader {
   int64_t decoded_ = 0;   // batches that are ready or were
   int64_t taken_ = 0;     // handed out by next()
   int64_t released_ = 0;  // handed out and done with
+  bool requested_ = false;
   bool stop_ = false;
   std::exception_ptr error_;
   std::thread thread_;

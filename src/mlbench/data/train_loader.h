@@ -21,7 +21,8 @@ struct LoaderOptions {
 };
 
 // Endless training batches, in order, decoded by one background thread into a ring of prefetch + 1 buffers. For one
-// consumer. The split must outlive the loader; destruction waits for the batch in work at most.
+// consumer. Nothing but a fixed batch is decoded before the first next(), so that a clock which starts there counts all
+// waiting for data. The split must outlive the loader; destruction waits for the batch in work at most.
 class TrainLoader {
  public:
   virtual ~TrainLoader() = default;
@@ -29,6 +30,8 @@ class TrainLoader {
   // rethrown after the batches before it, and again by every later call. A batch may be empty (fewer samples left
   // than ranks): samples is 0, global_samples is not.
   virtual const Batch& next() = 0;
+  // No further batch is begun before the next next(): for time that no clock counts.
+  virtual void pause() {}
 };
 std::unique_ptr<TrainLoader> make_train_loader(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform,
                                                const LoaderOptions& options);

@@ -76,8 +76,9 @@ std::vector<CachedSplit> split_views(const DatasetDescription& description, cons
   return views;
 }
 
-std::string fingerprint_of(const std::vector<CachedSplit>& splits) {
+std::string fingerprint_of(const std::string& generator, const std::vector<CachedSplit>& splits) {
   Sha256 hash;
+  hash.update(generator);
   for (const CachedSplit& split : splits) {
     const auto record = static_cast<size_t>(split.sample_volume()) * size_of(split.dtype);
     const auto* features = static_cast<const std::byte*>(split.features.data);
@@ -99,7 +100,7 @@ std::string header_of(const CacheId& id, const Layout& layout, const std::string
                       {"labels_offset", layout.splits[i].labels}});
   }
   const Json json = {{"name", id.description.name},
-                     {"synthetic", id.synthetic},
+                     {"synthetic", !id.generator.empty()},
                      {"key", id.key},
                      {"fingerprint", fingerprint},
                      {"dtype", name_of(dtype_of_format(id.description))},
@@ -126,11 +127,11 @@ OpenedCache open_cache(const CacheId& id, const fs::path& path) {
     return {{}, fmt::format("{} bytes instead of {}", file->bytes().size(), layout.bytes)};
   }
   auto splits = split_views(id.description, layout, file->bytes().data());
-  const std::string fingerprint = fingerprint_of(splits);
+  const std::string fingerprint = fingerprint_of(id.generator, splits);
   if (std::memcmp(file->bytes().data(), header_of(id, layout, fingerprint).data(), kPage) != 0) {
     return {{}, "records and header do not agree"};
   }
-  return {PreparedDataset(id.description, file, std::move(splits), fingerprint, id.synthetic), ""};
+  return {PreparedDataset(id.description, file, std::move(splits), fingerprint, id.generator), ""};
 }
 
 // A new file under a temporary name, its space reserved, mapped for writing. Removed unless committed. Reserving first
@@ -206,7 +207,7 @@ void make_cache(const CacheId& id, const fs::path& path, const FillSplit& fill) 
     fill(i, {{file.base() + section.features, section.features_bytes},
              {reinterpret_cast<int64_t*>(file.base() + section.labels), section.labels_bytes / sizeof(int64_t)}});
   }
-  const std::string fingerprint = fingerprint_of(split_views(id.description, layout, file.base()));
+  const std::string fingerprint = fingerprint_of(id.generator, split_views(id.description, layout, file.base()));
   std::memcpy(file.base(), header_of(id, layout, fingerprint).data(), kPage);
   file.commit();
 }
@@ -214,8 +215,8 @@ void make_cache(const CacheId& id, const fs::path& path, const FillSplit& fill) 
 }  // namespace
 
 fs::path CacheId::path_in(const fs::path& cache_dir) const {
-  return cache_dir / fmt::format("{}{}-v{}-{}.cache", description.name, synthetic ? "-synthetic" : "", kCacheVersion,
-                                 key.substr(0, 16));
+  return cache_dir / fmt::format("{}{}-v{}-{}.cache", description.name, generator.empty() ? "" : "-synthetic",
+                                 kCacheVersion, key.substr(0, 16));
 }
 
 std::string cache_key(const DatasetDescription& description, const Json& origin) {

@@ -23,12 +23,12 @@
 
 namespace mlbench::dataset {
 
-inline constexpr int kCacheVersion = 1;  // counts changes of this layout and of what decoders and generators produce
+inline constexpr int kCacheVersion = 1;  // counts changes of this layout and of what decoders produce
 
 struct CacheId {
   const DatasetDescription& description;
-  bool synthetic = false;
-  std::string key;  // of what the records are made from
+  std::string generator;  // of made data: name, version and seed; "" of decoded files
+  std::string key;        // of what the records are made from
 
   std::filesystem::path path_in(const std::filesystem::path& cache_dir) const;
 };

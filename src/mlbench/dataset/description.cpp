@@ -49,6 +49,7 @@ void describe(spec::FieldReader& reader, DatasetDescription& description) {
   reader.field("system_path", description.system_path);
   reader.field("licence", description.licence);
   reader.field("source", description.source);
+  reader.field("synthetic_seed", description.synthetic_seed);
   reader.optional_table("archive", [&] {
     ArchiveSource& archive = description.archive;
     reader.field("pattern", archive.pattern, kFilled);

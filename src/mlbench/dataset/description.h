@@ -47,6 +47,7 @@ struct DatasetDescription {
   std::string system_path;     // where that package puts the files
   std::string folder;          // sub-folder of a data folder that may hold the files, e.g. "fashion-mnist"
   std::string licence, source;
+  uint64_t synthetic_seed = 42;  // of made data: the same for every run
 
   int64_t sample_volume() const;  // product of sample_shape
 };

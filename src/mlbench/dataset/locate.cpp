@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "mlbench/base/errors.h"
@@ -42,19 +43,32 @@ std::vector<std::string> find_files(const DatasetDescription& description, const
   return missing;
 }
 
+struct Place {
+  fs::path folder;
+  std::string origin;
+};
+
 // The archive, with its members as files.
-std::optional<LocatedDataset> find_archive(const DatasetDescription& description, const fs::path& folder,
-                                           const std::string& origin) {
+std::optional<LocatedDataset> find_archive(const DatasetDescription& description, const Place& place) {
   const ArchiveSource& source = description.archive;
   if (source.pattern.empty()) return std::nullopt;
-  const auto path = find_file(folder, source.pattern);
+  const auto path = find_file(place.folder, source.pattern);
   if (!path) return std::nullopt;
-  LocatedDataset located{folder, origin, {}, *path};
+  LocatedDataset located{place.folder, place.origin, {}, *path};
   for (const SplitSpec& split : description.splits) {
     auto& members = located.files.emplace_back();
     for (const FileSource& file : split.files) members.push_back(fs::path(source.folder) / file.pattern);
   }
   return located;
+}
+
+// The data set as it lies there; else what is missing.
+std::optional<LocatedDataset> find_at(const DatasetDescription& description, const Place& place,
+                                      std::vector<std::string>& missing) {
+  LocatedDataset located{place.folder, place.origin, {}, {}};
+  missing = find_files(description, place.folder, located.files);
+  if (missing.empty()) return located;
+  return find_archive(description, place);
 }
 
 // What lies in the folder and is easily taken for the data set: "; cifar-10-batches-py is ...".
@@ -67,19 +81,29 @@ std::string describe_lookalikes(const DatasetDescription& description, const fs:
   return text;
 }
 
+// A file named after the data set or one of its files, or any in a folder named after the data set: ", but x.zip".
+std::string describe_namesake(const DatasetDescription& description, const fs::path& folder) {
+  std::vector<std::string> names = {description.name};
+  for (const SplitSpec& split : description.splits) {
+    for (const FileSource& source : split.files) names.push_back(source.pattern);
+  }
+  const bool own_folder = folder.filename() == description.name;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string found = entry.path().filename();
+    const auto bears = [&](const std::string& name) { return found == name || found.starts_with(name + "."); };
+    if (entry.is_regular_file(ignored) && (own_folder || std::ranges::any_of(names, bears))) return ", but " + found;
+  }
+  return "";
+}
+
 size_t count_files(const DatasetDescription& description) {
   size_t count = 0;
   for (const SplitSpec& split : description.splits) count += split.files.size();
   return count;
 }
 
-}  // namespace
-
-LocatedDataset locate(const DatasetDescription& description, const std::vector<std::string>& data_dirs) {
-  struct Place {
-    fs::path folder;
-    std::string origin;
-  };
+std::vector<Place> places_of(const DatasetDescription& description, const std::vector<std::string>& data_dirs) {
   std::vector<Place> places;
   for (const std::string& dir : data_dirs) {
     for (const fs::path& folder : {fs::path(dir) / description.folder, fs::path(dir)}) {
@@ -90,19 +114,43 @@ LocatedDataset locate(const DatasetDescription& description, const std::vector<s
   if (!description.system_path.empty()) {
     places.push_back({description.system_path, "package " + description.system_package});
   }
+  return places;
+}
 
-  std::string tried;
-  for (const Place& place : places) {
-    LocatedDataset located{place.folder, place.origin, {}, {}};
-    const auto missing = find_files(description, place.folder, located.files);
-    if (missing.empty()) return located;
-    if (auto packed = find_archive(description, place.folder, place.origin)) return *std::move(packed);
-    std::error_code ignored;
-    tried += fmt::format("\n  {} ({}): {}", place.folder.string(), place.origin,
-                         !fs::is_directory(place.folder, ignored)     ? "no such folder"
-                         : missing.size() == count_files(description) ? "none of its files"
-                                                                      : fmt::format("no {}", fmt::join(missing, ", ")));
-    tried += describe_lookalikes(description, place.folder);
+// What a place lacks, and what it has instead.
+struct Lack {
+  std::string text;
+  bool misfit = false;  // it holds something that was meant to be the data set
+};
+
+Lack lack_of(const DatasetDescription& description, const fs::path& folder, const std::vector<std::string>& missing) {
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) return {"no such folder"};
+  const bool some = missing.size() < count_files(description);
+  const std::string instead =
+      (some ? "" : describe_namesake(description, folder)) + describe_lookalikes(description, folder);
+  return {(some ? fmt::format("no {}", fmt::join(missing, ", ")) : "none of its files") + instead,
+          some || !instead.empty()};
+}
+
+}  // namespace
+
+LocatedDataset locate(const DatasetDescription& description, const std::vector<std::string>& data_dirs) {
+  std::string tried, misfits;
+  for (const Place& place : places_of(description, data_dirs)) {
+    std::vector<std::string> missing;
+    if (auto located = find_at(description, place, missing)) {
+      if (misfits.empty()) return *std::move(located);
+      throw UserError(
+          fmt::format("data set {}: what lies here does not fit:{}\nthe copy in {} ({}) is not taken in its place: "
+                      "complete or remove what does not fit, or name another folder with --data-dir DIR or "
+                      "MLBENCH_DATA_DIR",
+                      description.name, misfits, place.folder.string(), place.origin));
+    }
+    const Lack lack = lack_of(description, place.folder, missing);
+    const std::string line = fmt::format("\n  {} ({}): {}", place.folder.string(), place.origin, lack.text);
+    tried += line;
+    if (lack.misfit) misfits += line;
   }
   std::string text =
       fmt::format("data set {} not found; places tried:{}\nfetch it with `mlbench data fetch {}`", description.name,

@@ -19,7 +19,8 @@ struct LocatedDataset {
 // Looks in the folders in order (DIR/<folder>, then DIR: two sets may name their files alike; in each also in the
 // archive's folder), then in the system package. A file may be there as it was published or unpacked, or all of them in
 // the archive. UserError that lists every place tried, what is missing there, what was taken for it and the command
-// that fetches it.
+// that fetches it; and where another copy would silently stand in for what an earlier place holds: a part of the files,
+// a file named after the data set or one of its files, any file of a folder named so, a look-alike.
 LocatedDataset locate(const DatasetDescription& description, const std::vector<std::string>& data_dirs);
 
 // FOLDER/PATTERN, packed in one of the known ways (the first of kPackedSuffixes of input_file.h that is there) or

@@ -33,7 +33,7 @@ PreparedDataset prepare(const DatasetDescription& description, const std::vector
 
   std::optional<ReadableFiles> files;
   PreparedDataset data = open_or_make_cache(
-      {description, false, cache_key(description, sources)}, cache_dir,
+      {description, "", cache_key(description, sources)}, cache_dir,
       [&](size_t split, const SplitBuffers& out) {
         // Under the cache's lock: one process at a time, and what a killed one left is replaced.
         if (!files) files.emplace(description, located, cache_dir / (description.name + ".unpacked.tmp"));

@@ -338,6 +338,51 @@ TEST_F(Prepare, LooksInOrder) {
   EXPECT_EQ(locate(description, dirs).folder, data_ / "a");
 }
 
+// What a user put there is not passed over for the system's copy.
+TEST_F(Prepare, FilesThatDoNotFitAreNamed) {
+  DatasetDescription description = test::tiny();
+  description.system_package = "dataset-tiny";
+  description.system_path = (data_ / "system").string();
+  description.lookalikes = {{"tiny-py", "is another layout"}};
+  test::write_tiny(data_ / "system");
+  const std::string given = data_ / "given";
+  const auto refusal = [&] { return message_of<UserError>([&] { locate(description, {given}); }); };
+  const auto with_file = [&](const std::string& name) {
+    fs::remove_all(given);
+    test::write_file(given + "/" + name, "x");
+  };
+
+  test::write_tiny(given + "/tiny");
+  fs::remove(given + "/tiny/test-labels.gz");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("tiny: what lies here does not fit"),
+                               HasSubstr(given + "/tiny (data folder): no test-labels[.gz|.bz2|.xz]"),
+                               HasSubstr("the copy in " + description.system_path + " (package dataset-tiny)"),
+                               HasSubstr("--data-dir DIR or MLBENCH_DATA_DIR")));
+  with_file("tiny/notes.txt");
+  EXPECT_THAT(refusal(), HasSubstr(given + "/tiny (data folder): none of its files, but notes.txt"));
+  for (const std::string name : {"tiny", "tiny.zip", "train-images.zip"}) {
+    with_file(name);
+    EXPECT_THAT(refusal(), HasSubstr(given + " (data folder): none of its files, but " + name));
+  }
+  with_file("tiny-py/data_batch_1");
+  EXPECT_THAT(refusal(), HasSubstr(given + " (data folder): none of its files; tiny-py is another layout"));
+  for (const std::string name : {"tiny-2/train-images.gz", "tinyx", "other.gz"}) {
+    with_file(name);
+    EXPECT_EQ(locate(description, {given}).origin, "package dataset-tiny") << name;
+  }
+}
+
+TEST_F(Prepare, DamagedFilesAreNotPassedOverEither) {
+  DatasetDescription description = test::tiny();
+  description.system_package = "dataset-tiny";
+  description.system_path = (data_ / "system").string();
+  test::write_tiny(data_ / "system");
+  test::write_tiny(data_ / "tiny", false);
+  test::write_file(data_ / "tiny/train-labels", test::idx({6}, "012012"));
+  EXPECT_THAT(message_of<UserError>([&] { prepare_tiny(description); }),
+              HasSubstr((data_ / "tiny/train-labels").string() + ": holds 6 bytes, expected 7"));
+}
+
 TEST_F(Prepare, CacheFolderThatIsAFile) {
   test::write_tiny(data_ / "tiny");
   test::write_file(cache_ / "file", "");
@@ -405,18 +450,19 @@ TEST_F(Prepare, FullDisk) {
 
 // --- made data
 
-TEST(Synthetic, HasTheFormOfTheRealSetAndDependsOnTheSeedAlone) {
+TEST(Synthetic, HasTheFormOfTheRealSetAndDependsOnTheDescriptionsSeedAlone) {
   const TemporaryFolder cache, other_cache;
-  const PreparedDataset data = make_synthetic(test::tiny(), 1, cache.path());
+  const PreparedDataset data = make_synthetic(test::tiny(), cache.path());
   EXPECT_TRUE(data.synthetic());
   EXPECT_FALSE(data.official());
   EXPECT_EQ(data.split("train").samples, 7);
   EXPECT_EQ(data.split("test").samples, 4);
   EXPECT_EQ(data.split("train").sample_shape, (std::vector<int64_t>{1, 4, 5}));
   EXPECT_THAT(data.split("train").labels, ElementsAre(0, 1, 2, 0, 1, 2, 0));
-  EXPECT_EQ(make_synthetic(test::tiny(), 1, cache.path()).fingerprint(), data.fingerprint());
-  EXPECT_EQ(make_synthetic(test::tiny(), 1, other_cache.path()).fingerprint(), data.fingerprint());
-  EXPECT_NE(make_synthetic(test::tiny(), 2, cache.path()).fingerprint(), data.fingerprint());
+  EXPECT_EQ(make_synthetic(test::tiny(), cache.path()).fingerprint(), data.fingerprint());
+  EXPECT_EQ(make_synthetic(test::tiny(), other_cache.path()).fingerprint(), data.fingerprint());
+  const auto other = parse_description("tiny.toml", "synthetic_seed = 43\n" + test::tiny_toml());
+  EXPECT_NE(make_synthetic(other, cache.path()).fingerprint(), data.fingerprint());
 }
 
 // The nearest of the classes' mean training images finds the class of a test image.
@@ -425,7 +471,7 @@ TEST(Synthetic, IsLearnable) {
   description.splits[0].samples = 500;
   description.splits[1].samples = 200;
   const TemporaryFolder cache;
-  const PreparedDataset data = make_synthetic(description, 42, cache.path());
+  const PreparedDataset data = make_synthetic(description, cache.path());
   const auto volume = static_cast<size_t>(description.sample_volume());
   const auto pixels = [&](const CachedSplit& split, size_t sample) {
     return std::span(static_cast<const uint8_t*>(split.features.data) + sample * volume, volume);

@@ -34,12 +34,12 @@ bool follow_published_files(const DatasetDescription& description, const std::ve
 int64_t CachedSplit::sample_volume() const { return volume_of(sample_shape); }
 
 PreparedDataset::PreparedDataset(const DatasetDescription& description, std::shared_ptr<const MappedFile> cache,
-                                 std::vector<CachedSplit> splits, std::string fingerprint, bool synthetic)
+                                 std::vector<CachedSplit> splits, std::string fingerprint, std::string generator)
     : name_(description.name),
       fingerprint_(std::move(fingerprint)),
-      official_(!synthetic && (description.fingerprint.empty() ? follow_published_files(description, splits)
-                                                               : fingerprint_ == description.fingerprint)),
-      synthetic_(synthetic),
+      generator_(std::move(generator)),
+      official_(!synthetic() && (description.fingerprint.empty() ? follow_published_files(description, splits)
+                                                                 : fingerprint_ == description.fingerprint)),
       classes_(description.classes),
       cache_(std::move(cache)),
       splits_(std::move(splits)) {}
@@ -56,11 +56,13 @@ const CachedSplit& PreparedDataset::split(const std::string& name) const {
 Json PreparedDataset::record() const {
   Json samples = Json::object();
   for (const CachedSplit& split : splits_) samples[split.name] = split.samples;
-  return {{"name", name_},
-          {"fingerprint", fingerprint_},
-          {"official", official_},
-          {"synthetic", synthetic_},
-          {"samples", std::move(samples)}};
+  Json record = {{"name", name_},
+                 {"fingerprint", fingerprint_},
+                 {"official", official_},
+                 {"synthetic", synthetic()},
+                 {"samples", std::move(samples)}};
+  if (synthetic()) record["generator"] = generator_;
+  return record;
 }
 
 }  // namespace mlbench::dataset

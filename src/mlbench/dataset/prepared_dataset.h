@@ -32,25 +32,27 @@ struct CachedSplit {
 //
 // Fingerprint: SHA-256 over all records, split after split in the description's order, each split in official order;
 // a record is its feature bytes (as decoded, row-major, little endian) followed by its label as a little-endian int64.
+// Of made data, the generator's text precedes them.
 class PreparedDataset {
  public:
   PreparedDataset(const DatasetDescription& description, std::shared_ptr<const MappedFile> cache,
-                  std::vector<CachedSplit> splits, std::string fingerprint, bool synthetic);
+                  std::vector<CachedSplit> splits, std::string fingerprint, std::string generator);
 
   const CachedSplit& split(const std::string& name) const;  // UserError listing the splits
   const std::vector<CachedSplit>& splits() const { return splits_; }
   const std::string& fingerprint() const { return fingerprint_; }
   // The fingerprint is the description's; where that has none, every published file follows from the records.
   bool official() const { return official_; }
-  bool synthetic() const { return synthetic_; }
+  bool synthetic() const { return !generator_.empty(); }
   int64_t classes() const { return classes_; }
   const std::string& name() const { return name_; }
-  // The record's `data` field: name, fingerprint, official, synthetic, samples {split: count}.
+  // The record's `data` field: name, fingerprint, official, synthetic, samples {split: count}; of made data generator.
   Json record() const;
 
  private:
   std::string name_, fingerprint_;
-  bool official_ = false, synthetic_ = false;
+  std::string generator_;  // of made data: name, version and seed; "" of decoded files
+  bool official_ = false;
   int64_t classes_ = 0;
   std::shared_ptr<const MappedFile> cache_;
   std::vector<CachedSplit> splits_;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <span>
 #include <thread>
 
@@ -18,6 +19,8 @@
 namespace mlbench::dataset {
 
 namespace {
+
+constexpr double kScoreDeviation = 6;
 
 enum SyntheticStream : uint64_t { kPrototypes = 1, kNoise = 2, kDirection = 3, kRows = 4, kLabels = 5 };
 
@@ -67,18 +70,11 @@ std::array<double, 4> normals(uint64_t key, uint64_t i, uint64_t row) {
   return values;
 }
 
-// Normal in each coordinate and scaled to length 1: uniform on the sphere.
-void draw_unit_vector(uint64_t key, uint64_t row, std::span<double> out) {
-  double squares = 0;
+void draw_normals(uint64_t key, uint64_t row, std::span<double> out) {
   for (size_t first = 0; first < out.size(); first += 4) {
     const auto values = normals(key, first / 4, row);
-    for (size_t i = 0; i < std::min<size_t>(4, out.size() - first); ++i) {
-      out[first + i] = values[i];
-      squares += values[i] * values[i];
-    }
+    std::copy_n(values.begin(), std::min<size_t>(4, out.size() - first), out.begin() + static_cast<ptrdiff_t>(first));
   }
-  const double scale = 1.0 / std::sqrt(squares);
-  for (double& value : out) value *= scale;
 }
 
 double uniform_of(uint64_t key, uint64_t row) {
@@ -121,11 +117,11 @@ void for_blocks(size_t rows, const Generation& generation, const Work& work) {
 void make_images(const Generation& generation, const SplitBuffers& out) {
   const DatasetDescription& description = generation.description;
   std::vector<std::vector<uint8_t>> prototypes;
-  const uint64_t prototype_key = derive_key(generation.seed, {kSyntheticStream, kPrototypes});
+  const uint64_t prototype_key = derive_key(description.synthetic_seed, {kSyntheticStream, kPrototypes});
   for (int64_t label = 0; label < description.classes; ++label) {
     prototypes.push_back(make_prototype(description.sample_shape, prototype_key, label));
   }
-  const uint64_t noise_key = derive_key(generation.seed, {kSyntheticStream, kNoise, generation.split});
+  const uint64_t noise_key = derive_key(description.synthetic_seed, {kSyntheticStream, kNoise, generation.split});
   const auto record = static_cast<size_t>(description.sample_volume());
   for (size_t i = 0; i < out.labels.size(); ++i) {
     const size_t label = i % prototypes.size();
@@ -134,55 +130,69 @@ void make_images(const Generation& generation, const SplitBuffers& out) {
   }
 }
 
-std::vector<double> unit_sphere_direction(uint64_t seed, size_t dimension) {
+std::vector<double> gaussian_rows_direction(uint64_t seed, size_t dimension) {
   std::vector<double> direction(dimension);
-  draw_unit_vector(derive_key(seed, {kSyntheticStream, kDirection}), 0, direction);
+  draw_normals(derive_key(seed, {kSyntheticStream, kDirection}), 0, direction);
+  const double length = std::sqrt(std::inner_product(direction.begin(), direction.end(), direction.begin(), 0.0));
+  for (double& value : direction) value /= length;
   return direction;
 }
 
-void make_unit_sphere(const Generation& generation, const SplitBuffers& out) {
+void make_gaussian_rows(const Generation& generation, const SplitBuffers& out) {
   const auto dimension = static_cast<size_t>(generation.description.sample_volume());
-  const std::vector<double> direction = unit_sphere_direction(generation.seed, dimension);
-  const double steepness = 5.6 * std::sqrt(static_cast<double>(dimension));
-  const uint64_t row_key = derive_key(generation.seed, {kSyntheticStream, kRows, generation.split});
-  const uint64_t label_key = derive_key(generation.seed, {kSyntheticStream, kLabels, generation.split});
+  const uint64_t seed = generation.description.synthetic_seed;
+  const std::vector<double> direction = gaussian_rows_direction(seed, dimension);
+  std::vector<double> deviations(dimension);
+  for (size_t i = 0; i < dimension; ++i) deviations[i] = 1.0 / std::sqrt(static_cast<double>(i + 1));
+  const uint64_t row_key = derive_key(seed, {kSyntheticStream, kRows, generation.split});
+  const uint64_t label_key = derive_key(seed, {kSyntheticStream, kLabels, generation.split});
   auto* features = reinterpret_cast<float*>(out.features.data());
   for_blocks(out.labels.size(), generation, [&](size_t begin, size_t end) {
     std::vector<double> values(dimension);
     for (size_t row = begin; row < end; ++row) {
-      draw_unit_vector(row_key, row, values);
-      double projection = 0;
+      draw_normals(row_key, row, values);
+      double score = 0;
+      double squares = 0;
       for (size_t i = 0; i < dimension; ++i) {
-        features[row * dimension + i] = static_cast<float>(values[i]);
-        projection += direction[i] * values[i];
+        score += kScoreDeviation * direction[i] * values[i];
+        values[i] *= deviations[i];
+        squares += values[i] * values[i];
       }
-      const double probability = 1.0 / (1.0 + std::exp(-steepness * projection));
+      const double scale = 1.0 / std::sqrt(squares);
+      for (size_t i = 0; i < dimension; ++i) features[row * dimension + i] = static_cast<float>(scale * values[i]);
+      const double probability = 1.0 / (1.0 + std::exp(-score));
       out.labels[row] = uniform_of(label_key, row) < probability ? 1 : 0;
     }
   });
 }
 
-PreparedDataset make_synthetic(const DatasetDescription& description, uint64_t seed,
-                               const std::filesystem::path& cache_dir, const Progress& progress) {
+namespace {
+
+struct Generator {
+  const char* name;  // with its version, which counts changes of what it makes
+  void (*make)(const Generation& generation, const SplitBuffers& out);
+};
+constexpr Generator kImages{"images 1", make_images}, kGaussianRows{"gaussian rows 1", make_gaussian_rows};
+
+}  // namespace
+
+PreparedDataset make_synthetic(const DatasetDescription& description, const std::filesystem::path& cache_dir,
+                               const Progress& progress) {
   const Format* format = find_format(description.format);
   MLBENCH_CHECK(format != nullptr, "parse_description() checks the format");
-  const bool images = format->dtype == DType::kUInt8;
-  if (!images && (format->dtype != DType::kFloat32 || description.classes != 2)) {
+  const Generator& generator = format->dtype == DType::kUInt8 ? kImages : kGaussianRows;
+  if (&generator == &kGaussianRows && (format->dtype != DType::kFloat32 || description.classes != 2)) {
     throw UserError(
         fmt::format("no synthetic data for {}: made data are uint8 images, or float32 rows of 2 classes; these are {} "
                     "of {} classes",
                     description.name, name_of(format->dtype), description.classes));
   }
   const auto fill = [&](size_t split, const SplitBuffers& out) {
-    const Generation generation{description, seed, split, std::max(1U, std::thread::hardware_concurrency()), progress};
-    if (images) {
-      make_images(generation, out);
-    } else {
-      make_unit_sphere(generation, out);
-    }
+    generator.make({description, split, std::max(1U, std::thread::hardware_concurrency()), progress}, out);
   };
-  return open_or_make_cache({description, true, cache_key(description, {{"seed", seed}})}, cache_dir, fill,
-                            fmt::format("making synthetic {} from seed {}", description.name, seed), progress);
+  const std::string made_by = fmt::format("{}, seed {}", generator.name, description.synthetic_seed);
+  return open_or_make_cache({description, made_by, cache_key(description, {{"generator", made_by}})}, cache_dir, fill,
+                            fmt::format("making synthetic {}: {}", description.name, made_by), progress);
 }
 
 }  // namespace mlbench::dataset

@@ -113,6 +113,19 @@ class Record : public testing::Test {
   RunProgress progress_;
 };
 
+TEST_F(Record, TargetLossIsOfOfficialDataAlone) {
+  spec_.task.task.goal.target_loss = 0.2828;
+  EXPECT_FALSE(build()["goal"].contains("target_loss")) << "the data are not known yet";
+  one_finished_segment();
+  EXPECT_EQ(build()["goal"]["target_loss"], 0.2828);
+  spec_.limits.light = true;
+  EXPECT_FALSE(build()["goal"].contains("target_loss"));
+  spec_.limits.light = false;
+  write_spool(folder_.path(), 1, 0, {step_record(0, 10, kSecond)},
+              {Json{{"event", "prepared"}, {"data", {{"official", false}}}}}, micros("2026-01-31T12:00:01.000000Z"));
+  EXPECT_FALSE(build()["goal"].contains("target_loss"));
+}
+
 TEST_F(Record, QueuedRunHasAllFieldsAndNoMeasurements) {
   const Json record = build();
   EXPECT_EQ(record["state"], "queued");

@@ -145,6 +145,7 @@ void TrainRun::finish_epoch() {
 
 void TrainRun::evaluate() {
   const TimePoint start = c_.clock.now();
+  loader_->pause();
   evaluate_averaged(c_.framework, c_.comm, *evaluation_loader_, evaluation_metrics_);
   schedule_->on_evaluation(step_, evaluation_metrics_.value("loss"));
   const int64_t duration_ns = (c_.clock.now() - start).count();

@@ -215,7 +215,7 @@ class TestRun {
 
   // Of every rank, in their order. Rethrows what the first of them that threw did.
   std::vector<RankOutcome> start(const Start& start = {}) {
-    const auto prepared = dataset::make_synthetic(data_, run.seed, folder_ / "cache");
+    const auto prepared = dataset::make_synthetic(data_, folder_ / "cache");
     auto comms = comm::make_in_process_group(static_cast<int>(run.workers), std::chrono::seconds(60));
     std::vector<std::future<RankOutcome>> ranks;
     for (auto& comm : comms) {

@@ -37,7 +37,7 @@ std::vector<int> cores_of(const spec::RunSpec& run, int local_rank) {
 dataset::PreparedDataset prepare_data(const spec::RunSpec& run) {
   const auto& description = dataset::find_description(run.data_name);
   const dataset::Progress log = [](const std::string& line) { spdlog::info("{}", line); };
-  if (run.synthetic) return dataset::make_synthetic(description, run.seed, run.cache_dir, log);
+  if (run.synthetic) return dataset::make_synthetic(description, run.cache_dir, log);
   return dataset::prepare(description, run.data_dirs, run.cache_dir, log);
 }
 
