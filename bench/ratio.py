@@ -3,19 +3,33 @@
 
     ratio.py --ours 'CMD' --peer 'CMD A' --peer 'CMD B' [--limit 1.0]
 
-The peer's best variant is chosen from 3 runs of each, then --pairs interleaved pairs are run against it alone, with the
-verdict of pairs.py: met, missed or undecided. Each command's value is the number called --key in the last JSON value that
-it prints: at the top of an object (the peers), or in the `throughput` of the only run of an array (`mlbench run ...
---json`). Prints one JSON object; exit code 0: met, 1: missed, 3: undecided.
+The best of the peer's variants is chosen from 3 runs of each, one after the other in turn: by the median. Then --pairs
+interleaved pairs are run against that variant alone, with the verdict of pairs.py: met, missed or undecided.
+
+Each command's value is the number called --key in the last JSON value that it prints: at the top of an object (the peers),
+or in the `throughput` of the only run of an array (`mlbench run ... --json`). Prints all that was measured as one JSON
+object. Exit code 0: met, 1: missed, 3: undecided, 2: could not be measured.
 """
 import argparse
 import json
+import os
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
 
 import pairs
+
+EXIT_CODES = {"met": 0, "missed": 1, "undecided": 3}
+
+
+class Failed(Exception):
+    pass
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
 
 
 def last_json(text):
@@ -23,75 +37,104 @@ def last_json(text):
     starts = [i for i, c in enumerate(text) if c in "[{" and (i == 0 or text[i - 1] == "\n")]
     for start in reversed(starts):
         try:
-            return json.JSONDecoder().raw_decode(text[start:])[0]
+            document = json.JSONDecoder().raw_decode(text[start:])[0]
         except json.JSONDecodeError:
             continue
-    raise ValueError("no JSON in the output: " + text[-500:])
+        if isinstance(document, list):
+            if len(document) != 1:
+                raise Failed(f"{len(document)} runs in the output; expected one")
+            return document[0]
+        return document
+    raise Failed("no JSON in the output: " + text[-500:])
 
 
 def value_of(document, key):
-    if isinstance(document, list):
-        if len(document) != 1:
-            raise ValueError(f"{len(document)} runs in the output; expected one")
-        document = document[0]
     place = document if key in document else document.get("throughput", {})
     if not isinstance(place.get(key), (int, float)) or place[key] <= 0:
-        raise ValueError(f"no positive number '{key}' in {json.dumps(document)[:500]}")
+        raise Failed(f"no positive number '{key}' in {json.dumps(document)[:500]}")
     return float(place[key])
 
 
-def run(command, key, timeout, attempts=3):
-    """The value; a command that fails is repeated, said so, and gives up the measurement the third time."""
-    for attempt in range(1, attempts + 1):
-        done = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              timeout=timeout)
-        if done.returncode == 0:
-            try:
-                return value_of(last_json(done.stdout), key)
-            except ValueError as error:
-                sys.exit(f"ratio.py: {error}\n  command: {command}")
-        print(f"exit code {done.returncode} (attempt {attempt} of {attempts}): {command}\n{done.stderr[-1000:]}",
-              file=sys.stderr, flush=True)
-    sys.exit(f"ratio.py: failed {attempts} times: {command}")
+class Side:
+    """One of two programs: measures, and counts how often a run of it failed."""
+
+    def __init__(self, key, options):
+        self.key, self.timeout, self.failures = key, options.timeout, 0
+
+    def output(self, command):
+        process = subprocess.Popen(shlex.split(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        try:
+            return *process.communicate(timeout=self.timeout), process.returncode
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise Failed(f"took longer than {self.timeout} s: {command}") from None
+            raise
+
+    def measure(self, command, attempts=3):
+        """The value; a command that fails is repeated, which is counted, and gives up the measurement the third time."""
+        for attempt in range(1, attempts + 1):
+            out, err, code = self.output(command)
+            if code == 0:
+                return value_of(last_json(out), self.key)
+            self.failures += 1
+            say(f"exit code {code} (attempt {attempt} of {attempts}): {command}\n{err[-1000:]}")
+        raise Failed(f"failed {attempts} times: {command}")
 
 
-def main():
+def best(measured):
+    return max(measured, key=lambda command: statistics.median(measured[command]))
+
+
+def choose(side, options):
+    """{variant: values}"""
+    if len(options.peer) == 1:
+        return {}
+    measured = {command: [] for command in options.peer}
+    for _ in range(options.choose):
+        for command, values in measured.items():
+            values.append(side.measure(command))
+            say(f"variant {values[-1]:12.2f}  {command}")
+    return measured
+
+
+def compare(options):
+    ours, peer = Side(options.key, options), Side(options.peer_key or options.key, options)
+    measured = choose(peer, options)
+    command = best(measured) if measured else options.peer[0]
+    values = pairs.measure(lambda: ours.measure(options.ours), lambda: peer.measure(command), options.pairs, say)
+    ratios = [a / b for a, b in zip(*values)]
+    low, high = pairs.interval(ratios)
+    return {
+        "key": ours.key, "peer_key": peer.key, "limit": options.limit, "verdict": pairs.verdict(low, high, options.limit),
+        "ratio": statistics.median(ratios), "interval_95": [low, high], "pairs": options.pairs,
+        "ours": {"command": options.ours, "failures": ours.failures, "values": values[0]},
+        "peer": {"command": command, "failures": peer.failures, "values": values[1]}, "variants": measured}
+
+
+def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ours", required=True, metavar="CMD", help="one command line, split as a shell would; no shell")
     parser.add_argument("--peer", required=True, metavar="CMD", action="append", help="repeat it for each variant")
     parser.add_argument("--key", default="median_samples_per_s", help="higher is better (default: %(default)s)")
     parser.add_argument("--peer-key", help="the same number in the peers' output (default: --key)")
     parser.add_argument("--limit", type=float, default=1.0)
-    parser.add_argument("--choose", type=int, default=3, metavar="N", help="runs of each variant of the peer")
     parser.add_argument("--pairs", type=int, default=21)
+    parser.add_argument("--choose", type=int, default=3, metavar="N", help="runs of each variant of the peer")
     parser.add_argument("--timeout", type=float, default=600, help="seconds per command")
-    options = parser.parse_args()
-    peer_key = options.peer_key or options.key
+    return parser.parse_args(arguments)
 
-    def say(text):
-        print(text, file=sys.stderr, flush=True)
 
-    variants = {}
-    for command in options.peer:
-        if len(options.peer) == 1:
-            variants[command] = None
-            break
-        variants[command] = statistics.median(run(command, peer_key, options.timeout) for _ in range(options.choose))
-        say(f"variant {variants[command]:12.2f}  {command}")
-    peer = max(variants, key=lambda command: variants[command] or 0)
-
-    ours, theirs = pairs.measure(lambda: run(options.ours, options.key, options.timeout),
-                                 lambda: run(peer, peer_key, options.timeout), options.pairs, say)
-    ratios = [a / b for a, b in zip(ours, theirs)]
-    low, high = pairs.interval(ratios)
-    verdict = pairs.verdict(low, high, options.limit)
-    print(json.dumps({
-        "key": options.key, "peer_key": peer_key, "limit": options.limit, "verdict": verdict,
-        "ratio": statistics.median(ratios), "interval_95": [low, high], "pairs": len(ratios),
-        "ours_median": statistics.median(ours), "peer_median": statistics.median(theirs), "ours": options.ours,
-        "peer": peer, "variants": variants, "ratios": ratios}, indent=2))
-    sys.exit({"met": 0, "missed": 1, "undecided": 3}[verdict])
+def main(arguments=None):
+    options = parse(arguments)
+    try:
+        result = compare(options)
+    except Failed as failure:
+        say(f"ratio.py: {failure}")
+        return 2
+    print(json.dumps(result, indent=1))
+    return EXIT_CODES[result["verdict"]]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
