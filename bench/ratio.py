@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """Is one program at least as fast as another? Paired measurement of two command lines that print JSON.
 
-    ratio.py --ours 'CMD' --peer 'CMD A' --peer 'CMD B' [--limit 1.0]
+    ratio.py --ours 'CMD' --peer 'CMD A' --peer 'CMD B' [--limit 1.0] [--output FILE]
 
-The best of the peer's variants is chosen from 3 runs of each, one after the other in turn: by the median. Then --pairs
-interleaved pairs are run against that variant alone, with the verdict of pairs.py: met, missed or undecided.
+The best of the peer's variants is chosen once, from 3 runs of each, one after the other in turn: by the median. With
+--choices FILE --configuration NAME the choice is kept there, and counts until the variants or the machine are others. Then
+--pairs interleaved pairs are run against that variant alone, with the verdict of pairs.py: met, missed or undecided.
 
 Each command's value is the number called --key in the last JSON value that it prints: at the top of an object (the peers),
 or in the `throughput` of the only run of an array (`mlbench run ... --json`). Prints all that was measured as one JSON
 object. Exit code 0: met, 1: missed, 3: undecided, 2: could not be measured.
 """
 import argparse
+import datetime
 import json
 import os
+import pathlib
 import shlex
 import signal
 import statistics
@@ -30,6 +33,26 @@ class Failed(Exception):
 
 def say(text):
     print(text, file=sys.stderr, flush=True)
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def machine():
+    cpu = next((line.split(":")[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), "unknown")
+    return {"cpu": cpu, "cores": len(os.sched_getaffinity(0)),
+            "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30)}
+
+
+def write(path, document):
+    """As a whole or not at all."""
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(document, indent=1) + "\n")
+    partial.rename(path)
 
 
 def last_json(text):
@@ -55,14 +78,26 @@ def value_of(document, key):
     return float(place[key])
 
 
+def settings_of(document):
+    """What ran: version and effective settings of a run's record, all but the measured numbers of other programs' output."""
+    if "environment" in document:
+        environment = document["environment"]
+        kept = ("task", "task_hash", "framework", "backend", "workers", "threads_per_worker", "effective")
+        return {"program": f"mlbench {environment['version']}", "commit": environment["git_describe"],
+                "build_type": environment["build_type"], **{name: document[name] for name in kept}}
+    return {name: value for name, value in document.items() if not isinstance(value, float)}
+
+
 class Side:
-    """One of two programs: measures, and counts how often a run of it failed."""
+    """One of two programs: measures, and remembers what it was and how often a run of it failed."""
 
     def __init__(self, key, options):
-        self.key, self.timeout, self.failures = key, options.timeout, 0
+        self.key, self.python, self.timeout = key, options.python, options.timeout
+        self.settings, self.failures = None, 0
 
     def output(self, command):
-        process = subprocess.Popen(shlex.split(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        words = [self.python if self.python and word == "PYTHON" else word for word in shlex.split(command)]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         try:
             return *process.communicate(timeout=self.timeout), process.returncode
         except BaseException as error:
@@ -76,7 +111,9 @@ class Side:
         for attempt in range(1, attempts + 1):
             out, err, code = self.output(command)
             if code == 0:
-                return value_of(last_json(out), self.key)
+                document = last_json(out)
+                self.settings = settings_of(document)
+                return value_of(document, self.key)
             self.failures += 1
             say(f"exit code {code} (attempt {attempt} of {attempts}): {command}\n{err[-1000:]}")
         raise Failed(f"failed {attempts} times: {command}")
@@ -87,29 +124,49 @@ def best(measured):
 
 
 def choose(side, options):
-    """{variant: values}"""
+    """{"date", "machine", "measured": {variant: values}}: measured now, or kept from before."""
     if len(options.peer) == 1:
-        return {}
+        return None
+    path = pathlib.Path(options.choices) if options.choices else None
+    choices = json.loads(path.read_text()) if path and path.exists() else {}
+    kept = choices.get(options.configuration)
+    if kept and not options.choose_again:
+        if kept["machine"] == machine() and set(kept["measured"]) == set(options.peer):
+            say(f"variant of {kept['date']}: {best(kept['measured'])}")
+            return kept
+        say("the kept choice is of other variants or of another machine")
     measured = {command: [] for command in options.peer}
     for _ in range(options.choose):
         for command, values in measured.items():
             values.append(side.measure(command))
             say(f"variant {values[-1]:12.2f}  {command}")
-    return measured
+    choice = {"date": now(), "machine": machine(), "measured": measured}
+    if path:
+        write(path, choices | {options.configuration: choice})
+    return choice
+
+
+def figures(ours, peer, limit):
+    """What follows from the values of the pairs."""
+    ratios = [a / b for a, b in zip(ours, peer, strict=True)]
+    low, high = pairs.interval(ratios)
+    return {"ours_median": statistics.median(ours), "peer_median": statistics.median(peer),
+            "ratio": statistics.median(ratios), "interval_95": [low, high], "verdict": pairs.verdict(low, high, limit)}
 
 
 def compare(options):
     ours, peer = Side(options.key, options), Side(options.peer_key or options.key, options)
-    measured = choose(peer, options)
-    command = best(measured) if measured else options.peer[0]
+    load = os.getloadavg()[0]
+    choice = choose(peer, options)
+    command = best(choice["measured"]) if choice else options.peer[0]
+    begin = now()
     values = pairs.measure(lambda: ours.measure(options.ours), lambda: peer.measure(command), options.pairs, say)
-    ratios = [a / b for a, b in zip(*values)]
-    low, high = pairs.interval(ratios)
     return {
-        "key": ours.key, "peer_key": peer.key, "limit": options.limit, "verdict": pairs.verdict(low, high, options.limit),
-        "ratio": statistics.median(ratios), "interval_95": [low, high], "pairs": options.pairs,
-        "ours": {"command": options.ours, "failures": ours.failures, "values": values[0]},
-        "peer": {"command": command, "failures": peer.failures, "values": values[1]}, "variants": measured}
+        "begin": begin, "end": now(), "machine": machine(), "load_before": load, "key": ours.key, "peer_key": peer.key,
+        "limit": options.limit, "pairs": options.pairs, **figures(*values, options.limit),
+        "ours": {"command": options.ours, "settings": ours.settings, "failures": ours.failures, "values": values[0]},
+        "peer": {"command": command, "settings": peer.settings, "failures": peer.failures, "values": values[1]},
+        "choice": choice}
 
 
 def parse(arguments):
@@ -121,8 +178,16 @@ def parse(arguments):
     parser.add_argument("--limit", type=float, default=1.0)
     parser.add_argument("--pairs", type=int, default=21)
     parser.add_argument("--choose", type=int, default=3, metavar="N", help="runs of each variant of the peer")
+    parser.add_argument("--choices", metavar="FILE", help="where choices are kept, as JSON")
+    parser.add_argument("--configuration", metavar="NAME", help="what the choice is for, e.g. '1a float32 1x2'")
+    parser.add_argument("--choose-again", action="store_true", help="whatever is kept")
+    parser.add_argument("--python", metavar="PATH", help="stands where a command says PYTHON")
+    parser.add_argument("--output", metavar="FILE", help="where to write the JSON, too")
     parser.add_argument("--timeout", type=float, default=600, help="seconds per command")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if (options.choices is None) != (options.configuration is None):
+        parser.error("--choices and --configuration go together")
+    return options
 
 
 def main(arguments=None):
@@ -132,6 +197,8 @@ def main(arguments=None):
     except Failed as failure:
         say(f"ratio.py: {failure}")
         return 2
+    if options.output:
+        write(options.output, result)
     print(json.dumps(result, indent=1))
     return EXIT_CODES[result["verdict"]]
 

@@ -29,6 +29,7 @@ class Ratios(unittest.TestCase):
         self.fake = self.folder / "fake.sh"
         self.fake.write_text(FAKE)
         self.fake.chmod(0o755)
+        self.choices = self.folder / "choices.json"
 
     def command(self, name, *values):
         if values:
@@ -49,22 +50,54 @@ class Ratios(unittest.TestCase):
         self.said = err.getvalue()
         return code, json.loads(out.getvalue() or "null")
 
+    def compare(self, *more, variants=("a", "b"), configuration="1a float32 1x2", count=1):
+        peers = [word for name in variants for word in ("--peer", self.command(name))]
+        kept = ["--choices", str(self.choices), "--configuration", configuration]
+        return self.run_ratio("--ours", self.command("ours"), *peers, "--pairs", str(count), *kept, *more)
+
     def test_the_best_variant_is_that_of_the_best_median_of_three(self):
         self.command("ours", 20)
         self.command("a", 30, 9, 9, 9)
         self.command("b", 10)
-        code, result = self.run_ratio("--ours", self.command("ours"), "--peer", self.command("a"),
-                                      "--peer", self.command("b"), "--pairs", "1")
+        code, result = self.compare()
         self.assertEqual(self.calls(), ["a", "b"] * 3 + ["ours", "b"])
         self.assertEqual(code, 0)
         self.assertEqual(result["peer"]["command"], self.command("b"))
-        self.assertEqual(result["variants"], {self.command("a"): [30, 9, 9], self.command("b"): [10, 10, 10]})
+        self.assertEqual(result["choice"]["measured"], {self.command("a"): [30, 9, 9], self.command("b"): [10, 10, 10]})
+
+    def test_a_choice_is_kept_for_its_configuration(self):
+        for name, value in (("ours", 20), ("a", 9), ("b", 10)):
+            self.command(name, value)
+        first = self.compare()[1]["choice"]
+        self.calls()
+        self.command("a", 99)
+        _, result = self.compare()
+        self.assertEqual(self.calls(), ["ours", "b"])
+        self.assertEqual(result["choice"], first)
+        self.compare(configuration="1a float32 2x1")
+        self.assertEqual(self.calls(), ["a", "b"] * 3 + ["ours", "a"])
+        self.assertEqual(set(json.loads(self.choices.read_text())), {"1a float32 1x2", "1a float32 2x1"})
+
+    def test_what_makes_it_choose_again(self):
+        for name, value in (("ours", 20), ("a", 9), ("b", 10), ("c", 11)):
+            self.command(name, value)
+        self.compare()
+        self.calls()
+        self.compare("--choose-again")
+        self.assertEqual(self.calls(), ["a", "b"] * 3 + ["ours", "b"])
+        self.compare(variants=("a", "b", "c"))
+        self.assertEqual(self.calls(), ["a", "b", "c"] * 3 + ["ours", "c"])
+        kept = json.loads(self.choices.read_text())
+        kept["1a float32 1x2"]["machine"]["cpu"] = "another"
+        self.choices.write_text(json.dumps(kept))
+        self.compare(variants=("a", "b", "c"))
+        self.assertEqual(len(self.calls()), 3 * 3 + 2)
 
     def test_one_variant_is_no_choice(self):
         self.command("ours", 20)
         self.command("a", 10)
         code, result = self.run_ratio("--ours", self.command("ours"), "--peer", self.command("a"), "--pairs", "1")
-        self.assertEqual((code, result["variants"], self.calls()), (0, {}, ["ours", "a"]))
+        self.assertEqual((code, result["choice"], self.calls()), (0, None, ["ours", "a"]))
 
     def test_pairs_are_as_many_as_said_and_take_turns(self):
         self.command("ours", 1)
@@ -79,6 +112,33 @@ class Ratios(unittest.TestCase):
             self.command("ours", *values)
             code, result = self.run_ratio("--ours", self.command("ours"), "--peer", self.command("a"), "--pairs", "4")
             self.assertEqual((result["verdict"], code), (verdict, expected))
+
+    def test_all_that_was_measured_is_in_the_file(self):
+        self.command("ours", 20, 22, 24)
+        self.command("a", 10, 11, 8)
+        output = self.folder / "results" / "one.json"
+        # The word PYTHON stands for a program whose path is nobody's business.
+        code, result = self.run_ratio("--ours", self.command("ours"), "--peer", "PYTHON a", "--python", str(self.fake),
+                                      "--pairs", "3", "--limit", "1.5", "--output", str(output))
+        self.assertEqual(code, 0)
+        self.assertEqual(result, json.loads(output.read_text()))
+        self.assertEqual(result["ours"]["values"], [20, 22, 24])
+        self.assertEqual(result["peer"], {"command": "PYTHON a", "settings": {"program": "a"}, "failures": 0,
+                                          "values": [10, 11, 8]})
+        self.assertEqual((result["ratio"], result["interval_95"], result["limit"]), (2, [2, 3], 1.5))
+        self.assertEqual(result["machine"], ratio.machine())
+        self.assertRegex(result["begin"] + result["end"], r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ){2}$")
+
+    def test_what_a_record_says_of_a_run(self):
+        environment = {"version": "0.1.0", "git_describe": "abc", "build_type": "Release", "compiler": "GNU"}
+        record = {"environment": environment, "task": "1a", "task_hash": "12", "framework": "onednn", "backend": "gloo",
+                  "workers": 2, "threads_per_worker": 1, "effective": {"pinned": True}, "clocks": {"train_s": 3.0},
+                  "throughput": {"rate": 7}}
+        text = "progress\n" + json.dumps([record], indent=2)
+        self.assertEqual(ratio.value_of(ratio.last_json(text), "rate"), 7)
+        self.assertEqual(ratio.settings_of(record), {
+            "program": "mlbench 0.1.0", "commit": "abc", "build_type": "Release", "task": "1a", "task_hash": "12",
+            "framework": "onednn", "backend": "gloo", "workers": 2, "threads_per_worker": 1, "effective": {"pinned": True}})
 
     def test_failures_are_repeated_and_counted(self):
         self.command("ours", 20)
