@@ -1,0 +1,126 @@
+"""One rank of the speed peer: models, the step and its clock. torch_peer.py starts it."""
+import json
+import statistics
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+def mnist_cnn():
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 5, padding="same"), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 5, padding="same"), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(64 * 7 * 7, 1024), nn.ReLU(), nn.Dropout(0.4), nn.Linear(1024, 10))
+
+
+class Block(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs)
+        self.shortcut = nn.Sequential()
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = F.relu(self.norm1(self.conv1(x)))
+        return F.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
+
+
+def resnet20():
+    layers = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
+    inputs = 16
+    for outputs in (16, 32, 64):
+        for i in range(3):
+            layers.append(Block(inputs, outputs, 2 if i == 0 and outputs != 16 else 1))
+            inputs = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
+class Lstm(nn.Module):
+    def __init__(self, positions, inputs, hidden):
+        super().__init__()
+        self.rnn = nn.LSTM(inputs, hidden, batch_first=True)
+        self.fc = nn.Linear(positions * hidden, 10)
+
+    def forward(self, x):
+        return self.fc(self.rnn(x)[0].flatten(1))
+
+
+class Attention(nn.Module):
+    def __init__(self, positions, features, heads):
+        super().__init__()
+        self.heads = heads
+        self.project_in = nn.Linear(features, 3 * features, bias=False)
+        self.project_out = nn.Linear(features, features, bias=False)
+        self.fc = nn.Linear(positions * features, 10)
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in self.project_in(x).chunk(3, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        return self.fc(self.project_out(y).flatten(1))
+
+
+# model, its parameters, sample shape, batch per rank, arguments of SGD
+TASKS = {
+    "fashion-mnist": (mnist_cnn, 3274634, (1, 28, 28), 100, {"lr": 0.05, "momentum": 0.9}),
+    "1a": (resnet20, 272474, (3, 32, 32), 128, {"lr": 0.02, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4}),
+    # The models of bench/step_bench.cpp.
+    "lstm": (lambda: Lstm(70, 400, 1150), 7944210, (70, 400), 20, {"lr": 0.001, "momentum": 0.9}),
+    "attention": (lambda: Attention(50, 1024, 16), 4706314, (50, 1024), 16, {"lr": 0.001, "momentum": 0.9}),
+}
+
+
+def train(rank, options, store):
+    torch.set_num_threads(options.threads)
+    torch.set_num_interop_threads(1)
+    torch.manual_seed(rank)
+    if options.ranks > 1:
+        torch.distributed.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=options.ranks)
+
+    make_model, parameters, shape, batch, sgd = TASKS[options.task]
+    batch = options.batch or batch
+    model = make_model().to(options.device)
+    assert sum(p.numel() for p in model.parameters()) == parameters
+    features = torch.rand(batch, *shape, device=options.device)
+    labels = torch.randint(0, 10, (batch,), device=options.device)
+    if options.layout == "nhwc":
+        model = model.to(memory_format=torch.channels_last)
+        features = features.to(memory_format=torch.channels_last)
+    net = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True) if options.ranks > 1 else model
+    if options.compile:
+        net = torch.compile(net)
+    optimizer = torch.optim.SGD(model.parameters(), fused=options.fused, **sgd)
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast(options.device, torch.bfloat16, enabled=options.amp):
+            loss = F.cross_entropy(net(features), labels)
+        loss.backward()
+        optimizer.step()
+        if options.device == "cuda":
+            torch.cuda.synchronize()
+        return loss
+
+    for _ in range(options.warm_up):
+        step()
+    seconds = []
+    for _ in range(options.steps):
+        begin = time.perf_counter()
+        loss = step()
+        seconds.append(time.perf_counter() - begin)
+    if rank == 0:
+        samples = options.ranks * batch
+        print(json.dumps({
+            "peer": "pytorch " + torch.__version__, "task": options.task, "device": options.device, "ranks": options.ranks,
+            "threads": options.threads, "batch": batch, "layout": options.layout, "fused": options.fused,
+            "compile": options.compile, "amp": options.amp, "steps": options.steps, "loss": loss.item(),
+            "samples_per_s": samples * options.steps / sum(seconds),
+            "median_samples_per_s": samples / statistics.median(seconds)}), flush=True)
+    if options.ranks > 1:
+        torch.distributed.barrier()  # a rank that tears down while its peer still works may abort it
+        torch.distributed.destroy_process_group()
