@@ -1,17 +1,52 @@
 #!/usr/bin/env python3
 """The speed peer of `mlbench run --fixed-batch`: a task's model and optimizer in plain PyTorch, by default fashion-mnist.
 
-One fixed batch in memory, loss, backward and optimizer step, the parameters of tasks/*.toml. With --ranks > 1:
-DistributedDataParallel over Gloo, one process per rank. Prints one JSON line; `median_samples_per_s` (all ranks, from
-the median step of rank 0) is what bench/ratio.py compares, --layout, --fused and --compile are the variants to choose
-the best from. Run it with the Python that bench/setup_peer.sh prints.
+One fixed batch in memory, loss, backward and optimizer step, the parameters of
+tasks/*.toml. Each rank is a process whose threads are bound to the cores that a rank of mlbench would have; --ranks > 1:
+DistributedDataParallel over Gloo. Prints one JSON line; `median_samples_per_s` (all ranks, from the median step of rank
+0) is what bench/ratio.py compares. --layout, --fused and --compile are the variants to choose the best from. Run it with
+the Python that bench/setup_peer.sh prints.
 """
 import argparse
+import os
+import subprocess
+import sys
 import tempfile
 
-import torch
+TASKS = ("fashion-mnist", "1a", "lstm", "attention")
 
-from torch_peer_rank import TASKS, train
+
+def cores_of(rank, options):
+    """One for each thread of the rank, in order; none on a GPU, or where the machine has too few."""
+    cores = sorted(os.sched_getaffinity(0))
+    if options.device != "cpu" or options.ranks * options.threads > len(cores):
+        return []
+    return cores[rank * options.threads:(rank + 1) * options.threads]
+
+
+def environment_of(cores, threads):
+    """OpenMP reads it when PyTorch is loaded, so it is given to the rank's process."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo"}
+    if cores:
+        environment |= {"OMP_PROC_BIND": "close", "OMP_PLACES": ",".join(f"{{{core}}}" for core in cores)}
+    return environment
+
+
+def start_ranks(options, arguments):
+    """Exit code of the first rank that failed, else 0."""
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = [subprocess.Popen([sys.executable, __file__, *arguments, "--rank", str(rank), "--store", folder + "/store"],
+                                  env=environment_of(cores_of(rank, options), options.threads))
+                 for rank in range(options.ranks)]
+        try:
+            for _ in ranks:
+                code = os.waitstatus_to_exitcode(os.wait()[1])
+                if code != 0:
+                    return abs(code)
+            return 0
+        finally:
+            for rank in ranks:
+                rank.kill()
 
 
 def main():
@@ -23,16 +58,17 @@ def main():
     parser.add_argument("--batch", type=int, help="samples per rank and step (default: the task's)")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--warm-up", type=int, default=5, help="steps before the clock starts")
-    parser.add_argument("--layout", choices=("nchw", "nhwc"), default="nchw")
+    parser.add_argument("--layout", choices=("nchw", "nhwc"), default="nchw", help="nhwc: channels last")
     parser.add_argument("--fused", action="store_true", help="the fused SGD kernel")
     parser.add_argument("--compile", action="store_true", help="torch.compile")
     parser.add_argument("--amp", action="store_true", help="bfloat16 by autocast")
+    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--store", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.ranks == 1:
-        train(0, options, "")
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            torch.multiprocessing.spawn(train, (options, folder + "/store"), options.ranks)
+    if options.rank is None:
+        sys.exit(start_ranks(options, sys.argv[1:]))
+    import torch_peer_rank  # only here: whoever starts ranks need not wait for PyTorch
+    torch_peer_rank.train(options)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """One rank of the speed peer: models, the step and its clock. torch_peer.py starts it."""
 import json
+import os
 import statistics
 import time
 
@@ -75,12 +76,19 @@ TASKS = {
 }
 
 
-def train(rank, options, store):
+def cores_with_bound_threads():
+    """Those to which a thread of this process is bound."""
+    masks = [os.sched_getaffinity(int(thread)) for thread in os.listdir("/proc/self/task")]
+    return {core for mask in masks if len(mask) == 1 for core in mask}
+
+
+def train(options):
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
-    torch.manual_seed(rank)
+    torch.manual_seed(options.rank)
     if options.ranks > 1:
-        torch.distributed.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=options.ranks)
+        torch.distributed.init_process_group("gloo", init_method="file://" + options.store, rank=options.rank,
+                                             world_size=options.ranks)
 
     make_model, parameters, shape, batch, sgd = TASKS[options.task]
     batch = options.batch or batch
@@ -113,12 +121,13 @@ def train(rank, options, store):
         begin = time.perf_counter()
         loss = step()
         seconds.append(time.perf_counter() - begin)
-    if rank == 0:
+    if options.rank == 0:
         samples = options.ranks * batch
         print(json.dumps({
             "peer": "pytorch " + torch.__version__, "task": options.task, "device": options.device, "ranks": options.ranks,
-            "threads": options.threads, "batch": batch, "layout": options.layout, "fused": options.fused,
-            "compile": options.compile, "amp": options.amp, "steps": options.steps, "loss": loss.item(),
+            "threads": options.threads, "pinned": len(cores_with_bound_threads()) >= options.threads, "batch": batch,
+            "layout": options.layout, "fused": options.fused, "compile": options.compile, "amp": options.amp,
+            "steps": options.steps, "loss": loss.item(),
             "samples_per_s": samples * options.steps / sum(seconds),
             "median_samples_per_s": samples / statistics.median(seconds)}), flush=True)
     if options.ranks > 1:
