@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The speed peer of `mlbench run --fixed-batch`: a task's model and optimizer in plain PyTorch, by default fashion-mnist.
 
-One fixed batch in memory, loss, backward and optimizer step, the parameters of
+One fixed batch in memory (2a: shuffled rows of the whole set), loss, backward and optimizer step, the parameters of
 tasks/*.toml. Each rank is a process whose threads are bound to the cores that a rank of mlbench would have; --ranks > 1:
 DistributedDataParallel over Gloo. Prints one JSON line; `median_samples_per_s` (all ranks, from the median step of rank
 0) is what bench/ratio.py compares. --layout, --fused and --compile are the variants to choose the best from. Run it with
@@ -9,11 +9,13 @@ the Python that bench/setup_peer.sh prints.
 """
 import argparse
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
 
-TASKS = ("fashion-mnist", "1a", "lstm", "attention")
+TASKS = ("fashion-mnist", "mnist", "1a", "2a", "lstm", "attention")
+FEATURES = 2000  # of 2a
 
 
 def cores_of(rank, options):
@@ -30,6 +32,19 @@ def environment_of(cores, threads):
     if cores:
         environment |= {"OMP_PROC_BIND": "close", "OMP_PLACES": ",".join(f"{{{core}}}" for core in cores)}
     return environment
+
+
+def make_rows(path, rows):
+    """Rows of 2000 normally distributed values, about as long as epsilon's, which have length 1."""
+    import numpy
+    path.parent.mkdir(parents=True, exist_ok=True)
+    random = numpy.random.default_rng(0)
+    partial = path.with_suffix(f".{os.getpid()}")
+    with open(partial, "wb") as file:
+        for first in range(0, rows, 1000):
+            values = random.standard_normal((min(1000, rows - first), FEATURES), numpy.float32)
+            (values / numpy.float32(FEATURES**0.5)).tofile(file)
+    partial.rename(path)
 
 
 def start_ranks(options, arguments):
@@ -59,13 +74,18 @@ def main():
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--warm-up", type=int, default=5, help="steps before the clock starts")
     parser.add_argument("--layout", choices=("nchw", "nhwc"), default="nchw", help="nhwc: channels last")
-    parser.add_argument("--fused", action="store_true", help="the fused SGD kernel")
-    parser.add_argument("--compile", action="store_true", help="torch.compile")
+    parser.add_argument("--fused", action="store_true", help="the optimizer's fused kernel")
+    parser.add_argument("--compile", action="store_true", help="torch.compile of forward pass and loss")
     parser.add_argument("--amp", action="store_true", help="bfloat16 by autocast")
+    parser.add_argument("--rows", type=int, default=400000, help="of 2a's set, made once for each number of them")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--store", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "mlbench"
+    options.rows_file = cache / f"peer-rows-{options.rows}x{FEATURES}.f32"
     if options.rank is None:
+        if options.task == "2a" and not options.rows_file.exists():
+            make_rows(options.rows_file, options.rows)
         sys.exit(start_ranks(options, sys.argv[1:]))
     import torch_peer_rank  # only here: whoever starts ranks need not wait for PyTorch
     torch_peer_rank.train(options)
