@@ -1,4 +1,4 @@
-"""ratio.py with programs that print what they are told, so that nothing is timed."""
+"""ratio.py and all_ratios.py with programs that print what they are told, so that nothing is timed."""
 
 import contextlib
 import io
@@ -7,6 +7,7 @@ import pathlib
 import tempfile
 import unittest
 
+import all_ratios
 import pairs
 import ratio
 
@@ -171,6 +172,55 @@ class Pairs(unittest.TestCase):
     def test_verdicts(self):
         self.assertEqual([pairs.verdict(low, high, 1.0) for low, high in ((1, 2), (0.9, 1), (0.8, 0.99))],
                          ["met", "undecided", "missed"])
+
+
+class AllRatios(unittest.TestCase):
+    def test_names_and_configurations(self):
+        names = [one.name for one in all_ratios.RATIOS]
+        self.assertEqual(len(names), len(set(names)))
+        peers = {}
+        for one in all_ratios.RATIOS:
+            if len(one.peers) > 1:
+                self.assertEqual(peers.setdefault(one.configuration, one.peers), one.peers, one.configuration)
+                self.assertEqual(len(set(one.peers)), len(one.peers))
+
+    def test_a_command_is_understood_by_ratio(self):
+        for one in all_ratios.RATIOS:
+            options = ratio.parse(one.command("PYTHON", choose_again=True)[1:])
+            self.assertEqual((options.ours, options.peer, options.pairs), (one.ours, one.peers, 21))
+            self.assertEqual(options.configuration, one.configuration if len(one.peers) > 1 else None)
+
+    def test_variants_are_chosen_by_the_first_that_needs_them(self):
+        chosen = [one for one in all_ratios.RATIOS if one.configuration == "1a float32 1x2"]
+        self.assertEqual([one.name for one in chosen], ["1a-float32-1x2-torch", "1a-float32-1x2-onednn"])
+        plan = all_ratios.plan(chosen, "PYTHON", choose_again=True)
+        self.assertEqual(["--choose-again" in command for _, command, _ in plan], [True, False])
+
+    def result(self, **changes):
+        ours, peer = [20.0] * 20 + [22.0], [10.0] * 21
+        command = "PYTHON bench/torch_peer.py --task 1a --layout nhwc --fused"
+        return {"limit": 1.0, **ratio.figures(ours, peer, 1.0), "ours": {"values": ours, "settings": {"commit": "abc"}},
+                "peer": {"values": peer, "command": command}, "choice": {"measured": {command: [10, 10, 10]}}} | changes
+
+    def complaints(self, result, page):
+        return list(all_ratios.complaints({"1a-float32-1x2-torch": result}, page))
+
+    def test_a_page_shows_what_follows_from_the_pairs(self):
+        row = "| 1a | float32 | 1 x 2 | torch | 20 | 10, PyTorch nhwc --fused | 2.00 | 2.00 to 2.00 | 1 | met |"
+        self.assertEqual(all_ratios.table({"1a-float32-1x2-torch": self.result()})[2:], [row])
+        self.assertEqual(self.complaints(self.result(), f"# Ratios\n\n{row}\n"), [])
+        self.assertEqual(len(self.complaints(self.result(), "# Ratios\n")), 1)
+        other = row.replace("2.00 |", "2.10 |", 1)
+        self.assertEqual(len(self.complaints(self.result(), f"{row}\n{other}\n")), 1)
+
+    def test_what_does_not_follow_is_found(self):
+        row = all_ratios.table({"1a-float32-1x2-torch": self.result()})[2]
+        dirty = {"values": self.result()["ours"]["values"], "settings": {"commit": "abc-dirty"}}
+        choice = {"measured": {self.result()["peer"]["command"]: [10, 10, 10], "other": [11, 11, 11]}}
+        for changes in ({"ratio": 2.1}, {"verdict": "undecided"}, {"ours": dirty}, {"choice": choice}):
+            self.assertEqual(len(self.complaints(self.result(**changes), row)), 1, changes)
+        few = self.result(ours={"values": [20.0], "settings": {}}, peer={**self.result()["peer"], "values": [10.0]})
+        self.assertEqual(self.complaints(few, row), ["1a-float32-1x2-torch: 1 pairs instead of 21"])
 
 
 if __name__ == "__main__":
