@@ -1,21 +1,58 @@
 #!/usr/bin/env python3
 """Is one program at least as fast as another? Paired measurement of two command lines that print JSON.
 
-    ratio.py --ours 'CMD' --peer 'CMD A' --peer 'CMD B' [--limit 1.0]
+    ratio.py --ours 'CMD' --peer 'CMD A' --peer 'CMD B' [--limit 1.0] [--output FILE]
 
-The peer's best variant is chosen from 3 runs of each, then --pairs interleaved pairs are run against it alone, with the
-verdict of pairs.py: met, missed or undecided. Each command's value is the number called --key in the last JSON value that
-it prints: at the top of an object (the peers), or in the `throughput` of the only run of an array (`mlbench run ...
---json`). Prints one JSON object; exit code 0: met, 1: missed, 3: undecided.
+The best of the peer's variants is chosen once, from 3 runs of each, one after the other in turn: by the median. With
+--choices FILE --configuration NAME the choice is kept there, and counts until the variants or the machine are others. Then
+--pairs interleaved pairs are run against that variant alone, with the verdict of pairs.py: met, missed or undecided.
+
+Each command's value is the number called --key in the last JSON value that it prints: at the top of an object (the peers),
+or in the `throughput` of the only run of an array (`mlbench run ... --json`). Prints all that was measured as one JSON
+object. Exit code 0: met, 1: missed, 3: undecided, 2: could not be measured.
 """
 import argparse
+import datetime
 import json
+import os
+import pathlib
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
 
 import pairs
+
+EXIT_CODES = {"met": 0, "missed": 1, "undecided": 3}
+
+
+class Failed(Exception):
+    pass
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def machine():
+    cpu = next((line.split(":")[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), "unknown")
+    return {"cpu": cpu, "cores": len(os.sched_getaffinity(0)),
+            "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30)}
+
+
+def write(path, document):
+    """As a whole or not at all."""
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(document, indent=1) + "\n")
+    partial.rename(path)
 
 
 def last_json(text):
@@ -23,75 +60,148 @@ def last_json(text):
     starts = [i for i, c in enumerate(text) if c in "[{" and (i == 0 or text[i - 1] == "\n")]
     for start in reversed(starts):
         try:
-            return json.JSONDecoder().raw_decode(text[start:])[0]
+            document = json.JSONDecoder().raw_decode(text[start:])[0]
         except json.JSONDecodeError:
             continue
-    raise ValueError("no JSON in the output: " + text[-500:])
+        if isinstance(document, list):
+            if len(document) != 1:
+                raise Failed(f"{len(document)} runs in the output; expected one")
+            return document[0]
+        return document
+    raise Failed("no JSON in the output: " + text[-500:])
 
 
 def value_of(document, key):
-    if isinstance(document, list):
-        if len(document) != 1:
-            raise ValueError(f"{len(document)} runs in the output; expected one")
-        document = document[0]
     place = document if key in document else document.get("throughput", {})
     if not isinstance(place.get(key), (int, float)) or place[key] <= 0:
-        raise ValueError(f"no positive number '{key}' in {json.dumps(document)[:500]}")
+        raise Failed(f"no positive number '{key}' in {json.dumps(document)[:500]}")
     return float(place[key])
 
 
-def run(command, key, timeout, attempts=3):
-    """The value; a command that fails is repeated, said so, and gives up the measurement the third time."""
-    for attempt in range(1, attempts + 1):
-        done = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              timeout=timeout)
-        if done.returncode == 0:
-            try:
-                return value_of(last_json(done.stdout), key)
-            except ValueError as error:
-                sys.exit(f"ratio.py: {error}\n  command: {command}")
-        print(f"exit code {done.returncode} (attempt {attempt} of {attempts}): {command}\n{done.stderr[-1000:]}",
-              file=sys.stderr, flush=True)
-    sys.exit(f"ratio.py: failed {attempts} times: {command}")
+def settings_of(document):
+    """What ran: version and effective settings of a run's record, all but the measured numbers of other programs' output."""
+    if "environment" in document:
+        environment = document["environment"]
+        kept = ("task", "task_hash", "framework", "backend", "workers", "threads_per_worker", "effective")
+        return {"program": f"mlbench {environment['version']}", "commit": environment["git_describe"],
+                "build_type": environment["build_type"], **{name: document[name] for name in kept}}
+    return {name: value for name, value in document.items() if not isinstance(value, float)}
 
 
-def main():
+class Side:
+    """One of two programs: measures, and remembers what it was and how often a run of it failed."""
+
+    def __init__(self, key, options):
+        self.key, self.python, self.timeout = key, options.python, options.timeout
+        self.settings, self.failures = None, 0
+
+    def output(self, command):
+        words = [self.python if self.python and word == "PYTHON" else word for word in shlex.split(command)]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        try:
+            return *process.communicate(timeout=self.timeout), process.returncode
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise Failed(f"took longer than {self.timeout} s: {command}") from None
+            raise
+
+    def measure(self, command, attempts=3):
+        """The value; a command that fails is repeated, which is counted, and gives up the measurement the third time."""
+        for attempt in range(1, attempts + 1):
+            out, err, code = self.output(command)
+            if code == 0:
+                document = last_json(out)
+                self.settings = settings_of(document)
+                return value_of(document, self.key)
+            self.failures += 1
+            say(f"exit code {code} (attempt {attempt} of {attempts}): {command}\n{err[-1000:]}")
+        raise Failed(f"failed {attempts} times: {command}")
+
+
+def best(measured):
+    return max(measured, key=lambda command: statistics.median(measured[command]))
+
+
+def choose(side, options):
+    """{"date", "machine", "measured": {variant: values}}: measured now, or kept from before."""
+    if len(options.peer) == 1:
+        return None
+    path = pathlib.Path(options.choices) if options.choices else None
+    choices = json.loads(path.read_text()) if path and path.exists() else {}
+    kept = choices.get(options.configuration)
+    if kept and not options.choose_again:
+        if kept["machine"] == machine() and set(kept["measured"]) == set(options.peer):
+            say(f"variant of {kept['date']}: {best(kept['measured'])}")
+            return kept
+        say("the kept choice is of other variants or of another machine")
+    measured = {command: [] for command in options.peer}
+    for _ in range(options.choose):
+        for command, values in measured.items():
+            values.append(side.measure(command))
+            say(f"variant {values[-1]:12.2f}  {command}")
+    choice = {"date": now(), "machine": machine(), "measured": measured}
+    if path:
+        write(path, choices | {options.configuration: choice})
+    return choice
+
+
+def figures(ours, peer, limit):
+    """What follows from the values of the pairs."""
+    ratios = [a / b for a, b in zip(ours, peer, strict=True)]
+    low, high = pairs.interval(ratios)
+    return {"ours_median": statistics.median(ours), "peer_median": statistics.median(peer),
+            "ratio": statistics.median(ratios), "interval_95": [low, high], "verdict": pairs.verdict(low, high, limit)}
+
+
+def compare(options):
+    ours, peer = Side(options.key, options), Side(options.peer_key or options.key, options)
+    load = os.getloadavg()[0]
+    choice = choose(peer, options)
+    command = best(choice["measured"]) if choice else options.peer[0]
+    begin = now()
+    values = pairs.measure(lambda: ours.measure(options.ours), lambda: peer.measure(command), options.pairs, say)
+    return {
+        "begin": begin, "end": now(), "machine": machine(), "load_before": load, "key": ours.key, "peer_key": peer.key,
+        "limit": options.limit, "pairs": options.pairs, **figures(*values, options.limit),
+        "ours": {"command": options.ours, "settings": ours.settings, "failures": ours.failures, "values": values[0]},
+        "peer": {"command": command, "settings": peer.settings, "failures": peer.failures, "values": values[1]},
+        "choice": choice}
+
+
+def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ours", required=True, metavar="CMD", help="one command line, split as a shell would; no shell")
     parser.add_argument("--peer", required=True, metavar="CMD", action="append", help="repeat it for each variant")
     parser.add_argument("--key", default="median_samples_per_s", help="higher is better (default: %(default)s)")
     parser.add_argument("--peer-key", help="the same number in the peers' output (default: --key)")
     parser.add_argument("--limit", type=float, default=1.0)
-    parser.add_argument("--choose", type=int, default=3, metavar="N", help="runs of each variant of the peer")
     parser.add_argument("--pairs", type=int, default=21)
+    parser.add_argument("--choose", type=int, default=3, metavar="N", help="runs of each variant of the peer")
+    parser.add_argument("--choices", metavar="FILE", help="where choices are kept, as JSON")
+    parser.add_argument("--configuration", metavar="NAME", help="what the choice is for, e.g. '1a float32 1x2'")
+    parser.add_argument("--choose-again", action="store_true", help="whatever is kept")
+    parser.add_argument("--python", metavar="PATH", help="stands where a command says PYTHON")
+    parser.add_argument("--output", metavar="FILE", help="where to write the JSON, too")
     parser.add_argument("--timeout", type=float, default=600, help="seconds per command")
-    options = parser.parse_args()
-    peer_key = options.peer_key or options.key
+    options = parser.parse_args(arguments)
+    if (options.choices is None) != (options.configuration is None):
+        parser.error("--choices and --configuration go together")
+    return options
 
-    def say(text):
-        print(text, file=sys.stderr, flush=True)
 
-    variants = {}
-    for command in options.peer:
-        if len(options.peer) == 1:
-            variants[command] = None
-            break
-        variants[command] = statistics.median(run(command, peer_key, options.timeout) for _ in range(options.choose))
-        say(f"variant {variants[command]:12.2f}  {command}")
-    peer = max(variants, key=lambda command: variants[command] or 0)
-
-    ours, theirs = pairs.measure(lambda: run(options.ours, options.key, options.timeout),
-                                 lambda: run(peer, peer_key, options.timeout), options.pairs, say)
-    ratios = [a / b for a, b in zip(ours, theirs)]
-    low, high = pairs.interval(ratios)
-    verdict = pairs.verdict(low, high, options.limit)
-    print(json.dumps({
-        "key": options.key, "peer_key": peer_key, "limit": options.limit, "verdict": verdict,
-        "ratio": statistics.median(ratios), "interval_95": [low, high], "pairs": len(ratios),
-        "ours_median": statistics.median(ours), "peer_median": statistics.median(theirs), "ours": options.ours,
-        "peer": peer, "variants": variants, "ratios": ratios}, indent=2))
-    sys.exit({"met": 0, "missed": 1, "undecided": 3}[verdict])
+def main(arguments=None):
+    options = parse(arguments)
+    try:
+        result = compare(options)
+    except Failed as failure:
+        say(f"ratio.py: {failure}")
+        return 2
+    if options.output:
+        write(options.output, result)
+    print(json.dumps(result, indent=1))
+    return EXIT_CODES[result["verdict"]]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/heap.h"
 #include "mlbench/base/random.h"
@@ -65,6 +66,9 @@ int run(const Options& chosen) {
   options.model = model.make();
   options.loss = task.loss;
   options.threads = chosen.threads;
+  if (auto cores = allowed_cores(); std::ssize(cores) >= chosen.threads) {
+    options.cores.assign(cores.begin(), cores.begin() + chosen.threads);
+  }
   options.precision = chosen.precision;
   const auto framework = catalog::make_framework(chosen.framework, options);
   framework->initialise();

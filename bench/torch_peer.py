@@ -1,139 +1,67 @@
 #!/usr/bin/env python3
 """The speed peer of `mlbench run --fixed-batch`: a task's model and optimizer in plain PyTorch, by default fashion-mnist.
 
-One fixed batch in memory, loss, backward and optimizer step, the parameters of tasks/*.toml. With --ranks > 1:
-DistributedDataParallel over Gloo, one process per rank. Prints one JSON line; `median_samples_per_s` (all ranks, from
-the median step of rank 0) is what bench/ratio.py compares, --layout, --fused and --compile are the variants to choose
-the best from. Run it with the Python that bench/setup_peer.sh prints.
+One fixed batch in memory (2a: shuffled rows of the whole set), loss, backward and optimizer step, the parameters of
+tasks/*.toml. Each rank is a process whose threads are bound to the cores that a rank of mlbench would have; --ranks > 1:
+DistributedDataParallel over Gloo. Prints one JSON line; `median_samples_per_s` (all ranks, from the median step of rank
+0) is what bench/ratio.py compares. --layout, --fused and --compile are the variants to choose the best from. Run it with
+the Python that bench/setup_peer.sh prints.
 """
 import argparse
-import json
 import os
-import statistics
+import pathlib
+import subprocess
+import sys
 import tempfile
-import time
 
-import torch
-import torch.nn as nn
-import torch.nn.functional as F
+TASKS = ("fashion-mnist", "mnist", "1a", "2a", "lstm", "attention")
+FEATURES = 2000  # of 2a
 
 
-def mnist_cnn():
-    return nn.Sequential(
-        nn.Conv2d(1, 32, 5, padding="same"), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 5, padding="same"), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(64 * 7 * 7, 1024), nn.ReLU(), nn.Dropout(0.4), nn.Linear(1024, 10))
+def cores_of(rank, options):
+    """One for each thread of the rank, in order; none on a GPU, or where the machine has too few."""
+    cores = sorted(os.sched_getaffinity(0))
+    if options.device != "cpu" or options.ranks * options.threads > len(cores):
+        return []
+    return cores[rank * options.threads:(rank + 1) * options.threads]
 
 
-class Block(nn.Module):
-    def __init__(self, inputs, outputs, stride):
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-        self.norm1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-        self.norm2 = nn.BatchNorm2d(outputs)
-        self.shortcut = nn.Sequential()
-        if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-
-    def forward(self, x):
-        y = F.relu(self.norm1(self.conv1(x)))
-        return F.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
+def environment_of(cores, threads):
+    """OpenMP reads it when PyTorch is loaded, so it is given to the rank's process."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo"}
+    if cores:
+        environment |= {"OMP_PROC_BIND": "close", "OMP_PLACES": ",".join(f"{{{core}}}" for core in cores)}
+    return environment
 
 
-def resnet20():
-    layers = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
-    inputs = 16
-    for outputs in (16, 32, 64):
-        for i in range(3):
-            layers.append(Block(inputs, outputs, 2 if i == 0 and outputs != 16 else 1))
-            inputs = outputs
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+def make_rows(path, rows):
+    """Rows of 2000 normally distributed values, about as long as epsilon's, which have length 1."""
+    import numpy
+    path.parent.mkdir(parents=True, exist_ok=True)
+    random = numpy.random.default_rng(0)
+    partial = path.with_suffix(f".{os.getpid()}")
+    with open(partial, "wb") as file:
+        for first in range(0, rows, 1000):
+            values = random.standard_normal((min(1000, rows - first), FEATURES), numpy.float32)
+            (values / numpy.float32(FEATURES**0.5)).tofile(file)
+    partial.rename(path)
 
 
-class Lstm(nn.Module):
-    def __init__(self, positions, inputs, hidden):
-        super().__init__()
-        self.rnn = nn.LSTM(inputs, hidden, batch_first=True)
-        self.fc = nn.Linear(positions * hidden, 10)
-
-    def forward(self, x):
-        return self.fc(self.rnn(x)[0].flatten(1))
-
-
-class Attention(nn.Module):
-    def __init__(self, positions, features, heads):
-        super().__init__()
-        self.heads = heads
-        self.project_in = nn.Linear(features, 3 * features, bias=False)
-        self.project_out = nn.Linear(features, features, bias=False)
-        self.fc = nn.Linear(positions * features, 10)
-
-    def forward(self, x):
-        q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in self.project_in(x).chunk(3, 2))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
-        return self.fc(self.project_out(y).flatten(1))
-
-
-# model, its parameters, sample shape, batch per rank, arguments of SGD
-TASKS = {
-    "fashion-mnist": (mnist_cnn, 3274634, (1, 28, 28), 100, {"lr": 0.05, "momentum": 0.9}),
-    "1a": (resnet20, 272474, (3, 32, 32), 128, {"lr": 0.02, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4}),
-    # The models of bench/step_bench.cpp.
-    "lstm": (lambda: Lstm(70, 400, 1150), 7944210, (70, 400), 20, {"lr": 0.001, "momentum": 0.9}),
-    "attention": (lambda: Attention(50, 1024, 16), 4706314, (50, 1024), 16, {"lr": 0.001, "momentum": 0.9}),
-}
-
-
-def train(rank, options, store):
-    torch.set_num_threads(options.threads)
-    torch.set_num_interop_threads(1)
-    torch.manual_seed(rank)
-    if options.ranks > 1:
-        torch.distributed.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=options.ranks)
-
-    make_model, parameters, shape, batch, sgd = TASKS[options.task]
-    batch = options.batch or batch
-    model = make_model().to(options.device)
-    assert sum(p.numel() for p in model.parameters()) == parameters
-    features = torch.rand(batch, *shape, device=options.device)
-    labels = torch.randint(0, 10, (batch,), device=options.device)
-    if options.layout == "nhwc":
-        model = model.to(memory_format=torch.channels_last)
-        features = features.to(memory_format=torch.channels_last)
-    net = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True) if options.ranks > 1 else model
-    if options.compile:
-        net = torch.compile(net)
-    optimizer = torch.optim.SGD(model.parameters(), fused=options.fused, **sgd)
-
-    def step():
-        optimizer.zero_grad()
-        with torch.autocast(options.device, torch.bfloat16, enabled=options.amp):
-            loss = F.cross_entropy(net(features), labels)
-        loss.backward()
-        optimizer.step()
-        if options.device == "cuda":
-            torch.cuda.synchronize()
-        return loss
-
-    for _ in range(options.warm_up):
-        step()
-    seconds = []
-    for _ in range(options.steps):
-        begin = time.perf_counter()
-        loss = step()
-        seconds.append(time.perf_counter() - begin)
-    if rank == 0:
-        samples = options.ranks * batch
-        print(json.dumps({
-            "peer": "pytorch " + torch.__version__, "task": options.task, "device": options.device, "ranks": options.ranks,
-            "threads": options.threads, "batch": batch, "layout": options.layout, "fused": options.fused,
-            "compile": options.compile, "amp": options.amp, "steps": options.steps, "loss": loss.item(),
-            "samples_per_s": samples * options.steps / sum(seconds),
-            "median_samples_per_s": samples / statistics.median(seconds)}), flush=True)
-    if options.ranks > 1:
-        torch.distributed.barrier()  # a rank that tears down while its peer still works may abort it
-        torch.distributed.destroy_process_group()
+def start_ranks(options, arguments):
+    """Exit code of the first rank that failed, else 0."""
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = [subprocess.Popen([sys.executable, __file__, *arguments, "--rank", str(rank), "--store", folder + "/store"],
+                                  env=environment_of(cores_of(rank, options), options.threads))
+                 for rank in range(options.ranks)]
+        try:
+            for _ in ranks:
+                code = os.waitstatus_to_exitcode(os.wait()[1])
+                if code != 0:
+                    return abs(code)
+            return 0
+        finally:
+            for rank in ranks:
+                rank.kill()
 
 
 def main():
@@ -145,16 +73,22 @@ def main():
     parser.add_argument("--batch", type=int, help="samples per rank and step (default: the task's)")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--warm-up", type=int, default=5, help="steps before the clock starts")
-    parser.add_argument("--layout", choices=("nchw", "nhwc"), default="nchw")
-    parser.add_argument("--fused", action="store_true", help="the fused SGD kernel")
-    parser.add_argument("--compile", action="store_true", help="torch.compile")
+    parser.add_argument("--layout", choices=("nchw", "nhwc"), default="nchw", help="nhwc: channels last")
+    parser.add_argument("--fused", action="store_true", help="the optimizer's fused kernel")
+    parser.add_argument("--compile", action="store_true", help="torch.compile of forward pass and loss")
     parser.add_argument("--amp", action="store_true", help="bfloat16 by autocast")
+    parser.add_argument("--rows", type=int, default=400000, help="of 2a's set, made once for each number of them")
+    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--store", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.ranks == 1:
-        train(0, options, "")
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            torch.multiprocessing.spawn(train, (options, folder + "/store"), options.ranks)
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "mlbench"
+    options.rows_file = cache / f"peer-rows-{options.rows}x{FEATURES}.f32"
+    if options.rank is None:
+        if options.task == "2a" and not options.rows_file.exists():
+            make_rows(options.rows_file, options.rows)
+        sys.exit(start_ranks(options, sys.argv[1:]))
+    import torch_peer_rank  # only here: whoever starts ranks need not wait for PyTorch
+    torch_peer_rank.train(options)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""The speed ratios that docs/ quotes: measured one after the other by ratio.py, kept in docs/results/ratios/, as a table.
+
+    all_ratios.py [--only REGEX] [--dry-run] [--choose-again]    measures; wants an idle machine
+    all_ratios.py --table                                        what is kept, as Markdown
+    all_ratios.py --check                                        does what is kept, and its page, follow from the pairs?
+
+The rule is that of ratio.py: 21 pairs, and variants of the peer that are chosen once for a model, precision and ranks x
+threads. Data are made ones; mlbench and the peer bind their threads to the same cores.
+"""
+import argparse
+import dataclasses
+import itertools
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import ratio
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+RESULTS = pathlib.Path("docs/results/ratios")
+CHOICES = RESULTS / "choices.json"
+PAGE = pathlib.Path("docs/results/ratios.md")
+PAIRS, CHOOSE = 21, 3
+LAYOUTS = ("--layout nchw", "--layout nhwc")
+KERNELS = ("", "--fused")
+COMPILED = ("", "--compile")
+WARM_UP = 5
+IDLE = 0.5  # load average of a minute that an idle machine stays below
+
+
+def join(*words):
+    return " ".join(word for word in words if word)
+
+
+def all_of(*options):
+    return [join(*chosen) for chosen in itertools.product(*options)]
+
+
+@dataclasses.dataclass
+class Task:
+    steps: int  # of a run on 1 rank, those to warm up included
+    variants: list[str]
+    seconds: tuple[float, float]  # of a run of ours and of the peer, about, on two cores with AVX-512
+    whole_set: bool = False  # shuffled rows of it: one batch alone would lie in the cache
+
+
+TASKS = {
+    "1a": Task(25, all_of(LAYOUTS, KERNELS, COMPILED), (7, 16)),
+    "fashion-mnist": Task(80, all_of(LAYOUTS, KERNELS, COMPILED), (7, 12)),
+    "2a": Task(9375, all_of(KERNELS, COMPILED), (14, 14), whole_set=True),  # 3 epochs
+    "lstm": Task(15, all_of(KERNELS, COMPILED), (8, 12)),
+    "attention": Task(30, all_of(KERNELS, COMPILED), (5, 8)),
+}
+
+
+@dataclasses.dataclass
+class Ratio:
+    name: str  # of its file in RESULTS
+    limit: float
+    ours: str
+    peers: list[str]
+    configuration: str  # for which the best of several peers is chosen
+    seconds: tuple[float, float]
+
+    def command(self, python, choose_again):
+        several = len(self.peers) > 1
+        return ["bench/ratio.py", "--ours", self.ours, *(word for peer in self.peers for word in ("--peer", peer)),
+                "--limit", str(self.limit), "--pairs", str(PAIRS), "--choose", str(CHOOSE), "--python", python,
+                *(["--choices", str(CHOICES), "--configuration", self.configuration] if several else []),
+                *(["--choose-again"] if several and choose_again else []),
+                "--output", str(RESULTS / f"{self.name}.json")]
+
+    def minutes(self, choosing):
+        """About. What is compiled takes half a minute more, once."""
+        ours, peer = self.seconds
+        first = sum(CHOOSE * peer + 30 * ("--compile" in command) for command in self.peers) if choosing else 0
+        return (first + PAIRS * (ours + peer)) / 60
+
+
+def run_of(task, framework, precision, ranks, threads, options="", fixed_batch=True):
+    of = TASKS[task]
+    return join(f"bench/fresh_run.sh {ranks} --task {task} --framework {framework} --threads-per-worker {threads}",
+                f"--synthetic --max-steps {of.steps // ranks if of.whole_set else of.steps}",
+                "--fixed-batch" if fixed_batch and not of.whole_set else "",
+                f"--set precision={precision}" if precision != "float32" else "", options)
+
+
+def peers_of(task, precision, ranks, threads, options=""):
+    of = TASKS[task]
+    steps = of.steps // ranks if of.whole_set else of.steps
+    return [join(f"PYTHON bench/torch_peer.py --task {task} --ranks {ranks} --threads {threads} --warm-up {WARM_UP}",
+                 f"--steps {steps - WARM_UP}", "--amp" if precision == "bf16" else "", options, variant)
+            for variant in of.variants]
+
+
+def beside_pytorch(task, precision, at, framework, limit, special="", options="", peer_options=""):
+    """`special` names what `options` of ours and `peer_options` bring about."""
+    cores = [int(number) for number in at.split("x")]
+    return Ratio("-".join(filter(None, (task, precision, at, framework, special))), limit,
+                 run_of(task, framework, precision, *cores, options), peers_of(task, precision, *cores, peer_options),
+                 join(task, precision, at, peer_options), TASKS[task].seconds)
+
+
+def with_input(task, precision, at, framework):
+    """Decoding and augmentation beside the same program's fixed batch."""
+    cores = [int(number) for number in at.split("x")]
+    fixed, pipeline = (run_of(task, framework, precision, *cores, fixed_batch=fixed) for fixed in (True, False))
+    return Ratio(f"{task}-{precision}-{at}-{framework}-input", 0.95, pipeline, [fixed], "", TASKS[task].seconds[:1] * 2)
+
+
+def layer(model, precision):
+    ours = join("build/release/bin/step_bench --framework onednn --threads 2",
+                f"--precision {precision} --model {model} --steps {TASKS[model].steps - WARM_UP}")
+    return Ratio(f"{model}-{precision}-1x2-onednn", 1.0, ours, peers_of(model, precision, 1, 2),
+                 f"{model} {precision} 1x2", TASKS[model].seconds)
+
+
+RATIOS = [
+    *(beside_pytorch("1a", "float32", at, "torch", 1.0) for at in ("1x1", "1x2", "2x1")),
+    *(beside_pytorch("1a", "float32", at, "onednn", 1.3) for at in ("1x1", "1x2", "2x1")),
+    *(beside_pytorch("fashion-mnist", "float32", at, framework, 1.0)
+      for framework in ("torch", "onednn") for at in ("1x1", "1x2", "2x1")),
+    *(beside_pytorch("2a", "float32", at, "torch", 1.0) for at in ("1x1", "1x2", "2x1")),
+    *(beside_pytorch("2a", "float32", at, "onednn", limit) for at, limit in (("1x1", 1.0), ("1x2", 6.0), ("2x1", 5.0))),
+    beside_pytorch("2a", "float32", "2x1", "onednn", 8.0, "mpi", options="--backend mpi"),
+    beside_pytorch("1a", "float32", "1x2", "onednn", 1.3, "2018", options="--rules 2018", peer_options="--batch 32"),
+    *(beside_pytorch("1a", "bf16", at, "onednn", 1.3) for at in ("1x2", "2x1")),
+    *(with_input(task, "float32", at, "torch") for task in ("1a", "fashion-mnist") for at in ("1x2", "2x1")),
+    *(with_input("1a", precision, "1x2", "onednn") for precision in ("float32", "bf16")),
+    *(layer(model, precision) for model in ("lstm", "attention") for precision in ("float32", "bf16")),
+]
+
+
+def kept(chosen):
+    """{name: what ratio.py wrote}, in the order of the list."""
+    files = {one.name: ROOT / RESULTS / f"{one.name}.json" for one in chosen}
+    return {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
+
+
+def variant_of(result):
+    command = result["peer"]["command"]
+    if "torch_peer.py" not in command:
+        return "fixed batch"
+    return join("PyTorch", *re.findall(r"(?<=--layout )\w+|--fused|--compile", command))
+
+
+def table(results):
+    lines = ["| task | precision | ranks x threads | framework | ours | beside | ratio | 95 % interval | limit | verdict |",
+             "|---|---|---|---|---|---|---|---|---|---|"]
+    for name, result in results.items():
+        task, precision, at, framework = re.fullmatch(r"(.+)-(float32|bf16)-(\d+x\d+)-(.+)", name).groups()
+        figures = ratio.figures(result["ours"]["values"], result["peer"]["values"], result["limit"])
+        low, high = figures["interval_95"]
+        cells = [task, precision, at.replace("x", " x "), framework, f"{figures['ours_median']:,.0f}",
+                 f"{figures['peer_median']:,.0f}, {variant_of(result)}", f"{figures['ratio']:.2f}",
+                 f"{low:.2f} to {high:.2f}", f"{result['limit']:g}", figures["verdict"]]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def complaints(results, page):
+    """What does not follow from the pairs that are kept."""
+    for name, result in results.items():
+        ours, peer = result["ours"], result["peer"]
+        figures = ratio.figures(ours["values"], peer["values"], result["limit"])
+        if figures != {key: result[key] for key in figures}:
+            yield f"{name}: the pairs give {figures}"
+        if len(ours["values"]) != PAIRS:
+            yield f"{name}: {len(ours['values'])} pairs instead of {PAIRS}"
+        if result["choice"] and peer["command"] != ratio.best(result["choice"]["measured"]):
+            yield f"{name}: another variant of the peer than the best"
+        if "dirty" in ours["settings"].get("commit", ""):
+            yield f"{name}: ours was built from sources that no commit holds"
+    rows = set(table(results)[2:])
+    quoted = {line for line in page.splitlines() if re.search(r"\| (met|missed|undecided) \|$", line)}
+    yield from (f"{PAGE} lacks: {row}" for row in sorted(rows - quoted))
+    yield from (f"{PAGE} says what nothing shows: {row}" for row in sorted(quoted - rows))
+
+
+def check():
+    results, page = kept(RATIOS), ROOT / PAGE
+    found = list(complaints(results, page.read_text() if page.exists() else ""))
+    print("\n".join([*found, f"{len(results)} ratios, {len(found)} complaints"]))
+    return 1 if found else 0
+
+
+def plan(chosen, python, choose_again):
+    """[(ratio, its command, minutes)]: the variants of a configuration are chosen by the first ratio that needs them."""
+    known = set() if choose_again or not (ROOT / CHOICES).exists() else set(json.loads((ROOT / CHOICES).read_text()))
+    steps = []
+    for one in chosen:
+        choosing = len(one.peers) > 1 and one.configuration not in known
+        steps.append((one, one.command(python, choosing and choose_again), one.minutes(choosing)))
+        known.add(one.configuration)
+    return steps
+
+
+def measure(steps):
+    failed = []
+    for one, command, minutes in steps:
+        ratio.say(f"== {one.name}, about {minutes:.0f} min")
+        code = subprocess.run([sys.executable, *command], cwd=ROOT, stdout=subprocess.DEVNULL).returncode
+        if code not in ratio.EXIT_CODES.values():
+            failed.append(one.name)
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", metavar="REGEX", help="ratios whose name it finds, e.g. '^2a.*-1x2-'")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands, and about how long they take")
+    parser.add_argument("--choose-again", action="store_true", help="the peer's variants, whatever is kept")
+    parser.add_argument("--busy", action="store_true", help="measure although others use the machine")
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    if options.check:
+        return check()
+    chosen = [one for one in RATIOS if re.search(options.only, one.name)]
+    if options.table:
+        print("\n".join(table(kept(chosen))))
+        return 0
+    if options.dry_run:
+        steps = plan(chosen, "PYTHON", options.choose_again)
+        for _, command, minutes in steps:
+            print(f"{shlex.join(command)}  # {minutes:.0f} min")
+        print(f"# {len(steps)} ratios, about {sum(minutes for _, _, minutes in steps):.0f} min")
+        print("# PYTHON: what bench/setup_peer.sh prints")
+        return 0
+    if os.getloadavg()[0] > IDLE and not options.busy:
+        sys.exit(f"all_ratios.py: others use this machine (load {os.getloadavg()[0]:.2f}): --busy measures nevertheless")
+    setup = subprocess.run(["bench/setup_peer.sh"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    steps = plan(chosen, setup.stdout.strip(), options.choose_again)
+    ratio.say(f"{len(steps)} ratios, about {sum(minutes for _, _, minutes in steps):.0f} min")
+    failed = measure(steps)
+    print("\n".join(table(kept(chosen))))
+    return f"all_ratios.py: not measured: {', '.join(failed)}" if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

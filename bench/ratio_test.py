@@ -1,0 +1,227 @@
+"""ratio.py and all_ratios.py with programs that print what they are told, so that nothing is timed."""
+
+import contextlib
+import io
+import json
+import pathlib
+import tempfile
+import unittest
+
+import all_ratios
+import pairs
+import ratio
+
+# fake.sh NAME: prints the next of the values in NAME.values (the last one for ever), and notes that it ran.
+FAKE = """#!/bin/sh
+cd "$(dirname "$0")"
+echo "$1" >>calls
+value=$(head -n 1 "$1.values")
+if [ "$(wc -l <"$1.values")" -gt 1 ]; then sed -i 1d "$1.values"; fi
+[ "$value" = fail ] && exit 9
+printf 'a line\\n{"program": "%s", "rate": %s.0}\\n' "$1" "$value"
+"""
+
+
+class Ratios(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.fake = self.folder / "fake.sh"
+        self.fake.write_text(FAKE)
+        self.fake.chmod(0o755)
+        self.choices = self.folder / "choices.json"
+
+    def command(self, name, *values):
+        if values:
+            (self.folder / f"{name}.values").write_text("".join(f"{value}\n" for value in values))
+        return f"{self.fake} {name}"
+
+    def calls(self):
+        """Since the last time."""
+        file = self.folder / "calls"
+        names = file.read_text().split() if file.exists() else []
+        file.unlink(missing_ok=True)
+        return names
+
+    def run_ratio(self, *arguments):
+        """(exit code, what it printed as JSON)"""
+        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+            code = ratio.main(["--key", "rate", *arguments])
+        self.said = err.getvalue()
+        return code, json.loads(out.getvalue() or "null")
+
+    def compare(self, *more, variants=("a", "b"), configuration="1a float32 1x2", count=1):
+        peers = [word for name in variants for word in ("--peer", self.command(name))]
+        kept = ["--choices", str(self.choices), "--configuration", configuration]
+        return self.run_ratio("--ours", self.command("ours"), *peers, "--pairs", str(count), *kept, *more)
+
+    def test_the_best_variant_is_that_of_the_best_median_of_three(self):
+        self.command("ours", 20)
+        self.command("a", 30, 9, 9, 9)
+        self.command("b", 10)
+        code, result = self.compare()
+        self.assertEqual(self.calls(), ["a", "b"] * 3 + ["ours", "b"])
+        self.assertEqual(code, 0)
+        self.assertEqual(result["peer"]["command"], self.command("b"))
+        self.assertEqual(result["choice"]["measured"], {self.command("a"): [30, 9, 9], self.command("b"): [10, 10, 10]})
+
+    def test_a_choice_is_kept_for_its_configuration(self):
+        for name, value in (("ours", 20), ("a", 9), ("b", 10)):
+            self.command(name, value)
+        first = self.compare()[1]["choice"]
+        self.calls()
+        self.command("a", 99)
+        _, result = self.compare()
+        self.assertEqual(self.calls(), ["ours", "b"])
+        self.assertEqual(result["choice"], first)
+        self.compare(configuration="1a float32 2x1")
+        self.assertEqual(self.calls(), ["a", "b"] * 3 + ["ours", "a"])
+        self.assertEqual(set(json.loads(self.choices.read_text())), {"1a float32 1x2", "1a float32 2x1"})
+
+    def test_what_makes_it_choose_again(self):
+        for name, value in (("ours", 20), ("a", 9), ("b", 10), ("c", 11)):
+            self.command(name, value)
+        self.compare()
+        self.calls()
+        self.compare("--choose-again")
+        self.assertEqual(self.calls(), ["a", "b"] * 3 + ["ours", "b"])
+        self.compare(variants=("a", "b", "c"))
+        self.assertEqual(self.calls(), ["a", "b", "c"] * 3 + ["ours", "c"])
+        kept = json.loads(self.choices.read_text())
+        kept["1a float32 1x2"]["machine"]["cpu"] = "another"
+        self.choices.write_text(json.dumps(kept))
+        self.compare(variants=("a", "b", "c"))
+        self.assertEqual(len(self.calls()), 3 * 3 + 2)
+
+    def test_one_variant_is_no_choice(self):
+        self.command("ours", 20)
+        self.command("a", 10)
+        code, result = self.run_ratio("--ours", self.command("ours"), "--peer", self.command("a"), "--pairs", "1")
+        self.assertEqual((code, result["choice"], self.calls()), (0, None, ["ours", "a"]))
+
+    def test_pairs_are_as_many_as_said_and_take_turns(self):
+        self.command("ours", 1)
+        self.command("a", 10)
+        code, result = self.run_ratio("--ours", self.command("ours"), "--peer", self.command("a"), "--pairs", "3")
+        self.assertEqual(self.calls(), ["ours", "a", "a", "ours", "ours", "a"])
+        self.assertEqual((code, result["verdict"], result["pairs"]), (1, "missed", 3))
+
+    def test_verdicts(self):
+        self.command("a", 10)
+        for values, verdict, expected in (((20,), "met", 0), ((9,), "missed", 1), ((9, 12, 9, 12), "undecided", 3)):
+            self.command("ours", *values)
+            code, result = self.run_ratio("--ours", self.command("ours"), "--peer", self.command("a"), "--pairs", "4")
+            self.assertEqual((result["verdict"], code), (verdict, expected))
+
+    def test_all_that_was_measured_is_in_the_file(self):
+        self.command("ours", 20, 22, 24)
+        self.command("a", 10, 11, 8)
+        output = self.folder / "results" / "one.json"
+        # The word PYTHON stands for a program whose path is nobody's business.
+        code, result = self.run_ratio("--ours", self.command("ours"), "--peer", "PYTHON a", "--python", str(self.fake),
+                                      "--pairs", "3", "--limit", "1.5", "--output", str(output))
+        self.assertEqual(code, 0)
+        self.assertEqual(result, json.loads(output.read_text()))
+        self.assertEqual(result["ours"]["values"], [20, 22, 24])
+        self.assertEqual(result["peer"], {"command": "PYTHON a", "settings": {"program": "a"}, "failures": 0,
+                                          "values": [10, 11, 8]})
+        self.assertEqual((result["ratio"], result["interval_95"], result["limit"]), (2, [2, 3], 1.5))
+        self.assertEqual(result["machine"], ratio.machine())
+        self.assertRegex(result["begin"] + result["end"], r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ){2}$")
+
+    def test_what_a_record_says_of_a_run(self):
+        environment = {"version": "0.1.0", "git_describe": "abc", "build_type": "Release", "compiler": "GNU"}
+        record = {"environment": environment, "task": "1a", "task_hash": "12", "framework": "onednn", "backend": "gloo",
+                  "workers": 2, "threads_per_worker": 1, "effective": {"pinned": True}, "clocks": {"train_s": 3.0},
+                  "throughput": {"rate": 7}}
+        text = "progress\n" + json.dumps([record], indent=2)
+        self.assertEqual(ratio.value_of(ratio.last_json(text), "rate"), 7)
+        self.assertEqual(ratio.settings_of(record), {
+            "program": "mlbench 0.1.0", "commit": "abc", "build_type": "Release", "task": "1a", "task_hash": "12",
+            "framework": "onednn", "backend": "gloo", "workers": 2, "threads_per_worker": 1, "effective": {"pinned": True}})
+
+    def test_failures_are_repeated_and_counted(self):
+        self.command("ours", 20)
+        self.command("a", "fail", 10, "fail", 10)
+        code, result = self.run_ratio("--ours", self.command("ours"), "--peer", self.command("a"), "--pairs", "2")
+        self.assertEqual((code, result["peer"]["failures"], result["peer"]["values"]), (0, 2, [10, 10]))
+
+    def test_what_cannot_be_measured_is_no_verdict(self):
+        self.command("ours", 20)
+        self.command("a", "fail")
+        self.command("b", 0)
+        for name, reason in (("a", "failed 3 times"), ("b", "no positive number 'rate'")):
+            code, result = self.run_ratio("--ours", self.command("ours"), "--peer", self.command(name))
+            self.assertEqual((code, result), (2, None))
+            self.assertIn(reason, self.said)
+
+    def test_a_program_that_hangs_is_ended(self):
+        code, _ = self.run_ratio("--ours", "sleep 1000", "--peer", "sleep 1000", "--timeout", "0.1")
+        self.assertEqual(code, 2)
+        self.assertIn("took longer than 0.1 s", self.said)
+
+
+class Pairs(unittest.TestCase):
+    def test_the_interval_holds_the_median_and_is_always_the_same(self):
+        ratios = [1 + i / 100 for i in range(21)]
+        low, high = pairs.interval(ratios)
+        self.assertTrue(1.02 < low < 1.10 < high < 1.18)
+        self.assertEqual((low, high), pairs.interval(ratios))
+
+    def test_verdicts(self):
+        self.assertEqual([pairs.verdict(low, high, 1.0) for low, high in ((1, 2), (0.9, 1), (0.8, 0.99))],
+                         ["met", "undecided", "missed"])
+
+
+class AllRatios(unittest.TestCase):
+    def test_names_and_configurations(self):
+        names = [one.name for one in all_ratios.RATIOS]
+        self.assertEqual(len(names), len(set(names)))
+        peers = {}
+        for one in all_ratios.RATIOS:
+            if len(one.peers) > 1:
+                self.assertEqual(peers.setdefault(one.configuration, one.peers), one.peers, one.configuration)
+                self.assertEqual(len(set(one.peers)), len(one.peers))
+
+    def test_a_command_is_understood_by_ratio(self):
+        for one in all_ratios.RATIOS:
+            options = ratio.parse(one.command("PYTHON", choose_again=True)[1:])
+            self.assertEqual((options.ours, options.peer, options.pairs), (one.ours, one.peers, 21))
+            self.assertEqual(options.configuration, one.configuration if len(one.peers) > 1 else None)
+
+    def test_variants_are_chosen_by_the_first_that_needs_them(self):
+        chosen = [one for one in all_ratios.RATIOS if one.configuration == "1a float32 1x2"]
+        self.assertEqual([one.name for one in chosen], ["1a-float32-1x2-torch", "1a-float32-1x2-onednn"])
+        plan = all_ratios.plan(chosen, "PYTHON", choose_again=True)
+        self.assertEqual(["--choose-again" in command for _, command, _ in plan], [True, False])
+
+    def result(self, **changes):
+        ours, peer = [20.0] * 20 + [22.0], [10.0] * 21
+        command = "PYTHON bench/torch_peer.py --task 1a --layout nhwc --fused"
+        return {"limit": 1.0, **ratio.figures(ours, peer, 1.0), "ours": {"values": ours, "settings": {"commit": "abc"}},
+                "peer": {"values": peer, "command": command}, "choice": {"measured": {command: [10, 10, 10]}}} | changes
+
+    def complaints(self, result, page):
+        return list(all_ratios.complaints({"1a-float32-1x2-torch": result}, page))
+
+    def test_a_page_shows_what_follows_from_the_pairs(self):
+        row = "| 1a | float32 | 1 x 2 | torch | 20 | 10, PyTorch nhwc --fused | 2.00 | 2.00 to 2.00 | 1 | met |"
+        self.assertEqual(all_ratios.table({"1a-float32-1x2-torch": self.result()})[2:], [row])
+        self.assertEqual(self.complaints(self.result(), f"# Ratios\n\n{row}\n"), [])
+        self.assertEqual(len(self.complaints(self.result(), "# Ratios\n")), 1)
+        other = row.replace("2.00 |", "2.10 |", 1)
+        self.assertEqual(len(self.complaints(self.result(), f"{row}\n{other}\n")), 1)
+
+    def test_what_does_not_follow_is_found(self):
+        row = all_ratios.table({"1a-float32-1x2-torch": self.result()})[2]
+        dirty = {"values": self.result()["ours"]["values"], "settings": {"commit": "abc-dirty"}}
+        choice = {"measured": {self.result()["peer"]["command"]: [10, 10, 10], "other": [11, 11, 11]}}
+        for changes in ({"ratio": 2.1}, {"verdict": "undecided"}, {"ours": dirty}, {"choice": choice}):
+            self.assertEqual(len(self.complaints(self.result(**changes), row)), 1, changes)
+        few = self.result(ours={"values": [20.0], "settings": {}}, peer={**self.result()["peer"], "values": [10.0]})
+        self.assertEqual(self.complaints(few, row), ["1a-float32-1x2-torch: 1 pairs instead of 21"])
+
+
+if __name__ == "__main__":
+    unittest.main()
