@@ -8,46 +8,13 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/report/course.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/table.h"
 
 namespace mlbench::report {
 
 namespace {
-
-struct Evaluation {
-  double at_s = 0;
-  double value = 0;
-};
-
-struct Course {
-  std::string metric;
-  std::vector<Evaluation> evaluations;
-  double end_s = 0;  // of all that the run did
-};
-
-// Evaluations with the time from the first batch to their end.
-Course course_of(const Json& record) {
-  Course course;
-  const std::string split = text(record, "/goal/split").empty() ? "test" : text(record, "/goal/split");
-  course.metric = text(record, "/goal/metric");
-  const Json rows = record.value(split == "train" ? "epochs" : "evaluations", Json::array());
-  double evaluating_s = 0;
-  if (rows.is_array()) {
-    for (const Json& row : rows) {
-      evaluating_s += number(row, "/duration_s").value_or(0);
-      if (split != "train" && text(row, "/split") != split) continue;
-      const Json metrics = row.value("metrics", Json::object());
-      if (course.metric.empty() && !metrics.empty()) course.metric = metrics.begin().key();
-      const auto value = metrics.find(course.metric);
-      const auto train_s = number(row, "/train_s");
-      if (value == metrics.end() || !value->is_number() || !train_s) continue;
-      course.evaluations.push_back({*train_s + evaluating_s, value->get<double>()});
-    }
-  }
-  course.end_s = number(record, "/clocks/train_s").value_or(0) + evaluating_s;
-  return course;
-}
 
 Sample sample_of(std::vector<double> values) {
   Sample sample;
@@ -125,15 +92,6 @@ std::string verdict(const std::optional<RatioEstimate>& estimate, const char* mo
 }
 
 }  // namespace
-
-std::optional<TimedValue> value_after(const Json& record, double seconds) {
-  const Course course = course_of(record);
-  std::optional<TimedValue> value;
-  for (const Evaluation& one : course.evaluations) {
-    if (one.at_s <= seconds) value = TimedValue{course.metric, one.value, one.at_s, course.end_s < seconds};
-  }
-  return value;
-}
 
 Significance significance_of(const std::vector<RepeatedRun>& runs, std::optional<double> after_s) {
   MLBENCH_CHECK(!runs.empty(), "a comparison has a run");

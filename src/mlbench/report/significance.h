@@ -12,16 +12,6 @@
 
 namespace mlbench::report {
 
-// The value of the goal's metric (without a goal: of the first metric) that a run had after so many seconds, counted
-// from the first batch, evaluations included: its last evaluation that had ended by then. Empty when there was none.
-struct TimedValue {
-  std::string metric;
-  double value = 0;
-  double at_s = 0;     // when that evaluation ended
-  bool ended = false;  // the run had ended before
-};
-std::optional<TimedValue> value_after(const Json& record, double seconds);
-
 struct RepeatedRun {
   std::string name;
   std::vector<Json> records;  // its repeats, at least one
