@@ -1,6 +1,7 @@
 #pragma once
 
-// The course of a run: the values of its goal's metric over its time.
+// The course of a run: the values of its goal's metric over its time. That time is counted from the first batch,
+// evaluations included.
 
 #include <optional>
 #include <string>
@@ -11,27 +12,33 @@
 namespace mlbench::report {
 
 struct Evaluation {
-  double at_s = 0;
+  double at_s = 0;  // when it ended
   double value = 0;
 };
 
+// Without a goal it is the course of the first metric on test data.
 struct Course {
-  std::string metric;
+  std::string metric, split;
   std::vector<Evaluation> evaluations;
   double end_s = 0;  // of all that the run did
+  // The run was stopped by `--max-time` of so many seconds; its last evaluation, which ended later, is that of its
+  // weights at that moment.
+  std::optional<double> stopped_at_s;
 };
 
-// Evaluations with the time from the first batch to their end.
+// An evaluation ended when the record says (evaluations[].elapsed_s); in older records, on the train clock plus all
+// evaluations until then.
 Course course_of(const Json& record);
 
-// The value of the goal's metric (without a goal: of the first metric) that a run had after so many seconds, counted
-// from the first batch, evaluations included: its last evaluation that had ended by then. Empty when there was none.
+// Accuracy after time: the value of the last evaluation that had ended by then; of a run that was stopped at just that
+// moment, of its weights at that moment; of a run that had ended before, its last. Empty when there is none.
 struct TimedValue {
   std::string metric;
   double value = 0;
   double at_s = 0;     // when that evaluation ended
   bool ended = false;  // the run had ended before
 };
+std::optional<TimedValue> value_after(const Course& course, double seconds);
 std::optional<TimedValue> value_after(const Json& record, double seconds);
 
 }  // namespace mlbench::report
