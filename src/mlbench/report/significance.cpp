@@ -18,7 +18,7 @@ namespace {
 
 Sample sample_of(std::vector<double> values) {
   Sample sample;
-  sample.middle = median(values);
+  sample.mean = geometric_mean(values);
   sample.interval = interval_of(values);
   sample.values = std::move(values);
   return sample;
@@ -68,8 +68,8 @@ RepeatedFigures figures_of_repeats(const RepeatedRun& run, std::optional<double>
 }
 
 std::string with_interval(const Sample& sample, const auto& format) {
-  if (!sample.middle) return std::string(kNone);
-  std::string out = format(*sample.middle);
+  if (!sample.mean) return std::string(kNone);
+  std::string out = format(*sample.mean);
   if (sample.interval) out += fmt::format(" [{}, {}]", format(sample.interval->low), format(sample.interval->high));
   return out;
 }
@@ -160,16 +160,16 @@ std::string significance_text(const Significance& significance) {
   Table table(std::move(columns));
   for (const RepeatedFigures& one : significance.runs) {
     std::vector<std::string> cells = {one.name, fmt::format("{}", one.runs), fmt::format("{}", one.workers),
-                                      one.time_to_goal_s.middle
+                                      one.time_to_goal_s.mean
                                           ? with_interval(one.time_to_goal_s, seconds)
                                           : fmt::format("{} of {} reached", one.reached, one.runs),
                                       with_interval(one.samples_per_s, rate)};
     if (timed) cells.push_back(with_interval(one.value_after, metric));
-    cells.push_back(format_ratio(one.communication_per_compute.middle));
+    cells.push_back(format_ratio(one.communication_per_compute.mean));
     cells.push_back(fmt::format("{}", fmt::join(one.labels, ", ")));
     table.add_row(std::move(cells));
   }
-  std::string out = "Median of the repeats [95 % interval]\n" + table.render();
+  std::string out = "Geometric mean of the repeats [its 95 % interval]\n" + table.render();
   if (significance.runs.size() > 1) {
     Table ratios({{"run", "", Align::kLeft},
                   {"time to goal", "", Align::kRight},
@@ -193,7 +193,7 @@ Json to_json(const Significance& significance) {
   };
   const auto sample = [&](const Sample& value) {
     return Json({{"values", value.values},
-                 {"median", value.middle ? Json(*value.middle) : Json(nullptr)},
+                 {"geometric_mean", value.mean ? Json(*value.mean) : Json(nullptr)},
                  {"interval", interval(value.interval)}});
   };
   const auto ratio = [&](const std::optional<RatioEstimate>& value) {

@@ -19,8 +19,8 @@ struct RepeatedRun {
 
 struct Sample {
   std::vector<double> values;        // of the repeats that have one
-  std::optional<double> middle;      // median
-  std::optional<Interval> interval;  // 95 %, of the geometric mean
+  std::optional<double> mean;        // geometric, as that of the ratios
+  std::optional<Interval> interval;  // its 95 %
 };
 
 struct RepeatedFigures {

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "mlbench/report/test_records.h"
 
 namespace mlbench::report {
@@ -21,7 +23,7 @@ std::vector<Json> repeats(const std::string& name, const std::vector<double>& se
 TEST(Significance, ARealDifference) {
   const Significance significance =
       significance_of({{"a-2", repeats("a-2", {40, 41, 39})}, {"b-2", repeats("b-2", {20, 20.5, 19.5})}}, {});
-  EXPECT_EQ(significance.runs[0].time_to_goal_s.middle, 40);
+  EXPECT_NEAR(*significance.runs[0].time_to_goal_s.mean, std::cbrt(40 * 41 * 39), 1e-9);
   EXPECT_NEAR(significance.runs[1].time_ratio->ratio, 0.5, 1e-3);
   EXPECT_EQ(significance.runs[1].time_ratio->differs(), true);
   const std::string text = significance_text(significance);
@@ -62,16 +64,16 @@ TEST(Significance, OtherGoalsAreNotCompared) {
 TEST(Significance, TheMomentIsTheLatestThatAllReached) {
   const Significance significance = significance_of({{"a-2", repeats("a-2", {40})}, {"b-2", repeats("b-2", {20})}}, {});
   EXPECT_EQ(significance.after_s, 20);
-  EXPECT_EQ(significance.runs[0].value_after.middle, 78.5);
-  EXPECT_EQ(significance.runs[1].value_after.middle, 85.25);
-  EXPECT_EQ(significance_of({{"a-2", repeats("a-2", {40})}}, 5.0).runs[0].value_after.middle, std::nullopt);
+  EXPECT_EQ(significance.runs[0].value_after.mean, 78.5);
+  EXPECT_EQ(significance.runs[1].value_after.mean, 85.25);
+  EXPECT_EQ(significance_of({{"a-2", repeats("a-2", {40})}}, 5.0).runs[0].value_after.mean, std::nullopt);
 }
 
 TEST(Significance, Text) {
   const Significance significance =
       significance_of({{"a-2", repeats("a-2", {40, 40})}, {"b-2", repeats("b-2", {20})}}, 20.0);
   EXPECT_EQ(significance_text(significance),
-            "Median of the repeats [95 % interval]\n"
+            "Geometric mean of the repeats [its 95 % interval]\n"
             "run  repeats  workers       time to goal            throughput                Prec@1      comm.  notes\n"
             "                                       s             samples/s          after 20.0 s  / compute\n"
             "a-2        2        2  40.0 [40.0, 40.0]  2,500 [2,500, 2,500]  78.50 [78.50, 78.50]       0.31  light\n"
