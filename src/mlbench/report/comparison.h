@@ -12,6 +12,7 @@
 // the version of the program, which gets a note.
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,6 +41,10 @@ std::vector<std::string> keys_to_vary();   // those that --vary may name: all th
 std::vector<std::string> keys_of_lines();  // those that --lines may name: the free ones
 
 using Keys = std::vector<const ComparisonKey*>;  // in the order of comparison_keys()
+using KeyChoice = std::function<bool(const ComparisonKey&)>;
+
+// "framework and threads per worker"
+std::string in_words(const Keys& keys);
 
 // The values of all keys of a record.
 class Conditions {
@@ -66,5 +71,33 @@ class Conditions {
   double seed_ = 0;
   std::string data_but_fingerprint_, division_but_precision_;
 };
+
+// Why runs that differ in these have no speed-up, "no speed-up: hardware differs"; "" where nothing forbids one.
+std::string why_no_speed_up(const Keys& differences);
+
+// Why runs that differ in these have no ratio, with the --vary that gives one; "" where nothing forbids one.
+std::string why_no_ratio(const Keys& differences, const std::vector<std::string>& vary);
+
+// `members` (indices into `runs`) in groups of which no two differ in a key that keeps them `apart`; ordered by their
+// values.
+std::vector<std::vector<size_t>> grouped(const std::vector<Conditions>& runs, const std::vector<size_t>& members,
+                                         const KeyChoice& apart);
+
+// Those of `members` that may share a line over numbers of workers: they make speed-ups with each other, and those of
+// one number of workers are repeats. Where one number of workers stood on several numbers of hosts, each of these is a
+// line.
+std::vector<std::vector<size_t>> grouped_to_lines(const std::vector<Conditions>& runs,
+                                                  const std::vector<size_t>& members);
+
+// What tells groups of runs from each other, of the keys that keep them `apart`.
+struct Distinction {
+  Keys keys;                       // in which any two groups differ
+  std::vector<std::string> names;  // of each group, all unlike: its values of these, "mpi, 2 threads"
+};
+Distinction distinguish(const std::vector<Conditions>& runs, const std::vector<std::vector<size_t>>& groups,
+                        const KeyChoice& apart);
+
+// "different versions of the program: 0.1.0 v1 (r-1), 0.1.0 v2 (r-2, r-4)"; "" where it is one.
+std::string version_note(const std::vector<const Json*>& records);
 
 }  // namespace mlbench::report
