@@ -73,7 +73,7 @@ ExitCode compare(const Context& context, const std::vector<std::string>& given, 
                                     [&](const auto& key) { return key != keys[i] && key.second == keys[i].second; });
     if (shared) runs[i].name = (keys[i].first / keys[i].second).string();
   }
-  report::Significance significance = report::significance_of(runs, after_s);
+  report::Significance significance = report::significance_of(runs, {after_s});
   significance.notes.insert(significance.notes.end(), notes.begin(), notes.end());
   if (context.json) {
     print_json(report::to_json(significance));

@@ -56,8 +56,40 @@ TEST(Significance, OtherGoalsAreNotCompared) {
   for (Json& record : second) record["goal"]["target"] = 91.5;
   const Significance significance = significance_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", second}}, {});
   EXPECT_FALSE(significance.runs[1].time_ratio);
-  EXPECT_TRUE(significance.runs[1].rate_ratio);
-  EXPECT_THAT(significance.notes, ElementsAre(HasSubstr("not of one task and goal")));
+  EXPECT_FALSE(significance.runs[1].rate_ratio);
+  EXPECT_THAT(significance.notes, ElementsAre("b-2: no ratio: goal differs"));
+}
+
+TEST(Significance, ValuesAfterAreOfOneMetric) {
+  auto second = repeats("b-2", {20, 21}), third = repeats("c-2", {30, 31});
+  for (Json& record : second) record["goal"]["metric"] = "loss";
+  for (Json& record : third) record["goal"]["split"] = "train";
+  const Significance significance =
+      significance_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", second}, {"c-2", third}}, {10});
+  EXPECT_NEAR(*significance.runs[0].value_after.mean, 78.5, 1e-9);
+  EXPECT_FALSE(significance.runs[1].value_after.mean);
+  EXPECT_FALSE(significance.runs[2].value_after.mean);
+  EXPECT_FALSE(significance.runs[1].value_ratio);
+}
+
+// Of a run that ended before, its last value is taken, and marked.
+TEST(Significance, ARunThatHadEndedIsMarked) {
+  const Significance significance =
+      significance_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", repeats("b-2", {20, 45})}}, {41});
+  EXPECT_EQ(significance.runs[0].ended, 1U);
+  EXPECT_EQ(significance.runs[1].ended, 1U);
+  EXPECT_THAT(significance_text(significance), HasSubstr("light, some ended before 41.0 s"));
+  EXPECT_EQ(to_json(significance)["runs"][1]["ended"], 1);
+  EXPECT_THAT(significance_text(significance_of({{"a-2", repeats("a-2", {40})}}, {41})),
+              HasSubstr("light, ended before 41.0 s"));
+  EXPECT_NEAR(significance.runs[1].value_ratio->ratio, std::sqrt(78.5 / 85.25), 1e-9);
+}
+
+TEST(Significance, ARepeatWithoutAValueLeavesNone) {
+  const Significance significance =
+      significance_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", repeats("b-2", {40, 60})}}, {9});
+  EXPECT_TRUE(significance.runs[0].value_after.mean);
+  EXPECT_FALSE(significance.runs[1].value_after.mean);
 }
 
 // Without a time given: the moment at which the fastest run had its last evaluation, so that each has a value.
@@ -66,12 +98,12 @@ TEST(Significance, TheMomentIsTheLatestThatAllReached) {
   EXPECT_EQ(significance.after_s, 20);
   EXPECT_EQ(significance.runs[0].value_after.mean, 78.5);
   EXPECT_EQ(significance.runs[1].value_after.mean, 85.25);
-  EXPECT_EQ(significance_of({{"a-2", repeats("a-2", {40})}}, 5.0).runs[0].value_after.mean, std::nullopt);
+  EXPECT_EQ(significance_of({{"a-2", repeats("a-2", {40})}}, {5}).runs[0].value_after.mean, std::nullopt);
 }
 
 TEST(Significance, Text) {
   const Significance significance =
-      significance_of({{"a-2", repeats("a-2", {40, 40})}, {"b-2", repeats("b-2", {20})}}, 20.0);
+      significance_of({{"a-2", repeats("a-2", {40, 40})}, {"b-2", repeats("b-2", {20})}}, {20});
   EXPECT_EQ(significance_text(significance),
             "Geometric mean of the repeats [its 95 % interval]\n"
             "run  repeats  workers       time to goal            throughput                Prec@1      comm.  notes\n"
@@ -80,8 +112,10 @@ TEST(Significance, Text) {
             "b-2        1        2               20.0                 5,000                 85.25       0.15  light\n"
             "\n"
             "Ratio to a-2 [95 % interval]\n"
-            "run  time to goal                            throughput\n"
-            "b-2          0.50  not known: needs repeats        2.00  not known: needs repeats\n");
+            "run  time to goal                            throughput                            Prec@1                "
+            "            differs in\n"
+            "b-2          0.50  not known: needs repeats        2.00  not known: needs repeats    1.09  not known: "
+            "needs repeats  -\n");
 }
 
 }  // namespace
