@@ -216,10 +216,18 @@ export interface Scaling {
   efficiency: number;
 }
 
+export type ComparedRun = RunSummary & {
+  to_goal: Scaling | null;
+  rate: Scaling | null;
+  baseline: string;  // '' where there is none
+  no_ratio: string;  // why
+};
+
 export interface Comparison {
-  baseline: string;
+  baseline: string;  // of all runs; '' where there is none, or several
   baseline_workers: number;
-  runs: (RunSummary & {to_goal: Scaling | null; rate: Scaling | null})[];
+  notes: string[];
+  runs: ComparedRun[];
 }
 
 export interface Log {

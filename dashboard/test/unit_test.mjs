@@ -16,6 +16,7 @@ async function load(name) {
   return import(`data:text/javascript;base64,${Buffer.from(output[0].code).toString('base64')}`);
 }
 
+const comparison = await load('comparison.ts');
 const series = await load('series.ts');
 const runSeries = await load('run_series.ts');
 const format = await load('format.ts');
@@ -24,6 +25,22 @@ const events = await load('events.ts');
 
 const rank = (number, step, mean, points = step.map(() => 1)) =>
   ({split: 'train', metric: 'loss', rank: number, count: 0, points: {step, time_us: step.map((s) => s * 1e6), mean, points}});
+
+test('speed-ups are those that the master tells, and else the reason why there are none', () => {
+  const half = {speed_up: 1.5, efficiency: 0.75};
+  const shown = (run) => Object.fromEntries(comparison.speedUps.map(([name, cell]) => [name, cell(run)]));
+  // Twice as fast in every figure: the page makes no ratio of it.
+  const figures = {time_to_goal_s: 10, train_s: 10, samples_per_s: 2000, workers: 2};
+  assert.deepEqual(shown({...figures, to_goal: half, rate: half, baseline: 'a-1', no_ratio: ''}), {
+    'Speed-up to goal': '1.5', 'Efficiency to goal': '75.0 %', 'Speed-up of rate': '1.5', 'Efficiency of rate': '75.0 %',
+    'Against': 'a-1', 'Not compared': '–'});
+  assert.deepEqual(shown({...figures, to_goal: null, rate: null, baseline: '', no_ratio: 'no speed-up: hardware differs'}), {
+    'Speed-up to goal': '–', 'Efficiency to goal': '–', 'Speed-up of rate': '–', 'Efficiency of rate': '–',
+    'Against': '–', 'Not compared': 'no speed-up: hardware differs'});
+  assert.equal(comparison.heading({baseline: 'a-1', runs: [{baseline: 'a-1'}]}), 'Speed-up against a-1');
+  assert.equal(comparison.heading({baseline: '', runs: [{baseline: 'a-1'}, {baseline: 'b-1'}]}), 'Speed-up, each run against its own baseline');
+  assert.equal(comparison.heading({baseline: '', runs: [{baseline: ''}]}), 'Runs side by side');
+});
 
 test('a line per series says whose it is', () => {
   const of = [rank(0, [1, 2], [1, 2]), rank('all', [1, 2], [3, null]), {...rank('all', [1, 2], [2, 3]), merge: 'mean', ranks: 2}];

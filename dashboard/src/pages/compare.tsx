@@ -3,6 +3,7 @@
 import {useEffect, useMemo, useState} from 'preact/hooks';
 import {get, segment, usePolled} from '../api';
 import {Chart} from '../chart';
+import {heading, speedUps} from '../comparison';
 import {NONE, number, percent, seconds, taskLabel} from '../format';
 import {compareHref, go, runHref} from '../router';
 import {KIND_TITLES, kinds, loadSeries, LOSS, RATE, type Measured} from '../run_series';
@@ -87,8 +88,7 @@ function Figures({data}: {data: Loaded}) {
     ['Build', (i) => String(records[i]!.environment['git_describe'] ?? NONE), true],
     ['Time to goal', (i) => seconds(comparison.runs[i]!.time_to_goal_s), false], ['Best value', (i) => number(records[i]!.goal?.value, 5), false], ['Train clock', (i) => seconds(comparison.runs[i]!.train_s), false],
     ['Samples/s', (i) => number(comparison.runs[i]!.samples_per_s), false], ['Communication', (i) => percent(comparison.runs[i]!.communication_share), false],
-    ['Speed-up to goal', (i) => number(comparison.runs[i]!.to_goal?.speed_up), false], ['Efficiency to goal', (i) => percent(comparison.runs[i]!.to_goal?.efficiency), false],
-    ['Speed-up of rate', (i) => number(comparison.runs[i]!.rate?.speed_up), false], ['Efficiency of rate', (i) => percent(comparison.runs[i]!.rate?.efficiency), false],
+    ...speedUps.map(([name, cell]): [string, (i: number) => string, boolean] => [name, (i) => cell(comparison.runs[i]!), false]),
   ];
   return (
     <div class="scroll panel" tabIndex={0} role="region" aria-label="Figures">
@@ -123,7 +123,7 @@ export function ComparePage({query}: {query: URLSearchParams}) {
 
   return (
     <>
-      <div class="page-head"><div><h1>Compare</h1><p class="soft">{data ? `Speed-up against ${data.comparison.baseline}` : 'Runs side by side'}</p></div></div>
+      <div class="page-head"><div><h1>Compare</h1><p class="soft">{data ? heading(data.comparison) : 'Runs side by side'}</p></div></div>
       <div class="toolbar">
         {names.map((name, i) => (
           <span key={name} class="chip"><span class="swatch" style={{background: `var(--series-${i % 9})`}} />{name}
@@ -139,7 +139,7 @@ export function ComparePage({query}: {query: URLSearchParams}) {
       <ErrorNote text={polled.error} again={polled.again} />
       {names.length === 0 && <Empty title="Nothing to compare yet."><p class="soft">Add runs above, or select them on the page of <a href="#/runs">all runs</a>.</p></Empty>}
       {names.length > 0 && data === null && polled.error === '' && <Loading what="runs" />}
-      {data && data.records.length === names.length && <><Figures data={data} /><Charts names={names} data={data} /></>}
+      {data && data.records.length === names.length && <><Figures data={data} />{data.comparison.notes.map((note) => <p class="soft" key={note}>{note}</p>)}<Charts names={names} data={data} /></>}
     </>
   );
 }

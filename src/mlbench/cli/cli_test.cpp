@@ -609,6 +609,11 @@ TEST_F(Cli, CompareTakesRepeatsAndArchives) {
   EXPECT_EQ(mlbench({"compare", "r-1.2", zip, "--json"}).json()["runs"].size(), 2U) << "of two places";
   expect_error({"compare", "r-9"}, HasSubstr("no run 'r-9'"));
   expect_error({"compare", "r-1", "--after", "soon"}, HasSubstr("--after"));
+  expect_error({"compare", "r-1", "--vary", "framwork"},
+               AllOf(HasSubstr("unknown key of --vary 'framwork'"), HasSubstr("framework"), HasSubstr("hardware")));
+  EXPECT_EQ(mlbench({"compare", "--vary", "framework,hardware", "r-1", "r-2"}).code, 0);
+  expect_error({"compare", "r-1", "--vary", "goal"}, HasSubstr("unknown key of --vary 'goal'"));
+  expect_error({"charts", "--lines", "colour"}, HasSubstr("unknown key of --lines 'colour'"));
 }
 
 TEST_F(Cli, WatchTellsWhatIsNewUntilTheEnd) {

@@ -14,6 +14,7 @@
 #include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/charts.h"
+#include "mlbench/report/comparison.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/gnuplot.h"
 #include "mlbench/report/measured_run.h"
@@ -33,7 +34,7 @@ const std::vector<std::string> kFormats = {"png", "svg", "csv", "html"};
 struct ChartsOptions {
   std::vector<std::string> paths;
   std::string output = "charts", filter, prices, worker = "n1-standard-4";
-  std::vector<std::string> formats = kFormats;
+  std::vector<std::string> formats = kFormats, lines;
   bool preemptible = false;
 };
 
@@ -89,6 +90,7 @@ std::vector<report::MeasuredRun> read_all(const Context& context, const ChartsOp
 
 ExitCode charts(const Context& context, const ChartsOptions& options) {
   for (const std::string& format : options.formats) check_choice(format, "format", kFormats);
+  for (const std::string& key : options.lines) check_choice(key, "key of --lines", report::keys_of_lines());
   const auto wanted = [&](const char* format) { return std::ranges::count(options.formats, format) > 0; };
   const bool images = wanted("png") || wanted("svg");
   if (images && !report::gnuplot_exists()) {
@@ -106,7 +108,7 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
                                 options.preemptible ? ", preemptible" : "", per_hour, page.prices.currency);
 
   const std::vector<report::MeasuredRun> runs = read_all(context, options, page.notes);
-  const std::vector<report::Study> studies = report::make_studies(runs, {per_hour}, page.notes);
+  const std::vector<report::Study> studies = report::make_studies(runs, {per_hour, options.lines}, page.notes);
   if (studies.empty()) {
     throw UserError(fmt::format("none of the {} runs can be drawn: {}", runs.size(), fmt::join(page.notes, "; ")));
   }
@@ -167,6 +169,12 @@ void add_charts(CLI::App& app, Program& program) {
   verb->add_option("--format", options->formats, "of png, svg, csv, html (default: all)")
       ->delimiter(',')
       ->type_name("LIST");
+  verb->add_option("--lines", options->lines,
+                   "what tells lines apart, e.g. hardware,network: runs that differ in more get charts of their own "
+                   "(default: whatever differs)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("KEYS");
   verb->add_option("--prices", options->prices, "a price table (JSON, see docs/reports.md)")->type_name("FILE");
   verb->add_option("--worker", options->worker, "what each worker is, of the price table (default: n1-standard-4)")
       ->type_name("NAME[+NAME]");

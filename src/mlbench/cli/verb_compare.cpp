@@ -8,6 +8,7 @@
 #include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
+#include "mlbench/report/comparison.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/measured_run.h"
 #include "mlbench/report/records.h"
@@ -52,13 +53,21 @@ std::vector<Found> find_runs(const Context& context, const std::string& given, s
   return found;
 }
 
-ExitCode compare(const Context& context, const std::vector<std::string>& given, const std::string& after) {
+struct CompareOptions {
+  std::vector<std::string> runs, vary;
+  std::string after;
+};
+
+ExitCode compare(const Context& context, const CompareOptions& options) {
+  for (const std::string& key : options.vary) check_choice(key, "key of --vary", report::keys_to_vary());
   std::optional<double> after_s;
-  if (!after.empty()) after_s = parse_duration(after, "--after", spec::run_option(&spec::RunOptions::max_time).range);
+  if (!options.after.empty()) {
+    after_s = parse_duration(options.after, "--after", spec::run_option(&spec::RunOptions::max_time).range);
+  }
   std::vector<std::string> notes;
   std::vector<report::RepeatedRun> runs;
   std::vector<std::pair<fs::path, std::string>> keys;  // of the runs: one name in two homes is two
-  for (const std::string& one : given) {
+  for (const std::string& one : options.runs) {
     for (Found& found : find_runs(context, one, notes)) {
       const std::string name = report::text(found.record, "/name");
       std::pair key(found.folder, without_repeat(name));
@@ -79,7 +88,7 @@ ExitCode compare(const Context& context, const std::vector<std::string>& given, 
                                     [&](const auto& key) { return key != keys[i] && key.second == keys[i].second; });
     if (shared) runs[i].name = (keys[i].first / keys[i].second).string();
   }
-  report::Significance significance = report::significance_of(runs, after_s);
+  report::Significance significance = report::significance_of(runs, {after_s, options.vary});
   significance.notes.insert(significance.notes.end(), notes.begin(), notes.end());
   if (context.json) {
     print_json(report::to_json(significance));
@@ -94,14 +103,18 @@ ExitCode compare(const Context& context, const std::vector<std::string>& given, 
 void add_compare(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "compare", "Runs side by side, and whether their differences are real");
   add_master_options(*verb, program);
-  auto runs = std::make_shared<std::vector<std::string>>();
-  auto after = std::make_shared<std::string>();
-  verb->add_option("RUN", *runs, "NAME-K (with its repeats), or a run folder, archive or record as a path")->required();
-  verb->add_option("--after", *after, "the metric after this time of training and evaluation, e.g. 2h")
+  auto options = std::make_shared<CompareOptions>();
+  verb->add_option("RUN", options->runs, "NAME-K (with its repeats), or a run folder, archive or record as a path")
+      ->required();
+  verb->add_option("--after", options->after, "the metric after this time of training and evaluation, e.g. 2h")
       ->type_name("TIME");
-  verb->callback([&program, runs, after] {
-    program.action = [&program, runs, after] { return compare(program.context, *runs, *after); };
-  });
+  verb->add_option("--vary", options->vary,
+                   "ratios also between runs that differ in all of these, e.g. framework,hardware")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("KEYS");
+  verb->callback(
+      [&program, options] { program.action = [&program, options] { return compare(program.context, *options); }; });
 }
 
 }  // namespace mlbench::cli

@@ -17,6 +17,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/home/owner.h"
 #include "mlbench/home/runs.h"
@@ -26,6 +27,7 @@
 #include "mlbench/master/http/openapi.h"
 #include "mlbench/master/http/points.h"
 #include "mlbench/net/http/client.h"
+#include "mlbench/report/test_comparisons.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/spec/task.h"
@@ -465,6 +467,35 @@ TEST_F(MasterTest, ErrorsAreJsonWithTheReason) {
   expect(send("GET", "/api/v1/catalog"), 400, "there is no worker");
   expect(send("GET", "/api/v1/compare"), 400, "runs is needed");
   expect(send("GET", "/api/runs/"), 404, "--legacy-api");
+}
+
+// Of two runs that differ in one thing beside their number of workers: a speed-up, or the reason why there is none.
+TEST_F(MasterTest, ComparesWhatMayBeCompared) {
+  const auto write = [&](const Json& record) {
+    const fs::path folder = home() / "runs" / record["name"].get<std::string>();
+    fs::create_directories(folder);
+    write_json_file(folder / "spec.json", Json::object());
+    write_json_file(folder / "run.json", record);
+  };
+  write(report::told_record("a-1", 1));
+  std::vector<report::Change> changes = report::changes_of_one_key();
+  for (const report::Change& change : report::changes_of_no_key()) changes.push_back(change);
+  for (const report::Change& change : changes) {
+    write(report::with(report::told_record("b-2", 2), change));
+    const ClientResponse response = send("GET", "/api/v1/compare?runs=a-1,b-2");
+    ASSERT_EQ(response.status, 200) << response.body;
+    const Json answer = parse_json(response.body, inputs::kMasterAnswer);
+    const Json& run = answer["runs"][1];
+    const bool allowed = report::speed_up_allowed(change);
+    EXPECT_EQ(run["rate"].is_object(), allowed) << change.what;
+    EXPECT_EQ(run["baseline"], allowed ? "a-1" : "") << change.what;
+    EXPECT_EQ(answer["baseline_workers"], allowed ? 1 : 0) << change.what;
+    EXPECT_EQ(run["no_ratio"] == "", allowed) << change.what;
+    if (allowed) continue;
+    EXPECT_TRUE(run["to_goal"].is_null()) << change.what;
+    EXPECT_TRUE(answer["runs"][0]["rate"].is_null()) << change.what;
+    EXPECT_THAT(run["no_ratio"], HasSubstr(report::in_words({&report::key_named(change.key)}))) << change.what;
+  }
 }
 
 TEST_F(MasterTest, TheApiOfTodaysClientsIsOffUnlessAsked) {

@@ -1,8 +1,10 @@
 #include "mlbench/report/scaling.h"
 
 #include <algorithm>
+#include <set>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/report/comparison.h"
 #include "mlbench/report/statistics.h"
 
 namespace mlbench::report {
@@ -17,40 +19,81 @@ Scaling scaling_of_rate(double baseline_rate, int64_t baseline_workers, double r
   return {speed_up, speed_up * static_cast<double>(baseline_workers) / static_cast<double>(workers)};
 }
 
-ScaledRuns scale_runs(const std::vector<Json>& records) {
-  ScaledRuns scaled;
-  for (const Json& record : records) scaled.runs.push_back({figures_of(record), {}, {}});
-  if (records.empty()) return scaled;
+namespace {
 
-  const auto fewer_workers = [](const ScaledRun& a, const ScaledRun& b) {
-    return a.figures.workers < b.figures.workers;
-  };
-  const int64_t smallest = std::min_element(scaled.runs.begin(), scaled.runs.end(), fewer_workers)->figures.workers;
-  if (smallest <= 0) return scaled;
+bool measured(const RunFigures& figures) { return figures.time_to_goal_s || figures.samples_per_s; }
+
+// Scales runs that may share a line, of more than one worker count.
+void scale_line(std::vector<ScaledRun>& runs, const std::vector<size_t>& line, int64_t smallest) {
+  std::string names;
   std::vector<double> times, rates;
   bool all_reached = true;
-  for (const ScaledRun& run : scaled.runs) {
-    if (run.figures.workers != smallest) continue;
-    if (!scaled.baseline_names.empty()) scaled.baseline_names += ", ";
-    scaled.baseline_names += run.figures.name;
-    if (run.figures.time_to_goal_s) times.push_back(*run.figures.time_to_goal_s);
-    if (run.figures.samples_per_s) rates.push_back(*run.figures.samples_per_s);
-    all_reached = all_reached && run.figures.time_to_goal_s.has_value();
+  for (const size_t run : line) {
+    const RunFigures& figures = runs[run].figures;
+    if (figures.workers != smallest) continue;
+    names += (names.empty() ? "" : ", ") + figures.name;
+    if (figures.time_to_goal_s) times.push_back(*figures.time_to_goal_s);
+    if (figures.samples_per_s) rates.push_back(*figures.samples_per_s);
+    all_reached = all_reached && figures.time_to_goal_s.has_value();
   }
-  scaled.baseline_workers = smallest;
-
   const double baseline_time = all_reached ? median(times).value_or(0) : 0;  // 0: none
   const double baseline_rate = median(rates).value_or(0);
-  for (ScaledRun& run : scaled.runs) {
-    const RunFigures& figures = run.figures;
-    if (figures.workers <= 0) continue;
-    if (const double time = figures.time_to_goal_s.value_or(0); baseline_time > 0 && time > 0) {
-      run.to_goal = scaling_of_time(baseline_time, smallest, time, figures.workers);
+  for (const size_t index : line) {
+    ScaledRun& run = runs[index];
+    run.baseline = names;
+    run.baseline_workers = smallest;
+    if (const double time = run.figures.time_to_goal_s.value_or(0); baseline_time > 0 && time > 0) {
+      run.to_goal = scaling_of_time(baseline_time, smallest, time, run.figures.workers);
     }
-    if (const double rate = figures.samples_per_s.value_or(0); baseline_rate > 0 && rate > 0) {
-      run.rate = scaling_of_rate(baseline_rate, smallest, rate, figures.workers);
+    if (const double rate = run.figures.samples_per_s.value_or(0); baseline_rate > 0 && rate > 0) {
+      run.rate = scaling_of_rate(baseline_rate, smallest, rate, run.figures.workers);
     }
   }
+}
+
+// Why a run stands alone: what keeps it from the one of the smallest worker count, or that one from the next.
+std::string why_alone(size_t run, const std::vector<size_t>& by_workers, const std::vector<Conditions>& conditions) {
+  const auto other = std::ranges::find_if(by_workers, [&](size_t one) { return one != run; });
+  const std::string why =
+      other == by_workers.end() ? "" : why_no_speed_up(conditions[run].differences(conditions[*other]));
+  return why.empty() ? "no speed-up: no run of another number of workers" : why;
+}
+
+}  // namespace
+
+ScaledRuns scale_runs(const std::vector<Json>& records) {
+  ScaledRuns scaled;
+  std::vector<Conditions> conditions;
+  std::vector<size_t> members;  // by worker count
+  std::vector<const Json*> compared;
+  for (const Json& record : records) {
+    const ScaledRun& run = scaled.runs.emplace_back(ScaledRun{figures_of(record), "", 0, "", {}, {}});
+    conditions.emplace_back(record);
+    if (run.figures.workers > 0 && measured(run.figures)) members.push_back(scaled.runs.size() - 1);
+  }
+  std::ranges::stable_sort(members, {}, [&](size_t run) { return scaled.runs[run].figures.workers; });
+  for (const std::vector<size_t>& line : grouped_to_lines(conditions, members)) {
+    const int64_t smallest = scaled.runs[line.front()].figures.workers;
+    if (scaled.runs[line.back()].figures.workers > smallest) {
+      scale_line(scaled.runs, line, smallest);
+      for (const size_t run : line) compared.push_back(&records[run]);
+    } else {
+      for (const size_t run : line) scaled.runs[run].no_ratio = why_alone(run, members, conditions);
+    }
+  }
+  std::set<std::string> baselines;
+  for (ScaledRun& run : scaled.runs) {
+    if (run.baseline_workers == 0 && run.no_ratio.empty()) run.no_ratio = "no speed-up: nothing was measured";
+    if (run.baseline_workers == 0) continue;
+    baselines.insert(run.baseline);
+    scaled.baseline_workers = run.baseline_workers;
+    scaled.baseline_names = run.baseline;
+  }
+  if (baselines.size() > 1) {
+    scaled.baseline_workers = 0;
+    scaled.baseline_names.clear();
+  }
+  if (std::string note = version_note(compared); !note.empty()) scaled.notes.push_back(std::move(note));
   return scaled;
 }
 

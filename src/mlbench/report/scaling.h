@@ -24,17 +24,22 @@ Scaling scaling_of_rate(double baseline_rate, int64_t baseline_workers, double r
 
 struct ScaledRun {
   RunFigures figures;
+  std::string baseline;            // names of the runs that it is compared with: "r-1" or "r-1, r-1.2"
+  int64_t baseline_workers = 0;    // 0: there is no baseline
+  std::string no_ratio;            // why there is none; "" where there is one
   std::optional<Scaling> to_goal;  // both this run and the baseline reached the goal
   std::optional<Scaling> rate;
 };
 struct ScaledRuns {
-  std::vector<ScaledRun> runs;   // in the order given
-  int64_t baseline_workers = 0;  // the smallest worker count; 0: nothing to compare with
-  std::string baseline_names;    // "r-1" or "r-1, r-1.2"
+  std::vector<ScaledRun> runs;  // in the order given
+  // The baseline of all runs that have one; 0 and "" where they have none, or several.
+  int64_t baseline_workers = 0;
+  std::string baseline_names;
+  std::vector<std::string> notes;
 };
 
-// Compares runs that differ in worker count and repeat only. The baseline is the smallest worker count; where it was
-// repeated, the median of its repeats (a repeat that missed the goal leaves time to goal without a baseline: times of
+// Compares runs with those of the smallest worker count that they make a speed-up with (comparison.h). Where that was
+// repeated, it is the median of its repeats (one that missed the goal leaves time to goal without a baseline: times of
 // the lucky runs alone would be biased).
 ScaledRuns scale_runs(const std::vector<Json>& records);
 

@@ -4,10 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/report/comparison.h"
+#include "mlbench/report/course.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/table.h"
 
@@ -15,53 +18,34 @@ namespace mlbench::report {
 
 namespace {
 
-struct Evaluation {
-  double at_s = 0;
-  double value = 0;
-};
-
-struct Course {
-  std::string metric;
-  std::vector<Evaluation> evaluations;
-  double end_s = 0;  // of all that the run did
-};
-
-// Evaluations with the time from the first batch to their end.
-Course course_of(const Json& record) {
-  Course course;
-  const std::string split = text(record, "/goal/split").empty() ? "test" : text(record, "/goal/split");
-  course.metric = text(record, "/goal/metric");
-  const Json rows = record.value(split == "train" ? "epochs" : "evaluations", Json::array());
-  double evaluating_s = 0;
-  if (rows.is_array()) {
-    for (const Json& row : rows) {
-      evaluating_s += number(row, "/duration_s").value_or(0);
-      if (split != "train" && text(row, "/split") != split) continue;
-      const Json metrics = row.value("metrics", Json::object());
-      if (course.metric.empty() && !metrics.empty()) course.metric = metrics.begin().key();
-      const auto value = metrics.find(course.metric);
-      const auto train_s = number(row, "/train_s");
-      if (value == metrics.end() || !value->is_number() || !train_s) continue;
-      course.evaluations.push_back({*train_s + evaluating_s, value->get<double>()});
-    }
-  }
-  course.end_s = number(record, "/clocks/train_s").value_or(0) + evaluating_s;
-  return course;
-}
-
 Sample sample_of(std::vector<double> values) {
   Sample sample;
-  sample.middle = median(values);
+  sample.mean = geometric_mean(values);
   sample.interval = interval_of(values);
   sample.values = std::move(values);
   return sample;
 }
 
-std::string goal_of(const Json& record) {
-  return fmt::format("{}{}{} {}, goal {} {:g} on {}", text(record, "/task"),
-                     text(record, "/rules").empty() ? "" : " rules ", text(record, "/rules"), text(record, "/variant"),
-                     text(record, "/goal/metric"), number(record, "/goal/target").value_or(0),
-                     text(record, "/goal/split"));
+// Each of these in the runs that its records make: repeats that differ in a key are none.
+std::vector<RepeatedRun> split_where_different(const std::vector<RepeatedRun>& runs, std::vector<std::string>& notes) {
+  std::vector<RepeatedRun> split;
+  for (const RepeatedRun& run : runs) {
+    MLBENCH_CHECK(!run.records.empty(), "a repeated run has a record");
+    const std::vector<Conditions> conditions(run.records.begin(), run.records.end());
+    std::vector<size_t> members(run.records.size());
+    std::iota(members.begin(), members.end(), size_t{0});
+    auto groups = grouped(conditions, members, [](const ComparisonKey&) { return true; });
+    std::ranges::sort(groups);
+    for (const std::vector<size_t>& group : groups) {
+      RepeatedRun& part = split.emplace_back(RepeatedRun{run.name, {}});
+      for (const size_t member : group) part.records.push_back(run.records[member]);
+      if (group.front() == 0) continue;
+      part.name = text(part.records.front(), "/name");
+      const Keys keys = conditions[group.front()].differences(conditions[0]);
+      notes.push_back(fmt::format("{} is no repeat of {}: other {}", part.name, run.name, in_words(keys)));
+    }
+  }
+  return split;
 }
 
 std::optional<double> communication_per_compute(const Json& record) {
@@ -74,8 +58,8 @@ std::optional<double> communication_per_compute(const Json& record) {
   return aggregation && compute > 0 ? std::optional(*aggregation / compute) : std::nullopt;
 }
 
-RepeatedFigures figures_of_repeats(const RepeatedRun& run, std::optional<double> after_s) {
-  MLBENCH_CHECK(!run.records.empty(), "a repeated run has a record");
+// The value of `metric` on `split` after this time, where that is what the run's goal is about.
+RepeatedFigures figures_of_repeats(const RepeatedRun& run, const Significance& asked) {
   RepeatedFigures figures;
   figures.name = run.name;
   figures.runs = run.records.size();
@@ -87,22 +71,31 @@ RepeatedFigures figures_of_repeats(const RepeatedRun& run, std::optional<double>
     if (one.time_to_goal_s) times.push_back(*one.time_to_goal_s);
     if (one.samples_per_s) rates.push_back(*one.samples_per_s);
     if (const auto ratio = communication_per_compute(record)) ratios.push_back(*ratio);
-    if (const auto value = after_s ? value_after(record, *after_s) : std::nullopt) values.push_back(value->value);
+    const Course course = course_of(record);
+    const bool same = asked.after_s && course.metric == asked.metric && course.split == asked.split;
+    if (const auto value = same ? value_after(course, *asked.after_s) : std::nullopt) {
+      values.push_back(value->value);
+      if (value->ended) ++figures.ended;
+    }
     labels.insert(one.labels.begin(), one.labels.end());
     if (one.state != "finished") labels.insert(one.state);
   }
   figures.reached = times.size();
   if (figures.reached == figures.runs) figures.time_to_goal_s = sample_of(std::move(times));
   figures.samples_per_s = sample_of(std::move(rates));
-  figures.value_after = sample_of(std::move(values));
+  if (values.size() == figures.runs) figures.value_after = sample_of(std::move(values));
   figures.communication_per_compute = sample_of(std::move(ratios));
   figures.labels.assign(labels.begin(), labels.end());
+  if (figures.ended > 0) {
+    figures.labels.push_back(
+        fmt::format("{}ended before {} s", figures.ended < figures.runs ? "some " : "", format_seconds(asked.after_s)));
+  }
   return figures;
 }
 
 std::string with_interval(const Sample& sample, const auto& format) {
-  if (!sample.middle) return std::string(kNone);
-  std::string out = format(*sample.middle);
+  if (!sample.mean) return std::string(kNone);
+  std::string out = format(*sample.mean);
   if (sample.interval) out += fmt::format(" [{}, {}]", format(sample.interval->low), format(sample.interval->high));
   return out;
 }
@@ -124,66 +117,100 @@ std::string verdict(const std::optional<RatioEstimate>& estimate, const char* mo
   return estimate->ratio > 1 ? more : less;
 }
 
-}  // namespace
-
-std::optional<TimedValue> value_after(const Json& record, double seconds) {
-  const Course course = course_of(record);
-  std::optional<TimedValue> value;
-  for (const Evaluation& one : course.evaluations) {
-    if (one.at_s <= seconds) value = TimedValue{course.metric, one.value, one.at_s, course.end_s < seconds};
-  }
-  return value;
-}
-
-Significance significance_of(const std::vector<RepeatedRun>& runs, std::optional<double> after_s) {
-  MLBENCH_CHECK(!runs.empty(), "a comparison has a run");
-  Significance significance;
-  std::set<std::string> metrics, goals;
-  std::set<int64_t> counts;
+// The latest moment at which every run whose goal is about the same has a value; empty where one never has.
+std::optional<double> latest_moment(const std::vector<RepeatedRun>& runs, const Course& like) {
   std::optional<double> latest;
-  bool all_evaluated = true;
   for (const RepeatedRun& run : runs) {
     for (const Json& record : run.records) {
       const Course course = course_of(record);
-      goals.insert(goal_of(record) + text(record, "/task_hash"));
-      counts.insert(static_cast<int64_t>(number(record, "/workers").value_or(0)));
-      if (course.evaluations.empty()) {
-        all_evaluated = false;
-        continue;
-      }
-      metrics.insert(course.metric);
+      if (course.metric != like.metric || course.split != like.split) continue;
+      if (course.evaluations.empty()) return std::nullopt;
       const double last = course.evaluations.back().at_s;
       latest = latest ? std::min(*latest, last) : last;
     }
   }
-  significance.after_s = after_s;
-  if (!after_s && all_evaluated) significance.after_s = latest;
-  if (metrics.size() == 1) significance.metric = *metrics.begin();
+  return latest;
+}
 
-  const bool same_goal = goals.size() == 1;
-  if (!same_goal) {
-    significance.notes.push_back("the runs are not of one task and goal: their times to the goal are not compared");
-  }
-  if (counts.size() > 1) {
-    significance.notes.push_back(
-        "the runs have different numbers of workers: how a task scales is drawn by mlbench charts");
-  }
+}  // namespace
+
+Significance significance_of(const std::vector<RepeatedRun>& given, const SignificanceOptions& options) {
+  MLBENCH_CHECK(!given.empty(), "a comparison has a run");
+  Significance significance;
+  const std::vector<RepeatedRun> runs = split_where_different(given, significance.notes);
+  const Course first_course = course_of(runs.front().records.front());
+  significance.metric = first_course.metric;
+  significance.split = first_course.split;
+  significance.after_s = options.after_s ? options.after_s : latest_moment(runs, first_course);
+
+  const Conditions first(runs.front().records.front());
+  std::set<int64_t> counts;
+  std::vector<const Json*> records;
   for (const RepeatedRun& run : runs) {
-    RepeatedFigures figures =
-        figures_of_repeats(run, metrics.size() == 1 ? significance.after_s : std::optional<double>());
+    for (const Json& record : run.records) records.push_back(&record);
+    RepeatedFigures figures = figures_of_repeats(run, significance);
+    counts.insert(figures.workers);
     if (figures.reached > 0 && figures.reached < figures.runs) {
       significance.notes.push_back(fmt::format("{}: {} of {} repeats missed the goal, so it has no time to it",
                                                figures.name, figures.runs - figures.reached, figures.runs));
     }
     if (!significance.runs.empty()) {
-      const RepeatedFigures& first = significance.runs.front();
-      if (same_goal) figures.time_ratio = ratio_of(figures.time_to_goal_s.values, first.time_to_goal_s.values);
-      figures.rate_ratio = ratio_of(figures.samples_per_s.values, first.samples_per_s.values);
+      const RepeatedFigures& base = significance.runs.front();
+      const Keys differences = Conditions(run.records.front()).differences(first);
+      for (const ComparisonKey* key : differences) figures.differs_in.emplace_back(key->name);
+      figures.no_ratio = why_no_ratio(differences, options.vary);
+      if (figures.no_ratio.empty()) {
+        figures.time_ratio = ratio_of(figures.time_to_goal_s.values, base.time_to_goal_s.values);
+        figures.rate_ratio = ratio_of(figures.samples_per_s.values, base.samples_per_s.values);
+        figures.value_ratio = ratio_of(figures.value_after.values, base.value_after.values);
+      } else {
+        significance.notes.push_back(fmt::format("{}: {}", figures.name, figures.no_ratio));
+      }
     }
     significance.runs.push_back(std::move(figures));
   }
+  if (counts.size() > 1) {
+    significance.notes.push_back(
+        "the runs have different numbers of workers: how a task scales is drawn by mlbench charts");
+  }
+  if (std::string note = version_note(records); !note.empty()) significance.notes.push_back(std::move(note));
   return significance;
 }
+
+namespace {
+
+std::string value_heading(const Significance& significance) {
+  return significance.metric + (significance.split == "train" ? ", training" : "");
+}
+
+// The runs that have a ratio to the first; "" where none has.
+std::string ratios_text(const Significance& significance, bool timed) {
+  std::vector<Column> columns = {{"run", "", Align::kLeft},
+                                 {"time to goal", "", Align::kRight},
+                                 {"", "", Align::kLeft},
+                                 {"throughput", "", Align::kRight},
+                                 {"", "", Align::kLeft}};
+  if (timed) columns.insert(columns.end(), {{value_heading(significance), "", Align::kRight}, {"", "", Align::kLeft}});
+  columns.push_back({"differs in", "", Align::kLeft});
+  Table ratios(std::move(columns));
+  for (size_t i = 1; i < significance.runs.size(); ++i) {
+    const RepeatedFigures& one = significance.runs[i];
+    if (!one.no_ratio.empty()) continue;
+    std::vector<std::string> cells = {one.name, ratio_words(one.time_ratio),
+                                      verdict(one.time_ratio, "slower", "faster"), ratio_words(one.rate_ratio),
+                                      verdict(one.rate_ratio, "faster", "slower")};
+    if (timed) {
+      cells.push_back(ratio_words(one.value_ratio));
+      cells.push_back(verdict(one.value_ratio, "higher", "lower"));
+    }
+    cells.push_back(one.differs_in.empty() ? std::string(kNone) : fmt::format("{}", fmt::join(one.differs_in, ", ")));
+    ratios.add_row(std::move(cells));
+  }
+  if (ratios.empty()) return "";
+  return fmt::format("\nRatio to {} [95 % interval]\n", significance.runs.front().name) + ratios.render();
+}
+
+}  // namespace
 
 std::string significance_text(const Significance& significance) {
   const auto seconds = [](double value) { return format_seconds(value); };
@@ -196,35 +223,23 @@ std::string significance_text(const Significance& significance) {
                                  {"time to goal", "s", Align::kRight},
                                  {"throughput", "samples/s", Align::kRight}};
   if (timed)
-    columns.push_back({significance.metric, "after " + format_seconds(significance.after_s) + " s", Align::kRight});
+    columns.push_back(
+        {value_heading(significance), "after " + format_seconds(significance.after_s) + " s", Align::kRight});
   columns.push_back({"comm.", "/ compute", Align::kRight});
   columns.push_back({"notes", "", Align::kLeft});
   Table table(std::move(columns));
   for (const RepeatedFigures& one : significance.runs) {
     std::vector<std::string> cells = {one.name, fmt::format("{}", one.runs), fmt::format("{}", one.workers),
-                                      one.time_to_goal_s.middle
-                                          ? with_interval(one.time_to_goal_s, seconds)
-                                          : fmt::format("{} of {} reached", one.reached, one.runs),
+                                      one.time_to_goal_s.mean ? with_interval(one.time_to_goal_s, seconds)
+                                                              : fmt::format("{} of {} reached", one.reached, one.runs),
                                       with_interval(one.samples_per_s, rate)};
     if (timed) cells.push_back(with_interval(one.value_after, metric));
-    cells.push_back(format_ratio(one.communication_per_compute.middle));
+    cells.push_back(format_ratio(one.communication_per_compute.mean));
     cells.push_back(fmt::format("{}", fmt::join(one.labels, ", ")));
     table.add_row(std::move(cells));
   }
-  std::string out = "Median of the repeats [95 % interval]\n" + table.render();
-  if (significance.runs.size() > 1) {
-    Table ratios({{"run", "", Align::kLeft},
-                  {"time to goal", "", Align::kRight},
-                  {"", "", Align::kLeft},
-                  {"throughput", "", Align::kRight},
-                  {"", "", Align::kLeft}});
-    for (size_t i = 1; i < significance.runs.size(); ++i) {
-      const RepeatedFigures& one = significance.runs[i];
-      ratios.add_row({one.name, ratio_words(one.time_ratio), verdict(one.time_ratio, "slower", "faster"),
-                      ratio_words(one.rate_ratio), verdict(one.rate_ratio, "faster", "slower")});
-    }
-    out += fmt::format("\nRatio to {} [95 % interval]\n", significance.runs.front().name) + ratios.render();
-  }
+  std::string out = "Geometric mean of the repeats [its 95 % interval]\n" + table.render();
+  out += ratios_text(significance, timed);
   for (const std::string& note : significance.notes) out += "  " + note + "\n";
   return printable_lines(out, "");
 }
@@ -235,7 +250,7 @@ Json to_json(const Significance& significance) {
   };
   const auto sample = [&](const Sample& value) {
     return Json({{"values", value.values},
-                 {"median", value.middle ? Json(*value.middle) : Json(nullptr)},
+                 {"geometric_mean", value.mean ? Json(*value.mean) : Json(nullptr)},
                  {"interval", interval(value.interval)}});
   };
   const auto ratio = [&](const std::optional<RatioEstimate>& value) {
@@ -254,13 +269,18 @@ Json to_json(const Significance& significance) {
                     {"time_to_goal_s", sample(one.time_to_goal_s)},
                     {"samples_per_s", sample(one.samples_per_s)},
                     {"value_after", sample(one.value_after)},
+                    {"ended", one.ended},
                     {"communication_per_compute", sample(one.communication_per_compute)},
                     {"labels", one.labels},
+                    {"differs_in", one.differs_in},
+                    {"no_ratio", one.no_ratio.empty() ? Json(nullptr) : Json(one.no_ratio)},
                     {"time_to_goal_ratio", ratio(one.time_ratio)},
-                    {"samples_per_s_ratio", ratio(one.rate_ratio)}});
+                    {"samples_per_s_ratio", ratio(one.rate_ratio)},
+                    {"value_after_ratio", ratio(one.value_ratio)}});
   }
   return {{"runs", rows},
           {"metric", significance.metric},
+          {"split", significance.split},
           {"after_s", significance.after_s ? Json(*significance.after_s) : Json(nullptr)},
           {"confidence", 0.95},
           {"notes", significance.notes}};

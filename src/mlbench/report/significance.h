@@ -1,7 +1,8 @@
 #pragma once
 
 // `mlbench compare`: repeated runs side by side, and whether their differences are real. A difference is real when the
-// 95 % interval of the ratio (statistics.h) leaves out 1, which needs two repeats of each.
+// 95 % interval of the ratio (statistics.h) leaves out 1, which needs two repeats of each. What has a ratio is said in
+// comparison.h.
 
 #include <optional>
 #include <string>
@@ -12,16 +13,6 @@
 
 namespace mlbench::report {
 
-// The value of the goal's metric (without a goal: of the first metric) that a run had after so many seconds, counted
-// from the first batch, evaluations included: its last evaluation that had ended by then. Empty when there was none.
-struct TimedValue {
-  std::string metric;
-  double value = 0;
-  double at_s = 0;     // when that evaluation ended
-  bool ended = false;  // the run had ended before
-};
-std::optional<TimedValue> value_after(const Json& record, double seconds);
-
 struct RepeatedRun {
   std::string name;
   std::vector<Json> records;  // its repeats, at least one
@@ -29,8 +20,8 @@ struct RepeatedRun {
 
 struct Sample {
   std::vector<double> values;        // of the repeats that have one
-  std::optional<double> middle;      // median
-  std::optional<Interval> interval;  // 95 %, of the geometric mean
+  std::optional<double> mean;        // geometric, as that of the ratios
+  std::optional<Interval> interval;  // its 95 %
 };
 
 struct RepeatedFigures {
@@ -38,21 +29,30 @@ struct RepeatedFigures {
   int64_t workers = 0;
   size_t runs = 0, reached = 0;
   Sample time_to_goal_s;  // empty unless every repeat reached the goal
-  Sample samples_per_s, value_after, communication_per_compute;
+  Sample samples_per_s, communication_per_compute;
+  Sample value_after;  // empty unless every repeat has one
+  size_t ended = 0;    // repeats that had ended before that moment: their last value is taken
   std::vector<std::string> labels;
-  // Against the first run; above 1 is more time, more throughput.
-  std::optional<RatioEstimate> time_ratio, rate_ratio;
+  // Against the first run; above 1 is more time, more throughput, a higher value.
+  std::vector<std::string> differs_in;  // names of keys
+  std::string no_ratio;                 // why there is none; "" where nothing forbids one
+  std::optional<RatioEstimate> time_ratio, rate_ratio, value_ratio;
 };
 
 struct Significance {
   std::vector<RepeatedFigures> runs;
-  std::string metric;             // of value_after; "" where there is none
+  std::string metric, split;      // of value_after: the first run's; "" where there is none
   std::optional<double> after_s;  // as asked, or the latest moment at which every run has a value
   std::vector<std::string> notes;
 };
 
-// At least one run. Times to different goals (or of different tasks) are shown, but get no ratio.
-Significance significance_of(const std::vector<RepeatedRun>& runs, std::optional<double> after_s);
+struct SignificanceOptions {
+  std::optional<double> after_s = {};
+  std::vector<std::string> vary = {};  // keys that may differ together
+};
+
+// At least one run. Repeats that differ in a key become runs of their own.
+Significance significance_of(const std::vector<RepeatedRun>& runs, const SignificanceOptions& options);
 
 std::string significance_text(const Significance& significance);
 Json to_json(const Significance& significance);

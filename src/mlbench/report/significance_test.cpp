@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "mlbench/report/test_records.h"
 
 namespace mlbench::report {
@@ -18,25 +20,10 @@ std::vector<Json> repeats(const std::string& name, const std::vector<double>& se
   return records;
 }
 
-// Evaluations at 8 s and 40 s of the train clock, each taking 1 s and 2 s: they end 9 s and 43 s after the first batch.
-TEST(ValueAfter, CountsEvaluationsToo) {
-  Json record = make_record("r-2", 2, 40, 5000, true);
-  record["evaluations"][0]["duration_s"] = 1.0;
-  record["evaluations"][1]["duration_s"] = 2.0;
-  EXPECT_FALSE(value_after(record, 8.9));
-  EXPECT_EQ(value_after(record, 9)->value, 78.5);
-  EXPECT_EQ(value_after(record, 42.9)->value, 78.5);
-  EXPECT_FALSE(value_after(record, 42.9)->ended);
-  EXPECT_EQ(value_after(record, 43)->value, 85.25);
-  EXPECT_EQ(value_after(record, 7200)->value, 85.25);
-  EXPECT_TRUE(value_after(record, 7200)->ended);
-  EXPECT_EQ(value_after(record, 7200)->metric, "Prec@1");
-}
-
 TEST(Significance, ARealDifference) {
   const Significance significance =
       significance_of({{"a-2", repeats("a-2", {40, 41, 39})}, {"b-2", repeats("b-2", {20, 20.5, 19.5})}}, {});
-  EXPECT_EQ(significance.runs[0].time_to_goal_s.middle, 40);
+  EXPECT_NEAR(*significance.runs[0].time_to_goal_s.mean, std::cbrt(40 * 41 * 39), 1e-9);
   EXPECT_NEAR(significance.runs[1].time_ratio->ratio, 0.5, 1e-3);
   EXPECT_EQ(significance.runs[1].time_ratio->differs(), true);
   const std::string text = significance_text(significance);
@@ -69,32 +56,66 @@ TEST(Significance, OtherGoalsAreNotCompared) {
   for (Json& record : second) record["goal"]["target"] = 91.5;
   const Significance significance = significance_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", second}}, {});
   EXPECT_FALSE(significance.runs[1].time_ratio);
-  EXPECT_TRUE(significance.runs[1].rate_ratio);
-  EXPECT_THAT(significance.notes, ElementsAre(HasSubstr("not of one task and goal")));
+  EXPECT_FALSE(significance.runs[1].rate_ratio);
+  EXPECT_THAT(significance.notes, ElementsAre("b-2: no ratio: goal differs"));
+}
+
+TEST(Significance, ValuesAfterAreOfOneMetric) {
+  auto second = repeats("b-2", {20, 21}), third = repeats("c-2", {30, 31});
+  for (Json& record : second) record["goal"]["metric"] = "loss";
+  for (Json& record : third) record["goal"]["split"] = "train";
+  const Significance significance =
+      significance_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", second}, {"c-2", third}}, {10});
+  EXPECT_NEAR(*significance.runs[0].value_after.mean, 78.5, 1e-9);
+  EXPECT_FALSE(significance.runs[1].value_after.mean);
+  EXPECT_FALSE(significance.runs[2].value_after.mean);
+  EXPECT_FALSE(significance.runs[1].value_ratio);
+}
+
+// Of a run that ended before, its last value is taken, and marked.
+TEST(Significance, ARunThatHadEndedIsMarked) {
+  const Significance significance =
+      significance_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", repeats("b-2", {20, 45})}}, {41});
+  EXPECT_EQ(significance.runs[0].ended, 1U);
+  EXPECT_EQ(significance.runs[1].ended, 1U);
+  EXPECT_THAT(significance_text(significance), HasSubstr("light, some ended before 41.0 s"));
+  EXPECT_EQ(to_json(significance)["runs"][1]["ended"], 1);
+  EXPECT_THAT(significance_text(significance_of({{"a-2", repeats("a-2", {40})}}, {41})),
+              HasSubstr("light, ended before 41.0 s"));
+  EXPECT_NEAR(significance.runs[1].value_ratio->ratio, std::sqrt(78.5 / 85.25), 1e-9);
+}
+
+TEST(Significance, ARepeatWithoutAValueLeavesNone) {
+  const Significance significance =
+      significance_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", repeats("b-2", {40, 60})}}, {9});
+  EXPECT_TRUE(significance.runs[0].value_after.mean);
+  EXPECT_FALSE(significance.runs[1].value_after.mean);
 }
 
 // Without a time given: the moment at which the fastest run had its last evaluation, so that each has a value.
 TEST(Significance, TheMomentIsTheLatestThatAllReached) {
   const Significance significance = significance_of({{"a-2", repeats("a-2", {40})}, {"b-2", repeats("b-2", {20})}}, {});
   EXPECT_EQ(significance.after_s, 20);
-  EXPECT_EQ(significance.runs[0].value_after.middle, 78.5);
-  EXPECT_EQ(significance.runs[1].value_after.middle, 85.25);
-  EXPECT_EQ(significance_of({{"a-2", repeats("a-2", {40})}}, 5.0).runs[0].value_after.middle, std::nullopt);
+  EXPECT_EQ(significance.runs[0].value_after.mean, 78.5);
+  EXPECT_EQ(significance.runs[1].value_after.mean, 85.25);
+  EXPECT_EQ(significance_of({{"a-2", repeats("a-2", {40})}}, {5}).runs[0].value_after.mean, std::nullopt);
 }
 
 TEST(Significance, Text) {
   const Significance significance =
-      significance_of({{"a-2", repeats("a-2", {40, 40})}, {"b-2", repeats("b-2", {20})}}, 20.0);
+      significance_of({{"a-2", repeats("a-2", {40, 40})}, {"b-2", repeats("b-2", {20})}}, {20});
   EXPECT_EQ(significance_text(significance),
-            "Median of the repeats [95 % interval]\n"
+            "Geometric mean of the repeats [its 95 % interval]\n"
             "run  repeats  workers       time to goal            throughput                Prec@1      comm.  notes\n"
             "                                       s             samples/s          after 20.0 s  / compute\n"
             "a-2        2        2  40.0 [40.0, 40.0]  2,500 [2,500, 2,500]  78.50 [78.50, 78.50]       0.31  light\n"
             "b-2        1        2               20.0                 5,000                 85.25       0.15  light\n"
             "\n"
             "Ratio to a-2 [95 % interval]\n"
-            "run  time to goal                            throughput\n"
-            "b-2          0.50  not known: needs repeats        2.00  not known: needs repeats\n");
+            "run  time to goal                            throughput                            Prec@1                "
+            "            differs in\n"
+            "b-2          0.50  not known: needs repeats        2.00  not known: needs repeats    1.09  not known: "
+            "needs repeats  -\n");
 }
 
 }  // namespace

@@ -123,6 +123,14 @@ std::optional<RatioEstimate> ratio_of(const std::vector<double>& values, const s
   return estimate;
 }
 
+std::optional<double> geometric_mean(const std::vector<double>& values) {
+  if (values.size() == 1 && values[0] >= 0) return values[0];
+  if (const auto logs = logs_of(values)) return std::exp(logs->mean);
+  const bool zero = std::any_of(values.begin(), values.end(), [](double v) { return v == 0; }) &&
+                    std::all_of(values.begin(), values.end(), [](double v) { return v >= 0 && std::isfinite(v); });
+  return zero ? std::optional(0.0) : std::nullopt;
+}
+
 std::optional<Interval> interval_of(const std::vector<double>& values) {
   const auto logs = logs_of(values);
   if (!logs || logs->count < 2) return std::nullopt;

@@ -32,6 +32,9 @@ struct RatioEstimate {
 // Empty when a group is empty or holds a value that is not positive.
 std::optional<RatioEstimate> ratio_of(const std::vector<double>& values, const std::vector<double>& others);
 
+// Of values that are not negative; empty without values.
+std::optional<double> geometric_mean(const std::vector<double>& values);
+
 // The 95 % interval of the geometric mean of positive values by Student's t; empty for fewer than two.
 std::optional<Interval> interval_of(const std::vector<double>& values);
 

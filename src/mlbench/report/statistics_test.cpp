@@ -58,6 +58,14 @@ TEST(Statistics, OneRunHasNoInterval) {
   EXPECT_FALSE(interval_of({3}));
 }
 
+TEST(Statistics, GeometricMeanByHand) {
+  EXPECT_NEAR(*geometric_mean({1, 10, 100}), 10, 1e-12);
+  EXPECT_EQ(geometric_mean({85.25}), 85.25);
+  EXPECT_EQ(geometric_mean({0, 3}), 0);
+  EXPECT_FALSE(geometric_mean({}));
+  EXPECT_FALSE(geometric_mean({-1, 3}));
+}
+
 TEST(Statistics, EqualRepeatsHaveAnIntervalOfNoWidth) {
   EXPECT_EQ(ratio_of({2, 2}, {1, 1})->differs(), true);
   EXPECT_EQ(ratio_of({2, 2}, {2, 2})->differs(), false);

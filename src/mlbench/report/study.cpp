@@ -1,4 +1,5 @@
 #include "mlbench/report/study.h"
+#include "mlbench/report/comparison.h"
 #include "mlbench/report/scaling.h"
 
 #include <fmt/format.h>
@@ -45,52 +46,7 @@ Figure kilosamples(const Json& record) {
   return rate && train && *rate * *train > 0 ? Figure(*rate * *train / 1000) : Figure();
 }
 
-std::string overrides_of(const Json& record) {
-  const auto overrides = record.find("overrides");
-  std::vector<std::string> words;
-  if (overrides != record.end() && overrides->is_array()) {
-    for (const Json& one : *overrides) words.push_back(text(one, "/key") + "=" + text(one, "/value"));
-  }
-  return fmt::format("{}", fmt::join(words, ", "));
-}
-
 Figure with_value(Figure value) { return value && *value > 0 ? value : Figure(); }
-
-std::string study_key(const Json& record) {
-  const Json goal = record.value("goal", Json(nullptr));
-  return Json({text(record, "/task"), text(record, "/rules"), text(record, "/variant"), text(record, "/task_hash"),
-               text(record, "/division") == "throughput", text(goal, "/metric"), text(goal, "/split"),
-               number(goal, "/target").value_or(0)})
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-// What may differ between lines, in the order in which names show it.
-std::vector<std::string> line_parts(const Json& record) {
-  const Figure threads = number(record, "/threads_per_worker");
-  const bool synthetic = record.contains("data") && record["data"].value("synthetic", Json(false)) == Json(true);
-  return {text(record, "/framework"),
-          text(record, "/backend"),
-          text(record, "/executor"),
-          text(record, "/effective/device"),
-          threads ? fmt::format("{:.0f} thread{}", *threads, *threads == 1 ? "" : "s") : "",
-          text(record, "/data/name") + (synthetic ? " (synthetic)" : ""),
-          overrides_of(record)};
-}
-
-// Names of lines: the parts in which they differ; where they differ in nothing, framework and back end.
-std::vector<std::string> line_names(const std::vector<std::vector<std::string>>& lines) {
-  std::vector<std::string> names;
-  for (const auto& parts : lines) {
-    std::vector<std::string> words;
-    for (size_t i = 0; i < parts.size(); ++i) {
-      const bool differs =
-          std::any_of(lines.begin(), lines.end(), [&](const auto& other) { return other[i] != parts[i]; });
-      if ((differs || (lines.size() == 1 && i < 2)) && !parts[i].empty()) words.push_back(parts[i]);
-    }
-    names.push_back(words.empty() ? "default" : fmt::format("{}", fmt::join(words, ", ")));
-  }
-  return names;
-}
 
 Figure median_over(const std::vector<size_t>& runs, const auto& figure) {
   std::vector<double> values;
@@ -114,32 +70,54 @@ std::optional<spec::TaskSpec> official_task(const Json& record) {
 
 class StudyMaker {
  public:
-  StudyMaker(const std::vector<MeasuredRun>& runs, const StudyOptions& options) : runs_(runs), options_(options) {}
+  StudyMaker(const std::vector<MeasuredRun>& runs, const std::vector<Conditions>& conditions,
+             const StudyOptions& options)
+      : runs_(runs), conditions_(conditions), options_(options) {}
 
   Study make(const std::vector<size_t>& members) {
     describe(record(members.front()));
     study_.to_goal = std::any_of(members.begin(), members.end(), [&](size_t run) { return goal_s(run).has_value(); });
-    std::map<std::vector<std::string>, std::map<int64_t, std::vector<size_t>>> lines;
-    for (const size_t run : members) {
-      lines[line_parts(record(run))][static_cast<int64_t>(number(record(run), "/workers").value_or(0))].push_back(run);
-    }
-    std::vector<std::vector<std::string>> parts;
-    for (const auto& [part, points] : lines) parts.push_back(part);
-    const std::vector<std::string> names = line_names(parts);
-    for (const auto& [part, points] : lines) {
+    const std::vector<std::vector<size_t>> lines = grouped_to_lines(conditions_, members);
+    const Distinction distinction =
+        distinguish(conditions_, lines, [](const ComparisonKey& key) { return key.kind != KeyKind::kWorkers; });
+    for (const ComparisonKey* key : distinction.keys) study_.lines_differ_in.emplace_back(key->name);
+    for (size_t i = 0; i < lines.size(); ++i) {
       StudyLine line;
-      line.name = names[study_.lines.size()];
+      line.name = lines.size() > 1 ? distinction.names[i] : lone_name(record(members.front()));
+      std::map<int64_t, std::vector<size_t>> points;
+      for (const size_t run : lines[i]) {
+        points[static_cast<int64_t>(number(record(run), "/workers").value_or(0))].push_back(run);
+      }
       for (const auto& [workers, repeats] : points) line.points.push_back(point_of(workers, repeats));
       scale(line);
       label(line);
       study_.lines.push_back(std::move(line));
     }
+    add_notes(members, distinction.keys);
     return std::move(study_);
   }
 
  private:
   const Json& record(size_t run) const { return runs_[run].record; }
   Figure goal_s(size_t run) const { return figures_of(record(run)).time_to_goal_s; }
+
+  static std::string lone_name(const Json& record) {
+    std::vector<std::string> words;
+    for (const char* part : {"/framework", "/backend"}) {
+      if (std::string word = text(record, part); !word.empty()) words.push_back(std::move(word));
+    }
+    return words.empty() ? "default" : fmt::format("{}", fmt::join(words, ", "));
+  }
+
+  void add_notes(const std::vector<size_t>& members, const Keys& keys) {
+    if (keys.size() > 1) {
+      study_.notes.push_back(fmt::format(
+          "The lines differ in {}: they stand side by side, and no figure compares one with another", in_words(keys)));
+    }
+    std::vector<const Json*> records;
+    for (const size_t run : members) records.push_back(&record(run));
+    if (std::string note = version_note(records); !note.empty()) study_.notes.push_back(std::move(note));
+  }
 
   void describe(const Json& record) {
     study_.task = text(record, "/task").empty() ? "unknown task" : text(record, "/task");
@@ -269,18 +247,35 @@ class StudyMaker {
   }
 
   const std::vector<MeasuredRun>& runs_;
+  const std::vector<Conditions>& conditions_;
   const StudyOptions& options_;
   std::optional<spec::TaskSpec> official_;
   Study study_;
 };
 
+// Studies of one title say in what they differ.
+void tell_apart(std::vector<Study>& studies, const std::vector<Conditions>& conditions,
+                const std::vector<std::vector<size_t>>& groups, const KeyChoice& apart) {
+  std::map<std::string, std::vector<size_t>> by_title;
+  for (size_t i = 0; i < studies.size(); ++i) by_title[studies[i].title].push_back(i);
+  for (const auto& [title, same] : by_title) {
+    if (same.size() < 2) continue;
+    std::vector<std::vector<size_t>> runs;
+    for (const size_t study : same) runs.push_back(groups[study]);
+    const Distinction distinction = distinguish(conditions, runs, apart);
+    for (size_t i = 0; i < same.size(); ++i) studies[same[i]].title += fmt::format(" ({})", distinction.names[i]);
+  }
+}
+
 }  // namespace
 
 std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const StudyOptions& options,
                                 std::vector<std::string>& notes) {
-  std::map<std::string, std::vector<size_t>> studies;
+  std::vector<Conditions> conditions;
+  std::vector<size_t> members;
   for (size_t i = 0; i < runs.size(); ++i) {
     const Json& record = runs[i].record;
+    conditions.emplace_back(record);
     const std::string state = text(record, "/state");
     if (state != "finished") {
       notes.push_back(fmt::format("run '{}' is left out: it is {}", text(record, "/name"),
@@ -288,11 +283,17 @@ std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const Stud
     } else if (!with_value(number(record, "/clocks/train_s")) || number(record, "/workers").value_or(0) < 1) {
       notes.push_back(fmt::format("run '{}' is left out: it measured no training", text(record, "/name")));
     } else {
-      studies[study_key(record)].push_back(i);
+      members.push_back(i);
     }
   }
+  const KeyChoice apart = [&](const ComparisonKey& key) {
+    const bool of_lines = options.lines.empty() || std::ranges::count(options.lines, key.name) > 0;
+    return key.kind == KeyKind::kFixed || (key.kind == KeyKind::kFree && !of_lines);
+  };
+  const std::vector<std::vector<size_t>> groups = grouped(conditions, members, apart);
   std::vector<Study> made;
-  for (const auto& [key, members] : studies) made.push_back(StudyMaker(runs, options).make(members));
+  for (const auto& group : groups) made.push_back(StudyMaker(runs, conditions, options).make(group));
+  tell_apart(made, conditions, groups, apart);
   return made;
 }
 
@@ -381,6 +382,7 @@ Json to_json(const Study& study, const std::vector<MeasuredRun>& runs) {
           {"target", figure(study.target)},
           {"target_loss", figure(study.target_loss)},
           {"lines", lines},
+          {"lines_differ_in", study.lines_differ_in},
           {"notes", study.notes}};
 }
 

@@ -3,9 +3,9 @@
 // How a task scales: runs of one task, over worker counts and repeats, as figures. Pure functions; charts, tables and
 // the page draw what stands here.
 //
-// Runs of one task, rule set, variant, task hash, division and goal make a *study*. In it, runs that differ in worker
-// count and repeat alone make a *line*; its *points* are the worker counts, each with its repeats. A line's baseline is
-// its smallest worker count.
+// Runs that differ in no fixed key (comparison.h) make a *study*. In it, runs that make speed-ups with each other are a
+// *line*; its *points* are the worker counts, each with its repeats. A line's baseline is its smallest worker count.
+// Lines stand side by side: no figure is a ratio between two of them.
 //
 // What is compared is the time to the goal on the train clock, median of the repeats, where any run of the study
 // reached it (a point of which a repeat missed the goal has no time: times of the lucky runs alone would be biased);
@@ -44,7 +44,7 @@ struct StudyPoint {
 };
 
 struct StudyLine {
-  std::string name;                 // what tells it from the others: "gloo", "mpi, optimizer.lr=0.1"
+  std::string name;                 // what tells it from the others: "gloo", "mpi, 2 threads"
   std::vector<StudyPoint> points;   // by worker count
   std::string baseline;             // names of the baseline's runs
   std::string no_baseline;          // why there is none; "" when there is one
@@ -58,11 +58,15 @@ struct Study {
   std::optional<double> target, target_loss;
   bool higher_is_better = true;
   std::vector<StudyLine> lines;
-  std::vector<std::string> notes;  // what a reader must know: missed goals, labels, baselines
+  std::vector<std::string> lines_differ_in;  // names of keys
+  std::vector<std::string> notes;            // what a reader must know: missed goals, labels, baselines
 };
 
 struct StudyOptions {
   double worker_per_hour = 0;
+  // The keys in which the lines of a study may differ (keys_of_lines()); runs that differ in others are other studies.
+  // Empty: all.
+  std::vector<std::string> lines = {};
 };
 
 // Runs that have not ended well or measured nothing are left out, each with a note.

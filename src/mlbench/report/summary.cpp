@@ -64,6 +64,47 @@ std::string status_table(const std::vector<Json>& records) {
   return table.render();
 }
 
+namespace {
+
+// Speed-ups, each against its baseline, and why others have none.
+std::string scaling_table(const ScaledRuns& scaled) {
+  const bool one_baseline = scaled.baseline_workers > 0;
+  std::vector<Column> columns = {{"run", "", Align::kLeft},
+                                 {"workers", "", Align::kRight},
+                                 {"speed-up", "to goal", Align::kRight},
+                                 {"efficiency", "to goal", Align::kRight},
+                                 {"speed-up", "throughput", Align::kRight},
+                                 {"efficiency", "throughput", Align::kRight}};
+  if (!one_baseline) columns.push_back({"against", "", Align::kLeft});
+  Table table(std::move(columns));
+  std::string notes;
+  for (const ScaledRun& run : scaled.runs) {
+    if (run.baseline_workers == 0) {
+      notes += fmt::format("  {}: {}\n", run.figures.name, run.no_ratio);
+      continue;
+    }
+    std::vector<std::string> cells = {run.figures.name, fmt::format("{}", run.figures.workers)};
+    for (const std::optional<Scaling>& value : {run.to_goal, run.rate}) {
+      using Figure = std::optional<double>;
+      cells.push_back(format_ratio(value ? Figure(value->speed_up) : Figure()));
+      cells.push_back(format_percent(value ? Figure(value->efficiency) : Figure()));
+    }
+    if (!one_baseline) cells.push_back(run.baseline);
+    table.add_row(std::move(cells));
+  }
+  for (const std::string& note : scaled.notes) notes += "  " + note + "\n";
+  std::string out = "\n";
+  if (one_baseline) {
+    out += fmt::format("Scaling against {} ({})\n", scaled.baseline_names, plural(scaled.baseline_workers, "worker"));
+  } else if (!table.empty()) {
+    out += "Scaling\n";
+  }
+  if (!table.empty()) out += table.render();
+  return printable_lines(out + notes, "");
+}
+
+}  // namespace
+
 std::string results_table(const std::vector<Json>& records) {
   const ScaledRuns scaled = scale_runs(records);
   Table results({{"run", "", Align::kLeft},
@@ -78,8 +119,9 @@ std::string results_table(const std::vector<Json>& records) {
                  {"evaluation", "", Align::kLeft},
                  {"notes", "", Align::kLeft}});
   bool several_counts = false;
-  for (const auto& [figures, to_goal, rate] : scaled.runs) {
-    several_counts = several_counts || figures.workers != scaled.baseline_workers;
+  for (const ScaledRun& run : scaled.runs) {
+    const RunFigures& figures = run.figures;
+    several_counts = several_counts || figures.workers != scaled.runs.front().figures.workers;
     const std::string goal = figures.time_to_goal_s ? format_seconds(figures.time_to_goal_s)
                              : figures.has_goal     ? "not reached"
                                                     : "no goal";
@@ -90,28 +132,8 @@ std::string results_table(const std::vector<Json>& records) {
                      fmt::format("{}", fmt::join(figures.labels, ", "))});
   }
   std::string out = results.render();
-  if (!several_counts || scaled.baseline_workers == 0) return out;
-
-  Table scaling({{"run", "", Align::kLeft},
-                 {"workers", "", Align::kRight},
-                 {"speed-up", "to goal", Align::kRight},
-                 {"efficiency", "to goal", Align::kRight},
-                 {"speed-up", "throughput", Align::kRight},
-                 {"efficiency", "throughput", Align::kRight}});
-  for (const auto& [figures, to_goal, rate] : scaled.runs) {
-    const auto cells = [](const std::optional<Scaling>& value) {
-      using Figure = std::optional<double>;
-      return std::pair(format_ratio(value ? Figure(value->speed_up) : Figure()),
-                       format_percent(value ? Figure(value->efficiency) : Figure()));
-    };
-    const auto [goal_speed_up, goal_efficiency] = cells(to_goal);
-    const auto [rate_speed_up, rate_efficiency] = cells(rate);
-    scaling.add_row({figures.name, fmt::format("{}", figures.workers), goal_speed_up, goal_efficiency, rate_speed_up,
-                     rate_efficiency});
-  }
-  return out +
-         fmt::format("\nScaling against {} ({})\n", scaled.baseline_names, plural(scaled.baseline_workers, "worker")) +
-         scaling.render();
+  if (several_counts) out += scaling_table(scaled);
+  return out;
 }
 
 std::string failure_text(const Json& record) {

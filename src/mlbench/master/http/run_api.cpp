@@ -138,11 +138,14 @@ Response compare_runs(const Services& services, const Request& request) {
     Json row = home::summary_of(records[i]);
     row["to_goal"] = scaling_json(scaled.runs[i].to_goal);
     row["rate"] = scaling_json(scaled.runs[i].rate);
+    row["baseline"] = scaled.runs[i].baseline;
+    row["no_ratio"] = scaled.runs[i].no_ratio;
     rows.push_back(std::move(row));
   }
-  return json_response(
-      200,
-      {{"baseline_workers", scaled.baseline_workers}, {"baseline", scaled.baseline_names}, {"runs", std::move(rows)}});
+  return json_response(200, {{"baseline_workers", scaled.baseline_workers},
+                             {"baseline", scaled.baseline_names},
+                             {"notes", scaled.notes},
+                             {"runs", std::move(rows)}});
 }
 
 }  // namespace

@@ -1,0 +1,301 @@
+#include "mlbench/report/comparison.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "mlbench/report/figures.h"
+#include "mlbench/spec/task.h"
+
+namespace mlbench::report {
+
+namespace {
+
+constexpr double kMemoryTolerance = 0.05;
+
+std::string joined(const auto& words, std::string_view between = ", ") {
+  return fmt::format("{}", fmt::join(words, between));
+}
+
+void add_word(std::vector<std::string>& words, const std::string& word) {
+  if (!word.empty()) words.push_back(word);
+}
+
+// A member that is a list; empty where it is none.
+Json list_of(const Json& record, const char* name) {
+  const auto found = record.find(name);
+  return found != record.end() && found->is_array() ? *found : Json::array();
+}
+
+std::optional<bool> truth_of(const Json& record, const char* pointer) {
+  const Json::json_pointer path{std::string(pointer)};
+  if (!record.contains(path) || !record.at(path).is_boolean()) return std::nullopt;
+  return record.at(path).get<bool>();
+}
+
+std::string counted(const Json& record, const char* pointer, std::string_view noun) {
+  const auto count = number(record, pointer);
+  return count ? fmt::format("{:.0f} {}{}", *count, noun, *count == 1 ? "" : "s") : "";
+}
+
+// What of the task was set otherwise; not how the gradient travels, nor the precision: these have keys of their own.
+std::vector<std::string> overridden(const Json& record) {
+  std::vector<std::string> words;
+  for (const Json& one : list_of(record, "overrides")) {
+    const std::string key = text(one, "/key");
+    const bool elsewhere = std::ranges::count(spec::kOutsideHash, key) > 0 || key == "precision";
+    if (!elsewhere) words.push_back(key + "=" + text(one, "/value"));
+  }
+  std::stable_sort(words.begin(), words.end());
+  return words;
+}
+
+// The value of each key.
+namespace values {
+
+std::string task(const Json& record) {
+  std::vector<std::string> words;
+  add_word(words, text(record, "/task"));
+  if (const std::string rules = text(record, "/rules"); !rules.empty()) words.push_back("rules " + rules);
+  add_word(words, text(record, "/variant"));
+  add_word(words, text(record, "/task_hash"));
+  return joined(words);
+}
+
+std::string overrides(const Json& record) {
+  if (!record.contains("overrides")) return "";
+  const std::vector<std::string> words = overridden(record);
+  return words.empty() ? "no overrides" : joined(words);
+}
+
+std::string division(const Json& record) { return text(record, "/division"); }
+
+// A run that is open for its precision alone is as one that is not: it differs in that key.
+std::string division_but_precision(const Json& record) {
+  const Json given = list_of(record, "overrides");
+  const bool precision = std::ranges::any_of(given, [](const Json& one) { return text(one, "/key") == "precision"; });
+  const bool alone = precision && overridden(record).empty();
+  return alone && division(record) == "open" ? "closed" : division(record);
+}
+
+std::string goal(const Json& record) {
+  const auto found = record.find("goal");
+  if (found == record.end()) return "";
+  if (!found->is_object()) return "no goal";
+  const auto higher = goal_higher_is_better(record);
+  const auto target = number(*found, "/target");
+  return fmt::format("{} {} {} on {} data{}", text(*found, "/metric"), higher ? (*higher ? ">=" : "<=") : "to",
+                     target ? fmt::format("{}", *target) : "no target", text(*found, "/split"),
+                     truth_of(record, "/limits/light").value_or(false) ? ", light" : "");
+}
+
+std::string data_but_fingerprint(const Json& record) {
+  std::vector<std::string> words;
+  add_word(words, text(record, "/data/name"));
+  if (truth_of(record, "/data/synthetic").value_or(false)) words.emplace_back("synthetic");
+  if (const auto official = truth_of(record, "/data/official"))
+    words.emplace_back(*official ? "official" : "unofficial");
+  return joined(words);
+}
+
+std::string data(const Json& record) {
+  std::vector<std::string> words;
+  add_word(words, data_but_fingerprint(record));
+  add_word(words, text(record, "/data/fingerprint"));
+  return joined(words);
+}
+
+std::string framework(const Json& record) {
+  std::vector<std::string> words;
+  add_word(words, text(record, "/framework"));
+  add_word(words, text(record, "/requested/layout"));
+  return joined(words);
+}
+
+// With its settings, as they were asked for: what came of them may depend on the number of workers.
+std::string backend(const Json& record) {
+  const std::string name = text(record, "/backend"), stack = text(record, "/comm_stack");
+  std::vector<std::string> words;
+  if (stack.find(name) == std::string::npos) words.push_back(name);
+  add_word(words, stack);
+  for (const char* setting : {"bucket_mb", "buckets", "by_layer", "overlap"}) {
+    const Json::json_pointer path = Json::json_pointer("/requested") / setting;
+    const Json value = record.contains(path) ? record.at(path) : Json(nullptr);
+    if (value.is_null() || value == Json(false) || value == Json(0)) continue;
+    words.push_back(value == Json(true) ? std::string(setting) : fmt::format("{}={}", setting, value.dump()));
+  }
+  return joined(words);
+}
+
+std::string executor(const Json& record) { return text(record, "/executor"); }
+
+// What was used, else what was asked for: "cpu", "cuda" of "cuda:0".
+std::string device(const Json& record) {
+  std::string device = text(record, "/effective/device");
+  if (device.empty()) device = text(record, "/requested/device");
+  return device.substr(0, device.find(':'));
+}
+
+std::string precision(const Json& record) {
+  const std::string used = text(record, "/effective/precision");
+  return used.empty() ? text(record, "/requested/precision") : used;
+}
+
+std::string workers(const Json& record) { return counted(record, "/workers", "worker"); }
+std::string threads_per_worker(const Json& record) { return counted(record, "/threads_per_worker", "thread"); }
+
+std::string oversubscribed(const Json& record) {
+  const auto oversubscribed = truth_of(record, "/oversubscribed");
+  return !oversubscribed ? "" : *oversubscribed ? "oversubscribed" : "not oversubscribed";
+}
+
+std::string hosts(const Json& record) {
+  const size_t count = list_of(record, "hosts").size();
+  return count == 0 ? "" : fmt::format("{} host{}", count, count == 1 ? "" : "s");
+}
+
+std::string cpu_and_gpus(const Json& host) {
+  std::vector<std::string> words;
+  add_word(words, text(host, "/cpu"));
+  add_word(words, counted(host, "/cores", "core"));
+  std::map<std::string, int> gpus;
+  for (const Json& gpu : list_of(host, "gpus")) ++gpus[text(gpu, "/name")];
+  for (const auto& [name, count] : gpus) words.push_back(fmt::format("{} x {}", count, name));
+  return joined(words);
+}
+
+// The kinds of hosts there are, however many of each.
+std::string hardware(const Json& record) {
+  std::set<std::string> kinds;
+  for (const Json& host : list_of(record, "hosts")) {
+    std::vector<std::string> words;
+    add_word(words, cpu_and_gpus(host));
+    if (const auto ram = number(host, "/ram_bytes")) words.push_back(fmt::format("{:.3g} GiB", *ram / (1 << 30)));
+    if (!words.empty()) kinds.insert(joined(words));
+  }
+  return joined(kinds, " + ");
+}
+
+// The speed of the fastest interface of each kind of host.
+std::string network(const Json& record) {
+  std::set<double> speeds;
+  for (const Json& host : list_of(record, "hosts")) {
+    double fastest = 0;
+    for (const Json& nic : list_of(host, "nics")) fastest = std::max(fastest, number(nic, "/speed_mbit").value_or(0));
+    speeds.insert(fastest);
+  }
+  if (speeds.empty() || *speeds.rbegin() == 0) return "";
+  std::vector<std::string> words;
+  for (const double speed : speeds) words.push_back(speed == 0 ? "unknown" : fmt::format("{:g} Mbit/s", speed));
+  return joined(words, " + ");
+}
+
+std::string storage(const Json& record) {
+  std::vector<std::string> words;
+  add_word(words, text(record, "/storage/kind"));
+  add_word(words, text(record, "/storage/endpoint"));
+  return joined(words);
+}
+
+}  // namespace values
+
+constexpr auto kKeys = std::to_array<ComparisonKey>({
+    {"task", KeyKind::kFixed, values::task},
+    {"overrides", KeyKind::kFixed, values::overrides},
+    {"division", KeyKind::kFixed, values::division},
+    {"goal", KeyKind::kFixed, values::goal},
+    {"data", KeyKind::kFixed, values::data},
+    {"framework", KeyKind::kFree, values::framework},
+    {"backend", KeyKind::kFree, values::backend},
+    {"executor", KeyKind::kFree, values::executor},
+    {"device", KeyKind::kFree, values::device},
+    {"precision", KeyKind::kFree, values::precision},
+    {"workers", KeyKind::kWorkers, values::workers},
+    {"threads_per_worker", KeyKind::kFree, values::threads_per_worker},
+    {"oversubscribed", KeyKind::kFree, values::oversubscribed},
+    {"hosts", KeyKind::kFollowsWorkers, values::hosts},
+    {"hardware", KeyKind::kFree, values::hardware},
+    {"network", KeyKind::kFree, values::network},
+    {"storage", KeyKind::kFree, values::storage},
+});
+
+std::vector<std::string> names_where(const auto& wanted) {
+  std::vector<std::string> names;
+  for (const ComparisonKey& key : kKeys) {
+    if (wanted(key.kind)) names.emplace_back(key.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::span<const ComparisonKey> comparison_keys() { return kKeys; }
+
+std::vector<std::string> keys_to_vary() {
+  return names_where([](KeyKind kind) { return kind != KeyKind::kFixed; });
+}
+
+std::vector<std::string> keys_of_lines() {
+  return names_where([](KeyKind kind) { return kind == KeyKind::kFree; });
+}
+
+bool Conditions::HostKind::operator==(const HostKind& other) const {
+  if (text != other.text || (ram_bytes == 0) != (other.ram_bytes == 0)) return false;
+  return std::abs(ram_bytes - other.ram_bytes) <= kMemoryTolerance * std::max(ram_bytes, other.ram_bytes);
+}
+
+Conditions::Conditions(const Json& record) {
+  for (const ComparisonKey& key : kKeys) values_.push_back(key.value(record));
+  for (const Json& host : list_of(record, "hosts")) {
+    host_kinds_.push_back({values::cpu_and_gpus(host), number(host, "/ram_bytes").value_or(0)});
+  }
+  synthetic_ = truth_of(record, "/data/synthetic").value_or(false);
+  seed_ = number(record, "/seed").value_or(0);
+  data_but_fingerprint_ = values::data_but_fingerprint(record);
+  division_but_precision_ = values::division_but_precision(record);
+}
+
+const std::string& Conditions::value(const ComparisonKey& key) const {
+  return values_.at(static_cast<size_t>(&key - kKeys.data()));
+}
+
+bool Conditions::equal(size_t key, const Conditions& other) const {
+  if (values_[key] == other.values_[key]) return true;
+  if (kKeys[key].name == "hardware") {
+    const auto has_all = [](const auto& kinds, const auto& of) {
+      return std::ranges::all_of(of, [&](const HostKind& kind) { return std::ranges::count(kinds, kind) > 0; });
+    };
+    return has_all(host_kinds_, other.host_kinds_) && has_all(other.host_kinds_, host_kinds_);
+  }
+  if (kKeys[key].name == "data" && synthetic_ && seed_ != other.seed_) {
+    return data_but_fingerprint_ == other.data_but_fingerprint_;
+  }
+  if (kKeys[key].name == "division") return division_but_precision_ == other.division_but_precision_;
+  return false;
+}
+
+bool Conditions::alike(const Conditions& other) const {
+  return values_ == other.values_ && (!synthetic_ || seed_ == other.seed_);
+}
+
+Keys Conditions::differences(const Conditions& other) const {
+  Keys keys;
+  bool workers_differ = false;
+  for (size_t i = 0; i < kKeys.size(); ++i) {
+    if (equal(i, other)) continue;
+    keys.push_back(&kKeys[i]);
+    workers_differ = workers_differ || kKeys[i].kind == KeyKind::kWorkers;
+  }
+  if (workers_differ) {
+    std::erase_if(keys, [](const ComparisonKey* key) { return key->kind == KeyKind::kFollowsWorkers; });
+  }
+  return keys;
+}
+
+}  // namespace mlbench::report
