@@ -457,10 +457,6 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   notes.insert(notes.end(), spools.notes.begin(), spools.notes.end());
   const Json weights = weights_json(spools, notes);
 
-  Json steps_s = Json::object();
-  for (size_t kind = 0; kind < kStepKinds; ++kind) {
-    steps_s[std::string(kStepKindNames[kind])] = seconds(clocks.kinds_ns[kind]);
-  }
   Json utilisation = {{"cpu", nullptr}, {"gpu", nullptr}};
   if (progress.utilisation.is_object()) utilisation.update(progress.utilisation);
   const Json operations = field_of(last_event(rank0, EventKind::kOperations), member::kOperationCosts);
@@ -484,7 +480,7 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record["storage"] = {{"kind", "local"}, {"endpoint", nullptr}, {"objects", nullptr}, {"bytes", nullptr}};
   record["goal"] = goal_json(spec, rank0, times, evaluations, epochs);
   record["clocks"] = clocks_json(progress, rank0, clocks);
-  record["steps_s"] = steps_s;
+  record["steps_s"] = steps_json(clocks);
   record["throughput"] = throughput_json(spools, clocks, spec.workers);
   record["utilisation"] = utilisation;
   record["evaluations"] = evaluations;
