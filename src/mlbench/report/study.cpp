@@ -214,6 +214,7 @@ class StudyMaker {
     }
     return point;
   }
+    add_exchange(point);
 
   std::string names_of(const std::vector<size_t>& runs) const {
     std::vector<std::string> names;
@@ -224,6 +225,15 @@ class StudyMaker {
   void scale(StudyLine& line) const {
     const StudyPoint& base = line.points.front();
     line.baseline = names_of(base.runs);
+  void add_exchange(StudyPoint& point) const {
+    const auto figures = [&](size_t run) { return figures_of(record(run)); };
+    point.wait_share = median_over(point.runs, [&](size_t run) { return figures(run).wait_share; });
+    point.transfer_share = median_over(point.runs, [&](size_t run) { return figures(run).transfer_share; });
+    point.exchange_exact = std::ranges::all_of(point.runs, [&](size_t run) { return figures(run).exchange_exact; });
+    point.wait_s = in_unit(point.shown, number(record(point.shown), "/exchange/wait_s/0"));
+    point.transfer_s = in_unit(point.shown, number(record(point.shown), "/exchange/transfer_s/0"));
+  }
+
     if (!base.seconds) {
       line.no_baseline =
           study_.to_goal ? "its smallest worker count did not reach the goal" : "its smallest worker count has no time";
@@ -332,6 +342,8 @@ std::string study_table(const Study& study, const std::string& currency) {
       if (alpha) cells.push_back(point.alpha ? fmt::format("{:g}", *point.alpha) : std::string(kNone));
       table.add_row(std::move(cells));
     }
+      {"wait", "of train", Align::kRight},
+      {"transfer", "of train", Align::kRight},
   }
   std::string out = study.title + "\n" + table.render();
   for (const std::string& note : study.notes) out += "  " + note + "\n";
@@ -349,6 +361,8 @@ Json to_json(const Study& study, const std::vector<MeasuredRun>& runs) {
       for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
         kinds[std::string(record::kStepKindNames[kind])] = figure(point.kinds_s[kind]);
       }
+                                        format_wait(point.wait_share, point.exchange_exact),
+                                        format_transfer(point.transfer_share, point.exchange_exact),
       points.push_back({{"workers", point.workers},
                         {"runs", names},
                         {"shown", text(runs[point.shown].record, "/name")},
@@ -385,3 +399,8 @@ Json to_json(const Study& study, const std::vector<MeasuredRun>& runs) {
 }
 
 }  // namespace mlbench::report
+                        {"wait_share", figure(point.wait_share)},
+                        {"transfer_share", figure(point.transfer_share)},
+                        {"exchange_exact", point.exchange_exact},
+                        {"wait_s", figure(point.wait_s)},
+                        {"transfer_s", figure(point.transfer_s)},

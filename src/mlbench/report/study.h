@@ -38,7 +38,11 @@ struct StudyPoint {
   std::optional<double> samples_per_s;             // median
   std::optional<double> speed_up, efficiency, compute_speed_up;
   std::optional<double> communication_share, communication_per_compute;
-  std::array<std::optional<double>, record::kStepKinds> kinds_s;  // of the repeat shown, in the unit of `seconds`
+  std::optional<double> wait_share, transfer_share;
+  bool exchange_exact = false;  // else the shares are at least and at most so much
+  // Of the repeat shown, in the unit of `seconds`; wait and transfer are parts of `agg`.
+  std::array<std::optional<double>, record::kStepKinds> kinds_s;
+  std::optional<double> wait_s, transfer_s;
   std::optional<double> cost, price_increase, price_index;
   std::optional<double> alpha;  // of rules whose rate is alpha / sqrt(t)
 };
