@@ -119,7 +119,8 @@ class ChartMaker {
     const std::string title =
         study_.lines.size() == 1 ? "Time per kind of step" : "Time per kind of step, " + line.name;
     Chart& chart = start(index == 0 ? "time_for_all_phases" : fmt::format("time_for_all_phases-{}", index + 1), title,
-                         "rank 0, of the repeat with the median train clock", "workers", seconds);
+                         "rank 0, of the repeat with the median train clock; agg without wait and transfer where known",
+                         "workers", seconds);
     chart.kind = ChartKind::kStackedBars;
     std::vector<ChartSeries> kinds;
     for (const std::string_view kind : record::kStepKindNames) kinds.push_back({std::string(kind), {}, false});
@@ -146,15 +147,27 @@ class ChartMaker {
   void over_runs(Chart& chart, const std::function<std::vector<ChartPoint>(const MeasuredRun&)>& points_of) {
     for (const StudyLine& line : study_.lines) {
       for (const StudyPoint& point : line.points) {
+    const bool exact = std::ranges::none_of(
+        line.points, [](const StudyPoint& point) { return point.wait_s && !point.exchange_exact; });
         ChartSeries series{run_name(line, point), points_of(runs_[point.shown]), false};
         if (!series.points.empty()) chart.series.push_back(std::move(series));
+    ChartSeries wait{exact ? "wait" : "wait (at least)", {}, false};
+    ChartSeries transfer{exact ? "transfer" : "transfer (at most)", {}, false};
       }
     }
   }
   static std::pair<double, double> extent(const Chart& chart) {
     double low = INFINITY, high = -INFINITY;
     for (const ChartSeries& series : chart.series) {
+      double& agg = kinds[static_cast<size_t>(record::StepKind::kAggregate)].points.back().y;
+      const double waited = point.wait_s.value_or(0), moved = point.transfer_s.value_or(0);
+      const bool within = waited + moved <= agg;  // not so where the exchange overlaps the backward pass
+      wait.points.push_back({x, within ? waited : 0});
+      transfer.points.push_back({x, within ? moved : 0});
+      if (within) agg -= waited + moved;
       low = std::min(low, series.points.front().x);
+    const auto behind = kinds.begin() + static_cast<std::ptrdiff_t>(record::StepKind::kAggregate) + 1;
+    kinds.insert(behind, {std::move(wait), std::move(transfer)});
       high = std::max(high, series.points.back().x);
     }
     return {low, high};

@@ -2,7 +2,8 @@
 // The page of `mlbench charts`: everything shown comes from the JSON block, as text only.
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
-  const palette = ['#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#8a8a8a', '#a0674b', '#b8a900'];
+  const palette = ['#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#8a8a8a', '#a0674b', '#b8a900',
+                   '#7d5fb2', '#c2185b'];
   const dark = matchMedia('(prefers-color-scheme: dark)');
   const drawn = [];  // {figure, chart, plot}
 
@@ -156,12 +157,16 @@
 
   // ---- figures and prices ------------------------------------------------------------------------------------------
 
+  // Of several operations per step, wait and transfer are known as bounds alone.
+  const bound = (words, point, share) => (share === null || point.exchange_exact ? '' : `${words} `) + number(share);
   const columns = [
     ['line', (line) => line.name], ['k', (line, point) => point.workers], ['runs', (line, point) => point.runs.length],
     ['time', (line, point) => number(point.seconds)], ['speed-up', (line, point) => number(point.speed_up)],
     ['compute-only', (line, point) => number(point.compute_speed_up)],
     ['efficiency', (line, point) => point.efficiency === null ? '-' : `${(100 * point.efficiency).toFixed(0)} %`],
     ['comm. / total', (line, point) => number(point.communication_share)],
+    ['wait / total', (line, point) => bound('>=', point, point.wait_share)],
+    ['transfer / total', (line, point) => bound('<=', point, point.transfer_share)],
     ['comm. / compute', (line, point) => number(point.communication_per_compute)],
     ['cost', (line, point) => number(point.cost)], ['price index', (line, point) => number(point.price_index)],
     ['alpha', (line, point) => number(point.alpha)],
