@@ -28,10 +28,11 @@ namespace fs = std::filesystem;
 namespace {
 
 const std::vector<std::string> kFormats = {"png", "svg", "csv", "html"};
+const std::vector<std::string> kClocks = {"wall", "train"};
 
 struct ChartsOptions {
   std::vector<std::string> paths;
-  std::string output = "charts", filter, prices, worker = "n1-standard-4";
+  std::string output = "charts", filter, prices, worker = "n1-standard-4", clock = "wall";
   std::vector<std::string> formats = kFormats;
   bool preemptible = false;
 };
@@ -69,6 +70,7 @@ std::vector<report::MeasuredRun> read_all(const Context& context, const ChartsOp
 
 ExitCode charts(const Context& context, const ChartsOptions& options) {
   for (const std::string& format : options.formats) check_choice(format, "format", kFormats);
+  check_choice(options.clock, "clock", kClocks);
   const auto wanted = [&](const char* format) { return std::ranges::count(options.formats, format) > 0; };
   const bool images = wanted("png") || wanted("svg");
   if (images && !report::gnuplot_exists()) {
@@ -82,11 +84,13 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
   page.worker = options.worker;
   page.preemptible = options.preemptible;
   const double per_hour = report::price_of_worker(page.prices, options.worker, options.preemptible);
-  page.price_note = fmt::format("{}{}: {:g} {}/h per worker", options.worker,
-                                options.preemptible ? ", preemptible" : "", per_hour, page.prices.currency);
+  page.price_note =
+      fmt::format("{}{}: {:g} {}/h per worker, {} clock", options.worker, options.preemptible ? ", preemptible" : "",
+                  per_hour, page.prices.currency, options.clock);
 
   const std::vector<report::MeasuredRun> runs = read_all(context, options, page.notes);
-  const std::vector<report::Study> studies = report::make_studies(runs, {per_hour}, page.notes);
+  const std::vector<report::Study> studies = report::make_studies(
+      runs, {per_hour, options.clock == "wall" ? report::BilledClock::kWall : report::BilledClock::kTrain}, page.notes);
   if (studies.empty()) {
     throw UserError(fmt::format("none of the {} runs can be drawn: {}", runs.size(), fmt::join(page.notes, "; ")));
   }
@@ -124,6 +128,7 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
                 {"files", files},
                 {"worker_per_hour", per_hour},
                 {"currency", page.prices.currency},
+                {"billed_clock", options.clock},
                 {"studies", answer},
                 {"notes", page.notes}});
   } else {
@@ -149,6 +154,8 @@ void add_charts(CLI::App& app, Program& program) {
   verb->add_option("--prices", options->prices, "a price table (JSON, see docs/reports.md)")->type_name("FILE");
   verb->add_option("--worker", options->worker, "what each worker is, of the price table (default: n1-standard-4)")
       ->type_name("NAME[+NAME]");
+  verb->add_option("--clock", options->clock, "of cost and price index: wall or train (default: wall)")
+      ->type_name("CLOCK");
   verb->add_flag("--preemptible", options->preemptible, "preemptible prices");
   verb->callback(
       [&program, options] { program.action = [&program, options] { return charts(program.context, *options); }; });

@@ -29,7 +29,7 @@ class ChartMaker {
   std::vector<Chart> make() {
     const std::string time = study_.to_goal ? "Time to the goal" : "Time per 1,000 samples";
     const std::string seconds = study_.to_goal ? "seconds" : "seconds per 1,000 samples";
-    const std::string baselines = baseline_words();
+    const std::string baselines = "train clock, " + baseline_words();
 
     over_workers("total_time", time, "train clock, median of the repeats", seconds,
                  [](const StudyPoint& point) { return point.seconds; });
@@ -47,8 +47,10 @@ class ChartMaker {
                  options_.currency + (study_.to_goal ? "" : " per million samples"),
                  [](const StudyPoint& point) { return point.cost; });
     over_workers(
-        "price_index", "Price index", "price increase / performance increase; below 1 distribution pays", "index",
-        [](const StudyPoint& point) { return point.price_index; }, false, 1.0);
+        "price_index", "Price index",
+        fmt::format("price increase / performance increase, {} clock; below 1 distribution pays",
+                    name_of(study_.billed)),
+        "index", [](const StudyPoint& point) { return point.price_index; }, false, 1.0);
     accuracy("accuracy_epochs", "epoch", "epochs", "/epoch");
     accuracy("accuracy_time", "time", "train clock, seconds", "/train_s");
     return std::move(charts_);

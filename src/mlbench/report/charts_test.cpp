@@ -42,7 +42,7 @@ TEST_F(Charts, AreAllThereAndInOrder) {
 TEST_F(Charts, SpeedUpHasItsBaselineAndTheLinearLine) {
   const Chart speed_up = chart("speedup");
   EXPECT_THAT(speed_up.ticks, ElementsAre("1", "2", "16"));
-  EXPECT_EQ(speed_up.subtitle, "baseline r-1");
+  EXPECT_EQ(speed_up.subtitle, "train clock, baseline r-1");
   ASSERT_EQ(speed_up.series.size(), 2U);
   EXPECT_THAT(values(speed_up.series[0]), ElementsAre(1, 1.5, 3));
   EXPECT_TRUE(speed_up.series[1].guide);
@@ -81,7 +81,7 @@ TEST_F(Charts, AccuracyHasTheGoalLine) {
 TEST_F(Charts, CostIsThatOfAllWorkers) {
   EXPECT_EQ(chart("cost").subtitle, "a worker: 0.36 $/h");
   EXPECT_THAT(values(chart("cost").series[0]),
-              ElementsAre(testing::DoubleEq(0.006), testing::DoubleEq(0.008), testing::DoubleEq(0.032)));
+              ElementsAre(testing::DoubleEq(0.0065), testing::DoubleEq(0.009), testing::DoubleEq(0.04)));
 }
 
 TEST_F(Charts, WithoutAPointThereIsNoChart) {

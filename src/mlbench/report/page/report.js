@@ -186,13 +186,13 @@
     table.replaceChildren(element('thead', null, head), element('tbody', null, ...rows));
   };
 
-  // cost = seconds / 3600 x workers x price; per million samples where seconds are per 1,000.
+  // cost = billed seconds / 3600 x workers x price; per million samples where seconds are per 1,000.
   const reprice = (perHour, words) => {
     for (const study of data.studies) {
       const units = study.unit === 'seconds to the goal' ? 1 : 1000;
       for (const line of study.lines) {
         for (const point of line.points) {
-          point.cost = point.seconds === null ? null : point.seconds * units / 3600 * point.workers * perHour;
+          point.cost = point.billed_s === null ? null : point.billed_s * units / 3600 * point.workers * perHour;
         }
       }
       const chart = study.charts.find((one) => one.id.endsWith('cost'));
@@ -246,7 +246,7 @@
       const perHour = known ? used.reduce((sum, row) => sum + Number(row[key].value), 0) : NaN;
       const words = known
         ? `${used.map((row) => row.name).join(' + ')}${preemptible.checked ? ', preemptible' : ''}: `
-          + `${Number(perHour.toFixed(6))} ${data.prices.currency}/h per worker`
+          + `${Number(perHour.toFixed(6))} ${data.prices.currency}/h per worker, ${data.studies[0].billed_clock} clock`
         : 'no price is known for this worker';
       total.textContent = words;
       reprice(perHour, words);
