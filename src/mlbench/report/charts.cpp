@@ -39,10 +39,15 @@ class ChartMaker {
     over_workers(
         "compute_speedup", "Speed-up, computation only", baselines + "; without communication", "times the baseline",
         [](const StudyPoint& point) { return point.compute_speed_up; }, true);
+    throughput();
     for (size_t i = 0; i < study_.lines.size(); ++i) step_kinds(i, seconds);
     train_loss();
     over_workers("communication_ratio", "Share of communication", "agg / train clock, median of the repeats",
                  "communication / total", [](const StudyPoint& point) { return point.communication_share; });
+    over_workers("communication_compute_ratio", "Communication / computation",
+                 "agg / (init, fwd_pass, comp_loss, backprop and opt_step) on rank 0, median of the repeats",
+                 "communication / computation",
+                 [](const StudyPoint& point) { return point.communication_per_compute; });
     over_workers("cost", "Cost", options_.price_note,
                  options_.currency + (study_.to_goal ? "" : " per million samples"),
                  [](const StudyPoint& point) { return point.cost; });
@@ -112,6 +117,24 @@ class ChartMaker {
     drop_if_empty();
   }
 
+  // The linear line of each starts at its smallest worker count.
+  void throughput() {
+    const size_t before = charts_.size();
+    over_workers("throughput", "Throughput", "samples of all workers / train clock, median of the repeats",
+                 "samples per second", [](const StudyPoint& point) { return point.samples_per_s; });
+    if (charts_.size() == before) return;
+    for (const StudyLine& line : study_.lines) {
+      const StudyPoint& first = line.points.front();
+      if (!first.samples_per_s || first.workers <= 0) continue;
+      ChartSeries ideal{study_.lines.size() == 1 ? "linear" : "linear, " + line.name, {}, true};
+      for (const StudyPoint& point : line.points) {
+        const double more = static_cast<double>(point.workers) / static_cast<double>(first.workers);
+        ideal.points.push_back({index_of(point.workers), *first.samples_per_s * more});
+      }
+      charts_.back().series.push_back(std::move(ideal));
+    }
+  }
+
   static void across(Chart& chart, const std::string& name, double y, double from, double to) {
     chart.series.push_back({name, {{from, y}, {to, y}}, true});
   }
@@ -124,15 +147,27 @@ class ChartMaker {
                          "rank 0, of the repeat with the median train clock; agg without wait and transfer where known",
                          "workers", seconds);
     chart.kind = ChartKind::kStackedBars;
+    const bool exact = std::ranges::none_of(
+        line.points, [](const StudyPoint& point) { return point.wait_s && !point.exchange_exact; });
     std::vector<ChartSeries> kinds;
     for (const std::string_view kind : record::kStepKindNames) kinds.push_back({std::string(kind), {}, false});
+    ChartSeries wait{exact ? "wait" : "wait (at least)", {}, false};
+    ChartSeries transfer{exact ? "transfer" : "transfer (at most)", {}, false};
     for (const StudyPoint& point : line.points) {
       const auto x = static_cast<double>(chart.ticks.size());
       chart.ticks.push_back(fmt::format("{}", point.workers));
       for (size_t kind = 0; kind < kinds.size(); ++kind) {
         kinds[kind].points.push_back({x, point.kinds_s[kind].value_or(0)});
       }
+      double& agg = kinds[static_cast<size_t>(record::StepKind::kAggregate)].points.back().y;
+      const double waited = point.wait_s.value_or(0), moved = point.transfer_s.value_or(0);
+      const bool within = waited + moved <= agg;  // not so where the exchange overlaps the backward pass
+      wait.points.push_back({x, within ? waited : 0});
+      transfer.points.push_back({x, within ? moved : 0});
+      if (within) agg -= waited + moved;
     }
+    const auto behind = kinds.begin() + static_cast<std::ptrdiff_t>(record::StepKind::kAggregate) + 1;
+    kinds.insert(behind, {std::move(wait), std::move(transfer)});
     for (ChartSeries& kind : kinds) {
       const bool any = std::any_of(kind.points.begin(), kind.points.end(), [](ChartPoint p) { return p.y > 0; });
       if (any) chart.series.push_back(std::move(kind));
@@ -149,27 +184,15 @@ class ChartMaker {
   void over_runs(Chart& chart, const std::function<std::vector<ChartPoint>(const MeasuredRun&)>& points_of) {
     for (const StudyLine& line : study_.lines) {
       for (const StudyPoint& point : line.points) {
-    const bool exact = std::ranges::none_of(
-        line.points, [](const StudyPoint& point) { return point.wait_s && !point.exchange_exact; });
         ChartSeries series{run_name(line, point), points_of(runs_[point.shown]), false};
         if (!series.points.empty()) chart.series.push_back(std::move(series));
-    ChartSeries wait{exact ? "wait" : "wait (at least)", {}, false};
-    ChartSeries transfer{exact ? "transfer" : "transfer (at most)", {}, false};
       }
     }
   }
   static std::pair<double, double> extent(const Chart& chart) {
     double low = INFINITY, high = -INFINITY;
     for (const ChartSeries& series : chart.series) {
-      double& agg = kinds[static_cast<size_t>(record::StepKind::kAggregate)].points.back().y;
-      const double waited = point.wait_s.value_or(0), moved = point.transfer_s.value_or(0);
-      const bool within = waited + moved <= agg;  // not so where the exchange overlaps the backward pass
-      wait.points.push_back({x, within ? waited : 0});
-      transfer.points.push_back({x, within ? moved : 0});
-      if (within) agg -= waited + moved;
       low = std::min(low, series.points.front().x);
-    const auto behind = kinds.begin() + static_cast<std::ptrdiff_t>(record::StepKind::kAggregate) + 1;
-    kinds.insert(behind, {std::move(wait), std::move(transfer)});
       high = std::max(high, series.points.back().x);
     }
     return {low, high};
