@@ -79,6 +79,14 @@ export interface Failure {
   log_tail: string[];
 }
 
+// Of each rank. Not exact: the true wait is at least, the true transfer at most this.
+export interface Exchange {
+  wait_s: number[];
+  transfer_s: number[];
+  exact: boolean;
+  steps: number;
+}
+
 export interface RunRecord extends RunSummary {
   overrides: {key: string; value: string}[];
   notes: string[];
@@ -93,6 +101,7 @@ export interface RunRecord extends RunSummary {
   hosts: Record<string, Json>[];
   exit_codes: (number | null)[] | null;
   steps_s: Record<string, number>;
+  exchange?: Exchange | null;  // not of older masters
   evaluations: Evaluation[];
   parameters: number | null;
   custom?: {command: string[]; result: Json} | null;  // not of older masters

@@ -10,7 +10,7 @@ import {Notes} from '../notes';
 import {compareHref, go, runHref} from '../router';
 import {charted, idOf, isSame, KIND_TITLES, kindOf, kinds, loadSeries, LOSS, metricsOf, titleOf, type Measured, type Ranks} from '../run_series';
 import {average, labelOf, lines, type Line, type XAxis} from '../series';
-import type {FullRecord, Json, Metric, Progress, RunSummary, SeriesPoints} from '../types';
+import type {Exchange, FullRecord, Json, Metric, Progress, RunSummary, SeriesPoints} from '../types';
 import {Dialog, ErrorNote, Facts, GoalBar, Loading, Segmented, StateBadge} from '../ui';
 
 const PERIOD_MS = 2000;
@@ -123,6 +123,23 @@ function Breakdown({run, data, x, start_us}: {run: string; data: Loaded; x: XAxi
   );
 }
 
+// Waiting for the slowest rank and moving bytes, as the record has it.
+function Exchanges({exchange}: {exchange: Exchange}) {
+  const [atLeast, atMost] = exchange.exact ? ['', ''] : ['at least ', 'at most '];
+  return (
+    <div class="panel scroll" tabIndex={0} role="region" aria-label="Wait and transfer of each rank">
+      <table class="figures">
+        <thead><tr><th>Communication, {plural(exchange.steps, 'step')}</th><th class="num">wait for the slowest rank</th><th class="num">transfer</th></tr></thead>
+        <tbody>
+          {exchange.wait_s.map((wait, rank) => (
+            <tr key={rank}><th>rank {rank}</th><td class="num">{atLeast}{seconds(wait)}</td><td class="num">{atMost}{seconds(exchange.transfer_s[rank])}</td></tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
 function Charts({run, active, by, x}: {run: FullRecord; active: boolean; by: Ranks; x: XAxis}) {
   const polled = usePolled(`series ${run.name} ${active} ${by}`, () => load(run.name, by, run.goal), active ? PERIOD_MS : 0);
   const [kept, setKept] = useState<Loaded>(NOTHING);
@@ -153,6 +170,7 @@ function Charts({run, active, by, x}: {run: FullRecord; active: boolean; by: Ran
       </div>
       <h2>Where the time goes</h2>
       <Breakdown run={run.name} data={kept} x={x} start_us={start_us} />
+      {run.exchange && <Exchanges exchange={run.exchange} />}
     </>
   );
 }

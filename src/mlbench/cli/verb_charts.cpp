@@ -30,10 +30,11 @@ namespace fs = std::filesystem;
 namespace {
 
 const std::vector<std::string> kFormats = {"png", "svg", "csv", "html"};
+const std::vector<std::string> kClocks = {"wall", "train"};
 
 struct ChartsOptions {
   std::vector<std::string> paths;
-  std::string output = "charts", filter, prices, worker = "n1-standard-4";
+  std::string output = "charts", filter, prices, worker = "n1-standard-4", clock = "wall";
   std::vector<std::string> formats = kFormats, lines;
   bool preemptible = false;
 };
@@ -91,6 +92,7 @@ std::vector<report::MeasuredRun> read_all(const Context& context, const ChartsOp
 ExitCode charts(const Context& context, const ChartsOptions& options) {
   for (const std::string& format : options.formats) check_choice(format, "format", kFormats);
   for (const std::string& key : options.lines) check_choice(key, "key of --lines", report::keys_of_lines());
+  check_choice(options.clock, "clock", kClocks);
   const auto wanted = [&](const char* format) { return std::ranges::count(options.formats, format) > 0; };
   const bool images = wanted("png") || wanted("svg");
   if (images && !report::gnuplot_exists()) {
@@ -104,11 +106,13 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
   page.worker = options.worker;
   page.preemptible = options.preemptible;
   const double per_hour = report::price_of_worker(page.prices, options.worker, options.preemptible);
-  page.price_note = fmt::format("{}{}: {:g} {}/h per worker", options.worker,
-                                options.preemptible ? ", preemptible" : "", per_hour, page.prices.currency);
+  page.price_note =
+      fmt::format("{}{}: {:g} {}/h per worker, {} clock", options.worker, options.preemptible ? ", preemptible" : "",
+                  per_hour, page.prices.currency, options.clock);
 
   const std::vector<report::MeasuredRun> runs = read_all(context, options, page.notes);
-  const std::vector<report::Study> studies = report::make_studies(runs, {per_hour, options.lines}, page.notes);
+  const auto billed = options.clock == "wall" ? report::BilledClock::kWall : report::BilledClock::kTrain;
+  const std::vector<report::Study> studies = report::make_studies(runs, {per_hour, options.lines, billed}, page.notes);
   if (studies.empty()) {
     throw UserError(fmt::format("none of the {} runs can be drawn: {}", runs.size(), fmt::join(page.notes, "; ")));
   }
@@ -146,6 +150,7 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
                 {"files", files},
                 {"worker_per_hour", per_hour},
                 {"currency", page.prices.currency},
+                {"billed_clock", options.clock},
                 {"studies", answer},
                 {"notes", page.notes}});
   } else {
@@ -178,6 +183,8 @@ void add_charts(CLI::App& app, Program& program) {
   verb->add_option("--prices", options->prices, "a price table (JSON, see docs/reports.md)")->type_name("FILE");
   verb->add_option("--worker", options->worker, "what each worker is, of the price table (default: n1-standard-4)")
       ->type_name("NAME[+NAME]");
+  verb->add_option("--clock", options->clock, "of cost and price index: wall or train (default: wall)")
+      ->type_name("CLOCK");
   verb->add_flag("--preemptible", options->preemptible, "preemptible prices");
   verb->callback(
       [&program, options] { program.action = [&program, options] { return charts(program.context, *options); }; });

@@ -17,4 +17,12 @@ Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank) {
   return clocks;
 }
 
+Json steps_json(const Clocks& clocks) {
+  Json seconds = Json::object();
+  for (size_t kind = 0; kind < kStepKinds; ++kind) {
+    seconds[std::string(kStepKindNames[kind])] = static_cast<double>(clocks.kinds_ns[kind]) / 1e9;
+  }
+  return seconds;
+}
+
 }  // namespace mlbench::record

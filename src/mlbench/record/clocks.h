@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "mlbench/base/json.h"
 #include "mlbench/record/spool.h"
 
 namespace mlbench::record {
@@ -19,5 +20,8 @@ struct Clocks {
   int64_t samples = 0;
 };
 Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank);
+
+// Seconds by the names of the kinds.
+Json steps_json(const Clocks& clocks);
 
 }  // namespace mlbench::record

@@ -14,6 +14,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/record/events.h"
+#include "mlbench/record/exchange.h"
 #include "mlbench/record/tracker_lines.h"
 
 namespace mlbench::record {
@@ -456,16 +457,14 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   std::vector<std::string> notes = progress.notes;
   notes.insert(notes.end(), spools.notes.begin(), spools.notes.end());
   const Json weights = weights_json(spools, notes);
+  const Json effective = choices_json(field_of(begin, member::kEffective));
+  const bool ended = progress.state != RunState::kQueued && progress.state != RunState::kRunning;
+  const Json exchange = exchange_json(spec, std::ssize(rank0), effective, ended ? &notes : nullptr);
 
-  Json steps_s = Json::object();
-  for (size_t kind = 0; kind < kStepKinds; ++kind) {
-    steps_s[std::string(kStepKindNames[kind])] = seconds(clocks.kinds_ns[kind]);
-  }
   Json utilisation = {{"cpu", nullptr}, {"gpu", nullptr}};
   if (progress.utilisation.is_object()) utilisation.update(progress.utilisation);
   const Json operations = field_of(last_event(rank0, EventKind::kOperations), member::kOperationCosts);
   const bool no_codes = segments.empty() || segments.back()["exit_codes"].empty();
-
   const Json exit_codes = no_codes ? Json(nullptr) : segments.back()["exit_codes"];
 
   Json record = asked_json(spec, progress, begin, exit_codes);
@@ -475,7 +474,7 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
                                       {"device", spec.device},
                                       {"by_layer", task.optimizer.options.value("by_layer", Json(nullptr))},
                                       {"bucket_mb", task.optimizer.options.value("bucket_mb", Json(nullptr))}});
-  record["effective"] = choices_json(field_of(begin, member::kEffective));
+  record["effective"] = effective;
   record["failure"] = failure_json(progress.failure);
   record["segments"] = segments;
   record["environment"] = environment_json(progress, begin);
@@ -486,7 +485,8 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   // Other records have another loss at the same accuracy.
   if (record["goal"].is_object() && record["data"]["official"] != true) record["goal"].erase("target_loss");
   record["clocks"] = clocks_json(progress, rank0, clocks);
-  record["steps_s"] = steps_s;
+  record["steps_s"] = steps_json(clocks);
+  record["exchange"] = exchange;
   record["throughput"] = throughput_json(spools, clocks, spec.workers);
   record["utilisation"] = utilisation;
   record["evaluations"] = evaluations;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <span>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
@@ -79,7 +80,7 @@ class Record : public testing::Test {
            {"data", {{"fingerprint", "abc"}, {"official", true}, {"samples", {{"train", 60000}}}}}},
           {{"event", "begin"},
            {"parameters", 3274634},
-           {"effective", {{"precision", "float32"}, {"fused", false}}},
+           {"effective", {{"precision", "float32"}, {"fused", false}, {"overlap", false}, {"buckets", 1}}},
            {"comm_stack", "timeline(gloo)"},
            {"versions", {{"libtorch", "2.15.0"}}},
            {"peak_rss", 1000 + rank}}};
@@ -101,8 +102,10 @@ class Record : public testing::Test {
       }
       events.push_back(
           {{"event", "end"}, {"end_ns", 6 * kSecond}, {"weights_sha256", kHash}, {"peak_rss", 2000 + rank}});
-      write_spool(folder_.path(), 1, rank, {step_record(0, 10, kSecond), step_record(10, 10, 3 * kSecond)}, events,
-                  start);
+      std::vector<StepRecord> steps = {step_record(0, 10, kSecond), step_record(10, 10, 3 * kSecond)};
+      // Rank 1 waits 0.2 s in each of the first ten.
+      for (int64_t& ns : std::span(steps[0].exchange_ns).first(10)) ns = kSecond / 10 + rank * kSecond / 5;
+      write_spool(folder_.path(), 1, rank, steps, events, start);
     }
   }
 
@@ -166,6 +169,8 @@ TEST_F(Record, FinishedRun) {
   EXPECT_DOUBLE_EQ(record["steps_s"]["checkpoint"], 0.4);
   EXPECT_DOUBLE_EQ(record["steps_s"]["backprop"], 2.8);
   EXPECT_EQ(record["steps_s"]["agg"], 0.0);
+  EXPECT_EQ(record["exchange"],
+            (Json{{"wait_s", {0.0, 2.0}}, {"transfer_s", {1.0, 1.0}}, {"exact", true}, {"steps", 20}}));
 
   EXPECT_EQ(record["throughput"]["samples"], 400);
   EXPECT_EQ(record["throughput"]["steps"], 20);
@@ -289,6 +294,7 @@ TEST_F(Record, DamagedSpoolIsANoteAndNoError) {
   ASSERT_EQ(record["notes"].size(), 1U);
   EXPECT_THAT(record["notes"][0].get<std::string>(), HasSubstr("measurements lost"));
   EXPECT_EQ(record["clocks"]["train_s"], 4.0);
+  EXPECT_EQ(record["exchange"], nullptr);
 }
 
 TEST_F(Record, RanksWithDifferentWeightsAreANote) {

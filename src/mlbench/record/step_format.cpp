@@ -180,6 +180,7 @@ std::optional<StepFormat> StepFormat::parse(const std::filesystem::path& path, s
       }
       found[static_cast<size_t>(known - columns().begin())] = true;
       if (each) format.each_.push_back({format.each_columns_, known->offset});
+      if (known->offset == offsetof(StepRecord, exchange_ns)) format.has_exchange_ = true;
       if (!each) format.cells_.push_back({format.fixed_bytes_, known->offset});
     }
     each ? ++format.each_columns_ : format.fixed_bytes_ += kCell;

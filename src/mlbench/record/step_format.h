@@ -37,6 +37,8 @@ class StepFormat {
 
   const SpoolHeader& header() const { return header_; }
   size_t header_bytes() const { return header_bytes_; }
+  // Whether records have the column `exchange_ns`.
+  bool has_exchange() const { return has_exchange_; }
 
   // The record at the beginning of `bytes`: how many it takes, 0 when it is not whole. One that was never written
   // (blocks of zeros after a power failure) has no steps. Empty: damaged, more steps than a record can have.
@@ -57,6 +59,7 @@ class StepFormat {
   size_t fixed_bytes_ = 0;  // of a record, without the cells per step
   size_t each_columns_ = 0;
   uint64_t most_steps_ = 0;
+  bool has_exchange_ = false;
   std::vector<Cell> cells_;
   std::vector<EachCell> each_;
 };

@@ -20,6 +20,7 @@ constexpr size_t kPieceBytes = size_t{256} << 10;
 bool StepReader::Sums::add(const StepRecord& record) {
   samples += static_cast<int64_t>(record.samples);
   largest_ns = std::max(largest_ns, total_ns += record.total_ns());
+  for (const int64_t ns : record.exchange_ns) largest_ns = std::max(largest_ns, exchange_ns += ns);
   for (size_t kind = 0; kind < kStepKinds; ++kind) {
     largest_ns = std::max(largest_ns, kinds_ns[kind] += record.kinds_ns[kind]);
   }

@@ -21,6 +21,8 @@ class StepReader {
   bool has_header() const { return format_.has_value(); }
   // Zeros while the file has none.
   const SpoolHeader& header() const;
+  // Whether records say how long exchanges took; false while the file has no header.
+  bool has_exchange() const { return format_ && format_->has_exchange(); }
   // Empty behind the last whole record: ask again when the file has grown. UserError for a damaged one; none is given
   // from there on.
   std::optional<StepRecord> next();
@@ -29,7 +31,7 @@ class StepReader {
  private:
   // Of the records given: no sum that is derived from them overflows.
   struct Sums {
-    int64_t samples = 0, total_ns = 0, largest_ns = 0;
+    int64_t samples = 0, total_ns = 0, exchange_ns = 0, largest_ns = 0;
     std::array<int64_t, kStepKinds> kinds_ns{};
     bool add(const StepRecord& record);  // whether they are still plausible
   };

@@ -29,7 +29,7 @@ class ChartMaker {
   std::vector<Chart> make() {
     const std::string time = study_.to_goal ? "Time to the goal" : "Time per 1,000 samples";
     const std::string seconds = study_.to_goal ? "seconds" : "seconds per 1,000 samples";
-    const std::string baselines = baseline_words();
+    const std::string baselines = "train clock, " + baseline_words();
 
     over_workers("total_time", time, "train clock, median of the repeats", seconds,
                  [](const StudyPoint& point) { return point.seconds; });
@@ -39,16 +39,23 @@ class ChartMaker {
     over_workers(
         "compute_speedup", "Speed-up, computation only", baselines + "; without communication", "times the baseline",
         [](const StudyPoint& point) { return point.compute_speed_up; }, true);
+    throughput();
     for (size_t i = 0; i < study_.lines.size(); ++i) step_kinds(i, seconds);
     train_loss();
     over_workers("communication_ratio", "Share of communication", "agg / train clock, median of the repeats",
                  "communication / total", [](const StudyPoint& point) { return point.communication_share; });
+    over_workers("communication_compute_ratio", "Communication / computation",
+                 "agg / (init, fwd_pass, comp_loss, backprop and opt_step) on rank 0, median of the repeats",
+                 "communication / computation",
+                 [](const StudyPoint& point) { return point.communication_per_compute; });
     over_workers("cost", "Cost", options_.price_note,
                  options_.currency + (study_.to_goal ? "" : " per million samples"),
                  [](const StudyPoint& point) { return point.cost; });
     over_workers(
-        "price_index", "Price index", "price increase / performance increase; below 1 distribution pays", "index",
-        [](const StudyPoint& point) { return point.price_index; }, false, 1.0);
+        "price_index", "Price index",
+        fmt::format("price increase / performance increase, {} clock; below 1 distribution pays",
+                    name_of(study_.billed)),
+        "index", [](const StudyPoint& point) { return point.price_index; }, false, 1.0);
     accuracy("accuracy_epochs", "epoch", "epochs", "/epoch");
     accuracy("accuracy_time", "time", "train clock, seconds", "/train_s");
     return std::move(charts_);
@@ -110,6 +117,24 @@ class ChartMaker {
     drop_if_empty();
   }
 
+  // The linear line of each starts at its smallest worker count.
+  void throughput() {
+    const size_t before = charts_.size();
+    over_workers("throughput", "Throughput", "samples of all workers / train clock, median of the repeats",
+                 "samples per second", [](const StudyPoint& point) { return point.samples_per_s; });
+    if (charts_.size() == before) return;
+    for (const StudyLine& line : study_.lines) {
+      const StudyPoint& first = line.points.front();
+      if (!first.samples_per_s || first.workers <= 0) continue;
+      ChartSeries ideal{study_.lines.size() == 1 ? "linear" : "linear, " + line.name, {}, true};
+      for (const StudyPoint& point : line.points) {
+        const double more = static_cast<double>(point.workers) / static_cast<double>(first.workers);
+        ideal.points.push_back({index_of(point.workers), *first.samples_per_s * more});
+      }
+      charts_.back().series.push_back(std::move(ideal));
+    }
+  }
+
   static void across(Chart& chart, const std::string& name, double y, double from, double to) {
     chart.series.push_back({name, {{from, y}, {to, y}}, true});
   }
@@ -119,17 +144,30 @@ class ChartMaker {
     const std::string title =
         study_.lines.size() == 1 ? "Time per kind of step" : "Time per kind of step, " + line.name;
     Chart& chart = start(index == 0 ? "time_for_all_phases" : fmt::format("time_for_all_phases-{}", index + 1), title,
-                         "rank 0, of the repeat with the median train clock", "workers", seconds);
+                         "rank 0, of the repeat with the median train clock; agg without wait and transfer where known",
+                         "workers", seconds);
     chart.kind = ChartKind::kStackedBars;
+    const bool exact = std::ranges::none_of(
+        line.points, [](const StudyPoint& point) { return point.wait_s && !point.exchange_exact; });
     std::vector<ChartSeries> kinds;
     for (const std::string_view kind : record::kStepKindNames) kinds.push_back({std::string(kind), {}, false});
+    ChartSeries wait{exact ? "wait" : "wait (at least)", {}, false};
+    ChartSeries transfer{exact ? "transfer" : "transfer (at most)", {}, false};
     for (const StudyPoint& point : line.points) {
       const auto x = static_cast<double>(chart.ticks.size());
       chart.ticks.push_back(fmt::format("{}", point.workers));
       for (size_t kind = 0; kind < kinds.size(); ++kind) {
         kinds[kind].points.push_back({x, point.kinds_s[kind].value_or(0)});
       }
+      double& agg = kinds[static_cast<size_t>(record::StepKind::kAggregate)].points.back().y;
+      const double waited = point.wait_s.value_or(0), moved = point.transfer_s.value_or(0);
+      const bool within = waited + moved <= agg;  // not so where the exchange overlaps the backward pass
+      wait.points.push_back({x, within ? waited : 0});
+      transfer.points.push_back({x, within ? moved : 0});
+      if (within) agg -= waited + moved;
     }
+    const auto behind = kinds.begin() + static_cast<std::ptrdiff_t>(record::StepKind::kAggregate) + 1;
+    kinds.insert(behind, {std::move(wait), std::move(transfer)});
     for (ChartSeries& kind : kinds) {
       const bool any = std::any_of(kind.points.begin(), kind.points.end(), [](ChartPoint p) { return p.y > 0; });
       if (any) chart.series.push_back(std::move(kind));

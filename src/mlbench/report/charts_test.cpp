@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "mlbench/report/test_records.h"
 
 namespace mlbench::report {
@@ -35,18 +37,60 @@ class Charts : public testing::Test {
 TEST_F(Charts, AreAllThereAndInOrder) {
   std::vector<std::string> ids;
   for (const Chart& one : charts()) ids.push_back(one.id);
-  EXPECT_THAT(ids, ElementsAre("total_time", "speedup", "compute_speedup", "time_for_all_phases", "train_loss",
-                               "communication_ratio", "cost", "price_index", "accuracy_epochs", "accuracy_time"));
+  EXPECT_THAT(ids, ElementsAre("total_time", "speedup", "compute_speedup", "throughput", "time_for_all_phases",
+                               "train_loss", "communication_ratio", "communication_compute_ratio", "cost",
+                               "price_index", "accuracy_epochs", "accuracy_time"));
 }
 
 TEST_F(Charts, SpeedUpHasItsBaselineAndTheLinearLine) {
   const Chart speed_up = chart("speedup");
   EXPECT_THAT(speed_up.ticks, ElementsAre("1", "2", "16"));
-  EXPECT_EQ(speed_up.subtitle, "baseline r-1");
+  EXPECT_EQ(speed_up.subtitle, "train clock, baseline r-1");
   ASSERT_EQ(speed_up.series.size(), 2U);
   EXPECT_THAT(values(speed_up.series[0]), ElementsAre(1, 1.5, 3));
   EXPECT_TRUE(speed_up.series[1].guide);
   EXPECT_THAT(values(speed_up.series[1]), ElementsAre(1, 2, 16));
+}
+
+TEST_F(Charts, ThroughputHasALinearLineOfEachLinesOwn) {
+  const Chart rates = chart("throughput");
+  ASSERT_EQ(rates.series.size(), 2U);
+  EXPECT_THAT(values(rates.series[0]), ElementsAre(3000, 5000, 9000));
+  EXPECT_EQ(rates.series[1].name, "linear");
+  EXPECT_TRUE(rates.series[1].guide);
+  EXPECT_THAT(values(rates.series[1]), ElementsAre(3000, 6000, 48000));
+
+  runs_.push_back({make_record("m-2", 2, 30, 6000, true), {}, ""});
+  runs_.back().record["backend"] = "mpi";
+  const Chart two = chart("throughput");
+  ASSERT_EQ(two.series.size(), 4U);
+  EXPECT_EQ(two.series[3].name, "linear, mpi");
+  EXPECT_THAT(values(two.series[3]), ElementsAre(6000));
+}
+
+TEST_F(Charts, CommunicationOverComputation) {
+  EXPECT_THAT(values(chart("communication_compute_ratio").series[0]), ElementsAre(15 / 32.5, 10 / 32.5, 5 / 32.5));
+}
+
+TEST_F(Charts, WaitAndTransferStandInPlaceOfAgg) {
+  runs_[2].record["exchange"] = {{"wait_s", {6, 0}}, {"transfer_s", {3, 3}}, {"exact", true}};
+  const auto stacked = [&] {
+    std::map<std::string, std::vector<double>> parts;
+    for (const ChartSeries& series : chart("time_for_all_phases").series) parts[series.name] = values(series);
+    return parts;
+  };
+  auto parts = stacked();
+  EXPECT_THAT(parts["agg"], ElementsAre(15, 1, 5));  // of k = 1 and 16 nothing more is known
+  EXPECT_THAT(parts["wait"], ElementsAre(0, 6, 0));
+  EXPECT_THAT(parts["transfer"], ElementsAre(0, 3, 0));
+  runs_[2].record["exchange"]["exact"] = false;
+  parts = stacked();
+  EXPECT_THAT(parts["wait (at least)"], ElementsAre(0, 6, 0));
+  EXPECT_THAT(parts["transfer (at most)"], ElementsAre(0, 3, 0));
+  runs_[2].record["exchange"]["wait_s"] = {60, 0};  // longer than agg: within another kind
+  parts = stacked();
+  EXPECT_THAT(parts["agg"], ElementsAre(15, 10, 5));
+  EXPECT_FALSE(parts.contains("wait (at least)"));
 }
 
 TEST_F(Charts, StepKindsAreStackedAndEmptyOnesLeftOut) {
@@ -81,7 +125,7 @@ TEST_F(Charts, AccuracyHasTheGoalLine) {
 TEST_F(Charts, CostIsThatOfAllWorkers) {
   EXPECT_EQ(chart("cost").subtitle, "a worker: 0.36 $/h");
   EXPECT_THAT(values(chart("cost").series[0]),
-              ElementsAre(testing::DoubleEq(0.006), testing::DoubleEq(0.008), testing::DoubleEq(0.032)));
+              ElementsAre(testing::DoubleEq(0.0065), testing::DoubleEq(0.009), testing::DoubleEq(0.04)));
 }
 
 TEST_F(Charts, WithoutAPointThereIsNoChart) {

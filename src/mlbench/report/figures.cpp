@@ -22,6 +22,21 @@ std::optional<double> time_to_goal(const Json& record) {
   return truth(record, "/goal/reached") ? number(record, "/goal/train_s") : std::nullopt;
 }
 
+std::optional<double> wall_to_goal(const Json& record) {
+  if (!truth(record, "/goal/reached")) return std::nullopt;
+  const Json* evaluations = find(record, "/evaluations");
+  const auto step = number(record, "/goal/step");
+  if (evaluations != nullptr && evaluations->is_array() && step) {
+    for (const Json& evaluation : *evaluations) {
+      if (text(evaluation, "/split") != text(record, "/goal/split") || number(evaluation, "/step") != step) continue;
+      if (const auto wall_s = number(evaluation, "/wall_s")) return wall_s;
+    }
+  }
+  // A goal on training data is met by no evaluation: then the whole run is what is known, where it ended there.
+  const bool went_on = truth(record, "/limits/to_the_end") || text(record, "/division") == "custom";
+  return went_on ? std::nullopt : number(record, "/clocks/wall_s");
+}
+
 std::string last_evaluation(const Json& record) {
   const Json* evaluations = find(record, "/evaluations");
   const std::string metric = text(record, "/goal/metric");
@@ -64,6 +79,7 @@ RunFigures figures_of(const Json& record) {
   const Json* goal = find(record, "/goal");
   figures.has_goal = division != "throughput" && !(division == "custom" && (goal == nullptr || !goal->is_object()));
   figures.time_to_goal_s = time_to_goal(record);
+  figures.wall_to_goal_s = wall_to_goal(record);
   figures.train_s = number(record, "/clocks/train_s");
   figures.train_legacy_s = number(record, "/clocks/train_legacy_s");
   figures.wall_s = number(record, "/clocks/wall_s");
@@ -71,6 +87,12 @@ RunFigures figures_of(const Json& record) {
   const auto aggregation = number(record, "/steps_s/agg");
   if (aggregation && figures.train_s && *figures.train_s > 0) {
     figures.communication_share = *aggregation / *figures.train_s;
+  }
+  const auto wait = number(record, "/exchange/wait_s/0"), transfer = number(record, "/exchange/transfer_s/0");
+  if (wait && transfer && figures.train_s && *figures.train_s > 0) {
+    figures.wait_share = *wait / *figures.train_s;
+    figures.transfer_share = *transfer / *figures.train_s;
+    figures.exchange_exact = truth(record, "/exchange/exact");
   }
   figures.evaluation = last_evaluation(record);
 

@@ -26,11 +26,15 @@ struct RunFigures {
   int64_t workers = 0, threads_per_worker = 0;
   bool has_goal = true;                  // false: a throughput run
   std::optional<double> time_to_goal_s;  // train clock; only when the goal was reached
+  std::optional<double> wall_to_goal_s;  // wall clock, from the launch to the end of the evaluation that met it
   std::optional<double> train_s, train_legacy_s, wall_s;
   std::optional<double> samples_per_s;
   std::optional<double> communication_share;  // of the train clock: steps_s.agg / clocks.train_s
-  std::string evaluation;                     // "Prec@1 84.21", the goal's metric at the last evaluation
-  std::vector<std::string> labels;            // what a reader must know before comparing
+  // Of rank 0's train clock: waiting for the slowest rank, moving bytes. Not exact: at least and at most so much.
+  std::optional<double> wait_share, transfer_share;
+  bool exchange_exact = false;
+  std::string evaluation;           // "Prec@1 84.21", the goal's metric at the last evaluation
+  std::vector<std::string> labels;  // what a reader must know before comparing
 };
 RunFigures figures_of(const Json& record);
 

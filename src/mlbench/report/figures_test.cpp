@@ -20,6 +20,29 @@ TEST(Figures, OfARecord) {
   EXPECT_THAT(figures.labels, ElementsAre("light"));
 }
 
+TEST(Figures, WaitAndTransferAreSharesOfRank0) {
+  Json record = make_record("r-2", 2, 40, 5000, true);
+  EXPECT_FALSE(figures_of(record).wait_share);
+  EXPECT_FALSE(figures_of(record).transfer_share);
+  record["exchange"] = {{"wait_s", {6.0, 0.0}}, {"transfer_s", {2.0, 2.0}}, {"exact", true}};
+  EXPECT_EQ(figures_of(record).wait_share, 0.15);
+  EXPECT_EQ(figures_of(record).transfer_share, 0.05);
+  EXPECT_TRUE(figures_of(record).exchange_exact);
+  record["exchange"] = nullptr;
+  EXPECT_FALSE(figures_of(record).wait_share);
+}
+
+TEST(Figures, WallToGoalEndsWithTheEvaluationThatMetIt) {
+  Json record = make_record("r-2", 2, 40, 5000, true);
+  EXPECT_EQ(figures_of(record).wall_to_goal_s, 45);  // the run ended there
+  record["limits"]["to_the_end"] = true;
+  EXPECT_FALSE(figures_of(record).wall_to_goal_s);
+  record["evaluations"][1]["wall_s"] = 43.5;
+  EXPECT_EQ(figures_of(record).wall_to_goal_s, 43.5);
+  record["goal"]["reached"] = false;
+  EXPECT_FALSE(figures_of(record).wall_to_goal_s);
+}
+
 TEST(Figures, MissingOnesAreEmptyNotZero) {
   const RunFigures figures = figures_of({{"name", "r-1"}, {"state", "queued"}, {"clocks", {{"wall_s", nullptr}}}});
   EXPECT_FALSE(figures.time_to_goal_s);

@@ -21,8 +21,8 @@ constexpr std::chrono::seconds kPatience{60};
 constexpr const char* kEnd = "END_OF_BLOCK";
 
 // The palette of Okabe and Ito, which people with colour blindness can tell apart; dark ones first.
-constexpr const char* kColours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00",
-                                    "#56B4E9", "#7F7F7F", "#8C564B", "#B8A900"};
+constexpr const char* kColours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9",
+                                    "#7F7F7F", "#8C564B", "#B8A900", "#5E4FA2", "#C2185B"};
 
 constexpr const char* kImageStyle =
     "set border 3 lc rgb '#444444'\n"

@@ -127,7 +127,7 @@ void check_record(const Json& record) {
        {"list", {"overrides", "exit_codes", "notes", "segments", "hosts", "evaluations", "epochs", "operations"}},
        {"object",
         {"limits", "requested", "effective", "failure", "environment", "data", "storage", "goal", "clocks", "steps_s",
-         "throughput", "utilisation", "custom"}}});
+         "exchange", "throughput", "utilisation", "custom"}}});
   check_present(
       record, "",
       {"id", "name", "state", "created_at", "overrides", "segments", "evaluations", "epochs", "limits", "steps_s"});

@@ -76,6 +76,7 @@ class StudyMaker {
 
   Study make(const std::vector<size_t>& members) {
     describe(record(members.front()));
+    study_.billed = options_.billed;
     study_.to_goal = std::any_of(members.begin(), members.end(), [&](size_t run) { return goal_s(run).has_value(); });
     const std::vector<std::vector<size_t>> lines = grouped_to_lines(conditions_, members);
     const Distinction distinction =
@@ -94,6 +95,9 @@ class StudyMaker {
       study_.lines.push_back(std::move(line));
     }
     add_notes(members, distinction.keys);
+    study_.notes.emplace_back(study_.billed == BilledClock::kWall
+                                  ? "Cost and price index are on the wall clock, all else on the train clock"
+                                  : "All figures are on the train clock");
     return std::move(study_);
   }
 
@@ -149,6 +153,12 @@ class StudyMaker {
     return in_unit(run, with_value(study_.to_goal ? goal_s(run) : number(record(run), "/clocks/train_s")));
   }
 
+  Figure billed_seconds(size_t run) const {
+    if (study_.billed == BilledClock::kTrain) return seconds_of(run);
+    const RunFigures figures = figures_of(record(run));
+    return in_unit(run, with_value(study_.to_goal ? figures.wall_to_goal_s : figures.wall_s));
+  }
+
   StudyPoint point_of(int64_t workers, const std::vector<size_t>& repeats) {
     StudyPoint point;
     point.workers = workers;
@@ -168,8 +178,7 @@ class StudyMaker {
       point.most_s = *std::max_element(times.begin(), times.end());
       point.compute_s =
           median_over(repeats, [&](size_t run) { return in_unit(run, with_value(compute_seconds(record(run)))); });
-      const double samples = study_.to_goal ? 1 : 1000;  // of 1,000 samples; the cost is per million
-      point.cost = cost_of(*point.seconds * samples, workers, options_.worker_per_hour);
+      add_cost(point);
     } else if (study_.to_goal) {
       study_.notes.push_back(fmt::format("{}: {} of {} did not reach the goal, so k = {} has no time to it",
                                          names_of(repeats), std::ssize(repeats) - point.reached, std::ssize(repeats),
@@ -183,6 +192,7 @@ class StudyMaker {
       const Figure agg = kind_seconds(record(run), "agg"), compute = with_value(compute_seconds(record(run)));
       return agg && compute ? Figure(*agg / *compute) : Figure();
     });
+    add_exchange(point);
     for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
       point.kinds_s[kind] = in_unit(point.shown, kind_seconds(record(point.shown), record::kStepKindNames[kind]));
     }
@@ -193,10 +203,31 @@ class StudyMaker {
     return point;
   }
 
+  void add_exchange(StudyPoint& point) const {
+    const auto figures = [&](size_t run) { return figures_of(record(run)); };
+    point.wait_share = median_over(point.runs, [&](size_t run) { return figures(run).wait_share; });
+    point.transfer_share = median_over(point.runs, [&](size_t run) { return figures(run).transfer_share; });
+    point.exchange_exact = std::ranges::all_of(point.runs, [&](size_t run) { return figures(run).exchange_exact; });
+    point.wait_s = in_unit(point.shown, number(record(point.shown), "/exchange/wait_s/0"));
+    point.transfer_s = in_unit(point.shown, number(record(point.shown), "/exchange/transfer_s/0"));
+  }
+
   std::string names_of(const std::vector<size_t>& runs) const {
     std::vector<std::string> names;
     for (const size_t run : runs) names.push_back(text(record(run), "/name"));
     return fmt::format("{}", fmt::join(names, ", "));
+  }
+
+  void add_cost(StudyPoint& point) {
+    point.billed_s = median_over(point.runs, [&](size_t run) { return billed_seconds(run); });
+    if (point.billed_s) {
+      const double samples = study_.to_goal ? 1 : 1000;  // of 1,000 samples; the cost is per million
+      point.cost = cost_of(*point.billed_s * samples, point.workers, options_.worker_per_hour);
+    } else {
+      study_.notes.push_back(fmt::format("{}: no {} clock{} is on record, so k = {} has no cost", names_of(point.runs),
+                                         name_of(study_.billed), study_.to_goal ? " up to the goal" : "",
+                                         point.workers));
+    }
   }
 
   void scale(StudyLine& line) const {
@@ -211,7 +242,7 @@ class StudyMaker {
       line.no_baseline = "its number of workers is not known";
       return;
     }
-    const double base_cost = base.cost.value_or(0), base_s = *base.seconds;
+    const double base_cost = base.cost.value_or(0), base_s = *base.seconds, base_billed_s = base.billed_s.value_or(0);
     const Figure base_compute = base.compute_s;
     for (StudyPoint& point : line.points) {
       if (!point.seconds) continue;
@@ -221,7 +252,7 @@ class StudyMaker {
       if (base_compute && point.compute_s) point.compute_speed_up = *base_compute / *point.compute_s;
       if (point.cost && base_cost > 0) {
         point.price_increase = *point.cost / base_cost;
-        point.price_index = price_index(*point.cost, base_cost, scaling.speed_up);
+        point.price_index = price_index(*point.cost, base_cost, base_billed_s / *point.billed_s);
       }
     }
   }
@@ -269,6 +300,8 @@ void tell_apart(std::vector<Study>& studies, const std::vector<Conditions>& cond
 
 }  // namespace
 
+std::string_view name_of(BilledClock clock) { return clock == BilledClock::kWall ? "wall" : "train"; }
+
 std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const StudyOptions& options,
                                 std::vector<std::string>& notes) {
   std::vector<Conditions> conditions;
@@ -310,6 +343,8 @@ std::string study_table(const Study& study, const std::string& currency) {
       {"speed-up", "compute", Align::kRight},
       {"efficiency", "", Align::kRight},
       {"comm.", "of train", Align::kRight},
+      {"wait", "of train", Align::kRight},
+      {"transfer", "of train", Align::kRight},
       {"comm.", "/ compute", Align::kRight},
       {"cost", currency + (study.to_goal ? "" : "/million samples"), Align::kRight},
       {"price", "index", Align::kRight}};
@@ -327,6 +362,8 @@ std::string study_table(const Study& study, const std::string& currency) {
                                         format_ratio(point.compute_speed_up),
                                         format_percent(point.efficiency),
                                         format_percent(point.communication_share),
+                                        format_wait(point.wait_share, point.exchange_exact),
+                                        format_transfer(point.transfer_share, point.exchange_exact),
                                         format_ratio(point.communication_per_compute),
                                         format_seconds(point.cost),
                                         format_ratio(point.price_index)};
@@ -364,7 +401,13 @@ Json to_json(const Study& study, const std::vector<MeasuredRun>& runs) {
                         {"compute_speed_up", figure(point.compute_speed_up)},
                         {"communication_share", figure(point.communication_share)},
                         {"communication_per_compute", figure(point.communication_per_compute)},
+                        {"wait_share", figure(point.wait_share)},
+                        {"transfer_share", figure(point.transfer_share)},
+                        {"exchange_exact", point.exchange_exact},
                         {"steps_s", kinds},
+                        {"wait_s", figure(point.wait_s)},
+                        {"transfer_s", figure(point.transfer_s)},
+                        {"billed_s", figure(point.billed_s)},
                         {"cost", figure(point.cost)},
                         {"price_increase", figure(point.price_increase)},
                         {"price_index", figure(point.price_index)},
@@ -378,6 +421,7 @@ Json to_json(const Study& study, const std::vector<MeasuredRun>& runs) {
   return {{"task", study.task},
           {"title", study.title},
           {"unit", study.to_goal ? "seconds to the goal" : "seconds per 1,000 samples"},
+          {"billed_clock", name_of(study.billed)},
           {"metric", study.metric},
           {"target", figure(study.target)},
           {"target_loss", figure(study.target_loss)},

@@ -14,13 +14,16 @@
 //   speed-up          time of the baseline / time
 //   compute-only      the same of the time in init, fwd_pass, comp_loss, backprop and opt_step on rank 0
 //   communication     agg / train clock (and agg / the compute time), medians
-//   cost              time x workers x price of a worker per hour; without a goal, per million samples
-//   price index       (cost / cost of the baseline) / speed-up
+//   wait, transfer    parts of it on rank 0, over the train clock, medians (record/exchange.h)
+//   cost              time x workers x price of a worker per hour, on the clock that is billed; without a goal, per
+//                     million samples
+//   price index       (cost / cost of the baseline) / speed-up, both on that clock
 
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mlbench/record/spool.h"
@@ -38,7 +41,12 @@ struct StudyPoint {
   std::optional<double> samples_per_s;             // median
   std::optional<double> speed_up, efficiency, compute_speed_up;
   std::optional<double> communication_share, communication_per_compute;
-  std::array<std::optional<double>, record::kStepKinds> kinds_s;  // of the repeat shown, in the unit of `seconds`
+  std::optional<double> wait_share, transfer_share;
+  bool exchange_exact = false;  // else the shares are at least and at most so much
+  // Of the repeat shown, in the unit of `seconds`; wait and transfer are parts of `agg`.
+  std::array<std::optional<double>, record::kStepKinds> kinds_s;
+  std::optional<double> wait_s, transfer_s;
+  std::optional<double> billed_s;  // as `seconds`, on the clock that is billed
   std::optional<double> cost, price_increase, price_index;
   std::optional<double> alpha;  // of rules whose rate is alpha / sqrt(t)
 };
@@ -51,12 +59,18 @@ struct StudyLine {
   std::vector<std::string> labels;  // of all its runs: open, synthetic, oversubscribed, ...
 };
 
+// What a machine is paid for: the wall clock from the launch on (to a goal: until the evaluation that met it ended), or
+// the train clock alone.
+enum class BilledClock { kWall, kTrain };
+std::string_view name_of(BilledClock clock);
+
 struct Study {
   std::string task, title;  // "fashion-mnist"; "fashion-mnist, goal Prec@1 >= 91.5 on test data"
   bool to_goal = false;     // what `seconds` are
   std::string metric, split;
   std::optional<double> target, target_loss;
   bool higher_is_better = true;
+  BilledClock billed = BilledClock::kWall;
   std::vector<StudyLine> lines;
   std::vector<std::string> lines_differ_in;  // names of keys
   std::vector<std::string> notes;            // what a reader must know: missed goals, labels, baselines
@@ -67,6 +81,7 @@ struct StudyOptions {
   // The keys in which the lines of a study may differ (keys_of_lines()); runs that differ in others are other studies.
   // Empty: all.
   std::vector<std::string> lines = {};
+  BilledClock billed = BilledClock::kWall;
 };
 
 // Runs that have not ended well or measured nothing are left out, each with a note.

@@ -30,7 +30,7 @@ MeasuredRun published(const std::string& name, const Published& figures, const s
 
 std::vector<Study> studies_of(const std::vector<MeasuredRun>& runs, double worker_per_hour = 0.5592) {
   std::vector<std::string> notes;
-  return make_studies(runs, {worker_per_hour}, notes);
+  return make_studies(runs, {worker_per_hour, BilledClock::kTrain}, notes);
 }
 
 double rounded(std::optional<double> value, double scale) { return std::round(value.value_or(NAN) * scale) / scale; }
@@ -118,6 +118,50 @@ TEST(Study, WithoutAGoalItComparesThroughput) {
   EXPECT_NEAR(*studies[0].lines[0].points[0].cost, 1e6 / 220 / 3600 * 0.5592, 1e-9);
 }
 
+// A machine is rented from the launch on: 70 and 45 s where the train clock says 60 and 40.
+TEST(Study, CostIsOnTheClockThatIsBilled) {
+  std::vector<MeasuredRun> runs = {published("r-1", {1, 60, 50, 0}), published("r-2", {2, 40, 25, 10})};
+  runs[0].record["evaluations"][1]["wall_s"] = 70;
+  std::vector<std::string> notes;
+  const auto points = [&](BilledClock clock) { return make_studies(runs, {0.36, clock}, notes)[0].lines[0].points; };
+  const auto wall = points(BilledClock::kWall), train = points(BilledClock::kTrain);
+  EXPECT_DOUBLE_EQ(*wall[0].cost, 0.0070);
+  EXPECT_DOUBLE_EQ(*wall[1].cost, 0.0090);
+  EXPECT_DOUBLE_EQ(*wall[1].price_index, (90.0 / 70) / (70.0 / 45));
+  EXPECT_DOUBLE_EQ(*train[1].cost, 0.0080);
+  EXPECT_DOUBLE_EQ(*train[1].price_index, (80.0 / 60) / (60.0 / 40));
+  EXPECT_EQ(wall[1].speed_up, train[1].speed_up);
+
+  runs[1].record["limits"]["to_the_end"] = true;  // when its goal was met on the wall clock is not on record
+  const Study study = make_studies(runs, {0.36}, notes)[0];
+  EXPECT_FALSE(study.lines[0].points[1].cost);
+  EXPECT_FALSE(study.lines[0].points[1].price_index);
+  EXPECT_TRUE(study.lines[0].points[1].speed_up);
+  EXPECT_THAT(study.notes, Contains("r-2: no wall clock up to the goal is on record, so k = 2 has no cost"));
+  EXPECT_THAT(study.notes, Contains("Cost and price index are on the wall clock, all else on the train clock"));
+}
+
+TEST(Study, WaitAndTransferAreMediansOfRank0) {
+  std::vector<MeasuredRun> runs = {published("r-1", {1, 60, 50, 0}), published("r-2", {2, 40, 25, 10}),
+                                   published("r-2.2", {2, 50, 25, 10}), published("r-2.3", {2, 100, 25, 10})};
+  const auto exchange = [](double wait_s, double transfer_s, bool exact) {
+    return Json{{"wait_s", {wait_s, 0}}, {"transfer_s", {transfer_s, transfer_s}}, {"exact", exact}};
+  };
+  runs[1].record["exchange"] = exchange(4, 2, true);
+  runs[2].record["exchange"] = exchange(6, 3, true);
+  runs[3].record["exchange"] = exchange(7, 1, true);
+  const auto points = studies_of(runs)[0].lines[0].points;
+  EXPECT_FALSE(points[0].wait_share);
+  EXPECT_DOUBLE_EQ(*points[1].wait_share, 0.1);
+  EXPECT_DOUBLE_EQ(*points[1].transfer_share, 0.05);
+  EXPECT_EQ(points[1].wait_s, 6);
+  EXPECT_EQ(points[1].transfer_s, 3);
+  EXPECT_TRUE(points[1].exchange_exact);
+  EXPECT_THAT(study_table(studies_of(runs)[0], "$"), HasSubstr("20 %      10 %       5 %"));
+  runs[3].record["exchange"] = exchange(7, 1, false);
+  EXPECT_THAT(study_table(studies_of(runs)[0], "$"), HasSubstr("20 %   >= 10 %    <= 5 %"));
+}
+
 TEST(Study, RepeatsGiveTheirMedianAndItsRunIsShown) {
   std::vector<MeasuredRun> runs = {published("r-1", {1, 60, 50, 0}), published("r-2", {2, 40, 25, 10}),
                                    published("r-2.2", {2, 20, 24, 5}), published("r-2.3", {2, 30, 26, 6})};
@@ -196,14 +240,20 @@ TEST(Study, ShowsAlphaWhereTheRulesHaveOne) {
 TEST(Study, TableAndJson) {
   std::vector<MeasuredRun> runs = {published("r-1", {1, 60, 50, 1}), published("r-2", {2, 40, 25, 10})};
   const auto studies = studies_of(runs, 0.36);
-  EXPECT_EQ(study_table(studies[0], "$"),
-            "fashion-mnist, goal Prec@1 >= 85 on test data\n"
-            "line         k  runs  time to goal  speed-up  speed-up  efficiency     comm.      comm.   cost  price\n"
-            "                                 s     total   compute              of train  / compute      $  index\n"
-            "torch, nccl  1     1          60.0      1.00      1.00       100 %       2 %       0.02  0.006   1.00\n"
-            "torch, nccl  2     1          40.0      1.50      2.00        75 %      25 %       0.40  0.008   0.89\n"
-            "  light: r-1, r-2\n"
-            "  Baseline of torch, nccl: r-1 (1 worker)\n");
+  EXPECT_EQ(
+      study_table(studies[0], "$"),
+      "fashion-mnist, goal Prec@1 >= 85 on test data\n"
+      "line         k  runs  time to goal  speed-up  speed-up  efficiency     comm.      wait  transfer      comm."
+      "   cost  price\n"
+      "                                 s     total   compute              of train  of train  of train  / compute"
+      "      $  index\n"
+      "torch, nccl  1     1          60.0      1.00      1.00       100 %       2 %         -         -       0.02"
+      "  0.006   1.00\n"
+      "torch, nccl  2     1          40.0      1.50      2.00        75 %      25 %         -         -       0.40"
+      "  0.008   0.89\n"
+      "  light: r-1, r-2\n"
+      "  Baseline of torch, nccl: r-1 (1 worker)\n"
+      "  All figures are on the train clock\n");
   const Json json = to_json(studies[0], runs);
   EXPECT_EQ(json["lines"][0]["baseline"], "r-1");
   EXPECT_EQ(json["lines"][0]["points"][1]["runs"], Json({"r-2"}));

@@ -116,6 +116,8 @@ std::string results_table(const std::vector<Json>& records) {
                  {"wall", "s", Align::kRight},
                  {"throughput", "samples/s", Align::kRight},
                  {"comm.", "of train", Align::kRight},
+                 {"wait", "of train", Align::kRight},
+                 {"transfer", "of train", Align::kRight},
                  {"evaluation", "", Align::kLeft},
                  {"notes", "", Align::kLeft}});
   bool several_counts = false;
@@ -128,6 +130,8 @@ std::string results_table(const std::vector<Json>& records) {
     results.add_row({figures.name, figures.state, workers_by_threads(figures), goal, format_seconds(figures.train_s),
                      format_seconds(figures.train_legacy_s), format_seconds(figures.wall_s),
                      format_rate(figures.samples_per_s), format_percent(figures.communication_share),
+                     format_wait(figures.wait_share, figures.exchange_exact),
+                     format_transfer(figures.transfer_share, figures.exchange_exact),
                      figures.evaluation.empty() ? std::string(kNone) : figures.evaluation,
                      fmt::format("{}", fmt::join(figures.labels, ", "))});
   }
@@ -196,14 +200,39 @@ std::string outcome(const Json& record) {
 }
 
 std::string kinds_table(const Json& record) {
-  const auto train = number(record, "/clocks/train_s");
+  const RunFigures figures = figures_of(record);
+  const auto train = figures.train_s;
   if (!train || *train <= 0) return "";
   Table table({{"step kind", "", Align::kLeft}, {"time", "s", Align::kRight}, {"share", "of train", Align::kRight}});
   for (const std::string_view kind : record::kStepKindNames) {
     const auto seconds = number(record, ("/steps_s/" + std::string(kind)).c_str());
     if (seconds) table.add_row({std::string(kind), format_seconds(seconds), format_percent(*seconds / *train)});
+    if (kind == "agg" && figures.wait_share) {
+      const bool exact = figures.exchange_exact;
+      table.add_row(
+          {"  wait", format_seconds(number(record, "/exchange/wait_s/0")), format_wait(figures.wait_share, exact)});
+      table.add_row({"  transfer", format_seconds(number(record, "/exchange/transfer_s/0")),
+                     format_transfer(figures.transfer_share, exact)});
+    }
   }
-  return table.empty() ? "" : "\nWhere the train clock goes\n" + table.render();
+  return table.empty() ? "" : "\nWhere rank 0's train clock goes\n" + table.render();
+}
+
+// "transfer 1.20 s; wait 0.10 s (rank 1) to 12.3 s (rank 0)"
+std::string exchange_words(const Json& record) {
+  const auto exchange = record.find("exchange");
+  if (exchange == record.end() || !exchange->is_object()) return "";
+  const Json* waits = member(*exchange, "wait_s", Json::value_t::array);
+  const auto transfer = number(*exchange, "/transfer_s/0");
+  if (waits == nullptr || waits->empty() || !transfer) return "";
+  if (!std::ranges::all_of(*waits, [](const Json& wait) { return wait.is_number(); })) return "";
+  const auto [least, most] = std::minmax_element(waits->begin(), waits->end());
+  const auto words = [&](const auto& wait) {
+    return fmt::format("{} s (rank {})", format_seconds(wait->template get<double>()), wait - waits->begin());
+  };
+  const bool exact = exchange->value("exact", Json(false)) == true;
+  return fmt::format("transfer {}{} s; wait {}{} to {}", exact ? "" : "at most ", format_seconds(transfer),
+                     exact ? "" : "at least ", words(least), words(most));
 }
 
 // Sums where all parts are known.
@@ -335,6 +364,7 @@ std::string run_details(const Json& record) {
     }
     line("throughput", rate);
   }
+  line("exchange", exchange_words(record));
   line("weights", text(record, "/weights_sha256"));
   if (const Json* segments = member(record, "segments", Json::value_t::array); segments && segments->size() > 1) {
     std::vector<std::string> words;

@@ -12,10 +12,13 @@ using testing::Not;
 
 TEST(ResultsTable, LineByLine) {
   EXPECT_EQ(results_table({make_record("r-1", 1, 60, 3000, true), make_record("r-2", 2, 40, 5400.4, true)}),
-            "run  state     workers    time to goal  train  legacy  wall  throughput     comm.  evaluation    notes\n"
-            "               x threads             s      s       s     s   samples/s  of train\n"
-            "r-1  finished  1 x 1              60.0   60.0    59.0  65.0       3,000      25 %  Prec@1 85.25  light\n"
-            "r-2  finished  2 x 1              40.0   40.0    39.0  45.0       5,400      25 %  Prec@1 85.25  light\n"
+            "run  state     workers    time to goal  train  legacy  wall  throughput     comm.      wait  transfer  "
+            "evaluation    notes\n"
+            "               x threads             s      s       s     s   samples/s  of train  of train  of train\n"
+            "r-1  finished  1 x 1              60.0   60.0    59.0  65.0       3,000      25 %         -         -  "
+            "Prec@1 85.25  light\n"
+            "r-2  finished  2 x 1              40.0   40.0    39.0  45.0       5,400      25 %         -         -  "
+            "Prec@1 85.25  light\n"
             "\n"
             "Scaling against r-1 (1 worker)\n"
             "run  workers  speed-up  efficiency    speed-up  efficiency\n"
@@ -28,9 +31,11 @@ TEST(ResultsTable, OneCountHasNoScaling) {
   Json record = make_record("r-2", 2, 40, 5400, false);
   record["limits"]["light"] = false;
   EXPECT_EQ(results_table({record}),
-            "run  state     workers    time to goal  train  legacy  wall  throughput     comm.  evaluation    notes\n"
-            "               x threads             s      s       s     s   samples/s  of train\n"
-            "r-2  finished  2 x 1       not reached   40.0    39.0  45.0       5,400      25 %  Prec@1 85.25\n");
+            "run  state     workers    time to goal  train  legacy  wall  throughput     comm.      wait  transfer  "
+            "evaluation    notes\n"
+            "               x threads             s      s       s     s   samples/s  of train  of train  of train\n"
+            "r-2  finished  2 x 1       not reached   40.0    39.0  45.0       5,400      25 %         -         -  "
+            "Prec@1 85.25\n");
 }
 
 TEST(ResultsTable, FailedRunsKeepTheirPlace) {
@@ -39,10 +44,9 @@ TEST(ResultsTable, FailedRunsKeepTheirPlace) {
   failed["evaluations"] = Json::array();
   failed["clocks"]["train_s"] = nullptr;
   failed["throughput"]["samples_per_s"] = nullptr;
-  EXPECT_THAT(
-      results_table({make_record("r-1", 1, 60, 3000, true), failed}),
-      HasSubstr(
-          "r-2  failed    2 x 1       not reached      -    39.0  45.0           -         -  -             light\n"));
+  EXPECT_THAT(results_table({make_record("r-1", 1, 60, 3000, true), failed}),
+              HasSubstr("r-2  failed    2 x 1       not reached      -    39.0  45.0           -         -         -   "
+                        "      -  -             light\n"));
 }
 
 TEST(StatusTable, LineByLine) {
@@ -72,7 +76,7 @@ TEST(RunDetails, LineByLine) {
             "  throughput  5,400 samples/s (median step 5,400), peak memory 512 MB\n"
             "  weights     abc123\n"
             "\n"
-            "Where the train clock goes\n"
+            "Where rank 0's train clock goes\n"
             "step kind      time     share\n"
             "                  s  of train\n"
             "batch_load     1.00       2 %\n"
@@ -88,6 +92,26 @@ TEST(RunDetails, LineByLine) {
             "                                 s\n"
             " 150   0.25   15,000  test    8.00   78.50  0.6123\n"
             " 750   1.25   75,000  test    40.0   85.25  0.4100\n");
+}
+
+TEST(RunDetails, TellWaitingFromTransfer) {
+  Json record = make_record("r-2", 2, 40, 5400, true);
+  record["exchange"] = {{"wait_s", {7.0, 0.5}}, {"transfer_s", {2.5, 2.5}}, {"exact", true}, {"steps", 750}};
+  EXPECT_THAT(run_details(record),
+              HasSubstr("  exchange    transfer 2.50 s; wait 0.500 s (rank 1) to 7.00 s (rank 0)\n"));
+  EXPECT_THAT(run_details(record), HasSubstr("agg            10.0      25 %\n"
+                                             "  wait         7.00      18 %\n"
+                                             "  transfer     2.50       6 %\n"
+                                             "opt_step "));
+  EXPECT_THAT(results_table({record}), HasSubstr("      25 %      18 %       6 %  Prec@1 85.25"));
+
+  record["exchange"]["exact"] = false;
+  EXPECT_THAT(run_details(record),
+              HasSubstr("transfer at most 2.50 s; wait at least 0.500 s (rank 1) to 7.00 s (rank 0)\n"));
+  EXPECT_THAT(results_table({record}), HasSubstr("      25 %   >= 18 %    <= 6 %  Prec@1 85.25"));
+
+  record["exchange"]["wait_s"] = {"long"};
+  EXPECT_THAT(run_details(record), Not(HasSubstr("exchange ")));
 }
 
 TEST(FailureText, NamesTheCulprit) {

@@ -83,6 +83,16 @@ std::string format_percent(std::optional<double> fraction) {
   return fraction && std::isfinite(*fraction) ? fmt::format("{:.0f} %", *fraction * 100) : std::string(kNone);
 }
 
+namespace {
+std::string format_bound(std::string_view bound, std::optional<double> fraction, bool exact) {
+  const std::string percent = format_percent(fraction);
+  return exact || percent == kNone ? percent : fmt::format("{} {}", bound, percent);
+}
+}  // namespace
+
+std::string format_wait(std::optional<double> fraction, bool exact) { return format_bound(">=", fraction, exact); }
+std::string format_transfer(std::optional<double> fraction, bool exact) { return format_bound("<=", fraction, exact); }
+
 std::string format_ratio(std::optional<double> ratio) {
   return ratio && std::isfinite(*ratio) ? fmt::format("{:.2f}", *ratio) : std::string(kNone);
 }

@@ -8,12 +8,15 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/comm/communicator.h"
+#include "mlbench/data/train_loader.h"
 #include "mlbench/dataset/prepared_dataset.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/optim/optimizer.h"
@@ -21,6 +24,9 @@
 #include "mlbench/track/recorder.h"
 
 namespace mlbench::train {
+
+// What stands between the loop and the run's own batches, for tests: a rank whose data come late.
+using WrapLoader = std::function<std::unique_ptr<data::TrainLoader>(std::unique_ptr<data::TrainLoader>)>;
 
 struct TrainContext {
   const spec::RunSpec& run;
@@ -33,6 +39,7 @@ struct TrainContext {
   std::optional<int64_t> resume_step;        // checkpoint to start from
   int64_t elapsed_before_ns = 0;             // train + evaluation time of earlier segments, for --max-time
   std::atomic<int64_t>* progress = nullptr;  // steps done, for heartbeats; may be null
+  WrapLoader wrap_loader = {};               // empty: nothing
 };
 
 enum class StopReason { kGoal, kMaxSteps, kMaxEpochs, kMaxTime, kEpochs };

@@ -90,7 +90,8 @@ void train_run(const spec::RunSpec& run, const RankOptions& options, const net::
                               clock,
                               options.resume_step,
                               elapsed_before(run, options.segment),
-                              &session.progress()};
+                              &session.progress(),
+                              options.wrap_loader};
   const train::TrainResult result = train::train(context);
   session.finish();
   spdlog::info("done after {} steps ({}), weights {}", result.steps, train::name_of(result.reason),

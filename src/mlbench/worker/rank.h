@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "mlbench/train/train.h"
+
 namespace mlbench::worker {
 
 struct RankOptions {
@@ -13,6 +15,7 @@ struct RankOptions {
   std::string spec_file;               // "": spec.json of the run's folder
   int64_t segment = 1;                 // number of this start of the run, from 1
   std::optional<int64_t> resume_step;  // checkpoint to start from
+  train::WrapLoader wrap_loader = {};
 };
 
 // Who this rank is, the environment says (net/launch.h). Joins the others, prepares the data, trains, and returns the

@@ -2,7 +2,8 @@
 // The page of `mlbench charts`: everything shown comes from the JSON block, as text only.
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
-  const palette = ['#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#8a8a8a', '#a0674b', '#b8a900'];
+  const palette = ['#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#8a8a8a', '#a0674b', '#b8a900',
+                   '#7d5fb2', '#c2185b'];
   const dark = matchMedia('(prefers-color-scheme: dark)');
   const drawn = [];  // {figure, chart, plot}
 
@@ -156,12 +157,16 @@
 
   // ---- figures and prices ------------------------------------------------------------------------------------------
 
+  // Of several operations per step, wait and transfer are known as bounds alone.
+  const bound = (words, point, share) => (share === null || point.exchange_exact ? '' : `${words} `) + number(share);
   const columns = [
     ['line', (line) => line.name], ['k', (line, point) => point.workers], ['runs', (line, point) => point.runs.length],
     ['time', (line, point) => number(point.seconds)], ['speed-up', (line, point) => number(point.speed_up)],
     ['compute-only', (line, point) => number(point.compute_speed_up)],
     ['efficiency', (line, point) => point.efficiency === null ? '-' : `${(100 * point.efficiency).toFixed(0)} %`],
     ['comm. / total', (line, point) => number(point.communication_share)],
+    ['wait / total', (line, point) => bound('>=', point, point.wait_share)],
+    ['transfer / total', (line, point) => bound('<=', point, point.transfer_share)],
     ['comm. / compute', (line, point) => number(point.communication_per_compute)],
     ['cost', (line, point) => number(point.cost)], ['price index', (line, point) => number(point.price_index)],
     ['alpha', (line, point) => number(point.alpha)],
@@ -181,13 +186,13 @@
     table.replaceChildren(element('thead', null, head), element('tbody', null, ...rows));
   };
 
-  // cost = seconds / 3600 x workers x price; per million samples where seconds are per 1,000.
+  // cost = billed seconds / 3600 x workers x price; per million samples where seconds are per 1,000.
   const reprice = (perHour, words) => {
     for (const study of data.studies) {
       const units = study.unit === 'seconds to the goal' ? 1 : 1000;
       for (const line of study.lines) {
         for (const point of line.points) {
-          point.cost = point.seconds === null ? null : point.seconds * units / 3600 * point.workers * perHour;
+          point.cost = point.billed_s === null ? null : point.billed_s * units / 3600 * point.workers * perHour;
         }
       }
       const chart = study.charts.find((one) => one.id.endsWith('cost'));
@@ -241,7 +246,7 @@
       const perHour = known ? used.reduce((sum, row) => sum + Number(row[key].value), 0) : NaN;
       const words = known
         ? `${used.map((row) => row.name).join(' + ')}${preemptible.checked ? ', preemptible' : ''}: `
-          + `${Number(perHour.toFixed(6))} ${data.prices.currency}/h per worker`
+          + `${Number(perHour.toFixed(6))} ${data.prices.currency}/h per worker, ${data.studies[0].billed_clock} clock`
         : 'no price is known for this worker';
       total.textContent = words;
       reprice(perHour, words);

@@ -1,0 +1,125 @@
+#include "mlbench/record/exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/record/step_reader.h"
+
+namespace mlbench::record {
+
+namespace {
+
+// The exchanges of one rank's segment, step by step.
+class Exchanges {
+ public:
+  Exchanges(const std::filesystem::path& run_dir, int64_t segment, int64_t rank)
+      : path_(steps_path(run_dir, segment, rank)), steps_(run_dir, segment, rank) {
+    read();
+  }
+  bool any() const { return record_.has_value(); }  // behind the last: false
+  uint64_t step() const { return record_->first_step + in_record_; }
+  int64_t ns() const { return record_->exchange_ns[in_record_]; }
+  void advance() {
+    if (++in_record_ == record_->count) read();
+  }
+  // Of a rank whose peers have recorded steps.
+  void check() const {
+    if (!steps_.has_header()) throw UserError(path_.string() + " is lost");
+    if (!steps_.has_exchange()) throw UserError(path_.string() + ": of version 1, without the durations of exchanges");
+  }
+
+ private:
+  void read() {
+    record_ = steps_.next();
+    in_record_ = 0;
+  }
+
+  std::filesystem::path path_;
+  StepReader steps_;
+  std::optional<StepRecord> record_;
+  uint64_t in_record_ = 0;
+};
+
+// The ranks go on to the next step that all of them have; returns whether there is one.
+bool align(std::vector<Exchanges>& ranks, bool& all_steps) {
+  for (;;) {
+    uint64_t latest = 0;
+    for (const Exchanges& rank : ranks) {
+      if (!rank.any()) return false;
+      latest = std::max(latest, rank.step());
+    }
+    bool aligned = true;
+    for (Exchanges& rank : ranks) {
+      while (rank.any() && rank.step() < latest) {
+        rank.advance();
+        all_steps = false;
+      }
+      aligned = aligned && rank.any() && rank.step() == latest;
+    }
+    if (aligned) return true;
+  }
+}
+
+void add_segment(std::vector<Exchanges> ranks, ExchangeTimes& times) {
+  if (std::ranges::none_of(ranks, &Exchanges::any)) return;
+  for (const Exchanges& rank : ranks) rank.check();
+  while (align(ranks, times.all_steps)) {
+    const int64_t shortest = std::ranges::min_element(ranks, {}, &Exchanges::ns)->ns();
+    times.transfer_ns += shortest;
+    ++times.steps;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      times.wait_ns[rank] += ranks[rank].ns() - shortest;
+      ranks[rank].advance();
+    }
+  }
+  if (std::ranges::any_of(ranks, &Exchanges::any)) times.all_steps = false;
+}
+
+bool one_blocking_collective(const spec::RunSpec& spec, const Json& effective) {
+  const Json& options = spec.task.task.optimizer.options;
+  return effective.value("overlap", Json(nullptr)) == false && effective.value("buckets", Json(nullptr)) == 1 &&
+         options.value("compression", Json("none")) == "none";
+}
+
+}  // namespace
+
+ExchangeTimes derive_exchange(const std::filesystem::path& run_dir, int64_t workers, int64_t segments) {
+  ExchangeTimes times;
+  times.wait_ns.resize(static_cast<size_t>(workers));
+  for (int64_t segment = 1; segment <= segments; ++segment) {
+    std::vector<Exchanges> ranks;
+    for (int64_t rank = 0; rank < workers; ++rank) ranks.emplace_back(run_dir, segment, rank);
+    add_segment(std::move(ranks), times);
+  }
+  return times;
+}
+
+Json exchange_json(const spec::RunSpec& spec, int64_t segments, const Json& effective,
+                   std::vector<std::string>* notes) {
+  if (spec.workers < 2 || spec::is_custom(spec)) return nullptr;
+  ExchangeTimes times;
+  try {
+    times = derive_exchange(spec.run_dir, spec.workers, segments);
+  } catch (const std::runtime_error& error) {
+    const auto says_it = [&](const std::string& note) { return note.ends_with(error.what()); };
+    if (notes && std::ranges::none_of(*notes, says_it)) {
+      notes->push_back(fmt::format("wait and transfer are not known: {}", error.what()));
+    }
+    return nullptr;
+  }
+  if (times.steps == 0) return nullptr;
+  if (notes && !times.all_steps) {
+    notes->push_back(fmt::format("wait and transfer are of the {} steps that all ranks recorded", times.steps));
+  }
+  const auto seconds = [](int64_t ns) { return static_cast<double>(ns) / 1e9; };
+  Json wait_s = Json::array();
+  for (const int64_t ns : times.wait_ns) wait_s.push_back(seconds(ns));
+  return {{"wait_s", wait_s},
+          {"transfer_s", std::vector<double>(times.wait_ns.size(), seconds(times.transfer_ns))},
+          {"exact", one_blocking_collective(spec, effective)},
+          {"steps", times.steps}};
+}
+
+}  // namespace mlbench::record

@@ -1,0 +1,35 @@
+#pragma once
+
+// Waiting for the slowest rank and moving bytes, told apart.
+//
+// Every rank's spool has how long each step's exchange took (StepRecord::exchange_ns). The rank that came last waited
+// for nobody, so the shortest of all ranks is what the transfer took; what another's took longer, that rank waited.
+// Right for one blocking collective per step. Of several, a rank may wait in one and be waited for in the next: then
+// the true wait is at least, the true transfer at most what is computed here.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/spec/run_spec.h"
+
+namespace mlbench::record {
+
+struct ExchangeTimes {
+  std::vector<int64_t> wait_ns;  // of each rank
+  int64_t transfer_ns = 0;       // the same for all ranks
+  int64_t steps = 0;             // that all ranks recorded: the others are left out; redone steps count again
+  bool all_steps = true;         // none was left out
+};
+
+// Sums over the segments from 1 to `segments`. Reads the spools of all ranks side by side, in little memory. UserError,
+// naming the file, when one is lost, damaged, or of version 1, which has no exchange_ns.
+ExchangeTimes derive_exchange(const std::filesystem::path& run_dir, int64_t workers, int64_t segments);
+
+// `exchange` of the record (api/run.schema.json); null where nothing is exchanged or it is not known. `effective`: the
+// record's. `notes`, of a run that has ended: why it is not known, or not of all steps; null: nowhere.
+Json exchange_json(const spec::RunSpec& spec, int64_t segments, const Json& effective, std::vector<std::string>* notes);
+
+}  // namespace mlbench::record

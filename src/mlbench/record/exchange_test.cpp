@@ -1,0 +1,128 @@
+#include "mlbench/record/exchange.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/record/test_spool.h"
+
+namespace mlbench::record {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::ThrowsMessage;
+
+// Steps from `first`, whose exchanges took so long.
+StepRecord exchanges(uint64_t first, const std::vector<int64_t>& ns) {
+  StepRecord record = step_record(first, ns.size(), 1000);
+  std::copy(ns.begin(), ns.end(), record.exchange_ns.begin());
+  return record;
+}
+
+class Exchange : public testing::Test {
+ protected:
+  Exchange() {
+    spec_.workers = 2;
+    spec_.run_dir = folder_.path();
+  }
+  void spool(int64_t rank, const std::vector<StepRecord>& steps, int64_t segment = 1) {
+    write_spool(folder_.path(), segment, rank, steps, {});
+  }
+  ExchangeTimes derive(int64_t segments = 1) const { return derive_exchange(folder_.path(), spec_.workers, segments); }
+  Json json(std::vector<std::string>* notes = nullptr, const Json& effective = {{"overlap", false}, {"buckets", 1}}) {
+    return exchange_json(spec_, 1, effective, notes);
+  }
+
+  TemporaryFolder folder_;
+  spec::RunSpec spec_;
+};
+
+// By hand: the shortest of each step is 10, 20, 5, 7.
+TEST_F(Exchange, TheShortestIsTheTransferAndTheRestWaits) {
+  spec_.workers = 3;
+  spool(0, {exchanges(0, {10, 30, 5}), exchanges(3, {9})});
+  spool(1, {exchanges(0, {12}), exchanges(1, {20, 5, 7})});
+  spool(2, {exchanges(0, {11, 21, 105, 8})});
+  const ExchangeTimes times = derive();
+  EXPECT_EQ(times.transfer_ns, 42);
+  EXPECT_THAT(times.wait_ns, ElementsAre(10 + 2, 2, 1 + 1 + 100 + 1));
+  EXPECT_EQ(times.steps, 4);
+  EXPECT_TRUE(times.all_steps);
+}
+
+TEST_F(Exchange, SegmentsAddUp) {
+  for (int64_t rank = 0; rank < 2; ++rank) {
+    spool(rank, {exchanges(0, {10, 10 + 5 * rank})});
+    spool(rank, {exchanges(1, {3 - rank})}, 2);
+  }
+  const ExchangeTimes times = derive(3);  // a third that has no files
+  EXPECT_EQ(times.transfer_ns, 22);
+  EXPECT_THAT(times.wait_ns, ElementsAre(1, 5));
+  EXPECT_EQ(times.steps, 3);
+}
+
+TEST_F(Exchange, StepsThatARankLacksAreLeftOut) {
+  spool(0, {exchanges(0, {10, 10, 10, 10})});
+  spool(1, {exchanges(0, {8}), exchanges(2, {13})});
+  const ExchangeTimes times = derive();
+  EXPECT_EQ(times.transfer_ns, 18);
+  EXPECT_THAT(times.wait_ns, ElementsAre(2, 3));
+  EXPECT_EQ(times.steps, 2);
+  EXPECT_FALSE(times.all_steps);
+
+  std::vector<std::string> notes;
+  EXPECT_EQ(json(&notes),
+            (Json{{"wait_s", {2e-9, 3e-9}}, {"transfer_s", {18e-9, 18e-9}}, {"exact", true}, {"steps", 2}}));
+  EXPECT_THAT(notes, ElementsAre("wait and transfer are of the 2 steps that all ranks recorded"));
+}
+
+TEST_F(Exchange, IsExactForOneBlockingCollectivePerStep) {
+  for (int64_t rank = 0; rank < 2; ++rank) spool(rank, {exchanges(0, {10})});
+  EXPECT_EQ(json()["exact"], true);
+  EXPECT_EQ(json(nullptr, {{"overlap", false}, {"buckets", 2}})["exact"], false);
+  EXPECT_EQ(json(nullptr, {{"overlap", true}, {"buckets", 1}})["exact"], false);
+  EXPECT_EQ(json(nullptr, {{"overlap", nullptr}, {"buckets", nullptr}})["exact"], false);
+  spec_.task.task.optimizer.options = {{"compression", "signs"}};
+  EXPECT_EQ(json()["exact"], false);
+}
+
+TEST_F(Exchange, IsNotKnownWithoutASpoolOfEachRank) {
+  spool(0, {exchanges(0, {10})});
+  EXPECT_THAT([&] { derive(); }, ThrowsMessage<UserError>(HasSubstr("rank-1.seg-1.steps is lost")));
+  std::vector<std::string> notes;
+  EXPECT_EQ(json(&notes), nullptr);
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("wait and transfer are not known: ")));
+
+  std::ofstream(steps_path(folder_.path(), 1, 1)) << version_1({{0, 1}});
+  EXPECT_THAT([&] { derive(); }, ThrowsMessage<UserError>(HasSubstr("of version 1, without the durations")));
+  std::ofstream(steps_path(folder_.path(), 1, 1)) << std::string(1000, 'x');
+  EXPECT_THAT([&] { derive(); }, ThrowsMessage<UserError>(HasSubstr("not a spool")));
+}
+
+TEST_F(Exchange, OfNothingThereIsNone) {
+  std::vector<std::string> notes;
+  EXPECT_EQ(json(&notes), nullptr);
+  spool(0, {exchanges(0, {10})});
+  spool(1, {});
+  EXPECT_EQ(json(&notes), nullptr) << "no step that both recorded";
+  spec_.workers = 1;
+  EXPECT_EQ(json(&notes), nullptr);
+  spec_.workers = 2;
+  spool(1, {exchanges(0, {10})});
+  spec_.command = {"train.py"};
+  EXPECT_EQ(json(&notes), nullptr);
+  EXPECT_THAT(notes, IsEmpty());
+}
+
+TEST_F(Exchange, SumsDoNotOverflow) {
+  std::vector<StepRecord> steps;
+  for (uint64_t i = 0; i < 400; ++i) steps.push_back(exchanges(i, {30'000'000'000'000'000}));  // a year each
+  for (int64_t rank = 0; rank < 2; ++rank) spool(rank, steps);
+  EXPECT_THAT([&] { derive(); }, ThrowsMessage<UserError>(HasSubstr("is damaged")));
+}
+
+}  // namespace
+}  // namespace mlbench::record
