@@ -112,7 +112,7 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
 
   const std::vector<report::MeasuredRun> runs = read_all(context, options, page.notes);
   const auto billed = options.clock == "wall" ? report::BilledClock::kWall : report::BilledClock::kTrain;
-  const std::vector<report::Study> studies = report::make_studies(runs, {per_hour, options.lines, billed}, page.notes);
+  const std::vector<report::Study> studies = report::make_studies(runs, {per_hour, billed, options.lines}, page.notes);
   if (studies.empty()) {
     throw UserError(fmt::format("none of the {} runs can be drawn: {}", runs.size(), fmt::join(page.notes, "; ")));
   }

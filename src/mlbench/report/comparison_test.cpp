@@ -37,7 +37,7 @@ std::vector<Study> studies_of(const std::vector<Json>& records, const std::vecto
   std::vector<MeasuredRun> runs;
   for (const Json& record : records) runs.push_back({record, {}, ""});
   std::vector<std::string> notes;
-  return make_studies(runs, {1, lines}, notes);
+  return make_studies(runs, {1, BilledClock::kTrain, lines}, notes);
 }
 
 TEST(Comparison, EveryKeyIsTried) {

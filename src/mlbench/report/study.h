@@ -78,10 +78,10 @@ struct Study {
 
 struct StudyOptions {
   double worker_per_hour = 0;
+  BilledClock billed = BilledClock::kWall;
   // The keys in which the lines of a study may differ (keys_of_lines()); runs that differ in others are other studies.
   // Empty: all.
   std::vector<std::string> lines = {};
-  BilledClock billed = BilledClock::kWall;
 };
 
 // Runs that have not ended well or measured nothing are left out, each with a note.
