@@ -465,7 +465,6 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   if (progress.utilisation.is_object()) utilisation.update(progress.utilisation);
   const Json operations = field_of(last_event(rank0, EventKind::kOperations), member::kOperationCosts);
   const bool no_codes = segments.empty() || segments.back()["exit_codes"].empty();
-
   const Json exit_codes = no_codes ? Json(nullptr) : segments.back()["exit_codes"];
 
   Json record = asked_json(spec, progress, begin, exit_codes);
@@ -483,7 +482,6 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record["data"] = data_json(spec, last_event(rank0, EventKind::kPrepared));
   record["storage"] = {{"kind", "local"}, {"endpoint", nullptr}, {"objects", nullptr}, {"bytes", nullptr}};
   record["goal"] = goal_json(spec, rank0, times, evaluations, epochs);
-  // Other records have another loss at the same accuracy.
   if (record["goal"].is_object() && record["data"]["official"] != true) record["goal"].erase("target_loss");
   record["clocks"] = clocks_json(progress, rank0, clocks);
   record["steps_s"] = steps_s;
