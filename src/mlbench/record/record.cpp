@@ -482,7 +482,6 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record["data"] = data_json(spec, last_event(rank0, EventKind::kPrepared));
   record["storage"] = {{"kind", "local"}, {"endpoint", nullptr}, {"objects", nullptr}, {"bytes", nullptr}};
   record["goal"] = goal_json(spec, rank0, times, evaluations, epochs);
-  // Other records have another loss at the same accuracy.
   if (record["goal"].is_object() && record["data"]["official"] != true) record["goal"].erase("target_loss");
   record["clocks"] = clocks_json(progress, rank0, clocks);
   record["steps_s"] = steps_json(clocks);
