@@ -579,6 +579,7 @@ TEST_F(Cli, ChartsOfAHomeAndOfAnArchive) {
   EXPECT_THAT(of_zip.out, HasSubstr("Baseline of torch, gloo: r-2 (2 workers)"));
   expect_error({"charts", "-f", "nothing"}, HasSubstr("has 'nothing' in its name"));
   expect_error({"charts", "--format", "pdf"}, HasSubstr("unknown format 'pdf'"));
+  expect_error({"charts", "--clock", "sun"}, HasSubstr("unknown clock 'sun'"));
   expect_error({"charts", "--worker", "abacus"}, HasSubstr("no price for 'abacus'"));
   expect_error({"charts", "/no/such"}, HasSubstr("no such file or folder"));
 }
