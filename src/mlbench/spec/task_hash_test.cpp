@@ -1,0 +1,59 @@
+#include "mlbench/spec/task_hash.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mlbench/base/sha256.h"
+#include "mlbench/spec/task.h"
+
+namespace mlbench::spec {
+namespace {
+
+TEST(TaskHash, ANewKeyCountsOnlyWhereItIsUsed) {
+  const Json canonical = find_task("fashion-mnist", "", "", {}).canonical;
+  const auto hash = [](const Json& form, const std::vector<LaterKey>& later) {
+    return sha256_hex(canonical_json(hashed_form(form, later)));
+  };
+  std::vector<LaterKey> later = later_keys();
+  const std::string before = hash(canonical, later);
+  EXPECT_EQ(before, hash_of(canonical));
+  // In a table that is there, in one of its own, and a table within a table.
+  later.insert(later.end(), {{"evaluation.beam", 4}, {"clipping.norm", 0.25}, {"clipping.by.layer", false}});
+  Json with_keys = canonical;
+  with_keys["evaluation"]["beam"] = 4.0;
+  with_keys["clipping"] = {{"norm", 0.25}};
+  EXPECT_EQ(hash(canonical, later), before) << "a file from before the keys";
+  EXPECT_EQ(hash(with_keys, later), before);
+  EXPECT_NE(hash(with_keys, later_keys()), before) << "the list is what leaves them out";
+  for (const auto& [pointer, value] :
+       {std::pair("/evaluation/beam", Json(5)), std::pair("/clipping/norm", Json(0.5)),
+        std::pair("/clipping/norm", Json("0.25")), std::pair("/evaluation/beam", Json(nullptr))}) {
+    Json other = with_keys;
+    other[Json::json_pointer(pointer)] = value;
+    EXPECT_NE(hash(other, later), before) << pointer << " " << value;
+  }
+}
+
+// Another list of variants makes no other task: one may come, as long as the others stay what they are.
+TEST(TaskHash, TheListOfVariantsIsOutside) {
+  Json canonical = find_task("1a", "2018", "v2-56", {}).canonical;
+  const std::string hash = hash_of(canonical);
+  canonical["variants"].push_back("one-more");
+  EXPECT_EQ(hash_of(canonical), hash);
+  canonical["variant"] = "one-more";
+  EXPECT_NE(hash_of(canonical), hash);
+}
+
+TEST(TaskHash, FitsByThisRuleAndByTheOneBefore) {
+  const FrozenTask frozen = find_task("1a", "2021", "", {});
+  EXPECT_TRUE(hash_fits(frozen.canonical, frozen.hash));
+  Json old = frozen.canonical;
+  old.erase("limits");
+  EXPECT_TRUE(hash_fits(old, sha256_hex(canonical_json(old))));
+  EXPECT_FALSE(hash_fits(old, std::string(64, '0')));
+  old["epochs"] = 1;
+  EXPECT_FALSE(hash_fits(old, frozen.hash));
+}
+
+}  // namespace
+}  // namespace mlbench::spec
