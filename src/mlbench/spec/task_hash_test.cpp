@@ -34,6 +34,17 @@ TEST(TaskHash, ANewKeyCountsOnlyWhereItIsUsed) {
   }
 }
 
+TEST(TaskHash, TheTimeOfARuleSetIsSuchAKey) {
+  const FrozenTask plain = find_task("2a", "2021", "", {});
+  EXPECT_EQ(plain.task.max_time_s, 0);
+  EXPECT_FALSE(hashed_form(plain.canonical).contains("limits"));
+  for (const char* name : {"1a", "2a"}) {
+    const FrozenTask timed = find_task(name, "2018", "", {});
+    EXPECT_EQ(timed.task.max_time_s, 7200);
+    EXPECT_EQ(hashed_form(timed.canonical)["limits"]["max_time_s"], 7200);
+  }
+}
+
 // Another list of variants makes no other task: one may come, as long as the others stay what they are.
 TEST(TaskHash, TheListOfVariantsIsOutside) {
   Json canonical = find_task("1a", "2018", "v2-56", {}).canonical;

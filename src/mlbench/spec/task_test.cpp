@@ -180,6 +180,29 @@ TEST(Task, LogisticRegressionIsTask2aInBothRuleSets) {
   EXPECT_EQ(task.schedule.floor, 1e-3);
 }
 
+// 001 counts test and training accuracy; 003 has one model for 1a.
+TEST(Task, OfficialVariantsAreThoseOfTheTexts) {
+  const auto variants = [](const char* name, const char* rules) {
+    return find_task(name, rules, "", {}).task.variants;
+  };
+  EXPECT_THAT(variants("1a", "2018"),
+              ElementsAre("v1-20", "v1-32", "v1-44", "v1-56", "v2-20", "v2-32", "v2-44", "v2-56", "train-goal"));
+  EXPECT_THAT(variants("1a", "2021"), ElementsAre("v1-20"));
+  EXPECT_THAT(variants("2a", "2018"), ElementsAre("test-goal", "train-goal"));
+  for (const char* name : {"1a", "2a"}) {
+    TaskSpec usual = find_task(name, "2018", "", {}).task;
+    const TaskSpec train = find_task(name, "2018", "train-goal", {}).task;
+    usual.goal.split = "train";
+    usual.variant = train.variant;
+    EXPECT_EQ(usual, train) << "they differ in the split alone";
+  }
+  for (const char* rules : {"2018", "2021"}) {
+    const FrozenTask today = find_task("1a", rules, "", {{"model.version", "v2-mlbench"}});
+    EXPECT_EQ(today.task.model.options.at("version"), "v2-mlbench");
+    EXPECT_TRUE(today.open);
+  }
+}
+
 TEST(Task, CanonicalFormHoldsEveryKeyAndIsExactlyInvertible) {
   const FrozenTask frozen = parse(kText);
   EXPECT_EQ(frozen.canonical["precision"], "float32");
