@@ -1,7 +1,17 @@
 #include "mlbench/spec/task_hash.h"
 
+#include <algorithm>
+#include <span>
+#include <sstream>
+
+#include "mlbench/base/embedded_file.h"
+#include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/spec/task.h"
+
+namespace mlbench {
+std::span<const EmbeddedFile> embedded_official_hashes();  // made by mlbench_embed()
+}
 
 namespace mlbench::spec {
 
@@ -51,6 +61,32 @@ std::string hash_of(const Json& canonical) { return sha256_hex(canonical_json(ha
 
 bool hash_fits(const Json& canonical, const std::string& hash) {
   return hash == hash_of(canonical) || hash == sha256_hex(canonical_json(without_outside_hash(canonical)));
+}
+
+const std::vector<OfficialTask>& official_tasks() {
+  static const std::vector<OfficialTask> kTasks = [] {
+    std::vector<OfficialTask> tasks;
+    std::istringstream lines{std::string(embedded_official_hashes().front().text)};
+    for (std::string line; std::getline(lines, line);) {
+      if (line.empty() || line.starts_with('#')) continue;
+      std::istringstream words(line);
+      OfficialTask one;
+      std::string mark;
+      words >> one.hash >> one.task >> one.rules >> one.variant >> mark;
+      MLBENCH_CHECK(!one.variant.empty(), "official_hashes.txt: a line without hash, task, rules and variant");
+      for (std::string* word : {&one.rules, &one.variant}) {
+        if (*word == "-") word->clear();
+      }
+      one.before_list = mark == "before-list";
+      tasks.push_back(std::move(one));
+    }
+    return tasks;
+  }();
+  return kTasks;
+}
+
+bool is_official(std::string_view hash) {
+  return std::ranges::any_of(official_tasks(), [&](const OfficialTask& one) { return one.hash == hash; });
 }
 
 }  // namespace mlbench::spec

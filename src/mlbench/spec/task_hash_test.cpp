@@ -1,13 +1,71 @@
 #include "mlbench/spec/task_hash.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <set>
 
 #include "mlbench/base/sha256.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::spec {
 namespace {
+
+// Every embedded task in every variant.
+std::vector<FrozenTask> embedded_variants() {
+  std::vector<FrozenTask> all;
+  for (const TaskSource& source : embedded_tasks()) {
+    std::vector<std::string> variants = parse_task(source, "", {}).task.variants;
+    if (variants.empty()) variants.emplace_back();
+    for (const std::string& variant : variants) all.push_back(parse_task(source, variant, {}));
+  }
+  return all;
+}
+
+const OfficialTask* find(const std::string& hash) {
+  for (const OfficialTask& one : official_tasks()) {
+    if (one.hash == hash) return &one;
+  }
+  return nullptr;
+}
+
+TEST(OfficialTasks, EachEmbeddedTaskIsListed) {
+  for (const FrozenTask& frozen : embedded_variants()) {
+    const TaskSpec& task = frozen.task;
+    const auto word = [](const std::string& text) { return text.empty() ? "-" : text; };
+    const std::string line = fmt::format("{} {} {} {}", frozen.hash, task.name, word(task.rules), word(task.variant));
+    const OfficialTask* listed = find(frozen.hash);
+    if (listed == nullptr) {
+      ADD_FAILURE() << "a task that is built in is not official. If its rules are meant to change, add to "
+                       "tasks/official_hashes.txt:\n"
+                    << line;
+      continue;
+    }
+    EXPECT_EQ(listed->task, task.name);
+    EXPECT_EQ(listed->rules, task.rules);
+    EXPECT_EQ(listed->variant, task.variant);
+    EXPECT_FALSE(listed->before_list) << line;
+    EXPECT_TRUE(is_official(frozen.hash));
+  }
+}
+
+// Lines are added at the end, and none ever goes. Whoever adds some may count them in here.
+TEST(OfficialTasks, WhatWasListedOnceStays) {
+  constexpr size_t kLines = 41;
+  const std::string kPinned = "ce01c10ac7bc230de9b09d8505d0d44215a67297fc257ef44c5b0c406baef0d1";
+  std::string text;
+  std::set<std::string> hashes;
+  for (const OfficialTask& one : official_tasks()) {
+    EXPECT_EQ(one.hash.size(), 64U) << one.hash;
+    EXPECT_TRUE(hashes.insert(one.hash).second) << one.hash << " is listed twice";
+    if (hashes.size() <= kLines) {
+      text += fmt::format("{} {} {} {} {}\n", one.hash, one.task, one.rules, one.variant, one.before_list);
+    }
+  }
+  ASSERT_GE(hashes.size(), kLines);
+  EXPECT_EQ(sha256_hex(text), kPinned);
+}
 
 TEST(TaskHash, ANewKeyCountsOnlyWhereItIsUsed) {
   const Json canonical = find_task("fashion-mnist", "", "", {}).canonical;
