@@ -117,6 +117,19 @@ TEST_F(Plan, DivisionsOpenAndThroughput) {
   EXPECT_THAT(error(), HasSubstr("--max-steps, --max-epochs or --max-time"));
 }
 
+TEST_F(Plan, ACopyWithAnotherTargetIsOnesOwn) {
+  options_.task = "fashion-mnist.toml";
+  for (const spec::TaskSource& source : spec::embedded_tasks()) {
+    if (source.name == "fashion-mnist.toml") options_.task_text = source.text;
+  }
+  EXPECT_EQ(plan_runs(options_, facts_).front().division, "closed");
+  options_.task_text.replace(options_.task_text.find("target = 91.5"), 13, "target = 86");
+  const auto runs = plan_runs(options_, facts_);
+  EXPECT_EQ(runs.front().division, "own");
+  EXPECT_THAT(plan_warnings(runs, 8),
+              ElementsAre(AllOf(HasSubstr("fashion-mnist, task hash "), HasSubstr("so the runs are of division own"))));
+}
+
 TEST_F(Plan, AnotherDataSetOfTheSameShapeStaysClosed) {
   options_.data = "mnist";
   const auto run = plan_runs(options_, facts_).front();

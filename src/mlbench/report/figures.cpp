@@ -80,6 +80,7 @@ RunFigures figures_of(const Json& record) {
     figures.labels.push_back("unofficial data");
   }
   if (division == "open") figures.labels.push_back("open");
+  if (division == "own") figures.labels.push_back("own task");
   if (division == "custom") figures.labels.push_back("custom");
   if (division == "throughput") figures.labels.push_back("throughput only");
   if (truth(record, "/limits/light")) figures.labels.push_back("light");

@@ -38,6 +38,10 @@ TEST(Figures, LabelsSayWhatAReaderMustKnow) {
   EXPECT_THAT(figures_of(record).labels,
               ElementsAre("unofficial data", "open", "light", "oversubscribed", "2 segments"));
   record["data"]["synthetic"] = true;
+  record["division"] = "own";
+  EXPECT_THAT(figures_of(record).labels,
+              ElementsAre("synthetic", "own task", "light", "oversubscribed", "2 segments"));
+
   record["division"] = "throughput";
   record["goal"] = nullptr;
   EXPECT_THAT(figures_of(record).labels,
