@@ -120,6 +120,7 @@ spec::RunSpec plan_task(const RunOptions& options, const fs::path& home) {
     overrides.push_back({"data.classes", std::to_string(data.classes)});
     task = freeze(options, overrides);
   }
+  metrics::check_names(task.task.evaluation.metrics);
   common.data_dirs = data_dirs(options.data_dir, home);
   common.cache_dir = home / "cache";
   common.synthetic = options.synthetic;

@@ -130,6 +130,11 @@ TEST_F(Plan, ACopyWithAnotherTargetIsOnesOwn) {
               ElementsAre(AllOf(HasSubstr("fashion-mnist, task hash "), HasSubstr("so the runs are of division own"))));
 }
 
+TEST_F(Plan, UnknownMetricsAreRefusedBeforeAnythingIsPrepared) {
+  options_.overrides = {R"(evaluation.metrics=["Prec@1", "Prec@2"])"};
+  EXPECT_EQ(error(), "unknown metric 'Prec@2'; valid: loss, Prec@1, Prec@5, F1-Score, Dice Coefficient");
+}
+
 TEST_F(Plan, AnotherDataSetOfTheSameShapeStaysClosed) {
   options_.data = "mnist";
   const auto run = plan_runs(options_, facts_).front();

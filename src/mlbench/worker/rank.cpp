@@ -11,6 +11,7 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/catalog/worker/catalog.h"
+#include "mlbench/metrics/metric.h"
 #include "mlbench/net/launch.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/record/events.h"
@@ -64,6 +65,7 @@ void write_own_record(const spec::RunSpec& run, int64_t segment, const std::stri
 
 void train_run(const spec::RunSpec& run, const RankOptions& options, const net::LaunchInfo& launch, Session& session,
                track::Recorder& recorder, const Clock& clock) {
+  metrics::check_names(run.task.task.evaluation.metrics);  // rather than behind an hour of preparing
   const TimePoint start = clock.now();
   const dataset::PreparedDataset data = prepare_data(run);
   Json identity = data.record();
