@@ -61,6 +61,7 @@ void describe_run(V& v, Spec& spec) {
     v.field("max_epochs", spec.limits.max_epochs, limit_of(&RunOptions::max_epochs));
     v.field("max_time_s", spec.limits.max_time_s, limit_of(&RunOptions::max_time));
     v.field("light", spec.limits.light, kRequired);
+    v.field("to_the_end", spec.limits.to_the_end);  // younger than the rest
   });
   v.table("checkpoint", [&] {
     v.field("every_steps", spec.checkpoint.every_steps, limit_of(&RunOptions::checkpoint_every));

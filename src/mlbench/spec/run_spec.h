@@ -20,6 +20,7 @@ struct Limits {  // 0 = none; all stay closed and never alter a schedule
   double max_epochs = 0;
   double max_time_s = 0;  // train + evaluation time of all segments, from the first batch
   bool light = false;
+  bool to_the_end = false;  // past the goal, whose time is kept, to the last epoch or limit
   bool operator==(const Limits&) const = default;
 };
 

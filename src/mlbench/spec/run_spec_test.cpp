@@ -24,7 +24,7 @@ RunSpec full_spec() {
   spec.threads_per_worker = 4;
   spec.oversubscribed = true;
   spec.seed = std::numeric_limits<uint64_t>::max();
-  spec.limits = {100, 2.5, 1e-3, true};
+  spec.limits = {100, 2.5, 1e-3, true, true};
   spec.checkpoint = {50, true, false};
   spec.comm_timeout_s = 0.1;
   spec.data_name = "fashion-mnist";
