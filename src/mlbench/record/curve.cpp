@@ -45,6 +45,21 @@ auto latest(const std::vector<RankSpool>& segments, EventKind kind, Key key, Mak
   return list;
 }
 
+// Of all values of the goal's split, those that a limit brought about included; null where there is none.
+Json best_json(const spec::GoalSpec& goal, const Json& values) {
+  Json best = nullptr;
+  for (const Json& seen : values) {
+    if (seen.contains("split") && seen["split"] != goal.split) continue;
+    const Json value = field_of(seen["metrics"], goal.metric);
+    if (!value.is_number()) continue;
+    const auto so_far = best.is_null() ? std::nullopt : std::optional(best["value"].get<double>());
+    if (!spec::is_better(goal, value.get<double>(), so_far)) continue;
+    best = {{"value", value}};
+    for (const char* name : {"epoch", "step", "train_s"}) best[name] = seen[name];
+  }
+  return best;
+}
+
 }  // namespace
 
 std::optional<std::chrono::system_clock::time_point> parse_stamp(const std::string& text) {
@@ -63,6 +78,7 @@ std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, co
     times.train_ns_until = train_ns_until(spool.steps);
     if (i > 0) {
       times.train_before_ns = all[i - 1].train_before_ns + derive_clocks({spools[i - 1]}).train_ns;
+      times.evaluation_before_ns = all[i - 1].evaluation_before_ns + evaluation_ns(spools[i - 1]);
       times.wall_before_s = all[i - 1].wall_before_s + all[i - 1].wall_s;
     }
     int64_t end_ns = spool.steps.empty() ? 0 : spool.steps.back().end_ns;
@@ -82,16 +98,22 @@ std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, co
 }
 
 Json evaluations_json(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times) {
+  std::vector<int64_t> spent_ns;  // on evaluations so far, in each segment
+  for (const SegmentTimes& segment : times) spent_ns.push_back(segment.evaluation_before_ns);
   return latest(
       segments, EventKind::kEvaluation,
       [](const Json& event) { return std::pair(get(event, member::kStep), get(event, member::kSplit)); },
       [&](size_t i, const Json& event) {
+        const int64_t train_ns = times[i].train_before_ns + train_ns_at(times[i], event);
+        spent_ns[i] += get(event, member::kDurationNs);
         const double wall_s = times[i].wall_before_s + times[i].launch_s + seconds(get(event, member::kEndNs));
         return Json{{"step", field_of(event, member::kStep)},
                     {"epoch", field_of(event, member::kEpoch)},
                     {"samples", field_of(event, member::kSamples)},
                     {"split", field_of(event, member::kSplit)},
-                    {"train_s", seconds(times[i].train_before_ns + train_ns_at(times[i], event))},
+                    {"cadence", get(event, member::kCadence, true)},
+                    {"train_s", seconds(train_ns)},
+                    {"elapsed_s", seconds(train_ns + spent_ns[i])},
                     {"wall_s", wall_s},
                     {"metrics", get(event, member::kMetrics, Json::object())},
                     {"duration_s", seconds(get(event, member::kDurationNs))},
@@ -116,15 +138,14 @@ Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments
                const std::vector<SegmentTimes>& times, const Json& evaluations, const Json& epochs) {
   if (spec.fixed_batch || spec::is_custom(spec)) return nullptr;
   const spec::GoalSpec& goal = spec.task.task.goal;
+  const Json best = best_json(goal, goal.split == "train" ? epochs : evaluations);
   Json json = {{"metric", goal.metric},
                {"split", goal.split},
                {"target", spec::goal_target(goal, spec.limits.light)},
                {"higher_is_better", goal.higher_is_better},
-               {"reached", false},
-               {"value", nullptr},
-               {"epoch", nullptr},
-               {"step", nullptr},
-               {"train_s", nullptr}};
+               {"reached", false}};
+  for (const char* name : {"value", "epoch", "step", "train_s"}) json[name] = field_of(best, name);
+  json["best"] = best;
   if (goal.target_loss > 0 && !spec.limits.light) json["target_loss"] = goal.target_loss;
   for (size_t i = segments.size(); i-- > 0;) {
     for (const Json& event : events_of(segments[i], EventKind::kGoal)) {
@@ -135,16 +156,6 @@ Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments
       json["train_s"] = seconds(times[i].train_before_ns + train_ns_at(times[i], event));
       return json;
     }
-  }
-  for (const Json& seen : goal.split == "train" ? epochs : evaluations) {
-    if (goal.split != "train" && seen["split"] != goal.split) continue;
-    const Json value = field_of(seen["metrics"], goal.metric);
-    if (!value.is_number()) continue;
-    const Json& best = json["value"];
-    if (!spec::is_better(goal, value.get<double>(), best.is_null() ? std::nullopt : std::optional(best.get<double>())))
-      continue;
-    json["value"] = value;
-    for (const char* name : {"epoch", "step", "train_s"}) json[name] = seen[name];
   }
   return json;
 }

@@ -21,9 +21,9 @@ namespace mlbench::record {
 std::optional<std::chrono::system_clock::time_point> parse_stamp(const std::string& text);
 
 struct SegmentTimes {
-  double launch_s = 0;  // from the segment's launch to the start of rank 0's clock
-  double wall_s = 0;    // its whole length, as far as known
-  int64_t train_before_ns = 0;
+  double launch_s = 0;                                    // from the segment's launch to the start of rank 0's clock
+  double wall_s = 0;                                      // its whole length, as far as known
+  int64_t train_before_ns = 0, evaluation_before_ns = 0;  // of the segments before it
   double wall_before_s = 0;
   std::vector<std::pair<uint64_t, int64_t>> train_ns_until;  // by the number of steps done
 };
@@ -31,6 +31,9 @@ struct SegmentTimes {
 std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, const RunProgress& progress);
 
 // Parts of the record (record.h) of these names, of rank 0's spools.
+//
+// An evaluation's elapsed_s is what "accuracy after time" goes by (docs/rules.md): seconds from the first batch to its
+// end, as clocks.h counts them.
 Json evaluations_json(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times);
 Json epochs_json(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times);
 Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments,

@@ -195,6 +195,18 @@ Json weights_json(const Spools& spools, std::vector<std::string>& notes) {
   return hashes.size() == 1 ? Json(*hashes.begin()) : Json(nullptr);
 }
 
+// Why the run ended; null where it did not end by itself.
+Json stop_reason_json(const std::vector<RankSpool>& segments) {
+  if (segments.empty()) return nullptr;
+  for (const Json& end : events_of(segments.back(), EventKind::kEnd)) {
+    const std::string reason = get(end, member::kReason);
+    for (const char* known : {"goal", "max_steps", "max_epochs", "max_time", "epochs"}) {
+      if (reason == known) return reason;
+    }
+  }
+  return nullptr;
+}
+
 // A custom run's measurements are what its script recorded.
 void add_tracker_figures(Json& record, const spec::RunSpec& spec, const RunProgress& progress) {
   const auto started = parse_stamp(progress.started_at);
@@ -259,7 +271,8 @@ Json asked_json(const spec::RunSpec& spec, const RunProgress& progress, const Js
   record["limits"] = {{"max_steps", positive_or_null(spec.limits.max_steps)},
                       {"max_epochs", positive_or_null(spec.limits.max_epochs)},
                       {"max_time_s", positive_or_null(spec.limits.max_time_s)},
-                      {"light", spec.limits.light}};
+                      {"light", spec.limits.light},
+                      {"to_the_end", spec.limits.to_the_end}};
   return record;
 }
 
@@ -310,6 +323,7 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   Json record = asked_json(spec, progress, begin, exit_codes);
   record["notes"] = notes;
   record["state"] = name_of(progress.state);
+  record["stop_reason"] = stop_reason_json(rank0);
   record["requested"] = choices_json({{"precision", spec.precision},
                                       {"device", spec.device},
                                       {"by_layer", task.optimizer.options.value("by_layer", Json(nullptr))},

@@ -29,16 +29,8 @@ namespace {
 // Train and evaluation time of the segments before this one.
 int64_t elapsed_before(const spec::RunSpec& run, int64_t segment) {
   std::vector<record::RankSpool> earlier;
-  int64_t evaluation_ns = 0;
-  for (int64_t index = 1; index < segment; ++index) {
-    earlier.push_back(record::read_spool(run.run_dir, index, 0));
-    for (const Json& event : earlier.back().events) {
-      if (record::is(event, record::EventKind::kEvaluation)) {
-        evaluation_ns += record::get(event, record::member::kDurationNs);
-      }
-    }
-  }
-  return record::derive_clocks(earlier).train_ns + evaluation_ns;
+  for (int64_t index = 1; index < segment; ++index) earlier.push_back(record::read_spool(run.run_dir, index, 0));
+  return record::elapsed_ns(earlier);
 }
 
 // Without a supervisor rank 0 writes the record itself.
