@@ -225,10 +225,11 @@ export function NewRun({onClose}: {onClose: () => void}) {
             <div class="fields">
               <NumberInput label="At most so many epochs" field={fieldOf('max_epochs')} value={form.max_epochs} onInput={typed('max_epochs')} />
               <NumberInput label="At most so many steps" field={fieldOf('max_steps')} value={form.max_steps} onInput={typed('max_steps')} />
-              <NumberInput label="At most so long" field={fieldOf('max_time')} usual="90s, 5m, 2h" value={form.max_time} onInput={typed('max_time')} />
+              <NumberInput label="At most so long" field={fieldOf('max_time')} usual="90s, 5m, 2h, official" value={form.max_time} onInput={typed('max_time')} />
               <NumberInput label="Seed" field={fieldOf('seed')} value={form.seed} onInput={typed('seed')} />
               <NumberInput label="Repeats" field={fieldOf('repeat')} value={form.repeat} onInput={typed('repeat')} />
               <div class="checks">
+                {has('to_the_end') && <label class="check"><input type="checkbox" checked={form.to_the_end} onChange={(event) => change({to_the_end: event.currentTarget.checked})} /> past the goal, to the last epoch or limit</label>}
                 {has('synthetic') && <label class="check"><input type="checkbox" checked={form.synthetic} onChange={(event) => change({synthetic: event.currentTarget.checked})} /> made data instead of the real set</label>}
                 {has('no_wait') && <label class="check"><input type="checkbox" checked={form.no_wait} onChange={(event) => change({no_wait: event.currentTarget.checked})} /> start at once, beside others (labelled oversubscribed)</label>}
               </div>

@@ -22,6 +22,7 @@ export interface Form {
   work_dir: string;
   gpu: boolean;
   light: boolean;
+  to_the_end: boolean;
   synthetic: boolean;
   no_wait: boolean;
   set: string;          // one KEY=VALUE per line
@@ -32,7 +33,7 @@ export interface Form {
 export const EMPTY: Form = {
   kind: 'task', name: '', workers: '1', task: '', rules: '', variant: '', framework: '', backend: '', executor: '',
   threads_per_worker: '', seed: '', repeat: '', max_steps: '', max_epochs: '', max_time: '', work_dir: '',
-  gpu: false, light: false, synthetic: false, no_wait: false, set: '', env: '', command: '',
+  gpu: false, light: false, to_the_end: false, synthetic: false, no_wait: false, set: '', env: '', command: '',
 };
 
 // A field of RunRequest in the master's description of itself.

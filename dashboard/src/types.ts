@@ -13,6 +13,7 @@ export interface Goal {
   epoch: number | null;
   step: number | null;
   train_s: number | null;
+  best?: {value: number; epoch: number; step: number; train_s: number} | null;  // not in old records
 }
 
 export interface RunSummary {
@@ -63,6 +64,7 @@ export interface Evaluation {
   step: number;
   epoch: number;
   split: string;
+  cadence?: boolean;  // false: brought about by a limit, meets no goal
   train_s: number;
   wall_s: number;
   metrics: Record<string, number | null>;
@@ -92,6 +94,7 @@ export interface RunRecord extends RunSummary {
   notes: string[];
   task_hash: string;
   oversubscribed: boolean;
+  stop_reason?: string | null;  // not in old records
   comm_stack: string | null;
   requested: Record<string, Json>;
   effective: Record<string, Json>;

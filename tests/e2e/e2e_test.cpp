@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <set>
 
 #include "mlbench/base/environment.h"
@@ -304,6 +305,39 @@ TEST_F(EndToEnd, ResumeInMidEpochGivesTheSameWeights) {
   const Result again = mlbench({"resume", "parts-2"});
   EXPECT_EQ(again.code, code_of(ExitCode::kUserError));
   EXPECT_THAT(again.err, HasSubstr("finished"));
+}
+
+// ---- what is official -----------------------------------------------------------------------------------------------
+
+TEST_F(EndToEnd, ACopyOfATaskIsOnesOwnAndItsLimitMeetsNoGoal) {
+  const fs::path source = environment_variable("MLBENCH_TEST_SOURCE_DIR").value();
+  std::string text = read_file(source / "tasks/fashion-mnist.toml");
+  for (const std::string piece : {"light_target = 85", "target = 91.5"}) {
+    text.replace(text.find(piece), piece.size(), piece.substr(0, piece.find('=')) + "= 1");
+  }
+  const fs::path copy = home_->path() / "fashion-mnist.toml";
+  std::ofstream(copy) << text;
+  const Result made = mlbench({"run", "copy", "1", "--task", copy, "--synthetic", "--max-steps", "5",
+                               "--checkpoint-every", "2", "--threads-per-worker", "1"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_THAT(made.err, HasSubstr("so the runs are of division own"));
+  const Json json = record("copy-1");
+  EXPECT_EQ(json["task"], "fashion-mnist");
+  EXPECT_EQ(json["division"], "own");
+  EXPECT_EQ(json["stop_reason"], "max_steps");
+  EXPECT_EQ(json["evaluations"][0]["cadence"], false);
+  EXPECT_EQ(json["goal"]["reached"], false);
+  EXPECT_GE(json["goal"]["best"]["value"], 1);
+  EXPECT_THAT(mlbench({"status"}).out, HasSubstr("own task"));
+  EXPECT_THAT(mlbench({"status", "copy-1"}).out, HasSubstr("at the limit: meets no goal"));
+
+  ASSERT_EQ(mlbench(run_arguments("edited", {"1", "--max-steps", "4"})).code, 0);
+  Json spec = read_json_file(run_dir("edited-1") / "spec.json");
+  spec["task"]["canonical"]["goal"]["target"] = 86;
+  write_json_file(run_dir("edited-1") / "spec.json", spec);
+  const Result edited = mlbench({"evaluate", run_dir("edited-1") / "checkpoints" / "step-000000004"});
+  EXPECT_EQ(edited.code, code_of(ExitCode::kUserError));
+  EXPECT_THAT(edited.err, HasSubstr("the file was changed after the run was made"));
 }
 
 // ---- a rank breaks --------------------------------------------------------------------------------------------------

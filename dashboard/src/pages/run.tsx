@@ -192,7 +192,8 @@ function About({run}: {run: FullRecord}) {
         <Facts rows={[
           ['Task', taskLabel(run)], ...(run.custom ? [['Command', <code>{run.custom.command.join(' ')}</code>], ['Result', plain(run.custom.result)]] as [string, ComponentChildren][] : []), ['Division', run.division ?? NONE],
           ['Overrides', run.overrides.length === 0 ? 'none' : <ul class="plain">{run.overrides.map((one) => <li key={one.key}><code>{one.key}={one.value}</code></li>)}</ul>],
-          ['Limits', Object.entries(run.limits).filter(([, value]) => value !== null && value !== false).map(([key, value]) => key === 'light' ? 'light goal' : `${key} ${plain(value)}`).join(', ') || 'none'],
+          ['Limits', Object.entries(run.limits).filter(([, value]) => value !== null && value !== false).map(([key, value]) => key === 'light' ? 'light goal' : key === 'to_the_end' ? 'to the end' : `${key} ${plain(value)}`).join(', ') || 'none'],
+          ...(run.stop_reason ? [['Ended by', run.stop_reason.replaceAll('_', ' ')] as [string, string]] : []),
           ['Framework', run.framework ?? NONE], ['Backend', run.comm_stack ?? run.backend ?? NONE], ['Executor', run.executor ?? NONE],
           ['Workers', `${run.workers} × ${plural(run.threads_per_worker ?? 0, 'CPU')}${run.oversubscribed ? ', oversubscribed' : ''}`],
           ['Data', plain(run.data['name']) + (run.data['synthetic'] ? ', synthetic' : '')], ['Seed', String(run.seed)], ['Parameters', run.parameters === null ? NONE : run.parameters.toLocaleString('en')],

@@ -62,6 +62,21 @@ std::string choose(const Json& catalog, const char* table, std::string_view what
   return given;
 }
 
+spec::Limits limits_of(const RunOptions& options, const spec::TaskSpec& task) {
+  spec::Limits limits;
+  limits.light = options.light;
+  limits.to_the_end = options.to_the_end;
+  limits.max_steps = spec::count_of(options, &RunOptions::max_steps, 0);
+  limits.max_epochs = spec::real_of(options, &RunOptions::max_epochs, 0);
+  const bool official = options.max_time == spec::run_option(&RunOptions::max_time).word;
+  if (official && task.max_time_s == 0) {
+    throw UserError(fmt::format("--max-time {}: task '{}'{} names no time; give one, as in --max-time 2h",
+                                options.max_time, task.name, task.rules.empty() ? "" : ", rules " + task.rules));
+  }
+  limits.max_time_s = official ? task.max_time_s : spec::seconds_of(options, &RunOptions::max_time, 0);
+  return limits;
+}
+
 spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Override>& overrides) {
   if (options.task.empty()) {
     std::vector<std::string> names;
@@ -120,6 +135,7 @@ spec::RunSpec plan_task(const RunOptions& options, const fs::path& home) {
     overrides.push_back({"data.classes", std::to_string(data.classes)});
     task = freeze(options, overrides);
   }
+  metrics::check_names(task.task.evaluation.metrics);
   common.data_dirs = data_dirs(options.data_dir, home);
   common.cache_dir = home / "cache";
   common.synthetic = options.synthetic;
@@ -226,14 +242,12 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   common.executor = options.executor;
 
   common.threads_per_worker = threads;
-  common.limits.light = options.light;
-  common.limits.max_steps = spec::count_of(options, &RunOptions::max_steps, 0);
-  common.limits.max_epochs = spec::real_of(options, &RunOptions::max_epochs, 0);
-  common.limits.max_time_s = spec::seconds_of(options, &RunOptions::max_time, 0);
+  common.limits = limits_of(options, common.task.task);
   common.checkpoint = checkpoint_of(options);
   common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);
-  if (options.fixed_batch && options.light) {
-    throw UserError("--fixed-batch measures throughput and has no goal: leave out --light");
+  if (options.fixed_batch && (options.light || options.to_the_end)) {
+    throw UserError(fmt::format("--fixed-batch measures throughput and has no goal: leave out {}",
+                                options.light ? "--light" : "--to-the-end"));
   }
   if (options.fixed_batch && options.max_steps.empty() && options.max_epochs.empty() && options.max_time.empty()) {
     throw UserError(
@@ -255,7 +269,10 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
     if (std::find(official.begin(), official.end(), run.workers) == official.end()) unofficial.insert(run.workers);
     if (run.oversubscribed) oversubscribed.insert(run.workers);
   }
-  if (!unofficial.empty() && !runs.front().fixed_batch && !spec::is_custom(runs.front())) {
+  if (runs.front().division == "own") {
+    warnings.push_back(fmt::format("{}, task hash {}: none of the official tasks, so the runs are of division own",
+                                   runs.front().task.task.name, runs.front().task.hash.substr(0, 12)));
+  } else if (!unofficial.empty() && !runs.front().fixed_batch && !spec::is_custom(runs.front())) {
     warnings.push_back(fmt::format("{} workers: not an official count of {} ({}), so the run is open",
                                    fmt::join(unofficial, ", "), runs.front().task.task.name,
                                    fmt::join(runs.front().task.task.workers, ", ")));

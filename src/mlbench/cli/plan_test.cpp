@@ -94,6 +94,21 @@ TEST_F(Plan, OptionsBecomeLimitsAndPolicies) {
   EXPECT_EQ(run.division, "closed") << "limits never open a run";
 }
 
+TEST_F(Plan, TheOfficialTimeIsTheTasks) {
+  options_.max_time = "official";
+  EXPECT_EQ(error(), "--max-time official: task 'fashion-mnist' names no time; give one, as in --max-time 2h");
+  options_.task = "2a";
+  EXPECT_EQ(error(), "--max-time official: task '2a', rules 2021 names no time; give one, as in --max-time 2h");
+  options_.rules = "2018";
+  options_.to_the_end = true;
+  const auto run = plan_runs(options_, facts_).front();
+  EXPECT_EQ(run.limits.max_time_s, 7200);
+  EXPECT_TRUE(run.limits.to_the_end);
+  EXPECT_EQ(run.division, "closed");
+  options_.variant = "train-goal";
+  EXPECT_EQ(plan_runs(options_, facts_).front().division, "closed");
+}
+
 TEST_F(Plan, ProfileSaysMoreThanExplain) {
   EXPECT_EQ(plan_runs(options_, facts_).front().profile, "off");
   options_.explain = true;
@@ -115,6 +130,26 @@ TEST_F(Plan, DivisionsOpenAndThroughput) {
   EXPECT_EQ(plan_runs(options_, facts_).front().division, "throughput");
   options_.max_steps = "";
   EXPECT_THAT(error(), HasSubstr("--max-steps, --max-epochs or --max-time"));
+  options_.to_the_end = true;
+  EXPECT_THAT(error(), HasSubstr("has no goal: leave out --to-the-end"));
+}
+
+TEST_F(Plan, ACopyWithAnotherTargetIsOnesOwn) {
+  options_.task = "fashion-mnist.toml";
+  for (const spec::TaskSource& source : spec::embedded_tasks()) {
+    if (source.name == "fashion-mnist.toml") options_.task_text = source.text;
+  }
+  EXPECT_EQ(plan_runs(options_, facts_).front().division, "closed");
+  options_.task_text.replace(options_.task_text.find("target = 91.5"), 13, "target = 86");
+  const auto runs = plan_runs(options_, facts_);
+  EXPECT_EQ(runs.front().division, "own");
+  EXPECT_THAT(plan_warnings(runs, 8),
+              ElementsAre(AllOf(HasSubstr("fashion-mnist, task hash "), HasSubstr("so the runs are of division own"))));
+}
+
+TEST_F(Plan, UnknownMetricsAreRefusedBeforeAnythingIsPrepared) {
+  options_.overrides = {R"(evaluation.metrics=["Prec@1", "Prec@2"])"};
+  EXPECT_EQ(error(), "unknown metric 'Prec@2'; valid: loss, Prec@1, Prec@5, F1-Score, Dice Coefficient");
 }
 
 TEST_F(Plan, AnotherDataSetOfTheSameShapeStaysClosed) {

@@ -34,6 +34,7 @@ Json list_tasks() {
                       {"target", task.goal.target},
                       {"light_target", task.goal.light_target},
                       {"higher_is_better", task.goal.higher_is_better}}},
+                    {"max_time_s", task.max_time_s > 0 ? Json(task.max_time_s) : Json(nullptr)},
                     {"hash", frozen.hash}});
   }
   return rows;
@@ -73,6 +74,7 @@ std::string tasks_table(const Json& rows) {
                {"rules", "", Align::kLeft},
                {"goal", "", Align::kLeft},
                {"light", "", Align::kRight},
+               {"time", "s", Align::kRight},
                {"workers", "", Align::kLeft},
                {"variants", "", Align::kLeft},
                {"", "", Align::kLeft}});
@@ -82,6 +84,7 @@ std::string tasks_table(const Json& rows) {
                    fmt::format("{} {} {:g}", goal["metric"].get<std::string>(),
                                goal["higher_is_better"].get<bool>() ? ">=" : "<=", goal["target"].get<double>()),
                    fmt::format("{:g}", goal["light_target"].get<double>()),
+                   row["max_time_s"].is_null() ? "" : fmt::format("{:g}", row["max_time_s"].get<double>()),
                    fmt::format("{}", fmt::join(row["workers"].get<std::vector<int64_t>>(), " ")),
                    fmt::format("{}", fmt::join(row["variants"].get<std::vector<std::string>>(), " ")),
                    row["title"].get<std::string>()});

@@ -77,6 +77,15 @@ std::string describe(const spec::RunSpec& run) {
                      run.framework, run.backend, labels);
 }
 
+std::string limits_text(const spec::Limits& limits) {
+  std::vector<std::string> words;
+  if (limits.max_steps > 0) words.push_back(fmt::format("{} steps", limits.max_steps));
+  if (limits.max_epochs > 0) words.push_back(fmt::format("{} epochs", limits.max_epochs));
+  if (limits.max_time_s > 0) words.push_back(fmt::format("{} s", limits.max_time_s));
+  if (limits.to_the_end) words.emplace_back("to the end");
+  return words.empty() ? "" : fmt::format("  limits    {}\n", fmt::join(words, ", "));
+}
+
 void print_dry_run(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,
                    std::optional<int64_t> resume_step) {
   Json plans = Json::array();
@@ -84,8 +93,8 @@ void print_dry_run(const Context& context, const std::vector<spec::RunSpec>& run
     const auto commands = commands_of(run, context.worker(), segment, resume_step);
     plans.push_back({{"name", run.name}, {"spec", spec::to_json(run)}, {"commands", commands}});
     if (context.json) continue;
-    print(fmt::format("{}\n  folder    {}\n  seed      {}\n  task hash {}\n", describe(run), run.run_dir, run.seed,
-                      run.task.hash));
+    print(fmt::format("{}\n  folder    {}\n  seed      {}\n  task hash {}\n{}", describe(run), run.run_dir, run.seed,
+                      run.task.hash, limits_text(run.limits)));
     for (size_t i = 0; i < commands.size(); ++i) {
       print(fmt::format("  {:<9} {}\n", commands.size() == 1 ? "command" : fmt::format("rank {}", i), commands[i]));
     }

@@ -172,6 +172,10 @@ std::vector<std::string> metric_names() {
 
 std::unique_ptr<Metric> make_metric(const std::string& name) { return find(name).make(); }
 
+void check_names(const std::vector<std::string>& names) {
+  for (const std::string& name : names) find(name);
+}
+
 Needs needs_of(const std::string& name) { return find(name).needs; }
 
 }  // namespace mlbench::metrics

@@ -40,6 +40,8 @@ class Metric {
 // The last two take one probability per sample. add() throws UserError where the task's outputs don't fit.
 std::unique_ptr<Metric> make_metric(const std::string& name);
 std::vector<std::string> metric_names();
+// UserError as make_metric() where one of them is no metric.
+void check_names(const std::vector<std::string>& names);
 
 // The least that must be known of each sample's outcome: its predicted class, its scores, or the loss itself.
 enum class Needs { kLabel, kScores, kLoss };

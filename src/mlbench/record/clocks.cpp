@@ -1,5 +1,7 @@
 #include "mlbench/record/clocks.h"
 
+#include "mlbench/record/events.h"
+
 namespace mlbench::record {
 
 Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank) {
@@ -23,6 +25,20 @@ Json steps_json(const Clocks& clocks) {
     seconds[std::string(kStepKindNames[kind])] = static_cast<double>(clocks.kinds_ns[kind]) / 1e9;
   }
   return seconds;
+}
+
+int64_t evaluation_ns(const RankSpool& spool) {
+  int64_t sum = 0;
+  for (const Json& event : spool.events) {
+    if (is(event, EventKind::kEvaluation)) sum += get(event, member::kDurationNs);
+  }
+  return sum;
+}
+
+int64_t elapsed_ns(const std::vector<RankSpool>& segments_of_one_rank) {
+  int64_t sum = derive_clocks(segments_of_one_rank).train_ns;
+  for (const RankSpool& spool : segments_of_one_rank) sum += evaluation_ns(spool);
+  return sum;
 }
 
 }  // namespace mlbench::record

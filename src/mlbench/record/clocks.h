@@ -24,4 +24,9 @@ Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank);
 // Seconds by the names of the kinds.
 Json steps_json(const Clocks& clocks);
 
+// Seconds since the first batch as --max-time and "accuracy after time" count them, in nanoseconds: the train clock and
+// rank 0's evaluations.
+int64_t evaluation_ns(const RankSpool& spool);
+int64_t elapsed_ns(const std::vector<RankSpool>& segments_of_one_rank);
+
 }  // namespace mlbench::record

@@ -25,6 +25,7 @@ constexpr MemberRow kMemberRows[] = {
     {"split", kText, "", "train | test"},
     {"metrics", kObject, "", "value by metric, of all ranks"},
     {"train_loss", kNumber, "", "mean over the epoch's samples, of all ranks"},
+    {"cadence", kBoolean, "", "due by the task's own cadence; false: a limit brought it about, and it meets no goal"},
     {"prepare_s", kNumber, "s", "until the data set could be read, before the train clock"},
     {"data", kObject, "", "which data set, as in the record"},
     {"start_step", kInteger, "steps", "done before this segment"},
@@ -56,7 +57,7 @@ constexpr std::string_view kBeginAlways[] = {"start_step",     "last_step",  "st
 constexpr std::string_view kEpochAlways[] = {"step", "epoch"};
 constexpr std::string_view kEpochSometimes[] = {"train_ns", "train_loss", "metrics"};
 constexpr std::string_view kEvaluationAlways[] = {"step", "duration_ns"};
-constexpr std::string_view kEvaluationSometimes[] = {"epoch", "samples", "split", "train_ns", "metrics"};
+constexpr std::string_view kEvaluationSometimes[] = {"epoch", "samples", "split", "train_ns", "metrics", "cadence"};
 constexpr std::string_view kCheckpointAlways[] = {"step"};
 constexpr std::string_view kCheckpointSometimes[] = {"path"};
 constexpr std::string_view kGoalAlways[] = {"step", "metric", "split", "target", "value", "train_ns", "epoch"};
@@ -86,6 +87,8 @@ bool fits(const Json& value, MemberType type) {
       return integer_of(value).has_value();
     case kNumber:
       return value.is_number() || value.is_null();
+    case kBoolean:
+      return value.is_boolean();
     case kObject:
       return value.is_object();
     case kList:

@@ -21,9 +21,9 @@ namespace mlbench::record {
 
 enum class EventKind { kPrepared, kBegin, kEpoch, kEvaluation, kCheckpoint, kGoal, kOperations, kEnd, kFailure };
 
-enum class MemberType { kText, kInteger, kNumber, kObject, kList };  // a number may be null: NaN or infinite
+enum class MemberType { kText, kInteger, kNumber, kBoolean, kObject, kList };  // a number may be null: NaN or infinite
 
-// A member with the type that C++ gives it: std::string, int64_t, double (any number), Json (an object or a list).
+// A member with the type that C++ gives it: std::string, int64_t, double (any number), bool, Json (an object or a list).
 template <typename T>
 struct Member {
   std::string_view name;
@@ -48,6 +48,7 @@ inline constexpr Member<int64_t> kPeakRss{"peak_rss"};
 inline constexpr Member<std::string> kSplit{"split"};
 inline constexpr Member<Json> kMetrics{"metrics"};
 inline constexpr Member<double> kTrainLoss{"train_loss"};
+inline constexpr Member<bool> kCadence{"cadence"};
 // of `prepared`
 inline constexpr Member<double> kPrepareS{"prepare_s"};
 inline constexpr Member<Json> kData{"data"};
@@ -119,6 +120,8 @@ std::optional<T> find(const Json& event, const Member<T>& member) {
   if constexpr (std::is_same_v<T, std::string>) {
     return found->is_string() ? std::optional(found->template get<std::string>()) : std::nullopt;
   }
+  if constexpr (std::is_same_v<T, bool>)
+    return found->is_boolean() ? std::optional(found->template get<bool>()) : std::nullopt;
   if constexpr (std::is_same_v<T, Json>) return *found;
 }
 // The member's value, else `otherwise`.

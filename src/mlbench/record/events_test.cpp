@@ -33,6 +33,9 @@ Json schema_of(const MemberRow& row) {
     case MemberType::kNumber:
       schema["type"] = {"number", "null"};
       break;
+    case MemberType::kBoolean:
+      schema["type"] = "boolean";
+      break;
     case MemberType::kObject:
       schema["type"] = "object";
       break;
@@ -104,6 +107,7 @@ TEST(Events, EachMemberHasARowAndBelongsToAnEvent) {
   for (const auto& one : {member::kMetrics, member::kData, member::kEffective, member::kVersions}) {
     check(one, MemberType::kObject);
   }
+  check(member::kCadence, MemberType::kBoolean);
   check(member::kOperationCosts, MemberType::kList);
 }
 

@@ -3,18 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <iterator>
-#include <map>
 #include <set>
 #include <utility>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/record/curve.h"
 #include "mlbench/record/events.h"
 #include "mlbench/record/exchange.h"
+#include "mlbench/record/record_parts.h"
 #include "mlbench/record/tracker_lines.h"
 
 namespace mlbench::record {
@@ -23,20 +21,10 @@ namespace {
 
 constexpr int64_t kSchemaVersion = 1;
 
-double seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 template <typename T>
 Json positive_or_null(T value) {
   return value > T{} ? Json(value) : Json(nullptr);
-}
-// Null as well when `object` is no object: a rank may not have said that yet.
-Json field_of(const Json& object, std::string_view name) {
-  return object.is_object() ? object.value(name, Json(nullptr)) : Json(nullptr);
-}
-
-template <typename T>
-Json field_of(const Json& event, const Member<T>& member) {
-  return field_of(event, member.name);
 }
 
 // ---- what the spools say --------------------------------------------------------------------------------------------
@@ -78,12 +66,6 @@ Spools read_spools(const spec::RunSpec& spec, const RunProgress& progress) {
   return spools;
 }
 
-std::vector<Json> events_of(const RankSpool& spool, EventKind kind) {
-  std::vector<Json> found;
-  std::ranges::copy_if(spool.events, std::back_inserter(found), [&](const Json& event) { return is(event, kind); });
-  return found;
-}
-
 // The last event of that kind in any segment.
 Json last_event(const std::vector<RankSpool>& segments, EventKind kind) {
   for (auto spool = segments.rbegin(); spool != segments.rend(); ++spool) {
@@ -91,69 +73,6 @@ Json last_event(const std::vector<RankSpool>& segments, EventKind kind) {
     if (!found.empty()) return found.back();
   }
   return Json::object();
-}
-
-// ---- times of rank 0 over segments ----------------------------------------------------------------------------------
-
-std::optional<std::chrono::system_clock::time_point> parse_stamp(const std::string& text) {
-  try {
-    if (!text.empty()) return parse_utc(text);
-  } catch (const UserError&) {
-  }
-  return std::nullopt;
-}
-
-struct SegmentTimes {
-  double launch_s = 0;  // from the segment's launch to the start of rank 0's clock
-  double wall_s = 0;    // its whole length, as far as known
-  int64_t train_before_ns = 0;
-  double wall_before_s = 0;
-  std::vector<std::pair<uint64_t, int64_t>> train_ns_until;  // by the number of steps done
-};
-
-std::vector<std::pair<uint64_t, int64_t>> train_ns_until(const std::vector<StepRecord>& steps) {
-  std::vector<std::pair<uint64_t, int64_t>> rows;
-  rows.reserve(steps.size());
-  for (const StepRecord& record : steps) rows.emplace_back(record.first_step + record.count, record.total_ns());
-  std::sort(rows.begin(), rows.end());
-  int64_t sum = 0;
-  for (auto& [end, ns] : rows) ns = sum += ns;
-  return rows;
-}
-
-std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, const RunProgress& progress) {
-  std::vector<SegmentTimes> all;
-  for (size_t i = 0; i < spools.size(); ++i) {
-    const RankSpool& spool = spools[i];
-    SegmentTimes times;
-    times.train_ns_until = train_ns_until(spool.steps);
-    if (i > 0) {
-      times.train_before_ns = all[i - 1].train_before_ns + derive_clocks({spools[i - 1]}).train_ns;
-      times.wall_before_s = all[i - 1].wall_before_s + all[i - 1].wall_s;
-    }
-    int64_t end_ns = spool.steps.empty() ? 0 : spool.steps.back().end_ns;
-    for (const Json& event : spool.events) end_ns = std::max(end_ns, get(event, member::kEndNs));
-    const SegmentInfo info = i < progress.segments.size() ? progress.segments[i] : SegmentInfo{};
-    const auto launched = parse_stamp(info.started_at);
-    const auto ended = parse_stamp(info.finished_at);
-    if (launched && spool.header.start_wall_us > 0) {
-      const std::chrono::system_clock::time_point started{std::chrono::microseconds(spool.header.start_wall_us)};
-      times.launch_s = std::max(0.0, to_seconds(started - *launched));
-    }
-    times.wall_s = times.launch_s + seconds(end_ns);
-    if (launched && ended) times.wall_s = std::max(times.wall_s, to_seconds(*ended - *launched));
-    all.push_back(times);
-  }
-  return all;
-}
-
-// Train clock of rank 0 within a segment when `step` steps were done, for events that don't carry it.
-int64_t train_ns_at(const SegmentTimes& times, const Json& event) {
-  if (const auto given = find(event, member::kTrainNs)) return *given;
-  const auto step = static_cast<uint64_t>(get(event, member::kStep));
-  const auto behind = std::upper_bound(times.train_ns_until.begin(), times.train_ns_until.end(), step,
-                                       [](uint64_t wanted, const auto& row) { return wanted < row.first; });
-  return behind == times.train_ns_until.begin() ? 0 : std::prev(behind)->second;
 }
 
 // ---- parts of the record --------------------------------------------------------------------------------------------
@@ -208,86 +127,6 @@ Json data_json(const spec::RunSpec& spec, const Json& prepared) {
                {"samples", nullptr}};
   if (const Json found = field_of(prepared, member::kData); found.is_object()) data.update(found);
   return data;
-}
-
-// Events of one kind over the segments, the later segment's where `key` exists twice, in the order of keys.
-template <typename Key, typename Make>
-auto latest(const std::vector<RankSpool>& segments, EventKind kind, Key key, Make make) {
-  std::map<decltype(key(Json())), Json> found;
-  for (size_t i = 0; i < segments.size(); ++i) {
-    for (const Json& event : events_of(segments[i], kind)) found[key(event)] = make(i, event);
-  }
-  Json list = Json::array();
-  for (auto& [unused, value] : found) list.push_back(std::move(value));
-  return list;
-}
-
-Json evaluations_json(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times) {
-  return latest(
-      segments, EventKind::kEvaluation,
-      [](const Json& event) { return std::pair(get(event, member::kStep), get(event, member::kSplit)); },
-      [&](size_t i, const Json& event) {
-        const double wall_s = times[i].wall_before_s + times[i].launch_s + seconds(get(event, member::kEndNs));
-        return Json{{"step", field_of(event, member::kStep)},
-                    {"epoch", field_of(event, member::kEpoch)},
-                    {"samples", field_of(event, member::kSamples)},
-                    {"split", field_of(event, member::kSplit)},
-                    {"train_s", seconds(times[i].train_before_ns + train_ns_at(times[i], event))},
-                    {"wall_s", wall_s},
-                    {"metrics", get(event, member::kMetrics, Json::object())},
-                    {"duration_s", seconds(get(event, member::kDurationNs))},
-                    {"segment", i + 1}};
-      });
-}
-
-Json epochs_json(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times) {
-  return latest(
-      segments, EventKind::kEpoch, [](const Json& event) { return get(event, member::kEpoch); },
-      [&](size_t i, const Json& event) {
-        return Json{{"epoch", field_of(event, member::kEpoch)},
-                    {"train_loss", field_of(event, member::kTrainLoss)},
-                    {"metrics", get(event, member::kMetrics, Json::object())},
-                    {"train_s", seconds(times[i].train_before_ns + train_ns_at(times[i], event))},
-                    {"step", field_of(event, member::kStep)},
-                    {"segment", i + 1}};
-      });
-}
-
-Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments,
-               const std::vector<SegmentTimes>& times, const Json& evaluations, const Json& epochs) {
-  if (spec.fixed_batch || spec::is_custom(spec)) return nullptr;
-  const spec::GoalSpec& goal = spec.task.task.goal;
-  Json json = {{"metric", goal.metric},
-               {"split", goal.split},
-               {"target", spec::goal_target(goal, spec.limits.light)},
-               {"higher_is_better", goal.higher_is_better},
-               {"reached", false},
-               {"value", nullptr},
-               {"epoch", nullptr},
-               {"step", nullptr},
-               {"train_s", nullptr}};
-  if (goal.target_loss > 0 && !spec.limits.light) json["target_loss"] = goal.target_loss;
-  for (size_t i = segments.size(); i-- > 0;) {
-    for (const Json& event : events_of(segments[i], EventKind::kGoal)) {
-      json["reached"] = true;
-      json["value"] = field_of(event, member::kValue);
-      json["epoch"] = field_of(event, member::kEpoch);
-      json["step"] = field_of(event, member::kStep);
-      json["train_s"] = seconds(times[i].train_before_ns + train_ns_at(times[i], event));
-      return json;
-    }
-  }
-  for (const Json& seen : goal.split == "train" ? epochs : evaluations) {
-    if (goal.split != "train" && seen["split"] != goal.split) continue;
-    const Json value = field_of(seen["metrics"], goal.metric);
-    if (!value.is_number()) continue;
-    const Json& best = json["value"];
-    if (!spec::is_better(goal, value.get<double>(), best.is_null() ? std::nullopt : std::optional(best.get<double>())))
-      continue;
-    json["value"] = value;
-    for (const char* name : {"epoch", "step", "train_s"}) json[name] = seen[name];
-  }
-  return json;
 }
 
 Json clocks_json(const RunProgress& progress, const std::vector<RankSpool>& segments, const Clocks& clocks) {
@@ -357,6 +196,18 @@ Json weights_json(const Spools& spools, std::vector<std::string>& notes) {
   return hashes.size() == 1 ? Json(*hashes.begin()) : Json(nullptr);
 }
 
+// Why the run ended; null where it did not end by itself.
+Json stop_reason_json(const std::vector<RankSpool>& segments) {
+  if (segments.empty()) return nullptr;
+  for (const Json& end : events_of(segments.back(), EventKind::kEnd)) {
+    const std::string reason = get(end, member::kReason);
+    for (const char* known : {"goal", "max_steps", "max_epochs", "max_time", "epochs"}) {
+      if (reason == known) return reason;
+    }
+  }
+  return nullptr;
+}
+
 // A custom run's measurements are what its script recorded.
 void add_tracker_figures(Json& record, const spec::RunSpec& spec, const RunProgress& progress) {
   const auto started = parse_stamp(progress.started_at);
@@ -421,7 +272,8 @@ Json asked_json(const spec::RunSpec& spec, const RunProgress& progress, const Js
   record["limits"] = {{"max_steps", positive_or_null(spec.limits.max_steps)},
                       {"max_epochs", positive_or_null(spec.limits.max_epochs)},
                       {"max_time_s", positive_or_null(spec.limits.max_time_s)},
-                      {"light", spec.limits.light}};
+                      {"light", spec.limits.light},
+                      {"to_the_end", spec.limits.to_the_end}};
   return record;
 }
 
@@ -470,6 +322,7 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   Json record = asked_json(spec, progress, begin, exit_codes);
   record["notes"] = notes;
   record["state"] = name_of(progress.state);
+  record["stop_reason"] = stop_reason_json(rank0);
   record["requested"] = choices_json({{"precision", spec.precision},
                                       {"device", spec.device},
                                       {"by_layer", task.optimizer.options.value("by_layer", Json(nullptr))},

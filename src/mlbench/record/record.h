@@ -58,9 +58,10 @@ struct RunProgress {
 //
 // - clocks, steps_s: rank 0's step records, summed over all segments: steps that a resumed run did again count twice.
 // - evaluations, epochs: where a step (epoch) exists in two segments, the later segment's. Their train_s and wall_s
-//   count the earlier segments' whole clocks; wall_s starts at the launch of each segment.
-// - goal: value, epoch, step and train_s of the moment when it was reached; else of the best value so far, or null. A
-//   throughput run has no goal (null).
+//   count the earlier segments' whole clocks; wall_s starts at the launch of each segment. elapsed_s: curve.h.
+// - goal: value, epoch, step and train_s of the moment when it was reached; else of the best value so far, or null.
+//   `best` is the best value of the whole run, reached or not, at a limit or not. A throughput run has no goal (null).
+// - stop_reason: why rank 0 ended in the last segment; null while it runs, and where something else ended it.
 // - throughput.samples_per_s: samples of all ranks / train clock.
 // - throughput.median_samples_per_s: each record of rank 0 gives its samples * workers / its time, with its number of
 //   steps as weight; the least rate at which the weights up to it make half of the sum (the mean with the next one

@@ -187,7 +187,8 @@ TEST_F(Record, FinishedRun) {
                                   {"value", 91.5},
                                   {"epoch", 2.0},
                                   {"step", 20},
-                                  {"train_s", 4.0}}));
+                                  {"train_s", 4.0},
+                                  {"best", {{"value", 91.5}, {"epoch", 2.0}, {"step", 20}, {"train_s", 4.0}}}}));
   ASSERT_EQ(record["evaluations"].size(), 2U);
   const Json& first = record["evaluations"][0];
   EXPECT_EQ(first["step"], 10);
@@ -195,6 +196,9 @@ TEST_F(Record, FinishedRun) {
   EXPECT_EQ(first["train_s"], 1.0);
   EXPECT_EQ(first["wall_s"], 3.0);  // rank 0's clock started 1 s after the launch
   EXPECT_EQ(first["duration_s"], 0.5);
+  EXPECT_EQ(first["cadence"], true);
+  EXPECT_EQ(first["elapsed_s"], 1.5);
+  EXPECT_EQ(record["evaluations"][1]["elapsed_s"], 5.0);
   EXPECT_EQ(first["metrics"]["Prec@1"], 84);
   ASSERT_EQ(record["epochs"].size(), 1U);
   EXPECT_EQ(record["epochs"][0]["train_loss"], 0.5);
@@ -216,6 +220,7 @@ TEST_F(Record, ResumedRunAddsClocksAndTakesTheLaterCurve) {
   EXPECT_EQ(again["metrics"]["Prec@1"], 90);
   EXPECT_EQ(again["segment"], 2);
   EXPECT_EQ(again["train_s"], 6.0);         // 4 + 2
+  EXPECT_EQ(again["elapsed_s"], 7.5);       // and three evaluations
   EXPECT_EQ(again["wall_s"], 8 + 0.5 + 3);  // gap left out: it stands in lost_s
 
   ASSERT_EQ(record["segments"].size(), 2U);
@@ -235,6 +240,44 @@ TEST_F(Record, UnreachedGoalShowsTheBestValue) {
   EXPECT_EQ(goal["reached"], false);
   EXPECT_EQ(goal["value"], 83);
   EXPECT_EQ(goal["step"], 20);
+}
+
+// As a run to the end has it: the goal's time is that of its moment, the best value is later, at a limit.
+TEST_F(Record, TheBestValueIsThatOfTheWholeRun) {
+  Json last = evaluation(25, 92.5, 5 * kSecond, 8 * kSecond);
+  last["cadence"] = false;
+  write_spool(folder_.path(), 1, 0, {step_record(0, 25, 5 * kSecond)},
+              {evaluation(20, 91.5, 4 * kSecond, 5 * kSecond),
+               {{"event", "goal"}, {"step", 20}, {"value", 91.5}, {"epoch", 2.0}, {"train_ns", 4 * kSecond}},
+               last,
+               {{"event", "end"}, {"step", 25}, {"reason", "max_steps"}}});
+  spec_.limits.to_the_end = true;
+  const Json record = build();
+  EXPECT_EQ(record["limits"]["to_the_end"], true);
+  EXPECT_EQ(record["stop_reason"], "max_steps");
+  EXPECT_EQ(record["goal"]["reached"], true);
+  EXPECT_EQ(record["goal"]["value"], 91.5);
+  EXPECT_EQ(record["goal"]["train_s"], 4.0);
+  EXPECT_EQ(record["goal"]["best"], (Json{{"value", 92.5}, {"epoch", 2.5}, {"step", 25}, {"train_s", 5.0}}));
+  EXPECT_EQ(record["evaluations"][0]["cadence"], true);
+  EXPECT_EQ(record["evaluations"][1]["cadence"], false);
+}
+
+TEST_F(Record, AValueAtALimitReachesNothing) {
+  Json last = evaluation(15, 95, kSecond, 2 * kSecond);
+  last["cadence"] = false;
+  write_spool(folder_.path(), 1, 0, {step_record(0, 15, kSecond)}, {last});
+  const Json goal = build()["goal"];
+  EXPECT_EQ(goal["reached"], false);
+  EXPECT_EQ(goal["value"], 95);
+  EXPECT_EQ(goal["best"]["value"], 95);
+}
+
+TEST_F(Record, OnlyAnEndByItselfHasAReason) {
+  EXPECT_EQ(build()["stop_reason"], nullptr);
+  write_spool(folder_.path(), 1, 0, {step_record(0, 15, kSecond)},
+              {{{"event", "end"}, {"step", 15}, {"reason", "supervisor_lost"}}});
+  EXPECT_EQ(build()["stop_reason"], nullptr);
 }
 
 TEST_F(Record, GoalOnTheTrainingSplitReadsTheEpochs) {

@@ -195,7 +195,7 @@ Json derive_dashboard(const ArchiveEvents& events) {
     goal = known.back()->goal;
   }
   const std::vector<double> values = goal ? events.numbers(series_of(*goal)) : std::vector<double>();
-  const Outcome outcome = goal ? outcome_of(*goal, values) : Outcome();
+  const Outcome outcome = goal ? outcome_of(*goal, values, values.size()) : Outcome();
   if (goal && values.empty())
     notes.push_back(fmt::format("there is no '{}'", ArchiveEvents::member_of(series_of(*goal))));
 

@@ -12,10 +12,10 @@ std::string series_of(const spec::GoalSpec& goal) {
       .name;
 }
 
-Outcome outcome_of(const spec::GoalSpec& goal, const std::vector<double>& values) {
+Outcome outcome_of(const spec::GoalSpec& goal, const std::vector<double>& values, size_t judged) {
   Outcome outcome;
   for (size_t i = 0; i < values.size(); ++i) {
-    if (spec::goal_met(goal, false, values[i])) return {i, values[i]};
+    if (i < judged && spec::goal_met(goal, false, values[i])) return {i, values[i]};
     if (spec::is_better(goal, values[i], outcome.value)) outcome.value = values[i];
   }
   return outcome;

@@ -25,8 +25,8 @@ struct Outcome {
   std::optional<size_t> met;    // index of the first evaluation that meets it
   std::optional<double> value;  // of that, or the best
 };
-// Of the full target.
-Outcome outcome_of(const spec::GoalSpec& goal, const std::vector<double>& values);
+// Of the full target. The first `judged` values can meet it, and all can be the best.
+Outcome outcome_of(const spec::GoalSpec& goal, const std::vector<double>& values, size_t judged);
 
 // Compares claims with what was derived, and keeps the differences.
 class Claims {

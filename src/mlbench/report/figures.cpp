@@ -102,9 +102,11 @@ RunFigures figures_of(const Json& record) {
     figures.labels.push_back("unofficial data");
   }
   if (division == "open") figures.labels.push_back("open");
+  if (division == "own") figures.labels.push_back("own task");
   if (division == "custom") figures.labels.push_back("custom");
   if (division == "throughput") figures.labels.push_back("throughput only");
   if (truth(record, "/limits/light")) figures.labels.push_back("light");
+  if (truth(record, "/limits/to_the_end")) figures.labels.push_back("to the end");
   if (truth(record, "/oversubscribed")) figures.labels.push_back("oversubscribed");
   if (const Json* segments = find(record, "/segments"); segments != nullptr && segments->size() > 1) {
     figures.labels.push_back(fmt::format("{} segments", segments->size()));

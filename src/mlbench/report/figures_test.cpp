@@ -61,6 +61,12 @@ TEST(Figures, LabelsSayWhatAReaderMustKnow) {
   EXPECT_THAT(figures_of(record).labels,
               ElementsAre("unofficial data", "open", "light", "oversubscribed", "2 segments"));
   record["data"]["synthetic"] = true;
+  record["division"] = "own";
+  record["limits"]["to_the_end"] = true;
+  EXPECT_THAT(figures_of(record).labels,
+              ElementsAre("synthetic", "own task", "light", "to the end", "oversubscribed", "2 segments"));
+
+  record["limits"].erase("to_the_end");
   record["division"] = "throughput";
   record["goal"] = nullptr;
   EXPECT_THAT(figures_of(record).labels,

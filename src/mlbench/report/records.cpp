@@ -121,7 +121,7 @@ void check_record(const Json& record) {
       record, "",
       {{"text",
         {"name", "state", "created_at", "started_at", "finished_at", "executor", "task", "rules", "variant", "division",
-         "task_hash", "framework", "backend", "comm_stack", "weights_sha256"}},
+         "task_hash", "framework", "backend", "comm_stack", "weights_sha256", "stop_reason"}},
        {"whole number", {"id", "repeat", "workers", "threads_per_worker", "seed"}},
        {"true or false", {"oversubscribed"}},
        {"list", {"overrides", "exit_codes", "notes", "segments", "hosts", "evaluations", "epochs", "operations"}},
@@ -138,7 +138,7 @@ void check_record(const Json& record) {
       const std::string path = fmt::format("{}[{}].", list, &row - &rows->front());
       if (!row.is_object())
         throw UserError(fmt::format("the record's {} is no object", path.substr(0, path.size() - 1)));
-      check_members(row, path, {{"object", {"metrics"}}, {"text", {"split"}}});
+      check_members(row, path, {{"object", {"metrics"}}, {"text", {"split"}}, {"true or false", {"cadence"}}});
       check_present(row, path, {"metrics"});
     }
   }
@@ -146,10 +146,11 @@ void check_record(const Json& record) {
     const auto found = record.find(name);
     return found != record.end() && found->is_object() ? *found : Json::object();
   };
-  check_members(member("limits"), "limits.", {{"true or false", {"light"}}});
+  check_members(member("limits"), "limits.", {{"true or false", {"light", "to_the_end"}}});
   check_present(member("limits"), "limits.", {"light"});
-  check_members(member("goal"), "goal.",
-                {{"text", {"metric", "split"}}, {"true or false", {"higher_is_better", "reached"}}});
+  check_members(
+      member("goal"), "goal.",
+      {{"text", {"metric", "split"}}, {"true or false", {"higher_is_better", "reached"}}, {"object", {"best"}}});
   check_present(member("goal"), "goal.", {"reached"});
   const auto workers = record.find("workers");
   const double ranks = workers != record.end() && workers->is_number() ? workers->get<double>() : 0;

@@ -196,6 +196,8 @@ std::string outcome(const Json& record) {
   if (const auto value = number(*goal, "/value")) out += ": " + format_metric(*value);
   if (const auto step = number(*goal, "/step")) out += fmt::format(" at step {}", format_count(int64_t(*step)));
   if (const auto epoch = number(*goal, "/epoch")) out += fmt::format(", epoch {:.2f}", *epoch);
+  const auto best = number(*goal, "/best/value");
+  if (best && best != number(*goal, "/value")) out += "; best " + format_metric(*best);
   return out;
 }
 
@@ -253,6 +255,9 @@ std::string evaluations_table(const Json& record) {
                                  {"split", "", Align::kLeft},
                                  {"train", "s", Align::kRight}};
   for (const std::string& metric : metrics) columns.push_back({metric, "", Align::kRight});
+  const auto at_limit = [](const Json& evaluation) { return evaluation.value("cadence", Json(true)) == false; };
+  const bool marked = std::ranges::any_of(*evaluations, at_limit);
+  if (marked) columns.push_back({"", "", Align::kLeft});
   Table table(std::move(columns));
   for (const Json& evaluation : *evaluations) {
     const auto count = [&](const char* pointer) {
@@ -268,6 +273,7 @@ std::string evaluations_table(const Json& record) {
       const bool there = values.contains(metric) && values[metric].is_number();
       cells.push_back(there ? format_metric(values[metric].get<double>()) : std::string(kNone));
     }
+    if (marked) cells.emplace_back(at_limit(evaluation) ? "at the limit: meets no goal" : "");
     table.add_row(std::move(cells));
   }
   return "\nEvaluations\n" + table.render();

@@ -214,6 +214,7 @@ std::string official_result(const Json& record) {
   const auto total = number(record, "/clocks/train_legacy_s");
   const auto target = number(record, "/goal/target");
   if (goal == record.end() || !goal->is_object() || !goal->value("reached", false) || !total || !target) return "";
+  if (record.value(Json::json_pointer("/limits/to_the_end"), false)) return "";
   const std::string metric = text(record, "/goal/metric");
   const std::string split = text(record, "/goal/split") == "train" ? "Training" : "Validation";
   std::string out = metric.starts_with("Prec@")

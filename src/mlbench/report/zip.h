@@ -66,7 +66,8 @@ std::function<std::string()> json_list(size_t count, std::function<std::string(s
 // {"date", "value", "cumulative"} as a value of such a list.
 std::string point_text(const std::string& date, const std::string& value, bool cumulative);
 
-// "85% Top 1 Validation Accuracy reached in 41.234 seconds, Compute: ... seconds, ..."; "" without a goal reached.
+// "85% Top 1 Validation Accuracy reached in 41.234 seconds, Compute: ... seconds, ..."; "" without a goal reached, and
+// of a run that went on past its goal, whose clocks are not those of the goal.
 std::string official_result(const Json& record);
 
 // The bytes of an archive (deflated; member times are `mtime`, seconds since the epoch, so that equal input gives equal

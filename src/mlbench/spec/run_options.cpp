@@ -65,6 +65,9 @@ constexpr RunOption kRows[] = {
 
     {.name = "light", .flags = "-l,--light", .member = &Options::light, .kind = Kind::kFlag, .applies = kTasks,
      .group = kLimits, .help = "the task's light goal"},
+    {.name = "to_the_end", .flags = "--to-the-end", .member = &Options::to_the_end, .kind = Kind::kFlag,
+     .applies = kTasks, .group = kLimits,
+     .help = "go on past the goal, whose time is kept, to the last epoch or a limit"},
     {.name = "max_steps", .flags = "--max-steps", .member = &Options::max_steps, .kind = Kind::kCount,
      .applies = kTasks, .range = kStepRange, .unit = "steps", .value = "N", .group = kLimits,
      .help = "stop after this many steps"},
@@ -72,8 +75,8 @@ constexpr RunOption kRows[] = {
      .applies = kTasks, .range = kEpochLimits, .unit = "epochs", .value = "X", .group = kLimits,
      .help = "stop after this many epochs"},
     {.name = "max_time", .flags = "--max-time", .member = &Options::max_time, .kind = Kind::kDuration,
-     .applies = kTasks, .range = kTimeRange, .unit = "s", .value = "TIME", .group = kLimits,
-     .help = "stop after this time from the first batch: 90s, 5m, 2h"},
+     .applies = kTasks, .range = kTimeRange, .unit = "s", .word = "official", .value = "TIME", .group = kLimits,
+     .help = "stop after this time from the first batch: 90s, 5m, 2h, or 'official', the task's"},
 
     {.name = "seed", .flags = "--seed", .member = &Options::seed, .kind = Kind::kSeed, .usual = "42", .value = "N",
      .group = kHow, .help = "repeat r runs with N + r - 1"},
@@ -83,8 +86,8 @@ constexpr RunOption kRows[] = {
      .member = &Options::threads_per_worker, .kind = Kind::kCount, .range = kThreadRange, .value = "N",
      .group = kHow, .help = "default: cores / largest K, at least 1"},
     {.name = "checkpoint_every", .flags = "--checkpoint-every", .member = &Options::checkpoint_every,
-     .kind = Kind::kSteps, .applies = kTasks, .range = kStepRange, .unit = "steps", .value = "STEPS|epoch",
-     .group = kHow, .help = "default: one checkpoint at the end"},
+     .kind = Kind::kSteps, .applies = kTasks, .range = kStepRange, .unit = "steps", .word = "epoch",
+     .value = "STEPS|epoch", .group = kHow, .help = "default: one checkpoint at the end"},
     {.name = "comm_timeout", .flags = "--comm-timeout", .member = &Options::comm_timeout, .kind = Kind::kDuration,
      .applies = kTasks, .range = kTimeoutRange, .unit = "s", .usual = "30s", .value = "TIME", .group = kHow,
      .help = "how long an operation may wait for a peer"},
@@ -125,6 +128,7 @@ bool is_given(const RunOption& option, const RunOptions& options) {
 
 void check_text(const RunOption& option, const std::string& text) {
   const std::string label = label_of(option);
+  if (!option.word.empty() && text == option.word) return;
   switch (option.kind) {
     case Kind::kCount:
       parse_count(text, label, option.range);
@@ -139,12 +143,11 @@ void check_text(const RunOption& option, const std::string& text) {
       parse_duration(text, label, option.range);
       break;
     case Kind::kSteps:
-      if (text == "epoch") break;
       try {
         parse_count(text, label, option.range);
       } catch (const UserError&) {
-        throw UserError(fmt::format("{} '{}' is neither a number of steps {} nor 'epoch'", label, shortened(text),
-                                    to_text(option.range)));
+        throw UserError(fmt::format("{} '{}' is neither a number of steps {} nor '{}'", label, shortened(text),
+                                    to_text(option.range), option.word));
       }
       break;
     default:

@@ -33,8 +33,8 @@ struct RunOptions {
   std::vector<std::string> command;
   std::string image, work_dir;
   std::vector<std::string> environment;
-  bool light = false, synthetic = false, fixed_batch = false, gpu = false, explain = false, profile = false;
-  bool no_wait = false;
+  bool light = false, to_the_end = false, synthetic = false, fixed_batch = false, gpu = false, explain = false;
+  bool profile = false, no_wait = false;
 };
 
 enum class OptionKind {
@@ -46,7 +46,7 @@ enum class OptionKind {
   kSeed,      // any 64 bits
   kReal,      //
   kDuration,  // seconds, or with a unit
-  kSteps,     // a count of steps, or "epoch"
+  kSteps,     // a count of steps, or the word
 };
 
 enum class AppliesTo { kAll, kTasks, kCommands };
@@ -61,6 +61,7 @@ struct RunOption {
   AppliesTo applies = AppliesTo::kAll;
   Range range = {};             // of numbers; of seconds
   std::string_view unit = {};   // of a number that is given without one
+  std::string_view word = {};   // taken in place of a number
   std::string_view usual = {};  // the default, where it is one value
   std::string_view value = {};  // what help calls a value
   std::string_view group = {};

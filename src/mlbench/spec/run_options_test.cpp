@@ -101,6 +101,13 @@ TEST(RunOptions, TheEndsOfEachRangeAreTakenAndNothingBeyond) {
   }
 }
 
+TEST(RunOptions, AWordStandsForANumber) {
+  EXPECT_EQ(refusal(with(run_option(&RunOptions::max_time), "official")), "no error");
+  EXPECT_EQ(refusal(with(run_option(&RunOptions::checkpoint_every), "epoch")), "no error");
+  EXPECT_THAT(refusal(with(run_option(&RunOptions::max_time), "epoch")), HasSubstr("--max-time 'epoch'"));
+  EXPECT_THAT(refusal(with(run_option(&RunOptions::max_steps), "official")), HasSubstr("--max-steps 'official'"));
+}
+
 TEST(RunOptions, NothingIsTakenThatDoesNotApply) {
   for (const RunOption& option : run_options()) {
     if (option.applies == AppliesTo::kAll || option.name == "task" || option.name == "command") continue;

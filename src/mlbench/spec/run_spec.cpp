@@ -11,13 +11,14 @@
 #include "mlbench/base/sha256.h"
 #include "mlbench/spec/fields.h"
 #include "mlbench/spec/run_options.h"
+#include "mlbench/spec/task_hash.h"
 
 namespace mlbench::spec {
 
 namespace {
 
 constexpr int64_t kVersion = 1;
-constexpr std::array<std::string_view, 4> kDivisions = {"closed", "open", "throughput", "custom"};
+constexpr std::array<std::string_view, 5> kDivisions = {"closed", "open", "own", "throughput", "custom"};
 constexpr std::array<std::string_view, 3> kProfiles = {"off", "explain", "time"};
 constexpr const char* kCustom = "custom";
 constexpr double kMostId = 1e15;
@@ -60,6 +61,7 @@ void describe_run(V& v, Spec& spec) {
     v.field("max_epochs", spec.limits.max_epochs, limit_of(&RunOptions::max_epochs));
     v.field("max_time_s", spec.limits.max_time_s, limit_of(&RunOptions::max_time));
     v.field("light", spec.limits.light, kRequired);
+    v.field("to_the_end", spec.limits.to_the_end);  // younger than the rest
   });
   v.table("checkpoint", [&] {
     v.field("every_steps", spec.checkpoint.every_steps, limit_of(&RunOptions::checkpoint_every));
@@ -78,10 +80,25 @@ void describe_run(V& v, Spec& spec) {
   v.field("profile", spec.profile, {.required = true, .choices = kProfiles});
 }
 
+// What a file says of its task twice must be the same.
+void check_task(const RunSpec& spec, const std::string& file) {
+  const auto changed = [&](const std::string& what) {
+    throw UserError(fmt::format("{}: {}: the file was changed after the run was made", file, what));
+  };
+  if (!spec.task.open && !hash_fits(spec.task.canonical, spec.task.hash)) {
+    changed(fmt::format("task.hash is {}, but that of its task is {}", spec.task.hash.substr(0, 12),
+                        hash_of(spec.task.canonical).substr(0, 12)));
+  }
+  if (spec.precision != spec.task.task.precision) {
+    changed(fmt::format("precision is {}, but its task's is {}", spec.precision, spec.task.task.precision));
+  }
+}
+
 }  // namespace
 
 std::string division_of(const RunSpec& spec) {
   if (spec.fixed_batch) return "throughput";
+  if (!is_official(spec.task.hash)) return "own";
   const auto& official = spec.task.task.workers;
   const bool closed = !spec.task.open && std::find(official.begin(), official.end(), spec.workers) != official.end();
   return closed ? "closed" : "open";
@@ -130,7 +147,7 @@ RunSpec run_spec_from_json(const Json& json, const std::string& file) {
   describe_run(reader, spec);
   reader.finish();
   if (is_custom(spec)) {
-    spec.task.task.name = kCustom;
+    spec.task.task.name = spec.division = kCustom;
     return spec;
   }
   try {
@@ -138,6 +155,9 @@ RunSpec run_spec_from_json(const Json& json, const std::string& file) {
   } catch (const UserError& error) {
     throw UserError(file + ": " + error.what());
   }
+  spec.task.open = !std::ranges::all_of(spec.overrides, outside_hash);
+  check_task(spec, file);
+  spec.division = division_of(spec);
   return spec;
 }
 

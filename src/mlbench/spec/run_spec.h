@@ -20,6 +20,7 @@ struct Limits {  // 0 = none; all stay closed and never alter a schedule
   double max_epochs = 0;
   double max_time_s = 0;  // train + evaluation time of all segments, from the first batch
   bool light = false;
+  bool to_the_end = false;  // past the goal, whose time is kept, to the last epoch or limit
   bool operator==(const Limits&) const = default;
 };
 
@@ -40,7 +41,7 @@ struct RunSpec {
 
   FrozenTask task;
   std::vector<Override> overrides;
-  std::string division;  // closed | open | throughput | custom
+  std::string division;  // closed | open | own | throughput | custom
 
   // A custom run: what each rank is started as instead of the worker, which has no task of ours. Empty for a task.
   std::vector<std::string> command;
@@ -79,12 +80,14 @@ void set_task(RunSpec& spec, FrozenTask task, std::vector<Override> overrides);
 void set_command(RunSpec& spec, std::vector<std::string> command);
 inline bool is_custom(const RunSpec& spec) { return !spec.command.empty(); }
 
-// "throughput" with a fixed batch; else "closed", or "open" with any override or a number of workers that is not one of
-// the task's. (A data set of another shape opens a run, too: whoever knows data sets sets it.)
+// "throughput" with a fixed batch; "own" where the task is not official (task_hash.h); else "closed", or "open" with any
+// override or a number of workers that is not one of the task's. (A data set of another shape opens a run, too: whoever
+// knows data sets sets it.)
 std::string division_of(const RunSpec& spec);
 
 Json to_json(const RunSpec& spec);
-// Exact inverse. UserError "FILE: ..." naming the missing or wrong field; keys of later versions are ignored.
+// Exact inverse; the division is made anew. UserError "FILE: ..." naming the missing or wrong field, or what does not
+// fit the task's hash: a file that was changed behind the run's making. Keys of later versions are ignored.
 RunSpec run_spec_from_json(const Json& json, const std::string& file = "spec.json");
 // That of a file, whose path is in the errors.
 RunSpec read_run_spec(const std::filesystem::path& file);

@@ -24,7 +24,7 @@ RunSpec full_spec() {
   spec.threads_per_worker = 4;
   spec.oversubscribed = true;
   spec.seed = std::numeric_limits<uint64_t>::max();
-  spec.limits = {100, 2.5, 1e-3, true};
+  spec.limits = {100, 2.5, 1e-3, true, true};
   spec.checkpoint = {50, true, false};
   spec.comm_timeout_s = 0.1;
   spec.data_name = "fashion-mnist";
@@ -127,6 +127,55 @@ TEST(RunSpec, DivisionFollowsTheRules) {
   EXPECT_EQ(division_of(spec), "open");
   spec.fixed_batch = true;
   EXPECT_EQ(division_of(spec), "throughput");
+}
+
+TEST(RunSpec, ATaskThatIsNotOfficialIsOnesOwn) {
+  const std::string text(embedded_tasks().front().text);
+  const auto with = [&](const std::string& more, const std::vector<Override>& overrides = {}) {
+    RunSpec spec;
+    spec.workers = 2;
+    set_task(spec, parse_task({"copy.toml", text + more}, "", overrides), overrides);
+    return spec;
+  };
+  EXPECT_EQ(with("# a copy\n").division, "closed");
+  const std::string variant = "[variant.v1-20]\nepochs = 1\n";
+  EXPECT_EQ(with(variant).division, "own");
+  EXPECT_EQ(with(variant, {{"optimizer.lr", "0.3"}}).division, "own");
+  RunSpec batch = with(variant);
+  batch.fixed_batch = true;
+  EXPECT_EQ(division_of(batch), "throughput");
+}
+
+// Whoever edits a run's file gets a refusal, or the label that is due.
+TEST(RunSpec, WhatDoesNotFitTheTasksHashIsRefused) {
+  const auto read = [](bool open, const char* pointer, const Json& value) -> std::string {
+    RunSpec spec = full_spec();
+    if (!open) set_task(spec, find_task("fashion-mnist", "", "", {}), {});
+    Json json = to_json(spec);
+    json[Json::json_pointer(pointer)] = value;
+    try {
+      return run_spec_from_json(json).division;
+    } catch (const UserError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(read(false, "/seed", 1), "closed");
+  EXPECT_EQ(read(false, "/division", "open"), "closed");
+  EXPECT_EQ(read(false, "/task/open", true), "closed");
+  for (const auto& [pointer, value] :
+       {std::pair("/task/canonical/goal/target", 90.0), std::pair("/task/canonical/goal/light_target", 80.0),
+        std::pair("/task/canonical/epochs", 80.0), std::pair("/task/canonical/optimizer/lr", 0.1)}) {
+    EXPECT_THAT(read(false, pointer, value),
+                testing::AllOf(testing::StartsWith("spec.json: task.hash is "),
+                               testing::HasSubstr("the file was changed after the run was made")));
+  }
+  EXPECT_THAT(read(false, "/task/canonical/name", "1a"), testing::HasSubstr("task.hash is "));
+  EXPECT_THAT(read(false, "/task/hash", std::string(64, 'a')), testing::HasSubstr("task.hash is "));
+  EXPECT_EQ(read(false, "/precision", "bf16"),
+            "spec.json: precision is bf16, but its task's is float32: the file was changed after the run was made");
+  EXPECT_EQ(read(true, "/division", "closed"), "open");
+  EXPECT_EQ(read(true, "/task/open", false), "open");
+  EXPECT_THAT(read(true, "/overrides", Json::array()), testing::HasSubstr("task.hash is "));
 }
 
 }  // namespace

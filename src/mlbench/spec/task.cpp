@@ -11,10 +11,10 @@
 #include "mlbench/base/embedded_file.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
-#include "mlbench/base/sha256.h"
 #include "mlbench/base/shape.h"
 #include "mlbench/spec/fields.h"
 #include "mlbench/spec/run_options.h"
+#include "mlbench/spec/task_hash.h"
 #include "mlbench/spec/toml_document.h"
 
 namespace mlbench {
@@ -26,7 +26,8 @@ namespace mlbench::spec {
 namespace {
 
 constexpr std::array<std::string_view, 2> kSplits = {"test", "train"};
-constexpr std::array<std::string_view, 6> kIdentity = {"name", "title", "rules", "variants", "variant", "workers"};
+constexpr std::array<std::string_view, 7> kIdentity = {"name",    "title",   "rules", "variants",
+                                                       "variant", "workers", "limits"};
 constexpr std::array<std::string_view, 2> kTablesWithOptions = {"model", "optimizer"};
 
 // ---- the fields of a task -------------------------------------------------------------------------------------------
@@ -98,6 +99,8 @@ void describe_task(V& v, Task& task) {
     v.field("higher_is_better", goal.higher_is_better);
     v.field("target_loss", goal.target_loss, {.range = kLossRange});
   });
+  const Range time_range = run_option(&RunOptions::max_time).range;
+  v.table("limits", [&] { v.field("max_time_s", task.max_time_s, {.range = Range{0, time_range.most}}); });
 }
 
 // What one field alone cannot tell.
@@ -256,18 +259,6 @@ bool has_options(const std::string& table) {
   return std::find(kTablesWithOptions.begin(), kTablesWithOptions.end(), table) != kTablesWithOptions.end();
 }
 
-bool outside_hash(const Override& setting) {
-  return std::find(std::begin(kOutsideHash), std::end(kOutsideHash), setting.key) != std::end(kOutsideHash);
-}
-
-Json without_outside_hash(Json canonical) {
-  for (const std::string_view key : kOutsideHash) {
-    const size_t dot = key.find('.');
-    canonical[std::string(key.substr(0, dot))].erase(std::string(key.substr(dot + 1)));
-  }
-  return canonical;
-}
-
 // `replaced`: the tables whose name is set as well, and whose options are therefore free.
 void apply_override(Json& canonical, const Override& setting, const std::set<std::string>& replaced) {
   const Json value = parse_value(setting);
@@ -317,7 +308,9 @@ Json apply_overrides(Json canonical, const std::vector<Override>& overrides) {
     const std::string root = setting.key.substr(0, setting.key.find('.'));
     if (std::find(kIdentity.begin(), kIdentity.end(), root) != kIdentity.end()) {
       throw UserError(flag_of(setting) + ": '" + root + "' identifies the task and cannot be set" +
-                      (root == "variant" ? "; choose with --variant" : ""));
+                      (root == "variant"  ? "; choose with --variant"
+                       : root == "limits" ? "; choose with --max-time"
+                                          : ""));
     }
     for (const std::string_view table : kTablesWithOptions) {
       if (setting.key == std::string(table) + ".name") replaced.emplace(table);
@@ -337,6 +330,10 @@ Json apply_overrides(Json canonical, const std::vector<Override>& overrides) {
 }  // namespace
 
 // ---- the interface --------------------------------------------------------------------------------------------------
+
+bool outside_hash(const Override& setting) {
+  return std::find(std::begin(kOutsideHash), std::end(kOutsideHash), setting.key) != std::end(kOutsideHash);
+}
 
 Override parse_override(const std::string& text) {
   const size_t equals = text.find('=');
@@ -363,7 +360,7 @@ FrozenTask parse_task(const TaskSource& source, const std::string& variant, cons
   FrozenTask frozen;
   frozen.task = read_task(document.root, in_file);
   frozen.canonical = to_json(frozen.task);
-  frozen.hash = sha256_hex(canonical_json(without_outside_hash(frozen.canonical)));
+  frozen.hash = hash_of(frozen.canonical);
   if (!overrides.empty()) {
     std::string flags;
     for (const Override& setting : overrides) flags += " " + flag_of(setting);

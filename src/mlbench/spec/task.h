@@ -90,6 +90,7 @@ struct TaskSpec {
   ScheduleSpec schedule;
   EvaluationSpec evaluation;
   GoalSpec goal;
+  double max_time_s = 0;  // limits.max_time_s, what `--max-time official` means; 0: the rules name no time
   bool operator==(const TaskSpec&) const = default;
 };
 
@@ -104,7 +105,7 @@ inline constexpr std::string_view kOutsideHash[] = {"optimizer.by_layer", "optim
 
 // One `--set key=value`: dotted path into the task, value as TOML ("0.1", "true", "\"text\"") or a bare word. The path
 // must exist in the task's canonical form, so that a misspelt one is an error. What identifies the task (name, title,
-// rules, variants, variant, workers) cannot be set. Setting model.name or optimizer.name drops the options of the old
+// rules, variants, variant, workers) and its limits cannot be set. Setting model.name or optimizer.name drops the options of the old
 // one, and any option may then be given.
 struct Override {
   std::string key;
@@ -115,9 +116,8 @@ struct Override {
 struct FrozenTask {
   TaskSpec task;
   Json canonical;  // complete, defaults filled in, overrides applied
-  // SHA-256 over canonical_json of the canonical form *without* overrides and kOutsideHash, the chosen variant
-  // included: equal hashes mean the same computation by the same rules (ResNet-20 and ResNet-56 differ). Comments,
-  // order and spelling of numbers (1 or 1.0) in the file don't matter.
+  // hash_of (task_hash.h) the canonical form *without* overrides: equal hashes mean the same computation by the same
+  // rules (ResNet-20 and ResNet-56 differ). Comments, order and spelling of numbers (1 or 1.0) in the file don't matter.
   std::string hash;
   bool open = false;  // any override but those of kOutsideHash
   bool operator==(const FrozenTask&) const = default;
@@ -128,6 +128,9 @@ struct TaskSource {
   std::string name;  // "fashion-mnist.toml"
   std::string_view text;
 };
+
+// Whether the key is one of kOutsideHash: such an override leaves a run as closed as it is.
+bool outside_hash(const Override& setting);
 
 // "key=value" as given on the command line. UserError when it has no '=' or no key.
 Override parse_override(const std::string& text);

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/sha256.h"
+#include "mlbench/spec/task_hash.h"
 
 namespace mlbench::spec {
 namespace {
@@ -180,6 +180,29 @@ TEST(Task, LogisticRegressionIsTask2aInBothRuleSets) {
   EXPECT_EQ(task.schedule.floor, 1e-3);
 }
 
+// 001 counts test and training accuracy; 003 has one model for 1a.
+TEST(Task, OfficialVariantsAreThoseOfTheTexts) {
+  const auto variants = [](const char* name, const char* rules) {
+    return find_task(name, rules, "", {}).task.variants;
+  };
+  EXPECT_THAT(variants("1a", "2018"),
+              ElementsAre("v1-20", "v1-32", "v1-44", "v1-56", "v2-20", "v2-32", "v2-44", "v2-56", "train-goal"));
+  EXPECT_THAT(variants("1a", "2021"), ElementsAre("v1-20"));
+  EXPECT_THAT(variants("2a", "2018"), ElementsAre("test-goal", "train-goal"));
+  for (const char* name : {"1a", "2a"}) {
+    TaskSpec usual = find_task(name, "2018", "", {}).task;
+    const TaskSpec train = find_task(name, "2018", "train-goal", {}).task;
+    usual.goal.split = "train";
+    usual.variant = train.variant;
+    EXPECT_EQ(usual, train) << "they differ in the split alone";
+  }
+  for (const char* rules : {"2018", "2021"}) {
+    const FrozenTask today = find_task("1a", rules, "", {{"model.version", "v2-mlbench"}});
+    EXPECT_EQ(today.task.model.options.at("version"), "v2-mlbench");
+    EXPECT_TRUE(today.open);
+  }
+}
+
 TEST(Task, CanonicalFormHoldsEveryKeyAndIsExactlyInvertible) {
   const FrozenTask frozen = parse(kText);
   EXPECT_EQ(frozen.canonical["precision"], "float32");
@@ -192,7 +215,7 @@ TEST(Task, CanonicalFormHoldsEveryKeyAndIsExactlyInvertible) {
 
 TEST(Task, HashIgnoresHowTheFileIsWritten) {
   const std::string hash = parse(kText).hash;
-  EXPECT_EQ(hash, sha256_hex(canonical_json(parse(kText).canonical)));
+  EXPECT_EQ(hash, hash_of(parse(kText).canonical));
   EXPECT_EQ(parse(with("epochs = 10", "epochs = 10.0  # ten")).hash, hash);
   EXPECT_EQ(parse(with("[goal]\n", "[goal]\nsplit = \"test\"\n")).hash, hash);  // the default, spelt out
   EXPECT_EQ(parse(with("name = \"toy\"\ntitle = \"A toy\"\n", "title = \"A toy\"\nname = \"toy\"\n")).hash, hash);
@@ -302,7 +325,8 @@ INSTANTIATE_TEST_SUITE_P(
               "toy.toml:9:10: Error while parsing key-value pair: cannot redefine"},
         Wrong{"epochs = 10", "epoch = 10",
               "toy.toml:8:1: unknown key 'epoch': did you mean 'epochs'? valid: batch_size, data, epochs, evaluation, "
-              "goal, loss, model, name, optimizer, precision, rules, schedule, title, variant, variants, workers"},
+              "goal, limits, loss, model, name, optimizer, precision, rules, schedule, title, variant, variants, "
+              "workers"},
         Wrong{"factor = 0.5", "  faktor = 0.5",
               "toy.toml:31:3: unknown key 'schedule.faktor': did you mean 'factor'? "},
         Wrong{"epochs = 10\n", "", "toy.toml:1:1: missing key 'epochs'"},
@@ -394,6 +418,7 @@ TEST(TaskOverride, ErrorsNameTheOverrideAndTheValidKeys) {
   EXPECT_THAT(error_with("optimizer.nesterov", "1"), HasSubstr("expected the same type as the task's value, true"));
   EXPECT_THAT(error_with("data.train_transform", "[\"a\""), HasSubstr("not a TOML value"));
   EXPECT_THAT(error_with("variant", "large"), HasSubstr("choose with --variant"));
+  EXPECT_THAT(error_with("limits.max_time_s", "60"), HasSubstr("choose with --max-time"));
   EXPECT_THAT(error_with("workers", "[3]"), HasSubstr("'workers' identifies the task and cannot be set"));
   // The file is right; the override of one key makes another one wrong.
   EXPECT_THAT(error_with("schedule.warmup", "epochs"),

@@ -24,7 +24,7 @@ bool CheckpointKeeper::due(int64_t step, int64_t steps_per_epoch) const {
          (policy.every_epoch && step % steps_per_epoch == 0);
 }
 
-NamedState CheckpointKeeper::capture(int64_t step) {
+NamedState CheckpointKeeper::capture(const Position& position) {
   NamedState state;
   const std::vector<float> averaged = average_buffers(c_.framework, c_.comm);
   export_model(c_.framework, averaged, c_.comm, state);
@@ -35,7 +35,8 @@ NamedState CheckpointKeeper::capture(int64_t step) {
   const auto bytes = std::as_bytes(std::span(sums));
   state.tensors["train/epoch_metric_sums"] = {
       DType::kFloat64, {static_cast<int64_t>(sums.size())}, {bytes.begin(), bytes.end()}};
-  state.scalars["train/step"] = step;
+  state.scalars["train/step"] = position.steps;
+  state.scalars["train/goal_reached"] = static_cast<int64_t>(position.goal_reached);
   state.scalars["train/task_hash"] = c_.run.task.hash;
   state.scalars["train/framework"] = c_.run.framework;
   state.scalars["train/workers"] = c_.run.workers;
@@ -44,9 +45,9 @@ NamedState CheckpointKeeper::capture(int64_t step) {
   return state;
 }
 
-std::filesystem::path CheckpointKeeper::write(int64_t step) {
-  const NamedState state = capture(step);
-  return c_.comm.rank() == 0 ? checkpoint::write_checkpoint(folder_, step, state) : std::filesystem::path();
+std::filesystem::path CheckpointKeeper::write(const Position& position) {
+  const NamedState state = capture(position);
+  return c_.comm.rank() == 0 ? checkpoint::write_checkpoint(folder_, position.steps, state) : std::filesystem::path();
 }
 
 void CheckpointKeeper::check_origin(const std::filesystem::path& checkpoint, const NamedState& state) const {
@@ -61,7 +62,7 @@ void CheckpointKeeper::check_origin(const std::filesystem::path& checkpoint, con
   must_equal("workers", std::to_string(state.integer("train/workers")), std::to_string(c_.run.workers));
 }
 
-int64_t CheckpointKeeper::restore(int64_t step) {
+Position CheckpointKeeper::restore(int64_t step) {
   std::string steps;
   for (const checkpoint::CheckpointInfo& info : checkpoint::list_checkpoints(folder_)) {
     steps += (steps.empty() ? "" : ", ") + std::to_string(info.step);
@@ -76,7 +77,9 @@ int64_t CheckpointKeeper::restore(int64_t step) {
     std::vector<double> sums(stored.bytes.size() / sizeof(double));
     if (c_.comm.rank() == 0) std::memcpy(sums.data(), stored.bytes.data(), stored.bytes.size());
     epoch_metrics_.scatter_sums(sums);
-    return state.integer("train/step");
+    // An older checkpoint does not say: its run would have ended at the goal.
+    const bool reached = state.scalars.contains("train/goal_reached") && state.integer("train/goal_reached") != 0;
+    return {state.integer("train/step"), reached};
   }
   throw UserError("no checkpoint at step " + std::to_string(step) + " in " + folder_.string() +
                   (steps.empty() ? ": there is none" : ": there are steps " + steps));

@@ -12,7 +12,14 @@
 
 namespace mlbench::train {
 
-// A checkpoint holds model, optimizer and schedule, the metrics of the epoch so far, and which run wrote it.
+// How far a run is.
+struct Position {
+  int64_t steps = 0;  // done
+  bool goal_reached = false;
+};
+
+// A checkpoint holds model, optimizer and schedule, the metrics of the epoch so far, whether the goal was reached, and
+// which run wrote it.
 class CheckpointKeeper {
  public:
   // `epoch_metrics` are this rank's own.
@@ -22,14 +29,14 @@ class CheckpointKeeper {
   bool due(int64_t step, int64_t steps_per_epoch) const;
 
   // Rank 0 writes, and returns the folder; the others return "". Collective. IoError.
-  std::filesystem::path write(int64_t step);
+  std::filesystem::path write(const Position& position);
 
-  // Everything as it was behind that step; returns the number of steps done. UserError: there is no such checkpoint
-  // (lists those that there are), or it is damaged or of another task, framework or number of workers.
-  int64_t restore(int64_t step);
+  // Everything as it was behind that step. UserError: there is no such checkpoint (lists those that there are), or it is
+  // damaged or of another task, framework or number of workers.
+  Position restore(int64_t step);
 
  private:
-  NamedState capture(int64_t step);
+  NamedState capture(const Position& position);
   void check_origin(const std::filesystem::path& checkpoint, const NamedState& state) const;
 
   const TrainContext& c_;

@@ -80,6 +80,7 @@ TEST(Checkpoints, hold_where_they_come_from) {
   test.start();
   const NamedState state = checkpoint::read_checkpoint(checkpoint::list_checkpoints(test.checkpoints()).at(0).path);
   EXPECT_EQ(state.integer("train/step"), 4);
+  EXPECT_EQ(state.integer("train/goal_reached"), 0);
   EXPECT_EQ(state.text("train/task_hash"), "hash of the task");
   EXPECT_EQ(state.text("train/framework"), "known");
   EXPECT_EQ(state.integer("train/workers"), 2);
@@ -94,11 +95,20 @@ TEST(Checkpoints, hold_where_they_come_from) {
 // In the middle of the second epoch: weights, momentum, each rank's statistics and the metrics of the epoch so far.
 TEST(Resume, goes_on_as_if_there_had_been_no_break) {
   for (const int64_t workers : {1, 2}) {
+    // Each evaluation behind the first halves the rate; that of the limit after 4 steps must not.
+    spec::ScheduleSpec schedule;
+    schedule.decay = "plateau";
+    schedule.factor = 0.5;
+    schedule.patience = 1;
+    schedule.threshold = 100;
+    schedule.floor = 1e-3;
     TestRun whole(workers);
+    whole.run.task.task.schedule = schedule;
     whole.run.limits.max_steps = 8;
     const auto expected = whole.start();
 
     TestRun parts(workers);
+    parts.run.task.task.schedule = schedule;
     parts.run.limits.max_steps = 4;
     parts.start();
     parts.run.limits.max_steps = 8;

@@ -57,12 +57,12 @@ void RunLog::epoch(int64_t step, const MetricSet& metrics) {
   c_.recorder.event(std::move(event));
 }
 
-void RunLog::evaluation(int64_t step, int64_t duration_ns, const MetricSet& metrics) {
+void RunLog::evaluation(int64_t step, int64_t duration_ns, bool cadence, const MetricSet& metrics) {
   Json event = make_event(EventKind::kEvaluation, {member::kStep(step), member::kDurationNs(duration_ns)});
   if (is_first_rank()) {
     add_members(
         event, {member::kEpoch(epochs_after(step)), member::kSamples(plan_.samples_after(step)), member::kSplit("test"),
-                member::kTrainNs(clock_.train_ns()), member::kMetrics(metrics.values())});
+                member::kTrainNs(clock_.train_ns()), member::kMetrics(metrics.values()), member::kCadence(cadence)});
   }
   c_.recorder.event(std::move(event));
 }

@@ -25,7 +25,8 @@ class RunLog {
   // The step number sample.step (from 0) just ended. Throws the first error of the recorder, if any.
   void step(track::StepSample sample);
   void epoch(int64_t step, const MetricSet& metrics);
-  void evaluation(int64_t step, int64_t duration_ns, const MetricSet& metrics);
+  // `cadence`: whether it was due by the task's cadence.
+  void evaluation(int64_t step, int64_t duration_ns, bool cadence, const MetricSet& metrics);
   // These metrics of the goal's split reached it.
   void goal(int64_t step, const MetricSet& metrics);
   void checkpoint(int64_t step, const std::filesystem::path& folder);

@@ -16,11 +16,13 @@ int64_t epochs_to_steps(double epochs, int64_t steps_per_epoch) {
 }  // namespace
 
 StopRule::StopRule(const TrainContext& context, const track::StepClock& clock, int64_t steps_per_epoch,
-                   int64_t first_step)
+                   const Position& start)
     : c_(context),
       clock_(clock),
-      first_step_(first_step),
-      last_step_(epochs_to_steps(context.run.task.task.epochs, steps_per_epoch)) {
+      first_step_(start.steps),
+      last_step_(epochs_to_steps(context.run.task.task.epochs, steps_per_epoch)),
+      goal_reached_(start.goal_reached),
+      look_step_(start.steps) {
   const spec::Limits& limits = c_.run.limits;
   const auto limit = [&](int64_t steps, StopReason reason) {
     if (steps > 0 && (steps < last_step_ || c_.run.fixed_batch)) {
@@ -34,32 +36,47 @@ StopRule::StopRule(const TrainContext& context, const track::StepClock& clock, i
 
 bool StopRule::check_goal(std::string_view split, const MetricSet& metrics) {
   const spec::GoalSpec& goal = c_.run.task.task.goal;
-  if (goal.split != split || goal.metric.empty()) return false;
-  const bool met = spec::goal_met(goal, c_.run.limits.light, metrics.value(goal.metric));
-  goal_reached_ = goal_reached_ || met;
-  return met;
+  if (goal_reached_ || goal.split != split || goal.metric.empty()) return false;
+  goal_reached_ = spec::goal_met(goal, c_.run.limits.light, metrics.value(goal.metric));
+  return goal_reached_;
 }
 
 void StopRule::add_evaluation(int64_t step, int64_t duration_ns) {
   evaluation_ns_ += duration_ns;
-  next_time_check_ = step;
+  next_look_ = step;
+}
+
+// Steps that take, by the slower of the pace so far and the pace since the last look, at most a tenth of the time left
+// and 1 % of the limit: a pace that falls to a tenth between two looks does not carry the run beyond its limit. At most
+// twice as many as before, as the first steps may be others than those that follow.
+int64_t StopRule::steps_to_next_look(int64_t step, int64_t left_ns) {
+  const auto pace = [](int64_t ns, int64_t steps) {
+    return steps > 0 ? static_cast<double>(ns) / static_cast<double>(steps) : 0;
+  };
+  const int64_t train_ns = clock_.train_ns();
+  const double step_ns =
+      std::max({1.0, pace(train_ns, step - first_step_), pace(train_ns - look_train_ns_, step - look_step_)});
+  const double span_ns = std::min(0.1 * static_cast<double>(left_ns), 0.01 * 1e9 * c_.run.limits.max_time_s);
+  const auto most = static_cast<double>(step > look_step_ ? 2 * steps_between_looks_ : 1);
+  steps_between_looks_ = static_cast<int64_t>(std::clamp(span_ns / step_ns, 1.0, most));
+  look_step_ = step;
+  look_train_ns_ = train_ns;
+  return steps_between_looks_;
 }
 
 bool StopRule::out_of_time(int64_t step) {
-  if (c_.run.limits.max_time_s <= 0 || step < next_time_check_) return false;
-  // Rank 0's clock decides. It looks again after a tenth of the time left, so that short steps pay next to nothing.
-  const double elapsed_s = static_cast<double>(c_.elapsed_before_ns + clock_.train_ns() + evaluation_ns_) * 1e-9;
-  const double left_s = c_.run.limits.max_time_s - elapsed_s;
-  const double train_s = static_cast<double>(std::max<int64_t>(clock_.train_ns(), 1)) * 1e-9;
-  const double steps_left = left_s / train_s * static_cast<double>(step - first_step_);  // unknown before the first: 0
-  int64_t next = left_s <= 0 ? -1 : step + std::max<int64_t>(1, static_cast<int64_t>(0.1 * steps_left));
+  if (c_.run.limits.max_time_s <= 0 || step < next_look_) return false;
+  // Rank 0's clock decides. It is looked at seldom, so that short steps pay next to nothing.
+  const int64_t elapsed_ns = c_.elapsed_before_ns + clock_.train_ns() + evaluation_ns_;
+  const int64_t left_ns = static_cast<int64_t>(std::ceil(c_.run.limits.max_time_s * 1e9)) - elapsed_ns;
+  int64_t next = left_ns <= 0 ? -1 : step + steps_to_next_look(step, left_ns);
   c_.comm.broadcast({&next, 1, DType::kInt64, {}}, 0);
-  next_time_check_ = next;
+  next_look_ = next;
   return next < 0;
 }
 
 std::optional<StopReason> StopRule::reason_to_stop(int64_t step) {
-  if (goal_reached_) return StopReason::kGoal;
+  if (ends_at_goal()) return StopReason::kGoal;
   if (step >= last_step_) return last_step_reason_;
   if (out_of_time(step)) return StopReason::kMaxTime;
   return std::nullopt;

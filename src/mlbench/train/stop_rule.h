@@ -1,12 +1,14 @@
 #pragma once
 
-// When a run ends: at its goal, or at the first of its limits.
+// When a run ends: at its goal, or at the first of its limits. A goal is met by values at the task's own cadence only
+// (evaluation_plan.h; full epochs on the training split): whoever calls check_goal sees to it.
 
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
 #include "mlbench/track/recorder.h"
+#include "mlbench/train/checkpoint_keeper.h"
 #include "mlbench/train/evaluation.h"
 #include "mlbench/train/train.h"
 
@@ -15,33 +17,39 @@ namespace mlbench::train {
 // Every rank asks the same questions in the same order and gets the same answers.
 class StopRule {
  public:
-  // `clock` is the run's train clock; `first_step` the number of steps that were done before this segment.
-  StopRule(const TrainContext& context, const track::StepClock& clock, int64_t steps_per_epoch, int64_t first_step);
+  // `clock` is the run's train clock; `start` where this segment begins.
+  StopRule(const TrainContext& context, const track::StepClock& clock, int64_t steps_per_epoch, const Position& start);
 
   // Steps after which the run ends at the latest.
   int64_t last_step() const { return last_step_; }
 
-  // Whether these metrics of `split` reach the goal: the run is over then.
+  // Whether these metrics of `split` are the first that reach the goal. The run is over then, unless it goes to the end.
   bool check_goal(std::string_view split, const MetricSet& metrics);
+  // What a checkpoint keeps, so that a goal is not met a second time.
+  bool goal_reached() const { return goal_reached_; }
   // An evaluation counts as time of the run, and the clock is looked at behind it.
   void add_evaluation(int64_t step, int64_t duration_ns);
 
   // Whether goal or number of steps end the run here. Asks no clock.
-  bool ends_after(int64_t step) const { return goal_reached_ || step >= last_step_; }
+  bool ends_after(int64_t step) const { return ends_at_goal() || step >= last_step_; }
   // Why the run ends after this many steps; empty: it goes on. Collective where the run has a limit of time.
   std::optional<StopReason> reason_to_stop(int64_t step);
 
  private:
+  bool ends_at_goal() const { return goal_reached_ && !c_.run.limits.to_the_end; }
   bool out_of_time(int64_t step);
+  int64_t steps_to_next_look(int64_t step, int64_t left_ns);
 
   const TrainContext& c_;
   const track::StepClock& clock_;
   const int64_t first_step_;
   int64_t last_step_;  // exclusive
   StopReason last_step_reason_ = StopReason::kEpochs;
-  bool goal_reached_ = false;
+  bool goal_reached_;
   int64_t evaluation_ns_ = 0;  // of this segment
-  int64_t next_time_check_ = 0;
+  // Of the last look at the clock, and of the next.
+  int64_t look_step_, look_train_ns_ = 0, steps_between_looks_ = 1;
+  int64_t next_look_ = 0;
 };
 
 }  // namespace mlbench::train

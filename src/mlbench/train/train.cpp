@@ -40,7 +40,8 @@ class TrainRun {
   TrainResult run();
 
  private:
-  int64_t take_start();
+  Position take_start();
+  Position position() const { return {step_, stop_rule_.goal_reached()}; }
   void step();
   void finish_epoch();
   void evaluate();
@@ -54,8 +55,8 @@ class TrainRun {
   MetricSet train_metrics_;  // of the current epoch, this rank
   MetricSet evaluation_metrics_;
   CheckpointKeeper checkpoints_;
-  int64_t step_;              // steps done
-  const int64_t first_step_;  // of this segment
+  const Position start_;  // of this segment
+  int64_t step_;          // steps done
   track::StepClock clock_;
   comm::OperationClock operation_clock_;
   StopRule stop_rule_;
@@ -75,20 +76,20 @@ TrainRun::TrainRun(const TrainContext& context)
       train_metrics_(task_.evaluation.metrics),
       evaluation_metrics_(task_.evaluation.metrics),
       checkpoints_(context, *schedule_, train_metrics_),
-      step_(take_start()),
-      first_step_(step_),
+      start_(take_start()),
+      step_(start_.steps),
       clock_(context.clock),
       operation_clock_(context.comm.board(), context.clock),
-      stop_rule_(context, clock_, plan_.steps_per_epoch(), first_step_),
+      stop_rule_(context, clock_, plan_.steps_per_epoch(), start_),
       profile_(context),
       log_(context, plan_, clock_),
       loader_(make_loader(context, step_)),
       evaluation_loader_(make_evaluation_loader(context.run, context.data, context.comm.rank())) {}
 
-int64_t TrainRun::take_start() {
+Position TrainRun::take_start() {
   if (c_.resume_step) return checkpoints_.restore(*c_.resume_step);
   c_.framework.initialise();
-  return 0;
+  return {};
 }
 
 void TrainRun::step() {
@@ -144,15 +145,17 @@ void TrainRun::finish_epoch() {
   train_metrics_.reset();
 }
 
+// What a limit brings about is a value to look at: it moves no schedule and meets no goal.
 void TrainRun::evaluate() {
+  const bool cadence = plan_.due(step_);
   const TimePoint start = c_.clock.now();
   loader_->pause();
   evaluate_averaged(c_.framework, c_.comm, *evaluation_loader_, evaluation_metrics_);
-  schedule_->on_evaluation(step_, evaluation_metrics_.value("loss"));
+  if (cadence) schedule_->on_evaluation(step_, evaluation_metrics_.value("loss"));
   const int64_t duration_ns = (c_.clock.now() - start).count();
   stop_rule_.add_evaluation(step_, duration_ns);
-  log_.evaluation(step_, duration_ns, evaluation_metrics_);
-  check_goal("test", evaluation_metrics_);
+  log_.evaluation(step_, duration_ns, cadence, evaluation_metrics_);
+  if (cadence) check_goal("test", evaluation_metrics_);
 }
 
 void TrainRun::check_goal(const std::string& split, const MetricSet& metrics) {
@@ -172,15 +175,15 @@ TrainResult TrainRun::run() {
       clock_.resume();
     }
     if (checkpoints_.due(step_, plan_.steps_per_epoch()) && !stop_rule_.ends_after(step_)) {
-      log_.checkpoint(step_, checkpoints_.write(step_));
+      log_.checkpoint(step_, checkpoints_.write(position()));
       clock_.lap(record::StepKind::kCheckpoint);
     }
   }
   // Out of time between evaluations: the last weights are still worth a value.
-  if (*reason == StopReason::kMaxTime && !c_.run.fixed_batch && !plan_.due(step_) && step_ > first_step_) evaluate();
+  if (*reason == StopReason::kMaxTime && !c_.run.fixed_batch && !plan_.due(step_) && step_ > start_.steps) evaluate();
 
   TrainResult result{*reason, step_, agreed_weights_sha256(c_.framework, c_.comm)};
-  if (c_.run.checkpoint.at_end && !c_.run.fixed_batch) log_.checkpoint(step_, checkpoints_.write(step_));
+  if (c_.run.checkpoint.at_end && !c_.run.fixed_batch) log_.checkpoint(step_, checkpoints_.write(position()));
   if (auto operations = profile_.operations()) log_.operations(step_, *std::move(operations));
   log_.end(step_, *reason, result.weights_sha256);
   c_.comm.barrier();

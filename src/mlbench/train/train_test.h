@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
@@ -39,6 +40,9 @@ inline constexpr milliseconds kStep{85};  // their sum
 // A batch of an evaluation, the state of the optimizer for a checkpoint, the switching on of a profile.
 inline constexpr milliseconds kEvaluation{100}, kCheckpoint{50}, kProfile{30};
 
+// What a step takes beside kStep, by its number.
+using ExtraTime = std::function<milliseconds(int64_t step)>;
+
 // Moves a rank's clock.
 class Pace {
  public:
@@ -55,8 +59,8 @@ class Pace {
 // is 1. Each training step adds rank + 1 to the running statistics.
 class KnownFramework final : public framework::Framework {
  public:
-  KnownFramework(const framework::FrameworkOptions& options, Pace pace)
-      : null_(framework::null_framework::make(options)), rank_(options.rank), pace_(pace) {}
+  KnownFramework(const framework::FrameworkOptions& options, Pace pace, ExtraTime extra)
+      : null_(framework::null_framework::make(options)), rank_(options.rank), pace_(pace), extra_(std::move(extra)) {}
 
   const models::FlatLayout& layout() const override { return null_->layout(); }
   at::Tensor parameters() override { return null_->parameters(); }
@@ -65,7 +69,7 @@ class KnownFramework final : public framework::Framework {
   void initialise() override { null_->initialise(); }
 
   void begin_step(int64_t step) override {
-    pace_.spend(kInit);
+    pace_.spend(extra_ ? kInit + extra_(step) : kInit);
     steps_ = step;
   }
   void forward(const BatchView& batch, framework::Mode mode) override {
@@ -127,6 +131,7 @@ class KnownFramework final : public framework::Framework {
   std::unique_ptr<framework::Framework> null_;
   const int rank_;
   Pace pace_;
+  ExtraTime extra_;
   int64_t steps_ = 0;  // done
   bool training_ = false;
   double loss_ = 0;
@@ -234,6 +239,7 @@ class TestRun {
   std::filesystem::path checkpoints() const { return folder_ / "checkpoints"; }
 
   spec::RunSpec run;
+  ExtraTime extra;
 
  private:
   RankOutcome run_rank(comm::Communicator& comm, const dataset::PreparedDataset& prepared, const Start& start) const {
@@ -243,7 +249,7 @@ class TestRun {
     options.model = models::Chain({4}).linear("fc", 2).finish();
     options.model.parameters.push_back({"bn.running_mean", {3}, {}, false});
     options.rank = comm.rank();
-    KnownFramework framework(options, pace);
+    KnownFramework framework(options, pace, extra);
     const auto unpaced = optim::make_optimizer(run.task.task.optimizer, framework.layout(), comm);
     optim::Optimizer optimizer(std::make_unique<PacedRule>(*unpaced, pace),
                                compress::make_coder("none", framework.layout()),

@@ -11,6 +11,7 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/catalog/worker/catalog.h"
+#include "mlbench/metrics/metric.h"
 #include "mlbench/net/launch.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/record/events.h"
@@ -28,16 +29,8 @@ namespace {
 // Train and evaluation time of the segments before this one.
 int64_t elapsed_before(const spec::RunSpec& run, int64_t segment) {
   std::vector<record::RankSpool> earlier;
-  int64_t evaluation_ns = 0;
-  for (int64_t index = 1; index < segment; ++index) {
-    earlier.push_back(record::read_spool(run.run_dir, index, 0));
-    for (const Json& event : earlier.back().events) {
-      if (record::is(event, record::EventKind::kEvaluation)) {
-        evaluation_ns += record::get(event, record::member::kDurationNs);
-      }
-    }
-  }
-  return record::derive_clocks(earlier).train_ns + evaluation_ns;
+  for (int64_t index = 1; index < segment; ++index) earlier.push_back(record::read_spool(run.run_dir, index, 0));
+  return record::elapsed_ns(earlier);
 }
 
 // Without a supervisor rank 0 writes the record itself.
@@ -64,6 +57,7 @@ void write_own_record(const spec::RunSpec& run, int64_t segment, const std::stri
 
 void train_run(const spec::RunSpec& run, const RankOptions& options, const net::LaunchInfo& launch, Session& session,
                track::Recorder& recorder, const Clock& clock) {
+  metrics::check_names(run.task.task.evaluation.metrics);  // rather than behind an hour of preparing
   const TimePoint start = clock.now();
   const dataset::PreparedDataset data = prepare_data(run);
   Json identity = data.record();

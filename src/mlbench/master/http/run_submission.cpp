@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "mlbench/base/errors.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/home/runs.h"
@@ -80,6 +81,18 @@ void check_fits(const Services& services, const std::vector<spec::RunSpec>& runs
   }
 }
 
+// A request names a task of this program: what it names must be what the run was made of.
+void check_has_task(const spec::RunSpec& run) {
+  try {
+    const spec::TaskSpec& task = run.task.task;
+    if (spec::find_task(task.name, task.rules, task.variant, {}).hash == run.task.hash) return;
+  } catch (const UserError&) {
+    // None of that name.
+  }
+  throw HttpError(422,
+                  fmt::format("the task of run '{}' is none of this program's: give task and task_text", run.name));
+}
+
 // What would make this run again, as a request.
 Json request_of(const spec::RunSpec& run) {
   if (spec::is_custom(run)) {
@@ -99,6 +112,7 @@ Json request_of(const spec::RunSpec& run) {
                   {"seed", run.seed},
                   {"threads_per_worker", run.threads_per_worker},
                   {"light", run.limits.light},
+                  {"to_the_end", run.limits.to_the_end},
                   {"synthetic", run.synthetic},
                   {"fixed_batch", run.fixed_batch},
                   {"gpu", run.device == "cuda"},
@@ -173,8 +187,10 @@ Response retry(Services& services, const Call& call) {
 
 // A run like this one, with another name and what else the body says.
 Response clone(Services& services, const Call& call) {
-  Json request = request_of(home::read_spec(find_run_folder(services, call.parameters[0])));
+  const spec::RunSpec run = home::read_spec(find_run_folder(services, call.parameters[0]));
+  Json request = request_of(run);
   Json changes = json_body(call.request);
+  if (!spec::is_custom(run) && !changes.contains("task")) check_has_task(run);
   if (!changes.contains("name")) throw HttpError(400, "name is needed: that of the new run");
   for (const auto& [key, value] : changes.items()) request[key] = value;
   const bool no_wait = take_no_wait(request);

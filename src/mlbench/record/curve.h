@@ -1,0 +1,42 @@
+#pragma once
+
+// What happened over a run's time, as its record has it: evaluations, epochs, the goal. Times are rank 0's, over all
+// segments.
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/record/record.h"
+#include "mlbench/record/spool.h"
+#include "mlbench/spec/run_spec.h"
+
+namespace mlbench::record {
+
+// Empty for what is no stamp.
+std::optional<std::chrono::system_clock::time_point> parse_stamp(const std::string& text);
+
+struct SegmentTimes {
+  double launch_s = 0;                                    // from the segment's launch to the start of rank 0's clock
+  double wall_s = 0;                                      // its whole length, as far as known
+  int64_t train_before_ns = 0, evaluation_before_ns = 0;  // of the segments before it
+  double wall_before_s = 0;
+  std::vector<std::pair<uint64_t, int64_t>> train_ns_until;  // by the number of steps done
+};
+
+std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, const RunProgress& progress);
+
+// Parts of the record (record.h) of these names, of rank 0's spools.
+//
+// An evaluation's elapsed_s is what "accuracy after time" goes by (docs/rules.md): seconds from the first batch to its
+// end, as clocks.h counts them.
+Json evaluations_json(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times);
+Json epochs_json(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times);
+Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments,
+               const std::vector<SegmentTimes>& times, const Json& evaluations, const Json& epochs);
+
+}  // namespace mlbench::record

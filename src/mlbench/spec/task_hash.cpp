@@ -1,0 +1,92 @@
+#include "mlbench/spec/task_hash.h"
+
+#include <algorithm>
+#include <span>
+#include <sstream>
+
+#include "mlbench/base/embedded_file.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/sha256.h"
+#include "mlbench/spec/task.h"
+
+namespace mlbench {
+std::span<const EmbeddedFile> embedded_official_hashes();  // made by mlbench_embed()
+}
+
+namespace mlbench::spec {
+
+namespace {
+
+// The table that holds the key of a dotted path, and the key; null where there is none.
+std::pair<Json*, std::string> place_of(Json& root, std::string_view path) {
+  const size_t dot = path.find('.');
+  if (dot == std::string_view::npos) return {root.is_object() ? &root : nullptr, std::string(path)};
+  const auto table = root.find(path.substr(0, dot));
+  if (table == root.end()) return {nullptr, ""};
+  return place_of(*table, path.substr(dot + 1));
+}
+
+void erase(Json& root, std::string_view path) {
+  if (const auto [table, key] = place_of(root, path); table != nullptr) table->erase(key);
+}
+
+Json without_outside_hash(Json canonical) {
+  for (const std::string_view path : kOutsideHash) erase(canonical, path);
+  return canonical;
+}
+
+}  // namespace
+
+const std::vector<LaterKey>& later_keys() {
+  static const std::vector<LaterKey> kKeys = {{"limits.max_time_s", 0}};
+  return kKeys;
+}
+
+Json hashed_form(Json canonical, const std::vector<LaterKey>& later) {
+  canonical = without_outside_hash(std::move(canonical));
+  canonical.erase("variants");
+  for (const LaterKey& key : later) {
+    const auto [table, name] = place_of(canonical, key.path);
+    if (table == nullptr || table->value(name, Json()) != key.usual) continue;
+    table->erase(name);
+    // A table that came with its keys goes with them.
+    if (const size_t dot = key.path.rfind('.'); dot != std::string::npos && table->empty()) {
+      erase(canonical, std::string_view(key.path).substr(0, dot));
+    }
+  }
+  return canonical;
+}
+
+std::string hash_of(const Json& canonical) { return sha256_hex(canonical_json(hashed_form(canonical))); }
+
+bool hash_fits(const Json& canonical, const std::string& hash) {
+  return hash == hash_of(canonical) || hash == sha256_hex(canonical_json(without_outside_hash(canonical)));
+}
+
+const std::vector<OfficialTask>& official_tasks() {
+  static const std::vector<OfficialTask> kTasks = [] {
+    std::vector<OfficialTask> tasks;
+    std::istringstream lines{std::string(embedded_official_hashes().front().text)};
+    for (std::string line; std::getline(lines, line);) {
+      if (line.empty() || line.starts_with('#')) continue;
+      std::istringstream words(line);
+      OfficialTask one;
+      std::string mark;
+      words >> one.hash >> one.task >> one.rules >> one.variant >> mark;
+      MLBENCH_CHECK(!one.variant.empty(), "official_hashes.txt: a line without hash, task, rules and variant");
+      for (std::string* word : {&one.rules, &one.variant}) {
+        if (*word == "-") word->clear();
+      }
+      one.before_list = mark == "before-list";
+      tasks.push_back(std::move(one));
+    }
+    return tasks;
+  }();
+  return kTasks;
+}
+
+bool is_official(std::string_view hash) {
+  return std::ranges::any_of(official_tasks(), [&](const OfficialTask& one) { return one.hash == hash; });
+}
+
+}  // namespace mlbench::spec
