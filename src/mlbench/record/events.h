@@ -23,7 +23,7 @@ enum class EventKind { kPrepared, kBegin, kEpoch, kEvaluation, kCheckpoint, kGoa
 
 enum class MemberType { kText, kInteger, kNumber, kBoolean, kObject, kList };  // a number may be null: NaN or infinite
 
-// A member with the type that C++ gives it: std::string, int64_t, double (any number), bool, Json (an object or a list).
+// A member with the type that C++ gives it: std::string, int64_t, double (any number), bool, Json (an object or list).
 template <typename T>
 struct Member {
   std::string_view name;

@@ -9,9 +9,10 @@
 //               the total, which its text rounds. The total is the sum of CumulativeTrainTimeEpoch.
 //
 // Derived on rank 0, as both programs do: the goal is met at the first evaluation whose value meets it (not at one that
-// a limit brought about: run.json says which); the times are sums over the epochs that ended by then. A run that went on
-// past its goal has no official result: its totals are later ones. A goal met in the middle of an epoch (the dashboard's translation tasks) is
-// in no epoch's sum: then the run's own totals (global_cum_*) are all there is, and `source` says "totals".
+// a limit brought about: run.json says which); the times are sums over the epochs that ended by then. A run that went
+// on past its goal has no such result: its totals are later ones. A goal met in the middle of an epoch (the dashboard's
+// translation tasks) is in no epoch's sum: then the run's own totals (global_cum_*) are all there is, and `source` says
+// "totals".
 // Compute is fwd_pass + comp_loss + backprop + opt_step, communication agg, metrics comp_metrics, preprocessing
 // batch_load, other what is left of the total.
 

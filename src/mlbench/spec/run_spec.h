@@ -80,9 +80,9 @@ void set_task(RunSpec& spec, FrozenTask task, std::vector<Override> overrides);
 void set_command(RunSpec& spec, std::vector<std::string> command);
 inline bool is_custom(const RunSpec& spec) { return !spec.command.empty(); }
 
-// "throughput" with a fixed batch; "own" where the task is not official (task_hash.h); else "closed", or "open" with any
-// override or a number of workers that is not one of the task's. (A data set of another shape opens a run, too: whoever
-// knows data sets sets it.)
+// "throughput" with a fixed batch; "own" where the task is not official (task_hash.h); else "closed", or "open" with
+// any override or a number of workers that is not one of the task's. (A data set of another shape opens a run, too:
+// whoever knows data sets sets it.)
 std::string division_of(const RunSpec& spec);
 
 Json to_json(const RunSpec& spec);

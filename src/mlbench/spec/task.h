@@ -105,8 +105,8 @@ inline constexpr std::string_view kOutsideHash[] = {"optimizer.by_layer", "optim
 
 // One `--set key=value`: dotted path into the task, value as TOML ("0.1", "true", "\"text\"") or a bare word. The path
 // must exist in the task's canonical form, so that a misspelt one is an error. What identifies the task (name, title,
-// rules, variants, variant, workers) and its limits cannot be set. Setting model.name or optimizer.name drops the options of the old
-// one, and any option may then be given.
+// rules, variants, variant, workers) and its limits cannot be set. Setting model.name or optimizer.name drops the
+// options of the old one, and any option may then be given.
 struct Override {
   std::string key;
   std::string value;
@@ -117,7 +117,7 @@ struct FrozenTask {
   TaskSpec task;
   Json canonical;  // complete, defaults filled in, overrides applied
   // hash_of (task_hash.h) the canonical form *without* overrides: equal hashes mean the same computation by the same
-  // rules (ResNet-20 and ResNet-56 differ). Comments, order and spelling of numbers (1 or 1.0) in the file don't matter.
+  // rules (ResNet-20 and -56 differ). Comments, order and spelling of numbers (1 or 1.0) in the file don't matter.
   std::string hash;
   bool open = false;  // any override but those of kOutsideHash
   bool operator==(const FrozenTask&) const = default;

@@ -31,8 +31,8 @@ class CheckpointKeeper {
   // Rank 0 writes, and returns the folder; the others return "". Collective. IoError.
   std::filesystem::path write(const Position& position);
 
-  // Everything as it was behind that step. UserError: there is no such checkpoint (lists those that there are), or it is
-  // damaged or of another task, framework or number of workers.
+  // Everything as it was behind that step. UserError: there is no such checkpoint (lists those that there are), or it
+  // is damaged or of another task, framework or number of workers.
   Position restore(int64_t step);
 
  private:

@@ -33,12 +33,12 @@ void RunLog::begin(int64_t step, int64_t last_step) {
   effective.update(c_.optimizer.effective());
   Json versions = c_.framework.versions();
   versions.update(c_.comm.versions());
-  c_.recorder.event(make_event(
-      EventKind::kBegin, {member::kStartStep(step), member::kParameters(c_.framework.layout().parameter_count()),
-                          member::kEffective(effective), member::kVersions(versions),
-                          member::kCommStack(c_.comm.description()), member::kStepsPerEpoch(plan_.steps_per_epoch()),
-                          member::kLastStep(last_step), member::kSamplesBefore(plan_.samples_after(step)),
-                          member::kPeakRss(peak_rss_bytes())}));
+  c_.recorder.event(
+      make_event(EventKind::kBegin,
+                 {member::kStartStep(step), member::kParameters(c_.framework.layout().parameter_count()),
+                  member::kEffective(effective), member::kVersions(versions), member::kCommStack(c_.comm.description()),
+                  member::kStepsPerEpoch(plan_.steps_per_epoch()), member::kLastStep(last_step),
+                  member::kSamplesBefore(plan_.samples_after(step)), member::kPeakRss(peak_rss_bytes())}));
 }
 
 void RunLog::step(track::StepSample sample) {

@@ -23,7 +23,7 @@ class StopRule {
   // Steps after which the run ends at the latest.
   int64_t last_step() const { return last_step_; }
 
-  // Whether these metrics of `split` are the first that reach the goal. The run is over then, unless it goes to the end.
+  // Whether these metrics of `split` are the first to reach the goal. The run is over then, unless it goes to the end.
   bool check_goal(std::string_view split, const MetricSet& metrics);
   // What a checkpoint keeps, so that a goal is not met a second time.
   bool goal_reached() const { return goal_reached_; }

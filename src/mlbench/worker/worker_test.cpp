@@ -133,7 +133,7 @@ TEST_F(WorkerTest, stops_within_a_few_steps_of_its_time) {
       SCOPED_TRACE(run.name + ", " + record["throughput"].dump());
       EXPECT_EQ(record["stop_reason"], "max_time");
       const Json& last = record["evaluations"].back();
-      // An evaluation that was due may be what time ran out in; else the weights of that moment are evaluated behind it.
+      // Time may run out in an evaluation that was due; else the weights of that moment are evaluated behind it.
       const double before_s = last["elapsed_s"].get<double>() - last["duration_s"].get<double>();
       EXPECT_GE(last["cadence"] == true ? last["elapsed_s"].get<double>() : before_s, 1.0);
       double longest_s = 0;
