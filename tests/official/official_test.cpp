@@ -265,7 +265,9 @@ TEST_F(Official, WhatIsAskedForIsRefusedOrLabelled) {
       } else {
         EXPECT_THAT(labels, Contains(label));
       }
-      if (run.fixed_batch) EXPECT_EQ(record["goal"], nullptr);
+      if (run.fixed_batch) {
+        EXPECT_EQ(record["goal"], nullptr);
+      }
       EXPECT_EQ(record["limits"]["light"], run.limits.light);
       EXPECT_EQ(record["limits"]["to_the_end"], run.limits.to_the_end);
     } catch (const UserError& error) {
@@ -403,8 +405,12 @@ TEST(Goal, IsMetAtTheTasksOwnCadenceAlone) {
       ASSERT_FALSE(record["evaluations"].empty());
       for (const Json& one : record["evaluations"])
         EXPECT_EQ(one["cadence"], one["step"].get<int64_t>() % 3 == 0) << one;
-      if (test.run.task.task.goal.split == "test") EXPECT_GE(record["goal"]["best"]["value"], 15);
-      if (early.reached) EXPECT_EQ(record["goal"]["step"], 3);
+      if (test.run.task.task.goal.split == "test") {
+        EXPECT_GE(record["goal"]["best"]["value"], 15);
+      }
+      if (early.reached) {
+        EXPECT_EQ(record["goal"]["step"], 3);
+      }
     }
   }
 }
