@@ -130,7 +130,7 @@ const std::vector<Attempt>& attempts() {
       // Overrides.
       {"--set of a rate", [](Asked& asked) { asked.set("optimizer.lr=0.1"); }, "open"},
       {"--set of the rate that it has", [](Asked& asked) { asked.set("optimizer.lr=0.05"); }, "open"},
-      {"--set of the goal", [](Asked& asked) { asked.set("goal.target=80"); }, "open"},
+      {"--set of the goal", [](Asked& asked) { asked.set("goal.target=86"); }, "open"},
       {"--set of the cadence", [](Asked& asked) { asked.set("evaluation.every_samples=100"); }, "open"},
       {"--set of the precision", [](Asked& asked) { asked.set("precision=bf16"); }, "open"},
       {"--set of the model's version",

@@ -220,6 +220,7 @@ TEST_P(StopTest, time_holds_within_a_step_or_a_hundredth_whatever_the_pace) {
       TestRun test(GetParam());
       test.extra = extra;
       test.run.fixed_batch = true;
+      test.run.task.task.epochs = 1e6;
       test.run.limits.max_time_s = limit_s;
       const RankOutcome rank = end_of(test);
       EXPECT_EQ(rank.result.reason, StopReason::kMaxTime);
