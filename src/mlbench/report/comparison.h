@@ -66,10 +66,7 @@ class Conditions {
 
   std::vector<std::string> values_;
   std::vector<HostKind> host_kinds_;
-  // Data that is made from the seed has a fingerprint of its own for each.
-  bool synthetic_ = false;
-  double seed_ = 0;
-  std::string data_but_fingerprint_, division_but_precision_;
+  std::string division_but_precision_;
 };
 
 // Why runs that differ in these have no speed-up, "no speed-up: hardware differs"; "" where nothing forbids one.

@@ -95,18 +95,12 @@ std::string goal(const Json& record) {
                      truth_of(record, "/limits/light").value_or(false) ? ", light" : "");
 }
 
-std::string data_but_fingerprint(const Json& record) {
+std::string data(const Json& record) {
   std::vector<std::string> words;
   add_word(words, text(record, "/data/name"));
   if (truth_of(record, "/data/synthetic").value_or(false)) words.emplace_back("synthetic");
   if (const auto official = truth_of(record, "/data/official"))
     words.emplace_back(*official ? "official" : "unofficial");
-  return joined(words);
-}
-
-std::string data(const Json& record) {
-  std::vector<std::string> words;
-  add_word(words, data_but_fingerprint(record));
   add_word(words, text(record, "/data/fingerprint"));
   return joined(words);
 }
@@ -255,9 +249,6 @@ Conditions::Conditions(const Json& record) {
   for (const Json& host : list_of(record, "hosts")) {
     host_kinds_.push_back({values::cpu_and_gpus(host), number(host, "/ram_bytes").value_or(0)});
   }
-  synthetic_ = truth_of(record, "/data/synthetic").value_or(false);
-  seed_ = number(record, "/seed").value_or(0);
-  data_but_fingerprint_ = values::data_but_fingerprint(record);
   division_but_precision_ = values::division_but_precision(record);
 }
 
@@ -273,16 +264,11 @@ bool Conditions::equal(size_t key, const Conditions& other) const {
     };
     return has_all(host_kinds_, other.host_kinds_) && has_all(other.host_kinds_, host_kinds_);
   }
-  if (kKeys[key].name == "data" && synthetic_ && seed_ != other.seed_) {
-    return data_but_fingerprint_ == other.data_but_fingerprint_;
-  }
   if (kKeys[key].name == "division") return division_but_precision_ == other.division_but_precision_;
   return false;
 }
 
-bool Conditions::alike(const Conditions& other) const {
-  return values_ == other.values_ && (!synthetic_ || seed_ == other.seed_);
-}
+bool Conditions::alike(const Conditions& other) const { return values_ == other.values_; }
 
 Keys Conditions::differences(const Conditions& other) const {
   Keys keys;

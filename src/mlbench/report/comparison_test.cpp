@@ -228,19 +228,6 @@ TEST(Comparison, WhatIsNotToldEqualsOnlyWhatIsNotTold) {
   EXPECT_TRUE(scale_runs({make_record("a-1", 1, 60, 3000, true), old}).runs[1].to_goal);
 }
 
-// Data that is made from the seed differs with it.
-TEST(Comparison, MadeDataOfAnotherSeedIsNoOtherData) {
-  Json first = told_record("a-1", 1);
-  first["data"]["synthetic"] = true;
-  Json second = first;
-  second["data"]["fingerprint"] = "other";
-  EXPECT_THAT(differences(first, second), ElementsAre("data"));
-  second["seed"] = 43;
-  EXPECT_THAT(differences(first, second), IsEmpty());
-  second["data"]["synthetic"] = false;
-  EXPECT_THAT(differences(first, second), ElementsAre("data"));
-}
-
 // A run that is open for its number of workers: its division is that of no closed run, whatever its precision.
 TEST(Comparison, OpenForThePrecisionIsNoOtherDivision) {
   Json open = told_record("a-1", 1), half = open;
