@@ -2,10 +2,10 @@
 """The speed peer of `mlbench run --fixed-batch`: a task's model and optimizer in plain PyTorch, by default fashion-mnist.
 
 One fixed batch in memory (2a: shuffled rows of the whole set), loss, backward and optimizer step, the parameters of
-tasks/*.toml. Each rank is a process whose threads are bound to the cores that a rank of mlbench would have; --ranks > 1:
-DistributedDataParallel over Gloo. Prints one JSON line; `median_samples_per_s` (all ranks, from the median step of rank
-0) is what bench/ratio.py compares. --layout, --fused and --compile are the variants to choose the best from. Run it with
-the Python that bench/setup_peer.sh prints.
+tasks/*.toml. Each rank is a process whose threads are bound to the cores that a rank of mlbench would have and which keeps
+freed memory, as that does; --ranks > 1: DistributedDataParallel over Gloo. Prints one JSON line; `median_samples_per_s`
+(all ranks, from the median step of rank 0) is what bench/ratio.py compares. --layout, --fused and --compile are the
+variants to choose the best from. Run it with the Python that bench/setup_peer.sh prints.
 """
 import argparse
 import os
@@ -26,9 +26,13 @@ def cores_of(rank, options):
     return cores[rank * options.threads:(rank + 1) * options.threads]
 
 
+# Freed memory stays with the process, as with ours (src/mlbench/base/heap.cpp).
+HEAP = {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TOP_PAD_": str(64 << 20)}
+
+
 def environment_of(cores, threads):
-    """OpenMP reads it when PyTorch is loaded, so it is given to the rank's process."""
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo"}
+    """OpenMP and the C library read it at the start, so it is given to the rank's process."""
+    environment = {**os.environ, **HEAP, "OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo"}
     if cores:
         environment |= {"OMP_PROC_BIND": "close", "OMP_PLACES": ",".join(f"{{{core}}}" for core in cores)}
     return environment
