@@ -50,9 +50,9 @@ class Task:
 
 
 TASKS = {
-    "1a": Task(25, all_of(LAYOUTS, KERNELS, COMPILED), (7, 16)),
-    "fashion-mnist": Task(80, all_of(LAYOUTS, KERNELS, COMPILED), (7, 12)),
-    "2a": Task(9375, all_of(KERNELS, COMPILED), (14, 14), whole_set=True),  # 3 epochs
+    "1a": Task(15, all_of(LAYOUTS, KERNELS, COMPILED), (5, 8)),
+    "fashion-mnist": Task(40, all_of(LAYOUTS, KERNELS, COMPILED), (4, 7)),
+    "2a": Task(6250, all_of(KERNELS, COMPILED), (9, 10), whole_set=True),  # 2 epochs
     "lstm": Task(15, all_of(KERNELS, COMPILED), (8, 12)),
     "attention": Task(30, all_of(KERNELS, COMPILED), (5, 8)),
 }
