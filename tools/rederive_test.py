@@ -216,9 +216,6 @@ class Rederive(unittest.TestCase):
     def test_a_record_without_spools(self):
         (self.root / "alone.json").write_text(json.dumps(RECORD))
         self.expect(1, "alone.json: no spool: NOT RE-DERIVED")
-        (self.root / "before-spools").mkdir()
-        (self.root / "alone.json").rename(self.root / "before-spools" / "alone.json")
-        self.expect(0, "alone.json: no spool, from before they were kept")
 
     def test_a_folder_without_records(self):
         self.expect(2, "no run records there")
