@@ -869,6 +869,9 @@ TEST_F(Cli, DataVerbs) {
   const Result prepared = mlbench({"data", "prepare", "fashion-mnist", "--data-dir", data_dir, "--json"});
   EXPECT_EQ(prepared.code, 0) << prepared.err;
   EXPECT_EQ(prepared.json()[0]["official"], false);
+  fs::remove(folder / "t10k-labels-idx1-ubyte");
+  EXPECT_THAT(mlbench({"data", "list", "--data-dir", data_dir}).out,
+              HasSubstr("does not fit: " + folder.string() + " (data folder): no t10k-labels-idx1-ubyte"));
   expect_error({"data", "verify", "nothing"}, HasSubstr("fashion-mnist"));
   expect_error({"data", "list", "--data-dir", "/no/such"}, HasSubstr("is not a folder"));
 }

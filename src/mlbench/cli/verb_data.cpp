@@ -31,16 +31,17 @@ ExitCode list(const Context& context, const DataOptions& options) {
   Json rows = Json::array();
   report::Table table({{"data set", "", report::Align::kLeft}, {"found", "", report::Align::kLeft}});
   for (const std::string& name : dataset::dataset_names()) {
-    Json row = {{"name", name}, {"found", false}, {"folder", nullptr}, {"origin", nullptr}};
+    Json row = {{"name", name}, {"found", false}, {"folder", nullptr}, {"origin", nullptr}, {"misfits", nullptr}};
     std::string where = "no: mlbench data fetch " + name;
-    try {
-      const auto located = dataset::locate(dataset::find_description(name), dirs);
+    const dataset::SearchResult search = dataset::search(dataset::find_description(name), dirs);
+    if (!search.misfits.empty()) {
+      row["misfits"] = search.misfits.substr(search.misfits.find_first_not_of("\n "));
+      where = "does not fit: " + row["misfits"].get<std::string>();
+    } else if (search.found) {
       row["found"] = true;
-      row["folder"] = located.folder.string();
-      row["origin"] = located.origin;
-      where = fmt::format("{} ({})", located.folder.string(), located.origin);
-    } catch (const UserError&) {
-      // Not there: that is what the row says.
+      row["folder"] = search.found->folder.string();
+      row["origin"] = search.found->origin;
+      where = fmt::format("{} ({})", search.found->folder.string(), search.found->origin);
     }
     rows.push_back(row);
     table.add_row({name, where});

@@ -114,10 +114,13 @@ std::vector<Finding> check_data(const Context& context) {
   }
   for (const std::string& name : dataset::dataset_names()) {
     const dataset::DatasetDescription& description = dataset::find_description(name);
-    try {
-      const auto located = dataset::locate(description, dirs);
-      findings.push_back({"data", Verdict::kOk, fmt::format("{} in {}", name, located.folder.string()), ""});
-    } catch (const UserError&) {
+    const dataset::SearchResult search = dataset::search(description, dirs);
+    if (!search.misfits.empty()) {
+      findings.push_back({"data", Verdict::kWarn, fmt::format("{}: what lies here does not fit:{}", name, search.misfits),
+                          "complete or remove it: see mlbench data list"});
+    } else if (search.found) {
+      findings.push_back({"data", Verdict::kOk, fmt::format("{} in {}", name, search.found->folder.string()), ""});
+    } else {
       std::string advice = "mlbench data fetch " + name;
       if (!description.system_package.empty()) advice += ", or apt-get install " + description.system_package;
       findings.push_back({"data", Verdict::kWarn, name + " is not here", advice});

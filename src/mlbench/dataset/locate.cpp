@@ -135,26 +135,31 @@ Lack lack_of(const DatasetDescription& description, const fs::path& folder, cons
 
 }  // namespace
 
-LocatedDataset locate(const DatasetDescription& description, const std::vector<std::string>& data_dirs) {
-  std::string tried, misfits;
+SearchResult search(const DatasetDescription& description, const std::vector<std::string>& data_dirs) {
+  SearchResult result;
   for (const Place& place : places_of(description, data_dirs)) {
     std::vector<std::string> missing;
-    if (auto located = find_at(description, place, missing)) {
-      if (misfits.empty()) return *std::move(located);
-      throw UserError(
-          fmt::format("data set {}: what lies here does not fit:{}\nthe copy in {} ({}) is not taken in its place: "
-                      "complete or remove what does not fit, or name another folder with --data-dir DIR or "
-                      "MLBENCH_DATA_DIR",
-                      description.name, misfits, place.folder.string(), place.origin));
-    }
+    if ((result.found = find_at(description, place, missing))) return result;
     const Lack lack = lack_of(description, place.folder, missing);
     const std::string line = fmt::format("\n  {} ({}): {}", place.folder.string(), place.origin, lack.text);
-    tried += line;
-    if (lack.misfit) misfits += line;
+    result.tried += line;
+    if (lack.misfit) result.misfits += line;
   }
-  std::string text =
-      fmt::format("data set {} not found; places tried:{}\nfetch it with `mlbench data fetch {}`", description.name,
-                  tried.empty() ? " none (no data folder given)" : tried, description.name);
+  return result;
+}
+
+LocatedDataset locate(const DatasetDescription& description, const std::vector<std::string>& data_dirs) {
+  SearchResult result = search(description, data_dirs);
+  if (result.found && result.misfits.empty()) return *std::move(result.found);
+  if (result.found) {
+    throw UserError(fmt::format(
+        "data set {}: what lies here does not fit:{}\nthe copy in {} ({}) is not taken in its place: complete or remove "
+        "what does not fit, or name another folder with --data-dir DIR or MLBENCH_DATA_DIR",
+        description.name, result.misfits, result.found->folder.string(), result.found->origin));
+  }
+  std::string text = fmt::format(
+      "data set {} not found; places tried:{}\nfetch it with `mlbench data fetch {}`", description.name,
+      result.tried.empty() ? " none (no data folder given)" : result.tried, description.name);
   if (!description.system_package.empty())
     text += fmt::format(", or install the package {}", description.system_package);
   throw UserError(text + ", or name the folder that holds it with --data-dir DIR or MLBENCH_DATA_DIR");

@@ -33,6 +33,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 std::string features_of(const CachedSplit& split) {
   return {static_cast<const char*>(split.features.data), split.features.size_bytes()};
@@ -358,6 +359,9 @@ TEST_F(Prepare, FilesThatDoNotFitAreNamed) {
                                HasSubstr(given + "/tiny (data folder): no test-labels[.gz|.bz2|.xz]"),
                                HasSubstr("the copy in " + description.system_path + " (package dataset-tiny)"),
                                HasSubstr("--data-dir DIR or MLBENCH_DATA_DIR")));
+  const SearchResult result = search(description, {given});
+  EXPECT_TRUE(result.found);
+  EXPECT_THAT(result.misfits, AllOf(HasSubstr(given + "/tiny"), Not(HasSubstr(given + " (data folder)"))));
   with_file("tiny/notes.txt");
   EXPECT_THAT(refusal(), HasSubstr(given + "/tiny (data folder): none of its files, but notes.txt"));
   for (const std::string name : {"tiny", "tiny.zip", "train-images.zip"}) {

@@ -214,8 +214,11 @@ class ChartMaker {
     drop_if_empty();
   }
 
+  static bool by_x(ChartPoint a, ChartPoint b) { return a.x < b.x; }
+
   void accuracy(const char* id, const char* over, const char* x_label, const char* pointer) {
     if (study_.metric.empty()) return;
+    ChartSeries at_limit{"at a limit: meets no goal", {}, false, true};
     Chart& chart = start(id, fmt::format("{} on {} data over {}", study_.metric, study_.split, over),
                          "of the repeat with the median train clock", x_label, study_.metric);
     over_runs(chart, [&](const MeasuredRun& run) {
@@ -227,11 +230,17 @@ class ChartMaker {
         const auto x = number(row, pointer);
         const Json metrics = row.value("metrics", Json::object());
         const auto y = metrics.find(study_.metric);
-        if (x && y != metrics.end() && y->is_number()) points.push_back({*x, y->get<double>()});
+        if (!x || y == metrics.end() || !y->is_number()) continue;
+        points.push_back({*x, y->get<double>()});
+        if (row.value("cadence", Json(true)) == false) at_limit.points.push_back(points.back());
       }
-      std::stable_sort(points.begin(), points.end(), [](ChartPoint a, ChartPoint b) { return a.x < b.x; });
+      std::stable_sort(points.begin(), points.end(), by_x);
       return points;
     });
+    if (!at_limit.points.empty()) {
+      std::stable_sort(at_limit.points.begin(), at_limit.points.end(), by_x);
+      chart.series.push_back(std::move(at_limit));
+    }
     chart.from_zero = false;
     if (study_.target && !chart.series.empty()) {
       const auto [low, high] = extent(chart);

@@ -21,6 +21,7 @@ struct ChartSeries {
   std::string name;
   std::vector<ChartPoint> points;  // ascending x
   bool guide = false;              // drawn dashed and without marks: linear speed-up, goal, target loss
+  bool rings = false;              // drawn as rings around points of the others, without a line
 };
 
 // `ticks` not empty: x is an index into it (worker counts, one step apart whatever the list of K); else x is a number.

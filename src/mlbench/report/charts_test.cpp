@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "mlbench/report/gnuplot.h"
 #include "mlbench/report/test_records.h"
 
 namespace mlbench::report {
@@ -120,6 +121,20 @@ TEST_F(Charts, AccuracyHasTheGoalLine) {
   EXPECT_EQ(epochs.series[0].points[1].x, 1.25);
   EXPECT_EQ(time.series[0].points[1].x, 60);
   EXPECT_EQ(time.series[1].name, "k = 2");
+}
+
+TEST_F(Charts, WhatALimitBroughtAboutIsRinged) {
+  runs_[0].record["evaluations"][1]["cadence"] = false;
+  const Chart epochs = chart("accuracy_epochs");
+  ASSERT_EQ(epochs.series.size(), 5U);
+  EXPECT_EQ(epochs.series[0].points.size(), 2U) << "it stays in the curve";
+  const ChartSeries& rings = epochs.series[3];
+  EXPECT_TRUE(rings.rings);
+  EXPECT_EQ(rings.name, "at a limit: meets no goal");
+  ASSERT_EQ(rings.points.size(), 1U);
+  EXPECT_EQ(rings.points[0].x, 1.25);
+  EXPECT_EQ(rings.points[0].y, 85.25);
+  EXPECT_THAT(gnuplot_script(epochs, ImageFormat::kSvg), testing::HasSubstr("$data3 using 1:2 with points pt 6"));
 }
 
 TEST_F(Charts, CostIsThatOfAllWorkers) {

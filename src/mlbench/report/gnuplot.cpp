@@ -116,6 +116,9 @@ class Script {
         out_ += fmt::format("$data{} using 2 title $text[{}][2:*] lc rgb '{}'", i, title, next(colour));
       } else if (series.guide) {
         out_ += fmt::format("$data{} using 1:2 with lines dashtype 2 lc rgb '#555555' title $text[{}][2:*]", i, title);
+      } else if (series.rings) {
+        out_ += fmt::format("$data{} using 1:2 with points pt 6 ps 1.8 lw 2 lc rgb '#333333' title $text[{}][2:*]", i,
+                            title);
       } else {
         // Many points are a curve, few are measurements that a reader wants to see.
         const bool marks = series.points.size() <= 40;

@@ -53,7 +53,7 @@ Json to_json(const Chart& chart) {
       x.push_back(point.x);
       y.push_back(point.y);
     }
-    series.push_back({{"name", one.name}, {"guide", one.guide}, {"x", x}, {"y", y}});
+    series.push_back({{"name", one.name}, {"guide", one.guide}, {"rings", one.rings}, {"x", x}, {"y", y}});
   }
   return {{"id", chart.id},
           {"title", chart.title},

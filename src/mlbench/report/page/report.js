@@ -30,7 +30,7 @@
     return uPlot.join(chart.series.map((one) => [one.x, one.y]));
   };
 
-  const colourOf = (one) => one.guide ? style('--soft') : palette[one.colour % palette.length];
+  const colourOf = (one) => one.guide || one.rings ? style('--soft') : palette[one.colour % palette.length];
 
   const options = (chart, width) => {
     const axis = {stroke: style('--soft'), grid: {stroke: style('--line'), width: 1}, ticks: {stroke: style('--line')}};
@@ -51,6 +51,10 @@
         return {label: one.name, stroke: paint, fill: paint, width: 0, points: {show: false},
                 paths: uPlot.paths.bars({size: [0.6, 90]}),
                 value: (plot, value, at, row) => row === null ? '-' : number(chart.own[index][row])};
+      }
+      if (one.rings) {
+        return {label: one.name, stroke: paint, paths: () => null, points: {show: true, size: 12, width: 2, fill: 'transparent'},
+                value: (plot, value) => number(value)};
       }
       return {label: one.name, stroke: paint, width: one.guide ? 1 : 2, dash: one.guide ? [6, 4] : undefined,
               spanGaps: true, points: {show: !one.guide && one.x.length <= 40, size: 6},
@@ -270,7 +274,7 @@
   main.append(priceEditor());
   for (const chart of data.studies.flatMap((study) => study.charts)) {
     let colour = 0;
-    for (const one of chart.series) one.colour = one.guide ? 0 : colour++;
+    for (const one of chart.series) one.colour = one.guide || one.rings ? 0 : colour++;
   }
   for (const study of data.studies) {
     const table = element('table'), scroll = element('div', null, table), charts = element('div');
