@@ -116,7 +116,8 @@ std::vector<Finding> check_data(const Context& context) {
     const dataset::DatasetDescription& description = dataset::find_description(name);
     const dataset::SearchResult search = dataset::search(description, dirs);
     if (!search.misfits.empty()) {
-      findings.push_back({"data", Verdict::kWarn, fmt::format("{}: what lies here does not fit:{}", name, search.misfits),
+      findings.push_back({"data", Verdict::kWarn,
+                          fmt::format("{}: what lies here does not fit:{}", name, search.misfits),
                           "complete or remove it: see mlbench data list"});
     } else if (search.found) {
       findings.push_back({"data", Verdict::kOk, fmt::format("{} in {}", name, search.found->folder.string()), ""});

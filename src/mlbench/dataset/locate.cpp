@@ -152,14 +152,15 @@ LocatedDataset locate(const DatasetDescription& description, const std::vector<s
   SearchResult result = search(description, data_dirs);
   if (result.found && result.misfits.empty()) return *std::move(result.found);
   if (result.found) {
-    throw UserError(fmt::format(
-        "data set {}: what lies here does not fit:{}\nthe copy in {} ({}) is not taken in its place: complete or remove "
-        "what does not fit, or name another folder with --data-dir DIR or MLBENCH_DATA_DIR",
-        description.name, result.misfits, result.found->folder.string(), result.found->origin));
+    throw UserError(
+        fmt::format("data set {}: what lies here does not fit:{}\nthe copy in {} ({}) is not taken in its place: "
+                    "complete or remove "
+                    "what does not fit, or name another folder with --data-dir DIR or MLBENCH_DATA_DIR",
+                    description.name, result.misfits, result.found->folder.string(), result.found->origin));
   }
-  std::string text = fmt::format(
-      "data set {} not found; places tried:{}\nfetch it with `mlbench data fetch {}`", description.name,
-      result.tried.empty() ? " none (no data folder given)" : result.tried, description.name);
+  std::string text =
+      fmt::format("data set {} not found; places tried:{}\nfetch it with `mlbench data fetch {}`", description.name,
+                  result.tried.empty() ? " none (no data folder given)" : result.tried, description.name);
   if (!description.system_package.empty())
     text += fmt::format(", or install the package {}", description.system_package);
   throw UserError(text + ", or name the folder that holds it with --data-dir DIR or MLBENCH_DATA_DIR");
