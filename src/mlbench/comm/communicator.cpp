@@ -5,38 +5,13 @@
 #include <cstring>
 #include <numeric>
 #include <utility>
+#include <vector>
+
+#include "mlbench/comm/finished_work.h"
 
 namespace mlbench::comm {
 
-namespace {
-
-class FinishedWork final : public Work {
- public:
-  bool done() override { return true; }
-  void wait() override {}
-  void synchronize() override {}
-};
-
-// Ends the board's entry on every way out.
-class BoardEntry {
- public:
-  BoardEntry(OperationBoard& board, const char* name, size_t bytes)
-      : board_(&board), operation_(board.begin(name, bytes)) {}
-  BoardEntry(BoardEntry&& other) noexcept
-      : board_(std::exchange(other.board_, nullptr)), operation_(other.operation_) {}
-  ~BoardEntry() { end(); }
-  void end() {
-    if (board_ != nullptr) std::exchange(board_, nullptr)->end(operation_);
-  }
-
- private:
-  OperationBoard* board_;
-  Operation operation_;
-};
-
-}  // namespace
-
-// Adds to a back end's Work what Communicator::perform adds to a blocking call.
+// Adds to a transport's Work what Communicator::perform adds to a blocking call.
 class Communicator::GuardedWork final : public Work {
  public:
   GuardedWork(Communicator& owner, const char* operation, BoardEntry entry, std::unique_ptr<Work> work)
@@ -73,14 +48,15 @@ class Communicator::GuardedWork final : public Work {
   std::string failure_;
 };
 
-Communicator::Communicator(std::shared_ptr<OperationBoard> board)
-    : board_(board != nullptr ? std::move(board) : std::make_shared<OperationBoard>()) {}
+Communicator::Communicator(std::unique_ptr<Transport> transport, std::shared_ptr<OperationBoard> board)
+    : board_(board != nullptr ? std::move(board) : std::make_shared<OperationBoard>()),
+      transport_(std::move(transport)) {}
 
 CommError Communicator::failed(const char* operation, const std::string& reason) {
   const std::string text = fmt::format("{}: rank {} of {}: {}", operation, rank(), size(), reason);
   if (failure_.empty()) {
     failure_ = text;
-    do_let_go();
+    transport_->let_go();
   }
   return CommError(text);
 }
@@ -94,7 +70,7 @@ void Communicator::check_usable(const char* operation) const {
 void Communicator::check_buffer(const char* operation, const ConstBufferView& buffer) const {
   MLBENCH_CHECK(buffer.count >= 0, fmt::format("{} of {} elements", operation, buffer.count));
   MLBENCH_CHECK(buffer.count == 0 || buffer.data != nullptr, fmt::format("{} of a null buffer", operation));
-  MLBENCH_CHECK(supports(buffer.stream.device),
+  MLBENCH_CHECK(transport_->supports(buffer.stream.device),
                 fmt::format("{} of a device buffer that {} cannot read", operation, description()));
 }
 
@@ -106,7 +82,8 @@ void Communicator::check_message(const char* operation, const ConstBufferView& b
   check_buffer(operation, buffer);
   check_rank(operation, peer, "peer");
   MLBENCH_CHECK(peer != rank(), fmt::format("{} between rank {} and itself", operation, peer));
-  MLBENCH_CHECK(tag >= 0 && tag < (1 << 16), fmt::format("{}: tag {} is not in 0..65535", operation, tag));
+  MLBENCH_CHECK(tag >= 0 && tag < Transport::kCollectiveTag,
+                fmt::format("{}: tag {} is not in 0..65535", operation, tag));
 }
 
 template <typename Body>
@@ -133,7 +110,7 @@ std::unique_ptr<Work> Communicator::start(const char* operation, size_t bytes, B
 
 void Communicator::barrier() {
   perform("barrier", 0, [&] {
-    if (size() > 1) do_barrier();
+    if (size() > 1) transport_->barrier();
   });
 }
 
@@ -141,28 +118,23 @@ void Communicator::broadcast(BufferView buffer, int root) {
   check_buffer("broadcast", buffer);
   check_rank("broadcast", root, "root");
   perform("broadcast", buffer.size_bytes(), [&] {
-    if (size() > 1 && buffer.count > 0) do_broadcast(buffer, root);
+    if (size() > 1 && buffer.count > 0) transport_->broadcast(buffer, root);
   });
 }
 
 void Communicator::all_reduce(BufferView buffer, ReduceOp op) {
   check_buffer("all_reduce", buffer);
   perform("all_reduce", buffer.size_bytes(), [&] {
-    if (size() > 1 && buffer.count > 0) do_all_reduce(buffer, op);
+    if (size() > 1 && buffer.count > 0) transport_->all_reduce(buffer, op);
   });
 }
 
 std::unique_ptr<Work> Communicator::all_reduce_async(BufferView buffer, ReduceOp op) {
   check_buffer("all_reduce", buffer);
   return start("all_reduce", buffer.size_bytes(), [&]() -> std::unique_ptr<Work> {
-    if (size() > 1 && buffer.count > 0) return do_all_reduce_async(buffer, op);
+    if (size() > 1 && buffer.count > 0) return transport_->all_reduce_async(buffer, op);
     return std::make_unique<FinishedWork>();
   });
-}
-
-std::unique_ptr<Work> Communicator::do_all_reduce_async(BufferView buffer, ReduceOp op) {
-  do_all_reduce(buffer, op);
-  return std::make_unique<FinishedWork>();
 }
 
 void Communicator::all_gather(ConstBufferView input, BufferView output) {
@@ -186,7 +158,7 @@ void Communicator::all_gather_v(ConstBufferView input, BufferView output, std::s
   perform("all_gather", input.size_bytes(), [&] {
     if (total == 0) return;
     if (size() > 1) {
-      do_all_gather_v(input, output, counts);
+      transport_->all_gather_v(input, output, counts);
     } else {
       std::memmove(output.data, input.data, input.size_bytes());
     }
@@ -202,7 +174,7 @@ void Communicator::reduce_scatter(ConstBufferView input, BufferView output, Redu
   perform("reduce_scatter", input.size_bytes(), [&] {
     if (output.count == 0) return;
     if (size() > 1) {
-      do_reduce_scatter(input, output, op);
+      transport_->reduce_scatter(input, output, op);
     } else {
       std::memmove(output.data, input.data, input.size_bytes());
     }
@@ -213,28 +185,28 @@ void Communicator::reduce(BufferView buffer, ReduceOp op, int root) {
   check_buffer("reduce", buffer);
   check_rank("reduce", root, "root");
   perform("reduce", buffer.size_bytes(), [&] {
-    if (size() > 1 && buffer.count > 0) do_reduce(buffer, op, root);
+    if (size() > 1 && buffer.count > 0) transport_->reduce(buffer, op, root);
   });
 }
 
 void Communicator::send(ConstBufferView buffer, int peer, int tag) {
   check_message("send", buffer, peer, tag);
   perform("send", buffer.size_bytes(), [&] {
-    if (buffer.count > 0) do_send(buffer, peer, tag)->synchronize();
+    if (buffer.count > 0) transport_->send(buffer, peer, tag)->synchronize();
   });
 }
 
 void Communicator::recv(BufferView buffer, int peer, int tag) {
   check_message("recv", buffer, peer, tag);
   perform("recv", buffer.size_bytes(), [&] {
-    if (buffer.count > 0) do_recv(buffer, peer, tag)->synchronize();
+    if (buffer.count > 0) transport_->recv(buffer, peer, tag)->synchronize();
   });
 }
 
 std::unique_ptr<Work> Communicator::send_async(ConstBufferView buffer, int peer, int tag) {
   check_message("send", buffer, peer, tag);
   return start("send", buffer.size_bytes(), [&]() -> std::unique_ptr<Work> {
-    if (buffer.count > 0) return do_send(buffer, peer, tag);
+    if (buffer.count > 0) return transport_->send(buffer, peer, tag);
     return std::make_unique<FinishedWork>();
   });
 }
@@ -242,14 +214,14 @@ std::unique_ptr<Work> Communicator::send_async(ConstBufferView buffer, int peer,
 std::unique_ptr<Work> Communicator::recv_async(BufferView buffer, int peer, int tag) {
   check_message("recv", buffer, peer, tag);
   return start("recv", buffer.size_bytes(), [&]() -> std::unique_ptr<Work> {
-    if (buffer.count > 0) return do_recv(buffer, peer, tag);
+    if (buffer.count > 0) return transport_->recv(buffer, peer, tag);
     return std::make_unique<FinishedWork>();
   });
 }
 
 std::unique_ptr<Communicator> Communicator::split(int colour, int key) {
   std::unique_ptr<Communicator> group;
-  perform("split", 0, [&] { group = do_split(colour, key); });
+  perform("split", 0, [&] { group = std::make_unique<Communicator>(transport_->split(colour, key), board_); });
   return group;
 }
 

@@ -1,10 +1,10 @@
 #pragma once
 
-// Communication between the ranks of a run. Back ends derive from Communicator and implement the do_* functions; the
-// public functions note the operation on the board (so that a heartbeat can name what a rank is waiting in, and
-// observers hear of begin and end) and check arguments.
+// Communication between the ranks of a run: a Communicator checks arguments, notes the operation on the board (so that
+// a heartbeat can name what a rank is waiting in, and observers hear of begin and end), lets a Transport perform it, and
+// turns every failure into a CommError that names operation, rank, peer and timeout.
 //
-// Contract, tested for every back end (tests in comm/contract_test.*):
+// Contract, tested for every back end and wrapper (tests in comm/contract_test.*):
 // - Every rank of the group calls the same operations in the same order with the same counts, dtypes and roots.
 // - Blocking calls return when the local buffers may be reused. Asynchronous ones return a Work.
 // - A lost peer, or one that the call waited for longer than CommOptions::timeout, throws CommError naming operation,
@@ -13,58 +13,42 @@
 //   the board ends the rank.)
 // - Wrong arguments (a root that is no rank, sizes that do not fit) are bugs of the caller: MLBENCH_CHECK.
 // - Reductions give bitwise the same result on every rank; the same inputs give the same bits again.
-// - Counts may be 0. Not thread-safe: one thread per communicator.
+// - Counts may be 0. One thread at a time.
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
-#include "mlbench/base/availability.h"
 #include "mlbench/base/buffer.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
 #include "mlbench/comm/operation_board.h"
+#include "mlbench/comm/transport.h"
 
 namespace mlbench::comm {
-
-enum class ReduceOp : uint8_t { kSum, kMin, kMax };
-
-// An operation under way. Destroying an unfinished Work waits for it. It is destroyed before its communicator.
-class Work {
- public:
-  virtual ~Work() = default;
-  virtual bool done() = 0;
-  // The stream of the buffer waits (on the CPU the same as synchronize()). Throws the operation's error.
-  virtual void wait() = 0;
-  // The host waits. Throws the operation's error.
-  virtual void synchronize() = 0;
-};
 
 class Communicator {
  public:
   // A null board: one of its own.
-  explicit Communicator(std::shared_ptr<OperationBoard> board);
-  virtual ~Communicator() = default;
+  explicit Communicator(std::unique_ptr<Transport> transport, std::shared_ptr<OperationBoard> board = nullptr);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
-  // For the record: "gloo", "mpi[serialized]".
-  virtual std::string description() const = 0;
-  // For the record, of libraries whose version shows only once they are loaded: {"mpi": "Open MPI v4.1.4"}.
-  virtual Json versions() const { return Json::object(); }
+  int rank() const { return transport_->rank(); }
+  int size() const { return transport_->size(); }
+  // Of the transport (transport.h).
+  std::string description() const { return transport_->description(); }
+  Json versions() const { return transport_->versions(); }
 
   void barrier();
   void broadcast(BufferView buffer, int root);
-  // In place, over all ranks, all dtypes. Integer sums wrap; float16 and bfloat16 are added in float32 and rounded to
-  // nearest even after each addition.
+  // In place, over all ranks, all dtypes. Integer sums and products wrap; float16 and bfloat16 are combined in float32
+  // and rounded to nearest even after each operation. kAvg: the sum divided by size() (integers: towards zero).
   void all_reduce(BufferView buffer, ReduceOp op);
-  std::unique_ptr<Work> all_reduce_async(BufferView buffer, ReduceOp op);
+  std::unique_ptr<Work> all_reduce_async(BufferView buffer, ReduceOp op);  // not kAvg
   // output = size() * input.count elements, in rank order.
   void all_gather(ConstBufferView input, BufferView output);
   // counts[r] elements from rank r, concatenated in rank order (counts the same on all ranks, zeros allowed).
@@ -72,6 +56,15 @@ class Communicator {
   // input = size() * output.count; output = the reduction of slice rank().
   void reduce_scatter(ConstBufferView input, BufferView output, ReduceOp op);
   void reduce(BufferView buffer, ReduceOp op, int root);  // result only at root; others' content undefined
+  // At root output = size() * input.count elements in rank order; elsewhere output is not looked at.
+  void gather(ConstBufferView input, BufferView output, int root);
+  // At root input = size() * output.count elements, of which slice r goes to rank r; elsewhere input is not looked at.
+  void scatter(ConstBufferView input, BufferView output, int root);
+  // size() slices of equal length each; slice r of input goes to rank r, slice r of output comes from it.
+  void all_to_all(ConstBufferView input, BufferView output);
+  // send_counts[r] elements go to rank r, recv_counts[r] come from it: what it has in send_counts for this rank.
+  void all_to_all_v(ConstBufferView input, BufferView output, std::span<const int64_t> send_counts,
+                    std::span<const int64_t> recv_counts);
   // Tagged, blocking; tags 0..2^16-1, `peer` another rank. A send may or may not wait for its receive. Messages of one
   // sender, receiver and tag arrive in order; the receive's size is the send's. Asynchronous ones begin at once and do
   // not wait for other operations.
@@ -79,35 +72,17 @@ class Communicator {
   void recv(BufferView buffer, int peer, int tag);
   std::unique_ptr<Work> send_async(ConstBufferView buffer, int peer, int tag);
   std::unique_ptr<Work> recv_async(BufferView buffer, int peer, int tag);
+  // Collective: every rank asks for as many bytes. Zeroed memory, aligned to 64 bytes, whose contents operations read
+  // and write fastest; it may outlive the communicator.
+  std::shared_ptr<std::byte> allocate(size_t bytes);
   // Ranks of one colour form a group, ordered by (key, rank). Collective over this communicator. The new one shares the
   // board.
   std::unique_ptr<Communicator> split(int colour, int key);
 
   OperationBoard& board() { return *board_; }
 
- protected:
-  const std::shared_ptr<OperationBoard>& shared_board() const { return board_; }
-
  private:
   class GuardedWork;
-
-  // What back ends implement. Arguments are checked, counts are positive and size() > 1, except that do_all_gather_v
-  // has some counts of zero and do_split comes with any size. A failure is a CommError saying why and with which peer;
-  // operation and rank are added here.
-  virtual void do_barrier() = 0;
-  virtual void do_broadcast(BufferView buffer, int root) = 0;
-  virtual void do_all_reduce(BufferView buffer, ReduceOp op) = 0;
-  // Default: performs it at once and returns a finished Work.
-  virtual std::unique_ptr<Work> do_all_reduce_async(BufferView buffer, ReduceOp op);
-  virtual void do_all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) = 0;
-  virtual void do_reduce_scatter(ConstBufferView input, BufferView output, ReduceOp op) = 0;
-  virtual void do_reduce(BufferView buffer, ReduceOp op, int root) = 0;
-  virtual std::unique_ptr<Work> do_send(ConstBufferView buffer, int peer, int tag) = 0;
-  virtual std::unique_ptr<Work> do_recv(BufferView buffer, int peer, int tag) = 0;
-  virtual std::unique_ptr<Communicator> do_split(int colour, int key) = 0;
-  // After the first failure, once.
-  virtual void do_let_go() noexcept {}
-  virtual bool supports(const Device& device) const { return device.kind == Device::Kind::kCpu; }
 
   template <typename Body>
   void perform(const char* operation, size_t bytes, Body&& body);
@@ -120,6 +95,7 @@ class Communicator {
   CommError failed(const char* operation, const std::string& reason);
 
   std::shared_ptr<OperationBoard> board_;
+  std::unique_ptr<Transport> transport_;
   std::string failure_;  // the first one
 };
 
@@ -133,7 +109,7 @@ class RendezvousStore {
   virtual std::string get(const std::string& key, std::chrono::milliseconds timeout) = 0;
 };
 
-// What a back end's make() gets.
+// What a back end's make() gets, which returns a Transport.
 struct CommOptions {
   int rank = 0;
   int size = 1;
@@ -144,7 +120,6 @@ struct CommOptions {
                                           // one and leaves it in the store
   std::string run;                        // what that proof is bound to, beside the group: "17/segment2/"
   bool passive_wait = false;              // more ranks than cores: never spin
-  std::shared_ptr<OperationBoard> board;  // may be null: the back end makes one
 };
 
 }  // namespace mlbench::comm

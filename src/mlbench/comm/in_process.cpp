@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "mlbench/comm/finished_work.h"
 #include "mlbench/comm/reduce.h"
 
 namespace mlbench::comm {
@@ -130,13 +131,6 @@ class Group {
   std::vector<std::shared_ptr<Group>> subgroups;
 };
 
-class SentWork final : public Work {
- public:
-  bool done() override { return true; }
-  void wait() override {}
-  void synchronize() override {}
-};
-
 class ReceiveWork final : public Work {
  public:
   ReceiveWork(std::shared_ptr<Group> group, Group::Route route, BufferView buffer)
@@ -173,14 +167,81 @@ Bytes copy_of(ConstBufferView buffer) {
   return {begin, begin + buffer.size_bytes()};
 }
 
-class InProcess final : public Communicator {
+class InProcess final : public Transport {
  public:
-  InProcess(std::shared_ptr<Group> group, int rank, std::shared_ptr<OperationBoard> board)
-      : Communicator(std::move(board)), group_(std::move(group)), rank_(rank) {}
+  InProcess(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
   ~InProcess() override { group_->leave(rank_); }
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
   std::string description() const override { return "in-process"; }
+
+  void barrier() override { group_->meet(rank_); }
+
+  void broadcast(BufferView buffer, int root) override {
+    exchange(rank_ == root ? ConstBufferView(buffer) : ConstBufferView(), [&] {
+      if (rank_ != root) std::memcpy(buffer.data, group_->inputs[Group::index(root)].data(), buffer.size_bytes());
+    });
+  }
+
+  void all_reduce(BufferView buffer, ReduceOp op) override {
+    exchange(buffer, [&] { reduce_into(buffer, 0, op); });
+  }
+
+  void all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) override {
+    exchange(input, [&] {
+      int64_t first = 0;
+      for (size_t peer = 0; peer < counts.size(); ++peer) {
+        const BufferView slice = output.slice(first, counts[peer]);
+        if (slice.count > 0) std::memcpy(slice.data, group_->inputs[peer].data(), slice.size_bytes());
+        first += counts[peer];
+      }
+    });
+  }
+
+  void reduce_scatter(ConstBufferView input, BufferView output, ReduceOp op) override {
+    exchange(input, [&] { reduce_into(output, rank_ * output.count, op); });
+  }
+
+  void reduce(BufferView buffer, ReduceOp op, int root) override {
+    exchange(buffer, [&] {
+      if (rank_ == root) reduce_into(buffer, 0, op);
+    });
+  }
+
+  std::unique_ptr<Work> send(ConstBufferView buffer, int peer, int tag) override {
+    group_->put({rank_, peer, tag}, copy_of(buffer));
+    return std::make_unique<FinishedWork>();
+  }
+
+  std::unique_ptr<Work> recv(BufferView buffer, int peer, int tag) override {
+    return std::make_unique<ReceiveWork>(group_, Group::Route{peer, rank_, tag}, buffer);
+  }
+
+  std::unique_ptr<Transport> split(int colour, int key) override {
+    const int own[] = {colour, key};
+    std::vector<std::pair<int, int>> members;  // (key, rank in this group), ordered
+    exchange({own, 2, DType::kInt32}, [&] {
+      for (int peer = 0; peer < size(); ++peer) {
+        int other[2];
+        std::memcpy(other, group_->inputs[Group::index(peer)].data(), sizeof other);
+        if (other[0] == colour) members.emplace_back(other[1], peer);
+      }
+    });
+    std::sort(members.begin(), members.end());
+    const int first = members.front().second;
+    if (rank_ == first) {
+      group_->subgroups[Group::index(rank_)] =
+          std::make_shared<Group>(static_cast<int>(members.size()), group_->timeout());
+    }
+    group_->meet(rank_);
+    const auto subgroup = group_->subgroups[Group::index(first)];
+    group_->meet(rank_);
+    if (rank_ == first) group_->subgroups[Group::index(rank_)].reset();
+    const auto place = std::find(members.begin(), members.end(), std::pair{key, rank_});
+    return std::make_unique<InProcess>(subgroup, static_cast<int>(place - members.begin()));
+  }
+
+  void let_go() noexcept override { group_->leave(rank_); }
 
  private:
   // Shares the input, then lets `read` use everybody's.
@@ -202,85 +263,25 @@ class InProcess final : public Communicator {
     }
   }
 
-  void do_barrier() override { group_->meet(rank_); }
-
-  void do_broadcast(BufferView buffer, int root) override {
-    exchange(rank_ == root ? ConstBufferView(buffer) : ConstBufferView(), [&] {
-      if (rank_ != root) std::memcpy(buffer.data, group_->inputs[Group::index(root)].data(), buffer.size_bytes());
-    });
-  }
-
-  void do_all_reduce(BufferView buffer, ReduceOp op) override {
-    exchange(buffer, [&] { reduce_into(buffer, 0, op); });
-  }
-
-  void do_all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) override {
-    exchange(input, [&] {
-      int64_t first = 0;
-      for (size_t peer = 0; peer < counts.size(); ++peer) {
-        const BufferView slice = output.slice(first, counts[peer]);
-        if (slice.count > 0) std::memcpy(slice.data, group_->inputs[peer].data(), slice.size_bytes());
-        first += counts[peer];
-      }
-    });
-  }
-
-  void do_reduce_scatter(ConstBufferView input, BufferView output, ReduceOp op) override {
-    exchange(input, [&] { reduce_into(output, rank_ * output.count, op); });
-  }
-
-  void do_reduce(BufferView buffer, ReduceOp op, int root) override {
-    exchange(buffer, [&] {
-      if (rank_ == root) reduce_into(buffer, 0, op);
-    });
-  }
-
-  std::unique_ptr<Work> do_send(ConstBufferView buffer, int peer, int tag) override {
-    group_->put({rank_, peer, tag}, copy_of(buffer));
-    return std::make_unique<SentWork>();
-  }
-
-  std::unique_ptr<Work> do_recv(BufferView buffer, int peer, int tag) override {
-    return std::make_unique<ReceiveWork>(group_, Group::Route{peer, rank_, tag}, buffer);
-  }
-
-  std::unique_ptr<Communicator> do_split(int colour, int key) override {
-    const int own[] = {colour, key};
-    std::vector<std::pair<int, int>> members;  // (key, rank in this group), ordered
-    exchange({own, 2, DType::kInt32}, [&] {
-      for (int peer = 0; peer < size(); ++peer) {
-        int other[2];
-        std::memcpy(other, group_->inputs[Group::index(peer)].data(), sizeof other);
-        if (other[0] == colour) members.emplace_back(other[1], peer);
-      }
-    });
-    std::sort(members.begin(), members.end());
-    const int first = members.front().second;
-    if (rank_ == first) {
-      group_->subgroups[Group::index(rank_)] =
-          std::make_shared<Group>(static_cast<int>(members.size()), group_->timeout());
-    }
-    group_->meet(rank_);
-    const auto subgroup = group_->subgroups[Group::index(first)];
-    group_->meet(rank_);
-    if (rank_ == first) group_->subgroups[Group::index(rank_)].reset();
-    const auto place = std::find(members.begin(), members.end(), std::pair{key, rank_});
-    return std::make_unique<InProcess>(subgroup, static_cast<int>(place - members.begin()), shared_board());
-  }
-
-  void do_let_go() noexcept override { group_->leave(rank_); }
-
   std::shared_ptr<Group> group_;
   int rank_;
 };
 
 }  // namespace
 
-std::vector<std::unique_ptr<Communicator>> make_in_process_group(int size, std::chrono::milliseconds timeout) {
+std::vector<std::unique_ptr<Transport>> make_in_process_transports(int size, std::chrono::milliseconds timeout) {
   MLBENCH_CHECK(size >= 1, fmt::format("a group of {} ranks", size));
   const auto group = std::make_shared<Group>(size, timeout);
+  std::vector<std::unique_ptr<Transport>> ranks;
+  for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<InProcess>(group, rank));
+  return ranks;
+}
+
+std::vector<std::unique_ptr<Communicator>> make_in_process_group(int size, std::chrono::milliseconds timeout) {
   std::vector<std::unique_ptr<Communicator>> ranks;
-  for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<InProcess>(group, rank, nullptr));
+  for (auto& transport : make_in_process_transports(size, timeout)) {
+    ranks.push_back(std::make_unique<Communicator>(std::move(transport)));
+  }
   return ranks;
 }
 

@@ -3,6 +3,7 @@
 // A group of ranks that are threads of one process: the reference implementation, for tests and for the harness's own
 // cost (with one rank it is the null communicator).
 
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -10,7 +11,9 @@
 
 namespace mlbench::comm {
 
-// One communicator per rank; each is to be used by a thread of its own.
+// One per rank; each is to be used by a thread of its own.
+std::vector<std::unique_ptr<Transport>> make_in_process_transports(int size, std::chrono::milliseconds timeout);
+// The same as communicators.
 std::vector<std::unique_ptr<Communicator>> make_in_process_group(int size, std::chrono::milliseconds timeout);
 
 }  // namespace mlbench::comm

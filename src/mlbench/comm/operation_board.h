@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace mlbench::comm {
@@ -53,6 +54,25 @@ class OperationBoard {
   int in_flight_ = 0;  // asynchronous operations overlap
   std::chrono::steady_clock::time_point since_{};
   std::vector<OperationObserver*> observers_;
+};
+
+// An operation from begin() to end(), on every way out. The board outlives it.
+class BoardEntry {
+ public:
+  BoardEntry(OperationBoard& board, const char* name_literal, uint64_t bytes = 0)
+      : board_(&board), operation_(board.begin(name_literal, bytes)) {}
+  BoardEntry(BoardEntry&& other) noexcept
+      : board_(std::exchange(other.board_, nullptr)), operation_(other.operation_) {}
+  BoardEntry& operator=(BoardEntry&&) = delete;
+  ~BoardEntry() { end(); }
+  // Before the end of its scope.
+  void end() {
+    if (board_ != nullptr) std::exchange(board_, nullptr)->end(operation_);
+  }
+
+ private:
+  OperationBoard* board_;
+  Operation operation_;
 };
 
 }  // namespace mlbench::comm

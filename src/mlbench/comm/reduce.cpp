@@ -46,6 +46,9 @@ AccumulateFunction portable_accumulate_function(DType dtype, ReduceOp op) {
       return portable_function<ReduceOp::kMin>(dtype);
     case ReduceOp::kMax:
       return portable_function<ReduceOp::kMax>(dtype);
+    case ReduceOp::kProd:
+    case ReduceOp::kAvg:
+      break;
   }
   return nullptr;
 }

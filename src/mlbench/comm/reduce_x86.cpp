@@ -100,6 +100,9 @@ AccumulateFunction cpu_accumulate_function(DType dtype, ReduceOp op) {
       return avx2_function<ReduceOp::kMin>(dtype);
     case ReduceOp::kMax:
       return avx2_function<ReduceOp::kMax>(dtype);
+    case ReduceOp::kProd:
+    case ReduceOp::kAvg:
+      break;
   }
   return nullptr;
 }

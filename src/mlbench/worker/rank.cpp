@@ -67,7 +67,7 @@ void train_run(const spec::RunSpec& run, const RankOptions& options, const net::
       record::EventKind::kPrepared,
       {record::member::kPrepareS(to_seconds(clock.now() - start)), record::member::kData(std::move(identity))}));
 
-  const auto comm = catalog::make_backend(run.backend, session.comm_options());
+  const auto comm = catalog::make_backend(run.backend, session.comm_options(), session.board());
   const auto framework = make_framework(run, launch.rank, launch.local_rank);
   if (run.profile != "off" && framework->costs().empty()) {
     throw UserError("framework '" + run.framework + "' cannot tell its operations" +

@@ -106,7 +106,6 @@ comm::CommOptions Session::comm_options() const {
   options.secret = secret_;
   options.run = run_id_ + "/" + prefix_of(segment_);
   options.passive_wait = run_.oversubscribed;
-  options.board = board_;
   return options;
 }
 

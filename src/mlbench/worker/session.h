@@ -45,6 +45,8 @@ class Session {
   ~Session();
 
   comm::CommOptions comm_options() const;
+  // What heartbeats and the watchdog read: for the rank's communicator.
+  const std::shared_ptr<comm::OperationBoard>& board() const { return board_; }
   std::atomic<int64_t>& progress() { return progress_; }
 
   // Writes the failure event and tells the supervisor.

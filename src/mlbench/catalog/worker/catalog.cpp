@@ -1,5 +1,8 @@
 #include "mlbench/catalog/worker/catalog.h"
 
+#include <optional>
+#include <utility>
+
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/comm/gloo/gloo.h"
@@ -16,7 +19,7 @@ namespace mlbench::catalog {
 const std::vector<BackendRow>& backends() {
   static const std::vector<BackendRow> kRows = {
       {"gloo", comm::gloo_backend::available, comm::gloo_backend::make},
-      {"mpi", comm::mpi_backend::available, comm::mpi_backend::make},
+      {"mpi", comm::mpi_backend::available, comm::mpi_backend::make, "MPI_Init"},
   };
   return kRows;
 }
@@ -61,8 +64,15 @@ Json list(const std::vector<Row>& rows) {
 
 }  // namespace
 
-std::unique_ptr<comm::Communicator> make_backend(const std::string& name, const comm::CommOptions& options) {
-  return find_row(backends(), name, "backend").make(options);
+std::unique_ptr<comm::Communicator> make_backend(const std::string& name, const comm::CommOptions& options,
+                                                 std::shared_ptr<comm::OperationBoard> board) {
+  const BackendRow& row = find_row(backends(), name, "backend");
+  if (board == nullptr) board = std::make_shared<comm::OperationBoard>();
+  std::optional<comm::BoardEntry> start;
+  if (*row.waits_in != '\0') start.emplace(*board, row.waits_in);
+  auto transport = row.make(options);
+  start.reset();
+  return std::make_unique<comm::Communicator>(std::move(transport), std::move(board));
 }
 
 std::unique_ptr<framework::Framework> make_framework(const std::string& name,

@@ -15,7 +15,10 @@ namespace mlbench::catalog {
 struct BackendRow {
   const char* name;
   Availability (*available)();
-  std::unique_ptr<comm::Communicator> (*make)(const comm::CommOptions& options);
+  std::unique_ptr<comm::Transport> (*make)(const comm::CommOptions& options);
+  // The call in which make() waits for the other ranks without a timeout of its own: noted on the board, for the
+  // watchdog. "": it has a timeout.
+  const char* waits_in = "";
 };
 const std::vector<BackendRow>& backends();
 
@@ -26,8 +29,9 @@ struct FrameworkRow {
 };
 const std::vector<FrameworkRow>& frameworks();
 
-// UserError listing the valid names, or the reason why the chosen one is not available.
-std::unique_ptr<comm::Communicator> make_backend(const std::string& name, const comm::CommOptions& options);
+// UserError listing the valid names, or the reason why the chosen one is not available. A null board: one of its own.
+std::unique_ptr<comm::Communicator> make_backend(const std::string& name, const comm::CommOptions& options,
+                                                 std::shared_ptr<comm::OperationBoard> board = nullptr);
 std::unique_ptr<framework::Framework> make_framework(const std::string& name,
                                                      const framework::FrameworkOptions& options);
 

@@ -68,5 +68,19 @@ TEST(Catalog, AnUnknownFrameworkIsRefusedWithTheNamesOfAll) {
               ThrowsMessage<UserError>(HasSubstr("unknown framework 'keras'; valid: torch, onednn, null")));
 }
 
+// The supervisor tells by this name that ranks do not come up.
+TEST(Catalog, TheBoardShowsWhatABackEndWaitsInWhileItIsMade) {
+  for (const BackendRow& row : backends()) {
+    EXPECT_EQ(std::string(row.waits_in), row.name == std::string("mpi") ? "MPI_Init" : "");
+    if (!row.available().available) continue;
+    const auto board = std::make_shared<comm::OperationBoard>();
+    const auto comm = make_backend(row.name, {}, board);
+    EXPECT_EQ(&comm->board(), board.get());
+    EXPECT_EQ(board->read().operation, row.waits_in);
+    EXPECT_EQ(board->read().sequence, *row.waits_in != '\0' ? 1 : 0);
+    EXPECT_FALSE(board->read().in_progress);
+  }
+}
+
 }  // namespace
 }  // namespace mlbench::catalog

@@ -102,7 +102,7 @@ class QueuedWork final : public Work {
   std::shared_ptr<Queue::Task> task_;
 };
 
-// What a communicator hands on to its splits.
+// What a group hands on to its splits.
 struct Origin {
   CommOptions options;                      // of the first group
   std::string secret;                       // of the run
@@ -124,14 +124,10 @@ std::string secret_of(const CommOptions& options, const std::string& key) {
   }
 }
 
-class Gloo final : public Communicator {
+class Gloo final : public Transport {
  public:
-  Gloo(Origin origin, std::string prefix, int rank, int size, std::shared_ptr<OperationBoard> board)
-      : Communicator(std::move(board)),
-        origin_(std::move(origin)),
-        prefix_(std::move(prefix)),
-        rank_(rank),
-        size_(size) {
+  Gloo(Origin origin, std::string prefix, int rank, int size)
+      : origin_(std::move(origin)), prefix_(std::move(prefix)), rank_(rank), size_(size) {
     if (size_ == 1) return;
     if (origin_.device == nullptr) origin_.device = std::make_shared<ConnectedDevice>();
     const CommOptions& options = origin_.options;
@@ -146,27 +142,20 @@ class Gloo final : public Communicator {
   int size() const override { return size_; }
   std::string description() const override { return "gloo"; }
 
- private:
-  // The connections, when all that was begun before is finished.
-  Mesh& mesh() {
-    queue_.wait_until_empty();
-    return *connections_.mesh;
-  }
+  void barrier() override { collectives::barrier(mesh()); }
 
-  void do_barrier() override { collectives::barrier(mesh()); }
-
-  void do_broadcast(BufferView buffer, int root) override {
+  void broadcast(BufferView buffer, int root) override {
     collectives::broadcast(mesh(), static_cast<std::byte*>(buffer.data), buffer.size_bytes(), root);
   }
 
-  void do_all_reduce(BufferView buffer, ReduceOp op) override { collectives::all_reduce(mesh(), buffer, op); }
+  void all_reduce(BufferView buffer, ReduceOp op) override { collectives::all_reduce(mesh(), buffer, op); }
 
-  std::unique_ptr<Work> do_all_reduce_async(BufferView buffer, ReduceOp op) override {
+  std::unique_ptr<Work> all_reduce_async(BufferView buffer, ReduceOp op) override {
     return std::make_unique<QueuedWork>(
         queue_, queue_.submit([this, buffer, op] { collectives::all_reduce(*connections_.mesh, buffer, op); }));
   }
 
-  void do_all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) override {
+  void all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) override {
     auto* data = static_cast<std::byte*>(output.data);
     std::vector<size_t> offsets{0};
     for (const int64_t count : counts)
@@ -175,7 +164,7 @@ class Gloo final : public Communicator {
     collectives::all_gather(mesh(), data, offsets);
   }
 
-  void do_reduce_scatter(ConstBufferView input, BufferView output, ReduceOp op) override {
+  void reduce_scatter(ConstBufferView input, BufferView output, ReduceOp op) override {
     const auto* begin = static_cast<const std::byte*>(input.data);
     std::vector<std::byte> work(begin, begin + input.size_bytes());
     std::vector<size_t> offsets;
@@ -185,21 +174,21 @@ class Gloo final : public Communicator {
     std::memcpy(output.data, work.data() + offsets[static_cast<size_t>(rank_)], output.size_bytes());
   }
 
-  void do_reduce(BufferView buffer, ReduceOp op, int root) override { collectives::reduce(mesh(), buffer, op, root); }
+  void reduce(BufferView buffer, ReduceOp op, int root) override { collectives::reduce(mesh(), buffer, op, root); }
 
-  std::unique_ptr<Work> do_send(ConstBufferView buffer, int peer, int tag) override {
+  std::unique_ptr<Work> send(ConstBufferView buffer, int peer, int tag) override {
     return connections_.mailbox->send(peer, tag, buffer);
   }
-  std::unique_ptr<Work> do_recv(BufferView buffer, int peer, int tag) override {
+  std::unique_ptr<Work> recv(BufferView buffer, int peer, int tag) override {
     return connections_.mailbox->recv(peer, tag, buffer);
   }
 
-  std::unique_ptr<Communicator> do_split(int colour, int key) override {
+  std::unique_ptr<Transport> split(int colour, int key) override {
     std::vector<int32_t> all(2 * static_cast<size_t>(size_));
     const std::vector<int64_t> counts(static_cast<size_t>(size_), 2);
     const int32_t own[] = {colour, key};
     if (size_ > 1) {
-      do_all_gather_v({own, 2, DType::kInt32}, view_of(std::span(all)), counts);
+      all_gather_v({own, 2, DType::kInt32}, view_of(std::span(all)), counts);
     } else {
       std::copy(std::begin(own), std::end(own), all.begin());
     }
@@ -211,13 +200,19 @@ class Gloo final : public Communicator {
     std::sort(members.begin(), members.end());
     const auto place = std::find(members.begin(), members.end(), std::pair{key, rank_});
     return std::make_unique<Gloo>(origin_, fmt::format("{}split{}/{}/", prefix_, splits_++, colour),
-                                  static_cast<int>(place - members.begin()), static_cast<int>(members.size()),
-                                  shared_board());
+                                  static_cast<int>(place - members.begin()), static_cast<int>(members.size()));
   }
 
-  void do_let_go() noexcept override {
+  void let_go() noexcept override {
     connections_.mailbox->close();
     mesh().close();
+  }
+
+ private:
+  // The connections, when all that was begun before is finished.
+  Mesh& mesh() {
+    queue_.wait_until_empty();
+    return *connections_.mesh;
   }
 
   Origin origin_;
@@ -233,7 +228,7 @@ class Gloo final : public Communicator {
 
 Availability available() { return {true, ""}; }
 
-std::unique_ptr<Communicator> make(const CommOptions& options) {
+std::unique_ptr<Transport> make(const CommOptions& options) {
   MLBENCH_CHECK(options.rank >= 0 && options.rank < options.size,
                 fmt::format("rank {} of {}", options.rank, options.size));
   MLBENCH_CHECK(options.size == 1 || options.store != nullptr, "a group of several ranks without a rendezvous store");
@@ -242,7 +237,7 @@ std::unique_ptr<Communicator> make(const CommOptions& options) {
   if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
   try {
     return std::make_unique<Gloo>(Origin{options, secret_of(options, "gloo/secret"), nullptr}, "gloo/", options.rank,
-                                  options.size, options.board);
+                                  options.size);
   } catch (const CommError& error) {
     throw CommError(fmt::format("connecting with Gloo: rank {} of {}: {}", options.rank, options.size, error.what()));
   }

@@ -2,11 +2,12 @@
 
 #include <memory>
 
+#include "mlbench/base/availability.h"
 #include "mlbench/comm/communicator.h"
 
 namespace mlbench::comm::gloo_backend {
 
 Availability available();
-std::unique_ptr<Communicator> make(const CommOptions& options);
+std::unique_ptr<Transport> make(const CommOptions& options);
 
 }  // namespace mlbench::comm::gloo_backend

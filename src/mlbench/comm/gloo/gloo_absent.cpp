@@ -8,6 +8,6 @@ constexpr const char* kReason = "built without Gloo (Debian: libgloo-dev)";
 
 Availability available() { return {false, kReason}; }
 
-std::unique_ptr<Communicator> make(const CommOptions&) { throw UserError(std::string("backend gloo: ") + kReason); }
+std::unique_ptr<Transport> make(const CommOptions&) { throw UserError(std::string("backend gloo: ") + kReason); }
 
 }  // namespace mlbench::comm::gloo_backend

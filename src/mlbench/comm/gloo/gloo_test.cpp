@@ -14,7 +14,7 @@ const BackEnd kGloo = {"gloo", [](int size, std::chrono::milliseconds timeout) -
                            options.size = size;
                            options.store = store;
                            options.timeout = timeout;
-                           return gloo_backend::make(options);
+                           return std::make_unique<Communicator>(gloo_backend::make(options));
                          };
                        }};
 

@@ -95,8 +95,8 @@ class Processes : public testing::Test {
           if (rank == size - 1 && last_waits_) wait_for_knocks();
           CommOptions own = options(rank, size, timeout);
           if (change) change(own);
-          const auto communicator = gloo_backend::make(own);
-          outcome = body(*communicator);
+          Communicator communicator(gloo_backend::make(own));
+          outcome = body(communicator);
         } catch (const std::exception& error) {
           outcome = error.what();
         }
@@ -359,8 +359,8 @@ TEST_F(Processes, ListensOnAnAddressOrAnInterface) {
         ranks.emplace_back([&, rank] {
           CommOptions here = options(rank, 2, kPatience);
           here.bind_address = address;
-          const auto comm = gloo_backend::make(here);
-          comm->all_reduce(view_of(std::span(values)).slice(rank, 1), ReduceOp::kSum);
+          Communicator comm(gloo_backend::make(here));
+          comm.all_reduce(view_of(std::span(values)).slice(rank, 1), ReduceOp::kSum);
         });
       }
       for (std::thread& rank : ranks) rank.join();

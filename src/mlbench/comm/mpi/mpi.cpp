@@ -91,6 +91,9 @@ MPI_Op built_in(ReduceOp op) {
       return MPI_MIN;
     case ReduceOp::kMax:
       return MPI_MAX;
+    case ReduceOp::kProd:
+    case ReduceOp::kAvg:
+      break;
   }
   return MPI_OP_NULL;
 }
@@ -113,7 +116,7 @@ std::string version_of_library() {
 
 // ---- the library ---------------------------------------------------------------------------------------------------
 
-// MPI in this process, from the first communicator to the last.
+// MPI in this process, from the first transport to the last.
 class Library {
  public:
   static std::shared_ptr<Library> get(const CommOptions& options) {
@@ -135,9 +138,6 @@ class Library {
   explicit Library(const CommOptions& options) {
     // Before MPI reads its parameters. Without it, waiting ranks would take the cores from those that work.
     if (options.passive_wait) setenv("OMPI_MCA_mpi_yield_when_idle", "1", 1);
-    // A peer may never come: the watchdog is to see that.
-    Operation init;
-    if (options.board != nullptr) init = options.board->begin("MPI_Init");
     int initialized = 0;
     MPI_Initialized(&initialized);
     MLBENCH_CHECK(initialized == 0, "somebody else has initialised MPI");
@@ -146,7 +146,6 @@ class Library {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
     for (size_t i = 0; i < kOwnOperators.size(); ++i) MPI_Op_create(kOwnOperators[i].function, 1, &own_[i]);
-    if (options.board != nullptr) options.board->end(init);
   }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
@@ -246,13 +245,13 @@ class RequestWork final : public Work {
   std::string error_;
 };
 
-// ---- the communicator ----------------------------------------------------------------------------------------------
+// ---- the transport -------------------------------------------------------------------------------------------------
 
-class Mpi final : public Communicator {
+class Mpi final : public Transport {
  public:
   // Takes the MPI communicator.
-  Mpi(std::shared_ptr<Library> library, MPI_Comm comm, int64_t most_elements, std::shared_ptr<OperationBoard> board)
-      : Communicator(std::move(board)), library_(std::move(library)), comm_(comm), most_elements_(most_elements) {
+  Mpi(std::shared_ptr<Library> library, MPI_Comm comm, int64_t most_elements)
+      : library_(std::move(library)), comm_(comm), most_elements_(most_elements) {
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
   }
@@ -265,31 +264,15 @@ class Mpi final : public Communicator {
   std::string description() const override { return fmt::format("mpi[{}]", name_of_level(library_->level())); }
   Json versions() const override { return {{"mpi", version_of_library()}}; }
 
- private:
-  // part(slice, its count) for slices that one MPI call takes.
-  template <typename View, typename Part>
-  void in_parts(View buffer, Part part) const {
-    for (int64_t first = 0; first < buffer.count; first += most_elements_) {
-      View slice = buffer;
-      slice.count = std::min(most_elements_, buffer.count - first);
-      slice.data = offset(buffer, first);
-      part(slice, static_cast<int>(slice.count));
-    }
-  }
-  static void* offset(const BufferView& buffer, int64_t first) { return buffer.slice(first, 0).data; }
-  static const void* offset(const ConstBufferView& buffer, int64_t first) {
-    return static_cast<const std::byte*>(buffer.data) + static_cast<size_t>(first) * size_of(buffer.dtype);
-  }
+  void barrier() override { check(MPI_Barrier(comm_), "MPI_Barrier"); }
 
-  void do_barrier() override { check(MPI_Barrier(comm_), "MPI_Barrier"); }
-
-  void do_broadcast(BufferView buffer, int root) override {
+  void broadcast(BufferView buffer, int root) override {
     in_parts(buffer, [&](const BufferView& part, int count) {
       check(MPI_Bcast(part.data, count, type_of(part.dtype), root, comm_), "MPI_Bcast");
     });
   }
 
-  void do_all_reduce(BufferView buffer, ReduceOp op) override {
+  void all_reduce(BufferView buffer, ReduceOp op) override {
     in_parts(buffer, [&](const BufferView& part, int count) {
       check(MPI_Allreduce(MPI_IN_PLACE, part.data, count, type_of(part.dtype), library_->operator_for(part.dtype, op),
                           comm_),
@@ -297,7 +280,7 @@ class Mpi final : public Communicator {
     });
   }
 
-  std::unique_ptr<Work> do_all_reduce_async(BufferView buffer, ReduceOp op) override {
+  std::unique_ptr<Work> all_reduce_async(BufferView buffer, ReduceOp op) override {
     auto work = std::make_unique<RequestWork>(library_, "MPI_Iallreduce", type_of(buffer.dtype));
     in_parts(buffer, [&](const BufferView& part, int count) {
       check(MPI_Iallreduce(MPI_IN_PLACE, part.data, count, type_of(part.dtype), library_->operator_for(part.dtype, op),
@@ -307,14 +290,14 @@ class Mpi final : public Communicator {
     return work;
   }
 
-  void do_all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) override {
+  void all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) override {
     std::vector<int64_t> firsts{0};
     for (const int64_t count : counts) firsts.push_back(firsts.back() + count);
     const auto slice_of = [&](size_t rank) { return output.slice(firsts[rank], counts[rank]); };
     if (input.count > 0) std::memmove(slice_of(static_cast<size_t>(rank_)).data, input.data, input.size_bytes());
     const MPI_Datatype type = type_of(output.dtype);
     if (output.count > most_elements_) {
-      for (int rank = 0; rank < size_; ++rank) do_broadcast(slice_of(static_cast<size_t>(rank)), rank);
+      for (int rank = 0; rank < size_; ++rank) broadcast(slice_of(static_cast<size_t>(rank)), rank);
     } else if (std::all_of(counts.begin(), counts.end(), [&](int64_t count) { return count == counts[0]; })) {
       check(MPI_Allgather(MPI_IN_PLACE, 0, type, output.data, static_cast<int>(counts[0]), type, comm_),
             "MPI_Allgather");
@@ -326,7 +309,7 @@ class Mpi final : public Communicator {
     }
   }
 
-  void do_reduce_scatter(ConstBufferView input, BufferView output, ReduceOp op) override {
+  void reduce_scatter(ConstBufferView input, BufferView output, ReduceOp op) override {
     const MPI_Datatype type = type_of(input.dtype);
     const MPI_Op mpi_op = library_->operator_for(input.dtype, op);
     if (input.count <= most_elements_) {
@@ -344,7 +327,7 @@ class Mpi final : public Communicator {
     }
   }
 
-  void do_reduce(BufferView buffer, ReduceOp op, int root) override {
+  void reduce(BufferView buffer, ReduceOp op, int root) override {
     in_parts(buffer, [&](const BufferView& part, int count) {
       const bool at_root = rank_ == root;
       check(MPI_Reduce(at_root ? MPI_IN_PLACE : part.data, at_root ? part.data : nullptr, count, type_of(part.dtype),
@@ -353,7 +336,7 @@ class Mpi final : public Communicator {
     });
   }
 
-  std::unique_ptr<Work> do_send(ConstBufferView buffer, int peer, int tag) override {
+  std::unique_ptr<Work> send(ConstBufferView buffer, int peer, int tag) override {
     auto work = std::make_unique<RequestWork>(library_, "MPI_Isend", type_of(buffer.dtype));
     in_parts(buffer, [&](const ConstBufferView& part, int count) {
       check(MPI_Isend(part.data, count, type_of(part.dtype), peer, tag, comm_, work->add()), "MPI_Isend");
@@ -361,7 +344,7 @@ class Mpi final : public Communicator {
     return work;
   }
 
-  std::unique_ptr<Work> do_recv(BufferView buffer, int peer, int tag) override {
+  std::unique_ptr<Work> recv(BufferView buffer, int peer, int tag) override {
     auto work = std::make_unique<RequestWork>(library_, "MPI_Irecv", type_of(buffer.dtype));
     in_parts(buffer, [&](const BufferView& part, int count) {
       check(MPI_Irecv(part.data, count, type_of(part.dtype), peer, tag, comm_, work->add()), "MPI_Irecv");
@@ -370,7 +353,7 @@ class Mpi final : public Communicator {
     return work;
   }
 
-  std::unique_ptr<Communicator> do_split(int colour, int key) override {
+  std::unique_ptr<Transport> split(int colour, int key) override {
     // MPI wants colours that are not negative: their places among all colours.
     std::vector<int> colours(static_cast<size_t>(size_));
     check(MPI_Allgather(&colour, 1, MPI_INT, colours.data(), 1, MPI_INT, comm_), "MPI_Allgather");
@@ -378,10 +361,26 @@ class Mpi final : public Communicator {
     const auto place = std::lower_bound(colours.begin(), colours.end(), colour) - colours.begin();
     MPI_Comm part = MPI_COMM_NULL;
     check(MPI_Comm_split(comm_, static_cast<int>(place), key, &part), "MPI_Comm_split");
-    return std::make_unique<Mpi>(library_, part, most_elements_, shared_board());
+    return std::make_unique<Mpi>(library_, part, most_elements_);
   }
 
-  void do_let_go() noexcept override { library_->abandon(); }
+  void let_go() noexcept override { library_->abandon(); }
+
+ private:
+  // part(slice, its count) for slices that one MPI call takes.
+  template <typename View, typename Part>
+  void in_parts(View buffer, Part part) const {
+    for (int64_t first = 0; first < buffer.count; first += most_elements_) {
+      View slice = buffer;
+      slice.count = std::min(most_elements_, buffer.count - first);
+      slice.data = offset(buffer, first);
+      part(slice, static_cast<int>(slice.count));
+    }
+  }
+  static void* offset(const BufferView& buffer, int64_t first) { return buffer.slice(first, 0).data; }
+  static const void* offset(const ConstBufferView& buffer, int64_t first) {
+    return static_cast<const std::byte*>(buffer.data) + static_cast<size_t>(first) * size_of(buffer.dtype);
+  }
 
   std::shared_ptr<Library> library_;
   MPI_Comm comm_;
@@ -394,9 +393,9 @@ class Mpi final : public Communicator {
 
 Availability available() { return {true, ""}; }
 
-std::unique_ptr<Communicator> make(const CommOptions& options) { return make_in_parts(options, kMostElements); }
+std::unique_ptr<Transport> make(const CommOptions& options) { return make_in_parts(options, kMostElements); }
 
-std::unique_ptr<Communicator> make_in_parts(const CommOptions& options, int64_t most_elements) {
+std::unique_ptr<Transport> make_in_parts(const CommOptions& options, int64_t most_elements) {
   MLBENCH_CHECK(options.rank >= 0 && options.rank < options.size,
                 fmt::format("rank {} of {}", options.rank, options.size));
   MLBENCH_CHECK(most_elements >= 1 && most_elements <= kMostElements, fmt::format("parts of {}", most_elements));
@@ -413,7 +412,7 @@ std::unique_ptr<Communicator> make_in_parts(const CommOptions& options, int64_t 
   }
   MPI_Comm comm = MPI_COMM_NULL;
   check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
-  return std::make_unique<Mpi>(std::move(library), comm, most_elements, options.board);
+  return std::make_unique<Mpi>(std::move(library), comm, most_elements);
 }
 
 }  // namespace mlbench::comm::mpi_backend

@@ -6,9 +6,9 @@
 //   ends a rank that waits too long. all_reduce_async is MPI_Iallreduce, which goes on while some MPI call is made.
 // - An error of MPI is fatal to the rank: it is thrown as a CommError with MPI's text, and from then on the process
 //   makes no MPI call, not even MPI_Finalize, which would wait for the peers. The same holds when an exception destroys
-//   a communicator. The launcher then ends the other ranks when this process exits.
-// - MPI is initialised by the first communicator of the process and finalised with the last one; there is no second
-//   time. The thread level is MPI_THREAD_SERIALIZED or more: a communicator and its splits are used by one thread at a
+//   a transport. The launcher then ends the other ranks when this process exits.
+// - MPI is initialised by the first transport of the process and finalised with the last one; there is no second
+//   time. The thread level is MPI_THREAD_SERIALIZED or more: a transport and its splits are used by one thread at a
 //   time. description() names the level that MPI gave: "mpi[serialized]".
 // - Sums are MPI's, but for float16 and bfloat16, which MPI does not know: those are operators of ours, with the
 //   arithmetic of comm/reduce.h.
@@ -25,12 +25,12 @@ Availability available();
 
 // UserError when MPI and the options disagree on rank or size: the ranks were not started by an MPI launcher. The
 // timeout, the store and the address to bind are not used: MPI has its own of these.
-std::unique_ptr<Communicator> make(const CommOptions& options);
+std::unique_ptr<Transport> make(const CommOptions& options);
 
 // Elements that one MPI call takes; MPI counts in int.
 inline constexpr int64_t kMostElements = std::numeric_limits<int>::max();
 
 // make() with another bound (the same on all ranks): tests see what happens beyond it.
-std::unique_ptr<Communicator> make_in_parts(const CommOptions& options, int64_t most_elements);
+std::unique_ptr<Transport> make_in_parts(const CommOptions& options, int64_t most_elements);
 
 }  // namespace mlbench::comm::mpi_backend

@@ -8,8 +8,8 @@ constexpr const char* kReason = "built without MPI (Debian: libopenmpi-dev)";
 
 Availability available() { return {false, kReason}; }
 
-std::unique_ptr<Communicator> make(const CommOptions&) { throw UserError(std::string("backend mpi: ") + kReason); }
+std::unique_ptr<Transport> make(const CommOptions&) { throw UserError(std::string("backend mpi: ") + kReason); }
 
-std::unique_ptr<Communicator> make_in_parts(const CommOptions& options, int64_t) { return make(options); }
+std::unique_ptr<Transport> make_in_parts(const CommOptions& options, int64_t) { return make(options); }
 
 }  // namespace mlbench::comm::mpi_backend

@@ -50,14 +50,19 @@ constexpr const char* kDescription = "mpi[serialized]";
 
 const BackEnd kMpi = {kDescription,
                       [](int, std::chrono::milliseconds) -> MakeRank {
-                        return [](int rank) { return mpi_backend::make(options_of(rank)); };
+                        return [](int rank) {
+                          return std::make_unique<Communicator>(mpi_backend::make(options_of(rank)));
+                        };
                       },
                       launch().rank, make_shared_counter};
 
 // As if MPI counted up to ten thousand only.
 const BackEnd kMpiInParts = {kDescription,
                              [](int, std::chrono::milliseconds) -> MakeRank {
-                               return [](int rank) { return mpi_backend::make_in_parts(options_of(rank), 10007); };
+                               return [](int rank) {
+                                 return std::make_unique<Communicator>(
+                                     mpi_backend::make_in_parts(options_of(rank), 10007));
+                               };
                              },
                              launch().rank, make_shared_counter};
 
@@ -104,7 +109,7 @@ int main(int argc, char** argv) {
     delete listeners.Release(listeners.default_result_printer());
     listeners.Append(new comm::FailuresOnly);
   }
-  // MPI is there from the first communicator to the last: through all tests.
+  // MPI is there from the first transport to the last: through all tests.
   const auto all = comm::mpi_backend::make(comm::options_of(comm::launch().rank));
   return RUN_ALL_TESTS();
 }

@@ -1,0 +1,103 @@
+#include "mlbench/comm/transport.h"
+
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "mlbench/comm/finished_work.h"
+
+namespace mlbench::comm {
+
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+ConstBufferView part_of(const ConstBufferView& buffer, int64_t first, int64_t count) {
+  return {static_cast<const std::byte*>(buffer.data) + static_cast<size_t>(first) * size_of(buffer.dtype), count,
+          buffer.dtype, buffer.stream};
+}
+
+void copy(const ConstBufferView& from, const BufferView& to) {
+  if (from.count > 0) std::memcpy(to.data, from.data, from.size_bytes());
+}
+
+void finish(const std::vector<std::unique_ptr<Work>>& works) {
+  for (const auto& work : works) work->synchronize();
+}
+
+}  // namespace
+
+std::unique_ptr<Work> Transport::all_reduce_async(BufferView buffer, ReduceOp op) {
+  all_reduce(buffer, op);
+  return std::make_unique<FinishedWork>();
+}
+
+void Transport::gather(ConstBufferView input, BufferView output, int root) {
+  if (rank() != root) {
+    send(input, root, kCollectiveTag)->synchronize();
+    return;
+  }
+  std::vector<std::unique_ptr<Work>> works;
+  for (int peer = 0; peer < size(); ++peer) {
+    const BufferView slice = output.slice(peer * input.count, input.count);
+    if (peer == root) {
+      copy(input, slice);
+    } else {
+      works.push_back(recv(slice, peer, kCollectiveTag));
+    }
+  }
+  finish(works);
+}
+
+void Transport::scatter(ConstBufferView input, BufferView output, int root) {
+  if (rank() != root) {
+    recv(output, root, kCollectiveTag)->synchronize();
+    return;
+  }
+  std::vector<std::unique_ptr<Work>> works;
+  for (int peer = 0; peer < size(); ++peer) {
+    const ConstBufferView slice = part_of(input, peer * output.count, output.count);
+    if (peer == root) {
+      copy(slice, output);
+    } else {
+      works.push_back(send(slice, peer, kCollectiveTag));
+    }
+  }
+  finish(works);
+}
+
+void Transport::all_to_all_v(ConstBufferView input, BufferView output, std::span<const int64_t> send_counts,
+                             std::span<const int64_t> recv_counts) {
+  // All receives begin before the first send is waited for: no circle of ranks can wait for each other.
+  std::vector<std::unique_ptr<Work>> works;
+  int64_t first = 0;
+  BufferView own;
+  for (int peer = 0; peer < size(); ++peer) {
+    const BufferView slice = output.slice(first, recv_counts[static_cast<size_t>(peer)]);
+    first += slice.count;
+    if (peer == rank()) {
+      own = slice;
+    } else if (slice.count > 0) {
+      works.push_back(recv(slice, peer, kCollectiveTag));
+    }
+  }
+  first = 0;
+  for (int peer = 0; peer < size(); ++peer) {
+    const ConstBufferView slice = part_of(input, first, send_counts[static_cast<size_t>(peer)]);
+    first += slice.count;
+    if (peer == rank()) {
+      copy(slice, own);
+    } else if (slice.count > 0) {
+      works.push_back(send(slice, peer, kCollectiveTag));
+    }
+  }
+  finish(works);
+}
+
+std::shared_ptr<std::byte> Transport::allocate(size_t bytes) {
+  auto* memory = static_cast<std::byte*>(::operator new(bytes, kAlignment));
+  std::memset(memory, 0, bytes);
+  return {memory, [](std::byte* address) { ::operator delete(address, kAlignment); }};
+}
+
+}  // namespace mlbench::comm
