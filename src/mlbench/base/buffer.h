@@ -84,6 +84,10 @@ struct ConstBufferView {
   ConstBufferView(const BufferView& view)  // NOLINT: a writable view is a readable one
       : data(view.data), count(view.count), dtype(view.dtype), stream(view.stream) {}
   size_t size_bytes() const { return static_cast<size_t>(count) * size_of(dtype); }
+  // Elements [first, first + n).
+  ConstBufferView slice(int64_t first, int64_t n) const {
+    return {static_cast<const std::byte*>(data) + static_cast<size_t>(first) * size_of(dtype), n, dtype, stream};
+  }
 };
 
 template <typename T>

@@ -8,8 +8,39 @@
 #include <vector>
 
 #include "mlbench/comm/finished_work.h"
+#include "mlbench/comm/reduce.h"
 
 namespace mlbench::comm {
+
+namespace {
+
+// What a transport is asked for.
+ReduceOp performed(ReduceOp op) { return op == ReduceOp::kAvg ? ReduceOp::kSum : op; }
+
+void finish_average(ReduceOp op, const BufferView& sum, int ranks) {
+  if (op != ReduceOp::kAvg) return;
+  MLBENCH_CHECK(sum.stream.device.kind == Device::Kind::kCpu, "averages are for host memory");
+  divide_function(sum.dtype)(sum.data, static_cast<size_t>(sum.count), ranks);
+}
+
+void copy_input(const ConstBufferView& input, const BufferView& output) {
+  if (input.count > 0) std::memmove(output.data, input.data, input.size_bytes());
+}
+
+void check_types(const ConstBufferView& input, const BufferView& output) {
+  MLBENCH_CHECK(input.dtype == output.dtype, fmt::format("{} into {}", name_of(input.dtype), name_of(output.dtype)));
+}
+
+// One count per rank; together they make up the buffer.
+void check_counts(std::span<const int64_t> counts, int size, const ConstBufferView& buffer, const char* name) {
+  MLBENCH_CHECK(counts.size() == static_cast<size_t>(size), fmt::format("{} counts for {} ranks", counts.size(), size));
+  for (const int64_t count : counts) MLBENCH_CHECK(count >= 0, fmt::format("a count of {}", count));
+  const int64_t total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  MLBENCH_CHECK(total == buffer.count,
+                fmt::format("the counts add up to {}, the {} has {} elements", total, name, buffer.count));
+}
+
+}  // namespace
 
 // Adds to a transport's Work what Communicator::perform adds to a blocking call.
 class Communicator::GuardedWork final : public Work {
@@ -125,12 +156,15 @@ void Communicator::broadcast(BufferView buffer, int root) {
 void Communicator::all_reduce(BufferView buffer, ReduceOp op) {
   check_buffer("all_reduce", buffer);
   perform("all_reduce", buffer.size_bytes(), [&] {
-    if (size() > 1 && buffer.count > 0) transport_->all_reduce(buffer, op);
+    if (size() == 1 || buffer.count == 0) return;
+    transport_->all_reduce(buffer, performed(op));
+    finish_average(op, buffer, size());
   });
 }
 
 std::unique_ptr<Work> Communicator::all_reduce_async(BufferView buffer, ReduceOp op) {
   check_buffer("all_reduce", buffer);
+  MLBENCH_CHECK(op != ReduceOp::kAvg, "an asynchronous average: nobody would divide the sum");
   return start("all_reduce", buffer.size_bytes(), [&]() -> std::unique_ptr<Work> {
     if (size() > 1 && buffer.count > 0) return transport_->all_reduce_async(buffer, op);
     return std::make_unique<FinishedWork>();
@@ -145,22 +179,16 @@ void Communicator::all_gather(ConstBufferView input, BufferView output) {
 void Communicator::all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) {
   check_buffer("all_gather", input);
   check_buffer("all_gather", output);
-  MLBENCH_CHECK(counts.size() == static_cast<size_t>(size()),
-                fmt::format("{} counts for {} ranks", counts.size(), size()));
+  check_counts(counts, size(), output, "output");
   const int64_t own = counts[static_cast<size_t>(rank())];
   MLBENCH_CHECK(own == input.count,
                 fmt::format("counts[{}] is {}, the input has {} elements", rank(), own, input.count));
-  for (const int64_t count : counts) MLBENCH_CHECK(count >= 0, fmt::format("a count of {}", count));
-  const int64_t total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-  MLBENCH_CHECK(total == output.count,
-                fmt::format("the counts add up to {}, the output has {} elements", total, output.count));
-  MLBENCH_CHECK(input.dtype == output.dtype, fmt::format("{} into {}", name_of(input.dtype), name_of(output.dtype)));
+  check_types(input, output);
   perform("all_gather", input.size_bytes(), [&] {
-    if (total == 0) return;
-    if (size() > 1) {
+    if (size() == 1) {
+      copy_input(input, output);
+    } else if (output.count > 0) {
       transport_->all_gather_v(input, output, counts);
-    } else {
-      std::memmove(output.data, input.data, input.size_bytes());
     }
   });
 }
@@ -170,13 +198,13 @@ void Communicator::reduce_scatter(ConstBufferView input, BufferView output, Redu
   check_buffer("reduce_scatter", output);
   MLBENCH_CHECK(input.count == size() * output.count,
                 fmt::format("{} elements into {} ranks x {}", input.count, size(), output.count));
-  MLBENCH_CHECK(input.dtype == output.dtype, fmt::format("{} into {}", name_of(input.dtype), name_of(output.dtype)));
+  check_types(input, output);
   perform("reduce_scatter", input.size_bytes(), [&] {
-    if (output.count == 0) return;
-    if (size() > 1) {
-      transport_->reduce_scatter(input, output, op);
-    } else {
-      std::memmove(output.data, input.data, input.size_bytes());
+    if (size() == 1) {
+      copy_input(input, output);
+    } else if (output.count > 0) {
+      transport_->reduce_scatter(input, output, performed(op));
+      finish_average(op, output, size());
     }
   });
 }
@@ -185,7 +213,79 @@ void Communicator::reduce(BufferView buffer, ReduceOp op, int root) {
   check_buffer("reduce", buffer);
   check_rank("reduce", root, "root");
   perform("reduce", buffer.size_bytes(), [&] {
-    if (size() > 1 && buffer.count > 0) transport_->reduce(buffer, op, root);
+    if (size() == 1 || buffer.count == 0) return;
+    transport_->reduce(buffer, performed(op), root);
+    if (rank() == root) finish_average(op, buffer, size());
+  });
+}
+
+void Communicator::gather(ConstBufferView input, BufferView output, int root) {
+  check_buffer("gather", input);
+  check_rank("gather", root, "root");
+  if (rank() == root) {
+    check_buffer("gather", output);
+    MLBENCH_CHECK(output.count == size() * input.count,
+                  fmt::format("{} ranks x {} elements into {}", size(), input.count, output.count));
+    check_types(input, output);
+  }
+  perform("gather", input.size_bytes(), [&] {
+    if (size() == 1) {
+      copy_input(input, output);
+    } else if (input.count > 0) {
+      transport_->gather(input, output, root);
+    }
+  });
+}
+
+void Communicator::scatter(ConstBufferView input, BufferView output, int root) {
+  check_buffer("scatter", output);
+  check_rank("scatter", root, "root");
+  if (rank() == root) {
+    check_buffer("scatter", input);
+    MLBENCH_CHECK(input.count == size() * output.count,
+                  fmt::format("{} elements into {} ranks x {}", input.count, size(), output.count));
+    check_types(input, output);
+  }
+  perform("scatter", rank() == root ? input.size_bytes() : output.size_bytes(), [&] {
+    if (size() == 1) {
+      copy_input(input, output);
+    } else if (output.count > 0) {
+      transport_->scatter(input, output, root);
+    }
+  });
+}
+
+void Communicator::all_to_all(ConstBufferView input, BufferView output) {
+  check_buffer("all_to_all", input);
+  check_buffer("all_to_all", output);
+  MLBENCH_CHECK(input.count == output.count && input.count % size() == 0,
+                fmt::format("{} elements into {}, in {} slices", input.count, output.count, size()));
+  check_types(input, output);
+  perform("all_to_all", input.size_bytes(), [&] {
+    if (size() == 1) {
+      copy_input(input, output);
+    } else if (input.count > 0) {
+      transport_->all_to_all(input, output);
+    }
+  });
+}
+
+void Communicator::all_to_all_v(ConstBufferView input, BufferView output, std::span<const int64_t> send_counts,
+                                std::span<const int64_t> recv_counts) {
+  check_buffer("all_to_all", input);
+  check_buffer("all_to_all", output);
+  check_counts(send_counts, size(), input, "input");
+  check_counts(recv_counts, size(), output, "output");
+  const auto own = static_cast<size_t>(rank());
+  MLBENCH_CHECK(send_counts[own] == recv_counts[own],
+                fmt::format("rank {} sends itself {} elements and gets {}", own, send_counts[own], recv_counts[own]));
+  check_types(input, output);
+  perform("all_to_all", input.size_bytes(), [&] {
+    if (size() == 1) {
+      copy_input(input, output);
+    } else {  // even with nothing to send or get: others may have
+      transport_->all_to_all_v(input, output, send_counts, recv_counts);
+    }
   });
 }
 
@@ -217,6 +317,14 @@ std::unique_ptr<Work> Communicator::recv_async(BufferView buffer, int peer, int 
     if (buffer.count > 0) return transport_->recv(buffer, peer, tag);
     return std::make_unique<FinishedWork>();
   });
+}
+
+std::shared_ptr<std::byte> Communicator::allocate(size_t bytes) {
+  std::shared_ptr<std::byte> memory;
+  perform("allocate", 0, [&] {
+    memory = size() > 1 && bytes > 0 ? transport_->allocate(bytes) : transport_->Transport::allocate(bytes);
+  });
+  return memory;
 }
 
 std::unique_ptr<Communicator> Communicator::split(int colour, int key) {

@@ -16,7 +16,8 @@ struct Operation {
   std::string_view name;  // "all_reduce", a literal
   int64_t sequence = 0;   // from 1, over a communicator and its splits
   uint64_t bytes = 0;     // of this rank's buffer: what it hands over (broadcast, recv: what it hands over or gets);
-                          // of the input where an operation has two; 0 for barrier and split
+                          // of the input where an operation has two (scatter: of the output where a rank has no
+                          // input); 0 for barrier, allocate and split
 };
 
 // Told of begin and end of every operation of a communicator and its splits, on the thread that calls them (that of an

@@ -13,6 +13,12 @@ void accumulate_portable(void* accumulator, const void* other, size_t count, boo
   for (size_t i = 0; i < count; ++i) accumulate_one<Format, op>(a[i], b[i], other_first);
 }
 
+template <typename Format>
+void divide_portable(void* values, size_t count, int divisor) {
+  auto* v = static_cast<typename Format::Stored*>(values);
+  for (size_t i = 0; i < count; ++i) divide_one<Format>(v[i], divisor);
+}
+
 template <ReduceOp op>
 AccumulateFunction portable_function(DType dtype) {
   switch (dtype) {
@@ -42,11 +48,12 @@ AccumulateFunction portable_accumulate_function(DType dtype, ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
       return portable_function<ReduceOp::kSum>(dtype);
+    case ReduceOp::kProd:
+      return portable_function<ReduceOp::kProd>(dtype);
     case ReduceOp::kMin:
       return portable_function<ReduceOp::kMin>(dtype);
     case ReduceOp::kMax:
       return portable_function<ReduceOp::kMax>(dtype);
-    case ReduceOp::kProd:
     case ReduceOp::kAvg:
       break;
   }
@@ -56,6 +63,33 @@ AccumulateFunction portable_accumulate_function(DType dtype, ReduceOp op) {
 AccumulateFunction accumulate_function(DType dtype, ReduceOp op) {
   const AccumulateFunction fast = cpu_accumulate_function(dtype, op);
   return fast != nullptr ? fast : portable_accumulate_function(dtype, op);
+}
+
+DivideFunction portable_divide_function(DType dtype) {
+  switch (dtype) {
+    case DType::kUInt8:
+      return divide_portable<Plain<uint8_t>>;
+    case DType::kInt8:
+      return divide_portable<Plain<int8_t>>;
+    case DType::kInt32:
+      return divide_portable<Plain<int32_t>>;
+    case DType::kInt64:
+      return divide_portable<Plain<int64_t>>;
+    case DType::kFloat16:
+      return divide_portable<Float16>;
+    case DType::kBFloat16:
+      return divide_portable<BFloat16>;
+    case DType::kFloat32:
+      return divide_portable<Plain<float>>;
+    case DType::kFloat64:
+      return divide_portable<Plain<double>>;
+  }
+  return nullptr;
+}
+
+DivideFunction divide_function(DType dtype) {
+  const DivideFunction fast = cpu_divide_function(dtype);
+  return fast != nullptr ? fast : portable_divide_function(dtype);
 }
 
 }  // namespace mlbench::comm

@@ -36,9 +36,11 @@ inline T combine(T a, T b) {
     return a < b ? b : a;
   } else if constexpr (std::is_integral_v<T>) {
     using Unsigned = std::make_unsigned_t<T>;  // signed overflow is undefined
-    return static_cast<T>(static_cast<Unsigned>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b)));
+    const auto x = static_cast<Unsigned>(a);
+    const auto y = static_cast<Unsigned>(b);
+    return static_cast<T>(static_cast<Unsigned>(op == ReduceOp::kProd ? x * y : x + y));
   } else {
-    return a + b;
+    return op == ReduceOp::kProd ? a * b : a + b;
   }
 }
 
@@ -49,7 +51,19 @@ inline void accumulate_one(typename Format::Stored& accumulator, typename Format
   accumulator = Format::store(other_first ? combine<op>(b, a) : combine<op>(a, b));
 }
 
-// The loop for this CPU's instructions; null where there is none (reduce_x86.cpp, reduce_other.cpp: CMake takes one).
+template <typename Format>
+inline void divide_one(typename Format::Stored& value, int divisor) {
+  const auto dividend = Format::load(value);
+  using T = std::remove_const_t<decltype(dividend)>;
+  if constexpr (std::is_integral_v<T>) {
+    value = Format::store(static_cast<T>(dividend / divisor));
+  } else {
+    value = Format::store(dividend / static_cast<T>(divisor));
+  }
+}
+
+// The loops for this CPU's instructions; null where there are none (reduce_x86.cpp, reduce_other.cpp: CMake takes one).
 AccumulateFunction cpu_accumulate_function(DType dtype, ReduceOp op);
+DivideFunction cpu_divide_function(DType dtype);
 
 }  // namespace mlbench::comm

@@ -3,5 +3,6 @@
 namespace mlbench::comm {
 
 AccumulateFunction cpu_accumulate_function(DType, ReduceOp) { return nullptr; }
+DivideFunction cpu_divide_function(DType) { return nullptr; }
 
 }  // namespace mlbench::comm

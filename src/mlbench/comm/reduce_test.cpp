@@ -57,15 +57,18 @@ TEST(Half, RoundingIsToNearestEven) {
   EXPECT_TRUE(std::isnan(bfloat16_to_float(float_to_bfloat16(std::bit_cast<float>(0x7f800001U)))));
 }
 
+constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMin, ReduceOp::kMax};
+
 template <typename T>
 T apply(ReduceOp op, T a, T b) {
   if (op == ReduceOp::kSum) return static_cast<T>(a + b);
+  if (op == ReduceOp::kProd) return static_cast<T>(a * b);
   return op == ReduceOp::kMin ? std::min(a, b) : std::max(a, b);
 }
 
 template <typename T>
 void check_plain(AccumulateFunction (*function)(DType, ReduceOp)) {
-  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
+  for (const ReduceOp op : kOps) {
     for (const size_t count : {0, 1, 7, 8, 33, 1000}) {
       std::vector<T> a(count + 1), b(count), expected(count + 1);
       for (size_t i = 0; i < count; ++i) {
@@ -91,11 +94,24 @@ TEST(Reduce, ExactOnSmallIntegers) {
   }
 }
 
-TEST(Reduce, IntegerSumsWrap) {
-  int32_t a = std::numeric_limits<int32_t>::max();
-  const int32_t b = 2;
-  accumulate_function(DType::kInt32, ReduceOp::kSum)(&a, &b, 1, false);
-  EXPECT_EQ(a, std::numeric_limits<int32_t>::min() + 1);
+TEST(Reduce, IntegerSumsAndProductsWrap) {
+  for (auto* function : {accumulate_function, portable_accumulate_function}) {
+    int32_t a = std::numeric_limits<int32_t>::max();
+    const int32_t b = 2;
+    function(DType::kInt32, ReduceOp::kSum)(&a, &b, 1, false);
+    EXPECT_EQ(a, std::numeric_limits<int32_t>::min() + 1);
+    a = (1 << 30) + 3;
+    function(DType::kInt32, ReduceOp::kProd)(&a, &b, 1, false);
+    EXPECT_EQ(a, std::numeric_limits<int32_t>::min() + 6);
+    int64_t c = (int64_t{1} << 62) + 5;
+    const int64_t d = -4;
+    function(DType::kInt64, ReduceOp::kProd)(&c, &d, 1, false);
+    EXPECT_EQ(c, -20);
+    int8_t e = 100;
+    const int8_t f = 3;
+    function(DType::kInt8, ReduceOp::kProd)(&e, &f, 1, false);
+    EXPECT_EQ(e, 44);  // 300 - 256
+  }
 }
 
 bool same_half(DType dtype, uint16_t x, uint16_t y) {
@@ -111,7 +127,7 @@ TEST(Reduce, VectorisedHalvesEqualThePlainLoop) {
   for (uint32_t i = 0; i < 0x10000; ++i) all[i] = others[i] = static_cast<uint16_t>(i);
   std::mt19937 random(1);
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
-    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax}) {
+    for (const ReduceOp op : kOps) {
       for (const bool other_first : {false, true}) {
         std::shuffle(others.begin(), others.end(), random);
         std::vector<uint16_t> fast = all, plain = all;
@@ -134,6 +150,69 @@ TEST(Reduce, HalfSumIsTheRoundedFloatSum) {
       const uint16_t b = float_to_float16(y);
       accumulate_function(DType::kFloat16, ReduceOp::kSum)(&a, &b, 1, false);
       EXPECT_EQ(a, float_to_float16(x + y)) << x << " + " << y;
+    }
+  }
+}
+
+TEST(Reduce, HalfProductIsTheRoundedFloatProduct) {
+  const float values[] = {1.0F, 0.0009765625F, 1024.0F, 0.5F, -3.25F, 65504.0F};
+  for (const float x : values) {
+    for (const float y : values) {
+      uint16_t a = float_to_bfloat16(x);
+      const uint16_t b = float_to_bfloat16(y);
+      const float product = bfloat16_to_float(a) * bfloat16_to_float(b);
+      accumulate_function(DType::kBFloat16, ReduceOp::kProd)(&a, &b, 1, false);
+      EXPECT_EQ(a, float_to_bfloat16(product)) << x << " * " << y;
+    }
+  }
+}
+
+template <typename T>
+void check_division(DivideFunction (*function)(DType)) {
+  const T values[] = {static_cast<T>(-7), static_cast<T>(-6), static_cast<T>(-1), 0, 1, 6, 7, 100, 17};
+  std::vector<T> quotients(values, std::end(values));
+  function(dtype_of<T>())(quotients.data(), quotients.size() - 1, 3);
+  for (size_t i = 0; i + 1 < quotients.size(); ++i) {
+    EXPECT_EQ(quotients[i], static_cast<T>(values[i] / 3)) << name_of(dtype_of<T>()) << ", element " << i;
+  }
+  EXPECT_EQ(quotients.back(), 17);  // beyond the end: untouched
+}
+
+TEST(Reduce, DividesAsTheLanguageDoes) {
+  for (auto* function : {divide_function, portable_divide_function}) {
+    check_division<uint8_t>(function);
+    check_division<int8_t>(function);
+    check_division<int32_t>(function);
+    check_division<int64_t>(function);
+    check_division<float>(function);
+    check_division<double>(function);
+  }
+}
+
+TEST(Reduce, IntegersAreDividedTowardsZero) {
+  int32_t values[] = {-7, 7, -1, std::numeric_limits<int32_t>::min()};
+  divide_function(DType::kInt32)(values, 4, 2);
+  EXPECT_EQ(values[0], -3);
+  EXPECT_EQ(values[1], 3);
+  EXPECT_EQ(values[2], 0);
+  EXPECT_EQ(values[3], -(1 << 30));
+}
+
+// Every 16-bit pattern: the quotient in float32, rounded; vectorised and plain loops agree.
+TEST(Reduce, HalvesAreDividedInFloat) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    const bool wide = dtype == DType::kFloat16;
+    std::vector<uint16_t> fast(0x10000 - 3), plain;
+    for (size_t i = 0; i < fast.size(); ++i) fast[i] = static_cast<uint16_t>(i);
+    plain = fast;
+    divide_function(dtype)(fast.data(), fast.size(), 5);
+    portable_divide_function(dtype)(plain.data(), plain.size(), 5);
+    for (size_t i = 0; i < fast.size(); ++i) {
+      const auto bits = static_cast<uint16_t>(i);
+      const float quotient = (wide ? float16_to_float(bits) : bfloat16_to_float(bits)) / 5.0F;
+      const uint16_t expected = wide ? float_to_float16(quotient) : float_to_bfloat16(quotient);
+      ASSERT_TRUE(same_half(dtype, fast[i], expected)) << name_of(dtype) << " " << i << ": " << fast[i];
+      ASSERT_TRUE(same_half(dtype, plain[i], expected)) << name_of(dtype) << " " << i << ": " << plain[i];
     }
   }
 }

@@ -43,6 +43,7 @@ MLBENCH_AVX2 inline __m256 combine_eight(__m256 a, __m256 b) {
   // The instructions return their second operand where the first does not compare less (greater).
   if constexpr (op == ReduceOp::kMin) return _mm256_min_ps(b, a);
   if constexpr (op == ReduceOp::kMax) return _mm256_max_ps(b, a);
+  if constexpr (op == ReduceOp::kProd) return _mm256_mul_ps(a, b);
   return _mm256_add_ps(a, b);
 }
 
@@ -57,6 +58,15 @@ MLBENCH_AVX2 void accumulate_half_avx2(void* accumulator, const void* other, siz
     store_eight(a + i, other_first ? combine_eight<op>(y, x) : combine_eight<op>(x, y), Format());
   }
   for (; i < count; ++i) accumulate_one<Format, op>(a[i], b[i], other_first);
+}
+
+template <typename Format>
+MLBENCH_AVX2 void divide_half_avx2(void* values, size_t count, int divisor) {
+  auto* v = static_cast<uint16_t*>(values);
+  const __m256 divisors = _mm256_set1_ps(static_cast<float>(divisor));
+  size_t i = 0;
+  for (; i + 8 <= count; i += 8) store_eight(v + i, _mm256_div_ps(load_eight(v + i, Format()), divisors), Format());
+  for (; i < count; ++i) divide_one<Format>(v[i], divisor);
 }
 
 template <ReduceOp op>
@@ -88,19 +98,32 @@ bool has_f16c() {
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
+bool has_avx2_and_f16c() {
+  static const bool usable = __builtin_cpu_supports("avx2") != 0 && has_f16c();
+  return usable;
+}
+
 }  // namespace
 
+// Of the plain types, SSE2's loops do: memory is slower than they.
+DivideFunction cpu_divide_function(DType dtype) {
+  if (!has_avx2_and_f16c()) return nullptr;
+  if (dtype == DType::kFloat16) return divide_half_avx2<Float16>;
+  if (dtype == DType::kBFloat16) return divide_half_avx2<BFloat16>;
+  return nullptr;
+}
+
 AccumulateFunction cpu_accumulate_function(DType dtype, ReduceOp op) {
-  static const bool usable = __builtin_cpu_supports("avx2") != 0 && has_f16c();
-  if (!usable) return nullptr;
+  if (!has_avx2_and_f16c()) return nullptr;
   switch (op) {
     case ReduceOp::kSum:
       return avx2_function<ReduceOp::kSum>(dtype);
+    case ReduceOp::kProd:
+      return avx2_function<ReduceOp::kProd>(dtype);
     case ReduceOp::kMin:
       return avx2_function<ReduceOp::kMin>(dtype);
     case ReduceOp::kMax:
       return avx2_function<ReduceOp::kMax>(dtype);
-    case ReduceOp::kProd:
     case ReduceOp::kAvg:
       break;
   }

@@ -12,16 +12,11 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
-ConstBufferView part_of(const ConstBufferView& buffer, int64_t first, int64_t count) {
-  return {static_cast<const std::byte*>(buffer.data) + static_cast<size_t>(first) * size_of(buffer.dtype), count,
-          buffer.dtype, buffer.stream};
-}
-
-void copy(const ConstBufferView& from, const BufferView& to) {
+void copy_own(const ConstBufferView& from, const BufferView& to) {
   if (from.count > 0) std::memcpy(to.data, from.data, from.size_bytes());
 }
 
-void finish(const std::vector<std::unique_ptr<Work>>& works) {
+void finish_all(const std::vector<std::unique_ptr<Work>>& works) {
   for (const auto& work : works) work->synchronize();
 }
 
@@ -41,12 +36,12 @@ void Transport::gather(ConstBufferView input, BufferView output, int root) {
   for (int peer = 0; peer < size(); ++peer) {
     const BufferView slice = output.slice(peer * input.count, input.count);
     if (peer == root) {
-      copy(input, slice);
+      copy_own(input, slice);
     } else {
       works.push_back(recv(slice, peer, kCollectiveTag));
     }
   }
-  finish(works);
+  finish_all(works);
 }
 
 void Transport::scatter(ConstBufferView input, BufferView output, int root) {
@@ -56,14 +51,14 @@ void Transport::scatter(ConstBufferView input, BufferView output, int root) {
   }
   std::vector<std::unique_ptr<Work>> works;
   for (int peer = 0; peer < size(); ++peer) {
-    const ConstBufferView slice = part_of(input, peer * output.count, output.count);
+    const ConstBufferView slice = input.slice(peer * output.count, output.count);
     if (peer == root) {
-      copy(slice, output);
+      copy_own(slice, output);
     } else {
       works.push_back(send(slice, peer, kCollectiveTag));
     }
   }
-  finish(works);
+  finish_all(works);
 }
 
 void Transport::all_to_all_v(ConstBufferView input, BufferView output, std::span<const int64_t> send_counts,
@@ -83,15 +78,20 @@ void Transport::all_to_all_v(ConstBufferView input, BufferView output, std::span
   }
   first = 0;
   for (int peer = 0; peer < size(); ++peer) {
-    const ConstBufferView slice = part_of(input, first, send_counts[static_cast<size_t>(peer)]);
+    const ConstBufferView slice = input.slice(first, send_counts[static_cast<size_t>(peer)]);
     first += slice.count;
     if (peer == rank()) {
-      copy(slice, own);
+      copy_own(slice, own);
     } else if (slice.count > 0) {
       works.push_back(send(slice, peer, kCollectiveTag));
     }
   }
-  finish(works);
+  finish_all(works);
+}
+
+void Transport::all_to_all(ConstBufferView input, BufferView output) {
+  const std::vector<int64_t> counts(static_cast<size_t>(size()), input.count / size());
+  all_to_all_v(input, output, counts, counts);
 }
 
 std::shared_ptr<std::byte> Transport::allocate(size_t bytes) {

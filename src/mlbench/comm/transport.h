@@ -58,8 +58,12 @@ class Transport {
   // Defaults: tagged messages under kCollectiveTag, which Communicator's callers cannot use.
   virtual void gather(ConstBufferView input, BufferView output, int root);   // output: at root alone
   virtual void scatter(ConstBufferView input, BufferView output, int root);  // input: at root alone
+  // Every rank comes, even one with nothing to send or get.
   virtual void all_to_all_v(ConstBufferView input, BufferView output, std::span<const int64_t> send_counts,
                             std::span<const int64_t> recv_counts);
+  // size() equal slices each. Default: all_to_all_v. (Apart from it since a rank sees its own counts only: it could
+  // never tell that they are equal everywhere.)
+  virtual void all_to_all(ConstBufferView input, BufferView output);
   static constexpr int kCollectiveTag = 1 << 16;
 
   // Collective: every rank asks for as many bytes. Zeroed memory, aligned to 64 bytes, that the operations read and
