@@ -2,250 +2,81 @@
 
 #include <fmt/format.h>
 #include <mpi.h>
-#include <stdlib.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <exception>
-#include <mutex>
 #include <utility>
+#include <vector>
 
-#include "mlbench/comm/reduce.h"
-
-#ifdef __SANITIZE_ADDRESS__
-// A process with MPI is not checked for leaks: what modules of Open MPI keep has no name to be suppressed by when they
-// have been unloaded.
-extern "C" int __lsan_is_turned_off() {
-  int initialized = 0;
-  MPI_Initialized(&initialized);
-  return initialized;
-}
-#endif
+#include "mlbench/comm/mpi/library.h"
+#include "mlbench/comm/mpi/request_work.h"
 
 namespace mlbench::comm::mpi_backend {
 
 namespace {
 
-std::string text_of(int code) {
-  char text[MPI_MAX_ERROR_STRING];
-  int length = 0;
-  MPI_Error_string(code, text, &length);
-  return {text, static_cast<size_t>(length)};
-}
-
-void check(int code, const char* function) {
-  if (code != MPI_SUCCESS) throw CommError(fmt::format("{}: {}", function, text_of(code)));
-}
-
-// ---- types and operators -------------------------------------------------------------------------------------------
-
-// `inout` holds the operand of the higher rank.
-template <DType dtype, ReduceOp op>
-void accumulate(void* in, void* inout, int* count, MPI_Datatype*) {
-  static const AccumulateFunction function = accumulate_function(dtype, op);
-  function(inout, in, static_cast<size_t>(*count), true);
-}
-
-struct OwnOperator {
-  DType dtype;
-  ReduceOp op;
-  MPI_User_function* function;
-};
-
-constexpr std::array kOwnOperators = {
-    OwnOperator{DType::kFloat16, ReduceOp::kSum, accumulate<DType::kFloat16, ReduceOp::kSum>},
-    OwnOperator{DType::kFloat16, ReduceOp::kMin, accumulate<DType::kFloat16, ReduceOp::kMin>},
-    OwnOperator{DType::kFloat16, ReduceOp::kMax, accumulate<DType::kFloat16, ReduceOp::kMax>},
-    OwnOperator{DType::kBFloat16, ReduceOp::kSum, accumulate<DType::kBFloat16, ReduceOp::kSum>},
-    OwnOperator{DType::kBFloat16, ReduceOp::kMin, accumulate<DType::kBFloat16, ReduceOp::kMin>},
-    OwnOperator{DType::kBFloat16, ReduceOp::kMax, accumulate<DType::kBFloat16, ReduceOp::kMax>},
-};
-
-MPI_Datatype type_of(DType dtype) {
-  switch (dtype) {
-    case DType::kUInt8:
-      return MPI_UINT8_T;
-    case DType::kInt8:
-      return MPI_INT8_T;
-    case DType::kInt32:
-      return MPI_INT32_T;
-    case DType::kInt64:
-      return MPI_INT64_T;
-    case DType::kFloat16:
-    case DType::kBFloat16:
-      return MPI_UINT16_T;  // bits
-    case DType::kFloat32:
-      return MPI_FLOAT;
-    case DType::kFloat64:
-      return MPI_DOUBLE;
-  }
-  return MPI_DATATYPE_NULL;
-}
-
-MPI_Op built_in(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return MPI_SUM;
-    case ReduceOp::kMin:
-      return MPI_MIN;
-    case ReduceOp::kMax:
-      return MPI_MAX;
-    case ReduceOp::kProd:
-    case ReduceOp::kAvg:
-      break;
-  }
-  return MPI_OP_NULL;
-}
-
-const char* name_of_level(int level) {
-  if (level == MPI_THREAD_SINGLE) return "single";
-  if (level == MPI_THREAD_FUNNELED) return "funneled";
-  if (level == MPI_THREAD_SERIALIZED) return "serialized";
-  return "multiple";
-}
-
-// "Open MPI v4.1.4" of "Open MPI v4.1.4, package: Debian OpenMPI, ident: ...".
-std::string version_of_library() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING];
-  int length = 0;
-  MPI_Get_library_version(text, &length);
-  const std::string_view whole(text, static_cast<size_t>(length));
-  return std::string(whole.substr(0, whole.find_first_of(",\n")));
-}
-
-// ---- the library ---------------------------------------------------------------------------------------------------
-
-// MPI in this process, from the first transport to the last.
-class Library {
+// Slices of a buffer, one per rank, of which one call takes those of at most `most` elements. Where it does not take all,
+// they are copied together: between larger ones their places might not fit an int.
+class CallSlices {
  public:
-  static std::shared_ptr<Library> get(const CommOptions& options) {
-    static std::mutex mutex;
-    static std::weak_ptr<Library> current;
-    const std::lock_guard lock(mutex);
-    auto library = current.lock();
-    if (library == nullptr) {
-      int finalized = 0;
-      MPI_Finalized(&finalized);
-      if (finalized != 0) throw CommError("MPI was finalised in this process; it cannot be initialised again");
-      library = std::make_shared<Library>(options);
-      current = library;
+  CallSlices(std::span<const int64_t> counts, int64_t most) : all_(counts.begin(), counts.end()) {
+    int64_t place = 0;
+    int first = 0;
+    for (const int64_t count : all_) {
+      places_.push_back(place);
+      firsts_.push_back(first);
+      taken_.push_back(count <= most ? static_cast<int>(count) : 0);
+      place += count;
+      first += taken_.back();
     }
-    if (library->abandoned_) throw CommError("MPI has failed in this process before");
-    return library;
+    total_ = first;
+    whole_ = total_ == place;
   }
 
-  explicit Library(const CommOptions& options) {
-    // Before MPI reads its parameters. Without it, waiting ranks would take the cores from those that work.
-    if (options.passive_wait) setenv("OMPI_MCA_mpi_yield_when_idle", "1", 1);
-    int initialized = 0;
-    MPI_Initialized(&initialized);
-    MLBENCH_CHECK(initialized == 0, "somebody else has initialised MPI");
-    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level_);  // what fails here ends the process
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-    MPI_Comm_size(MPI_COMM_WORLD, &size_);
-    for (size_t i = 0; i < kOwnOperators.size(); ++i) MPI_Op_create(kOwnOperators[i].function, 1, &own_[i]);
+  bool takes(size_t rank) const { return taken_[rank] == all_[rank]; }
+  const int* counts() const { return taken_.data(); }
+  const int* firsts() const { return firsts_.data(); }
+
+  const void* together(const ConstBufferView& buffer) {
+    if (whole_) return buffer.data;
+    room(buffer.dtype);
+    each([&](size_t rank, std::byte* place, size_t bytes) {
+      std::memcpy(place, buffer.slice(places_[rank], 0).data, bytes);
+    });
+    return copies_.data();
   }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-  ~Library() {
-    if (abandoned_) return;
-    for (MPI_Op& op : own_) MPI_Op_free(&op);
-    MPI_Finalize();
-  }
-
-  // No MPI call from now on.
-  void abandon() noexcept { abandoned_ = true; }
-  bool abandoned() const { return abandoned_; }
-
-  int level() const { return level_; }
-  int rank() const { return rank_; }
-  int size() const { return size_; }
-
-  MPI_Op operator_for(DType dtype, ReduceOp op) const {
-    for (size_t i = 0; i < kOwnOperators.size(); ++i) {
-      if (kOwnOperators[i].dtype == dtype && kOwnOperators[i].op == op) return own_[i];
-    }
-    return built_in(op);
+  void* room_for(const BufferView& buffer) { return whole_ ? buffer.data : room(buffer.dtype); }
+  void apart(const BufferView& buffer) {
+    if (whole_) return;
+    each([&](size_t rank, const std::byte* place, size_t bytes) {
+      std::memcpy(buffer.slice(places_[rank], 0).data, place, bytes);
+    });
   }
 
  private:
-  int level_ = MPI_THREAD_SINGLE;
-  int rank_ = 0;
-  int size_ = 1;
-  bool abandoned_ = false;
-  std::array<MPI_Op, kOwnOperators.size()> own_{};
+  std::byte* room(DType dtype) {
+    width_ = size_of(dtype);
+    copies_.resize(static_cast<size_t>(total_) * width_);
+    return copies_.data();
+  }
+  template <typename Copy>
+  void each(Copy copy) {
+    for (size_t rank = 0; rank < taken_.size(); ++rank) {
+      const auto count = static_cast<size_t>(taken_[rank]);
+      if (count > 0) copy(rank, copies_.data() + static_cast<size_t>(firsts_[rank]) * width_, count * width_);
+    }
+  }
+
+  std::vector<int64_t> all_;
+  std::vector<int64_t> places_;
+  std::vector<int> taken_;
+  std::vector<int> firsts_;  // of what is copied together
+  int total_ = 0;
+  bool whole_ = true;
+  size_t width_ = 0;
+  std::vector<std::byte> copies_;
 };
-
-// ---- work ----------------------------------------------------------------------------------------------------------
-
-// One or several requests. With `expected`, they are receives of so many elements each.
-class RequestWork final : public Work {
- public:
-  RequestWork(std::shared_ptr<Library> library, const char* function, MPI_Datatype type)
-      : library_(std::move(library)), function_(function), type_(type) {}
-  ~RequestWork() override {
-    if (!library_->abandoned() && !finished_) MPI_Waitall(size(), requests_.data(), MPI_STATUSES_IGNORE);
-  }
-
-  // The place of one more request.
-  MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
-  void expect(int elements) { expected_.push_back(elements); }
-
-  bool done() override {
-    if (finished_) return true;
-    std::vector<MPI_Status> statuses(requests_.size());
-    int all = 0;
-    const int code = MPI_Testall(size(), requests_.data(), &all, statuses.data());
-    if (code != MPI_SUCCESS || all != 0) finish(code, statuses);
-    return finished_;
-  }
-  void wait() override { synchronize(); }
-  void synchronize() override {
-    if (!finished_) {
-      std::vector<MPI_Status> statuses(requests_.size());
-      const int code = MPI_Waitall(size(), requests_.data(), statuses.data());
-      finish(code, statuses);
-    }
-    if (!error_.empty()) throw CommError(error_);
-  }
-
- private:
-  int size() const { return static_cast<int>(requests_.size()); }
-
-  void finish(int code, const std::vector<MPI_Status>& statuses) {
-    finished_ = true;
-    for (size_t i = 0; i < statuses.size() && code == MPI_ERR_IN_STATUS; ++i) {
-      const int own = statuses[i].MPI_ERROR;
-      if (own != MPI_SUCCESS && own != MPI_ERR_PENDING) code = own;
-    }
-    if (code != MPI_SUCCESS) {
-      error_ = fmt::format("{}: {}", function_, text_of(code));
-      library_->abandon();
-      return;
-    }
-    for (size_t i = 0; i < expected_.size(); ++i) {
-      int count = 0;
-      MPI_Get_count(&statuses[i], type_, &count);
-      if (count != expected_[i]) {
-        error_ = fmt::format("{}: rank {} sent {} elements under tag {}, {} were expected", function_,
-                             statuses[i].MPI_SOURCE, count, statuses[i].MPI_TAG, expected_[i]);
-        return;
-      }
-    }
-  }
-
-  std::shared_ptr<Library> library_;
-  const char* function_;
-  MPI_Datatype type_;
-  std::vector<MPI_Request> requests_;
-  std::vector<int> expected_;
-  bool finished_ = false;
-  std::string error_;
-};
-
-// ---- the transport -------------------------------------------------------------------------------------------------
 
 class Mpi final : public Transport {
  public:
@@ -261,8 +92,8 @@ class Mpi final : public Transport {
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  std::string description() const override { return fmt::format("mpi[{}]", name_of_level(library_->level())); }
-  Json versions() const override { return {{"mpi", version_of_library()}}; }
+  std::string description() const override { return fmt::format("mpi[{}]", library_->level_name()); }
+  Json versions() const override { return {{"mpi", library_->version()}}; }
 
   void barrier() override { check(MPI_Barrier(comm_), "MPI_Barrier"); }
 
@@ -321,7 +152,7 @@ class Mpi final : public Transport {
       in_parts(output, [&](const BufferView& part, int count) {
         const int64_t first = (static_cast<std::byte*>(part.data) - static_cast<std::byte*>(output.data)) /
                               static_cast<int64_t>(size_of(output.dtype));
-        check(MPI_Reduce(offset(input, root * output.count + first), part.data, count, type, mpi_op, root, comm_),
+        check(MPI_Reduce(input.slice(root * output.count + first, 0).data, part.data, count, type, mpi_op, root, comm_),
               "MPI_Reduce");
       });
     }
@@ -334,6 +165,65 @@ class Mpi final : public Transport {
                        library_->operator_for(part.dtype, op), root, comm_),
             "MPI_Reduce");
     });
+  }
+
+  // Beyond what one call takes, the library's place is taken by messages, which go in parts.
+  void gather(ConstBufferView input, BufferView output, int root) override {
+    if (size_ * input.count > most_elements_) {
+      Transport::gather(input, output, root);
+      return;
+    }
+    const auto count = static_cast<int>(input.count);
+    const MPI_Datatype type = type_of(input.dtype);
+    check(MPI_Gather(input.data, count, type, output.data, count, type, root, comm_), "MPI_Gather");
+  }
+
+  void scatter(ConstBufferView input, BufferView output, int root) override {
+    if (size_ * output.count > most_elements_) {
+      Transport::scatter(input, output, root);
+      return;
+    }
+    const auto count = static_cast<int>(output.count);
+    const MPI_Datatype type = type_of(output.dtype);
+    check(MPI_Scatter(input.data, count, type, output.data, count, type, root, comm_), "MPI_Scatter");
+  }
+
+  void all_to_all(ConstBufferView input, BufferView output) override {
+    if (input.count > most_elements_) {
+      Transport::all_to_all(input, output);
+      return;
+    }
+    const auto count = static_cast<int>(input.count / size_);
+    const MPI_Datatype type = type_of(input.dtype);
+    check(MPI_Alltoall(input.data, count, type, output.data, count, type, comm_), "MPI_Alltoall");
+  }
+
+  void all_to_all_v(ConstBufferView input, BufferView output, std::span<const int64_t> send_counts,
+                    std::span<const int64_t> recv_counts) override {
+    // What two ranks exchange they alone know: beyond this it goes by messages, and the others need not be told.
+    const int64_t most = most_elements_ / size_;
+    CallSlices out(send_counts, most), in(recv_counts, most);
+    std::vector<std::unique_ptr<Work>> messages;
+    int64_t first_out = 0, first_in = 0;
+    for (size_t peer = 0; peer < send_counts.size(); ++peer) {
+      const ConstBufferView slice_out = input.slice(first_out, send_counts[peer]);
+      const BufferView slice_in = output.slice(first_in, recv_counts[peer]);
+      const int rank = static_cast<int>(peer);
+      if (rank == rank_ && !in.takes(peer)) {
+        std::memcpy(slice_in.data, slice_out.data, slice_in.size_bytes());
+      } else {
+        if (!in.takes(peer)) messages.push_back(recv(slice_in, rank, kCollectiveTag));
+        if (!out.takes(peer)) messages.push_back(send(slice_out, rank, kCollectiveTag));
+      }
+      first_out += slice_out.count;
+      first_in += slice_in.count;
+    }
+    const MPI_Datatype type = type_of(input.dtype);
+    check(MPI_Alltoallv(out.together(input), out.counts(), out.firsts(), type, in.room_for(output), in.counts(),
+                        in.firsts(), type, comm_),
+          "MPI_Alltoallv");
+    in.apart(output);
+    for (const auto& message : messages) message->synchronize();
   }
 
   std::unique_ptr<Work> send(ConstBufferView buffer, int peer, int tag) override {
@@ -371,15 +261,9 @@ class Mpi final : public Transport {
   template <typename View, typename Part>
   void in_parts(View buffer, Part part) const {
     for (int64_t first = 0; first < buffer.count; first += most_elements_) {
-      View slice = buffer;
-      slice.count = std::min(most_elements_, buffer.count - first);
-      slice.data = offset(buffer, first);
+      View slice = buffer.slice(first, std::min(most_elements_, buffer.count - first));
       part(slice, static_cast<int>(slice.count));
     }
-  }
-  static void* offset(const BufferView& buffer, int64_t first) { return buffer.slice(first, 0).data; }
-  static const void* offset(const ConstBufferView& buffer, int64_t first) {
-    return static_cast<const std::byte*>(buffer.data) + static_cast<size_t>(first) * size_of(buffer.dtype);
   }
 
   std::shared_ptr<Library> library_;
@@ -408,7 +292,11 @@ std::unique_ptr<Transport> make_in_parts(const CommOptions& options, int64_t mos
   }
   if (library->level() < MPI_THREAD_SERIALIZED) {
     throw CommError(fmt::format("backend mpi: this MPI gives the thread level {}, serialized is needed",
-                                name_of_level(library->level())));
+                                library->level_name()));
+  }
+  if (library->largest_tag() < Transport::kCollectiveTag) {
+    throw CommError(fmt::format("backend mpi: this MPI knows message tags up to {}, up to {} are needed",
+                                library->largest_tag(), Transport::kCollectiveTag));
   }
   MPI_Comm comm = MPI_COMM_NULL;
   check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");

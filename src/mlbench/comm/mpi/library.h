@@ -1,0 +1,52 @@
+#pragma once
+
+// MPI in this process: from the first transport to the last, with its types and operators for ours.
+
+#include <mpi.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mlbench/comm/communicator.h"
+
+namespace mlbench::comm::mpi_backend {
+
+std::string text_of(int code);
+// CommError with MPI's text.
+void check(int code, const char* function);
+
+MPI_Datatype type_of(DType dtype);  // float16, bfloat16: of their bits
+
+class Library {
+ public:
+  // Initialises MPI where no transport lives. CommError where MPI was finalised, or has failed, in this process.
+  static std::shared_ptr<Library> get(const CommOptions& options);
+
+  explicit Library(const CommOptions& options);
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  ~Library();
+
+  // No MPI call from now on.
+  void abandon() noexcept { abandoned_ = true; }
+  bool abandoned() const { return abandoned_; }
+
+  int level() const { return level_; }
+  std::string level_name() const;  // "serialized"
+  std::string version() const;     // "Open MPI v4.1.4"
+  int largest_tag() const { return largest_tag_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  MPI_Op operator_for(DType dtype, ReduceOp op) const;
+
+ private:
+  int level_ = MPI_THREAD_SINGLE;
+  int largest_tag_ = 0;
+  int rank_ = 0;
+  int size_ = 1;
+  bool abandoned_ = false;
+  std::vector<MPI_Op> own_;
+};
+
+}  // namespace mlbench::comm::mpi_backend
