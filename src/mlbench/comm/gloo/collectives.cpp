@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 
 namespace mlbench::comm::gloo_backend::collectives {
 
@@ -35,6 +36,19 @@ void ring_step(Mesh& mesh, std::byte* data, std::span<const size_t> offsets, int
   const auto bytes = [&](int block) { return offsets[static_cast<size_t>(wrap(block, size)) + 1] - first(block); };
   mesh.exchange(wrap(mesh.rank() + 1, size), data + first(out), bytes(out), wrap(mesh.rank() - 1, size),
                 data + first(in), bytes(in), combine);
+}
+
+// In parts that a socket buffer holds: Gloo would enlarge it for a longer message.
+void send_in_chunks(Mesh& mesh, int to, const std::byte* data, size_t bytes) {
+  for (size_t first = 0; first < bytes; first += mesh.chunk_bytes()) {
+    mesh.send(to, data + first, std::min(mesh.chunk_bytes(), bytes - first));
+  }
+}
+
+void recv_in_chunks(Mesh& mesh, int from, std::byte* data, size_t bytes) {
+  for (size_t first = 0; first < bytes; first += mesh.chunk_bytes()) {
+    mesh.recv(from, data + first, std::min(mesh.chunk_bytes(), bytes - first));
+  }
 }
 
 void all_reduce_doubling(Mesh& mesh, BufferView buffer, ReduceOp op) {
@@ -103,6 +117,51 @@ void reduce(Mesh& mesh, BufferView buffer, ReduceOp op, int root) {
     if (rank == root || bytes == 0) continue;
     if (mesh.rank() == rank) mesh.send(root, bytes_of(buffer) + first, bytes);
     if (mesh.rank() == root) mesh.recv(rank, bytes_of(buffer) + first, bytes);
+  }
+}
+
+void gather(Mesh& mesh, const std::byte* input, size_t bytes, std::byte* output, int root) {
+  if (mesh.rank() != root) {
+    send_in_chunks(mesh, root, input, bytes);
+    return;
+  }
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    std::byte* place = output + static_cast<size_t>(rank) * bytes;
+    if (rank == root) {
+      std::memcpy(place, input, bytes);
+    } else {
+      recv_in_chunks(mesh, rank, place, bytes);
+    }
+  }
+}
+
+void scatter(Mesh& mesh, const std::byte* input, std::byte* output, size_t bytes, int root) {
+  if (mesh.rank() != root) {
+    recv_in_chunks(mesh, root, output, bytes);
+    return;
+  }
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    const std::byte* place = input + static_cast<size_t>(rank) * bytes;
+    if (rank == root) {
+      std::memcpy(output, place, bytes);
+    } else {
+      send_in_chunks(mesh, rank, place, bytes);
+    }
+  }
+}
+
+void all_to_all(Mesh& mesh, const std::byte* input, std::span<const size_t> out, std::byte* output,
+                std::span<const size_t> in) {
+  const auto bytes = [](std::span<const size_t> offsets, size_t rank) { return offsets[rank + 1] - offsets[rank]; };
+  const auto own = static_cast<size_t>(mesh.rank());
+  if (bytes(in, own) > 0) std::memcpy(output + in[own], input + out[own], bytes(in, own));
+  for (int step = 1; step < mesh.size(); ++step) {
+    const int to = wrap(mesh.rank() + step, mesh.size());
+    const int from = wrap(mesh.rank() - step, mesh.size());
+    const auto receiver = static_cast<size_t>(to);
+    const auto sender = static_cast<size_t>(from);
+    mesh.exchange(to, input + out[receiver], bytes(out, receiver), from, output + in[sender], bytes(in, sender),
+                  nullptr);
   }
 }
 

@@ -32,4 +32,15 @@ void reduce_scatter(Mesh& mesh, std::byte* data, std::span<const size_t> offsets
 // In place; result at root. Ring reduce-scatter, then each rank sends its block.
 void reduce(Mesh& mesh, BufferView buffer, ReduceOp op, int root);
 
+// n bytes of each rank, in rank order, into `output` of the root, which takes them one rank after the other: it is its
+// link that counts.
+void gather(Mesh& mesh, const std::byte* input, size_t bytes, std::byte* output, int root);
+// The way back: n bytes of the root's `input` for each rank.
+void scatter(Mesh& mesh, const std::byte* input, std::byte* output, size_t bytes, int root);
+
+// Bytes [out[r], out[r + 1]) of `input` go to rank r, [in[r], in[r + 1]) of `output` come from it. Pairwise: in step
+// s = 1 ... k - 1 a rank sends to the one s after it and receives from the one s before it.
+void all_to_all(Mesh& mesh, const std::byte* input, std::span<const size_t> out, std::byte* output,
+                std::span<const size_t> in);
+
 }  // namespace mlbench::comm::gloo_backend::collectives

@@ -124,6 +124,13 @@ std::string secret_of(const CommOptions& options, const std::string& key) {
   }
 }
 
+// Of slices with so many elements each, in bytes; the end of the last one, too.
+std::vector<size_t> offsets_of(std::span<const int64_t> counts, DType dtype) {
+  std::vector<size_t> offsets{0};
+  for (const int64_t count : counts) offsets.push_back(offsets.back() + static_cast<size_t>(count) * size_of(dtype));
+  return offsets;
+}
+
 class Gloo final : public Transport {
  public:
   Gloo(Origin origin, std::string prefix, int rank, int size)
@@ -157,9 +164,7 @@ class Gloo final : public Transport {
 
   void all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) override {
     auto* data = static_cast<std::byte*>(output.data);
-    std::vector<size_t> offsets{0};
-    for (const int64_t count : counts)
-      offsets.push_back(offsets.back() + static_cast<size_t>(count) * size_of(output.dtype));
+    const std::vector<size_t> offsets = offsets_of(counts, output.dtype);
     if (input.count > 0) std::memmove(data + offsets[static_cast<size_t>(rank_)], input.data, input.size_bytes());
     collectives::all_gather(mesh(), data, offsets);
   }
@@ -175,6 +180,22 @@ class Gloo final : public Transport {
   }
 
   void reduce(BufferView buffer, ReduceOp op, int root) override { collectives::reduce(mesh(), buffer, op, root); }
+
+  void gather(ConstBufferView input, BufferView output, int root) override {
+    collectives::gather(mesh(), static_cast<const std::byte*>(input.data), input.size_bytes(),
+                        static_cast<std::byte*>(output.data), root);
+  }
+
+  void scatter(ConstBufferView input, BufferView output, int root) override {
+    collectives::scatter(mesh(), static_cast<const std::byte*>(input.data), static_cast<std::byte*>(output.data),
+                         output.size_bytes(), root);
+  }
+
+  void all_to_all_v(ConstBufferView input, BufferView output, std::span<const int64_t> send_counts,
+                    std::span<const int64_t> recv_counts) override {
+    collectives::all_to_all(mesh(), static_cast<const std::byte*>(input.data), offsets_of(send_counts, input.dtype),
+                            static_cast<std::byte*>(output.data), offsets_of(recv_counts, output.dtype));
+  }
 
   std::unique_ptr<Work> send(ConstBufferView buffer, int peer, int tag) override {
     return connections_.mailbox->send(peer, tag, buffer);
