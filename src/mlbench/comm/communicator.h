@@ -1,8 +1,8 @@
 #pragma once
 
 // Communication between the ranks of a run: a Communicator checks arguments, notes the operation on the board (so that
-// a heartbeat can name what a rank is waiting in, and observers hear of begin and end), lets a Transport perform it, and
-// turns every failure into a CommError that names operation, rank, peer and timeout.
+// a heartbeat can name what a rank is waiting in, and observers hear of begin and end), lets a Transport perform it,
+// and turns every failure into a CommError that names operation, rank, peer and timeout.
 //
 // Contract, tested for every back end and wrapper (tests in comm/contract_test.*):
 // - Every rank of the group calls the same operations in the same order with the same counts, dtypes and roots.
@@ -116,10 +116,10 @@ struct CommOptions {
   std::shared_ptr<RendezvousStore> store;  // keys are prefixed by the caller: one store per segment
   std::chrono::milliseconds timeout{30000};
   std::string bind_address = "127.0.0.1";  // address or interface to listen on
-  std::string secret;                     // of the run: what peers prove to each other that they know; "": rank 0 makes
-                                          // one and leaves it in the store
-  std::string run;                        // what that proof is bound to, beside the group: "17/segment2/"
-  bool passive_wait = false;              // more ranks than cores: never spin
+  std::string secret;         // of the run: what peers prove to each other that they know; "": rank 0 makes
+                              // one and leaves it in the store
+  std::string run;            // what that proof is bound to, beside the group: "17/segment2/"
+  bool passive_wait = false;  // more ranks than cores: never spin
 };
 
 }  // namespace mlbench::comm

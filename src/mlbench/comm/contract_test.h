@@ -4,7 +4,10 @@
 //
 //   INSTANTIATE_TEST_SUITE_P(Gloo, ContractTest, testing::ValuesIn(contract_cases(back_end)), contract_case_name);
 //
-// and compiles contract_test.cpp with it.
+// and its CMakeLists.txt compiles ${contract_tests} with it.
+//
+// With MLBENCH_CONTRACT=all in the environment (set `long`), operations get every combination of what they can be
+// given; without it, every pair.
 
 #include <gtest/gtest.h>
 
@@ -17,15 +20,24 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "mlbench/comm/communicator.h"
+#include "mlbench/comm/test_values.h"
 
 namespace mlbench::comm {
 
 // Makes the communicator of one rank; called on the rank's thread.
 using MakeRank = std::function<std::unique_ptr<Communicator>(int rank)>;
+
+// How well float32 values travel; small whole numbers travel exactly.
+struct Float32Precision {
+  double rounding = 0x1p-24;  // relative error of a sum per operand but one
+  double smallest = 0;        // absolute error, likewise
+  int exponents = 40;         // powers of two that the values may span
+};
 
 // One row of the table of back ends.
 struct BackEnd {
@@ -37,12 +49,17 @@ struct BackEnd {
   std::function<std::shared_ptr<std::atomic<int>>()> make_counter = [] {
     return std::make_shared<std::atomic<int>>(0);
   };
+  Float32Precision float32 = {};
 };
 
 struct ContractCase {
   BackEnd back_end;
   int size = 1;
 };
+
+// The in-process back end, with what `wrap` makes of each rank's transport.
+using WrapTransport = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)>;
+BackEnd wrapped_in_process(const std::string& name, const WrapTransport& wrap);
 
 class ContractTest : public testing::TestWithParam<ContractCase> {};
 // For back ends whose operations throw when a peer is lost or late; with others the worker's watchdog ends the rank.
@@ -56,8 +73,36 @@ std::string contract_case_name(const testing::TestParamInfo<ContractCase>& info)
 std::vector<std::exception_ptr> run_ranks(const MakeRank& make_rank, int size,
                                           const std::function<void(Communicator&)>& body);
 
+// Runs `body` on all ranks of a group and expects none to throw.
+inline constexpr std::chrono::milliseconds kPatience{60000};
+void run_case(const ContractCase& row, const std::function<void(Communicator&)>& body,
+              std::chrono::milliseconds timeout = kPatience);
+
 // The command that repeats the running test.
 std::string repeat_command();
+
+// Expects equality on the calling rank's thread.
+void expect_values(Communicator& comm, const Values& actual, const Values& expected, const std::string& what);
+
+std::string text_of(const std::exception_ptr& error);
+
+// The CommError that `call` throws, "" if none.
+template <typename Call>
+std::string comm_error_of(Call call) {
+  try {
+    call();
+  } catch (const CommError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline constexpr DType kAllTypes[] = {DType::kUInt8,   DType::kInt8,     DType::kInt32,   DType::kInt64,
+                                      DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
+inline constexpr ReduceOp kAllOps[] = {ReduceOp::kSum, ReduceOp::kProd, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kAvg};
+
+// Whether MLBENCH_CONTRACT=all is in the environment.
+bool every_combination();
 
 // A store in memory.
 class MemoryStore final : public RendezvousStore {

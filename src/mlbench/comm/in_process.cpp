@@ -81,11 +81,13 @@ class Group {
     std::unique_lock lock(mutex_);
     Channel& channel = channels_[route];
     const int sender = std::get<0>(route);
-    const bool in_time =
-        changed_.wait_for(lock, timeout_, [&] { return channel.messages.contains(number) || left_[index(sender)]; });
+    const int receiver = std::get<1>(route);
+    const bool in_time = changed_.wait_for(lock, timeout_, [&] {
+      return channel.messages.contains(number) || left_[index(sender)] || left_[index(receiver)];
+    });
     const auto found = channel.messages.find(number);
     if (found == channel.messages.end()) {
-      throw CommError(in_time ? fmt::format("rank {} has left the group", sender)
+      throw CommError(in_time ? fmt::format("rank {} has left the group", left_[index(sender)] ? sender : receiver)
                               : fmt::format("waited {} ms for rank {}", timeout_.count(), sender));
     }
     Bytes message = std::move(found->second);

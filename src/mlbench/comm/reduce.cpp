@@ -19,6 +19,16 @@ void divide_portable(void* values, size_t count, int divisor) {
   for (size_t i = 0; i < count; ++i) divide_one<Format>(v[i], divisor);
 }
 
+template <typename Format>
+void narrow_portable(uint16_t* narrow, const float* wide, size_t count) {
+  for (size_t i = 0; i < count; ++i) narrow[i] = Format::store(wide[i]);
+}
+
+template <typename Format>
+void widen_portable(float* wide, const uint16_t* narrow, size_t count) {
+  for (size_t i = 0; i < count; ++i) wide[i] = Format::load(narrow[i]);
+}
+
 template <ReduceOp op>
 AccumulateFunction portable_function(DType dtype) {
   switch (dtype) {
@@ -90,6 +100,28 @@ DivideFunction portable_divide_function(DType dtype) {
 DivideFunction divide_function(DType dtype) {
   const DivideFunction fast = cpu_divide_function(dtype);
   return fast != nullptr ? fast : portable_divide_function(dtype);
+}
+
+NarrowFunction portable_narrow_function(DType dtype) {
+  if (dtype == DType::kFloat16) return narrow_portable<Float16>;
+  if (dtype == DType::kBFloat16) return narrow_portable<BFloat16>;
+  return nullptr;
+}
+
+WidenFunction portable_widen_function(DType dtype) {
+  if (dtype == DType::kFloat16) return widen_portable<Float16>;
+  if (dtype == DType::kBFloat16) return widen_portable<BFloat16>;
+  return nullptr;
+}
+
+NarrowFunction narrow_function(DType dtype) {
+  const NarrowFunction fast = cpu_narrow_function(dtype);
+  return fast != nullptr ? fast : portable_narrow_function(dtype);
+}
+
+WidenFunction widen_function(DType dtype) {
+  const WidenFunction fast = cpu_widen_function(dtype);
+  return fast != nullptr ? fast : portable_widen_function(dtype);
 }
 
 }  // namespace mlbench::comm

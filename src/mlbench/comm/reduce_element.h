@@ -65,5 +65,7 @@ inline void divide_one(typename Format::Stored& value, int divisor) {
 // The loops for this CPU's instructions; null where there are none (reduce_x86.cpp, reduce_other.cpp: CMake takes one).
 AccumulateFunction cpu_accumulate_function(DType dtype, ReduceOp op);
 DivideFunction cpu_divide_function(DType dtype);
+NarrowFunction cpu_narrow_function(DType dtype);
+WidenFunction cpu_widen_function(DType dtype);
 
 }  // namespace mlbench::comm

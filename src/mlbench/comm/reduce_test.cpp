@@ -217,6 +217,37 @@ TEST(Reduce, HalvesAreDividedInFloat) {
   }
 }
 
+// Every 16-bit pattern, and floats beside and between them: vectorised and plain loops agree with half.h.
+TEST(Reduce, ConversionsEqualThoseOfOneElement) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    const bool wide = dtype == DType::kFloat16;
+    std::vector<uint16_t> all(0x10000 - 3);
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
+    for (const WidenFunction widen : {widen_function(dtype), portable_widen_function(dtype)}) {
+      std::vector<float> widened(all.size() + 1, 7.0F);
+      widen(widened.data(), all.data(), all.size());
+      for (size_t i = 0; i < all.size(); ++i) {
+        const float expected = wide ? float16_to_float(all[i]) : bfloat16_to_float(all[i]);
+        ASSERT_TRUE(widened[i] == expected || (std::isnan(widened[i]) && std::isnan(expected))) << i;
+      }
+      EXPECT_EQ(widened.back(), 7.0F);  // beyond the end: untouched
+    }
+    std::vector<float> values;
+    for (uint32_t bits = 0; bits < 0xffff0000U; bits += 0x7fffU) values.push_back(std::bit_cast<float>(bits));
+    for (const NarrowFunction narrow : {narrow_function(dtype), portable_narrow_function(dtype)}) {
+      std::vector<uint16_t> narrowed(values.size() + 1, 7);
+      narrow(narrowed.data(), values.data(), values.size());
+      for (size_t i = 0; i < values.size(); ++i) {
+        const uint16_t expected = wide ? float_to_float16(values[i]) : float_to_bfloat16(values[i]);
+        ASSERT_TRUE(same_half(dtype, narrowed[i], expected)) << values[i] << ": " << narrowed[i];
+      }
+      EXPECT_EQ(narrowed.back(), 7);
+    }
+  }
+  EXPECT_EQ(narrow_function(DType::kFloat32), nullptr);
+  EXPECT_EQ(widen_function(DType::kInt8), nullptr);
+}
+
 // What makes min and max bitwise equal on two ranks that hold the operands in opposite places.
 TEST(Reduce, OrderOfOperandsIsKept) {
   for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax}) {

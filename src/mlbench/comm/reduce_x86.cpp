@@ -69,6 +69,20 @@ MLBENCH_AVX2 void divide_half_avx2(void* values, size_t count, int divisor) {
   for (; i < count; ++i) divide_one<Format>(v[i], divisor);
 }
 
+template <typename Format>
+MLBENCH_AVX2 void narrow_avx2(uint16_t* narrow, const float* wide, size_t count) {
+  size_t i = 0;
+  for (; i + 8 <= count; i += 8) store_eight(narrow + i, _mm256_loadu_ps(wide + i), Format());
+  for (; i < count; ++i) narrow[i] = Format::store(wide[i]);
+}
+
+template <typename Format>
+MLBENCH_AVX2 void widen_avx2(float* wide, const uint16_t* narrow, size_t count) {
+  size_t i = 0;
+  for (; i + 8 <= count; i += 8) _mm256_storeu_ps(wide + i, load_eight(narrow + i, Format()));
+  for (; i < count; ++i) wide[i] = Format::load(narrow[i]);
+}
+
 template <ReduceOp op>
 AccumulateFunction avx2_function(DType dtype) {
   switch (dtype) {
@@ -110,6 +124,20 @@ DivideFunction cpu_divide_function(DType dtype) {
   if (!has_avx2_and_f16c()) return nullptr;
   if (dtype == DType::kFloat16) return divide_half_avx2<Float16>;
   if (dtype == DType::kBFloat16) return divide_half_avx2<BFloat16>;
+  return nullptr;
+}
+
+NarrowFunction cpu_narrow_function(DType dtype) {
+  if (!has_avx2_and_f16c()) return nullptr;
+  if (dtype == DType::kFloat16) return narrow_avx2<Float16>;
+  if (dtype == DType::kBFloat16) return narrow_avx2<BFloat16>;
+  return nullptr;
+}
+
+WidenFunction cpu_widen_function(DType dtype) {
+  if (!has_avx2_and_f16c()) return nullptr;
+  if (dtype == DType::kFloat16) return widen_avx2<Float16>;
+  if (dtype == DType::kBFloat16) return widen_avx2<BFloat16>;
   return nullptr;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mlbench/comm/finished_work.h"
+#include "mlbench/comm/work_group.h"
 
 namespace mlbench::comm {
 
@@ -14,10 +15,6 @@ constexpr std::align_val_t kAlignment{64};
 
 void copy_own(const ConstBufferView& from, const BufferView& to) {
   if (from.count > 0) std::memcpy(to.data, from.data, from.size_bytes());
-}
-
-void finish_all(const std::vector<std::unique_ptr<Work>>& works) {
-  for (const auto& work : works) work->synchronize();
 }
 
 }  // namespace
@@ -32,16 +29,16 @@ void Transport::gather(ConstBufferView input, BufferView output, int root) {
     send(input, root, kCollectiveTag)->synchronize();
     return;
   }
-  std::vector<std::unique_ptr<Work>> works;
+  WorkGroup works(*this);
   for (int peer = 0; peer < size(); ++peer) {
     const BufferView slice = output.slice(peer * input.count, input.count);
     if (peer == root) {
       copy_own(input, slice);
     } else {
-      works.push_back(recv(slice, peer, kCollectiveTag));
+      works.add(recv(slice, peer, kCollectiveTag));
     }
   }
-  finish_all(works);
+  works.finish();
 }
 
 void Transport::scatter(ConstBufferView input, BufferView output, int root) {
@@ -49,22 +46,22 @@ void Transport::scatter(ConstBufferView input, BufferView output, int root) {
     recv(output, root, kCollectiveTag)->synchronize();
     return;
   }
-  std::vector<std::unique_ptr<Work>> works;
+  WorkGroup works(*this);
   for (int peer = 0; peer < size(); ++peer) {
     const ConstBufferView slice = input.slice(peer * output.count, output.count);
     if (peer == root) {
       copy_own(slice, output);
     } else {
-      works.push_back(send(slice, peer, kCollectiveTag));
+      works.add(send(slice, peer, kCollectiveTag));
     }
   }
-  finish_all(works);
+  works.finish();
 }
 
 void Transport::all_to_all_v(ConstBufferView input, BufferView output, std::span<const int64_t> send_counts,
                              std::span<const int64_t> recv_counts) {
   // All receives begin before the first send is waited for: no circle of ranks can wait for each other.
-  std::vector<std::unique_ptr<Work>> works;
+  WorkGroup works(*this);
   int64_t first = 0;
   BufferView own;
   for (int peer = 0; peer < size(); ++peer) {
@@ -73,7 +70,7 @@ void Transport::all_to_all_v(ConstBufferView input, BufferView output, std::span
     if (peer == rank()) {
       own = slice;
     } else if (slice.count > 0) {
-      works.push_back(recv(slice, peer, kCollectiveTag));
+      works.add(recv(slice, peer, kCollectiveTag));
     }
   }
   first = 0;
@@ -83,10 +80,10 @@ void Transport::all_to_all_v(ConstBufferView input, BufferView output, std::span
     if (peer == rank()) {
       copy_own(slice, own);
     } else if (slice.count > 0) {
-      works.push_back(send(slice, peer, kCollectiveTag));
+      works.add(send(slice, peer, kCollectiveTag));
     }
   }
-  finish_all(works);
+  works.finish();
 }
 
 void Transport::all_to_all(ConstBufferView input, BufferView output) {

@@ -71,7 +71,8 @@ class Transport {
   virtual std::shared_ptr<std::byte> allocate(size_t bytes);
 
   virtual std::unique_ptr<Transport> split(int colour, int key) = 0;
-  // After the first failure, once: peers notice that this rank takes no part any more.
+  // After a failure, perhaps more than once: peers notice that this rank takes no part any more, and what is under way
+  // here fails instead of waiting for them.
   virtual void let_go() noexcept {}
 };
 

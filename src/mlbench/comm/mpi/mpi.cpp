@@ -11,13 +11,14 @@
 
 #include "mlbench/comm/mpi/library.h"
 #include "mlbench/comm/mpi/request_work.h"
+#include "mlbench/comm/work_group.h"
 
 namespace mlbench::comm::mpi_backend {
 
 namespace {
 
-// Slices of a buffer, one per rank, of which one call takes those of at most `most` elements. Where it does not take all,
-// they are copied together: between larger ones their places might not fit an int.
+// Slices of a buffer, one per rank, of which one call takes those of at most `most` elements. Where it does not take
+// all, they are copied together: between larger ones their places might not fit an int.
 class CallSlices {
  public:
   CallSlices(std::span<const int64_t> counts, int64_t most) : all_(counts.begin(), counts.end()) {
@@ -203,7 +204,7 @@ class Mpi final : public Transport {
     // What two ranks exchange they alone know: beyond this it goes by messages, and the others need not be told.
     const int64_t most = most_elements_ / size_;
     CallSlices out(send_counts, most), in(recv_counts, most);
-    std::vector<std::unique_ptr<Work>> messages;
+    WorkGroup messages(*this);
     int64_t first_out = 0, first_in = 0;
     for (size_t peer = 0; peer < send_counts.size(); ++peer) {
       const ConstBufferView slice_out = input.slice(first_out, send_counts[peer]);
@@ -212,8 +213,8 @@ class Mpi final : public Transport {
       if (rank == rank_ && !in.takes(peer)) {
         std::memcpy(slice_in.data, slice_out.data, slice_in.size_bytes());
       } else {
-        if (!in.takes(peer)) messages.push_back(recv(slice_in, rank, kCollectiveTag));
-        if (!out.takes(peer)) messages.push_back(send(slice_out, rank, kCollectiveTag));
+        if (!in.takes(peer)) messages.add(recv(slice_in, rank, kCollectiveTag));
+        if (!out.takes(peer)) messages.add(send(slice_out, rank, kCollectiveTag));
       }
       first_out += slice_out.count;
       first_in += slice_in.count;
@@ -223,7 +224,7 @@ class Mpi final : public Transport {
                         in.firsts(), type, comm_),
           "MPI_Alltoallv");
     in.apart(output);
-    for (const auto& message : messages) message->synchronize();
+    messages.finish();
   }
 
   std::unique_ptr<Work> send(ConstBufferView buffer, int peer, int tag) override {
@@ -291,8 +292,8 @@ std::unique_ptr<Transport> make_in_parts(const CommOptions& options, int64_t mos
                     options.rank, options.size, library->rank(), library->size()));
   }
   if (library->level() < MPI_THREAD_SERIALIZED) {
-    throw CommError(fmt::format("backend mpi: this MPI gives the thread level {}, serialized is needed",
-                                library->level_name()));
+    throw CommError(
+        fmt::format("backend mpi: this MPI gives the thread level {}, serialized is needed", library->level_name()));
   }
   if (library->largest_tag() < Transport::kCollectiveTag) {
     throw CommError(fmt::format("backend mpi: this MPI knows message tags up to {}, up to {} are needed",

@@ -17,6 +17,7 @@
 #include <limits>
 #include <memory>
 
+#include "mlbench/base/availability.h"
 #include "mlbench/comm/communicator.h"
 
 namespace mlbench::comm::mpi_backend {

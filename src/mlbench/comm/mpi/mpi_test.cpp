@@ -57,14 +57,13 @@ const BackEnd kMpi = {kDescription,
                       launch().rank, make_shared_counter};
 
 // As if MPI counted up to ten thousand only.
-const BackEnd kMpiInParts = {kDescription,
-                             [](int, std::chrono::milliseconds) -> MakeRank {
-                               return [](int rank) {
-                                 return std::make_unique<Communicator>(
-                                     mpi_backend::make_in_parts(options_of(rank), 10007));
-                               };
-                             },
-                             launch().rank, make_shared_counter};
+const BackEnd kMpiInParts = {
+    kDescription,
+    [](int, std::chrono::milliseconds) -> MakeRank {
+      return
+          [](int rank) { return std::make_unique<Communicator>(mpi_backend::make_in_parts(options_of(rank), 10007)); };
+    },
+    launch().rank, make_shared_counter};
 
 std::vector<ContractCase> case_of(const BackEnd& back_end) { return {{back_end, launch().size}}; }
 
