@@ -2,6 +2,7 @@
 
 // Time, injectable: code that measures takes a `const Clock&`, tests pass a ManualClock.
 
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -27,19 +28,18 @@ class SystemClock final : public Clock {
   std::chrono::system_clock::time_point wall_now() const override { return std::chrono::system_clock::now(); }
 };
 
-// Stands still until told to advance. Not for use by several threads.
+// Stands still until told to advance, from the zero of both clocks. Any thread.
 class ManualClock final : public Clock {
  public:
-  TimePoint now() const override { return now_; }
-  std::chrono::system_clock::time_point wall_now() const override { return wall_; }
-  void advance(Nanoseconds duration) {
-    now_ += duration;
-    wall_ += std::chrono::duration_cast<std::chrono::system_clock::duration>(duration);
+  TimePoint now() const override { return TimePoint(Nanoseconds(since_zero_.load())); }
+  std::chrono::system_clock::time_point wall_now() const override {
+    return std::chrono::system_clock::time_point(
+        std::chrono::duration_cast<std::chrono::system_clock::duration>(Nanoseconds(since_zero_.load())));
   }
+  void advance(Nanoseconds duration) { since_zero_ += duration.count(); }
 
  private:
-  TimePoint now_{};
-  std::chrono::system_clock::time_point wall_{};
+  std::atomic<Nanoseconds::rep> since_zero_ = 0;
 };
 
 inline double to_seconds(Nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }

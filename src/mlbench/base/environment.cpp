@@ -206,12 +206,13 @@ std::vector<int> allowed_cores() {
   return {};
 }
 
-bool bind_thread(int core) {
-  const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> mask(CPU_ALLOC(static_cast<size_t>(core) + 1),
-                                                              [](cpu_set_t* set) { CPU_FREE(set); });
-  const size_t size = CPU_ALLOC_SIZE(static_cast<size_t>(core) + 1);
+bool bind_thread(std::span<const int> cores) {
+  MLBENCH_CHECK(!cores.empty(), "a thread runs on some core");
+  const auto count = static_cast<size_t>(*std::ranges::max_element(cores)) + 1;
+  const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> mask(CPU_ALLOC(count), [](cpu_set_t* set) { CPU_FREE(set); });
+  const size_t size = CPU_ALLOC_SIZE(count);
   CPU_ZERO_S(size, mask.get());
-  CPU_SET_S(core, size, mask.get());
+  for (const int core : cores) CPU_SET_S(static_cast<size_t>(core), size, mask.get());
   return sched_setaffinity(0, size, mask.get()) == 0;
 }
 

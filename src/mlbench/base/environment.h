@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,10 @@ namespace mlbench {
 int available_cores();
 // The numbers of the cores in the calling thread's affinity mask, ascending. Empty where the kernel does not say.
 std::vector<int> allowed_cores();
-// The calling thread, and those that it starts from now on, run on this core alone. False: the system refuses.
-bool bind_thread(int core);
+// The calling thread, and those that it starts from now on, run on these cores alone (at least one). False: the system
+// refuses.
+bool bind_thread(std::span<const int> cores);
+inline bool bind_thread(int core) { return bind_thread(std::span<const int>(&core, 1)); }
 // The smallest CPU quota of the process's cgroup and its parents, in cores; empty when none is set. Cgroup versions 1
 // and 2. `root` stands before /proc and /sys/fs/cgroup.
 std::optional<double> cgroup_cpu_quota(const std::filesystem::path& root = "/");

@@ -96,6 +96,21 @@ TEST(Environment, AThreadIsBoundAlone) {
   EXPECT_EQ(allowed_cores(), before);
 }
 
+// What a thread does that its bound parent starts: the parent's mask is no bound to it.
+TEST(Environment, AThreadOfABoundOneMayRunOnMoreCores) {
+  const std::vector<int> before = allowed_cores();
+  if (before.size() < 2) GTEST_SKIP() << "missing capability: two cores";
+  std::thread([&] {
+    EXPECT_TRUE(bind_thread(before[0]));
+    std::thread([&] {
+      EXPECT_EQ(allowed_cores(), std::vector<int>{before[0]});
+      EXPECT_TRUE(bind_thread(std::vector<int>{before[1], before[0]}));
+      EXPECT_EQ(allowed_cores(), (std::vector<int>{before[0], before[1]}));
+    }).join();
+    EXPECT_EQ(allowed_cores(), std::vector<int>{before[0]});
+  }).join();
+}
+
 TEST(Environment, HostAndBoot) {
   char name[256];
   ASSERT_EQ(gethostname(name, sizeof name), 0);

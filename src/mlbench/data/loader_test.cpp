@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/data/eval_loader.h"
 #include "mlbench/data/train_loader.h"
@@ -353,6 +354,36 @@ TEST(TrainLoader, DecodesNoMoreThanTheRingHolds) {
   EXPECT_EQ(settled(calls, 4), 4) << "the batch in use still holds its buffer";
   loader->next();
   EXPECT_EQ(settled(calls, 5), 5);
+}
+
+// Says where it is called.
+class Where final : public Transform {
+ public:
+  explicit Where(std::vector<int>& cores) : cores_(cores) {}
+  void apply(const dataset::CachedSplit&, std::span<const int64_t>, int64_t, std::span<float>) const override {
+    cores_ = allowed_cores();
+  }
+
+ private:
+  std::vector<int>& cores_;
+};
+
+TEST(TrainLoader, ItsThreadNeedNotShareTheCoreOfABoundMaker) {
+  const std::vector<int> before = allowed_cores();
+  if (before.size() < 2) GTEST_SKIP() << "missing capability: two cores";
+  const Numbers numbers(1000);
+  const auto cores_of_thread = [&](const std::vector<int>& cores) {
+    std::vector<int> found;
+    std::thread([&] {
+      bind_thread(before[0]);
+      LoaderOptions options = options_of(1, 0, 10);
+      options.cores = cores;
+      make_train_loader(numbers.split(), std::make_unique<Where>(found), options)->next();
+    }).join();
+    return found;
+  };
+  EXPECT_EQ(cores_of_thread({}), std::vector{before[0]});
+  EXPECT_EQ(cores_of_thread({before[0], before[1]}), (std::vector{before[0], before[1]}));
 }
 
 // A transform that waits until it may go on.

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 
 namespace mlbench::data {
@@ -98,10 +99,13 @@ class FixedLoader final : public TrainLoader {
 // may be size - 1 ahead.
 class PrefetchLoader final : public TrainLoader {
  public:
-  PrefetchLoader(Decoder decoder, int64_t first_step, int prefetch)
-      : decoder_(std::move(decoder)), first_step_(first_step) {
-    for (int i = 0; i <= prefetch; ++i) ring_.push_back(decoder_.make_buffer());
-    thread_ = std::thread([this] { run(); });
+  PrefetchLoader(Decoder decoder, const LoaderOptions& options)
+      : decoder_(std::move(decoder)), first_step_(options.first_step) {
+    for (int i = 0; i <= options.prefetch; ++i) ring_.push_back(decoder_.make_buffer());
+    thread_ = std::thread([this, cores = options.cores] {
+      if (!cores.empty()) bind_thread(cores);
+      run();
+    });
   }
 
   ~PrefetchLoader() override {
@@ -184,7 +188,7 @@ std::unique_ptr<TrainLoader> make_train_loader(const dataset::CachedSplit& split
   if (options.prefetch == 0 || decoder.points_into_cache()) {
     return std::make_unique<DirectLoader>(std::move(decoder), options.first_step);
   }
-  return std::make_unique<PrefetchLoader>(std::move(decoder), options.first_step, options.prefetch);
+  return std::make_unique<PrefetchLoader>(std::move(decoder), options);
 }
 
 }  // namespace mlbench::data

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "mlbench/data/batch.h"
 #include "mlbench/data/shard.h"
@@ -18,6 +19,8 @@ struct LoaderOptions {
   int64_t first_step = 0;    // global step to begin with (resume in the middle of an epoch)
   int prefetch = 3;          // batches decoded ahead by the background thread; 0, and for rows of the cache: when asked
   bool fixed_batch = false;  // the first batch of the run, decoded once, over and over; no thread
+  // Where the background thread may run; empty: where its maker may. A maker that is bound to a core names more.
+  std::vector<int> cores = {};
 };
 
 // Endless training batches, in order, decoded by one background thread into a ring of prefetch + 1 buffers. For one
