@@ -93,13 +93,14 @@ int run(const Options& chosen) {
   std::vector<double> forward_s, backward_s, update_s, step_s;
   for (int64_t step = 0; step < kWarmUp + chosen.steps; ++step) {
     const auto begin = std::chrono::steady_clock::now();
+    optimizer->begin(step, tensors);
     framework->begin_step(step);
     framework->forward(batch, framework::Mode::kTrain);
     framework->loss();
     const auto forward_end = std::chrono::steady_clock::now();
     framework->backward(1, false);
     const auto backward_end = std::chrono::steady_clock::now();
-    optimizer->aggregate(tensors);
+    optimizer->finish();
     optimizer->step(tensors, model.lr);
     const auto end = std::chrono::steady_clock::now();
     if (step < kWarmUp) continue;

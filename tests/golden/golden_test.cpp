@@ -210,11 +210,12 @@ Outcome our_step(const Case& test) {
   const auto optimizer = optim::make_optimizer(test.task.optimizer, framework->layout(), *comm);
   optim::FlatTensors tensors{framework->parameters(), framework->gradients()};
   Outcome outcome;
+  optimizer->begin(kStep, tensors);
   framework->begin_step(kStep);
   framework->forward(test.batch.view(0, kSamples), framework::Mode::kTrain);
   outcome.loss = framework->loss();
   framework->backward(1, false);
-  optimizer->aggregate(tensors);
+  optimizer->finish();
   outcome.gradients = logical(framework->layout(), tensors.gradients);
   optimizer->step(tensors, test.task.optimizer.lr);
   outcome.parameters = logical(framework->layout(), tensors.parameters);
@@ -236,10 +237,11 @@ Values sharded_gradient(const Case& test, int ranks) {
       optim::FlatTensors tensors{framework->parameters(), framework->gradients()};
       const int64_t count = kSamples / ranks + (rank < kSamples % ranks ? 1 : 0);
       const int64_t first = kSamples / ranks * rank + std::min<int64_t>(rank, kSamples % ranks);
+      optimizer->begin(kStep, tensors);
       framework->begin_step(kStep);
       framework->forward(test.batch.view(first, count), framework::Mode::kTrain);
       framework->backward(static_cast<double>(count) / kSamples, false);
-      optimizer->aggregate(tensors);
+      optimizer->finish();
       if (rank == 0) result = logical(framework->layout(), tensors.gradients);
     });
   }

@@ -137,6 +137,7 @@ Outcome train(const Rows& rows, double l2, int workers) {
       for (int64_t step = 0; step < kSteps; ++step) {
         const data::Batch& batch = loader->next();
         const double share = static_cast<double>(batch.view.samples) / static_cast<double>(batch.global_samples);
+        optimizer->begin(step, tensors);
         framework->begin_step(step);
         double loss = 0;
         if (batch.view.samples > 0) {
@@ -147,7 +148,7 @@ Outcome train(const Rows& rows, double l2, int workers) {
           framework->zero_gradients();
         }
         outcome.losses.push_back(loss);
-        optimizer->aggregate(tensors);
+        optimizer->finish();
         if (step == 0) outcome.gradients = logical(tensors.gradients);
         if (batch.view.samples > 0) {
           const auto probabilities = framework->outputs();

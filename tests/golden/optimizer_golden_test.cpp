@@ -71,8 +71,9 @@ std::vector<float> ours(const Problem& problem, const Case& test) {
   const auto optimizer = optim::make_optimizer(spec, layout, *comm);
   optim::FlatTensors tensors{at::tensor(problem.start), at::zeros({kCount})};
   for (size_t step = 0; step < kSteps; ++step) {
+    optimizer->begin(static_cast<int64_t>(step), tensors);
     tensors.gradients.copy_(at::tensor(problem.gradients[step]));
-    optimizer->aggregate(tensors);
+    optimizer->finish();
     optimizer->step(tensors, problem.lr[step]);
   }
   return {tensors.parameters.data_ptr<float>(), tensors.parameters.data_ptr<float>() + kCount};

@@ -7,15 +7,16 @@ namespace mlbench::compress {
 
 namespace {
 
+MakeCoder read_identity(OptionReader&) {
+  return [](const CoderContext& context) { return std::make_unique<IdentityCoder>(context.layout); };
+}
+
 struct Row {
   const char* name;
-  std::unique_ptr<GradientCoder> (*make)(const FlatLayout& layout);
+  MakeCoder (*read)(OptionReader& options);
 };
 constexpr Row kCoders[] = {
-    {"none",
-     [](const FlatLayout& layout) -> std::unique_ptr<GradientCoder> {
-       return std::make_unique<IdentityCoder>(layout);
-     }},
+    {"none", read_identity},
 };
 
 }  // namespace
@@ -26,10 +27,10 @@ std::vector<std::string> coder_names() {
   return names;
 }
 
-std::unique_ptr<GradientCoder> make_coder(const std::string& name, const FlatLayout& layout) {
+MakeCoder read_coder(const std::string& name, OptionReader& options) {
   std::string names;
   for (const Row& row : kCoders) {
-    if (row.name == name) return row.make(layout);
+    if (row.name == name) return row.read(options);
     names += (names.empty() ? "" : ", ") + std::string(row.name);
   }
   throw UserError("unknown compression '" + name + "'; valid: " + names);

@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
+#include "mlbench/compress/identity.h"
+#include "mlbench/compress/toy_coders_test.h"
 
 namespace mlbench::compress {
 namespace {
@@ -33,20 +36,34 @@ FlatLayout layout_of(const std::vector<int64_t>& counts) {
 
 struct Case {
   std::string coder;
-  bool exact;                             // the sum to the bit
-  uint64_t (*bytes)(int64_t parameters);  // that its header promises: of a rank and step, without padding
+  Json options;
+  MakeCoder toy = {};  // what is in no table
 };
 
 std::vector<Case> cases() {
-  return {{"none", true, [](int64_t parameters) { return static_cast<uint64_t>(4 * parameters); }}};
+  return {{"none", Json::object()}, {"error memory", {}, [](const CoderContext& context) {
+             return std::make_unique<ErrorMemoryCoder>(context);
+           }}};
+}
+
+std::unique_ptr<GradientCoder> make(const Case& test, const FlatLayout& layout, int rank = 0) {
+  const CoderContext context{layout, 42, rank};
+  if (test.toy) return test.toy(context);
+  OptionReader options("coder '" + test.coder + "'", test.options);
+  const MakeCoder make_coder = read_coder(test.coder, options);
+  options.finish();
+  return make_coder(context);
 }
 
 const std::vector<std::vector<int64_t>> kLayouts = {{1}, {16, 32}, {3, 10}, {5, 1, 17, 1003}};
 
 class EveryCoder : public testing::TestWithParam<Case> {};
 
-INSTANTIATE_TEST_SUITE_P(Table, EveryCoder, testing::ValuesIn(cases()),
-                         [](const auto& info) { return info.param.coder; });
+INSTANTIATE_TEST_SUITE_P(Table, EveryCoder, testing::ValuesIn(cases()), [](const auto& info) {
+  std::string name = info.param.coder;
+  std::ranges::replace(name, ' ', '_');
+  return name;
+});
 
 TEST(Coders, EveryRowHasACase) {
   std::set<std::string> tested;
@@ -73,59 +90,69 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
 
 using Ranks = std::vector<std::unique_ptr<GradientCoder>>;
 
-Ranks make_ranks(const std::string& name, const FlatLayout& layout, int size) {
+Ranks make_ranks(const Case& test, const FlatLayout& layout, int size) {
   Ranks ranks;
-  for (int rank = 0; rank < size; ++rank) ranks.push_back(make_coder(name, layout));
+  for (int rank = 0; rank < size; ++rank) ranks.push_back(make(test, layout, rank));
   return ranks;
 }
 
-// One step of all ranks as a transport drives it: what each has afterwards. `bytes` of each.
-std::vector<at::Tensor> aggregate(Ranks& ranks, const FlatLayout& layout, int step, uint64_t& bytes) {
+// What a transport hands to each rank; the payloads are those of all.
+std::vector<at::Tensor> combined(const std::vector<Payload>& payloads) {
+  std::vector<at::Tensor> all;
+  for (const Payload& payload : payloads) all.push_back(payload.data.clone());
+  if (payloads.front().kind == PayloadKind::kGather) return all;
+  for (size_t rank = 1; rank < all.size(); ++rank) all[0] += all[rank];
+  return {all[0]};
+}
+
+// One step of all ranks as a transport drives it: what each has afterwards.
+std::vector<at::Tensor> aggregate(Ranks& ranks, const FlatLayout& layout, int step) {
   std::vector<at::Tensor> gradients;
   for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
     gradients.push_back(gradient_of(layout, rank, step));
   }
-  bytes = 0;
+  std::vector<uint64_t> bytes(ranks.size());
   for (int round = 0; round < ranks.front()->rounds(); ++round) {
     std::vector<Payload> payloads;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       payloads.push_back(ranks[rank]->encode(round, gradients[rank]));
-      EXPECT_TRUE(payloads.back().data.is_contiguous());
-      EXPECT_EQ(payloads.back().kind, payloads.front().kind);
-      EXPECT_EQ(payloads.back().bytes, payloads.front().bytes);
-      EXPECT_EQ(payloads.back().data.sizes(), payloads.front().data.sizes());
+      const Payload& payload = payloads.back();
+      bytes[rank] += payload.bytes;
+      EXPECT_TRUE(payload.data.is_contiguous());
+      EXPECT_EQ(payload.kind, payloads.front().kind);
+      EXPECT_EQ(payload.uneven, payloads.front().uneven);
+      EXPECT_EQ(payload.data.scalar_type(), payloads.front().data.scalar_type());
+      EXPECT_LE(payload.bytes, payload.data.nbytes());
+      if (!payload.uneven) {
+        EXPECT_EQ(payload.data.sizes(), payloads.front().data.sizes());
+      }
     }
-    bytes += payloads.front().bytes;
-    const bool sums = payloads.front().kind == PayloadKind::kSum;
-    at::Tensor combined = payloads.front().data.clone();
-    std::vector<at::Tensor> rows;
+    const std::vector<at::Tensor> results = combined(payloads);
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      if (sums && rank > 0) combined += payloads[rank].data;
-      rows.push_back(payloads[rank].data.clone());
+      std::vector<at::Tensor> own = results;
+      if (payloads[rank].kind == PayloadKind::kSum) own = {payloads[rank].data.copy_(results[0])};  // in place
+      ranks[rank]->absorb(round, own, gradients[rank]);
     }
-    for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      if (sums) payloads[rank].data.copy_(combined);  // in place, as a transport does
-      ranks[rank]->absorb(round, sums ? payloads[rank].data : at::stack(rows), gradients[rank]);
-    }
+  }
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    EXPECT_EQ(bytes[rank], ranks[rank]->bytes_per_step().value_or(bytes[rank]));
   }
   return gradients;
 }
 
-TEST_P(EveryCoder, GivesEveryRankTheSameSum) {
+TEST_P(EveryCoder, GivesEveryRankTheSameBitsAndTheSumWhereItIsExact) {
   for (const auto& counts : kLayouts) {
     const FlatLayout layout = layout_of(counts);
     for (const int size : {1, 2, 3, 5}) {
       SCOPED_TRACE(fmt::format("{} tensors, {} ranks", counts.size(), size));
-      Ranks ranks = make_ranks(GetParam().coder, layout, size);
+      Ranks ranks = make_ranks(GetParam(), layout, size);
       for (int step = 0; step < 3; ++step) {
         at::Tensor sum = gradient_of(layout, 0, step);
         for (int rank = 1; rank < size; ++rank) sum += gradient_of(layout, rank, step);
-        uint64_t bytes = 0;
-        const auto results = aggregate(ranks, layout, step, bytes);
-        EXPECT_EQ(bytes, GetParam().bytes(layout.parameter_count()));
+        const auto results = aggregate(ranks, layout, step);
         for (const at::Tensor& result : results) {
           EXPECT_TRUE(same_bits(result, results.front())) << "ranks would part";
-          if (GetParam().exact) {
+          if (ranks.front()->exact()) {
             EXPECT_TRUE(same_bits(result, sum));
           }
         }
@@ -134,28 +161,30 @@ TEST_P(EveryCoder, GivesEveryRankTheSameSum) {
   }
 }
 
+// From what each rank's coder holds for itself, put into another of the same rank.
 TEST_P(EveryCoder, ResumesIdentically) {
   const FlatLayout layout = layout_of({5, 1, 17, 1003});
-  Ranks whole = make_ranks(GetParam().coder, layout, 2);
-  Ranks parts = make_ranks(GetParam().coder, layout, 2);
-  uint64_t bytes = 0;
+  Ranks whole = make_ranks(GetParam(), layout, 2);
+  Ranks parts = make_ranks(GetParam(), layout, 2);
   for (int step = 0; step < 6; ++step) {
     if (step == 0 || step == 3) {  // before the first step, too
-      for (auto& coder : parts) {
+      for (int rank = 0; rank < 2; ++rank) {
         NamedState state;
-        coder->export_state(state);
-        coder = make_coder(GetParam().coder, layout);
-        coder->import_state(state);
+        parts[static_cast<size_t>(rank)]->export_state(state);
+        for (const auto& [name, tensor] : state.tensors) EXPECT_TRUE(name.starts_with("coder/")) << name;
+        for (const auto& [name, scalar] : state.scalars) EXPECT_TRUE(name.starts_with("coder/")) << name;
+        parts[static_cast<size_t>(rank)] = make(GetParam(), layout, rank);
+        parts[static_cast<size_t>(rank)]->import_state(state);
       }
     }
-    const auto expected = aggregate(whole, layout, step, bytes);
-    const auto resumed = aggregate(parts, layout, step, bytes);
+    const auto expected = aggregate(whole, layout, step);
+    const auto resumed = aggregate(parts, layout, step);
     for (size_t rank = 0; rank < 2; ++rank) EXPECT_TRUE(same_bits(resumed[rank], expected[rank])) << "step " << step;
   }
 }
 
 TEST_P(EveryCoder, SaysItsName) {
-  const auto coder = make_coder(GetParam().coder, layout_of({3}));
+  const auto coder = make(GetParam(), layout_of({3}));
   EXPECT_EQ(coder->name(), GetParam().coder);
   EXPECT_GE(coder->rounds(), 1);
 }
@@ -164,20 +193,48 @@ TEST_P(EveryCoder, SaysItsName) {
 
 TEST(IdentityCoder, SharesTheGradientsMemory) {
   const FlatLayout layout = layout_of({3, 10});
-  const auto coder = make_coder("none", layout);
+  IdentityCoder coder(layout);
+  EXPECT_EQ(coder.bytes_per_step(), 13 * sizeof(float));
   at::Tensor gradient = at::ones({32});
-  const Payload payload = coder->encode(0, gradient);
+  const Payload payload = coder.encode(0, gradient);
   EXPECT_EQ(payload.kind, PayloadKind::kSum);
   EXPECT_EQ(payload.data.data_ptr(), gradient.data_ptr());
   payload.data.mul_(3);
-  coder->absorb(0, payload.data, gradient);
+  coder.absorb(0, std::span(&payload.data, 1), gradient);
   EXPECT_TRUE(at::equal(gradient, at::full({32}, 3.0F)));
-  coder->absorb(0, at::full({32}, 5.0F), gradient);
-  EXPECT_TRUE(at::equal(gradient, at::full({32}, 5.0F))) << "a result that came elsewhere";
+  const at::Tensor elsewhere = at::full({32}, 5.0F);
+  coder.absorb(0, std::span(&elsewhere, 1), gradient);
+  EXPECT_TRUE(at::equal(gradient, elsewhere));
+}
+
+// One parameter, two ranks. Rank 0 has a quarter each time and sends every other time; rank 1 has 1.1 and sends 4, 5, 4
+// quarters, as its memory has 0.1, -0.05 and 0.05 then.
+TEST(ErrorMemoryCoder, ThreeStepsComputedByHand) {
+  const FlatLayout layout = layout_of({1});
+  std::vector<std::unique_ptr<ErrorMemoryCoder>> ranks;
+  for (int rank = 0; rank < 2; ++rank) ranks.push_back(std::make_unique<ErrorMemoryCoder>(CoderContext{layout, 1, rank}));
+  const float sent[3][2] = {{0, 1}, {0.5, 1.25}, {0, 1}};
+  const float left[3][2] = {{0.25, 0.1F}, {0, -0.05F}, {0.25, 0.05F}};
+  for (int step = 0; step < 3; ++step) {
+    std::vector<at::Tensor> payloads;
+    for (size_t rank = 0; rank < 2; ++rank) {
+      at::Tensor gradient = at::zeros({16});
+      gradient[0] = rank == 0 ? 0.25 : 1.1;
+      payloads.push_back(ranks[rank]->encode(0, gradient).data);
+      EXPECT_EQ(payloads.back().numel(), sent[step][rank] == 0 ? 0 : 2);
+      EXPECT_NEAR(ranks[rank]->error()[0].item<float>(), left[step][rank], 1e-6);
+    }
+    at::Tensor gradient = at::ones({16});
+    ranks[0]->absorb(0, payloads, gradient);
+    EXPECT_EQ(gradient[0].item<float>(), sent[step][0] + sent[step][1]);
+    EXPECT_EQ(gradient.sum().item<float>(), sent[step][0] + sent[step][1]);
+  }
 }
 
 TEST(Coders, UnknownNameListsTheValidOnes) {
-  EXPECT_THAT([] { make_coder("qsgd", layout_of({3})); },
+  const Json none = Json::object();
+  OptionReader options("optimizer 'o'", none);
+  EXPECT_THAT([&] { read_coder("qsgd", options); },
               ThrowsMessage<UserError>(HasSubstr("unknown compression 'qsgd'; valid: none")));
 }
 

@@ -12,8 +12,9 @@ Payload IdentityCoder::encode(int round, const at::Tensor& gradient) {
   return {PayloadKind::kSum, gradient, bytes_};
 }
 
-void IdentityCoder::absorb(int, const at::Tensor& result, at::Tensor& gradient) {
-  if (!result.is_same(gradient)) gradient.copy_(result);
+void IdentityCoder::absorb(int, std::span<const at::Tensor> results, at::Tensor& gradient) {
+  MLBENCH_CHECK(results.size() == 1, "one sum");
+  if (!results[0].is_same(gradient)) gradient.copy_(results[0]);
 }
 
 }  // namespace mlbench::compress

@@ -11,9 +11,11 @@ class IdentityCoder final : public GradientCoder {
   explicit IdentityCoder(const FlatLayout& layout);
   std::string name() const override { return "none"; }
   int rounds() const override { return 1; }
+  bool exact() const override { return true; }
+  std::optional<uint64_t> bytes_per_step() const override { return bytes_; }
   // The payload shares the gradient's memory: the sum arrives in place.
   Payload encode(int round, const at::Tensor& gradient) override;
-  void absorb(int round, const at::Tensor& result, at::Tensor& gradient) override;
+  void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) override;
   void export_state(NamedState&) const override {}
   void import_state(const NamedState&) override {}
 

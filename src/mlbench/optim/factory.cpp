@@ -57,18 +57,18 @@ std::vector<std::string> optimizer_names() {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const FlatLayout& layout,
-                                          comm::Communicator& comm) {
+                                          comm::Communicator& comm, uint64_t seed) {
   std::string names;
   for (const Row& row : kOptimizers) {
     if (row.name == spec.name) {
       OptionReader options("optimizer '" + spec.name + "'", spec.options);
       const MakeRule make_rule = row.read_rule(options);
       const MakeExchange make_exchange = read_exchange(row.exchange, options);
-      const std::string compression = options.text("compression", "none");
+      const compress::MakeCoder make_coder = compress::read_coder(options.text("compression", "none"), options);
       options.finish();
       auto rule = make_rule(layout);
-      auto coder = compress::make_coder(compression, layout);
-      auto exchange = make_exchange(comm, *coder, layout);
+      auto coder = make_coder({layout, seed, comm.rank()});
+      auto exchange = make_exchange({comm, *coder, layout, seed});
       return std::make_unique<Optimizer>(std::move(rule), std::move(coder), std::move(exchange));
     }
     names += (names.empty() ? "" : ", ") + std::string(row.name);

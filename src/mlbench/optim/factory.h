@@ -2,6 +2,7 @@
 
 // The table of optimizers.
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,11 +17,11 @@ namespace mlbench::optim {
 // On the gradient averaged over all ranks, options (defaults):
 // - "centralized_sgd": momentum (0), dampening (0), nesterov (false), weight_decay (0);
 // - "centralized_adam": betas ([0.9, 0.999]), eps (1e-8), weight_decay (0), amsgrad (false);
-// - both: those of the exchange (exchange/exchange.h), compression ("none").
+// - both: those of the exchange (exchange/exchange.h), compression ("none") and those of that coder.
 //
-// UserError listing the valid names or options. `comm` outlives the optimizer.
+// `seed` is the run's. UserError listing the valid names or options. `comm` outlives the optimizer.
 std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const FlatLayout& layout,
-                                          comm::Communicator& comm);
+                                          comm::Communicator& comm, uint64_t seed = 42);
 std::vector<std::string> optimizer_names();
 
 }  // namespace mlbench::optim

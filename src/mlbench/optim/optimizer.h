@@ -23,15 +23,29 @@ class UpdateRule {
   virtual void import_state(const NamedState& state) = 0;
 };
 
+// Calls of a step, in this order: begin, ready, finish, step, after_update. Those but step are the exchange's.
 class Optimizer {
  public:
   Optimizer(std::unique_ptr<UpdateRule> rule, std::unique_ptr<compress::GradientCoder> coder,
             std::unique_ptr<Exchange> exchange);
-  uint64_t aggregate(FlatTensors& tensors) { return exchange_->aggregate(tensors); }
+  Promise promise() const { return exchange_->promise(); }
+
+  void begin(int64_t step, FlatTensors& tensors) { exchange_->begin(step, tensors); }
+  bool listens() const { return exchange_->listens(); }
+  void ready(int64_t first, int64_t count) { exchange_->ready(first, count); }
+  uint64_t finish() { return exchange_->finish(); }
+  // The rule.
   void step(FlatTensors& tensors, double lr) { rule_->update(tensors, lr); }
-  Json effective() const { return exchange_->effective(); }
+  uint64_t after_update(FlatTensors& tensors) { return exchange_->after_update(tensors); }
+
+  // That of the exchange; and `replicated: false` where it is not.
+  Json effective() const;
+  // What all ranks hold alike: the rule's, of a replicated optimizer.
   void export_state(NamedState& state) const;
   void import_state(const NamedState& state);
+  // What this rank holds for itself: the coder's and the exchange's, and the rule's where it is not replicated.
+  void export_own_state(NamedState& state) const;
+  void import_own_state(const NamedState& state);
 
  private:
   std::unique_ptr<UpdateRule> rule_;

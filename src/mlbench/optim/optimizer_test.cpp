@@ -14,9 +14,13 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/comm/in_process.h"
+#include "mlbench/compress/toy_coders_test.h"
 #include "mlbench/optim/exchange/buckets.h"
+#include "mlbench/optim/exchange/centralized.h"
+#include "mlbench/optim/exchange/toy_exchanges_test.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/optim/rules/adam_kernel.h"
+#include "mlbench/optim/rules/sgd.h"
 #include "mlbench/optim/rules/sgd_kernel.h"
 
 namespace mlbench::optim {
@@ -53,6 +57,13 @@ spec::OptimizerSpec optimizer_spec(const std::string& name, Json options) {
 spec::OptimizerSpec sgd(Json options) { return optimizer_spec("centralized_sgd", std::move(options)); }
 spec::OptimizerSpec adam(Json options) { return optimizer_spec("centralized_adam", std::move(options)); }
 
+// All of a step but the rule, of a gradient that is there already. Returns the bytes.
+uint64_t aggregate(Optimizer& optimizer, FlatTensors& tensors, int64_t step) {
+  optimizer.begin(step, tensors);
+  optimizer.ready(0, tensors.gradients.numel());
+  return optimizer.finish();
+}
+
 std::unique_ptr<comm::Communicator> alone() { return std::move(comm::make_in_process_group(1, kTimeout).front()); }
 
 // Parameter after each of three steps with gradients 1, 2, -1, from 1, at the given rates.
@@ -64,7 +75,7 @@ std::vector<float> three_steps(const spec::OptimizerSpec& spec, std::array<doubl
   const float gradients[] = {1, 2, -1};
   for (size_t i = 0; i < 3; ++i) {
     tensors.gradients = tensors_of(0, gradients[i]).gradients;
-    EXPECT_EQ(optimizer->aggregate(tensors), 0U);
+    EXPECT_EQ(aggregate(*optimizer, tensors, static_cast<int64_t>(i)), 0U);
     optimizer->step(tensors, lr[i]);
     values.push_back(tensors.parameters[16].item<float>());
     EXPECT_EQ(tensors.parameters[30].item<float>(), values.back());
@@ -204,8 +215,9 @@ TEST_P(EveryOptimizer, DescendsOnAQuadratic) {
   const double before = value();
   for (int i = 0; i < 1000; ++i) {
     tensors.gradients.copy_(curvature * tensors.parameters);
-    optimizer->aggregate(tensors);
+    aggregate(*optimizer, tensors, i);
     optimizer->step(tensors, GetParam().lr);
+    optimizer->after_update(tensors);
   }
   EXPECT_LT(value(), before * 1e-8);
 }
@@ -215,8 +227,9 @@ TEST_P(EveryOptimizer, ResumesIdentically) {
   const auto run = [](Optimizer& optimizer, FlatTensors& tensors, int first, int last) {
     for (int i = first; i < last; ++i) {
       tensors.gradients.copy_(at::arange(32, at::kFloat) * 0.1 - i);
-      optimizer.aggregate(tensors);
+      aggregate(optimizer, tensors, i);
       optimizer.step(tensors, 0.1);
+      optimizer.after_update(tensors);
     }
   };
   const auto whole = make_optimizer(GetParam().spec, kLayout, *comm);
@@ -292,7 +305,7 @@ TEST_P(EveryOptimizer, SameOnOneAndManyRanksAndCountsBytesWithoutPadding) {
     for (int step = 0; step < 4; ++step) {
       expected.gradients.zero_();
       for (int part = 0; part < 4; ++part) expected.gradients += gradient_of(step, part);
-      EXPECT_EQ(single->aggregate(expected), 0U);
+      EXPECT_EQ(aggregate(*single, expected, step), 0U);
       single->step(expected, 0.125);
     }
     EXPECT_EQ(comm->board().read().sequence, 0);
@@ -300,11 +313,14 @@ TEST_P(EveryOptimizer, SameOnOneAndManyRanksAndCountsBytesWithoutPadding) {
       std::vector<at::Tensor> results(static_cast<size_t>(size));
       on_ranks(size, [&](int rank, comm::Communicator& ranks) {
         const auto optimizer = make_optimizer(spec, kLayout, ranks);
+        const Promise promise = optimizer->promise();
+        EXPECT_TRUE(promise.exact && promise.replicated);
+        EXPECT_EQ(promise.bytes_per_step, 17 * 4U);
         FlatTensors tensors = tensors_of(1, 0);
         for (int step = 0; step < 4; ++step) {
           tensors.gradients.zero_();
           for (int part = rank; part < 4; part += size) tensors.gradients += gradient_of(step, part);
-          EXPECT_EQ(optimizer->aggregate(tensors), 17 * 4U);
+          EXPECT_EQ(aggregate(*optimizer, tensors, step), 17 * 4U);
           optimizer->step(tensors, 0.125);
         }
         EXPECT_EQ(ranks.board().read().sequence, 4 * division.buckets) << "one collective per bucket and step";
@@ -312,6 +328,83 @@ TEST_P(EveryOptimizer, SameOnOneAndManyRanksAndCountsBytesWithoutPadding) {
       });
       for (const at::Tensor& result : results) EXPECT_TRUE(at::equal(result, expected.parameters)) << size;
     }
+  }
+}
+
+// Of a rule, a coder and an exchange that each have something to remember.
+std::unique_ptr<Optimizer> toy(comm::Communicator& comm, bool replicated) {
+  auto coder = std::make_unique<compress::ErrorMemoryCoder>(compress::CoderContext{kLayout, 42, comm.rank()});
+  const ExchangeContext context{comm, *coder, kLayout};
+  std::unique_ptr<Exchange> exchange;
+  if (replicated) {
+    exchange = std::make_unique<CentralizedExchange>(context, CentralizedOptions());
+  } else {
+    exchange = std::make_unique<NeighbourAveraging>(context, 2);
+  }
+  SgdOptions options;
+  options.momentum = 0.5;
+  return std::make_unique<Optimizer>(std::make_unique<SgdRule>(options, kLayout), std::move(coder), std::move(exchange));
+}
+
+std::vector<std::string> names_in(const NamedState& state) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : state.tensors) names.push_back(name);
+  for (const auto& [name, scalar] : state.scalars) names.push_back(name);
+  return names;
+}
+
+TEST(Optimizer, StateThatRanksDoNotShareIsTheRanksOwn) {
+  on_ranks(2, [](int rank, comm::Communicator& comm) {
+    NamedState shared, own;
+    const auto with_memory = toy(comm, true);
+    EXPECT_FALSE(with_memory->effective().contains("replicated"));
+    with_memory->export_state(shared);
+    with_memory->export_own_state(own);
+    EXPECT_THAT(names_in(shared), ElementsAre("optimizer/momentum/a", "optimizer/momentum/b", "optimizer/momentum_steps"));
+    EXPECT_THAT(names_in(own), ElementsAre("coder/error", "coder/name"));
+
+    shared = own = {};
+    const auto averaging = toy(comm, false);
+    EXPECT_EQ(averaging->effective()["replicated"], false);
+    averaging->export_state(shared);
+    averaging->export_own_state(own);
+    EXPECT_THAT(names_in(shared), ElementsAre());
+    EXPECT_THAT(names_in(own), ElementsAre("coder/error", "optimizer/momentum/a", "optimizer/momentum/b", "coder/name",
+                                           "exchange/updates", "optimizer/momentum_steps"));
+
+    const auto plain = make_optimizer(sgd({{"momentum", 0.5}}), kLayout, comm);
+    own = {};
+    plain->export_own_state(own);
+    EXPECT_THAT(names_in(own), ElementsAre()) << "rank " << rank;
+  });
+}
+
+TEST(Optimizer, ResumesIdenticallyFromWhatIsSharedAndWhatIsOwn) {
+  for (const bool replicated : {true, false}) {
+    on_ranks(3, [&](int rank, comm::Communicator& comm) {
+      const auto whole = toy(comm, replicated);
+      auto parts = toy(comm, replicated);
+      FlatTensors expected = tensors_of(1, 0), resumed = tensors_of(1, 0);
+      const auto step = [&](Optimizer& optimizer, FlatTensors& tensors, int number) {
+        tensors.gradients.copy_(tensors_of(0, 0.05F * static_cast<float>((rank + 1) * (number + 2))).gradients);
+        aggregate(optimizer, tensors, number);
+        optimizer.step(tensors, 0.1);
+        optimizer.after_update(tensors);
+      };
+      for (int number = 0; number < 8; ++number) {
+        if (number == 3) {
+          NamedState shared, own;
+          parts->export_state(shared);
+          parts->export_own_state(own);
+          parts = toy(comm, replicated);
+          parts->import_state(shared);
+          parts->import_own_state(own);
+        }
+        step(*whole, expected, number);
+        step(*parts, resumed, number);
+        EXPECT_TRUE(at::equal(resumed.parameters, expected.parameters)) << "rank " << rank << ", step " << number;
+      }
+    });
   }
 }
 
@@ -324,7 +417,7 @@ TEST(Buckets, AreClosedByTheTensorThatFillsThem) {
   }
   layout.ranges.push_back({"mean", {7}, 0, 7, false});
   EXPECT_THAT(tensor_buckets(layout),
-              ElementsAre(Bucket{0, 1}, Bucket{16, 2}, Bucket{32, 3}, Bucket{48, 10}, Bucket{64, 5}));
+              ElementsAre(Bucket{64, 5}, Bucket{48, 10}, Bucket{32, 3}, Bucket{16, 2}, Bucket{0, 1}));
   EXPECT_THAT(sized_buckets(layout, 1000, 1000), ElementsAre(Bucket{0, 69}));
   // From the last tensor on: 20 | 40 | 12 + 8 | 4
   EXPECT_THAT(sized_buckets(layout, 20, 20), ElementsAre(Bucket{64, 5}, Bucket{48, 10}, Bucket{16, 19}, Bucket{0, 1}));

@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/checkpoint/checkpoint.h"
+#include "mlbench/train/own_state.h"
 #include "mlbench/train/snapshot.h"
 
 namespace mlbench::train {
@@ -25,10 +26,12 @@ bool CheckpointKeeper::due(int64_t step, int64_t steps_per_epoch) const {
 }
 
 NamedState CheckpointKeeper::capture(const Position& position) {
-  NamedState state;
-  const std::vector<float> averaged = average_buffers(c_.framework, c_.comm);
-  export_model(c_.framework, averaged, c_.comm, state);
+  NamedState state, own;
+  const bool replicated = c_.optimizer.promise().replicated;
+  export_model(c_.framework, average_model(c_.framework, c_.comm, replicated), state, own);
   c_.optimizer.export_state(state);
+  c_.optimizer.export_own_state(own);
+  gather_own_state(own, c_.comm, state);
   schedule_.export_state(state);
   std::vector<double> sums = epoch_metrics_.gather_sums();
   if (c_.comm.size() > 1) c_.comm.all_reduce(view_of(std::span(sums)), comm::ReduceOp::kSum);
@@ -71,6 +74,7 @@ Position CheckpointKeeper::restore(int64_t step) {
     check_origin(info.path, state);
     import_model(state, c_.comm.rank(), c_.framework);
     c_.optimizer.import_state(state);
+    c_.optimizer.import_own_state(own_state_of(state, c_.comm.rank()));
     schedule_.import_state(state);
     // The stored sums are those of all ranks: rank 0 goes on with them, the others from zero.
     const HostTensor& stored = state.tensor("train/epoch_metric_sums");

@@ -19,7 +19,7 @@ struct Position {
 };
 
 // A checkpoint holds model, optimizer and schedule, the metrics of the epoch so far, whether the goal was reached, and
-// which run wrote it.
+// which run wrote it. What ranks do not share is in it for each of them (own_state.h).
 class CheckpointKeeper {
  public:
   // `epoch_metrics` are this rank's own.

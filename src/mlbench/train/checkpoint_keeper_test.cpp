@@ -3,10 +3,17 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/checkpoint/checkpoint.h"
+#include "mlbench/compress/toy_coders_test.h"
+#include "mlbench/models/model.h"
+#include "mlbench/optim/exchange/centralized.h"
+#include "mlbench/optim/exchange/toy_exchanges_test.h"
+#include "mlbench/optim/rules/sgd.h"
+#include "mlbench/train/snapshot.h"
 #include "mlbench/train/train_test.h"
 
 namespace mlbench::train::test {
@@ -89,6 +96,113 @@ TEST(Checkpoints, hold_where_they_come_from) {
   for (const char* name : {"fc.weight", "fc.bias", "bn.running_mean", "rank0/bn.running_mean", "rank1/bn.running_mean",
                            "optimizer/momentum/fc.weight", "train/epoch_metric_sums"}) {
     EXPECT_TRUE(state.tensors.contains(name)) << name;
+  }
+}
+
+// What other programs and earlier versions read.
+TEST(Checkpoints, of_ranks_that_hold_the_same_have_each_value_once) {
+  TestRun test(2);
+  test.run.limits.max_steps = 4;
+  test.start();
+  const NamedState state = checkpoint::read_checkpoint(checkpoint::list_checkpoints(test.checkpoints()).at(0).path);
+  std::vector<std::string> tensors, scalars;
+  for (const auto& [name, tensor] : state.tensors) tensors.push_back(name);
+  for (const auto& [name, scalar] : state.scalars) scalars.push_back(name);
+  EXPECT_THAT(tensors, ElementsAre("bn.running_mean", "fc.bias", "fc.weight", "optimizer/momentum/fc.bias",
+                                   "optimizer/momentum/fc.weight", "rank0/bn.running_mean", "rank1/bn.running_mean",
+                                   "train/epoch_metric_sums"));
+  EXPECT_THAT(scalars, testing::Each(testing::Not(testing::StartsWith("rank"))));
+}
+
+// SGD with momentum 0.5, on gradients of ranks that differ.
+MakeOptimizer with_error_memory() {
+  return [](const models::FlatLayout& layout, comm::Communicator& comm) {
+    auto coder = std::make_unique<compress::ErrorMemoryCoder>(compress::CoderContext{layout, 42, comm.rank()});
+    const optim::ExchangeContext context{comm, *coder, layout};
+    auto exchange = std::make_unique<optim::CentralizedExchange>(context, optim::CentralizedOptions());
+    return std::make_unique<optim::Optimizer>(std::make_unique<optim::SgdRule>(optim::SgdOptions{0.5}, layout),
+                                              std::move(coder), std::move(exchange));
+  };
+}
+
+MakeOptimizer with_neighbour_averaging(int64_t every) {
+  return [every](const models::FlatLayout& layout, comm::Communicator& comm) {
+    auto coder = std::make_unique<compress::IdentityCoder>(layout);
+    const optim::ExchangeContext context{comm, *coder, layout};
+    auto exchange = std::make_unique<optim::NeighbourAveraging>(context, every);
+    return std::make_unique<optim::Optimizer>(std::make_unique<optim::SgdRule>(optim::SgdOptions{0.5}, layout),
+                                              std::move(coder), std::move(exchange));
+  };
+}
+
+std::vector<float> values_in(const NamedState& state, const std::string& name) {
+  const HostTensor& tensor = state.tensor(name);
+  std::vector<float> values(tensor.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+  return values;
+}
+
+TEST(Weights, that_ranks_do_not_share_are_averaged_for_evaluation_hash_and_checkpoint) {
+  TestRun test(2);
+  test.spread = 1;
+  test.run.limits.max_epochs = 1;
+  test.make_optimizer = with_neighbour_averaging(1000);  // never
+  const auto ranks = test.start();
+  EXPECT_NE(ranks[0].parameters, ranks[1].parameters);
+  EXPECT_EQ(ranks[0].result.weights_sha256, ranks[1].result.weights_sha256);
+  EXPECT_EQ(events_named(ranks[0].spool, "begin")[0]["effective"]["replicated"], false);
+
+  std::vector<float> mean;
+  for (size_t i = 0; i < ranks[0].parameters.size(); ++i) {
+    mean.push_back((ranks[0].parameters[i] + ranks[1].parameters[i]) / 2);
+  }
+  for (const RankOutcome& rank : ranks) EXPECT_THAT(rank.evaluated_weights, testing::Each(mean[0]));
+
+  const NamedState state = checkpoint::read_checkpoint(checkpoint::list_checkpoints(test.checkpoints()).at(0).path);
+  const auto parameters_in = [&](const std::string& prefix) {
+    std::vector<float> values = values_in(state, prefix + "fc.weight");
+    const std::vector<float> bias = values_in(state, prefix + "fc.bias");
+    values.insert(values.end(), bias.begin(), bias.end());
+    return values;
+  };
+  EXPECT_EQ(parameters_in(""), mean);
+  EXPECT_EQ(parameters_in("rank0/"), ranks[0].parameters);
+  EXPECT_EQ(parameters_in("rank1/"), ranks[1].parameters);
+  EXPECT_TRUE(state.tensors.contains("rank1/optimizer/momentum/fc.bias"));
+  EXPECT_FALSE(state.tensors.contains("optimizer/momentum/fc.bias"));
+
+  // What the file says is what was evaluated: the hash is that of the mean.
+  framework::FrameworkOptions options;
+  options.model = models::Chain({4}).linear("fc", 2).finish();
+  options.model.parameters.push_back({"bn.running_mean", {3}, {}, false});
+  const auto stored = framework::null_framework::make(options);
+  import_averaged_model(state.tensors, *stored);
+  EXPECT_EQ(models::weights_sha256(stored->layout(), framework::values_of(stored->parameters()),
+                                   framework::values_of(stored->buffers())),
+            ranks[0].result.weights_sha256);
+}
+
+TEST(Resume, of_ranks_that_hold_different_states_is_identical) {
+  for (const int64_t workers : {1, 2, 4}) {
+    for (const auto& make : {with_error_memory(), with_neighbour_averaging(3)}) {
+      const auto configured = [&](int64_t steps) {
+        auto test = std::make_unique<TestRun>(workers);
+        test->spread = 0.25;
+        test->make_optimizer = make;
+        test->run.limits.max_steps = steps;
+        return test;
+      };
+      const auto whole = configured(8);
+      const auto expected = whole->start();
+      const auto parts = configured(5);
+      parts->start();
+      parts->run.limits.max_steps = 8;
+      const auto ranks = parts->start({.segment = 2, .resume_step = 5});
+      for (size_t rank = 0; rank < ranks.size(); ++rank) {
+        EXPECT_EQ(ranks[rank].parameters, expected[rank].parameters) << rank << " of " << workers;
+        EXPECT_EQ(ranks[rank].result.weights_sha256, expected[rank].result.weights_sha256);
+      }
+    }
   }
 }
 

@@ -82,15 +82,22 @@ void add_shard(framework::Framework& framework, data::EvalLoader& loader, Metric
   }
 }
 
-void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm, data::EvalLoader& loader,
-                       MetricSet& metrics) {
+void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm, bool replicated,
+                       data::EvalLoader& loader, MetricSet& metrics) {
+  const AveragedModel averaged = average_model(framework, comm, replicated);
+  const std::span<float> parameters = framework::values_of(framework.parameters());
   const std::span<float> buffers = framework::values_of(framework.buffers());
-  const std::vector<float> own(buffers.begin(), buffers.end());
-  std::ranges::copy(average_buffers(framework, comm), buffers.begin());
+  AveragedModel own{{}, {buffers.begin(), buffers.end()}};
+  if (!replicated) own.parameters.assign(parameters.begin(), parameters.end());
+  const auto set = [&](const AveragedModel& model) {
+    std::ranges::copy(model.parameters, parameters.begin());
+    std::ranges::copy(model.buffers, buffers.begin());
+  };
+  set(averaged);
   metrics.reset();
   add_shard(framework, loader, metrics);
   metrics.merge(comm);
-  std::ranges::copy(own, buffers.begin());
+  set(own);
 }
 
 Json evaluate_whole(framework::Framework& framework, const spec::RunSpec& run, const dataset::PreparedDataset& data) {

@@ -46,10 +46,10 @@ std::unique_ptr<data::EvalLoader> make_evaluation_loader(const spec::RunSpec& ru
 // The framework's model, as it stands, over all of the loader's batches.
 void add_shard(framework::Framework& framework, data::EvalLoader& loader, MetricSet& metrics);
 
-// The metrics of the whole split, made by all ranks, each with its part of it (the loader's) and with the running
-// statistics averaged over them; behind it each has its own statistics again, to train on with. Collective.
-void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm, data::EvalLoader& loader,
-                       MetricSet& metrics);
+// The metrics of the whole split, made by all ranks, each with its part of it (the loader's) and with the averaged model
+// (snapshot.h); behind it each has its own again, to train on with. Collective.
+void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm, bool replicated,
+                       data::EvalLoader& loader, MetricSet& metrics);
 
 // The whole split in one process, in the shards and the order of a run of run.workers ranks, so that the values are
 // those of the run: bit for bit those of counted metrics; the loss, too, where the ranks' sums were added in a balanced

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/train/own_state.h"
 
 namespace mlbench::train {
 
@@ -30,12 +32,7 @@ void copy_into(const HostTensor& tensor, const std::string& name, const models::
   std::memcpy(flat.data() + range.offset, tensor.bytes.data(), bytes);
 }
 
-std::string own_name(int rank, const std::string& name) { return "rank" + std::to_string(rank) + "/" + name; }
-
-}  // namespace
-
-std::vector<float> average_buffers(framework::Framework& framework, comm::Communicator& comm) {
-  const std::span<const float> own = framework::values_of(framework.buffers());
+std::vector<float> averaged_over_ranks(std::span<const float> own, comm::Communicator& comm) {
   std::vector<float> sum(own.begin(), own.end());
   if (comm.size() == 1 || sum.empty()) return sum;
   comm.all_reduce(view_of(std::span(sum)), comm::ReduceOp::kSum);
@@ -43,10 +40,20 @@ std::vector<float> average_buffers(framework::Framework& framework, comm::Commun
   return sum;
 }
 
-std::string agreed_weights_sha256(framework::Framework& framework, comm::Communicator& comm) {
-  const std::vector<float> averaged = average_buffers(framework, comm);
-  const std::string hash =
-      models::weights_sha256(framework.layout(), framework::values_of(framework.parameters()), averaged);
+}  // namespace
+
+AveragedModel average_model(framework::Framework& framework, comm::Communicator& comm, bool replicated) {
+  AveragedModel averaged;
+  if (!replicated) averaged.parameters = averaged_over_ranks(framework::values_of(framework.parameters()), comm);
+  averaged.buffers = averaged_over_ranks(framework::values_of(framework.buffers()), comm);
+  return averaged;
+}
+
+std::string agreed_weights_sha256(framework::Framework& framework, comm::Communicator& comm, bool replicated) {
+  const AveragedModel averaged = average_model(framework, comm, replicated);
+  const std::span<const float> own_parameters = framework::values_of(framework.parameters());
+  const std::string hash = models::weights_sha256(
+      framework.layout(), replicated ? own_parameters : std::span<const float>(averaged.parameters), averaged.buffers);
   std::vector<uint8_t> all(hash.size() * static_cast<size_t>(comm.size()));
   const std::span<const uint8_t> own(reinterpret_cast<const uint8_t*>(hash.data()), hash.size());
   comm.all_gather(const_view_of(own), view_of(std::span(all)));
@@ -59,23 +66,16 @@ std::string agreed_weights_sha256(framework::Framework& framework, comm::Communi
   return hash;
 }
 
-void export_model(framework::Framework& framework, std::span<const float> averaged_buffers, comm::Communicator& comm,
-                  NamedState& state) {
-  const std::span<const float> own = framework::values_of(framework.buffers());
-  std::vector<float> all(own.size() * static_cast<size_t>(comm.size()));
-  if (!own.empty()) comm.all_gather(const_view_of(own), view_of(std::span(all)));
-
+void export_model(framework::Framework& framework, const AveragedModel& averaged, NamedState& state, NamedState& own) {
   const std::span<const float> parameters = framework::values_of(framework.parameters());
+  const std::span<const float> buffers = framework::values_of(framework.buffers());
+  const bool replicated = averaged.parameters.empty();
   for (const models::FlatRange& range : framework.layout().ranges) {
-    if (range.trainable) {
-      state.tensors[range.name] = host_copy(parameters, range);
-      continue;
-    }
-    state.tensors[range.name] = host_copy(averaged_buffers, range);
-    for (int rank = 0; rank < comm.size(); ++rank) {
-      const auto of_rank = std::span<const float>(all).subspan(own.size() * static_cast<size_t>(rank), own.size());
-      state.tensors[own_name(rank, range.name)] = host_copy(of_rank, range);
-    }
+    const bool differs = !range.trainable || !replicated;
+    const std::span<const float> mine = range.trainable ? parameters : buffers;
+    const std::span<const float> mean = range.trainable ? averaged.parameters : averaged.buffers;
+    state.tensors[range.name] = host_copy(differs ? mean : mine, range);
+    if (differs) own.tensors[range.name] = host_copy(mine, range);
   }
 }
 
@@ -83,7 +83,8 @@ void import_model(const NamedState& state, int rank, framework::Framework& frame
   const std::span<float> parameters = framework::values_of(framework.parameters());
   const std::span<float> buffers = framework::values_of(framework.buffers());
   for (const models::FlatRange& range : framework.layout().ranges) {
-    const std::string name = range.trainable ? range.name : own_name(rank, range.name);
+    std::string name = own_name(rank, range.name);
+    if (range.trainable && !state.tensors.contains(name)) name = range.name;
     copy_into(state.tensor(name), name, range, range.trainable ? parameters : buffers);
   }
 }

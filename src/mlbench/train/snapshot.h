@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -14,22 +13,27 @@
 
 namespace mlbench::train {
 
-// Parameters and buffers under their neutral names, and each rank's own buffers under "rank<R>/<name>".
-// Collective (gathers the buffers); every rank gets the whole state.
-void export_model(framework::Framework& framework, std::span<const float> averaged_buffers, comm::Communicator& comm,
-                  NamedState& state);
+// What is evaluated, hashed and stored: the averages over the ranks, flat.
+struct AveragedModel {
+  std::vector<float> parameters;  // empty where all ranks hold the same: then they are the framework's
+  std::vector<float> buffers;
+};
+// `replicated`: all ranks hold the same parameters. Collective.
+AveragedModel average_model(framework::Framework& framework, comm::Communicator& comm, bool replicated);
 
-// Writes parameters and this rank's own buffers back. UserError naming a missing tensor or a wrong shape.
+// Parameters and buffers under their neutral names: the averaged ones to `state`, and what is the rank's own, of its
+// buffers and of parameters in which ranks differ, to `own`.
+void export_model(framework::Framework& framework, const AveragedModel& averaged, NamedState& state, NamedState& own);
+
+// Writes this rank's buffers and parameters back, its own where there are any (own_state.h). UserError naming a missing
+// tensor or a wrong shape.
 void import_model(const NamedState& state, int rank, framework::Framework& framework);
 
 // Parameters and buffers, both by their neutral names (of a checkpoint: the averaged buffers). Other tensors are left
 // alone. UserError naming what is missing and what is there instead, or a wrong shape or type.
 void import_averaged_model(const std::map<std::string, HostTensor>& tensors, framework::Framework& framework);
 
-// The buffers averaged over ranks: what is evaluated, hashed and stored. Collective.
-std::vector<float> average_buffers(framework::Framework& framework, comm::Communicator& comm);
-
-// Of the parameters and the averaged buffers; that it is the same on all ranks is checked. Collective.
-std::string agreed_weights_sha256(framework::Framework& framework, comm::Communicator& comm);
+// Of the averaged model; that it is the same on all ranks is checked. Collective.
+std::string agreed_weights_sha256(framework::Framework& framework, comm::Communicator& comm, bool replicated);
 
 }  // namespace mlbench::train

@@ -97,7 +97,7 @@ TEST(ImportAveragedModel, SaysWhichShapeOrTypeIsWrong) {
 }
 
 // Values whose sums and means float32 holds, so that no order of additions shows.
-TEST(AverageBuffers, IsTheExactMeanOnAllRanksAndLeavesTheirOwn) {
+TEST(AverageModel, IsTheExactMeanOfBuffersOnAllRanksAndLeavesTheirOwn) {
   for (const int size : {1, 2, 3, 4}) {
     const auto own_of = [](int rank) {
       return std::vector<float>{static_cast<float>(rank) * 1.5F, static_cast<float>(rank) * -3 + 0.25F, 7};
@@ -113,15 +113,57 @@ TEST(AverageBuffers, IsTheExactMeanOnAllRanksAndLeavesTheirOwn) {
         state.tensors = stored();
         state.tensors["rank0/bn.running_mean"] = tensor_of({3}, own_of(rank));
         import_model(state, 0, *model);
-        const std::vector<float> averaged = average_buffers(*model, *group[static_cast<size_t>(rank)]);
-        ASSERT_EQ(static_cast<int64_t>(averaged.size()), model->layout().buffer_elements);
-        EXPECT_EQ(std::vector<float>(averaged.begin(), averaged.begin() + 3), mean) << rank << " of " << size;
+        const AveragedModel averaged = average_model(*model, *group[static_cast<size_t>(rank)], true);
+        EXPECT_TRUE(averaged.parameters.empty()) << "all have the same";
+        ASSERT_EQ(static_cast<int64_t>(averaged.buffers.size()), model->layout().buffer_elements);
+        EXPECT_EQ(std::vector<float>(averaged.buffers.begin(), averaged.buffers.begin() + 3), mean)
+            << rank << " of " << size;
         EXPECT_EQ(values_of(*model, "bn.running_mean"), own_of(rank)) << rank << " of " << size;
         EXPECT_THAT(values_of(*model, "fc.bias"), ElementsAre(7, 8, 9));
       });
     }
     for (std::thread& thread : threads) thread.join();
   }
+}
+
+TEST(AverageModel, IsTheMeanOfParametersWhereRanksDiffer) {
+  auto group = comm::make_in_process_group(2, std::chrono::seconds(20));
+  std::vector<std::string> hashes(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      comm::Communicator& comm = *group[static_cast<size_t>(rank)];
+      const auto model = make_model();
+      model->parameters().fill_(static_cast<float>(3 * rank));
+      const AveragedModel averaged = average_model(*model, comm, false);
+      EXPECT_THAT(averaged.parameters, testing::Each(1.5F));
+      EXPECT_THAT(values_of(*model, "fc.bias"), testing::Each(static_cast<float>(3 * rank)));
+      NamedState state, own;
+      export_model(*model, averaged, state, own);
+      EXPECT_EQ(state.tensor("fc.bias").bytes, tensor_of({3}, {1.5, 1.5, 1.5}).bytes);
+      const auto mine = static_cast<float>(3 * rank);
+      EXPECT_EQ(own.tensor("fc.bias").bytes, tensor_of({3}, {mine, mine, mine}).bytes);
+      hashes[static_cast<size_t>(rank)] = agreed_weights_sha256(*model, comm, false);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(hashes[0].size(), 64U);
+  EXPECT_EQ(hashes[0], hashes[1]);
+  auto alone = std::move(comm::make_in_process_group(1, std::chrono::seconds(20)).front());
+  const auto model = make_model();
+  model->parameters().fill_(1.5F);
+  EXPECT_EQ(agreed_weights_sha256(*model, *alone, true), hashes[0]);
+}
+
+TEST(ImportModel, ARankGoesOnWithItsOwnParametersWhereThereAreSome) {
+  NamedState state;
+  state.tensors = stored();
+  state.tensors["rank1/bn.running_mean"] = tensor_of({3}, {7, 7, 7});
+  state.tensors["rank1/fc.bias"] = tensor_of({3}, {-7, -8, -9});
+  const auto model = make_model();
+  import_model(state, 1, *model);
+  EXPECT_THAT(values_of(*model, "fc.bias"), ElementsAre(-7, -8, -9));
+  EXPECT_THAT(values_of(*model, "fc.weight"), ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
 }  // namespace

@@ -34,6 +34,25 @@ std::unique_ptr<data::TrainLoader> make_loader(const TrainContext& context, int6
   return context.wrap_loader ? context.wrap_loader(std::move(loader)) : std::move(loader);
 }
 
+// Tells the optimizer which gradients are final, where it listens.
+class GradientListener {
+ public:
+  GradientListener(framework::Framework& framework, optim::Optimizer& optimizer)
+      : framework_(framework), listens_(optimizer.listens()) {
+    if (!listens_) return;
+    framework_.on_gradient_ready([&optimizer](int64_t first, int64_t count) { optimizer.ready(first, count); });
+  }
+  ~GradientListener() {
+    if (listens_) framework_.on_gradient_ready({});
+  }
+  GradientListener(const GradientListener&) = delete;
+  GradientListener& operator=(const GradientListener&) = delete;
+
+ private:
+  framework::Framework& framework_;
+  const bool listens_;
+};
+
 class TrainRun {
  public:
   explicit TrainRun(const TrainContext& context);
@@ -51,7 +70,9 @@ class TrainRun {
   const spec::TaskSpec& task_;
   EvaluationPlan plan_;
   std::unique_ptr<schedule::Schedule> schedule_;
+  const bool replicated_;
   optim::FlatTensors tensors_;
+  GradientListener listener_;
   MetricSet train_metrics_;  // of the current epoch, this rank
   MetricSet evaluation_metrics_;
   CheckpointKeeper checkpoints_;
@@ -72,7 +93,9 @@ TrainRun::TrainRun(const TrainContext& context)
       plan_(task_.evaluation, context.data.split("train").samples, task_.batch_size * context.run.workers),
       schedule_(
           schedule::make_schedule(task_.schedule, {task_.optimizer.lr, context.run.workers, plan_.steps_per_epoch()})),
+      replicated_(context.optimizer.promise().replicated),
       tensors_{context.framework.parameters(), context.framework.gradients()},
+      listener_(context.framework, context.optimizer),
       train_metrics_(task_.evaluation.metrics),
       evaluation_metrics_(task_.evaluation.metrics),
       checkpoints_(context, *schedule_, train_metrics_),
@@ -104,6 +127,7 @@ void TrainRun::step() {
   sample.samples = batch.view.samples;
   sample.lr = schedule_->lr(step_);
   operation_clock_.take();  // the exchange is what the step itself sends
+  c_.optimizer.begin(step_, tensors_);
   c_.framework.begin_step(step_);
   clock_.lap(StepKind::kInit);
 
@@ -119,11 +143,13 @@ void TrainRun::step() {
     c_.framework.zero_gradients();
   }
   clock_.lap(StepKind::kBackward);
-  sample.bytes = c_.optimizer.aggregate(tensors_);
-  sample.exchange_ns = operation_clock_.take();
+  sample.bytes = c_.optimizer.finish();
   clock_.lap(StepKind::kAggregate);
   c_.optimizer.step(tensors_, sample.lr);
   clock_.lap(StepKind::kOptimizer);
+  sample.bytes += c_.optimizer.after_update(tensors_);
+  sample.exchange_ns = operation_clock_.take();
+  clock_.lap(StepKind::kAggregate);
   if (batch.view.samples > 0) {
     const metrics::Outputs batch_outputs = outputs_of(c_.framework, batch.view, loss);
     sample.loss_sum = batch_outputs.loss_sum;
@@ -150,7 +176,7 @@ void TrainRun::evaluate() {
   const bool cadence = plan_.due(step_);
   const TimePoint start = c_.clock.now();
   loader_->pause();
-  evaluate_averaged(c_.framework, c_.comm, *evaluation_loader_, evaluation_metrics_);
+  evaluate_averaged(c_.framework, c_.comm, replicated_, *evaluation_loader_, evaluation_metrics_);
   if (cadence) schedule_->on_evaluation(step_, evaluation_metrics_.value("loss"));
   const int64_t duration_ns = (c_.clock.now() - start).count();
   stop_rule_.add_evaluation(step_, duration_ns);
@@ -182,7 +208,7 @@ TrainResult TrainRun::run() {
   // Out of time between evaluations: the last weights are still worth a value.
   if (*reason == StopReason::kMaxTime && !c_.run.fixed_batch && !plan_.due(step_) && step_ > start_.steps) evaluate();
 
-  TrainResult result{*reason, step_, agreed_weights_sha256(c_.framework, c_.comm)};
+  TrainResult result{*reason, step_, agreed_weights_sha256(c_.framework, c_.comm, replicated_)};
   if (c_.run.checkpoint.at_end && !c_.run.fixed_batch) log_.checkpoint(step_, checkpoints_.write(position()));
   if (auto operations = profile_.operations()) log_.operations(step_, *std::move(operations));
   log_.end(step_, *reason, result.weights_sha256);

@@ -48,7 +48,7 @@ std::string_view name_of(StopReason reason);
 struct TrainResult {
   StopReason reason = StopReason::kEpochs;
   int64_t steps = 0;           // steps done, from the run's beginning
-  std::string weights_sha256;  // parameters and averaged buffers, the same on all ranks
+  std::string weights_sha256;  // of the model averaged over the ranks (snapshot.h): the same on all
 };
 
 // Runs to the goal or a limit. Collective: all ranks call it with the same run. Throws CommError (a peer), IoError

@@ -20,7 +20,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
 #include "mlbench/comm/in_process.h"
-#include "mlbench/compress/coder.h"
+#include "mlbench/compress/identity.h"
 #include "mlbench/dataset/prepared_dataset.h"
 #include "mlbench/dataset/synthetic.h"
 #include "mlbench/framework/null/null_framework.h"
@@ -56,11 +56,16 @@ class Pace {
 
 // Knows everything about its training beforehand. After s steps the mean loss of any batch is 8 - s, and the first s
 // samples of the batch are classified rightly. The gradient of each parameter is loss_scale, so that the sum over ranks
-// is 1. Each training step adds rank + 1 to the running statistics.
+// is 1; with a spread, rank r's is that times 1 + r * spread. Each training step adds rank + 1 to the running
+// statistics.
 class KnownFramework final : public framework::Framework {
  public:
-  KnownFramework(const framework::FrameworkOptions& options, Pace pace, ExtraTime extra)
-      : null_(framework::null_framework::make(options)), rank_(options.rank), pace_(pace), extra_(std::move(extra)) {}
+  KnownFramework(const framework::FrameworkOptions& options, Pace pace, ExtraTime extra, double spread)
+      : null_(framework::null_framework::make(options)),
+        rank_(options.rank),
+        pace_(pace),
+        extra_(std::move(extra)),
+        spread_(spread) {}
 
   const models::FlatLayout& layout() const override { return null_->layout(); }
   at::Tensor parameters() override { return null_->parameters(); }
@@ -79,6 +84,7 @@ class KnownFramework final : public framework::Framework {
       buffers().add_(rank_ + 1);
     } else {
       evaluated_with.push_back(*buffers().data_ptr<float>());
+      evaluated_weights.push_back(*parameters().data_ptr<float>());
     }
     const auto* labels = static_cast<const int64_t*>(batch.labels.data);
     outputs_.assign(static_cast<size_t>(2 * batch.samples), 0);
@@ -93,11 +99,13 @@ class KnownFramework final : public framework::Framework {
   }
   void backward(double loss_scale, bool) override {
     pace_.spend(kBackward);
-    gradients().fill_(loss_scale);
+    gradients().fill_(loss_scale * (1 + rank_ * spread_));
+    null_->backward(loss_scale, false);  // tells who listens
     ++steps_;
   }
   void zero_gradients() override {
     gradients().zero_();
+    null_->zero_gradients();
     ++steps_;
   }
   std::span<const float> outputs() override {
@@ -124,7 +132,8 @@ class KnownFramework final : public framework::Framework {
   Json effective() const override { return {{"name", "known"}, {"pinned", false}}; }
   Json versions() const override { return {{"known", "1.0"}}; }
 
-  std::vector<float> evaluated_with;  // the first of the running statistics, per batch of an evaluation
+  // The first of the running statistics and of the parameters, per batch of an evaluation.
+  std::vector<float> evaluated_with, evaluated_weights;
   std::optional<int64_t> profiled_from;
 
  private:
@@ -132,6 +141,7 @@ class KnownFramework final : public framework::Framework {
   const int rank_;
   Pace pace_;
   ExtraTime extra_;
+  const double spread_;
   int64_t steps_ = 0;  // done
   bool training_ = false;
   double loss_ = 0;
@@ -160,10 +170,17 @@ class PacedRule final : public optim::UpdateRule {
 class PacedExchange final : public optim::Exchange {
  public:
   PacedExchange(optim::Optimizer& optimizer, Pace pace) : optimizer_(optimizer), pace_(pace) {}
-  uint64_t aggregate(optim::FlatTensors& tensors) override {
+  optim::Promise promise() const override { return optimizer_.promise(); }
+  void begin(int64_t step, optim::FlatTensors& tensors) override { optimizer_.begin(step, tensors); }
+  bool listens() const override { return optimizer_.listens(); }
+  void ready(int64_t first, int64_t count) override { optimizer_.ready(first, count); }
+  uint64_t finish() override {
     pace_.spend(kAggregate);
-    return optimizer_.aggregate(tensors);
+    return optimizer_.finish();
   }
+  uint64_t after_update(optim::FlatTensors& tensors) override { return optimizer_.after_update(tensors); }
+  void export_state(NamedState& state) const override { optimizer_.export_own_state(state); }
+  void import_state(const NamedState& state) override { optimizer_.import_own_state(state); }
   Json effective() const override { return optimizer_.effective(); }
 
  private:
@@ -178,7 +195,7 @@ struct RankOutcome {
   milliseconds time{};  // that its clock moved
   int64_t progress = 0;
   int64_t operations = 0;  // that it began on the communicator
-  std::vector<float> evaluated_with;
+  std::vector<float> evaluated_with, evaluated_weights;
   std::optional<int64_t> profiled_from;
   std::vector<float> parameters, buffers;  // at the end, without padding
 };
@@ -188,6 +205,9 @@ struct Start {
   std::optional<int64_t> resume_step = std::nullopt;
   std::chrono::nanoseconds elapsed_before{0};
 };
+
+using MakeOptimizer =
+    std::function<std::unique_ptr<optim::Optimizer>(const models::FlatLayout& layout, comm::Communicator& comm)>;
 
 // 10 training samples in global batches of 4, 4 and 2; 6 test samples; 4 epochs, each evaluated; a goal that is out of
 // reach. `run` is there to be changed before start().
@@ -240,6 +260,8 @@ class TestRun {
 
   spec::RunSpec run;
   ExtraTime extra;
+  double spread = 0;             // of gradients over ranks
+  MakeOptimizer make_optimizer;  // empty: the task's
 
  private:
   RankOutcome run_rank(comm::Communicator& comm, const dataset::PreparedDataset& prepared, const Start& start) const {
@@ -249,10 +271,11 @@ class TestRun {
     options.model = models::Chain({4}).linear("fc", 2).finish();
     options.model.parameters.push_back({"bn.running_mean", {3}, {}, false});
     options.rank = comm.rank();
-    KnownFramework framework(options, pace, extra);
-    const auto unpaced = optim::make_optimizer(run.task.task.optimizer, framework.layout(), comm);
+    KnownFramework framework(options, pace, extra, spread);
+    const auto unpaced = make_optimizer ? make_optimizer(framework.layout(), comm)
+                                        : optim::make_optimizer(run.task.task.optimizer, framework.layout(), comm);
     optim::Optimizer optimizer(std::make_unique<PacedRule>(*unpaced, pace),
-                               compress::make_coder("none", framework.layout()),
+                               std::make_unique<compress::IdentityCoder>(framework.layout()),
                                std::make_unique<PacedExchange>(*unpaced, pace));
     track::Recorder recorder({.run_dir = run.run_dir, .segment = start.segment, .rank = comm.rank()}, clock);
     std::atomic<int64_t> progress{0};
@@ -273,6 +296,7 @@ class TestRun {
     outcome.progress = progress;
     outcome.operations = comm.board().read().sequence;
     outcome.evaluated_with = framework.evaluated_with;
+    outcome.evaluated_weights = framework.evaluated_weights;
     outcome.profiled_from = framework.profiled_from;
     const auto parameters = framework::values_of(framework.parameters());
     const auto buffers = framework::values_of(framework.buffers());

@@ -6,8 +6,8 @@ namespace mlbench::optim {
 
 std::vector<Bucket> tensor_buckets(const FlatLayout& layout) {
   std::vector<Bucket> buckets;
-  for (const FlatRange& range : layout.ranges) {
-    if (range.trainable) buckets.push_back({range.offset, range.count});
+  for (auto range = layout.ranges.rbegin(); range != layout.ranges.rend(); ++range) {
+    if (range->trainable) buckets.push_back({range->offset, range->count});
   }
   return buckets;
 }
@@ -18,11 +18,11 @@ std::vector<Bucket> sized_buckets(const FlatLayout& layout, int64_t first_bytes,
   std::vector<Bucket> buckets;
   int64_t filled = 0;
   int64_t end = 0;  // of the open bucket
-  for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
-    if (filled == 0) end = tensor->offset + tensor->count;
-    filled += tensor->count * static_cast<int64_t>(sizeof(float));
-    if (filled >= (buckets.empty() ? first_bytes : bytes) || tensor + 1 == tensors.rend()) {
-      buckets.push_back({tensor->offset, end - tensor->offset});
+  for (const Bucket& tensor : tensors) {
+    if (filled == 0) end = tensor.offset + tensor.count;
+    filled += tensor.count * static_cast<int64_t>(sizeof(float));
+    if (filled >= (buckets.empty() ? first_bytes : bytes) || &tensor == &tensors.back()) {
+      buckets.push_back({tensor.offset, end - tensor.offset});
       filled = 0;
     }
   }

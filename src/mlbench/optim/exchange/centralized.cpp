@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/optim/exchange/combine.h"
 
 namespace mlbench::optim {
 
@@ -14,17 +15,7 @@ namespace {
 constexpr int64_t kMiB = 1 << 20;
 constexpr double kLargestBucketMb = 1 << 20;
 
-BufferView view_of(const at::Tensor& tensor) {
-  MLBENCH_CHECK(tensor.is_cpu() && tensor.is_contiguous() && tensor.scalar_type() == at::kFloat,
-                "payloads of this exchange are contiguous float32 on the host");
-  return {tensor.data_ptr<float>(), tensor.numel(), DType::kFloat32, {}};
-}
-
-}  // namespace
-
-CentralizedExchange::CentralizedExchange(comm::Communicator& comm, compress::GradientCoder& coder,
-                                         const FlatLayout& layout, const CentralizedOptions& options)
-    : comm_(comm), coder_(coder), options_(options) {
+void check_options(const CentralizedOptions& options, const std::string& compression) {
   const bool buckets = options.bucket_mb > 0;
   if (!(options.bucket_mb >= 0 && options.bucket_mb <= kLargestBucketMb)) {
     throw UserError(
@@ -34,41 +25,49 @@ CentralizedExchange::CentralizedExchange(comm::Communicator& comm, compress::Gra
     throw UserError(
         fmt::format("by_layer is true with bucket_mb {}: the gradient goes by layer or in buckets", options.bucket_mb));
   }
-  if ((options.by_layer || buckets) && coder.name() != "none") {
+  if ((options.by_layer || buckets) && compression != "none") {
     throw UserError(fmt::format("{} with compression '{}'; expected compression \"none\", or {}",
                                 buckets ? fmt::format("bucket_mb is {}", options.bucket_mb) : "by_layer is true",
-                                coder.name(), buckets ? "bucket_mb 0" : "by_layer false"));
-  }
-  if (options.by_layer) buckets_ = tensor_buckets(layout);
-  if (buckets) {
-    const auto bytes = std::max<int64_t>(1, std::llround(options.bucket_mb * kMiB));
-    buckets_ = sized_buckets(layout, std::min<int64_t>(bytes, kMiB), bytes);
+                                compression, buckets ? "bucket_mb 0" : "by_layer false"));
   }
 }
 
-at::Tensor CentralizedExchange::combine(const compress::Payload& payload) {
-  const bool alone = comm_.size() == 1;
-  if (payload.kind == compress::PayloadKind::kGather) {
-    if (alone) return payload.data.unsqueeze(0);
-    at::Tensor all = at::empty({comm_.size(), payload.data.numel()}, payload.data.options());
-    comm_.all_gather(view_of(payload.data), view_of(all));
-    return all;
+}  // namespace
+
+CentralizedExchange::CentralizedExchange(const ExchangeContext& context, const CentralizedOptions& options)
+    : comm_(context.comm), coder_(context.coder), options_(options) {
+  check_options(options, coder_.name());
+  if (options.by_layer) buckets_ = tensor_buckets(context.layout);
+  if (options.bucket_mb > 0) {
+    const auto bytes = std::max<int64_t>(1, std::llround(options.bucket_mb * kMiB));
+    buckets_ = sized_buckets(context.layout, std::min<int64_t>(bytes, kMiB), bytes);
   }
-  if (alone) return payload.data;
+}
+
+Promise CentralizedExchange::promise() const {
+  return {coder_.exact(), true, comm_.size() == 1 ? std::optional<uint64_t>(0) : coder_.bytes_per_step()};
+}
+
+std::vector<at::Tensor> CentralizedExchange::combine_payload(const compress::Payload& payload) {
+  if (buckets_.empty() || comm_.size() == 1) return combine(comm_, payload);
   const BufferView whole = view_of(payload.data);
-  if (buckets_.empty()) comm_.all_reduce(whole, comm::ReduceOp::kSum);
   for (const Bucket& bucket : buckets_)
     comm_.all_reduce(whole.slice(bucket.offset, bucket.count), comm::ReduceOp::kSum);
-  return payload.data;
+  return {payload.data};
 }
 
-uint64_t CentralizedExchange::aggregate(FlatTensors& tensors) {
+void CentralizedExchange::begin(int64_t /*step*/, FlatTensors& tensors) { tensors_ = &tensors; }
+
+uint64_t CentralizedExchange::finish() {
+  MLBENCH_CHECK(tensors_ != nullptr, "an exchange that has not begun");
+  at::Tensor& gradients = tensors_->gradients;
   uint64_t bytes = 0;
   for (int round = 0; round < coder_.rounds(); ++round) {
-    const compress::Payload payload = coder_.encode(round, tensors.gradients);
-    coder_.absorb(round, combine(payload), tensors.gradients);
+    const compress::Payload payload = coder_.encode(round, gradients);
+    coder_.absorb(round, combine_payload(payload), gradients);
     bytes += payload.bytes;
   }
+  tensors_ = nullptr;
   return comm_.size() == 1 ? 0 : bytes;
 }
 

@@ -2,13 +2,11 @@
 
 // The gradient of the whole step on every rank: the coder's payload is summed (or gathered) over all ranks. One
 // collective per coder round, or one per bucket of the gradient (per tensor, or of a size; for a coder whose payload is
-// the gradient), one after the other when the backward pass is over. With one rank nothing is sent.
+// the gradient), the last layer's first, one after the other when the backward pass is over. With one rank nothing is
+// sent.
 
 #include <vector>
 
-#include "mlbench/base/flat_layout.h"
-#include "mlbench/comm/communicator.h"
-#include "mlbench/compress/coder.h"
 #include "mlbench/optim/exchange/buckets.h"
 #include "mlbench/optim/exchange/exchange.h"
 
@@ -22,20 +20,21 @@ struct CentralizedOptions {
 
 class CentralizedExchange final : public Exchange {
  public:
-  // `comm` and `coder` outlive the exchange. UserError: a negative size, buckets by layer, or buckets of a gradient
-  // that the coder compresses.
-  CentralizedExchange(comm::Communicator& comm, compress::GradientCoder& coder, const FlatLayout& layout,
-                      const CentralizedOptions& options);
-  uint64_t aggregate(FlatTensors& tensors) override;
+  // UserError: a negative size, buckets by layer, or buckets of a gradient that the coder compresses.
+  CentralizedExchange(const ExchangeContext& context, const CentralizedOptions& options);
+  Promise promise() const override;
+  void begin(int64_t step, FlatTensors& tensors) override;
+  uint64_t finish() override;
   Json effective() const override;
 
  private:
-  at::Tensor combine(const compress::Payload& payload);
+  std::vector<at::Tensor> combine_payload(const compress::Payload& payload);
 
   comm::Communicator& comm_;
   compress::GradientCoder& coder_;
   CentralizedOptions options_;
   std::vector<Bucket> buckets_;  // empty: the payload as it is
+  FlatTensors* tensors_ = nullptr;
 };
 
 }  // namespace mlbench::optim

@@ -16,8 +16,8 @@ MakeExchange read_centralized(OptionReader& options) {
   CentralizedOptions centralized;
   centralized.by_layer = options.flag("by_layer", false);
   centralized.bucket_mb = options.number("bucket_mb", 0, kBucketRange);
-  return [centralized](comm::Communicator& comm, compress::GradientCoder& coder, const FlatLayout& layout) {
-    return std::make_unique<CentralizedExchange>(comm, coder, layout, centralized);
+  return [centralized](const ExchangeContext& context) {
+    return std::make_unique<CentralizedExchange>(context, centralized);
   };
 }
 

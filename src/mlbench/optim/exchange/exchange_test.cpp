@@ -14,6 +14,10 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/comm/in_process.h"
+#include "mlbench/compress/identity.h"
+#include "mlbench/compress/toy_coders_test.h"
+#include "mlbench/optim/exchange/combine.h"
+#include "mlbench/optim/exchange/toy_exchanges_test.h"
 
 namespace mlbench::optim {
 namespace {
@@ -45,13 +49,26 @@ struct Case {
   std::string exchange;
   Json options;
   int64_t (*buckets)(const FlatLayout& layout);  // in which the gradient goes
+  MakeExchange toy = {};                         // what is in no table
+  compress::MakeCoder coder = {};                // empty: none
 };
+
+MakeExchange averaging(int64_t every) {
+  return [every](const ExchangeContext& context) { return std::make_unique<NeighbourAveraging>(context, every); };
+}
+
+compress::MakeCoder with_memory() {
+  return [](const compress::CoderContext& context) { return std::make_unique<compress::ErrorMemoryCoder>(context); };
+}
 
 std::vector<Case> cases() {
   return {{"centralized", Json::object(), one},
           {"centralized", {{"by_layer", true}}, count_tensors},
           {"centralized", {{"bucket_mb", 1e-6}}, count_tensors},  // filled by any tensor
-          {"centralized", {{"bucket_mb", 1}, {"by_layer", false}}, one}};
+          {"centralized", {{"bucket_mb", 1}, {"by_layer", false}}, one},
+          {"centralized", Json::object(), one, {}, with_memory()},
+          {"neighbour_averaging", Json::object(), one, averaging(1)},
+          {"neighbour_averaging", Json::object(), one, averaging(3)}};
 }
 
 class EveryExchange : public testing::TestWithParam<Case> {};
@@ -77,6 +94,12 @@ at::Tensor gradient_of(const FlatLayout& layout, int rank, int step) {
   return gradient;
 }
 
+at::Tensor sum_of_gradients(const FlatLayout& layout, int ranks, int step) {
+  at::Tensor sum = gradient_of(layout, 0, step);
+  for (int rank = 1; rank < ranks; ++rank) sum += gradient_of(layout, rank, step);
+  return sum;
+}
+
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.numel() == b.numel() &&
          std::memcmp(a.data_ptr<float>(), b.data_ptr<float>(), static_cast<size_t>(a.numel()) * sizeof(float)) == 0;
@@ -91,40 +114,179 @@ void on_ranks(int size, const std::function<void(int, comm::Communicator&)>& bod
   for (std::thread& thread : threads) thread.join();
 }
 
-std::unique_ptr<Exchange> make(const Case& test, const FlatLayout& layout, comm::Communicator& comm,
-                               compress::GradientCoder& coder) {
-  OptionReader options("exchange", test.options);
-  const MakeExchange make_exchange = read_exchange(test.exchange, options);
-  options.finish();
-  return make_exchange(comm, coder, layout);
+// An exchange with its coder.
+class Subject {
+ public:
+  Subject(const Case& test, const FlatLayout& layout, comm::Communicator& comm)
+      : layout_(layout),
+        coder_(test.coder ? test.coder({layout_, 42, comm.rank()})
+                          : std::make_unique<compress::IdentityCoder>(layout_)) {
+    const ExchangeContext context{comm, *coder_, layout_};
+    if (test.toy) {
+      exchange_ = test.toy(context);
+      return;
+    }
+    OptionReader options("exchange", test.options);
+    const MakeExchange make_exchange = read_exchange(test.exchange, options);
+    options.finish();
+    exchange_ = make_exchange(context);
+  }
+
+  Exchange& operator*() const { return *exchange_; }
+  Exchange* operator->() const { return exchange_.get(); }
+
+  // A step with this gradient; the rule takes a hundredth of it. Returns the bytes. `backward` does what happens
+  // between begin and finish.
+  uint64_t step(FlatTensors& tensors, const at::Tensor& gradient, int number,
+                const std::function<void(Exchange&)>& backward = [](Exchange&) {}) const {
+    exchange_->begin(number, tensors);
+    tensors.gradients.copy_(gradient);
+    backward(*exchange_);
+    const uint64_t bytes = exchange_->finish();
+    tensors.parameters -= tensors.gradients * 0.01;
+    return bytes + exchange_->after_update(tensors);
+  }
+
+  NamedState state() const {
+    NamedState state;
+    coder_->export_state(state);
+    exchange_->export_state(state);
+    return state;
+  }
+  void take(const NamedState& state) const {
+    coder_->import_state(state);
+    exchange_->import_state(state);
+  }
+
+ private:
+  FlatLayout layout_;
+  std::unique_ptr<compress::GradientCoder> coder_;
+  std::unique_ptr<Exchange> exchange_;
+};
+
+FlatTensors tensors_of(const FlatLayout& layout) {
+  return {at::ones({layout.parameter_elements}), at::zeros({layout.parameter_elements})};
 }
 
 // The communicator adds in the order of ranks, and so does the expected sum: equal to the bit, in all forms.
-TEST_P(EveryExchange, GivesEveryRankThePlainSumAndCountsItsBytes) {
-  constexpr int kSteps = 2;
+TEST_P(EveryExchange, KeepsWhatItPromises) {
+  constexpr int kSteps = 4;
   for (const auto& counts : kLayouts) {
     const FlatLayout layout = layout_of(counts);
-    const int64_t buckets = GetParam().buckets(layout);
     for (const int size : {1, 2, 3, 4}) {
       SCOPED_TRACE(fmt::format("{} tensors, {} ranks", counts.size(), size));
+      std::vector<std::vector<at::Tensor>> parameters(static_cast<size_t>(size));  // [rank][step]
       on_ranks(size, [&](int rank, comm::Communicator& comm) {
-        const auto coder = compress::make_coder("none", layout);
-        const auto exchange = make(GetParam(), layout, comm, *coder);
-        EXPECT_EQ(exchange->effective(), (Json{{"overlap", false},
-                                               {"buckets", buckets},
-                                               {"by_layer", GetParam().options.value("by_layer", false)}}));
+        const Subject subject(GetParam(), layout, comm);
+        const Promise promise = subject->promise();
+        EXPECT_EQ(subject->effective()["buckets"], GetParam().buckets(layout));
+        EXPECT_EQ(subject->effective()["by_layer"], GetParam().options.value("by_layer", false));
+        FlatTensors tensors = tensors_of(layout);
         for (int step = 0; step < kSteps; ++step) {
-          FlatTensors tensors{at::ones({layout.parameter_elements}), gradient_of(layout, rank, step)};
-          const auto bytes = exchange->aggregate(tensors);
-          EXPECT_EQ(bytes, size == 1 ? 0 : static_cast<uint64_t>(layout.parameter_count()) * sizeof(float));
-          at::Tensor sum = gradient_of(layout, 0, step);
-          for (int peer = 1; peer < size; ++peer) sum += gradient_of(layout, peer, step);
-          EXPECT_TRUE(same_bits(tensors.gradients, sum)) << "rank " << rank << ", step " << step;
-          EXPECT_TRUE(at::equal(tensors.parameters, at::ones({layout.parameter_elements})));
+          const at::Tensor before = tensors.parameters.clone();
+          subject->begin(step, tensors);
+          tensors.gradients.copy_(gradient_of(layout, rank, step));
+          uint64_t bytes = subject->finish();
+          EXPECT_TRUE(same_bits(tensors.parameters, before)) << "they are the rule's to change";
+          if (promise.exact) {
+            EXPECT_TRUE(same_bits(tensors.gradients, sum_of_gradients(layout, size, step)))
+                << "rank " << rank << ", step " << step;
+          }
+          tensors.parameters -= tensors.gradients * 0.01;
+          bytes += subject->after_update(tensors);
+          EXPECT_EQ(bytes, promise.bytes_per_step.value_or(bytes)) << "rank " << rank << ", step " << step;
+          parameters[static_cast<size_t>(rank)].push_back(tensors.parameters.clone());
         }
-        EXPECT_EQ(comm.board().read().sequence, size == 1 ? 0 : kSteps * buckets) << "one collective per bucket";
+        if (size == 1) {
+          EXPECT_EQ(comm.board().read().sequence, 0) << "nobody to talk to";
+        }
+        if (!promise.replicated) return;
+        comm.barrier();
+        for (int step = 0; step < kSteps; ++step) {
+          EXPECT_TRUE(same_bits(parameters[static_cast<size_t>(rank)][static_cast<size_t>(step)],
+                                parameters[0][static_cast<size_t>(step)]))
+              << "rank " << rank << ", step " << step;
+        }
       });
     }
+  }
+}
+
+TEST_P(EveryExchange, ResumesIdenticallyFromEachRanksState) {
+  const FlatLayout layout = layout_of({3, 1, 17, 103});
+  for (const int size : {1, 2, 3, 4}) {
+    on_ranks(size, [&](int rank, comm::Communicator& comm) {
+      const Subject whole(GetParam(), layout, comm);
+      auto parts = std::make_unique<Subject>(GetParam(), layout, comm);
+      FlatTensors expected = tensors_of(layout), resumed = tensors_of(layout);
+      for (int step = 0; step < 6; ++step) {
+        if (step == 0 || step == 4) {  // before the first step, too
+          const NamedState state = parts->state();
+          parts = std::make_unique<Subject>(GetParam(), layout, comm);
+          parts->take(state);
+        }
+        const uint64_t bytes = whole.step(expected, gradient_of(layout, rank, step), step);
+        EXPECT_EQ(parts->step(resumed, gradient_of(layout, rank, step), step), bytes);
+        EXPECT_TRUE(same_bits(resumed.parameters, expected.parameters)) << "rank " << rank << ", step " << step;
+      }
+    });
+  }
+}
+
+// Ranges one by one, all at once (a rank without samples), or none.
+TEST_P(EveryExchange, GivesTheSameHoweverItIsToldWhatIsReady) {
+  const FlatLayout layout = layout_of({3, 1, 17, 103});
+  on_ranks(3, [&](int rank, comm::Communicator& comm) {
+    const auto tell_all = [&](Exchange& exchange) { exchange.ready(0, layout.parameter_elements); };
+    const auto tell_each = [&](Exchange& exchange) {
+      for (auto range = layout.ranges.rbegin(); range != layout.ranges.rend(); ++range) {
+        if (range->trainable) exchange.ready(range->offset, range->count);
+      }
+    };
+    const Subject silent(GetParam(), layout, comm), told(GetParam(), layout, comm);
+    FlatTensors expected = tensors_of(layout), tensors = tensors_of(layout);
+    for (int step = 0; step < 6; ++step) {
+      const at::Tensor gradient = gradient_of(layout, rank, step);
+      silent.step(expected, gradient, step);
+      const bool at_once = (step + rank) % 3 == 0;
+      told.step(tensors, gradient, step, [&](Exchange& exchange) { at_once ? tell_all(exchange) : tell_each(exchange); });
+      EXPECT_TRUE(same_bits(tensors.parameters, expected.parameters)) << "rank " << rank << ", step " << step;
+    }
+  });
+}
+
+TEST(CentralizedExchange, HasOneCollectivePerBucket) {
+  const FlatLayout layout = layout_of({3, 1, 17, 103});
+  for (const Case& test : cases()) {
+    if (test.exchange != "centralized" || test.coder) continue;
+    on_ranks(2, [&](int rank, comm::Communicator& comm) {
+      const Subject subject(test, layout, comm);
+      FlatTensors tensors = tensors_of(layout);
+      for (int step = 0; step < 3; ++step) {
+        const int64_t before = comm.board().read().sequence;
+        subject.step(tensors, gradient_of(layout, rank, step), step);
+        EXPECT_EQ(comm.board().read().sequence - before, test.buckets(layout));
+      }
+    });
+  }
+}
+
+// Weights 0, 4, 8 and 12, and gradients of nothing. Every second time each takes the average of its own and its
+// neighbours'.
+TEST(NeighbourAveraging, TwoStepsComputedByHand) {
+  const FlatLayout layout = layout_of({1});
+  const float expected[][4] = {{}, {0}, {2, 2}, {4, 4, 4}, {16.0F / 3, 4, 8, 20.0F / 3}};
+  for (const int size : {1, 2, 3, 4}) {
+    on_ranks(size, [&](int rank, comm::Communicator& comm) {
+      const Subject subject({"neighbour_averaging", Json::object(), one, averaging(2)}, layout, comm);
+      FlatTensors tensors = tensors_of(layout);
+      tensors.parameters.fill_(4 * rank);
+      const at::Tensor none = at::zeros({layout.parameter_elements});
+      EXPECT_EQ(subject.step(tensors, none, 0), 0U);
+      EXPECT_EQ(tensors.parameters[0].item<float>(), static_cast<float>(4 * rank));
+      EXPECT_EQ(subject.step(tensors, none, 1), (size == 1 ? 0U : size == 2 ? 1U : 2U) * sizeof(float));
+      EXPECT_FLOAT_EQ(tensors.parameters[0].item<float>(), expected[size][rank]);
+    });
   }
 }
 
@@ -133,14 +295,16 @@ class GatheringCoder final : public compress::GradientCoder {
  public:
   std::string name() const override { return "halves"; }
   int rounds() const override { return 2; }
+  bool exact() const override { return true; }
+  std::optional<uint64_t> bytes_per_step() const override { return 64 * sizeof(float); }
   compress::Payload encode(int round, const at::Tensor& gradient) override {
     const at::Tensor half = half_of(gradient, round).clone();
     return {compress::PayloadKind::kGather, half, static_cast<uint64_t>(half.numel()) * sizeof(float)};
   }
-  void absorb(int round, const at::Tensor& result, at::Tensor& gradient) override {
+  void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) override {
     at::Tensor half = half_of(gradient, round);
-    half.copy_(result[0]);
-    for (int64_t rank = 1; rank < result.size(0); ++rank) half += result[rank];
+    half.copy_(results[0]);
+    for (size_t rank = 1; rank < results.size(); ++rank) half += results[rank];
   }
   void export_state(NamedState&) const override {}
   void import_state(const NamedState&) override {}
@@ -151,29 +315,65 @@ class GatheringCoder final : public compress::GradientCoder {
   }
 };
 
+Case gathering(Json options) {
+  return {"centralized", std::move(options), one, {}, [](const compress::CoderContext&) {
+            return std::make_unique<GatheringCoder>();
+          }};
+}
+
 TEST(CentralizedExchange, GathersWhatACoderWantsGathered) {
   const FlatLayout layout = layout_of({16, 32, 5});
   for (const int size : {1, 2, 3, 4}) {
     on_ranks(size, [&](int rank, comm::Communicator& comm) {
-      GatheringCoder coder;
-      const auto exchange = make({"centralized", Json::object(), one}, layout, comm, coder);
-      FlatTensors tensors{at::ones({layout.parameter_elements}), gradient_of(layout, rank, 0)};
-      EXPECT_EQ(exchange->aggregate(tensors), size == 1 ? 0 : 64 * sizeof(float));
-      at::Tensor sum = gradient_of(layout, 0, 0);
-      for (int peer = 1; peer < size; ++peer) sum += gradient_of(layout, peer, 0);
-      EXPECT_TRUE(same_bits(tensors.gradients, sum)) << "rank " << rank << " of " << size;
+      const Subject subject(gathering(Json::object()), layout, comm);
+      FlatTensors tensors = tensors_of(layout);
+      EXPECT_EQ(subject.step(tensors, gradient_of(layout, rank, 0), 0), size == 1 ? 0 : 64 * sizeof(float));
+      EXPECT_TRUE(same_bits(tensors.gradients, sum_of_gradients(layout, size, 0))) << "rank " << rank << " of " << size;
       EXPECT_EQ(comm.board().read().sequence, size == 1 ? 0 : 2);
     });
   }
 }
 
+// Payloads of every type, whose lengths differ by rank: rank r gives r numbers, then r + 1, ...
+TEST(Combine, GathersPayloadsOfAnyTypeAndLength) {
+  for (const at::ScalarType type :
+       {at::kByte, at::kChar, at::kInt, at::kLong, at::kHalf, at::kBFloat16, at::kFloat, at::kDouble}) {
+    SCOPED_TRACE(at::toString(type));
+    for (const int size : {1, 2, 3}) {
+      on_ranks(size, [&](int rank, comm::Communicator& comm) {
+        for (const int64_t more : {0, 1, 5}) {
+          const auto payload_of = [&](int of) { return at::arange(of, 2 * of + more).to(type); };
+          compress::Payload payload{compress::PayloadKind::kGather, payload_of(rank)};
+          payload.uneven = true;
+          const std::vector<at::Tensor> results = combine(comm, payload);
+          ASSERT_EQ(results.size(), static_cast<size_t>(size));
+          for (int of = 0; of < size; ++of) {
+            const at::Tensor& result = results[static_cast<size_t>(of)];
+            EXPECT_EQ(result.scalar_type(), type);
+            EXPECT_TRUE(at::equal(result.to(at::kDouble), payload_of(of).to(at::kDouble))) << of;
+          }
+        }
+      });
+    }
+  }
+}
+
+TEST(Combine, KeepsTheShapeOfEvenPayloadsAndAddsThoseOfAnyType) {
+  on_ranks(2, [&](int rank, comm::Communicator& comm) {
+    const compress::Payload gathered{compress::PayloadKind::kGather, at::full({2, 3}, rank, at::kDouble)};
+    const std::vector<at::Tensor> results = combine(comm, gathered);
+    ASSERT_EQ(results.size(), 2U);
+    EXPECT_TRUE(at::equal(results[1], at::ones({2, 3}, at::kDouble)));
+    EXPECT_EQ(comm.board().read().sequence, 1) << "their lengths are known";
+    const compress::Payload summed{compress::PayloadKind::kSum, at::full({4}, rank + 1, at::kInt)};
+    EXPECT_TRUE(at::equal(combine(comm, summed).at(0), at::full({4}, 3, at::kInt)));
+  });
+}
+
 TEST(CentralizedExchange, DividesNoCompressedGradient) {
   on_ranks(1, [](int, comm::Communicator& comm) {
-    GatheringCoder coder;
     const auto with = [&](Json options) {
-      return [&comm, &coder, options = std::move(options)] {
-        make({"centralized", options, one}, layout_of({3}), comm, coder);
-      };
+      return [&comm, options = std::move(options)] { Subject(gathering(options), layout_of({3}), comm); };
     };
     EXPECT_THAT(with({{"by_layer", true}}),
                 ThrowsMessage<UserError>(HasSubstr("by_layer is true with compression 'halves'; expected")));
