@@ -80,13 +80,15 @@ class Framework {
   virtual double loss() = 0;
   // Gradients of loss_scale * (mean loss); overwrites, or adds when `accumulate`.
   virtual void backward(double loss_scale, bool accumulate) = 0;
-  // The whole gradient as zeros: a rank without samples in a step.
+  // The whole gradient as zeros: a rank without samples in a step. Tells the callback all of it at once.
   virtual void zero_gradients() = 0;
   // Outputs of the last forward on the host, [samples, outputs] row-major float32; valid until the next forward.
   // Logits; with binary_cross_entropy the probability of class 1.
   virtual std::span<const float> outputs() = 0;
 
-  // Called by backward, in the order in which they become final, with ranges [first, first + count) of gradients().
+  // Called by backward as soon as they are final, the last layer's first, with ranges [first, first + count) of
+  // gradients(): each element once, while the pass goes on. On the thread that called backward, outside of any parallel
+  // region, so that the callback may wait; what it throws, backward throws.
   using GradientReady = std::function<void(int64_t first, int64_t count)>;
   virtual void on_gradient_ready(GradientReady callback) = 0;
 

@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "mlbench/base/errors.h"
@@ -384,7 +387,9 @@ TEST_P(FrameworkContract, TellsEachGradientOnceAndWhenItIsFinal) {
     for (const bool accumulate : {false, true}) {
       std::vector<int> told(static_cast<size_t>(framework->layout().parameter_elements));
       at::Tensor when_told = at::zeros_like(framework->gradients());
-      framework->on_gradient_ready([&](int64_t first, int64_t count) {
+      framework->on_gradient_ready([&, caller = std::this_thread::get_id()](int64_t first, int64_t count) {
+        EXPECT_EQ(std::this_thread::get_id(), caller);
+        EXPECT_FALSE(omp_in_parallel());
         ASSERT_TRUE(first >= 0 && count > 0 && first + count <= when_told.numel());
         for (int64_t i = first; i < first + count; ++i) ++told[static_cast<size_t>(i)];
         when_told.narrow(0, first, count).copy_(framework->gradients().narrow(0, first, count));
@@ -401,6 +406,47 @@ TEST_P(FrameworkContract, TellsEachGradientOnceAndWhenItIsFinal) {
     framework->on_gradient_ready({});
     step(*framework, samples.view());
   }
+}
+
+TEST_P(FrameworkContract, TellsTheWholeGradientOfARankWithoutSamples) {
+  for (const FrameworkOptions& options : every_model()) {
+    SCOPED_TRACE(options.model.name);
+    const auto framework = make(options);
+    step(*framework, Samples(options.model, 3).view());
+    std::vector<std::pair<int64_t, int64_t>> told;
+    framework->on_gradient_ready([&](int64_t first, int64_t count) {
+      told.emplace_back(first, count);
+      EXPECT_EQ(framework->gradients().abs().max().item<float>(), 0);
+    });
+    framework->begin_step(1);
+    framework->zero_gradients();
+    EXPECT_THAT(told, ::testing::ElementsAre(std::pair{int64_t{0}, framework->layout().parameter_elements}));
+  }
+}
+
+// At once: what the pass comes to later is not there yet.
+TEST_P(FrameworkNumbers, TellsAGradientBeforeItGoesOn) {
+  const auto framework = make(options_of(small_model()));
+  const auto gradient_of = [&](const std::string& name) {
+    const auto range = std::ranges::find(framework->layout().ranges, name, &FlatRange::name);
+    return framework->gradients().narrow(0, range->offset, range->count);
+  };
+  constexpr float kNotYet = 12345;
+  framework->gradients().fill_(kNotYet);
+  std::vector<std::string> told;
+  framework->on_gradient_ready([&](int64_t first, int64_t) {
+    const auto range = std::ranges::find_if(
+        framework->layout().ranges, [&](const FlatRange& one) { return one.trainable && one.offset == first; });
+    for (const auto& [name, later] : {std::pair{"fc2.weight", "fc1.weight"}, {"fc1.weight", "conv.weight"},
+                                      {"bn.weight", "conv.weight"}}) {
+      if (range->name != name) continue;
+      told.push_back(range->name);
+      EXPECT_TRUE((gradient_of(later) == kNotYet).all().item<bool>()) << later << " when " << name << " is told";
+      EXPECT_FALSE((gradient_of(name) == kNotYet).any().item<bool>()) << name;
+    }
+  });
+  step(*framework, Samples(small_model(), 3).view());
+  EXPECT_THAT(told, ::testing::ElementsAre("fc2.weight", "fc1.weight", "bn.weight"));
 }
 
 TEST_P(FrameworkNumbers, TellsTheLastLayerFirst) {

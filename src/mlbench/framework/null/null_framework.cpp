@@ -37,7 +37,9 @@ class NullFramework final : public Framework {
   void backward(double, bool) override {
     if (ready_) ready_(0, layout_.parameter_elements);
   }
-  void zero_gradients() override {}
+  void zero_gradients() override {
+    if (ready_) ready_(0, layout_.parameter_elements);
+  }
   std::span<const float> outputs() override {
     return std::span(outputs_).first(samples_ * static_cast<size_t>(options_.model.outputs));
   }

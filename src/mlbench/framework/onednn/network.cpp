@@ -84,23 +84,29 @@ void Network::backward(std::span<const float> output_gradient, bool accumulate, 
   std::ranges::copy(output_gradient, tape_->result->gradient.at<float>({0, 0, pass_.samples}));
   pass_.accumulate = accumulate;
   const std::vector<Segment>& segments = plan_.segments();
-  const auto tell = [&](const Segment& segment) {
-    for (auto operation = segment.operations.rbegin(); ready && operation != segment.operations.rend(); ++operation) {
+  if (!ready) {
+    run_team(pass_.threads, [&](TeamMember& member) {
+      for (size_t i = segments.size(); i-- > 0;) backward_segment(i, member);
+    });
+    return;
+  }
+  for (size_t i = segments.size(); i-- > 0;) {
+    run_team(pass_.threads, [&](TeamMember& member) { backward_segment(i, member); });
+    const std::vector<Operation*>& operations = segments[i].operations;
+    for (auto operation = operations.rbegin(); operation != operations.rend(); ++operation) {
       for (const Parameter& parameter : (*operation)->parameters) ready(parameter.offset, parameter.count);
     }
-  };
-  run_team(pass_.threads, [&](TeamMember& member) {
-    for (size_t i = segments.size(); i-- > 0;) {
-      member.guard([&] { run_backward(i, member.thread()); });
-      member.meet();
-      // Gradients of the segment before are complete: all threads have passed their finish_backward.
-      if (member.thread() == 0 && i + 1 < segments.size()) member.guard([&] { tell(segments[i + 1]); });
-      member.guard([&] {
-        for (Operation* operation : segments[i].operations) operation->finish_backward(member.thread(), pass_);
-      });
+  }
+}
+
+// Its gradients are complete when all members are through.
+void Network::backward_segment(size_t number, TeamMember& member) {
+  member.guard([&] { run_backward(number, member.thread()); });
+  member.meet();
+  member.guard([&] {
+    for (Operation* operation : plan_.segments()[number].operations) {
+      operation->finish_backward(member.thread(), pass_);
     }
-    member.meet();
-    if (member.thread() == 0) member.guard([&] { tell(segments.front()); });
   });
 }
 

@@ -29,7 +29,8 @@ class Network {
   // Logits of the last forward, [samples, outputs].
   std::span<const float> outputs() const;
   // Of the last forward(training): gradients of parameters from that of the outputs. `ready` is told each range when
-  // it is final, in this thread, while the others work on.
+  // it is final, by the caller's thread, between segments: for that the team parts at the end of each and meets again,
+  // which it does not without `ready`.
   using Ready = std::function<void(int64_t first, int64_t count)>;
   void backward(std::span<const float> output_gradient, bool accumulate, const Ready& ready);
 
@@ -42,6 +43,7 @@ class Network {
  private:
   void run_forward(size_t segment, int thread);
   void run_backward(size_t segment, int thread);
+  void backward_segment(size_t segment, TeamMember& member);
 
   InstructionSet set_;
   int64_t outputs_;

@@ -171,7 +171,10 @@ class OneDnnFramework final : public Framework {
     network_->backward(scaled_, accumulate, ready_);
   }
 
-  void zero_gradients() override { gradients_.zero_(); }
+  void zero_gradients() override {
+    gradients_.zero_();
+    if (ready_) ready_(0, layout_.parameter_elements);
+  }
 
   std::span<const float> outputs() override {
     scores_.assign(logits_.begin(), logits_.end());

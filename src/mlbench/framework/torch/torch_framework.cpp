@@ -129,6 +129,7 @@ class TorchFramework final : public Framework {
   void zero_gradients() override {
     gradients_.own.zero_();
     gradients_.download();
+    if (on_ready_) on_ready_(0, layout_.parameter_elements);
   }
 
   std::span<const float> outputs() override {
@@ -137,10 +138,9 @@ class TorchFramework final : public Framework {
   }
 
   void on_gradient_ready(GradientReady callback) override {
-    if (!placement_.separate()) return gradient_buffer_.on_ready(std::move(callback));
-    // Final for the host when they have come back.
     on_ready_ = std::move(callback);
-    if (!on_ready_) return gradient_buffer_.on_ready({});
+    if (!on_ready_ || !placement_.separate()) return gradient_buffer_.on_ready(on_ready_);
+    // Final for the host when they have come back.
     gradient_buffer_.on_ready([this](int64_t first, int64_t count) { ready_.emplace_back(first, count); });
   }
 
