@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
@@ -85,6 +86,30 @@ TEST(OperationClock, CountsTimeWithinOperationsOnceWhereTheyOverlap) {
   board.end(second);
   clock.advance(nanoseconds(50000));
   EXPECT_EQ(meter.take(), 4000);
+  EXPECT_EQ(meter.take(), 0);
+}
+
+// As where a thread communicates while another one computes.
+TEST(OperationClock, MayBeAskedByAnotherThreadThanThatOfTheOperations) {
+  OperationBoard board;
+  const SystemClock clock;
+  OperationClock meter(board, clock);
+  const TimePoint start = clock.now();
+  std::atomic<bool> over = false;
+  std::thread communicating([&] {
+    for (int i = 0; i < 2000; ++i) board.end(board.begin("all_reduce"));
+    over = true;
+  });
+  int64_t taken_ns = 0;
+  while (!over) {
+    const int64_t ns = meter.take();
+    EXPECT_GE(ns, 0);
+    taken_ns += ns;
+  }
+  communicating.join();
+  taken_ns += meter.take();
+  EXPECT_GT(taken_ns, 0);
+  EXPECT_LE(taken_ns, (clock.now() - start).count());
   EXPECT_EQ(meter.take(), 0);
 }
 

@@ -11,6 +11,7 @@ OperationClock::OperationClock(OperationBoard& board, const Clock& clock) : boar
 OperationClock::~OperationClock() { board_.detach(*this); }
 
 int64_t OperationClock::take() {
+  const std::lock_guard lock(mutex_);
   if (in_flight_ > 0) {
     const TimePoint now = clock_.now();
     busy_ns_ += (now - std::exchange(since_, now)).count();
@@ -19,10 +20,12 @@ int64_t OperationClock::take() {
 }
 
 void OperationClock::begin(const Operation& /*operation*/) noexcept {
+  const std::lock_guard lock(mutex_);
   if (in_flight_++ == 0) since_ = clock_.now();
 }
 
 void OperationClock::end(const Operation& /*operation*/) noexcept {
+  const std::lock_guard lock(mutex_);
   if (in_flight_ > 0 && --in_flight_ == 0) busy_ns_ += (clock_.now() - since_).count();
 }
 

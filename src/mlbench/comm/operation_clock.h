@@ -3,13 +3,15 @@
 // How long a rank's communication took: an observer that measures the time within operations.
 
 #include <cstdint>
+#include <mutex>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/comm/operation_board.h"
 
 namespace mlbench::comm {
 
-// From its making to its end, which the board and the clock outlive. On the communicator's thread.
+// From its making to its end, which the board and the clock outlive; both between operations. Operations may be another
+// thread's than take().
 class OperationClock final : public OperationObserver {
  public:
   OperationClock(OperationBoard& board, const Clock& clock);
@@ -26,6 +28,7 @@ class OperationClock final : public OperationObserver {
 
   OperationBoard& board_;
   const Clock& clock_;
+  std::mutex mutex_;
   int in_flight_ = 0;
   TimePoint since_{};
   int64_t busy_ns_ = 0;

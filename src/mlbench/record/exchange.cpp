@@ -21,6 +21,7 @@ class Exchanges {
   bool any() const { return record_.has_value(); }  // behind the last: false
   uint64_t step() const { return record_->first_step + in_record_; }
   int64_t ns() const { return record_->exchange_ns[in_record_]; }
+  int64_t hidden_ns() const { return record_->hidden_ns[in_record_]; }
   void advance() {
     if (++in_record_ == record_->count) read();
   }
@@ -71,6 +72,8 @@ void add_segment(std::vector<Exchanges> ranks, ExchangeTimes& times) {
     ++times.steps;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       times.wait_ns[rank] += ranks[rank].ns() - shortest;
+      times.hidden_ns[rank] += ranks[rank].hidden_ns();
+      times.exposed_ns[rank] += ranks[rank].ns() - ranks[rank].hidden_ns();
       ranks[rank].advance();
     }
   }
@@ -87,7 +90,9 @@ bool one_blocking_collective(const spec::RunSpec& spec, const Json& effective) {
 
 ExchangeTimes derive_exchange(const std::filesystem::path& run_dir, int64_t workers, int64_t segments) {
   ExchangeTimes times;
-  times.wait_ns.resize(static_cast<size_t>(workers));
+  for (auto* of_ranks : {&times.wait_ns, &times.exposed_ns, &times.hidden_ns}) {
+    of_ranks->resize(static_cast<size_t>(workers));
+  }
   for (int64_t segment = 1; segment <= segments; ++segment) {
     std::vector<Exchanges> ranks;
     for (int64_t rank = 0; rank < workers; ++rank) ranks.emplace_back(run_dir, segment, rank);
@@ -113,11 +118,15 @@ Json exchange_json(const spec::RunSpec& spec, int64_t segments, const Json& effe
   if (notes && !times.all_steps) {
     notes->push_back(fmt::format("wait and transfer are of the {} steps that all ranks recorded", times.steps));
   }
-  const auto seconds = [](int64_t ns) { return static_cast<double>(ns) / 1e9; };
-  Json wait_s = Json::array();
-  for (const int64_t ns : times.wait_ns) wait_s.push_back(seconds(ns));
-  return {{"wait_s", wait_s},
-          {"transfer_s", std::vector<double>(times.wait_ns.size(), seconds(times.transfer_ns))},
+  const auto seconds = [](const std::vector<int64_t>& of_ranks) {
+    Json list = Json::array();
+    for (const int64_t ns : of_ranks) list.push_back(static_cast<double>(ns) / 1e9);
+    return list;
+  };
+  return {{"wait_s", seconds(times.wait_ns)},
+          {"transfer_s", seconds(std::vector<int64_t>(times.wait_ns.size(), times.transfer_ns))},
+          {"exposed_s", seconds(times.exposed_ns)},
+          {"hidden_s", seconds(times.hidden_ns)},
           {"exact", one_blocking_collective(spec, effective)},
           {"steps", times.steps}};
 }

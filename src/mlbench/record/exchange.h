@@ -1,11 +1,14 @@
 #pragma once
 
-// Waiting for the slowest rank and moving bytes, told apart.
+// Waiting for the slowest rank and moving bytes, told apart; and what of both the step waited for.
 //
 // Every rank's spool has how long each step's exchange took (StepRecord::exchange_ns). The rank that came last waited
 // for nobody, so the shortest of all ranks is what the transfer took; what another's took longer, that rank waited.
 // Right for one blocking collective per step. Of several, a rank may wait in one and be waited for in the next: then
 // the true wait is at least, the true transfer at most what is computed here.
+//
+// Hidden is what ran while the rank computed the gradient (StepRecord::hidden_ns), exposed is the rest: waiting and
+// moving alike.
 
 #include <cstdint>
 #include <filesystem>
@@ -18,8 +21,9 @@
 namespace mlbench::record {
 
 struct ExchangeTimes {
-  std::vector<int64_t> wait_ns;  // of each rank
-  int64_t transfer_ns = 0;       // the same for all ranks
+  std::vector<int64_t> wait_ns;                // of each rank
+  int64_t transfer_ns = 0;                     // the same for all ranks
+  std::vector<int64_t> exposed_ns, hidden_ns;  // of each rank; their sum is that of wait and transfer
   int64_t steps = 0;             // that all ranks recorded: the others are left out; redone steps count again
   bool all_steps = true;         // none was left out
 };

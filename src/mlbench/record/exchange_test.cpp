@@ -22,6 +22,12 @@ StepRecord exchanges(uint64_t first, const std::vector<int64_t>& ns) {
   return record;
 }
 
+StepRecord exchanges(uint64_t first, const std::vector<int64_t>& ns, const std::vector<int64_t>& hidden_ns) {
+  StepRecord record = exchanges(first, ns);
+  std::copy(hidden_ns.begin(), hidden_ns.end(), record.hidden_ns.begin());
+  return record;
+}
+
 class Exchange : public testing::Test {
  protected:
   Exchange() {
@@ -53,6 +59,21 @@ TEST_F(Exchange, TheShortestIsTheTransferAndTheRestWaits) {
   EXPECT_TRUE(times.all_steps);
 }
 
+// Of the steps that both have: the last of rank 0 is left out.
+TEST_F(Exchange, WhatRanBesideTheComputationIsHiddenAndTheRestIsExposed) {
+  spool(0, {exchanges(0, {10, 30, 5}, {4, 30, 5})});
+  spool(1, {exchanges(0, {12, 20}, {0, 19})});
+  const ExchangeTimes times = derive();
+  EXPECT_THAT(times.hidden_ns, ElementsAre(34, 19));
+  EXPECT_THAT(times.exposed_ns, ElementsAre(6, 13));
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(times.hidden_ns[rank] + times.exposed_ns[rank], times.wait_ns[rank] + times.transfer_ns);
+  }
+  const Json told = json();
+  EXPECT_EQ(told["hidden_s"], (Json{34e-9, 19e-9}));
+  EXPECT_EQ(told["exposed_s"], (Json{6e-9, 13e-9}));
+}
+
 TEST_F(Exchange, SegmentsAddUp) {
   for (int64_t rank = 0; rank < 2; ++rank) {
     spool(rank, {exchanges(0, {10, 10 + 5 * rank})});
@@ -74,8 +95,12 @@ TEST_F(Exchange, StepsThatARankLacksAreLeftOut) {
   EXPECT_FALSE(times.all_steps);
 
   std::vector<std::string> notes;
-  EXPECT_EQ(json(&notes),
-            (Json{{"wait_s", {2e-9, 3e-9}}, {"transfer_s", {18e-9, 18e-9}}, {"exact", true}, {"steps", 2}}));
+  EXPECT_EQ(json(&notes), (Json{{"wait_s", {2e-9, 3e-9}},
+                                {"transfer_s", {18e-9, 18e-9}},
+                                {"exposed_s", {20e-9, 21e-9}},
+                                {"hidden_s", {0.0, 0.0}},
+                                {"exact", true},
+                                {"steps", 2}}));
   EXPECT_THAT(notes, ElementsAre("wait and transfer are of the 2 steps that all ranks recorded"));
 }
 

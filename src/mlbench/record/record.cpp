@@ -326,7 +326,8 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record["requested"] = choices_json({{"precision", spec.precision},
                                       {"device", spec.device},
                                       {"by_layer", task.optimizer.options.value("by_layer", Json(nullptr))},
-                                      {"bucket_mb", task.optimizer.options.value("bucket_mb", Json(nullptr))}});
+                                      {"bucket_mb", task.optimizer.options.value("bucket_mb", Json(nullptr))},
+                                      {"overlap", task.optimizer.options.value("overlap", Json(nullptr))}});
   record["effective"] = effective;
   record["failure"] = failure_json(progress.failure);
   record["segments"] = segments;

@@ -169,8 +169,12 @@ TEST_F(Record, FinishedRun) {
   EXPECT_DOUBLE_EQ(record["steps_s"]["checkpoint"], 0.4);
   EXPECT_DOUBLE_EQ(record["steps_s"]["backprop"], 2.8);
   EXPECT_EQ(record["steps_s"]["agg"], 0.0);
-  EXPECT_EQ(record["exchange"],
-            (Json{{"wait_s", {0.0, 2.0}}, {"transfer_s", {1.0, 1.0}}, {"exact", true}, {"steps", 20}}));
+  EXPECT_EQ(record["exchange"], (Json{{"wait_s", {0.0, 2.0}},
+                                      {"transfer_s", {1.0, 1.0}},
+                                      {"exposed_s", {1.0, 3.0}},
+                                      {"hidden_s", {0.0, 0.0}},
+                                      {"exact", true},
+                                      {"steps", 20}}));
 
   EXPECT_EQ(record["throughput"]["samples"], 400);
   EXPECT_EQ(record["throughput"]["steps"], 20);

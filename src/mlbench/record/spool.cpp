@@ -42,7 +42,9 @@ bool is_plausible(const StepRecord& record) {
   const auto in_range = [](int64_t ns) { return ns >= 0 && ns <= kMostNs; };
   return record.first_step <= uint64_t{kMostInteger} && record.samples <= uint64_t{kMostInteger} &&
          in_range(record.end_ns) && std::ranges::all_of(record.kinds_ns, in_range) &&
-         std::ranges::all_of(record.exchange_ns, in_range);
+         std::ranges::all_of(record.exchange_ns, in_range) &&
+         std::ranges::equal(record.hidden_ns, record.exchange_ns,
+                            [](int64_t hidden, int64_t all) { return hidden >= 0 && hidden <= all; });
 }
 
 Events read_events(const fs::path& run_dir, int64_t segment, int64_t rank) {

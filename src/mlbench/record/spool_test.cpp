@@ -13,7 +13,7 @@
 namespace mlbench::record {
 namespace {
 
-constexpr int64_t kOneStepBytes = 19 * 8;
+constexpr int64_t kOneStepBytes = 20 * 8;
 
 class Spool : public testing::Test {
  protected:
@@ -188,15 +188,16 @@ TEST_F(Spool, ColumnsThatAReaderDoesNotKnowAreSkipped) {
   write_spool(dir(), 1, 0, {}, {});
   auto columns = known_columns();
   columns.insert(columns.begin() + 3, {"joules", "f64"});
-  columns.insert(columns.end() - 1, {"waits_ns", "i64[]"});
+  columns.insert(columns.end() - 2, {"waits_ns", "i64[]"});
   std::string bytes = header_of(columns);
   for (uint64_t sequence = 0; sequence < 2; ++sequence) {
     StepRecord record = step_record(2 * sequence, 2, 1000);
     record.sequence = sequence;
     record.exchange_ns = {7, 8};
+    record.hidden_ns = {0, 5};
     std::string known;
     append_record(known, record);
-    const size_t fixed = 8 * (columns.size() - 3);  // of the known ones
+    const size_t fixed = 8 * (columns.size() - 4);  // of the known ones
     bytes += known.substr(0, 24) + "01234567" + known.substr(24, fixed - 24);
     bytes += std::string(16, 'w') + known.substr(fixed);
   }
@@ -207,6 +208,35 @@ TEST_F(Spool, ColumnsThatAReaderDoesNotKnowAreSkipped) {
   EXPECT_EQ(spool.steps[1].samples, 20U);
   EXPECT_EQ(spool.steps[1].total_ns(), 1000);
   EXPECT_EQ(spool.steps[1].exchange_ns[1], 8);
+  EXPECT_EQ(spool.steps[1].hidden_ns[1], 5);
+}
+
+// As programs wrote them whose exchanges never ran beside the backward pass.
+TEST_F(Spool, AColumnThatAFileLacksIsZero) {
+  write_spool(dir(), 1, 0, {}, {});
+  auto columns = known_columns();
+  ASSERT_EQ(columns.back().first, "hidden_ns");
+  columns.pop_back();
+  StepRecord record = step_record(0, 2, 1000);
+  record.exchange_ns = {7, 8};
+  std::string known;
+  append_record(known, record);
+  std::ofstream(steps()) << header_of(columns) + known.substr(0, known.size() - 16);
+  const RankSpool spool = read();
+  ASSERT_EQ(spool.steps.size(), 1U);
+  EXPECT_EQ(spool.steps[0].exchange_ns[1], 8);
+  EXPECT_EQ(spool.steps[0].hidden_ns[1], 0);
+}
+
+TEST_F(Spool, NoMoreIsHiddenThanThereWas) {
+  StepRecord record = step_record(0, 2, 1000);
+  record.exchange_ns = {7, 8};
+  record.hidden_ns = {7, 8};
+  EXPECT_TRUE(is_plausible(record));
+  record.hidden_ns = {7, 9};
+  EXPECT_FALSE(is_plausible(record));
+  record.hidden_ns = {-1, 8};
+  EXPECT_FALSE(is_plausible(record));
 }
 
 TEST_F(Spool, RefusesAHeaderThatLacksOrRetypesAColumn) {
@@ -219,7 +249,7 @@ TEST_F(Spool, RefusesAHeaderThatLacksOrRetypesAColumn) {
   torn_list[40] = 5;
   for (const auto& [bytes, words] : {std::pair(header_of(lacking), "without the column fwd_pass_ns"),
                                      std::pair(header_of(retyped), "column samples is of type 'f64'; expected 'u64'"),
-                                     std::pair(torn_list, "a header of 672 bytes with 5 columns")}) {
+                                     std::pair(torn_list, "a header of 704 bytes with 5 columns")}) {
     std::ofstream(steps()) << bytes;
     try {
       read();

@@ -70,6 +70,7 @@ const std::vector<Column>& columns() {
                      offsetof(StepRecord, kinds_ns) + kind * sizeof(int64_t), true});
     }
     all.push_back({"exchange_ns", kEach, offsetof(StepRecord, exchange_ns)});
+    all.push_back({"hidden_ns", kEach, offsetof(StepRecord, hidden_ns)});
     return all;
   }();
   return list;

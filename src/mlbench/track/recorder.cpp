@@ -175,7 +175,9 @@ struct Recorder::State {
       open.first_step = static_cast<uint64_t>(sample.step);
       open.epoch = static_cast<uint32_t>(sample.epoch);
     }
-    open.exchange_ns[open.count++] = sample.exchange_ns;
+    open.exchange_ns[open.count] = sample.exchange_ns;
+    open.hidden_ns[open.count] = sample.hidden_ns;
+    ++open.count;
     open.samples += static_cast<uint64_t>(sample.samples);
     open.loss_sum += sample.loss_sum;
     open.lr = sample.lr;

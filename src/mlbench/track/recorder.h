@@ -26,7 +26,8 @@ struct StepSample {
   int64_t end_ns = 0;  // since the segment's start
   uint64_t bytes = 0;
   std::array<int64_t, record::kStepKinds> kinds_ns{};  // sum = the step's total
-  int64_t exchange_ns = 0;                             // of its communication, begin to end
+  int64_t exchange_ns = 0;                             // within operations of communication
+  int64_t hidden_ns = 0;                               // of it, while the gradient was computed; the rest is exposed
 };
 
 struct RecorderOptions {

@@ -55,6 +55,7 @@ StepSample sample(int64_t step, int64_t ns, int32_t epoch = 0, StepKind kind = S
   sample.bytes = 8;
   sample.kinds_ns[static_cast<size_t>(kind)] = ns;
   sample.exchange_ns = 10 * step;
+  sample.hidden_ns = 3 * step;
   return sample;
 }
 
@@ -134,6 +135,9 @@ TEST_F(RecorderTest, RecordHoldsSumsTheLastRateAndEachExchange) {
   EXPECT_EQ(record.exchange_ns[0], 40);
   EXPECT_EQ(record.exchange_ns[1], 50);
   EXPECT_EQ(record.exchange_ns[2], 60);
+  EXPECT_EQ(record.hidden_ns[0], 12);
+  EXPECT_EQ(record.hidden_ns[2], 18);
+  EXPECT_EQ(record.hidden_ns[3], 0);
 }
 
 TEST_F(RecorderTest, MergesUpTo25ShortStepsAndNoLongOne) {

@@ -143,12 +143,13 @@ void TrainRun::step() {
     c_.framework.zero_gradients();
   }
   clock_.lap(StepKind::kBackward);
+  sample.hidden_ns = operation_clock_.take();
   sample.bytes = c_.optimizer.finish();
   clock_.lap(StepKind::kAggregate);
   c_.optimizer.step(tensors_, sample.lr);
   clock_.lap(StepKind::kOptimizer);
   sample.bytes += c_.optimizer.after_update(tensors_);
-  sample.exchange_ns = operation_clock_.take();
+  sample.exchange_ns = sample.hidden_ns + operation_clock_.take();
   clock_.lap(StepKind::kAggregate);
   if (batch.view.samples > 0) {
     const metrics::Outputs batch_outputs = outputs_of(c_.framework, batch.view, loss);
