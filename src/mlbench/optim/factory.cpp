@@ -57,7 +57,7 @@ std::vector<std::string> optimizer_names() {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const FlatLayout& layout,
-                                          comm::Communicator& comm, uint64_t seed) {
+                                          comm::Communicator& comm, const OptimizerContext& context) {
   std::string names;
   for (const Row& row : kOptimizers) {
     if (row.name == spec.name) {
@@ -67,8 +67,8 @@ std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const
       const compress::MakeCoder make_coder = compress::read_coder(options.text("compression", "none"), options);
       options.finish();
       auto rule = make_rule(layout);
-      auto coder = make_coder({layout, seed, comm.rank()});
-      auto exchange = make_exchange({comm, *coder, layout, seed});
+      auto coder = make_coder({layout, context.seed, comm.rank()});
+      auto exchange = make_exchange({comm, *coder, layout, context.seed, context.place});
       return std::make_unique<Optimizer>(std::move(rule), std::move(coder), std::move(exchange));
     }
     names += (names.empty() ? "" : ", ") + std::string(row.name);

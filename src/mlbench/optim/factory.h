@@ -19,9 +19,13 @@ namespace mlbench::optim {
 // - "centralized_adam": betas ([0.9, 0.999]), eps (1e-8), weight_decay (0), amsgrad (false);
 // - both: those of the exchange (exchange/exchange.h), compression ("none") and those of that coder.
 //
-// `seed` is the run's. UserError listing the valid names or options. `comm` outlives the optimizer.
+// UserError listing the valid names or options. `comm` outlives the optimizer.
+struct OptimizerContext {
+  uint64_t seed = 42;             // of the run
+  CommunicationPlace place = {};  // of a thread that communicates, if the exchange has one
+};
 std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const FlatLayout& layout,
-                                          comm::Communicator& comm, uint64_t seed = 42);
+                                          comm::Communicator& comm, const OptimizerContext& context = {});
 std::vector<std::string> optimizer_names();
 
 }  // namespace mlbench::optim

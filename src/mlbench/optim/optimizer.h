@@ -23,7 +23,8 @@ class UpdateRule {
   virtual void import_state(const NamedState& state) = 0;
 };
 
-// Calls of a step, in this order: begin, ready, finish, step, after_update. Those but step are the exchange's.
+// Calls of a step, in this order: begin, ready, finish (or abandon), step, after_update. Those but step are the
+// exchange's.
 class Optimizer {
  public:
   Optimizer(std::unique_ptr<UpdateRule> rule, std::unique_ptr<compress::GradientCoder> coder,
@@ -34,6 +35,7 @@ class Optimizer {
   bool listens() const { return exchange_->listens(); }
   void ready(int64_t first, int64_t count) { exchange_->ready(first, count); }
   uint64_t finish() { return exchange_->finish(); }
+  void abandon() noexcept { exchange_->abandon(); }
   // The rule.
   void step(FlatTensors& tensors, double lr) { rule_->update(tensors, lr); }
   uint64_t after_update(FlatTensors& tensors) { return exchange_->after_update(tensors); }

@@ -206,6 +206,27 @@ TEST(Resume, of_ranks_that_hold_different_states_is_identical) {
   }
 }
 
+// A checkpoint knows nothing of how the gradient travels: one may go on with overlap, or without.
+TEST(Resume, with_overlap_or_without_is_identical) {
+  const auto run = [](bool first, bool second) {
+    TestRun test(2);
+    test.spread = 0.5;
+    test.run.limits.max_steps = 4;
+    test.run.task.task.optimizer.options["overlap"] = first;
+    test.start();
+    test.run.limits.max_steps = 8;
+    test.run.task.task.optimizer.options["overlap"] = second;
+    return test.start({.segment = 2, .resume_step = 4})[0].result.weights_sha256;
+  };
+  TestRun whole(2);
+  whole.spread = 0.5;
+  whole.run.limits.max_steps = 8;
+  const std::string expected = whole.start()[0].result.weights_sha256;
+  EXPECT_EQ(run(true, true), expected);
+  EXPECT_EQ(run(false, true), expected);
+  EXPECT_EQ(run(true, false), expected);
+}
+
 // In the middle of the second epoch: weights, momentum, each rank's statistics and the metrics of the epoch so far.
 TEST(Resume, goes_on_as_if_there_had_been_no_break) {
   for (const int64_t workers : {1, 2}) {

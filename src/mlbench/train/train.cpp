@@ -34,22 +34,24 @@ std::unique_ptr<data::TrainLoader> make_loader(const TrainContext& context, int6
   return context.wrap_loader ? context.wrap_loader(std::move(loader)) : std::move(loader);
 }
 
-// Tells the optimizer which gradients are final, where it listens.
+// Tells the optimizer which gradients are final, where it listens; and, where a step fails, that it will not be finished.
 class GradientListener {
  public:
   GradientListener(framework::Framework& framework, optim::Optimizer& optimizer)
-      : framework_(framework), listens_(optimizer.listens()) {
+      : framework_(framework), optimizer_(optimizer), listens_(optimizer.listens()) {
     if (!listens_) return;
-    framework_.on_gradient_ready([&optimizer](int64_t first, int64_t count) { optimizer.ready(first, count); });
+    framework_.on_gradient_ready([this](int64_t first, int64_t count) { optimizer_.ready(first, count); });
   }
   ~GradientListener() {
     if (listens_) framework_.on_gradient_ready({});
+    optimizer_.abandon();
   }
   GradientListener(const GradientListener&) = delete;
   GradientListener& operator=(const GradientListener&) = delete;
 
  private:
   framework::Framework& framework_;
+  optim::Optimizer& optimizer_;
   const bool listens_;
 };
 
@@ -72,7 +74,6 @@ class TrainRun {
   std::unique_ptr<schedule::Schedule> schedule_;
   const bool replicated_;
   optim::FlatTensors tensors_;
-  GradientListener listener_;
   MetricSet train_metrics_;  // of the current epoch, this rank
   MetricSet evaluation_metrics_;
   CheckpointKeeper checkpoints_;
@@ -85,6 +86,7 @@ class TrainRun {
   RunLog log_;
   std::unique_ptr<data::TrainLoader> loader_;
   std::unique_ptr<data::EvalLoader> evaluation_loader_;
+  GradientListener listener_;  // last: operations end before what observes them, and before the tensors
 };
 
 TrainRun::TrainRun(const TrainContext& context)
@@ -95,7 +97,6 @@ TrainRun::TrainRun(const TrainContext& context)
           schedule::make_schedule(task_.schedule, {task_.optimizer.lr, context.run.workers, plan_.steps_per_epoch()})),
       replicated_(context.optimizer.promise().replicated),
       tensors_{context.framework.parameters(), context.framework.gradients()},
-      listener_(context.framework, context.optimizer),
       train_metrics_(task_.evaluation.metrics),
       evaluation_metrics_(task_.evaluation.metrics),
       checkpoints_(context, *schedule_, train_metrics_),
@@ -107,7 +108,8 @@ TrainRun::TrainRun(const TrainContext& context)
       profile_(context),
       log_(context, plan_, clock_),
       loader_(make_loader(context, step_)),
-      evaluation_loader_(make_evaluation_loader(context.run, context.data, context.comm.rank())) {}
+      evaluation_loader_(make_evaluation_loader(context.run, context.data, context.comm.rank())),
+      listener_(context.framework, context.optimizer) {}
 
 Position TrainRun::take_start() {
   if (c_.resume_step) return checkpoints_.restore(*c_.resume_step);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "mlbench/base/errors.h"
 #include "mlbench/models/model.h"
 #include "mlbench/train/train_test.h"
 
@@ -288,6 +289,44 @@ TEST(Train, a_rank_without_samples_in_a_step_computes_nothing_and_adds_nothing) 
   EXPECT_EQ(clocks.samples, 4);
   EXPECT_EQ(clocks.kinds_ns[static_cast<size_t>(StepKind::kForward)], 2 * 2 * ns(kForward));
   EXPECT_EQ(clocks.kinds_ns[static_cast<size_t>(StepKind::kBackward)], 2 * 2 * ns(kBackward));
+}
+
+// Also where a rank has no samples in a step (the third of each epoch, with 9): it has told its whole gradient, and
+// nobody waits.
+TEST(Train, an_exchange_beside_the_backward_pass_gives_the_same_weights) {
+  for (const int64_t workers : {1, 2, 4}) {
+    for (const int64_t samples : {9, 10}) {
+      const auto ranks_with = [&](bool overlap) {
+        TestRun test(workers, samples);
+        test.spread = 0.3;
+        test.run.task.task.optimizer.options["by_layer"] = true;
+        test.run.task.task.optimizer.options["overlap"] = overlap;
+        test.run.limits.max_epochs = 2;
+        return test.start();
+      };
+      const auto expected = ranks_with(false), overlapped = ranks_with(true);
+      for (size_t rank = 0; rank < expected.size(); ++rank) {
+        EXPECT_EQ(overlapped[rank].parameters, expected[rank].parameters) << rank << " of " << workers;
+        EXPECT_EQ(overlapped[rank].result.weights_sha256, expected[rank].result.weights_sha256);
+        EXPECT_EQ(events_named(overlapped[rank].spool, "begin")[0]["effective"]["overlap"], true);
+        for (size_t i = 0; i < expected[rank].spool.steps.size(); ++i) {
+          EXPECT_EQ(overlapped[rank].spool.steps[i].bytes, expected[rank].spool.steps[i].bytes);
+          EXPECT_EQ(expected[rank].spool.steps[i].hidden_ns[0], 0) << "nothing ran beside it";
+        }
+      }
+    }
+  }
+}
+
+// The last bucket that rank 1 has told is under way, or not begun, when its step fails.
+TEST(Train, a_step_that_fails_beside_an_exchange_ends_all_ranks) {
+  TestRun test(2);
+  test.run.task.task.optimizer.options["by_layer"] = true;
+  test.run.task.task.optimizer.options["overlap"] = true;
+  test.after_backward = [](int rank, int64_t step) {
+    if (rank == 1 && step == 2) throw IoError("from the backward pass");
+  };
+  EXPECT_THROW(test.start(), CommError) << "rank 0, which the other one has left";
 }
 
 // ---- what is told ---------------------------------------------------------------------------------------------------

@@ -43,6 +43,9 @@ inline constexpr milliseconds kEvaluation{100}, kCheckpoint{50}, kProfile{30};
 // What a step takes beside kStep, by its number.
 using ExtraTime = std::function<milliseconds(int64_t step)>;
 
+// Called at the end of a rank's backward pass, with the number of the step.
+using AfterBackward = std::function<void(int rank, int64_t step)>;
+
 // Moves a rank's clock.
 class Pace {
  public:
@@ -60,12 +63,14 @@ class Pace {
 // statistics.
 class KnownFramework final : public framework::Framework {
  public:
-  KnownFramework(const framework::FrameworkOptions& options, Pace pace, ExtraTime extra, double spread)
+  KnownFramework(const framework::FrameworkOptions& options, Pace pace, ExtraTime extra, double spread,
+                 AfterBackward after_backward)
       : null_(framework::null_framework::make(options)),
         rank_(options.rank),
         pace_(pace),
         extra_(std::move(extra)),
-        spread_(spread) {}
+        spread_(spread),
+        after_backward_(std::move(after_backward)) {}
 
   const models::FlatLayout& layout() const override { return null_->layout(); }
   at::Tensor parameters() override { return null_->parameters(); }
@@ -101,6 +106,7 @@ class KnownFramework final : public framework::Framework {
     pace_.spend(kBackward);
     gradients().fill_(loss_scale * (1 + rank_ * spread_));
     null_->backward(loss_scale, false);  // tells who listens
+    if (after_backward_) after_backward_(rank_, steps_);
     ++steps_;
   }
   void zero_gradients() override {
@@ -142,6 +148,7 @@ class KnownFramework final : public framework::Framework {
   Pace pace_;
   ExtraTime extra_;
   const double spread_;
+  AfterBackward after_backward_;
   int64_t steps_ = 0;  // done
   bool training_ = false;
   double loss_ = 0;
@@ -178,6 +185,7 @@ class PacedExchange final : public optim::Exchange {
     pace_.spend(kAggregate);
     return optimizer_.finish();
   }
+  void abandon() noexcept override { optimizer_.abandon(); }
   uint64_t after_update(optim::FlatTensors& tensors) override { return optimizer_.after_update(tensors); }
   void export_state(NamedState& state) const override { optimizer_.export_own_state(state); }
   void import_state(const NamedState& state) override { optimizer_.import_own_state(state); }
@@ -261,6 +269,7 @@ class TestRun {
   spec::RunSpec run;
   ExtraTime extra;
   double spread = 0;             // of gradients over ranks
+  AfterBackward after_backward;  // may throw
   MakeOptimizer make_optimizer;  // empty: the task's
 
  private:
@@ -271,7 +280,7 @@ class TestRun {
     options.model = models::Chain({4}).linear("fc", 2).finish();
     options.model.parameters.push_back({"bn.running_mean", {3}, {}, false});
     options.rank = comm.rank();
-    KnownFramework framework(options, pace, extra, spread);
+    KnownFramework framework(options, pace, extra, spread, after_backward);
     const auto unpaced = make_optimizer ? make_optimizer(framework.layout(), comm)
                                         : optim::make_optimizer(run.task.task.optimizer, framework.layout(), comm);
     optim::Optimizer optimizer(std::make_unique<PacedRule>(*unpaced, pace),

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <tuple>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
@@ -221,9 +222,11 @@ TEST_F(WorkerTest, another_seed_gives_other_weights) {
 }
 
 TEST_F(WorkerTest, a_gradient_in_buckets_gives_the_same_weights) {
-  const auto with_buckets = [&](const std::string& name, int64_t workers, const char* key, const char* value) {
+  const auto with_buckets = [&](const std::string& name, int64_t workers, const char* key, const char* value,
+                                bool overlap = false) {
     spec::RunSpec run = make_run(name, workers);
-    const std::vector<spec::Override> overrides = {{key, value}};
+    std::vector<spec::Override> overrides = {{key, value}};
+    if (overlap) overrides.push_back({"optimizer.overlap", "true"});
     spec::set_task(run, spec::find_task("fashion-mnist", "", "", overrides), overrides);
     return train(run);
   };
@@ -248,10 +251,42 @@ TEST_F(WorkerTest, a_gradient_in_buckets_gives_the_same_weights) {
   EXPECT_EQ(by_layer["effective"]["buckets"], 8);
   EXPECT_EQ(by_layer["effective"]["by_layer"], true);
   EXPECT_EQ(first["weights_sha256"], second["weights_sha256"]);
+  // Beside the backward pass the same pieces are added in the same order.
+  for (const auto& [record, name, key, value] :
+       {std::tuple(by_layer, "layers-o", "optimizer.by_layer", "true"),
+        std::tuple(first, "first-o", "optimizer.bucket_mb", "0.1"),
+        std::tuple(three, "three-o", "optimizer.bucket_mb", "0")}) {
+    const Json overlapped = with_buckets(name, 3, key, value, true);
+    EXPECT_EQ(overlapped["effective"]["overlap"], true);
+    EXPECT_EQ(overlapped["requested"]["overlap"], true);
+    EXPECT_EQ(overlapped["task_hash"], whole["task_hash"]);
+    EXPECT_EQ(overlapped["weights_sha256"], record["weights_sha256"]);
+    EXPECT_EQ(overlapped["exchange"]["exact"], false);
+    EXPECT_EQ(overlapped["effective"]["buckets"], record["effective"]["buckets"]);
+  }
   for (const Json& record : {by_layer, first}) {
     const double loss = three["evaluations"][0]["metrics"]["loss"];
     EXPECT_NEAR(record["evaluations"][0]["metrics"]["loss"], loss, 1e-5 * loss);
   }
+}
+
+// What is told of the time of an exchange beside the backward pass: it is as long as its parts.
+TEST_F(WorkerTest, what_of_the_exchange_is_hidden_and_what_exposed) {
+  spec::RunSpec run = make_run("hidden", 2);
+  const std::vector<spec::Override> overrides = {{"optimizer.by_layer", "true"}, {"optimizer.overlap", "true"}};
+  spec::set_task(run, spec::find_task("fashion-mnist", "", "", overrides), overrides);
+  const Json record = train(run);
+  const Json& exchange = record["exchange"];
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_GT(exchange["hidden_s"][rank], 0) << "the dense layers' gradients, which are large and come first";
+    EXPECT_NEAR(exchange["hidden_s"][rank].get<double>() + exchange["exposed_s"][rank].get<double>(),
+                exchange["wait_s"][rank].get<double>() + exchange["transfer_s"][rank].get<double>(), 1e-9);
+  }
+  EXPECT_LE(exchange["exposed_s"][0], record["steps_s"]["agg"]);
+  EXPECT_EQ(record["division"], "closed");
+
+  const Json plain = train(make_run("plain", 2));
+  EXPECT_EQ(plain["exchange"]["hidden_s"], (Json{0.0, 0.0}));
 }
 
 TEST_F(WorkerTest, bf16_trains_to_the_light_goal) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <span>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/optim/exchange/combine.h"
@@ -25,56 +27,117 @@ void check_options(const CentralizedOptions& options, const std::string& compres
     throw UserError(
         fmt::format("by_layer is true with bucket_mb {}: the gradient goes by layer or in buckets", options.bucket_mb));
   }
-  if ((options.by_layer || buckets) && compression != "none") {
-    throw UserError(fmt::format("{} with compression '{}'; expected compression \"none\", or {}",
-                                buckets ? fmt::format("bucket_mb is {}", options.bucket_mb) : "by_layer is true",
-                                compression, buckets ? "bucket_mb 0" : "by_layer false"));
-  }
+  if (compression == "none") return;
+  const auto refuse = [&](const std::string& given, const char* otherwise) {
+    throw UserError(
+        fmt::format("{} with compression '{}'; expected compression \"none\", or {}", given, compression, otherwise));
+  };
+  if (buckets) refuse(fmt::format("bucket_mb is {}", options.bucket_mb), "bucket_mb 0");
+  if (options.by_layer) refuse("by_layer is true", "by_layer false");
+  if (options.overlap) refuse("overlap is true", "overlap false");
+}
+
+// Empty: one for all.
+std::vector<Bucket> divide(const FlatLayout& layout, const CentralizedOptions& options) {
+  if (options.by_layer) return tensor_buckets(layout);
+  if (options.bucket_mb <= 0) return {};
+  const auto bytes = std::max<int64_t>(1, std::llround(options.bucket_mb * kMiB));
+  return sized_buckets(layout, std::min<int64_t>(bytes, kMiB), bytes);
 }
 
 }  // namespace
 
 CentralizedExchange::CentralizedExchange(const ExchangeContext& context, const CentralizedOptions& options)
-    : comm_(context.comm), coder_(context.coder), options_(options) {
+    : comm_(context.comm),
+      coder_(context.coder),
+      by_layer_(options.by_layer),
+      overlap_(options.overlap && context.place.crowded.empty()),
+      overlap_off_(options.overlap ? context.place.crowded : "") {
   check_options(options, coder_.name());
-  if (options.by_layer) buckets_ = tensor_buckets(context.layout);
-  if (options.bucket_mb > 0) {
-    const auto bytes = std::max<int64_t>(1, std::llround(options.bucket_mb * kMiB));
-    buckets_ = sized_buckets(context.layout, std::min<int64_t>(bytes, kMiB), bytes);
-  }
+  buckets_ = divide(context.layout, options);
+  if (!overlap_ || alone()) return;
+  if (buckets_.empty()) buckets_.push_back({0, context.layout.parameter_elements});
+  schedule_ = std::make_unique<BucketSchedule>(context.layout, buckets_);
+  thread_ = std::make_unique<CommunicationThread>(context.place.cores);
 }
 
 Promise CentralizedExchange::promise() const {
-  return {coder_.exact(), true, comm_.size() == 1 ? std::optional<uint64_t>(0) : coder_.bytes_per_step()};
+  return {coder_.exact(), true, alone() ? std::optional<uint64_t>(0) : coder_.bytes_per_step()};
 }
 
-std::vector<at::Tensor> CentralizedExchange::combine_payload(const compress::Payload& payload) {
-  if (buckets_.empty() || comm_.size() == 1) return combine(comm_, payload);
-  const BufferView whole = view_of(payload.data);
-  for (const Bucket& bucket : buckets_)
-    comm_.all_reduce(whole.slice(bucket.offset, bucket.count), comm::ReduceOp::kSum);
-  return {payload.data};
+void CentralizedExchange::begin(int64_t /*step*/, FlatTensors& tensors) {
+  tensors_ = &tensors;
+  if (!buckets_.empty()) gradients_ = view_of(tensors.gradients);
+  if (schedule_) schedule_->begin();
 }
 
-void CentralizedExchange::begin(int64_t /*step*/, FlatTensors& tensors) { tensors_ = &tensors; }
+void CentralizedExchange::ready(int64_t first, int64_t count) {
+  if (!schedule_) return;
+  schedule_->ready(first, count);
+  send_ready();
+}
+
+void CentralizedExchange::send_ready() {
+  while (const auto bucket = schedule_->next()) {
+    thread_->submit([this, bucket = *bucket] { reduce(bucket); });
+  }
+}
+
+void CentralizedExchange::reduce(size_t bucket) {
+  comm_.all_reduce(gradients_.slice(buckets_[bucket].offset, buckets_[bucket].count), comm::ReduceOp::kSum);
+}
 
 uint64_t CentralizedExchange::finish() {
   MLBENCH_CHECK(tensors_ != nullptr, "an exchange that has not begun");
+  uint64_t bytes = 0;
+  if (alone() || buckets_.empty()) {
+    bytes = finish_by_coder();
+  } else {
+    // The payload of a coder that sends the gradient as it is: its memory.
+    bytes = coder_.bytes_per_step().value();
+    if (thread_) {
+      finish_overlapped();
+    } else {
+      for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) reduce(bucket);
+    }
+  }
+  tensors_ = nullptr;
+  return alone() ? 0 : bytes;
+}
+
+uint64_t CentralizedExchange::finish_by_coder() {
   at::Tensor& gradients = tensors_->gradients;
   uint64_t bytes = 0;
   for (int round = 0; round < coder_.rounds(); ++round) {
     const compress::Payload payload = coder_.encode(round, gradients);
-    coder_.absorb(round, combine_payload(payload), gradients);
+    coder_.absorb(round, combine(comm_, payload), gradients);
     bytes += payload.bytes;
   }
-  tensors_ = nullptr;
-  return comm_.size() == 1 ? 0 : bytes;
+  return bytes;
+}
+
+void CentralizedExchange::finish_overlapped() {
+  schedule_->ready_all();
+  send_ready();
+  thread_->finish();
+  if (order_agreed_ || buckets_.size() == 1) return;
+  const std::span<const int64_t> found = schedule_->found_order();
+  std::vector<int64_t> order(found.begin(), found.end());
+  comm_.broadcast(mlbench::view_of(std::span(order)), 0);
+  schedule_->set_order(order);
+  order_agreed_ = true;
+}
+
+void CentralizedExchange::abandon() noexcept {
+  if (thread_ && tensors_ != nullptr) thread_->abandon();
 }
 
 Json CentralizedExchange::effective() const {
-  return {{"overlap", false},
-          {"buckets", buckets_.empty() ? 1 : static_cast<int64_t>(buckets_.size())},
-          {"by_layer", options_.by_layer}};
+  Json effective = {{"overlap", overlap_},
+                    {"buckets", buckets_.empty() ? 1 : static_cast<int64_t>(buckets_.size())},
+                    {"by_layer", by_layer_}};
+  if (!overlap_off_.empty()) effective["overlap_off"] = overlap_off_;
+  return effective;
 }
 
 }  // namespace mlbench::optim

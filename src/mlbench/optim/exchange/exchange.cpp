@@ -16,6 +16,7 @@ MakeExchange read_centralized(OptionReader& options) {
   CentralizedOptions centralized;
   centralized.by_layer = options.flag("by_layer", false);
   centralized.bucket_mb = options.number("bucket_mb", 0, kBucketRange);
+  centralized.overlap = options.flag("overlap", false);
   return [centralized](const ExchangeContext& context) {
     return std::make_unique<CentralizedExchange>(context, centralized);
   };

@@ -14,6 +14,7 @@
 #include "mlbench/base/options.h"
 #include "mlbench/comm/communicator.h"
 #include "mlbench/compress/coder.h"
+#include "mlbench/optim/exchange/communication_thread.h"
 #include "mlbench/optim/flat_tensors.h"
 #include "mlbench/optim/promise.h"
 
@@ -37,29 +38,34 @@ class Exchange {
   // On return gradients hold what the rule consumes. Returns the bytes that this rank handed to the transport since
   // begin(). Throws what went wrong since then, too.
   virtual uint64_t finish() = 0;
+  // The step under way, if there is one, will not be finished, as something has failed. On return no operation of it is
+  // under way and none begins any more: the exchange is over.
+  virtual void abandon() noexcept {}
   // The rule has updated the parameters. Returns as finish().
   virtual uint64_t after_update(FlatTensors& /*tensors*/) { return 0; }
 
   // This rank's own state. Keys "exchange/...".
   virtual void export_state(NamedState& /*state*/) const {}
   virtual void import_state(const NamedState& /*state*/) {}
-  // {overlap: with the backward pass, buckets: of the gradient, by_layer} for the record.
+  // {overlap: with the backward pass, buckets: of the gradient, by_layer} for the record; overlap_off: why overlap that
+  // was asked for is not.
   virtual Json effective() const = 0;
 };
 
-// What an exchange is made with, all of which outlives it; its rank is the communicator's.
+// What an exchange is made with. Communicator and coder outlive it; its rank is the communicator's.
 struct ExchangeContext {
   comm::Communicator& comm;
   compress::GradientCoder& coder;
   const FlatLayout& layout;
-  uint64_t seed = 42;  // of the run
+  uint64_t seed = 42;             // of the run
+  CommunicationPlace place = {};  // of a thread that communicates, if it has one
 };
 
 using MakeExchange = std::function<std::unique_ptr<Exchange>(const ExchangeContext&)>;
 
 // Takes the options of the exchange of that name (defaults):
 // - "centralized" (centralized.h): by_layer (false; true: one all-reduce per tensor), bucket_mb (0: one for all; else
-//   buckets of this many MiB).
+//   buckets of this many MiB), overlap (false; true: with the backward pass).
 MakeExchange read_exchange(const std::string& name, OptionReader& options);
 std::vector<std::string> exchange_names();
 

@@ -66,6 +66,9 @@ std::vector<Case> cases() {
           {"centralized", {{"by_layer", true}}, count_tensors},
           {"centralized", {{"bucket_mb", 1e-6}}, count_tensors},  // filled by any tensor
           {"centralized", {{"bucket_mb", 1}, {"by_layer", false}}, one},
+          {"centralized", {{"overlap", true}}, one},
+          {"centralized", {{"overlap", true}, {"by_layer", true}}, count_tensors},
+          {"centralized", {{"overlap", true}, {"bucket_mb", 1e-6}}, count_tensors},
           {"centralized", Json::object(), one, {}, with_memory()},
           {"neighbour_averaging", Json::object(), one, averaging(1)},
           {"neighbour_averaging", Json::object(), one, averaging(3)}};
@@ -181,6 +184,7 @@ TEST_P(EveryExchange, KeepsWhatItPromises) {
         const Promise promise = subject->promise();
         EXPECT_EQ(subject->effective()["buckets"], GetParam().buckets(layout));
         EXPECT_EQ(subject->effective()["by_layer"], GetParam().options.value("by_layer", false));
+        EXPECT_EQ(subject->effective()["overlap"], GetParam().options.value("overlap", false));
         FlatTensors tensors = tensors_of(layout);
         for (int step = 0; step < kSteps; ++step) {
           const at::Tensor before = tensors.parameters.clone();
@@ -265,7 +269,9 @@ TEST(CentralizedExchange, HasOneCollectivePerBucket) {
       for (int step = 0; step < 3; ++step) {
         const int64_t before = comm.board().read().sequence;
         subject.step(tensors, gradient_of(layout, rank, step), step);
-        EXPECT_EQ(comm.board().read().sequence - before, test.buckets(layout));
+        // With overlap the order of several buckets is told once.
+        const bool order = step == 0 && test.options.value("overlap", false) && test.buckets(layout) > 1;
+        EXPECT_EQ(comm.board().read().sequence - before, test.buckets(layout) + (order ? 1 : 0));
       }
     });
   }
@@ -370,7 +376,7 @@ TEST(Combine, KeepsTheShapeOfEvenPayloadsAndAddsThoseOfAnyType) {
   });
 }
 
-TEST(CentralizedExchange, DividesNoCompressedGradient) {
+TEST(CentralizedExchange, DividesAndOverlapsNoCompressedGradient) {
   on_ranks(1, [](int, comm::Communicator& comm) {
     const auto with = [&](Json options) {
       return [&comm, options = std::move(options)] { Subject(gathering(options), layout_of({3}), comm); };
@@ -379,6 +385,8 @@ TEST(CentralizedExchange, DividesNoCompressedGradient) {
                 ThrowsMessage<UserError>(HasSubstr("by_layer is true with compression 'halves'; expected")));
     EXPECT_THAT(with({{"bucket_mb", 2}}),
                 ThrowsMessage<UserError>(HasSubstr("bucket_mb is 2 with compression 'halves'; expected")));
+    EXPECT_THAT(with({{"overlap", true}}),
+                ThrowsMessage<UserError>(HasSubstr("overlap is true with compression 'halves'; expected")));
   });
 }
 
