@@ -791,7 +791,7 @@ TEST_F(Cli, ASecretIsNamedNotGiven) {
 }
 
 TEST_F(Cli, ACustomRunHasNoOptionsOfTasks) {
-  for (const char* flag : {"--explain", "--profile", "--gpu", "--light", "--synthetic", "--fixed-batch"}) {
+  for (const char* flag : {"--explain", "--profile", "--gpu", "--light", "--synthetic", "--fixed-batch", "--overlap"}) {
     expect_error({"run", "c", "1", flag, "--", "true"}, HasSubstr(std::string(flag) + " is an option of tasks"));
   }
   expect_error({"run", "c", "1", "--task", "mnist", "--", "true"}, HasSubstr("--task is an option of tasks"));

@@ -91,6 +91,17 @@ spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Overr
   return spec::parse_task({options.task, text}, options.variant, overrides);
 }
 
+// What --overlap stands for.
+spec::Override overlap_override(const std::vector<spec::Override>& others) {
+  const spec::Override overlap{"optimizer.overlap", "true"};
+  for (const spec::Override& other : others) {
+    if (other.key != overlap.key) continue;
+    throw UserError(fmt::format("--overlap is short for --set {}={}, and --set {}={} was given, too: leave out one",
+                                overlap.key, overlap.value, other.key, other.value));
+  }
+  return overlap;
+}
+
 }  // namespace
 
 PlanFacts gather_facts(const fs::path& home) {
@@ -124,6 +135,7 @@ spec::RunSpec plan_task(const RunOptions& options, const fs::path& home) {
   spec::RunSpec common;
   std::vector<spec::Override> overrides;
   for (const std::string& text : options.overrides) overrides.push_back(spec::parse_override(text));
+  if (options.overlap) overrides.push_back(overlap_override(overrides));
   spec::FrozenTask task = freeze(options, overrides);
 
   common.data_name = options.data.empty() ? task.task.data.name : options.data;

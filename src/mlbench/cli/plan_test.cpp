@@ -298,11 +298,21 @@ TEST_F(Plan, OptionsOfTasksAndOfCommandsAreRefusedWithTheOther) {
   options_.work_dir = folder_.path();
   EXPECT_EQ(error(), "no error");
   for (bool RunOptions::*flag : {&RunOptions::explain, &RunOptions::profile, &RunOptions::gpu, &RunOptions::light,
-                                 &RunOptions::synthetic, &RunOptions::fixed_batch}) {
+                                 &RunOptions::synthetic, &RunOptions::fixed_batch, &RunOptions::overlap}) {
     options_.*flag = true;
     EXPECT_THAT(error(), HasSubstr("is an option of tasks: give it to your command, behind --"));
     options_.*flag = false;
   }
+}
+
+TEST_F(Plan, OverlapIsAnOverrideThatLeavesARunClosed) {
+  options_.overlap = true;
+  const spec::RunSpec run = plan_runs(options_, facts_).front();
+  EXPECT_EQ(run.overrides, (std::vector<spec::Override>{{"optimizer.overlap", "true"}}));
+  EXPECT_EQ(run.task.task.optimizer.options["overlap"], true);
+  EXPECT_FALSE(run.task.open);
+  options_.overrides = {"optimizer.overlap=false"};
+  EXPECT_THAT(error(), HasSubstr("--set optimizer.overlap=false was given, too: leave out one"));
 }
 
 TEST_F(Plan, ATaskMayBeAFile) {

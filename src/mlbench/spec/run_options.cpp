@@ -101,6 +101,8 @@ constexpr RunOption kRows[] = {
      .help = "variable of a command behind --; a secret as NAME (its value here) or NAME=@FILE (repeatable)"},
     {.name = "gpu", .flags = "-g,--gpu", .member = &Options::gpu, .kind = Kind::kFlag, .applies = kTasks,
      .group = kHow, .help = "compute on the host's NVIDIA GPUs, one per worker"},
+    {.name = "overlap", .flags = "--overlap", .member = &Options::overlap, .kind = Kind::kFlag, .applies = kTasks,
+     .group = kHow, .help = "exchange gradients while they are computed: --set optimizer.overlap=true"},
     {.name = "explain", .flags = "--explain", .member = &Options::explain, .kind = Kind::kFlag, .applies = kTasks,
      .group = kHow, .help = "at the end, say which kernels the framework took (onednn)"},
     {.name = "profile", .flags = "--profile", .member = &Options::profile, .kind = Kind::kFlag, .applies = kTasks,

@@ -34,7 +34,7 @@ struct RunOptions {
   std::string image, work_dir;
   std::vector<std::string> environment;
   bool light = false, to_the_end = false, synthetic = false, fixed_batch = false, gpu = false, explain = false;
-  bool profile = false, no_wait = false;
+  bool profile = false, no_wait = false, overlap = false;
 };
 
 enum class OptionKind {

@@ -41,7 +41,7 @@ struct ModelSpec {
 struct OptimizerSpec {
   std::string name;  // catalog row, e.g. "centralized_sgd"
   double lr = 0;
-  Json options = Json::object();  // momentum, nesterov, weight_decay, dampening, by_layer, bucket_mb ...
+  Json options = Json::object();  // momentum, nesterov, weight_decay, dampening, by_layer, bucket_mb, overlap ...
   bool operator==(const OptimizerSpec&) const = default;
 };
 
@@ -101,7 +101,8 @@ inline constexpr std::string_view kDecays[] = {"constant", "multistep", "plateau
 
 // How the gradient travels and what is drawn, not what is computed: recorded, but outside of the task's hash. An
 // override of these keys leaves a run closed and may be given for every task.
-inline constexpr std::string_view kOutsideHash[] = {"optimizer.by_layer", "optimizer.bucket_mb", "goal.target_loss"};
+inline constexpr std::string_view kOutsideHash[] = {"optimizer.by_layer", "optimizer.bucket_mb", "optimizer.overlap",
+                                                    "goal.target_loss"};
 
 // One `--set key=value`: dotted path into the task, value as TOML ("0.1", "true", "\"text\"") or a bare word. The path
 // must exist in the task's canonical form, so that a misspelt one is an error. What identifies the task (name, title,

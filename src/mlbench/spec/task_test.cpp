@@ -235,7 +235,8 @@ TEST(Task, HashHoldsTheVariantButNotTheOverrides) {
 
 TEST(Task, HowTheGradientTravelsIsOutsideTheHash) {
   const FrozenTask plain = parse(kText);
-  const FrozenTask file = parse(with("momentum = 0.9", "momentum = 0.9\nby_layer = true\nbucket_mb = 25"));
+  const FrozenTask file =
+      parse(with("momentum = 0.9", "momentum = 0.9\nby_layer = true\nbucket_mb = 25\noverlap = true"));
   EXPECT_EQ(file.hash, plain.hash);
   EXPECT_EQ(file.task.optimizer.options["bucket_mb"], 25);
 
@@ -245,6 +246,10 @@ TEST(Task, HowTheGradientTravelsIsOutsideTheHash) {
   EXPECT_EQ(set.task.optimizer.options["bucket_mb"], 0.5);
   EXPECT_EQ(set.task.optimizer.options["by_layer"], false);
   EXPECT_EQ(set.canonical["optimizer"]["bucket_mb"], 0.5);
+  const FrozenTask overlapped = parse(kText, {{"optimizer.overlap", "true"}});
+  EXPECT_EQ(overlapped.hash, plain.hash);
+  EXPECT_FALSE(overlapped.open);
+  EXPECT_EQ(overlapped.task.optimizer.options["overlap"], true);
   EXPECT_TRUE(parse(kText, {{"optimizer.bucket_mb", "1"}, {"optimizer.momentum", "0.5"}}).open);
   EXPECT_THAT(error_of([] { parse(kText, {{"optimizer.bucket", "1"}}); }), HasSubstr("unknown key 'bucket'"));
 }

@@ -29,6 +29,7 @@ std::unique_ptr<data::TrainLoader> make_loader(const TrainContext& context, int6
   options.seed = run.seed;
   options.first_step = steps_done;
   options.fixed_batch = run.fixed_batch;
+  options.cores = context.other_cores;
   auto loader = data::make_train_loader(context.data.split("train"),
                                         data::make_transform(task.data.train_transform, task.data, run.seed), options);
   return context.wrap_loader ? context.wrap_loader(std::move(loader)) : std::move(loader);

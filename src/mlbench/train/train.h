@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/comm/communicator.h"
@@ -40,6 +41,7 @@ struct TrainContext {
   int64_t elapsed_before_ns = 0;             // train + evaluation time of earlier segments, for --max-time
   std::atomic<int64_t>* progress = nullptr;  // steps done, for heartbeats; may be null
   WrapLoader wrap_loader = {};               // empty: nothing
+  std::vector<int> other_cores = {};         // for threads that load data; empty: those of the loop's thread
 };
 
 enum class StopReason { kGoal, kMaxSteps, kMaxEpochs, kMaxTime, kEpochs };

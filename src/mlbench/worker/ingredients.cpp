@@ -1,9 +1,12 @@
 #include "mlbench/worker/ingredients.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
@@ -18,15 +21,20 @@ namespace mlbench::worker {
 
 namespace {
 
-// One for each thread of this rank, of those that the supervisor keeps for the run; empty where it keeps none or too
-// few.
-std::vector<int> cores_of(const spec::RunSpec& run, int local_rank) {
+// Those that the supervisor keeps for the run; empty where it keeps none.
+std::vector<int> kept_cores() {
   const auto kept = environment_variable("MLBENCH_CORES");
   if (!kept) return {};
   const Json cores = try_parse_json(*kept, inputs::kCoreList).value_or(nullptr);
   if (!cores.is_array() || !std::ranges::all_of(cores, [](const Json& core) { return core.is_number_unsigned(); })) {
     throw UserError("MLBENCH_CORES is '" + *kept + "', but lists the numbers of cores, as in [0,1]");
   }
+  return cores.get<std::vector<int>>();
+}
+
+// One for each thread of this rank; empty where too few are kept for all ranks.
+std::vector<int> cores_of(const spec::RunSpec& run, int local_rank) {
+  const std::vector<int> cores = kept_cores();
   if (std::ssize(cores) < run.workers * run.threads_per_worker) return {};
   const auto first = cores.begin() + local_rank * run.threads_per_worker;
   return {first, first + run.threads_per_worker};
@@ -53,6 +61,30 @@ std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, i
   options.precision = run.precision;
   options.device = run.device;
   return catalog::make_framework(run.framework, options);
+}
+
+std::vector<int> cores_beside_computing(const spec::RunSpec& run, int local_rank) {
+  std::vector<int> own = cores_of(run, local_rank);
+  if (own.empty()) return {};
+  const std::vector<int> kept = kept_cores();
+  const auto computing = run.workers * run.threads_per_worker;
+  return std::ssize(kept) > computing ? std::vector<int>(kept.begin() + computing, kept.end()) : own;
+}
+
+optim::CommunicationPlace place_of_communication(const spec::RunSpec& run, int local_rank, int local_size,
+                                                 bool backend_spins) {
+  optim::CommunicationPlace place;
+  place.cores = cores_beside_computing(run, local_rank);
+  const bool asked_for = std::ranges::any_of(
+      run.overrides, [](const spec::Override& setting) { return setting.key == "optimizer.overlap"; });
+  const int64_t computing = local_size * run.threads_per_worker;
+  const int cores = available_cores();
+  if (backend_spins && !asked_for && computing + local_size > cores) {
+    place.crowded = fmt::format(
+        "{} spins while it waits, and {} threads that compute and {} that communicate are more than {} core{}",
+        run.backend, computing, local_size, cores, cores == 1 ? "" : "s");
+  }
+  return place;
 }
 
 }  // namespace mlbench::worker

@@ -68,12 +68,14 @@ void train_run(const spec::RunSpec& run, const RankOptions& options, const net::
       {record::member::kPrepareS(to_seconds(clock.now() - start)), record::member::kData(std::move(identity))}));
 
   const auto comm = catalog::make_backend(run.backend, session.comm_options(), session.board());
+  const optim::CommunicationPlace place =
+      place_of_communication(run, launch.local_rank, launch.local_size, catalog::backend_spins(run.backend));
   const auto framework = make_framework(run, launch.rank, launch.local_rank);
   if (run.profile != "off" && framework->costs().empty()) {
     throw UserError("framework '" + run.framework + "' cannot tell its operations" +
                     " apart here: --profile and --explain are for --framework onednn, but not its logistic regression");
   }
-  const auto optimizer = optim::make_optimizer(run.task.task.optimizer, framework->layout(), *comm, {run.seed});
+  const auto optimizer = optim::make_optimizer(run.task.task.optimizer, framework->layout(), *comm, {run.seed, place});
 
   train::TrainContext context{run,
                               *comm,
@@ -85,7 +87,8 @@ void train_run(const spec::RunSpec& run, const RankOptions& options, const net::
                               options.resume_step,
                               elapsed_before(run, options.segment),
                               &session.progress(),
-                              options.wrap_loader};
+                              options.wrap_loader,
+                              cores_beside_computing(run, launch.local_rank)};
   const train::TrainResult result = train::train(context);
   session.finish();
   spdlog::info("done after {} steps ({}), weights {}", result.steps, train::name_of(result.reason),

@@ -19,7 +19,7 @@ namespace mlbench::catalog {
 const std::vector<BackendRow>& backends() {
   static const std::vector<BackendRow> kRows = {
       {"gloo", comm::gloo_backend::available, comm::gloo_backend::make},
-      {"mpi", comm::mpi_backend::available, comm::mpi_backend::make, "MPI_Init"},
+      {"mpi", comm::mpi_backend::available, comm::mpi_backend::make, "MPI_Init", true},
   };
   return kRows;
 }
@@ -63,6 +63,8 @@ Json list(const std::vector<Row>& rows) {
 }
 
 }  // namespace
+
+bool backend_spins(const std::string& name) { return find_row(backends(), name, "backend").spins; }
 
 std::unique_ptr<comm::Communicator> make_backend(const std::string& name, const comm::CommOptions& options,
                                                  std::shared_ptr<comm::OperationBoard> board) {

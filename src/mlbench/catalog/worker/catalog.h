@@ -19,6 +19,8 @@ struct BackendRow {
   // The call in which make() waits for the other ranks without a timeout of its own: noted on the board, for the
   // watchdog. "": it has a timeout.
   const char* waits_in = "";
+  // Waits by looking again and again, and so takes a core for as long as it waits.
+  bool spins = false;
 };
 const std::vector<BackendRow>& backends();
 
@@ -29,7 +31,9 @@ struct FrameworkRow {
 };
 const std::vector<FrameworkRow>& frameworks();
 
-// UserError listing the valid names, or the reason why the chosen one is not available. A null board: one of its own.
+// UserError listing the valid names, or the reason why the chosen one is not available.
+bool backend_spins(const std::string& name);
+// A null board: one of its own.
 std::unique_ptr<comm::Communicator> make_backend(const std::string& name, const comm::CommOptions& options,
                                                  std::shared_ptr<comm::OperationBoard> board = nullptr);
 std::unique_ptr<framework::Framework> make_framework(const std::string& name,

@@ -1,0 +1,61 @@
+#include "mlbench/worker/ingredients.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "mlbench/base/environment.h"
+
+namespace mlbench::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+spec::RunSpec run_of(int64_t workers, int64_t threads) {
+  spec::RunSpec run;
+  run.workers = workers;
+  run.threads_per_worker = threads;
+  run.backend = "mpi";
+  return run;
+}
+
+class Cores : public testing::Test {
+ protected:
+  ~Cores() override { unsetenv("MLBENCH_CORES"); }
+  static void keep(const char* cores) { setenv("MLBENCH_CORES", cores, 1); }
+};
+
+TEST_F(Cores, BesideComputingAreThoseThatNoRankComputesOnOrTheRanksOwn) {
+  unsetenv("MLBENCH_CORES");
+  EXPECT_THAT(cores_beside_computing(run_of(2, 2), 0), IsEmpty()) << "nothing is bound";
+  keep("[4,5,6,7]");
+  EXPECT_THAT(cores_beside_computing(run_of(2, 2), 0), ElementsAre(4, 5));
+  EXPECT_THAT(cores_beside_computing(run_of(2, 2), 1), ElementsAre(6, 7));
+  keep("[4,5,6,7,9,11]");
+  for (const int rank : {0, 1}) EXPECT_THAT(cores_beside_computing(run_of(2, 2), rank), ElementsAre(9, 11));
+  keep("[4,5,6]");
+  EXPECT_THAT(cores_beside_computing(run_of(2, 2), 0), IsEmpty()) << "too few to bind anything";
+}
+
+TEST_F(Cores, ACommunicationThreadIsInTheWayWhereItSpinsWithoutACore) {
+  unsetenv("MLBENCH_CORES");
+  const int cores = available_cores();
+  const spec::RunSpec run = run_of(cores, 1);
+  EXPECT_THAT(place_of_communication(run, 0, cores, true).crowded,
+              HasSubstr("mpi spins while it waits, and " + std::to_string(cores) + " threads that compute and "));
+  EXPECT_EQ(place_of_communication(run, 0, cores, false).crowded, "") << "it sleeps";
+  if (cores > 1) {
+    EXPECT_EQ(place_of_communication(run, 0, cores / 2, true).crowded, "") << "there is a core for each";
+  }
+  spec::RunSpec asked = run;
+  asked.overrides = {{"optimizer.overlap", "true"}};
+  EXPECT_EQ(place_of_communication(asked, 0, cores, true).crowded, "") << "somebody wants to know";
+  keep("[0]");
+  EXPECT_THAT(place_of_communication(run_of(1, 1), 0, 1, true).cores, ElementsAre(0));
+}
+
+}  // namespace
+}  // namespace mlbench::worker
