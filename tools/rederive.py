@@ -31,7 +31,8 @@ VERSION_1 = struct.Struct("<QQIIQddqQ" + "qqq" * (1 + len(KINDS)))
 OPEN = {"": open, ".xz": lzma.open, ".gz": gzip.open}
 STOP_REASONS = {"goal", "max_steps", "max_epochs", "max_time", "epochs"}  # others are not the task's own end
 
-Step = collections.namedtuple("Step", "first count samples end_ns kinds exchange_ns")  # exchange_ns: None, or per step
+# exchange_ns: None, or per step; hidden_ns: per step
+Step = collections.namedtuple("Step", "first count samples end_ns kinds exchange_ns hidden_ns")
 Segment = collections.namedtuple("Segment", "start_us steps events")
 
 
@@ -42,7 +43,7 @@ def read_version_1(data):
     for offset in range(HEADER.size, len(data) - VERSION_1.size + 1, VERSION_1.size):
         fields = VERSION_1.unpack_from(data, offset)
         sums = fields[9::3]  # of each (sum, min, max): total, then the kinds
-        yield Step(fields[1], fields[2], fields[4], fields[7], sums[1:], None)
+        yield Step(fields[1], fields[2], fields[4], fields[7], sums[1:], None, [0] * fields[2])
 
 
 def read_version_2(data, header_bytes, columns):
@@ -61,7 +62,8 @@ def read_version_2(data, header_bytes, columns):
             row[name] = struct.unpack_from(f"<{row['count']}{cell}", data, offset)
             offset += 8 * row["count"]
         yield Step(row["first_step"], row["count"], row["samples"], row["end_ns"],
-                   [row[kind + "_ns"] for kind in KINDS], row.get("exchange_ns"))
+                   [row[kind + "_ns"] for kind in KINDS], row.get("exchange_ns"),
+                   row.get("hidden_ns", [0] * row["count"]))
 
 
 def read_steps(path):
@@ -250,8 +252,10 @@ class Run:
         return figures
 
     def exchange(self):
-        """A rank's exchange of a step less the shortest of that step is waiting, the shortest is transfer."""
+        """A rank's exchange of a step less the shortest of that step is waiting, the shortest is transfer; what of it was
+        not hidden was exposed."""
         wait_ns, transfer_ns, steps = [0] * len(self.spool), 0, 0
+        hidden_ns, exposed_ns = [0] * len(self.spool), [0] * len(self.spool)
         for index in range(len(self.rank0)):
             by_rank = []
             for rank in self.spool.values():
@@ -259,15 +263,20 @@ class Run:
                 for step in rank[index].steps:
                     if step.exchange_ns is None:
                         return {}
-                    each |= {step.first + i: ns for i, ns in enumerate(step.exchange_ns)}
+                    each |= {step.first + i: pair for i, pair in enumerate(zip(step.exchange_ns, step.hidden_ns))}
                 by_rank.append(each)
             for number in set.intersection(*map(set, by_rank)):
-                own = [each[number] for each in by_rank]
+                own = [each[number][0] for each in by_rank]
                 transfer_ns += min(own)
                 steps += 1
-                wait_ns = [sum_ns + ns - min(own) for sum_ns, ns in zip(wait_ns, own)]
+                for rank, each in enumerate(by_rank):
+                    wait_ns[rank] += own[rank] - min(own)
+                    hidden_ns[rank] += each[number][1]
+                    exposed_ns[rank] += own[rank] - each[number][1]
         return {"exchange.steps": steps, "exchange.wait_s": [ns / 1e9 for ns in wait_ns],
-                "exchange.transfer_s": [transfer_ns / 1e9] * len(self.spool)}
+                "exchange.transfer_s": [transfer_ns / 1e9] * len(self.spool),
+                "exchange.hidden_s": [ns / 1e9 for ns in hidden_ns],
+                "exchange.exposed_s": [ns / 1e9 for ns in exposed_ns]}
 
     def end(self):
         figures = {}

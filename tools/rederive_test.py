@@ -16,16 +16,18 @@ START_US = 1_795_000_000_000_000  # 2026-11-18T11:06:40Z, a quarter of a second 
 KINDS = ["batch_load", "init", "fwd_pass", "comp_loss", "backprop", "agg", "opt_step", "comp_metrics", "checkpoint"]
 
 
-def step(first, count, samples, end_s, exchange_s, **kinds_s):
+def step(first, count, samples, end_s, exchange_s, hidden_s=None, **kinds_s):
     return {"first": first, "count": count, "samples": samples, "end_ns": round(end_s * SECOND),
             "exchange_ns": [round(one * SECOND) for one in exchange_s],
+            "hidden_ns": [round(one * SECOND) for one in hidden_s or [0] * count],
             "kinds": [round(kinds_s.get(kind, 0) * SECOND) for kind in KINDS]}
 
 
-def version_2(steps):
+def version_2(steps, hidden=True):
     names = ["sequence", "first_step", "count", "epoch", "samples"]
     columns = [(name, "u64") for name in names] + [("end_ns", "i64"), ("later", "f64")]  # one of a later version
-    columns += [("later_each", "i64[]")] + [(f"{kind}_ns", "i64") for kind in KINDS] + [("exchange_ns", "i64[]")]
+    columns += [("later_each", "i64[]")] + [(f"{kind}_ns", "i64") for kind in KINDS]
+    columns += [("exchange_ns", "i64[]")] + ([("hidden_ns", "i64[]")] if hidden else [])
     data = struct.pack("<8sIIQIIqI20x", b"MLBSTEPS", 2, 64 + 32 * len(columns), 7, 1, 0, START_US, len(columns))
     for name, kind in columns:
         data += struct.pack("<24s8s", name.encode(), kind.encode())
@@ -34,6 +36,8 @@ def version_2(steps):
         data += struct.pack("<5Qqd", sequence, one["first"], count, 0, one["samples"], one["end_ns"], 0.5)
         data += struct.pack("<9q", *one["kinds"]) + struct.pack(f"<{count}q", *[-1] * count)
         data += struct.pack(f"<{count}q", *one["exchange_ns"])
+        if hidden:
+            data += struct.pack(f"<{count}q", *one["hidden_ns"])
     return data
 
 
@@ -60,7 +64,7 @@ def evaluated(number, accuracy, train_s, wall_s, elapsed_s, segment=1):
 
 STEPS = [
     [step(0, 1, 10, 0.5, [0.1], batch_load=0.1, fwd_pass=0.3, agg=0.1),
-     step(1, 2, 10, 2.5, [0.1, 0.1], fwd_pass=0.7, agg=0.2, checkpoint=0.1)],
+     step(1, 2, 10, 2.5, [0.1, 0.1], [0.025, 0.1], fwd_pass=0.7, agg=0.2, checkpoint=0.1)],
     [step(0, 1, 10, 0.5, [0.2], fwd_pass=0.3, agg=0.2), step(1, 2, 10, 2.5, [0.05, 0.1], fwd_pass=0.9, agg=0.1)],
 ]
 EVENTS = [
@@ -89,7 +93,8 @@ RECORD = {
     "throughput": {"samples_per_s": 40 / 1.5, "median_samples_per_s": 20.0, "peak_rss": 7, "samples": 40, "steps": 3},
     "evaluations": [evaluated(1, 70.0, 0.5, 1.75, 1.5), evaluated(3, 85.0, 1.5, 3.75, 3.5)],
     "epochs": [{"epoch": 1, "train_loss": 0.5, "metrics": {"Prec@1": 60.0}, "train_s": 1.5, "step": 3, "segment": 1}],
-    "exchange": {"wait_s": [0.05, 0.1], "transfer_s": [0.25, 0.25], "exact": True, "steps": 3},
+    "exchange": {"wait_s": [0.05, 0.1], "transfer_s": [0.25, 0.25], "exposed_s": [0.175, 0.35], "hidden_s": [0.125, 0],
+                 "exact": True, "steps": 3},
 }
 
 
@@ -157,11 +162,17 @@ class Rederive(unittest.TestCase):
         self.write({key: value for key, value in RECORD.items() if key != "exchange"}, encode=version_1)
         self.expect(0)
 
+    def test_spools_of_before_overlap_hid_nothing(self):
+        record = copy.deepcopy(RECORD)
+        record["exchange"] |= {"exposed_s": [0.3, 0.35], "hidden_s": [0, 0]}
+        self.write(record, encode=lambda steps: version_2(steps, hidden=False))
+        self.expect(0)
+
     def test_fields_that_a_record_lacks_are_named(self):
         record = copy.deepcopy(RECORD)
         del record["exchange"], record["goal"]["best"], record["evaluations"][0]["elapsed_s"]
         self.write(record)
-        self.expect(0, "not in this record: evaluations[].elapsed_s, exchange.steps, ")
+        self.expect(0, "not in this record: evaluations[].elapsed_s, exchange.exposed_s, ")
 
     def test_the_incomplete_record_of_a_killed_rank(self):
         self.write(encode=lambda steps: version_2(steps) + b"\1" * 40)
@@ -198,7 +209,7 @@ class Rederive(unittest.TestCase):
         record["evaluations"][1] = evaluated(3, 90.0, 2.5, 4.25 + 3.0, 3.5 + 2.0, segment=2)
         met = {"value": 90.0, "epoch": 1.5, "step": 3, "train_s": 2.5}
         record["goal"] |= met | {"best": met}
-        record["exchange"] |= {"transfer_s": [0.45, 0.45], "steps": 5}
+        record["exchange"] |= {"transfer_s": [0.45, 0.45], "exposed_s": [0.375, 0.55], "steps": 5}
         self.write(record, steps=(STEPS, again), events=(EVENTS, later))
         self.expect(0)
 

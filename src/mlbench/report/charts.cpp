@@ -41,6 +41,7 @@ class ChartMaker {
         [](const StudyPoint& point) { return point.compute_speed_up; }, true);
     throughput();
     for (size_t i = 0; i < study_.lines.size(); ++i) step_kinds(i, seconds);
+    for (size_t i = 0; i < study_.lines.size(); ++i) hidden_communication(i, seconds);
     train_loss();
     over_workers("communication_ratio", "Share of communication", "agg / train clock, median of the repeats",
                  "communication / total", [](const StudyPoint& point) { return point.communication_share; });
@@ -153,6 +154,7 @@ class ChartMaker {
     for (const std::string_view kind : record::kStepKindNames) kinds.push_back({std::string(kind), {}, false});
     ChartSeries wait{exact ? "wait" : "wait (at least)", {}, false};
     ChartSeries transfer{exact ? "transfer" : "transfer (at most)", {}, false};
+    ChartSeries exposed{"exposed communication", {}, false};
     for (const StudyPoint& point : line.points) {
       const auto x = static_cast<double>(chart.ticks.size());
       chart.ticks.push_back(fmt::format("{}", point.workers));
@@ -160,19 +162,42 @@ class ChartMaker {
         kinds[kind].points.push_back({x, point.kinds_s[kind].value_or(0)});
       }
       double& agg = kinds[static_cast<size_t>(record::StepKind::kAggregate)].points.back().y;
+      // Beside the backward pass neither is a part of agg, but what of both was waited for is.
+      const double shown = point.hides() ? point.exposed_s.value_or(0) : 0;
       const double waited = point.wait_s.value_or(0), moved = point.transfer_s.value_or(0);
-      const bool within = waited + moved <= agg;  // not so where the exchange overlaps the backward pass
+      const bool within = !point.hides() && waited + moved <= agg;
       wait.points.push_back({x, within ? waited : 0});
       transfer.points.push_back({x, within ? moved : 0});
+      exposed.points.push_back({x, shown <= agg ? shown : 0});
       if (within) agg -= waited + moved;
+      if (shown <= agg) agg -= shown;
     }
     const auto behind = kinds.begin() + static_cast<std::ptrdiff_t>(record::StepKind::kAggregate) + 1;
-    kinds.insert(behind, {std::move(wait), std::move(transfer)});
+    kinds.insert(behind, {std::move(wait), std::move(transfer), std::move(exposed)});
     for (ChartSeries& kind : kinds) {
       const bool any = std::any_of(kind.points.begin(), kind.points.end(), [](ChartPoint p) { return p.y > 0; });
       if (any) chart.series.push_back(std::move(kind));
     }
     drop_if_empty();
+  }
+
+  // Where any of it ran while the gradient was computed.
+  void hidden_communication(size_t index, const std::string& seconds) {
+    const StudyLine& line = study_.lines[index];
+    if (std::ranges::none_of(line.points, &StudyPoint::hides)) return;
+    const std::string title = "Communication, exposed and hidden";
+    Chart& chart = start(index == 0 ? "communication_hidden" : fmt::format("communication_hidden-{}", index + 1),
+                         study_.lines.size() == 1 ? title : title + ", " + line.name,
+                         "rank 0, of the repeat with the median train clock; hidden: while the gradient was computed",
+                         "workers", seconds);
+    chart.kind = ChartKind::kStackedBars;
+    chart.series = {{"exposed", {}, false}, {"hidden", {}, false}};
+    for (const StudyPoint& point : line.points) {
+      const auto x = static_cast<double>(chart.ticks.size());
+      chart.ticks.push_back(fmt::format("{}", point.workers));
+      chart.series[0].points.push_back({x, point.exposed_s.value_or(0)});
+      chart.series[1].points.push_back({x, point.hidden_s.value_or(0)});
+    }
   }
 
   std::string run_name(const StudyLine& line, const StudyPoint& point) const {

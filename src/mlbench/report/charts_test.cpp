@@ -94,6 +94,25 @@ TEST_F(Charts, WaitAndTransferStandInPlaceOfAgg) {
   EXPECT_FALSE(parts.contains("wait (at least)"));
 }
 
+TEST_F(Charts, HiddenCommunicationHasAChartAndTheExposedIsAPartOfAgg) {
+  const auto ids = [&] {
+    std::vector<std::string> names;
+    for (const Chart& one : charts()) names.push_back(one.id);
+    return names;
+  };
+  EXPECT_THAT(ids(), testing::Not(testing::Contains("communication_hidden")));
+  runs_[2].record["exchange"] = {{"wait_s", {6, 0}},   {"transfer_s", {3, 3}}, {"exposed_s", {4, 1}},
+                                 {"hidden_s", {5, 2}}, {"exact", false}};
+  std::map<std::string, std::vector<double>> parts;
+  for (const ChartSeries& series : chart("time_for_all_phases").series) parts[series.name] = values(series);
+  EXPECT_THAT(parts["agg"], ElementsAre(15, 6, 5));
+  EXPECT_THAT(parts["exposed communication"], ElementsAre(0, 4, 0));
+  EXPECT_FALSE(parts.contains("wait (at least)"));
+  const Chart hidden = chart("communication_hidden");
+  EXPECT_THAT(values(hidden.series[0]), ElementsAre(0, 4, 0));
+  EXPECT_THAT(values(hidden.series[1]), ElementsAre(0, 5, 0));
+}
+
 TEST_F(Charts, StepKindsAreStackedAndEmptyOnesLeftOut) {
   const Chart kinds = chart("time_for_all_phases");
   EXPECT_EQ(kinds.kind, ChartKind::kStackedBars);

@@ -93,6 +93,7 @@ RunFigures figures_of(const Json& record) {
     figures.wait_share = *wait / *figures.train_s;
     figures.transfer_share = *transfer / *figures.train_s;
     figures.exchange_exact = truth(record, "/exchange/exact");
+    figures.hidden_share = number(record, "/exchange/hidden_s/0").value_or(0) / *figures.train_s;
   }
   figures.evaluation = last_evaluation(record);
 

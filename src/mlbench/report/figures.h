@@ -33,6 +33,9 @@ struct RunFigures {
   // Of rank 0's train clock: waiting for the slowest rank, moving bytes. Not exact: at least and at most so much.
   std::optional<double> wait_share, transfer_share;
   bool exchange_exact = false;
+  // The part of both that ran while the gradient was computed; known where wait and transfer are.
+  std::optional<double> hidden_share;
+  bool hides() const { return hidden_share.value_or(0) > 0; }
   std::string evaluation;           // "Prec@1 84.21", the goal's metric at the last evaluation
   std::vector<std::string> labels;  // what a reader must know before comparing
 };

@@ -24,10 +24,16 @@ TEST(Figures, WaitAndTransferAreSharesOfRank0) {
   Json record = make_record("r-2", 2, 40, 5000, true);
   EXPECT_FALSE(figures_of(record).wait_share);
   EXPECT_FALSE(figures_of(record).transfer_share);
+  EXPECT_FALSE(figures_of(record).hidden_share);
   record["exchange"] = {{"wait_s", {6.0, 0.0}}, {"transfer_s", {2.0, 2.0}}, {"exact", true}};
   EXPECT_EQ(figures_of(record).wait_share, 0.15);
   EXPECT_EQ(figures_of(record).transfer_share, 0.05);
   EXPECT_TRUE(figures_of(record).exchange_exact);
+  EXPECT_EQ(figures_of(record).hidden_share, 0) << "records from before overlap do not say so";
+  EXPECT_FALSE(figures_of(record).hides());
+  record["exchange"]["hidden_s"] = {5.0, 0.0};
+  EXPECT_EQ(figures_of(record).hidden_share, 0.125);
+  EXPECT_TRUE(figures_of(record).hides());
   record["exchange"] = nullptr;
   EXPECT_FALSE(figures_of(record).wait_share);
 }

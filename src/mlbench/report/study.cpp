@@ -208,8 +208,12 @@ class StudyMaker {
     point.wait_share = median_over(point.runs, [&](size_t run) { return figures(run).wait_share; });
     point.transfer_share = median_over(point.runs, [&](size_t run) { return figures(run).transfer_share; });
     point.exchange_exact = std::ranges::all_of(point.runs, [&](size_t run) { return figures(run).exchange_exact; });
-    point.wait_s = in_unit(point.shown, number(record(point.shown), "/exchange/wait_s/0"));
-    point.transfer_s = in_unit(point.shown, number(record(point.shown), "/exchange/transfer_s/0"));
+    point.hidden_share = median_over(point.runs, [&](size_t run) { return figures(run).hidden_share; });
+    const auto of_shown = [&](const char* pointer) { return in_unit(point.shown, number(record(point.shown), pointer)); };
+    point.wait_s = of_shown("/exchange/wait_s/0");
+    point.transfer_s = of_shown("/exchange/transfer_s/0");
+    point.exposed_s = of_shown("/exchange/exposed_s/0");
+    point.hidden_s = of_shown("/exchange/hidden_s/0");
   }
 
   std::string names_of(const std::vector<size_t>& runs) const {
@@ -331,9 +335,11 @@ std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const Stud
 }
 
 std::string study_table(const Study& study, const std::string& currency) {
-  const bool alpha = std::any_of(study.lines.begin(), study.lines.end(), [](const StudyLine& line) {
-    return std::any_of(line.points.begin(), line.points.end(), [](const StudyPoint& point) { return point.alpha; });
-  });
+  const auto any_point = [&](const auto& is_so) {
+    return std::ranges::any_of(study.lines, [&](const StudyLine& line) { return std::ranges::any_of(line.points, is_so); });
+  };
+  const bool alpha = any_point([](const StudyPoint& point) { return point.alpha.has_value(); });
+  const bool hidden = any_point([](const StudyPoint& point) { return point.hidden_share.value_or(0) > 0; });
   std::vector<Column> columns = {
       {"line", "", Align::kLeft},
       {"k", "", Align::kRight},
@@ -344,10 +350,11 @@ std::string study_table(const Study& study, const std::string& currency) {
       {"efficiency", "", Align::kRight},
       {"comm.", "of train", Align::kRight},
       {"wait", "of train", Align::kRight},
-      {"transfer", "of train", Align::kRight},
-      {"comm.", "/ compute", Align::kRight},
-      {"cost", currency + (study.to_goal ? "" : "/million samples"), Align::kRight},
-      {"price", "index", Align::kRight}};
+      {"transfer", "of train", Align::kRight}};
+  if (hidden) columns.push_back({"hidden", "of train", Align::kRight});
+  columns.push_back({"comm.", "/ compute", Align::kRight});
+  columns.push_back({"cost", currency + (study.to_goal ? "" : "/million samples"), Align::kRight});
+  columns.push_back({"price", "index", Align::kRight});
   if (alpha) columns.push_back({"alpha", "", Align::kRight});
   Table table(std::move(columns));
   for (const StudyLine& line : study.lines) {
@@ -363,10 +370,11 @@ std::string study_table(const Study& study, const std::string& currency) {
                                         format_percent(point.efficiency),
                                         format_percent(point.communication_share),
                                         format_wait(point.wait_share, point.exchange_exact),
-                                        format_transfer(point.transfer_share, point.exchange_exact),
-                                        format_ratio(point.communication_per_compute),
-                                        format_seconds(point.cost),
-                                        format_ratio(point.price_index)};
+                                        format_transfer(point.transfer_share, point.exchange_exact)};
+      if (hidden) cells.push_back(format_percent(point.hidden_share));
+      cells.push_back(format_ratio(point.communication_per_compute));
+      cells.push_back(format_seconds(point.cost));
+      cells.push_back(format_ratio(point.price_index));
       if (alpha) cells.push_back(point.alpha ? fmt::format("{:g}", *point.alpha) : std::string(kNone));
       table.add_row(std::move(cells));
     }
@@ -404,9 +412,12 @@ Json to_json(const Study& study, const std::vector<MeasuredRun>& runs) {
                         {"wait_share", figure(point.wait_share)},
                         {"transfer_share", figure(point.transfer_share)},
                         {"exchange_exact", point.exchange_exact},
+                        {"hidden_share", figure(point.hidden_share)},
                         {"steps_s", kinds},
                         {"wait_s", figure(point.wait_s)},
                         {"transfer_s", figure(point.transfer_s)},
+                        {"exposed_s", figure(point.exposed_s)},
+                        {"hidden_s", figure(point.hidden_s)},
                         {"billed_s", figure(point.billed_s)},
                         {"cost", figure(point.cost)},
                         {"price_increase", figure(point.price_increase)},

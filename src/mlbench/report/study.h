@@ -15,6 +15,7 @@
 //   compute-only      the same of the time in init, fwd_pass, comp_loss, backprop and opt_step on rank 0
 //   communication     agg / train clock (and agg / the compute time), medians
 //   wait, transfer    parts of it on rank 0, over the train clock, medians (record/exchange.h)
+//   hidden            what of both ran while rank 0 computed its gradient, in the same way
 //   cost              time x workers x price of a worker per hour, on the clock that is billed; without a goal, per
 //                     million samples
 //   price index       (cost / cost of the baseline) / speed-up, both on that clock
@@ -43,9 +44,12 @@ struct StudyPoint {
   std::optional<double> communication_share, communication_per_compute;
   std::optional<double> wait_share, transfer_share;
   bool exchange_exact = false;  // else the shares are at least and at most so much
-  // Of the repeat shown, in the unit of `seconds`; wait and transfer are parts of `agg`.
+  std::optional<double> hidden_share;
+  // Of the repeat shown, in the unit of `seconds`. Wait and transfer are parts of `agg` where nothing is hidden;
+  // exposed is one always.
   std::array<std::optional<double>, record::kStepKinds> kinds_s;
-  std::optional<double> wait_s, transfer_s;
+  std::optional<double> wait_s, transfer_s, exposed_s, hidden_s;
+  bool hides() const { return hidden_s.value_or(0) > 0; }
   std::optional<double> billed_s;  // as `seconds`, on the clock that is billed
   std::optional<double> cost, price_increase, price_index;
   std::optional<double> alpha;  // of rules whose rate is alpha / sqrt(t)

@@ -162,6 +162,21 @@ TEST(Study, WaitAndTransferAreMediansOfRank0) {
   EXPECT_THAT(study_table(studies_of(runs)[0], "$"), HasSubstr("20 %   >= 10 %    <= 5 %"));
 }
 
+TEST(Study, HiddenCommunicationHasAColumnWhereThereIsSome) {
+  std::vector<MeasuredRun> runs = {published("r-1", {1, 60, 50, 0}), published("r-2", {2, 40, 25, 10})};
+  runs[1].record["exchange"] = {{"wait_s", {8, 1}},     {"transfer_s", {6, 6}}, {"exposed_s", {9, 2}},
+                                {"hidden_s", {5, 5}}, {"exact", false}};
+  const auto studies = studies_of(runs);
+  const StudyPoint& point = studies[0].lines[0].points[1];
+  EXPECT_EQ(point.hidden_share, 5.0 / 40);
+  EXPECT_EQ(point.hidden_s, 5);
+  EXPECT_EQ(point.exposed_s, 9);
+  EXPECT_TRUE(point.hides());
+  EXPECT_THAT(study_table(studies[0], "$"), HasSubstr(">= 20 %   <= 15 %      12 %"));
+  runs[1].record["exchange"]["hidden_s"] = {0, 0};
+  EXPECT_THAT(study_table(studies_of(runs)[0], "$"), testing::Not(HasSubstr("hidden")));
+}
+
 TEST(Study, RepeatsGiveTheirMedianAndItsRunIsShown) {
   std::vector<MeasuredRun> runs = {published("r-1", {1, 60, 50, 0}), published("r-2", {2, 40, 25, 10}),
                                    published("r-2.2", {2, 20, 24, 5}), published("r-2.3", {2, 30, 26, 6})};

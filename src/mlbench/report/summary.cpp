@@ -107,19 +107,22 @@ std::string scaling_table(const ScaledRuns& scaled) {
 
 std::string results_table(const std::vector<Json>& records) {
   const ScaledRuns scaled = scale_runs(records);
-  Table results({{"run", "", Align::kLeft},
-                 {"state", "", Align::kLeft},
-                 {"workers", "x threads", Align::kLeft},
-                 {"time to goal", "s", Align::kRight},
-                 {"train", "s", Align::kRight},
-                 {"legacy", "s", Align::kRight},
-                 {"wall", "s", Align::kRight},
-                 {"throughput", "samples/s", Align::kRight},
-                 {"comm.", "of train", Align::kRight},
-                 {"wait", "of train", Align::kRight},
-                 {"transfer", "of train", Align::kRight},
-                 {"evaluation", "", Align::kLeft},
-                 {"notes", "", Align::kLeft}});
+  std::vector<Column> columns = {{"run", "", Align::kLeft},
+                                 {"state", "", Align::kLeft},
+                                 {"workers", "x threads", Align::kLeft},
+                                 {"time to goal", "s", Align::kRight},
+                                 {"train", "s", Align::kRight},
+                                 {"legacy", "s", Align::kRight},
+                                 {"wall", "s", Align::kRight},
+                                 {"throughput", "samples/s", Align::kRight},
+                                 {"comm.", "of train", Align::kRight},
+                                 {"wait", "of train", Align::kRight},
+                                 {"transfer", "of train", Align::kRight}};
+  const bool hidden = std::ranges::any_of(scaled.runs, [](const ScaledRun& run) { return run.figures.hides(); });
+  if (hidden) columns.push_back({"hidden", "of train", Align::kRight});
+  columns.push_back({"evaluation", "", Align::kLeft});
+  columns.push_back({"notes", "", Align::kLeft});
+  Table results(std::move(columns));
   bool several_counts = false;
   for (const ScaledRun& run : scaled.runs) {
     const RunFigures& figures = run.figures;
@@ -127,13 +130,15 @@ std::string results_table(const std::vector<Json>& records) {
     const std::string goal = figures.time_to_goal_s ? format_seconds(figures.time_to_goal_s)
                              : figures.has_goal     ? "not reached"
                                                     : "no goal";
-    results.add_row({figures.name, figures.state, workers_by_threads(figures), goal, format_seconds(figures.train_s),
-                     format_seconds(figures.train_legacy_s), format_seconds(figures.wall_s),
-                     format_rate(figures.samples_per_s), format_percent(figures.communication_share),
-                     format_wait(figures.wait_share, figures.exchange_exact),
-                     format_transfer(figures.transfer_share, figures.exchange_exact),
-                     figures.evaluation.empty() ? std::string(kNone) : figures.evaluation,
-                     fmt::format("{}", fmt::join(figures.labels, ", "))});
+    std::vector<std::string> cells = {
+        figures.name, figures.state, workers_by_threads(figures), goal, format_seconds(figures.train_s),
+        format_seconds(figures.train_legacy_s), format_seconds(figures.wall_s), format_rate(figures.samples_per_s),
+        format_percent(figures.communication_share), format_wait(figures.wait_share, figures.exchange_exact),
+        format_transfer(figures.transfer_share, figures.exchange_exact)};
+    if (hidden) cells.push_back(format_percent(figures.hidden_share));
+    cells.push_back(figures.evaluation.empty() ? std::string(kNone) : figures.evaluation);
+    cells.push_back(fmt::format("{}", fmt::join(figures.labels, ", ")));
+    results.add_row(std::move(cells));
   }
   std::string out = results.render();
   if (several_counts) out += scaling_table(scaled);
@@ -209,7 +214,14 @@ std::string kinds_table(const Json& record) {
   for (const std::string_view kind : record::kStepKindNames) {
     const auto seconds = number(record, ("/steps_s/" + std::string(kind)).c_str());
     if (seconds) table.add_row({std::string(kind), format_seconds(seconds), format_percent(*seconds / *train)});
-    if (kind == "agg" && figures.wait_share) {
+    // Wait and transfer are parts of agg where nothing runs beside the computation.
+    const auto part = [&](const char* name, const char* pointer) {
+      const auto of_part = number(record, pointer);
+      if (of_part) table.add_row({name, format_seconds(of_part), format_percent(*of_part / *train)});
+    };
+    if (kind == "backprop" && figures.hides()) part("  hidden", "/exchange/hidden_s/0");
+    if (kind == "agg" && figures.hides()) part("  exposed", "/exchange/exposed_s/0");
+    if (kind == "agg" && figures.wait_share && !figures.hides()) {
       const bool exact = figures.exchange_exact;
       table.add_row(
           {"  wait", format_seconds(number(record, "/exchange/wait_s/0")), format_wait(figures.wait_share, exact)});
@@ -220,7 +232,8 @@ std::string kinds_table(const Json& record) {
   return table.empty() ? "" : "\nWhere rank 0's train clock goes\n" + table.render();
 }
 
-// "transfer 1.20 s; wait 0.10 s (rank 1) to 12.3 s (rank 0)"
+// "transfer 1.20 s; wait 0.10 s (rank 1) to 12.3 s (rank 0)", and with overlap "; of rank 0's 3.00 s exposed, 10.5 s
+// hidden"
 std::string exchange_words(const Json& record) {
   const auto exchange = record.find("exchange");
   if (exchange == record.end() || !exchange->is_object()) return "";
@@ -233,8 +246,13 @@ std::string exchange_words(const Json& record) {
     return fmt::format("{} s (rank {})", format_seconds(wait->template get<double>()), wait - waits->begin());
   };
   const bool exact = exchange->value("exact", Json(false)) == true;
-  return fmt::format("transfer {}{} s; wait {}{} to {}", exact ? "" : "at most ", format_seconds(transfer),
-                     exact ? "" : "at least ", words(least), words(most));
+  std::string out = fmt::format("transfer {}{} s; wait {}{} to {}", exact ? "" : "at most ", format_seconds(transfer),
+                                exact ? "" : "at least ", words(least), words(most));
+  const auto exposed = number(*exchange, "/exposed_s/0"), hidden = number(*exchange, "/hidden_s/0");
+  if (exposed && hidden.value_or(0) > 0) {
+    out += fmt::format("; of rank 0's {} s exposed, {} s hidden", format_seconds(exposed), format_seconds(hidden));
+  }
+  return out;
 }
 
 // Sums where all parts are known.

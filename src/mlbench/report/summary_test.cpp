@@ -114,6 +114,21 @@ TEST(RunDetails, TellWaitingFromTransfer) {
   EXPECT_THAT(run_details(record), Not(HasSubstr("exchange ")));
 }
 
+TEST(RunDetails, TellExposedFromHiddenCommunication) {
+  Json record = make_record("r-2", 2, 40, 5400, true);
+  record["exchange"] = {{"wait_s", {7.0, 0.5}},    {"transfer_s", {6.0, 6.0}}, {"exposed_s", {9.0, 4.5}},
+                        {"hidden_s", {4.0, 2.0}}, {"exact", false},           {"steps", 750}};
+  EXPECT_THAT(run_details(record), HasSubstr("to 7.00 s (rank 0); of rank 0's 9.00 s exposed, 4.00 s hidden\n"));
+  EXPECT_THAT(run_details(record), HasSubstr("backprop       20.5      51 %\n"
+                                             "  hidden       4.00      10 %\n"));
+  EXPECT_THAT(run_details(record), HasSubstr("agg            10.0      25 %\n"
+                                             "  exposed      9.00      22 %\n"
+                                             "opt_step "));
+  EXPECT_THAT(results_table({record}), HasSubstr("      25 %   >= 18 %   <= 15 %      10 %  Prec@1 85.25"));
+  record["exchange"]["hidden_s"] = {0.0, 0.0};
+  EXPECT_THAT(results_table({record}), HasSubstr("      25 %   >= 18 %   <= 15 %  Prec@1 85.25"));
+}
+
 TEST(FailureText, NamesTheCulprit) {
   Json record = make_record("r-2", 2, 40, 5400, false);
   EXPECT_EQ(failure_text(record), "");

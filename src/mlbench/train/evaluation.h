@@ -46,8 +46,9 @@ std::unique_ptr<data::EvalLoader> make_evaluation_loader(const spec::RunSpec& ru
 // The framework's model, as it stands, over all of the loader's batches.
 void add_shard(framework::Framework& framework, data::EvalLoader& loader, MetricSet& metrics);
 
-// The metrics of the whole split, made by all ranks, each with its part of it (the loader's) and with the averaged model
-// (snapshot.h); behind it each has its own again, to train on with. Collective.
+// The metrics of the whole split, made by all ranks, each with its part of it (the loader's) and with the averaged
+// model (snapshot.h); behind it each has its own again, to train on with. `replicated`: all ranks hold the same
+// parameters. Collective.
 void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm, bool replicated,
                        data::EvalLoader& loader, MetricSet& metrics);
 

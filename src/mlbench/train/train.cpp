@@ -35,7 +35,8 @@ std::unique_ptr<data::TrainLoader> make_loader(const TrainContext& context, int6
   return context.wrap_loader ? context.wrap_loader(std::move(loader)) : std::move(loader);
 }
 
-// Tells the optimizer which gradients are final, where it listens; and, where a step fails, that it will not be finished.
+// Tells the optimizer which gradients are final, where it listens; and where a step fails, that it will not be
+// finished.
 class GradientListener {
  public:
   GradientListener(framework::Framework& framework, optim::Optimizer& optimizer)

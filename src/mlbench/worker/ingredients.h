@@ -19,8 +19,8 @@ dataset::PreparedDataset prepare_data(const spec::RunSpec& run);
 // For one rank; `local_rank` is its number on its host, which picks cores and GPU. UserError.
 std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, int rank, int local_rank);
 
-// Cores for threads that a rank starts beside those that compute, which are bound to one each: what the supervisor keeps
-// for the run and no rank computes on, else the rank's own. Empty where nothing is bound.
+// Cores for threads that a rank starts beside those that compute, which are bound to one each: what the supervisor
+// keeps for the run and no rank computes on, else the rank's own. Empty where nothing is bound.
 std::vector<int> cores_beside_computing(const spec::RunSpec& run, int local_rank);
 
 // Of a rank's communication thread: in the way where the back end spins and there are fewer cores than threads that

@@ -1,5 +1,5 @@
-// The exchange while the gradient is being computed: when buckets go, on which thread, and that the sums are those of the
-// same buckets one after the other.
+// The exchange while the gradient is being computed: when buckets go, on which thread, and that the sums are those of
+// the same buckets one after the other.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

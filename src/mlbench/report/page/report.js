@@ -171,6 +171,7 @@
     ['comm. / total', (line, point) => number(point.communication_share)],
     ['wait / total', (line, point) => bound('>=', point, point.wait_share)],
     ['transfer / total', (line, point) => bound('<=', point, point.transfer_share)],
+    ['hidden / total', (line, point) => number(point.hidden_share)],
     ['comm. / compute', (line, point) => number(point.communication_per_compute)],
     ['cost', (line, point) => number(point.cost)], ['price index', (line, point) => number(point.price_index)],
     ['alpha', (line, point) => number(point.alpha)],
@@ -178,7 +179,8 @@
   const tables = [];
   const fillTable = ({study, table}) => {
     const points = study.lines.flatMap((line) => line.points.map((point) => [line, point]));
-    const shown = columns.filter(([name]) => name !== 'alpha' || points.some(([, point]) => point.alpha !== null));
+    const seldom = {'alpha': (point) => point.alpha !== null, 'hidden / total': (point) => point.hidden_share > 0};
+    const shown = columns.filter(([name]) => !seldom[name] || points.some(([, point]) => seldom[name](point)));
     const head = element('tr', null, ...shown.map(([name]) => {
       const unit = name === 'time' ? ` (${study.unit})` : name === 'cost' ? ` (${data.prices.currency})` : '';
       const made = element('th', name + unit);
