@@ -9,6 +9,7 @@
 #include <exception>
 #include <filesystem>
 #include <thread>
+#include <tuple>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
@@ -182,6 +183,25 @@ TEST_P(Task1aOnEach, ResumedRunIsThatWithoutABreakToTheBit) {
   ASSERT_EQ(resumed.tensors.size(), reference.tensors.size());
   for (const auto& [name, tensor] : reference.tensors) {
     EXPECT_EQ(resumed.tensor(name).bytes, tensor.bytes) << name;
+  }
+}
+
+// Three ranks, of which the last has no images in every third step: 80 are twice 39 and 2.
+TEST_P(Task1aOnEach, BucketsExchangedBesideTheBackwardPassGiveTheSameWeightsToTheBit) {
+  const auto weights_with = [&](const std::string& name, const char* key, const char* value, const char* overlap) {
+    return train(make_run(name, GetParam(), 3,
+                          {{"batch_size", "13"},
+                           {"epochs", "2"},
+                           {"evaluation.every_samples", "39"},
+                           {key, value},
+                           {"optimizer.overlap", overlap}}))
+        .weights_sha256;
+  };
+  for (const auto& [name, key, value] : {std::tuple("buckets", "optimizer.bucket_mb", "0.25"),
+                                         std::tuple("layers", "optimizer.by_layer", "true"),
+                                         std::tuple("whole", "optimizer.by_layer", "false")}) {
+    EXPECT_EQ(weights_with(fmt::format("{}-o", name), key, value, "true"), weights_with(name, key, value, "false"))
+        << name;
   }
 }
 
