@@ -197,9 +197,9 @@ TEST_P(Task1aOnEach, BucketsExchangedBesideTheBackwardPassGiveTheSameWeightsToTh
                            {"optimizer.overlap", overlap}}))
         .weights_sha256;
   };
-  for (const auto& [name, key, value] : {std::tuple("buckets", "optimizer.bucket_mb", "0.25"),
-                                         std::tuple("layers", "optimizer.by_layer", "true"),
-                                         std::tuple("whole", "optimizer.by_layer", "false")}) {
+  for (const auto& [name, key, value] :
+       {std::tuple("buckets", "optimizer.bucket_mb", "0.25"), std::tuple("layers", "optimizer.by_layer", "true"),
+        std::tuple("whole", "optimizer.by_layer", "false")}) {
     EXPECT_EQ(weights_with(fmt::format("{}-o", name), key, value, "true"), weights_with(name, key, value, "false"))
         << name;
   }

@@ -42,8 +42,8 @@ struct Case {
 
 std::vector<Case> cases() {
   return {{"none", Json::object()}, {"error memory", {}, [](const CoderContext& context) {
-             return std::make_unique<ErrorMemoryCoder>(context);
-           }}};
+                                       return std::make_unique<ErrorMemoryCoder>(context);
+                                     }}};
 }
 
 std::unique_ptr<GradientCoder> make(const Case& test, const FlatLayout& layout, int rank = 0) {
@@ -212,7 +212,8 @@ TEST(IdentityCoder, SharesTheGradientsMemory) {
 TEST(ErrorMemoryCoder, ThreeStepsComputedByHand) {
   const FlatLayout layout = layout_of({1});
   std::vector<std::unique_ptr<ErrorMemoryCoder>> ranks;
-  for (int rank = 0; rank < 2; ++rank) ranks.push_back(std::make_unique<ErrorMemoryCoder>(CoderContext{layout, 1, rank}));
+  for (int rank = 0; rank < 2; ++rank)
+    ranks.push_back(std::make_unique<ErrorMemoryCoder>(CoderContext{layout, 1, rank}));
   const float sent[3][2] = {{0, 1}, {0.5, 1.25}, {0, 1}};
   const float left[3][2] = {{0.25, 0.1F}, {0, -0.05F}, {0.25, 0.05F}};
   for (int step = 0; step < 3; ++step) {

@@ -345,7 +345,8 @@ std::unique_ptr<Optimizer> toy(comm::Communicator& comm, bool replicated) {
   }
   SgdOptions options;
   options.momentum = 0.5;
-  return std::make_unique<Optimizer>(std::make_unique<SgdRule>(options, kLayout), std::move(coder), std::move(exchange));
+  return std::make_unique<Optimizer>(std::make_unique<SgdRule>(options, kLayout), std::move(coder),
+                                     std::move(exchange));
 }
 
 std::vector<std::string> names_in(const NamedState& state) {
@@ -362,7 +363,8 @@ TEST(Optimizer, StateThatRanksDoNotShareIsTheRanksOwn) {
     EXPECT_FALSE(with_memory->effective().contains("replicated"));
     with_memory->export_state(shared);
     with_memory->export_own_state(own);
-    EXPECT_THAT(names_in(shared), ElementsAre("optimizer/momentum/a", "optimizer/momentum/b", "optimizer/momentum_steps"));
+    EXPECT_THAT(names_in(shared),
+                ElementsAre("optimizer/momentum/a", "optimizer/momentum/b", "optimizer/momentum_steps"));
     EXPECT_THAT(names_in(own), ElementsAre("coder/error", "coder/name"));
 
     shared = own = {};

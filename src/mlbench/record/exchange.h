@@ -24,8 +24,8 @@ struct ExchangeTimes {
   std::vector<int64_t> wait_ns;                // of each rank
   int64_t transfer_ns = 0;                     // the same for all ranks
   std::vector<int64_t> exposed_ns, hidden_ns;  // of each rank; their sum is that of wait and transfer
-  int64_t steps = 0;             // that all ranks recorded: the others are left out; redone steps count again
-  bool all_steps = true;         // none was left out
+  int64_t steps = 0;      // that all ranks recorded: the others are left out; redone steps count again
+  bool all_steps = true;  // none was left out
 };
 
 // Sums over the segments from 1 to `segments`. Reads the spools of all ranks side by side, in little memory. UserError,

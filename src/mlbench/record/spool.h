@@ -52,7 +52,7 @@ struct StepRecord {
   double lr = 0;            // last
   int64_t end_ns = 0;       // monotonic, since the segment's start on this rank, end of the step; last
   uint64_t bytes = 0;       // handed to collectives by this rank; sum
-  std::array<int64_t, kStepKinds> kinds_ns{};           // sums: every nanosecond from batch request to batch request
+  std::array<int64_t, kStepKinds> kinds_ns{};  // sums: every nanosecond from batch request to batch request
   // Of each of the `count` steps: the time within its operations of communication, and the part of it that ran while
   // the gradient was being computed. The rest is exposed: the step waited for it.
   std::array<int64_t, kMostMergedSteps> exchange_ns{};

@@ -101,8 +101,8 @@ TEST_F(Charts, HiddenCommunicationHasAChartAndTheExposedIsAPartOfAgg) {
     return names;
   };
   EXPECT_THAT(ids(), testing::Not(testing::Contains("communication_hidden")));
-  runs_[2].record["exchange"] = {{"wait_s", {6, 0}},   {"transfer_s", {3, 3}}, {"exposed_s", {4, 1}},
-                                 {"hidden_s", {5, 2}}, {"exact", false}};
+  runs_[2].record["exchange"] = {
+      {"wait_s", {6, 0}}, {"transfer_s", {3, 3}}, {"exposed_s", {4, 1}}, {"hidden_s", {5, 2}}, {"exact", false}};
   std::map<std::string, std::vector<double>> parts;
   for (const ChartSeries& series : chart("time_for_all_phases").series) parts[series.name] = values(series);
   EXPECT_THAT(parts["agg"], ElementsAre(15, 6, 5));

@@ -209,7 +209,9 @@ class StudyMaker {
     point.transfer_share = median_over(point.runs, [&](size_t run) { return figures(run).transfer_share; });
     point.exchange_exact = std::ranges::all_of(point.runs, [&](size_t run) { return figures(run).exchange_exact; });
     point.hidden_share = median_over(point.runs, [&](size_t run) { return figures(run).hidden_share; });
-    const auto of_shown = [&](const char* pointer) { return in_unit(point.shown, number(record(point.shown), pointer)); };
+    const auto of_shown = [&](const char* pointer) {
+      return in_unit(point.shown, number(record(point.shown), pointer));
+    };
     point.wait_s = of_shown("/exchange/wait_s/0");
     point.transfer_s = of_shown("/exchange/transfer_s/0");
     point.exposed_s = of_shown("/exchange/exposed_s/0");
@@ -336,7 +338,8 @@ std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const Stud
 
 std::string study_table(const Study& study, const std::string& currency) {
   const auto any_point = [&](const auto& is_so) {
-    return std::ranges::any_of(study.lines, [&](const StudyLine& line) { return std::ranges::any_of(line.points, is_so); });
+    return std::ranges::any_of(study.lines,
+                               [&](const StudyLine& line) { return std::ranges::any_of(line.points, is_so); });
   };
   const bool alpha = any_point([](const StudyPoint& point) { return point.alpha.has_value(); });
   const bool hidden = any_point([](const StudyPoint& point) { return point.hidden_share.value_or(0) > 0; });

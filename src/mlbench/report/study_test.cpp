@@ -164,8 +164,8 @@ TEST(Study, WaitAndTransferAreMediansOfRank0) {
 
 TEST(Study, HiddenCommunicationHasAColumnWhereThereIsSome) {
   std::vector<MeasuredRun> runs = {published("r-1", {1, 60, 50, 0}), published("r-2", {2, 40, 25, 10})};
-  runs[1].record["exchange"] = {{"wait_s", {8, 1}},     {"transfer_s", {6, 6}}, {"exposed_s", {9, 2}},
-                                {"hidden_s", {5, 5}}, {"exact", false}};
+  runs[1].record["exchange"] = {
+      {"wait_s", {8, 1}}, {"transfer_s", {6, 6}}, {"exposed_s", {9, 2}}, {"hidden_s", {5, 5}}, {"exact", false}};
   const auto studies = studies_of(runs);
   const StudyPoint& point = studies[0].lines[0].points[1];
   EXPECT_EQ(point.hidden_share, 5.0 / 40);

@@ -130,11 +130,17 @@ std::string results_table(const std::vector<Json>& records) {
     const std::string goal = figures.time_to_goal_s ? format_seconds(figures.time_to_goal_s)
                              : figures.has_goal     ? "not reached"
                                                     : "no goal";
-    std::vector<std::string> cells = {
-        figures.name, figures.state, workers_by_threads(figures), goal, format_seconds(figures.train_s),
-        format_seconds(figures.train_legacy_s), format_seconds(figures.wall_s), format_rate(figures.samples_per_s),
-        format_percent(figures.communication_share), format_wait(figures.wait_share, figures.exchange_exact),
-        format_transfer(figures.transfer_share, figures.exchange_exact)};
+    std::vector<std::string> cells = {figures.name,
+                                      figures.state,
+                                      workers_by_threads(figures),
+                                      goal,
+                                      format_seconds(figures.train_s),
+                                      format_seconds(figures.train_legacy_s),
+                                      format_seconds(figures.wall_s),
+                                      format_rate(figures.samples_per_s),
+                                      format_percent(figures.communication_share),
+                                      format_wait(figures.wait_share, figures.exchange_exact),
+                                      format_transfer(figures.transfer_share, figures.exchange_exact)};
     if (hidden) cells.push_back(format_percent(figures.hidden_share));
     cells.push_back(figures.evaluation.empty() ? std::string(kNone) : figures.evaluation);
     cells.push_back(fmt::format("{}", fmt::join(figures.labels, ", ")));

@@ -116,7 +116,7 @@ TEST(RunDetails, TellWaitingFromTransfer) {
 
 TEST(RunDetails, TellExposedFromHiddenCommunication) {
   Json record = make_record("r-2", 2, 40, 5400, true);
-  record["exchange"] = {{"wait_s", {7.0, 0.5}},    {"transfer_s", {6.0, 6.0}}, {"exposed_s", {9.0, 4.5}},
+  record["exchange"] = {{"wait_s", {7.0, 0.5}},   {"transfer_s", {6.0, 6.0}}, {"exposed_s", {9.0, 4.5}},
                         {"hidden_s", {4.0, 2.0}}, {"exact", false},           {"steps", 750}};
   EXPECT_THAT(run_details(record), HasSubstr("to 7.00 s (rank 0); of rank 0's 9.00 s exposed, 4.00 s hidden\n"));
   EXPECT_THAT(run_details(record), HasSubstr("backprop       20.5      51 %\n"

@@ -252,10 +252,9 @@ TEST_F(WorkerTest, a_gradient_in_buckets_gives_the_same_weights) {
   EXPECT_EQ(by_layer["effective"]["by_layer"], true);
   EXPECT_EQ(first["weights_sha256"], second["weights_sha256"]);
   // Beside the backward pass the same pieces are added in the same order.
-  for (const auto& [record, name, key, value] :
-       {std::tuple(by_layer, "layers-o", "optimizer.by_layer", "true"),
-        std::tuple(first, "first-o", "optimizer.bucket_mb", "0.1"),
-        std::tuple(three, "three-o", "optimizer.bucket_mb", "0")}) {
+  for (const auto& [record, name, key, value] : {std::tuple(by_layer, "layers-o", "optimizer.by_layer", "true"),
+                                                 std::tuple(first, "first-o", "optimizer.bucket_mb", "0.1"),
+                                                 std::tuple(three, "three-o", "optimizer.bucket_mb", "0")}) {
     const Json overlapped = with_buckets(name, 3, key, value, true);
     EXPECT_EQ(overlapped["effective"]["overlap"], true);
     EXPECT_EQ(overlapped["requested"]["overlap"], true);

@@ -435,10 +435,10 @@ TEST_P(FrameworkNumbers, TellsAGradientBeforeItGoesOn) {
   framework->gradients().fill_(kNotYet);
   std::vector<std::string> told;
   framework->on_gradient_ready([&](int64_t first, int64_t) {
-    const auto range = std::ranges::find_if(
-        framework->layout().ranges, [&](const FlatRange& one) { return one.trainable && one.offset == first; });
-    for (const auto& [name, later] : {std::pair{"fc2.weight", "fc1.weight"}, {"fc1.weight", "conv.weight"},
-                                      {"bn.weight", "conv.weight"}}) {
+    const auto range = std::ranges::find_if(framework->layout().ranges,
+                                            [&](const FlatRange& one) { return one.trainable && one.offset == first; });
+    for (const auto& [name, later] :
+         {std::pair{"fc2.weight", "fc1.weight"}, {"fc1.weight", "conv.weight"}, {"bn.weight", "conv.weight"}}) {
       if (range->name != name) continue;
       told.push_back(range->name);
       EXPECT_TRUE((gradient_of(later) == kNotYet).all().item<bool>()) << later << " when " << name << " is told";

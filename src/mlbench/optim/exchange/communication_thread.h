@@ -16,8 +16,8 @@ namespace mlbench::optim {
 
 // Where a communication thread runs.
 struct CommunicationPlace {
-  // Cores that it may run on; empty: those of the thread that makes it. A maker that is bound to a core names others, or
-  // the two would take turns.
+  // Cores that it may run on; empty: those of the thread that makes it. A maker that is bound to a core names others,
+  // or the two would take turns.
   std::vector<int> cores;
   // Why it would take time from the threads that compute: its back end spins while it waits, and no core is left for
   // that. "": it would not.

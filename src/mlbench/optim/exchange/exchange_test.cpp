@@ -140,8 +140,9 @@ class Subject {
 
   // A step with this gradient; the rule takes a hundredth of it. Returns the bytes. `backward` does what happens
   // between begin and finish.
-  uint64_t step(FlatTensors& tensors, const at::Tensor& gradient, int number,
-                const std::function<void(Exchange&)>& backward = [](Exchange&) {}) const {
+  uint64_t step(
+      FlatTensors& tensors, const at::Tensor& gradient, int number,
+      const std::function<void(Exchange&)>& backward = [](Exchange&) {}) const {
     exchange_->begin(number, tensors);
     tensors.gradients.copy_(gradient);
     backward(*exchange_);
@@ -253,7 +254,8 @@ TEST_P(EveryExchange, GivesTheSameHoweverItIsToldWhatIsReady) {
       const at::Tensor gradient = gradient_of(layout, rank, step);
       silent.step(expected, gradient, step);
       const bool at_once = (step + rank) % 3 == 0;
-      told.step(tensors, gradient, step, [&](Exchange& exchange) { at_once ? tell_all(exchange) : tell_each(exchange); });
+      told.step(tensors, gradient, step,
+                [&](Exchange& exchange) { at_once ? tell_all(exchange) : tell_each(exchange); });
       EXPECT_TRUE(same_bits(tensors.parameters, expected.parameters)) << "rank " << rank << ", step " << step;
     }
   });

@@ -32,7 +32,8 @@ class NeighbourAveraging final : public Exchange {
   uint64_t after_update(FlatTensors& tensors) override {
     if (comm_.size() == 1 || ++updates_ % every_ != 0) return 0;
     const int size = comm_.size(), right = (comm_.rank() + 1) % size, left = (comm_.rank() + size - 1) % size;
-    const at::Tensor own = tensors.parameters.clone(), from_left = at::empty_like(own), from_right = at::empty_like(own);
+    const at::Tensor own = tensors.parameters.clone(), from_left = at::empty_like(own),
+                     from_right = at::empty_like(own);
     const auto first = comm_.recv_async(view_of(from_left), left, kToTheRight);
     const auto sent = comm_.send_async(view_of(own), right, kToTheRight);
     if (size > 2) {
