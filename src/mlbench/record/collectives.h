@@ -68,7 +68,7 @@ struct CollectiveRow {
 struct SlowPart {
   std::string measure;         // "bandwidth", "latency"
   std::string kind;            // "host", "sending", "receiving" (of a host), "link", "direction" (of a link)
-  std::vector<int64_t> ranks;  // of a link and a direction: two ends, sender first; of a host: all that it has
+  std::vector<int64_t> ranks;  // of the host; of a link or direction those of both ends, the sender first
   std::vector<std::string> hosts;
   double ratio = 0;  // its bandwidth over that of the others, medians; of latency: theirs over its own
   bool operator==(const SlowPart&) const = default;

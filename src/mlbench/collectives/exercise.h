@@ -1,0 +1,54 @@
+#pragma once
+
+// One operation on the buffers of one rank, with data whose outcome is known.
+
+#include <cstdint>
+#include <memory>
+
+#include "mlbench/collectives/buffer_with_margins.h"
+#include "mlbench/collectives/memory.h"
+#include "mlbench/comm/communicator.h"
+#include "mlbench/spec/collectives.h"
+
+namespace mlbench::collectives {
+
+// What the operations of a rank share. The buffers hold the largest of them.
+struct Workplace {
+  comm::Communicator& comm;
+  Memory& memory;
+  BufferWithMargins& send;
+  BufferWithMargins& receive;
+};
+
+enum class Form : uint8_t { kOutOfPlace, kInPlace };
+
+// Every rank of the group makes the same ones and calls the same functions.
+class Exercise {
+ public:
+  virtual ~Exercise() = default;
+  // Fills the input and clears the output. The same `seed` on all ranks; another one gives other data.
+  virtual void prepare(uint64_t seed) = 0;
+  // The operation: what is timed. It may be repeated without preparing again.
+  virtual void run() = 0;
+  // Behind prepare() and one run(): elements of this rank's output that are not what they must be, elements of its
+  // input that were changed though they must not be, and bytes written beside the buffers.
+  virtual int64_t wrong() = 0;
+};
+
+// The operation of a row in one form. `count` elements, before they are cut into slices.
+//
+// Of most operations the interface has one form alone, as it is made for training: all_reduce, reduce and broadcast in
+// place, the others out of place. The other form is made with a copy, which counts: its caller had to make it, too.
+std::unique_ptr<Exercise> make_exercise(const Workplace& workplace, const spec::CollectiveCase& one, int64_t count,
+                                        Form form);
+// Whether that form is made with a copy.
+bool makes_copies(spec::Collective operation, Form form);
+// Whether there is such a form: barrier and point-to-point operations have no in-place one.
+bool has_form(spec::Collective operation, Form form);
+
+// A point-to-point operation between two ranks, `first` being the sender of kBandwidth and the one whose time counts;
+// on other ranks it does nothing. `window` messages are under way at once.
+std::unique_ptr<Exercise> make_point_to_point(const Workplace& workplace, spec::Collective operation, DType dtype,
+                                              int64_t count, int64_t window, int first, int second);
+
+}  // namespace mlbench::collectives

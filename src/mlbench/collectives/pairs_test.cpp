@@ -1,0 +1,68 @@
+#include "mlbench/collectives/pairs.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "mlbench/collectives/test_group.h"
+
+namespace mlbench::collectives {
+namespace {
+
+TEST(Pairs, EveryOrderedPairIsMeasuredOnce) {
+  for (const bool disjoint : {false, true}) {
+    for (int ranks = 2; ranks <= 9; ++ranks) {
+      std::set<std::pair<int, int>> seen;
+      for (const Round& round : rounds_of_pairs(ranks, disjoint)) {
+        std::set<int> busy;
+        for (const auto& [from, to] : round) {
+          EXPECT_TRUE(seen.insert({from, to}).second) << from << " " << to << " of " << ranks;
+          EXPECT_TRUE(busy.insert(from).second && busy.insert(to).second) << "a rank in two pairs at once";
+          EXPECT_TRUE(from != to && from >= 0 && to >= 0 && from < ranks && to < ranks);
+        }
+        EXPECT_TRUE(disjoint || round.size() == 1);
+      }
+      EXPECT_EQ(seen.size(), static_cast<size_t>(ranks * (ranks - 1)));
+    }
+  }
+}
+
+TEST(Pairs, DisjointRoundsAreAsFewAsCanBe) {
+  EXPECT_EQ(rounds_of_pairs(8, true).size(), 14u);
+  EXPECT_EQ(rounds_of_pairs(5, true).size(), 10u);
+  EXPECT_EQ(rounds_of_pairs(2, true).size(), 2u);
+}
+
+TEST(Pairs, TheMatrixIsWholeOnRank0) {
+  for (const bool disjoint : {false, true}) {
+    for (const int ranks : {2, 3, 4}) {
+      spec::CollectivesSpec spec;
+      spec.pairs.measure = true;
+      spec.pairs.disjoint = disjoint;
+      spec.pairs.iterations = 4;
+      spec.pairs.bandwidth_bytes = 1000;
+      spec.window = 8;
+      // Each look at the clock is a millisecond later: every run takes one.
+      std::vector<record::PairMatrix> found(static_cast<size_t>(ranks));
+      run_group(ranks, [&](comm::Communicator& comm) {
+        HostMemory memory(comm, false);
+        found[static_cast<size_t>(comm.rank())] = measure_pairs(spec, comm, memory, TickingClock());
+      });
+      const record::PairMatrix& pairs = found[0];
+      ASSERT_EQ(pairs.hosts.size(), static_cast<size_t>(ranks));
+      EXPECT_EQ(pairs.window, 8);
+      for (size_t from = 0; from < pairs.hosts.size(); ++from) {
+        EXPECT_EQ(pairs.hosts[from], pairs.hosts[0]);
+        for (size_t to = 0; to < pairs.hosts.size(); ++to) {
+          EXPECT_DOUBLE_EQ(pairs.latency_us[from][to], from == to ? 0 : 500);
+          EXPECT_DOUBLE_EQ(pairs.bandwidth[from][to], from == to ? 0 : 8 * 1000 / 1e-3 / 1e9);
+        }
+      }
+      EXPECT_FALSE(pairs.verdict.empty());
+      for (size_t rank = 1; rank < found.size(); ++rank) EXPECT_TRUE(found[rank].hosts.empty());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mlbench::collectives

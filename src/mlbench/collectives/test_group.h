@@ -1,0 +1,146 @@
+#pragma once
+
+// Ranks as threads, a clock whose time is known, and a transport that makes mistakes, for the tests of this folder.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "mlbench/base/clock.h"
+#include "mlbench/comm/communicator.h"
+#include "mlbench/comm/in_process.h"
+
+namespace mlbench::collectives {
+
+// Each look is a step later. For one thread.
+class TickingClock final : public Clock {
+ public:
+  explicit TickingClock(Nanoseconds step = std::chrono::milliseconds(1)) : step_(step) {}
+  TimePoint now() const override { return now_ += step_; }
+  std::chrono::system_clock::time_point wall_now() const override { return {}; }
+
+ private:
+  Nanoseconds step_;
+  mutable TimePoint now_{};
+};
+
+inline constexpr std::chrono::milliseconds kGroupPatience{60'000};
+
+// Runs `body` on a thread of each of these ranks. What one throws is a failure of the test.
+inline void run_group(std::vector<std::unique_ptr<comm::Communicator>> ranks,
+                      const std::function<void(comm::Communicator&)>& body) {
+  std::vector<std::thread> threads;
+  for (auto& rank : ranks) {
+    threads.emplace_back([&body, comm = std::move(rank)] {
+      try {
+        body(*comm);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "rank " << comm->rank() << ": " << error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+inline void run_group(int size, const std::function<void(comm::Communicator&)>& body) {
+  run_group(comm::make_in_process_group(size, kGroupPatience), body);
+}
+
+// Told of the output of each operation of a rank, when it is done; may change it.
+using Hook = std::function<void(const std::string& operation, BufferView output)>;
+
+class HookedWork final : public comm::Work {
+ public:
+  HookedWork(std::unique_ptr<comm::Work> work, std::function<void()> hook)
+      : work_(std::move(work)), hook_(std::move(hook)) {}
+  bool done() override { return work_->done(); }
+  void wait() override { synchronize(); }
+  void synchronize() override {
+    work_->synchronize();
+    if (hook_) std::exchange(hook_, nullptr)();
+  }
+
+ private:
+  std::unique_ptr<comm::Work> work_;
+  std::function<void()> hook_;
+};
+
+class HookedTransport final : public comm::Transport {
+ public:
+  HookedTransport(std::unique_ptr<comm::Transport> inner, Hook hook)
+      : inner_(std::move(inner)), hook_(std::move(hook)) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  std::string description() const override { return "hooked(" + inner_->description() + ")"; }
+  void barrier() override { inner_->barrier(); }
+  void broadcast(BufferView buffer, int root) override {
+    inner_->broadcast(buffer, root);
+    hook_("broadcast", buffer);
+  }
+  void all_reduce(BufferView buffer, comm::ReduceOp op) override {
+    inner_->all_reduce(buffer, op);
+    hook_("all_reduce", buffer);
+  }
+  void all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) override {
+    inner_->all_gather_v(input, output, counts);
+    hook_("all_gather", output);
+  }
+  void reduce_scatter(ConstBufferView input, BufferView output, comm::ReduceOp op) override {
+    inner_->reduce_scatter(input, output, op);
+    hook_("reduce_scatter", output);
+  }
+  void reduce(BufferView buffer, comm::ReduceOp op, int root) override {
+    inner_->reduce(buffer, op, root);
+    hook_("reduce", buffer);
+  }
+  std::unique_ptr<comm::Work> send(ConstBufferView buffer, int peer, int tag) override {
+    return inner_->send(buffer, peer, tag);
+  }
+  std::unique_ptr<comm::Work> recv(BufferView buffer, int peer, int tag) override {
+    return std::make_unique<HookedWork>(inner_->recv(buffer, peer, tag), [this, buffer] { hook_("recv", buffer); });
+  }
+  void gather(ConstBufferView input, BufferView output, int root) override {
+    inner_->gather(input, output, root);
+    if (rank() == root) hook_("gather", output);
+  }
+  void scatter(ConstBufferView input, BufferView output, int root) override {
+    inner_->scatter(input, output, root);
+    hook_("scatter", output);
+  }
+  void all_to_all(ConstBufferView input, BufferView output) override {
+    inner_->all_to_all(input, output);
+    hook_("all_to_all", output);
+  }
+  void all_to_all_v(ConstBufferView input, BufferView output, std::span<const int64_t> send_counts,
+                    std::span<const int64_t> recv_counts) override {
+    inner_->all_to_all_v(input, output, send_counts, recv_counts);
+    hook_("all_to_all_v", output);
+  }
+  std::shared_ptr<std::byte> allocate(size_t bytes) override { return inner_->allocate(bytes); }
+  std::unique_ptr<comm::Transport> split(int colour, int key) override { return inner_->split(colour, key); }
+  void let_go() noexcept override { inner_->let_go(); }
+
+ private:
+  std::unique_ptr<comm::Transport> inner_;
+  Hook hook_;
+};
+
+// The hook is called on the threads of all ranks.
+inline std::vector<std::unique_ptr<comm::Communicator>> make_hooked_group(int size, const Hook& hook) {
+  std::vector<std::unique_ptr<comm::Communicator>> ranks;
+  for (auto& transport : comm::make_in_process_transports(size, kGroupPatience)) {
+    ranks.push_back(
+        std::make_unique<comm::Communicator>(std::make_unique<HookedTransport>(std::move(transport), hook)));
+  }
+  return ranks;
+}
+
+}  // namespace mlbench::collectives
