@@ -55,6 +55,7 @@ class Benchmark {
     if (typed) row.dtype = mlbench::name_of(one.dtype);
     if (one.reduction) row.reduction = spec::name_of(*one.reduction);
     row.root = one.root;
+    row.device = memory_.stream().device.kind == Device::Kind::kCuda ? "cuda" : "cpu";
     send_.misalign(misaligned_by(size_of(one.dtype)));
     receive_.misalign(misaligned_by(size_of(one.dtype)));
     const bool in_place = spec_.in_place && has_form(one.operation, Form::kInPlace);

@@ -1,5 +1,7 @@
 #include "mlbench/record/collectives.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -167,6 +169,7 @@ Json to_json(const CollectiveRow& row) {
           {"dtype", typed ? Json(row.dtype) : Json(nullptr)},
           {"redop", row.reduction.empty() ? "none" : row.reduction},
           {"root", row.root},
+          {"device", row.device},
           {"out_of_place", form_json(row.out_of_place)},
           {"in_place", form_json(row.in_place)},
           {"actual_iterations", iterations},
@@ -186,12 +189,18 @@ CollectiveRow collective_row_from_json(const Json& given, const std::string& whe
   reader.field("dtype", row.dtype);
   reader.field("redop", row.reduction, kRequired);
   reader.field("root", row.root, kRequired);
+  reader.field("device", row.device);
   read_form(reader, json, "out_of_place", row.out_of_place);
   read_form(reader, json, "in_place", row.in_place);
   reader.finish();
   if (row.reduction == "none") row.reduction.clear();
+  if (row.device != "cpu" && row.device != "cuda") {
+    throw UserError(
+        fmt::format("{}: 'device' is {}; expected one of: cpu, cuda", where, spec::describe_value(row.device)));
+  }
   try {
     spec::collective_named(row.operation);
+    if (!row.reduction.empty()) spec::reduction_named(row.reduction);
     if (!row.dtype.empty()) spec::dtype_named(row.dtype);
   } catch (const UserError& error) {
     throw UserError(where + ": " + error.what());

@@ -61,6 +61,7 @@ struct CollectiveRow {
   std::string reduction;   // "sum"; "" for operations without
   int64_t root = -1;       // -1: none
   std::optional<CollectiveForm> out_of_place, in_place;
+  std::string device = "cpu";  // where the buffers lie: "cpu", "cuda"
   bool operator==(const CollectiveRow&) const = default;
 };
 

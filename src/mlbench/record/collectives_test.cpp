@@ -80,7 +80,8 @@ CollectiveForm full_form() {
 }
 
 TEST(CollectiveRow, JsonIsExactlyInvertible) {
-  const CollectiveRow full{"all_reduce", 2, 64, 16, "float32", "avg", -1, full_form(), full_form()};
+  CollectiveRow full{"all_reduce", 2, 64, 16, "float32", "avg", -1, full_form(), full_form()};
+  full.device = "cuda";
   const CollectiveRow bare{"reduce", 1, 64, 16, "bfloat16", "sum", 3, std::nullopt, CollectiveForm{}};
   const CollectiveRow barrier{"barrier", 1, 0, 0, "", "", -1, full_form(), std::nullopt};
   for (const CollectiveRow& row : {full, bare, barrier}) {
@@ -119,6 +120,8 @@ TEST(CollectiveRow, WrongJsonIsNamed) {
   EXPECT_THAT(error_with("/size", nullptr), HasSubstr("missing key 'size'"));
   EXPECT_THAT(error_with("/operation", "all"), HasSubstr("unknown operation"));
   EXPECT_THAT(error_with("/dtype", "float7"), HasSubstr("unknown type"));
+  EXPECT_THAT(error_with("/redop", "=1+1"), HasSubstr("unknown reduction"));
+  EXPECT_THAT(error_with("/device", "tpu"), HasSubstr("'device' is \"tpu\"; expected one of: cpu, cuda"));
   EXPECT_EQ(error_with("/of_a_later_version", 1), "no error");
   EXPECT_THAT(error_of([] { collective_row_from_json(7, "x"); }), HasSubstr("x: expected an object, got 7"));
 }
