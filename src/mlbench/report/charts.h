@@ -32,6 +32,8 @@ struct Chart {
   std::vector<std::string> ticks;
   std::vector<ChartSeries> series;
   bool from_zero = true;  // the y axis
+  // Logarithmic axes, of points above 0: then the axis does not begin at zero.
+  bool log_x = false, log_y = false;
 };
 
 struct ChartOptions {

@@ -58,7 +58,9 @@ class Script {
     out_ +=
         "set xlabel $text[3][2:*] noenhanced\n"
         "set ylabel $text[4][2:*] noenhanced\n";
-    if (chart_.from_zero) out_ += fmt::format("set yrange [0:{}]\n", highest() > 0 ? "*" : "1");
+    if (chart_.log_x) out_ += "set logscale x 10\n";
+    if (chart_.log_y) out_ += "set logscale y 10\n";
+    if (chart_.from_zero && !chart_.log_y) out_ += fmt::format("set yrange [0:{}]\n", highest() > 0 ? "*" : "1");
     if (!chart_.ticks.empty()) ticks();
     if (bars) {
       out_ += "set style data histograms\nset style histogram rowstacked\nset style fill solid 0.9 noborder\n";

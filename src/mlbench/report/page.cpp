@@ -63,6 +63,8 @@ Json to_json(const Chart& chart) {
           {"kind", chart.kind == ChartKind::kStackedBars ? "stacked_bars" : "lines"},
           {"ticks", chart.ticks},
           {"from_zero", chart.from_zero},
+          {"log_x", chart.log_x},
+          {"log_y", chart.log_y},
           {"series", series}};
 }
 

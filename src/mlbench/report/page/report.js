@@ -36,8 +36,10 @@
     const axis = {stroke: style('--soft'), grid: {stroke: style('--line'), width: 1}, ticks: {stroke: style('--line')}};
     const categories = chart.ticks.length > 0;
     const x = {...axis, label: chart.x_label, labelSize: 22};
+    const axisNumber = (value) => value === null ? '' : String(Number(value.toPrecision(6)));
     const y = {...axis, label: chart.y_label, labelSize: 22, size: 64,
-               values: (plot, splits) => splits.map((value) => value === null ? '' : String(Number(value.toPrecision(6))))};
+               values: (plot, splits) => splits.map(axisNumber)};
+    if (chart.log_x) x.values = (plot, splits) => splits.map((value) => value === null ? '' : value.toExponential(0));
     const stacked = chart.kind === 'stacked_bars';
     const top = {};
     if (categories) {
@@ -65,7 +67,8 @@
       const from = chart.from_zero ? Math.min(0, low) : low, room = (high - from) * 0.06 || Math.abs(high) * 0.1 || 1;
       return [chart.from_zero ? from : from - room, high + room];
     };
-    return {width, height: 300, scales: {x: {time: false, ...top}, y: {range}},
+    if (chart.log_x) top.distr = 3;
+    return {width, height: 300, scales: {x: {time: false, ...top}, y: chart.log_y ? {distr: 3} : {range}},
             axes: [x, y], cursor: {drag: {x: !categories, y: false}},
             series: [{label: chart.x_label, value: (plot, value) => value === null ? '-'
               : categories ? chart.ticks[Math.round(value)] ?? '-' : number(value)}, ...series]};
@@ -216,6 +219,9 @@
     tables.forEach(fillTable);
   };
 
+  // Benchmarks of collectives have charts alone: nothing of them has a price.
+  const timed = data.studies.filter((study) => study.lines.length > 0);
+
   const priceEditor = () => {
     const chosen = new Set(data.worker.split('+'));
     const preemptible = element('input');
@@ -252,7 +258,7 @@
       const perHour = known ? used.reduce((sum, row) => sum + Number(row[key].value), 0) : NaN;
       const words = known
         ? `${used.map((row) => row.name).join(' + ')}${preemptible.checked ? ', preemptible' : ''}: `
-          + `${Number(perHour.toFixed(6))} ${data.prices.currency}/h per worker, ${data.studies[0].billed_clock} clock`
+          + `${Number(perHour.toFixed(6))} ${data.prices.currency}/h per worker, ${timed[0].billed_clock} clock`
         : 'no price is known for this worker';
       total.textContent = words;
       reprice(perHour, words);
@@ -273,7 +279,7 @@
   const main = document.querySelector('main');
   main.append(element('h1', 'mlbench report'), element('p', data.made));
   if (data.notes.length > 0) main.append(list(data.notes));
-  main.append(priceEditor());
+  if (timed.length > 0) main.append(priceEditor());
   for (const chart of data.studies.flatMap((study) => study.charts)) {
     let colour = 0;
     for (const one of chart.series) one.colour = one.guide || one.rings ? 0 : colour++;
@@ -282,9 +288,14 @@
     const table = element('table'), scroll = element('div', null, table), charts = element('div');
     scroll.className = 'scroll';
     charts.className = 'charts';
-    tables.push({study, table});
-    fillTable({study, table});
-    main.append(element('section', null, element('h2', study.title), scroll, list(study.notes), charts));
+    const section = element('section', null, element('h2', study.title));
+    if (study.lines.length > 0) {
+      tables.push({study, table});
+      fillTable({study, table});
+      section.append(scroll);
+    }
+    section.append(list(study.notes), charts);
+    main.append(section);
     charts.append(...study.charts.map(figure));
   }
   const drawAll = () => drawn.forEach(draw);

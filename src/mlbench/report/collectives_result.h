@@ -1,0 +1,52 @@
+#pragma once
+
+// The result of `mlbench bench collectives` as one JSON document, schema api/collectives.schema.json: the names of
+// nccl-tests' own (-J) where it has them, with true, false and null instead of texts, and ours beside them.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/record/collectives.h"
+#include "mlbench/spec/collectives.h"
+
+namespace mlbench::report {
+
+struct CollectivesResult {
+  std::string name;  // of the run; "" where there is none
+  int64_t workers = 0;
+  std::string backend;     // "gloo"
+  std::string comm_stack;  // "netem(ring(gloo))"; "" where it is not known
+  bool oversubscribed = false;
+  std::string start_time, end_time;  // UTC
+  std::vector<std::string> args;     // of the command
+  std::vector<std::string> env;      // NAME=VALUE, of variables that change how communication works and no others
+  std::vector<std::string> hosts;    // of each rank; empty where they are not known
+  spec::CollectivesSpec spec;
+  std::vector<record::CollectiveRow> rows;
+  std::optional<record::PairMatrix> pairs;
+  std::vector<std::string> errors;
+  bool operator==(const CollectivesResult&) const = default;
+};
+
+// Rows with results that were wrong, forms counted apart.
+int64_t wrong_rows(const std::vector<record::CollectiveRow>& rows);
+// Mean of the bus bandwidths of all rows and forms that have one; empty when none has.
+std::optional<double> mean_bus_bandwidth(const std::vector<record::CollectiveRow>& rows);
+
+Json to_json(const CollectivesResult& result);
+// Inverse. UserError "WHERE: ..." naming what is wrong.
+CollectivesResult collectives_result_from_json(const Json& json, const std::string& where);
+CollectivesResult read_collectives_result(const std::filesystem::path& file);
+
+// What a run's record holds of it under `collectives`: {"config", "results", "pairs"}.
+Json collectives_section(const CollectivesResult& result);
+// The result in a record with such a section, or in a document of to_json(); empty where there is none. Only rows, pairs,
+// names, back end and, where there is one, the specification are read: records of MLBench's archives have no more.
+// UserError when what is there is wrong.
+std::optional<CollectivesResult> collectives_of(const Json& record);
+
+}  // namespace mlbench::report

@@ -1,0 +1,163 @@
+#include "mlbench/report/collectives_result.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/process.h"
+#include "mlbench/report/test_collectives.h"
+
+namespace mlbench::report {
+namespace {
+
+using testing::HasSubstr;
+
+template <typename Body>
+std::string error_of(Body&& body) {
+  try {
+    body();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+record::PairMatrix made_pairs() {
+  record::PairMatrix pairs;
+  pairs.hosts = {"node-1", "node-2"};
+  pairs.latency_bytes = 8;
+  pairs.bandwidth_bytes = 65536;
+  pairs.window = 64;
+  pairs.latency_us = {{0, 10}, {11, 0}};
+  pairs.bandwidth = {{0, 1.5}, {1.25, 0}};
+  pairs.slow = {{"bandwidth", "direction", {1, 0}, {"node-2", "node-1"}, 0.5}};
+  pairs.verdict = "words";
+  return pairs;
+}
+
+CollectivesResult full_result() {
+  record::CollectiveForm raw = make_form(10, 1, 2);
+  raw.raw_times_us = {{9, 11}, {10, 10}};
+  raw.capped = true;
+  record::CollectiveForm unchecked = make_form(5, 1, 0, 3);
+  unchecked.wrong.reset();
+  unchecked.bus_bw.reset();
+  CollectivesResult result =
+      make_result("r", "gloo", 2,
+                  {make_row("all_reduce", 2, "float32", raw, make_form(8, 2, 3)), make_row("barrier", 0, "", unchecked),
+                   make_row("broadcast", 4, "bfloat16", std::nullopt, make_form(1, 1, 1))});
+  result.rows[2].root = 1;
+  result.comm_stack = "netem(gloo)";
+  result.oversubscribed = true;
+  result.env = {"GLOO_SOCKET_IFNAME=eth0"};
+  result.errors = {"something"};
+  result.spec.operations = {spec::Collective::kAllReduce, spec::Collective::kBarrier, spec::Collective::kBroadcast};
+  result.pairs = made_pairs();
+  return result;
+}
+
+TEST(CollectivesResult, TheDocumentIsInvertible) {
+  for (const CollectivesResult& result : {full_result(), make_result("", "", 1, {})}) {
+    const Json json = to_json(result);
+    EXPECT_EQ(collectives_result_from_json(Json::parse(json.dump()), "here"), result) << json.dump(1);
+  }
+}
+
+TEST(CollectivesResult, HasTheNamesOfNcclTests) {
+  const Json json = to_json(full_result());
+  for (const char* name : {"version", "start_time", "args", "env", "nccl_version", "config", "devices", "results",
+                           "out_of_bounds", "average_bus_bandwidth", "errors", "end_time"}) {
+    EXPECT_TRUE(json.contains(name)) << name;
+  }
+  EXPECT_EQ(json["config"]["minimum_bytes"], 8);
+  EXPECT_EQ(json["config"]["step_factor"], 2);
+  EXPECT_EQ(json["config"]["blocking_collectives"], false);
+  EXPECT_EQ(json["out_of_bounds"], (Json{{"count", 0}, {"okay", true}}));
+  EXPECT_DOUBLE_EQ(json["average_bus_bandwidth"]["bandwidth"].get<double>(), 2)
+      << "(2 + 3 + 1) / 3: barriers have none";
+  EXPECT_EQ(json["devices"][1]["hostname"], "node-2");
+}
+
+TEST(CollectivesResult, WrongResultsAreCountedByRowAndForm) {
+  CollectivesResult result = full_result();
+  result.rows[0].out_of_place->wrong = 7;
+  result.rows[0].in_place->wrong = 1;
+  EXPECT_EQ(wrong_rows(result.rows), 2);
+  EXPECT_EQ(to_json(result)["out_of_bounds"], (Json{{"count", 2}, {"okay", false}}));
+  EXPECT_EQ(mean_bus_bandwidth({}), std::nullopt);
+}
+
+TEST(CollectivesResult, WhatIsNoDocumentIsNamed) {
+  EXPECT_THAT(error_of([] { collectives_result_from_json(Json::array(), "x.json"); }),
+              HasSubstr("x.json: it is no result of 'mlbench bench collectives'"));
+  Json json = to_json(full_result());
+  json["results"][1]["size"] = "8";
+  EXPECT_THAT(error_of([&] { collectives_result_from_json(json, "x.json"); }), HasSubstr("x.json: results[1]: 'size'"));
+  json = to_json(full_result());
+  json["version"] = 2;
+  EXPECT_THAT(error_of([&] { collectives_result_from_json(json, "x.json"); }),
+              HasSubstr("version 2; this program reads 1"));
+  json = to_json(full_result());
+  json["config"]["spec"]["iterations"] = 0;
+  EXPECT_THAT(error_of([&] { collectives_result_from_json(json, "x.json"); }), HasSubstr("config.spec: 'iterations'"));
+  json = to_json(full_result());
+  json["args"] = {1};
+  EXPECT_THAT(error_of([&] { collectives_result_from_json(json, "x.json"); }), HasSubstr("'args'"));
+}
+
+TEST(CollectivesResult, IsFoundInARecordAndInADocument) {
+  const CollectivesResult result = full_result();
+  const Json record = {
+      {"name", "r"}, {"workers", 2}, {"backend", "gloo"}, {"collectives", collectives_section(result)}};
+  const auto found = collectives_of(record);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->rows, result.rows);
+  EXPECT_EQ(found->pairs, result.pairs);
+  EXPECT_EQ(found->spec, result.spec);
+  EXPECT_EQ(found->workers, 2);
+  EXPECT_EQ(found->backend, "gloo");
+  EXPECT_EQ(collectives_of(to_json(result))->rows, result.rows);
+  EXPECT_EQ(collectives_of({{"name", "trained"}, {"workers", 2}}), std::nullopt);
+  EXPECT_EQ(collectives_of(nullptr), std::nullopt);
+}
+
+TEST(CollectivesResult, EveryKindOfDocumentMeetsTheSchema) {
+  const std::string python = "/usr/bin/python3";  // the one that sees Debian's packages
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), python);
+    ProcessOptions options;
+    options.arguments = std::move(arguments);
+    return run_process(options, std::chrono::seconds(60));
+  };
+  if (!std::filesystem::exists(python) || run({"-c", "import jsonschema"}).end.code != 0) {
+    GTEST_SKIP() << "missing capability: a Python with jsonschema; " << python
+                 << " has none (Debian: python3-jsonschema)";
+  }
+  const TemporaryFolder folder;
+  const std::filesystem::path schema =
+      std::filesystem::path(environment_variable("MLBENCH_TEST_SOURCE_DIR").value()) / "api/collectives.schema.json";
+  const auto validate = [&](const Json& json) {
+    write_json_file(folder.path() / "result.json", json);
+    return run({"-W", "ignore", "-m", "jsonschema", "-i", folder.path() / "result.json", schema});
+  };
+  for (const CollectivesResult& result : {full_result(), make_result("", "", 1, {})}) {
+    const ProcessOutput output = validate(to_json(result));
+    EXPECT_EQ(output.end.code, 0) << output.standard_output << output.standard_error;
+  }
+  // The validator is awake, down to the members of rows.
+  Json wrong = to_json(full_result());
+  wrong["results"][0]["in_place"]["time"] = "8";
+  EXPECT_NE(validate(wrong).end.code, 0);
+  wrong = to_json(full_result());
+  wrong["results"][0]["more"] = 1;
+  EXPECT_NE(validate(wrong).end.code, 0);
+  wrong = to_json(full_result());
+  wrong["pairs"].erase("verdict");
+  EXPECT_NE(validate(wrong).end.code, 0);
+}
+
+}  // namespace
+}  // namespace mlbench::report

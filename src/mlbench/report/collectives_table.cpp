@@ -1,0 +1,248 @@
+#include "mlbench/report/collectives_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "mlbench/base/printable.h"
+#include "mlbench/report/table.h"
+
+namespace mlbench::report {
+
+namespace {
+
+using record::CollectiveForm;
+using record::CollectiveRow;
+using spec::Collective;
+
+// As nccl-tests fits a number into a column: as many of two decimals as there is room for.
+std::string fitted(double value, int width) {
+  int digits = 0;
+  for (double power = 1; value >= power && digits < 20; power *= 10) ++digits;
+  if (digits < width - 2) return fmt::format("{:.2f}", value);
+  if (digits < width - 1) return fmt::format("{:.1f}", value);
+  if (digits < width + 1) return fmt::format("{:.0f}", value);
+  return width >= 7 ? fmt::format("{:.1e}", value) : fmt::format("{:.0e}", value);
+}
+
+std::string form_cells(const std::optional<CollectiveForm>& form) {
+  const std::string none = "N/A";
+  if (!form) return fmt::format("  {:>7}  {:>6}  {:>6}  {:>6}", none, none, none, none);
+  return fmt::format("  {:>7}  {:>6}  {:>6}  {:>6}", fitted(form->time_us, 7), fitted(form->alg_bw, 6),
+                     form->bus_bw ? fitted(*form->bus_bw, 6) : none,
+                     form->wrong ? fmt::format("{}", *form->wrong) : none);
+}
+
+Collective operation_of(const CollectiveRow& row) { return spec::collective_named(row.operation); }
+bool is_osu(const CollectiveRow& row) {
+  return operation_of(row) == Collective::kBarrier || spec::traits_of(operation_of(row)).point_to_point;
+}
+std::string type_of(const CollectiveRow& row) {
+  return row.dtype.empty() ? "none" : std::string(spec::nccl_name_of(spec::dtype_named(row.dtype)));
+}
+std::string reduction_of(const CollectiveRow& row) { return row.reduction.empty() ? "none" : row.reduction; }
+
+std::string osu_heading(const CollectiveRow& first) {
+  switch (operation_of(first)) {
+    case Collective::kBarrier:
+      return fmt::format("# Barrier Latency Test\n#{:>16}{:>18}{:>18}{:>12}\n", "Avg Latency(us)", "Min Latency(us)",
+                         "Max Latency(us)", "Iterations");
+    case Collective::kLatency:
+      return fmt::format("# Latency Test, ranks 0 and 1, {}\n# {:<10}{:>18}{:>18}{:>18}{:>12}\n", type_of(first),
+                         "Size", "Avg Latency(us)", "Min Latency(us)", "Max Latency(us)", "Iterations");
+    case Collective::kBandwidth:
+      return fmt::format("# Bandwidth Test, ranks 0 and 1, {}\n# {:<10}{:>18}{:>12}\n", type_of(first), "Size",
+                         "Bandwidth (MB/s)", "Iterations");
+    default:
+      return fmt::format("# Bi-Directional Bandwidth Test, ranks 0 and 1, {}\n# {:<10}{:>18}{:>12}\n", type_of(first),
+                         "Size", "Bandwidth (MB/s)", "Iterations");
+  }
+}
+
+std::string osu_line(const CollectiveRow& row) {
+  const CollectiveForm form = row.out_of_place.value_or(CollectiveForm());
+  const record::TimeSummary times = form.iterations.value_or(record::TimeSummary());
+  const std::string latencies = fmt::format("{:>18.2f}{:>18.2f}", times.min_us, times.max_us);
+  switch (operation_of(row)) {
+    case Collective::kBarrier:
+      return fmt::format("{:>17.2f}{}{:>12}\n", form.time_us, latencies, times.count);
+    case Collective::kLatency:
+      return fmt::format("{:<12}{:>18.2f}{}{:>12}\n", row.size_bytes, form.time_us, latencies, times.count);
+    default:
+      return fmt::format("{:<12}{:>18.2f}{:>12}\n", row.size_bytes, form.alg_bw * 1000, times.count);
+  }
+}
+
+// Calls `use(row, name, form)` with each form that a row has.
+template <typename Use>
+void for_each_form(std::span<const CollectiveRow> rows, Use&& use) {
+  for (const CollectiveRow& row : rows) {
+    if (row.out_of_place) use(row, "out_of_place", *row.out_of_place);
+    if (row.in_place) use(row, "in_place", *row.in_place);
+  }
+}
+
+std::string matrix_text(const std::vector<std::vector<double>>& values, int decimals) {
+  std::vector<Column> columns = {{"from \\ to", "", Align::kLeft}};
+  for (size_t to = 0; to < values.size(); ++to) columns.push_back({fmt::format("{}", to), "", Align::kRight});
+  Table table(std::move(columns));
+  for (size_t from = 0; from < values.size(); ++from) {
+    std::vector<std::string> cells = {fmt::format("{}", from)};
+    for (size_t to = 0; to < values.size(); ++to) {
+      cells.push_back(from == to ? std::string(kNone) : fmt::format("{:.{}f}", values[from][to], decimals));
+    }
+    table.add_row(std::move(cells));
+  }
+  return table.render();
+}
+
+}  // namespace
+
+std::string collectives_preamble(const CollectivesResult& result) {
+  const spec::CollectivesSpec& spec = result.spec;
+  std::string out;
+  if (spec.counts.empty()) {
+    out = fmt::format("# nThread 1 nGpus 0 minBytes {} maxBytes {} step: {}({})", spec.sizes.begin_bytes,
+                      spec.sizes.end_bytes, spec.sizes.factor > 1 ? spec.sizes.factor : spec.sizes.step_bytes,
+                      spec.sizes.factor > 1 ? "factor" : "bytes");
+  } else {
+    out = fmt::format("# nThread 1 nGpus 0 {} sizes in elements", spec.counts.size());
+  }
+  out += fmt::format(" warmup iters: {} iters: {} agg iters: {} validation: {} graph: 0\n", spec.warm_up,
+                     spec.iterations, spec.aggregated, spec.check);
+  if (spec.blocking) out += "# Blocking Enabled: a barrier behind each operation, within its time\n";
+  out += fmt::format("# {} rank{}, {}{}, time of an iteration: {} of the ranks'\n#\n", result.workers,
+                     result.workers == 1 ? "" : "s", result.comm_stack.empty() ? result.backend : result.comm_stack,
+                     result.oversubscribed ? ", oversubscribed" : "", spec::name_of(spec.average));
+  if (!result.hosts.empty()) out += "# Using devices\n";
+  for (size_t rank = 0; rank < result.hosts.size(); ++rank) {
+    out += fmt::format("#  Rank {:>2} Group  0 on {:>10} device {}\n", rank, printable(result.hosts[rank]),
+                       result.rows.empty() ? "cpu" : printable(result.rows.front().device));
+  }
+  return printable_lines(out, "");
+}
+
+bool same_section(const CollectiveRow& a, const CollectiveRow& b) {
+  return a.operation == b.operation && (!is_osu(a) || a.dtype == b.dtype);
+}
+
+std::string section_heading(const CollectiveRow& first) {
+  if (is_osu(first)) return "#\n" + osu_heading(first);
+  std::string out = fmt::format("#\n# Collective test starting: {}\n#\n", first.operation);
+  out += fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}           out-of-place                       in-place\n",
+                     "", "", "", "", "");
+  const std::string form = fmt::format("  {:>7}  {:>6}  {:>6}  {:>6}", "time", "algbw", "busbw", "#wrong");
+  out +=
+      fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", "size", "count", "type", "redop", "root", form, form);
+  const std::string units = fmt::format("  {:>7}  {:>6}  {:>6}", "(us)", "(GB/s)", "(GB/s)");
+  out += fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}  {:>6}{}\n", "(B)", "(elements)", "", "", "", units, "",
+                     units);
+  return out;
+}
+
+std::string section_line(const CollectiveRow& row) {
+  if (is_osu(row)) return osu_line(row);
+  return fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", row.size_bytes, row.count, type_of(row),
+                     printable(reduction_of(row)), row.root, form_cells(row.out_of_place), form_cells(row.in_place));
+}
+
+std::string section_footer(std::span<const CollectiveRow> rows) {
+  const std::vector<CollectiveRow> all(rows.begin(), rows.end());
+  const int64_t wrong = wrong_rows(all);
+  std::string out = fmt::format("# Out of bounds values : {} {}\n", wrong, wrong == 0 ? "OK" : "FAILED");
+  if (all.empty() || is_osu(all.front())) return out + "#\n";
+  if (const auto bandwidth = mean_bus_bandwidth(all)) out += fmt::format("# Avg bus bandwidth    : {:g}\n", *bandwidth);
+  return out + fmt::format("#\n# Collective test concluded: {}\n", all.front().operation);
+}
+
+std::string collectives_table(const CollectivesResult& result) {
+  std::string out = collectives_preamble(result);
+  const std::span<const CollectiveRow> rows(result.rows);
+  for (size_t from = 0; from < rows.size();) {
+    size_t until = from;
+    out += section_heading(rows[from]);
+    for (; until < rows.size() && same_section(rows[from], rows[until]); ++until) out += section_line(rows[until]);
+    out += section_footer(rows.subspan(from, until - from));
+    from = until;
+  }
+  if (result.pairs) out += "#\n" + pairs_table(*result.pairs);
+  return out;
+}
+
+std::string percentiles_table(std::span<const CollectiveRow> rows) {
+  Table table({{"operation", "", Align::kLeft},
+               {"size", "B", Align::kRight},
+               {"type", "", Align::kLeft},
+               {"redop", "", Align::kLeft},
+               {"form", "", Align::kLeft},
+               {"iterations", "", Align::kRight},
+               {"min", "us", Align::kRight},
+               {"p50", "us", Align::kRight},
+               {"p95", "us", Align::kRight},
+               {"p99", "us", Align::kRight},
+               {"max", "us", Align::kRight},
+               {"cv", "", Align::kRight}});
+  for_each_form(rows, [&](const CollectiveRow& row, const char* name, const CollectiveForm& form) {
+    if (!form.iterations) return;
+    const record::TimeSummary& times = *form.iterations;
+    const std::string plus = form.copies ? " +copy" : "", capped = form.capped ? " capped" : "";
+    table.add_row({row.operation, fmt::format("{}", row.size_bytes), type_of(row), reduction_of(row),
+                   name + plus + capped, fmt::format("{}", times.count), fmt::format("{:.2f}", times.min_us),
+                   fmt::format("{:.2f}", times.p50_us), fmt::format("{:.2f}", times.p95_us),
+                   fmt::format("{:.2f}", times.p99_us), fmt::format("{:.2f}", times.max_us),
+                   fmt::format("{:.2f}", times.cv)});
+  });
+  return table.render();
+}
+
+std::string means_table(std::span<const CollectiveRow> rows) {
+  Table table({{"size", "elements", Align::kRight},
+               {"size", "B", Align::kRight},
+               {"type", "", Align::kLeft},
+               {"device", "", Align::kLeft},
+               {"time", "us", Align::kRight},
+               {"algbw", "GB/s", Align::kRight},
+               {"busbw", "GB/s", Align::kRight}});
+  for_each_form(rows, [&](const CollectiveRow& row, const char*, const CollectiveForm& form) {
+    table.add_row({format_count(row.count), format_count(row.size_bytes), row.dtype, row.device,
+                   fmt::format("{:.1f}", form.time_us), fmt::format("{:.4f}", form.alg_bw),
+                   form.bus_bw ? fmt::format("{:.4f}", *form.bus_bw) : std::string(kNone)});
+  });
+  return table.render();
+}
+
+std::string pairs_table(const record::PairMatrix& pairs) {
+  std::string out =
+      fmt::format("# Latency between pairs of ranks, {} bytes, half the round trip (us)\n", pairs.latency_bytes);
+  out += matrix_text(pairs.latency_us, 2);
+  out += fmt::format("# Bandwidth between pairs of ranks, {} messages of {} bytes (GB/s){}\n", pairs.window,
+                     pairs.bandwidth_bytes, pairs.disjoint ? ", several pairs at once" : "");
+  out += matrix_text(pairs.bandwidth, 3);
+  out += fmt::format("# Slow: {}\n", pairs.verdict);
+  return printable_lines(out, "");
+}
+
+std::string collectives_csv(std::span<const CollectiveRow> rows) {
+  std::string out =
+      "operation,cycle,size,count,type,redop,root,device,form,iterations,time_us,min_us,p50_us,p95_us,p99_us,max_us,"
+      "stdev_us,cv,p50_low_us,p50_high_us,alg_bw,bus_bw,wrong,copies,capped\n";
+  const auto figure = [](const auto& value) { return value ? fmt::format("{}", *value) : std::string(); };
+  for_each_form(rows, [&](const CollectiveRow& row, const char* name, const CollectiveForm& form) {
+    out += fmt::format("{},{},{},{},{},{},{},{},{},", row.operation, row.cycle, row.size_bytes, row.count, type_of(row),
+                       reduction_of(row), row.root, row.device, name);
+    if (form.iterations) {
+      const record::TimeSummary& times = *form.iterations;
+      out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},", times.count, form.time_us, times.min_us, times.p50_us,
+                         times.p95_us, times.p99_us, times.max_us, times.stdev_us, times.cv, figure(times.p50_low_us),
+                         figure(times.p50_high_us));
+    } else {
+      out += fmt::format(",{},{}", form.time_us, std::string(9, ','));
+    }
+    out += fmt::format("{},{},{},{},{}\n", form.alg_bw, figure(form.bus_bw), figure(form.wrong), form.copies ? 1 : 0,
+                       form.capped ? 1 : 0);
+  });
+  return out;
+}
+
+}  // namespace mlbench::report
