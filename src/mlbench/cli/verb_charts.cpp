@@ -14,6 +14,7 @@
 #include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/charts.h"
+#include "mlbench/report/collectives_charts.h"
 #include "mlbench/report/comparison.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/gnuplot.h"
@@ -89,6 +90,26 @@ std::vector<report::MeasuredRun> read_all(const Context& context, const ChartsOp
   return runs;
 }
 
+// Benchmarks of collectives train nothing: they have charts of their own.
+std::vector<report::CollectivesResult> take_collectives(std::vector<report::MeasuredRun>& runs,
+                                                        std::vector<std::string>& notes) {
+  std::vector<report::CollectivesResult> found;
+  std::vector<report::MeasuredRun> others;
+  for (report::MeasuredRun& run : runs) {
+    try {
+      if (auto result = report::collectives_of(run.record)) {
+        found.push_back(std::move(*result));
+      } else {
+        others.push_back(std::move(run));
+      }
+    } catch (const UserError& wrong) {
+      notes.push_back(fmt::format("{} is left out: {}", run.source, wrong.what()));
+    }
+  }
+  runs = std::move(others);
+  return found;
+}
+
 ExitCode charts(const Context& context, const ChartsOptions& options) {
   for (const std::string& format : options.formats) check_choice(format, "format", kFormats);
   for (const std::string& key : options.lines) check_choice(key, "key of --lines", report::keys_of_lines());
@@ -110,10 +131,11 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
       fmt::format("{}{}: {:g} {}/h per worker, {} clock", options.worker, options.preemptible ? ", preemptible" : "",
                   per_hour, page.prices.currency, options.clock);
 
-  const std::vector<report::MeasuredRun> runs = read_all(context, options, page.notes);
+  std::vector<report::MeasuredRun> runs = read_all(context, options, page.notes);
+  std::vector<report::Chart> collectives = report::collectives_charts(take_collectives(runs, page.notes));
   const auto billed = options.clock == "wall" ? report::BilledClock::kWall : report::BilledClock::kTrain;
   const std::vector<report::Study> studies = report::make_studies(runs, {per_hour, billed, options.lines}, page.notes);
-  if (studies.empty()) {
+  if (studies.empty() && collectives.empty()) {
     throw UserError(fmt::format("none of the {} runs can be drawn: {}", runs.size(), fmt::join(page.notes, "; ")));
   }
 
@@ -127,20 +149,25 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
     write_file_atomically(folder / name, content);
     files.push_back((folder / name).string());
   };
+  const auto write_chart = [&](const report::Chart& chart) {
+    if (wanted("png")) write(chart.id + ".png", report::draw(chart, report::ImageFormat::kPng));
+    if (wanted("svg")) write(chart.id + ".svg", report::draw(chart, report::ImageFormat::kSvg));
+    if (wanted("csv")) write(chart.id + ".csv", report::chart_csv(chart));
+  };
   std::string tables;
   for (size_t i = 0; i < studies.size(); ++i) {
     std::vector<report::Chart> drawn = report::charts_of(studies[i], runs, {page.prices.currency, page.price_note});
     const std::string prefix = prefix_of(studies[i], i, studies.size());
     for (report::Chart& chart : drawn) {
       chart.id = prefix + chart.id;
-      if (wanted("png")) write(chart.id + ".png", report::draw(chart, report::ImageFormat::kPng));
-      if (wanted("svg")) write(chart.id + ".svg", report::draw(chart, report::ImageFormat::kSvg));
-      if (wanted("csv")) write(chart.id + ".csv", report::chart_csv(chart));
+      write_chart(chart);
     }
     answer.push_back(report::to_json(studies[i], runs));
     tables += report::study_table(studies[i], page.prices.currency) + "\n";
     page.studies.push_back({answer.back(), std::move(drawn)});
   }
+  for (const report::Chart& chart : collectives) write_chart(chart);
+  if (!collectives.empty()) page.studies.push_back(report::collectives_study(std::move(collectives)));
   page.made = fmt::format("Made by mlbench {} ({}), {} UTC.", build_info().version, build_info().git_describe,
                           format_utc(std::chrono::system_clock::now()).substr(0, 16));
   if (wanted("html")) write("report.html", report::report_page(page));
@@ -155,7 +182,7 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
                 {"notes", page.notes}});
   } else {
     print(tables);
-    print(fmt::format("Each worker is priced as {}\n", page.price_note));
+    if (!studies.empty()) print(fmt::format("Each worker is priced as {}\n", page.price_note));
     for (const std::string& note : page.notes) say(note);
     print(fmt::format("{} files in {}\n", files.size(), folder.string()));
   }

@@ -66,5 +66,8 @@ Json text_or_null(const std::string& text);
 // The result of each kind of archive.
 Json derive_mlbench(const ArchiveEvents& events);
 Json derive_dashboard(const ArchiveEvents& events);
+// Of MLBench's task 0 (archive_collectives.cpp), which is told by its series.
+bool is_of_task_0(const ArchiveEvents& events);
+Json derive_task_0(const ArchiveEvents& events);
 
 }  // namespace mlbench::report

@@ -1,9 +1,13 @@
 #include "mlbench/report/measured_run.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+
+#include <tuple>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/report/collectives_result.h"
 #include "mlbench/report/test_records.h"
 
 namespace mlbench::report {
@@ -104,6 +108,32 @@ TEST_F(MeasuredRunTest, AnArchiveOfTheDashboard) {
   ASSERT_EQ(run.loss.size(), 2U);
   EXPECT_DOUBLE_EQ(run.loss[0].train_s, 8);
   EXPECT_DOUBLE_EQ(run.loss[1].train_s, 14);
+}
+
+// Of task 0, which trains nothing: what it holds are rows of a benchmark of collectives.
+TEST_F(MeasuredRunTest, AnArchiveOfTask0) {
+  const auto series = [](const char* first, const char* second) {
+    return Json::array({{{"date", "2020-11-30T12:00:10Z"}, {"value", first}, {"cumulative", false}},
+                        {{"date", "2020-11-30T12:00:20Z"}, {"value", second}, {"cumulative", false}}})
+        .dump();
+  };
+  std::vector<ZipMember> members;
+  for (const char* rank : {"0", "1"}) {
+    for (const auto& [name, first, second] : {std::tuple("tensor_size", "1", "10"), std::tuple("dtype", "32", "32"),
+                                              std::tuple("cuda", "1", "1"), std::tuple("avg_time", "0.001", "0.002")}) {
+      members.push_back({fmt::format("result_val_{} @ {}.json", name, rank), series(first, second)});
+    }
+  }
+  write_file_atomically(folder_.path() / "nccl-2.zip", make_zip(members, 0));
+  const auto runs = read_runs(folder_.path() / "nccl-2.zip", notes_);
+  ASSERT_EQ(runs.size(), 1U);
+  const auto result = collectives_of(runs[0].record);
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->name, "nccl-2");
+  EXPECT_EQ(result->workers, 2);
+  ASSERT_EQ(result->rows.size(), 2U);
+  EXPECT_EQ(result->rows[1].device, "cuda");
+  EXPECT_DOUBLE_EQ(result->rows[1].in_place->time_us, 2000);
 }
 
 TEST_F(MeasuredRunTest, AHomeAFolderAndFiles) {

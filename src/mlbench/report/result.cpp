@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/report/archive_events.h"
+#include "mlbench/report/collectives_result.h"
+#include "mlbench/report/collectives_table.h"
 #include "mlbench/report/derivation.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/notes.h"
@@ -19,7 +22,9 @@ namespace {
 
 Json derive_events(const ArchiveEvents& events) {
   // A custom run's events are those of its script, as a dashboard would have stored them.
-  if (!events.record() || text(*events.record(), "/division") == "custom") return derive_dashboard(events);
+  if (!events.record() || text(*events.record(), "/division") == "custom") {
+    return is_of_task_0(events) ? derive_task_0(events) : derive_dashboard(events);
+  }
   try {
     return derive_mlbench(events);
   } catch (const Json::exception& error) {  // of another type than the record's schema says
@@ -42,7 +47,22 @@ Json derive_result(const std::vector<ZipMember>& members) {
   return result;
 }
 
+namespace {
+
+std::string task_0_text(const Json& result) {
+  const auto workers = result["workers"].get<int64_t>();
+  const std::optional<CollectivesResult> measured = collectives_of(result);
+  std::string out = fmt::format("MLBench's task 0a: all-reduce, {} worker{} (archive of MLBench's dashboard)\n",
+                                workers, workers == 1 ? "" : "s");
+  if (measured) out += means_table(measured->rows);
+  for (const Json& note : result["notes"]) out += fmt::format("note: {}\n", note.get<std::string>());
+  return printable_lines(out, "");
+}
+
+}  // namespace
+
 std::string result_text(const Json& result) {
+  if (result.contains("collectives")) return task_0_text(result);
   const Json& goal = result["goal"];
   const auto workers = result["workers"].get<int64_t>();
   std::string out;

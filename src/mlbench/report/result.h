@@ -13,6 +13,9 @@
 // on past its goal has no such result: its totals are later ones. A goal met in the middle of an epoch (the dashboard's
 // translation tasks) is in no epoch's sum: then the run's own totals (global_cum_*) are all there is, and `source` says
 // "totals".
+// A dashboard's archive of task 0, which measures all-reduces of growing sizes and has no result of MLBench's, holds
+// four series side by side: val_tensor_size, val_dtype, val_cuda, val_avg_time. The i-th values of all four, in the
+// order of time, belong together; they become rows (`collectives`), with the mean time at rank 0.
 // Compute is fwd_pass + comp_loss + backprop + opt_step, communication agg, metrics comp_metrics, preprocessing
 // batch_load, other what is left of the total.
 
@@ -32,6 +35,8 @@ namespace mlbench::report {
 //  "source": "epochs" | "totals", "epochs": n, "evaluations": n,
 //  "differences": [{"what", "claimed", "derived"}], "notes": [text],
 //  "run_notes": {"description", "expected", "tags"} (notes.h) | null}
+// Of task 0: "task" "0a"; "goal", "seconds" and "source" null, "epochs" and "evaluations" 0; and
+//  "collectives": {"results": rows (record/collectives.h)}
 // UserError naming the member: what a derivation needs is missing or malformed.
 Json derive_result(const std::vector<ZipMember>& members);
 

@@ -139,6 +139,99 @@ TEST(DashboardArchive, Task1a) {
               testing::StartsWith("80% Top 1 Validation Accuracy reached in 106.910 seconds, Compute: 5"));
 }
 
+// Task 0 with these times at rank 0 (other ranks: twice as long), two types of each size.
+Members task_0_archive(const std::vector<std::pair<int, double>>& sizes_and_times, int workers) {
+  std::vector<std::pair<int, double>> sizes, types, cuda, times;
+  int second = 0;
+  for (const auto& [size, time] : sizes_and_times) {
+    for (const int bits : {32, 16}) {
+      ++second;
+      sizes.emplace_back(second, size);
+      types.emplace_back(second, bits);
+      cuda.emplace_back(second, 0);
+      times.emplace_back(second, bits == 32 ? time : time / 2);
+    }
+  }
+  Members members;
+  for (int rank = 0; rank < workers; ++rank) {
+    std::vector<std::pair<int, double>> of_rank = times;
+    for (auto& [at, time] : of_rank) time *= rank == 0 ? 1 : 2;
+    members[member("val_tensor_size", rank)] = series(sizes);
+    members[member("val_dtype", rank)] = series(types);
+    members[member("val_cuda", rank)] = series(cuda);
+    members[member("val_avg_time", rank)] = series(of_rank);
+  }
+  return members;
+}
+
+// Published means of MPI on CPUs with 4 workers: 0.26, 0.96, 9.9 and 1056 ms.
+TEST(Task0Archive, BecomesRows) {
+  const Members members = task_0_archive({{1, 0.26e-3}, {8899, 0.96e-3}, {943373, 9.9e-3}, {100000000, 1.056}}, 4);
+  const Json result = derive(members);
+  EXPECT_EQ(result["task"], "0a");
+  EXPECT_EQ(result["workers"], 4);
+  EXPECT_EQ(result["differences"], Json::array());
+  const Json& rows = result["collectives"]["results"];
+  ASSERT_EQ(rows.size(), 8U);
+  EXPECT_EQ(rows[6]["operation"], "all_reduce");
+  EXPECT_EQ(rows[6]["count"], 100000000);
+  EXPECT_EQ(rows[6]["size"], 400000000);
+  EXPECT_EQ(rows[6]["dtype"], "float32");
+  EXPECT_EQ(rows[6]["redop"], "sum");
+  EXPECT_EQ(rows[6]["device"], "cpu");
+  EXPECT_EQ(rows[6]["out_of_place"], nullptr);
+  EXPECT_DOUBLE_EQ(rows[6]["in_place"]["time"].get<double>(), 1.056e6) << "at rank 0";
+  EXPECT_NEAR(rows[6]["in_place"]["alg_bw"].get<double>(), 0.4 / 1.056, 1e-12);
+  EXPECT_NEAR(rows[6]["in_place"]["bus_bw"].get<double>(), 0.4 / 1.056 * 1.5, 1e-12);
+  EXPECT_EQ(rows[6]["in_place"]["nwrong"], nullptr) << "nothing was checked";
+  EXPECT_EQ(rows[6]["in_place"]["iterations"], nullptr);
+  EXPECT_EQ(rows[7]["dtype"], "float16");
+  EXPECT_EQ(rows[7]["size"], 200000000);
+  const std::string text = result_text(result);
+  EXPECT_THAT(text, testing::StartsWith("MLBench's task 0a: all-reduce, 4 workers (archive of MLBench's dashboard)\n"));
+  EXPECT_THAT(text, HasSubstr("\n100,000,000  400,000,000  float32  cpu     1056000.0  0.3788  0.5682\n"));
+  EXPECT_THAT(text, HasSubstr("note: each time is the mean of 100 all-reduces at rank 0"));
+}
+
+TEST(Task0Archive, ValuesBelongTogetherInTheOrderOfTime) {
+  Members members = task_0_archive({{1, 1e-3}, {2, 2e-3}, {4, 4e-3}}, 2);
+  // The dashboard stores what arrives in parallel requests: the same points in another order.
+  for (auto& [name, content] : members) {
+    Json points = Json::parse(content);
+    std::swap(points[0], points[5]);
+    std::swap(points[1], points[3]);
+    content = points.dump();
+  }
+  const Json result = derive(members);
+  const Json& rows = result["collectives"]["results"];
+  EXPECT_EQ(rows[0]["count"], 1);
+  EXPECT_EQ(rows[5]["count"], 4);
+  EXPECT_EQ(rows[5]["dtype"], "float16");
+  EXPECT_DOUBLE_EQ(rows[5]["in_place"]["time"].get<double>(), 2000);
+  EXPECT_EQ(result["notes"].size(), 1U);
+}
+
+TEST(Task0Archive, WhatIsNotAsItShouldBe) {
+  const std::vector<std::pair<int, double>> sizes = {{1, 1e-3}, {2, 2e-3}};
+  Members members = task_0_archive(sizes, 2);
+  members[member("val_avg_time")] = series({{1, 1e-3}, {2, 0.5e-3}, {3, 2e-3}});
+  Json result = derive(members);
+  EXPECT_EQ(result["collectives"]["results"].size(), 3U) << "a run that crashed in its last size";
+  EXPECT_THAT(result["notes"][1].get<std::string>(), HasSubstr("4, 4, 4 and 3 values: the first 3"));
+  members = task_0_archive({{2, 1e-3}, {1, 1e-3}}, 2);
+  EXPECT_THAT(derive(members)["notes"][1].get<std::string>(), HasSubstr("do not ascend"));
+  members = task_0_archive(sizes, 1);
+  EXPECT_EQ(derive(members)["collectives"]["results"][0]["in_place"]["bus_bw"], nullptr) << "one rank moves nothing";
+  members[member("val_dtype")] = series({{1, 8}});
+  EXPECT_THAT(error_of(members), HasSubstr("'result_val_dtype @ 0.json': point 0 is 8; expected 16, 32 or 64 bits"));
+  members = task_0_archive(sizes, 1);
+  members[member("val_tensor_size")] = series({{1, 1.5}});
+  EXPECT_THAT(error_of(members), HasSubstr("point 0 is 1.5; expected whole elements"));
+  members = task_0_archive(sizes, 1);
+  members.erase(member("val_cuda"));
+  EXPECT_THAT(error_of(members), HasSubstr("'result_val_cuda @ 0.json': there is none"));
+}
+
 TEST(DashboardArchive, OneWorkerHasNoCommunication) {
   DashboardRun run = cifar();
   run.workers = 1;
