@@ -87,6 +87,33 @@ TEST(Collectives, EverythingIsRightOnEveryNumberOfRanks) {
   }
 }
 
+// The same data in both forms; and what was not done is no right result.
+TEST(Collectives, InPlaceEqualsOutOfPlace) {
+  for (const spec::CollectiveTraits& traits : spec::collectives()) {
+    if (!has_form(traits.operation, Form::kInPlace)) continue;
+    for (const int ranks : {2, 3, 5}) {
+      std::atomic<int64_t> wrong{0}, undone{0};
+      run_group(ranks, [&](comm::Communicator& comm) {
+        constexpr int64_t kCount = 1000;
+        HostMemory memory(comm, false);
+        BufferWithMargins send(memory, kCount * 4, 0), receive(memory, kCount * 4, 0);
+        const Workplace at{comm, memory, send, receive};
+        const spec::CollectiveCase one{traits.operation, DType::kInt32, Reduction::kSum, 1};
+        for (const Form form : {Form::kOutOfPlace, Form::kInPlace}) {
+          const auto exercise = make_exercise(at, one, kCount, form);
+          exercise->prepare(7);
+          exercise->run();
+          wrong += exercise->wrong();
+          exercise->prepare(8);
+          undone += exercise->wrong();
+        }
+      });
+      EXPECT_EQ(wrong, 0) << traits.name << " of " << ranks;
+      EXPECT_GT(undone, 0) << traits.name << " of " << ranks;
+    }
+  }
+}
+
 TEST(Collectives, RowsComeInOrderWithTheSizesOfNcclTests) {
   CollectivesSpec spec = quick({Collective::kAllReduce, Collective::kAllGather, Collective::kBarrier}, {6, 17});
   spec.cycles = 2;
