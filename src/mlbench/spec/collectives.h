@@ -124,9 +124,9 @@ inline constexpr int64_t kMostCollectiveBytes = int64_t{1} << 40;
 // One line of the table but for its size.
 struct CollectiveCase {
   Collective operation = Collective::kAllReduce;
-  DType dtype = DType::kFloat32;       // kBarrier: not looked at
-  std::optional<Reduction> reduction;  // of operations that reduce
-  int64_t root = -1;                   // of rooted ones, else -1
+  DType dtype = DType::kFloat32;                      // kBarrier: not looked at
+  std::optional<Reduction> reduction = std::nullopt;  // of operations that reduce
+  int64_t root = -1;                                  // of rooted ones, else -1
   bool operator==(const CollectiveCase&) const = default;
 };
 // Which combinations there are: every operation with every type; with every reduction where it reduces, with every root

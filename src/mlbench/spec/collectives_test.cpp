@@ -244,8 +244,14 @@ TEST(Task0a, WhatOpensIt) {
   EXPECT_THAT(deviations_from_task_0a(spec), ElementsAre("types", "iterations", "a cap on the time of a size"));
 }
 
+CollectivesOptions asked_for(const std::string& operation) {
+  CollectivesOptions options;
+  options.operations = {operation};
+  return options;
+}
+
 TEST(CollectivesOptions, NothingButAnOperationGivesTheDefaults) {
-  EXPECT_EQ(collectives_spec({.operations = {"all_reduce"}}), CollectivesSpec());
+  EXPECT_EQ(collectives_spec(asked_for("all_reduce")), CollectivesSpec());
 }
 
 TEST(CollectivesOptions, EachFlagSetsItsField) {
@@ -301,8 +307,8 @@ TEST(CollectivesOptions, EachFlagSetsItsField) {
 }
 
 TEST(CollectivesOptions, ListsAndAll) {
-  EXPECT_EQ(collectives_spec({.operations = {"all"}}).operations.size(), collectives().size());
-  CollectivesOptions options{.operations = {"all_reduce"}};
+  EXPECT_EQ(collectives_spec(asked_for("all")).operations.size(), collectives().size());
+  CollectivesOptions options = asked_for("all_reduce");
   options.dtype = options.reduction = "all";
   EXPECT_EQ(collectives_spec(options).dtypes.size(), 8u);
   EXPECT_EQ(collectives_spec(options).reductions.size(), 5u);
@@ -313,7 +319,7 @@ TEST(CollectivesOptions, ListsAndAll) {
 }
 
 TEST(CollectivesOptions, OneEndOfTheSizesAlone) {
-  CollectivesOptions options{.operations = {"all_reduce"}};
+  CollectivesOptions options = asked_for("all_reduce");
   options.begin = "64M";
   EXPECT_EQ(collectives_spec(options).sizes.end_bytes, 64 << 20) << "one size";
   options.begin = "";
@@ -325,7 +331,7 @@ TEST(CollectivesOptions, OneEndOfTheSizesAlone) {
 
 TEST(CollectivesOptions, ErrorsNameTheFlag) {
   const auto error_with = [](std::string CollectivesOptions::*member, const char* text) {
-    CollectivesOptions options{.operations = {"all_reduce"}};
+    CollectivesOptions options = asked_for("all_reduce");
     options.*member = text;
     return error_of([&] { collectives_spec(options); });
   };
@@ -336,7 +342,7 @@ TEST(CollectivesOptions, ErrorsNameTheFlag) {
   EXPECT_THAT(error_with(&CollectivesOptions::reduction, "sum,mean"), HasSubstr("--op: unknown reduction 'mean'"));
   EXPECT_THAT(error_with(&CollectivesOptions::form, "inplace"), HasSubstr("did you mean 'in_place'"));
   EXPECT_THAT(error_with(&CollectivesOptions::cycles, "0"), HasSubstr("never end"));
-  CollectivesOptions options{.operations = {"all_reduce"}};
+  CollectivesOptions options = asked_for("all_reduce");
   options.counts = "1";
   options.factor = "2";
   EXPECT_THAT(error_of([&] { collectives_spec(options); }), HasSubstr("--counts gives sizes in elements"));
