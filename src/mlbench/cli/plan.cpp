@@ -284,7 +284,7 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
   if (runs.front().division == "own") {
     warnings.push_back(fmt::format("{}, task hash {}: none of the official tasks, so the runs are of division own",
                                    runs.front().task.task.name, runs.front().task.hash.substr(0, 12)));
-  } else if (!unofficial.empty() && !runs.front().fixed_batch && !spec::is_custom(runs.front())) {
+  } else if (!unofficial.empty() && !runs.front().fixed_batch && spec::trains(runs.front())) {
     warnings.push_back(fmt::format("{} workers: not an official count of {} ({}), so the run is open",
                                    fmt::join(unofficial, ", "), runs.front().task.task.name,
                                    fmt::join(runs.front().task.task.workers, ", ")));

@@ -29,7 +29,7 @@ void Ingest::catch_up(const fs::path& run_dir) {
   const spec::RunSpec run = home::read_spec(run_dir);
   const std::lock_guard lock(mutex_);
   for (int64_t rank = 0; rank < run.workers; ++rank) {
-    if (spec::is_custom(run)) {
+    if (!spec::uses_worker(run)) {
       while (read_lines(run_dir, run.id, rank)) {
       }
       continue;
@@ -45,7 +45,7 @@ int64_t Ingest::left_out(const fs::path& run_dir) const {
   const spec::RunSpec run = home::read_spec(run_dir);
   int64_t count = 0;
   for (int64_t rank = 0; rank < run.workers; ++rank) {
-    if (spec::is_custom(run)) {
+    if (!spec::uses_worker(run)) {
       count += cursor(run.id, record::tracker_lines_path(run_dir, rank).filename()).left_out;
       continue;
     }

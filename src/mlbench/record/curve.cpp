@@ -136,7 +136,7 @@ Json epochs_json(const std::vector<RankSpool>& segments, const std::vector<Segme
 
 Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments,
                const std::vector<SegmentTimes>& times, const Json& evaluations, const Json& epochs) {
-  if (spec.fixed_batch || spec::is_custom(spec)) return nullptr;
+  if (spec.fixed_batch || !spec::trains(spec)) return nullptr;
   const spec::GoalSpec& goal = spec.task.task.goal;
   const Json best = best_json(goal, goal.split == "train" ? epochs : evaluations);
   Json json = {{"metric", goal.metric},

@@ -103,7 +103,7 @@ ExchangeTimes derive_exchange(const std::filesystem::path& run_dir, int64_t work
 
 Json exchange_json(const spec::RunSpec& spec, int64_t segments, const Json& effective,
                    std::vector<std::string>* notes) {
-  if (spec.workers < 2 || spec::is_custom(spec)) return nullptr;
+  if (spec.workers < 2 || !spec::trains(spec)) return nullptr;
   ExchangeTimes times;
   try {
     times = derive_exchange(spec.run_dir, spec.workers, segments);

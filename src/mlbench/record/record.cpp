@@ -348,7 +348,7 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record["parameters"] = field_of(begin, member::kParameters);
   record["weights_sha256"] = weights;
   record["custom"] = nullptr;
-  if (spec::is_custom(spec)) add_tracker_figures(record, spec, progress);
+  if (spec::kind_of(spec) == spec::RunKind::kCommand) add_tracker_figures(record, spec, progress);
   return record;
 }
 

@@ -122,11 +122,13 @@ void set_command(RunSpec& spec, std::vector<std::string> command) {
   spec.command = std::move(command);
 }
 
+RunKind kind_of(const RunSpec& spec) { return spec.command.empty() ? RunKind::kTrain : RunKind::kCommand; }
+
 Json to_json(const RunSpec& spec) {
   Json fields;
   FieldWriter writer(fields);
   describe_run(writer, spec);
-  if (!is_custom(spec)) {
+  if (kind_of(spec) != RunKind::kCommand) {
     for (const char* key : {"command", "work_dir", "environment"}) fields.erase(key);
   }
   Json json = {{"spec_version", kVersion}};
@@ -146,7 +148,7 @@ RunSpec run_spec_from_json(const Json& json, const std::string& file) {
   FieldReader reader(json, locate, FieldReader::Unknown::kIgnore);
   describe_run(reader, spec);
   reader.finish();
-  if (is_custom(spec)) {
+  if (kind_of(spec) == RunKind::kCommand) {
     spec.task.task.name = spec.division = kCustom;
     return spec;
   }

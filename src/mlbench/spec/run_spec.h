@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/spec/run_kind.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::spec {
@@ -78,7 +79,11 @@ void set_task(RunSpec& spec, FrozenTask task, std::vector<Override> overrides);
 // Makes it a custom run of this command (at least one word): division "custom", task and framework "custom", the hash
 // that of the command.
 void set_command(RunSpec& spec, std::vector<std::string> command);
-inline bool is_custom(const RunSpec& spec) { return !spec.command.empty(); }
+
+RunKind kind_of(const RunSpec& spec);
+// Shorthands for the row of its kind.
+inline bool uses_worker(const RunSpec& spec) { return row_of(kind_of(spec)).worker; }
+inline bool trains(const RunSpec& spec) { return row_of(kind_of(spec)).trains; }
 
 // "throughput" with a fixed batch; "own" where the task is not official (task_hash.h); else "closed", or "open" with
 // any override or a number of workers that is not one of the task's. (A data set of another shape opens a run, too:

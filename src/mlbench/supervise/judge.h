@@ -50,7 +50,7 @@ struct RunView {
 };
 
 struct JudgeOptions {
-  bool custom = false;  // commands of others: no rendezvous and no heartbeat, only how they end can be seen
+  bool own_worker = true;  // else programs of others: no rendezvous, no heartbeat, only how they end can be seen
   double comm_timeout_s = 30;
   std::chrono::seconds start_timeout{60};  // until all ranks joined the rendezvous
   // Whether a rank that ended with code 0 had come to the end of its work; asked at most once per rank.

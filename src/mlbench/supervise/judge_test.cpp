@@ -190,7 +190,7 @@ TEST_F(JudgeTest, ASupervisorThatWasStoppedHasHeardNobody) {
 }
 
 TEST_F(JudgeTest, OfCommandsOfOthersOnlyTheirEndsCount) {
-  options_.custom = true;
+  options_.own_worker = false;
   begin(3);
   EXPECT_FALSE(after(1min)) << "they neither join nor beat";
   end(1, {0, {}});
@@ -205,7 +205,7 @@ TEST_F(JudgeTest, OfCommandsOfOthersOnlyTheirEndsCount) {
 }
 
 TEST_F(JudgeTest, CommandsOfOthersThatAllEndWithZeroHaveFinished) {
-  options_.custom = true;
+  options_.own_worker = false;
   begin(2);
   end(0, {0, {}});
   end(1, {0, {}});

@@ -27,7 +27,7 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesyst
   exec::LaunchRequest request;
   request.backend = run.backend;
   request.guard = guard_path();
-  if (spec::is_custom(run)) {
+  if (!spec::uses_worker(run)) {
     request.command = filled_in(run);
     request.rank_words = true;
     request.working_directory = run.work_dir;
@@ -47,7 +47,7 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesyst
   request.workers = static_cast<int>(run.workers);
   request.environment["OMP_NUM_THREADS"] = std::to_string(run.threads_per_worker);
   // Only who has all cores to himself may tell threads where to run.
-  if (!oversubscribed && !spec::is_custom(run)) {
+  if (!oversubscribed && spec::uses_worker(run)) {
     request.environment["MLBENCH_CORES"] = Json(allowed_cores()).dump();
   }
   if (oversubscribed) {

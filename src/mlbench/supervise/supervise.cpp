@@ -199,7 +199,7 @@ class Segment {
     request.environment["MASTER_ADDR"] = server.bind_address;
     request.environment["MASTER_PORT"] = std::to_string(server_->port());
     request.environment["MLBENCH_RUN_ID"] = server.run_id;
-    if (spec::is_custom(run_)) {
+    if (!spec::uses_worker(run_)) {
       // The rendezvous above is this program's own; a script makes its own at this port.
       request.environment["MASTER_PORT"] = std::to_string(net::free_port());
     } else {
@@ -268,7 +268,7 @@ class Segment {
 
   JudgeOptions judge_options() const {
     JudgeOptions options;
-    options.custom = spec::is_custom(run_);
+    options.own_worker = spec::uses_worker(run_);
     options.comm_timeout_s = run_.comm_timeout_s;
     options.start_timeout = options_.start_timeout;
     options.work_ended = [this, segment = progress_.segments.back().index](size_t rank) {

@@ -95,7 +95,7 @@ void check_has_task(const spec::RunSpec& run) {
 
 // What would make this run again, as a request.
 Json request_of(const spec::RunSpec& run) {
-  if (spec::is_custom(run)) {
+  if (spec::kind_of(run) == spec::RunKind::kCommand) {
     return {{"workers", {run.workers}}, {"command", run.command},
             {"work_dir", run.work_dir}, {"env", run.environment},
             {"backend", run.backend},   {"executor", run.executor},
@@ -190,7 +190,7 @@ Response clone(Services& services, const Call& call) {
   const spec::RunSpec run = home::read_spec(find_run_folder(services, call.parameters[0]));
   Json request = request_of(run);
   Json changes = json_body(call.request);
-  if (!spec::is_custom(run) && !changes.contains("task")) check_has_task(run);
+  if (spec::trains(run) && !changes.contains("task")) check_has_task(run);
   if (!changes.contains("name")) throw HttpError(400, "name is needed: that of the new run");
   for (const auto& [key, value] : changes.items()) request[key] = value;
   const bool no_wait = take_no_wait(request);
