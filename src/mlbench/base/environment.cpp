@@ -6,6 +6,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -214,6 +215,12 @@ bool bind_thread(std::span<const int> cores) {
   CPU_ZERO_S(size, mask.get());
   for (const int core : cores) CPU_SET_S(static_cast<size_t>(core), size, mask.get());
   return sched_setaffinity(0, size, mask.get()) == 0;
+}
+
+int64_t peak_rss_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * 1024;
 }
 
 int available_cores() {

@@ -2,6 +2,7 @@
 
 // What a record says about the machine: captured, never assumed; what cannot be read is null, not zero.
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -15,6 +16,8 @@ namespace mlbench {
 // Cores that this process may keep busy: those of its affinity mask, and no more than the whole cores of its cgroup
 // quota (2.5 count as 2). At least 1.
 int available_cores();
+// Largest resident memory of this process so far.
+int64_t peak_rss_bytes();
 // The numbers of the cores in the calling thread's affinity mask, ascending. Empty where the kernel does not say.
 std::vector<int> allowed_cores();
 // The calling thread, and those that it starts from now on, run on these cores alone (at least one). False: the system

@@ -115,9 +115,9 @@ TEST_F(Cli, Version) {
 TEST_F(Cli, HelpNamesEveryVerbAndNothingInternal) {
   const Result result = mlbench({"--help"});
   EXPECT_EQ(result.code, 0);
-  for (const char* verb : {"run",      "resume", "stop",   "status",    "watch",         "logs",        "note",
-                           "download", "delete", "serve",  "dashboard", "list-clusters", "set-cluster", "list",
-                           "data",     "result", "charts", "compare",   "evaluate",      "schedule",    "doctor"}) {
+  for (const char* verb : {"run",    "resume",  "stop",      "status",        "watch",       "logs", "note", "download",
+                           "delete", "serve",   "dashboard", "list-clusters", "set-cluster", "list", "data", "result",
+                           "charts", "compare", "evaluate",  "schedule",      "doctor",      "bench"}) {
     const std::string line = std::string("\n  ") + verb;
     EXPECT_THAT(result.out, AnyOf(HasSubstr(line + " "), HasSubstr(line + ", ")));  // what follows the comma: an alias
   }
@@ -1083,6 +1083,52 @@ TEST_F(Cli, NoColorMeansNone) {
 }
 
 // ---- with the real worker -------------------------------------------------------------------------------------------
+
+TEST_F(Cli, CollectivesAreMeasuredVerifiedAndCompared) {
+  expect_error({"bench", "collectives", "all_reduse", "-k", "2"}, HasSubstr("did you mean 'all_reduce'?"));
+  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
+  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
+  environment_["MLBENCH_WORKER"] = worker;
+  const std::string file = folder_.path() / "result.json";
+  const Result table = mlbench({"bench", "collectives", "all_reduce", "barrier", "-k", "2", "-b", "8", "-e", "4K", "-f",
+                                "8", "-n", "10", "--name", "first", "-J", file});
+  ASSERT_EQ(table.code, 0) << table.err;
+  EXPECT_THAT(table.out, AllOf(HasSubstr("minBytes 8 maxBytes 4096 step: 8(factor)"), HasSubstr("float     sum"),
+                               HasSubstr("# Out of bounds values : 0 OK")));
+  const Json written = read_json_file(file);
+  ASSERT_EQ(written["results"].size(), 5U) << "8, 64, 512 and 4096 bytes, and the barrier";
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(written["results"][i]["out_of_place"]["nwrong"], 0);
+    EXPECT_EQ(written["results"][i]["in_place"]["nwrong"], 0);
+  }
+
+  // The run that keeps it: named, listed, of a kind of its own, without a goal that it could miss.
+  const Json record = read_json_file(home() / "runs/first-2/run.json");
+  EXPECT_EQ(record["state"], "finished");
+  EXPECT_EQ(record["division"], "own");
+  EXPECT_EQ(record["goal"], nullptr);
+  EXPECT_EQ(record["stop_reason"], "done");
+  EXPECT_EQ(record["collectives"]["results"].size(), 5U);
+  EXPECT_THAT(mlbench({"status"}).out, HasSubstr("first-2"));
+
+  const Result again = mlbench({"bench", "collectives", "all_reduce", "-k", "2", "-b", "8", "-e", "4K", "-f", "8", "-n",
+                                "10", "--name", "first", "--compare", file, "--json"});
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(again.json()[0]["comparison"]["rows"].size(), 8U) << "four sizes in two forms";
+  EXPECT_TRUE(fs::exists(home() / "runs/first-2.2"));
+}
+
+TEST_F(Cli, Task0aIsARunLikeOthers) {
+  const Json plan = mlbench({"run", "r", "2", "3", "--task", "0a", "--dry-run", "--json"}).json();
+  ASSERT_EQ(plan.size(), 2U);
+  EXPECT_EQ(plan[0]["spec"]["division"], "closed");
+  EXPECT_EQ(plan[0]["spec"]["task"]["hash"], "b420481a8f41fc59ad2669c4abce0f5682919fa1f54a661c54e0a9c12833a06f");
+  EXPECT_EQ(plan[1]["spec"]["division"], "open") << "3 is no official number of workers";
+  const Json& measured = plan[0]["spec"]["task"]["canonical"]["collectives"];
+  EXPECT_EQ(measured["counts"].size(), 80U);
+  EXPECT_EQ(measured["counts"].back(), 100'000'000);
+  EXPECT_EQ(measured["iterations"], 100);
+}
 
 TEST_F(Cli, TheRealWorkerTrainsAndIsReported) {
   const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");

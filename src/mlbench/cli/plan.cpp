@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "mlbench/base/environment.h"
@@ -184,8 +185,9 @@ std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanF
   return runs;
 }
 
-// The threads of each worker; as all ranks start on this host, it must bear them.
-int64_t threads_of(const RunOptions& options, const PlanFacts& facts) {
+// The threads of each worker, a fair share of the cores unless `usual` says otherwise; as all ranks start on this host, it
+// must bear them.
+int64_t threads_of(const RunOptions& options, const PlanFacts& facts, std::optional<int64_t> usual = std::nullopt) {
   const std::vector<int64_t> counts = spec::workers_of(options);
   const int64_t largest = *std::max_element(counts.begin(), counts.end());
   if (largest > most_ranks(facts.cores)) {
@@ -194,7 +196,7 @@ int64_t threads_of(const RunOptions& options, const PlanFacts& facts) {
   }
   const auto most = static_cast<int64_t>(spec::run_option(&RunOptions::threads_per_worker).range.most);
   const int64_t fair = std::clamp<int64_t>(facts.cores / largest, 1, most);
-  const int64_t threads = spec::count_of(options, &RunOptions::threads_per_worker, fair);
+  const int64_t threads = spec::count_of(options, &RunOptions::threads_per_worker, usual.value_or(fair));
   if (largest * threads > most_threads(facts.cores)) {
     throw UserError(fmt::format("{} workers with {} threads each are {} threads; a host of {} cores starts at most {}",
                                 largest, threads, largest * threads, facts.cores, most_threads(facts.cores)));
@@ -240,6 +242,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   check_name(options.name, "run name");
   spec::check_run_options(options);
   if (!options.command.empty()) return plan_custom_runs(options, facts);
+  if (options.task == "0a") return plan_collectives(options, spec::task_0a(), facts);
   const int64_t threads = threads_of(options, facts);
 
   spec::RunSpec common = plan_task(options, facts.home);
@@ -273,6 +276,22 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   return runs;
 }
 
+std::vector<spec::RunSpec> plan_collectives(const RunOptions& options, const spec::CollectivesSpec& collectives,
+                                            const PlanFacts& facts) {
+  check_name(options.name, "run name");
+  spec::RunSpec common;
+  common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
+  check_choice(options.executor, "executor", facts.executors);
+  common.executor = options.executor;
+  common.seed = spec::seed_of(options, common.seed);
+  common.threads_per_worker = threads_of(options, facts, 1);
+  common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);
+  if (collectives.timeout_s > 0) common.comm_timeout_s = collectives.timeout_s;
+  common.cache_dir = facts.home / "cache";
+  for (const int64_t workers : spec::workers_of(options)) spec::check_collectives(collectives, workers);
+  return for_each_count(options, facts, common, [&](spec::RunSpec& run) { spec::set_collectives(run, collectives); });
+}
+
 std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, int cores) {
   std::vector<std::string> warnings;
   std::set<int64_t> unofficial, oversubscribed;
@@ -281,10 +300,10 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
     if (std::find(official.begin(), official.end(), run.workers) == official.end()) unofficial.insert(run.workers);
     if (run.oversubscribed) oversubscribed.insert(run.workers);
   }
-  if (runs.front().division == "own") {
+  if (runs.front().division == "own" && spec::trains(runs.front())) {
     warnings.push_back(fmt::format("{}, task hash {}: none of the official tasks, so the runs are of division own",
                                    runs.front().task.task.name, runs.front().task.hash.substr(0, 12)));
-  } else if (!unofficial.empty() && !runs.front().fixed_batch && spec::trains(runs.front())) {
+  } else if (!unofficial.empty() && !runs.front().fixed_batch && !runs.front().task.task.workers.empty()) {
     warnings.push_back(fmt::format("{} workers: not an official count of {} ({}), so the run is open",
                                    fmt::join(unofficial, ", "), runs.front().task.task.name,
                                    fmt::join(runs.front().task.task.workers, ", ")));

@@ -17,9 +17,20 @@ std::string stage(const report::Progress& progress, Phase phase) {
   if (progress.end) return "ending";
   return progress.training ? "training" : "building the model";
 }
+
+// "measuring all_reduce, 4096 bytes"
+std::string measuring(const report::Progress& progress, Phase phase) {
+  if (phase != Phase::kStarted || progress.segment == 0 || progress.end) return stage(progress, phase);
+  if (!progress.collective) return progress.training ? "measuring" : "connecting";
+  const Json row = record::get(*progress.collective, record::member::kRow, Json::object());
+  return fmt::format("measuring {}, {} bytes", row.value("operation", ""), row.value("size", int64_t{0}));
+}
 }  // namespace
 
 std::string progress_line(const spec::RunSpec& run, const report::Progress& progress, Phase phase, double elapsed_s) {
+  if (run.collectives) {
+    return fmt::format("{}  {}  {}", run.name, measuring(progress, phase), report::format_elapsed(elapsed_s));
+  }
   std::string line = run.name;
   const std::string now = stage(progress, phase);
   if (now != "training" || progress.steps_per_epoch == 0) {

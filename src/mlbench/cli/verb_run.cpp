@@ -72,7 +72,7 @@ std::string describe(const spec::RunSpec& run) {
   if (run.synthetic) labels += ", synthetic";
   if (run.oversubscribed) labels += ", oversubscribed";
   return fmt::format("{}: {}, {} worker{} x {} thread{}, {}, {}, {}", run.name,
-                     spec::trains(run) ? run.task.task.name : exec::command_line({}, run.command), run.workers,
+                     run.command.empty() ? run.task.task.name : exec::command_line({}, run.command), run.workers,
                      run.workers == 1 ? "" : "s", run.threads_per_worker, run.threads_per_worker == 1 ? "" : "s",
                      run.framework, run.backend, labels);
 }

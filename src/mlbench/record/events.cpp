@@ -41,8 +41,10 @@ constexpr MemberRow kMemberRows[] = {
     {"value", kNumber, "", "of the goal's metric when it was met"},
     {"path", kText, "", "folder of the checkpoint, in checkpoints/"},
     {"operations", kList, "", "of a training step, as the record has them (--profile, --explain)"},
+    {"row", kObject, "", "a size of a benchmark of collectives, as in api/collectives.schema.json"},
+    {"matrix", kObject, "", "latency and bandwidth of every pair of ranks, as in api/collectives.schema.json"},
     {"reason", kText, "",
-     "goal | max_steps | max_epochs | max_time | epochs | stopped | supervisor_lost | comm_timeout"},
+     "goal | max_steps | max_epochs | max_time | epochs | done | stopped | supervisor_lost | comm_timeout"},
     {"weights_sha256", kText, "", "of parameters and averaged buffers"},
     {"kind", kText, "", "comm_timeout | comm_error | disk_full | io_error | rank_error"},
     {"operation", kText, "", "of communication that was under way, or the last one"},
@@ -51,9 +53,9 @@ constexpr MemberRow kMemberRows[] = {
 };
 
 constexpr std::string_view kPreparedAlways[] = {"prepare_s", "data"};
-constexpr std::string_view kBeginAlways[] = {"start_step",     "last_step",  "steps_per_epoch",
-                                             "samples_before", "parameters", "effective",
-                                             "versions",       "comm_stack", "peak_rss"};
+constexpr std::string_view kBeginAlways[] = {"effective", "versions", "comm_stack", "peak_rss"};
+constexpr std::string_view kBeginSometimes[] = {"start_step", "last_step", "steps_per_epoch", "samples_before",
+                                                "parameters"};
 constexpr std::string_view kEpochAlways[] = {"step", "epoch"};
 constexpr std::string_view kEpochSometimes[] = {"train_ns", "train_loss", "metrics"};
 constexpr std::string_view kEvaluationAlways[] = {"step", "duration_ns"};
@@ -62,6 +64,8 @@ constexpr std::string_view kCheckpointAlways[] = {"step"};
 constexpr std::string_view kCheckpointSometimes[] = {"path"};
 constexpr std::string_view kGoalAlways[] = {"step", "metric", "split", "target", "value", "train_ns", "epoch"};
 constexpr std::string_view kOperationsAlways[] = {"step", "operations"};
+constexpr std::string_view kCollectiveAlways[] = {"row"};
+constexpr std::string_view kPairsAlways[] = {"matrix"};
 constexpr std::string_view kEndAlways[] = {"step", "reason"};
 constexpr std::string_view kEndSometimes[] = {"weights_sha256", "samples", "peak_rss"};
 constexpr std::string_view kFailureAlways[] = {"kind", "operation", "message"};
@@ -69,12 +73,14 @@ constexpr std::string_view kFailureSometimes[] = {"step", "sequence_number"};
 
 constexpr EventRow kEventRows[] = {
     {EventKind::kPrepared, "prepared", "the data set can be read", kPreparedAlways, {}},
-    {EventKind::kBegin, "begin", "the train clock is about to start", kBeginAlways, {}},
+    {EventKind::kBegin, "begin", "what is measured is about to start", kBeginAlways, kBeginSometimes},
     {EventKind::kEpoch, "epoch", "an epoch of training has ended", kEpochAlways, kEpochSometimes},
     {EventKind::kEvaluation, "evaluation", "an evaluation has ended", kEvaluationAlways, kEvaluationSometimes},
     {EventKind::kCheckpoint, "checkpoint", "a checkpoint is on disk", kCheckpointAlways, kCheckpointSometimes},
     {EventKind::kGoal, "goal", "the goal was met", kGoalAlways, {}},
     {EventKind::kOperations, "operations", "what each operation of a step is and cost", kOperationsAlways, {}},
+    {EventKind::kCollective, "collective", "a size of a benchmark of collectives is measured", kCollectiveAlways, {}},
+    {EventKind::kPairs, "pairs", "every pair of ranks is measured", kPairsAlways, {}},
     {EventKind::kEnd, "end", "this rank ends by itself", kEndAlways, kEndSometimes},
     {EventKind::kFailure, "failure", "this rank ends with an error", kFailureAlways, kFailureSometimes},
 };

@@ -19,7 +19,19 @@
 
 namespace mlbench::record {
 
-enum class EventKind { kPrepared, kBegin, kEpoch, kEvaluation, kCheckpoint, kGoal, kOperations, kEnd, kFailure };
+enum class EventKind {
+  kPrepared,
+  kBegin,
+  kEpoch,
+  kEvaluation,
+  kCheckpoint,
+  kGoal,
+  kOperations,
+  kCollective,
+  kPairs,
+  kEnd,
+  kFailure
+};
 
 enum class MemberType { kText, kInteger, kNumber, kBoolean, kObject, kList };  // a number may be null: NaN or infinite
 
@@ -65,9 +77,11 @@ inline constexpr Member<std::string> kCommStack{"comm_stack"};
 inline constexpr Member<std::string> kMetric{"metric"};
 inline constexpr Member<double> kTarget{"target"};
 inline constexpr Member<double> kValue{"value"};
-// of `checkpoint`, `operations`, `end`, `failure`
+// of `checkpoint`, `operations`, `collective`, `pairs`, `end`, `failure`
 inline constexpr Member<std::string> kPath{"path"};
 inline constexpr Member<Json> kOperationCosts{"operations"};
+inline constexpr Member<Json> kRow{"row"};
+inline constexpr Member<Json> kMatrix{"matrix"};
 inline constexpr Member<std::string> kReason{"reason"};
 inline constexpr Member<std::string> kWeightsSha256{"weights_sha256"};
 inline constexpr Member<std::string> kKind{"kind"};

@@ -201,7 +201,7 @@ Json stop_reason_json(const std::vector<RankSpool>& segments) {
   if (segments.empty()) return nullptr;
   for (const Json& end : events_of(segments.back(), EventKind::kEnd)) {
     const std::string reason = get(end, member::kReason);
-    for (const char* known : {"goal", "max_steps", "max_epochs", "max_time", "epochs"}) {
+    for (const char* known : {"goal", "max_steps", "max_epochs", "max_time", "epochs", "done"}) {
       if (reason == known) return reason;
     }
   }
@@ -226,6 +226,16 @@ void add_tracker_figures(Json& record, const spec::RunSpec& spec, const RunProgr
   record["clocks"].update(figures["clocks"]);
   record["throughput"]["steps"] = figures["steps"];
   record["custom"] = {{"command", spec.command}, {"result", figures["result"]}};
+}
+
+// What a benchmark of collectives measured so far.
+Json collectives_json(const spec::CollectivesSpec& spec, const std::vector<RankSpool>& segments) {
+  Json results = Json::array(), pairs = nullptr;
+  for (const RankSpool& spool : segments) {
+    for (const Json& event : events_of(spool, EventKind::kCollective)) results.push_back(get(event, member::kRow));
+    for (const Json& event : events_of(spool, EventKind::kPairs)) pairs = get(event, member::kMatrix);
+  }
+  return {{"config", {{"spec", spec::to_json(spec)}}}, {"results", results}, {"pairs", pairs}};
 }
 
 // As the supervisor saw it, with the versions that rank 0 told.
@@ -347,6 +357,7 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record["operations"] = operations.is_array() ? operations : Json::array();
   record["parameters"] = field_of(begin, member::kParameters);
   record["weights_sha256"] = weights;
+  record["collectives"] = spec.collectives ? collectives_json(*spec.collectives, rank0) : Json(nullptr);
   record["custom"] = nullptr;
   if (spec::kind_of(spec) == spec::RunKind::kCommand) add_tracker_figures(record, spec, progress);
   return record;

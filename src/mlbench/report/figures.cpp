@@ -77,7 +77,9 @@ RunFigures figures_of(const Json& record) {
   figures.threads_per_worker = static_cast<int64_t>(number(record, "/threads_per_worker").value_or(0));
   const std::string division = text(record, "/division");
   const Json* goal = find(record, "/goal");
-  figures.has_goal = division != "throughput" && !(division == "custom" && (goal == nullptr || !goal->is_object()));
+  const Json* collectives = find(record, "/collectives");
+  const bool trains = division != "custom" && (collectives == nullptr || !collectives->is_object());
+  figures.has_goal = division != "throughput" && (trains || (goal != nullptr && goal->is_object()));
   figures.time_to_goal_s = time_to_goal(record);
   figures.wall_to_goal_s = wall_to_goal(record);
   figures.train_s = number(record, "/clocks/train_s");

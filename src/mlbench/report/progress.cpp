@@ -64,6 +64,8 @@ void ProgressReader::take(const Json& event) {
   } else if (record::is(event, EventKind::kEvaluation)) {
     progress_.evaluation = event;
     ++progress_.evaluations;
+  } else if (record::is(event, EventKind::kCollective)) {
+    progress_.collective = event;
   } else if (record::is(event, EventKind::kGoal)) {
     progress_.goal = event;
   } else if (record::is(event, EventKind::kEnd)) {

@@ -25,6 +25,7 @@ struct Progress {
   std::optional<double> samples_per_s;  // of this rank, over the last few seconds of its train clock
   std::optional<Json> evaluation;       // the last "evaluation" event
   int64_t evaluations = 0;              // seen so far, all segments
+  std::optional<Json> collective;       // the last "collective" event
   std::optional<Json> goal;             // the "goal" event
   std::optional<Json> end;              // the "end" event
   std::optional<Json> failure;          // the "failure" event

@@ -8,8 +8,9 @@
 namespace mlbench::spec {
 
 enum class RunKind : uint8_t {
-  kTrain,    // a task of ours, by our worker
-  kCommand,  // any program, a custom run
+  kTrain,        // a task of ours, by our worker
+  kCommand,      // any program, a custom run
+  kCollectives,  // a benchmark of communication (collectives.h), by our worker
 };
 
 struct RunKindRow {

@@ -21,6 +21,9 @@ constexpr int64_t kVersion = 1;
 constexpr std::array<std::string_view, 5> kDivisions = {"closed", "open", "own", "throughput", "custom"};
 constexpr std::array<std::string_view, 3> kProfiles = {"off", "explain", "time"};
 constexpr const char* kCustom = "custom";
+constexpr const char* kBenchmark = "collectives";
+constexpr const char* kTask0a = "0a";
+constexpr std::array<int64_t, 3> kTask0aWorkers = {2, 4, 8};
 constexpr double kMostId = 1e15;
 
 template <typename V, typename Spec>
@@ -122,7 +125,24 @@ void set_command(RunSpec& spec, std::vector<std::string> command) {
   spec.command = std::move(command);
 }
 
-RunKind kind_of(const RunSpec& spec) { return spec.command.empty() ? RunKind::kTrain : RunKind::kCommand; }
+void set_collectives(RunSpec& spec, CollectivesSpec collectives) {
+  const bool official = deviations_from_task_0a(collectives).empty();
+  spec.task = FrozenTask{};
+  spec.task.task.name = official ? kTask0a : kBenchmark;
+  spec.task.task.workers =
+      official ? std::vector<int64_t>(kTask0aWorkers.begin(), kTask0aWorkers.end()) : std::vector<int64_t>();
+  spec.task.canonical = {{kBenchmark, to_json(collectives)}};
+  spec.task.hash = sha256_hex(canonical_json(spec.task.canonical));
+  spec.overrides.clear();
+  spec.division = !official ? "own" : std::ranges::count(kTask0aWorkers, spec.workers) > 0 ? "closed" : "open";
+  spec.framework = spec.data_name = "none";
+  spec.collectives = std::move(collectives);
+}
+
+RunKind kind_of(const RunSpec& spec) {
+  if (spec.collectives) return RunKind::kCollectives;
+  return spec.command.empty() ? RunKind::kTrain : RunKind::kCommand;
+}
 
 Json to_json(const RunSpec& spec) {
   Json fields;
@@ -151,6 +171,15 @@ RunSpec run_spec_from_json(const Json& json, const std::string& file) {
   if (kind_of(spec) == RunKind::kCommand) {
     spec.task.task.name = spec.division = kCustom;
     return spec;
+  }
+  if (spec.task.canonical.is_object() && spec.task.canonical.contains(kBenchmark)) {
+    const std::string hash = spec.task.hash;
+    set_collectives(spec, collectives_from_json(spec.task.canonical[kBenchmark], file));
+    if (spec.task.hash == hash) return spec;
+    throw UserError(
+        fmt::format("{}: task.hash is {}, but that of what it measures is {}: the file was changed after the "
+                    "run was made",
+                    file, hash.substr(0, 12), spec.task.hash.substr(0, 12)));
   }
   try {
     spec.task.task = task_from_json(spec.task.canonical);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/spec/collectives.h"
 #include "mlbench/spec/run_kind.h"
 #include "mlbench/spec/task.h"
 
@@ -49,6 +50,9 @@ struct RunSpec {
   std::string work_dir;                  // where it starts
   std::vector<std::string> environment;  // beside what the machine has: as variables.h says
 
+  // A benchmark of collectives: what it measures; also in task.canonical, and hashed. Nothing for a task.
+  std::optional<CollectivesSpec> collectives;
+
   std::string framework = "torch";
   std::string backend = "gloo";
   std::string executor = "local";
@@ -79,6 +83,10 @@ void set_task(RunSpec& spec, FrozenTask task, std::vector<Override> overrides);
 // Makes it a custom run of this command (at least one word): division "custom", task and framework "custom", the hash
 // that of the command.
 void set_command(RunSpec& spec, std::vector<std::string> command);
+
+// Makes it a benchmark of these collectives: of task "0a" where it is that task (task_0a()), else "collectives" and of
+// division "own". Call it after `workers`.
+void set_collectives(RunSpec& spec, CollectivesSpec collectives);
 
 RunKind kind_of(const RunSpec& spec);
 // Shorthands for the row of its kind.

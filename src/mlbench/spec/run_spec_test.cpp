@@ -147,6 +147,34 @@ TEST(RunSpec, ATaskThatIsNotOfficialIsOnesOwn) {
 }
 
 // Whoever edits a run's file gets a refusal, or the label that is due.
+TEST(RunSpec, ABenchmarkOfCollectivesIsAKindOfItsOwn) {
+  RunSpec run;
+  EXPECT_EQ(kind_of(run), RunKind::kTrain);
+  run.workers = 4;
+  set_collectives(run, task_0a());
+  EXPECT_EQ(kind_of(run), RunKind::kCollectives);
+  EXPECT_TRUE(uses_worker(run));
+  EXPECT_FALSE(trains(run));
+  EXPECT_EQ(run.task.task.name, "0a");
+  EXPECT_EQ(run.division, "closed");
+  EXPECT_EQ(run_spec_from_json(to_json(run)), run);
+
+  run.workers = 3;
+  set_collectives(run, task_0a());
+  EXPECT_EQ(run.division, "open") << "3 is not one of its numbers of workers";
+
+  CollectivesSpec capped = task_0a();
+  capped.most_seconds_per_size = 1;
+  set_collectives(run, capped);
+  EXPECT_EQ(run.task.task.name, "collectives");
+  EXPECT_EQ(run.division, "own");
+
+  Json changed = to_json(run);
+  changed["task"]["canonical"]["collectives"]["iterations"] = 7;
+  EXPECT_THAT([&] { run_spec_from_json(changed); },
+              testing::ThrowsMessage<UserError>(testing::HasSubstr("changed after the run was made")));
+}
+
 TEST(RunSpec, WhatDoesNotFitTheTasksHashIsRefused) {
   const auto read = [](bool open, const char* pointer, const Json& value) -> std::string {
     RunSpec spec = full_spec();

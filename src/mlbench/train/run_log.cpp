@@ -1,10 +1,9 @@
 #include "mlbench/train/run_log.h"
 
-#include <sys/resource.h>
-
 #include <exception>
 #include <utility>
 
+#include "mlbench/base/environment.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/record/events.h"
 
@@ -16,12 +15,6 @@ using record::add_members;
 using record::EventKind;
 using record::make_event;
 namespace member = record::member;
-
-int64_t peak_rss_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss * 1024;
-}
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/catalog/worker/catalog.h"
+#include "mlbench/collectives/run.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/net/launch.h"
 #include "mlbench/optim/factory.h"
@@ -95,6 +96,28 @@ void train_run(const spec::RunSpec& run, const RankOptions& options, const net::
                result.weights_sha256.substr(0, 12));
 }
 
+void measure_collectives(const spec::RunSpec& run, Session& session, track::Recorder& recorder, const Clock& clock) {
+  const auto comm = catalog::make_backend(run.backend, session.comm_options(), session.board());
+  recorder.event(record::make_event(
+      record::EventKind::kBegin,
+      {record::member::kEffective(Json::object()), record::member::kVersions(comm->versions()),
+       record::member::kCommStack(comm->description()), record::member::kPeakRss(peak_rss_bytes())}));
+  int64_t rows = 0;
+  collectives::Sink sink;
+  sink.row = [&](const record::CollectiveRow& row) {
+    recorder.event(record::make_event(record::EventKind::kCollective, {record::member::kRow(record::to_json(row))}));
+    session.progress().store(++rows, std::memory_order_relaxed);
+  };
+  sink.pairs = [&](const record::PairMatrix& pairs) {
+    recorder.event(record::make_event(record::EventKind::kPairs, {record::member::kMatrix(record::to_json(pairs))}));
+  };
+  collectives::run(*run.collectives, *comm, clock, sink);
+  recorder.event(record::make_event(
+      record::EventKind::kEnd,
+      {record::member::kStep(rows), record::member::kReason("done"), record::member::kPeakRss(peak_rss_bytes())}));
+  session.finish();
+}
+
 // What is to be done, checked against what the environment says.
 spec::RunSpec read_run(const RankOptions& options, const net::LaunchInfo& launch) {
   const std::filesystem::path run_dir = std::filesystem::absolute(options.run_dir);
@@ -131,7 +154,11 @@ int run_rank(const RankOptions& options) {
   int exit_code = 0;
   try {
     session.emplace(run, options.segment, launch, recorder);
-    train_run(run, options, launch, *session, recorder, clock);
+    if (spec::kind_of(run) == spec::RunKind::kCollectives) {
+      measure_collectives(run, *session, recorder, clock);
+    } else {
+      train_run(run, options, launch, *session, recorder, clock);
+    }
   } catch (const std::exception& error) {
     spdlog::error("{}", error.what());
     const std::string kind = kind_of(error), message = message_of(error);
