@@ -185,8 +185,8 @@ std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanF
   return runs;
 }
 
-// The threads of each worker, a fair share of the cores unless `usual` says otherwise; as all ranks start on this host, it
-// must bear them.
+// The threads of each worker, a fair share of the cores unless `usual` says otherwise; as all ranks start on this host,
+// it must bear them.
 int64_t threads_of(const RunOptions& options, const PlanFacts& facts, std::optional<int64_t> usual = std::nullopt) {
   const std::vector<int64_t> counts = spec::workers_of(options);
   const int64_t largest = *std::max_element(counts.begin(), counts.end());
