@@ -259,6 +259,7 @@ LaunchInfo detect_launch(const EnvironmentReader& read) {
     }
   }
   if (const auto port = read_variable(read, "MASTER_PORT")) info.master_port = number_in(*port, 1, 65535);
+  if (const auto interface = read_variable(read, "GLOO_SOCKET_IFNAME")) info.interface = interface->text;
   return info;
 }
 

@@ -17,7 +17,8 @@
 //   HOROVOD_*               HOROVOD_RANK           HOROVOD_SIZE              HOROVOD_LOCAL_RANK, HOROVOD_LOCAL_SIZE
 //
 // With every launcher MASTER_ADDR and MASTER_PORT name the rendezvous; without MASTER_ADDR it is, under Slurm, the
-// first host of SLURM_STEP_NODELIST or SLURM_JOB_NODELIST.
+// first host of SLURM_STEP_NODELIST or SLURM_JOB_NODELIST. GLOO_SOCKET_IFNAME names the interface, or an address of
+// this host, at which the other ranks reach this one.
 
 #include <functional>
 #include <optional>
@@ -32,6 +33,7 @@ struct LaunchInfo {
   int local_size = 1;
   std::string master_address;  // "" if the launcher names none
   int master_port = 0;         // 0 if none
+  std::string interface;       // "" if none is named: the loopback
   std::string source;          // "RANK/WORLD_SIZE", "OMPI_COMM_WORLD_*", ..., "single process"
 };
 

@@ -103,6 +103,7 @@ comm::CommOptions Session::comm_options() const {
   options.size = launch_.size;
   options.store = comm::make_kv_store(client_, prefix_of(segment_) + "comm/");
   options.timeout = seconds_to_ms(run_.comm_timeout_s);
+  if (!launch_.interface.empty()) options.bind_address = launch_.interface;
   options.secret = secret_;
   options.run = run_id_ + "/" + prefix_of(segment_);
   options.passive_wait = run_.oversubscribed;
