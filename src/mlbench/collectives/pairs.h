@@ -1,7 +1,7 @@
 #pragma once
 
 // The matrix of all ordered pairs of ranks: latency (ping-pong, half the round trip) and bandwidth (a window of
-// messages, then an acknowledgement), each by the clock of the rank that begins.
+// messages, then an acknowledgement), each by the clock of the rank that begins: the best median of three passes.
 
 #include <utility>
 #include <vector>

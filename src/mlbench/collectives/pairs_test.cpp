@@ -64,5 +64,31 @@ TEST(Pairs, TheMatrixIsWholeOnRank0) {
   }
 }
 
+// Each look is a millisecond later than the last one, but the first ones 50: something else has the machine.
+class DisturbedClock final : public Clock {
+ public:
+  TimePoint now() const override { return now_ += std::chrono::milliseconds(++looks_ < 20 ? 50 : 1); }
+  std::chrono::system_clock::time_point wall_now() const override { return {}; }
+
+ private:
+  mutable int looks_ = 0;
+  mutable TimePoint now_{};
+};
+
+TEST(Pairs, AMomentsDisturbanceIsNoSlowLink) {
+  spec::CollectivesSpec spec;
+  spec.pairs.measure = true;
+  spec.pairs.iterations = 4;
+  spec.pairs.bandwidth_bytes = 1000;
+  record::PairMatrix found;
+  run_group(4, [&](comm::Communicator& comm) {
+    HostMemory memory(comm, false);
+    record::PairMatrix pairs = measure_pairs(spec, comm, memory, DisturbedClock());
+    if (comm.rank() == 0) found = pairs;
+  });
+  EXPECT_DOUBLE_EQ(found.latency_us[0][1], 500);
+  EXPECT_THAT(found.slow, testing::IsEmpty()) << found.verdict;
+}
+
 }  // namespace
 }  // namespace mlbench::collectives
