@@ -1,0 +1,187 @@
+// What the communicator costs over the library below it: all_reduce of float32 over two ranks, once through a
+// Communicator and once by the library's own call, in the same processes, turn by turn. One JSON object per size from
+// rank 0: {"library", "bytes", "ours_us": [...], "raw_us": [...]}, an entry per pair. library_overhead.py starts it and
+// judges what comes out.
+//
+//   mpirun -n 2 library_overhead --library mpi|gloo
+//
+// MPI's own call is the same library in the same process, so thread level and connections are the same. Gloo's is
+// gloo::allreduce over a full mesh of its own making (TCP on the loopback), its ring or its bcube, whichever is faster.
+
+#include <fmt/format.h>
+#include <gloo/allreduce.h>
+#include <gloo/math.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/types.h>
+#include <mpi.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/json.h"
+#include "mlbench/comm/gloo/gloo.h"
+#include "mlbench/comm/mpi/mpi.h"
+
+namespace {
+
+using namespace mlbench;
+using AllReduce = std::function<void(std::vector<float>&)>;
+
+constexpr auto kTimeout = std::chrono::seconds(30);
+
+// Values in files, for ranks of one machine.
+class FileStore final : public comm::RendezvousStore {
+ public:
+  explicit FileStore(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  void set(const std::string& key, const std::string& value) override {
+    const std::filesystem::path path = path_of(key), part = path.string() + ".part";
+    std::ofstream(part, std::ios::binary) << value;
+    std::filesystem::rename(part, path);
+  }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    while (!std::filesystem::exists(path_of(key))) {
+      if (std::chrono::steady_clock::now() > deadline) throw CommTimeout("nobody set '" + key + "'");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    std::ifstream file(path_of(key), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+ private:
+  std::filesystem::path path_of(std::string key) const {
+    std::replace(key.begin(), key.end(), '/', '_');
+    return folder_ / ("ours-" + key);
+  }
+  std::filesystem::path folder_;
+};
+
+struct Plan {
+  std::vector<int64_t> sizes = {8, 1024, 65536, 4 << 20};
+  int pairs = 21;
+  double seconds = 0.1;  // per side of a pair
+};
+
+// Microseconds per call.
+double measure(const AllReduce& all_reduce, std::vector<float>& values, int calls) {
+  const auto start = std::chrono::steady_clock::now();
+  for (int call = 0; call < calls; ++call) all_reduce(values);
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / calls;
+}
+
+// `control` keeps the ranks together.
+void compare(const std::string& library, const Plan& plan, comm::Communicator& control, comm::Communicator& comm,
+             const std::vector<AllReduce>& raws) {
+  const AllReduce ours = [&](std::vector<float>& values) {
+    comm.all_reduce(view_of(std::span(values)), comm::ReduceOp::kSum);
+  };
+  for (const int64_t bytes : plan.sizes) {
+    std::vector<float> values(static_cast<size_t>(bytes) / sizeof(float), 0.0F);
+    const auto calls_of = [&](const AllReduce& all_reduce) {
+      measure(all_reduce, values, 20);
+      auto calls = static_cast<float>(plan.seconds * 1e6 / measure(all_reduce, values, 20));
+      control.broadcast(view_of(std::span(&calls, 1)), 0);
+      return std::max(10, static_cast<int>(calls));
+    };
+    // The library's fastest way, by one turn of each.
+    std::vector<float> turns;
+    for (const AllReduce& raw : raws) turns.push_back(static_cast<float>(measure(raw, values, calls_of(raw))));
+    control.broadcast(view_of(std::span(turns)), 0);
+    const auto fastest = static_cast<size_t>(std::min_element(turns.begin(), turns.end()) - turns.begin());
+    const AllReduce& raw = raws[fastest];
+
+    const int calls = calls_of(raw);
+    Json ours_us = Json::array(), raw_us = Json::array();
+    for (int pair = 0; pair < plan.pairs; ++pair) {
+      for (const bool own : {pair % 2 == 0, pair % 2 != 0}) {
+        control.barrier();
+        (own ? ours_us : raw_us).push_back(measure(own ? ours : raw, values, calls));
+      }
+    }
+    if (comm.rank() == 0) {
+      fmt::print("{}\n", Json{{"library", library},
+                              {"bytes", bytes},
+                              {"calls", calls},
+                              {"raw_variant", fastest},
+                              {"ours", comm.description()},
+                              {"ours_us", ours_us},
+                              {"raw_us", raw_us}}
+                             .dump());
+      std::fflush(stdout);
+    }
+  }
+}
+
+AllReduce raw_mpi() {
+  return [](std::vector<float>& values) {
+    MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  };
+}
+
+std::vector<AllReduce> raw_gloo(int rank, const std::string& folder) {
+  gloo::transport::tcp::attr address;
+  address.hostname = "127.0.0.1";
+  auto device = gloo::transport::tcp::CreateDevice(address);
+  gloo::rendezvous::FileStore store(folder);
+  auto context = std::make_shared<gloo::rendezvous::Context>(rank, 2);
+  context->setTimeout(kTimeout);
+  context->connectFullMesh(store, device);
+  std::vector<AllReduce> ways;
+  for (const auto algorithm : {gloo::AllreduceOptions::Algorithm::RING, gloo::AllreduceOptions::Algorithm::BCUBE}) {
+    ways.emplace_back([context, algorithm](std::vector<float>& values) {
+      gloo::AllreduceOptions call(context);
+      call.setAlgorithm(algorithm);
+      call.setOutput(values.data(), values.size());
+      call.setReduceFunction(
+          [](void* out, const void* a, const void* b, size_t count) { gloo::sum<float>(out, a, b, count); });
+      gloo::allreduce(call);
+    });
+  }
+  return ways;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  CLI::App app{"The communicator beside the library below it."};
+  Plan plan;
+  std::string library = "mpi", folder;
+  app.add_option("--library", library)->check(CLI::IsMember({"mpi", "gloo"}))->capture_default_str();
+  app.add_option("--folder", folder, "Empty, where the ranks find each other")->required();
+  app.add_option("--sizes", plan.sizes, "Bytes, multiples of 4")->delimiter(',')->capture_default_str();
+  app.add_option("--pairs", plan.pairs)->capture_default_str();
+  app.add_option("--seconds", plan.seconds, "Per side of a pair")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (rank == nullptr) throw UserError("start it by mpirun -n 2");
+  comm::CommOptions options;
+  options.rank = std::atoi(rank);
+  options.size = 2;
+  options.timeout = kTimeout;
+  options.store = std::make_shared<FileStore>(folder);
+  comm::Communicator mpi(comm::mpi_backend::make(options));
+  if (library == "mpi") {
+    compare(library, plan, mpi, mpi, {raw_mpi()});
+  } else {
+    comm::Communicator gloo(comm::gloo_backend::make(options));
+    compare(library, plan, mpi, gloo, raw_gloo(options.rank, folder));
+    mpi.barrier();
+  }
+  return 0;
+} catch (const std::exception& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return 1;
+}
