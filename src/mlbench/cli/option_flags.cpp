@@ -4,7 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <type_traits>
 #include <utility>
+
+#include "mlbench/base/errors.h"
 
 namespace mlbench::cli {
 
@@ -42,7 +45,10 @@ void add_run_option(CLI::App& verb, RunOptions& options, RunOption::Member membe
   const std::string flags(option.flags), text = full_help(option, help);
   CLI::Option* added = std::visit(
       [&](auto pointer) -> CLI::Option* {
-        if constexpr (std::is_same_v<decltype(pointer), bool RunOptions::*>) {
+        if constexpr (std::is_same_v<decltype(pointer), Json RunOptions::*>) {
+          MLBENCH_CHECK(false, flags);  // objects come over REST alone
+          return nullptr;
+        } else if constexpr (std::is_same_v<decltype(pointer), bool RunOptions::*>) {
           return verb.add_flag(flags, options.*pointer, text);
         } else {
           return verb.add_option(flags, options.*pointer, text);

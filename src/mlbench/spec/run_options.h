@@ -35,6 +35,9 @@ struct RunOptions {
   std::vector<std::string> environment;
   bool light = false, to_the_end = false, synthetic = false, fixed_batch = false, gpu = false, explain = false;
   bool profile = false, no_wait = false, overlap = false;
+  // A benchmark of collectives, instead of a task: what it measures, as to_json(CollectivesSpec). Null: none.
+  Json collectives;
+  bool next_repeat = false;  // where NAME-K is taken: the first of NAME-K.2, NAME-K.3, ... that is free
 };
 
 enum class OptionKind {
@@ -47,12 +50,15 @@ enum class OptionKind {
   kReal,      //
   kDuration,  // seconds, or with a unit
   kSteps,     // a count of steps, or the word
+  kObject,    // as its own schema has it
 };
 
-enum class AppliesTo { kAll, kTasks, kCommands };
+// Training: tasks but those that measure communication alone, 0a and `collectives`.
+enum class AppliesTo { kAll, kTasks, kTraining, kCommands };
 
 struct RunOption {
-  using Member = std::variant<std::string RunOptions::*, std::vector<std::string> RunOptions::*, bool RunOptions::*>;
+  using Member = std::variant<std::string RunOptions::*, std::vector<std::string> RunOptions::*, bool RunOptions::*,
+                              Json RunOptions::*>;
 
   std::string_view name;   // the field of RunRequest
   std::string_view flags;  // of `mlbench run`, as CLI11 writes them; NAME, K: positional; empty: over REST alone
@@ -75,6 +81,9 @@ const RunOption& run_option(RunOption::Member member);
 // "--max-steps"; the field's name where there is no flag. For messages.
 std::string label_of(const RunOption& option);
 
+// Whether the runs that are asked for train: they neither start a command nor measure communication alone.
+bool asks_for_training(const RunOptions& options);
+
 // Every value in its range, nothing beside what it applies to, not more runs than one request may make. UserError with
 // what was given, and what can be. Whether names (of frameworks, data sets, ...) exist is not looked at.
 void check_run_options(const RunOptions& options);
@@ -93,7 +102,7 @@ Json to_json(const RunOptions& options);
 RunOptions run_options_from_json(const Json& request);
 
 // The properties of RunRequest, less their descriptions: type, minimum, maximum, default; "x-unit", and "x-applies-to"
-// ("tasks" or "commands") of what does not apply to both.
+// ("tasks", "training" or "commands") of what does not apply to all.
 Json run_request_properties();
 
 // Most runs that one request makes: worker counts times repeats.

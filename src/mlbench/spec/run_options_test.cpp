@@ -36,6 +36,10 @@ RunOptions with(const RunOption& option, const std::string& value) {
   if (const auto* text = std::get_if<std::string RunOptions::*>(&option.member)) options.** text = value;
   if (const auto* list = std::get_if<std::vector<std::string> RunOptions::*>(&option.member)) options.** list = {value};
   if (const auto* flag = std::get_if<bool RunOptions::*>(&option.member)) options.** flag = true;
+  if (const auto* object = std::get_if<Json RunOptions::*>(&option.member)) {
+    options.** object = Json::object();
+    options.task.clear();
+  }
   return options;
 }
 
@@ -53,7 +57,8 @@ std::string refusal(const RunOptions& options) {
 }
 
 bool is_number(const RunOption& option) {
-  return option.kind != OptionKind::kText && option.kind != OptionKind::kTexts && option.kind != OptionKind::kFlag;
+  return option.kind != OptionKind::kText && option.kind != OptionKind::kTexts && option.kind != OptionKind::kFlag &&
+         option.kind != OptionKind::kObject;
 }
 
 TEST(RunOptions, EveryRowIsComplete) {
@@ -128,6 +133,26 @@ TEST(RunOptions, NothingIsTakenThatDoesNotApply) {
   EXPECT_THAT(refusal(both), HasSubstr("--task is an option of tasks"));
 }
 
+TEST(RunOptions, WhatTrainsNothingTakesNoOptionsOfTraining) {
+  for (const RunOption& option : run_options()) {
+    if (option.applies != AppliesTo::kTraining) continue;
+    RunOptions measured = with(option, is_number(option) ? fmt::format("{}", option.range.most) : "x");
+    measured.task = "0a";
+    EXPECT_EQ(refusal(measured),
+              label_of(option) + " is an option of tasks that train, and task 0a trains nothing: leave it out");
+    measured.task.clear();
+    measured.collectives = Json::object();
+    EXPECT_THAT(refusal(measured), HasSubstr("and a benchmark of collectives trains nothing"));
+  }
+  RunOptions measured = plain(false);
+  measured.task = "0a";
+  measured.comm_timeout = "5s";
+  measured.backend = "mpi";
+  EXPECT_EQ(refusal(measured), "no error");
+  measured.collectives = Json::object();
+  EXPECT_THAT(refusal(measured), HasSubstr("collectives is given and task, too"));
+}
+
 TEST(RunOptions, OneRequestMakesSoManyRuns) {
   RunOptions options = plain(false);
   options.repeat = "1000";
@@ -192,6 +217,7 @@ TEST(RunOptions, ARequestIsExactlyInvertible) {
     if (const auto* list = std::get_if<std::vector<std::string> RunOptions::*>(&option.member))
       options.** list = {value, "more"};
     if (const auto* flag = std::get_if<bool RunOptions::*>(&option.member)) options.** flag = true;
+    if (const auto* object = std::get_if<Json RunOptions::*>(&option.member)) options.** object = Json::object();
   }
   const Json request = to_json(options);
   EXPECT_EQ(request.size(), run_options().size());
@@ -216,6 +242,7 @@ TEST(RunOptions, WrongFieldsOfARequestAreNamed) {
   EXPECT_EQ(refused({{"repeat", true}}), "repeat is true; expected a number, or text");
   EXPECT_EQ(refused({{"task", 5}}), "task is 5; expected text");
   EXPECT_EQ(refused({{"set", {1}}}), "set is 1; expected text");
+  EXPECT_EQ(refused({{"collectives", "all_reduce"}}), "collectives is \"all_reduce\"; expected an object");
 }
 
 }  // namespace

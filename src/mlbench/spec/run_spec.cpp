@@ -22,8 +22,6 @@ constexpr std::array<std::string_view, 5> kDivisions = {"closed", "open", "own",
 constexpr std::array<std::string_view, 3> kProfiles = {"off", "explain", "time"};
 constexpr const char* kCustom = "custom";
 constexpr const char* kBenchmark = "collectives";
-constexpr const char* kTask0a = "0a";
-constexpr std::array<int64_t, 3> kTask0aWorkers = {2, 4, 8};
 constexpr double kMostId = 1e15;
 
 template <typename V, typename Spec>
@@ -129,8 +127,7 @@ void set_collectives(RunSpec& spec, CollectivesSpec collectives) {
   const bool official = deviations_from_task_0a(collectives).empty();
   spec.task = FrozenTask{};
   spec.task.task.name = official ? kTask0a : kBenchmark;
-  spec.task.task.workers =
-      official ? std::vector<int64_t>(kTask0aWorkers.begin(), kTask0aWorkers.end()) : std::vector<int64_t>();
+  if (official) spec.task.task.workers.assign(std::begin(kTask0aWorkers), std::end(kTask0aWorkers));
   spec.task.canonical = {{kBenchmark, to_json(collectives)}};
   spec.task.hash = sha256_hex(canonical_json(spec.task.canonical));
   spec.overrides.clear();
