@@ -25,6 +25,7 @@
 #include "mlbench/base/process.h"
 #include "mlbench/report/zip.h"
 #include "mlbench/supervise/core_lock.h"
+#include "mlbench/supervise/lease.h"
 
 namespace mlbench::cli {
 namespace {
@@ -165,14 +166,20 @@ TEST_F(Cli, OutputThatCannotBeWrittenIsAnError) {
 // ---- list -----------------------------------------------------------------------------------------------------------
 
 TEST_F(Cli, ListTasks) {
-  EXPECT_THAT(mlbench({"list", "tasks"}).out,
-              AllOf(StartsWith("task "), HasSubstr("\nfashion-mnist "), HasSubstr("Prec@1 >= 91.5")));
+  EXPECT_THAT(mlbench({"list", "tasks"}).out, AllOf(StartsWith("task "), HasSubstr("\nfashion-mnist "),
+                                                    HasSubstr("Prec@1 >= 91.5"), HasSubstr("\n0a ")));
   const Json tasks = mlbench({"list", "tasks", "--json"}).json();
   const auto task =
       std::find_if(tasks.begin(), tasks.end(), [](const Json& row) { return row["name"] == "fashion-mnist"; });
   ASSERT_NE(task, tasks.end());
   EXPECT_EQ((*task)["goal"]["light_target"], 85);
   EXPECT_EQ((*task)["hash"].get<std::string>().size(), 64U);
+  EXPECT_EQ(tasks[0]["name"], "0a");
+  EXPECT_EQ(tasks[0]["goal"], nullptr);
+  EXPECT_EQ(tasks[0]["hash"], "b420481a8f41fc59ad2669c4abce0f5682919fa1f54a661c54e0a9c12833a06f");
+  expect_error({"run", "r", "2", "--task", "9z"}, AllOf(HasSubstr("unknown task '9z'"), HasSubstr("0a, ")));
+  expect_error({"run", "r", "2", "--task", "0a", "--light"}, HasSubstr("task 0a trains nothing"));
+  expect_error({"schedule", "plot", "--task", "0a"}, HasSubstr("for 'mlbench run NAME K --task 0a'"));
 }
 
 TEST_F(Cli, ListsOfTheWorkerComeFromItsCatalog) {
@@ -1116,6 +1123,67 @@ TEST_F(Cli, CollectivesAreMeasuredVerifiedAndCompared) {
   ASSERT_EQ(again.code, 0) << again.err;
   EXPECT_EQ(again.json()[0]["comparison"]["rows"].size(), 8U) << "four sizes in two forms";
   EXPECT_TRUE(fs::exists(home() / "runs/first-2.2"));
+}
+
+// Lines of data of a table.
+size_t rows_in(const std::string& text) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find("     float     sum ", at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+// Whoever ends it: what was measured by then is on the screen, in the record, and in the file.
+TEST_F(Cli, RowsComeAsTheyAreMeasuredAndNoneIsLost) {
+  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
+  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
+  environment_["MLBENCH_WORKER"] = worker;
+  for (const std::string name : {"stopped", "killed"}) {
+    SCOPED_TRACE(name);
+    const std::string run = name + "-2";
+    const fs::path output = folder_.path() / (name + ".txt"), file = folder_.path() / (name + ".json");
+    ProcessOptions options;
+    options.arguments = {program(), "bench",  "collectives", "all_reduce",          "-k", "2",  "-n",
+                         "1000000", "--name", name,          "--max-time-per-size", "1s", "-J", file};
+    options.environment = environment_;
+    options.output = output;
+    ChildProcess command = ChildProcess::start(options);
+    ASSERT_TRUE(eventually([&] { return fs::exists(output) && rows_in(read_file(output)) >= 2; }));
+    EXPECT_EQ(state_of(run), "running");
+    EXPECT_GE(rows_in(mlbench({"status", run}).out), 2U);
+    if (name == "killed") {
+      const auto lease = supervise::read_lease(home() / "runs" / run);
+      ASSERT_TRUE(lease && lease->ranks.size() == 2);
+      kill(lease->ranks[1].pid, SIGKILL);
+    } else {
+      kill(command.pid(), SIGINT);
+    }
+    const auto end = command.wait(kPatience);
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, name == "killed" ? static_cast<int>(ExitCode::kRunFailed) : 130) << read_file(output);
+    const Json record = read_json_file(home() / "runs" / run / "run.json");
+    EXPECT_EQ(record["state"], name == "killed" ? "failed" : "stopped");
+    const size_t rows = record["collectives"]["results"].size();
+    EXPECT_GE(rows, 2U);
+    EXPECT_EQ(rows_in(read_file(output)), rows) << read_file(output);
+    EXPECT_EQ(rows_in(mlbench({"watch", run}).out), rows);
+    const Json written = read_json_file(file);
+    EXPECT_EQ(written["results"].size(), rows);
+    EXPECT_EQ(written["errors"].size(), 1U) << written["errors"];
+    EXPECT_THAT(mlbench({"status"}).out, HasSubstr(fmt::format("{} rows, ", rows)));
+  }
+}
+
+TEST_F(Cli, RowsAsCommaSeparatedValues) {
+  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
+  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
+  environment_["MLBENCH_WORKER"] = worker;
+  const Result csv =
+      mlbench({"bench", "collectives", "broadcast", "-k", "2", "-e", "16", "-n", "5", "--csv", "--form", "in_place"});
+  ASSERT_EQ(csv.code, 0) << csv.err;
+  EXPECT_THAT(csv.out,
+              AllOf(StartsWith("operation,cycle,size,"), HasSubstr("\nbroadcast,1,8,2,float,none,0,cpu,in_place"),
+                    HasSubstr("\nbroadcast,1,16,4,float,none,0,cpu,in_place")));
+  EXPECT_EQ(std::ranges::count(csv.out, '\n'), 3);
 }
 
 TEST_F(Cli, Task0aIsARunLikeOthers) {

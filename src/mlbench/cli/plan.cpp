@@ -17,6 +17,7 @@
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
 #include "mlbench/metrics/metric.h"
+#include "mlbench/report/records.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -81,8 +82,7 @@ spec::Limits limits_of(const RunOptions& options, const spec::TaskSpec& task) {
 spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Override>& overrides) {
   if (options.task.empty()) {
     std::vector<std::string> names;
-    for (const spec::TaskSource& source : spec::embedded_tasks()) names.push_back(parse_task(source, "", {}).task.name);
-    names.erase(std::unique(names.begin(), names.end()), names.end());
+    for (spec::TaskName& one : spec::task_names()) names.push_back(std::move(one.name));
     throw UserError(
         fmt::format("no task: give --task TASK; valid are {}, or the path of a task file", fmt::join(names, ", ")));
   }
@@ -162,6 +162,17 @@ int64_t most_threads(int cores) { return std::max<int64_t>(1024, int64_t{64} * c
 
 namespace {
 
+// The first of NAME-K, NAME-K.2, ... that neither exists nor is planned.
+std::string free_name(const fs::path& home, const std::vector<spec::RunSpec>& planned, const std::string& base) {
+  const auto taken = [&](const std::string& name) {
+    return fs::exists(report::runs_dir(home) / name) ||
+           std::ranges::any_of(planned, [&](const spec::RunSpec& run) { return run.name == name; });
+  };
+  std::string name = base;
+  for (int64_t number = 2; taken(name); ++number) name = fmt::format("{}.{}", base, number);
+  return name;
+}
+
 // NAME-K, NAME-K.2, ... of what they have in common; `finish` sets the rest of each.
 template <typename Finish>
 std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanFacts& facts,
@@ -172,7 +183,11 @@ std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanF
     for (int64_t repeat = 1; repeat <= repeats; ++repeat) {
       spec::RunSpec run = common;
       run.name = fmt::format("{}-{}", options.name, count);
-      if (repeat > 1) run.name += fmt::format(".{}", repeat);
+      if (options.next_repeat) {
+        run.name = free_name(facts.home, runs, run.name);
+      } else if (repeat > 1) {
+        run.name += fmt::format(".{}", repeat);
+      }
       check_name(run.name, "run name");
       run.repeat = repeat;
       run.workers = count;
@@ -236,13 +251,36 @@ std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const Pla
   return for_each_count(options, facts, common, [](spec::RunSpec&) {});
 }
 
+// What is left out of `collectives` is as bench has it by default.
+spec::CollectivesSpec collectives_of(const RunOptions& options) {
+  if (options.collectives.is_null()) return spec::task_0a();
+  Json whole = spec::to_json(spec::CollectivesSpec());
+  whole.merge_patch(options.collectives);
+  return spec::collectives_from_json(whole, "collectives");
+}
+
+std::vector<spec::RunSpec> plan_collectives(const RunOptions& options, const PlanFacts& facts) {
+  const spec::CollectivesSpec collectives = collectives_of(options);
+  spec::RunSpec common;
+  common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
+  check_choice(options.executor, "executor", facts.executors);
+  common.executor = options.executor;
+  common.seed = spec::seed_of(options, common.seed);
+  common.threads_per_worker = threads_of(options, facts, 1);
+  common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);
+  if (collectives.timeout_s > 0) common.comm_timeout_s = collectives.timeout_s;
+  common.cache_dir = facts.home / "cache";
+  for (const int64_t workers : spec::workers_of(options)) spec::check_collectives(collectives, workers);
+  return for_each_count(options, facts, common, [&](spec::RunSpec& run) { spec::set_collectives(run, collectives); });
+}
+
 }  // namespace
 
 std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts& facts) {
   check_name(options.name, "run name");
   spec::check_run_options(options);
   if (!options.command.empty()) return plan_custom_runs(options, facts);
-  if (options.task == "0a") return plan_collectives(options, spec::task_0a(), facts);
+  if (!spec::asks_for_training(options)) return plan_collectives(options, facts);
   const int64_t threads = threads_of(options, facts);
 
   spec::RunSpec common = plan_task(options, facts.home);
@@ -274,22 +312,6 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   // Last: it may be what the user has to fetch, and the rest is then known to be right.
   if (!options.synthetic) dataset::locate(dataset::find_description(common.data_name), common.data_dirs);
   return runs;
-}
-
-std::vector<spec::RunSpec> plan_collectives(const RunOptions& options, const spec::CollectivesSpec& collectives,
-                                            const PlanFacts& facts) {
-  check_name(options.name, "run name");
-  spec::RunSpec common;
-  common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
-  check_choice(options.executor, "executor", facts.executors);
-  common.executor = options.executor;
-  common.seed = spec::seed_of(options, common.seed);
-  common.threads_per_worker = threads_of(options, facts, 1);
-  common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);
-  if (collectives.timeout_s > 0) common.comm_timeout_s = collectives.timeout_s;
-  common.cache_dir = facts.home / "cache";
-  for (const int64_t workers : spec::workers_of(options)) spec::check_collectives(collectives, workers);
-  return for_each_count(options, facts, common, [&](spec::RunSpec& run) { spec::set_collectives(run, collectives); });
 }
 
 std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, int cores) {

@@ -117,6 +117,47 @@ TEST_F(Plan, ProfileSaysMoreThanExplain) {
   EXPECT_EQ(plan_runs(options_, facts_).front().profile, "time");
 }
 
+TEST_F(Plan, BenchmarksOfCollectives) {
+  options_ = RunOptions();
+  options_.name = "c";
+  options_.workers = {"2", "3"};
+  options_.task = "0a";
+  auto runs = plan_runs(options_, facts_);
+  EXPECT_EQ(runs[0].task.task.name, "0a");
+  EXPECT_EQ(runs[0].division, "closed");
+  EXPECT_EQ(runs[1].division, "open");
+  EXPECT_EQ(runs[0].threads_per_worker, 1);
+  EXPECT_EQ(runs[0].collectives, spec::task_0a());
+
+  options_.task.clear();
+  options_.collectives = {{"operations", {"broadcast"}}, {"sizes", {{"end_bytes", 64}}}, {"root", 1}};
+  options_.comm_timeout = "7s";
+  runs = plan_runs(options_, facts_);
+  EXPECT_EQ(runs[0].division, "own");
+  EXPECT_EQ(runs[0].comm_timeout_s, 7);
+  spec::CollectivesSpec expected;
+  expected.operations = {spec::Collective::kBroadcast};
+  expected.sizes.end_bytes = 64;
+  expected.root = 1;
+  EXPECT_EQ(runs[0].collectives, expected);
+  options_.collectives["root"] = 2;
+  EXPECT_THAT(error(), HasSubstr("expected a rank from 0 to 1"));
+  options_.collectives["rot"] = 2;
+  EXPECT_THAT(error(), HasSubstr("collectives: unknown key 'rot': did you mean 'root'?"));
+}
+
+TEST_F(Plan, TheNextFreeNamesAreTaken) {
+  options_.workers = {"2"};
+  options_.next_repeat = true;
+  options_.repeat = "2";
+  std::filesystem::create_directories(folder_.path() / "runs/r-2");
+  std::filesystem::create_directories(folder_.path() / "runs/r-2.3");
+  const auto runs = plan_runs(options_, facts_);
+  EXPECT_EQ(runs[0].name, "r-2.2");
+  EXPECT_EQ(runs[1].name, "r-2.4");
+  EXPECT_EQ(runs[1].seed, 43U);
+}
+
 TEST_F(Plan, DivisionsOpenAndThroughput) {
   options_.overrides = {"optimizer.lr=0.1"};
   EXPECT_EQ(plan_runs(options_, facts_).front().division, "open");
