@@ -8,7 +8,7 @@
 //   CHROMIUM                          the browser (default: chromium of the PATH)
 import assert from 'node:assert/strict';
 import {execFileSync, spawn} from 'node:child_process';
-import {existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync} from 'node:fs';
+import {existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {createServer} from 'node:http';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
@@ -371,6 +371,55 @@ test('a command of mine becomes a run', async () => {
   await page.getByLabel('Log', {exact: true}).selectOption('1.1');
   await page.locator('pre.log').getByText(/I am 1 of \S+ over own-backend/).waitFor();
   await page.getByText("sh -c echo I am {rank}", {exact: false}).first().waitFor();
+});
+
+// Run folders as two benchmarks leave them: the fake worker measures nothing.
+function benchmark(name, id, backend, factor) {
+  const from = join(home, 'runs', 'first-2'), to = join(home, 'runs', name);
+  const form = (us, copies) => ({time: us, alg_bw: 0.5, bus_bw: 0.5, nwrong: 0, iterations: {count: 20, min: us, p50: us, p95: us, p99: us, max: us, avg: us, stdev: 0, cv: 0}, copies, capped: false});
+  const results = [8, 4096, 1048576, 400000000].map((size) => ({operation: 'all_reduce', cycle: 1, size, count: size / 4, type: 'float', dtype: 'float32', redop: 'sum',
+    root: -1, device: 'cpu', out_of_place: form(factor * (12 + size / 800), true), in_place: form(factor * (10 + size / 1000), false), actual_iterations: 20}));
+  const pairs = {hosts: ['n-0', 'n-1'], latency_bytes: 8, bandwidth_bytes: 65536, window: 64, disjoint: false, latency: [[null, 10], [40, null]], bandwidth: [[null, 2], [0.5, null]],
+    slow: [], verdict: 'none; two hosts have one link, which nothing can be compared with'};
+  const json = (file) => JSON.parse(readFileSync(join(from, file), 'utf8'));
+  mkdirSync(to);
+  writeFileSync(join(to, 'spec.json'), JSON.stringify({...json('spec.json'), id, name, run_dir: to}));
+  writeFileSync(join(to, 'run.json'), JSON.stringify({...json('run.json'), id, name, task: '0a', rules: '', variant: '', framework: 'none', backend, comm_stack: backend, goal: null, evaluations: [],
+    notes: [], collectives: {config: {}, results, pairs}}));
+}
+
+test('a benchmark of collectives has a table, charts and pairs of its own', async () => {
+  benchmark('gloo-2', 901, 'gloo', 1);
+  benchmark('mpi-2', 902, 'mpi', 0.5);
+  await show('#/runs/gloo-2');
+  const rows = page.getByRole('region', {name: 'Rows of the benchmark'});
+  await rows.waitFor();
+  assert.equal(await rows.locator('tbody tr').count(), 4);
+  assert.match(await rows.locator('tbody tr').last().innerText(), /all_reduce\s+400,000,000\s+100,000,000\s+float\s+sum/);
+  const chart = page.locator('figure[data-chart^="gloo-2-all_reduce, sum"]');
+  await chart.locator('canvas').waitFor();
+  assert.match(await chart.locator('.legend').innerText(), /float, out of place[^]*float, in place/);
+  await page.getByRole('button', {name: 'Bus bandwidth'}).click();
+  await chart.getByText('GB/s over bytes').waitFor();
+  await page.getByText('Slow: none; two hosts').waitFor();
+  assert.match(await page.getByRole('region', {name: /^Latency/}).innerText(), /40/);
+  assert.equal(await page.getByText('Where the time goes').count(), 0, 'it has no steps');
+  if (shots) await page.screenshot({path: join(shots, 'collectives-light-1440.png'), fullPage: true});
+  await show('#/compare?runs=gloo-2,mpi-2');
+  const compared = page.locator('figure[data-chart^="compare-all_reduce, sum"]');
+  await compared.locator('canvas').waitFor();
+  assert.match(await compared.locator('.legend').innerText(), /gloo-2 \(gloo, 2 ranks\)[^]*mpi-2 \(mpi, 2 ranks\)/);
+  // The task that measures it is offered, without what training takes.
+  await show('#/runs');
+  await page.getByRole('button', {name: 'New run'}).click();
+  await dialog().getByLabel('Task', {exact: true}).selectOption('0a');
+  await dialog().getByLabel(/^Name/).fill('measured');
+  await dialog().getByLabel(/^Workers/).fill('2');
+  await page.getByRole('region', {name: 'Planned runs'}).getByText('measured-2').waitFor();
+  assert.equal(await dialog().getByLabel('At most so many steps').count(), 0);
+  assert.match(await page.locator('.command').innerText(), /^mlbench run measured 2 --task 0a$/);
+  await page.keyboard.press('Escape');
+  for (const name of ['gloo-2', 'mpi-2']) await fetch(`${url}/api/v1/runs/${name}`, {method: 'DELETE', headers: {Authorization: `Bearer ${token}`}});
 });
 
 test('a run is retried and stopped', async () => {
