@@ -44,8 +44,7 @@ void CollectivesView::finish(const Json& record) {
   update(record);
   begin(record);
   if (format_ != RowFormat::kTable) return;
-  const auto result = report::collectives_of(record);
-  show(lines_->end(result ? result->pairs : std::nullopt));
+  show(lines_->end(report::collectives_of(record).value_or(report::CollectivesResult())));
 }
 
 bool measures_collectives(const Json& record) {

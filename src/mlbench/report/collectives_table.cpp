@@ -179,11 +179,12 @@ std::string CollectivesLines::row(const CollectiveRow& row) {
   return out + section_line(row);
 }
 
-std::string CollectivesLines::end(const std::optional<record::PairMatrix>& pairs) {
+std::string CollectivesLines::end(const CollectivesResult& whole) {
   std::string out = begin();
   if (!section_.empty()) out += section_footer(section_);
   section_.clear();
-  if (pairs) out += "#\n" + pairs_table(*pairs);
+  if (whole.pairs) out += "#\n" + pairs_table(*whole.pairs);
+  for (const std::string& error : whole.errors) out += fmt::format("# Ended early: {}\n", printable(error));
   return out;
 }
 
@@ -191,7 +192,7 @@ std::string collectives_table(const CollectivesResult& result) {
   CollectivesLines lines(result);
   std::string out;
   for (const CollectiveRow& row : result.rows) out += lines.row(row);
-  return out + lines.end(result.pairs);
+  return out + lines.end(result);
 }
 
 std::string percentiles_table(std::span<const CollectiveRow> rows) {

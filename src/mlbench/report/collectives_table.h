@@ -21,8 +21,8 @@ class CollectivesLines {
   // Of what is measured; its rows and pairs are not looked at.
   explicit CollectivesLines(CollectivesResult head);
   std::string row(const record::CollectiveRow& row);
-  // Behind the last row; once.
-  std::string end(const std::optional<record::PairMatrix>& pairs);
+  // Behind the last row; once. Of the whole result pairs and errors are looked at.
+  std::string end(const CollectivesResult& whole);
 
  private:
   std::string begin();

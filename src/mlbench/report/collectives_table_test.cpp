@@ -131,9 +131,13 @@ TEST(CollectivesTable, GrowsRowByRow) {
     out += lines.row(row);
     csv += collectives_csv_lines(row);
   }
-  EXPECT_EQ(out + lines.end(std::nullopt), collectives_table(result));
+  EXPECT_EQ(out + lines.end(result), collectives_table(result));
   EXPECT_EQ(csv, collectives_csv(result.rows));
-  EXPECT_THAT(CollectivesLines(result).end(std::nullopt), testing::StartsWith("# nThread 1 ")) << "without any row";
+  CollectivesResult stopped = make_result("r", "gloo", 2, {});
+  stopped.errors = {"stopped before all was measured"};
+  EXPECT_THAT(CollectivesLines(stopped).end(stopped),
+              AllOf(testing::StartsWith("# nThread 1 "), HasSubstr("# Ended early: stopped before")))
+      << "without any row";
 }
 
 TEST(CollectivesTable, Percentiles) {
