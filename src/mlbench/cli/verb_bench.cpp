@@ -54,6 +54,7 @@ ExitCode measure(const Context& context, BenchOptions options) {
     if (texts) print("\n" + report::comparison_text(comparison));
   }
   if (!options.measured.output_file.empty()) {
+    const UserUmask named;
     write_json_file(options.measured.output_file, documents.size() == 1 ? documents.front() : documents);
   }
   if (context.json) print_json(documents);
