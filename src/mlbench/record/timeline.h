@@ -2,13 +2,14 @@
 
 // What the threads of a rank did, span by span, and how its clock stands to the supervisor's. Each rank of a run with a
 // timeline appends to a file of its own, RUN/timeline/rank-R.seg-S.spans: a header as that of step records
-// (step_format.h), then entries. A reader ignores an incomplete last entry. Times are nanoseconds of the rank's own
-// monotonic clock, whose zero means nothing; the clock samples relate it to that of the supervisor.
+// (step_format.h), then entries (docs/record.md). A reader ignores an incomplete last entry. Times are nanoseconds of
+// the rank's own monotonic clock, whose zero means nothing; the clock samples relate it to that of the supervisor.
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "mlbench/record/spool.h"
@@ -65,7 +66,7 @@ class TimelineEncoder {
   void append(std::string& bytes, const ClockSample& sample);
 
  private:
-  std::vector<std::string> names_;
+  std::unordered_map<std::string, uint32_t> names_;
 };
 
 // All complete entries; UserError when the file is none of these, damaged or of another version; empty lists when it is
