@@ -32,6 +32,7 @@
 #include "mlbench/record/points.h"
 #include "mlbench/record/record.h"
 #include "mlbench/record/step_format.h"
+#include "mlbench/record/timeline.h"
 #include "mlbench/record/tracker_lines.h"
 #include "mlbench/report/measured_run.h"
 #include "mlbench/report/notes.h"
@@ -72,6 +73,15 @@ std::string two_steps() {
   record::StepRecord record;
   record.count = 1;
   for (record.sequence = 0; record.sequence < 2; ++record.sequence) record::append_record(bytes, record);
+  return bytes;
+}
+
+std::string two_spans() {
+  record::TimelineEncoder encoder;
+  std::string bytes = record::TimelineEncoder::header({});
+  encoder.append(bytes, record::Span{.name = "fwd_pass", .begin_ns = 5, .end_ns = 8, .step = 1});
+  encoder.append(bytes, record::ClockSample{1, 2, 3});
+  encoder.append(bytes, record::Span{.kind = record::SpanKind::kOperation, .name = "barrier", .sequence = 1});
   return bytes;
 }
 
@@ -365,6 +375,13 @@ const Parser kParsers[] = {
      []() -> std::vector<std::string> {
        return {two_steps() + "{\"event\": \"epoch\", \"sequence\": 0, \"epoch\": 1}\n"};
      }},
+    {"timeline",
+     [](const std::string& input) {
+       fs::create_directories(scratch() / "timeline");
+       write(record::timeline_path(scratch(), 1, 0), input);
+       for (const record::Span& span : record::read_timeline(scratch(), 1, 0).spans) Json(span.name).dump();
+     },
+     []() -> std::vector<std::string> { return {two_spans()}; }},
     {"json",
      [](const std::string& input) {
        const Json value = parse_json(input, inputs::kJsonBody);

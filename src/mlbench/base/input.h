@@ -48,7 +48,8 @@ inline constexpr Input kMarker{"a run's queue.json", 4 * kKiB};
 inline constexpr Input kNotes{"a run's notes.json", 64 * kKiB};
 inline constexpr Input kEventLine{"an event", kMiB};
 inline constexpr Input kEventFile{"a rank's events", 256 * kMiB};
-inline constexpr Input kStepFile{"a rank's steps", 16384 * kMiB};  // read in blocks
+inline constexpr Input kStepFile{"a rank's steps", 16384 * kMiB};         // read in blocks
+inline constexpr Input kTimelineFile{"a rank's timeline", 16384 * kMiB};  // read in blocks
 inline constexpr Input kTrackerLine{"a recorded line", 4 * kMiB};
 inline constexpr Input kClientFile{"a rank's recorded lines", 256 * kMiB};
 inline constexpr Input kCheckpointState{"a checkpoint's state.json", 16 * kMiB};
