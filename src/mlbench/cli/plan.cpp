@@ -250,6 +250,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   if (options.gpu) common.device = "cuda";
   if (options.explain) common.profile = "explain";
   if (options.profile) common.profile = "time";
+  common.timeline = options.timeline;
 
   common.framework = choose(facts.catalog, "frameworks", "framework", options.framework, common.framework);
   common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
@@ -286,6 +287,7 @@ std::vector<spec::RunSpec> plan_collectives(const RunOptions& options, const spe
   common.seed = spec::seed_of(options, common.seed);
   common.threads_per_worker = threads_of(options, facts, 1);
   common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);
+  common.timeline = options.timeline;
   if (collectives.timeout_s > 0) common.comm_timeout_s = collectives.timeout_s;
   common.cache_dir = facts.home / "cache";
   for (const int64_t workers : spec::workers_of(options)) spec::check_collectives(collectives, workers);

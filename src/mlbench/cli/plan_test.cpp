@@ -297,8 +297,9 @@ TEST_F(Plan, OptionsOfTasksAndOfCommandsAreRefusedWithTheOther) {
   options_.command = {"/bin/true"};
   options_.work_dir = folder_.path();
   EXPECT_EQ(error(), "no error");
-  for (bool RunOptions::*flag : {&RunOptions::explain, &RunOptions::profile, &RunOptions::gpu, &RunOptions::light,
-                                 &RunOptions::synthetic, &RunOptions::fixed_batch, &RunOptions::overlap}) {
+  for (bool RunOptions::*flag :
+       {&RunOptions::explain, &RunOptions::profile, &RunOptions::gpu, &RunOptions::light, &RunOptions::synthetic,
+        &RunOptions::fixed_batch, &RunOptions::overlap, &RunOptions::timeline}) {
     options_.*flag = true;
     EXPECT_THAT(error(), HasSubstr("is an option of tasks: give it to your command, behind --"));
     options_.*flag = false;
@@ -313,6 +314,20 @@ TEST_F(Plan, OverlapIsAnOverrideThatLeavesARunClosed) {
   EXPECT_FALSE(run.task.open);
   options_.overrides = {"optimizer.overlap=false"};
   EXPECT_THAT(error(), HasSubstr("--set optimizer.overlap=false was given, too: leave out one"));
+}
+
+TEST_F(Plan, ATimelineLeavesTheTaskAsItIs) {
+  const spec::RunSpec plain = plan_runs(options_, facts_).front();
+  EXPECT_FALSE(plain.timeline);
+  options_.timeline = true;
+  const spec::RunSpec run = plan_runs(options_, facts_).front();
+  EXPECT_TRUE(run.timeline);
+  EXPECT_EQ(run.task.hash, plain.task.hash);
+  EXPECT_EQ(run.division, plain.division);
+  options_.task = "0a";
+  options_.synthetic = false;
+  options_.workers = {"2"};
+  EXPECT_TRUE(plan_runs(options_, facts_).front().timeline);
 }
 
 TEST_F(Plan, ATaskMayBeAFile) {

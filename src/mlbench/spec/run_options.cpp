@@ -107,6 +107,7 @@ constexpr RunOption kRows[] = {
      .group = kHow, .help = "at the end, say which kernels the framework took (onednn)"},
     {.name = "profile", .flags = "--profile", .member = &Options::profile, .kind = Kind::kFlag, .applies = kTasks,
      .group = kHow, .help = "at the end, say what each operation of a step cost (onednn; takes about 1 %)"},
+    {.name = "timeline", .flags = "", .member = &Options::timeline, .kind = Kind::kFlag, .applies = kTasks},
     {.name = "no_wait", .flags = "--no-wait", .member = &Options::no_wait, .kind = Kind::kFlag, .group = kHow,
      .help = "start at once even when another run holds the cores (labelled oversubscribed)"},
 };

@@ -35,6 +35,7 @@ struct RunOptions {
   std::vector<std::string> environment;
   bool light = false, to_the_end = false, synthetic = false, fixed_batch = false, gpu = false, explain = false;
   bool profile = false, no_wait = false, overlap = false;
+  bool timeline = false;  // the command line has it from the file that it is to be written to
 };
 
 enum class OptionKind {

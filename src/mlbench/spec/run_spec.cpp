@@ -81,6 +81,7 @@ void describe_run(V& v, Spec& spec) {
   v.field("precision", spec.precision, {.required = true, .choices = kPrecisions});
   v.field("device", spec.device, {.required = true, .choices = kDevices});
   v.field("profile", spec.profile, {.required = true, .choices = kProfiles});
+  v.field("timeline", spec.timeline);  // younger than the rest
 }
 
 // What a file says of its task twice must be the same.

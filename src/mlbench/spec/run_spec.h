@@ -74,6 +74,7 @@ struct RunSpec {
   std::string precision = "float32";  // requested
   std::string device = "cpu";         // requested: cpu | cuda, one GPU per worker
   std::string profile = "off";        // off | explain (which kernels were taken) | time (and what they cost)
+  bool timeline = false;              // ranks record what their threads do (record/timeline.h)
   bool operator==(const RunSpec&) const = default;
 };
 
