@@ -85,9 +85,13 @@ class Communicator {
   class GuardedWork;
 
   template <typename Body>
-  void perform(const char* operation, size_t bytes, Body&& body);
+  void perform(const char* operation, size_t bytes, Body&& body) {
+    perform(operation, bytes, -1, body);
+  }
   template <typename Body>
-  std::unique_ptr<Work> start(const char* operation, size_t bytes, Body&& body);
+  void perform(const char* operation, size_t bytes, int root_peer, Body&& body);
+  template <typename Body>
+  std::unique_ptr<Work> start(const char* operation, size_t bytes, int peer, Body&& body);
   void check_usable(const char* operation) const;
   void check_buffer(const char* operation, const ConstBufferView& buffer) const;
   void check_rank(const char* operation, int rank, const char* role) const;
