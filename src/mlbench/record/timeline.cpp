@@ -27,7 +27,7 @@ constexpr uint32_t kSpansVersion = 1;
 constexpr size_t kSpansPieceBytes = size_t{1} << 20;
 constexpr int64_t kMostEntries = 20'000'000;
 constexpr size_t kMostNames = 100'000;
-constexpr uint32_t kMostNameBytes = 1000;
+constexpr uint32_t kLongestSpanName = 1000;
 
 struct SpansHeader {
   char magic[8] = {};
@@ -156,11 +156,11 @@ class SpansReader {
   }
 
   bool read_name(uint32_t size) {
-    if (size > kMostNameBytes) refuse_entry(fmt::format("a name of {} bytes; at most {}", size, kMostNameBytes));
+    if (size > kLongestSpanName) refuse_entry(fmt::format("a name of {} bytes; at most {}", size, kLongestSpanName));
     if (names_.size() >= kMostNames) refuse_entry(fmt::format("more than {} names", kMostNames));
     const std::string_view entry = bytes(sizeof(EntryHead) + size);
     if (entry.size() < sizeof(EntryHead) + size) return false;
-    names_.push_back(printable(entry.substr(sizeof(EntryHead), size), kMostNameBytes));
+    names_.push_back(printable(entry.substr(sizeof(EntryHead), size), kLongestSpanName));
     skip(sizeof(EntryHead) + size);
     return true;
   }
@@ -242,7 +242,7 @@ void TimelineEncoder::append(std::string& bytes, const Span& span) {
   auto name = names_.find(span.name);
   if (name == names_.end()) {
     name = names_.emplace(span.name, static_cast<uint32_t>(names_.size())).first;
-    const std::string_view text = std::string_view(span.name).substr(0, kMostNameBytes);
+    const std::string_view text = std::string_view(span.name).substr(0, kLongestSpanName);
     append_stored(bytes, EntryHead{EntryType::kName, 0, 0, 0, static_cast<uint32_t>(text.size())});
     bytes += text;
   }
