@@ -12,9 +12,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mlbench/base/buffer.h"
+#include "mlbench/base/clock.h"
 #include "mlbench/base/json.h"
 #include "mlbench/models/model.h"
 #include "mlbench/spec/task.h"
@@ -55,6 +57,15 @@ struct OperationCost {
   double forward_floor_s = 0, backward_floor_s = 0;
 };
 
+enum class LayerPass { kForward, kBackward };
+
+// When a layer, or what is computed as one ("conv1+bn1"), went through a training pass.
+struct LayerTime {
+  std::string_view layer;  // as long as the framework, at one place
+  LayerPass pass = LayerPass::kForward;
+  TimePoint begin{}, end{};
+};
+
 class Framework {
  public:
   virtual ~Framework() = default;
@@ -91,6 +102,12 @@ class Framework {
   // region, so that the callback may wait; what it throws, backward throws.
   using GradientReady = std::function<void(int64_t first, int64_t count)>;
   virtual void on_gradient_ready(GradientReady callback) = 0;
+
+  // From now on called with the times of layers by `clock`, in training passes, before the pass returns: by its caller,
+  // outside of any parallel region. Empty: no more. Times of one pass do not overlap. A GPU's layers are timed as the
+  // host hands them over. Never called by a framework that cannot tell its layers apart.
+  using LayerDone = std::function<void(const LayerTime& time)>;
+  virtual void on_layer(const Clock& /*clock*/, LayerDone /*done*/) {}
 
   // Costs of training steps from now on, counted from zero, in the order of the forward pass. Empty: this framework
   // cannot tell its operations apart.

@@ -505,6 +505,82 @@ TEST_P(FrameworkContract, CountsCostsFromZeroWhenAsked) {
   }
 }
 
+// Whether one lies behind the other, within the pass.
+void expect_in_order(const std::vector<framework::LayerTime>& times, TimePoint begin, TimePoint end) {
+  for (const framework::LayerTime& time : times) {
+    EXPECT_LE(begin, time.begin) << time.layer;
+    EXPECT_LE(time.begin, time.end) << time.layer;
+    begin = time.end;
+  }
+  EXPECT_LE(begin, end);
+}
+
+TEST_P(FrameworkContract, TellsWhenLayersAreAtWork) {
+  const SystemClock clock;
+  for (const FrameworkOptions& options : every_model()) {
+    SCOPED_TRACE(options.model.name);
+    const auto framework = make(options);
+    const Samples samples(options.model, 3);
+    std::vector<framework::LayerTime> forward, backward;
+    const std::thread::id caller = std::this_thread::get_id();
+    framework->on_layer(clock, [&](const framework::LayerTime& time) {
+      EXPECT_EQ(std::this_thread::get_id(), caller);
+      EXPECT_FALSE(time.layer.empty());
+      (time.pass == framework::LayerPass::kForward ? forward : backward).push_back(time);
+    });
+    for (int64_t number = 0; number < 2; ++number) {
+      forward.clear();
+      backward.clear();
+      const TimePoint begin = clock.now();
+      framework->begin_step(number);
+      framework->forward(samples.view(), Mode::kTrain);
+      const TimePoint middle = clock.now();
+      expect_in_order(forward, begin, middle);
+      EXPECT_TRUE(backward.empty());
+      framework->loss();
+      framework->backward(1, false);
+      expect_in_order(backward, middle, clock.now());
+      EXPECT_EQ(forward.empty(), backward.empty());
+    }
+    forward.clear();
+    framework->forward(samples.view(), Mode::kEvaluate);
+    EXPECT_TRUE(forward.empty()) << "of training passes alone";
+    framework->on_layer(clock, {});
+    step(*framework, samples.view());
+    EXPECT_TRUE(forward.empty()) << "nobody asks any more";
+  }
+}
+
+TEST_P(FrameworkNumbers, NamesTheLayersOfANetwork) {
+  const SystemClock clock;
+  const auto framework = make(options_of(small_model()));
+  std::string forward, backward;
+  framework->on_layer(clock, [&](const framework::LayerTime& time) {
+    (time.pass == framework::LayerPass::kForward ? forward : backward) += std::string(time.layer) + " ";
+  });
+  step(*framework, Samples(small_model(), 3).view());
+  for (const std::string& told : {forward, backward}) {
+    for (const char* layer : {"conv", "bn", "fc1", "fc2"}) EXPECT_THAT(told, HasSubstr(layer));
+  }
+  EXPECT_LT(forward.find("conv"), forward.find("fc1"));
+  EXPECT_LT(backward.find("fc1"), backward.find("conv"));
+}
+
+// Being watched changes nothing.
+TEST_P(FrameworkNumbers, ComputesTheSameWhereLayersAreTimed) {
+  const SystemClock clock;
+  const Samples samples(small_model(), 3);
+  std::vector<at::Tensor> gradients;
+  for (const bool timed : {false, true}) {
+    const auto framework = make(options_of(small_model()));
+    framework->initialise();
+    if (timed) framework->on_layer(clock, [](const framework::LayerTime&) {});
+    step(*framework, samples.view());
+    gradients.push_back(logical(*framework, framework->gradients()));
+  }
+  EXPECT_TRUE(same_bits(gradients[0], gradients[1]));
+}
+
 TEST_P(FrameworkContract, RefusesADeviceThatItLacks) {
   FrameworkOptions options = options_of(small_model());
   options.device = "tpu";

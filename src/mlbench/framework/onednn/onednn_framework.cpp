@@ -184,6 +184,10 @@ class OneDnnFramework final : public Framework {
 
   void on_gradient_ready(GradientReady callback) override { ready_ = std::move(callback); }
 
+  void on_layer(const Clock& clock, LayerDone done) override {
+    if (network_) network_->on_layer(clock, std::move(done));
+  }
+
   void profile(bool on) override {
     if (network_) network_->profile(on);
   }
