@@ -102,7 +102,7 @@ struct TimelineRecorder::State {
     try {
       std::rethrow_exception(failure);
     } catch (const std::exception& what) {
-      spdlog::warn("the timeline ends here, the run goes on: {}", what.what());
+      spdlog::warn("the timeline is not whole, the run goes on: {}", what.what());
     }
   }
 
