@@ -1,6 +1,7 @@
 #include "mlbench/worker/rank.h"
 
 #include <filesystem>
+#include <memory>
 #include <vector>
 
 #include "mlbench/base/clock.h"
@@ -67,11 +68,10 @@ struct Instruments {
   track::StepClock preparation;       // what passes until the first step
 };
 
-// While it lives, the operations of communication are in the timeline.
-std::optional<comm::OperationSpans> watch_operations(comm::Communicator& comm, track::TimelineRecorder* timeline) {
-  std::optional<comm::OperationSpans> spans;
-  if (timeline != nullptr) spans.emplace(comm.board(), *timeline);
-  return spans;
+// While it lives, the operations of communication are in the timeline. Null where there is none.
+std::unique_ptr<comm::OperationSpans> watch_operations(comm::Communicator& comm, track::TimelineRecorder* timeline) {
+  if (timeline == nullptr) return nullptr;
+  return std::make_unique<comm::OperationSpans>(comm.board(), *timeline);
 }
 
 void train_run(const spec::RunSpec& run, const RankOptions& options, const net::LaunchInfo& launch, Session& session,
