@@ -103,9 +103,9 @@ class Framework {
   using GradientReady = std::function<void(int64_t first, int64_t count)>;
   virtual void on_gradient_ready(GradientReady callback) = 0;
 
-  // From now on called with the times of layers by `clock`, in training passes, before the pass returns: by its caller,
-  // outside of any parallel region. Empty: no more. Times of one pass do not overlap. A GPU's layers are timed as the
-  // host hands them over. Never called by a framework that cannot tell its layers apart.
+  // From now on called with the times of layers by `clock`, in training passes, before the pass returns: outside of any
+  // parallel region, by its caller or (GPU) by a thread that it waits for. Empty: no more. Times of one pass do not
+  // overlap; a GPU's layers are timed as the host hands them over. Never called where layers cannot be told apart.
   using LayerDone = std::function<void(const LayerTime& time)>;
   virtual void on_layer(const Clock& /*clock*/, LayerDone /*done*/) {}
 
