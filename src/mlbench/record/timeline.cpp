@@ -87,139 +87,6 @@ std::optional<T> stored_in(std::string_view bytes) {
 
 bool in_range(int64_t least, int64_t value) { return value >= least && value <= kMostInteger; }
 
-// Behind the header of a file, until its end or what was never written.
-class SpansReader {
- public:
-  SpansReader(const fs::path& path, RankTimeline& timeline) : path_(path), timeline_(timeline) {}
-
-  void read() {
-    if (!read_header()) return;
-    while (read_entry()) {
-    }
-  }
-
- private:
-  [[noreturn]] void refuse(const std::string& why) const { throw UserError(path_.string() + ": " + why); }
-  [[noreturn]] void refuse_entry(const std::string& why) const {
-    refuse(fmt::format("damaged at byte {}: {}", offset_, why));
-  }
-
-  // What lies at the offset: at least `count` bytes, fewer at the end of the file.
-  std::string_view bytes(size_t count) {
-    if (piece_.size() - used_ < count) {
-      piece_ = read_from(path_, offset_, std::max(count, kSpansPieceBytes));
-      used_ = 0;
-    }
-    return std::string_view(piece_).substr(used_);
-  }
-  void skip(size_t count) {
-    used_ += count;
-    offset_ += count;
-  }
-
-  bool read_header() {
-    const std::string_view start = bytes(sizeof(SpansHeader));
-    if (!start.starts_with(kSpansMagic.substr(0, start.size()))) {
-      refuse(fmt::format("not a timeline: it does not start with {}", kSpansMagic));
-    }
-    const auto header = stored_in<SpansHeader>(start);
-    if (!header) return false;  // killed while the header was being written
-    if (header->version != kSpansVersion) {
-      refuse(fmt::format("a timeline of version {}; this program reads version {}", header->version, kSpansVersion));
-    }
-    if (header->header_bytes != sizeof(SpansHeader)) {
-      refuse(fmt::format("damaged: a header of {} bytes; it has {}", header->header_bytes, sizeof(SpansHeader)));
-    }
-    if (!in_range(0, header->start_wall_us)) {
-      refuse(fmt::format("a timeline that began {} us after 1970", header->start_wall_us));
-    }
-    timeline_.header = {header->run_id, header->segment, header->rank, header->start_wall_us};
-    skip(sizeof(SpansHeader));
-    return true;
-  }
-
-  // False at the end.
-  bool read_entry() {
-    const auto head = stored_in<EntryHead>(bytes(sizeof(EntryHead)));
-    if (!head) return false;
-    switch (head->type) {
-      case EntryType::kNever:
-        return false;
-      case EntryType::kName:
-        return read_name(head->number);
-      case EntryType::kSpan:
-        return read_span();
-      case EntryType::kClockSample:
-        return read_sample();
-    }
-    refuse_entry(fmt::format("an entry of kind {}", static_cast<int>(head->type)));
-  }
-
-  bool read_name(uint32_t size) {
-    if (size > kLongestSpanName) refuse_entry(fmt::format("a name of {} bytes; at most {}", size, kLongestSpanName));
-    if (names_.size() >= kMostNames) refuse_entry(fmt::format("more than {} names", kMostNames));
-    const std::string_view entry = bytes(sizeof(EntryHead) + size);
-    if (entry.size() < sizeof(EntryHead) + size) return false;
-    names_.push_back(printable(entry.substr(sizeof(EntryHead), size), kLongestSpanName));
-    skip(sizeof(EntryHead) + size);
-    return true;
-  }
-
-  bool read_span() {
-    const auto stored = stored_in<StoredSpan>(bytes(sizeof(StoredSpan)));
-    if (!stored) return false;
-    if (stored->head.kind >= kSpanKinds) refuse_entry(fmt::format("a span of kind {}", stored->head.kind));
-    if (stored->head.thread > static_cast<uint8_t>(SpanThread::kCommunication)) {
-      refuse_entry(fmt::format("a span of thread {}", stored->head.thread));
-    }
-    if (stored->head.number >= names_.size()) {
-      refuse_entry(fmt::format("a span with name {} of {}", stored->head.number, names_.size()));
-    }
-    if (!in_range(-kMostInteger, stored->begin_ns) || !in_range(stored->begin_ns, stored->end_ns) ||
-        !in_range(-1, stored->step) || !in_range(0, stored->sequence) || stored->bytes > uint64_t{kMostInteger} ||
-        !in_range(-1, stored->root_peer)) {
-      refuse_entry(fmt::format("a span from {} to {} ns, of step {}, operation {}, {} bytes, root or peer {}",
-                               stored->begin_ns, stored->end_ns, stored->step, stored->sequence, stored->bytes,
-                               stored->root_peer));
-    }
-    if (take()) {
-      timeline_.spans.push_back({static_cast<SpanKind>(stored->head.kind), static_cast<SpanThread>(stored->head.thread),
-                                 names_[stored->head.number], stored->begin_ns, stored->end_ns, stored->step,
-                                 stored->sequence, stored->bytes, stored->root_peer});
-    }
-    skip(sizeof(StoredSpan));
-    return true;
-  }
-
-  bool read_sample() {
-    const auto stored = stored_in<StoredSample>(bytes(sizeof(StoredSample)));
-    if (!stored) return false;
-    if (!in_range(-kMostInteger, stored->sent_ns) || !in_range(stored->sent_ns, stored->received_ns) ||
-        !in_range(-kMostInteger, stored->server_ns)) {
-      refuse_entry(fmt::format("a clock sample sent at {}, answered at {}, received at {} ns", stored->sent_ns,
-                               stored->server_ns, stored->received_ns));
-    }
-    if (take()) timeline_.clock.push_back({stored->sent_ns, stored->server_ns, stored->received_ns});
-    skip(sizeof(StoredSample));
-    return true;
-  }
-
-  // Whether there is room for one more entry.
-  bool take() {
-    if (taken_ < kMostEntries) return ++taken_, true;
-    ++timeline_.left_out;
-    return false;
-  }
-
-  const fs::path& path_;
-  RankTimeline& timeline_;
-  std::vector<std::string> names_;
-  int64_t taken_ = 0;
-  std::uintmax_t offset_ = 0;
-  std::string piece_;  // of the file, from `offset_ - used_` on
-  size_t used_ = 0;
-};
-
 }  // namespace
 
 fs::path timeline_path(const fs::path& run_dir, int64_t segment, int64_t rank) {
@@ -257,16 +124,154 @@ void TimelineEncoder::append(std::string& bytes, const ClockSample& sample) {
   append_stored(bytes, StoredSample{head, sample.sent_ns, sample.server_ns, sample.received_ns});
 }
 
-RankTimeline read_timeline(const fs::path& run_dir, int64_t segment, int64_t rank) {
-  const fs::path path = timeline_path(run_dir, segment, rank);
-  RankTimeline timeline;
+TimelineReader::TimelineReader(const fs::path& run_dir, int64_t segment, int64_t rank)
+    : path_(timeline_path(run_dir, segment, rank)) {
   std::error_code error;
-  if (!fs::exists(path, error)) return timeline;
-  if (!fs::is_regular_file(path, error)) throw UserError(path.string() + ": not a timeline: it is no plain file");
-  if (const auto size = fs::file_size(path, error); !error && size > inputs::kTimelineFile.most_bytes) {
-    refuse_size(path.string(), size, inputs::kTimelineFile);
+  if (!fs::exists(path_, error)) return;
+  if (!fs::is_regular_file(path_, error)) refuse("not a timeline: it is no plain file");
+  if (const auto size = fs::file_size(path_, error); !error && size > inputs::kTimelineFile.most_bytes) {
+    refuse_size(path_.string(), size, inputs::kTimelineFile);
   }
-  SpansReader(path, timeline).read();
+  read_header();
+}
+
+void TimelineReader::refuse(const std::string& why) const { throw UserError(path_.string() + ": " + why); }
+
+void TimelineReader::refuse_entry(const std::string& why) const {
+  refuse(fmt::format("damaged at byte {}: {}", offset_, why));
+}
+
+// What lies at the offset: at least `count` bytes, fewer at the end of the file.
+std::string_view TimelineReader::bytes(size_t count) {
+  if (piece_.size() - used_ < count) {
+    piece_ = read_from(path_, offset_, std::max(count, kSpansPieceBytes));
+    used_ = 0;
+  }
+  return std::string_view(piece_).substr(used_);
+}
+
+void TimelineReader::skip(size_t count) {
+  used_ += count;
+  offset_ += count;
+}
+
+void TimelineReader::read_header() {
+  const std::string_view start = bytes(sizeof(SpansHeader));
+  if (!start.starts_with(kSpansMagic.substr(0, start.size()))) {
+    refuse(fmt::format("not a timeline: it does not start with {}", kSpansMagic));
+  }
+  const auto header = stored_in<SpansHeader>(start);
+  if (!header) return;  // killed while the header was being written
+  if (header->version != kSpansVersion) {
+    refuse(fmt::format("a timeline of version {}; this program reads version {}", header->version, kSpansVersion));
+  }
+  if (header->header_bytes != sizeof(SpansHeader)) {
+    refuse(fmt::format("damaged: a header of {} bytes; it has {}", header->header_bytes, sizeof(SpansHeader)));
+  }
+  if (!in_range(0, header->start_wall_us)) {
+    refuse(fmt::format("a timeline that began {} us after 1970", header->start_wall_us));
+  }
+  header_ = {header->run_id, header->segment, header->rank, header->start_wall_us};
+  skip(sizeof(SpansHeader));
+  open_ = true;
+}
+
+std::optional<std::variant<Span, ClockSample>> TimelineReader::next() {
+  while (open_) {
+    const auto head = stored_in<EntryHead>(bytes(sizeof(EntryHead)));
+    open_ = false;  // unless what follows is whole
+    if (!head || head->type == EntryType::kNever) break;
+    if (head->type == EntryType::kName) {
+      auto name = read_name(head->number);
+      if (!name) break;
+      names_.push_back(std::move(*name));
+    } else if (head->type == EntryType::kSpan) {
+      auto span = read_span();
+      if (!span) break;
+      open_ = true;
+      if (take()) return std::move(*span);
+    } else if (head->type == EntryType::kClockSample) {
+      const auto sample = read_sample();
+      if (!sample) break;
+      open_ = true;
+      if (take()) return *sample;
+    } else {
+      refuse_entry(fmt::format("an entry of kind {}", static_cast<int>(head->type)));
+    }
+    open_ = true;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> TimelineReader::read_name(uint32_t size) {
+  if (size > kLongestSpanName) refuse_entry(fmt::format("a name of {} bytes; at most {}", size, kLongestSpanName));
+  if (names_.size() >= kMostNames) refuse_entry(fmt::format("more than {} names", kMostNames));
+  const std::string_view entry = bytes(sizeof(EntryHead) + size);
+  if (entry.size() < sizeof(EntryHead) + size) return std::nullopt;
+  std::string name = printable(entry.substr(sizeof(EntryHead), size), kLongestSpanName);
+  skip(sizeof(EntryHead) + size);
+  return name;
+}
+
+std::optional<Span> TimelineReader::read_span() {
+  const auto stored = stored_in<StoredSpan>(bytes(sizeof(StoredSpan)));
+  if (!stored) return std::nullopt;
+  if (stored->head.kind >= kSpanKinds) refuse_entry(fmt::format("a span of kind {}", stored->head.kind));
+  if (stored->head.thread > static_cast<uint8_t>(SpanThread::kCommunication)) {
+    refuse_entry(fmt::format("a span of thread {}", stored->head.thread));
+  }
+  if (stored->head.number >= names_.size()) {
+    refuse_entry(fmt::format("a span with name {} of {}", stored->head.number, names_.size()));
+  }
+  if (!in_range(-kMostInteger, stored->begin_ns) || !in_range(stored->begin_ns, stored->end_ns) ||
+      !in_range(-1, stored->step) || !in_range(0, stored->sequence) || stored->bytes > uint64_t{kMostInteger} ||
+      !in_range(-1, stored->root_peer)) {
+    refuse_entry(fmt::format("a span from {} to {} ns, of step {}, operation {}, {} bytes, root or peer {}",
+                             stored->begin_ns, stored->end_ns, stored->step, stored->sequence, stored->bytes,
+                             stored->root_peer));
+  }
+  skip(sizeof(StoredSpan));
+  return Span{static_cast<SpanKind>(stored->head.kind),
+              static_cast<SpanThread>(stored->head.thread),
+              names_[stored->head.number],
+              stored->begin_ns,
+              stored->end_ns,
+              stored->step,
+              stored->sequence,
+              stored->bytes,
+              stored->root_peer};
+}
+
+std::optional<ClockSample> TimelineReader::read_sample() {
+  const auto stored = stored_in<StoredSample>(bytes(sizeof(StoredSample)));
+  if (!stored) return std::nullopt;
+  if (!in_range(-kMostInteger, stored->sent_ns) || !in_range(stored->sent_ns, stored->received_ns) ||
+      !in_range(-kMostInteger, stored->server_ns)) {
+    refuse_entry(fmt::format("a clock sample sent at {}, answered at {}, received at {} ns", stored->sent_ns,
+                             stored->server_ns, stored->received_ns));
+  }
+  skip(sizeof(StoredSample));
+  return ClockSample{stored->sent_ns, stored->server_ns, stored->received_ns};
+}
+
+// Whether there is room for one more entry.
+bool TimelineReader::take() {
+  if (taken_ < kMostEntries) return ++taken_, true;
+  ++left_out_;
+  return false;
+}
+
+RankTimeline read_timeline(const fs::path& run_dir, int64_t segment, int64_t rank) {
+  TimelineReader reader(run_dir, segment, rank);
+  RankTimeline timeline{reader.header(), {}, {}, 0};
+  while (auto entry = reader.next()) {
+    if (auto* span = std::get_if<Span>(&*entry)) {
+      timeline.spans.push_back(std::move(*span));
+    } else {
+      timeline.clock.push_back(std::get<ClockSample>(*entry));
+    }
+  }
+  timeline.left_out = reader.left_out();
   return timeline;
 }
 

@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "mlbench/record/spool.h"
@@ -67,6 +69,38 @@ class TimelineEncoder {
 
  private:
   std::unordered_map<std::string, uint32_t> names_;
+};
+
+// The entries of a file one after the other, in little memory.
+class TimelineReader {
+ public:
+  // An absent file has no entries. UserError, here or in next(), when it is none of these, damaged or of another
+  // version.
+  TimelineReader(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
+  const SpoolHeader& header() const { return header_; }
+  // Empty behind the last complete entry.
+  std::optional<std::variant<Span, ClockSample>> next();
+  int64_t left_out() const { return left_out_; }  // so far: entries behind the first 20,000,000
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const;
+  [[noreturn]] void refuse_entry(const std::string& why) const;
+  std::string_view bytes(size_t count);
+  void skip(size_t count);
+  void read_header();
+  std::optional<std::string> read_name(uint32_t size);
+  std::optional<Span> read_span();
+  std::optional<ClockSample> read_sample();
+  bool take();
+
+  std::filesystem::path path_;
+  SpoolHeader header_;
+  bool open_ = false;  // there may be another entry
+  std::vector<std::string> names_;
+  int64_t taken_ = 0, left_out_ = 0;
+  std::uintmax_t offset_ = 0;
+  std::string piece_;  // of the file, from `offset_ - used_` on
+  size_t used_ = 0;
 };
 
 // All complete entries; UserError when the file is none of these, damaged or of another version; empty lists when it is
