@@ -37,6 +37,7 @@ inline constexpr Input kPredictionLine{"a line of predictions", kMiB};
 inline constexpr Input kTextRow{"a line of a data file", 64 * kMiB};
 inline constexpr Input kTensorHeader{"the header of a safetensors file", 16 * kMiB};
 inline constexpr Input kCollectives{"a result of collectives", 64 * kMiB, true};
+inline constexpr Input kTraceHead{"the first line of a trace", 16 * kMiB};
 inline constexpr Input kArchive{"a run's archive", 256 * kMiB};
 inline constexpr Input kArchiveMember{"a member of a run's archive", 32 * kMiB};
 // Of a run's folder. What writes them holds them to the same sizes.
