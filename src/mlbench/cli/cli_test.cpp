@@ -23,6 +23,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
+#include "mlbench/report/test_timeline.h"
 #include "mlbench/report/zip.h"
 #include "mlbench/supervise/core_lock.h"
 
@@ -115,9 +116,10 @@ TEST_F(Cli, Version) {
 TEST_F(Cli, HelpNamesEveryVerbAndNothingInternal) {
   const Result result = mlbench({"--help"});
   EXPECT_EQ(result.code, 0);
-  for (const char* verb : {"run",    "resume",  "stop",      "status",        "watch",       "logs", "note", "download",
-                           "delete", "serve",   "dashboard", "list-clusters", "set-cluster", "list", "data", "result",
-                           "charts", "compare", "evaluate",  "schedule",      "doctor",      "bench"}) {
+  for (const char* verb :
+       {"run",    "resume",  "stop",      "status",        "watch",       "logs",  "note",    "download",
+        "delete", "serve",   "dashboard", "list-clusters", "set-cluster", "list",  "data",    "result",
+        "charts", "compare", "evaluate",  "schedule",      "doctor",      "bench", "timeline"}) {
     const std::string line = std::string("\n  ") + verb;
     EXPECT_THAT(result.out, AnyOf(HasSubstr(line + " "), HasSubstr(line + ", ")));  // what follows the comma: an alias
   }
@@ -561,6 +563,46 @@ TEST_F(Cli, VerbsOnAFinishedRun) {
   EXPECT_FALSE(fs::exists(home() / "runs/r-2"));
   ASSERT_EQ(run({"2"}).code, 0);
   EXPECT_EQ(mlbench({"status", "r-2", "--json"}).json()["id"], 2) << "ids are never given twice";
+}
+
+TEST_F(Cli, TimelinesOfRunsAndOfFiles) {
+  const fs::path file = folder_.path() / "out.json";
+  // The fake worker records no spans: the run is as good as ever, and that is said.
+  const Result made = run({"1", "2", "--timeline", file});
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_THAT(made.err, HasSubstr("no timeline of r-2: run 'r-2' has no timeline"));
+  EXPECT_EQ(read_json_file(home() / "runs/r-2/spec.json")["timeline"], true);
+  expect_error({"timeline", "summary", "r-2"}, HasSubstr("record one with 'mlbench run NAME K --timeline FILE'"));
+  expect_error({"timeline", "export", "r-2", "-o", file}, HasSubstr("has no timeline"));
+  EXPECT_FALSE(fs::exists(file));
+  expect_error({"timeline", "export", "r-2", "-o", folder_.path()}, HasSubstr("is a folder"));
+  expect_error({"timeline", "summary", "r-9"}, HasSubstr("no run 'r-9'"));
+  expect_error({"timeline", "summary", file}, HasSubstr("no such file"));
+
+  report::write_two_ranks(home() / "runs/r-2", 10, 20);
+  EXPECT_THAT(mlbench({"timeline", "summary", "r-2"}).out,
+              AllOf(StartsWith("r-2: 2 ranks"), HasSubstr("verdict: skew"), HasSubstr("its input (batch_load)")));
+  const Json exported = mlbench({"timeline", "export", "r-2", "-o", file, "--json"}).json();
+  EXPECT_EQ(exported["file"], file.string());
+  EXPECT_EQ(exported["bytes"], fs::file_size(file));
+  EXPECT_EQ(mlbench({"timeline", "summary", file, "--json"}).json(),
+            mlbench({"timeline", "summary", "r-2", "--json"}).json());
+  EXPECT_THAT(mlbench({"timeline"}).err, HasSubstr("needs one of export, summary"));
+}
+
+TEST_F(Cli, WhereTimelinesGoIsCheckedBeforeAnythingStarts) {
+  expect_error({"run", "r", "1", "--task", "fashion-mnist", "--synthetic", "--timeline", folder_ / "no/such/out.json"},
+               HasSubstr("there is no folder"));
+  expect_error({"run", "r", "1", "--task", "fashion-mnist", "--synthetic", "--timeline", folder_.path()},
+               HasSubstr("is a folder: give a file"));
+  expect_error({"run", "r", "1", "--timeline", folder_ / "out.json", "--", "/bin/true"}, HasSubstr("option of tasks"));
+  environment_["HOROVOD_TIMELINE"] = (folder_ / "horovod.json").string();
+  EXPECT_THAT(run({"1", "--dry-run", "--json"}).err, HasSubstr("HOROVOD_TIMELINE is set"));
+  const Result both = run({"1", "--dry-run", "--json", "--timeline", folder_ / "out.json"});
+  EXPECT_THAT(both.err, HasSubstr("goes before HOROVOD_TIMELINE"));
+  EXPECT_EQ(both.json()[0]["spec"]["timeline"], true);
+  // It is the command's own Horovod that is meant.
+  EXPECT_THAT(mlbench({"run", "own", "1", "--dry-run", "--", "/bin/true"}).err, Not(HasSubstr("HOROVOD_TIMELINE")));
 }
 
 TEST_F(Cli, ChartsOfAHomeAndOfAnArchive) {

@@ -13,6 +13,7 @@
 #include "mlbench/cli/option_flags.h"
 #include "mlbench/cli/plan.h"
 #include "mlbench/cli/runs.h"
+#include "mlbench/cli/timeline_file.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/collectives_comparison.h"
 #include "mlbench/report/collectives_result.h"
@@ -30,6 +31,7 @@ struct BenchOptions {
   spec::RunOptions run;
   spec::CollectivesOptions measured;
   std::string compare;  // a result or record to compare with
+  std::string timeline;
   bool dry_run = false, csv = false, percentiles = false;
 };
 
@@ -51,8 +53,10 @@ void show(const BenchOptions& options, const report::CollectivesResult& result) 
   if (options.percentiles) print("\n" + report::percentiles_table(result.rows));
 }
 
-ExitCode measure(const Context& context, const BenchOptions& options) {
+ExitCode measure(const Context& context, BenchOptions options) {
   const InterruptGuard guard;
+  const TimelineFiles timelines(options.timeline, false);
+  options.run.timeline = timelines.wanted();
   const spec::CollectivesSpec wanted = spec::collectives_spec(options.measured);
   std::optional<report::CollectivesResult> other;
   if (!options.compare.empty()) other = report::read_collectives_result(options.compare);
@@ -93,6 +97,7 @@ ExitCode measure(const Context& context, const BenchOptions& options) {
     write_json_file(options.measured.output_file, documents.size() == 1 ? documents.front() : documents);
   }
   if (context.json) print_json(documents);
+  timelines.write(context, facts.home, nullptr, records, runs.size());
   const ExitCode code = exit_code_of_runs(records);
   if (code != ExitCode::kOk && !context.json) print(results_text(facts.home, records, context.command));
   return code;
@@ -137,6 +142,7 @@ void add_bench(CLI::App& app, Program& program) {
   add_run_option(*verb, options->run, &spec::RunOptions::executor);
   add_run_option(*verb, options->run, &spec::RunOptions::comm_timeout);
   add_run_option(*verb, options->run, &spec::RunOptions::no_wait);
+  add_timeline_option(*verb, options->timeline);
   verb->add_option("--name", options->run.name, "of the run that keeps it: NAME-K (default: collectives)")
       ->type_name("NAME")
       ->group(how);

@@ -18,6 +18,7 @@
 #include "mlbench/cli/prompt.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/runs.h"
+#include "mlbench/cli/timeline_file.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/summary.h"
@@ -31,6 +32,7 @@ namespace {
 
 struct StartOptions {
   bool dry_run = false, detach = false, local = false;
+  std::string timeline;
 };
 
 void add_start_options(CLI::App& verb, StartOptions& start) {
@@ -158,7 +160,7 @@ Json request_of(RunOptions options) {
 
 // The runs belong to the master: this command only looks on.
 ExitCode run_served(const Context& context, const MasterClient& master, const RunOptions& options,
-                    const StartOptions& start) {
+                    const StartOptions& start, const TimelineFiles& timelines) {
   if (InterruptGuard::count() > 0) return ExitCode::kStopped;
   const Json answer = master.post("/runs", request_of(options));
   for (const Json& warning : answer.at("warnings")) say("note: " + warning.get<std::string>());
@@ -167,7 +169,10 @@ ExitCode run_served(const Context& context, const MasterClient& master, const Ru
   for (const Json& run : records) names.push_back(run.value("name", ""));
   say(fmt::format("{} {} to the master at {}", fmt::join(names, ", "), names.size() == 1 ? "belongs" : "belong",
                   master.url()));
-  if (start.detach) return finish(context, context.home(), records, false, true);
+  if (start.detach) {
+    timelines.say_how(context, records);
+    return finish(context, context.home(), records, false, true);
+  }
   const bool here = !master.elsewhere();
   bool interrupted = false;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -178,19 +183,23 @@ ExitCode run_served(const Context& context, const MasterClient& master, const Ru
     interrupted = interrupted || served.interrupted;
     if (served.left) return ExitCode::kStopped;
   }
-  return finish(context, context.home(), records, interrupted, false);
+  const ExitCode code = finish(context, context.home(), records, interrupted, false);
+  timelines.write(context, context.home(), &master, records, records.size());
+  return code;
 }
 
 ExitCode run(const Context& context, RunOptions options, const StartOptions& start) {
   const InterruptGuard guard;
   if (start.local && context.url_option) throw UserError("--local starts the runs here: leave out -u");
+  const TimelineFiles timelines(start.timeline, !options.command.empty());
+  options.timeline = timelines.wanted();
   if (!start.local && !start.dry_run) {
     if (const auto master = find_master(context)) {
       if (options.task.empty() && options.command.empty() && !master->elsewhere() && !context.json &&
           is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO)) {
         if (!ask_missing(options, gather_facts(context.worker(), context.home()))) return ExitCode::kStopped;
       }
-      return run_served(context, *master, options, start);
+      return run_served(context, *master, options, start, timelines);
     }
   }
   const bool prompting =
@@ -233,7 +242,10 @@ ExitCode run(const Context& context, RunOptions options, const StartOptions& sta
     std::vector<std::string> rest(names.begin() + std::ssize(records), names.end());
     say(fmt::format("not started: {}", fmt::join(rest, ", ")));
   }
-  return finish(context, facts.home, records, interrupted, start.detach);
+  if (start.detach) timelines.say_how(context, records);
+  const ExitCode code = finish(context, facts.home, records, interrupted, start.detach);
+  if (!start.detach) timelines.write(context, facts.home, nullptr, records, runs.size());
+  return code;
 }
 
 ExitCode resume(const Context& context, const std::string& name, const std::string& step_text, bool no_wait,
@@ -301,6 +313,7 @@ void add_run(CLI::App& app, Program& program) {
   add_run_options(*verb, *options);
   verb->add_flag("--local", start->local, "start the run from here even when a master serves this home")
       ->group("How to run");
+  add_timeline_option(*verb, start->timeline);
   add_start_options(*verb, *start);
   verb->footer(
       "Any command can be a run: mlbench run NAME K... [options] -- PROGRAM ARGUMENT...\n"
