@@ -247,3 +247,48 @@ export interface Log {
   segment: number;
   bytes: number;
 }
+
+// ---- timelines: $defs/summary of api/timeline.schema.json, and its events ---------------------------------------------
+
+export interface TimelineRank {
+  rank: number;
+  elapsed_s: number;
+  compute_s: number;
+  input_s: number;
+  exchange_s: number;
+  evaluation_s: number;
+  checkpoint_s: number;
+  prepare_s: number;
+  unattributed_s: number;
+  communication: {wait_s: number; transfer_s: number; unmatched_s: number; hidden_s: number};
+  waits_for: {rank: number; s: number}[];
+}
+
+export interface TimelineSummary {
+  workers: number;
+  labels: string[];
+  verdict: {kind: string; text: string; rank: number | null; cause: string | null};
+  ranks: TimelineRank[];
+  pop: Record<'parallel_efficiency' | 'load_balance' | 'communication_efficiency' | 'serialization_efficiency' | 'transfer_efficiency', number | null>;
+  operations: {
+    name: string; bytes: number; count: number; wait_s: number; transfer_s: number; verdict: string;
+    worst: {wait_s: number; step: number | null; rank: number | null} | null;
+  }[];
+  clocks: {bound_us: number | null}[];
+  notes: string[];
+}
+
+export interface TraceEvent {
+  name: string;
+  cat: string;
+  ph: 'X' | 'M';
+  pid: number;
+  tid: number;
+  ts: number;   // microseconds
+  dur: number;
+  args?: {name?: string; wait_us?: number; waited_for?: number};
+}
+
+export interface Trace {
+  traceEvents: TraceEvent[];
+}

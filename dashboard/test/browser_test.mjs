@@ -8,7 +8,7 @@
 //   CHROMIUM                          the browser (default: chromium of the PATH)
 import assert from 'node:assert/strict';
 import {execFileSync, spawn} from 'node:child_process';
-import {existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync} from 'node:fs';
+import {existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {createServer} from 'node:http';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
@@ -331,6 +331,67 @@ test('a run is downloaded', async () => {
   assert.ok(zip.bytes.includes('run.json'), 'the archive holds no record');
 });
 
+// The spans of a rank as docs/record.md has them: 5 steps, those of rank 1 with 20 ms more of input.
+function spansOf(rank) {
+  const parts = [], names = new Map();
+  const entry = (type, kind, number, rest) => {
+    const head = Buffer.alloc(8);
+    head.set([type, kind], 0);
+    head.writeUInt32LE(number, 4);
+    parts.push(head, rest);
+  };
+  const numbers = (...values) => {
+    const out = Buffer.alloc(8 * values.length);
+    values.forEach((value, i) => out.writeBigInt64LE(BigInt(value), 8 * i));
+    return out;
+  };
+  const span = (kind, name, begin_ms, end_ms, step, sequence = 0, bytes = 0) => {
+    if (!names.has(name)) {
+      names.set(name, names.size);
+      entry(1, 0, name.length, Buffer.from(name));
+    }
+    entry(2, kind, names.get(name), numbers(begin_ms * 1e6, end_ms * 1e6, step, sequence, bytes, -1));
+  };
+  const header = Buffer.alloc(64);
+  header.write('MLBSPANS');
+  header.writeUInt32LE(1, 8);
+  header.writeUInt32LE(64, 12);
+  header.writeUInt32LE(1, 24);
+  header.writeUInt32LE(rank, 28);
+  parts.push(header);
+  for (let step = 0; step < 5; ++step) {
+    const at = step * 40, loaded = at + 2 + 20 * rank;
+    entry(3, 0, 0, numbers(at * 1e6, at * 1e6 + 5000, at * 1e6 + 10_000));
+    span(0, 'batch_load', at, loaded, step);
+    span(1, 'fc1 forward', loaded, loaded + 8, step);
+    span(0, 'fwd_pass', loaded, loaded + 10, step);
+    span(2, 'all_reduce', loaded + 10, at + 38, step, step + 1, 4096);
+    span(0, 'agg', loaded + 10, at + 40, step);
+  }
+  return Buffer.concat(parts);
+}
+
+test('a timeline shows who waits for whom', async () => {
+  await page.getByRole('link', {name: 'Timeline'}).click();
+  await page.getByText('This run recorded no timeline.').waitFor();
+  const timeline = join(home, 'runs', 'first-2', 'timeline');
+  mkdirSync(timeline);
+  for (const rank of [0, 1]) writeFileSync(join(timeline, `rank-${rank}.seg-1.spans`), spansOf(rank));
+  await show('#/runs/first-2/timeline');
+  await page.getByText('ranks waited 0.100 s for each other, 0.100 s of it for rank 1').waitFor();
+  await page.getByText('because of: loading').waitFor();
+  await page.getByRole('region', {name: 'Operations with most wait'}).getByText('all_reduce').waitFor();
+  const strip = page.getByRole('img', {name: 'rank 0, training thread'});
+  await strip.waitFor();
+  assert.equal(await strip.locator('rect').count(), 7);  // five, and the two parts of the operation
+  await page.getByRole('button', {name: 'Zoom in'}).click();
+  await page.getByText(/^20 ms of 40 ms$/).waitFor();
+  const trace = await download(() => page.getByRole('button', {name: 'Download the trace'}).click());
+  assert.equal(trace.name, 'first-2.timeline.json');
+  assert.equal(JSON.parse(trace.bytes.toString()).otherData.format, 'mlbench timeline');
+  await page.getByRole('link', {name: 'first-2'}).click();
+});
+
 test('runs are searched, filtered, selected and compared', async () => {
   await show('#/runs');
   await page.getByRole('link', {name: 'first-1'}).waitFor();
@@ -457,7 +518,7 @@ test('the keyboard reaches everything, and sees where it is', async () => {
 });
 
 test('each page fits, light and dark, wide and narrow', async () => {
-  const places = {runs: '#/runs', run: '#/runs/first-2', cluster: '#/cluster', compare: '#/compare?runs=first-1,first-2', new: '#/runs', login: ''};
+  const places = {runs: '#/runs', run: '#/runs/first-2', timeline: '#/runs/first-2/timeline', cluster: '#/cluster', compare: '#/compare?runs=first-1,first-2', new: '#/runs', login: ''};
   for (const colorScheme of ['light', 'dark']) {
     for (const width of [1440, 390]) {
       for (const [name, place] of Object.entries(places)) {

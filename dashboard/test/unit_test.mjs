@@ -22,6 +22,7 @@ const runSeries = await load('run_series.ts');
 const format = await load('format.ts');
 const request = await load('request.ts');
 const events = await load('events.ts');
+const spans = await load('spans.ts');
 
 const rank = (number, step, mean, points = step.map(() => 1)) =>
   ({split: 'train', metric: 'loss', rank: number, count: 0, points: {step, time_us: step.map((s) => s * 1e6), mean, points}});
@@ -135,4 +136,14 @@ test('events are read however the stream is cut', () => {
     for (let at = 0; at < stream.length; at += size) got.push(...reader.push(stream.slice(at, at + size)));
     assert.deepEqual(got, wanted, `pieces of ${size}`);
   }
+});
+
+test('spans of a trace lie below those that they lie within, rank by rank', () => {
+  const span = (pid, tid, name, ts, dur, cat = 'phase') => ({name, cat, ph: 'X', pid, tid, ts, dur});
+  const rows = spans.rowsOf({traceEvents: [
+    {name: 'thread_name', ph: 'M', pid: 0, tid: 1, args: {name: 'training thread'}},
+    span(1, 1, 'fwd_pass', 0, 10), span(0, 0, 'step 3', 0, 20, 'step'),
+    span(0, 1, 'layer', 2, 3, 'layer'), span(0, 1, 'fwd_pass', 0, 10), span(0, 1, 'backprop', 10, 5)]});
+  assert.deepEqual(rows.map((row) => [row.rank, row.name, row.depth]), [[0, 'training thread', 2], [1, '', 1]]);
+  assert.deepEqual(rows[0].spans.map((one) => [one.name, one.level]), [['fwd_pass', 0], ['layer', 1], ['backprop', 0]]);
 });

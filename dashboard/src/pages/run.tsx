@@ -7,7 +7,7 @@ import {Chart} from '../chart';
 import {bytes, NONE, number, percent, plural, seconds, stamp, taskLabel} from '../format';
 import {Logs} from '../logs';
 import {Notes} from '../notes';
-import {compareHref, go, runHref} from '../router';
+import {compareHref, go, runHref, timelineHref} from '../router';
 import {charted, idOf, isSame, KIND_TITLES, kindOf, kinds, loadSeries, LOSS, metricsOf, titleOf, type Measured, type Ranks} from '../run_series';
 import {average, labelOf, lines, type Line, type XAxis} from '../series';
 import type {Exchange, FullRecord, Json, Metric, Progress, RunSummary, SeriesPoints} from '../types';
@@ -53,6 +53,7 @@ function Actions({run, onChange}: {run: RunSummary; onChange: () => void}) {
         {active && <button type="button" class="danger" disabled={busy !== ''} onClick={() => setAsking('stop')}>{busy === 'stop' ? 'Stopping …' : 'Stop'}</button>}
         {!active && <button type="button" disabled={busy !== ''} onClick={() => void retry()} title="The same specification once more">Retry</button>}
         <button type="button" disabled={busy !== ''} onClick={() => void act('download', () => download(run.name))}>{busy === 'download' ? 'Downloading …' : 'Download'}</button>
+        <a class="button" href={timelineHref(run.name)}>Timeline</a>
         <a class="button" href={compareHref([run.name])}>Compare</a>
         {!active && <button type="button" class="danger" disabled={busy !== ''} onClick={() => setAsking('delete')}>Delete</button>}
       </div>
