@@ -7,6 +7,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -28,6 +29,8 @@ inline std::span<float> values_of(const at::Tensor& flat) {
   return {flat.data_ptr<float>(), static_cast<size_t>(flat.numel())};
 }
 
+using MakeMemory = std::function<std::shared_ptr<std::byte>(size_t bytes)>;
+
 struct FrameworkOptions {
   models::ModelDescription model;
   std::string loss;
@@ -40,7 +43,19 @@ struct FrameworkOptions {
   int local_rank = 0;              // number of the GPU, on its host
   bool dropout = true;             // tests of equality over k switch it off
   bool frozen_batch_norm = false;  // normalise by the running statistics in training, too: the same tests
+  // Zeroed memory, aligned to 64 bytes, for gradients(): where a communicator reads them best. The constructor asks
+  // once, as all ranks may have to together. Null: the framework's own memory; so it is on a GPU, whose gradients come
+  // back to page-locked memory.
+  MakeMemory gradient_memory;
 };
+
+// Zeros, in the memory that the options name.
+inline at::Tensor make_gradients(const FrameworkOptions& options, int64_t elements) {
+  if (!options.gradient_memory) return at::zeros({elements}, at::kFloat);
+  const std::shared_ptr<std::byte> memory = options.gradient_memory(static_cast<size_t>(elements) * sizeof(float));
+  return at::from_blob(
+      memory.get(), {elements}, [memory](void*) {}, at::kFloat);
+}
 
 // What one operation of a training step is, and what it cost.
 struct OperationCost {

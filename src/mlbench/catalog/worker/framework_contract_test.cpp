@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -180,6 +182,37 @@ TEST_P(FrameworkContract, OwnsFlatBuffersInTheNeutralLayout) {
     step(*framework, samples.view());
     EXPECT_EQ(framework->parameters().const_data_ptr<float>(), parameters) << "the same memory for ever";
     EXPECT_EQ(framework->gradients().const_data_ptr<float>(), gradients);
+  }
+}
+
+// As a communicator's, in which ranks read each other's: the same numbers, and nobody keeps it.
+TEST_P(FrameworkContract, GradientsLieInTheMemoryThatIsGiven) {
+  for (FrameworkOptions options : {steady_options(), framework::contract::logistic_options(20, 0.1)}) {
+    SCOPED_TRACE(options.model.name);
+    const Samples samples(options.model, 5);
+    const auto usual = make(options);
+    const double loss = step(*usual, samples.view());
+    std::shared_ptr<std::byte> memory;
+    int asked = 0;
+    options.gradient_memory = [&](size_t bytes) {
+      ++asked;
+      EXPECT_EQ(bytes, static_cast<size_t>(usual->layout().parameter_elements) * sizeof(float));
+      memory.reset(static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)), std::free);
+      std::memset(memory.get(), 0, bytes);
+      return memory;
+    };
+    {
+      const auto framework = make(options);
+      EXPECT_EQ(asked, 1);
+      EXPECT_EQ(static_cast<void*>(framework->gradients().data_ptr<float>()), memory.get());
+      EXPECT_EQ(step(*framework, samples.view()), loss);
+      EXPECT_TRUE(same_bits(framework->gradients(), usual->gradients()));
+      EXPECT_EQ(static_cast<void*>(framework->gradients().data_ptr<float>()), memory.get());
+      framework->zero_gradients();
+      EXPECT_EQ(framework->gradients().abs().max().item<float>(), 0);
+    }
+    options.gradient_memory = nullptr;
+    EXPECT_EQ(memory.use_count(), 1);
   }
 }
 

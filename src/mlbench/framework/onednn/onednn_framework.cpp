@@ -87,7 +87,7 @@ class OneDnnFramework final : public Framework {
     at::set_num_threads(options.threads);  // of the optimizer, whose OpenMP team is the same
     pinned_ = bind_threads(options.cores);
     parameters_ = at::zeros({layout_.parameter_elements}, at::kFloat);
-    gradients_ = at::zeros({layout_.parameter_elements}, at::kFloat);
+    gradients_ = make_gradients(options, layout_.parameter_elements);
     buffers_ = at::zeros({layout_.buffer_elements}, at::kFloat);
     if (is_logistic_regression(options)) {
       if (options.precision != "float32") {

@@ -68,7 +68,9 @@ class TorchFramework final : public Framework {
         criterion_(find_loss(options.loss)),
         placement_(options.device, options.local_rank, options.precision),
         parameters_(placement_.make_flat(layout_.parameter_elements)),
-        gradients_(placement_.make_flat(layout_.parameter_elements)),
+        gradients_(placement_.device().is_cuda()
+                       ? placement_.make_flat(layout_.parameter_elements)
+                       : placement_.make_flat(make_gradients(options, layout_.parameter_elements))),
         buffers_(placement_.make_flat(layout_.buffer_elements)) {
     const at::ScalarType product_type = product_type_of(options.precision);
     use_threads(options.threads);
