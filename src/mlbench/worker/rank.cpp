@@ -71,7 +71,8 @@ void train_run(const spec::RunSpec& run, const RankOptions& options, const net::
   const auto comm = catalog::make_backend(run.backend, session.comm_options(), session.board());
   const optim::CommunicationPlace place =
       place_of_communication(run, launch.local_rank, launch.local_size, catalog::backend_spins(run.backend));
-  const auto framework = make_framework(run, launch.rank, launch.local_rank);
+  const auto framework =
+      make_framework(run, launch.rank, launch.local_rank, [&comm](size_t bytes) { return comm->allocate(bytes); });
   if (run.profile != "off" && framework->costs().empty()) {
     throw UserError("framework '" + run.framework + "' cannot tell its operations" +
                     " apart here: --profile and --explain are for --framework onednn, but not its logistic regression");
