@@ -98,7 +98,8 @@ class Wait : public testing::TestWithParam<std::string> {
   const int port_ = net::free_port();
 };
 
-INSTANTIATE_TEST_SUITE_P(BackEnds, Wait, testing::Values("gloo", "mpi"), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(BackEnds, Wait, testing::Values("gloo", "mpi", "shm"),
+                         [](const auto& info) { return info.param; });
 
 TEST_P(Wait, OfTheOtherRankIsNinetyFivePercentOfASlowLoadersTime) {
   for (int attempt = 1; attempt <= kAttempts; ++attempt) {

@@ -7,6 +7,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/comm/gloo/gloo.h"
 #include "mlbench/comm/mpi/mpi.h"
+#include "mlbench/comm/shm/shm.h"
 #include "mlbench/framework/null/null_framework.h"
 #include "mlbench/framework/onednn/onednn_framework.h"
 #include "mlbench/framework/torch/torch_framework.h"
@@ -20,6 +21,7 @@ const std::vector<BackendRow>& backends() {
   static const std::vector<BackendRow> kRows = {
       {"gloo", comm::gloo_backend::available, comm::gloo_backend::make},
       {"mpi", comm::mpi_backend::available, comm::mpi_backend::make, "MPI_Init", true},
+      {"shm", comm::shm_backend::available, comm::shm_backend::make, "", true},
   };
   return kRows;
 }

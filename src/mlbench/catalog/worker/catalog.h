@@ -19,7 +19,7 @@ struct BackendRow {
   // The call in which make() waits for the other ranks without a timeout of its own: noted on the board, for the
   // watchdog. "": it has a timeout.
   const char* waits_in = "";
-  // Waits by looking again and again, and so takes a core for as long as it waits.
+  // Waits by looking again and again, and so takes a core while it waits: for as long (mpi), or at first (shm).
   bool spins = false;
 };
 const std::vector<BackendRow>& backends();

@@ -68,6 +68,16 @@ TEST(Catalog, AnUnknownFrameworkIsRefusedWithTheNamesOfAll) {
               ThrowsMessage<UserError>(HasSubstr("unknown framework 'keras'; valid: torch, onednn, null")));
 }
 
+// Where that takes a core from the threads that compute, overlap is off (worker/ingredients.h).
+TEST(Catalog, SaysWhichBackEndsSpin) {
+  EXPECT_FALSE(backend_spins("gloo"));
+  for (const BackendRow& row : backends()) {
+    if (row.available().available) {
+      EXPECT_EQ(backend_spins(row.name), row.name != std::string("gloo")) << row.name;
+    }
+  }
+}
+
 // The supervisor tells by this name that ranks do not come up.
 TEST(Catalog, TheBoardShowsWhatABackEndWaitsInWhileItIsMade) {
   for (const BackendRow& row : backends()) {
