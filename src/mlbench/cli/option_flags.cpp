@@ -6,6 +6,8 @@
 #include <CLI/CLI.hpp>
 #include <utility>
 
+#include "mlbench/spec/collectives.h"
+
 namespace mlbench::cli {
 
 namespace {
@@ -23,6 +25,10 @@ std::string full_help(const RunOption& option, const std::string& help) {
     case OptionKind::kReal:
     case OptionKind::kSteps:
       facts.push_back(to_text(option.range));
+      break;
+    case OptionKind::kSize:
+      facts.push_back(fmt::format("from {} to {}", spec::size_text(static_cast<int64_t>(option.range.least)),
+                                  spec::size_text(static_cast<int64_t>(option.range.most))));
       break;
     case OptionKind::kDuration:
       facts.push_back(duration_text(option.range));

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/spec/collectives.h"
+#include "mlbench/spec/communication.h"
 #include "mlbench/spec/fields.h"
 
 namespace mlbench::spec {
@@ -22,7 +24,8 @@ constexpr Range kTimeoutRange{0.001, 86400};
 constexpr Range kListRange{0, 1000};
 constexpr Range kWordRange{0, 100'000};
 
-constexpr const char *kWhat = "What to run", *kData = "Data", *kLimits = "When to stop", *kHow = "How to run";
+constexpr const char *kWhat = "What to run", *kData = "Data", *kLimits = "When to stop", *kHow = "How to run",
+                     *kCommunication = "How ranks communicate";
 
 using Kind = OptionKind;
 using Options = RunOptions;
@@ -91,6 +94,28 @@ constexpr RunOption kRows[] = {
     {.name = "comm_timeout", .flags = "--comm-timeout", .member = &Options::comm_timeout, .kind = Kind::kDuration,
      .applies = kTasks, .range = kTimeoutRange, .unit = "s", .usual = "30s", .value = "TIME", .group = kHow,
      .help = "how long an operation may wait for a peer"},
+    {.name = "algorithm", .flags = "--algorithm", .member = &Options::algorithm, .kind = Kind::kText,
+     .applies = kTasks, .usual = "auto", .value = "NAME", .group = kCommunication,
+     .help = "of all_reduce: auto, ring, halving_doubling, bcube; which depends on the back end",
+     .choices = kAlgorithms},
+    {.name = "links", .flags = "--links", .member = &Options::links, .kind = Kind::kCount, .applies = kTasks,
+     .range = kLinkCounts, .usual = "1", .value = "N", .group = kCommunication,
+     .help = "connections between two ranks, over which large messages are spread"},
+    {.name = "socket_buffer", .flags = "--socket-buffer", .member = &Options::socket_buffer, .kind = Kind::kSize,
+     .applies = kTasks, .range = kSocketBuffers, .unit = "bytes", .value = "SIZE", .group = kCommunication,
+     .help = "send and receive buffer of each connection: 4M (default: the system's choice)"},
+    {.name = "interface", .flags = "--interface", .member = &Options::network_interface, .kind = Kind::kText,
+     .applies = kTasks, .value = "NAME|ADDRESS", .group = kCommunication,
+     .help = "network interface, or its address, that ranks use (default: loopback)"},
+    {.name = "wire_dtype", .flags = "--wire-dtype", .member = &Options::wire_dtype, .kind = Kind::kText,
+     .applies = kTasks, .value = "TYPE", .group = kCommunication,
+     .help = "float32 travels as float16 or bfloat16; the run becomes open", .choices = kWireTypes},
+    {.name = "netem", .flags = "--netem", .member = &Options::netem, .kind = Kind::kText, .applies = kTasks,
+     .value = "LINKS", .group = kCommunication,
+     .help = "a made network, labelled: 'latency=0.2ms,bandwidth=1Gbit;0>1:latency=1ms'; the run becomes open"},
+    {.name = "check_collectives", .flags = "--check-collectives", .member = &Options::check_collectives,
+     .kind = Kind::kFlag, .applies = kTasks, .group = kCommunication,
+     .help = "name ranks that do not call the same operation, instead of hanging (slower)"},
     {.name = "image", .flags = "--image", .member = &Options::image, .kind = Kind::kText, .applies = kCommands,
      .value = "IMAGE", .group = kHow, .help = "container image of a command behind --"},
     {.name = "work_dir", .flags = "--work-dir", .member = &Options::work_dir, .kind = Kind::kText,
@@ -144,6 +169,19 @@ void check_text(const RunOption& option, const std::string& text) {
     case Kind::kDuration:
       parse_duration(text, label, option.range);
       break;
+    case Kind::kSize:
+      if (!option.range.contains(static_cast<double>(parse_size(text, label)))) {
+        throw UserError(fmt::format("{} '{}' is not a size from {} to {}", label, shortened(text),
+                                    size_text(static_cast<int64_t>(option.range.least)),
+                                    size_text(static_cast<int64_t>(option.range.most))));
+      }
+      break;
+    case Kind::kText:
+      if (!option.choices.empty() && std::ranges::find(option.choices, text) == option.choices.end()) {
+        throw UserError(fmt::format("{} '{}' is unknown: {}", label, shortened(text),
+                                    suggest(text, {option.choices.begin(), option.choices.end()})));
+      }
+      break;
     case Kind::kSteps:
       try {
         parse_count(text, label, option.range);
@@ -189,6 +227,7 @@ Json schema_of(const RunOption& option) {
   switch (option.kind) {
     case Kind::kText: {
       Json schema = {{"type", "string"}};
+      for (const std::string_view choice : option.choices) schema["enum"].push_back(choice);
       if (!option.usual.empty()) schema["default"] = option.usual;
       return schema;
     }
@@ -266,6 +305,10 @@ double real_of(const RunOptions& options, std::string RunOptions::*member, doubl
 double seconds_of(const RunOptions& options, std::string RunOptions::*member, double otherwise) {
   const RunOption& option = run_option(member);
   return (options.*member).empty() ? otherwise : parse_duration(options.*member, label_of(option), option.range);
+}
+
+int64_t bytes_of(const RunOptions& options, std::string RunOptions::*member, int64_t otherwise) {
+  return (options.*member).empty() ? otherwise : parse_size(options.*member, label_of(run_option(member)));
 }
 
 std::vector<int64_t> workers_of(const RunOptions& options) {

@@ -28,13 +28,15 @@ struct RunOptions {
   std::string seed, threads_per_worker, repeat;
   std::string max_steps, max_epochs, max_time;
   std::string checkpoint_every, comm_timeout;
+  // How ranks communicate (spec/communication.h).
+  std::string wire_dtype, netem, algorithm, links, socket_buffer, network_interface;
   // A custom run: what each rank starts, in which folder, with which variables (spec/variables.h) beside those of the
   // machine.
   std::vector<std::string> command;
   std::string image, work_dir;
   std::vector<std::string> environment;
   bool light = false, to_the_end = false, synthetic = false, fixed_batch = false, gpu = false, explain = false;
-  bool profile = false, no_wait = false, overlap = false;
+  bool profile = false, no_wait = false, overlap = false, check_collectives = false;
 };
 
 enum class OptionKind {
@@ -45,6 +47,7 @@ enum class OptionKind {
   kCounts,    // a list of them, at least one
   kSeed,      // any 64 bits
   kReal,      //
+  kSize,      // bytes, or with a unit
   kDuration,  // seconds, or with a unit
   kSteps,     // a count of steps, or the word
 };
@@ -66,6 +69,7 @@ struct RunOption {
   std::string_view value = {};  // what help calls a value
   std::string_view group = {};
   std::string_view help = {};
+  std::span<const std::string_view> choices = {};  // for texts; none: any
 };
 
 // All of them, in the order of help.
@@ -84,6 +88,7 @@ int64_t count_of(const RunOptions& options, std::string RunOptions::*member, int
 uint64_t seed_of(const RunOptions& options, uint64_t otherwise);
 double real_of(const RunOptions& options, std::string RunOptions::*member, double otherwise);
 double seconds_of(const RunOptions& options, std::string RunOptions::*member, double otherwise);
+int64_t bytes_of(const RunOptions& options, std::string RunOptions::*member, int64_t otherwise);
 // The worker counts: at least one, none twice.
 std::vector<int64_t> workers_of(const RunOptions& options);
 
@@ -92,8 +97,8 @@ std::vector<int64_t> workers_of(const RunOptions& options);
 Json to_json(const RunOptions& options);
 RunOptions run_options_from_json(const Json& request);
 
-// The properties of RunRequest, less their descriptions: type, minimum, maximum, default; "x-unit", and "x-applies-to"
-// ("tasks" or "commands") of what does not apply to both.
+// The properties of RunRequest, less their descriptions: type, minimum, maximum, default, enum; "x-unit", and
+// "x-applies-to" ("tasks" or "commands") of what does not apply to both.
 Json run_request_properties();
 
 // Most runs that one request makes: worker counts times repeats.

@@ -108,10 +108,29 @@ TEST(RunOptions, AWordStandsForANumber) {
   EXPECT_THAT(refusal(with(run_option(&RunOptions::max_steps), "official")), HasSubstr("--max-steps 'official'"));
 }
 
+TEST(RunOptions, ATextMayHaveChoices) {
+  EXPECT_EQ(refusal(with(run_option(&RunOptions::algorithm), "halving_doubling")), "no error");
+  EXPECT_EQ(refusal(with(run_option(&RunOptions::algorithm), "rings")),
+            "--algorithm 'rings' is unknown: did you mean 'ring'? valid: auto, bcube, halving_doubling, ring");
+  EXPECT_THAT(refusal(with(run_option(&RunOptions::wire_dtype), "float32")), HasSubstr("valid: bfloat16, float16"));
+}
+
+TEST(RunOptions, SizesMayHaveUnits) {
+  RunOptions options = plain(false);
+  EXPECT_EQ(bytes_of(options, &RunOptions::socket_buffer, 7), 7);
+  options.socket_buffer = "4M";
+  EXPECT_EQ(refusal(options), "no error");
+  EXPECT_EQ(bytes_of(options, &RunOptions::socket_buffer, 7), 4 << 20);
+  options.socket_buffer = "8K";
+  EXPECT_EQ(refusal(options), "--socket-buffer '8K' is not a size from 64K to 1G");
+}
+
 TEST(RunOptions, NothingIsTakenThatDoesNotApply) {
   for (const RunOption& option : run_options()) {
     if (option.applies == AppliesTo::kAll || option.name == "task" || option.name == "command") continue;
-    const std::string value = is_number(option) ? fmt::format("{}", option.range.most) : "x";
+    const std::string value = is_number(option)        ? fmt::format("{}", option.range.most)
+                              : option.choices.empty() ? "x"
+                                                       : std::string(option.choices.front());
     RunOptions other = with(option, value);
     EXPECT_EQ(refusal(other), "no error") << option.name;
     if (takes_commands(option)) {

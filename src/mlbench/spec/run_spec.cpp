@@ -72,6 +72,16 @@ void describe_run(V& v, Spec& spec) {
     v.field("at_end", spec.checkpoint.at_end, kRequired);
   });
   v.field("comm_timeout_s", spec.comm_timeout_s, range_of(&RunOptions::comm_timeout));
+  v.table("communication", [&] {  // younger than the rest
+    auto& one = spec.communication;
+    v.field("wire_dtype", one.wire_dtype);
+    v.field("check", one.check);
+    v.field("netem", one.netem);
+    v.field("algorithm", one.algorithm, {.choices = kAlgorithms});
+    v.field("links", one.links, {.range = kLinkCounts});
+    v.field("socket_buffer_bytes", one.socket_buffer_bytes, {.range = Range{0, kSocketBuffers.most}});
+    v.field("interface", one.network_interface);
+  });
   v.field("data_name", spec.data_name, kRequired);
   v.field("data_dirs", spec.data_dirs, kRequired);
   v.field("cache_dir", spec.cache_dir, kRequired);
@@ -103,7 +113,8 @@ std::string division_of(const RunSpec& spec) {
   if (spec.fixed_batch) return "throughput";
   if (!is_official(spec.task.hash)) return "own";
   const auto& official = spec.task.task.workers;
-  const bool closed = !spec.task.open && std::find(official.begin(), official.end(), spec.workers) != official.end();
+  const bool closed = !spec.task.open && !opens(spec.communication) &&
+                      std::find(official.begin(), official.end(), spec.workers) != official.end();
   return closed ? "closed" : "open";
 }
 
@@ -134,7 +145,8 @@ void set_collectives(RunSpec& spec, CollectivesSpec collectives) {
   spec.task.canonical = {{kBenchmark, to_json(collectives)}};
   spec.task.hash = sha256_hex(canonical_json(spec.task.canonical));
   spec.overrides.clear();
-  spec.division = !official ? "own" : std::ranges::count(kTask0aWorkers, spec.workers) > 0 ? "closed" : "open";
+  const bool closed = !opens(spec.communication) && std::ranges::count(kTask0aWorkers, spec.workers) > 0;
+  spec.division = !official ? "own" : closed ? "closed" : "open";
   spec.framework = spec.data_name = "none";
   spec.collectives = std::move(collectives);
 }
@@ -150,6 +162,8 @@ Json to_json(const RunSpec& spec) {
   describe_run(writer, spec);
   if (kind_of(spec) != RunKind::kCommand) {
     for (const char* key : {"command", "work_dir", "environment"}) fields.erase(key);
+  } else {
+    fields.erase("communication");
   }
   Json json = {{"spec_version", kVersion}};
   json.update(fields);
