@@ -115,11 +115,14 @@ struct CommOptions {
   int size = 1;
   std::shared_ptr<RendezvousStore> store;  // keys are prefixed by the caller: one store per segment
   std::chrono::milliseconds timeout{30000};
-  std::string bind_address = "127.0.0.1";  // address or interface to listen on
-  std::string secret;         // of the run: what peers prove to each other that they know; "": rank 0 makes
-                              // one and leaves it in the store
-  std::string run;            // what that proof is bound to, beside the group: "17/segment2/"
-  bool passive_wait = false;  // more ranks than cores: never spin
+  std::string bind_address;         // address or interface to listen on; "": loopback
+  std::string algorithm = "auto";   // of all_reduce, of those that the back end lists
+  int links = 1;                    // connections between two ranks, over which large messages are spread
+  int64_t socket_buffer_bytes = 0;  // of each connection and direction; 0: the system's choice
+  std::string secret;               // of the run: what peers prove to each other that they know; "": rank 0 makes
+                                    // one and leaves it in the store
+  std::string run;                  // what that proof is bound to, beside the group: "17/segment2/"
+  bool passive_wait = false;        // more ranks than cores: never spin
 };
 
 }  // namespace mlbench::comm
