@@ -92,6 +92,32 @@ spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Overr
   return spec::parse_task({options.task, text}, options.variant, overrides);
 }
 
+// How ranks communicate, checked against what the back end can do.
+spec::Communication communication_of(const RunOptions& options, const Json& catalog, const std::string& backend) {
+  spec::Communication one;
+  one.wire_dtype = options.wire_dtype;
+  one.check = options.check_collectives;
+  one.netem = options.netem;
+  if (!options.algorithm.empty()) one.algorithm = options.algorithm;
+  one.links = spec::count_of(options, &RunOptions::links, one.links);
+  one.socket_buffer_bytes = spec::bytes_of(options, &RunOptions::socket_buffer, one.socket_buffer_bytes);
+  one.network_interface = options.network_interface;
+  if (!one.netem.empty()) {
+    const spec::Netem netem = spec::parse_netem(one.netem);
+    for (const int64_t workers : spec::workers_of(options)) spec::check_netem(netem, workers);
+    if (one.algorithm != "auto" || one.links > 1) {
+      throw UserError(
+          fmt::format("--netem with --{}: collectives over a made network are those of the reference ring, "
+                      "one message after the other on a link; leave one out",
+                      one.links > 1 ? "links" : "algorithm"));
+    }
+  }
+  for (const Json& row : catalog.value("backends", Json::array())) {
+    if (row.value("name", "") == backend) spec::check_tuning(one, backend, row);
+  }
+  return one;
+}
+
 // What --overlap stands for.
 spec::Override overlap_override(const std::vector<spec::Override>& others) {
   const spec::Override overlap{"optimizer.overlap", "true"};
@@ -260,6 +286,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   common.limits = limits_of(options, common.task.task);
   common.checkpoint = checkpoint_of(options);
   common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);
+  common.communication = communication_of(options, facts.catalog, common.backend);
   if (options.fixed_batch && (options.light || options.to_the_end)) {
     throw UserError(fmt::format("--fixed-batch measures throughput and has no goal: leave out {}",
                                 options.light ? "--light" : "--to-the-end"));
@@ -287,6 +314,7 @@ std::vector<spec::RunSpec> plan_collectives(const RunOptions& options, const spe
   common.threads_per_worker = threads_of(options, facts, 1);
   common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);
   if (collectives.timeout_s > 0) common.comm_timeout_s = collectives.timeout_s;
+  common.communication = communication_of(options, facts.catalog, common.backend);
   common.cache_dir = facts.home / "cache";
   for (const int64_t workers : spec::workers_of(options)) spec::check_collectives(collectives, workers);
   return for_each_count(options, facts, common, [&](spec::RunSpec& run) { spec::set_collectives(run, collectives); });
@@ -308,6 +336,11 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
                                    fmt::join(unofficial, ", "), runs.front().task.task.name,
                                    fmt::join(runs.front().task.task.workers, ", ")));
   }
+  const spec::Communication& communication = runs.front().communication;
+  if (!communication.wire_dtype.empty()) {
+    warnings.push_back(fmt::format("float32 travels as {}: no official task does that", communication.wire_dtype));
+  }
+  if (!communication.netem.empty()) warnings.emplace_back("the network is made (--netem): times are synthetic");
   if (!oversubscribed.empty()) {
     warnings.push_back(
         fmt::format("{} workers x {} threads on {} cores: oversubscribed, times measure the scheduler too",

@@ -43,7 +43,8 @@ spec::RunSpec plan_task(const RunOptions& options, const std::filesystem::path& 
 // places where it is looked for. With options.command these are custom runs: the worker's catalog is not asked.
 std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts& facts);
 
-// The same for a benchmark of collectives, of which name, worker counts, repeats, back end and executor are looked at.
+// The same for a benchmark of collectives, of which name, worker counts, repeats, back end, executor and how ranks
+// communicate are looked at.
 std::vector<spec::RunSpec> plan_collectives(const RunOptions& options, const spec::CollectivesSpec& collectives,
                                             const PlanFacts& facts);
 

@@ -315,6 +315,36 @@ TEST_F(Plan, OverlapIsAnOverrideThatLeavesARunClosed) {
   EXPECT_THAT(error(), HasSubstr("--set optimizer.overlap=false was given, too: leave out one"));
 }
 
+TEST_F(Plan, HowRanksCommunicateIsCheckedAgainstTheBackEnd) {
+  options_.algorithm = "ring";
+  EXPECT_EQ(error(), "--algorithm ring: the back end gloo has no such all_reduce; valid: auto");
+  facts_.catalog["backends"][0].update({{"algorithms", {"auto", "ring"}}, {"tunables", {"links", "socket_buffer"}}});
+  options_.links = "2";
+  options_.socket_buffer = "64K";
+  options_.check_collectives = true;
+  const spec::RunSpec run = plan_runs(options_, facts_).front();
+  EXPECT_EQ(run.communication,
+            (spec::Communication{.check = true, .algorithm = "ring", .links = 2, .socket_buffer_bytes = 65536}));
+  EXPECT_EQ(run.division, "closed");
+  options_.network_interface = "eth0";
+  EXPECT_EQ(error(), "--interface: the back end gloo has no such setting; valid: links, socket_buffer");
+}
+
+TEST_F(Plan, AMadeNetworkOrAnotherTypeOnTheWireOpensARun) {
+  options_.netem = "latency=1ms;0>3:latency=2ms";
+  EXPECT_THAT(error(), HasSubstr("0>3, but with 1 workers"));
+  options_.netem = "latency=1ms";
+  options_.wire_dtype = "bfloat16";
+  const auto runs = plan_runs(options_, facts_);
+  EXPECT_EQ(runs.front().division, "open");
+  EXPECT_THAT(plan_warnings(runs, 8), ElementsAre(HasSubstr("float32 travels as bfloat16"), HasSubstr("synthetic")));
+  const auto benchmark = plan_collectives(options_, spec::task_0a(), facts_);
+  EXPECT_EQ(benchmark.back().communication, runs.back().communication);
+  EXPECT_EQ(benchmark.back().division, "open");
+  options_.algorithm = "ring";
+  EXPECT_THAT(error(), HasSubstr("--netem with --algorithm"));
+}
+
 TEST_F(Plan, ATaskMayBeAFile) {
   std::ofstream(folder_.path() / "mine.toml") << "name = \"mine\"\n";
   options_.task = folder_.path() / "mine.toml";

@@ -137,6 +137,12 @@ void add_bench(CLI::App& app, Program& program) {
   add_run_option(*verb, options->run, &spec::RunOptions::executor);
   add_run_option(*verb, options->run, &spec::RunOptions::comm_timeout);
   add_run_option(*verb, options->run, &spec::RunOptions::no_wait);
+  using Options = spec::RunOptions;
+  for (const auto member : {&Options::algorithm, &Options::links, &Options::socket_buffer, &Options::network_interface,
+                            &Options::wire_dtype, &Options::netem}) {
+    add_run_option(*verb, options->run, member);
+  }
+  add_run_option(*verb, options->run, &Options::check_collectives);
   verb->add_option("--name", options->run.name, "of the run that keeps it: NAME-K (default: collectives)")
       ->type_name("NAME")
       ->group(how);

@@ -70,6 +70,7 @@ std::string describe(const spec::RunSpec& run) {
   std::string labels = run.division;
   if (run.limits.light) labels += ", light";
   if (run.synthetic) labels += ", synthetic";
+  if (!run.communication.netem.empty()) labels += ", synthetic network";
   if (run.oversubscribed) labels += ", oversubscribed";
   return fmt::format("{}: {}, {} worker{} x {} thread{}, {}, {}, {}", run.name,
                      run.command.empty() ? run.task.task.name : exec::command_line({}, run.command), run.workers,

@@ -7,6 +7,7 @@
 
 #include "mlbench/base/printable.h"
 #include "mlbench/report/table.h"
+#include "mlbench/spec/communication.h"
 
 namespace mlbench::report {
 
@@ -112,8 +113,9 @@ std::string collectives_preamble(const CollectivesResult& result) {
   out += fmt::format(" warmup iters: {} iters: {} agg iters: {} validation: {} graph: 0\n", spec.warm_up,
                      spec.iterations, spec.aggregated, spec.check);
   if (spec.blocking) out += "# Blocking Enabled: a barrier behind each operation, within its time\n";
-  out += fmt::format("# {} rank{}, {}{}, time of an iteration: {} of the ranks'\n#\n", result.workers,
+  out += fmt::format("# {} rank{}, {}{}{}, time of an iteration: {} of the ranks'\n#\n", result.workers,
                      result.workers == 1 ? "" : "s", result.comm_stack.empty() ? result.backend : result.comm_stack,
+                     spec::on_made_network(result.comm_stack) ? ", synthetic network" : "",
                      result.oversubscribed ? ", oversubscribed" : "", spec::name_of(spec.average));
   if (!result.hosts.empty()) out += "# Using devices\n";
   for (size_t rank = 0; rank < result.hosts.size(); ++rank) {

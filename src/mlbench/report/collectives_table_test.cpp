@@ -88,6 +88,13 @@ TEST(CollectivesTable, LinesOfOsu) {
             "#\n");
 }
 
+TEST(CollectivesTable, AMadeNetworkIsNamed) {
+  CollectivesResult result = make_result("r", "gloo", 2, {});
+  result.comm_stack = "netem(ring(gloo))";
+  EXPECT_THAT(collectives_table(result),
+              testing::HasSubstr("# 2 ranks, netem(ring(gloo)), synthetic network, time of"));
+}
+
 // Every line of data has the 13 columns that programs reading nccl-tests' output split it into.
 TEST(CollectivesTable, LinesHaveThirteenColumnsHoweverLargeTheFigures) {
   record::CollectiveForm huge = make_form(98765432.1, 123456789, 12345678);

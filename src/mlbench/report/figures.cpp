@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "mlbench/report/table.h"
+#include "mlbench/spec/communication.h"
 #include "mlbench/spec/goal.h"
 
 namespace mlbench::report {
@@ -104,6 +105,7 @@ RunFigures figures_of(const Json& record) {
   } else if (const Json* official = find(record, "/data/official"); official != nullptr && *official == false) {
     figures.labels.push_back("unofficial data");
   }
+  if (spec::on_made_network(text(record, "/comm_stack"))) figures.labels.push_back("synthetic network");
   if (division == "open") figures.labels.push_back("open");
   if (division == "own") figures.labels.push_back("own task");
   if (division == "custom") figures.labels.push_back("custom");

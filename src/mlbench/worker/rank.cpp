@@ -68,7 +68,7 @@ void train_run(const spec::RunSpec& run, const RankOptions& options, const net::
       record::EventKind::kPrepared,
       {record::member::kPrepareS(to_seconds(clock.now() - start)), record::member::kData(std::move(identity))}));
 
-  const auto comm = catalog::make_backend(run.backend, session.comm_options(), session.board());
+  const auto comm = catalog::make_backend(run.backend, session.comm_options(), session.board(), run.communication);
   const optim::CommunicationPlace place =
       place_of_communication(run, launch.local_rank, launch.local_size, catalog::backend_spins(run.backend));
   const auto framework = make_framework(run, launch.rank, launch.local_rank);
@@ -97,7 +97,7 @@ void train_run(const spec::RunSpec& run, const RankOptions& options, const net::
 }
 
 void measure_collectives(const spec::RunSpec& run, Session& session, track::Recorder& recorder, const Clock& clock) {
-  const auto comm = catalog::make_backend(run.backend, session.comm_options(), session.board());
+  const auto comm = catalog::make_backend(run.backend, session.comm_options(), session.board(), run.communication);
   recorder.event(record::make_event(
       record::EventKind::kBegin,
       {record::member::kEffective(Json::object()), record::member::kVersions(comm->versions()),

@@ -106,6 +106,10 @@ comm::CommOptions Session::comm_options() const {
   options.secret = secret_;
   options.run = run_id_ + "/" + prefix_of(segment_);
   options.passive_wait = run_.oversubscribed;
+  options.bind_address = run_.communication.network_interface;
+  options.algorithm = run_.communication.algorithm;
+  options.links = static_cast<int>(run_.communication.links);
+  options.socket_buffer_bytes = run_.communication.socket_buffer_bytes;
   return options;
 }
 

@@ -122,6 +122,17 @@ Json request_of(const spec::RunSpec& run) {
   if (run.limits.max_steps > 0) request["max_steps"] = run.limits.max_steps;
   if (run.limits.max_epochs > 0) request["max_epochs"] = run.limits.max_epochs;
   if (run.limits.max_time_s > 0) request["max_time"] = run.limits.max_time_s;
+  const spec::Communication& communication = run.communication;
+  const auto add_text = [&](const char* name, const std::string& value) {
+    if (!value.empty()) request[name] = value;
+  };
+  add_text("algorithm", communication.algorithm);
+  add_text("interface", communication.network_interface);
+  add_text("wire_dtype", communication.wire_dtype);
+  add_text("netem", communication.netem);
+  if (communication.links > 1) request["links"] = communication.links;
+  if (communication.socket_buffer_bytes > 0) request["socket_buffer"] = communication.socket_buffer_bytes;
+  if (communication.check) request["check_collectives"] = true;
   if (run.checkpoint.every_epoch) request["checkpoint_every"] = "epoch";
   if (run.checkpoint.every_steps > 0) request["checkpoint_every"] = run.checkpoint.every_steps;
   return request;
