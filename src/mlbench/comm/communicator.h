@@ -113,6 +113,7 @@ class RendezvousStore {
 struct CommOptions {
   int rank = 0;
   int size = 1;
+  int local_rank = 0;                      // among those of its host: which GPU
   std::shared_ptr<RendezvousStore> store;  // keys are prefixed by the caller: one store per segment
   std::chrono::milliseconds timeout{30000};
   std::string bind_address;         // address or interface to listen on; "": loopback

@@ -101,6 +101,7 @@ comm::CommOptions Session::comm_options() const {
   comm::CommOptions options;
   options.rank = launch_.rank;
   options.size = launch_.size;
+  options.local_rank = launch_.local_rank;
   options.store = comm::make_kv_store(client_, prefix_of(segment_) + "comm/");
   options.timeout = seconds_to_ms(run_.comm_timeout_s);
   options.secret = secret_;

@@ -9,6 +9,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/comm/gloo/gloo.h"
 #include "mlbench/comm/mpi/mpi.h"
+#include "mlbench/comm/nccl/nccl.h"
 #include "mlbench/comm/wrap/cast.h"
 #include "mlbench/comm/wrap/check.h"
 #include "mlbench/comm/wrap/netem.h"
@@ -36,6 +37,7 @@ const std::vector<BackendRow>& backends() {
        .spins = true,
        .algorithms = {std::begin(comm::mpi_backend::kAlgorithms), std::end(comm::mpi_backend::kAlgorithms)},
        .tunables = {"links", "socket_buffer", "interface"}},
+      {.name = "nccl", .available = comm::nccl_backend::available, .make = comm::nccl_backend::make},
   };
   return kRows;
 }
