@@ -14,6 +14,7 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
   same      the same weights and the same speed as another build: MLBENCH_OTHER_BUILD=FOLDER of its programs, or else
             that of MLBENCH_OTHER_COMMIT (the one before), which it builds; wants an idle machine, an hour
   speed     tests labelled speed: limits on time; wants an idle machine
+  nccl      the back end nccl, compiled against NVIDIA's wheels (252 MB to fetch); what needs no GPU of it is run
   browser   the dashboard in Chromium, and that its dist/ comes out the same; needs Node 20.19 or later
   --all     all of these
 
@@ -22,8 +23,8 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
 sets=()
 while [[ $# != 0 ]]; do
   case $1 in
-    default | asan | tsan | tidy | long | speed | same | fuzz | clients | browser) sets+=("$1") ;;
-    --all) sets=(default asan tsan tidy long clients fuzz same speed browser) ;;
+    default | asan | tsan | tidy | long | speed | same | fuzz | clients | nccl | browser) sets+=("$1") ;;
+    --all) sets=(default asan tsan tidy long clients nccl fuzz same speed browser) ;;
     -h | --help)
       echo "$usage"
       exit
@@ -81,6 +82,11 @@ run_set() { # set ctest_argument...
       run_labelled fuzz "$@" && tools/build.sh fuzz fuzz_parsers &&
         ctest --test-dir build/fuzz --output-on-failure -L '^parsers$' "$@" -j "$(nproc)"
       ;;
+    nccl)
+      tools/build.sh nccl comm_nccl_test &&
+        ctest --no-tests=error --test-dir build/nccl --output-on-failure -L '^nccl$' "$@" &&
+        python3 tools/list_skips.py build/nccl
+      ;;
     same) other_build && run_labelled same "$@" ;;
     long | speed | clients | browser) run_labelled "$set" "$@" ;;
     tidy) tools/tidy.sh ;;
@@ -93,6 +99,9 @@ if [[ " ${sets[*]} " == *" tidy "* ]]; then
 fi
 if [[ " ${sets[*]} " == *" fuzz "* ]]; then
   sections+=(fuzz)
+fi
+if [[ " ${sets[*]} " == *" nccl "* ]]; then
+  sections+=(nccl)
 fi
 if [[ " ${sets[*]} " == *" browser "* ]]; then
   sections+=(browser)

@@ -19,7 +19,8 @@ import tempfile
 import time
 
 SYS_PIDFD_GETFD = 438
-FAULTS = [("gloo", "kill"), ("gloo", "stop"), ("gloo", "cut"), ("mpi", "kill"), ("mpi", "stop")]
+FAULTS = [("gloo", "kill"), ("gloo", "stop"), ("gloo", "cut"), ("mpi", "kill"), ("mpi", "stop"),
+          ("shm", "kill"), ("shm", "stop")]
 
 
 def connections(pid):

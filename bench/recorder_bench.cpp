@@ -1,9 +1,11 @@
-// Cost of recording (track/recorder.h): what a push costs the training thread beside its clock reads, and how much of a
-// core the writer takes, at a steady rate of steps. Verifies that the clocks re-derive from what was written.
+// Cost of recording: what a step (track/recorder.h) and a span of a timeline (track/timeline_recorder.h) cost the
+// thread that records them beside its clock reads, and how much of a core the writer takes, at a steady rate. Verifies
+// that the clocks re-derive from what was written, and that no span is missing.
 //
-//   recorder_bench [--steps-per-second N] [--seconds S] [--folder DIR]
+//   recorder_bench [--steps-per-second N] [--spans-per-second N] [--seconds S] [--folder DIR]
 //
-// Exit code 1 when a limit is missed: 0.5 microseconds per step (99 of 100 steps), 2 % of a core at 20,000 steps/s.
+// Exit code 1 when a limit is missed: 0.5 microseconds per step or span (99 of 100), 2 % of a core at 20,000 of them a
+// second.
 
 #include <fmt/format.h>
 #include <time.h>
@@ -14,12 +16,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/record/record.h"
+#include "mlbench/record/timeline.h"
 #include "mlbench/track/recorder.h"
+#include "mlbench/track/timeline_recorder.h"
 
 namespace mlbench {
 namespace {
@@ -40,81 +45,123 @@ double quantile(std::vector<int64_t> values, double part) {
   return static_cast<double>(values[static_cast<size_t>(place)]);
 }
 
-int run(int argc, char** argv) {
+// What one of `count` costs, by its number; `interval` from one to the next.
+struct Cost {
+  double clock_ns = 0, median_ns = 0, p99_ns = 0;  // of the thread that records, less the clock's
+  double writer_share = 0;                         // of a core
+  double per_second = 0;
+};
+template <typename Record>
+Cost measure(const Clock& clock, int64_t count, std::chrono::nanoseconds interval, const Record& record) {
+  std::vector<int64_t> with_record, clock_only;
+  with_record.reserve(static_cast<size_t>(count));
+  clock_only.reserve(static_cast<size_t>(count));
+  const TimePoint start = clock.now();
+  const double process_before = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
+  const double thread_before = cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
+  for (int64_t number = 0; number < count; ++number) {
+    while (clock.now() - start < number * interval) {
+    }
+    const TimePoint a = clock.now();
+    const TimePoint b = clock.now();
+    record(number);
+    const TimePoint c = clock.now();
+    clock_only.push_back((b - a).count());
+    with_record.push_back((c - b).count());
+  }
+  const double wall_s = to_seconds(clock.now() - start);
+  const double writer_s =
+      cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - process_before - (cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - thread_before);
+  // No mean: where the scheduler takes the core away, one of them holds milliseconds that are not the recorder's.
+  const double clock_ns = quantile(clock_only, 0.5);
+  return {clock_ns, quantile(with_record, 0.5) - clock_ns, quantile(with_record, 0.99) - clock_ns, writer_s / wall_s,
+          static_cast<double>(count) / wall_s};
+}
+
+struct Settings {
   int64_t steps_per_second = 20'000;
+  int64_t spans_per_second = 20'000;
   double seconds = 5;
   std::string parent = std::filesystem::temp_directory_path();
-  CLI::App app("Cost of recording");
-  app.add_option("--steps-per-second", steps_per_second)->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--seconds", seconds)->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--folder", parent, "where the spool is written")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
 
-  const std::filesystem::path folder = std::filesystem::path(parent) / ("mlbench-bench-" + random_hex(8));
-  const SystemClock clock;
-  const auto steps = static_cast<int64_t>(static_cast<double>(steps_per_second) * seconds);
-  const auto interval = std::chrono::nanoseconds(1'000'000'000 / steps_per_second);
-  std::vector<int64_t> with_push, clock_only;
-  int64_t pushed_ns = 0;
-  double writer_s = 0, wall_s = 0;
-  {
-    track::RecorderOptions options;
-    options.run_dir = folder;
-    track::Recorder recorder(options, clock);
-    with_push.reserve(static_cast<size_t>(steps));
-    clock_only.reserve(static_cast<size_t>(steps));
+  int64_t count_of(int64_t per_second) const { return static_cast<int64_t>(static_cast<double>(per_second) * seconds); }
+};
 
-    const TimePoint start = clock.now();
-    const double process_before = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
-    const double thread_before = cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
-    for (int64_t step = 0; step < steps; ++step) {
-      while (clock.now() - start < step * interval) {
-      }
-      track::StepSample sample;
-      sample.step = step;
-      sample.samples = 100;
-      sample.kinds_ns.fill(1000 + step % 7);
-      for (const int64_t ns : sample.kinds_ns) pushed_ns += ns;
-
-      const TimePoint a = clock.now();
-      const TimePoint b = clock.now();
-      recorder.push(sample);
-      const bool failed = recorder.failed() != nullptr;  // the training loop asks after every step
-      const TimePoint c = clock.now();
-      if (failed) {
-        std::rethrow_exception(recorder.failed());
-      }
-      clock_only.push_back((b - a).count());
-      with_push.push_back((c - b).count());
-    }
-    wall_s = to_seconds(clock.now() - start);
-    writer_s =
-        cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - process_before - (cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - thread_before);
+bool report(const char* what, const Cost& cost, double bytes) {
+  fmt::print("{:5}  {:10.0f}  {:9.0f}  {:6.0f}  {:13.0f}  {:11.2f}%  {:10.1f}\n", what, cost.per_second, cost.median_ns,
+             cost.p99_ns, cost.clock_ns, 100 * cost.writer_share, bytes);
+  const bool right = cost.p99_ns <= kMostPushNs && cost.writer_share <= kMostWriterShare;
+  if (!right) {
+    fmt::print(stderr, "limits: {} ns per {} (p99), {:.0f} % of a core for the writer\n", kMostPushNs, what,
+               100 * kMostWriterShare);
   }
-  const record::Clocks clocks = record::derive_clocks({record::read_spool(folder, 1, 0)});
-  const auto spool_bytes = std::filesystem::file_size(record::steps_path(folder, 1, 0));
-  std::filesystem::remove_all(folder);
+  return right;
+}
+
+bool measure_steps(const Settings& settings, const track::RecorderOptions& options, const Clock& clock) {
+  const int64_t steps = settings.count_of(settings.steps_per_second);
+  int64_t pushed_ns = 0;
+  Cost cost;
+  {
+    track::Recorder recorder(options, clock);
+    track::StepSample sample;
+    sample.samples = 100;
+    cost =
+        measure(clock, steps, std::chrono::nanoseconds(1'000'000'000 / settings.steps_per_second), [&](int64_t step) {
+          sample.step = step;
+          sample.kinds_ns.fill(1000 + step % 7);
+          recorder.push(sample);
+          // The training loop asks after every step.
+          if (recorder.failed() != nullptr) std::rethrow_exception(recorder.failed());
+        });
+    for (int64_t step = 0; step < steps; ++step) pushed_ns += std::ssize(sample.kinds_ns) * (1000 + step % 7);
+  }
+  const record::Clocks clocks = record::derive_clocks({record::read_spool(options.run_dir, 1, 0)});
   if (clocks.train_ns != pushed_ns || clocks.steps != steps) {
     fmt::print(stderr, "the spool tells of {} steps and {} ns; pushed were {} and {}\n", clocks.steps, clocks.train_ns,
                steps, pushed_ns);
-    return 1;
+    return false;
   }
+  const auto bytes = std::filesystem::file_size(record::steps_path(options.run_dir, 1, 0));
+  return report("step", cost, static_cast<double>(bytes) / static_cast<double>(steps));
+}
 
-  // No mean: where the scheduler takes the core away, one step holds milliseconds that are not the recorder's.
-  const double clock_ns = quantile(clock_only, 0.5);
-  const double push_median_ns = quantile(with_push, 0.5) - clock_ns;
-  const double push_p99_ns = quantile(with_push, 0.99) - clock_ns;
-  const double writer_share = writer_s / wall_s;
-  const bool right = push_p99_ns <= kMostPushNs && writer_share <= kMostWriterShare;
-  fmt::print("steps_per_second  push_median_ns  push_p99_ns  clock_read_ns  writer_share  bytes_per_step\n");
-  fmt::print("{:16.0f}  {:14.0f}  {:11.0f}  {:13.0f}  {:11.2f}%  {:14.1f}\n", static_cast<double>(steps) / wall_s,
-             push_median_ns, push_p99_ns, clock_ns, 100 * writer_share,
-             static_cast<double>(spool_bytes) / static_cast<double>(steps));
-  if (!right) {
-    fmt::print(stderr, "limits: {} ns per push (p99), {:.0f} % of a core for the writer\n", kMostPushNs,
-               100 * kMostWriterShare);
+bool measure_spans(const Settings& settings, const track::RecorderOptions& options, const Clock& clock) {
+  const int64_t spans = settings.count_of(settings.spans_per_second);
+  Cost cost;
+  {
+    track::TimelineRecorder recorder(options, clock);
+    const std::string_view name = recorder.kept("stage1.block1.conv1 backward");
+    const TimePoint time = clock.now();
+    cost = measure(clock, spans, std::chrono::nanoseconds(1'000'000'000 / settings.spans_per_second),
+                   [&](int64_t) { recorder.span(record::SpanKind::kLayer, name, time, time); });
   }
-  return right ? 0 : 1;
+  const record::RankTimeline timeline = record::read_timeline(options.run_dir, 1, 0);
+  if (std::ssize(timeline.spans) != spans) {
+    fmt::print(stderr, "the timeline has {} spans; pushed were {}\n", timeline.spans.size(), spans);
+    return false;
+  }
+  const auto bytes = std::filesystem::file_size(record::timeline_path(options.run_dir, 1, 0));
+  return report("span", cost, static_cast<double>(bytes) / static_cast<double>(spans));
+}
+
+int run(int argc, char** argv) {
+  Settings settings;
+  CLI::App app("Cost of recording");
+  app.add_option("--steps-per-second", settings.steps_per_second)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--spans-per-second", settings.spans_per_second)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--seconds", settings.seconds, "of each")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--folder", settings.parent, "where the spools are written")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+
+  const SystemClock clock;
+  track::RecorderOptions options;
+  options.run_dir = std::filesystem::path(settings.parent) / ("mlbench-bench-" + random_hex(8));
+  fmt::print("a      per_second  median_ns  p99_ns  clock_read_ns  writer_share  bytes_each\n");
+  const bool steps_right = measure_steps(settings, options, clock);
+  const bool spans_right = measure_spans(settings, options, clock);
+  std::filesystem::remove_all(options.run_dir);
+  return steps_right && spans_right ? 0 : 1;
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json CLI11::CLI11 date::date
 #   tomlplusplus::tomlplusplus LibArchive::LibArchive CURL::libcurl OpenSSL::Crypto ZLIB::ZLIB
 #   SQLite::SQLite3 simdjson::simdjson protobuf::libprotobuf-lite mlbench_microhttpd mlbench_isal
-#   mlbench_gloo mlbench_mpi (where there is an MPI) LibTorch::LibTorch DNNL::dnnl (where there is a oneDNN) GTest::gtest GTest::gmock benchmark::benchmark
+#   mlbench_gloo mlbench_mpi (where there is an MPI) mlbench_nccl (where it was asked for) LibTorch::LibTorch DNNL::dnnl (where there is a oneDNN) GTest::gtest GTest::gmock benchmark::benchmark
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -58,6 +58,10 @@ if(MLBENCH_WORKER)
     target_compile_definitions(mlbench_mpi INTERFACE OMPI_SKIP_MPICXX)
   else()
     message(STATUS "No MPI: the back end mpi will not be available (Debian: libopenmpi-dev)")
+  endif()
+
+  if(MLBENCH_NCCL)
+    find_package(Nccl REQUIRED)
   endif()
 endif()
 

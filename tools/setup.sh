@@ -1,22 +1,26 @@
 #!/usr/bin/env bash
 # Installs what mlbench needs and this machine lacks: Debian packages (tools/packages.txt) and
-# LibTorch (cmake/libtorch.txt, into $XDG_CACHE_HOME/mlbench, shared by all clones).
+# LibTorch (cmake/libtorch.txt, into $XDG_CACHE_HOME/mlbench, shared by all clones); `nccl`: NVIDIA's NCCL and the headers
+# that it needs (cmake/nccl.txt), for the back end nccl.
 # Needs root or sudo only while a package is missing. Doing it again costs nothing.
 set -euo pipefail
 
-usage="usage: tools/setup.sh [--no-torch] [build] [run] [test] [lint] [fuzz] [browser]     (default: build run)
+usage="usage: tools/setup.sh [--no-torch] [build] [run] [test] [lint] [fuzz] [browser] [nccl]     (default: build run)
   --no-torch          the control plane alone (cmake --preset control)
   MLBENCH_TORCH_DIR   a PyTorch of your own, 2.11 or later: nothing is fetched"
 
-readonly torch_fetch_mb=555 torch_disk_mb=520
+readonly torch_fetch_mb=555 torch_disk_mb=520 nccl_fetch_mb=260 nccl_disk_mb=330
 # What an estimate of the duration assumes.
 readonly fetch_mb_per_second=10 unpack_mb_per_second=25
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/mlbench
-pins=$root/cmake/libtorch.txt
-# cmake/FindLibTorch.cmake names the folder in the same way.
-torch=$cache/libtorch-$(sha256sum "$pins" | cut -c1-12)
+# cmake/FindLibTorch.cmake and FindNccl.cmake name the folders in the same way.
+folder_of() { # libtorch | nccl
+  printf '%s/%s-%s\n' "$cache" "$1" "$(sha256sum "$root/cmake/$1.txt" | cut -c1-12)"
+}
+torch=$(folder_of libtorch)
+nccl=$(folder_of nccl)
 
 say() { printf '%s\n' "$*"; }
 fail() {
@@ -66,35 +70,38 @@ install_packages() {
   }
 }
 
-fetch_libtorch() {
+fetch_wheels() { # libtorch | nccl, folder, what to do where they cannot be had
   local python work
   mkdir -p "$cache"
   # Two clones may set up at once: the second waits, then finds the work done.
-  exec {lock}>"$cache/libtorch.lock"
+  exec {lock}>"$cache/$1.lock"
   flock "$lock"
-  if [[ ! -d $torch ]]; then
+  if [[ ! -d $2 ]]; then
     python=$(python_with_pip) || fail "no python3 with pip"
-    rm -rf "$cache"/libtorch-*.part
-    work=$torch.part
+    rm -rf "$cache/$1"-*.part
+    work=$2.part
     mkdir -p "$work/wheels" "$work/tmp"
     # The platform is named, so that any Python 3 fetches the same files.
     TMPDIR=$work/tmp "$python" -m pip --disable-pip-version-check --no-cache-dir download \
       --no-deps --require-hashes --only-binary=:all: --python-version 3.11 --implementation cp --abi cp311 --abi none \
-      --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux2014_x86_64 \
-      --dest "$work/wheels" -r "$pins" || fail "LibTorch could not be fetched (above); or give MLBENCH_TORCH_DIR"
-    say "setup: unpacking LibTorch"
-    "$python" "$root/tools/unpack_libtorch.py" "$work/wheels" "$work/tree"
-    mv -T "$work/tree" "$torch"
+      --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux_2_18_x86_64 \
+      --platform manylinux2014_x86_64 --dest "$work/wheels" -r "$root/cmake/$1.txt" ||
+      fail "$1 could not be fetched (above); or give $3"
+    say "setup: unpacking $1"
+    "$python" "$root/tools/unpack_wheels.py" "$1" "$work/wheels" "$work/tree"
+    mv -T "$work/tree" "$2"
     rm -rf "$work"
   fi
   exec {lock}>&-
 }
 
 want_torch=1
+want_nccl=
 sections=()
 for argument in "$@"; do
   case $argument in
     --no-torch) want_torch= ;;
+    nccl) want_nccl=1 ;;
     build | run | test | lint | fuzz | browser) sections+=("$argument") ;;
     -h | --help)
       say "$usage"
@@ -107,17 +114,20 @@ done
 if [[ ${#sections[@]} == 0 ]]; then
   sections=(build run)
 fi
+if [[ -d $nccl ]]; then
+  want_nccl=
+fi
 if [[ " ${sections[*]} " != *" build "* || -n ${MLBENCH_TORCH_DIR:-} || -d $torch ]]; then
   want_torch=
 fi
-if [[ $want_torch ]] && ! python_with_pip >/dev/null; then
+if [[ $want_torch || $want_nccl ]] && ! python_with_pip >/dev/null; then
   sections+=(libtorch)
 fi
 
 command -v dpkg-query >/dev/null || fail "this is not Debian: install the packages named in tools/packages.txt by your own means"
 mapfile -t packages < <(packages_of "${sections[@]}")
 mapfile -t packages < <(missing_packages "${packages[@]}")
-if [[ ${#packages[@]} == 0 && ! $want_torch ]]; then
+if [[ ${#packages[@]} == 0 && ! $want_torch && ! $want_nccl ]]; then
   exit
 fi
 
@@ -138,9 +148,14 @@ if [[ ${#packages[@]} != 0 ]]; then
   say "setup: Debian packages: ${#packages[@]} and what they need, $fetch_mb MB to fetch, $disk_mb MB on disk"
 fi
 if [[ $want_torch ]]; then
-  say "setup: $(sed -n 's/^torch==\([^ ]*\).*/LibTorch \1/p' "$pins"): $torch_fetch_mb MB to fetch, $torch_disk_mb MB on disk, in $cache"
+  say "setup: $(sed -n 's/^torch==\([^ ]*\).*/LibTorch \1/p' "$root/cmake/libtorch.txt"): $torch_fetch_mb MB to fetch, $torch_disk_mb MB on disk, in $cache"
   fetch_mb=$((fetch_mb + torch_fetch_mb))
   disk_mb=$((disk_mb + torch_disk_mb))
+fi
+if [[ $want_nccl ]]; then
+  say "setup: NCCL: $nccl_fetch_mb MB to fetch, $nccl_disk_mb MB on disk, in $cache"
+  fetch_mb=$((fetch_mb + nccl_fetch_mb))
+  disk_mb=$((disk_mb + nccl_disk_mb))
 fi
 say "setup: together $fetch_mb MB, about $(((fetch_mb / fetch_mb_per_second + disk_mb / unpack_mb_per_second) / 60 + 1)) min at $fetch_mb_per_second MB/s"
 
@@ -150,6 +165,10 @@ if [[ ${#packages[@]} != 0 ]]; then
 fi
 if [[ $want_torch ]]; then
   say "setup: fetching LibTorch"
-  fetch_libtorch
+  fetch_wheels libtorch "$torch" MLBENCH_TORCH_DIR
+fi
+if [[ $want_nccl ]]; then
+  say "setup: fetching NCCL"
+  fetch_wheels nccl "$nccl" "a folder with -DMLBENCH_NCCL_DIR"
 fi
 say "setup: done"

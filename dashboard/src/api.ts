@@ -211,7 +211,11 @@ export function save(blob: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-// The archive of a run. A link could not show the secret.
+// A link could not show the secret.
 export async function download(run: string): Promise<void> {
   save(await (await request('GET', `/runs/${segment(run)}/download`)).blob(), `${run}.zip`);
+}
+
+export async function downloadTimeline(run: string): Promise<void> {
+  save(await (await request('GET', `/runs/${segment(run)}/timeline`)).blob(), `${run}.timeline.json`);
 }

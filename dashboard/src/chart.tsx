@@ -26,6 +26,8 @@ export interface ChartProps {
   yMax?: number | null;   // the axis reaches at least to it
   xRange?: [number, number];
   xTime?: boolean;        // x is seconds since 1970
+  xFormat?: (value: number) => string;
+  log?: boolean;          // both axes; all values are above 0
   format?: (value: number | null) => string;
 }
 
@@ -71,7 +73,7 @@ function options(props: ChartProps, hidden: Set<string>, width: number, onCursor
   } else if (props.xTime) {
     x.values = (_, splits) => splits.map((value) => new Date(value * 1000).toTimeString().slice(0, 5));
   } else {
-    x.values = (_, splits) => splits.map((value) => value === null ? '' : value.toLocaleString('en'));
+    x.values = (_, splits) => splits.map((value) => value === null ? '' : props.xFormat?.(value) ?? value.toLocaleString('en'));
   }
   const y: uPlot.Axis = {
     ...axis, space: 32,
@@ -89,6 +91,8 @@ function options(props: ChartProps, hidden: Set<string>, width: number, onCursor
     const room = (to - from) * 0.06 || Math.abs(to) * 0.1 || 1;
     return [props.fromZero && from === 0 ? 0 : from - room, to === props.yMax ? to + room / 2 : to + room];
   };
+  const logRange = (_: uPlot, low: number | null, high: number | null): [number, number] =>
+    low === null || high === null || low <= 0 ? [1, 10] : uPlot.rangeLog(low, high, 10, false) as [number, number];
   const one = (line: Line, index: number): uPlot.Series => {
     const stroke = paint(line, index);
     const base: uPlot.Series = {label: '', stroke, show: !hidden.has(line.label), spanGaps: true};
@@ -104,7 +108,8 @@ function options(props: ChartProps, hidden: Set<string>, width: number, onCursor
   const fixed = xRange() !== undefined;
   return {
     width, height: HEIGHT, padding: [8, 12, 0, 0],
-    scales: {x: {time: props.xTime === true, ...(fixed ? {range: () => xRange() ?? [0, 1]} : {})}, y: {range}},
+    scales: props.log ? {x: {time: false, distr: 3, range: logRange}, y: {distr: 3, range: logRange}}
+      : {x: {time: props.xTime === true, ...(fixed ? {range: () => xRange() ?? [0, 1]} : {})}, y: {range}},
     axes: [x, y],
     legend: {show: false},
     cursor: {drag: {x: !fixed, y: false}, points: {size: 6}, y: false},
@@ -221,7 +226,7 @@ export function Chart(props: ChartProps) {
     return null;
   };
   const xText = at === null ? '' : props.kind === 'bars' ? props.categories?.[x[at]!] ?? ''
-    : props.xTime ? new Date(x[at]! * 1000).toLocaleTimeString() : `${props.xLabel} ${number(x[at]!, 5)}`;
+    : props.xTime ? new Date(x[at]! * 1000).toLocaleTimeString() : `${props.xLabel} ${props.log ? x[at]!.toLocaleString('en') : number(x[at]!, 5)}`;
   const onKey = (event: KeyboardEvent) => {
     const made = plot.current;
     const move = event.key === 'ArrowLeft' ? -1 : event.key === 'ArrowRight' ? 1 : 0;

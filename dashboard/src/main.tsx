@@ -8,6 +8,7 @@ import {ComparePage} from './pages/compare';
 import {LoginPage} from './pages/login';
 import {RunPage} from './pages/run';
 import {RunsPage} from './pages/runs';
+import {TimelinePage} from './pages/timeline';
 import {go, usePlace} from './router';
 import {chooseTheme, chosenTheme, THEMES, type Theme} from './theme';
 import {Empty} from './ui';
@@ -31,7 +32,7 @@ function App() {
   const place = usePlace();
   const [login, setLogin] = useState<Login>({state: 'asking'});
   const [making, setMaking] = useState(false);
-  const [page = 'runs', name] = place.parts;
+  const [page = 'runs', name, part] = place.parts;
 
   useEffect(() => {
     whenLoggedOut(() => setLogin({state: 'out', message: ''}));
@@ -78,7 +79,7 @@ function App() {
 
   const title = page === 'runs' && name !== undefined ? name : page;
   useEffect(() => { document.title = `${title} · mlbench`; }, [title]);
-  useEffect(() => { window.scrollTo(0, 0); }, [page, name]);
+  useEffect(() => { window.scrollTo(0, 0); }, [page, name, part]);
 
   if (login.state === 'asking') return null;
   if (login.state === 'out') return <LoginPage key={login.message} message={login.message} onLogin={() => setLogin({state: 'in'})} />;
@@ -99,7 +100,8 @@ function App() {
       </header>
       <main id="main" tabIndex={-1}>
         {page === 'runs' && name === undefined && <RunsPage query={place.query} onNew={() => setMaking(true)} />}
-        {page === 'runs' && name !== undefined && <RunPage key={name} name={name} />}
+        {page === 'runs' && name !== undefined && part !== 'timeline' && <RunPage key={name} name={name} />}
+        {page === 'runs' && name !== undefined && part === 'timeline' && <TimelinePage key={name} name={name} />}
         {page === 'cluster' && <ClusterPage />}
         {page === 'compare' && <ComparePage query={place.query} />}
         {!['runs', 'cluster', 'compare'].includes(page) && <Empty title="There is no such page."><p><a href="#/runs">All runs</a></p></Empty>}

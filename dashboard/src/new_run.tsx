@@ -3,8 +3,8 @@
 
 import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
 import {get, post, textOf, usePolled} from './api';
-import {number, plural, taskLabel} from './format';
-import {applies, commandOf, EMPTY, isComplete, rangeText, requestOf, type Field, type Fields, type Form} from './request';
+import {NONE, number, plural, taskLabel} from './format';
+import {applies, commandOf, EMPTY, isComplete, rangeText, requestOf, type Field, type Fields, type Form, type Kind} from './request';
 import {go, runHref} from './router';
 import type {Catalog, Choice, Plan, RunSummary, Task} from './types';
 import {Dialog, ErrorNote, Loading, Segmented} from './ui';
@@ -69,7 +69,7 @@ function Preview({plan, error, waiting}: {plan: Plan | null; error: string; wait
             <tr key={run.name}>
               <th>{run.name}{run.taken && <span class="badge failed">name taken</span>}</th><td class="num">{run.workers}</td><td class="num">{run.threads_per_worker}</td>
               <td>{taskLabel(run)}{run.light && ', light goal'}{run.overrides.map((one) => <div key={one.key}><code>{one.key}={one.value}</code></div>)}</td>
-              <td>{run.division}</td><td>{run.framework}, {run.backend}{run.device === 'cpu' ? '' : `, ${run.device}`}</td><td>{run.data}</td><td class="num">{run.seed}</td>
+              <td>{run.division}</td><td>{run.framework === 'none' ? '' : `${run.framework}, `}{run.backend}{run.device === 'cpu' ? '' : `, ${run.device}`}</td><td>{run.data === 'none' ? NONE : run.data}</td><td class="num">{run.seed}</td>
             </tr>
           ))}</tbody>
         </table>
@@ -97,7 +97,10 @@ export function NewRun({onClose}: {onClose: () => void}) {
   const first = useRef<HTMLInputElement>(null);
   useEffect(() => { first.current?.focus(); }, [offer !== null]);
 
-  const request = useMemo(() => requestOf(form, offer?.fields ?? {}), [form, offer]);
+  const forms = offer?.tasks.filter((task) => task.name === form.task) ?? [];
+  const task = forms.find((one) => (one.rules ?? '') === form.rules) ?? forms.at(-1);
+  const kind: Kind = form.kind === 'task' && task?.goal === null ? 'measure' : form.kind;
+  const request = useMemo(() => requestOf({...form, kind}, offer?.fields ?? {}), [form, kind, offer]);
   const key = JSON.stringify(request);
   const complete = isComplete(form);
   useEffect(() => {
@@ -133,11 +136,9 @@ export function NewRun({onClose}: {onClose: () => void}) {
     }
   };
 
-  const forms = offer?.tasks.filter((task) => task.name === form.task) ?? [];
-  const task = forms.find((one) => (one.rules ?? '') === form.rules) ?? forms.at(-1);
   const ruleSets = forms.map((one) => one.rules ?? '').filter((rules) => rules !== '');
   const custom = form.kind === 'command';
-  const has = (field: string) => applies(offer?.fields ?? {}, field, form.kind);
+  const has = (field: string) => applies(offer?.fields ?? {}, field, kind);
   const fieldOf = (name: string): Field | undefined => (has(name) ? offer?.fields[name] : undefined);
   const catalog = offer?.catalog;
   const gpu = catalog?.devices?.some((device) => device.name === 'cuda' && device.available) ?? false;
@@ -153,7 +154,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
           <fieldset>
             <legend>What</legend>
             {offer.fields['command'] !== undefined && (
-              <Segmented label="Kind of run" value={form.kind} onChoose={(kind) => change({kind, backend: ''})}
+              <Segmented<'task' | 'command'> label="Kind of run" value={custom ? 'command' : 'task'} onChoose={(chosen) => change({kind: chosen, backend: ''})}
                 choices={[['task', 'A task'], ['command', 'A command of yours']]} />
             )}
             <div class="fields">
@@ -190,7 +191,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
                   </select>
                 </label>
               )}
-              {has('light') && task !== undefined && (
+              {has('light') && task?.goal && (
                 <fieldset class="inline">
                   <legend>Goal</legend>
                   <label class="check"><input type="radio" name="goal" checked={!form.light} onChange={() => change({light: false})} /> full: {task.goal.metric} {number(task.goal.target, 4)}</label>
@@ -221,7 +222,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
             </div>
           </fieldset>
           <details>
-            <summary>{custom ? 'Seed, repeats' : 'Limits, seed, overrides'}</summary>
+            <summary>{kind === 'task' ? 'Limits, seed, overrides' : 'Seed, repeats'}</summary>
             <div class="fields">
               <NumberInput label="At most so many epochs" field={fieldOf('max_epochs')} value={form.max_epochs} onInput={typed('max_epochs')} />
               <NumberInput label="At most so many steps" field={fieldOf('max_steps')} value={form.max_steps} onInput={typed('max_steps')} />

@@ -2,9 +2,12 @@
 
 import {seconds} from './format';
 
+// What is asked for: a task that trains, one that measures communication alone (0a), any command.
+export type Kind = 'task' | 'measure' | 'command';
+
 // The keys but `kind` are the fields of the request.
 export interface Form {
-  kind: 'task' | 'command';
+  kind: Kind;
   name: string;
   workers: string;      // "1 2 4"
   task: string;
@@ -44,18 +47,18 @@ export interface Field {
   maximum?: number;
   default?: string | number | boolean;
   'x-unit'?: string;
-  'x-applies-to'?: 'tasks' | 'commands';
+  'x-applies-to'?: 'tasks' | 'training' | 'commands';
 }
 export type Fields = Record<string, Field>;
 
 export type RunRequest = Record<string, string | boolean | string[]>;
 
 // Whether the master knows the field, and it goes with this kind of run.
-export function applies(fields: Fields, name: string, kind: Form['kind']): boolean {
+export function applies(fields: Fields, name: string, kind: Kind): boolean {
   const field = fields[name];
   if (field === undefined) return false;
   const to = field['x-applies-to'];
-  return to === undefined || to === (kind === 'task' ? 'tasks' : 'commands');
+  return to === undefined || {tasks: kind !== 'command', training: kind === 'task', commands: kind === 'command'}[to];
 }
 
 // "1 to 1,024", "1 ms to 8760 h 00 min"; nothing where there is no range that says something.
@@ -96,7 +99,7 @@ export function commandWords(text: string): string[] | null {
 
 // Whether there is enough of it to ask the server what it thinks.
 export const isComplete = (form: Form): boolean => form.name.trim() !== '' && words(form.workers).length > 0 &&
-  (form.kind === 'task' ? form.task !== '' : (commandWords(form.command) ?? []).length > 0);
+  (form.kind === 'command' ? (commandWords(form.command) ?? []).length > 0 : form.task !== '');
 
 // Only what was given, and what goes with the kind of run: everything else is the server's to choose.
 export function requestOf(form: Form, fields: Fields): RunRequest {

@@ -20,6 +20,7 @@ export function parsePlace(hash: string): Place {
 }
 
 export const runHref = (name: string): string => `#/runs/${encodeURIComponent(name)}`;
+export const timelineHref = (name: string): string => `${runHref(name)}/timeline`;
 export const compareHref = (names: string[]): string => `#/compare?runs=${names.map(encodeURIComponent).join(',')}`;
 
 // The runs page with its filters; what is usual is left out.

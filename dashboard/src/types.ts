@@ -89,6 +89,40 @@ export interface Exchange {
   steps: number;
 }
 
+// A size of a benchmark of collectives, api/collectives.schema.json: microseconds, GB/s.
+export interface CollectiveForm {
+  time: number;
+  alg_bw: number;
+  bus_bw: number | null;
+  nwrong: number | null;  // null: not checked
+  iterations: {count: number; p50: number; p99: number} | null;
+  copies: boolean;
+  capped: boolean;
+}
+
+export interface CollectiveRow {
+  operation: string;
+  size: number;
+  count: number;
+  type: string;
+  redop: string;
+  root: number;
+  device: string;
+  out_of_place: CollectiveForm | null;
+  in_place: CollectiveForm | null;
+}
+
+export interface PairMatrix {
+  hosts: string[];  // of each rank
+  latency_bytes: number;
+  bandwidth_bytes: number;
+  window: number;
+  latency: (number | null)[][];
+  bandwidth: (number | null)[][];
+  slow: Json[];
+  verdict: string;
+}
+
 export interface RunRecord extends RunSummary {
   overrides: {key: string; value: string}[];
   notes: string[];
@@ -108,6 +142,7 @@ export interface RunRecord extends RunSummary {
   evaluations: Evaluation[];
   parameters: number | null;
   custom?: {command: string[]; result: Json} | null;  // not of older masters
+  collectives?: {results: CollectiveRow[]; pairs: PairMatrix | null} | null;  // not of older masters
 }
 
 // The record's `failure` is an object, the summary's a text.
@@ -154,8 +189,8 @@ export interface Task {
   title: string;
   variants: string[];
   workers: number[];
-  data: string;
-  goal: {metric: string; split: string; target: number; light_target: number | null; higher_is_better: boolean};
+  data: string | null;
+  goal: {metric: string; split: string; target: number; light_target: number | null; higher_is_better: boolean} | null;  // null: it trains nothing
 }
 
 export interface Choice {
@@ -246,4 +281,49 @@ export interface Log {
   rank: number | 'supervisor' | 'all';  // all: of the page, not in a list of the API
   segment: number;
   bytes: number;
+}
+
+// ---- timelines: $defs/summary of api/timeline.schema.json, and its events ---------------------------------------------
+
+export interface TimelineRank {
+  rank: number;
+  elapsed_s: number;
+  compute_s: number;
+  input_s: number;
+  exchange_s: number;
+  evaluation_s: number;
+  checkpoint_s: number;
+  prepare_s: number;
+  unattributed_s: number;
+  communication: {wait_s: number; transfer_s: number; unmatched_s: number; hidden_s: number};
+  waits_for: {rank: number; s: number}[];
+}
+
+export interface TimelineSummary {
+  workers: number;
+  labels: string[];
+  verdict: {kind: string; text: string; rank: number | null; cause: string | null};
+  ranks: TimelineRank[];
+  pop: Record<'parallel_efficiency' | 'load_balance' | 'communication_efficiency' | 'serialization_efficiency' | 'transfer_efficiency', number | null>;
+  operations: {
+    name: string; bytes: number; count: number; wait_s: number; transfer_s: number; verdict: string;
+    worst: {wait_s: number; step: number | null; rank: number | null} | null;
+  }[];
+  clocks: {bound_us: number | null}[];
+  notes: string[];
+}
+
+export interface TraceEvent {
+  name: string;
+  cat: string;
+  ph: 'X' | 'M';
+  pid: number;
+  tid: number;
+  ts: number;   // microseconds
+  dur: number;
+  args?: {name?: string; wait_us?: number; waited_for?: number};
+}
+
+export interface Trace {
+  traceEvents: TraceEvent[];
 }

@@ -8,7 +8,7 @@
 //   CHROMIUM                          the browser (default: chromium of the PATH)
 import assert from 'node:assert/strict';
 import {execFileSync, spawn} from 'node:child_process';
-import {existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync} from 'node:fs';
+import {existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {createServer} from 'node:http';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
@@ -331,6 +331,67 @@ test('a run is downloaded', async () => {
   assert.ok(zip.bytes.includes('run.json'), 'the archive holds no record');
 });
 
+// The spans of a rank as docs/record.md has them: 5 steps, those of rank 1 with 20 ms more of input.
+function spansOf(rank) {
+  const parts = [], names = new Map();
+  const entry = (type, kind, number, rest) => {
+    const head = Buffer.alloc(8);
+    head.set([type, kind], 0);
+    head.writeUInt32LE(number, 4);
+    parts.push(head, rest);
+  };
+  const numbers = (...values) => {
+    const out = Buffer.alloc(8 * values.length);
+    values.forEach((value, i) => out.writeBigInt64LE(BigInt(value), 8 * i));
+    return out;
+  };
+  const span = (kind, name, begin_ms, end_ms, step, sequence = 0, bytes = 0) => {
+    if (!names.has(name)) {
+      names.set(name, names.size);
+      entry(1, 0, name.length, Buffer.from(name));
+    }
+    entry(2, kind, names.get(name), numbers(begin_ms * 1e6, end_ms * 1e6, step, sequence, bytes, -1));
+  };
+  const header = Buffer.alloc(64);
+  header.write('MLBSPANS');
+  header.writeUInt32LE(1, 8);
+  header.writeUInt32LE(64, 12);
+  header.writeUInt32LE(1, 24);
+  header.writeUInt32LE(rank, 28);
+  parts.push(header);
+  for (let step = 0; step < 5; ++step) {
+    const at = step * 40, loaded = at + 2 + 20 * rank;
+    entry(3, 0, 0, numbers(at * 1e6, at * 1e6 + 5000, at * 1e6 + 10_000));
+    span(0, 'batch_load', at, loaded, step);
+    span(1, 'fc1 forward', loaded, loaded + 8, step);
+    span(0, 'fwd_pass', loaded, loaded + 10, step);
+    span(2, 'all_reduce', loaded + 10, at + 38, step, step + 1, 4096);
+    span(0, 'agg', loaded + 10, at + 40, step);
+  }
+  return Buffer.concat(parts);
+}
+
+test('a timeline shows who waits for whom', async () => {
+  await page.getByRole('link', {name: 'Timeline'}).click();
+  await page.getByText('This run recorded no timeline.').waitFor();
+  const timeline = join(home, 'runs', 'first-2', 'timeline');
+  mkdirSync(timeline);
+  for (const rank of [0, 1]) writeFileSync(join(timeline, `rank-${rank}.seg-1.spans`), spansOf(rank));
+  await show('#/runs/first-2/timeline');
+  await page.getByText('ranks waited 0.100 s for each other, 0.100 s of it for rank 1').waitFor();
+  await page.getByText('because of: loading').waitFor();
+  await page.getByRole('region', {name: 'Operations with most wait'}).getByText('all_reduce').waitFor();
+  const strip = page.getByRole('img', {name: 'rank 0, training thread'});
+  await strip.waitFor();
+  assert.equal(await strip.locator('rect').count(), 7);  // five, and the two parts of the operation
+  await page.getByRole('button', {name: 'Zoom in'}).click();
+  await page.getByText(/^20 ms of 40 ms$/).waitFor();
+  const trace = await download(() => page.getByRole('button', {name: 'Download the trace'}).click());
+  assert.equal(trace.name, 'first-2.timeline.json');
+  assert.equal(JSON.parse(trace.bytes.toString()).otherData.format, 'mlbench timeline');
+  await page.getByRole('link', {name: 'first-2'}).click();
+});
+
 test('runs are searched, filtered, selected and compared', async () => {
   await show('#/runs');
   await page.getByRole('link', {name: 'first-1'}).waitFor();
@@ -371,6 +432,55 @@ test('a command of mine becomes a run', async () => {
   await page.getByLabel('Log', {exact: true}).selectOption('1.1');
   await page.locator('pre.log').getByText(/I am 1 of \S+ over own-backend/).waitFor();
   await page.getByText("sh -c echo I am {rank}", {exact: false}).first().waitFor();
+});
+
+// Run folders as two benchmarks leave them: the fake worker measures nothing.
+function benchmark(name, id, backend, factor) {
+  const from = join(home, 'runs', 'first-2'), to = join(home, 'runs', name);
+  const form = (us, copies) => ({time: us, alg_bw: 0.5, bus_bw: 0.5, nwrong: 0, iterations: {count: 20, min: us, p50: us, p95: us, p99: us, max: us, avg: us, stdev: 0, cv: 0}, copies, capped: false});
+  const results = [8, 4096, 1048576, 400000000].map((size) => ({operation: 'all_reduce', cycle: 1, size, count: size / 4, type: 'float', dtype: 'float32', redop: 'sum',
+    root: -1, device: 'cpu', out_of_place: form(factor * (12 + size / 800), true), in_place: form(factor * (10 + size / 1000), false), actual_iterations: 20}));
+  const pairs = {hosts: ['n-0', 'n-1'], latency_bytes: 8, bandwidth_bytes: 65536, window: 64, disjoint: false, latency: [[null, 10], [40, null]], bandwidth: [[null, 2], [0.5, null]],
+    slow: [], verdict: 'none; two hosts have one link, which nothing can be compared with'};
+  const json = (file) => JSON.parse(readFileSync(join(from, file), 'utf8'));
+  mkdirSync(to);
+  writeFileSync(join(to, 'spec.json'), JSON.stringify({...json('spec.json'), id, name, run_dir: to}));
+  writeFileSync(join(to, 'run.json'), JSON.stringify({...json('run.json'), id, name, task: '0a', rules: '', variant: '', framework: 'none', backend, comm_stack: backend, goal: null, evaluations: [],
+    notes: [], collectives: {config: {}, results, pairs}}));
+}
+
+test('a benchmark of collectives has a table, charts and pairs of its own', async () => {
+  benchmark('gloo-2', 901, 'gloo', 1);
+  benchmark('mpi-2', 902, 'mpi', 0.5);
+  await show('#/runs/gloo-2');
+  const rows = page.getByRole('region', {name: 'Rows of the benchmark'});
+  await rows.waitFor();
+  assert.equal(await rows.locator('tbody tr').count(), 4);
+  assert.match(await rows.locator('tbody tr').last().innerText(), /all_reduce\s+400,000,000\s+100,000,000\s+float\s+sum/);
+  const chart = page.locator('figure[data-chart^="gloo-2-all_reduce, sum"]');
+  await chart.locator('canvas').waitFor();
+  assert.match(await chart.locator('.legend').innerText(), /float, out of place[^]*float, in place/);
+  await page.getByRole('button', {name: 'Bus bandwidth'}).click();
+  await chart.getByText('GB/s over bytes').waitFor();
+  await page.getByText('Slow: none; two hosts').waitFor();
+  assert.match(await page.getByRole('region', {name: /^Latency/}).innerText(), /40/);
+  assert.equal(await page.getByText('Where the time goes').count(), 0, 'it has no steps');
+  if (shots) await page.screenshot({path: join(shots, 'collectives-light-1440.png'), fullPage: true});
+  await show('#/compare?runs=gloo-2,mpi-2');
+  const compared = page.locator('figure[data-chart^="compare-all_reduce, sum"]');
+  await compared.locator('canvas').waitFor();
+  assert.match(await compared.locator('.legend').innerText(), /gloo-2 \(gloo, 2 ranks\)[^]*mpi-2 \(mpi, 2 ranks\)/);
+  // The task that measures it is offered, without what training takes.
+  await show('#/runs');
+  await page.getByRole('button', {name: 'New run'}).click();
+  await dialog().getByLabel('Task', {exact: true}).selectOption('0a');
+  await dialog().getByLabel(/^Name/).fill('measured');
+  await dialog().getByLabel(/^Workers/).fill('2');
+  await page.getByRole('region', {name: 'Planned runs'}).getByText('measured-2').waitFor();
+  assert.equal(await dialog().getByLabel('At most so many steps').count(), 0);
+  assert.match(await page.locator('.command').innerText(), /^mlbench run measured 2 --task 0a$/);
+  await page.keyboard.press('Escape');
+  for (const name of ['gloo-2', 'mpi-2']) await fetch(`${url}/api/v1/runs/${name}`, {method: 'DELETE', headers: {Authorization: `Bearer ${token}`}});
 });
 
 test('a run is retried and stopped', async () => {
@@ -457,7 +567,7 @@ test('the keyboard reaches everything, and sees where it is', async () => {
 });
 
 test('each page fits, light and dark, wide and narrow', async () => {
-  const places = {runs: '#/runs', run: '#/runs/first-2', cluster: '#/cluster', compare: '#/compare?runs=first-1,first-2', new: '#/runs', login: ''};
+  const places = {runs: '#/runs', run: '#/runs/first-2', timeline: '#/runs/first-2/timeline', cluster: '#/cluster', compare: '#/compare?runs=first-1,first-2', new: '#/runs', login: ''};
   for (const colorScheme of ['light', 'dark']) {
     for (const width of [1440, 390]) {
       for (const [name, place] of Object.entries(places)) {

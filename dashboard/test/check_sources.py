@@ -28,13 +28,13 @@ SHOWN_ONLY = r"(time_to_goal_s|samples_per_s|\btrain_s|wall_s|speed_up|efficienc
 
 
 def computed_ratios(root: pathlib.Path) -> list[str]:
-    """Lines of the page Compare that divide or multiply figures of runs, and speed-ups named anywhere else."""
+    """Lines of the pages Compare and Timeline that divide or multiply figures of runs, and speed-ups named elsewhere."""
     found = []
     for path in sorted((root / "src").rglob("*.ts*")):
         name = str(path.relative_to(root / "src"))
         for number, line in enumerate(path.read_text().splitlines(), 1):
             code = re.sub(r"^import .*|//.*", "", line)
-            if name in ("comparison.ts", "pages/compare.tsx"):
+            if name in ("comparison.ts", "pages/compare.tsx", "pages/timeline.tsx"):
                 wrong = re.search(SHOWN_ONLY + r"\s*[/*]|[/*]\s*[\w.!\[\]?]*" + SHOWN_ONLY, code)
             else:
                 wrong = name != "types.ts" and re.search(r"speed_up|efficiency", code)

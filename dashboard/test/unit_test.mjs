@@ -16,12 +16,14 @@ async function load(name) {
   return import(`data:text/javascript;base64,${Buffer.from(output[0].code).toString('base64')}`);
 }
 
+const collectives = await load('collectives.ts');
 const comparison = await load('comparison.ts');
 const series = await load('series.ts');
 const runSeries = await load('run_series.ts');
 const format = await load('format.ts');
 const request = await load('request.ts');
 const events = await load('events.ts');
+const spans = await load('spans.ts');
 
 const rank = (number, step, mean, points = step.map(() => 1)) =>
   ({split: 'train', metric: 'loss', rank: number, count: 0, points: {step, time_us: step.map((s) => s * 1e6), mean, points}});
@@ -58,6 +60,26 @@ test('charts are in order, the goal first', () => {
     ['agg_s', 'mine', 'Learning rate', 'Throughput', 'Training: Prec@1', 'Training loss', 'Evaluation: loss', 'Evaluation: Prec@1']);
 });
 
+const form = (p50, more = {}) => ({time: 2 * p50, alg_bw: 1, bus_bw: 1.5, nwrong: 0, iterations: {count: 5, p50, p99: p50}, copies: false, capped: false, ...more});
+const row = (size, more = {}) => ({operation: 'all_reduce', size, count: size / 4, type: 'float', redop: 'sum', root: -1, device: 'cpu', out_of_place: null, in_place: form(size), ...more});
+
+test('rows become lines over the size, of each type and form', () => {
+  const rows = [row(8), row(4, {out_of_place: form(9, {copies: true})}), row(4, {in_place: form(6)}), row(4, {type: 'half'}), row(0, {operation: 'barrier', redop: 'none'})];
+  assert.deepEqual(collectives.groupsOf(rows), ['all_reduce, sum'], 'nothing of no bytes: the axes are logarithmic');
+  assert.deepEqual(collectives.linesOfRun(rows, 'all_reduce, sum', 'time'), [
+    {label: 'float, out of place', x: [4], y: [9]}, {label: 'float, in place', x: [4, 8], y: [5, 8]}, {label: 'half, in place', x: [4], y: [4]}]);
+  assert.deepEqual(collectives.linesOfRun([row(8, {in_place: form(8, {bus_bw: null})})], 'all_reduce, sum', 'bus_bw'), []);
+  const runs = [{label: 'a', rows: [row(4, {out_of_place: form(9, {copies: true})})]}, {label: 'b', rows: [row(4, {in_place: null, out_of_place: form(3, {copies: true})})]}];
+  assert.deepEqual(collectives.linesOfRuns(runs, 'all_reduce, sum', 'time').map((line) => [line.label, line.y]), [['a', [4]], ['b', [3]]]);
+  assert.equal(collectives.wrongOf([row(4, {in_place: form(1, {nwrong: 3}), out_of_place: form(1, {nwrong: null})})]), 3);
+  assert.deepEqual([5, 4000, 1e8].map(collectives.shortSize), ['5', '4 K', '100 M']);
+});
+
+test('a pair is as bad as it is worse than the best', () => {
+  assert.deepEqual(collectives.badness([[null, 4], [1, null]], true), [[null, 0], [0.75, null]]);
+  assert.deepEqual(collectives.badness([[null, 4], [1, null]], false), [[null, 0.75], [0, null]]);
+});
+
 test('an average counts each step once', () => {
   assert.equal(series.average(rank(0, [10, 11], [1, 12], [10, 1])), 2);
   assert.equal(series.average(rank(0, [], [])), 0);
@@ -89,9 +111,9 @@ test('numbers and times', () => {
 // As in the master's description of RunRequest.
 const text = {type: 'string'}, list = {type: 'array'}, flag = {type: 'boolean', default: false};
 const count = {type: ['string', 'integer'], minimum: 1, maximum: 1024};
-const task = (field) => ({...field, 'x-applies-to': 'tasks'}), command = (field) => ({...field, 'x-applies-to': 'commands'});
+const tasks = (field) => ({...field, 'x-applies-to': 'tasks'}), task = (field) => ({...field, 'x-applies-to': 'training'}), command = (field) => ({...field, 'x-applies-to': 'commands'});
 const FIELDS = {
-  name: text, workers: {type: 'array', items: count}, task: task(text), rules: task(text), light: task(flag), set: task(list), backend: text,
+  name: text, workers: {type: 'array', items: count}, task: tasks(text), rules: task(text), light: task(flag), set: task(list), backend: text,
   threads_per_worker: count, command: command(list), env: command(list), max_time: task({type: ['string', 'number'], minimum: 0.001, maximum: 7200, 'x-unit': 's'}),
   seed: {type: ['string', 'integer'], minimum: 0, maximum: 2 ** 64},
 };
@@ -103,8 +125,8 @@ test('what a field takes and goes with is the master\'s to say', () => {
   assert.equal(request.rangeText({type: 'string', minimum: 1e-6, maximum: 1e6}), '0.000001 to 1,000,000');
   assert.equal(request.rangeText(FIELDS.seed), '');
   assert.equal(request.rangeText(FIELDS.task), '');
-  assert.deepEqual(['task', 'command'].map((kind) => ['light', 'env', 'backend', 'none'].map((name) => request.applies(FIELDS, name, kind))),
-    [[true, false, true, false], [false, true, true, false]]);
+  assert.deepEqual(['task', 'measure', 'command'].map((kind) => ['task', 'light', 'env', 'backend', 'none'].map((name) => request.applies(FIELDS, name, kind))),
+    [[true, true, false, true, false], [true, false, false, true, false], [false, false, true, true, false]]);
   // A master that does not know a field is not asked for it.
   const form = {...request.EMPTY, name: 'x', task: 't', synthetic: true, max_steps: '5', env: 'A=1', command: 'x'};
   assert.deepEqual(request.requestOf(form, FIELDS), {name: 'x', workers: ['1'], task: 't'});
@@ -135,4 +157,14 @@ test('events are read however the stream is cut', () => {
     for (let at = 0; at < stream.length; at += size) got.push(...reader.push(stream.slice(at, at + size)));
     assert.deepEqual(got, wanted, `pieces of ${size}`);
   }
+});
+
+test('spans of a trace lie below those that they lie within, rank by rank', () => {
+  const span = (pid, tid, name, ts, dur, cat = 'phase') => ({name, cat, ph: 'X', pid, tid, ts, dur});
+  const rows = spans.rowsOf({traceEvents: [
+    {name: 'thread_name', ph: 'M', pid: 0, tid: 1, args: {name: 'training thread'}},
+    span(1, 1, 'fwd_pass', 0, 10), span(0, 0, 'step 3', 0, 20, 'step'),
+    span(0, 1, 'layer', 2, 3, 'layer'), span(0, 1, 'fwd_pass', 0, 10), span(0, 1, 'backprop', 10, 5)]});
+  assert.deepEqual(rows.map((row) => [row.rank, row.name, row.depth]), [[0, 'training thread', 2], [1, '', 1]]);
+  assert.deepEqual(rows[0].spans.map((one) => [one.name, one.level]), [['fwd_pass', 0], ['layer', 1], ['backprop', 0]]);
 });

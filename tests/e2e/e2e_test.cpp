@@ -166,7 +166,7 @@ class EachBackEnd : public EndToEnd, public testing::WithParamInterface<const ch
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(BackEnds, EachBackEnd, testing::Values("gloo", "mpi"),
+INSTANTIATE_TEST_SUITE_P(BackEnds, EachBackEnd, testing::Values("gloo", "mpi", "shm"),
                          [](const auto& info) { return std::string(info.param); });
 
 // ---- what a run promises --------------------------------------------------------------------------------------------
@@ -252,6 +252,22 @@ TEST_F(EndToEnd, BackEndsAgree) {
   train("again-mpi", "mpi", "5", {"3"});
   EXPECT_LE(distance_in_eps(run_dir("five-mpi-3"), run_dir("five-gloo-3"), true), 64);
   EXPECT_EQ(record("five-mpi-3")["weights_sha256"], record("again-mpi-3")["weights_sha256"]);
+}
+
+// Of two numbers there is one sum; three are added in another order.
+TEST_F(EndToEnd, SharedMemoryAgreesWithGloo) {
+  const auto train = [](const std::string& backend, const char* steps, const char* workers) {
+    const std::string name = "twin-" + backend;
+    const Result result = mlbench(run_arguments(name, {workers, "--max-steps", steps, "--backend", backend}));
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(record(name + "-" + workers)["comm_stack"], backend);
+  };
+  for (const char* backend : {"gloo", "shm"}) {
+    train(backend, "5", "2");
+    train(backend, "1", "3");
+  }
+  EXPECT_EQ(record("twin-shm-2")["weights_sha256"], record("twin-gloo-2")["weights_sha256"]);
+  EXPECT_LE(distance_in_eps(run_dir("twin-shm-3"), run_dir("twin-gloo-3"), false), 4);
 }
 
 TEST_F(EndToEnd, ProfileSaysWhatEachOperationCost) {

@@ -32,6 +32,7 @@
 #include "mlbench/record/points.h"
 #include "mlbench/record/record.h"
 #include "mlbench/record/step_format.h"
+#include "mlbench/record/timeline.h"
 #include "mlbench/record/tracker_lines.h"
 #include "mlbench/report/measured_run.h"
 #include "mlbench/report/notes.h"
@@ -39,6 +40,8 @@
 #include "mlbench/report/records.h"
 #include "mlbench/report/result.h"
 #include "mlbench/report/summary.h"
+#include "mlbench/report/timeline_summary.h"
+#include "mlbench/report/timeline_trace.h"
 #include "mlbench/report/zip.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/spec/task.h"
@@ -72,6 +75,15 @@ std::string two_steps() {
   record::StepRecord record;
   record.count = 1;
   for (record.sequence = 0; record.sequence < 2; ++record.sequence) record::append_record(bytes, record);
+  return bytes;
+}
+
+std::string two_spans() {
+  record::TimelineEncoder encoder;
+  std::string bytes = record::TimelineEncoder::header({});
+  encoder.append(bytes, record::Span{.name = "fwd_pass", .begin_ns = 5, .end_ns = 8, .step = 1});
+  encoder.append(bytes, record::ClockSample{1, 2, 3});
+  encoder.append(bytes, record::Span{.kind = record::SpanKind::kOperation, .name = "barrier", .sequence = 1});
   return bytes;
 }
 
@@ -364,6 +376,39 @@ const Parser kParsers[] = {
      },
      []() -> std::vector<std::string> {
        return {two_steps() + "{\"event\": \"epoch\", \"sequence\": 0, \"epoch\": 1}\n"};
+     }},
+    {"timeline",
+     [](const std::string& input) {
+       fs::create_directories(scratch() / "timeline");
+       write(record::timeline_path(scratch(), 1, 0), input);
+       for (const record::Span& span : record::read_timeline(scratch(), 1, 0).spans) Json(span.name).dump();
+       const Json record = {{"name", "r"}, {"workers", 2}};
+       report::TimelineRun run = report::read_timeline_run(scratch(), record);
+       const Json summary = report::summarize_timeline(run);
+       report::timeline_summary_text(summary);
+       report::TraceStream trace(std::move(run), summary);
+       while (!trace.next().empty()) {
+       }
+     },
+     []() -> std::vector<std::string> { return {two_spans()}; }},
+    {"trace",
+     [](const std::string& input) {
+       write(scratch() / "out.json", input);
+       report::timeline_summary_text(report::read_trace_summary(scratch() / "out.json"));
+     },
+     [] {
+       const std::string summary =
+           R"({"name": "r", "task": null, "backend": "gloo", "workers": 2, "labels": ["open"], )"
+           R"("verdict": {"kind": "skew", "text": "words"}, "ranks": [], "pop": {"parallel_efficiency": 1, )"
+           R"("load_balance": 1, "communication_efficiency": 1, "serialization_efficiency": null, )"
+           R"("transfer_efficiency": 1}, "operations": [{"name": "all_reduce", "bytes": 8, "count": 2, "wait_s": 1, )"
+           R"("transfer_s": 1, "verdict": "mixed", "worst": {"wait_s": 1, "step": 1, "rank": 0}}], )"
+           R"("clocks": [{"bound_us": 1, "drift_ppm": 2}], "notes": ["words"]})";
+       std::vector<std::string> seeds = with_hard_json(summary);
+       for (std::string& seed : seeds) {
+         seed = R"({"displayTimeUnit":"ms","otherData":{"format":"mlbench timeline","summary":)" + seed + "},\n";
+       }
+       return seeds;
      }},
     {"json",
      [](const std::string& input) {

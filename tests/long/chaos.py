@@ -39,7 +39,7 @@ SHORT_STOP_S, LONG_STOP_S = (0.1, 1.0), (12.0, 14.0)
 STEPS, CHECKPOINT_STEPS = 80, 40
 SETTINGS = ["batch_size=50", "goal.target=1000"]
 QUIET_S = 600
-KINDS = ["gloo", "mpi", "command"]
+KINDS = ["gloo", "mpi", "shm", "command"]
 COMMAND = ["sh", "-c", 'echo "$RANK" >> "$MLBENCH_RUN_DIR/started"; sleep 1000 & sleep 2']
 ENDED = ("finished", "failed", "stopped")
 
@@ -554,7 +554,7 @@ class Chaos:
     # The weights that runs are to end with, by back end and number of workers.
     def undisturbed(self):
         hashes = {}
-        for kind in ("gloo", "mpi"):
+        for kind in ("gloo", "mpi", "shm"):
             done = subprocess.run(
                 [MLBENCH, *arguments_of(kind, "reference-" + kind, [1, 2]), "--local", "--json", "--home", self.home.path],
                 capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
@@ -716,6 +716,11 @@ class Chaos:
         done = subprocess.run([MLBENCH, "run", "last", "1", "--home", self.home.path, "--", "true"], capture_output=True,
                               text=True, check=False, stdin=subprocess.DEVNULL)
         check(done.returncode == 0, f"a last run fails: {done.stderr}")
+        # The next group over shared memory removes what a start that was killed left there.
+        with tempfile.TemporaryDirectory() as home:
+            done = subprocess.run([MLBENCH, *arguments_of("shm", "last", [2]), "--local", "--home", home],
+                                  capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        check(done.returncode == 0, f"a last run over shared memory fails: {done.stderr}")
         staging = self.home.runs / ".staging"
         check(not staging.exists() or not any(staging.iterdir()), f"{staging} holds what nobody will finish")
         hidden = {".lock", ".next-id", ".staging"}

@@ -183,6 +183,52 @@ TEST_F(Serve, WrongInputIsSaid) {
 
 // ---- runs -----------------------------------------------------------------------------------------------------------
 
+// With real ranks: made by the command and over REST, watched, cloned, stopped, downloaded.
+TEST_F(Serve, BenchmarksOfCollectivesAreRunsOfTheMaster) {
+  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
+  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
+  const test::Variable real_worker("MLBENCH_WORKER", worker);
+  start();
+  const std::vector<std::string> bench = {"bench", "collectives", "all_reduce", "barrier", "-k",     "2",
+                                          "-e",    "64",          "-n",         "5",       "--name", "b"};
+  for (const char* name : {"b-2", "b-2.2"}) {
+    const ProcessOutput output = mlbench(bench);
+    EXPECT_EQ(output.end.code, 0) << output.standard_error;
+    EXPECT_THAT(output.standard_error, HasSubstr(name + std::string(" belongs to the master")));
+    EXPECT_THAT(output.standard_output,
+                AllOf(HasSubstr("Collective test starting: all_reduce"), HasSubstr("Barrier Latency Test")));
+    EXPECT_EQ(get(std::string("/runs/") + name)["collectives"]["results"].size(), 5U);
+  }
+  std::vector<std::string> local = bench;
+  local.emplace_back("--local");
+  EXPECT_THAT(mlbench(local).standard_error, Not(HasSubstr("belongs")));
+  EXPECT_EQ(state_of("b-2.3"), "finished");
+
+  EXPECT_EQ(get("/tasks")["tasks"][0]["name"], "0a");
+  const Json task = {{"name", "r"}, {"workers", {2}}, {"task", "0a"}};
+  EXPECT_EQ(post("/plan", task, 200)["runs"][0]["division"], "closed");
+  post("/runs", task, 201);
+  ASSERT_TRUE(eventually([&] { return get("/runs/r-2")["collectives"]["results"].size() >= 2; }));
+  post("/runs/r-2/stop", Json::object(), 202);
+  ASSERT_TRUE(becomes("r-2", "stopped"));
+  EXPECT_GE(get("/runs/r-2")["collectives"]["results"].size(), 2U);
+  EXPECT_THAT(get("/runs?q=r-2")["runs"][0]["evaluation"].dump(), HasSubstr(" rows, "));
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/download").status, 200);
+  post("/runs", task, 409);
+
+  Json small = {{"name", "b"},
+                {"workers", {2}},
+                {"next_repeat", true},
+                {"collectives", {{"operations", {"reduce"}}, {"sizes", {{"end_bytes", 16}}}, {"iterations", 5}}}};
+  EXPECT_EQ(post("/runs", small, 201)["runs"][0]["name"], "b-2.4");
+  ASSERT_TRUE(becomes("b-2.4", "finished"));
+  post("/runs/b-2.4/clone", {{"name", "c"}}, 201);
+  ASSERT_TRUE(becomes("c-2", "finished"));
+  EXPECT_EQ(get("/runs/c-2")["collectives"]["config"], get("/runs/b-2.4")["collectives"]["config"]);
+  small["collectives"]["opperations"] = 1;
+  EXPECT_THAT(post("/runs", small, 422)["message"].dump(), HasSubstr("unknown key 'opperations'"));
+}
+
 TEST_F(Serve, ARunFromItsRequestToItsDeletion) {
   start();
   const Json created = post("/runs", request("r", {1, 2}), 201);

@@ -3,8 +3,9 @@
 import {useEffect, useMemo, useState} from 'preact/hooks';
 import {get, segment, usePolled} from '../api';
 import {Chart} from '../chart';
+import {CollectiveCharts} from '../collectives_view';
 import {heading, speedUps} from '../comparison';
-import {NONE, number, percent, seconds, taskLabel} from '../format';
+import {NONE, number, percent, plural, seconds, taskLabel} from '../format';
 import {compareHref, go, runHref} from '../router';
 import {KIND_TITLES, kinds, loadSeries, LOSS, RATE, type Measured} from '../run_series';
 import {lines, type Line} from '../series';
@@ -109,6 +110,13 @@ function Figures({data}: {data: Loaded}) {
   );
 }
 
+// Benchmarks among the runs: a line each, named by back end and ranks, too.
+function Collectives({records}: {records: FullRecord[]}) {
+  const runs = useMemo(() => records.flatMap((run) => run.collectives
+    ? [{label: `${run.name} (${run.comm_stack ?? run.backend}, ${plural(run.workers ?? 0, 'rank')})`, rows: run.collectives.results}] : []), [records]);
+  return runs.length === 0 ? null : <CollectiveCharts runs={runs} file="compare" empty="No row is on record yet." />;
+}
+
 export function ComparePage({query}: {query: URLSearchParams}) {
   const names = [...new Set((query.get('runs') ?? '').split(',').filter((name) => name !== ''))];
   const key = names.join(',');
@@ -139,7 +147,8 @@ export function ComparePage({query}: {query: URLSearchParams}) {
       <ErrorNote text={polled.error} again={polled.again} />
       {names.length === 0 && <Empty title="Nothing to compare yet."><p class="soft">Add runs above, or select them on the page of <a href="#/runs">all runs</a>.</p></Empty>}
       {names.length > 0 && data === null && polled.error === '' && <Loading what="runs" />}
-      {data && data.records.length === names.length && <><Figures data={data} />{data.comparison.notes.map((note) => <p class="soft" key={note}>{note}</p>)}<Charts names={names} data={data} /></>}
+      {data && data.records.length === names.length && <><Figures data={data} />{data.comparison.notes.map((note) => <p class="soft" key={note}>{note}</p>)}
+        <Collectives records={data.records} />{data.records.some((run) => !run.collectives) && <Charts names={names} data={data} />}</>}
     </>
   );
 }

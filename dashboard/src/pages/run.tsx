@@ -4,10 +4,12 @@ import type {ComponentChildren} from 'preact';
 import {useEffect, useMemo, useState} from 'preact/hooks';
 import {download, get, post, remove, segment, textOf, useEvents, usePolled} from '../api';
 import {Chart} from '../chart';
+import {wrongOf} from '../collectives';
+import {CollectiveCharts, CollectiveTable, Pairs} from '../collectives_view';
 import {bytes, NONE, number, percent, plural, seconds, stamp, taskLabel} from '../format';
 import {Logs} from '../logs';
 import {Notes} from '../notes';
-import {compareHref, go, runHref} from '../router';
+import {compareHref, go, runHref, timelineHref} from '../router';
 import {charted, idOf, isSame, KIND_TITLES, kindOf, kinds, loadSeries, LOSS, metricsOf, titleOf, type Measured, type Ranks} from '../run_series';
 import {average, labelOf, lines, type Line, type XAxis} from '../series';
 import type {Exchange, FullRecord, Json, Metric, Progress, RunSummary, SeriesPoints} from '../types';
@@ -53,6 +55,7 @@ function Actions({run, onChange}: {run: RunSummary; onChange: () => void}) {
         {active && <button type="button" class="danger" disabled={busy !== ''} onClick={() => setAsking('stop')}>{busy === 'stop' ? 'Stopping …' : 'Stop'}</button>}
         {!active && <button type="button" disabled={busy !== ''} onClick={() => void retry()} title="The same specification once more">Retry</button>}
         <button type="button" disabled={busy !== ''} onClick={() => void act('download', () => download(run.name))}>{busy === 'download' ? 'Downloading …' : 'Download'}</button>
+        <a class="button" href={timelineHref(run.name)}>Timeline</a>
         <a class="button" href={compareHref([run.name])}>Compare</a>
         {!active && <button type="button" class="danger" disabled={busy !== ''} onClick={() => setAsking('delete')}>Delete</button>}
       </div>
@@ -220,8 +223,30 @@ function About({run}: {run: FullRecord}) {
   );
 }
 
+// A benchmark of collectives has no steps, goal or evaluations.
+function Measured({run, active}: {run: FullRecord; active: boolean}) {
+  const rows = run.collectives!.results, wrong = wrongOf(rows);
+  const runs = useMemo(() => [{label: run.name, rows}], [run.name, rows]);
+  const waiting = active ? 'The first rows come soon after the start.' : 'Nothing was measured.';
+  return (
+    <>
+      <div class="tiles">
+        <div class="tile"><span class="tile-name">Rows</span><span class="tile-value">{rows.length}</span></div>
+        <div class="tile"><span class="tile-name">Wrong elements</span><span class={wrong > 0 ? 'tile-value failure-cell' : 'tile-value'}>{rows.length === 0 ? NONE : wrong.toLocaleString('en')}</span></div>
+        <div class="tile"><span class="tile-name">Ranks</span><span class="tile-value">{run.workers}</span></div>
+        <div class="tile wide"><span class="tile-name">Backend</span><span class="tile-value small-value">{run.comm_stack ?? run.backend}{run.oversubscribed && ', oversubscribed'}</span></div>
+        <div class="tile"><span class="tile-name">Started</span><span class="tile-value small-value">{stamp(run.started_at)}</span></div>
+      </div>
+      <CollectiveCharts runs={runs} file={run.name} empty={waiting} />
+      {rows.length > 0 && <CollectiveTable rows={rows} />}
+      {run.collectives!.pairs && <Pairs pairs={run.collectives!.pairs} />}
+    </>
+  );
+}
+
 export function RunPage({name}: {name: string}) {
-  const record = usePolled(`run ${name}`, () => get<FullRecord>(`/runs/${segment(name)}`), 0);
+  const [period, setPeriod] = useState(0);
+  const record = usePolled(`run ${name}`, () => get<FullRecord>(`/runs/${segment(name)}`), period);
   const [live, setLive] = useState<{run: RunSummary; progress: Progress} | null>(null);
   const [by, setBy] = useState<Ranks>('merged');
   const [x, setX] = useState<XAxis>('step');
@@ -229,6 +254,8 @@ export function RunPage({name}: {name: string}) {
   // What comes live is newer than the record, while there is something to come.
   const state = live?.run.state ?? run?.state ?? 'queued';
   const active = isActive(state);
+  // The record holds the rows of a benchmark, which come one by one.
+  useEffect(() => setPeriod(run?.collectives && active ? PERIOD_MS : 0), [!run?.collectives, active]);
   // A run that is over has one event: its summary.
   useEvents(run ? `/runs/${segment(name)}/events` : null, {
     run: (data) => {
@@ -253,7 +280,7 @@ export function RunPage({name}: {name: string}) {
       <div class="page-head run-head">
         <div>
           <h1>{name} <StateBadge state={state} /></h1>
-          <p class="soft">{taskLabel(run)} · {plural(run.workers ?? 0, 'worker')} × {plural(run.threads_per_worker ?? 0, 'CPU')} · {run.framework} · {run.backend}
+          <p class="soft">{taskLabel(run)} · {plural(run.workers ?? 0, 'worker')} × {plural(run.threads_per_worker ?? 0, 'CPU')} {run.collectives ? '' : ` · ${run.framework}`} · {run.backend}
             {(now.labels ?? []).map((label) => <span key={label} class="label">{label}</span>)}</p>
         </div>
         <Actions run={{...now, state}} onChange={record.again} />
@@ -265,7 +292,8 @@ export function RunPage({name}: {name: string}) {
           {run.failure.log_tail.length > 0 && <pre class="tail">{run.failure.log_tail.join('\n')}</pre>}
         </div>
       )}
-      <div class="tiles">
+      {run.collectives && <Measured run={run} active={active} />}
+      {!run.collectives && <><div class="tiles">
         <div class="tile wide"><span class="tile-name">Goal</span>{now.goal ? <GoalBar goal={now.goal} value={value} /> : <span class="tile-value soft">none</span>}</div>
         <div class="tile"><span class="tile-name">Time to goal</span><span class="tile-value">{seconds(now.time_to_goal_s)}</span></div>
         <div class="tile"><span class="tile-name">Train clock</span><span class="tile-value">{seconds(now.train_s)}</span></div>
@@ -281,7 +309,7 @@ export function RunPage({name}: {name: string}) {
           <Segmented label="Horizontal axis" value={x} choices={[['step', 'Steps'], ['time', 'Time']]} onChoose={setX} />
         </div>
       </div>
-      <Charts run={run} active={active} by={by} x={x} />
+      <Charts run={run} active={active} by={by} x={x} /></>}
       <h2>What it is, and where it ran</h2>
       <Notes run={name} />
       <About run={run} />

@@ -18,6 +18,7 @@ interface Overview {
 
 function Result({run}: {run: RunSummary}) {
   if (run.state === 'failed' || run.state === 'damaged') return <span class="failure" title={run.failure}>{run.failure || run.state}</span>;
+  if (!run.goal && run.evaluation) return <span class="soft">{run.evaluation}</span>;
   if (!run.goal) return <span class="soft">{run.state === 'finished' ? `${number(run.samples_per_s)} samples/s` : ''}</span>;
   // While it runs, the goal's own value may be that of no evaluation yet.
   return <GoalBar goal={run.goal} value={run.goal.value} />;

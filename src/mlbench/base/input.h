@@ -37,6 +37,7 @@ inline constexpr Input kPredictionLine{"a line of predictions", kMiB};
 inline constexpr Input kTextRow{"a line of a data file", 64 * kMiB};
 inline constexpr Input kTensorHeader{"the header of a safetensors file", 16 * kMiB};
 inline constexpr Input kCollectives{"a result of collectives", 64 * kMiB, true};
+inline constexpr Input kTraceHead{"the first line of a trace", 16 * kMiB};
 inline constexpr Input kArchive{"a run's archive", 256 * kMiB};
 inline constexpr Input kArchiveMember{"a member of a run's archive", 32 * kMiB};
 // Of a run's folder. What writes them holds them to the same sizes.
@@ -48,7 +49,8 @@ inline constexpr Input kMarker{"a run's queue.json", 4 * kKiB};
 inline constexpr Input kNotes{"a run's notes.json", 64 * kKiB};
 inline constexpr Input kEventLine{"an event", kMiB};
 inline constexpr Input kEventFile{"a rank's events", 256 * kMiB};
-inline constexpr Input kStepFile{"a rank's steps", 16384 * kMiB};  // read in blocks
+inline constexpr Input kStepFile{"a rank's steps", 16384 * kMiB};         // read in blocks
+inline constexpr Input kTimelineFile{"a rank's timeline", 16384 * kMiB};  // read in blocks
 inline constexpr Input kTrackerLine{"a recorded line", 4 * kMiB};
 inline constexpr Input kClientFile{"a rank's recorded lines", 256 * kMiB};
 inline constexpr Input kCheckpointState{"a checkpoint's state.json", 16 * kMiB};

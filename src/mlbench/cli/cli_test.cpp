@@ -23,8 +23,10 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
+#include "mlbench/report/test_timeline.h"
 #include "mlbench/report/zip.h"
 #include "mlbench/supervise/core_lock.h"
+#include "mlbench/supervise/lease.h"
 
 namespace mlbench::cli {
 namespace {
@@ -115,9 +117,10 @@ TEST_F(Cli, Version) {
 TEST_F(Cli, HelpNamesEveryVerbAndNothingInternal) {
   const Result result = mlbench({"--help"});
   EXPECT_EQ(result.code, 0);
-  for (const char* verb : {"run",    "resume",  "stop",      "status",        "watch",       "logs", "note", "download",
-                           "delete", "serve",   "dashboard", "list-clusters", "set-cluster", "list", "data", "result",
-                           "charts", "compare", "evaluate",  "schedule",      "doctor",      "bench"}) {
+  for (const char* verb :
+       {"run",    "resume",  "stop",      "status",        "watch",       "logs",  "note",    "download",
+        "delete", "serve",   "dashboard", "list-clusters", "set-cluster", "list",  "data",    "result",
+        "charts", "compare", "evaluate",  "schedule",      "doctor",      "bench", "timeline"}) {
     const std::string line = std::string("\n  ") + verb;
     EXPECT_THAT(result.out, AnyOf(HasSubstr(line + " "), HasSubstr(line + ", ")));  // what follows the comma: an alias
   }
@@ -165,14 +168,20 @@ TEST_F(Cli, OutputThatCannotBeWrittenIsAnError) {
 // ---- list -----------------------------------------------------------------------------------------------------------
 
 TEST_F(Cli, ListTasks) {
-  EXPECT_THAT(mlbench({"list", "tasks"}).out,
-              AllOf(StartsWith("task "), HasSubstr("\nfashion-mnist "), HasSubstr("Prec@1 >= 91.5")));
+  EXPECT_THAT(mlbench({"list", "tasks"}).out, AllOf(StartsWith("task "), HasSubstr("\nfashion-mnist "),
+                                                    HasSubstr("Prec@1 >= 91.5"), HasSubstr("\n0a ")));
   const Json tasks = mlbench({"list", "tasks", "--json"}).json();
   const auto task =
       std::find_if(tasks.begin(), tasks.end(), [](const Json& row) { return row["name"] == "fashion-mnist"; });
   ASSERT_NE(task, tasks.end());
   EXPECT_EQ((*task)["goal"]["light_target"], 85);
   EXPECT_EQ((*task)["hash"].get<std::string>().size(), 64U);
+  EXPECT_EQ(tasks[0]["name"], "0a");
+  EXPECT_EQ(tasks[0]["goal"], nullptr);
+  EXPECT_EQ(tasks[0]["hash"], "b420481a8f41fc59ad2669c4abce0f5682919fa1f54a661c54e0a9c12833a06f");
+  expect_error({"run", "r", "2", "--task", "9z"}, AllOf(HasSubstr("unknown task '9z'"), HasSubstr("0a, ")));
+  expect_error({"run", "r", "2", "--task", "0a", "--light"}, HasSubstr("task 0a trains nothing"));
+  expect_error({"schedule", "plot", "--task", "0a"}, HasSubstr("for 'mlbench run NAME K --task 0a'"));
 }
 
 TEST_F(Cli, ListsOfTheWorkerComeFromItsCatalog) {
@@ -561,6 +570,46 @@ TEST_F(Cli, VerbsOnAFinishedRun) {
   EXPECT_FALSE(fs::exists(home() / "runs/r-2"));
   ASSERT_EQ(run({"2"}).code, 0);
   EXPECT_EQ(mlbench({"status", "r-2", "--json"}).json()["id"], 2) << "ids are never given twice";
+}
+
+TEST_F(Cli, TimelinesOfRunsAndOfFiles) {
+  const fs::path file = folder_.path() / "out.json";
+  // The fake worker records no spans: the run is as good as ever, and that is said.
+  const Result made = run({"1", "2", "--timeline", file});
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_THAT(made.err, HasSubstr("no timeline of r-2: run 'r-2' has no timeline"));
+  EXPECT_EQ(read_json_file(home() / "runs/r-2/spec.json")["timeline"], true);
+  expect_error({"timeline", "summary", "r-2"}, HasSubstr("record one with 'mlbench run NAME K --timeline FILE'"));
+  expect_error({"timeline", "export", "r-2", "-o", file}, HasSubstr("has no timeline"));
+  EXPECT_FALSE(fs::exists(file));
+  expect_error({"timeline", "export", "r-2", "-o", folder_.path()}, HasSubstr("is a folder"));
+  expect_error({"timeline", "summary", "r-9"}, HasSubstr("no run 'r-9'"));
+  expect_error({"timeline", "summary", file}, HasSubstr("no such file"));
+
+  report::write_two_ranks(home() / "runs/r-2", 10, 20);
+  EXPECT_THAT(mlbench({"timeline", "summary", "r-2"}).out,
+              AllOf(StartsWith("r-2: 2 ranks"), HasSubstr("verdict: skew"), HasSubstr("its input (batch_load)")));
+  const Json exported = mlbench({"timeline", "export", "r-2", "-o", file, "--json"}).json();
+  EXPECT_EQ(exported["file"], file.string());
+  EXPECT_EQ(exported["bytes"], fs::file_size(file));
+  EXPECT_EQ(mlbench({"timeline", "summary", file, "--json"}).json(),
+            mlbench({"timeline", "summary", "r-2", "--json"}).json());
+  EXPECT_THAT(mlbench({"timeline"}).err, HasSubstr("needs one of export, summary"));
+}
+
+TEST_F(Cli, WhereTimelinesGoIsCheckedBeforeAnythingStarts) {
+  expect_error({"run", "r", "1", "--task", "fashion-mnist", "--synthetic", "--timeline", folder_ / "no/such/out.json"},
+               HasSubstr("there is no folder"));
+  expect_error({"run", "r", "1", "--task", "fashion-mnist", "--synthetic", "--timeline", folder_.path()},
+               HasSubstr("is a folder: give a file"));
+  expect_error({"run", "r", "1", "--timeline", folder_ / "out.json", "--", "/bin/true"}, HasSubstr("option of tasks"));
+  environment_["HOROVOD_TIMELINE"] = folder_ / "horovod.json";
+  EXPECT_THAT(run({"1", "--dry-run", "--json"}).err, HasSubstr("HOROVOD_TIMELINE is set"));
+  const Result both = run({"1", "--dry-run", "--json", "--timeline", folder_ / "out.json"});
+  EXPECT_THAT(both.err, HasSubstr("goes before HOROVOD_TIMELINE"));
+  EXPECT_EQ(both.json()[0]["spec"]["timeline"], true);
+  // It is the command's own Horovod that is meant.
+  EXPECT_THAT(mlbench({"run", "own", "1", "--dry-run", "--", "/bin/true"}).err, Not(HasSubstr("HOROVOD_TIMELINE")));
 }
 
 TEST_F(Cli, ChartsOfAHomeAndOfAnArchive) {
@@ -1116,6 +1165,67 @@ TEST_F(Cli, CollectivesAreMeasuredVerifiedAndCompared) {
   ASSERT_EQ(again.code, 0) << again.err;
   EXPECT_EQ(again.json()[0]["comparison"]["rows"].size(), 8U) << "four sizes in two forms";
   EXPECT_TRUE(fs::exists(home() / "runs/first-2.2"));
+}
+
+// Lines of data of a table.
+size_t rows_in(const std::string& text) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find("     float     sum ", at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+// Whoever ends it: what was measured by then is on the screen, in the record, and in the file.
+TEST_F(Cli, RowsComeAsTheyAreMeasuredAndNoneIsLost) {
+  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
+  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
+  environment_["MLBENCH_WORKER"] = worker;
+  for (const std::string name : {"stopped", "killed"}) {
+    SCOPED_TRACE(name);
+    const std::string run = name + "-2";
+    const fs::path output = folder_.path() / (name + ".txt"), file = folder_.path() / (name + ".json");
+    ProcessOptions options;
+    options.arguments = {program(), "bench",  "collectives", "all_reduce",          "-k", "2",  "-n",
+                         "1000000", "--name", name,          "--max-time-per-size", "1s", "-J", file};
+    options.environment = environment_;
+    options.output = output;
+    ChildProcess command = ChildProcess::start(options);
+    ASSERT_TRUE(eventually([&] { return fs::exists(output) && rows_in(read_file(output)) >= 2; }));
+    EXPECT_EQ(state_of(run), "running");
+    EXPECT_GE(rows_in(mlbench({"status", run}).out), 2U);
+    if (name == "killed") {
+      const auto lease = supervise::read_lease(home() / "runs" / run);
+      ASSERT_TRUE(lease && lease->ranks.size() == 2);
+      kill(lease->ranks[1].pid, SIGKILL);
+    } else {
+      kill(command.pid(), SIGINT);
+    }
+    const auto end = command.wait(kPatience);
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, name == "killed" ? static_cast<int>(ExitCode::kRunFailed) : 130) << read_file(output);
+    const Json record = read_json_file(home() / "runs" / run / "run.json");
+    EXPECT_EQ(record["state"], name == "killed" ? "failed" : "stopped");
+    const size_t rows = record["collectives"]["results"].size();
+    EXPECT_GE(rows, 2U);
+    EXPECT_EQ(rows_in(read_file(output)), rows) << read_file(output);
+    EXPECT_EQ(rows_in(mlbench({"watch", run}).out), rows);
+    const Json written = read_json_file(file);
+    EXPECT_EQ(written["results"].size(), rows);
+    EXPECT_EQ(written["errors"].size(), 1U) << written["errors"];
+    EXPECT_THAT(mlbench({"status"}).out, HasSubstr(fmt::format("{} rows, ", rows)));
+  }
+}
+
+TEST_F(Cli, RowsAsCommaSeparatedValues) {
+  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
+  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
+  environment_["MLBENCH_WORKER"] = worker;
+  const Result csv =
+      mlbench({"bench", "collectives", "broadcast", "-k", "2", "-e", "16", "-n", "5", "--csv", "--form", "in_place"});
+  ASSERT_EQ(csv.code, 0) << csv.err;
+  EXPECT_THAT(csv.out,
+              AllOf(StartsWith("operation,cycle,size,"), HasSubstr("\nbroadcast,1,8,2,float,none,0,cpu,in_place"),
+                    HasSubstr("\nbroadcast,1,16,4,float,none,0,cpu,in_place")));
+  EXPECT_EQ(std::ranges::count(csv.out, '\n'), 3);
 }
 
 TEST_F(Cli, Task0aIsARunLikeOthers) {

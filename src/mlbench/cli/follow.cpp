@@ -64,13 +64,16 @@ std::string ending(const Json& record, const report::Progress& progress) {
 }
 }  // namespace
 
-Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptions& options, const std::string& title) {
+Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptions& options, const std::string& title,
+                      RowFormat rows) {
   const SystemClock clock;
   const bool terminal = is_terminal(STDERR_FILENO);
   ProgressView view(stderr, terminal);
   view.note(title);
+  CollectivesView table(rows, [&] { view.clear(); });
 
   report::ProgressReader reader(run.run_dir, 0, next_segment(run, options));
+  reader.each_row([&](const Json& row) { table.row(row, [&] { return current_record(run.run_dir); }); });
   const TimePoint start = clock.now();
   supervise::SupervisorHandle supervisor = supervise::SupervisorHandle::start(program_path(), options);
   int handled = 0;
@@ -105,21 +108,24 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
     view.show(run, reader.progress(), phase, to_seconds(clock.now() - start));
   }
   Json record = current_record(run.run_dir);
+  table.finish(record);
   view.note(ending(record, reader.progress()));
   return {std::move(record), handled > 0};
 }
 
 Served follow_served(const MasterClient& master, const std::vector<std::string>& names, size_t index,
-                     const fs::path& run_dir, const std::string& title) {
+                     const fs::path& run_dir, const std::string& title, RowFormat rows) {
   const std::string& name = names[index];
   const SystemClock clock;
   ProgressView view(stderr, is_terminal(STDERR_FILENO));
   view.note(title);
   const bool here = !run_dir.empty();
+  CollectivesView table(rows, [&] { view.clear(); });
   std::optional<report::ProgressReader> reader;
   std::optional<spec::RunSpec> run;
   if (here) {
     reader.emplace(run_dir);
+    reader->each_row([&](const Json& row) { table.row(row, [&] { return current_record(run_dir); }); });
     run = read_spec(run_dir);
   }
   const report::Progress nothing;
@@ -144,7 +150,9 @@ Served follow_served(const MasterClient& master, const std::vector<std::string>&
     // The folder goes on growing when the master does not answer any more.
     const Json record = here ? current_record(run_dir) : master.get("/runs/" + name);
     if (here) reader->update();
+    if (!here) table.update(record);
     if (!report::is_active(record)) {
+      table.finish(record);
       view.note(ending(record, here ? reader->progress() : nothing));
       return {record, asked, false};
     }

@@ -9,6 +9,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
+#include "mlbench/cli/collectives_view.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/supervise/supervisor.h"
@@ -16,22 +17,24 @@
 namespace mlbench::cli {
 
 // Starts the supervisor (attached), shows progress on standard error, and returns the final record. The first
-// interrupt asks the run to stop, the second kills it. `title` is said before.
+// interrupt asks the run to stop, the second kills it. `title` is said before. Of a benchmark of collectives the rows
+// go to standard output as they come (collectives_view.h), also those of a run that fails or is stopped.
 struct Followed {
   Json record;
   bool interrupted = false;
 };
-Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptions& options, const std::string& title);
+Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptions& options, const std::string& title,
+                      RowFormat rows = RowFormat::kNone);
 
 // Follows a run of a master until it is over: `names[index]`, in `run_dir` where that can be read (else empty). The
-// first interrupt asks the master to stop it and the runs behind it, the second leaves them to it.
+// first interrupt asks the master to stop it and the runs behind it, the second leaves them to it. Rows as above.
 struct Served {
   Json record;
   bool interrupted = false;
   bool left = false;  // it may go on
 };
 Served follow_served(const MasterClient& master, const std::vector<std::string>& names, size_t index,
-                     const std::filesystem::path& run_dir, const std::string& title);
+                     const std::filesystem::path& run_dir, const std::string& title, RowFormat rows = RowFormat::kNone);
 
 // Starts the supervisor on its own and returns once it owns the run. IoError with its log when it did not.
 Json run_detached(const spec::RunSpec& run, supervise::SupervisorOptions options);

@@ -4,7 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <type_traits>
 #include <utility>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/spec/collectives.h"
 
 namespace mlbench::cli {
 
@@ -24,6 +28,10 @@ std::string full_help(const RunOption& option, const std::string& help) {
     case OptionKind::kSteps:
       facts.push_back(to_text(option.range));
       break;
+    case OptionKind::kSize:
+      facts.push_back(fmt::format("from {} to {}", spec::size_text(static_cast<int64_t>(option.range.least)),
+                                  spec::size_text(static_cast<int64_t>(option.range.most))));
+      break;
     case OptionKind::kDuration:
       facts.push_back(duration_text(option.range));
       break;
@@ -42,7 +50,10 @@ void add_run_option(CLI::App& verb, RunOptions& options, RunOption::Member membe
   const std::string flags(option.flags), text = full_help(option, help);
   CLI::Option* added = std::visit(
       [&](auto pointer) -> CLI::Option* {
-        if constexpr (std::is_same_v<decltype(pointer), bool RunOptions::*>) {
+        if constexpr (std::is_same_v<decltype(pointer), Json RunOptions::*>) {
+          MLBENCH_CHECK(false, flags);  // objects come over REST alone
+          return nullptr;
+        } else if constexpr (std::is_same_v<decltype(pointer), bool RunOptions::*>) {
           return verb.add_flag(flags, options.*pointer, text);
         } else {
           return verb.add_option(flags, options.*pointer, text);

@@ -17,6 +17,7 @@
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
 #include "mlbench/metrics/metric.h"
+#include "mlbench/report/records.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -81,8 +82,7 @@ spec::Limits limits_of(const RunOptions& options, const spec::TaskSpec& task) {
 spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Override>& overrides) {
   if (options.task.empty()) {
     std::vector<std::string> names;
-    for (const spec::TaskSource& source : spec::embedded_tasks()) names.push_back(parse_task(source, "", {}).task.name);
-    names.erase(std::unique(names.begin(), names.end()), names.end());
+    for (spec::TaskName& one : spec::task_names()) names.push_back(std::move(one.name));
     throw UserError(
         fmt::format("no task: give --task TASK; valid are {}, or the path of a task file", fmt::join(names, ", ")));
   }
@@ -90,6 +90,32 @@ spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Overr
   if (!options.rules.empty()) throw UserError("--rules chooses among the built-in tasks; a task file is one rule set");
   const std::string text = options.task_text.empty() ? read_file(options.task, inputs::kTaskFile) : options.task_text;
   return spec::parse_task({options.task, text}, options.variant, overrides);
+}
+
+// How ranks communicate, checked against what the back end can do.
+spec::Communication communication_of(const RunOptions& options, const Json& catalog, const std::string& backend) {
+  spec::Communication one;
+  one.wire_dtype = options.wire_dtype;
+  one.check = options.check_collectives;
+  one.netem = options.netem;
+  if (!options.algorithm.empty()) one.algorithm = options.algorithm;
+  one.links = spec::count_of(options, &RunOptions::links, one.links);
+  one.socket_buffer_bytes = spec::bytes_of(options, &RunOptions::socket_buffer, one.socket_buffer_bytes);
+  one.network_interface = options.network_interface;
+  if (!one.netem.empty()) {
+    const spec::Netem netem = spec::parse_netem(one.netem);
+    for (const int64_t workers : spec::workers_of(options)) spec::check_netem(netem, workers);
+    if (one.algorithm != "auto" || one.links > 1) {
+      throw UserError(
+          fmt::format("--netem with --{}: collectives over a made network are those of the reference ring, "
+                      "one message after the other on a link; leave one out",
+                      one.links > 1 ? "links" : "algorithm"));
+    }
+  }
+  for (const Json& row : catalog.value("backends", Json::array())) {
+    if (row.value("name", "") == backend) spec::check_tuning(one, backend, row);
+  }
+  return one;
 }
 
 // What --overlap stands for.
@@ -162,6 +188,17 @@ int64_t most_threads(int cores) { return std::max<int64_t>(1024, int64_t{64} * c
 
 namespace {
 
+// The first of NAME-K, NAME-K.2, ... that neither exists nor is planned.
+std::string free_name(const fs::path& home, const std::vector<spec::RunSpec>& planned, const std::string& base) {
+  const auto taken = [&](const std::string& name) {
+    return fs::exists(report::runs_dir(home) / name) ||
+           std::ranges::any_of(planned, [&](const spec::RunSpec& run) { return run.name == name; });
+  };
+  std::string name = base;
+  for (int64_t number = 2; taken(name); ++number) name = fmt::format("{}.{}", base, number);
+  return name;
+}
+
 // NAME-K, NAME-K.2, ... of what they have in common; `finish` sets the rest of each.
 template <typename Finish>
 std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanFacts& facts,
@@ -172,7 +209,11 @@ std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanF
     for (int64_t repeat = 1; repeat <= repeats; ++repeat) {
       spec::RunSpec run = common;
       run.name = fmt::format("{}-{}", options.name, count);
-      if (repeat > 1) run.name += fmt::format(".{}", repeat);
+      if (options.next_repeat) {
+        run.name = free_name(facts.home, runs, run.name);
+      } else if (repeat > 1) {
+        run.name += fmt::format(".{}", repeat);
+      }
       check_name(run.name, "run name");
       run.repeat = repeat;
       run.workers = count;
@@ -236,13 +277,38 @@ std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const Pla
   return for_each_count(options, facts, common, [](spec::RunSpec&) {});
 }
 
+// What is left out of `collectives` is as bench has it by default.
+spec::CollectivesSpec collectives_of(const RunOptions& options) {
+  if (options.collectives.is_null()) return spec::task_0a();
+  Json whole = spec::to_json(spec::CollectivesSpec());
+  whole.merge_patch(options.collectives);
+  return spec::collectives_from_json(whole, "collectives");
+}
+
+std::vector<spec::RunSpec> plan_collectives(const RunOptions& options, const PlanFacts& facts) {
+  const spec::CollectivesSpec collectives = collectives_of(options);
+  spec::RunSpec common;
+  common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
+  check_choice(options.executor, "executor", facts.executors);
+  common.executor = options.executor;
+  common.seed = spec::seed_of(options, common.seed);
+  common.threads_per_worker = threads_of(options, facts, 1);
+  common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);
+  common.timeline = options.timeline;
+  if (collectives.timeout_s > 0) common.comm_timeout_s = collectives.timeout_s;
+  common.communication = communication_of(options, facts.catalog, common.backend);
+  common.cache_dir = facts.home / "cache";
+  for (const int64_t workers : spec::workers_of(options)) spec::check_collectives(collectives, workers);
+  return for_each_count(options, facts, common, [&](spec::RunSpec& run) { spec::set_collectives(run, collectives); });
+}
+
 }  // namespace
 
 std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts& facts) {
   check_name(options.name, "run name");
   spec::check_run_options(options);
   if (!options.command.empty()) return plan_custom_runs(options, facts);
-  if (options.task == "0a") return plan_collectives(options, spec::task_0a(), facts);
+  if (!spec::asks_for_training(options)) return plan_collectives(options, facts);
   const int64_t threads = threads_of(options, facts);
 
   spec::RunSpec common = plan_task(options, facts.home);
@@ -250,6 +316,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   if (options.gpu) common.device = "cuda";
   if (options.explain) common.profile = "explain";
   if (options.profile) common.profile = "time";
+  common.timeline = options.timeline;
 
   common.framework = choose(facts.catalog, "frameworks", "framework", options.framework, common.framework);
   common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
@@ -260,6 +327,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   common.limits = limits_of(options, common.task.task);
   common.checkpoint = checkpoint_of(options);
   common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);
+  common.communication = communication_of(options, facts.catalog, common.backend);
   if (options.fixed_batch && (options.light || options.to_the_end)) {
     throw UserError(fmt::format("--fixed-batch measures throughput and has no goal: leave out {}",
                                 options.light ? "--light" : "--to-the-end"));
@@ -274,22 +342,6 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   // Last: it may be what the user has to fetch, and the rest is then known to be right.
   if (!options.synthetic) dataset::locate(dataset::find_description(common.data_name), common.data_dirs);
   return runs;
-}
-
-std::vector<spec::RunSpec> plan_collectives(const RunOptions& options, const spec::CollectivesSpec& collectives,
-                                            const PlanFacts& facts) {
-  check_name(options.name, "run name");
-  spec::RunSpec common;
-  common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
-  check_choice(options.executor, "executor", facts.executors);
-  common.executor = options.executor;
-  common.seed = spec::seed_of(options, common.seed);
-  common.threads_per_worker = threads_of(options, facts, 1);
-  common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);
-  if (collectives.timeout_s > 0) common.comm_timeout_s = collectives.timeout_s;
-  common.cache_dir = facts.home / "cache";
-  for (const int64_t workers : spec::workers_of(options)) spec::check_collectives(collectives, workers);
-  return for_each_count(options, facts, common, [&](spec::RunSpec& run) { spec::set_collectives(run, collectives); });
 }
 
 std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, int cores) {
@@ -308,6 +360,11 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
                                    fmt::join(unofficial, ", "), runs.front().task.task.name,
                                    fmt::join(runs.front().task.task.workers, ", ")));
   }
+  const spec::Communication& communication = runs.front().communication;
+  if (!communication.wire_dtype.empty()) {
+    warnings.push_back(fmt::format("float32 travels as {}: no official task does that", communication.wire_dtype));
+  }
+  if (!communication.netem.empty()) warnings.emplace_back("the network is made (--netem): times are synthetic");
   if (!oversubscribed.empty()) {
     warnings.push_back(
         fmt::format("{} workers x {} threads on {} cores: oversubscribed, times measure the scheduler too",

@@ -37,15 +37,13 @@ int64_t most_threads(int cores);
 // What is computed on what: task, overrides, data, seed. The rest of the specification is as it is by default.
 spec::RunSpec plan_task(const RunOptions& options, const std::filesystem::path& home);
 
-// One specification per worker count and repeat, in this order: NAME-K, NAME-K.2, ... Ids, folders and times of
-// creation come when a run is made (create_run). UserError for anything that cannot be run as asked, with the valid
-// choices: what check_run_options refuses, more ranks or threads than this host starts, a data set on none of the
-// places where it is looked for. With options.command these are custom runs: the worker's catalog is not asked.
+// One specification per worker count and repeat, in this order: NAME-K, NAME-K.2, ... (with options.next_repeat the
+// first of these that are free now). Ids, folders and times of creation come when a run is made (create_run). UserError
+// for anything that cannot be run as asked, with the valid choices: what check_run_options refuses, more ranks or
+// threads than this host starts, a data set on none of the places where it is looked for. With options.command these
+// are custom runs: the worker's catalog is not asked. Task 0a and options.collectives are benchmarks of collectives;
+// what these leave out is as `bench collectives` has it by default.
 std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts& facts);
-
-// The same for a benchmark of collectives, of which name, worker counts, repeats, back end and executor are looked at.
-std::vector<spec::RunSpec> plan_collectives(const RunOptions& options, const spec::CollectivesSpec& collectives,
-                                            const PlanFacts& facts);
 
 // Names of the rows of a catalog's table ("frameworks", "backends", "optimizers") that can be used.
 std::vector<std::string> available_names(const Json& catalog, const char* table);

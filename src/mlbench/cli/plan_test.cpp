@@ -117,6 +117,47 @@ TEST_F(Plan, ProfileSaysMoreThanExplain) {
   EXPECT_EQ(plan_runs(options_, facts_).front().profile, "time");
 }
 
+TEST_F(Plan, BenchmarksOfCollectives) {
+  options_ = RunOptions();
+  options_.name = "c";
+  options_.workers = {"2", "3"};
+  options_.task = "0a";
+  auto runs = plan_runs(options_, facts_);
+  EXPECT_EQ(runs[0].task.task.name, "0a");
+  EXPECT_EQ(runs[0].division, "closed");
+  EXPECT_EQ(runs[1].division, "open");
+  EXPECT_EQ(runs[0].threads_per_worker, 1);
+  EXPECT_EQ(runs[0].collectives, spec::task_0a());
+
+  options_.task.clear();
+  options_.collectives = {{"operations", {"broadcast"}}, {"sizes", {{"end_bytes", 64}}}, {"root", 1}};
+  options_.comm_timeout = "7s";
+  runs = plan_runs(options_, facts_);
+  EXPECT_EQ(runs[0].division, "own");
+  EXPECT_EQ(runs[0].comm_timeout_s, 7);
+  spec::CollectivesSpec expected;
+  expected.operations = {spec::Collective::kBroadcast};
+  expected.sizes.end_bytes = 64;
+  expected.root = 1;
+  EXPECT_EQ(runs[0].collectives, expected);
+  options_.collectives["root"] = 2;
+  EXPECT_THAT(error(), HasSubstr("expected a rank from 0 to 1"));
+  options_.collectives["rot"] = 2;
+  EXPECT_THAT(error(), HasSubstr("collectives: unknown key 'rot': did you mean 'root'?"));
+}
+
+TEST_F(Plan, TheNextFreeNamesAreTaken) {
+  options_.workers = {"2"};
+  options_.next_repeat = true;
+  options_.repeat = "2";
+  std::filesystem::create_directories(folder_.path() / "runs/r-2");
+  std::filesystem::create_directories(folder_.path() / "runs/r-2.3");
+  const auto runs = plan_runs(options_, facts_);
+  EXPECT_EQ(runs[0].name, "r-2.2");
+  EXPECT_EQ(runs[1].name, "r-2.4");
+  EXPECT_EQ(runs[1].seed, 43U);
+}
+
 TEST_F(Plan, DivisionsOpenAndThroughput) {
   options_.overrides = {"optimizer.lr=0.1"};
   EXPECT_EQ(plan_runs(options_, facts_).front().division, "open");
@@ -297,8 +338,9 @@ TEST_F(Plan, OptionsOfTasksAndOfCommandsAreRefusedWithTheOther) {
   options_.command = {"/bin/true"};
   options_.work_dir = folder_.path();
   EXPECT_EQ(error(), "no error");
-  for (bool RunOptions::*flag : {&RunOptions::explain, &RunOptions::profile, &RunOptions::gpu, &RunOptions::light,
-                                 &RunOptions::synthetic, &RunOptions::fixed_batch, &RunOptions::overlap}) {
+  for (bool RunOptions::*flag :
+       {&RunOptions::explain, &RunOptions::profile, &RunOptions::gpu, &RunOptions::light, &RunOptions::synthetic,
+        &RunOptions::fixed_batch, &RunOptions::overlap, &RunOptions::timeline}) {
     options_.*flag = true;
     EXPECT_THAT(error(), HasSubstr("is an option of tasks: give it to your command, behind --"));
     options_.*flag = false;
@@ -313,6 +355,53 @@ TEST_F(Plan, OverlapIsAnOverrideThatLeavesARunClosed) {
   EXPECT_FALSE(run.task.open);
   options_.overrides = {"optimizer.overlap=false"};
   EXPECT_THAT(error(), HasSubstr("--set optimizer.overlap=false was given, too: leave out one"));
+}
+
+TEST_F(Plan, ATimelineLeavesTheTaskAsItIs) {
+  const spec::RunSpec plain = plan_runs(options_, facts_).front();
+  EXPECT_FALSE(plain.timeline);
+  options_.timeline = true;
+  const spec::RunSpec run = plan_runs(options_, facts_).front();
+  EXPECT_TRUE(run.timeline);
+  EXPECT_EQ(run.task.hash, plain.task.hash);
+  EXPECT_EQ(run.division, plain.division);
+  options_.task = "0a";
+  options_.synthetic = false;
+  options_.workers = {"2"};
+  EXPECT_TRUE(plan_runs(options_, facts_).front().timeline);
+}
+
+TEST_F(Plan, HowRanksCommunicateIsCheckedAgainstTheBackEnd) {
+  options_.algorithm = "ring";
+  EXPECT_EQ(error(), "--algorithm ring: the back end gloo has no such all_reduce; valid: auto");
+  facts_.catalog["backends"][0].update({{"algorithms", {"auto", "ring"}}, {"tunables", {"links", "socket_buffer"}}});
+  options_.links = "2";
+  options_.socket_buffer = "64K";
+  options_.check_collectives = true;
+  const spec::RunSpec run = plan_runs(options_, facts_).front();
+  EXPECT_EQ(run.communication,
+            (spec::Communication{.check = true, .algorithm = "ring", .links = 2, .socket_buffer_bytes = 65536}));
+  EXPECT_EQ(run.division, "closed");
+  options_.network_interface = "eth0";
+  EXPECT_EQ(error(), "--interface: the back end gloo has no such setting; valid: links, socket_buffer");
+}
+
+TEST_F(Plan, AMadeNetworkOrAnotherTypeOnTheWireOpensARun) {
+  options_.netem = "latency=1ms;0>3:latency=2ms";
+  EXPECT_THAT(error(), HasSubstr("0>3, but with 1 workers"));
+  options_.netem = "latency=1ms";
+  options_.wire_dtype = "bfloat16";
+  const auto runs = plan_runs(options_, facts_);
+  EXPECT_EQ(runs.front().division, "open");
+  EXPECT_THAT(plan_warnings(runs, 8), ElementsAre(HasSubstr("float32 travels as bfloat16"), HasSubstr("synthetic")));
+  options_.task = "0a";
+  options_.synthetic = false;
+  options_.workers = {"2"};
+  const auto benchmark = plan_runs(options_, facts_);
+  EXPECT_EQ(benchmark.back().communication, runs.back().communication);
+  EXPECT_EQ(benchmark.back().division, "open");
+  options_.algorithm = "ring";
+  EXPECT_THAT(error(), HasSubstr("--netem with --algorithm"));
 }
 
 TEST_F(Plan, ATaskMayBeAFile) {

@@ -22,7 +22,8 @@ std::string stage(const report::Progress& progress, Phase phase) {
 std::string measuring(const report::Progress& progress, Phase phase) {
   if (phase != Phase::kStarted || progress.segment == 0 || progress.end) return stage(progress, phase);
   if (!progress.collective) return progress.training ? "measuring" : "connecting";
-  const Json row = record::get(*progress.collective, record::member::kRow, Json::object());
+  const Json& row = *progress.collective;
+  if (!row.is_object()) return "measuring";
   return fmt::format("measuring {}, {} bytes", row.value("operation", ""), row.value("size", int64_t{0}));
 }
 }  // namespace

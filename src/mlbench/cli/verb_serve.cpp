@@ -45,7 +45,7 @@ master::Hooks make_hooks(const Context& context, const std::string& data_dir) {
     const bool custom = !options.command.empty();
     if (custom && options.work_dir.empty()) options.work_dir = home;
     if (options.data_dir.empty()) {
-      if (!custom) options.data_dir = data_dir;
+      if (spec::asks_for_training(options)) options.data_dir = data_dir;
     } else if (!fs::path(options.data_dir).is_absolute()) {
       throw UserError(fmt::format("data_dir '{}' is no absolute path", options.data_dir));
     }

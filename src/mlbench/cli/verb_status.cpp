@@ -7,6 +7,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/cli/collectives_view.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/remote_runs.h"
@@ -53,7 +54,8 @@ ExitCode show_run(const Context& context, const Json& record, const report::RunN
     print_json(record);
   } else {
     const std::string said = report::notes_text(notes);
-    print(report::run_details(record) + (said.empty() ? "" : "\n" + said) + current_values(record, metric));
+    const std::string last = measures_collectives(record) ? "" : current_values(record, metric);
+    print(report::run_details(record) + (said.empty() ? "" : "\n" + said) + last);
   }
   return ExitCode::kOk;
 }

@@ -12,6 +12,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/cli/collectives_view.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/follow.h"
 #include "mlbench/cli/interrupt.h"
@@ -165,11 +166,19 @@ void nap() {
 ExitCode watch_run(const Context& context, Source& source, const std::string& name) {
   const bool terminal = !context.json && is_terminal(STDOUT_FILENO);
   Screen screen;
+  CollectivesView rows(context.json ? RowFormat::kNone : RowFormat::kTable);
   std::string stage, line;
   while (InterruptGuard::count() == 0) {
     const Json record = source.record(name);
     const Json summary = home::summary_of(record);
-    if (terminal) {
+    if (measures_collectives(record) && !context.json) {
+      if (report::is_active(record)) {
+        rows.update(record);
+      } else {
+        rows.finish(record);
+        print(plain_line(summary) + "\n");
+      }
+    } else if (terminal) {
       screen.draw(fmt::format("{} UTC, Ctrl-C ends the view\n\n{}",
                               format_utc(std::chrono::system_clock::now()).substr(11, 8), report::run_details(record)));
     } else if (context.json) {
@@ -235,7 +244,8 @@ void add_watch(CLI::App& app, Program& program) {
   verb->footer(
       "On a terminal the view is redrawn once a second; elsewhere each news is a line, with --json a JSON object in "
       "one\n"
-      "line (RunSummary in api/openapi.json). Exit code: as that of the run; 0 after Ctrl-C, which stops no run.");
+      "line (RunSummary in api/openapi.json). Of a benchmark of collectives each row is printed as it comes, on both.\n"
+      "Exit code: as that of the run; 0 after Ctrl-C, which stops no run.");
   verb->callback([&program, name] {
     program.reads_signals = true;
     program.action = [&program, name] { return watch(program.context, *name); };

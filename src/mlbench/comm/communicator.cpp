@@ -118,9 +118,9 @@ void Communicator::check_message(const char* operation, const ConstBufferView& b
 }
 
 template <typename Body>
-void Communicator::perform(const char* operation, size_t bytes, Body&& body) {
+void Communicator::perform(const char* operation, size_t bytes, int root_peer, Body&& body) {
   check_usable(operation);
-  const BoardEntry entry(*board_, operation, bytes);
+  const BoardEntry entry(*board_, operation, bytes, root_peer);
   try {
     body();
   } catch (const CommError& error) {
@@ -129,9 +129,9 @@ void Communicator::perform(const char* operation, size_t bytes, Body&& body) {
 }
 
 template <typename Body>
-std::unique_ptr<Work> Communicator::start(const char* operation, size_t bytes, Body&& body) {
+std::unique_ptr<Work> Communicator::start(const char* operation, size_t bytes, int peer, Body&& body) {
   check_usable(operation);
-  BoardEntry entry(*board_, operation, bytes);
+  BoardEntry entry(*board_, operation, bytes, peer);
   try {
     return std::make_unique<GuardedWork>(*this, operation, std::move(entry), body());
   } catch (const CommError& error) {
@@ -148,7 +148,7 @@ void Communicator::barrier() {
 void Communicator::broadcast(BufferView buffer, int root) {
   check_buffer("broadcast", buffer);
   check_rank("broadcast", root, "root");
-  perform("broadcast", buffer.size_bytes(), [&] {
+  perform("broadcast", buffer.size_bytes(), root, [&] {
     if (size() > 1 && buffer.count > 0) transport_->broadcast(buffer, root);
   });
 }
@@ -165,7 +165,7 @@ void Communicator::all_reduce(BufferView buffer, ReduceOp op) {
 std::unique_ptr<Work> Communicator::all_reduce_async(BufferView buffer, ReduceOp op) {
   check_buffer("all_reduce", buffer);
   MLBENCH_CHECK(op != ReduceOp::kAvg, "an asynchronous average: nobody would divide the sum");
-  return start("all_reduce", buffer.size_bytes(), [&]() -> std::unique_ptr<Work> {
+  return start("all_reduce", buffer.size_bytes(), -1, [&]() -> std::unique_ptr<Work> {
     if (size() > 1 && buffer.count > 0) return transport_->all_reduce_async(buffer, op);
     return std::make_unique<FinishedWork>();
   });
@@ -212,7 +212,7 @@ void Communicator::reduce_scatter(ConstBufferView input, BufferView output, Redu
 void Communicator::reduce(BufferView buffer, ReduceOp op, int root) {
   check_buffer("reduce", buffer);
   check_rank("reduce", root, "root");
-  perform("reduce", buffer.size_bytes(), [&] {
+  perform("reduce", buffer.size_bytes(), root, [&] {
     if (size() == 1 || buffer.count == 0) return;
     transport_->reduce(buffer, performed(op), root);
     if (rank() == root) finish_average(op, buffer, size());
@@ -228,7 +228,7 @@ void Communicator::gather(ConstBufferView input, BufferView output, int root) {
                   fmt::format("{} ranks x {} elements into {}", size(), input.count, output.count));
     check_types(input, output);
   }
-  perform("gather", input.size_bytes(), [&] {
+  perform("gather", input.size_bytes(), root, [&] {
     if (size() == 1) {
       copy_input(input, output);
     } else if (input.count > 0) {
@@ -246,7 +246,7 @@ void Communicator::scatter(ConstBufferView input, BufferView output, int root) {
                   fmt::format("{} elements into {} ranks x {}", input.count, size(), output.count));
     check_types(input, output);
   }
-  perform("scatter", rank() == root ? input.size_bytes() : output.size_bytes(), [&] {
+  perform("scatter", rank() == root ? input.size_bytes() : output.size_bytes(), root, [&] {
     if (size() == 1) {
       copy_input(input, output);
     } else if (output.count > 0) {
@@ -291,21 +291,21 @@ void Communicator::all_to_all_v(ConstBufferView input, BufferView output, std::s
 
 void Communicator::send(ConstBufferView buffer, int peer, int tag) {
   check_message("send", buffer, peer, tag);
-  perform("send", buffer.size_bytes(), [&] {
+  perform("send", buffer.size_bytes(), peer, [&] {
     if (buffer.count > 0) transport_->send(buffer, peer, tag)->synchronize();
   });
 }
 
 void Communicator::recv(BufferView buffer, int peer, int tag) {
   check_message("recv", buffer, peer, tag);
-  perform("recv", buffer.size_bytes(), [&] {
+  perform("recv", buffer.size_bytes(), peer, [&] {
     if (buffer.count > 0) transport_->recv(buffer, peer, tag)->synchronize();
   });
 }
 
 std::unique_ptr<Work> Communicator::send_async(ConstBufferView buffer, int peer, int tag) {
   check_message("send", buffer, peer, tag);
-  return start("send", buffer.size_bytes(), [&]() -> std::unique_ptr<Work> {
+  return start("send", buffer.size_bytes(), peer, [&]() -> std::unique_ptr<Work> {
     if (buffer.count > 0) return transport_->send(buffer, peer, tag);
     return std::make_unique<FinishedWork>();
   });
@@ -313,7 +313,7 @@ std::unique_ptr<Work> Communicator::send_async(ConstBufferView buffer, int peer,
 
 std::unique_ptr<Work> Communicator::recv_async(BufferView buffer, int peer, int tag) {
   check_message("recv", buffer, peer, tag);
-  return start("recv", buffer.size_bytes(), [&]() -> std::unique_ptr<Work> {
+  return start("recv", buffer.size_bytes(), peer, [&]() -> std::unique_ptr<Work> {
     if (buffer.count > 0) return transport_->recv(buffer, peer, tag);
     return std::make_unique<FinishedWork>();
   });

@@ -85,9 +85,13 @@ class Communicator {
   class GuardedWork;
 
   template <typename Body>
-  void perform(const char* operation, size_t bytes, Body&& body);
+  void perform(const char* operation, size_t bytes, Body&& body) {
+    perform(operation, bytes, -1, body);
+  }
   template <typename Body>
-  std::unique_ptr<Work> start(const char* operation, size_t bytes, Body&& body);
+  void perform(const char* operation, size_t bytes, int root_peer, Body&& body);
+  template <typename Body>
+  std::unique_ptr<Work> start(const char* operation, size_t bytes, int peer, Body&& body);
   void check_usable(const char* operation) const;
   void check_buffer(const char* operation, const ConstBufferView& buffer) const;
   void check_rank(const char* operation, int rank, const char* role) const;
@@ -113,13 +117,17 @@ class RendezvousStore {
 struct CommOptions {
   int rank = 0;
   int size = 1;
+  int local_rank = 0;                      // among those of its host: which GPU
   std::shared_ptr<RendezvousStore> store;  // keys are prefixed by the caller: one store per segment
   std::chrono::milliseconds timeout{30000};
-  std::string bind_address = "127.0.0.1";  // address or interface to listen on
-  std::string secret;         // of the run: what peers prove to each other that they know; "": rank 0 makes
-                              // one and leaves it in the store
-  std::string run;            // what that proof is bound to, beside the group: "17/segment2/"
-  bool passive_wait = false;  // more ranks than cores: never spin
+  std::string bind_address;         // address or interface to listen on; "": loopback
+  std::string algorithm = "auto";   // of all_reduce, of those that the back end lists
+  int links = 1;                    // connections between two ranks, over which large messages are spread
+  int64_t socket_buffer_bytes = 0;  // of each connection and direction; 0: the system's choice
+  std::string secret;               // of the run: what peers prove to each other that they know; "": rank 0 makes
+                                    // one and leaves it in the store
+  std::string run;                  // what that proof is bound to, beside the group: "17/segment2/"
+  bool passive_wait = false;        // more ranks than cores: never spin
 };
 
 }  // namespace mlbench::comm

@@ -514,15 +514,18 @@ TEST_P(ContractTest, BoardShowsOperations) {
   });
 }
 
-// Each operation's begin and end, with its bytes, of the communicator and of its splits, asynchronous or not.
+// Each operation's begin and end, with its bytes and its root or peer, of the communicator and of its splits,
+// asynchronous or not.
 TEST_P(ContractTest, ObserversHearOfEveryOperation) {
   struct Log final : OperationObserver {
     void begin(const Operation& one) noexcept override { open.emplace_back(one.name, one.bytes); }
     void end(const Operation& one) noexcept override {
       ended.emplace_back(one.name, one.bytes);
       std::erase(open, ended.back());
+      roots.push_back(one.root_peer);
     }
     std::vector<std::pair<std::string, uint64_t>> open, ended;
+    std::vector<int> roots;
   };
   run_case(GetParam(), [&](Communicator& comm) {
     Log log;
@@ -551,6 +554,15 @@ TEST_P(ContractTest, ObserversHearOfEveryOperation) {
                                      Pair("allocate", 0), Pair("split", 0), Pair("broadcast", 12), Pair("barrier", 0)))
         << repeat_command();
     EXPECT_TRUE(log.open.empty()) << repeat_command();
+    EXPECT_THAT(log.roots, testing::ElementsAre(-1, -1, -1, -1, 0, 0, -1, -1, -1, 0, -1)) << repeat_command();
+    log.roots.clear();
+    const int peer = (comm.rank() + 1) % comm.size();
+    if (comm.size() == 2) {
+      const auto sent = comm.send_async(own, peer, 0);
+      comm.recv(all.slice(0, 3), peer, 0);
+      sent->wait();
+      EXPECT_THAT(log.roots, testing::ElementsAre(peer, peer)) << repeat_command();
+    }
     comm.board().detach(log);
   });
 }

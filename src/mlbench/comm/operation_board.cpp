@@ -11,8 +11,8 @@ OperationBoard::Entry OperationBoard::read() const {
   return {operation_, sequence_, in_flight_ > 0, in_flight_ > 0 ? since_ : std::chrono::steady_clock::time_point{}};
 }
 
-Operation OperationBoard::begin(const char* name_literal, uint64_t bytes) {
-  Operation operation{name_literal, 0, bytes};
+Operation OperationBoard::begin(const char* name_literal, uint64_t bytes, int root_peer) {
+  Operation operation{name_literal, 0, bytes, root_peer};
   {
     const std::lock_guard lock(mutex_);
     operation_ = name_literal;

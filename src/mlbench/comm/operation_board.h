@@ -18,6 +18,7 @@ struct Operation {
   uint64_t bytes = 0;     // of this rank's buffer: what it hands over (broadcast, recv: what it hands over or gets);
                           // of the input where an operation has two (scatter: of the output where a rank has no
                           // input); 0 for barrier, allocate and split
+  int root_peer = -1;     // the root of a rooted one, the peer of a message; -1: neither
 };
 
 // Told of begin and end of every operation of a communicator and its splits, on the thread that calls them (that of an
@@ -41,7 +42,7 @@ class OperationBoard {
   };
   Entry read() const;
 
-  Operation begin(const char* name_literal, uint64_t bytes = 0);
+  Operation begin(const char* name_literal, uint64_t bytes = 0, int root_peer = -1);
   void end(const Operation& operation);
 
   // An observer is there until it is detached; between operations only.
@@ -60,8 +61,8 @@ class OperationBoard {
 // An operation from begin() to end(), on every way out. The board outlives it.
 class BoardEntry {
  public:
-  BoardEntry(OperationBoard& board, const char* name_literal, uint64_t bytes = 0)
-      : board_(&board), operation_(board.begin(name_literal, bytes)) {}
+  BoardEntry(OperationBoard& board, const char* name_literal, uint64_t bytes = 0, int root_peer = -1)
+      : board_(&board), operation_(board.begin(name_literal, bytes, root_peer)) {}
   BoardEntry(BoardEntry&& other) noexcept
       : board_(std::exchange(other.board_, nullptr)), operation_(other.operation_) {}
   BoardEntry& operator=(BoardEntry&&) = delete;

@@ -49,7 +49,7 @@ TEST(OperationBoard, ObserversHearOfEachWhileTheyAreAttached) {
     void end(const Operation& one) noexcept override { note("end", one); }
     void note(const std::string& what, const Operation& one) {
       lines.push_back(what + " " + std::string(one.name) + " " + std::to_string(one.sequence) + " " +
-                      std::to_string(one.bytes));
+                      std::to_string(one.bytes) + " " + std::to_string(one.root_peer));
     }
     std::vector<std::string> lines;
   };
@@ -57,15 +57,15 @@ TEST(OperationBoard, ObserversHearOfEachWhileTheyAreAttached) {
   Log early, late;
   board.attach(early);
   const Operation first = board.begin("all_reduce", 64);
-  const Operation second = board.begin("send", 8);
+  const Operation second = board.begin("send", 8, 2);
   board.end(second);
   board.end(first);
   board.attach(late);
   board.detach(early);
   board.end(board.begin("barrier"));
-  EXPECT_THAT(early.lines,
-              testing::ElementsAre("begin all_reduce 1 64", "begin send 2 8", "end send 2 8", "end all_reduce 1 64"));
-  EXPECT_THAT(late.lines, testing::ElementsAre("begin barrier 3 0", "end barrier 3 0"));
+  EXPECT_THAT(early.lines, testing::ElementsAre("begin all_reduce 1 64 -1", "begin send 2 8 2", "end send 2 8 2",
+                                                "end all_reduce 1 64 -1"));
+  EXPECT_THAT(late.lines, testing::ElementsAre("begin barrier 3 0 -1", "end barrier 3 0 -1"));
 }
 
 TEST(OperationClock, CountsTimeWithinOperationsOnceWhereTheyOverlap) {

@@ -7,14 +7,17 @@
 
 #include <ATen/ATen.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mlbench/base/buffer.h"
+#include "mlbench/base/clock.h"
 #include "mlbench/base/json.h"
 #include "mlbench/models/model.h"
 #include "mlbench/spec/task.h"
@@ -28,6 +31,8 @@ inline std::span<float> values_of(const at::Tensor& flat) {
   return {flat.data_ptr<float>(), static_cast<size_t>(flat.numel())};
 }
 
+using MakeMemory = std::function<std::shared_ptr<std::byte>(size_t bytes)>;
+
 struct FrameworkOptions {
   models::ModelDescription model;
   std::string loss;
@@ -40,7 +45,19 @@ struct FrameworkOptions {
   int local_rank = 0;              // number of the GPU, on its host
   bool dropout = true;             // tests of equality over k switch it off
   bool frozen_batch_norm = false;  // normalise by the running statistics in training, too: the same tests
+  // Zeroed memory, aligned to 64 bytes, for gradients(): where a communicator reads them best. The constructor asks
+  // once, as all ranks may have to together. Null: the framework's own memory; so it is on a GPU, whose gradients come
+  // back to page-locked memory.
+  MakeMemory gradient_memory;
 };
+
+// Zeros, in the memory that the options name.
+inline at::Tensor make_gradients(const FrameworkOptions& options, int64_t elements) {
+  if (!options.gradient_memory) return at::zeros({elements}, at::kFloat);
+  const std::shared_ptr<std::byte> memory = options.gradient_memory(static_cast<size_t>(elements) * sizeof(float));
+  return at::from_blob(
+      memory.get(), {elements}, [memory](void*) {}, at::kFloat);
+}
 
 // What one operation of a training step is, and what it cost.
 struct OperationCost {
@@ -53,6 +70,15 @@ struct OperationCost {
   double forward_flops = 0, backward_flops = 0;
   int64_t bytes = 0;
   double forward_floor_s = 0, backward_floor_s = 0;
+};
+
+enum class LayerPass { kForward, kBackward };
+
+// When a layer, or what is computed as one ("conv1+bn1"), went through a training pass.
+struct LayerTime {
+  std::string_view layer;  // as long as the framework, at one place
+  LayerPass pass = LayerPass::kForward;
+  TimePoint begin{}, end{};
 };
 
 class Framework {
@@ -91,6 +117,12 @@ class Framework {
   // region, so that the callback may wait; what it throws, backward throws.
   using GradientReady = std::function<void(int64_t first, int64_t count)>;
   virtual void on_gradient_ready(GradientReady callback) = 0;
+
+  // From now on called with the times of layers by `clock`, in training passes, before the pass returns: outside of any
+  // parallel region, by its caller or (GPU) by a thread that it waits for. Empty: no more. Times of one pass do not
+  // overlap; a GPU's layers are timed as the host hands them over. Never called where layers cannot be told apart.
+  using LayerDone = std::function<void(const LayerTime& time)>;
+  virtual void on_layer(const Clock& /*clock*/, LayerDone /*done*/) {}
 
   // Costs of training steps from now on, counted from zero, in the order of the forward pass. Empty: this framework
   // cannot tell its operations apart.

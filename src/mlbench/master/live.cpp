@@ -40,6 +40,7 @@ Json progress_json(const report::Progress& progress) {
                {"steps_per_epoch", progress.steps_per_epoch},
                {"evaluations", progress.evaluations},
                {"evaluation", nullptr},
+               {"rows", progress.rows},
                {"loss", nullptr},
                {"samples_per_s", nullptr}};
   if (progress.loss) json["loss"] = *progress.loss;

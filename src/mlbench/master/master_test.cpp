@@ -457,6 +457,14 @@ TEST_F(MasterTest, ErrorsAreJsonWithTheReason) {
   expect(send("GET", "/api/v1/runs/..%2f..%2fetc"), 404, "there is no run");
   expect(send("GET", "/api/v1/runs?limit=0"), 400, "limit=0 is no whole number from 1 to 1000");
   expect(send("GET", "/api/v1/runs?order=x"), 400, "newest and oldest");
+  expect(send("GET", "/api/v1/runs?limt=3"), 400,
+         "unknown parameter 'limt' of the query: did you mean 'limit'? valid: limit, offset, order, q, state, task");
+  expect(send("GET", "/api/v1/runs?limit=3&Order=newest"), 400, "unknown parameter 'Order'");
+  expect(send("GET", "/api/v1/tasks?all=1"), 400, "unknown parameter 'all' of the query: this path takes none");
+  expect(send("POST", "/api/v1/plan?dry=1", "{}"), 400, "this path takes none");
+  expect(send("GET", "/metrics?name=x"), 400, "this path takes none");
+  EXPECT_EQ(send("GET", "/?utm=1").status, 200) << "the page itself";
+  EXPECT_NE(send("GET", "/api/2.0/mlflow/experiments/search?max_results=5&more=1").status, 400);
   expect(send("POST", "/api/v1/runs", "{"), 400, "no JSON");
   expect(send("POST", "/api/v1/runs", "[]"), 400, "no object: array");
   expect(send("POST", "/api/v1/runs", "{}", "text/plain"), 415, "expected application/json");

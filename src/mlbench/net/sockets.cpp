@@ -15,6 +15,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include "mlbench/base/errors.h"
 
@@ -78,8 +79,9 @@ bool connected_to_itself(int socket) {
          std::memcmp(&own, &peer, own_size) == 0;
 }
 
-FileDescriptor begin_connect(const addrinfo& entry, std::string& reason) {
+FileDescriptor begin_connect(const addrinfo& entry, std::string& reason, int64_t buffer_bytes) {
   FileDescriptor socket(::socket(entry.ai_family, entry.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (socket) set_buffers(socket.get(), buffer_bytes);
   if (socket && (connect(socket.get(), entry.ai_addr, entry.ai_addrlen) == 0 || errno == EINPROGRESS)) return socket;
   reason = errno_text(errno);
   return {};
@@ -117,10 +119,17 @@ Accepted accept_from(int listener) {
   }
 }
 
-FileDescriptor begin_connect(const std::string& host, int port, std::string& reason) {
+FileDescriptor begin_connect(const std::string& host, int port, std::string& reason, int64_t buffer_bytes) {
   const auto addresses = resolve(host, port, 0);
   reason = addresses.error;
-  return addresses.list ? begin_connect(*addresses.list, reason) : FileDescriptor();
+  return addresses.list ? begin_connect(*addresses.list, reason, buffer_bytes) : FileDescriptor();
+}
+
+void set_buffers(int socket, int64_t bytes) {
+  if (bytes == 0) return;
+  const int size = static_cast<int>(std::min<int64_t>(bytes, std::numeric_limits<int>::max()));
+  setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+  setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
 }
 
 int connect_error(int socket) {
@@ -135,7 +144,7 @@ FileDescriptor connect_to(const std::string& host, int port, std::chrono::steady
   const auto addresses = resolve(host, port, 0);
   reason = addresses.error;
   for (const addrinfo* entry = addresses.list.get(); entry != nullptr; entry = entry->ai_next) {
-    FileDescriptor socket = begin_connect(*entry, reason);
+    FileDescriptor socket = begin_connect(*entry, reason, 0);
     if (!socket) continue;
     if (!wait_for(socket.get(), POLLOUT, deadline)) {
       reason = "no answer";

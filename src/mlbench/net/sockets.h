@@ -27,8 +27,9 @@ struct Accepted {
 Accepted accept_from(int listener);
 
 // Begins to connect to an address (the first that the name stands for). Not connected yet when it returns: wait until
-// the socket is writable, then ask connect_error(). None, with the reason, when that fails at once.
-FileDescriptor begin_connect(const std::string& host, int port, std::string& reason);
+// the socket is writable, then ask connect_error(). None, with the reason, when that fails at once. With buffers of so
+// many bytes (set_buffers), which count from the first packet on.
+FileDescriptor begin_connect(const std::string& host, int port, std::string& reason, int64_t buffer_bytes = 0);
 // Errno of a connection that became writable, 0 when it stands.
 int connect_error(int socket);
 // All addresses of the host, one after the other, waiting for each. None, with the reason, when none answers.
@@ -37,6 +38,10 @@ FileDescriptor connect_to(const std::string& host, int port, std::chrono::steady
 
 // Small messages are not held back, and a peer that went away without a word is noticed after about 30 s.
 void set_options(int socket);
+
+// Send and receive buffer, as far as the system grants them; 0: its choice. Before the socket is connected: how much a
+// peer may send ahead is agreed on then.
+void set_buffers(int socket, int64_t bytes);
 
 struct Endpoint {
   std::string host;

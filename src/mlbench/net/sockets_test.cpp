@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include "mlbench/base/errors.h"
 
@@ -55,6 +56,30 @@ TEST(Sockets, ListenOnAnAddressOrAnInterface) {
   }
   EXPECT_THAT([] { listen_on("no-such-interface.invalid", 0); },
               ThrowsMessage<IoError>(HasSubstr("no-such-interface.invalid:0")));
+}
+
+int buffer_of(int socket, int direction) {
+  int bytes = 0;
+  socklen_t size = sizeof bytes;
+  EXPECT_EQ(getsockopt(socket, SOL_SOCKET, direction, &bytes, &size), 0);
+  return bytes;
+}
+
+// The kernel counts its own bookkeeping, too, and says twice of what was asked for.
+TEST(Sockets, BothEndsHaveTheBuffersThatWereAskedFor) {
+  constexpr int kAsked = 65536;
+  const FileDescriptor listener = listen_on("127.0.0.1", 0);
+  set_buffers(listener.get(), kAsked);
+  std::string reason;
+  const FileDescriptor client = begin_connect("127.0.0.1", own_endpoint(listener.get()).port, reason, kAsked);
+  ASSERT_TRUE(client) << reason;
+  ASSERT_TRUE(wait_for(listener.get(), POLLIN, deadline_after(std::chrono::seconds(30))));
+  const Accepted accepted = accept_from(listener.get());
+  ASSERT_TRUE(accepted.socket);
+  for (const int socket : {client.get(), accepted.socket.get()}) {
+    EXPECT_EQ(buffer_of(socket, SO_SNDBUF), 2 * kAsked);
+    EXPECT_EQ(buffer_of(socket, SO_RCVBUF), 2 * kAsked);
+  }
 }
 
 }  // namespace

@@ -274,6 +274,7 @@ Json asked_json(const spec::RunSpec& spec, const RunProgress& progress, const Js
   record["framework"] = spec.framework;
   record["backend"] = spec.backend;
   record["comm_stack"] = field_of(begin, member::kCommStack);
+  record["communication"] = spec::uses_worker(spec) ? spec::to_json(spec.communication) : Json(nullptr);
   record["workers"] = spec.workers;
   record["threads_per_worker"] = spec.threads_per_worker;
   record["oversubscribed"] = spec.oversubscribed || progress.oversubscribed;

@@ -185,6 +185,10 @@ std::optional<CollectivesResult> collectives_of(const Json& record) {
   found.backend = text(record, "/backend");
   found.comm_stack = text(record, "/comm_stack");
   found.oversubscribed = record.value("oversubscribed", Json(false)) == true;
+  found.start_time = text(record, "/started_at");
+  found.end_time = text(record, "/finished_at");
+  if (const std::string failure = text(record, "/failure/message"); !failure.empty()) found.errors = {failure};
+  if (text(record, "/state") == "stopped") found.errors.emplace_back("stopped before all was measured");
   const Json::json_pointer spec_path("/config/spec");
   if (json.contains(spec_path)) found.spec = spec::collectives_from_json(json.at(spec_path), where + ": config.spec");
   return found;

@@ -45,8 +45,8 @@ CollectivesResult read_collectives_result(const std::filesystem::path& file);
 // What a run's record holds of it under `collectives`: {"config", "results", "pairs"}.
 Json collectives_section(const CollectivesResult& result);
 // The result in a record with such a section, or in a document of to_json(); empty where there is none. Only rows,
-// pairs, names, back end and, where there is one, the specification are read: records of MLBench's archives have no
-// more. UserError when what is there is wrong.
+// pairs, names, back end, times, why it ended early (`errors`) and, where there is one, the specification are read:
+// records of MLBench's archives have no more. UserError when what is there is wrong.
 std::optional<CollectivesResult> collectives_of(const Json& record);
 
 }  // namespace mlbench::report

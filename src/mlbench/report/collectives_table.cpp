@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "mlbench/base/printable.h"
 #include "mlbench/report/table.h"
+#include "mlbench/spec/communication.h"
 
 namespace mlbench::report {
 
@@ -97,8 +99,6 @@ std::string matrix_text(const std::vector<std::vector<double>>& values, int deci
   return table.render();
 }
 
-}  // namespace
-
 std::string collectives_preamble(const CollectivesResult& result) {
   const spec::CollectivesSpec& spec = result.spec;
   std::string out;
@@ -112,8 +112,9 @@ std::string collectives_preamble(const CollectivesResult& result) {
   out += fmt::format(" warmup iters: {} iters: {} agg iters: {} validation: {} graph: 0\n", spec.warm_up,
                      spec.iterations, spec.aggregated, spec.check);
   if (spec.blocking) out += "# Blocking Enabled: a barrier behind each operation, within its time\n";
-  out += fmt::format("# {} rank{}, {}{}, time of an iteration: {} of the ranks'\n#\n", result.workers,
+  out += fmt::format("# {} rank{}, {}{}{}, time of an iteration: {} of the ranks'\n#\n", result.workers,
                      result.workers == 1 ? "" : "s", result.comm_stack.empty() ? result.backend : result.comm_stack,
+                     spec::on_made_network(result.comm_stack) ? ", synthetic network" : "",
                      result.oversubscribed ? ", oversubscribed" : "", spec::name_of(spec.average));
   if (!result.hosts.empty()) out += "# Using devices\n";
   for (size_t rank = 0; rank < result.hosts.size(); ++rank) {
@@ -156,18 +157,44 @@ std::string section_footer(std::span<const CollectiveRow> rows) {
   return out + fmt::format("#\n# Collective test concluded: {}\n", all.front().operation);
 }
 
-std::string collectives_table(const CollectivesResult& result) {
-  std::string out = collectives_preamble(result);
-  const std::span<const CollectiveRow> rows(result.rows);
-  for (size_t from = 0; from < rows.size();) {
-    size_t until = from;
-    out += section_heading(rows[from]);
-    for (; until < rows.size() && same_section(rows[from], rows[until]); ++until) out += section_line(rows[until]);
-    out += section_footer(rows.subspan(from, until - from));
-    from = until;
+}  // namespace
+
+CollectivesLines::CollectivesLines(CollectivesResult head) : head_(std::move(head)) {
+  head_.rows.clear();
+  head_.pairs.reset();
+}
+
+std::string CollectivesLines::begin() { return std::exchange(begun_, true) ? "" : collectives_preamble(head_); }
+
+std::string CollectivesLines::row(const CollectiveRow& row) {
+  if (!begun_) head_.rows = {row};  // tells where the buffers lie
+  std::string out = begin();
+  if (!section_.empty() && !same_section(section_.front(), row)) {
+    out += section_footer(section_);
+    section_.clear();
   }
-  if (result.pairs) out += "#\n" + pairs_table(*result.pairs);
+  if (section_.empty()) out += section_heading(row);
+  section_.push_back(row);
+  for (auto* form : {&section_.back().out_of_place, &section_.back().in_place}) {
+    if (*form) (*form)->raw_times_us.clear();
+  }
+  return out + section_line(row);
+}
+
+std::string CollectivesLines::end(const CollectivesResult& whole) {
+  std::string out = begin();
+  if (!section_.empty()) out += section_footer(section_);
+  section_.clear();
+  if (whole.pairs) out += "#\n" + pairs_table(*whole.pairs);
+  for (const std::string& error : whole.errors) out += fmt::format("# Ended early: {}\n", printable(error));
   return out;
+}
+
+std::string collectives_table(const CollectivesResult& result) {
+  CollectivesLines lines(result);
+  std::string out;
+  for (const CollectiveRow& row : result.rows) out += lines.row(row);
+  return out + lines.end(result);
 }
 
 std::string percentiles_table(std::span<const CollectiveRow> rows) {
@@ -223,12 +250,15 @@ std::string pairs_table(const record::PairMatrix& pairs) {
   return printable_lines(out, "");
 }
 
-std::string collectives_csv(std::span<const CollectiveRow> rows) {
-  std::string out =
-      "operation,cycle,size,count,type,redop,root,device,form,iterations,time_us,min_us,p50_us,p95_us,p99_us,max_us,"
-      "stdev_us,cv,p50_low_us,p50_high_us,alg_bw,bus_bw,wrong,copies,capped\n";
+std::string_view collectives_csv_header() {
+  return "operation,cycle,size,count,type,redop,root,device,form,iterations,time_us,min_us,p50_us,p95_us,p99_us,max_us,"
+         "stdev_us,cv,p50_low_us,p50_high_us,alg_bw,bus_bw,wrong,copies,capped\n";
+}
+
+std::string collectives_csv_lines(const CollectiveRow& one) {
+  std::string out;
   const auto figure = [](const auto& value) { return value ? fmt::format("{}", *value) : std::string(); };
-  for_each_form(rows, [&](const CollectiveRow& row, const char* name, const CollectiveForm& form) {
+  for_each_form({&one, 1}, [&](const CollectiveRow& row, const char* name, const CollectiveForm& form) {
     out += fmt::format("{},{},{},{},{},{},{},{},{},", row.operation, row.cycle, row.size_bytes, row.count, type_of(row),
                        reduction_of(row), row.root, row.device, name);
     if (form.iterations) {
@@ -242,6 +272,12 @@ std::string collectives_csv(std::span<const CollectiveRow> rows) {
     out += fmt::format("{},{},{},{},{}\n", form.alg_bw, figure(form.bus_bw), figure(form.wrong), form.copies ? 1 : 0,
                        form.capped ? 1 : 0);
   });
+  return out;
+}
+
+std::string collectives_csv(std::span<const CollectiveRow> rows) {
+  std::string out(collectives_csv_header());
+  for (const CollectiveRow& row : rows) out += collectives_csv_lines(row);
   return out;
 }
 

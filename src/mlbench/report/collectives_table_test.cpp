@@ -9,7 +9,9 @@
 namespace mlbench::report {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 TEST(CollectivesTable, LinesOfNcclTests) {
   record::CollectiveForm wrong = make_form(10, 0.8, 1.2), unchecked = make_form(12345.6, 2.72, 4.08);
@@ -88,11 +90,21 @@ TEST(CollectivesTable, LinesOfOsu) {
             "#\n");
 }
 
+TEST(CollectivesTable, AMadeNetworkIsNamed) {
+  CollectivesResult result = make_result("r", "gloo", 2, {});
+  result.comm_stack = "netem(ring(gloo))";
+  EXPECT_THAT(collectives_table(result),
+              testing::HasSubstr("# 2 ranks, netem(ring(gloo)), synthetic network, time of"));
+}
+
 // Every line of data has the 13 columns that programs reading nccl-tests' output split it into.
 TEST(CollectivesTable, LinesHaveThirteenColumnsHoweverLargeTheFigures) {
   record::CollectiveForm huge = make_form(98765432.1, 123456789, 12345678);
   huge.wrong = 123456789012;
-  const std::string line = section_line(make_row("all_reduce", 1, "float64", huge, make_form(0.004, 0.0001, 99999.9)));
+  CollectivesLines table(make_result("r", "gloo", 2, {}));
+  std::string line = table.row(make_row("all_reduce", 1, "float64", huge, make_form(0.004, 0.0001, 99999.9)));
+  line.pop_back();
+  line.erase(0, line.rfind('\n') + 1);
   std::istringstream words(line);
   size_t count = 0;
   for (std::string word; words >> word; ++count) {
@@ -106,9 +118,33 @@ TEST(CollectivesTable, SectionsAreOfOneOperation) {
   const auto row = [](const char* operation, const char* dtype) {
     return make_row(operation, 1, dtype, make_form(1, 1, 1));
   };
-  EXPECT_TRUE(same_section(row("all_reduce", "float32"), row("all_reduce", "int8"))) << "a column tells the type";
-  EXPECT_FALSE(same_section(row("all_reduce", "float32"), row("reduce", "float32")));
-  EXPECT_FALSE(same_section(row("latency", "float32"), row("latency", "int8")));
+  CollectivesLines table(make_result("r", "gloo", 2, {}));
+  table.row(row("all_reduce", "float32"));
+  EXPECT_THAT(table.row(row("all_reduce", "int8")), Not(HasSubstr("#"))) << "a column tells the type";
+  EXPECT_THAT(table.row(row("reduce", "float32")),
+              AllOf(HasSubstr("concluded: all_reduce"), HasSubstr("starting: reduce\n")));
+  EXPECT_THAT(table.row(row("latency", "float32")), HasSubstr("ranks 0 and 1, float\n"));
+  EXPECT_THAT(table.row(row("latency", "int8")), HasSubstr("ranks 0 and 1, int8\n"));
+}
+
+TEST(CollectivesTable, GrowsRowByRow) {
+  const CollectivesResult result = make_result("r", "gloo", 2,
+                                               {make_row("all_reduce", 2, "float32", make_form(12.5, 0.64, 0.96)),
+                                                make_row("all_reduce", 4, "float32", make_form(13, 0.64, 0.96)),
+                                                make_row("barrier", 0, "", make_form(5, 0, 0))});
+  CollectivesLines lines(result);
+  std::string out, csv(collectives_csv_header());
+  for (const record::CollectiveRow& row : result.rows) {
+    out += lines.row(row);
+    csv += collectives_csv_lines(row);
+  }
+  EXPECT_EQ(out + lines.end(result), collectives_table(result));
+  EXPECT_EQ(csv, collectives_csv(result.rows));
+  CollectivesResult stopped = make_result("r", "gloo", 2, {});
+  stopped.errors = {"stopped before all was measured"};
+  EXPECT_THAT(CollectivesLines(stopped).end(stopped),
+              AllOf(testing::StartsWith("# nThread 1 "), HasSubstr("# Ended early: stopped before")))
+      << "without any row";
 }
 
 TEST(CollectivesTable, Percentiles) {

@@ -66,7 +66,7 @@ class Conditions {
 
   std::vector<std::string> values_;
   std::vector<HostKind> host_kinds_;
-  std::string division_but_precision_;
+  std::string division_but_keys_;
 };
 
 // Why runs that differ in these have no speed-up, "no speed-up: hardware differs"; "" where nothing forbids one.

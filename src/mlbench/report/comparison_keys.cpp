@@ -76,11 +76,14 @@ std::string overrides(const Json& record) {
 
 std::string division(const Json& record) { return text(record, "/division"); }
 
-// A run that is open for its precision alone is as one that is not: it differs in that key.
-std::string division_but_precision(const Json& record) {
+// A run that is open for its precision alone, or for how its ranks communicate, is as one that is not: it differs in
+// these keys.
+std::string division_but_keys(const Json& record) {
   const Json given = list_of(record, "overrides");
   const bool precision = std::ranges::any_of(given, [](const Json& one) { return text(one, "/key") == "precision"; });
-  const bool alone = precision && overridden(record).empty();
+  const bool communication =
+      !text(record, "/communication/wire_dtype").empty() || !text(record, "/communication/netem").empty();
+  const bool alone = (precision || communication) && overridden(record).empty();
   return alone && division(record) == "open" ? "closed" : division(record);
 }
 
@@ -249,7 +252,7 @@ Conditions::Conditions(const Json& record) {
   for (const Json& host : list_of(record, "hosts")) {
     host_kinds_.push_back({values::cpu_and_gpus(host), number(host, "/ram_bytes").value_or(0)});
   }
-  division_but_precision_ = values::division_but_precision(record);
+  division_but_keys_ = values::division_but_keys(record);
 }
 
 const std::string& Conditions::value(const ComparisonKey& key) const {
@@ -264,7 +267,7 @@ bool Conditions::equal(size_t key, const Conditions& other) const {
     };
     return has_all(host_kinds_, other.host_kinds_) && has_all(other.host_kinds_, host_kinds_);
   }
-  if (kKeys[key].name == "division") return division_but_precision_ == other.division_but_precision_;
+  if (kKeys[key].name == "division") return division_but_keys_ == other.division_but_keys_;
   return false;
 }
 

@@ -241,6 +241,14 @@ TEST(Comparison, OpenForThePrecisionIsNoOtherDivision) {
   EXPECT_THAT(differences(open, half), ElementsAre("overrides", "precision"));
 }
 
+TEST(Comparison, OpenForHowRanksCommunicateIsNoOtherDivision) {
+  Json cast = told_record("a-1", 1);
+  cast["division"] = "open";
+  cast["comm_stack"] = "cast[float16](gloo)";
+  cast["communication"] = {{"wire_dtype", "float16"}, {"netem", nullptr}};
+  EXPECT_THAT(differences(told_record("a-1", 1), cast), ElementsAre("backend"));
+}
+
 TEST(Comparison, KindsOfHostsAreASet) {
   Json mixed = told_record("a-1", 1), twice = mixed;
   mixed["hosts"].push_back(mixed["hosts"][0]);

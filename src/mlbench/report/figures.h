@@ -36,7 +36,8 @@ struct RunFigures {
   // The part of both that ran while the gradient was computed; known where wait and transfer are.
   std::optional<double> hidden_share;
   bool hides() const { return hidden_share.value_or(0) > 0; }
-  std::string evaluation;           // "Prec@1 84.21", the goal's metric at the last evaluation
+  // "Prec@1 84.21", the goal's metric at the last evaluation; of a benchmark of collectives how many rows there are.
+  std::string evaluation;
   std::vector<std::string> labels;  // what a reader must know before comparing
 };
 RunFigures figures_of(const Json& record);

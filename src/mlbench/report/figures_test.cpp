@@ -71,6 +71,10 @@ TEST(Figures, LabelsSayWhatAReaderMustKnow) {
   record["limits"]["to_the_end"] = true;
   EXPECT_THAT(figures_of(record).labels,
               ElementsAre("synthetic", "own task", "light", "to the end", "oversubscribed", "2 segments"));
+  record["comm_stack"] = "check(netem(ring(gloo)))";
+  EXPECT_THAT(figures_of(record).labels, testing::Contains("synthetic network"));
+  record["comm_stack"] = "check(gloo)";
+  EXPECT_THAT(figures_of(record).labels, testing::Not(testing::Contains("synthetic network")));
 
   record["limits"].erase("to_the_end");
   record["division"] = "throughput";

@@ -65,7 +65,9 @@ void ProgressReader::take(const Json& event) {
     progress_.evaluation = event;
     ++progress_.evaluations;
   } else if (record::is(event, EventKind::kCollective)) {
-    progress_.collective = event;
+    progress_.collective = record::get(event, member::kRow);
+    ++progress_.rows;
+    if (take_row_) take_row_(*progress_.collective);
   } else if (record::is(event, EventKind::kGoal)) {
     progress_.goal = event;
   } else if (record::is(event, EventKind::kEnd)) {

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "mlbench/base/json.h"
 #include "mlbench/record/spool_tail.h"
@@ -25,7 +27,8 @@ struct Progress {
   std::optional<double> samples_per_s;  // of this rank, over the last few seconds of its train clock
   std::optional<Json> evaluation;       // the last "evaluation" event
   int64_t evaluations = 0;              // seen so far, all segments
-  std::optional<Json> collective;       // the last "collective" event
+  std::optional<Json> collective;       // the last row of a benchmark of collectives
+  int64_t rows = 0;                     // of these, seen so far
   std::optional<Json> goal;             // the "goal" event
   std::optional<Json> end;              // the "end" event
   std::optional<Json> failure;          // the "failure" event
@@ -37,6 +40,8 @@ class ProgressReader {
   // Returns whether anything was new. A spool of another version is a UserError.
   bool update();
   const Progress& progress() const { return progress_; }
+  // Called by update() with each row of a benchmark of collectives.
+  void each_row(std::function<void(const Json& row)> take) { take_row_ = std::move(take); }
 
  private:
   void take(const record::StepRecord& record);
@@ -48,6 +53,7 @@ class ProgressReader {
   std::optional<record::SpoolTail> tail_;  // of the segment
   std::deque<record::StepRecord> window_;
   Progress progress_;
+  std::function<void(const Json& row)> take_row_;
 };
 
 }  // namespace mlbench::report

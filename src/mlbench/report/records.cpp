@@ -126,8 +126,8 @@ void check_record(const Json& record) {
        {"true or false", {"oversubscribed"}},
        {"list", {"overrides", "exit_codes", "notes", "segments", "hosts", "evaluations", "epochs", "operations"}},
        {"object",
-        {"limits", "requested", "effective", "failure", "environment", "data", "storage", "goal", "clocks", "steps_s",
-         "exchange", "throughput", "utilisation", "custom"}}});
+        {"communication", "limits", "requested", "effective", "failure", "environment", "data", "storage", "goal",
+         "clocks", "steps_s", "exchange", "throughput", "utilisation", "custom"}}});
   check_present(
       record, "",
       {"id", "name", "state", "created_at", "overrides", "segments", "evaluations", "epochs", "limits", "steps_s"});

@@ -9,6 +9,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/record/spool.h"
+#include "mlbench/report/collectives_table.h"
 #include "mlbench/report/table.h"
 
 namespace mlbench::report {
@@ -409,6 +410,10 @@ std::string run_details(const Json& record) {
     }
   }
   out += kinds_table(record) + operations_table(record) + evaluations_table(record);
+  if (member(record, "collectives", Json::value_t::object) != nullptr) {
+    const auto result = collectives_of(record);
+    if (result && (!result->rows.empty() || result->pairs)) out += "\n" + collectives_table(*result);
+  }
   if (const std::string failure = failure_text(record); !failure.empty()) out += "\n" + failure;
   return out;
 }

@@ -322,6 +322,13 @@ void check_collectives(const CollectivesSpec& spec, int64_t ranks) {
       throw UserError(fmt::format("the root (-r) is {}; expected a rank from 0 to {}, or all", spec.root, ranks - 1));
     }
   }
+  const int64_t forms = (spec.out_of_place ? 1 : 0) + (spec.in_place ? 1 : 0);
+  if (spec.raw_times && spec.iterations > kMostRawTimes / (ranks * forms)) {
+    throw UserError(fmt::format(
+        "--raw-times of {} iterations on {} ranks in {} form{} are more than the {} times that a row holds: "
+        "at most {} iterations (-n)",
+        spec.iterations, ranks, forms, forms == 1 ? "" : "s", kMostRawTimes, kMostRawTimes / (ranks * forms)));
+  }
   if (spec.pairs.measure && ranks < 2) {
     throw UserError(fmt::format("the matrix of pairs needs at least 2 ranks, this run has {}", ranks));
   }

@@ -120,6 +120,7 @@ struct CollectivesSpec {
 inline constexpr int64_t kEveryRoot = -1;
 inline constexpr int64_t kMostCollectiveSizes = 10'000;
 inline constexpr int64_t kMostCollectiveBytes = int64_t{1} << 40;
+inline constexpr int64_t kMostRawTimes = 50'000;  // of a row: they are a line of the spool, which has its size
 
 // One line of the table but for its size.
 struct CollectiveCase {
@@ -152,6 +153,9 @@ std::string size_text(int64_t bytes);
 
 // Task 0a: all-reduce of float32 and float16, the 80 sizes np.logspace(0, 8, num=80) truncated to whole elements, 100
 // iterations.
+inline constexpr std::string_view kTask0a = "0a";
+inline constexpr std::string_view kTask0aTitle = "Time of all-reduce over its size";
+inline constexpr int64_t kTask0aWorkers[] = {2, 4, 8};  // official
 std::vector<int64_t> task_0a_counts();
 CollectivesSpec task_0a();
 // In what a specification is not task 0a's, in words; empty: it is closed. A cap on time opens it; the order of the

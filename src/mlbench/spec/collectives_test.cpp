@@ -72,6 +72,17 @@ TEST(Collectives, NamesAreReadAsOthersWriteThem) {
               testing::AllOf(HasSubstr("unknown operation 'all_reduse'"), HasSubstr("did you mean 'all_reduce'")));
 }
 
+TEST(Collectives, RawTimesFitIntoARow) {
+  CollectivesSpec spec;
+  spec.raw_times = true;
+  spec.iterations = 12'500;
+  check_collectives(spec, 2);
+  EXPECT_THAT(
+      error_of([&] { check_collectives(spec, 3); }),
+      HasSubstr("--raw-times of 12500 iterations on 3 ranks in 2 forms are more than the 50000 times that a row "
+                "holds: at most 8333 iterations (-n)"));
+}
+
 TEST(Collectives, TypesHaveTwoNames) {
   EXPECT_EQ(dtype_named("float"), DType::kFloat32);
   EXPECT_EQ(dtype_named("float32"), DType::kFloat32);

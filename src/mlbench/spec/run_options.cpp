@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/spec/collectives.h"
+#include "mlbench/spec/communication.h"
 #include "mlbench/spec/fields.h"
 
 namespace mlbench::spec {
@@ -22,11 +24,12 @@ constexpr Range kTimeoutRange{0.001, 86400};
 constexpr Range kListRange{0, 1000};
 constexpr Range kWordRange{0, 100'000};
 
-constexpr const char *kWhat = "What to run", *kData = "Data", *kLimits = "When to stop", *kHow = "How to run";
+constexpr const char *kWhat = "What to run", *kData = "Data", *kLimits = "When to stop", *kHow = "How to run",
+                     *kCommunication = "How ranks communicate";
 
 using Kind = OptionKind;
 using Options = RunOptions;
-constexpr auto kTasks = AppliesTo::kTasks, kCommands = AppliesTo::kCommands;
+constexpr auto kTasks = AppliesTo::kTasks, kTraining = AppliesTo::kTraining, kCommands = AppliesTo::kCommands;
 
 // clang-format off
 constexpr RunOption kRows[] = {
@@ -37,45 +40,46 @@ constexpr RunOption kRows[] = {
 
     {.name = "task", .flags = "--task", .member = &Options::task, .kind = Kind::kText, .applies = kTasks,
      .value = "TASK", .group = kWhat, .help = "a name of 'mlbench list tasks', or a task file (.toml)"},
-    {.name = "task_text", .flags = "", .member = &Options::task_text, .kind = Kind::kText, .applies = kTasks},
-    {.name = "rules", .flags = "--rules", .member = &Options::rules, .kind = Kind::kText, .applies = kTasks,
+    {.name = "task_text", .flags = "", .member = &Options::task_text, .kind = Kind::kText, .applies = kTraining},
+    {.name = "rules", .flags = "--rules", .member = &Options::rules, .kind = Kind::kText, .applies = kTraining,
      .value = "RULES", .group = kWhat, .help = "rule set of the task (default: the newest)"},
-    {.name = "variant", .flags = "--variant", .member = &Options::variant, .kind = Kind::kText, .applies = kTasks,
+    {.name = "variant", .flags = "--variant", .member = &Options::variant, .kind = Kind::kText, .applies = kTraining,
      .value = "VARIANT", .group = kWhat, .help = "official variant of the task (default: its first)"},
     {.name = "framework", .flags = "--framework", .member = &Options::framework, .kind = Kind::kText,
-     .applies = kTasks, .value = "NAME", .group = kWhat, .help = "see 'mlbench list frameworks'"},
+     .applies = kTraining, .value = "NAME", .group = kWhat, .help = "see 'mlbench list frameworks'"},
     {.name = "backend", .flags = "--backend", .member = &Options::backend, .kind = Kind::kText, .value = "NAME",
      .group = kWhat, .help = "communication backend, see 'mlbench list backends'"},
     {.name = "executor", .flags = "--executor", .member = &Options::executor, .kind = Kind::kText, .usual = "local",
      .value = "NAME", .group = kWhat, .help = "see 'mlbench list executors'"},
-    {.name = "set", .flags = "--set", .member = &Options::overrides, .kind = Kind::kTexts, .applies = kTasks,
+    {.name = "set", .flags = "--set", .member = &Options::overrides, .kind = Kind::kTexts, .applies = kTraining,
      .range = kListRange, .value = "KEY=VALUE", .group = kWhat,
      .help = "override a key of the task; the run becomes open (repeatable)"},
     {.name = "command", .flags = "", .member = &Options::command, .kind = Kind::kTexts, .applies = kCommands,
      .range = kWordRange},
+    {.name = "collectives", .flags = "", .member = &Options::collectives, .kind = Kind::kObject, .applies = kTasks},
 
-    {.name = "data", .flags = "--data", .member = &Options::data, .kind = Kind::kText, .applies = kTasks,
+    {.name = "data", .flags = "--data", .member = &Options::data, .kind = Kind::kText, .applies = kTraining,
      .value = "NAME", .group = kData, .help = "another data set, see 'mlbench list data'"},
-    {.name = "data_dir", .flags = "--data-dir", .member = &Options::data_dir, .kind = Kind::kText, .applies = kTasks,
+    {.name = "data_dir", .flags = "--data-dir", .member = &Options::data_dir, .kind = Kind::kText, .applies = kTraining,
      .value = "DIR", .group = kData, .help = "where data sets lie (default: MLBENCH_DATA_DIR)"},
     {.name = "synthetic", .flags = "--synthetic", .member = &Options::synthetic, .kind = Kind::kFlag,
-     .applies = kTasks, .group = kData, .help = "made data instead of the real set"},
+     .applies = kTraining, .group = kData, .help = "made data instead of the real set"},
     {.name = "fixed_batch", .flags = "--fixed-batch", .member = &Options::fixed_batch, .kind = Kind::kFlag,
-     .applies = kTasks, .group = kData, .help = "one batch kept in memory: measures throughput only"},
+     .applies = kTraining, .group = kData, .help = "one batch kept in memory: measures throughput only"},
 
-    {.name = "light", .flags = "-l,--light", .member = &Options::light, .kind = Kind::kFlag, .applies = kTasks,
+    {.name = "light", .flags = "-l,--light", .member = &Options::light, .kind = Kind::kFlag, .applies = kTraining,
      .group = kLimits, .help = "the task's light goal"},
     {.name = "to_the_end", .flags = "--to-the-end", .member = &Options::to_the_end, .kind = Kind::kFlag,
-     .applies = kTasks, .group = kLimits,
+     .applies = kTraining, .group = kLimits,
      .help = "go on past the goal, whose time is kept, to the last epoch or a limit"},
     {.name = "max_steps", .flags = "--max-steps", .member = &Options::max_steps, .kind = Kind::kCount,
-     .applies = kTasks, .range = kStepRange, .unit = "steps", .value = "N", .group = kLimits,
+     .applies = kTraining, .range = kStepRange, .unit = "steps", .value = "N", .group = kLimits,
      .help = "stop after this many steps"},
     {.name = "max_epochs", .flags = "--max-epochs", .member = &Options::max_epochs, .kind = Kind::kReal,
-     .applies = kTasks, .range = kEpochLimits, .unit = "epochs", .value = "X", .group = kLimits,
+     .applies = kTraining, .range = kEpochLimits, .unit = "epochs", .value = "X", .group = kLimits,
      .help = "stop after this many epochs"},
     {.name = "max_time", .flags = "--max-time", .member = &Options::max_time, .kind = Kind::kDuration,
-     .applies = kTasks, .range = kTimeRange, .unit = "s", .word = "official", .value = "TIME", .group = kLimits,
+     .applies = kTraining, .range = kTimeRange, .unit = "s", .word = "official", .value = "TIME", .group = kLimits,
      .help = "stop after this time from the first batch: 90s, 5m, 2h, or 'official', the task's"},
 
     {.name = "seed", .flags = "--seed", .member = &Options::seed, .kind = Kind::kSeed, .usual = "42", .value = "N",
@@ -86,11 +90,33 @@ constexpr RunOption kRows[] = {
      .member = &Options::threads_per_worker, .kind = Kind::kCount, .range = kThreadRange, .value = "N",
      .group = kHow, .help = "default: cores / largest K, at least 1"},
     {.name = "checkpoint_every", .flags = "--checkpoint-every", .member = &Options::checkpoint_every,
-     .kind = Kind::kSteps, .applies = kTasks, .range = kStepRange, .unit = "steps", .word = "epoch",
+     .kind = Kind::kSteps, .applies = kTraining, .range = kStepRange, .unit = "steps", .word = "epoch",
      .value = "STEPS|epoch", .group = kHow, .help = "default: one checkpoint at the end"},
     {.name = "comm_timeout", .flags = "--comm-timeout", .member = &Options::comm_timeout, .kind = Kind::kDuration,
      .applies = kTasks, .range = kTimeoutRange, .unit = "s", .usual = "30s", .value = "TIME", .group = kHow,
      .help = "how long an operation may wait for a peer"},
+    {.name = "algorithm", .flags = "--algorithm", .member = &Options::algorithm, .kind = Kind::kText,
+     .applies = kTasks, .usual = "auto", .value = "NAME", .group = kCommunication,
+     .help = "of all_reduce: auto, ring, halving_doubling, bcube; which depends on the back end",
+     .choices = kAlgorithms},
+    {.name = "links", .flags = "--links", .member = &Options::links, .kind = Kind::kCount, .applies = kTasks,
+     .range = kLinkCounts, .usual = "1", .value = "N", .group = kCommunication,
+     .help = "connections between two ranks, over which large messages are spread"},
+    {.name = "socket_buffer", .flags = "--socket-buffer", .member = &Options::socket_buffer, .kind = Kind::kSize,
+     .applies = kTasks, .range = kSocketBuffers, .unit = "bytes", .value = "SIZE", .group = kCommunication,
+     .help = "send and receive buffer of each connection: 4M (default: the system's choice)"},
+    {.name = "interface", .flags = "--interface", .member = &Options::network_interface, .kind = Kind::kText,
+     .applies = kTasks, .value = "NAME|ADDRESS", .group = kCommunication,
+     .help = "network interface, or its address, that ranks use (default: loopback)"},
+    {.name = "wire_dtype", .flags = "--wire-dtype", .member = &Options::wire_dtype, .kind = Kind::kText,
+     .applies = kTasks, .value = "TYPE", .group = kCommunication,
+     .help = "float32 travels as float16 or bfloat16; the run becomes open", .choices = kWireTypes},
+    {.name = "netem", .flags = "--netem", .member = &Options::netem, .kind = Kind::kText, .applies = kTasks,
+     .value = "LINKS", .group = kCommunication,
+     .help = "a made network, labelled: 'latency=0.2ms,bandwidth=1Gbit;0>1:latency=1ms'; the run becomes open"},
+    {.name = "check_collectives", .flags = "--check-collectives", .member = &Options::check_collectives,
+     .kind = Kind::kFlag, .applies = kTasks, .group = kCommunication,
+     .help = "name ranks that do not call the same operation, instead of hanging (slower)"},
     {.name = "image", .flags = "--image", .member = &Options::image, .kind = Kind::kText, .applies = kCommands,
      .value = "IMAGE", .group = kHow, .help = "container image of a command behind --"},
     {.name = "work_dir", .flags = "--work-dir", .member = &Options::work_dir, .kind = Kind::kText,
@@ -99,32 +125,37 @@ constexpr RunOption kRows[] = {
     {.name = "env", .flags = "--env", .member = &Options::environment, .kind = Kind::kTexts, .applies = kCommands,
      .range = kListRange, .value = "NAME[=VALUE|=@FILE]", .group = kHow,
      .help = "variable of a command behind --; a secret as NAME (its value here) or NAME=@FILE (repeatable)"},
-    {.name = "gpu", .flags = "-g,--gpu", .member = &Options::gpu, .kind = Kind::kFlag, .applies = kTasks,
+    {.name = "gpu", .flags = "-g,--gpu", .member = &Options::gpu, .kind = Kind::kFlag, .applies = kTraining,
      .group = kHow, .help = "compute on the host's NVIDIA GPUs, one per worker"},
-    {.name = "overlap", .flags = "--overlap", .member = &Options::overlap, .kind = Kind::kFlag, .applies = kTasks,
+    {.name = "overlap", .flags = "--overlap", .member = &Options::overlap, .kind = Kind::kFlag, .applies = kTraining,
      .group = kHow, .help = "exchange gradients while they are computed: --set optimizer.overlap=true"},
-    {.name = "explain", .flags = "--explain", .member = &Options::explain, .kind = Kind::kFlag, .applies = kTasks,
+    {.name = "explain", .flags = "--explain", .member = &Options::explain, .kind = Kind::kFlag, .applies = kTraining,
      .group = kHow, .help = "at the end, say which kernels the framework took (onednn)"},
-    {.name = "profile", .flags = "--profile", .member = &Options::profile, .kind = Kind::kFlag, .applies = kTasks,
+    {.name = "profile", .flags = "--profile", .member = &Options::profile, .kind = Kind::kFlag, .applies = kTraining,
      .group = kHow, .help = "at the end, say what each operation of a step cost (onednn; takes about 1 %)"},
+    {.name = "timeline", .flags = "", .member = &Options::timeline, .kind = Kind::kFlag, .applies = kTasks},
     {.name = "no_wait", .flags = "--no-wait", .member = &Options::no_wait, .kind = Kind::kFlag, .group = kHow,
      .help = "start at once even when another run holds the cores (labelled oversubscribed)"},
+    {.name = "next_repeat", .flags = "", .member = &Options::next_repeat, .kind = Kind::kFlag},
 };
 // clang-format on
 
-// Calls `text`, `list` or `flag` with the member.
-template <typename Given, typename Text, typename List, typename Flag>
-void visit_member(const RunOption& option, Given& options, const Text& text, const List& list, const Flag& flag) {
+// Calls `text`, `list`, `flag` or `object` with the member.
+template <typename Given, typename Text, typename List, typename Flag, typename Object>
+void visit_member(const RunOption& option, Given& options, const Text& text, const List& list, const Flag& flag,
+                  const Object& object) {
   if (const auto* one = std::get_if<std::string Options::*>(&option.member)) text(options.**one);
   if (const auto* many = std::get_if<std::vector<std::string> Options::*>(&option.member)) list(options.**many);
   if (const auto* set = std::get_if<bool Options::*>(&option.member)) flag(options.**set);
+  if (const auto* whole = std::get_if<Json Options::*>(&option.member)) object(options.**whole);
 }
 
 bool is_given(const RunOption& option, const RunOptions& options) {
   bool given = false;
   visit_member(
       option, options, [&](const std::string& text) { given = !text.empty(); },
-      [&](const std::vector<std::string>& list) { given = !list.empty(); }, [&](bool flag) { given = flag; });
+      [&](const std::vector<std::string>& list) { given = !list.empty(); }, [&](bool flag) { given = flag; },
+      [&](const Json& object) { given = !object.is_null(); });
   return given;
 }
 
@@ -143,6 +174,19 @@ void check_text(const RunOption& option, const std::string& text) {
       break;
     case Kind::kDuration:
       parse_duration(text, label, option.range);
+      break;
+    case Kind::kSize:
+      if (!option.range.contains(static_cast<double>(parse_size(text, label)))) {
+        throw UserError(fmt::format("{} '{}' is not a size from {} to {}", label, shortened(text),
+                                    size_text(static_cast<int64_t>(option.range.least)),
+                                    size_text(static_cast<int64_t>(option.range.most))));
+      }
+      break;
+    case Kind::kText:
+      if (!option.choices.empty() && std::ranges::find(option.choices, text) == option.choices.end()) {
+        throw UserError(fmt::format("{} '{}' is unknown: {}", label, shortened(text),
+                                    suggest(text, {option.choices.begin(), option.choices.end()})));
+      }
       break;
     case Kind::kSteps:
       try {
@@ -189,6 +233,7 @@ Json schema_of(const RunOption& option) {
   switch (option.kind) {
     case Kind::kText: {
       Json schema = {{"type", "string"}};
+      for (const std::string_view choice : option.choices) schema["enum"].push_back(choice);
       if (!option.usual.empty()) schema["default"] = option.usual;
       return schema;
     }
@@ -199,6 +244,8 @@ Json schema_of(const RunOption& option) {
       return {{"type", "boolean"}, {"default", false}};
     case Kind::kCounts:
       return {{"type", "array"}, {"items", number_schema(option)}, {"minItems", 1}, {"maxItems", kMostRunsPerRequest}};
+    case Kind::kObject:
+      return {{"type", "object"}};
     default:
       return number_schema(option);
   }
@@ -222,19 +269,31 @@ std::string label_of(const RunOption& option) {
   return std::string(option.flags.substr(start, option.flags.find(',', start) - start));
 }
 
+bool asks_for_training(const RunOptions& options) {
+  return options.command.empty() && options.task != kTask0a && options.collectives.is_null();
+}
+
 void check_run_options(const RunOptions& options) {
   const bool custom = !options.command.empty();
+  const bool measures = !custom && !asks_for_training(options);
+  if (!options.collectives.is_null() && !options.task.empty()) {
+    throw UserError("collectives is given and task, too: a run measures the one or does the other, so leave out one");
+  }
   for (const RunOption& option : kRows) {
     if (!is_given(option, options)) continue;
-    if (custom && option.applies == kTasks) {
+    if (custom && (option.applies == kTasks || option.applies == kTraining)) {
       throw UserError(fmt::format("{} is an option of tasks: give it to your command, behind --", label_of(option)));
     }
     if (!custom && option.applies == kCommands) {
       throw UserError(fmt::format("{} is an option of a command: give one behind --", label_of(option)));
     }
+    if (measures && option.applies == kTraining) {
+      throw UserError(fmt::format("{} is an option of tasks that train, and {} trains nothing: leave it out",
+                                  label_of(option), options.task.empty() ? "a benchmark of collectives" : "task 0a"));
+    }
     visit_member(
         option, options, [&](const std::string& text) { check_text(option, text); },
-        [&](const std::vector<std::string>& values) { check_list(option, values); }, [](bool) {});
+        [&](const std::vector<std::string>& values) { check_list(option, values); }, [](bool) {}, [](const Json&) {});
   }
   const int64_t counts = std::ssize(workers_of(options));
   const int64_t repeats = count_of(options, &Options::repeat, 1);
@@ -266,6 +325,10 @@ double real_of(const RunOptions& options, std::string RunOptions::*member, doubl
 double seconds_of(const RunOptions& options, std::string RunOptions::*member, double otherwise) {
   const RunOption& option = run_option(member);
   return (options.*member).empty() ? otherwise : parse_duration(options.*member, label_of(option), option.range);
+}
+
+int64_t bytes_of(const RunOptions& options, std::string RunOptions::*member, int64_t otherwise) {
+  return (options.*member).empty() ? otherwise : parse_size(options.*member, label_of(run_option(member)));
 }
 
 std::vector<int64_t> workers_of(const RunOptions& options) {
@@ -300,6 +363,9 @@ Json to_json(const RunOptions& options) {
         },
         [&](bool value) {
           if (value) request[name] = true;
+        },
+        [&](const Json& value) {
+          if (!value.is_null()) request[name] = value;
         });
   }
   return request;
@@ -331,6 +397,12 @@ RunOptions run_options_from_json(const Json& request) {
             throw UserError(fmt::format("{} is {}; expected true or false", option.name, describe_value(*found)));
           }
           value = found->get<bool>();
+        },
+        [&](Json& value) {
+          if (!found->is_object()) {
+            throw UserError(fmt::format("{} is {}; expected an object", option.name, describe_value(*found)));
+          }
+          value = *found;
         });
   }
   return options;
@@ -341,7 +413,9 @@ Json run_request_properties() {
   for (const RunOption& option : kRows) {
     Json schema = schema_of(option);
     if (!option.unit.empty()) schema["x-unit"] = option.unit;
-    if (option.applies != AppliesTo::kAll) schema["x-applies-to"] = option.applies == kTasks ? "tasks" : "commands";
+    if (option.applies == kTasks) schema["x-applies-to"] = "tasks";
+    if (option.applies == kTraining) schema["x-applies-to"] = "training";
+    if (option.applies == kCommands) schema["x-applies-to"] = "commands";
     properties[std::string(option.name)] = std::move(schema);
   }
   return properties;

@@ -28,13 +28,19 @@ struct RunOptions {
   std::string seed, threads_per_worker, repeat;
   std::string max_steps, max_epochs, max_time;
   std::string checkpoint_every, comm_timeout;
+  // How ranks communicate (spec/communication.h).
+  std::string wire_dtype, netem, algorithm, links, socket_buffer, network_interface;
   // A custom run: what each rank starts, in which folder, with which variables (spec/variables.h) beside those of the
   // machine.
   std::vector<std::string> command;
   std::string image, work_dir;
   std::vector<std::string> environment;
   bool light = false, to_the_end = false, synthetic = false, fixed_batch = false, gpu = false, explain = false;
-  bool profile = false, no_wait = false, overlap = false;
+  bool profile = false, no_wait = false, overlap = false, check_collectives = false;
+  // A benchmark of collectives, instead of a task: what it measures, as to_json(CollectivesSpec). Null: none.
+  Json collectives;
+  bool next_repeat = false;  // where NAME-K is taken: the first of NAME-K.2, NAME-K.3, ... that is free
+  bool timeline = false;     // the command line has it from the file that it is to be written to
 };
 
 enum class OptionKind {
@@ -45,14 +51,18 @@ enum class OptionKind {
   kCounts,    // a list of them, at least one
   kSeed,      // any 64 bits
   kReal,      //
+  kSize,      // bytes, or with a unit
   kDuration,  // seconds, or with a unit
   kSteps,     // a count of steps, or the word
+  kObject,    // as its own schema has it
 };
 
-enum class AppliesTo { kAll, kTasks, kCommands };
+// Training: tasks but those that measure communication alone, 0a and `collectives`.
+enum class AppliesTo { kAll, kTasks, kTraining, kCommands };
 
 struct RunOption {
-  using Member = std::variant<std::string RunOptions::*, std::vector<std::string> RunOptions::*, bool RunOptions::*>;
+  using Member = std::variant<std::string RunOptions::*, std::vector<std::string> RunOptions::*, bool RunOptions::*,
+                              Json RunOptions::*>;
 
   std::string_view name;   // the field of RunRequest
   std::string_view flags;  // of `mlbench run`, as CLI11 writes them; NAME, K: positional; empty: over REST alone
@@ -66,6 +76,7 @@ struct RunOption {
   std::string_view value = {};  // what help calls a value
   std::string_view group = {};
   std::string_view help = {};
+  std::span<const std::string_view> choices = {};  // for texts; none: any
 };
 
 // All of them, in the order of help.
@@ -74,6 +85,9 @@ const RunOption& run_option(RunOption::Member member);
 
 // "--max-steps"; the field's name where there is no flag. For messages.
 std::string label_of(const RunOption& option);
+
+// Whether the runs that are asked for train: they neither start a command nor measure communication alone.
+bool asks_for_training(const RunOptions& options);
 
 // Every value in its range, nothing beside what it applies to, not more runs than one request may make. UserError with
 // what was given, and what can be. Whether names (of frameworks, data sets, ...) exist is not looked at.
@@ -84,6 +98,7 @@ int64_t count_of(const RunOptions& options, std::string RunOptions::*member, int
 uint64_t seed_of(const RunOptions& options, uint64_t otherwise);
 double real_of(const RunOptions& options, std::string RunOptions::*member, double otherwise);
 double seconds_of(const RunOptions& options, std::string RunOptions::*member, double otherwise);
+int64_t bytes_of(const RunOptions& options, std::string RunOptions::*member, int64_t otherwise);
 // The worker counts: at least one, none twice.
 std::vector<int64_t> workers_of(const RunOptions& options);
 
@@ -92,8 +107,8 @@ std::vector<int64_t> workers_of(const RunOptions& options);
 Json to_json(const RunOptions& options);
 RunOptions run_options_from_json(const Json& request);
 
-// The properties of RunRequest, less their descriptions: type, minimum, maximum, default; "x-unit", and "x-applies-to"
-// ("tasks" or "commands") of what does not apply to both.
+// The properties of RunRequest, less their descriptions: type, minimum, maximum, default, enum; "x-unit", and
+// "x-applies-to" ("tasks", "training" or "commands") of what does not apply to all.
 Json run_request_properties();
 
 // Most runs that one request makes: worker counts times repeats.

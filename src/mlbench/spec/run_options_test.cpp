@@ -36,6 +36,10 @@ RunOptions with(const RunOption& option, const std::string& value) {
   if (const auto* text = std::get_if<std::string RunOptions::*>(&option.member)) options.** text = value;
   if (const auto* list = std::get_if<std::vector<std::string> RunOptions::*>(&option.member)) options.** list = {value};
   if (const auto* flag = std::get_if<bool RunOptions::*>(&option.member)) options.** flag = true;
+  if (const auto* object = std::get_if<Json RunOptions::*>(&option.member)) {
+    options.** object = Json::object();
+    options.task.clear();
+  }
   return options;
 }
 
@@ -53,7 +57,8 @@ std::string refusal(const RunOptions& options) {
 }
 
 bool is_number(const RunOption& option) {
-  return option.kind != OptionKind::kText && option.kind != OptionKind::kTexts && option.kind != OptionKind::kFlag;
+  return option.kind != OptionKind::kText && option.kind != OptionKind::kTexts && option.kind != OptionKind::kFlag &&
+         option.kind != OptionKind::kObject;
 }
 
 TEST(RunOptions, EveryRowIsComplete) {
@@ -108,10 +113,29 @@ TEST(RunOptions, AWordStandsForANumber) {
   EXPECT_THAT(refusal(with(run_option(&RunOptions::max_steps), "official")), HasSubstr("--max-steps 'official'"));
 }
 
+TEST(RunOptions, ATextMayHaveChoices) {
+  EXPECT_EQ(refusal(with(run_option(&RunOptions::algorithm), "halving_doubling")), "no error");
+  EXPECT_EQ(refusal(with(run_option(&RunOptions::algorithm), "rings")),
+            "--algorithm 'rings' is unknown: did you mean 'ring'? valid: auto, bcube, halving_doubling, ring");
+  EXPECT_THAT(refusal(with(run_option(&RunOptions::wire_dtype), "float32")), HasSubstr("valid: bfloat16, float16"));
+}
+
+TEST(RunOptions, SizesMayHaveUnits) {
+  RunOptions options = plain(false);
+  EXPECT_EQ(bytes_of(options, &RunOptions::socket_buffer, 7), 7);
+  options.socket_buffer = "4M";
+  EXPECT_EQ(refusal(options), "no error");
+  EXPECT_EQ(bytes_of(options, &RunOptions::socket_buffer, 7), 4 << 20);
+  options.socket_buffer = "8K";
+  EXPECT_EQ(refusal(options), "--socket-buffer '8K' is not a size from 64K to 1G");
+}
+
 TEST(RunOptions, NothingIsTakenThatDoesNotApply) {
   for (const RunOption& option : run_options()) {
     if (option.applies == AppliesTo::kAll || option.name == "task" || option.name == "command") continue;
-    const std::string value = is_number(option) ? fmt::format("{}", option.range.most) : "x";
+    const std::string value = is_number(option)        ? fmt::format("{}", option.range.most)
+                              : option.choices.empty() ? "x"
+                                                       : std::string(option.choices.front());
     RunOptions other = with(option, value);
     EXPECT_EQ(refusal(other), "no error") << option.name;
     if (takes_commands(option)) {
@@ -126,6 +150,26 @@ TEST(RunOptions, NothingIsTakenThatDoesNotApply) {
   RunOptions both = plain(true);
   both.task = "t";
   EXPECT_THAT(refusal(both), HasSubstr("--task is an option of tasks"));
+}
+
+TEST(RunOptions, WhatTrainsNothingTakesNoOptionsOfTraining) {
+  for (const RunOption& option : run_options()) {
+    if (option.applies != AppliesTo::kTraining) continue;
+    RunOptions measured = with(option, is_number(option) ? fmt::format("{}", option.range.most) : "x");
+    measured.task = "0a";
+    EXPECT_EQ(refusal(measured),
+              label_of(option) + " is an option of tasks that train, and task 0a trains nothing: leave it out");
+    measured.task.clear();
+    measured.collectives = Json::object();
+    EXPECT_THAT(refusal(measured), HasSubstr("and a benchmark of collectives trains nothing"));
+  }
+  RunOptions measured = plain(false);
+  measured.task = "0a";
+  measured.comm_timeout = "5s";
+  measured.backend = "mpi";
+  EXPECT_EQ(refusal(measured), "no error");
+  measured.collectives = Json::object();
+  EXPECT_THAT(refusal(measured), HasSubstr("collectives is given and task, too"));
 }
 
 TEST(RunOptions, OneRequestMakesSoManyRuns) {
@@ -192,6 +236,7 @@ TEST(RunOptions, ARequestIsExactlyInvertible) {
     if (const auto* list = std::get_if<std::vector<std::string> RunOptions::*>(&option.member))
       options.** list = {value, "more"};
     if (const auto* flag = std::get_if<bool RunOptions::*>(&option.member)) options.** flag = true;
+    if (const auto* object = std::get_if<Json RunOptions::*>(&option.member)) options.** object = Json::object();
   }
   const Json request = to_json(options);
   EXPECT_EQ(request.size(), run_options().size());
@@ -216,6 +261,7 @@ TEST(RunOptions, WrongFieldsOfARequestAreNamed) {
   EXPECT_EQ(refused({{"repeat", true}}), "repeat is true; expected a number, or text");
   EXPECT_EQ(refused({{"task", 5}}), "task is 5; expected text");
   EXPECT_EQ(refused({{"set", {1}}}), "set is 1; expected text");
+  EXPECT_EQ(refused({{"collectives", "all_reduce"}}), "collectives is \"all_reduce\"; expected an object");
 }
 
 }  // namespace

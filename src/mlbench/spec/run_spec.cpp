@@ -22,8 +22,6 @@ constexpr std::array<std::string_view, 5> kDivisions = {"closed", "open", "own",
 constexpr std::array<std::string_view, 3> kProfiles = {"off", "explain", "time"};
 constexpr const char* kCustom = "custom";
 constexpr const char* kBenchmark = "collectives";
-constexpr const char* kTask0a = "0a";
-constexpr std::array<int64_t, 3> kTask0aWorkers = {2, 4, 8};
 constexpr double kMostId = 1e15;
 
 template <typename V, typename Spec>
@@ -72,6 +70,16 @@ void describe_run(V& v, Spec& spec) {
     v.field("at_end", spec.checkpoint.at_end, kRequired);
   });
   v.field("comm_timeout_s", spec.comm_timeout_s, range_of(&RunOptions::comm_timeout));
+  v.table("communication", [&] {  // younger than the rest
+    auto& one = spec.communication;
+    v.field("wire_dtype", one.wire_dtype);
+    v.field("check", one.check);
+    v.field("netem", one.netem);
+    v.field("algorithm", one.algorithm, {.choices = kAlgorithms});
+    v.field("links", one.links, {.range = kLinkCounts});
+    v.field("socket_buffer_bytes", one.socket_buffer_bytes, {.range = Range{0, kSocketBuffers.most}});
+    v.field("interface", one.network_interface);
+  });
   v.field("data_name", spec.data_name, kRequired);
   v.field("data_dirs", spec.data_dirs, kRequired);
   v.field("cache_dir", spec.cache_dir, kRequired);
@@ -81,6 +89,7 @@ void describe_run(V& v, Spec& spec) {
   v.field("precision", spec.precision, {.required = true, .choices = kPrecisions});
   v.field("device", spec.device, {.required = true, .choices = kDevices});
   v.field("profile", spec.profile, {.required = true, .choices = kProfiles});
+  v.field("timeline", spec.timeline);  // younger than the rest
 }
 
 // What a file says of its task twice must be the same.
@@ -103,7 +112,8 @@ std::string division_of(const RunSpec& spec) {
   if (spec.fixed_batch) return "throughput";
   if (!is_official(spec.task.hash)) return "own";
   const auto& official = spec.task.task.workers;
-  const bool closed = !spec.task.open && std::find(official.begin(), official.end(), spec.workers) != official.end();
+  const bool closed = !spec.task.open && !opens(spec.communication) &&
+                      std::find(official.begin(), official.end(), spec.workers) != official.end();
   return closed ? "closed" : "open";
 }
 
@@ -129,12 +139,12 @@ void set_collectives(RunSpec& spec, CollectivesSpec collectives) {
   const bool official = deviations_from_task_0a(collectives).empty();
   spec.task = FrozenTask{};
   spec.task.task.name = official ? kTask0a : kBenchmark;
-  spec.task.task.workers =
-      official ? std::vector<int64_t>(kTask0aWorkers.begin(), kTask0aWorkers.end()) : std::vector<int64_t>();
+  if (official) spec.task.task.workers.assign(std::begin(kTask0aWorkers), std::end(kTask0aWorkers));
   spec.task.canonical = {{kBenchmark, to_json(collectives)}};
   spec.task.hash = sha256_hex(canonical_json(spec.task.canonical));
   spec.overrides.clear();
-  spec.division = !official ? "own" : std::ranges::count(kTask0aWorkers, spec.workers) > 0 ? "closed" : "open";
+  const bool closed = !opens(spec.communication) && std::ranges::count(kTask0aWorkers, spec.workers) > 0;
+  spec.division = !official ? "own" : closed ? "closed" : "open";
   spec.framework = spec.data_name = "none";
   spec.collectives = std::move(collectives);
 }
@@ -150,6 +160,8 @@ Json to_json(const RunSpec& spec) {
   describe_run(writer, spec);
   if (kind_of(spec) != RunKind::kCommand) {
     for (const char* key : {"command", "work_dir", "environment"}) fields.erase(key);
+  } else {
+    fields.erase("communication");
   }
   Json json = {{"spec_version", kVersion}};
   json.update(fields);

@@ -12,6 +12,7 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/spec/collectives.h"
+#include "mlbench/spec/communication.h"
 #include "mlbench/spec/run_kind.h"
 #include "mlbench/spec/task.h"
 
@@ -63,6 +64,7 @@ struct RunSpec {
   Limits limits;
   CheckpointPolicy checkpoint;
   double comm_timeout_s = 30;
+  Communication communication;
 
   std::string data_name;               // --data, default the task's own
   std::vector<std::string> data_dirs;  // look-up order, absolute
@@ -74,10 +76,12 @@ struct RunSpec {
   std::string precision = "float32";  // requested
   std::string device = "cpu";         // requested: cpu | cuda, one GPU per worker
   std::string profile = "off";        // off | explain (which kernels were taken) | time (and what they cost)
+  bool timeline = false;              // ranks record what their threads do (record/timeline.h)
   bool operator==(const RunSpec&) const = default;
 };
 
-// Sets task, overrides, precision and division from a parsed task. Call it after `workers` and `fixed_batch`.
+// Sets task, overrides, precision and division from a parsed task. Call it after `workers`, `fixed_batch` and
+// `communication`.
 void set_task(RunSpec& spec, FrozenTask task, std::vector<Override> overrides);
 
 // Makes it a custom run of this command (at least one word): division "custom", task and framework "custom", the hash
@@ -85,7 +89,8 @@ void set_task(RunSpec& spec, FrozenTask task, std::vector<Override> overrides);
 void set_command(RunSpec& spec, std::vector<std::string> command);
 
 // Makes it a benchmark of these collectives: of task "0a" where it is that task (task_0a()), else "collectives" and of
-// division "own". Call it after `workers`.
+// division "own". Call it after `workers` and
+// `communication`.
 void set_collectives(RunSpec& spec, CollectivesSpec collectives);
 
 RunKind kind_of(const RunSpec& spec);
@@ -94,8 +99,8 @@ inline bool uses_worker(const RunSpec& spec) { return row_of(kind_of(spec)).work
 inline bool trains(const RunSpec& spec) { return row_of(kind_of(spec)).trains; }
 
 // "throughput" with a fixed batch; "own" where the task is not official (task_hash.h); else "closed", or "open" with
-// any override or a number of workers that is not one of the task's. (A data set of another shape opens a run, too:
-// whoever knows data sets sets it.)
+// any override, a communication that opens it, or a number of workers that is not one of the task's. (A data set of
+// another shape opens a run, too: whoever knows data sets sets it.)
 std::string division_of(const RunSpec& spec);
 
 Json to_json(const RunSpec& spec);

@@ -12,6 +12,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/shape.h"
+#include "mlbench/spec/collectives.h"
 #include "mlbench/spec/fields.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/task_hash.h"
@@ -352,6 +353,15 @@ std::vector<TaskSource> embedded_tasks() {
   return tasks;
 }
 
+std::vector<TaskName> task_names() {
+  std::vector<TaskName> names = {{std::string(kTask0a), std::string(kTask0aTitle)}};
+  for (const TaskSource& source : embedded_tasks()) {
+    const TaskSpec task = parse_task(source, "", {}).task;
+    if (names.back().name != task.name) names.push_back({task.name, task.title});
+  }
+  return names;
+}
+
 FrozenTask parse_task(const TaskSource& source, const std::string& variant, const std::vector<Override>& overrides) {
   TomlDocument document = read_toml(source.name, source.text, inputs::kTaskFile);
   apply_variant(document, variant);
@@ -380,15 +390,19 @@ FrozenTask parse_task(const TaskSource& source, const std::string& variant, cons
 
 FrozenTask find_task(const std::string& name, const std::string& rules, const std::string& variant,
                      const std::vector<Override>& overrides) {
-  std::set<std::string> names;
+  if (name == kTask0a) {
+    throw UserError(fmt::format(
+        "task {} measures all-reduce and trains nothing: it is for 'mlbench run NAME K --task {}'", kTask0a, kTask0a));
+  }
   std::map<std::string, TaskSource> by_rules;
   for (const TaskSource& source : embedded_tasks()) {
     const TaskSpec task = parse_task(source, "", {}).task;
-    names.insert(task.name);
     if (task.name == name) by_rules[task.rules] = source;
   }
   if (by_rules.empty()) {
-    throw UserError(fmt::format("unknown task '{}': {}", name, suggest(name, {names.begin(), names.end()})));
+    std::vector<std::string> names;
+    for (TaskName& one : task_names()) names.push_back(std::move(one.name));
+    throw UserError(fmt::format("unknown task '{}': {}", name, suggest(name, std::move(names))));
   }
   if (rules.empty()) return parse_task(by_rules.rbegin()->second, variant, overrides);
   const auto found = by_rules.find(rules);

@@ -139,12 +139,20 @@ Override parse_override(const std::string& text);
 // All tasks that are built in, in file-name order.
 std::vector<TaskSource> embedded_tasks();
 
+// What --task takes by name: each of them once, whatever its rule sets, and before them 0a (collectives.h), which
+// trains nothing and has no file.
+struct TaskName {
+  std::string name, title;
+};
+std::vector<TaskName> task_names();
+
 // Parses, applies the variant and overrides, checks every key and value. UserError with
 // "FILE:LINE:COLUMN: what was given, what was expected, valid choices" (a misspelt key is an error, with the nearest
 // valid ones); where an override is at fault, with "--set KEY=VALUE: ...". `variant` empty: the first official one.
 FrozenTask parse_task(const TaskSource& source, const std::string& variant, const std::vector<Override>& overrides);
 
-// The embedded task of that name and rule set ("" = newest). UserError listing the valid choices.
+// The embedded task of that name and rule set ("" = newest). UserError listing the valid choices; for 0a, which is none
+// of them, what to type.
 FrozenTask find_task(const std::string& name, const std::string& rules, const std::string& variant,
                      const std::vector<Override>& overrides);
 

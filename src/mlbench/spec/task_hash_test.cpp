@@ -7,6 +7,7 @@
 #include <set>
 
 #include "mlbench/base/sha256.h"
+#include "mlbench/spec/run_spec.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::spec {
@@ -48,6 +49,16 @@ TEST(OfficialTasks, EachEmbeddedTaskIsListed) {
     EXPECT_FALSE(listed->before_list) << line;
     EXPECT_TRUE(is_official(frozen.hash));
   }
+}
+
+TEST(OfficialTasks, TheBenchmarkOfAllReduceIsListed) {
+  RunSpec run;
+  run.workers = 2;
+  set_collectives(run, task_0a());
+  const OfficialTask* listed = find(run.task.hash);
+  ASSERT_NE(listed, nullptr) << run.task.hash;
+  EXPECT_EQ(listed->task, kTask0a);
+  EXPECT_EQ(task_names().front().name, kTask0a);
 }
 
 // Lines are added at the end, and none ever goes. Whoever adds some may count them in here.

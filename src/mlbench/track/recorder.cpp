@@ -1,25 +1,15 @@
 #include "mlbench/track/recorder.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <signal.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <exception>
 #include <mutex>
-#include <span>
-#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "mlbench/base/files.h"
-#include "mlbench/base/system_error.h"
 #include "mlbench/record/step_format.h"
+#include "mlbench/track/spool_file.h"
 
 namespace mlbench::track {
 
@@ -59,56 +49,6 @@ class SampleQueue {
   alignas(64) std::atomic<uint64_t> head_{0};
   uint64_t seen_tail_ = 0;
   alignas(64) std::atomic<uint64_t> tail_{0};
-};
-
-// An append-only file that ends, after the first error, with the last thing that was written whole.
-class SpoolFile {
- public:
-  explicit SpoolFile(const fs::path& path) : path_(path) {
-    // A segment has its files to itself; one that exists would be somebody's measurements.
-    fd_ = FileDescriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-    if (!fd_) throw_system_error("cannot create " + path.string(), errno);
-  }
-
-  // Appends pieces that end at `ends`, each whole or not at all; returns the error, if any.
-  std::exception_ptr append(std::string_view bytes, std::span<const size_t> ends) {
-    if (broken_ || bytes.empty()) return nullptr;
-    try {
-      write_all(fd_.get(), bytes, path_.string());
-      size_ += bytes.size();
-      return nullptr;
-    } catch (const IoError&) {
-      broken_ = true;
-      keep_whole(ends);
-      return std::current_exception();
-    }
-  }
-
-  std::exception_ptr sync() {
-    if (broken_) return nullptr;
-    try {
-      sync_file(fd_.get(), path_);
-      return nullptr;
-    } catch (const IoError&) {
-      broken_ = true;
-      return std::current_exception();
-    }
-  }
-
- private:
-  void keep_whole(std::span<const size_t> ends) {
-    const off_t end = lseek(fd_.get(), 0, SEEK_END);
-    if (end < 0) return;
-    const auto torn = std::upper_bound(ends.begin(), ends.end(), static_cast<size_t>(end) - size_);
-    const size_t whole = torn == ends.begin() ? 0 : *std::prev(torn);
-    // A reader ignores a torn end, too: nothing to do if this fails.
-    [[maybe_unused]] const int result = ftruncate(fd_.get(), static_cast<off_t>(size_ + whole));
-  }
-
-  fs::path path_;
-  FileDescriptor fd_;
-  size_t size_ = 0;
-  bool broken_ = false;
 };
 
 int64_t total_of(const StepSample& sample) {
@@ -249,13 +189,8 @@ struct Recorder::State {
 };
 
 Recorder::Recorder(const RecorderOptions& options, const Clock& clock) {
-  // Beyond RLIMIT_FSIZE a write is to return EFBIG instead of killing the process.
-  signal(SIGXFSZ, SIG_IGN);
   const fs::path folder = record::steps_path(options.run_dir, options.segment, options.rank).parent_path();
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw IoError("cannot create " + folder.string() + ": " + error.message());
-
+  make_spool_folder(folder);
   state_ = std::make_unique<State>(options, clock);
   record::SpoolHeader header;
   header.run_id = options.run_id;

@@ -4,7 +4,7 @@
 // thread merges short steps and appends to the spool (record/spool.h). A full disk or another write error keeps what is
 // written, is reported once by failed(), and never blocks training.
 
-#include <atomic>
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -63,34 +63,6 @@ class Recorder {
  private:
   struct State;
   std::unique_ptr<State> state_;
-};
-
-// Attributes every moment of the train clock to one step kind. Training thread only.
-//   resume(); for each step: work; lap(kBatchLoad); work; lap(kForward); ... ; take() gives the step's sums
-// What passes between the last lap() and a resume(), such as an evaluation, belongs to no kind.
-class StepClock {
- public:
-  explicit StepClock(const Clock& clock) : clock_(clock) {}
-  void resume() { last_ = clock_.now(); }
-  void lap(record::StepKind kind) {
-    const TimePoint now = clock_.now();
-    kinds_[static_cast<size_t>(kind)] += (now - last_).count();
-    last_ = now;
-  }
-  // The sums since the last call; zeroes them.
-  std::array<int64_t, record::kStepKinds> take() {
-    auto kinds = kinds_;
-    for (const int64_t ns : kinds) total_ns_ += ns;
-    kinds_ = {};
-    return kinds;
-  }
-  int64_t train_ns() const { return total_ns_; }  // taken so far
-
- private:
-  const Clock& clock_;
-  TimePoint last_{};
-  std::array<int64_t, record::kStepKinds> kinds_{};
-  int64_t total_ns_ = 0;
 };
 
 }  // namespace mlbench::track

@@ -2,9 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -17,6 +14,7 @@
 #include "mlbench/base/random.h"
 #include "mlbench/record/record.h"
 #include "mlbench/record/step_format.h"
+#include "mlbench/track/file_limit_test.h"
 
 namespace mlbench::track {
 namespace {
@@ -259,20 +257,6 @@ TEST_F(RecorderTest, FolderThatCannotBeMadeIsAnIoError) {
   EXPECT_THROW(Recorder(wrong, clock_), IoError);
 }
 
-// A file-size limit behaves like a full disk. In a child, because limits are the process's. Returns its exit code.
-template <typename Body>
-int in_child_with_file_limit(rlim_t bytes, Body&& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    const rlimit limit{bytes, bytes};
-    setrlimit(RLIMIT_FSIZE, &limit);
-    _exit(body());
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 TEST_F(RecorderTest, FullDiskKeepsWhatIsWrittenAndNeverBlocks) {
   // Room for ten records and a half.
   StepRecord one_step;
@@ -332,30 +316,6 @@ TEST_F(RecorderTest, NoRoomForTheHeaderIsAnIoError) {
     return 11;
   });
   EXPECT_EQ(code, 0);
-}
-
-TEST(StepClock, GivesEveryNanosecondToOneKind) {
-  ManualClock clock;
-  StepClock steps(clock);
-  clock.advance(std::chrono::nanoseconds(7));  // before the first batch is asked for
-  steps.resume();
-  clock.advance(std::chrono::nanoseconds(10));
-  steps.lap(StepKind::kBatchLoad);
-  clock.advance(std::chrono::nanoseconds(20));
-  steps.lap(StepKind::kForward);
-  const auto first = steps.take();
-  EXPECT_EQ(first[static_cast<size_t>(StepKind::kBatchLoad)], 10);
-  EXPECT_EQ(first[static_cast<size_t>(StepKind::kForward)], 20);
-  EXPECT_EQ(steps.train_ns(), 30);
-
-  clock.advance(std::chrono::nanoseconds(1000));  // an evaluation
-  steps.resume();
-  clock.advance(std::chrono::nanoseconds(5));
-  steps.lap(StepKind::kCheckpoint);
-  EXPECT_EQ(steps.train_ns(), 30);  // counted when taken
-  EXPECT_EQ(steps.take()[static_cast<size_t>(StepKind::kCheckpoint)], 5);
-  EXPECT_EQ(steps.train_ns(), 35);
-  EXPECT_EQ(steps.take(), (std::array<int64_t, record::kStepKinds>{}));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/track/recorder.h"
+#include "mlbench/track/step_clock.h"
 #include "mlbench/train/evaluation.h"
 #include "mlbench/train/evaluation_plan.h"
 #include "mlbench/train/train.h"

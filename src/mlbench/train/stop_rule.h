@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-#include "mlbench/track/recorder.h"
+#include "mlbench/track/step_clock.h"
 #include "mlbench/train/checkpoint_keeper.h"
 #include "mlbench/train/evaluation.h"
 #include "mlbench/train/train.h"

@@ -8,9 +8,11 @@
 #include "mlbench/data/train_loader.h"
 #include "mlbench/data/transform.h"
 #include "mlbench/schedule/schedule.h"
+#include "mlbench/track/step_clock.h"
 #include "mlbench/train/checkpoint_keeper.h"
 #include "mlbench/train/evaluation.h"
 #include "mlbench/train/evaluation_plan.h"
+#include "mlbench/train/layer_spans.h"
 #include "mlbench/train/profile_report.h"
 #include "mlbench/train/run_log.h"
 #include "mlbench/train/snapshot.h"
@@ -19,6 +21,8 @@
 namespace mlbench::train {
 
 namespace {
+
+using record::SpanKind;
 
 // Batches from the one that follows the steps done.
 std::unique_ptr<data::TrainLoader> make_loader(const TrainContext& context, int64_t steps_done) {
@@ -66,6 +70,7 @@ class TrainRun {
   Position take_start();
   Position position() const { return {step_, stop_rule_.goal_reached()}; }
   void step();
+  void train_step();
   void finish_epoch();
   void evaluate();
   void check_goal(const std::string& split, const MetricSet& metrics);
@@ -88,6 +93,7 @@ class TrainRun {
   RunLog log_;
   std::unique_ptr<data::TrainLoader> loader_;
   std::unique_ptr<data::EvalLoader> evaluation_loader_;
+  LayerSpans layer_spans_;
   GradientListener listener_;  // last: operations end before what observes them, and before the tensors
 };
 
@@ -104,13 +110,14 @@ TrainRun::TrainRun(const TrainContext& context)
       checkpoints_(context, *schedule_, train_metrics_),
       start_(take_start()),
       step_(start_.steps),
-      clock_(context.clock),
+      clock_(context.clock, context.timeline),
       operation_clock_(context.comm.board(), context.clock),
       stop_rule_(context, clock_, plan_.steps_per_epoch(), start_),
       profile_(context),
       log_(context, plan_, clock_),
       loader_(make_loader(context, step_)),
       evaluation_loader_(make_evaluation_loader(context.run, context.data, context.comm.rank())),
+      layer_spans_(context.framework, context.timeline),
       listener_(context.framework, context.optimizer) {}
 
 Position TrainRun::take_start() {
@@ -120,6 +127,12 @@ Position TrainRun::take_start() {
 }
 
 void TrainRun::step() {
+  if (c_.timeline != nullptr) c_.timeline->set_step(step_);
+  train_step();
+  if (c_.timeline != nullptr) c_.timeline->set_step(-1);
+}
+
+void TrainRun::train_step() {
   using record::StepKind;
   const data::Batch& batch = loader_->next();
   profile_.begin_step(batch.view.samples);
@@ -187,6 +200,7 @@ void TrainRun::evaluate() {
   stop_rule_.add_evaluation(step_, duration_ns);
   log_.evaluation(step_, duration_ns, cadence, evaluation_metrics_);
   if (cadence) check_goal("test", evaluation_metrics_);
+  clock_.skip(SpanKind::kEvaluation, "evaluation");
 }
 
 void TrainRun::check_goal(const std::string& split, const MetricSet& metrics) {
@@ -197,14 +211,11 @@ TrainResult TrainRun::run() {
   log_.begin(step_, stop_rule_.last_step());
   c_.comm.barrier();
   std::optional<StopReason> reason;
-  clock_.resume();
+  clock_.skip(SpanKind::kPrepare, "start");
   while (!(reason = stop_rule_.reason_to_stop(step_))) {
     step();
     if (c_.run.fixed_batch) continue;
-    if (plan_.due(step_) || step_ == stop_rule_.last_step()) {
-      evaluate();
-      clock_.resume();
-    }
+    if (plan_.due(step_) || step_ == stop_rule_.last_step()) evaluate();
     if (checkpoints_.due(step_, plan_.steps_per_epoch()) && !stop_rule_.ends_after(step_)) {
       log_.checkpoint(step_, checkpoints_.write(position()));
       clock_.lap(record::StepKind::kCheckpoint);
@@ -214,9 +225,14 @@ TrainResult TrainRun::run() {
   if (*reason == StopReason::kMaxTime && !c_.run.fixed_batch && !plan_.due(step_) && step_ > start_.steps) evaluate();
 
   TrainResult result{*reason, step_, agreed_weights_sha256(c_.framework, c_.comm, replicated_)};
-  if (c_.run.checkpoint.at_end && !c_.run.fixed_batch) log_.checkpoint(step_, checkpoints_.write(position()));
+  clock_.skip(SpanKind::kCheckpoint, "weights_sha256");
+  if (c_.run.checkpoint.at_end && !c_.run.fixed_batch) {
+    log_.checkpoint(step_, checkpoints_.write(position()));
+    clock_.skip(SpanKind::kCheckpoint, "checkpoint");
+  }
   if (auto operations = profile_.operations()) log_.operations(step_, *std::move(operations));
   log_.end(step_, *reason, result.weights_sha256);
+  clock_.skip(SpanKind::kCheckpoint, "record");
   c_.comm.barrier();
   return result;
 }

@@ -5,6 +5,7 @@
 // Clocks (rules in docs/rules.md): the train clock runs from the first batch request to the end of the last step;
 // it stands still during evaluations. Every moment of it is booked under one step kind. A checkpoint in mid-run is
 // booked under `checkpoint` of the step that follows it; the one at the end of a run comes after the clock stopped.
+// A timeline has every moment from the first batch request on: steps, and what lies between them.
 
 #include <atomic>
 #include <cstdint>
@@ -23,6 +24,7 @@
 #include "mlbench/optim/optimizer.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/track/recorder.h"
+#include "mlbench/track/timeline_recorder.h"
 
 namespace mlbench::train {
 
@@ -37,11 +39,12 @@ struct TrainContext {
   const dataset::PreparedDataset& data;
   track::Recorder& recorder;
   const Clock& clock;
-  std::optional<int64_t> resume_step;        // checkpoint to start from
-  int64_t elapsed_before_ns = 0;             // train + evaluation time of earlier segments, for --max-time
-  std::atomic<int64_t>* progress = nullptr;  // steps done, for heartbeats; may be null
-  WrapLoader wrap_loader = {};               // empty: nothing
-  std::vector<int> other_cores = {};         // for threads that load data; empty: those of the loop's thread
+  std::optional<int64_t> resume_step;           // checkpoint to start from
+  int64_t elapsed_before_ns = 0;                // train + evaluation time of earlier segments, for --max-time
+  std::atomic<int64_t>* progress = nullptr;     // steps done, for heartbeats; may be null
+  WrapLoader wrap_loader = {};                  // empty: nothing
+  std::vector<int> other_cores = {};            // for threads that load data; empty: those of the loop's thread
+  track::TimelineRecorder* timeline = nullptr;  // null: none is wanted; of the same clock
 };
 
 enum class StopReason { kGoal, kMaxSteps, kMaxEpochs, kMaxTime, kEpochs };

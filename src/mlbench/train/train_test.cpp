@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
+#include <filesystem>
 #include <numeric>
 
 #include "mlbench/base/errors.h"
@@ -502,6 +504,50 @@ TEST(Clock, every_moment_of_a_run_is_of_one_kind_or_of_an_evaluation) {
                 ns(outcome.time) - (rank + 1) * ns(kEvaluation) - last_checkpoint_ns);
     }
   }
+}
+
+TEST(Clock, a_timeline_has_every_moment_of_a_run_in_order) {
+  using record::Span;
+  using record::SpanKind;
+  TestRun test(2);
+  test.run.timeline = true;
+  test.run.limits.max_steps = 7;
+  test.run.checkpoint.every_steps = 2;
+  for (const RankOutcome& outcome : test.start()) {
+    std::array<std::vector<int64_t>, record::kSpanKinds> spent;
+    std::vector<int64_t> steps;
+    int64_t end = 0;
+    for (const Span& span : outcome.timeline.spans) {
+      spent[static_cast<size_t>(span.kind)].push_back(span.end_ns - span.begin_ns);
+      if (span.kind == SpanKind::kLayer) {
+        EXPECT_GE(span.begin_ns, end) << "within the phase that follows it here";
+        continue;
+      }
+      EXPECT_EQ(span.begin_ns, end) << span.name;
+      end = span.end_ns;
+      if (span.name == "fwd_pass") steps.push_back(span.step);
+      EXPECT_EQ(span.step >= 0, span.kind == SpanKind::kPhase) << span.name;
+    }
+    EXPECT_EQ(end, ns(outcome.time));
+    EXPECT_THAT(steps, ElementsAre(0, 1, 2, 3, 4, 5, 6));
+    const auto sum = [&](SpanKind kind) {
+      const auto& all = spent[static_cast<size_t>(kind)];
+      return std::accumulate(all.begin(), all.end(), int64_t{0});
+    };
+    const int64_t factor = ns(outcome.time) / ns(7 * kStep + 3 * kEvaluation + 4 * kCheckpoint);
+    EXPECT_EQ(sum(SpanKind::kPhase), factor * ns(7 * kStep));
+    EXPECT_EQ(sum(SpanKind::kEvaluation), factor * ns(3 * kEvaluation));
+    EXPECT_EQ(sum(SpanKind::kCheckpoint), factor * ns(4 * kCheckpoint));
+    EXPECT_EQ(sum(SpanKind::kLayer), factor * ns(7 * (kForward + kBackward)));
+    EXPECT_EQ(sum(SpanKind::kPrepare), 0);
+  }
+}
+
+TEST(Clock, without_a_timeline_there_is_no_file) {
+  TestRun test;
+  test.run.limits.max_steps = 1;
+  test.start();
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(test.run.run_dir) / "timeline"));
 }
 
 }  // namespace

@@ -28,6 +28,7 @@
 #include "mlbench/optim/factory.h"
 #include "mlbench/optim/optimizer.h"
 #include "mlbench/record/record.h"
+#include "mlbench/record/timeline.h"
 #include "mlbench/train/train.h"
 
 namespace mlbench::train::test {
@@ -84,7 +85,7 @@ class KnownFramework final : public framework::Framework {
   }
   void forward(const BatchView& batch, framework::Mode mode) override {
     training_ = mode == framework::Mode::kTrain;
-    pace_.spend(training_ ? kForward : kEvaluation);
+    spend_in_layer(framework::LayerPass::kForward, training_ ? kForward : kEvaluation);
     if (training_) {
       buffers().add_(rank_ + 1);
     } else {
@@ -103,7 +104,7 @@ class KnownFramework final : public framework::Framework {
     return loss_;
   }
   void backward(double loss_scale, bool) override {
-    pace_.spend(kBackward);
+    spend_in_layer(framework::LayerPass::kBackward, kBackward);
     gradients().fill_(loss_scale * (1 + rank_ * spread_));
     null_->backward(loss_scale, false);  // tells who listens
     if (after_backward_) after_backward_(rank_, steps_);
@@ -119,6 +120,12 @@ class KnownFramework final : public framework::Framework {
     return outputs_;
   }
   void on_gradient_ready(GradientReady callback) override { null_->on_gradient_ready(std::move(callback)); }
+
+  // One layer, for as long as the pass.
+  void on_layer(const Clock& clock, LayerDone done) override {
+    clock_ = &clock;
+    layer_done_ = std::move(done);
+  }
 
   // One operation: of each counted step 0.25 s forward, of each sample 12 operations and 8 bytes.
   void profile(bool on) override {
@@ -143,7 +150,15 @@ class KnownFramework final : public framework::Framework {
   std::optional<int64_t> profiled_from;
 
  private:
+  void spend_in_layer(framework::LayerPass pass, milliseconds time) {
+    const TimePoint begin = clock_ != nullptr ? clock_->now() : TimePoint();
+    pace_.spend(time);
+    if (training_ && layer_done_) layer_done_({"fc", pass, begin, clock_->now()});
+  }
+
   std::unique_ptr<framework::Framework> null_;
+  const Clock* clock_ = nullptr;
+  LayerDone layer_done_;
   const int rank_;
   Pace pace_;
   ExtraTime extra_;
@@ -200,7 +215,8 @@ class PacedExchange final : public optim::Exchange {
 struct RankOutcome {
   TrainResult result;
   record::RankSpool spool;
-  milliseconds time{};  // that its clock moved
+  record::RankTimeline timeline;  // where run.timeline
+  milliseconds time{};            // that its clock moved
   int64_t progress = 0;
   int64_t operations = 0;  // that it began on the communicator
   std::vector<float> evaluated_with, evaluated_weights;
@@ -287,6 +303,11 @@ class TestRun {
                                std::make_unique<compress::IdentityCoder>(framework.layout()),
                                std::make_unique<PacedExchange>(*unpaced, pace));
     track::Recorder recorder({.run_dir = run.run_dir, .segment = start.segment, .rank = comm.rank()}, clock);
+    std::optional<track::TimelineRecorder> timeline;
+    if (run.timeline) {
+      timeline.emplace(track::RecorderOptions{.run_dir = run.run_dir, .segment = start.segment, .rank = comm.rank()},
+                       clock);
+    }
     std::atomic<int64_t> progress{0};
     const TrainContext context{run,
                                comm,
@@ -297,9 +318,14 @@ class TestRun {
                                clock,
                                start.resume_step,
                                start.elapsed_before.count(),
-                               &progress};
+                               &progress,
+                               {},
+                               {},
+                               timeline ? &*timeline : nullptr};
     RankOutcome outcome;
     outcome.result = train(context);
+    timeline.reset();
+    outcome.timeline = record::read_timeline(run.run_dir, start.segment, comm.rank());
     outcome.spool = record::read_spool(run.run_dir, start.segment, comm.rank());
     outcome.time = std::chrono::duration_cast<milliseconds>(clock.now().time_since_epoch());
     outcome.progress = progress;

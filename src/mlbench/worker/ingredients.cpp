@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mlbench/base/environment.h"
@@ -49,7 +50,8 @@ dataset::PreparedDataset prepare_data(const spec::RunSpec& run) {
   return dataset::prepare(description, run.data_dirs, run.cache_dir, log);
 }
 
-std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, int rank, int local_rank) {
+std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, int rank, int local_rank,
+                                                     framework::MakeMemory gradient_memory) {
   framework::FrameworkOptions options;
   options.model = models::describe_model(run.task.task);
   options.loss = run.task.task.loss;
@@ -60,6 +62,7 @@ std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, i
   options.local_rank = local_rank;
   options.precision = run.precision;
   options.device = run.device;
+  options.gradient_memory = std::move(gradient_memory);
   return catalog::make_framework(run.framework, options);
 }
 

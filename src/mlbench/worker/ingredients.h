@@ -16,8 +16,10 @@ namespace mlbench::worker {
 // The run's data set, ready to be read; what takes long is logged. UserError, IoError.
 dataset::PreparedDataset prepare_data(const spec::RunSpec& run);
 
-// For one rank; `local_rank` is its number on its host, which picks cores and GPU. UserError.
-std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, int rank, int local_rank);
+// For one rank; `local_rank` is its number on its host, which picks cores and GPU. `gradient_memory`: see
+// FrameworkOptions. UserError.
+std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, int rank, int local_rank,
+                                                     framework::MakeMemory gradient_memory = nullptr);
 
 // Cores for threads that a rank starts beside those that compute, which are bound to one each: what the supervisor
 // keeps for the run and no rank computes on, else the rank's own. Empty where nothing is bound.

@@ -1,6 +1,7 @@
 #include "mlbench/worker/rank.h"
 
 #include <filesystem>
+#include <memory>
 #include <vector>
 
 #include "mlbench/base/clock.h"
@@ -12,12 +13,15 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/collectives/run.h"
+#include "mlbench/comm/wrap/timeline.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/net/launch.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/record/events.h"
 #include "mlbench/record/record.h"
 #include "mlbench/spec/run_spec.h"
+#include "mlbench/track/step_clock.h"
+#include "mlbench/track/timeline_recorder.h"
 #include "mlbench/train/train.h"
 #include "mlbench/worker/failure.h"
 #include "mlbench/worker/ingredients.h"
@@ -56,22 +60,40 @@ void write_own_record(const spec::RunSpec& run, int64_t segment, const std::stri
                   inputs::kRecord);
 }
 
+// What a rank measures with.
+struct Instruments {
+  const Clock& clock;
+  track::Recorder& recorder;
+  track::TimelineRecorder* timeline;  // null: the run has none
+  track::StepClock preparation;       // what passes until the first step
+};
+
+// While it lives, the operations of communication are in the timeline. Null where there is none.
+std::unique_ptr<comm::OperationSpans> watch_operations(comm::Communicator& comm, track::TimelineRecorder* timeline) {
+  if (timeline == nullptr) return nullptr;
+  return std::make_unique<comm::OperationSpans>(comm.board(), *timeline);
+}
+
 void train_run(const spec::RunSpec& run, const RankOptions& options, const net::LaunchInfo& launch, Session& session,
-               track::Recorder& recorder, const Clock& clock) {
+               Instruments& with) {
   metrics::check_names(run.task.task.evaluation.metrics);  // rather than behind an hour of preparing
-  const TimePoint start = clock.now();
+  const TimePoint start = with.clock.now();
   const dataset::PreparedDataset data = prepare_data(run);
   Json identity = data.record();
   // Official is what the task names: a sample of it or another set of the same shape is not.
   if (run.data_name != run.task.task.data.name) identity["official"] = false;
-  recorder.event(record::make_event(
+  with.recorder.event(record::make_event(
       record::EventKind::kPrepared,
-      {record::member::kPrepareS(to_seconds(clock.now() - start)), record::member::kData(std::move(identity))}));
+      {record::member::kPrepareS(to_seconds(with.clock.now() - start)), record::member::kData(std::move(identity))}));
+  with.preparation.skip(record::SpanKind::kPrepare, "data");
 
-  const auto comm = catalog::make_backend(run.backend, session.comm_options(), session.board());
+  const auto comm = catalog::make_backend(run.backend, session.comm_options(), session.board(), run.communication);
+  with.preparation.skip(record::SpanKind::kPrepare, "connect");
+  const auto spans = watch_operations(*comm, with.timeline);
   const optim::CommunicationPlace place =
       place_of_communication(run, launch.local_rank, launch.local_size, catalog::backend_spins(run.backend));
-  const auto framework = make_framework(run, launch.rank, launch.local_rank);
+  const auto framework =
+      make_framework(run, launch.rank, launch.local_rank, [&comm](size_t bytes) { return comm->allocate(bytes); });
   if (run.profile != "off" && framework->costs().empty()) {
     throw UserError("framework '" + run.framework + "' cannot tell its operations" +
                     " apart here: --profile and --explain are for --framework onednn, but not its logistic regression");
@@ -83,36 +105,42 @@ void train_run(const spec::RunSpec& run, const RankOptions& options, const net::
                               *framework,
                               *optimizer,
                               data,
-                              recorder,
-                              clock,
+                              with.recorder,
+                              with.clock,
                               options.resume_step,
                               elapsed_before(run, options.segment),
                               &session.progress(),
                               options.wrap_loader,
-                              cores_beside_computing(run, launch.local_rank)};
+                              cores_beside_computing(run, launch.local_rank),
+                              with.timeline};
+  with.preparation.skip(record::SpanKind::kPrepare, "framework");
   const train::TrainResult result = train::train(context);
   session.finish();
   spdlog::info("done after {} steps ({}), weights {}", result.steps, train::name_of(result.reason),
                result.weights_sha256.substr(0, 12));
 }
 
-void measure_collectives(const spec::RunSpec& run, Session& session, track::Recorder& recorder, const Clock& clock) {
-  const auto comm = catalog::make_backend(run.backend, session.comm_options(), session.board());
-  recorder.event(record::make_event(
+void measure_collectives(const spec::RunSpec& run, Session& session, Instruments& with) {
+  const auto comm = catalog::make_backend(run.backend, session.comm_options(), session.board(), run.communication);
+  with.preparation.skip(record::SpanKind::kPrepare, "connect");
+  const auto spans = watch_operations(*comm, with.timeline);
+  with.recorder.event(record::make_event(
       record::EventKind::kBegin,
       {record::member::kEffective(Json::object()), record::member::kVersions(comm->versions()),
        record::member::kCommStack(comm->description()), record::member::kPeakRss(peak_rss_bytes())}));
   int64_t rows = 0;
   collectives::Sink sink;
   sink.row = [&](const record::CollectiveRow& row) {
-    recorder.event(record::make_event(record::EventKind::kCollective, {record::member::kRow(record::to_json(row))}));
+    with.recorder.event(
+        record::make_event(record::EventKind::kCollective, {record::member::kRow(record::to_json(row))}));
     session.progress().store(++rows, std::memory_order_relaxed);
   };
   sink.pairs = [&](const record::PairMatrix& pairs) {
-    recorder.event(record::make_event(record::EventKind::kPairs, {record::member::kMatrix(record::to_json(pairs))}));
+    with.recorder.event(
+        record::make_event(record::EventKind::kPairs, {record::member::kMatrix(record::to_json(pairs))}));
   };
-  collectives::run(*run.collectives, *comm, clock, sink);
-  recorder.event(record::make_event(
+  collectives::run(*run.collectives, *comm, with.clock, sink);
+  with.recorder.event(record::make_event(
       record::EventKind::kEnd,
       {record::member::kStep(rows), record::member::kReason("done"), record::member::kPeakRss(peak_rss_bytes())}));
   session.finish();
@@ -142,22 +170,26 @@ int run_rank(const RankOptions& options) {
   spdlog::info("rank {} of {} (from {})", launch.rank, launch.size, launch.source);
   const spec::RunSpec run = read_run(options, launch);
 
-  const SystemClock clock;
+  const SystemClock system_clock;
+  const Clock& clock = options.clock != nullptr ? *options.clock : system_clock;
   const TimePoint start = clock.now();
   const std::string started_at = format_utc(clock.wall_now());
-  track::Recorder recorder({.run_dir = run.run_dir,
-                            .run_id = static_cast<uint64_t>(run.id),
-                            .segment = options.segment,
-                            .rank = launch.rank},
-                           clock);
+  const track::RecorderOptions spool{
+      .run_dir = run.run_dir, .run_id = static_cast<uint64_t>(run.id), .segment = options.segment, .rank = launch.rank};
+  track::Recorder recorder(spool, clock);
+  std::optional<track::TimelineRecorder> timeline;
+  if (run.timeline) timeline.emplace(spool, clock);
+  track::TimelineRecorder* const wanted = timeline ? &*timeline : nullptr;
+  Instruments instruments{clock, recorder, wanted, track::StepClock(clock, wanted)};
   std::optional<Session> session;
   int exit_code = 0;
   try {
-    session.emplace(run, options.segment, launch, recorder);
+    session.emplace(run, options.segment, launch, recorder, wanted);
+    instruments.preparation.skip(record::SpanKind::kPrepare, "join");
     if (spec::kind_of(run) == spec::RunKind::kCollectives) {
-      measure_collectives(run, *session, recorder, clock);
+      measure_collectives(run, *session, instruments);
     } else {
-      train_run(run, options, launch, *session, recorder, clock);
+      train_run(run, options, launch, *session, instruments);
     }
   } catch (const std::exception& error) {
     spdlog::error("{}", error.what());
@@ -173,6 +205,7 @@ int run_rank(const RankOptions& options) {
   }
   if (session) session->finish();
   recorder.close();
+  if (timeline) timeline->close();
   if (!supervised() && launch.rank == 0) {
     write_own_record(run, options.segment, started_at, exit_code, to_seconds(clock.now() - start));
   }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/train/train.h"
 
 namespace mlbench::worker {
@@ -16,6 +17,7 @@ struct RankOptions {
   int64_t segment = 1;                 // number of this start of the run, from 1
   std::optional<int64_t> resume_step;  // checkpoint to start from
   train::WrapLoader wrap_loader = {};
+  const Clock* clock = nullptr;  // of all times that the rank measures; null: the system's
 };
 
 // Who this rank is, the environment says (net/launch.h). Joins the others, prepares the data, trains, and returns the

@@ -22,6 +22,8 @@ namespace member = record::member;
 
 constexpr std::chrono::milliseconds kHeartbeat{250};
 constexpr std::chrono::milliseconds kWatchdogGrace{1000};
+constexpr std::chrono::milliseconds kClockPatience{500};
+constexpr int kClockBurst = 20;
 
 std::chrono::milliseconds seconds_to_ms(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
@@ -51,8 +53,9 @@ SignalThread::~SignalThread() {
   pthread_kill(thread_.native_handle(), SIGTERM);  // sigwait returns for nothing else
 }
 
-Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInfo& launch, track::Recorder& recorder)
-    : run_(run), segment_(segment), launch_(launch), recorder_(recorder), signal_thread_([this] {
+Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInfo& launch, track::Recorder& recorder,
+                 track::TimelineRecorder* timeline)
+    : run_(run), segment_(segment), launch_(launch), recorder_(recorder), timeline_(timeline), signal_thread_([this] {
         end_now(static_cast<int>(ExitCode::kStopped), "stopped");
       }) {
   secret_ = environment_variable("MLBENCH_SECRET").value_or("");
@@ -65,6 +68,7 @@ Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInf
   options.size = launch.size;
   options.run_id = run_id_;
   options.secret = secret_;
+  if (timeline_ != nullptr) options.clock = &timeline_->clock();
   // Processes of one run may start far apart: twice the time that a running collective gets.
   const auto join_timeout = 2 * seconds_to_ms(run.comm_timeout_s);
   options.connect_timeout = join_timeout;
@@ -87,6 +91,7 @@ Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInf
   for (int rank = 0; rank < launch.size; ++rank) {
     client_->get(prefix_of(segment_) + "joined/" + std::to_string(rank), join_timeout);
   }
+  sample_clock(kClockBurst);
   watch_thread_ = std::jthread([this](const std::stop_token& stop) {
     while (!stop.stop_requested()) watch();
   });
@@ -101,13 +106,30 @@ comm::CommOptions Session::comm_options() const {
   comm::CommOptions options;
   options.rank = launch_.rank;
   options.size = launch_.size;
+  options.local_rank = launch_.local_rank;
   options.store = comm::make_kv_store(client_, prefix_of(segment_) + "comm/");
   options.timeout = seconds_to_ms(run_.comm_timeout_s);
-  if (!launch_.interface.empty()) options.bind_address = launch_.interface;
   options.secret = secret_;
   options.run = run_id_ + "/" + prefix_of(segment_);
   options.passive_wait = run_.oversubscribed;
+  const std::string& asked = run_.communication.network_interface;
+  options.bind_address = asked.empty() ? launch_.interface : asked;
+  options.algorithm = run_.communication.algorithm;
+  options.links = static_cast<int>(run_.communication.links);
+  options.socket_buffer_bytes = run_.communication.socket_buffer_bytes;
   return options;
+}
+
+void Session::sample_clock(int times) {
+  if (timeline_ == nullptr) return;
+  try {
+    for (int i = 0; i < times; ++i) {
+      const net::ServerTime time = client_->server_time(kClockPatience);
+      timeline_->clock_sample({time.sent_ns, time.server_ns, time.received_ns});
+    }
+  } catch (const CommError&) {
+    // Too late to tell anything, or nobody there any more: on_lost tells.
+  }
 }
 
 void Session::watch() {
@@ -122,6 +144,7 @@ void Session::watch() {
   } catch (const CommError&) {
     // on_lost tells; nothing to add here.
   }
+  sample_clock(1);
   const auto limit = seconds_to_ms(run_.comm_timeout_s) + kWatchdogGrace;
   if (in_operation > limit && !finished_) {
     report_failure("comm_timeout", std::string(entry.operation) + " #" + std::to_string(entry.sequence) + " of rank " +
@@ -136,6 +159,7 @@ void Session::end_now(int exit_code, const std::string& reason) {
   if (!ending_.exchange(true)) {
     recorder_.event(make_event(EventKind::kEnd, {member::kStep(progress_.load()), member::kReason(reason)}));
     recorder_.flush();
+    if (timeline_ != nullptr) timeline_->flush();
     spdlog::error("rank {} ends: {}", launch_.rank, reason);
     // Other threads are inside collectives that may never return: no destructors.
     _exit(exit_code);
@@ -158,6 +182,8 @@ void Session::report_failure(const std::string& kind, const std::string& message
   }
 }
 
-void Session::finish() { finished_ = true; }
+void Session::finish() {
+  if (!finished_.exchange(true)) sample_clock(kClockBurst);
+}
 
 }  // namespace mlbench::worker

@@ -3,6 +3,8 @@
 // How a rank lives among the others: rendezvous, heartbeats, the watchdog over its collectives, and every way to end.
 //
 // - Four times a second a heartbeat tells what the rank is doing (comm::OperationBoard) and how many steps it has done.
+// - For a timeline it compares the rank's clock with that of the rendezvous: with each heartbeat once, at the beginning
+//   and at the end 20 times, as the shortest of many round trips tells most.
 // - The watchdog ends a rank whose operation lasts longer than the communication timeout plus 1 s (a back end that
 //   cannot time out by itself): last event to the spool, word to the supervisor, exit 3.
 // - The supervisor's end of the connection closes: spool flushed, exit 6.
@@ -20,6 +22,7 @@
 #include "mlbench/net/launch.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/track/recorder.h"
+#include "mlbench/track/timeline_recorder.h"
 
 namespace mlbench::worker {
 
@@ -40,8 +43,9 @@ bool supervised();
 class Session {
  public:
   // Joins the rendezvous (serves it, too, when started without a supervisor and rank is 0); blocks until all ranks are
-  // there. CommError naming the missing ranks.
-  Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInfo& launch, track::Recorder& recorder);
+  // there. CommError naming the missing ranks. `timeline`: null where the run has none.
+  Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInfo& launch, track::Recorder& recorder,
+          track::TimelineRecorder* timeline);
   ~Session();
 
   comm::CommOptions comm_options() const;
@@ -56,12 +60,14 @@ class Session {
 
  private:
   void watch();  // heartbeat and watchdog thread
+  void sample_clock(int times);
   [[noreturn]] void end_now(int exit_code, const std::string& reason);
 
   const spec::RunSpec& run_;
   int64_t segment_;
   net::LaunchInfo launch_;
   track::Recorder& recorder_;
+  track::TimelineRecorder* const timeline_;
   std::string run_id_;
   std::string secret_;  // "": started by hand without one
   std::shared_ptr<comm::OperationBoard> board_ = std::make_shared<comm::OperationBoard>();

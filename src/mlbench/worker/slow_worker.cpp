@@ -1,24 +1,31 @@
-// The worker, but one of its ranks waits before every batch, as for a slow disk: SLOW_RANK, for SLOW_MS (environment).
-// What it waited in all, in nanoseconds, it writes to slept_ns in the run's folder.
+// The worker, but of the rank that the environment names
+//   SLOW_RANK             waits before every batch, as for a slow disk, for SLOW_MS; what it waited in all, in
+//                         nanoseconds, it writes to SLOW_FILE, where there is one
+//   MLBENCH_TEST_CLOCK_RANK  has a clock that is MLBENCH_TEST_CLOCK_OFFSET_S ahead at its start and gains
+//                         MLBENCH_TEST_CLOCK_DRIFT_PPM on the true one
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/paths.h"
-#include "mlbench/base/signals.h"
-#include "mlbench/worker/rank.h"
+#include "mlbench/worker/program.h"
 
 namespace mlbench::worker {
 namespace {
 
 class SlowLoader final : public data::TrainLoader {
  public:
-  SlowLoader(std::unique_ptr<data::TrainLoader> loader, std::chrono::milliseconds delay, std::filesystem::path file)
+  SlowLoader(std::unique_ptr<data::TrainLoader> loader, std::chrono::milliseconds delay,
+             std::optional<std::string> file)
       : loader_(std::move(loader)), delay_(delay), file_(std::move(file)) {}
-  ~SlowLoader() override { write_file_atomically(file_, std::to_string(slept_.count())); }
+  ~SlowLoader() override {
+    if (file_) write_file_atomically(*file_, std::to_string(slept_.count()));
+  }
 
   const data::Batch& next() override {
     const auto start = std::chrono::steady_clock::now();
@@ -30,25 +37,44 @@ class SlowLoader final : public data::TrainLoader {
  private:
   std::unique_ptr<data::TrainLoader> loader_;
   std::chrono::milliseconds delay_;
-  std::filesystem::path file_;
+  std::optional<std::string> file_;
   std::chrono::nanoseconds slept_{0};
 };
+
+class SkewedClock final : public Clock {
+ public:
+  SkewedClock(double offset_s, double drift_ppm) : offset_s_(offset_s), drift_(1e-6 * drift_ppm) {}
+  TimePoint now() const override {
+    const TimePoint true_time = clock_.now();
+    const double ahead_s = offset_s_ + drift_ * to_seconds(true_time - start_);
+    return true_time + std::chrono::duration_cast<Nanoseconds>(std::chrono::duration<double>(ahead_s));
+  }
+  std::chrono::system_clock::time_point wall_now() const override { return clock_.wall_now(); }
+
+ private:
+  const SystemClock clock_;
+  const TimePoint start_ = clock_.now();
+  const double offset_s_, drift_;
+};
+
+double number_in(const char* variable) { return std::stod(environment_variable(variable).value_or("0")); }
 
 }  // namespace
 }  // namespace mlbench::worker
 
-int main(int, char** argv) {
-  mlbench::hold_end_signals();
-  mlbench::worker::RankOptions options;
-  options.run_dir = argv[1];
-  const auto own = mlbench::environment_variable("OMPI_COMM_WORLD_RANK");
-  const std::string rank = own ? *own : mlbench::environment_variable("RANK").value();
-  if (rank == mlbench::environment_variable("SLOW_RANK")) {
-    const std::chrono::milliseconds delay(std::stoll(mlbench::environment_variable("SLOW_MS").value()));
-    options.wrap_loader = [&](std::unique_ptr<mlbench::data::TrainLoader> loader) {
-      return std::make_unique<mlbench::worker::SlowLoader>(std::move(loader), delay,
-                                                           std::filesystem::path(options.run_dir) / "slept_ns");
+int main(int argc, char** argv) {
+  using namespace mlbench;
+  const auto of_mpi = environment_variable("OMPI_COMM_WORLD_RANK");
+  const auto rank = of_mpi ? of_mpi : environment_variable("RANK");
+  worker::RankOptions options;
+  if (rank && rank == environment_variable("SLOW_RANK")) {
+    options.wrap_loader = [](std::unique_ptr<data::TrainLoader> loader) {
+      const std::chrono::milliseconds delay(static_cast<int64_t>(worker::number_in("SLOW_MS")));
+      return std::make_unique<worker::SlowLoader>(std::move(loader), delay, environment_variable("SLOW_FILE"));
     };
   }
-  return mlbench::worker::run_rank(options);
+  const worker::SkewedClock skewed(worker::number_in("MLBENCH_TEST_CLOCK_OFFSET_S"),
+                                   worker::number_in("MLBENCH_TEST_CLOCK_DRIFT_PPM"));
+  if (rank && rank == environment_variable("MLBENCH_TEST_CLOCK_RANK")) options.clock = &skewed;
+  return worker::run_program(argc, argv, options);
 }

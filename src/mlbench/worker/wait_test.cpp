@@ -57,19 +57,21 @@ class Wait : public testing::TestWithParam<std::string> {
   }
 
  private:
-  std::map<std::string, std::string> environment(int delay_ms) const {
+  std::map<std::string, std::string> environment(const spec::RunSpec& run, int delay_ms) const {
     return {{"MASTER_ADDR", "127.0.0.1"},
             {"MASTER_PORT", std::to_string(port_)},
             {"SLOW_RANK", "1"},
             {"SLOW_MS", std::to_string(delay_ms)},
+            {"SLOW_FILE", run.run_dir + "/slept_ns"},
             {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
             {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
   }
   void under_mpirun(const spec::RunSpec& run, int delay_ms) {
     if (!program_exists("mpirun")) GTEST_SKIP() << "missing capability: mpirun";
     ProcessOptions options;
-    options.arguments = {"mpirun", "-n", "2", "--host", "localhost:2", "--bind-to", "none", SLOW_WORKER, run.run_dir};
-    options.environment = environment(delay_ms);
+    options.arguments = {"mpirun",    "-n",   "2",         "--host",    "localhost:2",
+                         "--bind-to", "none", SLOW_WORKER, "--run-dir", run.run_dir};
+    options.environment = environment(run, delay_ms);
     const ProcessOutput output = run_process(options, seconds(120));
     if (output.standard_error.find("built without MPI") != std::string::npos) {
       GTEST_SKIP() << "missing capability: a worker with MPI";
@@ -80,8 +82,8 @@ class Wait : public testing::TestWithParam<std::string> {
     std::vector<ChildProcess> ranks;
     for (const char* rank : {"0", "1"}) {
       ProcessOptions options;
-      options.arguments = {SLOW_WORKER, run.run_dir};
-      options.environment = environment(delay_ms);
+      options.arguments = {SLOW_WORKER, "--run-dir", run.run_dir};
+      options.environment = environment(run, delay_ms);
       options.environment["RANK"] = rank;
       options.environment["WORLD_SIZE"] = "2";
       options.output = fs::path(run.run_dir) / (std::string("log-") + rank);
@@ -98,7 +100,8 @@ class Wait : public testing::TestWithParam<std::string> {
   const int port_ = net::free_port();
 };
 
-INSTANTIATE_TEST_SUITE_P(BackEnds, Wait, testing::Values("gloo", "mpi"), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(BackEnds, Wait, testing::Values("gloo", "mpi", "shm"),
+                         [](const auto& info) { return info.param; });
 
 TEST_P(Wait, OfTheOtherRankIsNinetyFivePercentOfASlowLoadersTime) {
   for (int attempt = 1; attempt <= kAttempts; ++attempt) {

@@ -178,7 +178,7 @@ TEST_F(WorkerTest, threads_are_bound_where_the_run_has_the_cores_to_itself) {
 // No supervisor: who am I, from mpirun's own variables alone.
 TEST_F(WorkerTest, ranks_of_a_plain_mpirun_know_who_they_are) {
   if (!program_exists("mpirun")) GTEST_SKIP() << "missing capability: mpirun";
-  for (const std::string backend : {"mpi", "gloo"}) {
+  for (const std::string backend : {"mpi", "gloo", "shm"}) {
     spec::RunSpec run = make_run("mpirun-" + backend, 2);
     run.backend = backend;
     write_json_file(fs::path(run.run_dir) / "spec.json", spec::to_json(run));

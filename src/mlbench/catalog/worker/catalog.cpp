@@ -1,5 +1,7 @@
 #include "mlbench/catalog/worker/catalog.h"
 
+#include <chrono>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -7,19 +9,37 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/comm/gloo/gloo.h"
 #include "mlbench/comm/mpi/mpi.h"
+#include "mlbench/comm/nccl/nccl.h"
+#include "mlbench/comm/shm/shm.h"
+#include "mlbench/comm/wrap/cast.h"
+#include "mlbench/comm/wrap/check.h"
+#include "mlbench/comm/wrap/netem.h"
 #include "mlbench/framework/null/null_framework.h"
 #include "mlbench/framework/onednn/onednn_framework.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/models/model.h"
 #include "mlbench/optim/factory.h"
+#include "mlbench/spec/collectives.h"
 
 namespace mlbench::catalog {
 
 const std::vector<BackendRow>& backends() {
   static const std::vector<BackendRow> kRows = {
-      {"gloo", comm::gloo_backend::available, comm::gloo_backend::make},
-      {"mpi", comm::mpi_backend::available, comm::mpi_backend::make, "MPI_Init", true},
+      {.name = "gloo",
+       .available = comm::gloo_backend::available,
+       .make = comm::gloo_backend::make,
+       .algorithms = {std::begin(comm::gloo_backend::kAlgorithms), std::end(comm::gloo_backend::kAlgorithms)},
+       .tunables = {"links", "socket_buffer", "interface"}},
+      {.name = "mpi",
+       .available = comm::mpi_backend::available,
+       .make = comm::mpi_backend::make,
+       .waits_in = "MPI_Init",
+       .spins = true,
+       .algorithms = {std::begin(comm::mpi_backend::kAlgorithms), std::end(comm::mpi_backend::kAlgorithms)},
+       .tunables = {"links", "socket_buffer", "interface"}},
+      {.name = "nccl", .available = comm::nccl_backend::available, .make = comm::nccl_backend::make},
+      {.name = "shm", .available = comm::shm_backend::available, .make = comm::shm_backend::make, .spins = true},
   };
   return kRows;
 }
@@ -62,19 +82,49 @@ Json list(const std::vector<Row>& rows) {
   return array;
 }
 
+Json tuning_of(const BackendRow& row) { return {{"algorithms", row.algorithms}, {"tunables", row.tunables}}; }
+
+Json list_backends() {
+  Json array = list(backends());
+  for (size_t i = 0; i < array.size(); ++i) array[i].update(tuning_of(backends()[i]));
+  return array;
+}
+
+comm::LinkOptions link_of(const spec::NetemLink& link) {
+  return {.latency = std::chrono::round<std::chrono::nanoseconds>(std::chrono::duration<double>(link.latency_s)),
+          .bytes_per_second = link.bits_per_second / 8};
+}
+
+// What is checked is what the caller asks for, so check is outermost; what travels is what cast made of it.
+std::unique_ptr<comm::Transport> wrapped(std::unique_ptr<comm::Transport> transport, const spec::Communication& one) {
+  if (!one.netem.empty()) {
+    const spec::Netem netem = spec::parse_netem(one.netem);
+    comm::NetemOptions options = {.all = link_of(netem.all)};
+    for (const auto& [ranks, link] : netem.links) {
+      options.links[{static_cast<int>(ranks.first), static_cast<int>(ranks.second)}] = link_of(link);
+    }
+    transport = comm::make_netem(std::move(transport), options);
+  }
+  if (!one.wire_dtype.empty()) transport = comm::make_cast(std::move(transport), spec::dtype_named(one.wire_dtype));
+  if (one.check) transport = comm::make_check(std::move(transport));
+  return transport;
+}
+
 }  // namespace
 
 bool backend_spins(const std::string& name) { return find_row(backends(), name, "backend").spins; }
 
 std::unique_ptr<comm::Communicator> make_backend(const std::string& name, const comm::CommOptions& options,
-                                                 std::shared_ptr<comm::OperationBoard> board) {
+                                                 std::shared_ptr<comm::OperationBoard> board,
+                                                 const spec::Communication& communication) {
   const BackendRow& row = find_row(backends(), name, "backend");
+  spec::check_tuning(communication, name, tuning_of(row));
   if (board == nullptr) board = std::make_shared<comm::OperationBoard>();
   std::optional<comm::BoardEntry> start;
   if (*row.waits_in != '\0') start.emplace(*board, row.waits_in);
   auto transport = row.make(options);
   start.reset();
-  return std::make_unique<comm::Communicator>(std::move(transport), std::move(board));
+  return std::make_unique<comm::Communicator>(wrapped(std::move(transport), communication), std::move(board));
 }
 
 std::unique_ptr<framework::Framework> make_framework(const std::string& name,
@@ -84,7 +134,7 @@ std::unique_ptr<framework::Framework> make_framework(const std::string& name,
 
 Json describe() {
   return {{"build_id", build_info().build_id},      {"git_describe", build_info().git_describe},
-          {"frameworks", list(frameworks())},       {"backends", list(backends())},
+          {"frameworks", list(frameworks())},       {"backends", list_backends()},
           {"optimizers", optim::optimizer_names()}, {"models", models::model_names()},
           {"metrics", metrics::metric_names()}};
 }

@@ -4,11 +4,13 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mlbench/base/availability.h"
 #include "mlbench/comm/communicator.h"
 #include "mlbench/framework/framework.h"
+#include "mlbench/spec/communication.h"
 
 namespace mlbench::catalog {
 
@@ -19,8 +21,12 @@ struct BackendRow {
   // The call in which make() waits for the other ranks without a timeout of its own: noted on the board, for the
   // watchdog. "": it has a timeout.
   const char* waits_in = "";
-  // Waits by looking again and again, and so takes a core for as long as it waits.
+  // Waits by looking again and again, and so takes a core while it waits: for as long (mpi), or at first (shm).
   bool spins = false;
+  // What of spec::Communication it knows beside "auto" and defaults: all_reduce algorithms; links, socket_buffer,
+  // interface.
+  std::vector<std::string_view> algorithms = {"auto"};
+  std::vector<std::string_view> tunables = {};
 };
 const std::vector<BackendRow>& backends();
 
@@ -33,14 +39,17 @@ const std::vector<FrameworkRow>& frameworks();
 
 // UserError listing the valid names, or the reason why the chosen one is not available.
 bool backend_spins(const std::string& name);
-// A null board: one of its own.
+// With what is to stand around it: check(cast[...](netem(ring(NAME)))), each where it is asked for. A null board: one
+// of its own.
 std::unique_ptr<comm::Communicator> make_backend(const std::string& name, const comm::CommOptions& options,
-                                                 std::shared_ptr<comm::OperationBoard> board = nullptr);
+                                                 std::shared_ptr<comm::OperationBoard> board = nullptr,
+                                                 const spec::Communication& communication = {});
 std::unique_ptr<framework::Framework> make_framework(const std::string& name,
                                                      const framework::FrameworkOptions& options);
 
 // What this worker can do, for `mlbench-worker --catalog`: {"build_id", "git_describe", "frameworks": [{"name",
-// "available", "reason"}], "backends": [...], "optimizers": [...], "models": [...], "metrics": [...]}.
+// "available", "reason"}], "backends": [{... and "algorithms", "tunables"}], "optimizers": [...], "models": [...],
+// "metrics": [...]}.
 Json describe();
 
 }  // namespace mlbench::catalog

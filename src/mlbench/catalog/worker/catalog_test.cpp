@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -66,6 +67,43 @@ TEST(Catalog, EachTaskDoesAStepOnEachFramework) {
 TEST(Catalog, AnUnknownFrameworkIsRefusedWithTheNamesOfAll) {
   EXPECT_THAT([] { make_framework("keras", {}); },
               ThrowsMessage<UserError>(HasSubstr("unknown framework 'keras'; valid: torch, onednn, null")));
+}
+
+// Where that takes a core from the threads that compute, overlap is off (worker/ingredients.h).
+TEST(Catalog, SaysWhichBackEndsSpin) {
+  EXPECT_FALSE(backend_spins("gloo"));
+  for (const BackendRow& row : backends()) {
+    if (row.available().available) {
+      EXPECT_EQ(backend_spins(row.name), row.name != std::string("gloo")) << row.name;
+    }
+  }
+}
+
+TEST(Catalog, WhatStandsAroundABackEndIsNamedOutermostFirst) {
+  const auto stack = [](const spec::Communication& communication) {
+    return make_backend("gloo", {}, nullptr, communication)->description();
+  };
+  EXPECT_EQ(stack({}), "gloo");
+  EXPECT_EQ(stack({.check = true}), "check(gloo)");
+  EXPECT_EQ(stack({.wire_dtype = "float16"}), "cast[float16](gloo)");
+  EXPECT_EQ(stack({.netem = "latency=1us"}), "netem(ring(gloo))");
+  EXPECT_EQ(stack({.wire_dtype = "bfloat16", .check = true, .netem = "bandwidth=1Gbit"}),
+            "check(cast[bfloat16](netem(ring(gloo))))");
+}
+
+TEST(Catalog, ABackEndIsRefusedWhatItCannotBeTunedFor) {
+  for (const BackendRow& row : backends()) {
+    if (!row.available().available) continue;
+    SCOPED_TRACE(row.name);
+    for (const std::string_view algorithm : row.algorithms) {
+      EXPECT_TRUE(std::ranges::count(spec::kAlgorithms, algorithm) == 1) << algorithm;
+    }
+    if (std::ranges::count(row.algorithms, "bcube") > 0) continue;
+    EXPECT_THAT([&] { make_backend(row.name, {}, nullptr, {.algorithm = "bcube"}); },
+                ThrowsMessage<UserError>(HasSubstr("has no such all_reduce; valid: auto")));
+  }
+  const Json described = describe();
+  for (const Json& row : described["backends"]) EXPECT_TRUE(row["algorithms"].is_array()) << row;
 }
 
 // The supervisor tells by this name that ranks do not come up.

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -180,6 +182,37 @@ TEST_P(FrameworkContract, OwnsFlatBuffersInTheNeutralLayout) {
     step(*framework, samples.view());
     EXPECT_EQ(framework->parameters().const_data_ptr<float>(), parameters) << "the same memory for ever";
     EXPECT_EQ(framework->gradients().const_data_ptr<float>(), gradients);
+  }
+}
+
+// As a communicator's, in which ranks read each other's: the same numbers, and nobody keeps it.
+TEST_P(FrameworkContract, GradientsLieInTheMemoryThatIsGiven) {
+  for (FrameworkOptions options : {steady_options(), framework::contract::logistic_options(20, 0.1)}) {
+    SCOPED_TRACE(options.model.name);
+    const Samples samples(options.model, 5);
+    const auto usual = make(options);
+    const double loss = step(*usual, samples.view());
+    std::shared_ptr<std::byte> memory;
+    int asked = 0;
+    options.gradient_memory = [&](size_t bytes) {
+      ++asked;
+      EXPECT_EQ(bytes, static_cast<size_t>(usual->layout().parameter_elements) * sizeof(float));
+      memory.reset(static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 63) / 64 * 64)), std::free);
+      std::memset(memory.get(), 0, bytes);
+      return memory;
+    };
+    {
+      const auto framework = make(options);
+      EXPECT_EQ(asked, 1);
+      EXPECT_EQ(static_cast<void*>(framework->gradients().data_ptr<float>()), memory.get());
+      EXPECT_EQ(step(*framework, samples.view()), loss);
+      EXPECT_TRUE(same_bits(framework->gradients(), usual->gradients()));
+      EXPECT_EQ(static_cast<void*>(framework->gradients().data_ptr<float>()), memory.get());
+      framework->zero_gradients();
+      EXPECT_EQ(framework->gradients().abs().max().item<float>(), 0);
+    }
+    options.gradient_memory = nullptr;
+    EXPECT_EQ(memory.use_count(), 1);
   }
 }
 
@@ -503,6 +536,82 @@ TEST_P(FrameworkContract, CountsCostsFromZeroWhenAsked) {
     EXPECT_GT(cost.backward_s, 0) << cost.name;
     EXPECT_GT(cost.bytes, 0) << cost.name;
   }
+}
+
+// Whether one lies behind the other, within the pass.
+void expect_in_order(const std::vector<framework::LayerTime>& times, TimePoint begin, TimePoint end) {
+  for (const framework::LayerTime& time : times) {
+    EXPECT_LE(begin, time.begin) << time.layer;
+    EXPECT_LE(time.begin, time.end) << time.layer;
+    begin = time.end;
+  }
+  EXPECT_LE(begin, end);
+}
+
+TEST_P(FrameworkContract, TellsWhenLayersAreAtWork) {
+  const SystemClock clock;
+  for (const FrameworkOptions& options : every_model()) {
+    SCOPED_TRACE(options.model.name);
+    const auto framework = make(options);
+    const Samples samples(options.model, 3);
+    std::vector<framework::LayerTime> forward, backward;
+    const std::thread::id caller = std::this_thread::get_id();
+    framework->on_layer(clock, [&](const framework::LayerTime& time) {
+      EXPECT_EQ(std::this_thread::get_id(), caller);
+      EXPECT_FALSE(time.layer.empty());
+      (time.pass == framework::LayerPass::kForward ? forward : backward).push_back(time);
+    });
+    for (int64_t number = 0; number < 2; ++number) {
+      forward.clear();
+      backward.clear();
+      const TimePoint begin = clock.now();
+      framework->begin_step(number);
+      framework->forward(samples.view(), Mode::kTrain);
+      const TimePoint middle = clock.now();
+      expect_in_order(forward, begin, middle);
+      EXPECT_TRUE(backward.empty());
+      framework->loss();
+      framework->backward(1, false);
+      expect_in_order(backward, middle, clock.now());
+      EXPECT_EQ(forward.empty(), backward.empty());
+    }
+    forward.clear();
+    framework->forward(samples.view(), Mode::kEvaluate);
+    EXPECT_TRUE(forward.empty()) << "of training passes alone";
+    framework->on_layer(clock, {});
+    step(*framework, samples.view());
+    EXPECT_TRUE(forward.empty()) << "nobody asks any more";
+  }
+}
+
+TEST_P(FrameworkNumbers, NamesTheLayersOfANetwork) {
+  const SystemClock clock;
+  const auto framework = make(options_of(small_model()));
+  std::string forward, backward;
+  framework->on_layer(clock, [&](const framework::LayerTime& time) {
+    (time.pass == framework::LayerPass::kForward ? forward : backward) += std::string(time.layer) + " ";
+  });
+  step(*framework, Samples(small_model(), 3).view());
+  for (const std::string& told : {forward, backward}) {
+    for (const char* layer : {"conv", "bn", "fc1", "fc2"}) EXPECT_THAT(told, HasSubstr(layer));
+  }
+  EXPECT_LT(forward.find("conv"), forward.find("fc1"));
+  EXPECT_LT(backward.find("fc1"), backward.find("conv"));
+}
+
+// Being watched changes nothing.
+TEST_P(FrameworkNumbers, ComputesTheSameWhereLayersAreTimed) {
+  const SystemClock clock;
+  const Samples samples(small_model(), 3);
+  std::vector<at::Tensor> gradients;
+  for (const bool timed : {false, true}) {
+    const auto framework = make(options_of(small_model()));
+    framework->initialise();
+    if (timed) framework->on_layer(clock, [](const framework::LayerTime&) {});
+    step(*framework, samples.view());
+    gradients.push_back(logical(*framework, framework->gradients()));
+  }
+  EXPECT_TRUE(same_bits(gradients[0], gradients[1]));
 }
 
 TEST_P(FrameworkContract, RefusesADeviceThatItLacks) {

@@ -1,9 +1,12 @@
 #include "mlbench/comm/gloo/collectives.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace mlbench::comm::gloo_backend::collectives {
 
@@ -20,7 +23,7 @@ Combine combine_of(BufferView buffer, ReduceOp op) {
   return {accumulate_function(buffer.dtype, op), size_of(buffer.dtype), false};
 }
 
-// k blocks of whole elements, as equal as they can be.
+// `size` blocks of whole elements, as equal as they can be.
 std::vector<size_t> even_blocks(BufferView buffer, int size) {
   std::vector<size_t> offsets;
   for (int64_t block = 0; block <= size; ++block) {
@@ -41,14 +44,20 @@ void ring_step(Mesh& mesh, std::byte* data, std::span<const size_t> offsets, int
 // In parts that a socket buffer holds: Gloo would enlarge it for a longer message.
 void send_in_chunks(Mesh& mesh, int to, const std::byte* data, size_t bytes) {
   for (size_t first = 0; first < bytes; first += mesh.chunk_bytes()) {
-    mesh.send(to, data + first, std::min(mesh.chunk_bytes(), bytes - first));
+    mesh.send(to, data + first, std::min(mesh.chunk_bytes(), bytes - first), first / mesh.chunk_bytes());
   }
 }
 
 void recv_in_chunks(Mesh& mesh, int from, std::byte* data, size_t bytes) {
   for (size_t first = 0; first < bytes; first += mesh.chunk_bytes()) {
-    mesh.recv(from, data + first, std::min(mesh.chunk_bytes(), bytes - first));
+    mesh.recv(from, data + first, std::min(mesh.chunk_bytes(), bytes - first), first / mesh.chunk_bytes());
   }
+}
+
+void all_reduce_ring(Mesh& mesh, BufferView buffer, ReduceOp op) {
+  const std::vector<size_t> offsets = even_blocks(buffer, mesh.size());
+  reduce_scatter(mesh, bytes_of(buffer), offsets, combine_of(buffer, op));
+  all_gather(mesh, bytes_of(buffer), offsets);
 }
 
 void all_reduce_doubling(Mesh& mesh, BufferView buffer, ReduceOp op) {
@@ -59,6 +68,84 @@ void all_reduce_doubling(Mesh& mesh, BufferView buffer, ReduceOp op) {
     mesh.exchange(partner, bytes_of(buffer), buffer.size_bytes(), partner, bytes_of(buffer), buffer.size_bytes(),
                   &combine);
   }
+}
+
+// Ranks that share a part of the buffer, in as many blocks as they are.
+struct Group {
+  int size, stride, place;  // numbers of neighbours differ by the stride; the own place
+  std::byte* data;
+  std::vector<size_t> offsets;  // of the blocks
+};
+
+// Each member sends the others their blocks, and combines what it gets with its own; or, without `combine`, sends its
+// own and gets theirs. Blocks that sockets hold are all sent before one is awaited.
+void exchange_blocks(Mesh& mesh, const Group& group, const Combine* combine) {
+  const auto bytes = [&](size_t block) { return group.offsets[block + 1] - group.offsets[block]; };
+  const auto transfer = [&](int step, bool out, bool in) {
+    const int to = wrap(group.place + step, group.size), from = wrap(group.place - step, group.size);
+    const auto sent = static_cast<size_t>(combine != nullptr ? to : group.place);
+    const auto received = static_cast<size_t>(combine != nullptr ? group.place : from);
+    mesh.exchange(mesh.rank() + (to - group.place) * group.stride, group.data + group.offsets[sent],
+                  out ? bytes(sent) : 0, mesh.rank() + (from - group.place) * group.stride,
+                  group.data + group.offsets[received], in ? bytes(received) : 0, combine);
+  };
+  size_t largest = 0;
+  for (size_t block = 0; block + 1 < group.offsets.size(); ++block) largest = std::max(largest, bytes(block));
+  const bool at_once = largest <= mesh.chunk_bytes();
+  for (int step = 1; step < group.size; ++step) transfer(step, true, !at_once);
+  for (int step = 1; at_once && step < group.size; ++step) transfer(step, false, true);
+}
+
+// Among ranks below the product of `sizes`. A rank's number in this mixed radix, the first digit lowest, holds its
+// place in a group of each size: those that differ in that digit alone. Group by group they reduce_scatter what is left
+// of the buffer, and on the way back they all_gather it.
+void all_reduce_in_groups(Mesh& mesh, BufferView buffer, ReduceOp op, std::span<const int> sizes) {
+  const Combine combine = combine_of(buffer, op);
+  std::vector<Group> groups;
+  int stride = 1;
+  for (const int size : sizes) {
+    const int place = mesh.rank() / stride % size;
+    groups.push_back({size, stride, place, bytes_of(buffer), even_blocks(buffer, size)});
+    exchange_blocks(mesh, groups.back(), &combine);
+    const int64_t first = buffer.count * place / size;
+    buffer = buffer.slice(first, buffer.count * (place + 1) / size - first);
+    stride *= size;
+  }
+  for (auto group = groups.rbegin(); group != groups.rend(); ++group) exchange_blocks(mesh, *group, nullptr);
+}
+
+void all_reduce_halving_doubling(Mesh& mesh, BufferView buffer, ReduceOp op) {
+  const auto size = static_cast<unsigned>(mesh.size());
+  const int power = static_cast<int>(std::bit_floor(size));
+  const int folded = mesh.size() - power;  // so many ranks beside the power of two
+  const int rank = mesh.rank();
+  std::byte* data = bytes_of(buffer);
+  const size_t bytes = buffer.size_bytes();
+  if (rank >= power) {
+    mesh.exchange(rank - power, data, bytes, rank - power, nullptr, 0, nullptr);
+    mesh.exchange(rank - power, nullptr, 0, rank - power, data, bytes, nullptr);
+    return;
+  }
+  const Combine combine = combine_of(buffer, op);
+  if (rank < folded) mesh.exchange(rank + power, nullptr, 0, rank + power, data, bytes, &combine);
+  const std::vector<int> pairs(static_cast<size_t>(std::bit_width(size)) - 1, 2);
+  all_reduce_in_groups(mesh, buffer, op, pairs);
+  if (rank < folded) mesh.exchange(rank + power, data, bytes, rank + power, nullptr, 0, nullptr);
+}
+
+void all_reduce_bcube(Mesh& mesh, BufferView buffer, ReduceOp op) {
+  constexpr int kGroup = 4;
+  std::vector<int> sizes;
+  int left = mesh.size();
+  for (; left % kGroup == 0; left /= kGroup) sizes.push_back(kGroup);
+  if (left > 1) sizes.push_back(left);
+  all_reduce_in_groups(mesh, buffer, op, sizes);
+}
+
+void all_reduce_auto(Mesh& mesh, BufferView buffer, ReduceOp op) {
+  const auto size = static_cast<unsigned>(mesh.size());
+  const bool doubling = size == 2 || (std::has_single_bit(size) && buffer.size_bytes() <= kDoublingBytes);
+  doubling ? all_reduce_doubling(mesh, buffer, op) : all_reduce_ring(mesh, buffer, op);
 }
 
 }  // namespace
@@ -78,22 +165,26 @@ void broadcast(Mesh& mesh, std::byte* data, size_t bytes, int root) {
   const int lowest = place == 0 ? static_cast<int>(std::bit_ceil(static_cast<unsigned>(size))) : place & -place;
   for (size_t first = 0; first < bytes; first += mesh.chunk_bytes()) {
     const size_t chunk = std::min(mesh.chunk_bytes(), bytes - first);
-    if (place != 0) mesh.recv(wrap(place - lowest + root, size), data + first, chunk);
+    const size_t number = first / mesh.chunk_bytes();
+    if (place != 0) mesh.recv(wrap(place - lowest + root, size), data + first, chunk, number);
     for (int bit = lowest / 2; bit > 0; bit /= 2) {
-      if (place + bit < size) mesh.send(wrap(place + bit + root, size), data + first, chunk);
+      if (place + bit < size) mesh.send(wrap(place + bit + root, size), data + first, chunk, number);
     }
   }
 }
 
-void all_reduce(Mesh& mesh, BufferView buffer, ReduceOp op) {
-  const auto size = static_cast<unsigned>(mesh.size());
-  if (size == 2 || (std::has_single_bit(size) && buffer.size_bytes() <= kDoublingBytes)) {
-    all_reduce_doubling(mesh, buffer, op);
-    return;
+AllReduce all_reduce_named(std::string_view algorithm) {
+  static constexpr std::pair<std::string_view, AllReduce> kRows[] = {
+      {"auto", all_reduce_auto},
+      {"ring", all_reduce_ring},
+      {"halving_doubling", all_reduce_halving_doubling},
+      {"bcube", all_reduce_bcube},
+  };
+  for (const auto& [name, function] : kRows) {
+    if (name == algorithm) return function;
   }
-  const std::vector<size_t> offsets = even_blocks(buffer, mesh.size());
-  reduce_scatter(mesh, bytes_of(buffer), offsets, combine_of(buffer, op));
-  all_gather(mesh, bytes_of(buffer), offsets);
+  MLBENCH_CHECK(false, fmt::format("an all_reduce '{}'", algorithm));
+  return nullptr;
 }
 
 void all_gather(Mesh& mesh, std::byte* data, std::span<const size_t> offsets) {
@@ -114,9 +205,9 @@ void reduce(Mesh& mesh, BufferView buffer, ReduceOp op, int root) {
   for (int rank = 0; rank < mesh.size(); ++rank) {
     const size_t first = offsets[static_cast<size_t>(rank)];
     const size_t bytes = offsets[static_cast<size_t>(rank) + 1] - first;
-    if (rank == root || bytes == 0) continue;
-    if (mesh.rank() == rank) mesh.send(root, bytes_of(buffer) + first, bytes);
-    if (mesh.rank() == root) mesh.recv(rank, bytes_of(buffer) + first, bytes);
+    if (rank == root) continue;
+    if (mesh.rank() == rank) send_in_chunks(mesh, root, bytes_of(buffer) + first, bytes);
+    if (mesh.rank() == root) recv_in_chunks(mesh, rank, bytes_of(buffer) + first, bytes);
   }
 }
 

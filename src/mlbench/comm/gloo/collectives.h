@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "mlbench/comm/gloo/mesh.h"
@@ -17,11 +18,20 @@ void barrier(Mesh& mesh);
 // Binomial tree, chunk by chunk.
 void broadcast(Mesh& mesh, std::byte* data, size_t bytes, int root);
 
-// In place. Two ranks, or small buffers on 2^m ranks: recursive doubling (log2(k) n sent in log2 k rounds; with two
-// ranks that is as little as any algorithm sends, in one round instead of two). Else: ring (2 (k-1)/k n sent in 2 (k-1)
-// rounds; Patarasuk and Yuan, 2009). All ranks get the same bits: in the ring each block is combined once; in the
-// doubling both partners combine the same two operands, ordered by rank.
-void all_reduce(Mesh& mesh, BufferView buffer, ReduceOp op);
+// In place. All ranks get the same bits: each block is combined at one rank, and in the doubling both partners combine
+// the same two operands, ordered by rank.
+using AllReduce = void (*)(Mesh& mesh, BufferView buffer, ReduceOp op);
+// By name:
+// - "ring": 2 (k-1)/k n sent in 2 (k-1) rounds (Patarasuk and Yuan, 2009).
+// - "halving_doubling": 2 (k-1)/k n sent in 2 log2 k rounds (Thakur, Rabenseifner and Gropp, 2005); where k is no power
+//   of two, the ranks above the largest one within k give their n to a lower rank and get the result: n and two rounds
+//   more.
+// - "bcube": the same in groups of four, each of which exchanges its blocks in one round while they are small: 2
+//   (k-1)/k n sent in 2 log4 k rounds. What is left of k without its factors of four is one more group.
+// - "auto": two ranks, or small buffers on 2^m ranks: recursive doubling (log2(k) n sent in log2 k rounds; with two
+//   ranks that is as little as any algorithm sends, in one round instead of two); else the ring. A name that is none of
+//   these is a bug of the caller.
+AllReduce all_reduce_named(std::string_view algorithm);
 
 // Block r of `data` is [offsets[r], offsets[r + 1]); the caller's own is in place. Ring: all blocks but one sent.
 void all_gather(Mesh& mesh, std::byte* data, std::span<const size_t> offsets);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -28,7 +29,7 @@ constexpr const char* kListenerName = "pair";
 class ConnectedPair final : public tcp::Pair {
  public:
   ConnectedPair(tcp::Context* context, tcp::Device* device, int rank, std::chrono::milliseconds timeout,
-                FileDescriptor socket)
+                FileDescriptor socket, bool keep_buffers)
       : tcp::Pair(context, device, rank, timeout) {
     const std::lock_guard lock(m_);
     if (state_ != LISTENING) throw IoError("somebody connected to the private socket of a pair of Gloo's");
@@ -40,6 +41,8 @@ class ConnectedPair final : public tcp::Pair {
     fd_ = socket.get();
     handleConnected();
     static_cast<void>(socket.release());
+    // It enlarges what is below twice the message at hand.
+    if (keep_buffers) sendBufferSize_ = std::numeric_limits<size_t>::max();
   }
 };
 
@@ -48,9 +51,9 @@ class ConnectedContext final : public tcp::Context {
   ConnectedContext(std::shared_ptr<tcp::Device> device, int rank, int size)
       : tcp::Context(std::move(device), rank, size) {}
 
-  void connect(int peer, FileDescriptor socket) {
+  void connect(int peer, FileDescriptor socket, bool keep_buffers) {
     pairs_[static_cast<size_t>(peer)] =
-        std::make_unique<ConnectedPair>(this, device_.get(), peer, getTimeout(), std::move(socket));
+        std::make_unique<ConnectedPair>(this, device_.get(), peer, getTimeout(), std::move(socket), keep_buffers);
   }
 };
 
@@ -104,7 +107,8 @@ ConnectedDevice::ConnectedDevice()
 
 std::shared_ptr<gloo::transport::Context> ConnectedDevice::connected(int rank, int size,
                                                                      std::chrono::milliseconds timeout,
-                                                                     std::vector<FileDescriptor> sockets) {
+                                                                     std::vector<FileDescriptor> sockets,
+                                                                     bool keep_buffers) {
   auto context = std::make_shared<ConnectedContext>(device_, rank, size);
   context->setTimeout(timeout);
   const TemporaryFolder folder;  // of this user alone
@@ -112,7 +116,7 @@ std::shared_ptr<gloo::transport::Context> ConnectedDevice::connected(int rank, i
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
     try {
-      context->connect(peer, std::move(sockets[static_cast<size_t>(peer)]));
+      context->connect(peer, std::move(sockets[static_cast<size_t>(peer)]), keep_buffers);
     } catch (const std::exception& error) {
       throw CommError(fmt::format("lost rank {} ({})", peer, error.what()));
     }

@@ -18,9 +18,10 @@ class ConnectedDevice {
  public:
   ConnectedDevice();
 
-  // A context whose pairs are connected: sockets[r] with rank r, the own one none.
+  // A context whose pairs are connected: sockets[r] with rank r, the own one none. `keep_buffers`: Gloo is not to set
+  // the sizes of their buffers.
   std::shared_ptr<gloo::transport::Context> connected(int rank, int size, std::chrono::milliseconds timeout,
-                                                      std::vector<FileDescriptor> sockets);
+                                                      std::vector<FileDescriptor> sockets, bool keep_buffers);
 
  private:
   // Each pair of Gloo's begins with listening, at the address of its device; here that is a name in a folder that no

@@ -1,6 +1,7 @@
 #include "mlbench/comm/gloo/gloo.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -107,6 +108,7 @@ struct Origin {
   CommOptions options;                      // of the first group
   std::string secret;                       // of the run
   std::shared_ptr<ConnectedDevice> device;  // null: no group of more than one rank yet
+  size_t socket_buffer_bytes = 0;           // that the system gives, where some were asked for
 };
 
 // Ranks that were given no secret share one that rank 0 makes: whoever may read the store knows it.
@@ -134,20 +136,35 @@ std::vector<size_t> offsets_of(std::span<const int64_t> counts, DType dtype) {
 class Gloo final : public Transport {
  public:
   Gloo(Origin origin, std::string prefix, int rank, int size)
-      : origin_(std::move(origin)), prefix_(std::move(prefix)), rank_(rank), size_(size) {
+      : origin_(std::move(origin)),
+        prefix_(std::move(prefix)),
+        rank_(rank),
+        size_(size),
+        all_reduce_(collectives::all_reduce_named(origin_.options.algorithm)) {
     if (size_ == 1) return;
     if (origin_.device == nullptr) origin_.device = std::make_shared<ConnectedDevice>();
     const CommOptions& options = origin_.options;
-    const net::PeerOptions peers = {.bind_address = options.bind_address,
-                                    .rank = rank_,
-                                    .size = size_,
-                                    .group = options.run + "/" + prefix_,
-                                    .secret = origin_.secret};
-    connections_ = connect(*origin_.device, *options.store, prefix_, peers, options.timeout);
+    net::PeerOptions peers = {.rank = rank_,
+                              .size = size_,
+                              .group = options.run + "/" + prefix_,
+                              .secret = origin_.secret,
+                              .socket_buffer_bytes = options.socket_buffer_bytes};
+    if (!options.bind_address.empty()) peers.bind_address = options.bind_address;
+    connections_ = connect(*origin_.device, *options.store, prefix_, peers, options.links, options.timeout);
+    origin_.socket_buffer_bytes = connections_.socket_buffer_bytes;
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  std::string description() const override { return "gloo"; }
+  // "gloo", "gloo[ring,links=2,socket_buffer=4194304]": with what was asked for, of buffers what the system gave.
+  std::string description() const override {
+    const CommOptions& options = origin_.options;
+    std::vector<std::string> words;
+    if (options.algorithm != "auto") words.push_back(options.algorithm);
+    if (options.links > 1) words.push_back(fmt::format("links={}", options.links));
+    if (origin_.socket_buffer_bytes > 0) words.push_back(fmt::format("socket_buffer={}", origin_.socket_buffer_bytes));
+    if (!options.bind_address.empty()) words.push_back("interface=" + options.bind_address);
+    return words.empty() ? "gloo" : fmt::format("gloo[{}]", fmt::join(words, ","));
+  }
 
   void barrier() override { collectives::barrier(mesh()); }
 
@@ -155,11 +172,11 @@ class Gloo final : public Transport {
     collectives::broadcast(mesh(), static_cast<std::byte*>(buffer.data), buffer.size_bytes(), root);
   }
 
-  void all_reduce(BufferView buffer, ReduceOp op) override { collectives::all_reduce(mesh(), buffer, op); }
+  void all_reduce(BufferView buffer, ReduceOp op) override { all_reduce_(mesh(), buffer, op); }
 
   std::unique_ptr<Work> all_reduce_async(BufferView buffer, ReduceOp op) override {
     return std::make_unique<QueuedWork>(
-        queue_, queue_.submit([this, buffer, op] { collectives::all_reduce(*connections_.mesh, buffer, op); }));
+        queue_, queue_.submit([this, buffer, op] { all_reduce_(*connections_.mesh, buffer, op); }));
   }
 
   void all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) override {
@@ -240,6 +257,7 @@ class Gloo final : public Transport {
   std::string prefix_;
   int rank_;
   int size_;
+  collectives::AllReduce all_reduce_;
   int splits_ = 0;
   Connections connections_;
   Queue queue_;  // destroyed first: it ends with the last operation

@@ -1,6 +1,11 @@
 #include "mlbench/comm/gloo/gloo.h"
 
+#include <fmt/format.h>
+
+#include <exception>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "mlbench/comm/contract_test.h"
 #include "mlbench/comm/ring/ring.h"
@@ -9,11 +14,11 @@ namespace mlbench::comm {
 namespace {
 
 // Ranks as threads, for speed; process_test.cpp has them as processes, for truth.
-BackEnd wrapped_gloo(const std::string& name, const WrapTransport& wrap) {
-  return {name, [wrap](int size, std::chrono::milliseconds timeout) -> MakeRank {
+BackEnd wrapped_gloo(const std::string& name, const WrapTransport& wrap, const CommOptions& tuned = {}) {
+  return {name, [wrap, tuned](int size, std::chrono::milliseconds timeout) -> MakeRank {
             auto store = std::make_shared<MemoryStore>();
             return [=](int rank) {
-              CommOptions options;
+              CommOptions options = tuned;
               options.rank = rank;
               options.size = size;
               options.store = store;
@@ -28,12 +33,78 @@ const BackEnd kGloo = wrapped_gloo("gloo", [](auto transport) { return transport
 const BackEnd kRingOverGloo =
     wrapped_gloo("ring(gloo)", [](auto transport) { return make_ring(std::move(transport)); });
 
+BackEnd tuned_gloo(const std::string& algorithm, int links, int64_t socket_buffer_bytes) {
+  CommOptions tuned;
+  tuned.algorithm = algorithm;
+  tuned.links = links;
+  tuned.socket_buffer_bytes = socket_buffer_bytes;
+  std::string name = "gloo[" + algorithm;
+  if (links > 1) name += fmt::format(",links={}", links);
+  if (socket_buffer_bytes > 0) name += fmt::format(",socket_buffer={}", socket_buffer_bytes);
+  return wrapped_gloo(
+      name + "]", [](auto transport) { return transport; }, tuned);
+}
+
+// Four ranks over two links with small buffers, which make many chunks; three over one as it is.
+std::vector<ContractCase> tuned_cases(const std::string& algorithm) {
+  std::vector<ContractCase> cases;
+  for (const int size : {3, 4}) {
+    const bool narrow = size % 2 == 0;
+    cases.push_back({tuned_gloo(algorithm, narrow ? 2 : 1, narrow ? 65536 : 0), size});
+  }
+  return cases;
+}
+
 INSTANTIATE_TEST_SUITE_P(Gloo, ContractTest, testing::ValuesIn(contract_cases(kGloo)), contract_case_name);
 INSTANTIATE_TEST_SUITE_P(Gloo, LostPeerContractTest, testing::ValuesIn(contract_cases(kGloo)), contract_case_name);
+INSTANTIATE_TEST_SUITE_P(GlooRing, ContractTest, testing::ValuesIn(tuned_cases("ring")), contract_case_name);
+INSTANTIATE_TEST_SUITE_P(GlooHalvingDoubling, ContractTest, testing::ValuesIn(tuned_cases("halving_doubling")),
+                         contract_case_name);
+INSTANTIATE_TEST_SUITE_P(GlooBcube, ContractTest, testing::ValuesIn(tuned_cases("bcube")), contract_case_name);
+INSTANTIATE_TEST_SUITE_P(TunedGloo, LostPeerContractTest, testing::Values(ContractCase{tuned_gloo("bcube", 3, 0), 4}),
+                         contract_case_name);
 INSTANTIATE_TEST_SUITE_P(RingOverGloo, ContractTest, testing::Values(ContractCase{kRingOverGloo, 2}),
                          contract_case_name);
 INSTANTIATE_TEST_SUITE_P(RingOverGloo, LostPeerContractTest, testing::Values(ContractCase{kRingOverGloo, 3}),
                          contract_case_name);
+
+void expect_no_errors(const std::vector<std::exception_ptr>& errors) {
+  for (const auto& error : errors) {
+    if (error != nullptr) ADD_FAILURE() << text_of(error);
+  }
+}
+
+// Sums whose order shows in their bits: whatever the algorithm, all ranks have the same ones, and again. More ranks
+// than groups of two or four take evenly.
+TEST(Gloo, EveryAlgorithmGivesAllRanksTheSameBits) {
+  for (const std::string_view algorithm : gloo_backend::kAlgorithms) {
+    for (const int size : {3, 6, 7, 8}) {
+      std::vector<std::vector<float>> results(static_cast<size_t>(2 * size));
+      const MakeRank make = tuned_gloo(std::string(algorithm), 1, 0).make_group(size, kPatience);
+      const auto errors = run_ranks(make, size, [&](Communicator& comm) {
+        for (int again = 0; again < 2; ++again) {
+          std::vector<float> values(100'003);
+          for (size_t i = 0; i < values.size(); ++i) {
+            values[i] = 1.0F / static_cast<float>(1 + (i * 31 + static_cast<size_t>(comm.rank()) * 977) % 8191);
+          }
+          comm.all_reduce(view_of(std::span(values)), ReduceOp::kSum);
+          results[static_cast<size_t>(2 * comm.rank() + again)] = std::move(values);
+        }
+      });
+      expect_no_errors(errors);
+      for (const auto& result : results)
+        EXPECT_TRUE(result == results.front()) << algorithm << ", " << size << " ranks";
+    }
+  }
+}
+
+TEST(Gloo, SaysHowItIsTuned) {
+  const auto errors = run_ranks(tuned_gloo("ring", 2, 65536).make_group(2, kPatience), 2, [](Communicator& comm) {
+    EXPECT_EQ(comm.description(), "gloo[ring,links=2,socket_buffer=65536]");
+    EXPECT_EQ(comm.split(0, 0)->description(), comm.description());
+  });
+  expect_no_errors(errors);
+}
 
 TEST(Gloo, IsAvailable) {
   EXPECT_TRUE(gloo_backend::available().available);

@@ -55,11 +55,11 @@ void close_pairs(gloo::transport::Context& context) noexcept {
   }
 }
 
-// What the kernel grants a socket for unsent bytes.
-size_t send_buffer_limit() {
+// What the kernel grants a socket for unsent bytes that asks for so many: with its own bookkeeping, twice as many where
+// there is no limit.
+size_t granted_send_buffer(int bytes) {
   const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (descriptor < 0) throw IoError("cannot create a socket: " + errno_text(errno));
-  int bytes = 64 << 20;
   socklen_t length = sizeof bytes;
   setsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &bytes, length);
   getsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &bytes, &length);
@@ -70,46 +70,47 @@ size_t send_buffer_limit() {
 }  // namespace
 
 template <typename Call>
-void Mesh::transfer(int peer, Call call) {
+void Mesh::transfer(int peer, size_t number, Call call) {
   try {
-    call(*context_->getPair(peer));
+    call(*links_[number % links_.size()]->getPair(peer));
   } catch (const std::exception& error) {
     // At once: what a later operation sent to a peer that still waits in this one would be taken for its answer.
     close();
-    throw error_with(peer, timeout_, error);
+    throw error_with(peer, options_.timeout, error);
   }
 }
 
-// Up to three chunks are on their way in an exchange; when they fill the send buffer both sides stall in writing until
-// timers of TCP fire. So a chunk is a quarter of the buffer.
-Mesh::Mesh(std::shared_ptr<gloo::transport::Context> context, std::chrono::milliseconds timeout, size_t chunk_bytes)
-    : context_(std::move(context)),
-      timeout_(timeout),
-      chunk_bytes_(chunk_bytes),
+// Up to three chunks are on their way over a link in an exchange; when they fill the send buffer both sides stall in
+// writing until timers of TCP fire. So a chunk is a quarter of the buffer.
+Mesh::Mesh(std::vector<std::shared_ptr<gloo::transport::Context>> links, const Options& options)
+    : links_(std::move(links)),
+      options_(options),
       large_out_(static_cast<size_t>(size()), false),
       large_in_(static_cast<size_t>(size()), false) {
   for (int peer = 0; peer < size(); ++peer) {
-    if (peer != rank()) transfer(peer, [](gloo::transport::Pair& pair) { pair.setSync(true, false); });
+    for (size_t link = 0; peer != rank() && link < links_.size(); ++link) {
+      transfer(peer, link, [](gloo::transport::Pair& pair) { pair.setSync(true, false); });
+    }
   }
 }
 
-void Mesh::send(int peer, const std::byte* data, size_t bytes) {
-  transfer(peer, [&](gloo::transport::Pair& pair) {
+void Mesh::send(int peer, const std::byte* data, size_t bytes, size_t number) {
+  transfer(peer, number, [&](gloo::transport::Pair& pair) {
     const auto buffer = pair.createSendBuffer(kSlot, const_cast<std::byte*>(data), bytes);
     buffer->send();
     buffer->waitSend();
   });
 }
 
-void Mesh::recv(int peer, std::byte* data, size_t bytes) {
-  transfer(peer, [&](gloo::transport::Pair& pair) {
+void Mesh::recv(int peer, std::byte* data, size_t bytes, size_t number) {
+  transfer(peer, number, [&](gloo::transport::Pair& pair) {
     const auto buffer = pair.createRecvBuffer(kSlot, data, bytes);
     buffer->waitRecv();
   });
 }
 
 std::byte* Mesh::scratch() {
-  scratch_.resize(2 * chunk_bytes_);
+  scratch_.resize(2 * chunk_bytes());
   return scratch_.data();
 }
 
@@ -119,38 +120,41 @@ void Mesh::prepare(int to, bool large_out, int from, bool large_in) {
   const auto receiver = static_cast<size_t>(to);
   large_out = large_out && !large_out_[receiver];
   large_in = large_in && !large_in_[sender];
-  if (large_out) send(to, scratch(), 2 * chunk_bytes_);
-  if (large_in) recv(from, scratch(), 2 * chunk_bytes_);
+  for (size_t link = 0; large_out && link < links_.size(); ++link) send(to, scratch(), 2 * chunk_bytes(), link);
+  for (size_t link = 0; large_in && link < links_.size(); ++link) recv(from, scratch(), 2 * chunk_bytes(), link);
   if (large_out) large_out_[receiver] = true;
   if (large_in) large_in_[sender] = true;
 }
 
 void Mesh::exchange(int to, const std::byte* out, size_t out_bytes, int from, std::byte* in, size_t in_bytes,
                     const Combine* combine) {
-  const size_t out_chunks = (out_bytes + chunk_bytes_ - 1) / chunk_bytes_;
-  const size_t in_chunks = (in_bytes + chunk_bytes_ - 1) / chunk_bytes_;
-  prepare(to, out_chunks > 1, from, in_chunks > 1);
+  const size_t chunk = chunk_bytes();
+  const size_t out_chunks = (out_bytes + chunk - 1) / chunk;
+  const size_t in_chunks = (in_bytes + chunk - 1) / chunk;
+  if (options_.grows) prepare(to, out_chunks > 1, from, in_chunks > 1);
   const auto send_chunk = [&](size_t i) {
-    if (i < out_chunks) send(to, out + i * chunk_bytes_, std::min(chunk_bytes_, out_bytes - i * chunk_bytes_));
+    if (i < out_chunks) send(to, out + i * chunk, std::min(chunk, out_bytes - i * chunk), i);
   };
-  // One chunk ahead, so that a rank that comes late finds something to read.
-  send_chunk(0);
+  // On each link one chunk ahead, so that a rank that comes late finds something to read.
+  for (size_t i = 0; i < links_.size(); ++i) send_chunk(i);
   for (size_t i = 0; i < std::max(out_chunks, in_chunks); ++i) {
-    send_chunk(i + 1);
+    send_chunk(i + links_.size());
     if (i >= in_chunks) continue;
-    std::byte* place = in + i * chunk_bytes_;
-    const size_t bytes = std::min(chunk_bytes_, in_bytes - i * chunk_bytes_);
+    std::byte* place = in + i * chunk;
+    const size_t bytes = std::min(chunk, in_bytes - i * chunk);
     if (combine == nullptr) {
-      recv(from, place, bytes);
+      recv(from, place, bytes, i);
     } else {
       std::byte* received = scratch();
-      recv(from, received, bytes);
+      recv(from, received, bytes, i);
       combine->function(place, received, bytes / combine->element_bytes, combine->received_first);
     }
   }
 }
 
-void Mesh::close() noexcept { close_pairs(*context_); }
+void Mesh::close() noexcept {
+  for (const auto& link : links_) close_pairs(*link);
+}
 
 namespace {
 
@@ -256,10 +260,14 @@ net::PeerSockets listen(net::PeerOptions options) {
 }  // namespace
 
 Connections connect(ConnectedDevice& device, RendezvousStore& store, const std::string& prefix,
-                    const net::PeerOptions& peers, std::chrono::milliseconds timeout) {
-  constexpr size_t kContexts = 2;
+                    const net::PeerOptions& peers, int links_per_peer, std::chrono::milliseconds timeout) {
+  constexpr int kEnough = 64 << 20;
+  const bool asked = peers.socket_buffer_bytes > 0;
+  const auto for_collectives = static_cast<size_t>(links_per_peer);
+  const size_t contexts = for_collectives + 1;  // the last one: for messages
   net::PeerSockets own = listen(peers);
-  Announcement announcement{own.address(), send_buffer_limit()};
+  const size_t granted = granted_send_buffer(asked ? static_cast<int>(peers.socket_buffer_bytes) : kEnough);
+  Announcement announcement{own.address(), granted};
   store.set(prefix + std::to_string(peers.rank), announcement.encode());
   uint64_t send_buffer_bytes = announcement.send_buffer_bytes;
   std::vector<std::string> addresses(static_cast<size_t>(peers.size));
@@ -269,20 +277,22 @@ Connections connect(ConnectedDevice& device, RendezvousStore& store, const std::
     announcement = announcement_of(peer, store, prefix, timeout);
     send_buffer_bytes = std::min(send_buffer_bytes, announcement.send_buffer_bytes);
     addresses[static_cast<size_t>(peer)] = announcement.address;
-    for (uint32_t channel = 0; channel < kContexts; ++channel) links.push_back({peer, channel});
+    for (uint32_t channel = 0; channel < contexts; ++channel) links.push_back({peer, channel});
   }
   std::vector<FileDescriptor> connected = own.connect(links, addresses, timeout);
-  std::vector<FileDescriptor> sockets[kContexts];
+  std::vector<std::vector<FileDescriptor>> sockets(contexts);
   for (auto& channel : sockets) channel.resize(static_cast<size_t>(peers.size));
   for (size_t i = 0; i < links.size(); ++i) {
     sockets[links[i].channel][static_cast<size_t>(links[i].peer)] = std::move(connected[i]);
   }
   const auto context = [&](size_t channel) {
-    return device.connected(peers.rank, peers.size, timeout, std::move(sockets[channel]));
+    return device.connected(peers.rank, peers.size, timeout, std::move(sockets[channel]), asked);
   };
+  std::vector<std::shared_ptr<gloo::transport::Context>> meshed;
+  for (size_t channel = 0; channel < for_collectives; ++channel) meshed.push_back(context(channel));
   const size_t chunk_bytes = std::min(kMaxChunkBytes, static_cast<size_t>(send_buffer_bytes) / 4 / 4096 * 4096);
-  auto mesh = std::make_unique<Mesh>(context(0), timeout, chunk_bytes);
-  return {std::move(mesh), std::make_unique<Mailbox>(context(1), timeout)};
+  auto mesh = std::make_unique<Mesh>(std::move(meshed), Mesh::Options{timeout, chunk_bytes, !asked});
+  return {std::move(mesh), std::make_unique<Mailbox>(context(for_collectives), timeout), asked ? granted / 2 : 0};
 }
 
 }  // namespace mlbench::comm::gloo_backend

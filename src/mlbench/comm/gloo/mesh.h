@@ -2,10 +2,11 @@
 
 // Bytes between the ranks of one group, over Gloo's TCP pairs.
 //
-// A rank has two connections to each other rank: one for collectives, one for tagged messages. Those for collectives
-// are in Gloo's synchronous mode, where the calling thread itself reads and writes the socket. In the asynchronous mode
-// (all that Gloo's own newer collectives know) a thread of the device reads, and takes turns with the calling thread on
-// the pair's lock: on one core a small all-reduce then costs a scheduler slice (4 ms) instead of tens of microseconds.
+// A rank has two or more connections to each other rank: for collectives, over which the chunks of long messages are
+// spread in turn (CommOptions::links), and one for tagged messages. Those for collectives are in Gloo's synchronous
+// mode, where the calling thread itself reads and writes the socket. In the asynchronous mode (all that Gloo's own
+// newer collectives know) a thread of the device reads, and takes turns with the calling thread on the pair's lock: on
+// one core a small all-reduce then costs a scheduler slice (4 ms) instead of tens of microseconds.
 
 #include <gloo/transport/context.h>
 
@@ -34,18 +35,25 @@ struct Combine {
 // throws CommError naming the peer. One thread at a time.
 class Mesh {
  public:
-  Mesh(std::shared_ptr<gloo::transport::Context> context, std::chrono::milliseconds timeout, size_t chunk_bytes);
+  struct Options {
+    std::chrono::milliseconds timeout{30000};
+    size_t chunk_bytes = 0;
+    bool grows = true;  // Gloo sets the send buffers; else they are as they are to be
+  };
+  // One context per link: as many connections to each other rank.
+  Mesh(std::vector<std::shared_ptr<gloo::transport::Context>> links, const Options& options);
 
-  int rank() const { return context_->rank; }
-  int size() const { return context_->size; }
+  int rank() const { return links_.front()->rank; }
+  int size() const { return links_.front()->size; }
 
-  void send(int peer, const std::byte* data, size_t bytes);
-  void recv(int peer, std::byte* data, size_t bytes);
+  // One message; `number` is its place among the chunks of a long one, which links take in turn.
+  void send(int peer, const std::byte* data, size_t bytes, size_t number = 0);
+  void recv(int peer, std::byte* data, size_t bytes, size_t number = 0);
   // Sends to one rank while it receives from another (or the same), in chunks that a socket buffer holds, so that no
   // circle of exchanges can lock up. `out` and `in` may be the same memory. `combine` may be null.
   void exchange(int to, const std::byte* out, size_t out_bytes, int from, std::byte* in, size_t in_bytes,
                 const Combine* combine);
-  size_t chunk_bytes() const { return chunk_bytes_; }
+  size_t chunk_bytes() const { return options_.chunk_bytes; }
   void close() noexcept;
 
  private:
@@ -53,11 +61,10 @@ class Mesh {
   void prepare(int to, bool large_out, int from, bool large_in);
   std::byte* scratch();
   template <typename Call>
-  void transfer(int peer, Call call);
+  void transfer(int peer, size_t number, Call call);
 
-  std::shared_ptr<gloo::transport::Context> context_;
-  std::chrono::milliseconds timeout_;
-  size_t chunk_bytes_;
+  std::vector<std::shared_ptr<gloo::transport::Context>> links_;
+  Options options_;
   std::vector<std::byte> scratch_;
   std::vector<bool> large_out_;
   std::vector<bool> large_in_;
@@ -80,12 +87,13 @@ class Mailbox {
 struct Connections {
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<Mailbox> mailbox;
+  size_t socket_buffer_bytes = 0;  // that the system gives each, of those asked for
 };
 
 // Collective: connects the rank with all others of its group, each of whom proves that it knows the run's secret. Keys
 // of the store begin with `prefix`, one per group and run. CommError naming the rank that is missing when the timeout
 // passes; IoError naming the address or interface if it cannot be listened on.
 Connections connect(ConnectedDevice& device, RendezvousStore& store, const std::string& prefix,
-                    const net::PeerOptions& peers, std::chrono::milliseconds timeout);
+                    const net::PeerOptions& peers, int links, std::chrono::milliseconds timeout);
 
 }  // namespace mlbench::comm::gloo_backend

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "mlbench/comm/mpi/parameters.h"
 #include "mlbench/comm/reduce.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -113,9 +114,10 @@ std::shared_ptr<Library> Library::get(const CommOptions& options) {
   return library;
 }
 
-Library::Library(const CommOptions& options) : own_(kOwnOperators.size(), MPI_OP_NULL) {
-  // Before MPI reads its parameters. Without it, waiting ranks would take the cores from those that work.
-  if (options.passive_wait) setenv("OMPI_MCA_mpi_yield_when_idle", "1", 1);
+Library::Library(const CommOptions& options) : own_(kOwnOperators.size(), MPI_OP_NULL), tuning_(tuning_of(options)) {
+  // Before MPI reads them, over what a launcher may have set. Without passive_wait's, waiting ranks would take the
+  // cores from those that work.
+  for (const auto& [name, value] : parameters_of(options)) setenv(("OMPI_MCA_" + name).c_str(), value.c_str(), 1);
   int initialized = 0;
   MPI_Initialized(&initialized);
   MLBENCH_CHECK(initialized == 0, "somebody else has initialised MPI");

@@ -34,7 +34,8 @@ class Library {
 
   int level() const { return level_; }
   std::string level_name() const;  // "serialized"
-  std::string version() const;     // "Open MPI v4.1.4"
+  const std::string& tuning() const { return tuning_; }
+  std::string version() const;  // "Open MPI v4.1.4"
   int largest_tag() const { return largest_tag_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -47,6 +48,7 @@ class Library {
   int size_ = 1;
   bool abandoned_ = false;
   std::vector<MPI_Op> own_;
+  std::string tuning_;
 };
 
 }  // namespace mlbench::comm::mpi_backend

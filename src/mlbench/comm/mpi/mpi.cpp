@@ -93,7 +93,9 @@ class Mpi final : public Transport {
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  std::string description() const override { return fmt::format("mpi[{}]", library_->level_name()); }
+  std::string description() const override {
+    return fmt::format("mpi[{}{}]", library_->level_name(), library_->tuning());
+  }
   Json versions() const override { return {{"mpi", library_->version()}}; }
 
   void barrier() override { check(MPI_Barrier(comm_), "MPI_Barrier"); }

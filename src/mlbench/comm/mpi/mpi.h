@@ -9,23 +9,29 @@
 //   a transport. The launcher then ends the other ranks when this process exits.
 // - MPI is initialised by the first transport of the process and finalised with the last one; there is no second
 //   time. The thread level is MPI_THREAD_SERIALIZED or more: a transport and its splits are used by one thread at a
-//   time. description() names the level that MPI gave: "mpi[serialized]".
+//   time. description() names the level that MPI gave, and how it is tuned: "mpi[serialized]",
+//   "mpi[serialized,ring,tcp,links=2]".
 // - Sums are MPI's, but for float16 and bfloat16, which MPI does not know: those are operators of ours, with the
 //   arithmetic of comm/reduce.h.
 
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <string_view>
 
 #include "mlbench/base/availability.h"
 #include "mlbench/comm/communicator.h"
 
 namespace mlbench::comm::mpi_backend {
 
+// All-reduces that make() takes in CommOptions::algorithm.
+inline constexpr std::string_view kAlgorithms[] = {"auto", "ring", "halving_doubling"};
+
 Availability available();
 
 // UserError when MPI and the options disagree on rank or size: the ranks were not started by an MPI launcher. The
-// timeout, the store and the address to bind are not used: MPI has its own of these.
+// timeout and the store are not used: MPI has its own of these. How it is tuned (parameters.h) counts for the first
+// transport of the process: the others have the same.
 std::unique_ptr<Transport> make(const CommOptions& options);
 
 // Elements that one MPI call takes; MPI counts in int.

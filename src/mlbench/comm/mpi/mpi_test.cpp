@@ -3,14 +3,17 @@
 
 #include "mlbench/comm/mpi/mpi.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <mpi.h>
 
 #include <cstdio>
+#include <map>
 #include <new>
 
 #include "mlbench/base/paths.h"
 #include "mlbench/comm/contract_test.h"
+#include "mlbench/comm/mpi/parameters.h"
 #include "mlbench/net/launch.h"
 
 namespace mlbench::comm {
@@ -26,6 +29,14 @@ CommOptions options_of(int rank) {
   options.rank = rank;
   options.size = launch().size;
   options.passive_wait = true;  // more ranks than cores, as like as not
+  const std::string tuned = environment_variable("MLBENCH_TEST_MPI").value_or("auto");
+  if (tuned == "tcp") {
+    options.links = 2;
+    options.socket_buffer_bytes = 1 << 20;
+    options.bind_address = "127.0.0.1";
+  } else {
+    options.algorithm = tuned;
+  }
   return options;
 }
 
@@ -46,7 +57,7 @@ std::shared_ptr<std::atomic<int>> make_shared_counter() {
 }
 
 // Threads in and around MPI as the back end asks for them; this MPI gives just that.
-constexpr const char* kDescription = "mpi[serialized]";
+const std::string kDescription = fmt::format("mpi[serialized{}]", mpi_backend::tuning_of(options_of(0)));
 
 const BackEnd kMpi = {kDescription,
                       [](int, std::chrono::milliseconds) -> MakeRank {
@@ -69,6 +80,31 @@ std::vector<ContractCase> case_of(const BackEnd& back_end) { return {{back_end, 
 
 INSTANTIATE_TEST_SUITE_P(Mpi, ContractTest, testing::ValuesIn(case_of(kMpi)), contract_case_name);
 INSTANTIATE_TEST_SUITE_P(MpiInParts, ContractTest, testing::ValuesIn(case_of(kMpiInParts)), contract_case_name);
+
+TEST(MpiParameters, AreThoseThatWereAskedFor) {
+  using mpi_backend::parameters_of;
+  using Parameters = std::map<std::string, std::string>;
+  CommOptions options;
+  EXPECT_EQ(parameters_of(options), Parameters());
+  EXPECT_EQ(mpi_backend::tuning_of(options), "");
+  options.algorithm = "halving_doubling";
+  options.passive_wait = true;
+  EXPECT_EQ(parameters_of(options), (Parameters{{"mpi_yield_when_idle", "1"},
+                                                {"coll_tuned_use_dynamic_rules", "1"},
+                                                {"coll_tuned_allreduce_algorithm", "6"}}));
+  options = {};
+  options.links = 4;
+  EXPECT_EQ(parameters_of(options),
+            (Parameters{{"btl", "self,tcp"}, {"btl_tcp_if_include", "lo"}, {"btl_tcp_links", "4"}}));
+  options.links = 1;
+  options.socket_buffer_bytes = 65536;
+  options.bind_address = "10.0.0.1";
+  EXPECT_EQ(parameters_of(options), (Parameters{{"btl", "self,tcp"},
+                                                {"btl_tcp_if_include", "10.0.0.1/32"},
+                                                {"btl_tcp_sndbuf", "65536"},
+                                                {"btl_tcp_rcvbuf", "65536"}}));
+  EXPECT_EQ(mpi_backend::tuning_of(options), ",tcp,socket_buffer=65536,interface=10.0.0.1");
+}
 
 TEST(Mpi, IsAvailable) {
   EXPECT_TRUE(mpi_backend::available().available);

@@ -15,7 +15,7 @@ class NullFramework final : public Framework {
       : options_(options),
         layout_(models::lay_out(options.model)),
         parameters_(at::zeros({layout_.parameter_elements}, at::kFloat)),
-        gradients_(at::zeros({layout_.parameter_elements}, at::kFloat)),
+        gradients_(make_gradients(options, layout_.parameter_elements)),
         buffers_(at::zeros({layout_.buffer_elements}, at::kFloat)) {}
 
   const FlatLayout& layout() const override { return layout_; }

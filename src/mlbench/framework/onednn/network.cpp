@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <utility>
 
 #include "mlbench/base/errors.h"
 
@@ -65,13 +66,16 @@ void Network::forward(const BatchView& batch, bool training, int64_t step) {
     });
     member.meet();
     for (size_t i = 0; i < segments.size(); ++i) {
+      note_begin(i, member);
       member.guard([&] { run_forward(i, member.thread()); });
       member.meet();
       member.guard([&] {
         for (Operation* operation : segments[i].operations) operation->finish_forward(member.thread(), pass_);
       });
+      note_end(i, member);
     }
   });
+  tell_times(LayerPass::kForward);
 }
 
 std::span<const float> Network::outputs() const {
@@ -88,7 +92,7 @@ void Network::backward(std::span<const float> output_gradient, bool accumulate, 
     run_team(pass_.threads, [&](TeamMember& member) {
       for (size_t i = segments.size(); i-- > 0;) backward_segment(i, member);
     });
-    return;
+    return tell_times(LayerPass::kBackward);
   }
   for (size_t i = segments.size(); i-- > 0;) {
     run_team(pass_.threads, [&](TeamMember& member) { backward_segment(i, member); });
@@ -97,10 +101,12 @@ void Network::backward(std::span<const float> output_gradient, bool accumulate, 
       for (const Parameter& parameter : (*operation)->parameters) ready(parameter.offset, parameter.count);
     }
   }
+  tell_times(LayerPass::kBackward);
 }
 
 // Its gradients are complete when all members are through.
 void Network::backward_segment(size_t number, TeamMember& member) {
+  note_begin(number, member);
   member.guard([&] { run_backward(number, member.thread()); });
   member.meet();
   member.guard([&] {
@@ -108,6 +114,7 @@ void Network::backward_segment(size_t number, TeamMember& member) {
       operation->finish_backward(member.thread(), pass_);
     }
   });
+  note_end(number, member);
 }
 
 void Network::run_forward(size_t number, int thread) {
@@ -143,6 +150,35 @@ void Network::run_backward(size_t number, int thread) {
       one(*operation, chunk);
     }
   });
+}
+
+void Network::on_layer(const Clock& clock, Framework::LayerDone done) {
+  clock_ = done ? &clock : nullptr;
+  layer_done_ = std::move(done);
+  times_.clear();
+  for (const Segment& segment : plan_.segments()) {
+    std::string name;
+    for (const Operation* operation : segment.operations) name += (name.empty() ? "" : "+") + operation->name;
+    times_.push_back({std::move(name)});
+  }
+}
+
+void Network::note_begin(size_t segment, const TeamMember& member) {
+  if (clock_ != nullptr && pass_.training && member.thread() == 0) times_[segment].begin = clock_->now();
+}
+
+void Network::note_end(size_t segment, const TeamMember& member) {
+  if (clock_ != nullptr && pass_.training && member.thread() == 0) times_[segment].end = clock_->now();
+}
+
+void Network::tell_times(LayerPass pass) {
+  if (clock_ == nullptr || !pass_.training) return;
+  const auto tell = [&](const SegmentTime& time) { layer_done_({time.name, pass, time.begin, time.end}); };
+  if (pass == LayerPass::kForward) {
+    std::ranges::for_each(times_, tell);
+  } else {
+    std::for_each(times_.rbegin(), times_.rend(), tell);
+  }
 }
 
 std::vector<OperationCost> Network::costs() {

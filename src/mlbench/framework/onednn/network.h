@@ -39,11 +39,22 @@ class Network {
   const char* instruction_set() const { return name_of(set_); }           // of our own kernels
   void profile(bool on) { profile_.count(on); }                           // on: costs are counted from zero
   std::vector<OperationCost> costs();
+  // As Framework::on_layer; what a segment computes is one layer.
+  void on_layer(const Clock& clock, Framework::LayerDone done);
 
  private:
   void run_forward(size_t segment, int thread);
   void run_backward(size_t segment, int thread);
   void backward_segment(size_t segment, TeamMember& member);
+  void note_begin(size_t segment, const TeamMember& member);
+  void note_end(size_t segment, const TeamMember& member);
+  void tell_times(LayerPass pass);
+
+  // Of a segment in the pass that goes on, on its first thread.
+  struct SegmentTime {
+    std::string name;
+    TimePoint begin{}, end{};
+  };
 
   InstructionSet set_;
   int64_t outputs_;
@@ -51,6 +62,9 @@ class Network {
   MemoryPlan plan_;
   Profile profile_;
   Pass pass_;
+  const Clock* clock_ = nullptr;  // null: nobody asks when
+  Framework::LayerDone layer_done_;
+  std::vector<SegmentTime> times_;
 };
 
 }  // namespace mlbench::framework::onednn_framework

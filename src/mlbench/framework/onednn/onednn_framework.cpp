@@ -87,7 +87,7 @@ class OneDnnFramework final : public Framework {
     at::set_num_threads(options.threads);  // of the optimizer, whose OpenMP team is the same
     pinned_ = bind_threads(options.cores);
     parameters_ = at::zeros({layout_.parameter_elements}, at::kFloat);
-    gradients_ = at::zeros({layout_.parameter_elements}, at::kFloat);
+    gradients_ = make_gradients(options, layout_.parameter_elements);
     buffers_ = at::zeros({layout_.buffer_elements}, at::kFloat);
     if (is_logistic_regression(options)) {
       if (options.precision != "float32") {
@@ -183,6 +183,10 @@ class OneDnnFramework final : public Framework {
   }
 
   void on_gradient_ready(GradientReady callback) override { ready_ = std::move(callback); }
+
+  void on_layer(const Clock& clock, LayerDone done) override {
+    if (network_) network_->on_layer(clock, std::move(done));
+  }
 
   void profile(bool on) override {
     if (network_) network_->profile(on);

@@ -269,11 +269,16 @@ Operation make_residual(const models::LayerSpec& layer, const BuildContext& cont
   }
   const Operation body = make_chain(layers, context, fused);
   const Operation shortcut = make_chain(layer.shortcut, context, fused);
-  return [=](const at::Tensor& input, const Pass& pass) {
+  LayerTimes& times = context.times;
+  const LayerTimes::Name sum =
+      times.name((norm ? layer.body.back().name + "+" : "") + "residual" + (relu ? "+relu" : ""));
+  return [=, &times](const at::Tensor& input, const Pass& pass) {
     const at::Tensor a = body(input, pass);
     const at::Tensor b = shortcut(input, pass);
-    if (norm) return (*norm)(a, b, relu, pass);
-    return relu ? at::relu(a + b) : a + b;
+    return times.forward(sum, pass.training, a, [&] {
+      if (norm) return (*norm)(a, b, relu, pass);
+      return relu ? at::relu(a + b) : a + b;
+    });
   };
 }
 
@@ -300,17 +305,29 @@ Operation make_pair(const models::LayerSpec& first, const models::LayerSpec& sec
   return {};
 }
 
+const std::string& label_of(const models::LayerSpec& layer) { return layer.name.empty() ? layer.kind : layer.name; }
+
+// Says when it is at work. The layers within a residual one do that themselves.
+Operation timed(const models::LayerSpec& layer, const std::string& label, Operation operation, LayerTimes& times) {
+  if (layer.kind == "residual") return operation;
+  return [operation = std::move(operation), name = times.name(label), &times](const at::Tensor& x, const Pass& pass) {
+    return times.forward(name, pass.training, x, [&] { return operation(x, pass); });
+  };
+}
+
 Operation make_chain(const std::vector<models::LayerSpec>& layers, const BuildContext& context,
                      std::set<std::string>& fused) {
   std::vector<Operation> operations;
   for (size_t i = 0; i < layers.size(); ++i) {
-    Operation pair = i + 1 < layers.size() ? make_pair(layers[i], layers[i + 1], context, fused) : Operation();
+    const models::LayerSpec& layer = layers[i];
+    Operation pair = i + 1 < layers.size() ? make_pair(layer, layers[i + 1], context, fused) : Operation();
     if (pair) {
-      fused.insert(layers[i].kind + "+" + layers[i + 1].kind);
-      operations.push_back(std::move(pair));
+      fused.insert(layer.kind + "+" + layers[i + 1].kind);
+      operations.push_back(
+          timed(layer, label_of(layer) + "+" + label_of(layers[i + 1]), std::move(pair), context.times));
       ++i;
     } else {
-      operations.push_back(make_layer(layers[i], i, context, fused));
+      operations.push_back(timed(layer, label_of(layer), make_layer(layer, i, context, fused), context.times));
     }
   }
   return [operations = std::move(operations)](const at::Tensor& input, const Pass& pass) {
@@ -330,7 +347,7 @@ Network build(const BuildContext& context) {
     Operation forward = make_chain(layers, context, fused);
     return {std::move(forward), {fused.begin(), fused.end()}, false};
   }
-  Operation read = make_rows_times_vector(first, context);
+  Operation read = timed(first, label_of(first), make_rows_times_vector(first, context), context.times);
   layers.erase(layers.begin());
   Operation rest = make_chain(layers, context, fused);
   fused.insert("gather+linear");

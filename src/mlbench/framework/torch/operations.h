@@ -11,6 +11,7 @@
 
 #include "mlbench/framework/torch/gradients.h"
 #include "mlbench/framework/torch/kernels.h"
+#include "mlbench/framework/torch/layer_times.h"
 #include "mlbench/models/model.h"
 
 namespace mlbench::framework::torch_framework {
@@ -36,7 +37,8 @@ struct Parameter {
 struct BuildContext {
   const models::ModelDescription& model;
   std::function<Parameter(const std::string& name)> parameter;  // "conv1.weight"
-  GradientBuffer& gradients;                                    // outlives the operations
+  GradientBuffer& gradients;                                    // these two outlive the operations
+  LayerTimes& times;
   bool dropout = true;
   bool frozen_batch_norm = false;
   // In which convolutions and linear layers multiply, forward and backward. What they take and yield is float32 all the

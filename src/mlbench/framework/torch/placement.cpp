@@ -47,9 +47,11 @@ Placement::Placement(const std::string& device, int local_rank, const std::strin
 std::string Placement::name() const { return device_.str(); }
 
 FlatBuffer Placement::make_flat(int64_t elements) const {
-  at::Tensor host = at::zeros({elements}, at::TensorOptions(at::kFloat).pinned_memory(device_.is_cuda()));
-  at::Tensor own = separate_ ? at::zeros({elements}, at::TensorOptions(at::kFloat).device(device_)) : host;
-  return {std::move(host), std::move(own)};
+  return make_flat(at::zeros({elements}, at::TensorOptions(at::kFloat).pinned_memory(device_.is_cuda())));
+}
+
+FlatBuffer Placement::make_flat(const at::Tensor& host) const {
+  return {host, separate_ ? at::zeros(host.sizes(), at::TensorOptions(at::kFloat).device(device_)) : host};
 }
 
 at::Tensor Placement::bring(const at::Tensor& host) const {

@@ -35,6 +35,7 @@ class Placement {
   const at::Device& device() const { return device_; }
 
   FlatBuffer make_flat(int64_t elements) const;
+  FlatBuffer make_flat(const at::Tensor& host) const;
   // A tensor of the host where the network can read it. On the CPU it is the same tensor.
   at::Tensor bring(const at::Tensor& host) const;
 

@@ -68,13 +68,16 @@ class TorchFramework final : public Framework {
         criterion_(find_loss(options.loss)),
         placement_(options.device, options.local_rank, options.precision),
         parameters_(placement_.make_flat(layout_.parameter_elements)),
-        gradients_(placement_.make_flat(layout_.parameter_elements)),
+        gradients_(placement_.device().is_cuda()
+                       ? placement_.make_flat(layout_.parameter_elements)
+                       : placement_.make_flat(make_gradients(options, layout_.parameter_elements))),
         buffers_(placement_.make_flat(layout_.buffer_elements)) {
     const at::ScalarType product_type = product_type_of(options.precision);
     use_threads(options.threads);
     pinned_ = bind_threads(options.cores);
-    network_ = build({options_.model, [this](const std::string& name) { return parameter(name); }, gradient_buffer_,
-                      options_.dropout, options_.frozen_batch_norm, product_type, !placement_.separate()});
+    network_ =
+        build({options_.model, [this](const std::string& name) { return parameter(name); }, gradient_buffer_,
+               layer_times_, options_.dropout, options_.frozen_batch_norm, product_type, !placement_.separate()});
   }
 
   const FlatLayout& layout() const override { return layout_; }
@@ -119,6 +122,7 @@ class TorchFramework final : public Framework {
     }
     gradient_buffer_.begin(accumulate);
     loss_.backward(at::scalar_tensor(loss_scale, loss_.options()));
+    layer_times_.backward_ends();
     loss_ = loss_.detach();
     outputs_ = outputs_.detach();
     gradients_.download();
@@ -143,6 +147,8 @@ class TorchFramework final : public Framework {
     // Final for the host when they have come back.
     gradient_buffer_.on_ready([this](int64_t first, int64_t count) { ready_.emplace_back(first, count); });
   }
+
+  void on_layer(const Clock& clock, LayerDone done) override { layer_times_.observe(clock, std::move(done)); }
 
   Json effective() const override {
     return {{"name", "torch"},
@@ -220,6 +226,7 @@ class TorchFramework final : public Framework {
   Placement placement_;
   FlatBuffer parameters_, gradients_, buffers_;
   GradientBuffer gradient_buffer_;
+  LayerTimes layer_times_;
   GradientReady on_ready_;
   std::vector<std::pair<int64_t, int64_t>> ready_;  // ranges whose gradients are final on the device
   Network network_;

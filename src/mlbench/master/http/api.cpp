@@ -13,6 +13,8 @@
 #include "mlbench/base/system_error.h"
 #include "mlbench/home/owner.h"
 #include "mlbench/home/runs.h"
+#include "mlbench/master/http/openapi.h"
+#include "mlbench/spec/fields.h"
 
 namespace mlbench::master {
 
@@ -139,8 +141,27 @@ std::string_view shown_secret(const Request& request) {
   return header.starts_with(kBearer) ? header.substr(kBearer.size()) : std::string_view();
 }
 
+namespace {
+
+std::optional<std::vector<std::string>> query_names(const Json& description, const Route& route) {
+  const bool ours = route.pattern.starts_with("/api/v1/") || route.pattern == "/metrics";
+  if (!ours) return std::nullopt;
+  std::string method = route.method;
+  std::ranges::transform(method, method.begin(), [](char c) { return static_cast<char>(c | 0x20); });
+  std::vector<std::string> names;
+  const Json& operation = description.at("paths").at(route.pattern).at(method);
+  for (const Json& parameter : operation.value("parameters", Json::array())) {
+    if (parameter.at("in") == "query") names.push_back(parameter.at("name"));
+  }
+  return names;
+}
+
+}  // namespace
+
 Api::Api(ApiOptions options, std::vector<Route> routes) : options_(std::move(options)), routes_(std::move(routes)) {
+  const Json description = parse_json(openapi_document(), inputs::kMasterAnswer);
   for (const Route& route : routes_) {
+    query_names_.push_back(query_names(description, route));
     const auto target = net::http::parse_target(route.pattern);
     MLBENCH_CHECK(target.has_value(), route.pattern);
     patterns_.push_back(target->segments);
@@ -228,12 +249,27 @@ std::optional<Response> Api::refuse_unknown(const Request& request) const {
   return response;
 }
 
+std::optional<Response> Api::refuse_query(const Request& request, const Route& route) const {
+  const auto& valid = query_names_.at(static_cast<size_t>(&route - routes_.data()));
+  if (!valid) return std::nullopt;
+  for (const auto& [name, value] : request.target.query) {
+    if (std::ranges::find(*valid, name) != valid->end()) continue;
+    const std::string given = name.substr(0, 80);
+    return error_response(
+        400, valid->empty()
+                 ? fmt::format("unknown parameter '{}' of the query: this path takes none", given)
+                 : fmt::format("unknown parameter '{}' of the query: {}", given, spec::suggest(given, *valid)));
+  }
+  return std::nullopt;
+}
+
 Admission Api::begin(const Request& request) {
   const Match found = match(request);
   const std::optional<Response> unknown = refuse_unknown(request);
   Admission admission;
   admission.known = !unknown;
   admission.refusal = refuse(request, found, unknown);
+  if (!admission.refusal) admission.refusal = refuse_query(request, *found.route);
   if (admission.refusal) {
     admission.refusal = sealed(std::move(*admission.refusal));
     return admission;

@@ -88,6 +88,9 @@ class Api final : public net::http::Service {
     std::string allowed;  // methods of the path, where the method is none of them
   };
   Match match(const Request& request) const;
+  // Names in the query that the route does not know. The routes of MLBench's and MLflow's clients take any: these send
+  // more than is looked at.
+  std::optional<Response> refuse_query(const Request& request, const Route& route) const;
   // `unknown`: what refuse_unknown() said.
   std::optional<Response> refuse(const Request& request, const Match& match,
                                  const std::optional<Response>& unknown) const;
@@ -96,6 +99,8 @@ class Api final : public net::http::Service {
   const ApiOptions options_;
   const std::vector<Route> routes_;
   std::vector<std::vector<std::string>> patterns_;  // of routes_, split
+  // Of routes_: what api/openapi.json has as parameters of the query; nothing where any is taken.
+  std::vector<std::optional<std::vector<std::string>>> query_names_;
 };
 
 }  // namespace mlbench::master

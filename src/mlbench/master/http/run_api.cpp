@@ -223,6 +223,10 @@ std::vector<Route> run_routes(Services& services) {
       {"GET", "/api/v1/runs/{run}/loss", Access::kToken, [s](const Call& call) { return loss(*s, call); }, Lane::kSlow},
       {"GET", "/api/v1/runs/{run}/tensorboard", Access::kToken, [s](const Call& call) { return tensorboard(*s, call); },
        Lane::kSlow},
+      {"GET", "/api/v1/runs/{run}/timeline", Access::kToken,
+       [s](const Call& call) { return run_handlers::timeline(*s, call); }, Lane::kSlow},
+      {"GET", "/api/v1/runs/{run}/timeline/summary", Access::kToken,
+       [s](const Call& call) { return run_handlers::timeline_summary(*s, call); }, Lane::kSlow},
       {"GET", "/api/v1/events", Access::kToken,
        [s](const Call&) {
          return events([s](std::shared_ptr<Stream> stream) { s->live.follow_all(std::move(stream)); });

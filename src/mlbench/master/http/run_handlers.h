@@ -20,4 +20,8 @@ Response read_log(Services& services, const Call& call);
 Response series(Services& services, const Call& call);
 Response add_points(Services& services, const Call& call);
 
+// run_timeline.cpp
+Response timeline(const Services& services, const Call& call);
+Response timeline_summary(const Services& services, const Call& call);
+
 }  // namespace mlbench::master::run_handlers

@@ -20,6 +20,8 @@ namespace fs = std::filesystem;
 namespace run_handlers {
 namespace {
 
+constexpr int kMostTries = 20;  // for a free name, of which others take some meanwhile
+
 Json created(const std::vector<spec::RunSpec>& runs, const std::vector<std::string>& notes) {
   Json answer = {{"runs", Json::array()}, {"warnings", notes}};
   for (const spec::RunSpec& run : runs) answer["runs"].push_back(home::summary_of(home::first_record(run)));
@@ -101,6 +103,20 @@ Json request_of(const spec::RunSpec& run) {
             {"backend", run.backend},   {"executor", run.executor},
             {"seed", run.seed},         {"threads_per_worker", run.threads_per_worker}};
   }
+  if (run.collectives) {
+    Json request = {{"workers", {run.workers}},
+                    {"backend", run.backend},
+                    {"executor", run.executor},
+                    {"seed", run.seed},
+                    {"threads_per_worker", run.threads_per_worker},
+                    {"comm_timeout", run.comm_timeout_s}};
+    if (*run.collectives == spec::task_0a()) {
+      request["task"] = spec::kTask0a;
+    } else {
+      request["collectives"] = spec::to_json(*run.collectives);
+    }
+    return request;
+  }
   Json request = {{"workers", {run.workers}},
                   {"task", run.task.task.name},
                   {"rules", run.task.task.rules},
@@ -122,6 +138,17 @@ Json request_of(const spec::RunSpec& run) {
   if (run.limits.max_steps > 0) request["max_steps"] = run.limits.max_steps;
   if (run.limits.max_epochs > 0) request["max_epochs"] = run.limits.max_epochs;
   if (run.limits.max_time_s > 0) request["max_time"] = run.limits.max_time_s;
+  const spec::Communication& communication = run.communication;
+  const auto add_text = [&](const char* name, const std::string& value) {
+    if (!value.empty()) request[name] = value;
+  };
+  add_text("algorithm", communication.algorithm);
+  add_text("interface", communication.network_interface);
+  add_text("wire_dtype", communication.wire_dtype);
+  add_text("netem", communication.netem);
+  if (communication.links > 1) request["links"] = communication.links;
+  if (communication.socket_buffer_bytes > 0) request["socket_buffer"] = communication.socket_buffer_bytes;
+  if (communication.check) request["check_collectives"] = true;
   if (run.checkpoint.every_epoch) request["checkpoint_every"] = "epoch";
   if (run.checkpoint.every_steps > 0) request["checkpoint_every"] = run.checkpoint.every_steps;
   return request;
@@ -133,8 +160,15 @@ Response create_runs(Services& services, const Request& request) {
   Json body = json_body(request);
   const bool no_wait = take_no_wait(body);
   const auto values = take_env_values(body);
-  PlannedRuns planned = plan(services, body);
-  return json_response(201, created(submit(services, std::move(planned.runs), no_wait, values), planned.warnings));
+  for (int tries = 1;; ++tries) {
+    PlannedRuns planned = plan(services, body);
+    try {
+      return json_response(201, created(submit(services, std::move(planned.runs), no_wait, values), planned.warnings));
+    } catch (const home::NameTaken&) {
+      // Else somebody was faster: there is another free name.
+      if (body.value("next_repeat", Json(false)) != true || tries == kMostTries) throw;
+    }
+  }
 }
 
 // What a request would make; nothing is started, no name is taken.

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/json.h"
 
 namespace mlbench::net {
@@ -30,6 +31,7 @@ struct KvServerOptions {
   std::string run_id;
   std::string secret;
   std::chrono::milliseconds hello_timeout{10000};  // a connection without a proof is closed after this
+  const Clock* clock = nullptr;                    // that server_time() reads; null: the system's
 };
 
 // What the server knows of a rank. Nothing is forgotten when the connection closes but `connected`; a rank whose
@@ -68,6 +70,14 @@ struct KvClientOptions {
   std::string secret;
   std::chrono::milliseconds connect_timeout{30000};  // retries until then
   std::chrono::milliseconds reply_timeout{30000};    // of set() and report()
+  const Clock* clock = nullptr;                      // of server_time(); null: the system's
+};
+
+// The server's clock, read at a moment between two of the client's clock.
+struct ServerTime {
+  int64_t sent_ns = 0;      // of the client's clock, before the question
+  int64_t server_ns = 0;    // of the server's
+  int64_t received_ns = 0;  // of the client's, behind the answer
 };
 
 class KvClient {
@@ -83,6 +93,8 @@ class KvClient {
   void set(const std::string& key, const std::string& value);
   // Waits for the key. CommTimeout naming the key, and the ranks that have not joined yet, when the timeout passes.
   std::string get(const std::string& key, std::chrono::milliseconds timeout);
+  // CommTimeout when the answer takes longer.
+  ServerTime server_time(std::chrono::milliseconds timeout);
   // An object. Left out when the server is away or takes nothing at the moment: the next one says more.
   void heartbeat(const Json& status);
   void report(const Json& message);  // an object; returns when the server has it

@@ -50,6 +50,7 @@ Json with_valid_texts(const Json& value) {
 struct KvClient::State {
   explicit State(const KvClientOptions& given)
       : options(given),
+        clock(given.clock != nullptr ? *given.clock : own_clock),
         server(endpoint_text(given.address, given.port)),
         wakeup(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!wakeup) throw IoError("cannot create an eventfd: " + errno_text(errno));
@@ -68,24 +69,35 @@ struct KvClient::State {
     thread.join();
   }
 
+  // To a call: when the question went out, and the answer came in, by `clock`.
+  struct Reply {
+    Json message;
+    int64_t sent_ns = 0, received_ns = 0;
+  };
+
   const KvClientOptions options;
+  const SystemClock own_clock;
+  const Clock& clock;
   const std::string server;
   const FileDescriptor wakeup;  // readable: closing
   FileDescriptor socket;
   wire::FrameReader input;  // of the reading thread, once it runs
+  int64_t received_ns = 0;  // when the last of it came in
 
   std::mutex send_mutex;  // one frame after the other
 
   std::mutex mutex;  // guards what follows
   std::condition_variable changed;
   int64_t next_id = 1;
-  std::map<int64_t, std::optional<Json>> replies;  // of the calls under way
-  std::optional<std::string> lost;                 // why
-  std::optional<std::string> send_error;           // why nothing can be sent any more
+  std::map<int64_t, std::optional<Reply>> replies;  // of the calls under way
+  std::optional<std::string> lost;                  // why
+  std::optional<std::string> send_error;            // why nothing can be sent any more
   bool closing = false;
   std::function<void()> on_lost;
 
   std::thread thread;
+
+  int64_t now_ns() const { return clock.now().time_since_epoch().count(); }
 
   std::string who(const std::string& operation) const { return fmt::format("rank {}: {}", options.rank, operation); }
 
@@ -191,6 +203,7 @@ struct KvClient::State {
   bool receive() {
     char buffer[65536];
     const ssize_t count = recv(socket.get(), buffer, sizeof buffer, 0);
+    received_ns = now_ns();
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
     if (count < 0) throw CommError(errno_text(errno));
     input.append({buffer, static_cast<size_t>(count)});
@@ -203,7 +216,7 @@ struct KvClient::State {
     const std::lock_guard lock(mutex);
     const auto waiting = replies.find(id);
     if (waiting == replies.end()) return;  // its caller gave up
-    waiting->second = message;
+    waiting->second = Reply{message, 0, received_ns};
     changed.notify_all();
   }
 
@@ -251,8 +264,8 @@ struct KvClient::State {
     }
   }
 
-  Json call(Json request, const std::string& operation, Milliseconds timeout) {
-    int64_t id = 0;
+  Reply call(Json request, const std::string& operation, Milliseconds timeout) {
+    int64_t id = 0, sent_ns = 0;
     {
       const std::lock_guard lock(mutex);
       if (lost) throw_lost(operation);
@@ -271,11 +284,12 @@ struct KvClient::State {
     }
     {
       const std::lock_guard lock(send_mutex);
+      sent_ns = now_ns();
       send_or_lose(frame);
     }
     std::unique_lock lock(mutex);
     changed.wait_until(lock, deadline_after(timeout), [&] { return lost || replies[id]; });
-    const std::optional<Json> reply = std::exchange(replies[id], std::nullopt);
+    std::optional<Reply> reply = std::exchange(replies[id], std::nullopt);
     replies.erase(id);
     if (!reply && lost) throw_lost(operation);
     lock.unlock();
@@ -283,12 +297,14 @@ struct KvClient::State {
       throw CommTimeout(who(fmt::format("{}: the rendezvous server at {} has not answered within {}", operation, server,
                                         duration_text(timeout))));
     }
-    if (const auto error = reply->find("error"); error != reply->end()) {
+    const Json& message = reply->message;
+    if (const auto error = message.find("error"); error != message.end()) {
       const std::string text = who(operation + ": " + error->get<std::string>());
-      if (reply->value("timeout", false)) throw CommTimeout(text);
+      if (message.value("timeout", false)) throw CommTimeout(text);
       throw CommError(text);
     }
-    return *reply;
+    reply->sent_ns = sent_ns;
+    return *std::move(reply);
   }
 
   void heartbeat(const Json& status) {
@@ -321,9 +337,14 @@ void KvClient::set(const std::string& key, const std::string& value) {
 std::string KvClient::get(const std::string& key, std::chrono::milliseconds timeout) {
   const Milliseconds patience =
       std::clamp<Milliseconds>(timeout, Milliseconds(0), std::chrono::hours(24 * 365)) + kGrace;
-  const Json reply =
+  const State::Reply reply =
       state_->call({{"op", "get"}, {"key", key}, {"timeout_ms", timeout.count()}}, "get '" + key + "'", patience);
-  return wire::bytes_in(reply, "value");
+  return wire::bytes_in(reply.message, "value");
+}
+
+ServerTime KvClient::server_time(std::chrono::milliseconds timeout) {
+  const State::Reply reply = state_->call({{"op", "time"}}, "time", timeout);
+  return {reply.sent_ns, wire::integer_in(reply.message, "time"), reply.received_ns};
 }
 
 void KvClient::heartbeat(const Json& status) { state_->heartbeat(status); }

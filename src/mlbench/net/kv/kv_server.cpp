@@ -90,6 +90,7 @@ std::string missing_text(const std::vector<RankStatus>& ranks) {
 struct KvServer::State {
   explicit State(const KvServerOptions& given)
       : options(given),
+        clock(given.clock != nullptr ? *given.clock : own_clock),
         listener(listen_on(given.bind_address, given.port)),
         port(own_endpoint(listener.get()).port),
         wakeup(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -105,6 +106,8 @@ struct KvServer::State {
   }
 
   const KvServerOptions options;
+  const SystemClock own_clock;
+  const Clock& clock;
   const FileDescriptor listener;
   const int port;
   const FileDescriptor wakeup;  // readable: end
@@ -308,7 +311,9 @@ struct KvServer::State {
       return;
     }
     const int64_t id = wire::integer_in(message, "id");
-    if (operation == "set") {
+    if (operation == "time") {
+      reply(connection, id, {{"time", clock.now().time_since_epoch().count()}});
+    } else if (operation == "set") {
       handle_set(connection, id, wire::text_in(message, "key"), wire::bytes_in(message, "value"));
     } else if (operation == "get") {
       handle_get(connection, id, wire::text_in(message, "key"), Milliseconds(wire::integer_in(message, "timeout_ms")));
@@ -320,7 +325,7 @@ struct KvServer::State {
       }
       reply(connection, id, Json::object());
     } else {
-      throw wire::ProtocolError("operation '" + operation + "': expected set, get, report or heartbeat");
+      throw wire::ProtocolError("operation '" + operation + "': expected set, get, report, time or heartbeat");
     }
   }
 

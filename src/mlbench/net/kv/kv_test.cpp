@@ -287,6 +287,40 @@ TEST(Kv, HeartbeatAndReportReachTheServerAndOutliveTheConnection) {
   EXPECT_FALSE(server.ranks()[0].joined);
 }
 
+TEST(Kv, TheServersClockIsReadBetweenTwoMomentsOfTheClients) {
+  ManualClock servers;
+  servers.advance(std::chrono::hours(5));
+  KvServerOptions options = server_options(1);
+  options.clock = &servers;
+  KvServer server(options);
+  KvClient client(client_options(server.port(), 0, 1));
+  const auto now_ns = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
+  const int64_t before_ns = now_ns();
+  const ServerTime first = client.server_time(kPatience);
+  const int64_t between_ns = now_ns();
+  servers.advance(7ns);
+  const ServerTime second = client.server_time(kPatience);
+  EXPECT_EQ(first.server_ns, std::chrono::nanoseconds(5h).count());
+  EXPECT_EQ(second.server_ns, first.server_ns + 7);
+  EXPECT_LE(before_ns, first.sent_ns);
+  EXPECT_LE(first.sent_ns, first.received_ns);
+  EXPECT_LE(first.received_ns, between_ns);
+  EXPECT_LE(between_ns, second.sent_ns);
+  EXPECT_LE(second.sent_ns, second.received_ns);
+}
+
+TEST(Kv, AClientMayHaveAClockOfItsOwn) {
+  ManualClock clients;
+  clients.advance(11ns);
+  KvServer server(server_options(1));
+  KvClientOptions options = client_options(server.port(), 0, 1);
+  options.clock = &clients;
+  KvClient client(options);
+  const ServerTime time = client.server_time(kPatience);
+  EXPECT_EQ(time.sent_ns, 11);
+  EXPECT_EQ(time.received_ns, 11);
+}
+
 TEST(Kv, ARankThatLeftMayJoinAgain) {
   KvServer server(server_options(1));
   for (int i = 0; i < 20; ++i) {

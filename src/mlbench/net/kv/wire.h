@@ -12,8 +12,10 @@
 //           {"op": "set", "id", "key", "value": bytes}
 //           {"op": "get", "id", "key", "timeout_ms"}
 //           {"op": "report", "id", "message": {...}}
+//           {"op": "time", "id"}
 //           {"op": "heartbeat", "status": {...}}                                     no reply
-//   server: {"id"} or {"id", "value": bytes} or {"id", "error": text, "timeout": bool}
+//   server: {"id"} or {"id", "value": bytes} or {"id", "time": nanoseconds of its clock}
+//           or {"id", "error": text, "timeout": bool}
 
 #include <cstddef>
 #include <cstdint>

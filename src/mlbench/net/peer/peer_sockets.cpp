@@ -177,7 +177,8 @@ class PeerSockets::Meeting {
   void begin_calls() {
     for (Call& call : calls_) {
       if (sockets_[call.link] || call.state != Call::State::kPausing || SteadyClock::now() < call.until) continue;
-      call.socket = begin_connect(call.endpoint.host, call.endpoint.port, call.reason);
+      call.socket =
+          begin_connect(call.endpoint.host, call.endpoint.port, call.reason, own_.options_.socket_buffer_bytes);
       if (!call.socket) {
         give_up(call, call.reason);
         continue;
@@ -319,6 +320,8 @@ class PeerSockets::Meeting {
 
 PeerSockets::PeerSockets(PeerOptions options)
     : options_(std::move(options)), listener_(listen_on(options_.bind_address, 0)), refusals_("peers") {
+  // What it accepts inherits them.
+  set_buffers(listener_.get(), options_.socket_buffer_bytes);
   const Endpoint own = own_endpoint(listener_.get());
   address_ = endpoint_text(own.host, own.port);
 }

@@ -28,6 +28,7 @@ struct PeerOptions {
   std::string group;   // run, segment and group: a proof for one is none for another; the same at all ranks
   std::string secret;  // of the run
   std::chrono::milliseconds handshake_timeout{5000};
+  int64_t socket_buffer_bytes = 0;  // of each socket and direction; 0: the system's choice
 };
 
 class PeerSockets {
@@ -42,9 +43,10 @@ class PeerSockets {
     int peer = 0;
     uint32_t channel = 0;  // several connections between the same two
   };
-  // A connected socket for each link, in their order; it does not block, and has the options that the system gives.
-  // Collective: the peers ask for the same links at about the same time. `addresses` holds address() of each rank.
-  // CommTimeout naming the first peer that is missing; CommError when a peer is gone or its address is none.
+  // A connected socket for each link, in their order; it does not block, and has the options that the system gives, but
+  // for the buffers that were asked for. Collective: the peers ask for the same links at about the same time.
+  // `addresses` holds address() of each rank. CommTimeout naming the first peer that is missing; CommError when a peer
+  // is gone or its address is none.
   std::vector<FileDescriptor> connect(const std::vector<Link>& links, const std::vector<std::string>& addresses,
                                       std::chrono::milliseconds timeout);
 

@@ -1,0 +1,26 @@
+#pragma once
+
+// NCCL: one rank per GPU. Compiled against NVIDIA's headers (cmake/FindNccl.cmake); state: never run, for want of GPUs.
+//
+// - Buffers on the rank's GPU are NCCL's own; those of the host travel over a copy on the GPU, both ways, which costs
+//   more than the collective where the gradient lies on the host, as it does now.
+// - A blocking operation is enqueued and waited for, with the timeout of the options: a peer that is lost or late
+//   aborts the communicator on this rank. NCCL does not say which peer it was.
+// - NCCL knows no tags: messages between two ranks match in the order in which they are begun, whatever their tags.
+//   Those begun since the last wait go together, so that two ranks may send to each other first.
+// - Sums are NCCL's, in its order: the same bits on every rank and again on the same machine.
+// - Two ranks on one GPU are refused before NCCL hears of them.
+
+#include <memory>
+
+#include "mlbench/base/availability.h"
+#include "mlbench/comm/communicator.h"
+
+namespace mlbench::comm::nccl_backend {
+
+// Without an NVIDIA GPU or its driver it says so.
+Availability available();
+// Collective. UserError where ranks share a GPU or the host has too few; CommError when a rank does not come.
+std::unique_ptr<Transport> make(const CommOptions& options);
+
+}  // namespace mlbench::comm::nccl_backend

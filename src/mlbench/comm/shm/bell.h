@@ -1,0 +1,31 @@
+#pragma once
+
+// Where a rank sleeps while it waits, and how peers wake it. A bell is a word in shared memory: 1 while its rank
+// sleeps. Whoever changed something that the rank may wait for looks at the bell, which costs nothing while nobody
+// sleeps.
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace mlbench::comm::shm_backend {
+
+using Bell = std::atomic<uint32_t>;
+static_assert(sizeof(Bell) == sizeof(uint32_t) && Bell::is_always_lock_free);
+
+// Between two looks at memory that another core is to change.
+inline void relax() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Sleeps while the bell is 1, at most so long; may return early.
+void sleep_at(Bell& bell, std::chrono::nanoseconds limit) noexcept;
+
+// Sets the bell to 0 and wakes who sleeps at it.
+void wake_at(Bell& bell) noexcept;
+
+}  // namespace mlbench::comm::shm_backend

@@ -1,0 +1,190 @@
+#pragma once
+
+// Ranks as real processes that are killed, stopped, or missing: what the process tests of back ends share. (They are
+// forked, not executed: such a test program has no threads of its own while it starts them.)
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "mlbench/base/files.h"
+#include "mlbench/comm/communicator.h"
+
+namespace mlbench::comm::test {
+
+// One file per key in a folder.
+class FileStore final : public RendezvousStore {
+ public:
+  explicit FileStore(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  void set(const std::string& key, const std::string& value) override {
+    const auto place = path(key);
+    std::ofstream(place.string() + ".part", std::ios::binary) << value;
+    std::filesystem::rename(place.string() + ".part", place);
+  }
+  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    while (!std::filesystem::exists(path(key))) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        throw CommError(fmt::format("waited {} ms for key {}", timeout.count(), key));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    std::ostringstream text;
+    text << std::ifstream(path(key), std::ios::binary).rdbuf();
+    return text.str();
+  }
+
+ private:
+  std::filesystem::path path(const std::string& key) const {
+    std::string name = key;
+    std::replace(name.begin(), name.end(), '/', '_');
+    return folder_ / name;
+  }
+  std::filesystem::path folder_;
+};
+
+class Processes : public testing::Test {
+ protected:
+  using Make = std::unique_ptr<Transport> (*)(const CommOptions&);
+  static constexpr std::chrono::milliseconds kLongWait{60000};
+
+  explicit Processes(Make make) : make_(make) { renew(); }
+  ~Processes() override { end(); }
+
+  // Ends what runs and begins with an empty store.
+  void renew() {
+    end();
+    folder_.emplace();
+  }
+  const std::filesystem::path& folder() const { return folder_->path(); }
+
+  CommOptions options(int rank, int size, std::chrono::milliseconds timeout) const {
+    CommOptions options;
+    options.rank = rank;
+    options.size = size;
+    options.store = std::make_shared<FileStore>(folder());
+    options.timeout = timeout;
+    return options;
+  }
+
+  // Starts all ranks; what `body` returns, or the error that it throws, is the rank's outcome. `change` is called by
+  // each rank before it joins.
+  void start(int size, std::chrono::milliseconds timeout, const std::function<std::string(Communicator&)>& body,
+             const std::function<void(CommOptions&)>& change = nullptr) {
+    for (int rank = 0; rank < size; ++rank) {
+      start_one([&] {
+        CommOptions own = options(rank, size, timeout);
+        if (change) change(own);
+        Communicator communicator(make_(own));
+        return body(communicator);
+      });
+    }
+  }
+  // A process of its own, counted as the next rank.
+  void start_one(const std::function<std::string()>& body) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t pid = fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) {
+      close(ends[0]);
+      std::string outcome;
+      try {
+        outcome = body();
+      } catch (const std::exception& error) {
+        outcome = error.what();
+      }
+      const ssize_t written = write(ends[1], outcome.data(), outcome.size());
+      _exit(written == static_cast<ssize_t>(outcome.size()) ? 0 : 1);
+    }
+    close(ends[1]);
+    ranks_.push_back({pid, ends[0]});
+  }
+
+  // Waits for the rank's end. "killed by signal N" if it did not end by itself, "still running" when patience runs out.
+  std::string outcome(int rank) {
+    Rank& process = ranks_[static_cast<size_t>(rank)];
+    std::string text;
+    const auto deadline = std::chrono::steady_clock::now() + kLongWait;
+    while (true) {
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+      pollfd readable{process.output, POLLIN, 0};
+      if (left.count() <= 0 || poll(&readable, 1, static_cast<int>(left.count())) <= 0) return "still running";
+      char buffer[4096];
+      const ssize_t bytes = read(process.output, buffer, sizeof buffer);
+      if (bytes <= 0) break;
+      text.append(buffer, static_cast<size_t>(bytes));
+    }
+    close(process.output);
+    int status = 0;
+    waitpid(process.pid, &status, 0);
+    process.pid = 0;
+    return WIFSIGNALED(status) ? fmt::format("killed by signal {}", WTERMSIG(status)) : text;
+  }
+
+  pid_t pid(int rank) const { return ranks_[static_cast<size_t>(rank)].pid; }
+
+ private:
+  struct Rank {
+    pid_t pid;
+    int output;
+  };
+
+  void end() {
+    for (const Rank& rank : ranks_) {
+      if (rank.pid == 0) continue;
+      kill(rank.pid, SIGKILL);
+      waitpid(rank.pid, nullptr, 0);
+      close(rank.output);
+    }
+    ranks_.clear();
+  }
+
+  Make make_;
+  std::optional<TemporaryFolder> folder_;
+  std::vector<Rank> ranks_;
+};
+
+// All-reduces until something is wrong, which it throws.
+[[noreturn]] inline void reduce_forever(Communicator& comm, std::span<float> values,
+                                        const std::function<void(int)>& before_round = nullptr) {
+  for (int round = 0;; ++round) {
+    if (before_round) before_round(round);
+    std::fill(values.begin(), values.end(), static_cast<float>(comm.rank() + 1));
+    comm.all_reduce(view_of(values), ReduceOp::kSum);
+    const int sum = comm.size() * (comm.size() + 1) / 2;
+    const auto expected = static_cast<float>(sum);
+    for (const float value : values) {
+      if (value != expected) throw InternalError(fmt::format("sum {} instead of {}", value, expected));
+    }
+  }
+}
+
+// Whether a sum over all is right: "right", or how many elements are.
+inline std::string sum_of_ranks(Communicator& comm, size_t count = 1000) {
+  std::vector<float> values(count, static_cast<float>(comm.rank() + 1));
+  comm.all_reduce(view_of(std::span(values)), ReduceOp::kSum);
+  const int sum = comm.size() * (comm.size() + 1) / 2;
+  const auto right = static_cast<size_t>(std::count(values.begin(), values.end(), static_cast<float>(sum)));
+  return right == count ? "right" : fmt::format("{} of {} are right", right, count);
+}
+
+}  // namespace mlbench::comm::test

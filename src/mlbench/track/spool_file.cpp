@@ -1,0 +1,66 @@
+#include "mlbench/track/spool_file.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <system_error>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
+
+namespace mlbench::track {
+
+namespace fs = std::filesystem;
+
+SpoolFile::SpoolFile(const fs::path& path) : path_(path) {
+  // Beyond RLIMIT_FSIZE a write is to return EFBIG instead of killing the process.
+  signal(SIGXFSZ, SIG_IGN);
+  // A file that exists would be somebody's measurements.
+  fd_ = FileDescriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!fd_) throw_system_error("cannot create " + path.string(), errno);
+}
+
+std::exception_ptr SpoolFile::append(std::string_view bytes, std::span<const size_t> ends) {
+  if (broken_ || bytes.empty()) return nullptr;
+  try {
+    write_all(fd_.get(), bytes, path_.string());
+    size_ += bytes.size();
+    return nullptr;
+  } catch (const IoError&) {
+    broken_ = true;
+    keep_whole(ends);
+    return std::current_exception();
+  }
+}
+
+std::exception_ptr SpoolFile::sync() {
+  if (broken_) return nullptr;
+  try {
+    sync_file(fd_.get(), path_);
+    return nullptr;
+  } catch (const IoError&) {
+    broken_ = true;
+    return std::current_exception();
+  }
+}
+
+void SpoolFile::keep_whole(std::span<const size_t> ends) {
+  const off_t end = lseek(fd_.get(), 0, SEEK_END);
+  if (end < 0) return;
+  const auto torn = std::upper_bound(ends.begin(), ends.end(), static_cast<size_t>(end) - size_);
+  const size_t whole = torn == ends.begin() ? 0 : *std::prev(torn);
+  // A reader ignores a torn end, too: nothing to do if this fails.
+  [[maybe_unused]] const int result = ftruncate(fd_.get(), static_cast<off_t>(size_ + whole));
+}
+
+void make_spool_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw IoError("cannot create " + folder.string() + ": " + error.message());
+}
+
+}  // namespace mlbench::track

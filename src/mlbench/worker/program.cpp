@@ -1,0 +1,81 @@
+#include "mlbench/worker/program.h"
+
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/heap.h"
+#include "mlbench/base/log.h"
+#include "mlbench/base/signals.h"
+#include "mlbench/catalog/worker/catalog.h"
+#include "mlbench/worker/evaluate.h"
+
+namespace mlbench::worker {
+namespace {
+
+struct Options {
+  RankOptions rank;
+  std::string evaluate;  // a stored model, instead of a rank
+  bool catalog = false;
+};
+
+Options parse(int argc, char** argv, const RankOptions& rank) {
+  Options options;
+  options.rank = rank;
+  CLI::App app(
+      "One rank of one run; `mlbench run` starts it. By hand: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT "
+      "(or another launcher's variables) say who it is.",
+      "mlbench-worker");
+  app.add_flag("--catalog", options.catalog, "print what this worker can do as JSON, and exit");
+  app.add_option("--run-dir", options.rank.run_dir, "folder of the run");
+  app.add_option(
+      "--spec", options.rank.spec_file,
+      "frozen run specification (default: spec.json of the run folder), as `mlbench run ... --dry-run --json` "
+      "prints it");
+  app.add_option("--segment", options.rank.segment, "number of this start of the run, from 1")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}));
+  app.add_option("--resume-step", options.rank.resume_step, "checkpoint to start from")->check(CLI::NonNegativeNumber);
+  app.add_option("--evaluate", options.evaluate,
+                 "evaluate this checkpoint folder or .safetensors file by --spec, print the metrics as JSON, and exit");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& done) {
+    std::exit(app.exit(done));
+  } catch (const CLI::ParseError& error) {
+    throw UserError(std::string(error.what()) + "; see mlbench-worker --help");
+  }
+  if (!options.evaluate.empty() && options.rank.spec_file.empty())
+    throw UserError("--evaluate needs --spec FILE; see mlbench-worker --help");
+  if (!options.catalog && options.evaluate.empty() && options.rank.run_dir.empty())
+    throw UserError("--run-dir DIR is missing; see mlbench-worker --help");
+  return options;
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv, const RankOptions& given) {
+  // Before any thread exists, so that all of them leave these signals to the session's own thread.
+  hold_end_signals();
+  keep_freed_memory();
+  keep_files_private();
+  signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error to report, not a reason to die
+  signal(SIGPIPE, SIG_IGN);
+  try {
+    const Options options = parse(argc, argv, given);
+    if (options.catalog || !options.evaluate.empty()) release_end_signals();
+    if (options.catalog) {
+      std::puts(catalog::describe().dump(2).c_str());
+      return 0;
+    }
+    return options.evaluate.empty() ? run_rank(options.rank) : evaluate(options.evaluate, options.rank.spec_file);
+  } catch (const std::exception& error) {
+    spdlog::error("mlbench-worker: {}", error.what());
+    return static_cast<int>(exit_code_of(error));
+  }
+}
+
+}  // namespace mlbench::worker

@@ -1,0 +1,87 @@
+// `mlbench run --timeline` with real ranks, one of which has a wrong clock and late batches (worker/slow_worker.cpp).
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "mlbench/base/files.h"
+#include "mlbench/base/json.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/process.h"
+#include "tests/support/processes.h"
+
+namespace mlbench {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class TimelineEndToEnd : public testing::Test {
+ protected:
+  ProcessOutput mlbench(std::vector<std::string> arguments) {
+    ProcessOptions options;
+    options.arguments = std::move(arguments);
+    options.arguments.insert(options.arguments.begin(), environment_variable("MLBENCH_TEST_MLBENCH").value());
+    options.environment = environment_;
+    options.environment["MLBENCH_HOME"] = (folder_ / "home").string();
+    options.environment["MLBENCH_CORE_LOCK"] = (folder_ / "cores").string();
+    return run_process(options, 2 * test::kPatience);
+  }
+  static std::string all(const ProcessOutput& output) { return output.standard_output + output.standard_error; }
+
+  TemporaryFolder folder_;
+  std::map<std::string, std::string> environment_;
+};
+
+TEST_F(TimelineEndToEnd, AWrongClockIsRemovedAndASlowLoaderBlamed) {
+  constexpr double kSteps = 60;
+  environment_ = {{"MLBENCH_WORKER", SLOW_WORKER},
+                  {"SLOW_RANK", "1"},
+                  {"SLOW_MS", "20"},
+                  {"SLOW_FILE", (folder_ / "slept").string()},
+                  {"MLBENCH_TEST_CLOCK_RANK", "1"},
+                  {"MLBENCH_TEST_CLOCK_OFFSET_S", "10"},
+                  {"MLBENCH_TEST_CLOCK_DRIFT_PPM", "200"}};
+  const fs::path file = folder_ / "out.json";
+  const ProcessOutput made =
+      mlbench({"run", "late", "2", "--task", "fashion-mnist", "--synthetic", "--threads-per-worker", "1", "--max-steps",
+               std::to_string(int(kSteps)), "--local", "--timeline", file});
+  ASSERT_EQ(made.end.code, 0) << all(made);
+  EXPECT_THAT(made.standard_error, HasSubstr("timeline of late-2: " + file.string()));
+
+  const ProcessOutput summed = mlbench({"timeline", "summary", file, "--json"});
+  ASSERT_EQ(summed.end.code, 0) << all(summed);
+  const Json summary = Json::parse(summed.standard_output);
+  const std::string text = mlbench({"timeline", "summary", "late-2"}).standard_output;
+  SCOPED_TRACE(text);
+
+  const Json& clock = summary["clocks"][1];
+  EXPECT_NEAR(clock["drift_ppm"].get<double>(), -200, clock["drift_bound_ppm"].get<double>() + 1);
+  EXPECT_LT(clock["bound_us"].get<double>(), 20'000);
+  EXPECT_EQ(summary["matched"]["unmatched"], 0);
+  // In seconds: neither the ten that the clocks differ by, nor the start.
+  const double slept = std::stod(read_file(folder_ / "slept")) / 1e9;
+  const Json &waiting = summary["ranks"][0], &late = summary["ranks"][1];
+  EXPECT_GE(slept, kSteps * 0.020);
+  EXPECT_NEAR(late["waited_for"]["causes_s"].value("batch_load", 0.0), slept, 0.15 * slept);
+  EXPECT_NEAR(late["input_s"].get<double>(), slept, 0.15 * slept);
+  EXPECT_GE(waiting["communication"]["wait_s"].get<double>(), 0.5 * slept);
+  EXPECT_EQ(summary["verdict"]["rank"], 1);
+  EXPECT_EQ(summary["verdict"]["cause"], "batch_load");
+  for (const Json& rank : summary["ranks"]) EXPECT_LE(rank["unattributed_share"].get<double>(), 0.02);
+}
+
+TEST_F(TimelineEndToEnd, CollectivesHaveOne) {
+  const fs::path file = folder_ / "out.json";
+  const ProcessOutput made = mlbench({"bench", "collectives", "all_reduce", "-k", "2", "--backend", "gloo", "-b", "8",
+                                      "-e", "1K", "--timeline", file});
+  ASSERT_EQ(made.end.code, 0) << all(made);
+  const ProcessOutput summed = mlbench({"timeline", "summary", file});
+  EXPECT_EQ(summed.end.code, 0) << all(summed);
+  EXPECT_THAT(summed.standard_output, HasSubstr("all_reduce"));
+}
+
+}  // namespace
+}  // namespace mlbench
