@@ -264,6 +264,7 @@ TEST_F(Plan, WrongNumbersSayWhatIsExpected) {
 
 // What a request over REST may hold, and what the command line may: nothing is planned outside of its range.
 TEST_F(Plan, NoNumberBeyondItsRangeIsPlanned) {
+  facts_.catalog["backends"][0]["tunables"] = {"links", "socket_buffer", "interface"};
   const Json good = spec::to_json(options_);
   const auto planned = [&](const Json& request) -> std::string {
     try {
