@@ -1,10 +1,11 @@
-// What the communicator costs over the library below it: all_reduce of float32 over two ranks, once through a
-// Communicator and once by the library's own call, in the same processes, turn by turn. One JSON object per size from
-// rank 0: {"library", "bytes", "ours_us": [...], "raw_us": [...]}, an entry per pair. library_overhead.py starts it and
-// judges what comes out.
+// all_reduce of float32 over two ranks, once through a Communicator and once by a library's own call, in the same
+// processes, turn by turn: what the communicator costs over MPI and Gloo, and how shm does beside the faster of both. One
+// JSON object per size from rank 0: {"ours", "bytes", "ours_us": [...], "raw_us": [...]}, an entry per pair.
+// library_overhead.py starts it and judges what comes out.
 //
-//   mpirun -n 2 library_overhead --library mpi|gloo
+//   mpirun -n 2 library_overhead --ours mpi|gloo|shm|shm-in-place
 //
+// shm-in-place: of buffers that the communicator allocated. All use one buffer of that kind for both sides.
 // MPI's own call is the same library in the same process, so thread level and connections are the same. Gloo's is
 // gloo::allreduce over a full mesh of its own making (TCP on the loopback), its ring or its bcube, whichever is faster.
 
@@ -26,6 +27,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,11 +36,13 @@
 #include "mlbench/base/json.h"
 #include "mlbench/comm/gloo/gloo.h"
 #include "mlbench/comm/mpi/mpi.h"
+#include "mlbench/comm/shm/shm.h"
 
 namespace {
 
 using namespace mlbench;
-using AllReduce = std::function<void(std::vector<float>&)>;
+using Values = std::span<float>;
+using AllReduce = std::function<void(Values)>;
 
 constexpr auto kTimeout = std::chrono::seconds(30);
 
@@ -76,20 +80,27 @@ struct Plan {
 };
 
 // Microseconds per call.
-double measure(const AllReduce& all_reduce, std::vector<float>& values, int calls) {
+double measure(const AllReduce& all_reduce, Values values, int calls) {
   const auto start = std::chrono::steady_clock::now();
   for (int call = 0; call < calls; ++call) all_reduce(values);
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / calls;
 }
 
+using Buffers = std::function<std::shared_ptr<std::byte>(size_t bytes)>;
+
+std::shared_ptr<std::byte> on_heap(size_t bytes) {
+  return {static_cast<std::byte*>(std::calloc(1, (bytes + 63) / 64 * 64)), std::free};
+}
+
 // `control` keeps the ranks together.
-void compare(const std::string& library, const Plan& plan, comm::Communicator& control, comm::Communicator& comm,
-             const std::vector<AllReduce>& raws) {
-  const AllReduce ours = [&](std::vector<float>& values) {
-    comm.all_reduce(view_of(std::span(values)), comm::ReduceOp::kSum);
+void compare(const std::string& name, const Plan& plan, comm::Communicator& control, comm::Communicator& comm,
+             const Buffers& buffers, const std::vector<AllReduce>& raws) {
+  const AllReduce ours = [&](Values values) {
+    comm.all_reduce(view_of(values), comm::ReduceOp::kSum);
   };
   for (const int64_t bytes : plan.sizes) {
-    std::vector<float> values(static_cast<size_t>(bytes) / sizeof(float), 0.0F);
+    const auto memory = buffers(static_cast<size_t>(bytes));
+    const Values values(reinterpret_cast<float*>(memory.get()), static_cast<size_t>(bytes) / sizeof(float));
     const auto calls_of = [&](const AllReduce& all_reduce) {
       measure(all_reduce, values, 20);
       auto calls = static_cast<float>(plan.seconds * 1e6 / measure(all_reduce, values, 20));
@@ -112,11 +123,11 @@ void compare(const std::string& library, const Plan& plan, comm::Communicator& c
       }
     }
     if (comm.rank() == 0) {
-      fmt::print("{}\n", Json{{"library", library},
+      fmt::print("{}\n", Json{{"ours", name},
                               {"bytes", bytes},
                               {"calls", calls},
                               {"raw_variant", fastest},
-                              {"ours", comm.description()},
+                              {"stack", comm.description()},
                               {"ours_us", ours_us},
                               {"raw_us", raw_us}}
                              .dump());
@@ -126,7 +137,7 @@ void compare(const std::string& library, const Plan& plan, comm::Communicator& c
 }
 
 AllReduce raw_mpi() {
-  return [](std::vector<float>& values) {
+  return [](Values values) {
     MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
   };
 }
@@ -141,7 +152,7 @@ std::vector<AllReduce> raw_gloo(int rank, const std::string& folder) {
   context->connectFullMesh(store, device);
   std::vector<AllReduce> ways;
   for (const auto algorithm : {gloo::AllreduceOptions::Algorithm::RING, gloo::AllreduceOptions::Algorithm::BCUBE}) {
-    ways.emplace_back([context, algorithm](std::vector<float>& values) {
+    ways.emplace_back([context, algorithm](Values values) {
       gloo::AllreduceOptions call(context);
       call.setAlgorithm(algorithm);
       call.setOutput(values.data(), values.size());
@@ -156,10 +167,10 @@ std::vector<AllReduce> raw_gloo(int rank, const std::string& folder) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  CLI::App app{"The communicator beside the library below it."};
+  CLI::App app{"The communicator beside the libraries' own calls."};
   Plan plan;
-  std::string library = "mpi", folder;
-  app.add_option("--library", library)->check(CLI::IsMember({"mpi", "gloo"}))->capture_default_str();
+  std::string ours = "mpi", folder;
+  app.add_option("--ours", ours)->check(CLI::IsMember({"mpi", "gloo", "shm", "shm-in-place"}))->capture_default_str();
   app.add_option("--folder", folder, "Empty, where the ranks find each other")->required();
   app.add_option("--sizes", plan.sizes, "Bytes, multiples of 4")->delimiter(',')->capture_default_str();
   app.add_option("--pairs", plan.pairs)->capture_default_str();
@@ -173,13 +184,17 @@ int main(int argc, char** argv) try {
   options.timeout = kTimeout;
   options.store = std::make_shared<FileStore>(folder);
   comm::Communicator mpi(comm::mpi_backend::make(options));
-  if (library == "mpi") {
-    compare(library, plan, mpi, mpi, {raw_mpi()});
-  } else {
-    comm::Communicator gloo(comm::gloo_backend::make(options));
-    compare(library, plan, mpi, gloo, raw_gloo(options.rank, folder));
-    mpi.barrier();
+  if (ours == "mpi") {
+    compare(ours, plan, mpi, mpi, on_heap, {raw_mpi()});
+    return 0;
   }
+  const auto make = ours == "gloo" ? comm::gloo_backend::make : comm::shm_backend::make;
+  comm::Communicator comm(make(options));
+  std::vector<AllReduce> raws = raw_gloo(options.rank, folder);
+  if (ours != "gloo") raws.push_back(raw_mpi());
+  const Buffers shared = [&](size_t bytes) { return comm.allocate(bytes); };
+  compare(ours, plan, mpi, comm, ours == "shm-in-place" ? shared : on_heap, raws);
+  mpi.barrier();
   return 0;
 } catch (const std::exception& error) {
   fmt::print(stderr, "{}\n", error.what());
