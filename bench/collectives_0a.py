@@ -3,6 +3,7 @@
 BACKEND-K.json, BACKEND-K.csv, the figures, and the table of docs/results/collectives.md.
 
     collectives_0a.py [--backends mpi,gloo,shm] [--ranks 2,4,8] [--dry-run]     measures; wants an idle machine
+    collectives_0a.py --cap 2s ...                                              stops a size after that time: open
     collectives_0a.py --figures                                                 draws what is kept again
     collectives_0a.py --page                                                    writes the page's table again
     collectives_0a.py --check                                                   does the table follow from what is kept?
@@ -31,16 +32,17 @@ QUOTED = [1, 1_000, 16_000, 1_000_000, 100_000_000]
 IDLE = 0.5  # load average of a minute that an idle machine stays below
 
 
-def command(mlbench, backend, ranks, file):
+def command(mlbench, backend, ranks, file, cap=None):
+    capped = ["--max-time-per-size", cap] if cap else []
     return [mlbench, "bench", "collectives", "all_reduce", "--counts", "0a", "--dtype", ",".join(TYPES), "--iters", "100",
             "--form", "in_place", "--ranks", str(ranks), "--backend", backend, "--name", f"0a-{backend}", "--local",
-            "--comm-timeout", "10m", "--csv", "--output-file", str(file)]
+            "--comm-timeout", "10m", "--csv", "--output-file", str(file), *capped]
 
 
-def measure(mlbench, backend, ranks, folder):
+def measure(mlbench, backend, ranks, folder, cap):
     """Whether it was measured to its end, with all results right."""
     file = folder / f"{backend}-{ranks}.json"
-    words = command(mlbench, backend, ranks, file)
+    words = command(mlbench, backend, ranks, file, cap)
     print(shlex.join(words), file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as home:
         csv = subprocess.run(words, stdout=subprocess.PIPE, text=True, env={**os.environ, "MLBENCH_HOME": home})
@@ -79,6 +81,15 @@ def quoted_counts(rows):
     return [min(counts, key=lambda count: abs(count - wanted)) for wanted in QUOTED]
 
 
+def labels(document, rows):
+    if document["oversubscribed"]:
+        yield "oversubscribed"
+    counts = [row["in_place"]["iterations"]["count"] for row in rows]
+    capped = [count for count in counts if count < document["config"]["spec"]["iterations"]]
+    if document["config"]["spec"]["most_seconds_per_size"] > 0:
+        yield f"open: {len(capped)} sizes capped, {min(counts)} iterations or more"
+
+
 def table(documents):
     if not documents:
         return ["No run is kept yet."]
@@ -97,7 +108,7 @@ def table(documents):
             best = max(row["in_place"]["bus_bw"] for row in rows)
             wrong = sum(row["in_place"]["nwrong"] for row in rows)
             cells = [document.get("comm_stack") or backend, str(ranks), dtype, *times, f"{best:.2f}", str(len(rows)),
-                     str(wrong), "oversubscribed" if document["oversubscribed"] else ""]
+                     str(wrong), ", ".join(labels(document, rows))]
             lines.append(f"| {' | '.join(cells)} |")
     return lines
 
@@ -116,7 +127,7 @@ def complaints(documents, page):
         if document["errors"]:
             yield f"{name} ended early: {document['errors']}"
         spec = document["config"]["spec"]
-        if spec["iterations"] != 100 or spec["most_seconds_per_size"] != 0 or len(spec["counts"]) != SIZES:
+        if spec["iterations"] != 100 or len(spec["counts"]) != SIZES:
             yield f"{name} is not of task 0a"
         for dtype in TYPES:
             rows = rows_of(document, dtype)
@@ -149,6 +160,7 @@ def main():
     parser.add_argument("--mlbench", default=str(ROOT / "build/release/bin/mlbench"), metavar="PROGRAM")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / RESULTS, metavar="DIR",
                         help=f"another folder than {RESULTS}; the page is then left alone")
+    parser.add_argument("--cap", metavar="TIME", help="stop measuring a size after this time, which opens the task")
     parser.add_argument("--dry-run", action="store_true", help="print the commands")
     parser.add_argument("--busy", action="store_true", help="measure although others use the machine")
     parser.add_argument("--figures", action="store_true")
@@ -162,14 +174,15 @@ def main():
         pairs = [(backend, int(ranks)) for backend in options.backends for ranks in options.ranks]
         if options.dry_run:
             for backend, ranks in pairs:
-                print(shlex.join(command(options.mlbench, backend, ranks, options.output / f"{backend}-{ranks}.json")))
+                print(shlex.join(command(options.mlbench, backend, ranks, options.output / f"{backend}-{ranks}.json",
+                                         options.cap)))
             return 0
         if os.getloadavg()[0] > IDLE and not options.busy:
             sys.exit(f"collectives_0a.py: others use this machine (load {os.getloadavg()[0]:.2f}): --busy measures "
                      "nevertheless")
         options.output.mkdir(parents=True, exist_ok=True)
         failed = [f"{backend}-{ranks}" for backend, ranks in pairs
-                  if not measure(options.mlbench, backend, ranks, options.output)]
+                  if not measure(options.mlbench, backend, ranks, options.output, options.cap)]
     documents = kept(options.output)
     if documents and not options.page:
         draw(options.mlbench, options.output)
