@@ -1,6 +1,6 @@
 // all_reduce of float32 over two ranks, once through a Communicator and once by a library's own call, in the same
-// processes, turn by turn: what the communicator costs over MPI and Gloo, and how shm does beside the faster of both. One
-// JSON object per size from rank 0: {"ours", "bytes", "ours_us": [...], "raw_us": [...]}, an entry per pair.
+// processes, turn by turn: what the communicator costs over MPI and Gloo, and how shm does beside the faster of both.
+// One JSON object per size from rank 0: {"ours", "bytes", "ours_us": [...], "raw_us": [...]}, an entry per pair.
 // library_overhead.py starts it and judges what comes out.
 //
 //   mpirun -n 2 library_overhead --ours mpi|gloo|shm|shm-in-place
@@ -95,9 +95,7 @@ std::shared_ptr<std::byte> on_heap(size_t bytes) {
 // `control` keeps the ranks together.
 void compare(const std::string& name, const Plan& plan, comm::Communicator& control, comm::Communicator& comm,
              const Buffers& buffers, const std::vector<AllReduce>& raws) {
-  const AllReduce ours = [&](Values values) {
-    comm.all_reduce(view_of(values), comm::ReduceOp::kSum);
-  };
+  const AllReduce ours = [&](Values values) { comm.all_reduce(view_of(values), comm::ReduceOp::kSum); };
   for (const int64_t bytes : plan.sizes) {
     const auto memory = buffers(static_cast<size_t>(bytes));
     const Values values(reinterpret_cast<float*>(memory.get()), static_cast<size_t>(bytes) / sizeof(float));
