@@ -34,7 +34,7 @@ IDLE = 0.5  # load average of a minute that an idle machine stays below
 
 def command(mlbench, backend, ranks, file, cap=None):
     capped = ["--max-time-per-size", cap] if cap else []
-    return [mlbench, "bench", "collectives", "all_reduce", "--counts", "0a", "--dtype", ",".join(TYPES), "--iters", "100",
+    return [mlbench, "bench", "collectives", "all_reduce", "--counts", "0a", "--datatype", ",".join(TYPES), "--iters", "100",
             "--form", "in_place", "--ranks", str(ranks), "--backend", backend, "--name", f"0a-{backend}", "--local",
             "--comm-timeout", "10m", "--csv", "--output-file", str(file), *capped]
 
