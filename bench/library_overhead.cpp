@@ -29,7 +29,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "mlbench/base/errors.h"
@@ -37,6 +36,7 @@
 #include "mlbench/comm/gloo/gloo.h"
 #include "mlbench/comm/mpi/mpi.h"
 #include "mlbench/comm/shm/shm.h"
+#include "mlbench/comm/test_stores.h"
 
 namespace {
 
@@ -45,33 +45,6 @@ using Values = std::span<float>;
 using AllReduce = std::function<void(Values)>;
 
 constexpr auto kTimeout = std::chrono::seconds(30);
-
-// Values in files, for ranks of one machine.
-class FileStore final : public comm::RendezvousStore {
- public:
-  explicit FileStore(std::filesystem::path folder) : folder_(std::move(folder)) {}
-  void set(const std::string& key, const std::string& value) override {
-    const std::filesystem::path path = path_of(key), part = path.string() + ".part";
-    std::ofstream(part, std::ios::binary) << value;
-    std::filesystem::rename(part, path);
-  }
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
-    while (!std::filesystem::exists(path_of(key))) {
-      if (std::chrono::steady_clock::now() > deadline) throw CommTimeout("nobody set '" + key + "'");
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    std::ifstream file(path_of(key), std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
- private:
-  std::filesystem::path path_of(std::string key) const {
-    std::replace(key.begin(), key.end(), '/', '_');
-    return folder_ / ("ours-" + key);
-  }
-  std::filesystem::path folder_;
-};
 
 struct Plan {
   std::vector<int64_t> sizes = {8, 1024, 65536, 4 << 20};
@@ -180,7 +153,9 @@ int main(int argc, char** argv) try {
   options.rank = std::atoi(rank);
   options.size = 2;
   options.timeout = kTimeout;
-  options.store = std::make_shared<FileStore>(folder);
+  const std::filesystem::path own = std::filesystem::path(folder) / "ours";  // beside the keys of Gloo's own
+  std::filesystem::create_directories(own);
+  options.store = std::make_shared<comm::FileStore>(own);
   comm::Communicator mpi(comm::mpi_backend::make(options));
   if (ours == "mpi") {
     compare(ours, plan, mpi, mpi, on_heap, {raw_mpi()});

@@ -60,20 +60,6 @@ std::vector<std::exception_ptr> run_ranks(const MakeRank& make_rank, int size,
   return errors;
 }
 
-void MemoryStore::set(const std::string& key, const std::string& value) {
-  const std::lock_guard lock(mutex_);
-  if (!values_.emplace(key, value).second) throw CommError("key " + key + " is written twice");
-  changed_.notify_all();
-}
-
-std::string MemoryStore::get(const std::string& key, std::chrono::milliseconds timeout) {
-  std::unique_lock lock(mutex_);
-  if (!changed_.wait_for(lock, timeout, [&] { return values_.contains(key); })) {
-    throw CommError(fmt::format("waited {} ms for key {}", timeout.count(), key));
-  }
-  return values_.at(key);
-}
-
 void run_case(const ContractCase& row, const std::function<void(Communicator&)>& body,
               std::chrono::milliseconds timeout) {
   const MakeRank make_rank = row.back_end.make_group(row.size, timeout);

@@ -13,18 +13,16 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "mlbench/comm/communicator.h"
+#include "mlbench/comm/test_stores.h"
 #include "mlbench/comm/test_values.h"
 
 namespace mlbench::comm {
@@ -103,17 +101,5 @@ inline constexpr ReduceOp kAllOps[] = {ReduceOp::kSum, ReduceOp::kProd, ReduceOp
 
 // Whether MLBENCH_CONTRACT=all is in the environment.
 bool every_combination();
-
-// A store in memory.
-class MemoryStore final : public RendezvousStore {
- public:
-  void set(const std::string& key, const std::string& value) override;
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, std::string> values_;
-};
 
 }  // namespace mlbench::comm

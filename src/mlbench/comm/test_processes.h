@@ -13,12 +13,10 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -26,39 +24,9 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/comm/communicator.h"
+#include "mlbench/comm/test_stores.h"
 
 namespace mlbench::comm::test {
-
-// One file per key in a folder.
-class FileStore final : public RendezvousStore {
- public:
-  explicit FileStore(std::filesystem::path folder) : folder_(std::move(folder)) {}
-  void set(const std::string& key, const std::string& value) override {
-    const auto place = path(key);
-    std::ofstream(place.string() + ".part", std::ios::binary) << value;
-    std::filesystem::rename(place.string() + ".part", place);
-  }
-  std::string get(const std::string& key, std::chrono::milliseconds timeout) override {
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
-    while (!std::filesystem::exists(path(key))) {
-      if (std::chrono::steady_clock::now() > deadline) {
-        throw CommError(fmt::format("waited {} ms for key {}", timeout.count(), key));
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    std::ostringstream text;
-    text << std::ifstream(path(key), std::ios::binary).rdbuf();
-    return text.str();
-  }
-
- private:
-  std::filesystem::path path(const std::string& key) const {
-    std::string name = key;
-    std::replace(name.begin(), name.end(), '/', '_');
-    return folder_ / name;
-  }
-  std::filesystem::path folder_;
-};
 
 class Processes : public testing::Test {
  protected:

@@ -10,7 +10,6 @@
 #include <condition_variable>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <numeric>
 #include <span>
@@ -23,6 +22,7 @@
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/comm/operation_board.h"
+#include "mlbench/comm/test_stores.h"
 #include "mlbench/compress/identity.h"
 #include "mlbench/optim/exchange/bucket_schedule.h"
 #include "mlbench/optim/exchange/centralized.h"
@@ -224,29 +224,8 @@ MakeComm in_process(int size) {
   return [group](int rank) { return std::move((*group)[static_cast<size_t>(rank)]); };
 }
 
-class MemoryStore final : public comm::RendezvousStore {
- public:
-  void set(const std::string& key, const std::string& value) override {
-    const std::lock_guard lock(mutex_);
-    values_[key] = value;
-    changed_.notify_all();
-  }
-  std::string get(const std::string& key, milliseconds timeout) override {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, timeout, [&] { return values_.contains(key); })) {
-      throw CommError("no key " + key);
-    }
-    return values_[key];
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, std::string> values_;
-};
-
 MakeComm gloo(int size) {
-  const auto store = std::make_shared<MemoryStore>();
+  const auto store = std::make_shared<comm::MemoryStore>();
   return [=](int rank) {
     comm::CommOptions options;
     options.rank = rank;
