@@ -8,8 +8,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
-#include "mlbench/base/paths.h"
-#include "mlbench/base/process.h"
+#include "mlbench/record/test_schema.h"
 #include "mlbench/record/test_spool.h"
 
 namespace mlbench::record {
@@ -367,14 +366,10 @@ TEST_F(Record, WhatTheSupervisorSawOverridesTheSpec) {
   EXPECT_EQ(record["utilisation"], (Json{{"cpu", 0.93}, {"gpu", nullptr}}));
 }
 
-std::filesystem::path schema_path() {
-  return std::filesystem::path(environment_variable("MLBENCH_TEST_SOURCE_DIR").value()) / "api/run.schema.json";
-}
-
 TEST_F(Record, FieldsAreThoseOfTheSchemaInItsOrder) {
   one_finished_segment();
   const Json record = build();
-  const Json schema = read_json_file(schema_path());
+  const Json schema = read_json_file(SchemaValidator("run.schema.json").schema());
   std::vector<std::string> fields, properties;
   for (const auto& item : record.items()) fields.push_back(item.key());
   for (const auto& item : schema["properties"].items()) properties.push_back(item.key());
@@ -383,25 +378,9 @@ TEST_F(Record, FieldsAreThoseOfTheSchemaInItsOrder) {
 }
 
 TEST_F(Record, EveryKindOfRecordMeetsTheSchema) {
-  const std::string python = "/usr/bin/python3";  // the one that sees Debian's packages
-  const auto run = [&](std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), python);
-    ProcessOptions options;
-    options.arguments = std::move(arguments);
-    return run_process(options, std::chrono::seconds(60));
-  };
-  if (!std::filesystem::exists(python) || run({"-c", "import jsonschema"}).end.code != 0) {
-    GTEST_SKIP() << "missing capability: a Python with jsonschema; " << python
-                 << " has none (Debian: python3-jsonschema)";
-  }
-  const auto validate = [&](const Json& record) {
-    write_json_file(folder_.path() / "run.json", record);
-    return run({"-W", "ignore", "-m", "jsonschema", "-i", folder_.path() / "run.json", schema_path()});
-  };
-  const auto expect_valid = [&](const char* what) {
-    const ProcessOutput output = validate(build());
-    EXPECT_EQ(output.end.code, 0) << what << ": " << output.standard_output << output.standard_error;
-  };
+  if (const std::string missing = SchemaValidator::missing(); !missing.empty()) GTEST_SKIP() << missing;
+  const SchemaValidator validator("run.schema.json");
+  const auto expect_valid = [&](const char* what) { EXPECT_EQ(validator.complaint(build()), "") << what; };
   expect_valid("queued");
   one_finished_segment();
   expect_valid("finished");
@@ -419,10 +398,10 @@ TEST_F(Record, EveryKindOfRecordMeetsTheSchema) {
   // The validator is awake.
   Json wrong = build();
   wrong["clocks"]["train_s"] = "long";
-  EXPECT_NE(validate(wrong).end.code, 0);
+  EXPECT_NE(validator.complaint(wrong), "");
   wrong = build();
   wrong.erase("hosts");
-  EXPECT_NE(validate(wrong).end.code, 0);
+  EXPECT_NE(validator.complaint(wrong), "");
 }
 
 TEST(Clocks, AreSumsOfIntegers) {

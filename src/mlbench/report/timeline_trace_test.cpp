@@ -10,8 +10,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
-#include "mlbench/base/paths.h"
-#include "mlbench/base/process.h"
+#include "mlbench/record/test_schema.h"
 #include "mlbench/report/test_timeline.h"
 #include "mlbench/report/timeline_summary.h"
 
@@ -169,43 +168,26 @@ TEST(TimelineTrace, LongOnesAreMadePieceByPiece) {
 }
 
 TEST(TimelineTrace, MeetsTheSchema) {
-  const std::string python = "/usr/bin/python3";  // the one that sees Debian's packages
-  const auto run = [&](std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), python);
-    ProcessOptions options;
-    options.arguments = std::move(arguments);
-    return run_process(options, std::chrono::seconds(60));
-  };
-  if (!std::filesystem::exists(python) || run({"-c", "import jsonschema"}).end.code != 0) {
-    GTEST_SKIP() << "missing capability: a Python with jsonschema; " << python
-                 << " has none (Debian: python3-jsonschema)";
-  }
+  if (const std::string missing = record::SchemaValidator::missing(); !missing.empty()) GTEST_SKIP() << missing;
   const TemporaryFolder folder;
   write_two_ranks(folder.path(), 5, 20);
-  const std::filesystem::path schema =
-      std::filesystem::path(environment_variable("MLBENCH_TEST_SOURCE_DIR").value()) / "api/timeline.schema.json";
-  const auto validate = [&](const Json& json) {
-    write_json_file(folder.path() / "out.json", json);
-    return run({"-W", "ignore", "-m", "jsonschema", "-i", folder.path() / "out.json", schema});
-  };
+  const record::SchemaValidator validator("timeline.schema.json");
   const Json trace = written(folder, 2);
-  const ProcessOutput output = validate(trace);
-  EXPECT_EQ(output.end.code, 0) << output.standard_output << output.standard_error;
+  EXPECT_EQ(validator.complaint(trace), "");
   // The validator is awake.
   Json wrong = trace;
   wrong["traceEvents"].back()["dur"] = "1";
-  EXPECT_NE(validate(wrong).end.code, 0);
+  EXPECT_NE(validator.complaint(wrong), "");
   wrong = trace;
   wrong["otherData"]["summary"]["ranks"][0].erase("input_s");
-  EXPECT_NE(validate(wrong).end.code, 0);
+  EXPECT_NE(validator.complaint(wrong), "");
   wrong = trace;
   wrong["otherData"]["summary"]["verdict"]["kind"] = "guilty";
-  EXPECT_NE(validate(wrong).end.code, 0);
+  EXPECT_NE(validator.complaint(wrong), "");
   // Without a clock and without steps, too.
   const TemporaryFolder other;
   { TestRank(other.path(), 0).operation("barrier", 0, 1); }
-  const ProcessOutput bare = validate(written(other, 1));
-  EXPECT_EQ(bare.end.code, 0) << bare.standard_output << bare.standard_error;
+  EXPECT_EQ(validator.complaint(written(other, 1)), "");
 }
 
 }  // namespace
