@@ -20,6 +20,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
 #include "mlbench/base/random.h"
+#include "mlbench/base/test_error.h"
 
 namespace mlbench::checkpoint {
 namespace {
@@ -74,16 +75,6 @@ class CheckpointTest : public testing::Test {
 
   TemporaryFolder folder_;
 };
-
-template <typename Action>
-std::string error_of(Action&& action) {
-  try {
-    action();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST_F(CheckpointTest, GivesBackEveryBit) {
   const NamedState state = full_state();

@@ -5,21 +5,12 @@
 #include <cmath>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/test_error.h"
 
 namespace mlbench::record {
 namespace {
 
 using testing::HasSubstr;
-
-template <typename Body>
-std::string error_of(Body&& body) {
-  try {
-    body();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(TimeSummary, PercentilesByHand) {
   const std::vector<double> values = {10, 20, 30, 40, 50};

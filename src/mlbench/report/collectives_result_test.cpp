@@ -2,28 +2,15 @@
 
 #include <gmock/gmock.h>
 
-#include <filesystem>
-
 #include "mlbench/base/errors.h"
-#include "mlbench/base/files.h"
-#include "mlbench/base/paths.h"
-#include "mlbench/base/process.h"
+#include "mlbench/base/test_error.h"
+#include "mlbench/record/test_schema.h"
 #include "mlbench/report/test_collectives.h"
 
 namespace mlbench::report {
 namespace {
 
 using testing::HasSubstr;
-
-template <typename Body>
-std::string error_of(Body&& body) {
-  try {
-    body();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 record::PairMatrix made_pairs() {
   record::PairMatrix pairs;
@@ -125,38 +112,21 @@ TEST(CollectivesResult, IsFoundInARecordAndInADocument) {
 }
 
 TEST(CollectivesResult, EveryKindOfDocumentMeetsTheSchema) {
-  const std::string python = "/usr/bin/python3";  // the one that sees Debian's packages
-  const auto run = [&](std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), python);
-    ProcessOptions options;
-    options.arguments = std::move(arguments);
-    return run_process(options, std::chrono::seconds(60));
-  };
-  if (!std::filesystem::exists(python) || run({"-c", "import jsonschema"}).end.code != 0) {
-    GTEST_SKIP() << "missing capability: a Python with jsonschema; " << python
-                 << " has none (Debian: python3-jsonschema)";
-  }
-  const TemporaryFolder folder;
-  const std::filesystem::path schema =
-      std::filesystem::path(environment_variable("MLBENCH_TEST_SOURCE_DIR").value()) / "api/collectives.schema.json";
-  const auto validate = [&](const Json& json) {
-    write_json_file(folder.path() / "result.json", json);
-    return run({"-W", "ignore", "-m", "jsonschema", "-i", folder.path() / "result.json", schema});
-  };
+  if (const std::string missing = record::SchemaValidator::missing(); !missing.empty()) GTEST_SKIP() << missing;
+  const record::SchemaValidator validator("collectives.schema.json");
   for (const CollectivesResult& result : {full_result(), make_result("", "", 1, {})}) {
-    const ProcessOutput output = validate(to_json(result));
-    EXPECT_EQ(output.end.code, 0) << output.standard_output << output.standard_error;
+    EXPECT_EQ(validator.complaint(to_json(result)), "");
   }
   // The validator is awake, down to the members of rows.
   Json wrong = to_json(full_result());
   wrong["results"][0]["in_place"]["time"] = "8";
-  EXPECT_NE(validate(wrong).end.code, 0);
+  EXPECT_NE(validator.complaint(wrong), "");
   wrong = to_json(full_result());
   wrong["results"][0]["more"] = 1;
-  EXPECT_NE(validate(wrong).end.code, 0);
+  EXPECT_NE(validator.complaint(wrong), "");
   wrong = to_json(full_result());
   wrong["pairs"].erase("verdict");
-  EXPECT_NE(validate(wrong).end.code, 0);
+  EXPECT_NE(validator.complaint(wrong), "");
 }
 
 }  // namespace

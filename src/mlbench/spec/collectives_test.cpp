@@ -5,6 +5,7 @@
 #include <set>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/test_error.h"
 #include "mlbench/spec/collectives_options.h"
 
 namespace mlbench::spec {
@@ -13,16 +14,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-template <typename Body>
-std::string error_of(Body&& body) {
-  try {
-    body();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 // Every field different from its default.
 CollectivesSpec full_collectives() {

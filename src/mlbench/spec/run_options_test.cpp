@@ -9,6 +9,7 @@
 #include <set>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/test_error.h"
 #include "mlbench/spec/run_spec.h"
 
 namespace mlbench::spec {
@@ -41,15 +42,6 @@ RunOptions with(const RunOption& option, const std::string& value) {
     options.task.clear();
   }
   return options;
-}
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 std::string refusal(const RunOptions& options) {

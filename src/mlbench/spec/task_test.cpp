@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/test_error.h"
 #include "mlbench/spec/task_hash.h"
 
 namespace mlbench::spec {
@@ -77,16 +78,6 @@ std::string with(const std::string& piece, const std::string& replacement) {
   const size_t at = text.find(piece);
   EXPECT_NE(at, std::string::npos) << piece;
   return text.replace(at, piece.size(), replacement);
-}
-
-template <typename Action>
-std::string error_of(Action&& action) {
-  try {
-    action();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Task, EmbeddedTasksAreValidInEveryVariant) {
