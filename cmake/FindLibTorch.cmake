@@ -7,20 +7,11 @@
 #   LibTorch::LibTorch  headers and these libraries
 #   LibTorch_VERSION
 
-set(_pins ${CMAKE_CURRENT_LIST_DIR}/libtorch.txt)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_pins})
+include(MlbenchWheels)
+mlbench_wheels_folder(_torch libtorch ${CMAKE_CURRENT_LIST_DIR}/libtorch.txt)
+string(APPEND _torch /torch)
 if(MLBENCH_TORCH_DIR)
   set(_torch ${MLBENCH_TORCH_DIR})
-else()
-  if(DEFINED ENV{XDG_CACHE_HOME} AND NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
-    set(_cache $ENV{XDG_CACHE_HOME})
-  else()
-    set(_cache $ENV{HOME}/.cache)
-  endif()
-  # tools/setup.sh names the folder in the same way.
-  file(SHA256 ${_pins} _key)
-  string(SUBSTRING ${_key} 0 12 _key)
-  set(_torch ${_cache}/mlbench/libtorch-${_key}/torch)
 endif()
 
 find_library(_torch_cpu torch_cpu PATHS ${_torch}/lib NO_DEFAULT_PATH NO_CACHE)

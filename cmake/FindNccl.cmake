@@ -4,20 +4,10 @@
 #                      these wheels); else the one that tools/setup.sh nccl unpacked below XDG_CACHE_HOME
 #   mlbench_nccl       headers and libraries
 
-set(_pins ${CMAKE_CURRENT_LIST_DIR}/nccl.txt)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_pins})
+include(MlbenchWheels)
+mlbench_wheels_folder(_nccl nccl ${CMAKE_CURRENT_LIST_DIR}/nccl.txt)
 if(MLBENCH_NCCL_DIR)
   set(_nccl ${MLBENCH_NCCL_DIR})
-else()
-  if(DEFINED ENV{XDG_CACHE_HOME} AND NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
-    set(_cache $ENV{XDG_CACHE_HOME})
-  else()
-    set(_cache $ENV{HOME}/.cache)
-  endif()
-  # tools/setup.sh names the folder in the same way.
-  file(SHA256 ${_pins} _key)
-  string(SUBSTRING ${_key} 0 12 _key)
-  set(_nccl ${_cache}/mlbench/nccl-${_key})
 endif()
 
 find_path(_nccl_include nccl.h PATHS ${_nccl}/nvidia/nccl/include NO_DEFAULT_PATH NO_CACHE)
