@@ -329,8 +329,11 @@ void check_collectives(const CollectivesSpec& spec, int64_t ranks) {
         "at most {} iterations (-n)",
         spec.iterations, ranks, forms, forms == 1 ? "" : "s", kMostRawTimes, kMostRawTimes / (ranks * forms)));
   }
-  if (spec.pairs.measure && ranks < 2) {
-    throw UserError(fmt::format("the matrix of pairs needs at least 2 ranks, this run has {}", ranks));
+  if (spec.pairs.measure && (ranks < 2 || ranks > kMostPairRanks)) {
+    throw UserError(
+        fmt::format("the matrix of pairs is for 2 to {} ranks, this run has {}: one rank per host finds slow links and "
+                    "hosts, too",
+                    kMostPairRanks, ranks));
   }
 }
 

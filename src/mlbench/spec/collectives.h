@@ -121,6 +121,7 @@ inline constexpr int64_t kEveryRoot = -1;
 inline constexpr int64_t kMostCollectiveSizes = 10'000;
 inline constexpr int64_t kMostCollectiveBytes = int64_t{1} << 40;
 inline constexpr int64_t kMostRawTimes = 50'000;  // of a row: they are a line of the spool, which has its size
+inline constexpr int64_t kMostPairRanks = 150;    // of the matrix of pairs: the same
 
 // One line of the table but for its size.
 struct CollectiveCase {

@@ -74,6 +74,15 @@ TEST(Collectives, RawTimesFitIntoARow) {
                 "holds: at most 8333 iterations (-n)"));
 }
 
+TEST(Collectives, AMatrixOfPairsHasItsSize) {
+  CollectivesSpec spec;
+  spec.pairs.measure = true;
+  EXPECT_EQ(error_of([&] { check_collectives(spec, kMostPairRanks); }), "no error");
+  for (const int64_t ranks : {int64_t{1}, kMostPairRanks + 1}) {
+    EXPECT_THAT(error_of([&] { check_collectives(spec, ranks); }), HasSubstr("for 2 to 150 ranks")) << ranks;
+  }
+}
+
 TEST(Collectives, TypesHaveTwoNames) {
   EXPECT_EQ(dtype_named("float"), DType::kFloat32);
   EXPECT_EQ(dtype_named("float32"), DType::kFloat32);
@@ -162,8 +171,8 @@ TEST(Collectives, WhatDoesNotFitIsRefused) {
               spec.root = 2;
             }),
             "the root (-r) is 2; expected a rank from 0 to 1, or all");
-  EXPECT_EQ(wrong([](CollectivesSpec& spec) { spec.pairs.measure = true; }, 1),
-            "the matrix of pairs needs at least 2 ranks, this run has 1");
+  EXPECT_THAT(wrong([](CollectivesSpec& spec) { spec.pairs.measure = true; }, 1),
+              HasSubstr("the matrix of pairs is for 2 to 150 ranks, this run has 1"));
   EXPECT_EQ(wrong([](CollectivesSpec& spec) {
               spec.sizes = {64, 32, 1, 2};
             }),
