@@ -8,8 +8,14 @@
 #include <mpi.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <new>
+#include <set>
+#include <sstream>
+#include <system_error>
 
 #include "mlbench/base/paths.h"
 #include "mlbench/comm/contract_test.h"
@@ -122,6 +128,41 @@ TEST(Mpi, ColoursMayBeNegative) {
   const auto part = comm->split(-1 - comm->rank() % 2, 0);
   EXPECT_EQ(part->size(), (comm->size() + 1 - comm->rank() % 2) / 2);
   EXPECT_EQ(part->rank(), comm->rank() / 2);
+}
+
+// Established TCP connections of this process.
+int tcp_connections() {
+  std::set<std::string> own;  // "socket:[12345]"
+  for (const auto& descriptor : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed_meanwhile;
+    own.insert(std::filesystem::read_symlink(descriptor, closed_meanwhile).string());
+  }
+  int count = 0;
+  for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
+    std::ifstream file(table);
+    for (std::string line; std::getline(file, line);) {
+      std::istringstream words(line);
+      std::vector<std::string> column{std::istream_iterator<std::string>(words), {}};
+      constexpr size_t kState = 3, kInode = 9;
+      if (column.size() <= kInode || column[kState] != "01") continue;
+      count += static_cast<int>(own.count("socket:[" + column[kInode] + "]"));
+    }
+  }
+  return count;
+}
+
+TEST(Mpi, RanksOfOneHostShareMemoryUnlessConnectionsAreAskedFor) {
+  const CommOptions options = options_of(launch().rank);
+  Communicator comm(mpi_backend::make(options));
+  std::vector<float> values(1 << 20, 1);
+  comm.all_reduce(view_of(std::span(values)), ReduceOp::kSum);
+  const int to_mpirun = 1;
+  if (options.links == 1 || comm.size() == 1) {
+    EXPECT_LE(tcp_connections(), to_mpirun);
+  } else {
+    EXPECT_GE(tcp_connections(), to_mpirun + options.links);
+  }
+  comm.barrier();
 }
 
 // Of the other ranks only failures are printed.
