@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
@@ -285,10 +286,33 @@ spec::CollectivesSpec collectives_of(const RunOptions& options) {
   return spec::collectives_from_json(whole, "collectives");
 }
 
+// The device of a benchmark whose buffers are to lie on GPUs.
+std::string gpu_buffers(const RunOptions& options, const spec::CollectivesSpec& collectives, const Json& catalog,
+                        const std::string& backend) {
+  std::vector<std::string> able;
+  for (const Json& row : catalog.at("backends")) {
+    const auto devices = row.value("devices", std::vector<std::string>{"cpu"});
+    if (std::ranges::find(devices, "cuda") != devices.end()) able.push_back(row.at("name"));
+  }
+  if (std::ranges::find(able, backend) == able.end()) {
+    throw UserError(fmt::format("--gpu: backend '{}' takes buffers of the host alone; with buffers on GPUs: {}",
+                                backend, able.empty() ? "none here" : fmt::format("{}", fmt::join(able, ", "))));
+  }
+  const std::pair<bool, const char*> of_the_host[] = {{collectives.communicator_memory, "--local-register"},
+                                                      {!options.netem.empty(), "--netem"},
+                                                      {!options.wire_dtype.empty(), "--wire-dtype"},
+                                                      {options.check_collectives, "--check-collectives"}};
+  for (const auto& [given, name] : of_the_host) {
+    if (given) throw UserError(fmt::format("{} works on buffers of the host, and --gpu puts them on GPUs", name));
+  }
+  return "cuda";
+}
+
 std::vector<spec::RunSpec> plan_collectives(const RunOptions& options, const PlanFacts& facts) {
   const spec::CollectivesSpec collectives = collectives_of(options);
   spec::RunSpec common;
   common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
+  if (options.gpu) common.device = gpu_buffers(options, collectives, facts.catalog, common.backend);
   check_choice(options.executor, "executor", facts.executors);
   common.executor = options.executor;
   common.seed = spec::seed_of(options, common.seed);

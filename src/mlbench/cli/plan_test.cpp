@@ -387,6 +387,20 @@ TEST_F(Plan, HowRanksCommunicateIsCheckedAgainstTheBackEnd) {
   EXPECT_EQ(error(), "--interface: the back end gloo has no such setting; valid: links, socket_buffer");
 }
 
+TEST_F(Plan, BuffersOnGpusNeedABackEndThatTakesThem) {
+  options_.task = "0a";
+  options_.synthetic = false;
+  options_.workers = {"2"};
+  options_.gpu = true;
+  EXPECT_EQ(error(), "--gpu: backend 'gloo' takes buffers of the host alone; with buffers on GPUs: none here");
+  facts_.catalog["backends"][1] = {{"name", "nccl"}, {"available", true}, {"devices", {"cpu", "cuda"}}};
+  EXPECT_THAT(error(), HasSubstr("with buffers on GPUs: nccl"));
+  options_.backend = "nccl";
+  EXPECT_EQ(plan_runs(options_, facts_).front().device, "cuda");
+  options_.wire_dtype = "float16";
+  EXPECT_EQ(error(), "--wire-dtype works on buffers of the host, and --gpu puts them on GPUs");
+}
+
 TEST_F(Plan, AMadeNetworkOrAnotherTypeOnTheWireOpensARun) {
   options_.netem = "latency=1ms;0>3:latency=2ms";
   EXPECT_THAT(error(), HasSubstr("0>3, but with 1 workers"));

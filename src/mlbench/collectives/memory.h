@@ -1,35 +1,18 @@
 #pragma once
 
-// Where the buffers of the operations lie, and how this host writes and reads them.
+// Memory of this host for the buffers of the operations.
 
 #include <cstddef>
 #include <memory>
 
-#include "mlbench/base/buffer.h"
 #include "mlbench/comm/communicator.h"
+#include "mlbench/comm/memory.h"
 
 namespace mlbench::collectives {
 
-class Memory {
- public:
-  virtual ~Memory() = default;
+using comm::Memory;
 
-  // The order in which the operations touch the buffers.
-  virtual Stream stream() const = 0;
-  // Aligned to 64 bytes. Collective: every rank asks for as many bytes.
-  virtual std::shared_ptr<std::byte> allocate(size_t bytes) = 0;
-
-  // Between operations, done on return. `host` is memory of this host.
-  virtual void fill(std::byte* to, std::byte value, size_t bytes) = 0;
-  virtual void write(std::byte* to, const std::byte* host, size_t bytes) = 0;
-  virtual void read(std::byte* host, const std::byte* from, size_t bytes) = 0;
-  // From one buffer into another that does not overlap it, in the order of stream().
-  virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
-  // The host waits for all that was begun in stream().
-  virtual void synchronize() = 0;
-};
-
-// Of the host: the heap, or what the communicator allocates (Communicator::allocate).
+// The heap, or what the communicator allocates (Communicator::allocate).
 class HostMemory final : public Memory {
  public:
   HostMemory(comm::Communicator& comm, bool of_communicator) : comm_(comm), of_communicator_(of_communicator) {}

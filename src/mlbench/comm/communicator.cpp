@@ -14,12 +14,15 @@ namespace mlbench::comm {
 
 namespace {
 
-// What a transport is asked for.
-ReduceOp performed(ReduceOp op) { return op == ReduceOp::kAvg ? ReduceOp::kSum : op; }
+bool on_host(const ConstBufferView& buffer) { return buffer.stream.device.kind == Device::Kind::kCpu; }
+
+// What a transport is asked for: averages of the host's buffers are sums that are divided here.
+ReduceOp performed(ReduceOp op, const BufferView& buffer) {
+  return op == ReduceOp::kAvg && on_host(buffer) ? ReduceOp::kSum : op;
+}
 
 void finish_average(ReduceOp op, const BufferView& sum, int ranks) {
-  if (op != ReduceOp::kAvg) return;
-  MLBENCH_CHECK(sum.stream.device.kind == Device::Kind::kCpu, "averages are for host memory");
+  if (op != ReduceOp::kAvg || !on_host(sum)) return;
   divide_function(sum.dtype)(sum.data, static_cast<size_t>(sum.count), ranks);
 }
 
@@ -157,7 +160,7 @@ void Communicator::all_reduce(BufferView buffer, ReduceOp op) {
   check_buffer("all_reduce", buffer);
   perform("all_reduce", buffer.size_bytes(), [&] {
     if (size() == 1 || buffer.count == 0) return;
-    transport_->all_reduce(buffer, performed(op));
+    transport_->all_reduce(buffer, performed(op, buffer));
     finish_average(op, buffer, size());
   });
 }
@@ -185,7 +188,7 @@ void Communicator::all_gather_v(ConstBufferView input, BufferView output, std::s
                 fmt::format("counts[{}] is {}, the input has {} elements", rank(), own, input.count));
   check_types(input, output);
   perform("all_gather", input.size_bytes(), [&] {
-    if (size() == 1) {
+    if (size() == 1 && on_host(input) && on_host(output)) {
       copy_input(input, output);
     } else if (output.count > 0) {
       transport_->all_gather_v(input, output, counts);
@@ -200,10 +203,10 @@ void Communicator::reduce_scatter(ConstBufferView input, BufferView output, Redu
                 fmt::format("{} elements into {} ranks x {}", input.count, size(), output.count));
   check_types(input, output);
   perform("reduce_scatter", input.size_bytes(), [&] {
-    if (size() == 1) {
+    if (size() == 1 && on_host(input) && on_host(output)) {
       copy_input(input, output);
     } else if (output.count > 0) {
-      transport_->reduce_scatter(input, output, performed(op));
+      transport_->reduce_scatter(input, output, performed(op, output));
       finish_average(op, output, size());
     }
   });
@@ -214,7 +217,7 @@ void Communicator::reduce(BufferView buffer, ReduceOp op, int root) {
   check_rank("reduce", root, "root");
   perform("reduce", buffer.size_bytes(), root, [&] {
     if (size() == 1 || buffer.count == 0) return;
-    transport_->reduce(buffer, performed(op), root);
+    transport_->reduce(buffer, performed(op, buffer), root);
     if (rank() == root) finish_average(op, buffer, size());
   });
 }
@@ -229,7 +232,7 @@ void Communicator::gather(ConstBufferView input, BufferView output, int root) {
     check_types(input, output);
   }
   perform("gather", input.size_bytes(), root, [&] {
-    if (size() == 1) {
+    if (size() == 1 && on_host(input) && on_host(output)) {
       copy_input(input, output);
     } else if (input.count > 0) {
       transport_->gather(input, output, root);
@@ -247,7 +250,7 @@ void Communicator::scatter(ConstBufferView input, BufferView output, int root) {
     check_types(input, output);
   }
   perform("scatter", rank() == root ? input.size_bytes() : output.size_bytes(), root, [&] {
-    if (size() == 1) {
+    if (size() == 1 && on_host(input) && on_host(output)) {
       copy_input(input, output);
     } else if (output.count > 0) {
       transport_->scatter(input, output, root);
@@ -262,7 +265,7 @@ void Communicator::all_to_all(ConstBufferView input, BufferView output) {
                 fmt::format("{} elements into {}, in {} slices", input.count, output.count, size()));
   check_types(input, output);
   perform("all_to_all", input.size_bytes(), [&] {
-    if (size() == 1) {
+    if (size() == 1 && on_host(input) && on_host(output)) {
       copy_input(input, output);
     } else if (input.count > 0) {
       transport_->all_to_all(input, output);
@@ -281,7 +284,7 @@ void Communicator::all_to_all_v(ConstBufferView input, BufferView output, std::s
                 fmt::format("rank {} sends itself {} elements and gets {}", own, send_counts[own], recv_counts[own]));
   check_types(input, output);
   perform("all_to_all", input.size_bytes(), [&] {
-    if (size() == 1) {
+    if (size() == 1 && on_host(input) && on_host(output)) {
       copy_input(input, output);
     } else {  // even with nothing to send or get: others may have
       transport_->all_to_all_v(input, output, send_counts, recv_counts);

@@ -44,7 +44,8 @@ class Transport {
   virtual Json versions() const { return Json::object(); }
   virtual bool supports(const Device& device) const { return device.kind == Device::Kind::kCpu; }
 
-  // Reductions are in place; kAvg never comes here (the communicator divides the sum).
+  // Reductions are in place; kAvg comes here for buffers on a device alone (of the host's the communicator divides the
+  // sum). So do operations of one rank that copy from buffer to buffer.
   virtual void barrier() = 0;
   virtual void broadcast(BufferView buffer, int root) = 0;
   virtual void all_reduce(BufferView buffer, ReduceOp op) = 0;

@@ -139,7 +139,12 @@ void measure_collectives(const spec::RunSpec& run, Session& session, Instruments
     with.recorder.event(
         record::make_event(record::EventKind::kPairs, {record::member::kMatrix(record::to_json(pairs))}));
   };
-  collectives::run(*run.collectives, *comm, with.clock, sink);
+  if (run.device == "cuda") {
+    const auto memory = catalog::make_gpu_memory(run.backend, session.comm_options());
+    collectives::run(*run.collectives, *comm, *memory, with.clock, sink);
+  } else {
+    collectives::run(*run.collectives, *comm, with.clock, sink);
+  }
   with.recorder.event(record::make_event(
       record::EventKind::kEnd,
       {record::member::kStep(rows), record::member::kReason("done"), record::member::kPeakRss(peak_rss_bytes())}));

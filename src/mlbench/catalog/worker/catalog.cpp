@@ -9,6 +9,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/comm/gloo/gloo.h"
 #include "mlbench/comm/mpi/mpi.h"
+#include "mlbench/comm/nccl/gpu_memory.h"
 #include "mlbench/comm/nccl/nccl.h"
 #include "mlbench/comm/shm/shm.h"
 #include "mlbench/comm/wrap/cast.h"
@@ -38,7 +39,10 @@ const std::vector<BackendRow>& backends() {
        .spins = true,
        .algorithms = {std::begin(comm::mpi_backend::kAlgorithms), std::end(comm::mpi_backend::kAlgorithms)},
        .tunables = {"links", "socket_buffer", "interface"}},
-      {.name = "nccl", .available = comm::nccl_backend::available, .make = comm::nccl_backend::make},
+      {.name = "nccl",
+       .available = comm::nccl_backend::available,
+       .make = comm::nccl_backend::make,
+       .gpu_memory = comm::nccl_backend::make_memory},
       {.name = "shm", .available = comm::shm_backend::available, .make = comm::shm_backend::make, .spins = true},
   };
   return kRows;
@@ -86,7 +90,11 @@ Json tuning_of(const BackendRow& row) { return {{"algorithms", row.algorithms}, 
 
 Json list_backends() {
   Json array = list(backends());
-  for (size_t i = 0; i < array.size(); ++i) array[i].update(tuning_of(backends()[i]));
+  for (size_t i = 0; i < array.size(); ++i) {
+    array[i].update(tuning_of(backends()[i]));
+    array[i]["devices"] = Json::array({"cpu"});
+    if (backends()[i].gpu_memory != nullptr) array[i]["devices"].push_back("cuda");
+  }
   return array;
 }
 
@@ -125,6 +133,16 @@ std::unique_ptr<comm::Communicator> make_backend(const std::string& name, const 
   auto transport = row.make(options);
   start.reset();
   return std::make_unique<comm::Communicator>(wrapped(std::move(transport), communication), std::move(board));
+}
+
+std::unique_ptr<comm::Memory> make_gpu_memory(const std::string& backend, const comm::CommOptions& options) {
+  const BackendRow& row = find_row(backends(), backend, "backend");
+  if (row.gpu_memory != nullptr) return row.gpu_memory(options);
+  std::string names;
+  for (const BackendRow& other : backends()) {
+    if (other.gpu_memory != nullptr) names += (names.empty() ? "" : ", ") + std::string(other.name);
+  }
+  throw UserError("backend '" + backend + "' takes buffers of the host alone; with buffers on GPUs: " + names);
 }
 
 std::unique_ptr<framework::Framework> make_framework(const std::string& name,

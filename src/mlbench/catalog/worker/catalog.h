@@ -9,6 +9,7 @@
 
 #include "mlbench/base/availability.h"
 #include "mlbench/comm/communicator.h"
+#include "mlbench/comm/memory.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/spec/communication.h"
 
@@ -27,6 +28,8 @@ struct BackendRow {
   // interface.
   std::vector<std::string_view> algorithms = {"auto"};
   std::vector<std::string_view> tunables = {};
+  // Makes buffers on the rank's GPU. Null: it takes buffers of the host alone.
+  std::unique_ptr<comm::Memory> (*gpu_memory)(const comm::CommOptions& options) = nullptr;
 };
 const std::vector<BackendRow>& backends();
 
@@ -44,12 +47,14 @@ bool backend_spins(const std::string& name);
 std::unique_ptr<comm::Communicator> make_backend(const std::string& name, const comm::CommOptions& options,
                                                  std::shared_ptr<comm::OperationBoard> board = nullptr,
                                                  const spec::Communication& communication = {});
+// UserError naming the back ends that there are for it where this one takes buffers of the host alone.
+std::unique_ptr<comm::Memory> make_gpu_memory(const std::string& backend, const comm::CommOptions& options);
 std::unique_ptr<framework::Framework> make_framework(const std::string& name,
                                                      const framework::FrameworkOptions& options);
 
 // What this worker can do, for `mlbench-worker --catalog`: {"build_id", "git_describe", "frameworks": [{"name",
-// "available", "reason"}], "backends": [{... and "algorithms", "tunables"}], "optimizers": [...], "models": [...],
-// "metrics": [...]}.
+// "available", "reason"}], "backends": [{... and "algorithms", "tunables", "devices"}], "optimizers": [...], "models":
+// [...], "metrics": [...]}.
 Json describe();
 
 }  // namespace mlbench::catalog

@@ -10,11 +10,20 @@
 
 #include "mlbench/base/buffer.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/comm/communicator.h"
 
 namespace mlbench::comm::nccl_backend {
 
 inline void check(cudaError_t code, const char* function) {
   if (code != cudaSuccess) throw CommError(fmt::format("{}: {}", function, cudaGetErrorString(code)));
+}
+
+// The number of the rank's GPU. Beyond the GPUs of the host the ranks share them, which nccl_backend::make() refuses
+// with their numbers.
+inline int gpu_of(const CommOptions& options) {
+  int count = 0;
+  check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  return options.local_rank % count;
 }
 
 // The GPU, a stream of its own, and how long what goes there may take.

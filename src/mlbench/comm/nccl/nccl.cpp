@@ -57,6 +57,8 @@ ncclRedOp_t op_of(ReduceOp op) {
       return ncclMin;
     case ReduceOp::kMax:
       return ncclMax;
+    case ReduceOp::kAvg:
+      return ncclAvg;
     default:
       return ncclSum;
   }
@@ -372,10 +374,7 @@ Availability available() {
 
 std::unique_ptr<Transport> make(const CommOptions& options) {
   if (const Availability here = available(); !here.available) throw UserError("backend nccl: " + here.reason);
-  int count = 0;
-  check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
-  // Beyond the GPUs of the host the ranks share them, which check_places() refuses with their numbers.
-  auto gpu = std::make_shared<Gpu>(options.local_rank % count, options.timeout);
+  auto gpu = std::make_shared<Gpu>(gpu_of(options), options.timeout);
   ncclUniqueId id{};
   if (options.size > 1) check_places(options, gpu->device);
   if (options.rank == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");

@@ -9,6 +9,8 @@
 // - NCCL knows no tags: messages between two ranks match in the order in which they are begun, whatever their tags.
 //   Those begun since the last wait go together, so that two ranks may send to each other first.
 // - Sums are NCCL's, in its order: the same bits on every rank and again on the same machine.
+// - Averages of buffers on the GPU are ncclAvg: floating-point values are multiplied by 1 / size() before they are
+//   added, which is exact where size() is a power of two.
 // - Two ranks on one GPU are refused before NCCL hears of them.
 
 #include <memory>

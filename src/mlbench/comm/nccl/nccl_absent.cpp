@@ -1,4 +1,5 @@
 #include "mlbench/base/errors.h"
+#include "mlbench/comm/nccl/gpu_memory.h"
 #include "mlbench/comm/nccl/nccl.h"
 
 namespace mlbench::comm::nccl_backend {
@@ -10,5 +11,9 @@ constexpr const char* kReason = "built without NCCL (-DMLBENCH_NCCL=ON; tools/se
 Availability available() { return {false, kReason}; }
 
 std::unique_ptr<Transport> make(const CommOptions&) { throw UserError(std::string("backend nccl: ") + kReason); }
+
+std::unique_ptr<Memory> make_memory(const CommOptions&) {
+  throw UserError(std::string("buffers on a GPU: ") + kReason);
+}
 
 }  // namespace mlbench::comm::nccl_backend

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/comm/nccl/gpu_memory.h"
 #include "mlbench/comm/nccl/gpu_places.h"
 
 namespace mlbench::comm::nccl_backend {
@@ -30,6 +31,7 @@ TEST(Nccl, WithoutAGpuItSaysSo) {
   if (availability.available) GTEST_SKIP() << "missing capability: a host without NVIDIA GPUs";
   EXPECT_THAT(availability.reason, HasSubstr("no NVIDIA GPU"));
   EXPECT_THAT([] { make({}); }, ThrowsMessage<UserError>(HasSubstr("no NVIDIA GPU")));
+  EXPECT_THAT([] { make_memory({}); }, ThrowsMessage<UserError>(HasSubstr("no NVIDIA GPU")));
 }
 
 }  // namespace
