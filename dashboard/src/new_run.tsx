@@ -57,6 +57,20 @@ function NumberInput({label, field, usual, value, onInput}: {label: string; fiel
   );
 }
 
+// One of what the master's description names.
+function OneOf({label, field, among, usual, value, onChoose}: {label: string; field: Field | undefined; among?: string[] | undefined; usual: string; value: string; onChoose: (name: string) => void}) {
+  if (field?.enum === undefined) return null;
+  const names = field.enum.filter((name) => name !== field.default && (among === undefined || among.includes(name)));
+  return (
+    <label>{label}
+      <select value={value} onChange={(event) => onChoose(event.currentTarget.value)}>
+        <option value="">{usual}</option>
+        {names.map((name) => <option key={name} value={name}>{name}</option>)}
+      </select>
+    </label>
+  );
+}
+
 function Preview({plan, error, waiting}: {plan: Plan | null; error: string; waiting: boolean}) {
   if (error !== '') return <div class="note error" role="alert"><p>{error}</p></div>;
   if (plan === null) return <p class="soft">{waiting ? 'Asking the master …' : 'The name, what to run and the workers come first.'}</p>;
@@ -239,6 +253,22 @@ export function NewRun({onClose}: {onClose: () => void}) {
               </label>}
             </div>
           </details>
+          {has('algorithm') && <details>
+            <summary>How ranks communicate</summary>
+            <div class="fields">
+              <OneOf label="Algorithm of all-reduce" field={fieldOf('algorithm')} among={catalog?.backends.find((one) => one.name === form.backend)?.algorithms} usual="that of the backend" value={form.algorithm} onChoose={(algorithm) => change({algorithm})} />
+              <NumberInput label="Connections between two ranks" field={fieldOf('links')} value={form.links} onInput={typed('links')} />
+              {has('socket_buffer') && <label>Socket buffers<input spellcheck={false} autocomplete="off" placeholder="64K, 4M" value={form.socket_buffer} onInput={typed('socket_buffer')} /></label>}
+              {has('interface') && <label>Network interface<input spellcheck={false} autocomplete="off" placeholder="loopback" value={form.interface} onInput={typed('interface')} /></label>}
+              <OneOf label="Type on the wire" field={fieldOf('wire_dtype')} usual="that of the gradient" value={form.wire_dtype} onChoose={(wire_dtype) => change({wire_dtype})} />
+              {has('netem') && <label>Made network<input class="mono" spellcheck={false} autocomplete="off" placeholder="latency=0.2ms,bandwidth=1Gbit" value={form.netem} onInput={typed('netem')} /></label>}
+              <div class="checks">
+                {has('check_collectives') && <label class="check"><input type="checkbox" checked={form.check_collectives} onChange={(event) => change({check_collectives: event.currentTarget.checked})} /> name ranks that do not call the same operation (slower)</label>}
+                {has('timeline') && <label class="check"><input type="checkbox" checked={form.timeline} onChange={(event) => change({timeline: event.currentTarget.checked})} /> keep a timeline of all ranks</label>}
+              </div>
+            </div>
+            <p class="soft">Another type on the wire and a made network open the run.</p>
+          </details>}
           <section class="preview" aria-live="polite">
             <h3>What would run</h3>
             <Preview plan={current?.plan ?? null} error={current?.error ?? ''} waiting={complete} />

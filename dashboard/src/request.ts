@@ -23,6 +23,14 @@ export interface Form {
   max_epochs: string;
   max_time: string;
   work_dir: string;
+  algorithm: string;
+  links: string;
+  socket_buffer: string;
+  interface: string;
+  wire_dtype: string;
+  netem: string;
+  check_collectives: boolean;
+  timeline: boolean;
   gpu: boolean;
   light: boolean;
   to_the_end: boolean;
@@ -36,6 +44,7 @@ export interface Form {
 export const EMPTY: Form = {
   kind: 'task', name: '', workers: '1', task: '', rules: '', variant: '', framework: '', backend: '', executor: '',
   threads_per_worker: '', seed: '', repeat: '', max_steps: '', max_epochs: '', max_time: '', work_dir: '',
+  algorithm: '', links: '', socket_buffer: '', interface: '', wire_dtype: '', netem: '', check_collectives: false, timeline: false,
   gpu: false, light: false, to_the_end: false, synthetic: false, no_wait: false, set: '', env: '', command: '',
 };
 
@@ -43,6 +52,7 @@ export const EMPTY: Form = {
 export interface Field {
   type: string | string[];
   items?: Field;
+  enum?: string[];
   minimum?: number;
   maximum?: number;
   default?: string | number | boolean;
@@ -126,7 +136,7 @@ export function commandOf(request: RunRequest): string {
   for (const [key, value] of Object.entries(request)) {
     if (key === 'name' || key === 'workers' || key === 'command') continue;
     const flag = `--${key.replaceAll('_', '-')}`;
-    if (value === true) out.push(flag);
+    if (value === true) out.push(flag, ...(key === 'timeline' ? [`${String(request['name'])}-timeline.json`] : []));
     if (typeof value === 'string') out.push(flag, value);
     if (Array.isArray(value)) for (const one of value) out.push(flag, one);
   }

@@ -197,6 +197,7 @@ export interface Choice {
   name: string;
   available: boolean;
   reason?: string;
+  algorithms?: string[];  // of a communication backend
 }
 
 export interface Catalog {

@@ -241,6 +241,23 @@ test('a wrong choice is said before anything starts', async () => {
   await page.keyboard.press('Escape');
 });
 
+test('how ranks communicate is chosen, checked and said as a command', async () => {
+  await page.getByRole('button', {name: 'New run'}).first().click();
+  await dialog().getByLabel(/^Name/).fill('tuned');
+  await dialog().getByLabel(/^Workers/).fill('2');
+  await page.getByText('Limits, seed, overrides').click();
+  await page.getByLabel('made data instead of the real set').check();
+  await page.getByText('How ranks communicate').click();
+  await page.getByLabel('Made network').fill('latency=1');
+  await page.locator('.preview .note.error').getByText(/latency=1/).waitFor();
+  await page.getByLabel('Made network').fill('latency=1ms');
+  await page.getByLabel('Type on the wire').selectOption('float16');
+  await page.getByLabel('keep a timeline of all ranks').check();
+  await page.locator('.preview code').getByText('--wire-dtype float16 --netem latency=1ms --timeline tuned-timeline.json').waitFor();
+  await eventually('it may be started', async () => page.getByRole('button', {name: 'Start the run'}).isEnabled());
+  await page.keyboard.press('Escape');
+});
+
 test('charts grow while a run goes on', async () => {
   await page.getByRole('link', {name: 'first-1'}).click();
   await page.getByRole('heading', {name: 'first-1'}).waitFor();

@@ -115,7 +115,7 @@ const tasks = (field) => ({...field, 'x-applies-to': 'tasks'}), task = (field) =
 const FIELDS = {
   name: text, workers: {type: 'array', items: count}, task: tasks(text), rules: task(text), light: task(flag), set: task(list), backend: text,
   threads_per_worker: count, command: command(list), env: command(list), max_time: task({type: ['string', 'number'], minimum: 0.001, maximum: 7200, 'x-unit': 's'}),
-  seed: {type: ['string', 'integer'], minimum: 0, maximum: 2 ** 64},
+  seed: {type: ['string', 'integer'], minimum: 0, maximum: 2 ** 64}, netem: tasks(text), timeline: tasks(flag),
 };
 
 test('what a field takes and goes with is the master\'s to say', () => {
@@ -137,6 +137,14 @@ test('the request holds what was given, and the command says the same', () => {
   const made = request.requestOf(form, FIELDS);
   assert.deepEqual(made, {name: 'mine', workers: ['1', '2'], task: '1a', rules: '2021', threads_per_worker: '2', light: true, set: ['a=1', "b=x y's"]});
   assert.equal(request.commandOf(made), `mlbench run mine 1 2 --task 1a --rules 2021 --threads-per-worker 2 --light --set a=1 --set 'b=x y'\\''s'`);
+});
+
+test('how ranks communicate goes with tasks, and a timeline is named in the command', () => {
+  const form = {...request.EMPTY, kind: 'measure', name: 'r', workers: '2', task: '0a', netem: 'latency=1ms;0>1:latency=2ms', timeline: true};
+  const made = request.requestOf(form, FIELDS);
+  assert.deepEqual(made, {name: 'r', workers: ['2'], task: '0a', netem: 'latency=1ms;0>1:latency=2ms', timeline: true});
+  assert.equal(request.commandOf(made), `mlbench run r 2 --task 0a --netem 'latency=1ms;0>1:latency=2ms' --timeline r-timeline.json`);
+  assert.deepEqual(request.requestOf({...form, kind: 'command', command: 'true'}, FIELDS), {name: 'r', workers: ['2'], command: ['true']});
 });
 
 test('a command is split into words as a shell would, without a shell', () => {
