@@ -3,6 +3,7 @@
 each, buckets of 0.25 MiB, with and without --overlap in turn. Root. Writes one JSON object per rate and framework.
 
     overlap.py --data-dir DIR [--bin build/release/bin] [--rates 100,50] [--frameworks torch,onednn] [--pairs 5] [--steps 40]
+    overlap.py --one-host ...      is a step slower with overlap where there is no network? Needs no root; the limit of set `same`
 
 What arithmetic says can hide: with two ranks each sends its whole gradient once, so a bucket of S bytes takes
 S / (rate x 1448 / 1514) (payload of an Ethernet frame of TCP). The last bucket is complete when the backward pass ends and
@@ -20,18 +21,34 @@ import sys
 import tempfile
 
 from hosts import Hosts, missing
-from pairs import interval
+from pairs import interval, verdict
 
 PAYLOAD = 1448 / 1514
+SAME_LIMIT = 0.97  # of the speed, as tests/same has it
 
 
-def spec_of(given, framework, overlap, home):
-    frozen = subprocess.run(
-        [given.bin / "mlbench", "run", "overlap", "2", "--task", "1a-ddp", "--framework", framework, "--backend", "gloo",
+def run(given, name, framework, overlap, home, *options):
+    """What it prints."""
+    return subprocess.run(
+        [given.bin / "mlbench", "run", name, "2", "--task", "1a-ddp", "--framework", framework, "--backend", "gloo",
          "--threads-per-worker", "1", "--data-dir", given.data_dir, "--fixed-batch", "--max-steps", str(given.steps),
-         "--set", "optimizer.bucket_mb=0.25", "--set", f"optimizer.overlap={str(overlap).lower()}", "--dry-run", "--json"],
+         "--set", "optimizer.bucket_mb=0.25", "--set", f"optimizer.overlap={str(overlap).lower()}", "--json", *options],
         env={**os.environ, "MLBENCH_HOME": str(home)}, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-    return json.loads(frozen)[0]["spec"]
+
+
+def one_host(given, framework, home):
+    steps = {False: [], True: []}
+    for pair in range(given.pairs):
+        for overlap in (pair % 2 == 0, pair % 2 != 0):
+            name = f"{framework}-{pair}-{'with' if overlap else 'without'}"
+            run(given, name, framework, overlap, home, "--local")
+            record = json.loads(pathlib.Path(home, "runs", f"{name}-2", "run.json").read_text())
+            steps[overlap].append(figures(record)["step"])
+    speeds = [without / with_it for without, with_it in zip(steps[False], steps[True])]
+    low, high = interval(speeds)
+    return {"framework": framework, "hosts": 1, "step_s": {"without": steps[False], "with": steps[True]},
+            "speed": statistics.median(speeds), "interval": [low, high], "limit": SAME_LIMIT,
+            "verdict": verdict(low, high, SAME_LIMIT)}
 
 
 def figures(record):
@@ -53,12 +70,19 @@ def main():
     parser.add_argument("--frameworks", default="torch,onednn")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--one-host", action="store_true")
     given = parser.parse_args()
+    if given.one_host:
+        with tempfile.TemporaryDirectory() as home:
+            for framework in given.frameworks.split(","):
+                print(json.dumps(one_host(given, framework, home)), flush=True)
+        return
     if missing():
         sys.exit(f"overlap.py needs {missing()}")
     with tempfile.TemporaryDirectory() as home, Hosts(2) as hosts:
         for framework in given.frameworks.split(","):
-            specs = {overlap: spec_of(given, framework, overlap, home) for overlap in (False, True)}
+            specs = {overlap: json.loads(run(given, "overlap", framework, overlap, home, "--dry-run"))[0]["spec"]
+                     for overlap in (False, True)}
             for rate in (float(text) for text in given.rates.split(",")):
                 hosts.shape(0, 1, f"{rate}mbit")
                 runs = {False: [], True: []}
