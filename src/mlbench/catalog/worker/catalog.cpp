@@ -38,7 +38,7 @@ const std::vector<BackendRow>& backends() {
        .waits_in = "MPI_Init",
        .spins = true,
        .algorithms = {std::begin(comm::mpi_backend::kAlgorithms), std::end(comm::mpi_backend::kAlgorithms)},
-       .tunables = {"links", "socket_buffer", "interface"}},
+       .tunables = {"socket_buffer", "interface"}},
       {.name = "nccl",
        .available = comm::nccl_backend::available,
        .make = comm::nccl_backend::make,

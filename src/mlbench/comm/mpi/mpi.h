@@ -10,7 +10,7 @@
 // - MPI is initialised by the first transport of the process and finalised with the last one; there is no second
 //   time. The thread level is MPI_THREAD_SERIALIZED or more: a transport and its splits are used by one thread at a
 //   time. description() names the level that MPI gave, and how it is tuned: "mpi[serialized]",
-//   "mpi[serialized,ring,tcp,links=2]".
+//   "mpi[serialized,ring,tcp,socket_buffer=65536]".
 // - Sums are MPI's, but for float16 and bfloat16, which MPI does not know: those are operators of ours, with the
 //   arithmetic of comm/reduce.h.
 

@@ -17,6 +17,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "mlbench/base/errors.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/comm/contract_test.h"
 #include "mlbench/comm/mpi/parameters.h"
@@ -37,7 +38,6 @@ CommOptions options_of(int rank) {
   options.passive_wait = true;  // more ranks than cores, as like as not
   const std::string tuned = environment_variable("MLBENCH_TEST_MPI").value_or("auto");
   if (tuned == "tcp") {
-    options.links = 2;
     options.socket_buffer_bytes = 1 << 20;
     options.bind_address = "127.0.0.1";
   } else {
@@ -99,17 +99,16 @@ TEST(MpiParameters, AreThoseThatWereAskedFor) {
                                                 {"coll_tuned_use_dynamic_rules", "1"},
                                                 {"coll_tuned_allreduce_algorithm", "6"}}));
   options = {};
-  options.links = 4;
-  EXPECT_EQ(parameters_of(options),
-            (Parameters{{"btl", "self,tcp"}, {"btl_tcp_if_include", "lo"}, {"btl_tcp_links", "4"}}));
-  options.links = 1;
   options.socket_buffer_bytes = 65536;
-  options.bind_address = "10.0.0.1";
+  EXPECT_EQ(parameters_of(options).at("btl_tcp_if_include"), "lo");
+  options.bind_address = "127.0.0.1";
   EXPECT_EQ(parameters_of(options), (Parameters{{"btl", "self,tcp"},
-                                                {"btl_tcp_if_include", "10.0.0.1/32"},
+                                                {"btl_tcp_if_include", "lo"},
                                                 {"btl_tcp_sndbuf", "65536"},
                                                 {"btl_tcp_rcvbuf", "65536"}}));
-  EXPECT_EQ(mpi_backend::tuning_of(options), ",tcp,socket_buffer=65536,interface=10.0.0.1");
+  EXPECT_EQ(mpi_backend::tuning_of(options), ",tcp,socket_buffer=65536,interface=127.0.0.1");
+  options.bind_address = "192.0.2.1";  // of no host (RFC 5737)
+  EXPECT_THROW(parameters_of(options), UserError);
 }
 
 TEST(Mpi, IsAvailable) {
@@ -151,16 +150,16 @@ int tcp_connections() {
   return count;
 }
 
-TEST(Mpi, RanksOfOneHostShareMemoryUnlessConnectionsAreAskedFor) {
+TEST(Mpi, RanksOfOneHostShareMemoryUnlessTcpIsAskedFor) {
   const CommOptions options = options_of(launch().rank);
   Communicator comm(mpi_backend::make(options));
   std::vector<float> values(1 << 20, 1);
   comm.all_reduce(view_of(std::span(values)), ReduceOp::kSum);
   const int to_mpirun = 1;
-  if (options.links == 1 || comm.size() == 1) {
+  if (options.bind_address.empty() || comm.size() == 1) {
     EXPECT_LE(tcp_connections(), to_mpirun);
   } else {
-    EXPECT_GE(tcp_connections(), to_mpirun + options.links);
+    EXPECT_GT(tcp_connections(), to_mpirun);
   }
   comm.barrier();
 }
