@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <gloo/transport/buffer.h>
 #include <gloo/transport/pair.h>
-#include <gloo/transport/unbound_buffer.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -157,24 +156,53 @@ void Mesh::close() noexcept {
 }
 
 namespace {
+constexpr const char* kLetGo = "this rank has let go of its connections";
+}  // namespace
+
+void Waiting::add(gloo::transport::UnboundBuffer& message) {
+  const std::lock_guard lock(mutex_);
+  if (let_go_) throw CommError(kLetGo);
+  messages_.insert(&message);
+}
+
+void Waiting::remove(gloo::transport::UnboundBuffer& message) {
+  const std::lock_guard lock(mutex_);
+  messages_.erase(&message);
+}
+
+void Waiting::let_go() noexcept {
+  const std::lock_guard lock(mutex_);
+  let_go_ = true;
+  for (gloo::transport::UnboundBuffer* message : messages_) {
+    message->abortWaitSend();
+    message->abortWaitRecv();
+  }
+}
+
+namespace {
 
 class MessageWork final : public Work {
  public:
-  MessageWork(gloo::transport::Context& context, std::chrono::milliseconds timeout, int peer, void* data, size_t bytes,
-              bool sending)
-      : message_(context.createUnboundBuffer(data, bytes)), timeout_(timeout), peer_(peer), sending_(sending) {}
+  // Begins it.
+  MessageWork(gloo::transport::Context& context, std::shared_ptr<Waiting> others, std::chrono::milliseconds timeout,
+              int peer, int tag, void* data, size_t bytes, bool sending)
+      : message_(context.createUnboundBuffer(data, bytes)),
+        others_(std::move(others)),
+        timeout_(timeout),
+        peer_(peer),
+        sending_(sending) {
+    with_peer(peer_, timeout_, [&] {
+      const auto slot = static_cast<uint64_t>(tag);
+      sending_ ? message_->send(peer_, slot) : message_->recv(peer_, slot);
+    });
+    others_->add(*message_);
+  }
   ~MessageWork() override {
     try {
       synchronize();
     } catch (const CommError&) {  // nobody is left to hear of it
     }
-  }
-  void begin(int tag) {
-    with_peer(peer_, timeout_, [&] {
-      const auto slot = static_cast<uint64_t>(tag);
-      sending_ ? message_->send(peer_, slot) : message_->recv(peer_, slot);
-    });
-    begun_ = true;
+    others_->remove(*message_);
   }
   // Gloo knows no look without waiting: a thread waits instead, for those who ask.
   bool done() override {
@@ -184,41 +212,45 @@ class MessageWork final : public Work {
   }
   void wait() override { synchronize(); }
   void synchronize() override {
-    if (!begun_ || finished_) return;
+    if (finished_) return;
     finished_ = true;
     waiting_.valid() ? waiting_.get() : wait_for_message();
   }
 
  private:
   void wait_for_message() {
-    with_peer(peer_, timeout_, [&] { return sending_ ? message_->waitSend(timeout_) : message_->waitRecv(timeout_); });
+    const bool done = with_peer(peer_, timeout_,
+                                [&] { return sending_ ? message_->waitSend(timeout_) : message_->waitRecv(timeout_); });
+    if (!done) throw CommError(fmt::format("lost rank {} ({})", peer_, kLetGo));
   }
 
   std::unique_ptr<gloo::transport::UnboundBuffer> message_;
+  std::shared_ptr<Waiting> others_;
   std::chrono::milliseconds timeout_;
   int peer_;
   bool sending_;
-  bool begun_ = false;
   bool finished_ = false;
   std::future<void> waiting_;
 };
 
 }  // namespace
 
+std::unique_ptr<Work> Mailbox::begin(int peer, int tag, void* data, size_t bytes, bool sending) {
+  return std::make_unique<MessageWork>(*context_, waiting_, timeout_, peer, tag, data, bytes, sending);
+}
+
 std::unique_ptr<Work> Mailbox::send(int peer, int tag, ConstBufferView buffer) {
-  auto work = std::make_unique<MessageWork>(*context_, timeout_, peer, const_cast<void*>(buffer.data),
-                                            buffer.size_bytes(), true);
-  work->begin(tag);
-  return work;
+  return begin(peer, tag, const_cast<void*>(buffer.data), buffer.size_bytes(), true);
 }
 
 std::unique_ptr<Work> Mailbox::recv(int peer, int tag, BufferView buffer) {
-  auto work = std::make_unique<MessageWork>(*context_, timeout_, peer, buffer.data, buffer.size_bytes(), false);
-  work->begin(tag);
-  return work;
+  return begin(peer, tag, buffer.data, buffer.size_bytes(), false);
 }
 
-void Mailbox::close() noexcept { close_pairs(*context_); }
+void Mailbox::close() noexcept {
+  close_pairs(*context_);
+  waiting_->let_go();
+}
 
 namespace {
 

@@ -9,11 +9,14 @@
 // one core a small all-reduce then costs a scheduler slice (4 ms) instead of tens of microseconds.
 
 #include <gloo/transport/context.h>
+#include <gloo/transport/unbound_buffer.h>
 
 #include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -70,6 +73,20 @@ class Mesh {
   std::vector<bool> large_in_;
 };
 
+// The messages of a group that are under way. Gloo leaves those waiting whose connection its own side has closed.
+class Waiting {
+ public:
+  void add(gloo::transport::UnboundBuffer& message);  // CommError when they were let go
+  void remove(gloo::transport::UnboundBuffer& message);
+  // Whoever waits for one of them stops waiting.
+  void let_go() noexcept;
+
+ private:
+  std::mutex mutex_;
+  std::set<gloo::transport::UnboundBuffer*> messages_;
+  bool let_go_ = false;
+};
+
 // The tagged messages of one group. A receive's and a send's Work throw CommError naming the peer.
 class Mailbox {
  public:
@@ -80,8 +97,11 @@ class Mailbox {
   void close() noexcept;
 
  private:
+  std::unique_ptr<Work> begin(int peer, int tag, void* data, size_t bytes, bool sending);
+
   std::shared_ptr<gloo::transport::Context> context_;
   std::chrono::milliseconds timeout_;
+  std::shared_ptr<Waiting> waiting_ = std::make_shared<Waiting>();
 };
 
 struct Connections {
