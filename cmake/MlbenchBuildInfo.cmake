@@ -1,7 +1,7 @@
 # Target mlbench_build_info: src/mlbench/base/build_info.h. Everything that links base has it.
 
 set(libraries "")
-foreach(package fmt spdlog nlohmann_json CLI11 tomlplusplus LibArchive CURL OpenSSL ZLIB SQLite3 simdjson Gloo LibTorch OneDnn)
+foreach(package fmt spdlog nlohmann_json CLI11 tomlplusplus LibArchive CURL OpenSSL ZLIB SQLite3 simdjson ICU Gloo LibTorch OneDnn)
   if(${package}_FOUND)
     string(TOUPPER ${package} upper)
     set(version "${${package}_VERSION}${${package}_VERSION_STRING}")

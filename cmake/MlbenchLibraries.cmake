@@ -1,7 +1,7 @@
 # Every outside library, found once. Modules name the imported targets:
 #   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json CLI11::CLI11 date::date
 #   tomlplusplus::tomlplusplus LibArchive::LibArchive CURL::libcurl OpenSSL::Crypto ZLIB::ZLIB
-#   SQLite::SQLite3 simdjson::simdjson protobuf::libprotobuf-lite mlbench_microhttpd mlbench_isal
+#   SQLite::SQLite3 simdjson::simdjson protobuf::libprotobuf-lite ICU::uc mlbench_microhttpd mlbench_isal
 #   mlbench_gloo mlbench_mpi (where there is an MPI) mlbench_nccl (where it was asked for) LibTorch::LibTorch DNNL::dnnl (where there is a oneDNN) GTest::gtest GTest::gmock benchmark::benchmark
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
@@ -19,6 +19,7 @@ find_package(ZLIB REQUIRED)
 find_package(SQLite3 REQUIRED)
 find_package(simdjson REQUIRED)
 find_package(Protobuf REQUIRED)
+find_package(ICU REQUIRED COMPONENTS uc)
 
 # Has no CMake package of its own.
 find_path(MLBENCH_MICROHTTPD_INCLUDE microhttpd.h REQUIRED)
