@@ -1,0 +1,45 @@
+#pragma once
+
+// n-grams of a sequence, of words or of characters.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace mlbench::metrics {
+
+// Numbers of words, from 1. The texts that it was given outlive it.
+class Vocabulary {
+ public:
+  std::vector<uint32_t> numbers_of(std::span<const std::u32string_view> words);
+
+ private:
+  std::map<std::u32string_view, uint32_t> numbers_;
+};
+
+// The n-grams of one sequence for every n up to kLongest: its suffixes, cut to that length and sorted, so that equal
+// n-grams stand beside each other for each n. Symbols are numbers from 1.
+class Ngrams {
+ public:
+  static constexpr size_t kLongest = 6;
+  using Suffix = std::array<uint32_t, kLongest>;  // 0 behind the end of the sequence
+
+  explicit Ngrams(std::span<const uint32_t> symbols);
+
+  // How many n-grams there are, equal ones counted each.
+  int64_t count(size_t n) const;
+  std::span<const Suffix> sorted() const { return suffixes_; }
+
+ private:
+  std::vector<Suffix> suffixes_;
+};
+
+// Sum over the different n-grams of `hypothesis` of their count there, but at most the largest count in one of the
+// references.
+int64_t clipped_matches(const Ngrams& hypothesis, std::span<const Ngrams> references, size_t n);
+
+}  // namespace mlbench::metrics
