@@ -24,6 +24,7 @@ enum RandomStream : uint64_t {
   kAugmentStream = 3,
   kDropoutStream = 4,
   kSyntheticStream = 5,
+  kBootstrapStream = 7,
 };
 
 // Sequential reader of one stream.

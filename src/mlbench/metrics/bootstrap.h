@@ -1,0 +1,49 @@
+#pragma once
+
+// Whether one system is better than another on a test set, or was lucky with its sentences: the paired bootstrap of
+// Koehn, "Statistical Significance Tests for Machine Translation Evaluation", EMNLP 2004. The set is drawn again and
+// again from its own sentences, as many as it has, with replacement, the same ones for both systems.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace mlbench::metrics {
+
+// Sums of a metric for each sentence of a set (text_metric.h).
+struct SentenceSums {
+  size_t width = 0;            // of one sentence
+  std::vector<double> values;  // [sentences, width], row-major
+
+  size_t sentences() const { return width == 0 ? 0 : values.size() / width; }
+  std::span<const double> of(size_t sentence) const { return std::span(values).subspan(sentence * width, width); }
+  std::vector<double> total() const;
+};
+
+struct BootstrapOptions {
+  int64_t resamples = 1000;
+  uint64_t seed = 12345;
+};
+
+struct PairedDifference {
+  double difference = 0;     // score of the system less that of the baseline, on the whole set
+  double low = 0, high = 0;  // the 2.5 % of the resampled differences at each end lie outside
+  // How often chance alone would give a difference of this size, as sacreBLEU counts: of the absolute resampled
+  // differences, less their mean, the share above the absolute difference; (count + 1) / (resamples + 1).
+  double p_value = 1;
+};
+
+// Score of the sums of any set of sentences.
+using ScoreOfSums = std::function<double(std::span<const double>)>;
+
+// The same for the same seed on every machine, and the same draws for every metric and pair of systems. Both have the
+// same sentences, at least one.
+PairedDifference paired_bootstrap(const SentenceSums& baseline, const SentenceSums& system, const ScoreOfSums& score,
+                                  const BootstrapOptions& options);
+
+// The last step of it.
+PairedDifference paired_difference(double difference, std::vector<double> resampled);
+
+}  // namespace mlbench::metrics
