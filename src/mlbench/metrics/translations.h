@@ -1,0 +1,47 @@
+#pragma once
+
+// Translations of any solver against references: text files with one sentence per line.
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/metrics/bootstrap.h"
+#include "mlbench/metrics/text_metric.h"
+
+namespace mlbench::metrics {
+
+// Lines end in \n; white space at their end, \r with it, does not belong to them. UserError with file and line for
+// bytes that are no UTF-8, a line above 1 MiB, a file without lines. IoError.
+std::vector<std::string> read_sentences(const std::filesystem::path& file);
+
+struct TranslationOptions {
+  std::vector<std::string> metrics = {"bleu", "chrf"};  // of text_metric.h
+  TextMetricOptions metric = {};
+  BootstrapOptions bootstrap = {};
+};
+
+// Scores of all `systems` and, against the first of them, differences of the others. UserError for files that don't
+// have the same number of lines; those of read_sentences() and make_text_metric().
+struct TranslationScores {
+  struct Score {
+    std::string metric, name, signature;
+    double score = 0;
+    std::string verbose;
+    Json parts;
+  };
+  struct System {
+    std::filesystem::path file;
+    std::vector<Score> scores;                  // one per metric
+    std::vector<PairedDifference> differences;  // one per metric, none for the first system
+  };
+  size_t sentences = 0;
+  std::vector<System> systems;
+};
+TranslationScores score_translations(const std::vector<std::filesystem::path>& systems,
+                                     const std::vector<std::filesystem::path>& references,
+                                     const TranslationOptions& options);
+
+}  // namespace mlbench::metrics
