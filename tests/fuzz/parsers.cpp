@@ -24,6 +24,7 @@
 #include "mlbench/master/http/points.h"
 #include "mlbench/master/master.h"
 #include "mlbench/metrics/predictions.h"
+#include "mlbench/metrics/translations.h"
 #include "mlbench/net/http/gzip.h"
 #include "mlbench/net/http/message.h"
 #include "mlbench/net/kv/wire.h"
@@ -477,6 +478,21 @@ const Parser kParsers[] = {
        for (std::string& seed : seeds) seed += "\n{\"index\": 1, \"label\": 0}\n";
        seeds.emplace_back("{\"index\": 0, \"scores\": [0.5, 1e38]}\n{\"index\": 1, \"scores\": [0, 1]}\n");
        return seeds;
+     }},
+    {"translations",
+     [](const std::string& input) {
+       write(scratch() / "translations", input);
+       write(scratch() / "references", "Der Hund bellt um 7.45 Uhr.\n\"Ja\", sagte er.\n");
+       const std::vector<fs::path> references = {scratch() / "references"};
+       for (const metrics::Tokenizer tokenizer : {metrics::Tokenizer::k13a, metrics::Tokenizer::kIntl}) {
+         metrics::score_translations(
+             {scratch() / "translations"}, references,
+             {.metrics = metrics::text_metric_names(), .metric = {.lowercase = true, .tokenizer = tokenizer}});
+       }
+     },
+     []() -> std::vector<std::string> {
+       return {"Der Hund bellte um 7:45.\n\n", "&quot;Ja&amp;lt;, \u201eÄrger\u201c\u3000ΣΑΣ\r\n-1,5 <skipped>",
+               "\xE4\n\n"};
      }},
     {"safetensors",
      [](const std::string& input) {
