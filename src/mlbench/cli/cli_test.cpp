@@ -1058,6 +1058,83 @@ TEST_F(Cli, EvaluatePredictions) {
   expect_error({"evaluate", folder_.path() / "none", "--task", "fashion-mnist"}, HasSubstr("there is no "));
 }
 
+TEST_F(Cli, EvaluateTranslations) {
+  const fs::path sentences = fs::path(environment_variable("MLBENCH_TEST_SOURCE_DIR").value()) / "tests/sacrebleu";
+  const std::string system = sentences / "system.txt", other = sentences / "other.txt";
+  const std::string reference = sentences / "reference.txt", second = sentences / "second_reference.txt";
+  const auto version = mlbench({"--version", "--json"}).json()["version"].get<std::string>();
+
+  const Result text = mlbench({"evaluate", "--translations", system, "--references", reference});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_EQ(text.out, "translations: 40 sentences, 1 reference each\n" + system +
+                          "\n"
+                          "  BLEU   75.89  91.1/80.9/73.9/68.8 (BP = 0.970 ratio = 0.970 hyp_len = 426 ref_len = 439)\n"
+                          "  chrF2  85.38\n"
+                          "signatures\n"
+                          "  BLEU   nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:mlbench-" +
+                          version +
+                          "\n"
+                          "  chrF2  nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:mlbench-" +
+                          version + "\n");
+
+  const std::vector<std::string> both = {
+      "evaluate",    "--translations", other,       "--translations", system,       "--references",
+      reference,     second,           "--metrics", "bleu",           "--tokenize", "intl",
+      "--lowercase", "--smooth",       "floor=0.2", "--resamples",    "200"};
+  const Result compared = mlbench(both);
+  EXPECT_EQ(compared.code, 0) << compared.err;
+  EXPECT_THAT(
+      compared.out,
+      AllOf(StartsWith("translations: 40 sentences, 2 references each\n" + other + "\n  BLEU  "),
+            HasSubstr("\n  less " + other + ": paired bootstrap, 200 resamples, seed 12345, 95 % interval\n  BLEU  +"),
+            HasSubstr("]  p = 0."), HasSubstr("|case:lc|eff:no|tok:intl|smooth:floor[0.20]|version:mlbench-")));
+  std::vector<std::string> as_json = both;
+  as_json.emplace_back("--json");
+  const Json json = mlbench(as_json).json();
+  EXPECT_EQ(json["kind"], "translations");
+  EXPECT_EQ(json["sentences"], 40);
+  EXPECT_EQ(json["references"], Json({reference, second}));
+  EXPECT_EQ(json["bootstrap"]["baseline"], other);
+  EXPECT_EQ(json["bootstrap"]["resamples"], 200);
+  ASSERT_EQ(json["systems"].size(), 2U);
+  EXPECT_EQ(json["systems"][1]["path"], system);
+  const Json& score = json["systems"][1]["scores"][0];
+  EXPECT_EQ(score["name"], "BLEU");
+  EXPECT_EQ(score["correct"].size(), 4U);
+  const Json& difference = score["difference"];
+  EXPECT_LT(difference["low"].get<double>(), difference["value"].get<double>());
+  EXPECT_LT(difference["value"].get<double>(), difference["high"].get<double>());
+  EXPECT_FALSE(json["systems"][0]["scores"][0].contains("difference"));
+}
+
+TEST_F(Cli, EvaluateTranslationsExplainsWhatIsWrong) {
+  const std::string two = folder_.path() / "two", three = folder_.path() / "three";
+  std::ofstream(two) << "a\nb\n";
+  std::ofstream(three) << "a\nb\nc\n";
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"evaluate", "--translations", two});
+    return more;
+  };
+  expect_error(with({"--references", three}), HasSubstr("two has 2 lines, "));
+  expect_error(with({}), HasSubstr("give --references FILE"));
+  expect_error(with({"--references", two, "--task", "fashion-mnist"}),
+               HasSubstr("--task is for models and predictions"));
+  expect_error(
+      with({"--references", two, "--metrics", "blue"}),
+      AllOf(HasSubstr("unknown metric 'blue'"), HasSubstr("did you mean 'bleu'?"), HasSubstr("bleu, chrf, chrf++")));
+  expect_error(with({"--references", two, "--tokenize", "13b"}), HasSubstr("unknown tokenizer '13b'"));
+  expect_error(with({"--references", two, "--smooth", "add"}), HasSubstr("unknown smoothing 'add'"));
+  expect_error(with({"--references", two, "--resamples", "10"}), HasSubstr("from 100 to 1000000"));
+  expect_error({"evaluate", "--references", two}, HasSubstr("--references is for translations: give --translations"));
+  expect_error({"evaluate", two, "--task", "fashion-mnist", "--tokenize", "none"},
+               HasSubstr("--tokenize is for translations"));
+  expect_error({"evaluate"}, HasSubstr("there is nothing to evaluate"));
+  std::ofstream(three) << "a\n\xE4\n";
+  expect_error({"evaluate", "--translations", three, "--references", two},
+               HasSubstr("three:2: byte 1 of the line, 0xe4"));
+  EXPECT_EQ(mlbench({"evaluate", "--translations", folder_.path() / "none", "--references", two}).code, 4);
+}
+
 TEST_F(Cli, EvaluateNeedsACheckpoint) {
   ASSERT_EQ(run({"1"}).code, 0);
   fs::create_directories(home() / "runs/r-1/checkpoints/step-000000010");

@@ -14,6 +14,7 @@
 #include "mlbench/base/process.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/cli/context.h"
+#include "mlbench/cli/evaluate_translations.h"
 #include "mlbench/cli/option_flags.h"
 #include "mlbench/cli/plan.h"
 #include "mlbench/cli/runs.h"
@@ -40,6 +41,7 @@ constexpr std::array<const char*, 3> kKindNames = {"checkpoint", "weights", "pre
 struct EvaluateOptions {
   std::string input;
   RunOptions run;  // task, rules, variant, overrides, data, data_dir, synthetic, framework, threads_per_worker, no_wait
+  TranslationFlags translations;
 };
 
 Kind kind_of(const fs::path& input) {
@@ -255,6 +257,11 @@ std::string answer_text(const Json& answer, bool higher_is_better) {
 }
 
 ExitCode evaluate(const Context& context, const EvaluateOptions& options) {
+  if (options.input.empty()) {
+    throw UserError(
+        "there is nothing to evaluate: give a checkpoint folder, a .safetensors file or predictions with --task TASK, "
+        "or --translations FILE --references FILE");
+  }
   const fs::path input = fs::absolute(options.input).lexically_normal();
   const fs::path path = input.has_filename() ? input : input.parent_path();  // without a trailing slash
   const Kind kind = kind_of(path);
@@ -296,12 +303,12 @@ ExitCode evaluate(const Context& context, const EvaluateOptions& options) {
 
 void add_evaluate(CLI::App& app, Program& program) {
   CLI::App* verb =
-      add_verb(app, program, "evaluate", "Metrics of a stored model or of predictions, by the rules of a task");
+      add_verb(app, program, "evaluate",
+               "Metrics of a stored model or of predictions, by the rules of a task; BLEU and chrF of translations");
   auto options = std::make_shared<EvaluateOptions>();
   RunOptions& run = options->run;
   verb->add_option("INPUT", options->input,
-                   "a checkpoint folder (RUN/checkpoints/step-N), a .safetensors file, or predictions as JSON lines")
-      ->required();
+                   "a checkpoint folder (RUN/checkpoints/step-N), a .safetensors file, or predictions as JSON lines");
   add_run_option(*verb, run, &RunOptions::task,
                  "a name of 'mlbench list tasks', or a task file (default: the checkpoint's run's)");
   for (const auto member : {&RunOptions::rules, &RunOptions::variant}) add_run_option(*verb, run, member);
@@ -311,8 +318,15 @@ void add_evaluate(CLI::App& app, Program& program) {
   add_run_option(*verb, run, &RunOptions::framework);
   add_run_option(*verb, run, &RunOptions::threads_per_worker, "default: the checkpoint's, or all cores");
   add_run_option(*verb, run, &RunOptions::no_wait, "start at once even when a run holds the cores");
-  verb->callback(
-      [&program, options] { program.action = [&program, options] { return evaluate(program.context, *options); }; });
+  add_translation_options(*verb, options->translations);
+  verb->callback([&program, options, verb] {
+    program.action = [&program, options, verb] {
+      if (are_translations(*verb, options->translations)) {
+        return evaluate_translations(program.context, options->translations);
+      }
+      return evaluate(program.context, *options);
+    };
+  });
 }
 
 }  // namespace mlbench::cli

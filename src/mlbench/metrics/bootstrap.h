@@ -31,7 +31,8 @@ struct PairedDifference {
   double difference = 0;     // score of the system less that of the baseline, on the whole set
   double low = 0, high = 0;  // the 2.5 % of the resampled differences at each end lie outside
   // How often chance alone would give a difference of this size, as sacreBLEU counts: of the absolute resampled
-  // differences, less their mean, the share above the absolute difference; (count + 1) / (resamples + 1).
+  // differences, less their mean, the share above the absolute difference; (count + 1) / (resamples + 1). That is one
+  // tail.
   double p_value = 1;
 };
 
