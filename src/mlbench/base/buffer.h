@@ -7,9 +7,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
-
-#include "mlbench/base/shape.h"
 
 namespace mlbench {
 
@@ -98,18 +95,5 @@ template <typename T>
 ConstBufferView const_view_of(std::span<const T> values) {
   return {values.data(), static_cast<int64_t>(values.size()), dtype_of<T>()};
 }
-
-// One mini-batch. Either dense (`rows` empty: features hold `samples` rows back to back), or a base pointer into the
-// mapped cache plus the row of each sample, which the framework gathers (or fuses into its first operation).
-struct BatchView {
-  int64_t samples = 0;
-  std::vector<int64_t> sample_shape;  // e.g. {1, 28, 28}; rows are contiguous, channel first
-  ConstBufferView features;           // dense: samples * volume; gathered: the whole cache
-  ConstBufferView labels;             // int64 [samples] (dense, in both forms)
-  std::span<const int64_t> rows;      // empty, or [samples] row numbers into `features`
-
-  bool dense() const { return rows.empty(); }
-  int64_t sample_volume() const { return volume_of(sample_shape); }
-};
 
 }  // namespace mlbench

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mlbench/base/batch.h"
 #include "mlbench/base/buffer.h"
 #include "mlbench/base/clock.h"
 #include "mlbench/base/json.h"
@@ -34,8 +35,7 @@ inline std::span<float> values_of(const at::Tensor& flat) {
 using MakeMemory = std::function<std::shared_ptr<std::byte>(size_t bytes)>;
 
 struct FrameworkOptions {
-  models::ModelDescription model;
-  std::string loss;
+  models::ModelDescription model;  // its loss included
   int threads = 1;
   std::vector<int> cores;  // one per thread, which is bound to it; empty: no thread is bound
   uint64_t seed = 42;
@@ -81,6 +81,36 @@ struct LayerTime {
   TimePoint begin{}, end{};
 };
 
+struct BackwardOptions {
+  double scale = 1;         // of the mean loss
+  bool accumulate = false;  // adds to the gradients, of the micro-batches before; otherwise overwrites them
+  bool last = true;         // of its step: gradients are final, and the callback learns of it
+};
+
+// Of one forward pass.
+struct MetricSums {
+  double loss = 0;     // what the mean loss is made of, without the model's penalties
+  double nll = 0;      // negative log likelihood of the targets, without label smoothing; in nats
+  int64_t weight = 0;  // of the batch
+};
+
+// Writes sequences, one token per step, for rows of hypotheses. It keeps the state of every row. One thread uses it.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+  // Encodes the sources of the batch (the tensors that the model's encoder reads) and begins `rows_per_sample` rows for
+  // each of them, next to each other.
+  virtual void start(const BatchView& sources, int64_t rows_per_sample) = 0;
+  // One token further: `tokens` [rows] are the last ones, `log_probabilities` [rows, vocabulary] of the next ones is
+  // valid until the next call.
+  virtual std::span<const float> step(std::span<const int64_t> tokens) = 0;
+  // Row i goes on from row rows[i] of before; there may be fewer, or more.
+  virtual void reorder(std::span<const int64_t> rows) = 0;
+  // Of the last step: [rows, source positions], what each row looked at, for coverage; empty where the model has no one
+  // attention.
+  virtual std::span<const float> attention() = 0;
+};
+
 class Framework {
  public:
   virtual ~Framework() = default;
@@ -95,22 +125,29 @@ class Framework {
   // Draws parameters and buffers from the seed (models::initialise); the same bits on every rank.
   virtual void initialise() = 0;
 
-  // Order per training step: begin_step, forward(kTrain), loss, backward.
-  // begin_step: clears what must be cleared; `step` selects the dropout stream (seed, rank, step).
+  // Order per training step: begin_step once; then for each micro-batch forward(kTrain), loss, backward.
+  // begin_step: clears what must be cleared; `step` selects the dropout stream (seed, rank, step), in which the forward
+  // passes since are numbered.
   virtual void begin_step(int64_t step) = 0;
-  // At least one sample: a rank that has none in a step calls zero_gradients instead.
+  // At least one sample: a rank that has none in a whole step calls zero_gradients instead.
   virtual void forward(const BatchView& batch, Mode mode) = 0;
-  // Mean loss over the batch of the last forward, plus the model's penalty (ModelDescription::l2). Losses:
-  //   cross_entropy         softmax of one logit per class
-  //   binary_cross_entropy  sigmoid of one logit: that of class 1 of two
+  // Mean loss of the last forward: the sum of losses over BatchView::weight, plus the model's penalties. Losses are
+  // those of models::LossSpec.
   virtual double loss() = 0;
-  // Gradients of loss_scale * (mean loss); overwrites, or adds when `accumulate`.
-  virtual void backward(double loss_scale, bool accumulate) = 0;
+  // Sums over the last forward, made beside the logits: nothing of their size comes to the host.
+  virtual MetricSums metric_sums() = 0;
+  // Gradients of `scale` times the mean loss.
+  virtual void backward(const BackwardOptions& options) = 0;
   // The whole gradient as zeros: a rank without samples in a step. Tells the callback all of it at once.
   virtual void zero_gradients() = 0;
   // Outputs of the last forward on the host, [samples, outputs] row-major float32; valid until the next forward.
-  // Logits; with binary_cross_entropy the probability of class 1.
+  // Logits; with binary_cross_entropy the probability of class 1. UserError where the model's loss is over tokens:
+  // metric_sums() has what counts of them.
   virtual std::span<const float> outputs() = 0;
+
+  // For models that write sequences (ModelDescription says so); UserError naming the model or framework otherwise. The
+  // decoder uses the framework's parameters as they stand, and no dropout; one at a time, none during a training step.
+  virtual std::unique_ptr<Decoder> make_decoder();
 
   // Called by backward as soon as they are final, the last layer's first, with ranges [first, first + count) of
   // gradients(): each element once, while the pass goes on. On the thread that called backward, outside of any parallel
