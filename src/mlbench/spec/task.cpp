@@ -38,6 +38,7 @@ constexpr Range kWorkerRange{1, kMostWorkers}, kExtentRange{1, 1e9}, kClassRange
 constexpr Range kEpochRange{1e-6, 1e7}, kEpochOrNoneRange{0, 1e7}, kRateRange{1e-12, 1e6};
 constexpr Range kFractionRange{0, 1}, kPatienceRange{0, 1e6}, kSampleRange{0, 1e15};
 constexpr Range kPixelRange{-1e6, 1e6}, kDeviationRange{1e-6, 1e6}, kGoalRange{-1e9, 1e9}, kLossRange{0, 1e9};
+constexpr Range kLengthRange{0, 1e6}, kMultipleRange{1, 1024}, kBatchOrNoneRange{0, 1e8};
 constexpr double kMostSampleVolume = 1e9;
 
 template <typename V, typename Task>
@@ -57,6 +58,14 @@ void describe_task(V& v, Task& task) {
     v.field("eval_transform", data.eval_transform);
     v.field("mean", data.mean, {.range = kPixelRange});
     v.field("stddev", data.stddev, {.range = kDeviationRange});
+    v.field("batching", data.batching, {.choices = kBatchings});
+    v.field("bptt", data.bptt, {.range = kLengthRange});
+    v.field("bptt_deviation", data.bptt_deviation, {.range = kLengthRange});
+    v.field("short_probability", data.short_probability, {.range = kFractionRange});
+    v.field("evaluation_batch", data.evaluation_batch, {.range = kBatchOrNoneRange});
+    v.field("max_length", data.max_length, {.range = kLengthRange});
+    v.field("evaluation_max_length", data.evaluation_max_length, {.range = kLengthRange});
+    v.field("length_multiple", data.length_multiple, {.range = kMultipleRange});
   });
   v.table("model", [&] {
     v.field("name", task.model.name, kRequired);
@@ -64,6 +73,8 @@ void describe_task(V& v, Task& task) {
   });
   v.field("loss", task.loss, kRequired);
   v.field("batch_size", task.batch_size, {.required = true, .range = kBatchRange});
+  v.field("global_batch", task.global_batch, {.range = kBatchOrNoneRange});
+  v.field("loss_divisor", task.loss_divisor, {.choices = kLossDivisors});
   v.field("epochs", task.epochs, {.required = true, .range = kEpochRange});
   v.field("precision", task.precision, {.choices = kPrecisions});
   v.table("optimizer", [&] {
@@ -104,6 +115,33 @@ void describe_task(V& v, Task& task) {
   v.table("limits", [&] { v.field("max_time_s", task.max_time_s, {.range = Range{0, time_range.most}}); });
 }
 
+// How a step is made of the data. `require(right, path, text)` refuses what is wrong.
+template <typename Require>
+void check_batching(const TaskSpec& task, const Require& require) {
+  const DataSpec& data = task.data;
+  const bool samples = data.batching == "samples", columns = data.batching == "columns";
+  require(samples != data.sample_shape.empty(), "data.sample_shape",
+          samples ? "must list the extents of a sample"
+                  : fmt::format("must be empty: 'data.batching' is \"{}\"", data.batching));
+  const double volume = unchecked_volume_of(data.sample_shape);
+  require(volume <= kMostSampleVolume, "data.sample_shape",
+          fmt::format("is a sample of {:g} values; expected at most {:g}", volume, kMostSampleVolume));
+  require(data.mean.size() == data.stddev.size(), "data.stddev",
+          fmt::format("has {} values, 'data.mean' has {}", data.stddev.size(), data.mean.size()));
+  require(!columns || data.bptt >= 5, "data.bptt",
+          fmt::format("is {}; expected at least 5 positions: 'data.batching' is \"columns\"", data.bptt));
+  if (samples || columns) {
+    require(task.global_batch == 0, "global_batch",
+            fmt::format("is {}; expected 0, batch_size * workers: 'data.batching' is \"{}\"", task.global_batch,
+                        data.batching));
+    require(task.loss_divisor == "weight", "loss_divisor",
+            fmt::format("is \"{}\"; expected \"weight\": 'data.batching' is \"{}\"", task.loss_divisor, data.batching));
+  }
+  require(data.batching != "tokens" || task.global_batch == 0 || task.global_batch >= task.batch_size, "global_batch",
+          fmt::format("is {} tokens, less than the {} of one micro-batch, 'batch_size'", task.global_batch,
+                      task.batch_size));
+}
+
 // What one field alone cannot tell.
 void check_relations(const TaskSpec& task, const FieldReader& reader) {
   const auto require = [&](bool right, const char* path, const std::string& text) {
@@ -111,12 +149,7 @@ void check_relations(const TaskSpec& task, const FieldReader& reader) {
   };
 
   require(!task.workers.empty(), "workers", "must list the official numbers of workers");
-  require(!task.data.sample_shape.empty(), "data.sample_shape", "must list the extents of a sample");
-  const double volume = unchecked_volume_of(task.data.sample_shape);
-  require(volume <= kMostSampleVolume, "data.sample_shape",
-          fmt::format("is a sample of {:g} values; expected at most {:g}", volume, kMostSampleVolume));
-  require(task.data.mean.size() == task.data.stddev.size(), "data.stddev",
-          fmt::format("has {} values, 'data.mean' has {}", task.data.stddev.size(), task.data.mean.size()));
+  check_batching(task, require);
 
   const ScheduleSpec& schedule = task.schedule;
   if (schedule.scaling == "table") {

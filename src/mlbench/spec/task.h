@@ -23,12 +23,25 @@ namespace mlbench::spec {
 
 struct DataSpec {
   std::string name;                   // data set description (tasks/data/NAME.toml)
-  std::vector<int64_t> sample_shape;  // e.g. {1, 28, 28}
-  int64_t classes = 0;
+  std::vector<int64_t> sample_shape;  // e.g. {1, 28, 28}; empty for text
+  int64_t classes = 0;                // of text: size of the vocabulary, padding included
   // Transform applied in order to train and evaluation samples: "scale_255", "normalise", "pad_crop_flip" ...
   std::vector<std::string> train_transform;
   std::vector<std::string> eval_transform;
   std::vector<double> mean, stddev;  // per channel, for "normalise"; empty otherwise
+  // What a step takes (data/plan.h): "samples" of one shape | "columns" of one text | "sentences" with their
+  // translations, so many of them | "tokens": such sentences by the number of their tokens.
+  std::string batching = "samples";
+  // Columns: a step takes max(5, N(m, bptt_deviation)) positions, m being bptt / 2 with short_probability, else bptt.
+  int64_t bptt = 0;
+  double bptt_deviation = 0;
+  double short_probability = 0;
+  int64_t evaluation_batch = 0;  // columns or sentences at a time; 0: batch_size
+  // Of a sentence and of its translation, without the end: longer pairs are left out of training; of the evaluation
+  // nothing is left out, but cut. 0: any length.
+  int64_t max_length = 0;
+  int64_t evaluation_max_length = 0;
+  int64_t length_multiple = 1;  // sentences are padded to one of this
   bool operator==(const DataSpec&) const = default;
 };
 
@@ -82,8 +95,14 @@ struct TaskSpec {
   std::vector<int64_t> workers;       // official K list
   DataSpec data;
   ModelSpec model;
-  std::string loss;        // "cross_entropy"
-  int64_t batch_size = 0;  // per worker
+  std::string loss;  // "cross_entropy"
+  // Per worker, of one micro-batch: samples, columns, sentences, or tokens with padding. Where global_batch is given, a
+  // worker's share of that is cut into as many micro-batches as that takes.
+  int64_t batch_size = 0;
+  int64_t global_batch = 0;  // sentences or tokens of a step, of all workers; 0: batch_size * workers
+  // What a step's sum of losses is divided by: the "weight" of the global batch, so that ranks sum to its mean; or
+  // "local_samples", each rank's own number of sentences, so that they sum to k times as much (task 4a).
+  std::string loss_divisor = "weight";
   double epochs = 0;
   std::string precision = "float32";  // float32 (without TF32) | tf32 | bf16
   OptimizerSpec optimizer;
@@ -94,6 +113,8 @@ struct TaskSpec {
   bool operator==(const TaskSpec&) const = default;
 };
 
+inline constexpr std::string_view kBatchings[] = {"samples", "columns", "sentences", "tokens"};
+inline constexpr std::string_view kLossDivisors[] = {"weight", "local_samples"};
 inline constexpr std::string_view kPrecisions[] = {"float32", "tf32", "bf16"};
 inline constexpr std::string_view kScalings[] = {"none", "linear", "sqrt", "table"};
 inline constexpr std::string_view kWarmups[] = {"none", "epochs", "log2_workers"};
