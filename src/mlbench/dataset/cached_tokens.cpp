@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "mlbench/base/system_error.h"
+#include "mlbench/dataset/verified_mark.h"
 
 namespace mlbench::dataset {
 
@@ -107,6 +108,13 @@ void CachedTokens::verify() const {
   hash.update(bytes_of(tokens_));
   hash.update(bytes_of(offsets_));
   if (hash.hex() != sha256_) damaged(path_, "its hash does not fit its content");
+}
+
+void CachedTokens::verify_once() const {
+  const VerifiedMark mark(path_);
+  if (mark.facts() == Json(sha256_)) return;
+  verify();
+  mark.write(sha256_);
 }
 
 TokenWriter::TokenWriter(std::filesystem::path path, int64_t vocabulary)

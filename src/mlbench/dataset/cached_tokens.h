@@ -55,7 +55,8 @@ class CachedTokens {
   // that the hash covers, and whether ids are within the vocabulary, only in verify().
   explicit CachedTokens(const std::filesystem::path& path);
 
-  void verify() const;  // DamagedTokens. About 0.6 s per GB.
+  void verify() const;       // DamagedTokens. About 0.6 s per GB.
+  void verify_once() const;  // once per host and build (verified_mark.h)
 
   int64_t records() const { return static_cast<int64_t>(offsets_.size()) - 1; }
   int64_t vocabulary() const { return vocabulary_; }
