@@ -19,10 +19,9 @@ CheckpointKeeper::CheckpointKeeper(const TrainContext& context, schedule::Schedu
       epoch_metrics_(epoch_metrics),
       folder_(std::filesystem::path(context.run.run_dir) / "checkpoints") {}
 
-bool CheckpointKeeper::due(int64_t step, int64_t steps_per_epoch) const {
+bool CheckpointKeeper::due(int64_t step, bool epoch_ends) const {
   const spec::CheckpointPolicy& policy = c_.run.checkpoint;
-  return (policy.every_steps > 0 && step % policy.every_steps == 0) ||
-         (policy.every_epoch && step % steps_per_epoch == 0);
+  return (policy.every_steps > 0 && step % policy.every_steps == 0) || (policy.every_epoch && epoch_ends);
 }
 
 NamedState CheckpointKeeper::capture(const Position& position) {
@@ -31,6 +30,7 @@ NamedState CheckpointKeeper::capture(const Position& position) {
   export_model(c_.framework, average_model(c_.framework, c_.comm, replicated), state, own);
   c_.optimizer.export_state(state);
   c_.optimizer.export_own_state(own);
+  c_.framework.export_state(own);
   gather_own_state(own, c_.comm, state);
   schedule_.export_state(state);
   std::vector<double> sums = epoch_metrics_.gather_sums();
@@ -74,7 +74,9 @@ Position CheckpointKeeper::restore(int64_t step) {
     check_origin(info.path, state);
     import_model(state, c_.comm.rank(), c_.framework);
     c_.optimizer.import_state(state);
-    c_.optimizer.import_own_state(own_state_of(state, c_.comm.rank()));
+    const NamedState own = own_state_of(state, c_.comm.rank());
+    c_.optimizer.import_own_state(own);
+    c_.framework.import_state(own);
     schedule_.import_state(state);
     // The stored sums are those of all ranks: rank 0 goes on with them, the others from zero.
     const HostTensor& stored = state.tensor("train/epoch_metric_sums");

@@ -18,7 +18,7 @@ namespace member = record::member;
 
 }  // namespace
 
-RunLog::RunLog(const TrainContext& context, const EvaluationPlan& plan, const track::StepClock& clock)
+RunLog::RunLog(const TrainContext& context, const data::BatchPlan& plan, const track::StepClock& clock)
     : c_(context), plan_(plan), clock_(clock) {}
 
 void RunLog::begin(int64_t step, int64_t last_step) {
@@ -42,7 +42,7 @@ void RunLog::step(track::StepSample sample) {
 }
 
 void RunLog::epoch(int64_t step, const MetricSet& metrics) {
-  Json event = make_event(EventKind::kEpoch, {member::kStep(step), member::kEpoch(step / plan_.steps_per_epoch())});
+  Json event = make_event(EventKind::kEpoch, {member::kStep(step), member::kEpoch(plan_.epoch_of(step))});
   if (is_first_rank()) {
     add_members(event, {member::kTrainNs(clock_.train_ns()), member::kTrainLoss(metrics.value("loss")),
                         member::kMetrics(metrics.values())});
@@ -53,9 +53,9 @@ void RunLog::epoch(int64_t step, const MetricSet& metrics) {
 void RunLog::evaluation(int64_t step, int64_t duration_ns, bool cadence, const MetricSet& metrics) {
   Json event = make_event(EventKind::kEvaluation, {member::kStep(step), member::kDurationNs(duration_ns)});
   if (is_first_rank()) {
-    add_members(
-        event, {member::kEpoch(epochs_after(step)), member::kSamples(plan_.samples_after(step)), member::kSplit("test"),
-                member::kTrainNs(clock_.train_ns()), member::kMetrics(metrics.values()), member::kCadence(cadence)});
+    add_members(event, {member::kEpoch(plan_.epochs_after(step)), member::kSamples(plan_.samples_after(step)),
+                        member::kSplit("test"), member::kTrainNs(clock_.train_ns()), member::kMetrics(metrics.values()),
+                        member::kCadence(cadence)});
   }
   c_.recorder.event(std::move(event));
 }
@@ -67,7 +67,7 @@ void RunLog::goal(int64_t step, const MetricSet& metrics) {
       EventKind::kGoal,
       {member::kStep(step), member::kMetric(goal.metric), member::kSplit(goal.split),
        member::kTarget(spec::goal_target(goal, c_.run.limits.light)), member::kValue(metrics.value(goal.metric)),
-       member::kTrainNs(clock_.train_ns()), member::kEpoch(epochs_after(step))}));
+       member::kTrainNs(clock_.train_ns()), member::kEpoch(plan_.epochs_after(step))}));
 }
 
 void RunLog::checkpoint(int64_t step, const std::filesystem::path& folder) {
@@ -88,10 +88,6 @@ void RunLog::end(int64_t step, StopReason reason, const std::string& weights_sha
        member::kSamples(plan_.samples_after(step)), member::kPeakRss(peak_rss_bytes())}));
   c_.recorder.flush();
   check_recorder();
-}
-
-double RunLog::epochs_after(int64_t step) const {
-  return static_cast<double>(step) / static_cast<double>(plan_.steps_per_epoch());
 }
 
 void RunLog::check_recorder() const {

@@ -8,10 +8,10 @@
 #include <string>
 
 #include "mlbench/base/json.h"
+#include "mlbench/data/plan.h"
 #include "mlbench/track/recorder.h"
 #include "mlbench/track/step_clock.h"
 #include "mlbench/train/evaluation.h"
-#include "mlbench/train/evaluation_plan.h"
 #include "mlbench/train/train.h"
 
 namespace mlbench::train {
@@ -20,7 +20,7 @@ namespace mlbench::train {
 class RunLog {
  public:
   // `clock` is the run's train clock.
-  RunLog(const TrainContext& context, const EvaluationPlan& plan, const track::StepClock& clock);
+  RunLog(const TrainContext& context, const data::BatchPlan& plan, const track::StepClock& clock);
 
   void begin(int64_t step, int64_t last_step);
   // The step number sample.step (from 0) just ended. Throws the first error of the recorder, if any.
@@ -37,11 +37,10 @@ class RunLog {
 
  private:
   bool is_first_rank() const { return c_.comm.rank() == 0; }
-  double epochs_after(int64_t step) const;
   void check_recorder() const;
 
   const TrainContext& c_;
-  const EvaluationPlan& plan_;
+  const data::BatchPlan& plan_;
   const track::StepClock& clock_;
 };
 
