@@ -131,7 +131,8 @@ std::string checksums_of(const DatasetDescription& description) {
 // Of a whole cache that was checked before, on this host, by this build; empty: it is to be checked.
 std::optional<PreparedDataset> open_checked_cache(const CacheId& id, const fs::path& path) {
   const VerifiedMark mark(path);
-  const Json facts = mark.facts().value_or(Json::object());
+  const Json facts = mark.facts().value_or(Json());
+  if (!facts.is_object()) return {};
   const Json fingerprint_fact = facts.value("fingerprint", Json()), official = facts.value("official", Json());
   if (!fingerprint_fact.is_string() || !official.is_boolean() ||
       facts.value("checksums", Json()) != checksums_of(id.description)) {
