@@ -20,7 +20,6 @@
 #include "mlbench/base/buffer.h"
 #include "mlbench/base/clock.h"
 #include "mlbench/base/json.h"
-#include "mlbench/base/named_state.h"
 #include "mlbench/models/model.h"
 #include "mlbench/spec/task.h"
 
@@ -145,12 +144,6 @@ class Framework {
   // Logits; with binary_cross_entropy the probability of class 1. UserError where the model's loss is over tokens:
   // metric_sums() has what counts of them.
   virtual std::span<const float> outputs() = 0;
-
-  // What goes on from batch to batch beside parameters and buffers: the state that BatchView::continues carries, as it
-  // stands behind the last forward pass. Keys "carried/...". The loop keeps it through an evaluation, and a checkpoint
-  // in the middle of an epoch holds each rank's. Models without one export nothing; a state without such keys is none.
-  virtual void export_state(NamedState& /*state*/) {}
-  virtual void import_state(const NamedState& /*state*/) {}
 
   // For models that write sequences (ModelDescription says so); UserError naming the model or framework otherwise. The
   // decoder uses the framework's parameters as they stand, and no dropout; one at a time, none during a training step.

@@ -36,6 +36,8 @@ class CheckpointKeeper {
   Position restore(int64_t step);
 
  private:
+  void export_carried_state(NamedState& own) const;
+  void import_carried_state(const NamedState& own) const;
   NamedState capture(const Position& position);
   void check_origin(const std::filesystem::path& checkpoint, const NamedState& state) const;
 

@@ -97,14 +97,11 @@ void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm
     std::ranges::copy(model.parameters, parameters.begin());
     std::ranges::copy(model.buffers, buffers.begin());
   };
-  NamedState carried;
-  framework.export_state(carried);
   set(averaged);
   metrics.reset();
   add_shard(framework, loader, source, metrics);
   metrics.merge(comm);
   set(own);
-  framework.import_state(carried);
 }
 
 Json evaluate_whole(framework::Framework& framework, const spec::RunSpec& run, const dataset::PreparedDataset& data) {

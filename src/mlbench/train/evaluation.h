@@ -53,8 +53,8 @@ std::unique_ptr<data::Workload> make_workload(const spec::RunSpec& run, const da
 void add_shard(framework::Framework& framework, data::EvalLoader& loader, MetricSource source, MetricSet& metrics);
 
 // The metrics of the whole split, made by all ranks, each with its part of it (the loader's) and with the averaged
-// model (snapshot.h); behind it each has its own again, and the state that its batches carry, to train on with.
-// `replicated`: all ranks hold the same parameters. Collective.
+// model (snapshot.h); behind it each has its own again, to train on with. `replicated`: all ranks hold the same
+// parameters. Collective.
 void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm, bool replicated,
                        data::EvalLoader& loader, MetricSource source, MetricSet& metrics);
 
