@@ -82,8 +82,9 @@ struct TaskSpec {
   std::vector<int64_t> workers;       // official K list
   DataSpec data;
   ModelSpec model;
-  std::string loss;        // "cross_entropy"
-  int64_t batch_size = 0;  // per worker
+  std::string loss;            // "cross_entropy"
+  double label_smoothing = 0;  // of a loss over tokens (models::LossSpec)
+  int64_t batch_size = 0;      // per worker
   double epochs = 0;
   std::string precision = "float32";  // float32 (without TF32) | tf32 | bf16
   OptimizerSpec optimizer;

@@ -38,7 +38,7 @@ Json without_outside_hash(Json canonical) {
 }  // namespace
 
 const std::vector<LaterKey>& later_keys() {
-  static const std::vector<LaterKey> kKeys = {{"limits.max_time_s", 0}};
+  static const std::vector<LaterKey> kKeys = {{"limits.max_time_s", 0}, {"label_smoothing", 0}};
   return kKeys;
 }
 
