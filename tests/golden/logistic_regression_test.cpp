@@ -118,7 +118,6 @@ Outcome train(const Rows& rows, double l2, int workers) {
       Outcome& outcome = outcomes[static_cast<size_t>(rank)];
       framework::FrameworkOptions options;
       options.model = models::describe_model(task);
-      options.loss = task.loss;
       options.threads = workers == 1 ? 2 : 1;
       options.seed = kSeed;
       options.rank = rank;
@@ -143,7 +142,7 @@ Outcome train(const Rows& rows, double l2, int workers) {
         if (batch.view.samples > 0) {
           framework->forward(batch.view, framework::Mode::kTrain);
           loss = framework->loss() * share;
-          framework->backward(share, false);
+          framework->backward({.scale = share});
         } else {
           framework->zero_gradients();
         }
