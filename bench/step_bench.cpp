@@ -16,8 +16,10 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/heap.h"
 #include "mlbench/base/random.h"
+#include "mlbench/base/shape.h"
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/comm/in_process.h"
+#include "mlbench/framework/sample_batch_test.h"
 #include "mlbench/models/chain.h"
 #include "mlbench/models/model.h"
 #include "mlbench/optim/factory.h"
@@ -64,7 +66,6 @@ int run(const Options& chosen) {
   const spec::TaskSpec task = spec::find_task("fashion-mnist", "", "", {}).task;
   framework::FrameworkOptions options;
   options.model = model.make();
-  options.loss = task.loss;
   options.threads = chosen.threads;
   if (auto cores = allowed_cores(); std::ssize(cores) >= chosen.threads) {
     options.cores.assign(cores.begin(), cores.begin() + chosen.threads);
@@ -77,16 +78,12 @@ int run(const Options& chosen) {
   optim::FlatTensors tensors{framework->parameters(), framework->gradients()};
 
   RandomSequence random(1);
-  BatchView batch;
-  batch.samples = batch_size;
-  batch.sample_shape = options.model.input_shape;
-  const int64_t values = batch_size * batch.sample_volume();
-  std::vector<float> features(static_cast<size_t>(values));
+  std::vector<float> features(static_cast<size_t>(batch_size * volume_of(options.model.input_shape)));
   for (float& value : features) value = static_cast<float>(random.uniform());
   std::vector<int64_t> labels(static_cast<size_t>(batch_size));
   for (int64_t& label : labels) label = static_cast<int64_t>(random.below(10));
-  batch.features = {features.data(), values, DType::kFloat32};
-  batch.labels = {labels.data(), batch_size, DType::kInt64};
+  const BatchView batch =
+      framework::samples_view(features.data(), labels.data(), options.model.input_shape, batch_size);
 
   framework->forward(batch, framework::Mode::kEvaluate);
   const double first_loss = framework->loss();
@@ -98,7 +95,7 @@ int run(const Options& chosen) {
     framework->forward(batch, framework::Mode::kTrain);
     framework->loss();
     const auto forward_end = std::chrono::steady_clock::now();
-    framework->backward(1, false);
+    framework->backward({});
     const auto backward_end = std::chrono::steady_clock::now();
     optimizer->finish();
     optimizer->step(tensors, model.lr);

@@ -119,7 +119,6 @@ Outcome train(const Rows& rows, double l2, int workers) {
       Outcome& outcome = outcomes[static_cast<size_t>(rank)];
       framework::FrameworkOptions options;
       options.model = models::describe_model(task);
-      options.loss = task.loss;
       options.threads = workers == 1 ? 2 : 1;
       options.seed = kSeed;
       options.rank = rank;

@@ -36,7 +36,7 @@ constexpr std::array<std::string_view, 2> kTablesWithOptions = {"model", "optimi
 // Products of these stay below 2^63: samples of an epoch times epochs, a batch times workers.
 constexpr Range kWorkerRange{1, kMostWorkers}, kExtentRange{1, 1e9}, kClassRange{1, 1e7}, kBatchRange{1, 1e8};
 constexpr Range kEpochRange{1e-6, 1e7}, kEpochOrNoneRange{0, 1e7}, kRateRange{1e-12, 1e6};
-constexpr Range kFractionRange{0, 1}, kPatienceRange{0, 1e6}, kSampleRange{0, 1e15};
+constexpr Range kSmoothingRange{0, 0.99}, kFractionRange{0, 1}, kPatienceRange{0, 1e6}, kSampleRange{0, 1e15};
 constexpr Range kPixelRange{-1e6, 1e6}, kDeviationRange{1e-6, 1e6}, kGoalRange{-1e9, 1e9}, kLossRange{0, 1e9};
 constexpr Range kLengthRange{0, 1e6}, kMultipleRange{1, 1024}, kBatchOrNoneRange{0, 1e8};
 constexpr double kMostSampleVolume = 1e9;
@@ -72,6 +72,7 @@ void describe_task(V& v, Task& task) {
     v.rest(task.model.options);
   });
   v.field("loss", task.loss, kRequired);
+  v.field("label_smoothing", task.label_smoothing, {.range = kSmoothingRange});
   v.field("batch_size", task.batch_size, {.required = true, .range = kBatchRange});
   v.field("global_batch", task.global_batch, {.range = kBatchOrNoneRange});
   v.field("loss_divisor", task.loss_divisor, {.choices = kLossDivisors});
@@ -150,6 +151,10 @@ void check_relations(const TaskSpec& task, const FieldReader& reader) {
 
   require(!task.workers.empty(), "workers", "must list the official numbers of workers");
   check_batching(task, require);
+
+  require(task.label_smoothing == 0 || task.loss == "token_cross_entropy", "label_smoothing",
+          fmt::format("is {}, but 'loss' is \"{}\"; expected 0, or the loss \"token_cross_entropy\"",
+                      task.label_smoothing, task.loss));
 
   const ScheduleSpec& schedule = task.schedule;
   if (schedule.scaling == "table") {

@@ -95,7 +95,8 @@ struct TaskSpec {
   std::vector<int64_t> workers;       // official K list
   DataSpec data;
   ModelSpec model;
-  std::string loss;  // "cross_entropy"
+  std::string loss;            // "cross_entropy"
+  double label_smoothing = 0;  // of a loss over tokens (models::LossSpec)
   // Per worker, of one micro-batch: samples, columns, sentences, or tokens with padding. Where global_batch is given, a
   // worker's share of that is cut into as many micro-batches as that takes.
   int64_t batch_size = 0;

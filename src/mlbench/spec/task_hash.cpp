@@ -42,7 +42,7 @@ const std::vector<LaterKey>& later_keys() {
       {"limits.max_time_s", 0},   {"data.batching", "samples"},      {"data.bptt", 0},
       {"data.bptt_deviation", 0}, {"data.short_probability", 0},     {"data.evaluation_batch", 0},
       {"data.max_length", 0},     {"data.evaluation_max_length", 0}, {"data.length_multiple", 1},
-      {"global_batch", 0},        {"loss_divisor", "weight"},
+      {"global_batch", 0},        {"loss_divisor", "weight"},        {"label_smoothing", 0},
   };
   return kKeys;
 }
