@@ -38,7 +38,10 @@ Json without_outside_hash(Json canonical) {
 }  // namespace
 
 const std::vector<LaterKey>& later_keys() {
-  static const std::vector<LaterKey> kKeys = {{"limits.max_time_s", 0}};
+  static const std::vector<LaterKey> kKeys = {
+      {"limits.max_time_s", 0},      {"schedule.warmup_steps", 0},  {"schedule.warmup_from", "lr"},
+      {"schedule.warmup_factor", 0}, {"schedule.by_length", false}, {"schedule.fractions", Json::array()},
+  };
   return kKeys;
 }
 
