@@ -174,7 +174,7 @@ class KnownFramework final : public framework::Framework {
 class PacedRule final : public optim::UpdateRule {
  public:
   PacedRule(optim::Optimizer& optimizer, Pace pace) : optimizer_(optimizer), pace_(pace) {}
-  void update(optim::FlatTensors& tensors, double lr) override {
+  void update(optim::FlatTensors& tensors, double lr, double /*gradient_scale*/) override {
     pace_.spend(kUpdate);
     optimizer_.step(tensors, lr);
   }
