@@ -44,7 +44,11 @@ StepOutcome Optimizer::step(FlatTensors& tensors, double lr) {
       scaler_->update(!outcome.skipped);
       if (outcome.skipped) return outcome;
     }
-    if (clip_norm_ > 0) gradient_scale *= std::min(1.0, clip_norm_ / (norm + kClipEpsilon));
+    if (clip_norm_ > 0) {
+      const double factor = clip_norm_ / (norm + kClipEpsilon);
+      outcome.clipped = factor < 1;
+      gradient_scale *= std::min(1.0, factor);
+    }
   }
   rule_->update(tensors, lr, gradient_scale);
   if (average_) average_->add(tensors.parameters);

@@ -48,6 +48,7 @@ struct StepOutcome {
   // Of the gradient before it was clipped, without the loss scale; empty where nobody asked for it. Not finite only
   // where the gradient was not.
   std::optional<double> gradient_norm;
+  bool clipped = false;
 };
 
 // Calls of a step, in this order: begin, ready, finish (or abandon), step, after_update. Those but step are the

@@ -82,6 +82,7 @@ TEST(ClipNorm, IsThatOfTheWholeGradient) {
     exchange(*optimizer, tensors, 0);
     const StepOutcome outcome = optimizer->step(tensors, 0.5);
     EXPECT_FALSE(outcome.skipped);
+    EXPECT_EQ(outcome.clipped, factor < 1);
     EXPECT_NEAR(outcome.gradient_norm.value(), gradient * std::sqrt(17.0), 1e-6);
     EXPECT_EQ(tensors.parameters[16].item<float>(), 1 - 0.5F * (static_cast<float>(factor) * gradient));
     EXPECT_EQ(tensors.gradients[16].item<float>(), gradient) << "the gradient itself stays";
