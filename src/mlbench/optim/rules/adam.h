@@ -6,9 +6,7 @@
 //   v = beta2 * v + (1 - beta2) * d^2
 //   u = v, or with amsgrad (Reddi et al. 2018) the largest v so far
 //   p = p - lr / (1 - beta1^t) * m / (sqrt(u) / sqrt(1 - beta2^t) + eps)
-// One pass over the flat buffers. eps stands beside the root that is corrected already, as in algorithm 1; fairseq, from
-// which task 4b's figures come, has it beside the raw root (an eps of eps / sqrt(1 - beta2^t) here), which makes a
-// difference for elements alone whose gradients are as small as eps.
+// One pass over the flat buffers. eps stands beside the root that is corrected already, as in algorithm 1.
 
 #include "mlbench/base/flat_layout.h"
 #include "mlbench/optim/optimizer.h"
