@@ -15,6 +15,7 @@
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/fields.h"
 #include "mlbench/spec/run_options.h"
+#include "mlbench/spec/schedule_fields.h"
 #include "mlbench/spec/task_hash.h"
 #include "mlbench/spec/toml_document.h"
 
@@ -35,8 +36,8 @@ constexpr std::array<std::string_view, 2> kTablesWithOptions = {"model", "optimi
 
 // Products of these stay below 2^63: samples of an epoch times epochs, a batch times workers.
 constexpr Range kWorkerRange{1, kMostWorkers}, kExtentRange{1, 1e9}, kClassRange{1, 1e7}, kBatchRange{1, 1e8};
-constexpr Range kEpochRange{1e-6, 1e7}, kEpochOrNoneRange{0, 1e7}, kRateRange{1e-12, 1e6};
-constexpr Range kSmoothingRange{0, 0.99}, kFractionRange{0, 1}, kPatienceRange{0, 1e6}, kSampleRange{0, 1e15};
+constexpr Range kEpochRange{1e-6, 1e7}, kRateRange{1e-12, 1e6};
+constexpr Range kSmoothingRange{0, 0.99}, kFractionRange{0, 1}, kSampleRange{0, 1e15};
 constexpr Range kPixelRange{-1e6, 1e6}, kDeviationRange{1e-6, 1e6}, kGoalRange{-1e9, 1e9}, kLossRange{0, 1e9};
 constexpr Range kLengthRange{0, 1e6}, kMultipleRange{1, 1024}, kBatchOrNoneRange{0, 1e8};
 constexpr double kMostSampleVolume = 1e9;
@@ -83,19 +84,7 @@ void describe_task(V& v, Task& task) {
     v.field("lr", task.optimizer.lr, {.required = true, .range = kRateRange});
     v.rest(task.optimizer.options);
   });
-  v.table("schedule", [&] {
-    auto& schedule = task.schedule;
-    v.field("scaling", schedule.scaling, {.choices = kScalings});
-    v.field("lr_by_workers", schedule.lr_by_workers, {.range = kRateRange});
-    v.field("warmup", schedule.warmup, {.choices = kWarmups});
-    v.field("warmup_epochs", schedule.warmup_epochs, {.range = kEpochOrNoneRange});
-    v.field("decay", schedule.decay, {.choices = kDecays});
-    v.field("milestones", schedule.milestones, {.range = kEpochRange});
-    v.field("factor", schedule.factor, {.range = kFractionRange});
-    v.field("patience", schedule.patience, {.range = kPatienceRange});
-    v.field("threshold", schedule.threshold, {.range = kLossRange});
-    v.field("floor", schedule.floor, {.range = kFractionRange});
-  });
+  v.table("schedule", [&] { describe_schedule(v, task.schedule); });
   v.table("evaluation", [&] {
     auto& evaluation = task.evaluation;
     v.field("every_epoch", evaluation.every_epoch);
@@ -156,30 +145,7 @@ void check_relations(const TaskSpec& task, const FieldReader& reader) {
           fmt::format("is {}, but 'loss' is \"{}\"; expected 0, or the loss \"token_cross_entropy\"",
                       task.label_smoothing, task.loss));
 
-  const ScheduleSpec& schedule = task.schedule;
-  if (schedule.scaling == "table") {
-    require(!schedule.lr_by_workers.empty(), "schedule.lr_by_workers", "is missing: 'schedule.scaling' is \"table\"");
-  }
-  for (const auto& [workers, lr] : schedule.lr_by_workers) {
-    require(kWorkerRange.contains(static_cast<double>(workers)), "schedule.lr_by_workers",
-            fmt::format("has a rate for {} workers; expected a number {}", workers, to_text(kWorkerRange)));
-  }
-  if (schedule.warmup == "epochs") {
-    require(schedule.warmup_epochs > 0, "schedule.warmup_epochs", "must be positive: 'schedule.warmup' is \"epochs\"");
-  }
-  if (schedule.decay == "multistep") {
-    require(!schedule.milestones.empty() &&
-                std::is_sorted(schedule.milestones.begin(), schedule.milestones.end(), std::less_equal<>()),
-            "schedule.milestones", "must list epochs in strictly rising order: 'schedule.decay' is \"multistep\"");
-  }
-  if (schedule.decay == "multistep" || schedule.decay == "plateau") {
-    require(schedule.factor > 0 && schedule.factor < 1, "schedule.factor",
-            fmt::format("is {}; expected a number between 0 and 1", schedule.factor));
-  }
-  if (schedule.decay == "plateau") {
-    require(schedule.patience > 0, "schedule.patience", "must be at least 1: 'schedule.decay' is \"plateau\"");
-    require(schedule.floor < 1, "schedule.floor", fmt::format("is {}; expected a fraction below 1", schedule.floor));
-  }
+  check_schedule(task.schedule, reader);
 
   const EvaluationSpec& evaluation = task.evaluation;
   require(evaluation.every_samples == 0 || evaluation.every_fraction == 0, "evaluation.every_fraction",

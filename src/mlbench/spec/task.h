@@ -54,7 +54,8 @@ struct ModelSpec {
 struct OptimizerSpec {
   std::string name;  // catalog row, e.g. "centralized_sgd"
   double lr = 0;
-  Json options = Json::object();  // momentum, nesterov, weight_decay, dampening, by_layer, bucket_mb, overlap ...
+  // momentum, nesterov, weight_decay, clip_norm, loss_scale, by_layer ... (optim/factory.h)
+  Json options = Json::object();
   bool operator==(const OptimizerSpec&) const = default;
 };
 
@@ -62,18 +63,25 @@ struct ScheduleSpec {
   // lr(k): "none" = lr, "linear" = lr * k, "sqrt" = lr * sqrt(k), "table" = lr_by_workers[k].
   std::string scaling = "none";
   std::map<int64_t, double> lr_by_workers;
-  // Linear warm-up from lr to the scaled lr. Length: "epochs" x warmup_epochs (0: none);
-  // "log2_workers": log2(k) epochs.
-  std::string warmup = "none";  // none | epochs | log2_workers
+  // Linear warm-up to the scaled lr. Length: "epochs" x warmup_epochs (0: none); "log2_workers": log2(k) epochs;
+  // "worker_epochs": k x warmup_epochs; "linear_steps": warmup_steps. Or "exponential" over warmup_steps:
+  // warmup_factor ^ ((W - t) / W) of the scaled lr.
+  std::string warmup = "none";
   double warmup_epochs = 0;
-  // "constant" | "multistep" (milestones in epochs, factor) | "plateau" (factor, patience, threshold, floor as a
-  // fraction of the start) | "inverse_sqrt" (alpha / sqrt(t)).
+  int64_t warmup_steps = 0;
+  std::string warmup_from = "lr";  // where a linear one begins: lr | zero
+  double warmup_factor = 0;
+  // "constant" | "multistep" (milestones in epochs, factor) | "fractions" (of all steps, factor) | "plateau" (factor,
+  // patience, threshold, floor as a fraction of the start) | "inverse_sqrt" (alpha / sqrt(t)) |
+  // "inverse_sqrt_after_warmup" (sqrt(W / t)).
   std::string decay = "constant";
   std::vector<double> milestones;
+  std::vector<double> fractions;
   double factor = 0;
   int64_t patience = 0;
   double threshold = 0;
   double floor = 0;
+  bool by_length = false;  // times the relative length of the step's sequences
   bool operator==(const ScheduleSpec&) const = default;
 };
 
@@ -118,8 +126,11 @@ inline constexpr std::string_view kBatchings[] = {"samples", "columns", "sentenc
 inline constexpr std::string_view kLossDivisors[] = {"weight", "local_samples"};
 inline constexpr std::string_view kPrecisions[] = {"float32", "tf32", "bf16"};
 inline constexpr std::string_view kScalings[] = {"none", "linear", "sqrt", "table"};
-inline constexpr std::string_view kWarmups[] = {"none", "epochs", "log2_workers"};
-inline constexpr std::string_view kDecays[] = {"constant", "multistep", "plateau", "inverse_sqrt"};
+inline constexpr std::string_view kWarmups[] = {"none",          "epochs",       "log2_workers",
+                                                "worker_epochs", "linear_steps", "exponential"};
+inline constexpr std::string_view kWarmupStarts[] = {"lr", "zero"};
+inline constexpr std::string_view kDecays[] = {"constant", "multistep",    "fractions",
+                                               "plateau",  "inverse_sqrt", "inverse_sqrt_after_warmup"};
 
 // How the gradient travels and what is drawn, not what is computed: recorded, but outside of the task's hash. An
 // override of these keys leaves a run closed and may be given for every task.

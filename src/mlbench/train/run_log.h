@@ -25,9 +25,13 @@ class RunLog {
   void begin(int64_t step, int64_t last_step);
   // The step number sample.step (from 0) just ended. Throws the first error of the recorder, if any.
   void step(track::StepSample sample);
+  // What the update of the step number `step - 1` was.
+  void update(int64_t step, const optim::StepOutcome& outcome);
   void epoch(int64_t step, const MetricSet& metrics);
   // `cadence`: whether it was due by the task's cadence.
   void evaluation(int64_t step, int64_t duration_ns, bool cadence, const MetricSet& metrics);
+  // Weights are averaged from the next step on.
+  void averaging(int64_t step);
   // These metrics of the goal's split reached it.
   void goal(int64_t step, const MetricSet& metrics);
   void checkpoint(int64_t step, const std::filesystem::path& folder);
@@ -42,6 +46,10 @@ class RunLog {
   const TrainContext& c_;
   const data::BatchPlan& plan_;
   const track::StepClock& clock_;
+  double told_loss_scale_;
+  // Of the epoch so far, in this segment.
+  int64_t normed_steps_ = 0, clipped_steps_ = 0;
+  double norm_sum_ = 0;
 };
 
 }  // namespace mlbench::train

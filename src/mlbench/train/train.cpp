@@ -57,6 +57,21 @@ class GradientListener {
   const bool listens_;
 };
 
+// While it lives, averaged weights, where there are any, are the parameters: what is evaluated, hashed and stored.
+class AveragedWeights {
+ public:
+  AveragedWeights(optim::Optimizer& optimizer, optim::FlatTensors& tensors) : optimizer_(optimizer), tensors_(tensors) {
+    optimizer_.swap_average(tensors_);
+  }
+  ~AveragedWeights() { optimizer_.swap_average(tensors_); }
+  AveragedWeights(const AveragedWeights&) = delete;
+  AveragedWeights& operator=(const AveragedWeights&) = delete;
+
+ private:
+  optim::Optimizer& optimizer_;
+  optim::FlatTensors& tensors_;
+};
+
 class TrainRun {
  public:
   explicit TrainRun(const TrainContext& context);
@@ -71,6 +86,8 @@ class TrainRun {
   void add_to_metrics(const BatchView& batch, double loss, track::StepSample& sample);
   void finish_epoch();
   void evaluate();
+  void tell_evaluation(double loss);
+  void write_checkpoint();
   void check_goal(const std::string& split, const MetricSet& metrics);
 
   const TrainContext& c_;
@@ -106,8 +123,8 @@ TrainRun::TrainRun(const TrainContext& context)
       workload_(make_workload(context.run, context.data)),
       plan_(workload_->plan()),
       evaluations_(task_.evaluation, plan_),
-      schedule_(
-          schedule::make_schedule(task_.schedule, {task_.optimizer.lr, context.run.workers, plan_.steps_per_epoch()})),
+      schedule_(schedule::make_schedule(task_.schedule, {task_.optimizer.lr, context.run.workers,
+                                                         plan_.steps_per_epoch(), plan_.steps_after(task_.epochs)})),
       replicated_(context.optimizer.promise().replicated),
       tensors_{context.framework.parameters(), context.framework.gradients()},
       train_metrics_(metrics::without_translations(task_.evaluation.metrics)),
@@ -126,7 +143,11 @@ TrainRun::TrainRun(const TrainContext& context)
       listener_(context.framework, context.optimizer) {}
 
 Position TrainRun::take_start() {
-  if (c_.resume_step) return checkpoints_.restore(*c_.resume_step);
+  if (c_.resume_step) {
+    const Position stored = checkpoints_.restore(*c_.resume_step);
+    c_.optimizer.swap_average(tensors_);
+    return stored;
+  }
   c_.framework.initialise();
   return {};
 }
@@ -146,7 +167,8 @@ void TrainRun::compute_gradients(const data::Batch& batch, track::StepSample& sa
     clock_.lap(StepKind::kForward);
     const double loss = c_.framework.loss();
     clock_.lap(StepKind::kLoss);
-    c_.framework.backward({.scale = batch.share_of(part), .accumulate = !first, .last = last});
+    c_.framework.backward(
+        {.scale = batch.share_of(part) * c_.optimizer.loss_scale(), .accumulate = !first, .last = last});
     clock_.lap(StepKind::kBackward);
     if (last) {
       last_loss_ = loss;  // its metrics can wait for the exchange
@@ -177,7 +199,7 @@ void TrainRun::train_step() {
   sample.step = step_;
   sample.epoch = static_cast<int32_t>(batch.epoch);
   sample.samples = batch.weight;
-  sample.lr = schedule_->lr(step_);
+  sample.lr = schedule_->lr(step_ - c_.optimizer.skipped_steps(), {batch.relative_length});
   operation_clock_.take();  // the exchange is what the step itself sends
   c_.optimizer.begin(step_, tensors_);
   c_.framework.begin_step(step_);
@@ -187,7 +209,7 @@ void TrainRun::train_step() {
   sample.hidden_ns = operation_clock_.take();
   sample.bytes = c_.optimizer.finish();
   clock_.lap(StepKind::kAggregate);
-  c_.optimizer.step(tensors_, sample.lr);
+  log_.update(step_ + 1, c_.optimizer.step(tensors_, sample.lr));
   clock_.lap(StepKind::kOptimizer);
   sample.bytes += c_.optimizer.after_update(tensors_);
   sample.exchange_ns = sample.hidden_ns + operation_clock_.take();
@@ -209,13 +231,28 @@ void TrainRun::finish_epoch() {
   train_metrics_.reset();
 }
 
+void TrainRun::tell_evaluation(double loss) {
+  schedule_->on_evaluation(step_ - c_.optimizer.skipped_steps(), loss);
+  const bool averaged = c_.optimizer.averages();
+  c_.optimizer.on_evaluation(loss);
+  if (c_.optimizer.averages() && !averaged) log_.averaging(step_);
+}
+
+void TrainRun::write_checkpoint() {
+  const AveragedWeights average(c_.optimizer, tensors_);
+  log_.checkpoint(step_, checkpoints_.write(position()));
+}
+
 // What a limit brings about is a value to look at: it moves no schedule and meets no goal.
 void TrainRun::evaluate() {
   const bool cadence = evaluations_.due(step_);
   const TimePoint start = c_.clock.now();
   loader_->pause();
-  evaluate_averaged(c_.framework, c_.comm, replicated_, *evaluation_loader_, metric_source_, evaluation_metrics_);
-  if (cadence) schedule_->on_evaluation(step_, evaluation_metrics_.value("loss"));
+  {
+    const AveragedWeights average(c_.optimizer, tensors_);
+    evaluate_averaged(c_.framework, c_.comm, replicated_, *evaluation_loader_, metric_source_, evaluation_metrics_);
+  }
+  if (cadence) tell_evaluation(evaluation_metrics_.value("loss"));
   const int64_t duration_ns = (c_.clock.now() - start).count();
   stop_rule_.add_evaluation(step_, duration_ns);
   log_.evaluation(step_, duration_ns, cadence, evaluation_metrics_);
@@ -237,18 +274,23 @@ TrainResult TrainRun::run() {
     if (c_.run.fixed_batch) continue;
     if (evaluations_.due(step_) || step_ == stop_rule_.last_step()) evaluate();
     if (checkpoints_.due(step_, plan_.ends_epoch(step_)) && !stop_rule_.ends_after(step_)) {
-      log_.checkpoint(step_, checkpoints_.write(position()));
+      write_checkpoint();
       clock_.lap(record::StepKind::kCheckpoint);
     }
   }
   // Out of time between evaluations: the last weights are still worth a value.
-  if (*reason == StopReason::kMaxTime && !c_.run.fixed_batch && !evaluations_.due(step_) && step_ > start_.steps)
+  if (*reason == StopReason::kMaxTime && !c_.run.fixed_batch && !evaluations_.due(step_) && step_ > start_.steps) {
     evaluate();
+  }
 
-  TrainResult result{*reason, step_, agreed_weights_sha256(c_.framework, c_.comm, replicated_)};
+  TrainResult result{*reason, step_, ""};
+  {
+    const AveragedWeights average(c_.optimizer, tensors_);
+    result.weights_sha256 = agreed_weights_sha256(c_.framework, c_.comm, replicated_);
+  }
   clock_.skip(SpanKind::kCheckpoint, "weights_sha256");
   if (c_.run.checkpoint.at_end && !c_.run.fixed_batch) {
-    log_.checkpoint(step_, checkpoints_.write(position()));
+    write_checkpoint();
     clock_.skip(SpanKind::kCheckpoint, "checkpoint");
   }
   if (auto operations = profile_.operations()) log_.operations(step_, *std::move(operations));
