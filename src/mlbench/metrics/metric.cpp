@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/metrics/text_metric.h"
 
 namespace mlbench::metrics {
 
@@ -15,7 +17,16 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// `Sums` numbers; the sample count stands first.
+void check_scores(const Outputs& outputs) {
+  MLBENCH_CHECK(outputs.classes >= 1, "outputs without classes");
+  MLBENCH_CHECK(outputs.scores.size() == outputs.labels.size() * static_cast<size_t>(outputs.classes),
+                "scores and labels of different numbers of samples");
+}
+
+bool of_tokens(const Outputs& outputs) { return outputs.classes == 0 && outputs.weight > 0; }
+bool of_texts(const Outputs& outputs) { return !of_tokens(outputs) && !outputs.hypotheses.empty(); }
+
+// `Sums` numbers; the count of samples or tokens stands first.
 template <size_t Sums>
 class SumMetric : public Metric {
  public:
@@ -23,17 +34,9 @@ class SumMetric : public Metric {
   const std::string& name() const final { return name_; }
   void reset() final { sums_ = {}; }
   std::span<double> sums() final { return sums_; }
-  void add(const Outputs& outputs) final {
-    MLBENCH_CHECK(outputs.classes >= 1, "outputs without classes");
-    MLBENCH_CHECK(outputs.scores.size() == outputs.labels.size() * static_cast<size_t>(outputs.classes),
-                  "scores and labels of different numbers of samples");
-    sums_[0] += static_cast<double>(outputs.labels.size());
-    accumulate(outputs);
-  }
   double value() const final { return sums_[0] > 0 ? of_sums() : kNaN; }
 
  protected:
-  virtual void accumulate(const Outputs& outputs) = 0;
   virtual double of_sums() const = 0;
 
   std::string name_;
@@ -43,15 +46,57 @@ class SumMetric : public Metric {
 class Loss final : public SumMetric<2> {
  public:
   Loss() : SumMetric("loss") {}
+  void add(const Outputs& outputs) override {
+    if (of_texts(outputs)) return;
+    if (!of_tokens(outputs)) check_scores(outputs);
+    sums_[0] += outputs.weight > 0 ? static_cast<double>(outputs.weight) : static_cast<double>(outputs.labels.size());
+    sums_[1] += outputs.loss_sum;
+  }
 
  private:
-  void accumulate(const Outputs& outputs) override { sums_[1] += outputs.loss_sum; }
   double of_sums() const override { return sums_[1] / sums_[0]; }
 };
 
-class TopK final : public SumMetric<2> {
+class Perplexity final : public SumMetric<2> {
  public:
-  explicit TopK(int64_t k) : SumMetric(fmt::format("Prec@{}", k)), k_(k) {}
+  Perplexity() : SumMetric("Perplexity") {}
+  void add(const Outputs& outputs) override {
+    if (of_texts(outputs)) return;
+    if (!of_tokens(outputs)) {
+      throw UserError(
+          fmt::format("metric '{}' is for tasks whose loss is over tokens; this one classifies samples", name_));
+    }
+    sums_[0] += static_cast<double>(outputs.weight);
+    sums_[1] += outputs.nll_sum;
+  }
+
+ private:
+  double of_sums() const override { return std::exp(sums_[1] / sums_[0]); }
+};
+
+// Counts samples, each with scores and a label.
+template <size_t Sums>
+class ScoreMetric : public SumMetric<Sums> {
+ public:
+  using SumMetric<Sums>::SumMetric;
+  void add(const Outputs& outputs) final {
+    if (of_tokens(outputs)) {
+      throw UserError(fmt::format("metric '{}' is for tasks that classify samples; the loss of this one is over tokens",
+                                  this->name()));
+    }
+    if (of_texts(outputs)) return;
+    check_scores(outputs);
+    this->sums_[0] += static_cast<double>(outputs.labels.size());
+    accumulate(outputs);
+  }
+
+ protected:
+  virtual void accumulate(const Outputs& outputs) = 0;
+};
+
+class TopK final : public ScoreMetric<2> {
+ public:
+  explicit TopK(int64_t k) : ScoreMetric(fmt::format("Prec@{}", k)), k_(k) {}
 
  private:
   void accumulate(const Outputs& outputs) override {
@@ -98,9 +143,9 @@ void expect_binary(const Outputs& outputs, const std::string& name) {
   }
 }
 
-class F1Score final : public SumMetric<4> {
+class F1Score final : public ScoreMetric<4> {
  public:
-  F1Score() : SumMetric("F1-Score") {}
+  F1Score() : ScoreMetric("F1-Score") {}
 
  private:
   void accumulate(const Outputs& outputs) override {
@@ -121,9 +166,9 @@ class F1Score final : public SumMetric<4> {
   }
 };
 
-class Dice final : public SumMetric<4> {
+class Dice final : public ScoreMetric<4> {
  public:
-  Dice() : SumMetric("Dice Coefficient") {}
+  Dice() : ScoreMetric("Dice Coefficient") {}
 
  private:
   void accumulate(const Outputs& outputs) override {
@@ -142,17 +187,58 @@ class Dice final : public SumMetric<4> {
   }
 };
 
+// A metric of texts over the corpus. Sentences, in front of its sums, tell that there were any.
+class CorpusMetric final : public Metric {
+ public:
+  CorpusMetric(std::string name, const std::string& row, const TextMetricOptions& options)
+      : name_(std::move(name)), metric_(make_text_metric(row, options)), sums_(1 + metric_->number_of_sums()) {}
+  const std::string& name() const override { return name_; }
+  void add(const Outputs& outputs) override {
+    MLBENCH_CHECK(outputs.hypotheses.size() == outputs.references.size(), "translations without references");
+    for (size_t i = 0; i < outputs.hypotheses.size(); ++i) {
+      metric_->add(outputs.hypotheses[i], outputs.references.subspan(i, 1), std::span(sums_).subspan(1));
+      ++sums_[0];
+    }
+  }
+  double value() const override { return sums_[0] > 0 ? metric_->score(std::span(sums_).subspan(1)) : kNaN; }
+  void reset() override { std::ranges::fill(sums_, 0.0); }
+  std::span<double> sums() override { return sums_; }
+
+ private:
+  std::string name_;
+  std::unique_ptr<TextMetric> metric_;
+  std::vector<double> sums_;
+};
+
 struct Row {
   const char* name;
   Needs needs;
   std::unique_ptr<Metric> (*make)();
 };
-constexpr std::array<Row, 5> kMetrics = {{
+constexpr std::array<Row, 10> kMetrics = {{
     {"loss", Needs::kLoss, []() -> std::unique_ptr<Metric> { return std::make_unique<Loss>(); }},
     {"Prec@1", Needs::kLabel, []() -> std::unique_ptr<Metric> { return std::make_unique<TopK>(1); }},
     {"Prec@5", Needs::kScores, []() -> std::unique_ptr<Metric> { return std::make_unique<TopK>(5); }},
     {"F1-Score", Needs::kLabel, []() -> std::unique_ptr<Metric> { return std::make_unique<F1Score>(); }},
     {"Dice Coefficient", Needs::kScores, []() -> std::unique_ptr<Metric> { return std::make_unique<Dice>(); }},
+    {"Perplexity", Needs::kTokens, []() -> std::unique_ptr<Metric> { return std::make_unique<Perplexity>(); }},
+    {"BLEU", Needs::kTranslations,
+     []() -> std::unique_ptr<Metric> { return std::make_unique<CorpusMetric>("BLEU", "bleu", TextMetricOptions{}); }},
+    {"BLEU-intl-lc", Needs::kTranslations,
+     []() -> std::unique_ptr<Metric> {
+       TextMetricOptions options;
+       options.lowercase = true;
+       options.tokenizer = Tokenizer::kIntl;
+       return std::make_unique<CorpusMetric>("BLEU-intl-lc", "bleu", options);
+     }},
+    {"BLEU-none", Needs::kTranslations,
+     []() -> std::unique_ptr<Metric> {
+       TextMetricOptions options;
+       options.tokenizer = Tokenizer::kNone;
+       return std::make_unique<CorpusMetric>("BLEU-none", "bleu", options);
+     }},
+    {"chrF2", Needs::kTranslations,
+     []() -> std::unique_ptr<Metric> { return std::make_unique<CorpusMetric>("chrF2", "chrf", TextMetricOptions{}); }},
 }};
 
 const Row& find(const std::string& name) {
@@ -177,5 +263,19 @@ void check_names(const std::vector<std::string>& names) {
 }
 
 Needs needs_of(const std::string& name) { return find(name).needs; }
+
+std::vector<std::string> of_translations(const std::vector<std::string>& names) {
+  std::vector<std::string> found;
+  std::ranges::copy_if(names, std::back_inserter(found),
+                       [](const std::string& name) { return needs_of(name) == Needs::kTranslations; });
+  return found;
+}
+
+std::vector<std::string> without_translations(const std::vector<std::string>& names) {
+  std::vector<std::string> found;
+  std::ranges::copy_if(names, std::back_inserter(found),
+                       [](const std::string& name) { return needs_of(name) != Needs::kTranslations; });
+  return found;
+}
 
 }  // namespace mlbench::metrics

@@ -12,12 +12,17 @@
 
 namespace mlbench::metrics {
 
-// Outputs of a batch on the host.
+// What is known of a batch on the host. Of one that was classified the first four; of one whose loss is over tokens
+// the sums; of one that was translated the texts. Each metric takes what it needs, and nothing where there is none.
 struct Outputs {
-  std::span<const float> scores;    // [samples, classes], row-major: logits, or [samples] probabilities
-  std::span<const int64_t> labels;  // [samples]
-  int64_t classes = 0;              // 1: binary task with one probability per sample
-  double loss_sum = 0;              // sum of the loss over the samples
+  std::span<const float> scores = {};    // [samples, classes], row-major: logits, or [samples] probabilities
+  std::span<const int64_t> labels = {};  // [samples]
+  int64_t classes = 0;                   // 1: binary task with one probability per sample; 0: none was classified
+  double loss_sum = 0;                   // sum of the loss over the samples, or tokens
+  double nll_sum = 0;                    // of the tokens' negative log likelihood, without label smoothing; in nats
+  int64_t weight = 0;                    // what both are sums over: BatchView::weight; 0: labels.size()
+  std::span<const std::string> hypotheses = {};  // [sentences] translations
+  std::span<const std::string> references = {};  // [sentences]
 };
 
 class Metric {
@@ -32,19 +37,29 @@ class Metric {
 };
 
 // UserError listing the valid names:
-//   loss              mean over the samples
+//   loss              mean over the samples, or tokens
 //   Prec@1, Prec@5    percent of samples whose label is among the k highest scores (of equal ones the first counts as
 //                     the higher); one probability p per sample stands for the scores [1 - p, p]
 //   F1-Score          2PR / (P + R) of class 1 with threshold 0.5, P and R over all samples; eps 1e-9 in each division
 //   Dice Coefficient  (2 sum(p y) + eps) / (sum(p) + sum(y) + eps) with the probabilities p and eps 1e-4
-// The last two take one probability per sample. add() throws UserError where the task's outputs don't fit.
+//   Perplexity        exp of the negative log likelihood per token
+//   BLEU              of the corpus: tokeniser 13a, cased, smoothing exp (text_metric.h)
+//   BLEU-intl-lc      the same with tokeniser intl, in lower case
+//   BLEU-none         the same without tokeniser, cased
+//   chrF2             of the corpus, cased
+// F1 and Dice take one probability per sample. add() throws UserError where the task's outputs don't fit.
 std::unique_ptr<Metric> make_metric(const std::string& name);
 std::vector<std::string> metric_names();
 // UserError as make_metric() where one of them is no metric.
 void check_names(const std::vector<std::string>& names);
 
-// The least that must be known of each sample's outcome: its predicted class, its scores, or the loss itself.
-enum class Needs { kLabel, kScores, kLoss };
+// The least that must be known of each sample's outcome: its predicted class, its scores, the loss itself, the
+// likelihood of its tokens, or its translation.
+enum class Needs { kLabel, kScores, kLoss, kTokens, kTranslations };
 Needs needs_of(const std::string& name);  // UserError as make_metric()
+// Those of the names, in their order, that do (not) need translations: training steps make none, and to decode a split
+// costs more than to run over it once.
+std::vector<std::string> of_translations(const std::vector<std::string>& names);
+std::vector<std::string> without_translations(const std::vector<std::string>& names);
 
 }  // namespace mlbench::metrics

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/metrics/text_metric.h"
 #include "mlbench/spec/goal.h"
 
 namespace mlbench::metrics {
@@ -40,6 +41,77 @@ TEST(Metric, LossIsTheMeanOverSamplesNotBatches) {
   loss->add({std::span(scores).first(4), std::span(labels).first(2), 2, 3.0});
   loss->add({std::span(scores).first(2), std::span(labels).first(1), 2, 0.75});
   EXPECT_DOUBLE_EQ(loss->value(), 1.25);
+}
+
+Outputs tokens(double loss_sum, double nll_sum, int64_t weight) {
+  Outputs outputs;
+  outputs.loss_sum = loss_sum;
+  outputs.nll_sum = nll_sum;
+  outputs.weight = weight;
+  return outputs;
+}
+
+TEST(Metric, PerplexityIsOfTheMeanOverTokensNotBatches) {
+  const auto perplexity = make_metric("Perplexity");
+  const auto loss = make_metric("loss");
+  for (const Outputs& batch : {tokens(9, 6, 3), tokens(1, 2, 1)}) {
+    perplexity->add(batch);
+    loss->add(batch);
+  }
+  EXPECT_DOUBLE_EQ(perplexity->value(), std::exp(2.0));
+  EXPECT_DOUBLE_EQ(loss->value(), 2.5);
+}
+
+TEST(Metric, TokensAndSamplesAreNotMixed) {
+  EXPECT_THROW(make_metric("Prec@1")->add(tokens(1, 1, 1)), UserError);
+  EXPECT_THROW(make_metric("Dice Coefficient")->add(tokens(1, 1, 1)), UserError);
+  EXPECT_THROW(value_of("Perplexity", {0, 1}, {0}, 2), UserError);
+}
+
+Outputs texts(const std::vector<std::string>& hypotheses, const std::vector<std::string>& references) {
+  Outputs outputs;
+  outputs.hypotheses = hypotheses;
+  outputs.references = references;
+  return outputs;
+}
+
+TEST(Metric, BleuIsThatOfTheCorpus) {
+  const std::vector<std::string> hypotheses = {"The cat sat on the mat today.", "A dog runs very fast in the Park."};
+  const std::vector<std::string> references = {"The cat sat on the mat yesterday.",
+                                               "A dog runs very fast in the park."};
+  const std::pair<const char*, TextMetricOptions> kinds[] = {{"BLEU", {}},
+                                                             {"BLEU-intl-lc", {true, Tokenizer::kIntl, {}, false}},
+                                                             {"BLEU-none", {false, Tokenizer::kNone, {}, false}}};
+  for (const auto& [name, options] : kinds) {
+    const auto expected = make_text_metric("bleu", options);
+    std::vector<double> sums(expected->number_of_sums());
+    for (size_t i = 0; i < hypotheses.size(); ++i) {
+      expected->add(hypotheses[i], std::span(references).subspan(i, 1), sums);
+    }
+    const auto metric = make_metric(name);
+    const std::vector<std::string> one = {hypotheses[0]}, one_reference = {references[0]};
+    metric->add(texts(one, one_reference));
+    metric->add(tokens(1, 1, 1));  // those of the same split's likelihood
+    const std::vector<std::string> other = {hypotheses[1]}, other_reference = {references[1]};
+    metric->add(texts(other, other_reference));
+    EXPECT_EQ(metric->value(), expected->score(sums)) << name;
+    EXPECT_GT(metric->value(), 20) << name;
+    EXPECT_EQ(metric->sums().front(), 2) << name;
+    metric->reset();
+    EXPECT_TRUE(std::isnan(metric->value())) << name;
+  }
+  // The others have nothing to count.
+  for (const char* name : {"loss", "Perplexity", "Prec@1"}) {
+    const auto metric = make_metric(name);
+    metric->add(texts(hypotheses, references));
+    EXPECT_TRUE(std::isnan(metric->value())) << name;
+  }
+}
+
+TEST(Metric, ThoseOfTranslationsAreToldApart) {
+  const std::vector<std::string> names = {"BLEU-none", "loss", "chrF2", "Perplexity"};
+  EXPECT_THAT(of_translations(names), testing::ElementsAre("BLEU-none", "chrF2"));
+  EXPECT_THAT(without_translations(names), testing::ElementsAre("loss", "Perplexity"));
 }
 
 TEST(Metric, TopOneCountsTheHighestScore) {
@@ -112,7 +184,10 @@ TEST(Metric, UnknownNameListsTheValidOnes) {
     make_metric("accuracy");
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(), "unknown metric 'accuracy'; valid: loss, Prec@1, Prec@5, F1-Score, Dice Coefficient");
+    EXPECT_STREQ(
+        error.what(),
+        "unknown metric 'accuracy'; valid: loss, Prec@1, Prec@5, F1-Score, Dice Coefficient, Perplexity, BLEU, "
+        "BLEU-intl-lc, BLEU-none, chrF2");
   }
 }
 

@@ -159,6 +159,23 @@ std::vector<float> scores_of(const Predictions& predictions) {
   return scores;
 }
 
+// Why predictions do not tell what a metric needs; null: they do.
+const char* lack_of(Needs needs, bool only_labels) {
+  switch (needs) {
+    case Needs::kLabel:
+      return nullptr;
+    case Needs::kScores:
+      return only_labels ? "it needs scores, not labels alone" : nullptr;
+    case Needs::kLoss:
+      return "predictions do not tell the loss of a model";
+    case Needs::kTokens:
+      return "predictions of classes do not tell the likelihood of tokens";
+    case Needs::kTranslations:
+      return "predictions of classes are no translations";
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Predictions read_predictions(const std::filesystem::path& file, const PredictionShape& shape) {
@@ -176,12 +193,9 @@ PredictionMetrics evaluate(const Predictions& predictions, std::span<const int64
   const Outputs outputs{only_labels ? made : predictions.scores, labels, predictions.shape.outputs, 0};
   PredictionMetrics result;
   for (const std::string& name : metrics) {
-    const Needs needs = needs_of(name);
-    if (needs == Needs::kLoss || (needs == Needs::kScores && only_labels)) {
+    if (const char* lack = lack_of(needs_of(name), only_labels); lack != nullptr) {
       result.values[name] = nullptr;
-      result.notes.push_back(fmt::format(
-          "{} is unknown: {}", name,
-          needs == Needs::kLoss ? "predictions do not tell the loss of a model" : "it needs scores, not labels alone"));
+      result.notes.push_back(fmt::format("{} is unknown: {}", name, lack));
       continue;
     }
     const auto metric = make_metric(name);

@@ -7,9 +7,11 @@ namespace mlbench::spec {
 
 std::optional<bool> higher_is_better(std::string_view metric) {
   static constexpr std::pair<std::string_view, bool> kDirections[] = {
-      {"loss", false},       {"Prec@1", true},           {"Prec@5", true},
-      {"F1-Score", true},    {"Dice Coefficient", true},  // those of metrics/
-      {"Perplexity", false}, {"BLEU-Score", true},        // those of other programs
+      {"loss", false},      {"Prec@1", true},           {"Prec@5", true},
+      {"F1-Score", true},   {"Dice Coefficient", true}, {"Perplexity", false},
+      {"BLEU", true},       {"BLEU-intl-lc", true},     {"BLEU-none", true},
+      {"chrF2", true},       // those of metrics/
+      {"BLEU-Score", true},  // those of other programs
   };
   for (const auto& [name, higher] : kDirections) {
     if (name == metric) return higher;
