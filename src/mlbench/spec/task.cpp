@@ -38,6 +38,7 @@ constexpr Range kWorkerRange{1, kMostWorkers}, kExtentRange{1, 1e9}, kClassRange
 constexpr Range kEpochRange{1e-6, 1e7}, kEpochOrNoneRange{0, 1e7}, kRateRange{1e-12, 1e6};
 constexpr Range kFractionRange{0, 1}, kPatienceRange{0, 1e6}, kSampleRange{0, 1e15};
 constexpr Range kPixelRange{-1e6, 1e6}, kDeviationRange{1e-6, 1e6}, kGoalRange{-1e9, 1e9}, kLossRange{0, 1e9};
+constexpr Range kBeamOrNoneRange{0, 1000}, kBeamRange{1, 1000}, kPenaltyRange{0, 100}, kTokenRange{0, 1e6};
 constexpr double kMostSampleVolume = 1e9;
 
 template <typename V, typename Task>
@@ -90,6 +91,16 @@ void describe_task(V& v, Task& task) {
     v.field("every_samples", evaluation.every_samples, {.range = kSampleRange});
     v.field("every_fraction", evaluation.every_fraction, {.range = kFractionRange});
     v.field("metrics", evaluation.metrics, kRequired);
+  });
+  v.table("decoding", [&] {
+    auto& decoding = task.decoding;
+    v.field("beam", decoding.beam, {.range = kBeamOrNoneRange});
+    v.field("length_penalty", decoding.length_penalty, {.choices = kLengthPenalties});
+    v.field("length_exponent", decoding.length_exponent, {.range = kPenaltyRange});
+    v.field("coverage_penalty", decoding.coverage_penalty, {.range = kPenaltyRange});
+    v.field("length_ratio", decoding.length_ratio, {.range = kPenaltyRange});
+    v.field("length_extra", decoding.length_extra, {.range = kTokenRange});
+    v.field("n_best", decoding.n_best, {.range = kBeamRange});
   });
   v.table("goal", [&] {
     auto& goal = task.goal;
@@ -148,6 +159,17 @@ void check_relations(const TaskSpec& task, const FieldReader& reader) {
           "and 'evaluation.every_samples' exclude each other");
   require(evaluation.every_epoch || evaluation.every_samples > 0 || evaluation.every_fraction > 0,
           "evaluation.every_epoch", "is false, and neither 'every_samples' nor 'every_fraction' is given");
+
+  const DecodingSpec& decoding = task.decoding;
+  if (decoding.beam == 0) {
+    require(decoding == DecodingSpec{}, "decoding.beam",
+            "is 0: nothing is translated, and the table says nothing else");
+  } else {
+    require(decoding.length_ratio > 0 || decoding.length_extra > 0, "decoding.length_extra",
+            "and 'decoding.length_ratio' are 0: expected how long a translation may be");
+    require(decoding.n_best <= decoding.beam, "decoding.n_best",
+            fmt::format("is {}; expected at most 'decoding.beam', {}", decoding.n_best, decoding.beam));
+  }
 
   const GoalSpec& goal = task.goal;
   require(std::find(evaluation.metrics.begin(), evaluation.metrics.end(), goal.metric) != evaluation.metrics.end(),
@@ -422,6 +444,7 @@ Json to_json(const TaskSpec& task) {
   FieldWriter writer(canonical);
   describe_task(writer, task);
   if (task.goal.target_loss == 0) canonical["goal"].erase("target_loss");  // most tasks have none
+  if (task.decoding.beam == 0) canonical.erase("decoding");                // of tasks that translate alone
   return canonical;
 }
 
