@@ -163,11 +163,4 @@ void write_translations(const std::filesystem::path& folder, int64_t step, const
   write_file_atomically(folder / (name + ".json"), summary.dump(2) + "\n");
 }
 
-void check_decoding(const spec::TaskSpec& task) {
-  const std::vector<std::string> names = metrics::of_translations(task.evaluation.metrics);
-  if (names.empty() || task.decoding.beam > 0) return;
-  throw UserError(fmt::format("metric '{}' is of translations, and 'decoding.beam' is 0; expected a table [decoding]",
-                              names.front()));
-}
-
 }  // namespace mlbench::train

@@ -74,7 +74,4 @@ TranslatedSplit gather_translations(comm::Communicator& comm, const TranslationT
 void write_translations(const std::filesystem::path& folder, int64_t step, const TranslatedSplit& split,
                         const spec::DecodingSpec& decoding, const Json& metrics);
 
-// UserError where a metric needs translations and the task says nothing of decoding.
-void check_decoding(const spec::TaskSpec& task);
-
 }  // namespace mlbench::train

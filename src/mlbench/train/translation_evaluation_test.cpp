@@ -9,7 +9,6 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
-#include "mlbench/base/test_error.h"
 #include "mlbench/comm/in_process.h"
 
 namespace mlbench::train {
@@ -224,17 +223,6 @@ TEST(TranslationEvaluation, FilesAreOfOneLinePerSentence) {
   decoding.n_best = 1;
   write_translations(place, 13, split, decoding, Json::object());
   EXPECT_FALSE(std::filesystem::exists(place / "step-13.nbest.txt"));
-}
-
-TEST(TranslationEvaluation, MetricsOfTranslationsNeedADecoding) {
-  spec::TaskSpec task;
-  task.evaluation.metrics = {"loss", "BLEU-none"};
-  EXPECT_THAT(error_of([&] { check_decoding(task); }), HasSubstr("metric 'BLEU-none' is of translations"));
-  task.decoding.beam = 1;
-  check_decoding(task);
-  task = {};
-  task.evaluation.metrics = {"loss"};
-  check_decoding(task);
 }
 
 }  // namespace
