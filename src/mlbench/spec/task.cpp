@@ -38,7 +38,6 @@ constexpr Range kWorkerRange{1, kMostWorkers}, kExtentRange{1, 1e9}, kClassRange
 constexpr Range kEpochRange{1e-6, 1e7}, kEpochOrNoneRange{0, 1e7}, kRateRange{1e-12, 1e6};
 constexpr Range kFractionRange{0, 1}, kPatienceRange{0, 1e6}, kSampleRange{0, 1e15};
 constexpr Range kPixelRange{-1e6, 1e6}, kDeviationRange{1e-6, 1e6}, kGoalRange{-1e9, 1e9}, kLossRange{0, 1e9};
-constexpr Range kBeamOrNoneRange{0, 1000}, kBeamRange{1, 1000}, kPenaltyRange{0, 100}, kTokenRange{0, 1e6};
 constexpr double kMostSampleVolume = 1e9;
 
 template <typename V, typename Task>
@@ -94,13 +93,14 @@ void describe_task(V& v, Task& task) {
   });
   v.table("decoding", [&] {
     auto& decoding = task.decoding;
-    v.field("beam", decoding.beam, {.range = kBeamOrNoneRange});
+    constexpr Range kPenaltyRange{0, 100};
+    v.field("beam", decoding.beam, {.range = Range{0, 1000}});
     v.field("length_penalty", decoding.length_penalty, {.choices = kLengthPenalties});
     v.field("length_exponent", decoding.length_exponent, {.range = kPenaltyRange});
     v.field("coverage_penalty", decoding.coverage_penalty, {.range = kPenaltyRange});
     v.field("length_ratio", decoding.length_ratio, {.range = kPenaltyRange});
-    v.field("length_extra", decoding.length_extra, {.range = kTokenRange});
-    v.field("n_best", decoding.n_best, {.range = kBeamRange});
+    v.field("length_extra", decoding.length_extra, {.range = Range{0, 1e6}});
+    v.field("n_best", decoding.n_best, {.range = Range{1, 1000}});
   });
   v.table("goal", [&] {
     auto& goal = task.goal;

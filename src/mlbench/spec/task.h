@@ -87,6 +87,7 @@ struct DecodingSpec {
   int64_t n_best = 1;  // of each sentence, how many are written to the run's folder
   bool operator==(const DecodingSpec&) const = default;
 };
+inline constexpr std::string_view kLengthPenalties[] = {"wu", "power"};
 
 struct TaskSpec {
   std::string name;  // "fashion-mnist", "1a"
@@ -113,7 +114,6 @@ struct TaskSpec {
 inline constexpr std::string_view kPrecisions[] = {"float32", "tf32", "bf16"};
 inline constexpr std::string_view kScalings[] = {"none", "linear", "sqrt", "table"};
 inline constexpr std::string_view kWarmups[] = {"none", "epochs", "log2_workers"};
-inline constexpr std::string_view kLengthPenalties[] = {"wu", "power"};
 inline constexpr std::string_view kDecays[] = {"constant", "multistep", "plateau", "inverse_sqrt"};
 
 // How the gradient travels and what is drawn, not what is computed: recorded, but outside of the task's hash. An
