@@ -66,11 +66,12 @@ class Ratio:
     peers: list[str]
     configuration: str  # for which the best of several peers is chosen
     seconds: tuple[float, float]
+    key: str = "median_samples_per_s"
 
     def command(self, python, choose_again):
         several = len(self.peers) > 1
         return ["bench/ratio.py", "--ours", self.ours, *(word for peer in self.peers for word in ("--peer", peer)),
-                "--limit", str(self.limit), "--pairs", str(PAIRS), "--choose", str(CHOOSE), "--python", python,
+                *(["--key", self.key] if self.key != Ratio.key else []), "--limit", str(self.limit), "--pairs", str(PAIRS), "--choose", str(CHOOSE), "--python", python,
                 *(["--choices", str(CHOICES), "--configuration", self.configuration] if several else []),
                 *(["--choose-again"] if several and choose_again else []),
                 "--output", str(RESULTS / f"{self.name}.json")]
@@ -120,6 +121,18 @@ def layer(model, precision):
                  f"{model} {precision} 1x2", TASKS[model].seconds)
 
 
+def text(model, precision, limit):
+    """Full-size models of text, target tokens without padding per second."""
+    variants = all_of(("", "--unbound"), KERNELS, COMPILED)
+    ours = join("build/release/bin/step_bench --framework torch --threads 2",
+                f"--precision {precision} --model {model} --steps {TEXT_STEPS}")
+    peers = [join(f"PYTHON bench/text_peer.py speed {model} --threads 2 --steps {TEXT_STEPS}",
+                  "--amp" if precision == "bf16" else "", variant) for variant in variants]
+    return Ratio(f"{model}-{precision}-1x2-torch", limit, ours, peers, f"{model} {precision} 1x2", (60, 90),
+                 "median_tokens_per_s")
+
+
+TEXT_STEPS = 8
 RATIOS = [
     *(beside_pytorch("1a", "float32", at, "torch", 1.0) for at in ("1x1", "1x2", "2x1")),
     *(beside_pytorch("1a", "float32", at, "onednn", 1.3) for at in ("1x1", "1x2", "2x1")),
@@ -133,6 +146,8 @@ RATIOS = [
     *(with_input(task, "float32", at, "torch") for task in ("1a", "fashion-mnist") for at in ("1x2", "2x1")),
     *(with_input("1a", precision, "1x2", "onednn") for precision in ("float32", "bf16")),
     *(layer(model, precision) for model in ("lstm", "attention") for precision in ("float32", "bf16")),
+    *(text(model, "float32", limit) for model, limit in (("awd-lstm", 1.4), ("gnmt", 1.5), ("transformer", 1.2))),
+    *(text(model, "bf16", 1.6) for model in ("awd-lstm", "gnmt", "transformer")),
 ]
 
 
@@ -144,9 +159,9 @@ def kept(chosen):
 
 def variant_of(result):
     command = result["peer"]["command"]
-    if "torch_peer.py" not in command:
+    if "_peer.py" not in command:
         return "fixed batch"
-    return join("PyTorch", *re.findall(r"(?<=--layout )\w+|--fused|--compile", command))
+    return join("PyTorch", *re.findall(r"(?<=--layout )\w+|--unbound|--fused|--compile", command))
 
 
 def table(results):

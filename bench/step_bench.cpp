@@ -1,7 +1,9 @@
 // Training steps of a framework on one fixed batch in memory, without the harness around them: for profiling, and
-// beside bench/torch_peer.py through bench/ratio.py. Verifies that the steps learn: the loss on the batch must fall.
-//   step_bench [--framework NAME] [--precision float32|bf16] [--model fashion-mnist|lstm|attention] [--threads N]
-//     [--batch N] [--steps N]
+// beside bench/torch_peer.py and bench/text_peer.py through bench/ratio.py. Verifies that the steps learn: the loss on
+// the batch must fall.
+//   step_bench [--framework NAME] [--precision float32|bf16] [--threads N] [--batch N] [--steps N] [--no-dropout]
+//     [--model fashion-mnist|lstm|attention|awd-lstm|gnmt|transformer] [--size full|small|tiny] [--start FILE]
+// --start FILE: writes the parameters before the first step, from which the peer begins for a comparison of losses.
 
 #include <fmt/format.h>
 
@@ -9,17 +11,19 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <map>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "fixed_batches.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/heap.h"
-#include "mlbench/base/random.h"
-#include "mlbench/base/shape.h"
+#include "mlbench/base/named_state.h"
 #include "mlbench/catalog/worker/catalog.h"
+#include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/comm/in_process.h"
-#include "mlbench/framework/sample_batch_test.h"
 #include "mlbench/models/chain.h"
 #include "mlbench/models/model.h"
 #include "mlbench/optim/factory.h"
@@ -33,66 +37,93 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-struct Model {
-  const char* name;
-  int64_t batch;
-  double lr;
-  models::ModelDescription (*make)();
-};
-constexpr Model kModels[] = {
-    {"fashion-mnist", 100, 0.05,
-     [] { return models::describe_model(spec::find_task("fashion-mnist", "", "", {}).task); }},
-    // The first layer of AWD-LSTM, a self-attention of Transformer big.
-    {"lstm", 20, 0.001,
-     [] {
-       return models::Chain({70, 400}).lstm("rnn", 1150).flatten().linear("fc", 10).finish();
-     }},
-    {"attention", 16, 0.001,
-     [] {
-       return models::Chain({50, 1024}).attention("att", 16, true).flatten().linear("fc", 10).finish();
-     }},
+struct Options {
+  std::string framework = "torch", precision = "float32", model = "fashion-mnist", size = "full", start;
+  int threads = 2;
+  int64_t batch = 0, steps = 0;
+  bool no_dropout = false;
 };
 
-struct Options {
-  std::string framework = "torch", precision = "float32", model = "fashion-mnist";
-  int threads = 2;
-  int64_t batch = 0, steps = 60;
+// One model, and where its fixed batch, optimizer and loss come from.
+struct Model {
+  const char* name;
+  const char* task;  // of its optimizer
+  int64_t batch;     // samples, columns or sentences
+  int64_t steps;
+  double lr;
+  models::ModelDescription (*make)(const spec::TaskSpec& task);
+  FixedBatch (*make_batch)(const models::ModelDescription& model, const spec::TaskSpec& task, int64_t batch);
 };
+constexpr Model kModels[] = {
+    {"fashion-mnist", "fashion-mnist", 100, 60, 0.05, models::describe_model, random_images},
+    // The first layer of AWD-LSTM, a self-attention of Transformer big.
+    {"lstm", "fashion-mnist", 20, 60, 0.001,
+     [](const spec::TaskSpec&) {
+       return models::Chain({70, 400}).lstm("rnn", 1150).flatten().linear("fc", 10).finish();
+     },
+     random_images},
+    {"attention", "fashion-mnist", 16, 60, 0.001,
+     [](const spec::TaskSpec&) {
+       return models::Chain({50, 1024}).attention("att", 16, true).flatten().linear("fc", 10).finish();
+     },
+     random_images},
+    {"awd-lstm", "3a", 20, 12, 10, models::describe_model, columns_of_text},
+    {"gnmt", "4a", 16, 12, 1e-4, models::describe_model, pairs_of_sentences},
+    {"transformer", "4b", 16, 12, 1e-4, models::describe_model, pairs_of_sentences},
+};
+
+spec::TaskSpec task_of(const Model& model, const Options& chosen) {
+  std::vector<spec::Override> overrides;
+  if (chosen.size != "full") overrides.push_back({"model.size", chosen.size});
+  spec::TaskSpec task = spec::find_task(model.task, "", "", overrides).task;
+  // There is no 16-bit gradient here that could vanish.
+  for (const char* key : {"", "_growth", "_interval", "_maximum", "_backoff"}) {
+    task.optimizer.options.erase(std::string("loss_scale") + key);
+  }
+  return task;
+}
+
+void write_start(const framework::Framework& framework, std::span<const float> parameters, const std::string& file) {
+  std::map<std::string, HostTensor> tensors;
+  for (const FlatRange& range : framework.layout().ranges) {
+    if (!range.trainable) continue;
+    const auto values =
+        std::as_bytes(parameters.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count)));
+    tensors[range.name] = {DType::kFloat32, range.shape, {values.begin(), values.end()}};
+  }
+  checkpoint::write_safetensors(file, tensors);
+}
 
 int run(const Options& chosen) {
   constexpr int64_t kWarmUp = 5;
   const Model& model = *std::ranges::find(kModels, chosen.model, &Model::name);
   const int64_t batch_size = chosen.batch == 0 ? model.batch : chosen.batch;
-  const spec::TaskSpec task = spec::find_task("fashion-mnist", "", "", {}).task;
+  const int64_t steps = chosen.steps == 0 ? model.steps : chosen.steps;
+  const spec::TaskSpec task = task_of(model, chosen);
   framework::FrameworkOptions options;
-  options.model = model.make();
+  options.model = model.make(task);
   options.threads = chosen.threads;
   if (auto cores = allowed_cores(); std::ssize(cores) >= chosen.threads) {
     options.cores.assign(cores.begin(), cores.begin() + chosen.threads);
   }
   options.precision = chosen.precision;
+  options.dropout = !chosen.no_dropout;
   const auto framework = catalog::make_framework(chosen.framework, options);
   framework->initialise();
+  if (!chosen.start.empty()) write_start(*framework, framework::values_of(framework->parameters()), chosen.start);
   const auto comm = std::move(comm::make_in_process_group(1, std::chrono::seconds(30)).front());
   const auto optimizer = optim::make_optimizer(task.optimizer, framework->layout(), *comm);
   optim::FlatTensors tensors{framework->parameters(), framework->gradients()};
+  const FixedBatch batch = model.make_batch(options.model, task, batch_size);
 
-  RandomSequence random(1);
-  std::vector<float> features(static_cast<size_t>(batch_size * volume_of(options.model.input_shape)));
-  for (float& value : features) value = static_cast<float>(random.uniform());
-  std::vector<int64_t> labels(static_cast<size_t>(batch_size));
-  for (int64_t& label : labels) label = static_cast<int64_t>(random.below(10));
-  const BatchView batch =
-      framework::samples_view(features.data(), labels.data(), options.model.input_shape, batch_size);
-
-  framework->forward(batch, framework::Mode::kEvaluate);
+  framework->forward(batch.view, framework::Mode::kEvaluate);
   const double first_loss = framework->loss();
   std::vector<double> forward_s, backward_s, update_s, step_s;
-  for (int64_t step = 0; step < kWarmUp + chosen.steps; ++step) {
+  for (int64_t step = 0; step < kWarmUp + steps; ++step) {
     const auto begin = std::chrono::steady_clock::now();
     optimizer->begin(step, tensors);
     framework->begin_step(step);
-    framework->forward(batch, framework::Mode::kTrain);
+    framework->forward(batch.view, framework::Mode::kTrain);
     framework->loss();
     const auto forward_end = std::chrono::steady_clock::now();
     framework->backward({});
@@ -107,13 +138,17 @@ int run(const Options& chosen) {
     update_s.push_back(seconds(end - backward_end));
     step_s.push_back(seconds(end - begin));
   }
-  framework->forward(batch, framework::Mode::kEvaluate);
+  framework->forward(batch.view, framework::Mode::kEvaluate);
   const double last_loss = framework->loss();
   const double step = median(step_s);
   fmt::print("{}\n", Json{{"model", model.name},
+                          {"size", chosen.size},
+                          {"parameters", options.model.parameter_count()},
                           {"threads", chosen.threads},
                           {"batch", batch_size},
-                          {"steps", chosen.steps},
+                          {"weight", batch.view.weight},
+                          {"steps", steps},
+                          {"dropout", !chosen.no_dropout},
                           {"effective", framework->effective()},
                           {"first_loss", first_loss},
                           {"last_loss", last_loss},
@@ -121,7 +156,9 @@ int run(const Options& chosen) {
                           {"backward_ms", median(backward_s) * 1e3},
                           {"update_ms", median(update_s) * 1e3},
                           {"median_step_ms", step * 1e3},
-                          {"median_samples_per_s", static_cast<double>(batch_size) / step}}
+                          {"median_samples_per_s", static_cast<double>(batch_size) / step},
+                          // Of target tokens without padding; of images the same as samples.
+                          {"median_tokens_per_s", static_cast<double>(batch.view.weight) / step}}
                          .dump());
   if (last_loss < first_loss) return 0;
   fmt::print(stderr, "step_bench: the loss did not fall: {} -> {}\n", first_loss, last_loss);
@@ -140,9 +177,12 @@ int main(int argc, char** argv) {
   app.add_option("--framework", options.framework);
   app.add_option("--precision", options.precision, "float32, bf16");
   app.add_option("--model", options.model)->check(CLI::IsMember(models));
+  app.add_option("--size", options.size, "of a model of text")->check(CLI::IsMember({"full", "small", "tiny"}));
+  app.add_option("--start", options.start, "safetensors file to write the first parameters to");
+  app.add_flag("--no-dropout", options.no_dropout);
   app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
   app.add_option("--batch", options.batch, "default: the model's")->check(CLI::PositiveNumber);
-  app.add_option("--steps", options.steps)->check(CLI::PositiveNumber);
+  app.add_option("--steps", options.steps, "default: the model's")->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   try {
     return mlbench::run(options);

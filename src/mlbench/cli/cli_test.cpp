@@ -184,6 +184,24 @@ TEST_F(Cli, ListTasks) {
   expect_error({"schedule", "plot", "--task", "0a"}, HasSubstr("for 'mlbench run NAME K --task 0a'"));
 }
 
+TEST_F(Cli, ListModelsCountsParameters) {
+  const auto parameters = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"list", "models", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Json rows = mlbench(arguments).json();
+    return rows.size() == 1 ? rows[0]["parameters"].get<int64_t>() : -1;
+  };
+  EXPECT_EQ(parameters({"--task", "fashion-mnist"}), 3274634);
+  EXPECT_EQ(parameters({"--task", "1a", "--rules", "2018", "--variant", "v1-56"}), 855770);
+  EXPECT_EQ(parameters({"--task", "1a", "--set", "model.depth=56"}), 855770);
+  EXPECT_EQ(parameters({"--task", "3a"}), 33556078);
+  EXPECT_EQ(parameters({"--task", "4a"}), 160671297);
+  EXPECT_EQ(parameters({"--task", "4b"}), 210808832);
+  EXPECT_THAT(mlbench({"list", "models"}).out, AllOf(HasSubstr("210,808,832"), HasSubstr("v2-56")));
+  expect_error({"list", "tasks", "--task", "1a"}, HasSubstr("mlbench list models"));
+  expect_error({"list", "models", "--task", "9z"}, HasSubstr("unknown task '9z'"));
+}
+
 TEST_F(Cli, ListsOfTheWorkerComeFromItsCatalog) {
   EXPECT_EQ(mlbench({"list", "backends"}).out, "gloo\nnccl  not available: built without CUDA\n");
   EXPECT_EQ(mlbench({"list", "frameworks"}).out, "torch\n");

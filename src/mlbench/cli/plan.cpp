@@ -159,6 +159,12 @@ std::vector<std::string> available_names(const Json& catalog, const char* table)
   return names;
 }
 
+spec::FrozenTask plan_frozen_task(const RunOptions& options) {
+  std::vector<spec::Override> overrides;
+  for (const std::string& text : options.overrides) overrides.push_back(spec::parse_override(text));
+  return freeze(options, overrides);
+}
+
 spec::RunSpec plan_task(const RunOptions& options, const fs::path& home) {
   spec::RunSpec common;
   std::vector<spec::Override> overrides;
@@ -175,7 +181,7 @@ spec::RunSpec plan_task(const RunOptions& options, const fs::path& home) {
     overrides.push_back({"data.classes", std::to_string(data.classes)});
     task = freeze(options, overrides);
   }
-  metrics::check_names(task.task.evaluation.metrics);
+  metrics::check_metrics(task.task);
   common.data_dirs = data_dirs(options.data_dir, home);
   common.cache_dir = home / "cache";
   common.synthetic = options.synthetic;

@@ -34,6 +34,9 @@ PlanFacts gather_facts(const std::filesystem::path& home);
 int64_t most_ranks(int cores);
 int64_t most_threads(int cores);
 
+// The task alone, with its overrides: a built-in one, or a task file. UserError as find_task() and parse_task().
+spec::FrozenTask plan_frozen_task(const RunOptions& options);
+
 // What is computed on what: task, overrides, data, seed. The rest of the specification is as it is by default.
 spec::RunSpec plan_task(const RunOptions& options, const std::filesystem::path& home);
 

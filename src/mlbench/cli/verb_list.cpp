@@ -2,14 +2,18 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <functional>
 #include <memory>
 
+#include "mlbench/base/errors.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/lists.h"
+#include "mlbench/cli/plan.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/dataset/description.h"
+#include "mlbench/models/model.h"
 #include "mlbench/report/table.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/spec/task.h"
@@ -62,6 +66,35 @@ Json list_executors() {
 
 namespace {
 
+Json model_row(const spec::TaskSpec& task) {
+  const models::ModelDescription model = models::describe_model(task);
+  return {{"task", task.name},
+          {"rules", task.rules},
+          {"variant", task.variant},
+          {"model", task.model.name},
+          {"options", task.model.options},
+          {"parameters", model.parameter_count()},
+          {"tensors", std::ranges::count(model.parameters, true, &models::ParameterSpec::trainable)}};
+}
+
+}  // namespace
+
+Json list_models(const spec::RunOptions& options) {
+  Json rows = Json::array();
+  if (!options.task.empty()) {
+    rows.push_back(model_row(plan_frozen_task(options).task));
+    return rows;
+  }
+  for (const spec::TaskSource& source : spec::embedded_tasks()) {
+    std::vector<std::string> variants = spec::parse_task(source, "", {}).task.variants;
+    if (variants.empty()) variants.emplace_back();
+    for (const std::string& variant : variants) rows.push_back(model_row(spec::parse_task(source, variant, {}).task));
+  }
+  return rows;
+}
+
+namespace {
+
 using report::Align;
 using report::Table;
 
@@ -108,6 +141,20 @@ std::string tasks_table(const Json& rows) {
   return table.render();
 }
 
+std::string models_table(const Json& rows) {
+  Table table({{"task", "", Align::kLeft},
+               {"rules", "", Align::kLeft},
+               {"variant", "", Align::kLeft},
+               {"model", "", Align::kLeft},
+               {"parameters", "", Align::kRight}});
+  for (const Json& row : rows) {
+    const auto text = [&](const char* key) { return row[key].get<std::string>(); };
+    table.add_row({text("task"), text("rules"), text("variant"), text("model"),
+                   report::format_count(row["parameters"].get<int64_t>())});
+  }
+  return table.render();
+}
+
 std::string data_table(const Json& rows) {
   Table table({{"data set", "", Align::kLeft},
                {"samples", "", Align::kLeft},
@@ -142,19 +189,27 @@ std::string availability_table(const Json& rows) {
 
 struct List {
   const char* name;
-  Json (*rows)();  // null: a table of the worker's catalog
+  Json (*rows)(const spec::RunOptions& options);  // null: a table of the worker's catalog
   std::string (*table)(const Json& rows);
 };
 constexpr List kLists[] = {
-    {"tasks", list_tasks, tasks_table},          {"frameworks", nullptr, availability_table},
-    {"backends", nullptr, availability_table},   {"executors", list_executors, availability_table},
-    {"optimizers", nullptr, availability_table}, {"data", list_data, data_table},
+    {"tasks", [](const spec::RunOptions&) { return list_tasks(); }, tasks_table},
+    {"models", list_models, models_table},
+    {"frameworks", nullptr, availability_table},
+    {"backends", nullptr, availability_table},
+    {"executors", [](const spec::RunOptions&) { return list_executors(); }, availability_table},
+    {"optimizers", nullptr, availability_table},
+    {"data", [](const spec::RunOptions&) { return list_data(); }, data_table},
 };
 
-ExitCode list(const Context& context, const std::string& wanted) {
+ExitCode list(const Context& context, const std::string& wanted, const spec::RunOptions& options) {
   std::vector<std::string> names;
   for (const List& one : kLists) names.emplace_back(one.name);
   if (!wanted.empty()) check_choice(wanted, "list", names);
+  const bool of_one_task = !(options.task + options.rules + options.variant).empty() || !options.overrides.empty();
+  if (of_one_task && wanted != "models") {
+    throw UserError("--task, --rules, --variant and --set choose a model: give them with 'mlbench list models'");
+  }
 
   Json worker = Json::object();
   std::string no_worker;
@@ -168,7 +223,7 @@ ExitCode list(const Context& context, const std::string& wanted) {
       no_worker = catalog.reason;
       if (catalog.catalog) worker = std::move(*catalog.catalog);
     }
-    answer[one.name] = one.rows != nullptr ? one.rows() : worker.value(one.name, Json::array());
+    answer[one.name] = one.rows != nullptr ? one.rows(options) : worker.value(one.name, Json::array());
     if (context.json) continue;
     if (wanted.empty()) print(fmt::format("{}{}\n", &one == kLists ? "" : "\n", one.name));
     if (one.rows != nullptr || no_worker.empty()) {
@@ -189,9 +244,18 @@ ExitCode list(const Context& context, const std::string& wanted) {
 void add_list(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "list", "What can be chosen");
   auto wanted = std::make_shared<std::string>();
-  verb->add_option("LIST", *wanted, "tasks, frameworks, backends, executors, optimizers or data (default: all)");
-  verb->callback(
-      [&program, wanted] { program.action = [&program, wanted] { return list(program.context, *wanted); }; });
+  auto options = std::make_shared<spec::RunOptions>();
+  verb->add_option("LIST", *wanted,
+                   "tasks, models, frameworks, backends, executors, optimizers or data (default: all)");
+  verb->add_option("--task", options->task, "models: of this task, or task file")->type_name("TASK");
+  verb->add_option("--rules", options->rules, "its rule set (default: the newest)")->type_name("RULES");
+  verb->add_option("--variant", options->variant, "its official variant (default: the first)")->type_name("VARIANT");
+  verb->add_option("--set", options->overrides, "override a key of it (repeatable)")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  verb->callback([&program, wanted, options] {
+    program.action = [&program, wanted, options] { return list(program.context, *wanted, *options); };
+  });
 }
 
 }  // namespace mlbench::cli

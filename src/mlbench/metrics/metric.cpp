@@ -258,8 +258,25 @@ std::vector<std::string> metric_names() {
 
 std::unique_ptr<Metric> make_metric(const std::string& name) { return find(name).make(); }
 
-void check_names(const std::vector<std::string>& names) {
-  for (const std::string& name : names) find(name);
+void check_metrics(const spec::TaskSpec& task) {
+  const bool over_tokens = task.loss == "token_cross_entropy";
+  for (const std::string& name : task.evaluation.metrics) {
+    const Needs needs = needs_of(name);
+    if ((needs == Needs::kTokens && !over_tokens) ||
+        ((needs == Needs::kLabel || needs == Needs::kScores) && over_tokens)) {
+      throw UserError(fmt::format("metric '{}' is for a loss over {}, and 'loss' is \"{}\"", name,
+                                  over_tokens ? "samples" : "tokens", task.loss));
+    }
+    if (needs != Needs::kTranslations) continue;
+    if (task.decoding.beam == 0) {
+      throw UserError(
+          fmt::format("metric '{}' is of translations, and 'decoding.beam' is 0; expected a table [decoding]", name));
+    }
+    if (task.goal.metric == name && task.goal.split != "test") {
+      throw UserError(fmt::format("metric '{}' is of translations: 'goal.split' is \"{}\"; expected \"test\"", name,
+                                  task.goal.split));
+    }
+  }
 }
 
 Needs needs_of(const std::string& name) { return find(name).needs; }

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/spec/task.h"
+
 namespace mlbench::metrics {
 
 // What is known of a batch on the host. Of one that was classified the first four; of one whose loss is over tokens
@@ -50,8 +52,9 @@ class Metric {
 // F1 and Dice take one probability per sample. add() throws UserError where the task's outputs don't fit.
 std::unique_ptr<Metric> make_metric(const std::string& name);
 std::vector<std::string> metric_names();
-// UserError as make_metric() where one of them is no metric.
-void check_names(const std::vector<std::string>& names);
+// UserError as make_metric() where one of the task's metrics is none, and where it does not fit the task: one of tokens,
+// and a loss over samples; one of translations, and no [decoding], or a goal on the training split.
+void check_metrics(const spec::TaskSpec& task);
 
 // The least that must be known of each sample's outcome: its predicted class, its scores, the loss itself, the
 // likelihood of its tokens, or its translation.

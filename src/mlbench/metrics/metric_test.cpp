@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/test_error.h"
 #include "mlbench/metrics/text_metric.h"
 #include "mlbench/spec/goal.h"
 
@@ -106,6 +107,31 @@ TEST(Metric, BleuIsThatOfTheCorpus) {
     metric->add(texts(hypotheses, references));
     EXPECT_TRUE(std::isnan(metric->value())) << name;
   }
+}
+
+TEST(Metric, FitTheTask) {
+  const auto error_with = [](const std::string& metric, const std::string& loss, int64_t beam,
+                             const std::string& split = "test") {
+    spec::TaskSpec task;
+    task.loss = loss;
+    task.evaluation.metrics = {"loss", metric};
+    task.decoding.beam = beam;
+    task.goal.metric = metric;
+    task.goal.split = split;
+    return error_of([&] { check_metrics(task); });
+  };
+  EXPECT_EQ(error_with("Prec@1", "cross_entropy", 0), "no error");
+  EXPECT_EQ(error_with("Perplexity", "token_cross_entropy", 0, "train"), "no error");
+  EXPECT_EQ(error_with("BLEU", "token_cross_entropy", 4), "no error");
+  EXPECT_EQ(error_with("Perplexity", "cross_entropy", 0),
+            "metric 'Perplexity' is for a loss over tokens, and 'loss' is \"cross_entropy\"");
+  EXPECT_EQ(error_with("Prec@1", "token_cross_entropy", 0),
+            "metric 'Prec@1' is for a loss over samples, and 'loss' is \"token_cross_entropy\"");
+  EXPECT_EQ(error_with("BLEU-none", "token_cross_entropy", 0),
+            "metric 'BLEU-none' is of translations, and 'decoding.beam' is 0; expected a table [decoding]");
+  EXPECT_EQ(error_with("BLEU", "token_cross_entropy", 4, "train"),
+            "metric 'BLEU' is of translations: 'goal.split' is \"train\"; expected \"test\"");
+  EXPECT_THAT(error_with("accuracy", "cross_entropy", 0), testing::StartsWith("unknown metric 'accuracy'"));
 }
 
 TEST(Metric, ThoseOfTranslationsAreToldApart) {

@@ -92,6 +92,17 @@ void describe_task(V& v, Task& task) {
     v.field("every_fraction", evaluation.every_fraction, {.range = kFractionRange});
     v.field("metrics", evaluation.metrics, kRequired);
   });
+  v.table("decoding", [&] {
+    auto& decoding = task.decoding;
+    constexpr Range kPenaltyRange{0, 100};
+    v.field("beam", decoding.beam, {.range = Range{0, 1000}});
+    v.field("length_penalty", decoding.length_penalty, {.choices = kLengthPenalties});
+    v.field("length_exponent", decoding.length_exponent, {.range = kPenaltyRange});
+    v.field("coverage_penalty", decoding.coverage_penalty, {.range = kPenaltyRange});
+    v.field("length_ratio", decoding.length_ratio, {.range = kPenaltyRange});
+    v.field("length_extra", decoding.length_extra, {.range = Range{0, 1e6}});
+    v.field("n_best", decoding.n_best, {.range = Range{1, 1000}});
+  });
   v.table("goal", [&] {
     auto& goal = task.goal;
     v.field("metric", goal.metric, kRequired);
@@ -152,6 +163,17 @@ void check_relations(const TaskSpec& task, const FieldReader& reader) {
           "and 'evaluation.every_samples' exclude each other");
   require(evaluation.every_epoch || evaluation.every_samples > 0 || evaluation.every_fraction > 0,
           "evaluation.every_epoch", "is false, and neither 'every_samples' nor 'every_fraction' is given");
+
+  const DecodingSpec& decoding = task.decoding;
+  if (decoding.beam == 0) {
+    require(decoding == DecodingSpec{}, "decoding.beam",
+            "is 0: nothing is translated, and the table says nothing else");
+  } else {
+    require(decoding.length_ratio > 0 || decoding.length_extra > 0, "decoding.length_extra",
+            "and 'decoding.length_ratio' are 0: expected how long a translation may be");
+    require(decoding.n_best <= decoding.beam, "decoding.n_best",
+            fmt::format("is {}; expected at most 'decoding.beam', {}", decoding.n_best, decoding.beam));
+  }
 
   const GoalSpec& goal = task.goal;
   require(std::find(evaluation.metrics.begin(), evaluation.metrics.end(), goal.metric) != evaluation.metrics.end(),
@@ -426,6 +448,7 @@ Json to_json(const TaskSpec& task) {
   FieldWriter writer(canonical);
   describe_task(writer, task);
   if (task.goal.target_loss == 0) canonical["goal"].erase("target_loss");  // most tasks have none
+  if (task.decoding.beam == 0) canonical.erase("decoding");                // of tasks that translate alone
   return canonical;
 }
 

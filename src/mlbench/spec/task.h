@@ -94,6 +94,22 @@ struct EvaluationSpec {
   bool operator==(const EvaluationSpec&) const = default;
 };
 
+// How translations are searched for (train/beam_search.h). Sum of the log-probabilities of Y, its end included, divided
+// by lp(Y), plus the coverage penalty.
+struct DecodingSpec {
+  int64_t beam = 0;  // hypotheses per sentence; 1: greedy; 0: nothing is translated, and the table is not there
+  // "wu": ((5 + |Y|) / 6)^length_exponent (Wu et al. 2016, equation 14); "power": |Y|^length_exponent (fairseq)
+  std::string length_penalty = "wu";
+  double length_exponent = 0;
+  double coverage_penalty = 0;  // beta of the same equation: needs a model with one attention
+  // A hypothesis has at most length_ratio * source tokens + length_extra tokens.
+  double length_ratio = 0;
+  int64_t length_extra = 0;
+  int64_t n_best = 1;  // of each sentence, how many are written to the run's folder
+  bool operator==(const DecodingSpec&) const = default;
+};
+inline constexpr std::string_view kLengthPenalties[] = {"wu", "power"};
+
 struct TaskSpec {
   std::string name;  // "fashion-mnist", "1a"
   std::string title;
@@ -117,6 +133,7 @@ struct TaskSpec {
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
   EvaluationSpec evaluation;
+  DecodingSpec decoding;
   GoalSpec goal;
   double max_time_s = 0;  // limits.max_time_s, what `--max-time official` means; 0: the rules name no time
   bool operator==(const TaskSpec&) const = default;
@@ -133,9 +150,9 @@ inline constexpr std::string_view kDecays[] = {"constant", "multistep",    "frac
                                                "plateau",  "inverse_sqrt", "inverse_sqrt_after_warmup"};
 
 // How the gradient travels and what is drawn, not what is computed: recorded, but outside of the task's hash. An
-// override of these keys leaves a run closed and may be given for every task.
+// override of these keys leaves a run closed and may be given for every task (decoding.n_best: that translates).
 inline constexpr std::string_view kOutsideHash[] = {"optimizer.by_layer", "optimizer.bucket_mb", "optimizer.overlap",
-                                                    "goal.target_loss"};
+                                                    "decoding.n_best", "goal.target_loss"};
 
 // One `--set key=value`: dotted path into the task, value as TOML ("0.1", "true", "\"text\"") or a bare word. The path
 // must exist in the task's canonical form, so that a misspelt one is an error. What identifies the task (name, title,

@@ -261,6 +261,35 @@ TEST(Task, ATargetLossIsDrawnAndDecidesNothing) {
   }
 }
 
+// kText with a table of that content.
+std::string with_decoding(const std::string& keys) { return with("[goal]", "[decoding]\n" + keys + "\n\n[goal]"); }
+
+TEST(Task, DecodingStandsInTasksThatTranslate) {
+  const FrozenTask plain = parse(kText);
+  EXPECT_FALSE(plain.canonical.contains("decoding"));
+  const FrozenTask file =
+      parse(with_decoding("beam = 4\nlength_penalty = \"power\"\nlength_exponent = 0.6\nlength_extra = 50"));
+  EXPECT_EQ(file.task.decoding.beam, 4);
+  EXPECT_EQ(file.task.decoding.length_penalty, "power");
+  EXPECT_EQ(file.task.decoding.n_best, 1);
+  EXPECT_NE(file.hash, plain.hash);
+  EXPECT_EQ(task_from_json(file.canonical), file.task);
+  const std::string translates = with_decoding("beam = 4\nlength_extra = 50");
+  EXPECT_TRUE(parse(translates, {{"decoding.beam", "5"}}).open);
+  // What is written beside the best translation decides nothing.
+  EXPECT_FALSE(parse(translates, {{"decoding.n_best", "4"}}).open);
+  EXPECT_EQ(parse(with_decoding("beam = 4\nlength_extra = 50\nn_best = 3")).hash, parse(translates).hash);
+}
+
+TEST(Task, DecodingIsComplete) {
+  EXPECT_THAT(error_of([] { parse(with_decoding("beam = 4")); }), HasSubstr("'decoding.length_extra' and"));
+  EXPECT_THAT(error_of([] { parse(with_decoding("beam = 4\nlength_extra = 5\nn_best = 5")); }),
+              HasSubstr("'decoding.n_best' is 5; expected at most 'decoding.beam', 4"));
+  EXPECT_THAT(error_of([] { parse(with_decoding("coverage_penalty = 0.1")); }), HasSubstr("'decoding.beam' is 0"));
+  EXPECT_THAT(error_of([] { parse(with_decoding("beam = 4\nlength_extra = 5\nlength_penalty = \"none\"")); }),
+              HasSubstr("valid: power, wu"));
+}
+
 TEST(Task, MnistIsTask5aWithAdam) {
   const FrozenTask frozen = find_task("mnist", "", "", {});
   TaskSpec task = frozen.task;

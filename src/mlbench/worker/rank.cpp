@@ -76,7 +76,7 @@ std::unique_ptr<comm::OperationSpans> watch_operations(comm::Communicator& comm,
 
 void train_run(const spec::RunSpec& run, const RankOptions& options, const net::LaunchInfo& launch, Session& session,
                Instruments& with) {
-  metrics::check_names(run.task.task.evaluation.metrics);  // rather than behind an hour of preparing
+  metrics::check_metrics(run.task.task);  // rather than behind an hour of preparing
   const TimePoint start = with.clock.now();
   const dataset::PreparedDataset data = prepare_data(run);
   Json identity = data.record();
