@@ -112,8 +112,8 @@ TextOutcome our_pass(const TextCase& test) {
 class TextGoldenTest : public ::testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(Models, TextGoldenTest, ::testing::Values("awd-lstm", "gnmt", "transformer"),
-                         [](const auto& info) {
-                           const std::string name = info.param;
+                         [](const auto& one) {
+                           const std::string name = one.param;
                            return name == "awd-lstm" ? "awd_lstm" : name;
                          });
 

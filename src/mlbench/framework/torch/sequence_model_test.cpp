@@ -68,8 +68,8 @@ std::unique_ptr<Framework> started(const FrameworkOptions& options) {
 
 class TextModel : public ::testing::TestWithParam<const char*> {};
 
-INSTANTIATE_TEST_SUITE_P(Models, TextModel, ::testing::Values("awd-lstm", "gnmt", "transformer"), [](const auto& info) {
-  return std::string(info.param == std::string("awd-lstm") ? "awd_lstm" : info.param);
+INSTANTIATE_TEST_SUITE_P(Models, TextModel, ::testing::Values("awd-lstm", "gnmt", "transformer"), [](const auto& one) {
+  return std::string(one.param == std::string("awd-lstm") ? "awd_lstm" : one.param);
 });
 
 TEST_P(TextModel, LossSumsAndGradientsEqualFloat64PerTensor) {
@@ -307,7 +307,7 @@ class Decoding : public ::testing::TestWithParam<const char*> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Models, Decoding, ::testing::Values("gnmt", "transformer"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& one) { return std::string(one.param); });
 
 void expect_row(std::span<const float> all, size_t row, const at::Tensor& expected) {
   for (int64_t i = 0; i < kVocabulary; ++i) {
