@@ -147,6 +147,10 @@ ExitCode plot(const Context& context, const PlotOptions& options) {
   if (task.schedule.decay == "plateau") {
     say("plateau decay depends on the validation loss: the curve is that of a run that always improves");
   }
+  if (task.schedule.by_length) {
+    say("each step's rate is multiplied by the length of its sequences over the usual one: the curve is that of the "
+        "usual");
+  }
   return ExitCode::kOk;
 }
 
