@@ -89,7 +89,6 @@ class Task1a : public testing::Test {
   static std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, int rank) {
     framework::FrameworkOptions options;
     options.model = models::describe_model(run.task.task);
-    options.loss = run.task.task.loss;
     options.seed = run.seed;
     options.rank = rank;
     const MakeFramework make =

@@ -17,6 +17,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/random.h"
 #include "mlbench/comm/in_process.h"
+#include "mlbench/framework/sample_batch_test.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/models/model.h"
 #include "mlbench/models/smooth_test.h"
@@ -50,13 +51,8 @@ struct Batch {
   std::vector<int64_t> labels;
 
   BatchView view(int64_t first, int64_t count) const {
-    BatchView batch;
-    batch.samples = count;
-    batch.sample_shape = sample_shape;
-    const int64_t volume = batch.sample_volume();
-    batch.features = {features.data() + first * volume, count * volume, DType::kFloat32};
-    batch.labels = {labels.data() + first, count, DType::kInt64};
-    return batch;
+    return framework::samples_view(features.data() + first * volume_of(sample_shape), labels.data() + first,
+                                   sample_shape, count);
   }
 };
 
@@ -118,7 +114,6 @@ Case smooth(Case test) {
 std::unique_ptr<framework::Framework> make_framework(const Case& test, int threads) {
   framework::FrameworkOptions options;
   options.model = test.model;
-  options.loss = test.task.loss;
   options.threads = threads;
   options.seed = kSeed;
   options.dropout = test.dropout;
@@ -214,7 +209,7 @@ Outcome our_step(const Case& test) {
   framework->begin_step(kStep);
   framework->forward(test.batch.view(0, kSamples), framework::Mode::kTrain);
   outcome.loss = framework->loss();
-  framework->backward(1, false);
+  framework->backward({});
   optimizer->finish();
   outcome.gradients = logical(framework->layout(), tensors.gradients);
   optimizer->step(tensors, test.task.optimizer.lr);
@@ -240,7 +235,7 @@ Values sharded_gradient(const Case& test, int ranks) {
       optimizer->begin(kStep, tensors);
       framework->begin_step(kStep);
       framework->forward(test.batch.view(first, count), framework::Mode::kTrain);
-      framework->backward(static_cast<double>(count) / kSamples, false);
+      framework->backward({.scale = static_cast<double>(count) / kSamples});
       optimizer->finish();
       if (rank == 0) result = logical(framework->layout(), tensors.gradients);
     });

@@ -14,6 +14,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/random.h"
 #include "mlbench/comm/in_process.h"
+#include "mlbench/data/shard.h"
 #include "mlbench/data/train_loader.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/models/model.h"
@@ -118,7 +119,6 @@ Outcome train(const Rows& rows, double l2, int workers) {
       Outcome& outcome = outcomes[static_cast<size_t>(rank)];
       framework::FrameworkOptions options;
       options.model = models::describe_model(task);
-      options.loss = task.loss;
       options.threads = workers == 1 ? 2 : 1;
       options.seed = kSeed;
       options.rank = rank;
@@ -127,26 +127,24 @@ Outcome train(const Rows& rows, double l2, int workers) {
       const auto optimizer =
           optim::make_optimizer(task.optimizer, framework->layout(), *group[static_cast<size_t>(rank)]);
       optim::FlatTensors tensors{framework->parameters(), framework->gradients()};
-      data::LoaderOptions loading;
-      loading.shard = {workers, rank, kGlobalBatch / workers};
-      loading.seed = kSeed;
-      const auto loader = data::make_train_loader(rows.split, data::make_transform({}, task.data, kSeed), loading);
+      const auto loader = data::make_train_loader(
+          data::make_sample_source(rows.split, data::make_transform({}, task.data, kSeed)),
+          data::make_sample_plan(kSamples, {.workers = workers, .batch_size = kGlobalBatch / workers, .seed = kSeed}),
+          {.rank = rank});
       const auto logical = [&](const at::Tensor& flat) {
         return Values(flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + kDimension);
       };
       for (int64_t step = 0; step < kSteps; ++step) {
         const data::Batch& batch = loader->next();
-        const double share = static_cast<double>(batch.view.samples) / static_cast<double>(batch.global_samples);
         optimizer->begin(step, tensors);
         framework->begin_step(step);
         double loss = 0;
-        if (batch.view.samples > 0) {
-          framework->forward(batch.view, framework::Mode::kTrain);
-          loss = framework->loss() * share;
-          framework->backward(share, false);
-        } else {
-          framework->zero_gradients();
+        for (const BatchView& part : batch.micro) {
+          framework->forward(part, framework::Mode::kTrain);
+          loss = framework->loss() * batch.share_of(part);
+          framework->backward({.scale = batch.share_of(part)});
         }
+        if (batch.micro.empty()) framework->zero_gradients();
         outcome.losses.push_back(loss);
         optimizer->finish();
         if (step == 0) outcome.gradients = logical(tensors.gradients);

@@ -26,6 +26,10 @@ struct Case {
   const char* ours;
   const char* peer;  // in torch.optim; the options have the same names
   Json options;
+  double clip_norm = 0;  // by torch.nn.utils.clip_grad_norm_
+  // What is compared is the average of the weights, of the peer's state `ax`. The rate is that of the first step
+  // throughout: PyTorch's ASGD takes a new one a step late.
+  bool averaged = false;
 };
 
 std::vector<Case> cases() {
@@ -34,6 +38,8 @@ std::vector<Case> cases() {
           {"centralized_sgd", "SGD", {{"momentum", 0.9}, {"nesterov", true}, {"weight_decay", 1e-4}}},
           {"centralized_sgd", "SGD", {{"momentum", 0.8}, {"dampening", 0.3}, {"weight_decay", 0.01}}},
           {"centralized_sgd", "SGD", {{"weight_decay", 0.1}}},
+          {"centralized_sgd", "SGD", {{"momentum", 0.9}}, 0.25},
+          {"centralized_sgd", "ASGD", {{"weight_decay", 1.2e-6}}, 0.25, true},
           {"centralized_adam", "Adam", Json::object()},
           {"centralized_adam", "Adam", {{"betas", {0.9, 0.98}}, {"eps", 1e-9}}},
           {"centralized_adam", "Adam", {{"betas", {0.5, 0.9}}, {"weight_decay", 0.1}}},
@@ -68,21 +74,29 @@ std::vector<float> ours(const Problem& problem, const Case& test) {
   spec::OptimizerSpec spec;
   spec.name = test.ours;
   spec.options = test.options;
+  if (test.clip_norm > 0) spec.options["clip_norm"] = test.clip_norm;
+  if (test.averaged) spec.options["averaging_patience"] = 1;
   const auto optimizer = optim::make_optimizer(spec, layout, *comm);
   optim::FlatTensors tensors{at::tensor(problem.start), at::zeros({kCount})};
+  for (const double loss : {1.0, 2.0}) optimizer->on_evaluation(loss);  // averaging begins with the first step
   for (size_t step = 0; step < kSteps; ++step) {
     optimizer->begin(static_cast<int64_t>(step), tensors);
     tensors.gradients.copy_(at::tensor(problem.gradients[step]));
     optimizer->finish();
-    optimizer->step(tensors, problem.lr[step]);
+    optimizer->step(tensors, problem.lr[test.averaged ? 0 : step]);
   }
+  optimizer->swap_average(tensors);
   return {tensors.parameters.data_ptr<float>(), tensors.parameters.data_ptr<float>() + kCount};
 }
 
 Json ask_pytorch(const Problem& problem, const std::string& python) {
   const TemporaryFolder folder;
   Json json = {{"start", problem.start}, {"gradients", problem.gradients}, {"lr", problem.lr}};
-  for (const Case& test : cases()) json["cases"].push_back({{"optimizer", test.peer}, {"options", test.options}});
+  for (const Case& test : cases()) {
+    Json options = test.options;
+    if (test.averaged) options.update({{"t0", 0}, {"lambd", 0}});
+    json["cases"].push_back({{"optimizer", test.peer}, {"options", options}, {"clip_norm", test.clip_norm}});
+  }
   write_json_file(folder / "cases.json", json);
   golden::run_oracle(python, "optimizer_oracle.py", folder);
   return read_json_file(folder / "result.json");

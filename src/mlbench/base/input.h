@@ -61,6 +61,7 @@ inline constexpr Input kToken{"a token", 4 * kKiB};
 inline constexpr Input kClusters{"the list of clusters", kMiB};
 inline constexpr Input kAnswers{"the last answers", 4 * kKiB};
 inline constexpr Input kSummary{"a run's summary", 16 * kMiB};
+inline constexpr Input kCacheMark{"the mark of a data cache", 64 * kKiB};
 // From other programs and over the network.
 inline constexpr Input kWorkerCatalog{"a worker's catalog", 4 * kMiB};
 inline constexpr Input kWorkerAnswer{"a worker's answer", 16 * kMiB};

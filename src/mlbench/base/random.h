@@ -25,6 +25,7 @@ enum RandomStream : uint64_t {
   kDropoutStream = 4,
   kSyntheticStream = 5,
   kBootstrapStream = 7,
+  kLengthStream = 8,
 };
 
 // Sequential reader of one stream.

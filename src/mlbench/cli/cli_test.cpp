@@ -1159,6 +1159,9 @@ TEST_F(Cli, EvaluateNeedsACheckpoint) {
   expect_error({"evaluate", home() / "runs/r-1", "--task", "fashion-mnist"},
                AllOf(HasSubstr("is no checkpoint"), HasSubstr("runs/r-1/checkpoints/step-000000010")));
   std::ofstream(folder_.path() / "m.safetensors") << "x";
+  expect_error({"evaluate", folder_.path() / "m.safetensors", "--task", "fashion-mnist", "--average", "2"},
+               HasSubstr("--average 2 is for a run or one of its checkpoints"));
+  expect_error({"evaluate", home() / "runs/r-1", "--average", "0"}, HasSubstr("--average"));
   environment_["MLBENCH_WORKER"] = "/no/such/worker";
   expect_error({"evaluate", folder_.path() / "m.safetensors", "--task", "fashion-mnist", "--synthetic"},
                HasSubstr("there is no worker program at /no/such/worker"));
@@ -1391,6 +1394,13 @@ TEST_F(Cli, EvaluatingACheckpointGivesWhatItsRunRecorded) {
   EXPECT_EQ(weights.json()["metrics"], one["evaluations"].back()["metrics"]);
   EXPECT_EQ(weights.json()["weights_sha256"], one["weights_sha256"]);
   EXPECT_THAT(weights.json()["notes"].dump(), HasSubstr("not used: "));
+
+  // The mean of one checkpoint is that one; of a run it is the newest.
+  const Result average = mlbench({"evaluate", "r-1", "--average", "1", "--json"});
+  ASSERT_EQ(average.code, 0) << average.err;
+  EXPECT_EQ(average.json()["weights_sha256"], one["weights_sha256"]);
+  expect_error({"evaluate", home() / "runs/r-1", "--average", "5"},
+               HasSubstr("5 checkpoints are to be averaged; up to "));
 
   expect_error({"evaluate", home() / "runs/r-1/checkpoints/step-000000002", "--set", "model.dropout=0"},
                HasSubstr("--set is a choice of a task"));

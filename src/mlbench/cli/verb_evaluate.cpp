@@ -38,11 +38,22 @@ namespace {
 enum class Kind { kCheckpoint, kWeights, kPredictions };
 constexpr std::array<const char*, 3> kKindNames = {"checkpoint", "weights", "predictions"};
 
+constexpr Range kAverageRange{1, 1000};
+
 struct EvaluateOptions {
   std::string input;
+  std::string average;  // checkpoints; "": the input alone
   RunOptions run;  // task, rules, variant, overrides, data, data_dir, synthetic, framework, threads_per_worker, no_wait
   TranslationFlags translations;
 };
+
+// Of a run (its folder, or its name) the newest checkpoint; anything else is what it is.
+fs::path newest_checkpoint(const Context& context, const fs::path& path, const std::string& input) {
+  const fs::path named = context.home() / "runs" / input;
+  const fs::path run_dir = fs::exists(path) || input.find('/') != std::string::npos ? path : named;
+  const std::vector<int64_t> steps = checkpoint_steps(run_dir);
+  return steps.empty() ? path : run_dir / fmt::format("checkpoints/step-{:09}", steps.back());
+}
 
 Kind kind_of(const fs::path& input) {
   if (fs::is_directory(input)) {
@@ -148,13 +159,15 @@ std::optional<FileLock> wait_for_cores(bool no_wait) {
 }
 
 // The worker's standard output; its standard error is ours. Ctrl-C ends both.
-std::pair<std::string, ProcessEnd> run_worker(const fs::path& worker, const fs::path& model, const spec::RunSpec& run) {
+std::pair<std::string, ProcessEnd> run_worker(const fs::path& worker, const fs::path& model, int64_t average,
+                                              const spec::RunSpec& run) {
   int in[2], out[2];
   if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) throw_system_error("cannot make a pipe", errno);
   FileDescriptor in_read(in[0]), in_write(in[1]), out_write(out[1]);
   const FileDescriptor out_read(out[0]);
   ProcessOptions options;
-  options.arguments = {worker.string(), "--evaluate", model.string(), "--spec", "/dev/stdin"};
+  options.arguments = {worker.string(),         "--evaluate", model.string(), "--average",
+                       std::to_string(average), "--spec",     "/dev/stdin"};
   options.standard_input = in_read.get();
   options.standard_output = out_write.get();
   options.new_group = false;
@@ -181,7 +194,8 @@ std::pair<std::string, ProcessEnd> run_worker(const fs::path& worker, const fs::
   }
 }
 
-Json evaluate_model(const Context& context, const fs::path& model, const spec::RunSpec& run, bool no_wait) {
+Json evaluate_model(const Context& context, const fs::path& model, int64_t average, const spec::RunSpec& run,
+                    bool no_wait) {
   const fs::path worker = context.worker();
   if (!fs::exists(worker)) {
     throw UserError(fmt::format(
@@ -189,7 +203,7 @@ Json evaluate_model(const Context& context, const fs::path& model, const spec::R
   }
   fs::create_directories(run.cache_dir);
   const auto lock = wait_for_cores(no_wait);
-  const auto [text, end] = run_worker(worker, model, run);
+  const auto [text, end] = run_worker(worker, model, average, run);
   Json answer = try_parse_json(text, inputs::kWorkerAnswer).value_or(nullptr);
   if (!answer.is_object()) {
     throw std::runtime_error(
@@ -203,6 +217,10 @@ Json evaluate_model(const Context& context, const fs::path& model, const spec::R
   if (answer["trained_for"].is_string() && answer["trained_for"] != run.task.hash) {
     notes.push_back(fmt::format("the checkpoint was trained by another task, rule set or variant (hash {})",
                                 answer["trained_for"].get<std::string>().substr(0, 12)));
+  }
+  if (answer["averaged"].is_array()) {
+    notes.push_back(fmt::format("the mean of the checkpoints of steps {}",
+                                fmt::join(answer["averaged"].get<std::vector<int64_t>>(), ", ")));
   }
   if (answer["unused"].is_array() && !answer["unused"].empty()) {
     notes.push_back(fmt::format("not used: {}", fmt::join(answer["unused"].get<std::vector<std::string>>(), ", ")));
@@ -263,12 +281,18 @@ ExitCode evaluate(const Context& context, const EvaluateOptions& options) {
         "or --translations FILE --references FILE");
   }
   const fs::path input = fs::absolute(options.input).lexically_normal();
-  const fs::path path = input.has_filename() ? input : input.parent_path();  // without a trailing slash
+  fs::path path = input.has_filename() ? input : input.parent_path();  // without a trailing slash
+  const int64_t average = options.average.empty() ? 1 : parse_count(options.average, "--average", kAverageRange);
+  if (!options.average.empty()) path = newest_checkpoint(context, path, options.input);
   const Kind kind = kind_of(path);
+  if (!options.average.empty() && kind != Kind::kCheckpoint) {
+    throw UserError(fmt::format("--average {} is for a run or one of its checkpoints; {} is a file", options.average,
+                                path.string()));
+  }
   const spec::RunSpec run = plan_evaluation(context, options, path, kind);
   const spec::TaskSpec& task = run.task.task;
   const Json found = kind == Kind::kPredictions ? evaluate_predictions(path, run)
-                                                : evaluate_model(context, path, run, options.run.no_wait);
+                                                : evaluate_model(context, path, average, run, options.run.no_wait);
   const auto text_or_null = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
   Json overrides = Json::array();
   for (const spec::Override& one : run.overrides) overrides.push_back({{"key", one.key}, {"value", one.value}});
@@ -309,6 +333,9 @@ void add_evaluate(CLI::App& app, Program& program) {
   RunOptions& run = options->run;
   verb->add_option("INPUT", options->input,
                    "a checkpoint folder (RUN/checkpoints/step-N), a .safetensors file, or predictions as JSON lines");
+  verb->add_option("--average", options->average,
+                   "evaluate the mean of the last N checkpoints: INPUT is a run, or the last one of them")
+      ->type_name("N");
   add_run_option(*verb, run, &RunOptions::task,
                  "a name of 'mlbench list tasks', or a task file (default: the checkpoint's run's)");
   for (const auto member : {&RunOptions::rules, &RunOptions::variant}) add_run_option(*verb, run, member);

@@ -25,8 +25,9 @@ Curve lr_curve(const spec::TaskSpec& task, int64_t workers, int64_t training_sam
   Curve curve;
   curve.workers = workers;
   curve.steps_per_epoch = spec::steps_per_epoch(training_samples, task.batch_size * workers);
-  const auto schedule = schedule::make_schedule(task.schedule, {task.optimizer.lr, workers, curve.steps_per_epoch});
-  const auto steps = std::max<int64_t>(1, static_cast<int64_t>(task.epochs * double(curve.steps_per_epoch)));
+  const auto steps = std::max<int64_t>(1, spec::steps_of_epochs(task.epochs, curve.steps_per_epoch));
+  const auto schedule =
+      schedule::make_schedule(task.schedule, {task.optimizer.lr, workers, curve.steps_per_epoch, steps});
   const int64_t count = std::min(points, steps);
   for (int64_t i = 0; i < count; ++i) {
     // i * (steps - 1) / (count - 1), whose product need not fit.

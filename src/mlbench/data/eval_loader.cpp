@@ -1,64 +1,133 @@
 #include "mlbench/data/eval_loader.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
-#include "mlbench/data/batch.h"
+#include "mlbench/base/errors.h"
 
 namespace mlbench::data {
 
 namespace {
 
-class ShardEvalLoader final : public EvalLoader {
+void check_shard(const EvalShard& shard, int64_t batch_size) {
+  if (shard.workers <= 0 || shard.rank < 0 || shard.rank >= shard.workers || batch_size <= 0) {
+    throw UserError(
+        fmt::format("batches of {} on rank {} of {} workers: all must be positive, and the rank below the "
+                    "number of workers",
+                    batch_size, shard.rank, shard.workers));
+  }
+}
+
+// Dense pieces of the mapped cache.
+class CachePieceLoader final : public EvalLoader {
  public:
-  ShardEvalLoader(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform, const Shard& shard,
-                  int64_t batch_size)
-      : split_(split),
-        transform_(std::move(transform)),
-        begin_(shard.rank * split.samples / shard.workers),
-        end_((shard.rank + 1) * split.samples / shard.workers),
-        row_(begin_),
-        buffer_(split, *transform_, std::min(batch_size, end_ - begin_)),
-        batch_size_(batch_size) {}
+  CachePieceLoader(const dataset::CachedSplit& split, int64_t begin, int64_t end, int64_t batch_size)
+      : split_(split), begin_(begin), end_(end), row_(begin), batch_size_(batch_size) {
+    std::vector<int64_t> shape = {0};
+    shape.insert(shape.end(), split.sample_shape.begin(), split.sample_shape.end());
+    view_.tensors = {{"features", std::move(shape), {}, {}}, {"labels", {0}, {}, {}}};
+  }
 
   void restart() override { row_ = begin_; }
 
   const BatchView* next() override {
     if (row_ == end_) return nullptr;
-    if (!buffer_.owns_features()) return piece_of_cache();
-    rows_.clear();
-    for (; row_ < end_ && static_cast<int64_t>(rows_.size()) < batch_size_; ++row_) rows_.push_back(row_);
-    buffer_.fill(split_, *transform_, rows_, 0);
-    return &buffer_.batch.view;
+    const int64_t count = std::min(batch_size_, end_ - row_), volume = split_.sample_volume();
+    view_.samples = view_.weight = count;
+    BatchTensor &features = view_.tensors[0], &labels = view_.tensors[1];
+    features.shape[0] = labels.shape[0] = count;
+    features.values = ConstBufferView(static_cast<const float*>(split_.features.data) + row_ * volume, count * volume,
+                                      DType::kFloat32);
+    labels.values = ConstBufferView(split_.labels.data() + row_, count, DType::kInt64);
+    row_ += count;
+    return &view_;
   }
 
  private:
-  const BatchView* piece_of_cache() {
-    BatchView& view = buffer_.batch.view;
-    const int64_t volume = split_.sample_volume();
-    view.samples = std::min(batch_size_, end_ - row_);
-    view.features = ConstBufferView(static_cast<const float*>(split_.features.data) + row_ * volume,
-                                    view.samples * volume, DType::kFloat32);
-    view.labels = ConstBufferView(split_.labels.data() + row_, view.samples, DType::kInt64);
-    row_ += view.samples;
-    return &view;
+  const dataset::CachedSplit& split_;
+  int64_t begin_, end_, row_, batch_size_;
+  BatchView view_;
+};
+
+// Micro-batches that are known beforehand.
+class PieceLoader final : public EvalLoader {
+ public:
+  PieceLoader(std::shared_ptr<const SampleSource> source, std::vector<int64_t> rows, std::vector<Piece> pieces)
+      : source_(std::move(source)), rows_(std::move(rows)), pieces_(std::move(pieces)) {}
+
+  void restart() override { next_ = 0; }
+
+  const BatchView* next() override {
+    if (next_ == pieces_.size()) return nullptr;
+    const Piece& piece = pieces_[next_++];
+    records_ = std::span(rows_).subspan(static_cast<size_t>(piece.begin), static_cast<size_t>(piece.count));
+    source_->fill(records_, piece, 0, view_, memory_);
+    return &view_;
   }
 
-  const dataset::CachedSplit& split_;
-  std::unique_ptr<Transform> transform_;
-  int64_t begin_, end_, row_;
-  BatchBuffer buffer_;
-  int64_t batch_size_;
+  std::span<const int64_t> records() const override { return records_; }
+
+ private:
+  std::shared_ptr<const SampleSource> source_;
   std::vector<int64_t> rows_;
+  std::vector<Piece> pieces_;
+  size_t next_ = 0;
+  std::span<const int64_t> records_;
+  BatchView view_;
+  BatchMemory memory_;
 };
 
 }  // namespace
 
-std::unique_ptr<EvalLoader> make_eval_loader(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform,
-                                             const Shard& shard, int64_t batch_size) {
-  steps_per_epoch(split.samples, {shard.workers, shard.rank, batch_size});  // refuses what makes no sense
-  return std::make_unique<ShardEvalLoader>(split, std::move(transform), shard, batch_size);
+std::unique_ptr<EvalLoader> make_sample_eval_loader(const dataset::CachedSplit& split,
+                                                    std::unique_ptr<Transform> transform, const EvalShard& shard,
+                                                    int64_t batch_size) {
+  check_shard(shard, batch_size);
+  const int64_t begin = shard.rank * split.samples / shard.workers;
+  const int64_t end = (shard.rank + 1) * split.samples / shard.workers;
+  if (transform->leaves_as_is(split)) return std::make_unique<CachePieceLoader>(split, begin, end, batch_size);
+  std::vector<int64_t> rows(static_cast<size_t>(end - begin));
+  std::iota(rows.begin(), rows.end(), begin);
+  std::vector<Piece> pieces;
+  for (int64_t row = 0; row < end - begin; row += batch_size) {
+    pieces.push_back({.begin = row, .count = std::min(batch_size, end - begin - row)});
+  }
+  return std::make_unique<PieceLoader>(make_sample_source(split, std::move(transform)), std::move(rows),
+                                       std::move(pieces));
+}
+
+std::unique_ptr<EvalLoader> make_sentence_eval_loader(const dataset::CachedSplit& split, const SentenceOptions& options,
+                                                      const EvalShard& shard, int64_t batch_size) {
+  check_shard(shard, batch_size);
+  auto source = std::make_shared<const SentenceSource>(split, options);
+  std::vector<int64_t> rows = source->kept();
+  std::ranges::stable_sort(rows, std::greater<>(), [&](int64_t one) { return source->length(one); });
+  std::vector<Piece> pieces;
+  const auto count = std::ssize(rows);
+  for (int64_t batch = shard.rank; batch * batch_size < count; batch += shard.workers) {
+    const int64_t begin = batch * batch_size;
+    pieces.push_back({.begin = begin, .count = std::min(batch_size, count - begin)});
+  }
+  return std::make_unique<PieceLoader>(std::move(source), std::move(rows), std::move(pieces));
+}
+
+std::unique_ptr<EvalLoader> make_column_eval_loader(const dataset::CachedSplit& split, int64_t columns, int64_t bptt,
+                                                    const EvalShard& shard) {
+  check_shard(shard, bptt);
+  auto source = make_column_source(split, columns);
+  const int64_t positions = column_height(std::ssize(split.column("tokens").tokens), columns) - 1;
+  const int64_t begin = shard.rank * columns / shard.workers, end = (shard.rank + 1) * columns / shard.workers;
+  std::vector<int64_t> rows(static_cast<size_t>(end - begin));
+  std::iota(rows.begin(), rows.end(), begin);
+  std::vector<Piece> pieces;
+  for (int64_t first = 0; first < positions && begin < end; first += bptt) {
+    pieces.push_back({0, end - begin, first, std::min(bptt, positions - first), first > 0});
+  }
+  return std::make_unique<PieceLoader>(std::move(source), std::move(rows), std::move(pieces));
 }
 
 }  // namespace mlbench::data

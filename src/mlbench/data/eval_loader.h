@@ -1,25 +1,48 @@
 #pragma once
 
+// A rank's part of an evaluation split.
+
 #include <cstdint>
 #include <memory>
+#include <span>
 
-#include "mlbench/base/buffer.h"
-#include "mlbench/data/shard.h"
+#include "mlbench/base/batch.h"
+#include "mlbench/data/sample_source.h"
 #include "mlbench/data/transform.h"
 #include "mlbench/dataset/prepared_dataset.h"
 
 namespace mlbench::data {
 
-// This rank's part of an evaluation split, in order, in batches of up to `batch_size`; returns nullptr at the end.
-// Rank r takes rows [r*N/k, (r+1)*N/k). Decoded when asked; a dense piece of the mapped cache where the transform
-// leaves samples as they are. A view is valid until the next call.
+// Batches in order; nullptr at the end. Decoded when asked. A view is valid until the next call.
 class EvalLoader {
  public:
   virtual ~EvalLoader() = default;
   virtual void restart() = 0;
   virtual const BatchView* next() = 0;
+  // Which records of the split the last batch holds, sample for sample, to put what was made of them back into the
+  // split's order; empty where they follow each other.
+  virtual std::span<const int64_t> records() const { return {}; }
 };
-std::unique_ptr<EvalLoader> make_eval_loader(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform,
-                                             const Shard& shard, int64_t batch_size);
+
+// One of `workers` ranks.
+struct EvalShard {
+  int64_t workers = 1, rank = 0;
+};
+
+// Rank r takes rows [r*N/k, (r+1)*N/k), up to `batch_size` at a time; a dense piece of the mapped cache where the
+// transform leaves samples as they are.
+std::unique_ptr<EvalLoader> make_sample_eval_loader(const dataset::CachedSplit& split,
+                                                    std::unique_ptr<Transform> transform, const EvalShard& shard,
+                                                    int64_t batch_size);
+
+// All pairs, sorted by length, `batch_size` at a time; batch i is rank i mod k's. The same batches whatever k is.
+std::unique_ptr<EvalLoader> make_sentence_eval_loader(const dataset::CachedSplit& split, const SentenceOptions& options,
+                                                      const EvalShard& shard, int64_t batch_size);
+
+// The text in `columns` columns, whatever k is, `bptt` positions at a time; rank r takes columns [r*C/k, (r+1)*C/k).
+// Each column begins without state, which goes on from batch to batch: so all predictions are the same whatever k is,
+// but for the rounding of products of other shapes.
+std::unique_ptr<EvalLoader> make_column_eval_loader(const dataset::CachedSplit& split, int64_t columns, int64_t bptt,
+                                                    const EvalShard& shard);
 
 }  // namespace mlbench::data

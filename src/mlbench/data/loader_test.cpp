@@ -12,6 +12,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/data/eval_loader.h"
+#include "mlbench/data/shard.h"
 #include "mlbench/data/train_loader.h"
 
 namespace mlbench::data {
@@ -53,29 +54,58 @@ std::unique_ptr<Transform> as_they_are() {
 
 // In both forms of a batch: rows of the split, or values (of which copies are aligned).
 std::vector<int64_t> samples_of(const BatchView& view) {
-  EXPECT_EQ(view.sample_shape, std::vector<int64_t>{1});
-  EXPECT_EQ(view.features.dtype, DType::kFloat32);
-  EXPECT_EQ(view.labels.dtype, DType::kInt64);
-  EXPECT_EQ(view.labels.count, view.samples);
-  const auto* values = static_cast<const float*>(view.features.data);
+  const BatchTensor &features = view.at("features"), &labels = view.at("labels");
+  EXPECT_EQ(features.shape, (std::vector<int64_t>{view.samples, 1}));
+  EXPECT_EQ(features.values.dtype, DType::kFloat32);
+  EXPECT_EQ(labels.shape, std::vector<int64_t>{view.samples});
+  EXPECT_EQ(labels.values.dtype, DType::kInt64);
+  EXPECT_EQ(labels.values.count, view.samples);
+  EXPECT_EQ(view.weight, view.samples);
+  EXPECT_FALSE(view.continues);
+  const auto* values = static_cast<const float*>(features.values.data);
   std::vector<int64_t> samples;
-  if (view.dense()) {
-    EXPECT_EQ(view.features.count, view.samples);
+  if (features.dense()) {
+    EXPECT_EQ(features.values.count, view.samples);
     samples.assign(values, values + view.samples);
   } else {
-    EXPECT_EQ(static_cast<int64_t>(view.rows.size()), view.samples);
-    for (const int64_t row : view.rows) samples.push_back(static_cast<int64_t>(values[row]));
+    EXPECT_EQ(static_cast<int64_t>(features.rows.size()), view.samples);
+    for (const int64_t row : features.rows) samples.push_back(static_cast<int64_t>(values[row]));
   }
   for (size_t i = 0; i < samples.size(); ++i) {
-    EXPECT_EQ(static_cast<const int64_t*>(view.labels.data)[i], samples[i] % 7);
+    EXPECT_EQ(static_cast<const int64_t*>(labels.values.data)[i], samples[i] % 7);
   }
   return samples;
 }
 
-LoaderOptions options_of(int64_t workers, int64_t rank, int64_t batch_size) {
-  LoaderOptions options;
+// Samples are not cut into micro-batches.
+std::vector<int64_t> samples_of(const Batch& batch) {
+  EXPECT_EQ(batch.divisor, batch.global_samples);
+  EXPECT_EQ(batch.global_weight, batch.global_samples);
+  EXPECT_EQ(batch.relative_length, 1);
+  EXPECT_LE(batch.micro.size(), 1U);
+  if (batch.micro.empty()) return {};
+  EXPECT_EQ(batch.samples, batch.micro.front().samples);
+  EXPECT_EQ(batch.weight, batch.samples);
+  return samples_of(batch.micro.front());
+}
+
+struct Loading : LoaderOptions {
+  Shard shard;
+};
+
+Loading options_of(int64_t workers, int64_t rank, int64_t batch_size) {
+  Loading options;
+  options.rank = rank;
   options.shard = {workers, rank, batch_size};
   return options;
+}
+
+std::unique_ptr<TrainLoader> make_train_loader(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform,
+                                               const Loading& options) {
+  return data::make_train_loader(
+      make_sample_source(split, std::move(transform)),
+      make_sample_plan(split.samples, {.workers = options.shard.workers, .batch_size = options.shard.batch_size}),
+      options);
 }
 
 // The same values, but by way of a copy.
@@ -175,8 +205,8 @@ TEST(TrainLoader, RanksSeeEverySampleOnceAnEpoch) {
           const Batch& batch = loader->next();
           EXPECT_EQ(batch.epoch, epoch);
           EXPECT_EQ(batch.step_in_epoch, step);
-          for (const int64_t sample : samples_of(batch.view)) seen.push_back(sample);
-          in_step += batch.view.samples;
+          for (const int64_t sample : samples_of(batch)) seen.push_back(sample);
+          in_step += batch.samples;
           EXPECT_EQ(batch.global_samples, std::min<int64_t>(8 * workers, 101 - step * 8 * workers));
         }
         EXPECT_EQ(in_step, std::min<int64_t>(8 * workers, 101 - step * 8 * workers));
@@ -194,7 +224,8 @@ TEST(TrainLoader, RankWithoutSamplesGetsAnEmptyBatch) {
   const auto loader = make_train_loader(numbers.split(), as_they_are(), options_of(3, 2, 4));
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
     const Batch& batch = loader->next();
-    EXPECT_EQ(batch.view.samples, 0);
+    EXPECT_TRUE(batch.micro.empty());
+    EXPECT_EQ(batch.samples, 0);
     EXPECT_EQ(batch.global_samples, 2);
     EXPECT_EQ(batch.epoch, epoch);
   }
@@ -202,35 +233,35 @@ TEST(TrainLoader, RankWithoutSamplesGetsAnEmptyBatch) {
 
 TEST(TrainLoader, EveryWayOfPrefetchingGivesTheSameBatches) {
   const Numbers numbers(103);
-  LoaderOptions direct = options_of(2, 1, 9);
+  Loading direct = options_of(2, 1, 9);
   direct.prefetch = 0;
   const auto reference = make_train_loader(numbers.split(), as_they_are(), direct);
   std::vector<std::unique_ptr<TrainLoader>> loaders;
   for (const int prefetch : {1, 2, 3, 10}) {
-    LoaderOptions options = direct;
+    Loading options = direct;
     options.prefetch = prefetch;
     loaders.push_back(make_train_loader(numbers.split(), as_they_are(), options));
   }
   for (int step = 0; step < 40; ++step) {
-    const auto expected = samples_of(reference->next().view);
-    for (auto& loader : loaders) EXPECT_EQ(samples_of(loader->next().view), expected) << step;
+    const auto expected = samples_of(reference->next());
+    for (auto& loader : loaders) EXPECT_EQ(samples_of(loader->next()), expected) << step;
   }
 }
 
 TEST(TrainLoader, ResumeEqualsUninterrupted) {
   const Numbers numbers(103);
-  LoaderOptions options = options_of(2, 0, 9);
+  Loading options = options_of(2, 0, 9);
   std::vector<std::vector<int64_t>> uninterrupted;
   {
     const auto loader = make_train_loader(numbers.split(), as_they_are(), options);
-    for (int step = 0; step < 30; ++step) uninterrupted.push_back(samples_of(loader->next().view));
+    for (int step = 0; step < 30; ++step) uninterrupted.push_back(samples_of(loader->next()));
   }
   for (const int64_t first : {1, 4, 6, 7, 17}) {  // 6 steps an epoch
     options.first_step = first;
     const auto loader = make_train_loader(numbers.split(), as_they_are(), options);
     for (size_t step = static_cast<size_t>(first); step < 30; ++step) {
       const Batch& batch = loader->next();
-      EXPECT_EQ(samples_of(batch.view), uninterrupted[step]) << "step " << step << " after a start at " << first;
+      EXPECT_EQ(samples_of(batch), uninterrupted[step]) << "step " << step << " after a start at " << first;
       EXPECT_EQ(batch.epoch, static_cast<int64_t>(step) / 6);
       EXPECT_EQ(batch.step_in_epoch, static_cast<int64_t>(step) % 6);
     }
@@ -242,24 +273,25 @@ TEST(TrainLoader, BatchStaysValidUntilTheNextCall) {
   const auto loader = make_train_loader(numbers.split(), as_they_are(), options_of(1, 0, 10));
   for (int step = 0; step < 20; ++step) {
     const Batch& batch = loader->next();
-    const auto before = samples_of(batch.view);
+    const auto before = samples_of(batch);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));  // time for the thread to fill every free slot
-    EXPECT_EQ(samples_of(batch.view), before);
+    EXPECT_EQ(samples_of(batch), before);
   }
 }
 
 TEST(TrainLoader, FixedBatchIsTheFirstOne) {
   const Numbers numbers(100);
-  LoaderOptions options = options_of(2, 1, 10);
-  const auto first = samples_of(make_train_loader(numbers.split(), as_they_are(), options)->next().view);
+  Loading options = options_of(2, 1, 10);
+  const auto first = samples_of(make_train_loader(numbers.split(), as_they_are(), options)->next());
   options.fixed_batch = true;
   options.first_step = 3;
   const auto loader = make_train_loader(numbers.split(), as_they_are(), options);
-  const void* features = loader->next().view.features.data;
+  const auto features_of = [](const Batch& batch) { return batch.micro.front().at("features").values.data; };
+  const void* features = features_of(loader->next());
   for (int64_t step = 4; step < 12; ++step) {
     const Batch& batch = loader->next();
-    EXPECT_EQ(batch.view.features.data, features);
-    EXPECT_EQ(samples_of(batch.view), first);
+    EXPECT_EQ(features_of(batch), features);
+    EXPECT_EQ(samples_of(batch), first);
     EXPECT_EQ(batch.global_samples, 20);
     EXPECT_EQ(batch.epoch, step / 5);
     EXPECT_EQ(batch.step_in_epoch, step % 5);
@@ -269,17 +301,17 @@ TEST(TrainLoader, FixedBatchIsTheFirstOne) {
 TEST(TrainLoader, CopiesNothingWhereSamplesStayAsTheyAre) {
   const Numbers numbers(103);
   for (const int prefetch : {0, 3}) {
-    LoaderOptions options = options_of(2, 1, 10);
+    Loading options = options_of(2, 1, 10);
     options.prefetch = prefetch;
     const auto rows = make_train_loader(numbers.split(), as_they_are(), options);
     const auto copies = make_train_loader(numbers.split(), copied(), options);
     for (int step = 0; step < 15; ++step) {  // beyond an epoch
-      const BatchView& view = rows->next().view;
-      EXPECT_EQ(view.features.data, numbers.split().features.data);
-      EXPECT_FALSE(view.dense());
-      const BatchView& copy = copies->next().view;
-      EXPECT_TRUE(copy.dense());
-      EXPECT_EQ(reinterpret_cast<uintptr_t>(copy.features.data) % 64, 0U);
+      const BatchView& view = rows->next().micro.front();
+      EXPECT_EQ(view.at("features").values.data, numbers.split().features.data);
+      EXPECT_FALSE(view.at("features").dense());
+      const BatchView& copy = copies->next().micro.front();
+      EXPECT_TRUE(copy.at("features").dense());
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(copy.at("features").values.data) % 64, 0U);
       EXPECT_EQ(samples_of(view), samples_of(copy));
     }
   }
@@ -287,16 +319,16 @@ TEST(TrainLoader, CopiesNothingWhereSamplesStayAsTheyAre) {
 
 TEST(EvalLoader, GivesPiecesOfTheCacheWhereSamplesStayAsTheyAre) {
   const Numbers numbers(103);
-  const auto pieces = make_eval_loader(numbers.split(), as_they_are(), {3, 1, 1}, 10);
-  const auto copies = make_eval_loader(numbers.split(), copied(), {3, 1, 1}, 10);
+  const auto pieces = make_sample_eval_loader(numbers.split(), as_they_are(), {3, 1}, 10);
+  const auto copies = make_sample_eval_loader(numbers.split(), copied(), {3, 1}, 10);
   const auto* cache = static_cast<const float*>(numbers.split().features.data);
   int64_t row = 103 / 3;
   for (int pass = 0; pass < 2; ++pass) {
     for (const BatchView* copy = copies->next(); copy != nullptr; copy = copies->next()) {
       const BatchView* piece = pieces->next();
       ASSERT_NE(piece, nullptr);
-      EXPECT_TRUE(piece->dense());
-      EXPECT_EQ(piece->features.data, cache + row);
+      EXPECT_TRUE(piece->at("features").dense());
+      EXPECT_EQ(piece->at("features").values.data, cache + row);
       EXPECT_EQ(samples_of(*piece), samples_of(*copy));
       row += piece->samples;
     }
@@ -376,7 +408,7 @@ TEST(TrainLoader, ItsThreadNeedNotShareTheCoreOfABoundMaker) {
     std::vector<int> found;
     std::thread([&] {
       bind_thread(before[0]);
-      LoaderOptions options = options_of(1, 0, 10);
+      Loading options = options_of(1, 0, 10);
       options.cores = cores;
       make_train_loader(numbers.split(), std::make_unique<Where>(found), options)->next();
     }).join();
@@ -429,11 +461,11 @@ TEST(TrainLoader, ErrorComesAfterTheGoodBatchesAndStays) {
   const auto order = epoch_permutation(100, 42, 0);
   std::atomic<int> calls = 0;
   for (const int prefetch : {0, 3}) {
-    LoaderOptions options = options_of(1, 0, 10);
+    Loading options = options_of(1, 0, 10);
     options.prefetch = prefetch;
     const auto loader = make_train_loader(
         numbers.split(), std::make_unique<Moody>(calls, order[57], std::chrono::milliseconds(0)), options);
-    for (int step = 0; step < 5; ++step) EXPECT_EQ(samples_of(loader->next().view).size(), 10U);
+    for (int step = 0; step < 5; ++step) EXPECT_EQ(samples_of(loader->next()).size(), 10U);
     for (int again = 0; again < 3; ++again) {
       EXPECT_THAT([&] { loader->next(); }, ThrowsMessage<std::runtime_error>(HasSubstr("bad sample")));
     }
@@ -442,7 +474,7 @@ TEST(TrainLoader, ErrorComesAfterTheGoodBatchesAndStays) {
 
 TEST(TrainLoader, NegativeOptionsAreRefused) {
   const Numbers numbers(10);
-  LoaderOptions options = options_of(1, 0, 5);
+  Loading options = options_of(1, 0, 5);
   options.first_step = -1;
   EXPECT_THROW(make_train_loader(numbers.split(), as_they_are(), options), UserError);
   options.first_step = 0;
@@ -458,7 +490,7 @@ TEST(EvalLoader, RanksSeeEverySampleOnceInOrder) {
     for (int64_t workers = 1; workers <= 5; ++workers) {
       std::vector<int64_t> seen;
       for (int64_t rank = 0; rank < workers; ++rank) {
-        const auto loader = make_eval_loader(numbers.split(), as_they_are(), {workers, rank, 1}, 8);
+        const auto loader = make_sample_eval_loader(numbers.split(), as_they_are(), {workers, rank}, 8);
         std::vector<int64_t> own;
         for (int pass = 0; pass < 2; ++pass) {
           own.clear();
@@ -482,7 +514,7 @@ TEST(EvalLoader, RanksSeeEverySampleOnceInOrder) {
 
 TEST(EvalLoader, RestartsInTheMiddle) {
   const Numbers numbers(20);
-  const auto loader = make_eval_loader(numbers.split(), as_they_are(), {1, 0, 1}, 6);
+  const auto loader = make_sample_eval_loader(numbers.split(), as_they_are(), {1, 0}, 6);
   loader->next();
   EXPECT_THAT(samples_of(*loader->next()), ElementsAre(6, 7, 8, 9, 10, 11));
   loader->restart();

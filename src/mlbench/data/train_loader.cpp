@@ -1,12 +1,12 @@
 #include "mlbench/data/train_loader.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 
 #include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <span>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -18,52 +18,67 @@ namespace mlbench::data {
 
 namespace {
 
-// Decodes any global step; remembers the permutation of the epoch it was asked for last.
-class Decoder {
- public:
-  Decoder(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform, const LoaderOptions& options)
-      : split_(split),
-        transform_(std::move(transform)),
-        shard_(options.shard),
-        seed_(options.seed),
-        steps_per_epoch_(steps_per_epoch(split.samples, options.shard)) {}
+// The memory of one step's batch.
+struct StepBuffer {
+  StepPlan plan;
+  std::vector<BatchView> views;
+  std::vector<BatchMemory> memory;
+  Batch batch;
+};
 
-  void decode(int64_t step, BatchBuffer& buffer) {
-    place(step, buffer.batch);
-    if (epoch_ != buffer.batch.epoch) {
-      order_ = epoch_permutation(split_.samples, seed_, buffer.batch.epoch);
-      epoch_ = buffer.batch.epoch;
+// Decodes any global step; remembers the order of the epoch it was asked for last.
+class StepDecoder {
+ public:
+  StepDecoder(std::shared_ptr<const SampleSource> source, std::shared_ptr<const BatchPlan> plan, int64_t rank)
+      : source_(std::move(source)), plan_(std::move(plan)), rank_(rank) {}
+
+  void decode(int64_t step, StepBuffer& buffer) {
+    Batch& batch = buffer.batch;
+    place(step, batch);
+    if (epoch_number_ != batch.epoch) {
+      epoch_ = plan_->epoch(batch.epoch);
+      epoch_number_ = batch.epoch;
     }
-    const StepSlice slice = slice_of(split_.samples, shard_, buffer.batch.step_in_epoch);
-    buffer.batch.global_samples = slice.global_count;
-    buffer.fill(split_, *transform_,
-                std::span(order_).subspan(static_cast<size_t>(slice.first), static_cast<size_t>(slice.count)), epoch_);
+    StepPlan& plan = buffer.plan;
+    epoch_->fill(batch.step_in_epoch, rank_, plan);
+    if (buffer.views.size() < plan.pieces.size()) {
+      buffer.views.resize(plan.pieces.size());
+      buffer.memory.resize(plan.pieces.size());
+    }
+    batch.samples = batch.weight = 0;
+    for (size_t i = 0; i < plan.pieces.size(); ++i) {
+      const Piece& piece = plan.pieces[i];
+      const auto rows =
+          std::span(plan.rows).subspan(static_cast<size_t>(piece.begin), static_cast<size_t>(piece.count));
+      source_->fill(rows, piece, batch.epoch, buffer.views[i], buffer.memory[i]);
+      batch.samples += buffer.views[i].samples;
+      batch.weight += buffer.views[i].weight;
+    }
+    batch.micro = std::span(buffer.views).first(plan.pieces.size());
+    batch.global_samples = plan.global_samples;
+    batch.global_weight = plan.global_weight;
+    batch.divisor = plan.divisor;
+    batch.relative_length = plan.relative_length;
   }
 
   void place(int64_t step, Batch& batch) const {
-    batch.epoch = step / steps_per_epoch_;
-    batch.step_in_epoch = step % steps_per_epoch_;
+    batch.epoch = plan_->epoch_of(step);
+    batch.step_in_epoch = step - plan_->first_step(batch.epoch);
   }
 
-  // Whether a batch is a list of rows: made sooner than handed over by another thread.
-  bool points_into_cache() const { return transform_->leaves_as_is(split_); }
-
-  BatchBuffer make_buffer() const { return {split_, *transform_, shard_.batch_size}; }
+  bool points_into_cache() const { return source_->points_into_cache(); }
 
  private:
-  const dataset::CachedSplit& split_;
-  std::unique_ptr<Transform> transform_;
-  Shard shard_;
-  uint64_t seed_;
-  int64_t steps_per_epoch_;
-  int64_t epoch_ = -1;
-  std::vector<int64_t> order_;
+  std::shared_ptr<const SampleSource> source_;
+  std::shared_ptr<const BatchPlan> plan_;
+  int64_t rank_;
+  int64_t epoch_number_ = -1;
+  std::unique_ptr<const EpochPlan> epoch_;  // behind the plan, which it may point into
 };
 
 class DirectLoader final : public TrainLoader {
  public:
-  DirectLoader(Decoder decoder, int64_t first_step)
-      : decoder_(std::move(decoder)), buffer_(decoder_.make_buffer()), step_(first_step) {}
+  DirectLoader(StepDecoder decoder, int64_t first_step) : decoder_(std::move(decoder)), step_(first_step) {}
 
   const Batch& next() override {
     decoder_.decode(step_, buffer_);
@@ -72,15 +87,14 @@ class DirectLoader final : public TrainLoader {
   }
 
  private:
-  Decoder decoder_;
-  BatchBuffer buffer_;
+  StepDecoder decoder_;
+  StepBuffer buffer_;
   int64_t step_;
 };
 
 class FixedLoader final : public TrainLoader {
  public:
-  FixedLoader(Decoder decoder, int64_t first_step)
-      : decoder_(std::move(decoder)), buffer_(decoder_.make_buffer()), step_(first_step) {
+  FixedLoader(StepDecoder decoder, int64_t first_step) : decoder_(std::move(decoder)), step_(first_step) {
     decoder_.decode(0, buffer_);
   }
 
@@ -90,8 +104,8 @@ class FixedLoader final : public TrainLoader {
   }
 
  private:
-  Decoder decoder_;
-  BatchBuffer buffer_;
+  StepDecoder decoder_;
+  StepBuffer buffer_;
   int64_t step_;
 };
 
@@ -99,9 +113,10 @@ class FixedLoader final : public TrainLoader {
 // may be size - 1 ahead.
 class PrefetchLoader final : public TrainLoader {
  public:
-  PrefetchLoader(Decoder decoder, const LoaderOptions& options)
-      : decoder_(std::move(decoder)), first_step_(options.first_step) {
-    for (int i = 0; i <= options.prefetch; ++i) ring_.push_back(decoder_.make_buffer());
+  PrefetchLoader(StepDecoder decoder, const LoaderOptions& options)
+      : decoder_(std::move(decoder)),
+        first_step_(options.first_step),
+        ring_(static_cast<size_t>(options.prefetch) + 1) {
     thread_ = std::thread([this, cores = options.cores] {
       if (!cores.empty()) bind_thread(cores);
       run();
@@ -133,7 +148,7 @@ class PrefetchLoader final : public TrainLoader {
   }
 
  private:
-  BatchBuffer& slot(int64_t index) { return ring_[static_cast<size_t>(index) % ring_.size()]; }
+  StepBuffer& slot(int64_t index) { return ring_[static_cast<size_t>(index) % ring_.size()]; }
 
   void run() {
     pthread_setname_np(pthread_self(), "mlbench-data");
@@ -160,9 +175,9 @@ class PrefetchLoader final : public TrainLoader {
     }
   }
 
-  Decoder decoder_;
+  StepDecoder decoder_;
   int64_t first_step_;
-  std::vector<BatchBuffer> ring_;
+  std::vector<StepBuffer> ring_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -177,13 +192,13 @@ class PrefetchLoader final : public TrainLoader {
 
 }  // namespace
 
-std::unique_ptr<TrainLoader> make_train_loader(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform,
-                                               const LoaderOptions& options) {
-  if (options.first_step < 0 || options.prefetch < 0) {
-    throw UserError("first step " + std::to_string(options.first_step) + " and prefetch " +
-                    std::to_string(options.prefetch) + " must not be negative");
+std::unique_ptr<TrainLoader> make_train_loader(std::shared_ptr<const SampleSource> source,
+                                               std::shared_ptr<const BatchPlan> plan, const LoaderOptions& options) {
+  if (options.rank < 0 || options.first_step < 0 || options.prefetch < 0) {
+    throw UserError(fmt::format("rank {}, first step {} and prefetch {} must not be negative", options.rank,
+                                options.first_step, options.prefetch));
   }
-  Decoder decoder(split, std::move(transform), options);
+  StepDecoder decoder(std::move(source), std::move(plan), options.rank);
   if (options.fixed_batch) return std::make_unique<FixedLoader>(std::move(decoder), options.first_step);
   if (options.prefetch == 0 || decoder.points_into_cache()) {
     return std::make_unique<DirectLoader>(std::move(decoder), options.first_step);

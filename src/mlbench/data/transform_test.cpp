@@ -194,17 +194,16 @@ TEST(Transform, AugmentationDependsOnSeedEpochAndSampleButNotOnWorkers) {
   const auto images_of_epoch = [&](int64_t workers, int64_t epoch, uint64_t seed) {
     std::map<int64_t, std::vector<float>> images;
     for (int64_t rank = 0; rank < workers; ++rank) {
-      LoaderOptions options;
-      options.shard = {workers, rank, 5};
-      options.seed = seed;
-      const int64_t steps = steps_per_epoch(kSamples, options.shard);
-      options.first_step = epoch * steps;
-      const auto loader = make_train_loader(split, transform(seed), options);
-      for (int64_t step = 0; step < steps; ++step) {
-        const BatchView& view = loader->next().view;
-        for (int64_t i = 0; i < view.samples; ++i) {
-          const auto* first = static_cast<const float*>(view.features.data) + i * 64;
-          images[static_cast<const int64_t*>(view.labels.data)[i]] = {first, first + 64};
+      const std::shared_ptr<const BatchPlan> plan =
+          make_sample_plan(kSamples, {.workers = workers, .batch_size = 5, .seed = seed});
+      const auto loader = make_train_loader(make_sample_source(split, transform(seed)), plan,
+                                            {.rank = rank, .first_step = plan->first_step(epoch)});
+      for (int64_t step = 0; step < plan->steps_per_epoch(); ++step) {
+        for (const BatchView& view : loader->next().micro) {
+          for (int64_t i = 0; i < view.samples; ++i) {
+            const auto* first = static_cast<const float*>(view.at("features").values.data) + i * 64;
+            images[static_cast<const int64_t*>(view.at("labels").values.data)[i]] = {first, first + 64};
+          }
         }
       }
     }

@@ -14,6 +14,7 @@
 
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/dataset/verified_mark.h"
 
 namespace mlbench::dataset {
 
@@ -118,10 +119,42 @@ struct OpenedCache {
   std::string problem;  // why there is none; "" when there is no file
 };
 
+// Of all published checksums: whether records are official depends on these, too.
+std::string checksums_of(const DatasetDescription& description) {
+  std::string all = description.fingerprint;
+  for (const SplitSpec& split : description.splits) {
+    for (const FileSource& file : split.files) all += "\n" + file.content_sha256;
+  }
+  return sha256_hex(all);
+}
+
+// Of a whole cache that was checked before, on this host, by this build; empty: it is to be checked.
+std::optional<PreparedDataset> open_checked_cache(const CacheId& id, const fs::path& path) {
+  const VerifiedMark mark(path);
+  const Json facts = mark.facts().value_or(Json());
+  if (!facts.is_object()) return {};
+  const Json fingerprint_fact = facts.value("fingerprint", Json()), official = facts.value("official", Json());
+  if (!fingerprint_fact.is_string() || !official.is_boolean() ||
+      facts.value("checksums", Json()) != checksums_of(id.description)) {
+    return {};
+  }
+  const Layout layout = layout_of(id.description);
+  const auto file = std::make_shared<const MappedFile>(path);
+  const auto fingerprint = fingerprint_fact.get<std::string>();
+  if (file->bytes().size() != layout.bytes ||
+      std::memcmp(file->bytes().data(), header_of(id, layout, fingerprint).data(), kPage) != 0) {
+    return {};
+  }
+  return PreparedDataset(id.description, file, split_views(id.description, layout, file->bytes().data()), fingerprint,
+                         id.generator, official.get<bool>());
+}
+
 OpenedCache open_cache(const CacheId& id, const fs::path& path) {
+  if (auto data = open_checked_cache(id, path)) return {std::move(data), ""};
   const Layout layout = layout_of(id.description);
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return {};
+  const VerifiedMark mark(path);
   const auto file = std::make_shared<const MappedFile>(path);
   if (file->bytes().size() != layout.bytes) {
     return {{}, fmt::format("{} bytes instead of {}", file->bytes().size(), layout.bytes)};
@@ -131,7 +164,10 @@ OpenedCache open_cache(const CacheId& id, const fs::path& path) {
   if (std::memcmp(file->bytes().data(), header_of(id, layout, fingerprint).data(), kPage) != 0) {
     return {{}, "records and header do not agree"};
   }
-  return {PreparedDataset(id.description, file, std::move(splits), fingerprint, id.generator), ""};
+  PreparedDataset data(id.description, file, std::move(splits), fingerprint, id.generator);
+  mark.write(
+      {{"fingerprint", fingerprint}, {"official", data.official()}, {"checksums", checksums_of(id.description)}});
+  return {std::move(data), ""};
 }
 
 // A new file under a temporary name, its space reserved, mapped for writing. Removed unless committed. Reserving first
@@ -241,10 +277,17 @@ PreparedDataset open_or_make_cache(const CacheId& id, const fs::path& cache_dir,
   if (error) throw IoError("cannot create the cache folder " + cache_dir.string() + ": " + error.message());
 
   const fs::path path = fs::absolute(id.path_in(cache_dir));
-  if (OpenedCache opened = open_cache(id, path); opened.data) return *std::move(opened.data);
+  if (auto checked = open_checked_cache(id, path)) return *std::move(checked);
 
+  // Under the lock, so that one process checks, or decodes, and the others find its mark.
   const fs::path lock_path = path.string() + ".lock";
-  auto lock = FileLock::acquire(lock_path, std::chrono::milliseconds(0));
+  std::optional<FileLock> lock;
+  try {
+    lock = FileLock::acquire(lock_path, std::chrono::milliseconds(0));
+  } catch (const SystemError&) {  // a cache in a folder that is only read is as good
+    if (OpenedCache opened = open_cache(id, path); opened.data) return *std::move(opened.data);
+    throw;
+  }
   if (!lock) {
     say("waiting for another process that prepares " + path.string());
     lock = FileLock::acquire(lock_path, kLockTimeout);
@@ -253,7 +296,7 @@ PreparedDataset open_or_make_cache(const CacheId& id, const fs::path& cache_dir,
           fmt::format("another process has held {} for {} h: is it stuck?", lock_path.string(), kLockTimeout.count()));
     }
   }
-  OpenedCache opened = open_cache(id, path);  // made while we waited
+  OpenedCache opened = open_cache(id, path);  // it was there, or was made while we waited
   if (opened.data) return *std::move(opened.data);
   if (!opened.problem.empty()) say(fmt::format("{} is damaged ({}): made anew", path.string(), opened.problem));
   say(making);

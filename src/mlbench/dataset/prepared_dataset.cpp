@@ -33,13 +33,25 @@ bool follow_published_files(const DatasetDescription& description, const std::ve
 
 int64_t CachedSplit::sample_volume() const { return volume_of(sample_shape); }
 
-PreparedDataset::PreparedDataset(const DatasetDescription& description, std::shared_ptr<const MappedFile> cache,
-                                 std::vector<CachedSplit> splits, std::string fingerprint, std::string generator)
+const TokenColumn& CachedSplit::column(const std::string& wanted) const {
+  std::vector<std::string> names;
+  for (const TokenColumn& one : tokens) {
+    if (one.name == wanted) return one;
+    names.push_back(one.name);
+  }
+  throw UserError(fmt::format("split '{}' has no tokens '{}'; it has {}", name, wanted,
+                              names.empty() ? "no text" : fmt::format("{}", fmt::join(names, ", "))));
+}
+
+PreparedDataset::PreparedDataset(const DatasetDescription& description, std::shared_ptr<const void> cache,
+                                 std::vector<CachedSplit> splits, std::string fingerprint, std::string generator,
+                                 std::optional<bool> known_official)
     : name_(description.name),
       fingerprint_(std::move(fingerprint)),
       generator_(std::move(generator)),
-      official_(!synthetic() && (description.fingerprint.empty() ? follow_published_files(description, splits)
-                                                                 : fingerprint_ == description.fingerprint)),
+      official_(!synthetic() && (!description.fingerprint.empty() ? fingerprint_ == description.fingerprint
+                                 : known_official.has_value()     ? *known_official
+                                                                  : follow_published_files(description, splits))),
       classes_(description.classes),
       cache_(std::move(cache)),
       splits_(std::move(splits)) {}

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,11 +13,14 @@
 #include "mlbench/base/buffer.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/dataset/cached_tokens.h"
 #include "mlbench/dataset/description.h"
 
 namespace mlbench::dataset {
 
-// One split, mapped: fixed-size records of raw bytes as decoded (uint8 images, float32 rows), labels apart.
+// One split, mapped: fixed-size records of raw bytes as decoded (uint8 images, float32 rows), labels apart; or, of
+// text, columns of tokens: "source" and "target" of equally many records, or "tokens", the whole text in one. Then
+// `samples` counts the records, and features and labels are empty.
 struct CachedSplit {
   std::string name;
   int64_t samples = 0;
@@ -24,19 +28,24 @@ struct CachedSplit {
   DType dtype = DType::kUInt8;
   ConstBufferView features;         // samples * volume elements, in official order
   std::span<const int64_t> labels;  // each in [0, classes)
+  std::vector<TokenColumn> tokens = {};
 
   int64_t sample_volume() const;
+  const TokenColumn& column(const std::string& name) const;  // UserError listing what there is
 };
 
 // A mapped cache. Copies share the mapping; views of a split live as long as one of them.
 //
 // Fingerprint: SHA-256 over all records, split after split in the description's order, each split in official order;
 // a record is its feature bytes (as decoded, row-major, little endian) followed by its label as a little-endian int64.
-// Of made data, the generator's text precedes them.
+// Of made data, the generator's text precedes them. Of text, whoever prepares it says what the fingerprint is over.
 class PreparedDataset {
  public:
-  PreparedDataset(const DatasetDescription& description, std::shared_ptr<const MappedFile> cache,
-                  std::vector<CachedSplit> splits, std::string fingerprint, std::string generator);
+  // Whether the data are official follows from the fingerprint where the description has one. Otherwise all records
+  // are hashed as the published files have them, unless `known_official` says what came out of that.
+  PreparedDataset(const DatasetDescription& description, std::shared_ptr<const void> cache,
+                  std::vector<CachedSplit> splits, std::string fingerprint, std::string generator,
+                  std::optional<bool> known_official = std::nullopt);
 
   const CachedSplit& split(const std::string& name) const;  // UserError listing the splits
   const std::vector<CachedSplit>& splits() const { return splits_; }
@@ -54,7 +63,7 @@ class PreparedDataset {
   std::string generator_;  // of made data: name, version and seed; "" of decoded files
   bool official_ = false;
   int64_t classes_ = 0;
-  std::shared_ptr<const MappedFile> cache_;
+  std::shared_ptr<const void> cache_;  // what the views of the splits need
   std::vector<CachedSplit> splits_;
 };
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mlbench/framework/framework.h"
+#include "mlbench/framework/sample_batch_test.h"
 #include "mlbench/models/chain.h"
 
 namespace mlbench::framework::contract {
@@ -37,7 +38,7 @@ inline double step(Framework& framework, const BatchView& batch, int64_t number 
   framework.begin_step(number);
   framework.forward(batch, Mode::kTrain);
   const double loss = framework.loss();
-  framework.backward(scale, accumulate);
+  framework.backward({.scale = scale, .accumulate = accumulate});
   return loss;
 }
 
@@ -46,19 +47,14 @@ inline FrameworkOptions logistic_options(int64_t dimension, double l2, int threa
   options.model = models::Chain({dimension}).linear_without_bias("linear", 1).finish();
   options.model.name = "logistic_regression";
   options.model.l2 = l2;
-  options.loss = "binary_cross_entropy";
+  options.model.loss.kind = "binary_cross_entropy";
   options.threads = threads;
   return options;
 }
 
 // Rows of one matrix, all of them; a view of the arguments.
 inline BatchView rows_view(const std::vector<float>& features, const std::vector<int64_t>& labels, int64_t dimension) {
-  BatchView batch;
-  batch.samples = static_cast<int64_t>(labels.size());
-  batch.sample_shape = {dimension};
-  batch.features = {features.data(), static_cast<int64_t>(features.size()), DType::kFloat32};
-  batch.labels = {labels.data(), batch.samples, DType::kInt64};
-  return batch;
+  return samples_view(features.data(), labels.data(), {dimension}, static_cast<int64_t>(labels.size()));
 }
 
 // w = (2, -1); rows (1, 2), (1, 0) with logits 0 and 2; labels 1 and 0; lambda 0.1. By hand:

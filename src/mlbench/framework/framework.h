@@ -145,6 +145,11 @@ class Framework {
   // metric_sums() has what counts of them.
   virtual std::span<const float> outputs() = 0;
 
+  // Models that carry a state from batch to batch: that of the last training pass, on the host, for a checkpoint; and
+  // where the next training pass with BatchView::continues goes on, for `sequences` sequences. Empty: there is none.
+  virtual std::vector<float> carried_state() { return {}; }
+  virtual void set_carried_state(std::span<const float> /*state*/, int64_t /*sequences*/) {}
+
   // For models that write sequences (ModelDescription says so); UserError naming the model or framework otherwise. The
   // decoder uses the framework's parameters as they stand, and no dropout; one at a time, none during a training step.
   virtual std::unique_ptr<Decoder> make_decoder();

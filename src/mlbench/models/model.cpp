@@ -9,9 +9,12 @@
 #include "mlbench/base/random.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/shape.h"
+#include "mlbench/models/awd_lstm.h"
+#include "mlbench/models/gnmt.h"
 #include "mlbench/models/logistic_regression.h"
 #include "mlbench/models/mnist_cnn.h"
 #include "mlbench/models/resnet_cifar.h"
+#include "mlbench/models/transformer.h"
 
 namespace mlbench::models {
 
@@ -27,6 +30,9 @@ constexpr Row kModels[] = {
     {"mnist-cnn", describe_mnist_cnn},
     {"resnet-cifar", describe_resnet_cifar},
     {"logistic_regression", describe_logistic_regression},
+    {"awd-lstm", describe_awd_lstm},
+    {"gnmt", describe_gnmt},
+    {"transformer", describe_transformer},
 };
 
 }  // namespace
@@ -48,13 +54,26 @@ ModelDescription describe_model(const spec::TaskSpec& task) {
     if (row.name != task.model.name) continue;
     ModelDescription model = row.describe(task);
     model.name = row.name;
+    model.loss.kind = task.loss;
+    model.loss.label_smoothing = task.label_smoothing;
+    if (model.is_graph() != (task.loss == "token_cross_entropy")) {
+      throw UserError(fmt::format("model '{}' cannot have the loss '{}'; expected {}", row.name, task.loss,
+                                  model.is_graph() ? "token_cross_entropy, over tokens" : "a loss over samples"));
+    }
     return model;
   }
   throw UserError(fmt::format("unknown model '{}'; valid: {}", task.model.name, fmt::join(model_names(), ", ")));
 }
 
-uint64_t dropout_key(uint64_t seed, int rank, int64_t step, size_t layer) {
-  return derive_key(seed, {kDropoutStream, static_cast<uint64_t>(rank), static_cast<uint64_t>(step), layer});
+std::string parameter_name(const LayerSpec& layer, const std::string& role) {
+  const auto found = layer.shared.find(role);
+  return found != layer.shared.end() ? found->second : layer.name + "." + role;
+}
+
+uint64_t dropout_key(uint64_t seed, int rank, int64_t step, size_t layer, int64_t micro_batch) {
+  const auto place = static_cast<uint64_t>(rank), number = static_cast<uint64_t>(step);
+  if (micro_batch == 0) return derive_key(seed, {kDropoutStream, place, number, layer});
+  return derive_key(seed, {kDropoutStream, place, number, layer, static_cast<uint64_t>(micro_batch)});
 }
 
 void initialise(const ParameterSpec& parameter, size_t index, uint64_t seed, std::span<float> values) {
@@ -67,6 +86,9 @@ void initialise(const ParameterSpec& parameter, size_t index, uint64_t seed, std
       return;
     case Initialiser::Kind::kOnes:
       std::ranges::fill(values, 1.0F);
+      return;
+    case Initialiser::Kind::kConstant:
+      std::ranges::fill(values, static_cast<float>(scale));
       return;
     case Initialiser::Kind::kUniform:
       for (float& value : values) value = static_cast<float>(scale * (2.0 * random.uniform() - 1.0));

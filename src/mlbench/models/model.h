@@ -3,6 +3,7 @@
 // Neutral descriptions of models: what every framework must build, parameter by parameter.
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,9 +18,9 @@ namespace mlbench::models {
 // How a parameter starts; drawn from the counter-based stream (seed, kInitStream, index of the parameter), so all
 // ranks and frameworks start from the same bits.
 struct Initialiser {
-  enum class Kind { kZeros, kOnes, kUniform, kNormal };
+  enum class Kind { kZeros, kOnes, kUniform, kNormal, kConstant };
   Kind kind = Kind::kZeros;
-  double scale = 0;  // uniform in [-scale, scale], or standard deviation
+  double scale = 0;  // uniform in [-scale, scale], standard deviation, or the constant
 };
 
 struct ParameterSpec {
@@ -29,45 +30,61 @@ struct ParameterSpec {
   bool trainable = true;  // false: a buffer such as BatchNorm's running mean
 };
 
+// One layer. What kinds there are, with their options, inputs, parameters and shapes: layer_kinds.h.
+//
+// In a chain, layers have no names of values: each takes what the one before yields. In a graph, `inputs` and `output`
+// name values; a name stands for one value in the whole model.
 struct LayerSpec {
-  // kind         parameters            options
-  // conv2d       weight (OIHW), bias   in, out, kernel, stride, padding (zeros on every side), bias: has it one?
-  // linear       weight (OI), bias     in, out; of a sequence, a sample {positions, in}: of each position
-  // lstm         weight_ih (4H, in),   in, hidden (H): {positions, in} to {positions, hidden} from states of
-  //              weight_hh (4H, H),    zero; gates in the order i f g o, as PyTorch has it
-  //              bias_ih, bias_hh
-  // attention    in_weight (3D, D),    features (D), heads, causal: scaled dot products of each position with
-  //              out_weight (D, D)     all, or with itself and those before it (Vaswani et al. 2017); in_weight:
-  //                                    queries, keys, values
-  // relu, tanh, softplus, flatten      none
-  // max_pool2d, avg_pool2d             kernel (= stride, no padding)
-  // global_avg_pool2d                  none: mean over height and width, {channels} remain
-  // batch_norm2d weight, bias;         channels, eps, momentum: weight of the batch in the running statistics (variance
-  //              running_mean, _var    of the batch: biased to normalise, unbiased to be averaged)
-  // residual     those of its chains   none: body(x) + shortcut(x); an empty shortcut is the identity
-  // dropout                            p: probability of zero; what is kept is scaled by 1 / (1 - p)
   std::string kind;
-  std::string name;  // prefix of its parameters; "" if it has none
+  std::string name;  // prefix of its parameters; "" if it has none (and in a graph, of what it is called in messages)
   Json options = Json::object();
-  std::vector<LayerSpec> body, shortcut;  // of a residual layer
+  std::vector<LayerSpec> body, shortcut;  // of a residual layer, which stands in chains alone
+  std::vector<std::string> inputs = {};   // graph: in the order of layer_kinds.h
+  std::string output = {};                // graph
+  // Parameters that are another layer's: role to full name, {"weight", "embedding.weight"}. Tied weights: each layer
+  // adds its part of the gradient, and the neutral order has the parameter once.
+  std::map<std::string, std::string> shared = {};
+};
+
+// The parameter of that role: "conv1.weight", or the other layer's that is shared.
+std::string parameter_name(const LayerSpec& layer, const std::string& role);
+
+// What is made small. The mean over BatchView::weight; the model's penalties come on top.
+struct LossSpec {
+  // cross_entropy         of logits and labels
+  // binary_cross_entropy  of the logit of class 1 and labels 0 or 1
+  // token_cross_entropy   of the logits of each position and its target. With V classes and smoothing e, of log
+  //                       probabilities p: -(1 - e) p[target] - e / V * sum of all p (Szegedy et al. 2016)
+  std::string kind = "cross_entropy";
+  double label_smoothing = 0;      // of token_cross_entropy
+  int64_t ignored = -1;            // positions with this target count in nothing; -1: there are none
+  std::string targets = "labels";  // the tensor of the batch
 };
 
 struct ModelDescription {
   std::string name;
-  std::vector<int64_t> input_shape;       // without the batch
-  int64_t outputs = 0;                    // logits per sample
-  std::vector<LayerSpec> layers;          // in order of execution: a chain
+  std::vector<int64_t> input_shape;       // without the batch; empty: a graph's, whose inputs are named
+  int64_t outputs = 0;                    // logits per sample, or per position
+  std::vector<LayerSpec> layers;          // in order of execution: a chain, or a graph in topological order
   std::vector<ParameterSpec> parameters;  // the neutral order: trainable first, then buffers
+  LossSpec loss;
   // The loss of the task plus l2 / 2 times the sum of squares of all trainable parameters is what frameworks compute,
   // report as loss and differentiate.
   double l2 = 0;
 
+  // Of a graph. The logits are the last layer's output.
+  std::vector<std::string> inputs;     // tensors of the batch that layers read: "tokens"; "source", "source_lengths"
+  std::vector<std::string> penalties;  // scalar values that a training pass adds to the mean loss
+  std::string decoder_input;           // the tokens that a decoder feeds back, "target_in"; "": writes no sequences
+
+  bool is_graph() const { return !inputs.empty(); }
   int64_t parameter_count() const;  // trainable elements
 };
 
 // Dropout masks are counter-based: element i (row-major) of the input of layer number `layer` (its place in its chain)
-// is kept when word i % 4 of philox(key, i / 4, 0) is at least p * 2^32, where key is
-uint64_t dropout_key(uint64_t seed, int rank, int64_t step, size_t layer);
+// is kept when word i % 4 of philox(key, i / 4, 0) is at least p * 2^32. `micro_batch` numbers the training passes of a
+// step from 0. In a graph the element is one of the mask: layer_kinds.h says of which shape. The key is
+uint64_t dropout_key(uint64_t seed, int rank, int64_t step, size_t layer, int64_t micro_batch = 0);
 
 // The description of task.model for task.data's shape and classes. UserError listing the valid model names.
 ModelDescription describe_model(const spec::TaskSpec& task);

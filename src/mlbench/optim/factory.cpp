@@ -13,7 +13,8 @@ namespace mlbench::optim {
 
 namespace {
 
-constexpr Range kShareRange{0, 1}, kDecayRange{0, 1e6}, kEpsRange{0, 1};
+constexpr Range kShareRange{0, 1}, kDecayRange{0, 1e6}, kEpsRange{0, 1}, kNormRange{0, 1e30};
+constexpr Range kPatienceRange{0, 1e6};
 
 // A misspelt option is told before what its absence makes of the others: rules are made when all options are read.
 using MakeRule = std::function<std::unique_ptr<UpdateRule>(const FlatLayout&)>;
@@ -36,6 +37,17 @@ MakeRule read_adam(OptionReader& options) {
   adam.weight_decay = options.number("weight_decay", 0, kDecayRange);
   adam.amsgrad = options.flag("amsgrad", false);
   return [adam](const FlatLayout& layout) { return std::make_unique<AdamRule>(adam, layout); };
+}
+
+StepOptions read_step_options(OptionReader& options, int workers) {
+  StepOptions step;
+  step.clip_norm = options.number("clip_norm", 0, kNormRange);
+  const std::string reduce = options.text("reduce", "sum");
+  if (reduce != "sum" && reduce != "mean") throw UserError("unknown reduce '" + reduce + "'; valid: sum, mean");
+  if (reduce == "mean") step.reduce_divisor = workers;
+  step.averaging_patience = options.integer("averaging_patience", 0, kPatienceRange);
+  step.loss_scale = read_loss_scale(options);
+  return step;
 }
 
 struct Row {
@@ -63,13 +75,14 @@ std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const
     if (row.name == spec.name) {
       OptionReader options("optimizer '" + spec.name + "'", spec.options);
       const MakeRule make_rule = row.read_rule(options);
+      const StepOptions step = read_step_options(options, comm.size());
       const MakeExchange make_exchange = read_exchange(row.exchange, options);
       const compress::MakeCoder make_coder = compress::read_coder(options.text("compression", "none"), options);
       options.finish();
       auto rule = make_rule(layout);
       auto coder = make_coder({layout, context.seed, comm.rank()});
       auto exchange = make_exchange({comm, *coder, layout, context.seed, context.place});
-      return std::make_unique<Optimizer>(std::move(rule), std::move(coder), std::move(exchange));
+      return std::make_unique<Optimizer>(std::move(rule), std::move(coder), std::move(exchange), layout, step);
     }
     names += (names.empty() ? "" : ", ") + std::string(row.name);
   }

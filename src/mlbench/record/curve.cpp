@@ -125,12 +125,17 @@ Json epochs_json(const std::vector<RankSpool>& segments, const std::vector<Segme
   return latest(
       segments, EventKind::kEpoch, [](const Json& event) { return get(event, member::kEpoch); },
       [&](size_t i, const Json& event) {
-        return Json{{"epoch", field_of(event, member::kEpoch)},
-                    {"train_loss", field_of(event, member::kTrainLoss)},
-                    {"metrics", get(event, member::kMetrics, Json::object())},
-                    {"train_s", seconds(times[i].train_before_ns + train_ns_at(times[i], event))},
-                    {"step", field_of(event, member::kStep)},
-                    {"segment", i + 1}};
+        Json epoch = {{"epoch", field_of(event, member::kEpoch)},
+                      {"train_loss", field_of(event, member::kTrainLoss)},
+                      {"metrics", get(event, member::kMetrics, Json::object())},
+                      {"train_s", seconds(times[i].train_before_ns + train_ns_at(times[i], event))},
+                      {"step", field_of(event, member::kStep)},
+                      {"segment", i + 1}};
+        if (const auto norm = find(event, member::kGradientNorm)) {
+          epoch["gradient_norm"] = *norm;
+          epoch["clipped_steps"] = field_of(event, member::kClippedSteps);
+        }
+        return epoch;
       });
 }
 

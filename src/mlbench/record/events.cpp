@@ -25,6 +25,11 @@ constexpr MemberRow kMemberRows[] = {
     {"split", kText, "", "train | test"},
     {"metrics", kObject, "", "value by metric, of all ranks"},
     {"train_loss", kNumber, "", "mean over the epoch's samples, of all ranks"},
+    {"gradient_norm", kNumber, "",
+     "of the whole gradient before it is clipped; mean over the epoch's steps of this segment, skipped ones left out"},
+    {"clipped_steps", kInteger, "steps", "of those, how many exceeded the norm to which gradients are clipped"},
+    {"loss_scale", kNumber, "", "of the next step"},
+    {"skipped_steps", kInteger, "steps", "that changed nothing, as their gradient overflowed; since the run's first"},
     {"cadence", kBoolean, "", "due by the task's own cadence; false: a limit brought it about, and it meets no goal"},
     {"prepare_s", kNumber, "s", "until the data set could be read, before the train clock"},
     {"data", kObject, "", "which data set, as in the record"},
@@ -57,17 +62,19 @@ constexpr std::string_view kBeginAlways[] = {"effective", "versions", "comm_stac
 constexpr std::string_view kBeginSometimes[] = {"start_step", "last_step", "steps_per_epoch", "samples_before",
                                                 "parameters"};
 constexpr std::string_view kEpochAlways[] = {"step", "epoch"};
-constexpr std::string_view kEpochSometimes[] = {"train_ns", "train_loss", "metrics"};
+constexpr std::string_view kEpochSometimes[] = {"train_ns", "train_loss", "metrics", "gradient_norm", "clipped_steps"};
 constexpr std::string_view kEvaluationAlways[] = {"step", "duration_ns"};
 constexpr std::string_view kEvaluationSometimes[] = {"epoch", "samples", "split", "train_ns", "metrics", "cadence"};
 constexpr std::string_view kCheckpointAlways[] = {"step"};
 constexpr std::string_view kCheckpointSometimes[] = {"path"};
 constexpr std::string_view kGoalAlways[] = {"step", "metric", "split", "target", "value", "train_ns", "epoch"};
+constexpr std::string_view kLossScaleAlways[] = {"step", "loss_scale", "skipped_steps"};
+constexpr std::string_view kAveragingAlways[] = {"step"};
 constexpr std::string_view kOperationsAlways[] = {"step", "operations"};
 constexpr std::string_view kCollectiveAlways[] = {"row"};
 constexpr std::string_view kPairsAlways[] = {"matrix"};
 constexpr std::string_view kEndAlways[] = {"step", "reason"};
-constexpr std::string_view kEndSometimes[] = {"weights_sha256", "samples", "peak_rss"};
+constexpr std::string_view kEndSometimes[] = {"weights_sha256", "samples", "peak_rss", "loss_scale", "skipped_steps"};
 constexpr std::string_view kFailureAlways[] = {"kind", "operation", "message"};
 constexpr std::string_view kFailureSometimes[] = {"step", "sequence_number"};
 
@@ -78,6 +85,8 @@ constexpr EventRow kEventRows[] = {
     {EventKind::kEvaluation, "evaluation", "an evaluation has ended", kEvaluationAlways, kEvaluationSometimes},
     {EventKind::kCheckpoint, "checkpoint", "a checkpoint is on disk", kCheckpointAlways, kCheckpointSometimes},
     {EventKind::kGoal, "goal", "the goal was met", kGoalAlways, {}},
+    {EventKind::kLossScale, "loss_scale", "the scale of the loss has changed", kLossScaleAlways, {}},
+    {EventKind::kAveraging, "averaging", "weights are averaged from the next step on", kAveragingAlways, {}},
     {EventKind::kOperations, "operations", "what each operation of a step is and cost", kOperationsAlways, {}},
     {EventKind::kCollective, "collective", "a size of a benchmark of collectives is measured", kCollectiveAlways, {}},
     {EventKind::kPairs, "pairs", "every pair of ranks is measured", kPairsAlways, {}},

@@ -26,6 +26,8 @@ enum class EventKind {
   kEvaluation,
   kCheckpoint,
   kGoal,
+  kLossScale,
+  kAveraging,
   kOperations,
   kCollective,
   kPairs,
@@ -73,6 +75,11 @@ inline constexpr Member<int64_t> kParameters{"parameters"};
 inline constexpr Member<Json> kEffective{"effective"};
 inline constexpr Member<Json> kVersions{"versions"};
 inline constexpr Member<std::string> kCommStack{"comm_stack"};
+// of `epoch`, `loss_scale`, `end`
+inline constexpr Member<double> kGradientNorm{"gradient_norm"};
+inline constexpr Member<int64_t> kClippedSteps{"clipped_steps"};
+inline constexpr Member<double> kLossScale{"loss_scale"};
+inline constexpr Member<int64_t> kSkippedSteps{"skipped_steps"};
 // of `goal`
 inline constexpr Member<std::string> kMetric{"metric"};
 inline constexpr Member<double> kTarget{"target"};

@@ -94,10 +94,11 @@ TEST(Events, EachMemberHasARowAndBelongsToAnEvent) {
   for (const auto& one :
        {member::kSequence, member::kEndNs, member::kStep, member::kTrainNs, member::kDurationNs, member::kSamples,
         member::kPeakRss, member::kStartStep, member::kLastStep, member::kStepsPerEpoch, member::kSamplesBefore,
-        member::kParameters, member::kSequenceNumber}) {
+        member::kParameters, member::kSequenceNumber, member::kClippedSteps, member::kSkippedSteps}) {
     check(one, MemberType::kInteger);
   }
-  for (const auto& one : {member::kEpoch, member::kTrainLoss, member::kPrepareS, member::kTarget, member::kValue}) {
+  for (const auto& one : {member::kEpoch, member::kTrainLoss, member::kPrepareS, member::kTarget, member::kValue,
+                          member::kGradientNorm, member::kLossScale}) {
     check(one, MemberType::kNumber);
   }
   for (const auto& one : {member::kSplit, member::kCommStack, member::kMetric, member::kPath, member::kReason,

@@ -31,14 +31,22 @@ void add_points(Points& points, const StepRecord& record, const SpoolHeader& hea
 }
 
 void add_points(Points& points, const Json& event, const SpoolHeader& header) {
+  // Of all ranks: rank 0 tells what is the same on each.
+  const auto add = [&](const char* split, const std::string& metric, double value) {
+    points[{split, metric, kAllRanks}].push_back(
+        {header.start_wall_us + get(event, member::kEndNs) / 1000, get(event, member::kStep), value});
+  };
+  if (const auto scale = find(event, member::kLossScale); scale && is(event, EventKind::kLossScale)) {
+    add("", "loss_scale", *scale);
+  }
   const bool evaluation = is(event, EventKind::kEvaluation) && get(event, member::kSplit) == "test";
   if (!evaluation && !is(event, EventKind::kEpoch)) return;
   const Json metrics = get(event, member::kMetrics, Json::object());
   for (const auto& [metric, value] : metrics.items()) {
     if (!value.is_number() || (!evaluation && metric == "loss")) continue;  // the steps tell that of training
-    points[{evaluation ? kTestSplit : kTrainSplit, metric, kAllRanks}].push_back(
-        {header.start_wall_us + get(event, member::kEndNs) / 1000, get(event, member::kStep), value.get<double>()});
+    add(evaluation ? kTestSplit : kTrainSplit, metric, value.get<double>());
   }
+  if (const auto norm = find(event, member::kGradientNorm)) add("", "gradient_norm", *norm);
 }
 
 void add_points(Points& points, const TrackerLine& line, int64_t rank) {

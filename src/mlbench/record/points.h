@@ -3,6 +3,7 @@
 // What a rank recorded as series of points: what charts, the master's store and exports show.
 //   of steps        (train, loss), the mean over the samples; ("", lr), samples_per_s; per step step_s, bytes, KIND_s
 //   of epochs       (train, METRIC) over all ranks; of evaluations on test data (test, METRIC) over all ranks
+//   over all ranks  ("", gradient_norm) of epochs; ("", loss_scale) where it changed
 //   of custom runs  the values by the names that the script gave (legacy_names.h), and ("", epoch)
 
 #include <cstdint>

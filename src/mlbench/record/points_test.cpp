@@ -50,6 +50,17 @@ TEST(Points, OfARecordAreMeansOverItsSteps) {
   EXPECT_EQ(values, expected);
 }
 
+TEST(Points, OfUpdatesAreNormsOfGradientsAndChangesOfTheLossScale) {
+  Points points;
+  const SpoolHeader header;
+  add_points(points, {{"event", "loss_scale"}, {"step", 3}, {"loss_scale", 512}, {"skipped_steps", 1}}, header);
+  add_points(points, {{"event", "epoch"}, {"step", 5}, {"gradient_norm", 0.5}, {"clipped_steps", 2}}, header);
+  add_points(points, {{"event", "end"}, {"step", 9}, {"loss_scale", 512}, {"skipped_steps", 1}}, header);
+  EXPECT_EQ(points.size(), 2U);
+  EXPECT_THAT(steps_of(points, {"", "loss_scale", kAllRanks}), ElementsAre(3));
+  EXPECT_THAT(steps_of(points, {"", "gradient_norm", kAllRanks}), ElementsAre(5));
+}
+
 TEST(Points, OfEventsAreTheMetricsOfEpochsAndOfEvaluationsOnTestData) {
   Points points;
   const SpoolHeader header;

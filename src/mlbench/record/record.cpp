@@ -196,6 +196,19 @@ Json weights_json(const Spools& spools, std::vector<std::string>& notes) {
   return hashes.size() == 1 ? Json(*hashes.begin()) : Json(nullptr);
 }
 
+// What the updates of this run were beside the task's rule.
+void note_updates(const std::vector<RankSpool>& segments, std::vector<std::string>& notes) {
+  Json scale = last_event(segments, EventKind::kEnd);
+  if (!find(scale, member::kSkippedSteps)) scale = last_event(segments, EventKind::kLossScale);
+  if (const auto skipped = find(scale, member::kSkippedSteps)) {
+    notes.push_back(fmt::format("steps skipped, as their gradients overflowed: {}; loss scale {:g}", *skipped,
+                                get(scale, member::kLossScale)));
+  }
+  if (const Json averaging = last_event(segments, EventKind::kAveraging); is(averaging, EventKind::kAveraging)) {
+    notes.push_back(fmt::format("weights are averaged from step {} on", get(averaging, member::kStep)));
+  }
+}
+
 // Why the run ended; null where it did not end by itself.
 Json stop_reason_json(const std::vector<RankSpool>& segments) {
   if (segments.empty()) return nullptr;
@@ -320,6 +333,7 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   std::vector<std::string> notes = progress.notes;
   notes.insert(notes.end(), spools.notes.begin(), spools.notes.end());
   const Json weights = weights_json(spools, notes);
+  note_updates(rank0, notes);
   const Json effective = choices_json(field_of(begin, member::kEffective));
   const bool ended = progress.state != RunState::kQueued && progress.state != RunState::kRunning;
   const Json exchange = exchange_json(spec, std::ssize(rank0), effective, ended ? &notes : nullptr);

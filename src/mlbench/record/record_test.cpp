@@ -351,6 +351,28 @@ TEST_F(Record, RanksWithDifferentWeightsAreANote) {
   EXPECT_THAT(record["notes"].dump(), HasSubstr("2 different weights_sha256"));
 }
 
+TEST_F(Record, SkippedStepsAndAveragedWeightsAreNotesAndNormsAreOfEpochs) {
+  one_finished_segment();
+  EXPECT_FALSE(build()["epochs"][0].contains("gradient_norm"));
+  const size_t notes = build()["notes"].size();
+  std::vector<Json> events = {
+      {{"event", "loss_scale"}, {"end_ns", 1}, {"step", 5}, {"loss_scale", 512.0}, {"skipped_steps", 1}},
+      {{"event", "averaging"}, {"end_ns", 2}, {"step", 10}},
+      {{"event", "epoch"}, {"end_ns", 3}, {"step", 10}, {"epoch", 1}, {"gradient_norm", 0.75}, {"clipped_steps", 4}}};
+  const auto write = [&] {
+    write_spool(folder_.path(), 1, 0, {step_record(0, 10, kSecond)}, events, micros("2026-01-31T12:00:01.000000Z"));
+    return build();
+  };
+  Json record = write();
+  EXPECT_EQ(record["epochs"][0]["gradient_norm"], 0.75);
+  EXPECT_EQ(record["epochs"][0]["clipped_steps"], 4);
+  ASSERT_EQ(record["notes"].size(), notes + 2);
+  EXPECT_EQ(record["notes"][notes], "steps skipped, as their gradients overflowed: 1; loss scale 512");
+  EXPECT_EQ(record["notes"][notes + 1], "weights are averaged from step 10 on");
+  events.push_back({{"event", "end"}, {"end_ns", 4}, {"loss_scale", 2048.0}, {"skipped_steps", 3}});
+  EXPECT_EQ(write()["notes"][notes], "steps skipped, as their gradients overflowed: 3; loss scale 2048");
+}
+
 TEST_F(Record, SegmentThatTheSupervisorDidNotWriteDownIsSeen) {
   one_finished_segment();
   progress_.segments.clear();

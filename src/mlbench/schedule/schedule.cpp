@@ -38,9 +38,12 @@ double scaled_lr(const spec::ScheduleSpec& spec, const ScheduleContext& context)
 }
 
 int64_t count_warmup_steps(const spec::ScheduleSpec& spec, const ScheduleContext& context) {
+  if (spec.warmup == "linear_steps" || spec.warmup == "exponential") return spec.warmup_steps;
   double epochs = 0;
   if (spec.warmup == "epochs") {
     epochs = spec.warmup_epochs;
+  } else if (spec.warmup == "worker_epochs") {
+    epochs = spec.warmup_epochs * static_cast<double>(context.workers);
   } else if (spec.warmup == "log2_workers") {
     epochs = std::log2(static_cast<double>(context.workers));
   } else if (spec.warmup != "none") {
@@ -53,35 +56,59 @@ int64_t count_warmup_steps(const spec::ScheduleSpec& spec, const ScheduleContext
 class WarmUp : public Schedule {
  public:
   WarmUp(const spec::ScheduleSpec& spec, const ScheduleContext& context)
-      : base_(context.base_lr), peak_(scaled_lr(spec, context)), warmup_steps_(count_warmup_steps(spec, context)) {}
-
-  double lr(int64_t step) const override {
-    if (step >= warmup_steps_) return peak_;
-    return base_ + (peak_ - base_) * static_cast<double>(step) / static_cast<double>(warmup_steps_);
+      : Schedule(spec.by_length),
+        start_(spec.warmup_from == "zero" ? 0 : context.base_lr),
+        peak_(scaled_lr(spec, context)),
+        warmup_steps_(count_warmup_steps(spec, context)),
+        exponential_(spec.warmup == "exponential"),
+        warmup_factor_(spec.warmup_factor) {
+    if (std::ranges::find(spec::kWarmupStarts, spec.warmup_from) == std::end(spec::kWarmupStarts)) {
+      unknown("warmup_from", spec.warmup_from, spec::kWarmupStarts);
+    }
   }
+
   void on_evaluation(int64_t, double) override {}
   void export_state(NamedState&) const override {}
   void import_state(const NamedState&) override {}
 
  protected:
+  double rate(int64_t step) const override {
+    if (step >= warmup_steps_) return peak_;
+    const auto done = static_cast<double>(step);
+    const auto all = static_cast<double>(warmup_steps_);
+    if (exponential_) return peak_ * std::pow(warmup_factor_, (all - done) / all);
+    return start_ + (peak_ - start_) * done / all;
+  }
   int64_t warmup_steps() const { return warmup_steps_; }
 
  private:
-  double base_, peak_;
+  double start_, peak_;
   int64_t warmup_steps_;
+  bool exponential_;
+  double warmup_factor_;
 };
+
+// Milestones in epochs, or in fractions of all steps.
+std::vector<int64_t> milestone_steps(const spec::ScheduleSpec& spec, const ScheduleContext& context) {
+  const bool fractions = spec.decay == "fractions";
+  MLBENCH_CHECK(!fractions || context.total_steps > 0, "a decay at fractions of no steps");
+  std::vector<int64_t> steps;
+  for (const double place : fractions ? spec.fractions : spec.milestones) {
+    steps.push_back(
+        std::llround(place * static_cast<double>(fractions ? context.total_steps : context.steps_per_epoch)));
+  }
+  return steps;
+}
 
 class MultiStep final : public WarmUp {
  public:
-  MultiStep(const spec::ScheduleSpec& spec, const ScheduleContext& context) : WarmUp(spec, context) {
-    factor_ = spec.factor;
-    for (const double epoch : spec.milestones) {
-      milestones_.push_back(std::llround(epoch * static_cast<double>(context.steps_per_epoch)));
-    }
-  }
-  double lr(int64_t step) const override {
+  MultiStep(const spec::ScheduleSpec& spec, const ScheduleContext& context)
+      : WarmUp(spec, context), factor_(spec.factor), milestones_(milestone_steps(spec, context)) {}
+
+ protected:
+  double rate(int64_t step) const override {
     const auto passed = std::upper_bound(milestones_.begin(), milestones_.end(), step) - milestones_.begin();
-    return WarmUp::lr(step) * std::pow(factor_, static_cast<double>(passed));
+    return WarmUp::rate(step) * std::pow(factor_, static_cast<double>(passed));
   }
 
  private:
@@ -92,7 +119,22 @@ class MultiStep final : public WarmUp {
 class InverseSqrt final : public WarmUp {
  public:
   using WarmUp::WarmUp;
-  double lr(int64_t step) const override { return WarmUp::lr(step) / std::sqrt(static_cast<double>(step + 1)); }
+
+ protected:
+  double rate(int64_t step) const override { return WarmUp::rate(step) / std::sqrt(static_cast<double>(step + 1)); }
+};
+
+class InverseSqrtAfterWarmUp final : public WarmUp {
+ public:
+  using WarmUp::WarmUp;
+
+ protected:
+  double rate(int64_t step) const override {
+    // A warm-up that turned out to have no step leaves one to count from.
+    const int64_t from = std::max<int64_t>(warmup_steps(), 1);
+    if (step <= from) return WarmUp::rate(step);
+    return WarmUp::rate(step) * std::sqrt(static_cast<double>(from) / static_cast<double>(step));
+  }
 };
 
 class Plateau final : public WarmUp {
@@ -103,11 +145,6 @@ class Plateau final : public WarmUp {
         patience_(spec.patience),
         threshold_(spec.threshold),
         floor_(spec.floor) {}
-
-  double lr(int64_t step) const override {
-    const auto passed = std::upper_bound(reductions_.begin(), reductions_.end(), step) - reductions_.begin();
-    return WarmUp::lr(step) * std::max(floor_, std::pow(factor_, static_cast<double>(passed)));
-  }
 
   void on_evaluation(int64_t step, double validation_loss) override {
     if (step < warmup_steps()) return;
@@ -140,6 +177,12 @@ class Plateau final : public WarmUp {
     bad_ = state.integer("schedule/bad");
   }
 
+ protected:
+  double rate(int64_t step) const override {
+    const auto passed = std::upper_bound(reductions_.begin(), reductions_.end(), step) - reductions_.begin();
+    return WarmUp::rate(step) * std::max(floor_, std::pow(factor_, static_cast<double>(passed)));
+  }
+
  private:
   double factor_;
   int64_t patience_;
@@ -154,9 +197,10 @@ class Plateau final : public WarmUp {
 std::unique_ptr<Schedule> make_schedule(const spec::ScheduleSpec& spec, const ScheduleContext& context) {
   MLBENCH_CHECK(context.base_lr > 0 && context.workers > 0 && context.steps_per_epoch > 0, "empty schedule context");
   if (spec.decay == "constant") return std::make_unique<WarmUp>(spec, context);
-  if (spec.decay == "multistep") return std::make_unique<MultiStep>(spec, context);
+  if (spec.decay == "multistep" || spec.decay == "fractions") return std::make_unique<MultiStep>(spec, context);
   if (spec.decay == "plateau") return std::make_unique<Plateau>(spec, context);
   if (spec.decay == "inverse_sqrt") return std::make_unique<InverseSqrt>(spec, context);
+  if (spec.decay == "inverse_sqrt_after_warmup") return std::make_unique<InverseSqrtAfterWarmUp>(spec, context);
   unknown("decay", spec.decay, spec::kDecays);
 }
 

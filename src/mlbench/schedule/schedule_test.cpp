@@ -151,6 +151,93 @@ TEST(Schedule, SquareRootScaling) {
   expect_lr(*make_schedule(spec, {30, 16, 373}), 0, 120);
 }
 
+// 3a: 30 to 30 * sqrt(k) within 3k epochs, times the drawn length over 70.
+TEST(Schedule, Task3a) {
+  ScheduleSpec spec;
+  spec.scaling = "sqrt";
+  spec.warmup = "worker_epochs";
+  spec.warmup_epochs = 3;
+  spec.by_length = true;
+  constexpr int64_t kEpoch = 100;
+  const auto four = make_schedule(spec, {30, 4, kEpoch});
+  expect_lr(*four, 0, 30);
+  expect_lr(*four, 300, 37.5);  // a quarter of 12 epochs
+  expect_lr(*four, 1199, 60 - 30.0 / 1200);
+  expect_lr(*four, 1200, 60);
+  expect_lr(*four, 75000, 60);
+  EXPECT_DOUBLE_EQ(four->lr(1200, {.relative_length = 35.0 / 70}), 30);
+  EXPECT_DOUBLE_EQ(four->lr(300, {.relative_length = 77.0 / 70}), 41.25);
+  const auto one = make_schedule(spec, {30, 1, kEpoch});
+  for (const int64_t step : {0, 150, 300, 1000}) EXPECT_EQ(one->lr(step), 30);
+  EXPECT_EQ(one->lr(0, {.relative_length = 0.5}), 15);
+  spec.by_length = false;
+  EXPECT_EQ(make_schedule(spec, {30, 1, kEpoch})->lr(0, {.relative_length = 0.5}), 30) << "only where it is asked for";
+}
+
+// 4a: 0.01^((200 - t) / 200) for 200 steps, halved at 40, 45, 50 and 55 % of all steps.
+TEST(Schedule, Task4a) {
+  ScheduleSpec spec;
+  spec.warmup = "exponential";
+  spec.warmup_steps = 200;
+  spec.warmup_factor = 0.01;
+  spec.decay = "fractions";
+  spec.fractions = {0.4, 0.45, 0.5, 0.55};
+  spec.factor = 0.5;
+  const auto schedule = make_schedule(spec, {2e-3, 8, 2197, 8 * 2197});  // 17,576 steps
+  expect_lr(*schedule, 0, 2e-5);
+  expect_lr(*schedule, 100, 2e-4);
+  expect_lr(*schedule, 150, 2e-3 / std::sqrt(10));
+  expect_lr(*schedule, 199, 2e-3 * 0.9772372209558107);  // 10^(-1/100)
+  expect_lr(*schedule, 200, 2e-3);
+  expect_lr(*schedule, 7029, 2e-3);  // 7,030.4, 7,909.2, 8,788 and 9,666.8
+  expect_lr(*schedule, 7030, 1e-3);
+  expect_lr(*schedule, 7908, 1e-3);
+  expect_lr(*schedule, 7909, 5e-4);
+  expect_lr(*schedule, 8787, 5e-4);
+  expect_lr(*schedule, 8788, 2.5e-4);
+  expect_lr(*schedule, 9666, 2.5e-4);
+  expect_lr(*schedule, 9667, 1.25e-4);
+  expect_lr(*schedule, 17575, 1.25e-4);
+}
+
+// 4b: from 0 in 1000 steps, then sqrt(1000 / t).
+TEST(Schedule, Task4b) {
+  ScheduleSpec spec;
+  spec.warmup = "linear_steps";
+  spec.warmup_steps = 1000;
+  spec.warmup_from = "zero";
+  spec.decay = "inverse_sqrt_after_warmup";
+  const auto schedule = make_schedule(spec, {1.976e-3, 4, 1000});
+  EXPECT_EQ(schedule->lr(0), 0);
+  expect_lr(*schedule, 1, 1.976e-6);
+  expect_lr(*schedule, 250, 4.94e-4);
+  expect_lr(*schedule, 999, 1.974024e-3);
+  expect_lr(*schedule, 1000, 1.976e-3);
+  expect_lr(*schedule, 1001, 1.976e-3 * std::sqrt(1000.0 / 1001));
+  expect_lr(*schedule, 4000, 9.88e-4);
+  expect_lr(*schedule, 100000, 1.976e-4);
+}
+
+TEST(Schedule, LinearStepsBeginAtTheRateOfOneWorker) {
+  ScheduleSpec spec;
+  spec.scaling = "linear";
+  spec.warmup = "linear_steps";
+  spec.warmup_steps = 10;
+  const auto schedule = make_schedule(spec, {0.5, 3, 1000});
+  expect_lr(*schedule, 0, 0.5);
+  expect_lr(*schedule, 5, 1);
+  expect_lr(*schedule, 10, 1.5);
+}
+
+TEST(Schedule, ADecayAfterAWarmUpOfNoStepCountsFromTheFirst) {
+  ScheduleSpec spec;
+  spec.warmup = "log2_workers";  // none for one worker
+  spec.decay = "inverse_sqrt_after_warmup";
+  const auto schedule = make_schedule(spec, {1, 1, 100});
+  for (const int64_t step : {0, 1}) EXPECT_EQ(schedule->lr(step), 1);
+  expect_lr(*schedule, 4, 0.5);
+}
+
 TEST(Schedule, StateMakesACopyThatGoesOnAlike) {
   const auto original = make_schedule(plateau(), {0.02, 4, 98});
   NamedState empty;
@@ -177,10 +264,14 @@ TEST(Schedule, UnknownNamesListTheValidOnes) {
   };
   EXPECT_EQ(error_with([](ScheduleSpec& s) { s.scaling = "cubic"; }),
             "unknown schedule.scaling 'cubic'; valid: none, linear, sqrt, table");
-  EXPECT_EQ(error_with([](ScheduleSpec& s) { s.warmup = "slow"; }),
-            "unknown schedule.warmup 'slow'; valid: none, epochs, log2_workers");
+  EXPECT_EQ(
+      error_with([](ScheduleSpec& s) { s.warmup = "slow"; }),
+      "unknown schedule.warmup 'slow'; valid: none, epochs, log2_workers, worker_epochs, linear_steps, exponential");
+  EXPECT_EQ(error_with([](ScheduleSpec& s) { s.warmup_from = "one"; }),
+            "unknown schedule.warmup_from 'one'; valid: lr, zero");
   EXPECT_EQ(error_with([](ScheduleSpec& s) { s.decay = "cosine"; }),
-            "unknown schedule.decay 'cosine'; valid: constant, multistep, plateau, inverse_sqrt");
+            "unknown schedule.decay 'cosine'; valid: constant, multistep, fractions, plateau, inverse_sqrt, "
+            "inverse_sqrt_after_warmup");
 }
 
 }  // namespace

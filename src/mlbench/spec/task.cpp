@@ -15,6 +15,7 @@
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/fields.h"
 #include "mlbench/spec/run_options.h"
+#include "mlbench/spec/schedule_fields.h"
 #include "mlbench/spec/task_hash.h"
 #include "mlbench/spec/toml_document.h"
 
@@ -35,9 +36,10 @@ constexpr std::array<std::string_view, 2> kTablesWithOptions = {"model", "optimi
 
 // Products of these stay below 2^63: samples of an epoch times epochs, a batch times workers.
 constexpr Range kWorkerRange{1, kMostWorkers}, kExtentRange{1, 1e9}, kClassRange{1, 1e7}, kBatchRange{1, 1e8};
-constexpr Range kEpochRange{1e-6, 1e7}, kEpochOrNoneRange{0, 1e7}, kRateRange{1e-12, 1e6};
-constexpr Range kFractionRange{0, 1}, kPatienceRange{0, 1e6}, kSampleRange{0, 1e15};
+constexpr Range kEpochRange{1e-6, 1e7}, kRateRange{1e-12, 1e6};
+constexpr Range kSmoothingRange{0, 0.99}, kFractionRange{0, 1}, kSampleRange{0, 1e15};
 constexpr Range kPixelRange{-1e6, 1e6}, kDeviationRange{1e-6, 1e6}, kGoalRange{-1e9, 1e9}, kLossRange{0, 1e9};
+constexpr Range kLengthRange{0, 1e6}, kMultipleRange{1, 1024}, kBatchOrNoneRange{0, 1e8};
 constexpr double kMostSampleVolume = 1e9;
 
 template <typename V, typename Task>
@@ -57,13 +59,24 @@ void describe_task(V& v, Task& task) {
     v.field("eval_transform", data.eval_transform);
     v.field("mean", data.mean, {.range = kPixelRange});
     v.field("stddev", data.stddev, {.range = kDeviationRange});
+    v.field("batching", data.batching, {.choices = kBatchings});
+    v.field("bptt", data.bptt, {.range = kLengthRange});
+    v.field("bptt_deviation", data.bptt_deviation, {.range = kLengthRange});
+    v.field("short_probability", data.short_probability, {.range = kFractionRange});
+    v.field("evaluation_batch", data.evaluation_batch, {.range = kBatchOrNoneRange});
+    v.field("max_length", data.max_length, {.range = kLengthRange});
+    v.field("evaluation_max_length", data.evaluation_max_length, {.range = kLengthRange});
+    v.field("length_multiple", data.length_multiple, {.range = kMultipleRange});
   });
   v.table("model", [&] {
     v.field("name", task.model.name, kRequired);
     v.rest(task.model.options);
   });
   v.field("loss", task.loss, kRequired);
+  v.field("label_smoothing", task.label_smoothing, {.range = kSmoothingRange});
   v.field("batch_size", task.batch_size, {.required = true, .range = kBatchRange});
+  v.field("global_batch", task.global_batch, {.range = kBatchOrNoneRange});
+  v.field("loss_divisor", task.loss_divisor, {.choices = kLossDivisors});
   v.field("epochs", task.epochs, {.required = true, .range = kEpochRange});
   v.field("precision", task.precision, {.choices = kPrecisions});
   v.table("optimizer", [&] {
@@ -71,19 +84,7 @@ void describe_task(V& v, Task& task) {
     v.field("lr", task.optimizer.lr, {.required = true, .range = kRateRange});
     v.rest(task.optimizer.options);
   });
-  v.table("schedule", [&] {
-    auto& schedule = task.schedule;
-    v.field("scaling", schedule.scaling, {.choices = kScalings});
-    v.field("lr_by_workers", schedule.lr_by_workers, {.range = kRateRange});
-    v.field("warmup", schedule.warmup, {.choices = kWarmups});
-    v.field("warmup_epochs", schedule.warmup_epochs, {.range = kEpochOrNoneRange});
-    v.field("decay", schedule.decay, {.choices = kDecays});
-    v.field("milestones", schedule.milestones, {.range = kEpochRange});
-    v.field("factor", schedule.factor, {.range = kFractionRange});
-    v.field("patience", schedule.patience, {.range = kPatienceRange});
-    v.field("threshold", schedule.threshold, {.range = kLossRange});
-    v.field("floor", schedule.floor, {.range = kFractionRange});
-  });
+  v.table("schedule", [&] { describe_schedule(v, task.schedule); });
   v.table("evaluation", [&] {
     auto& evaluation = task.evaluation;
     v.field("every_epoch", evaluation.every_epoch);
@@ -115,6 +116,33 @@ void describe_task(V& v, Task& task) {
   v.table("limits", [&] { v.field("max_time_s", task.max_time_s, {.range = Range{0, time_range.most}}); });
 }
 
+// How a step is made of the data. `require(right, path, text)` refuses what is wrong.
+template <typename Require>
+void check_batching(const TaskSpec& task, const Require& require) {
+  const DataSpec& data = task.data;
+  const bool samples = data.batching == "samples", columns = data.batching == "columns";
+  require(samples != data.sample_shape.empty(), "data.sample_shape",
+          samples ? "must list the extents of a sample"
+                  : fmt::format("must be empty: 'data.batching' is \"{}\"", data.batching));
+  const double volume = unchecked_volume_of(data.sample_shape);
+  require(volume <= kMostSampleVolume, "data.sample_shape",
+          fmt::format("is a sample of {:g} values; expected at most {:g}", volume, kMostSampleVolume));
+  require(data.mean.size() == data.stddev.size(), "data.stddev",
+          fmt::format("has {} values, 'data.mean' has {}", data.stddev.size(), data.mean.size()));
+  require(!columns || data.bptt >= 5, "data.bptt",
+          fmt::format("is {}; expected at least 5 positions: 'data.batching' is \"columns\"", data.bptt));
+  if (samples || columns) {
+    require(task.global_batch == 0, "global_batch",
+            fmt::format("is {}; expected 0, batch_size * workers: 'data.batching' is \"{}\"", task.global_batch,
+                        data.batching));
+    require(task.loss_divisor == "weight", "loss_divisor",
+            fmt::format("is \"{}\"; expected \"weight\": 'data.batching' is \"{}\"", task.loss_divisor, data.batching));
+  }
+  require(data.batching != "tokens" || task.global_batch == 0 || task.global_batch >= task.batch_size, "global_batch",
+          fmt::format("is {} tokens, less than the {} of one micro-batch, 'batch_size'", task.global_batch,
+                      task.batch_size));
+}
+
 // What one field alone cannot tell.
 void check_relations(const TaskSpec& task, const FieldReader& reader) {
   const auto require = [&](bool right, const char* path, const std::string& text) {
@@ -122,37 +150,13 @@ void check_relations(const TaskSpec& task, const FieldReader& reader) {
   };
 
   require(!task.workers.empty(), "workers", "must list the official numbers of workers");
-  require(!task.data.sample_shape.empty(), "data.sample_shape", "must list the extents of a sample");
-  const double volume = unchecked_volume_of(task.data.sample_shape);
-  require(volume <= kMostSampleVolume, "data.sample_shape",
-          fmt::format("is a sample of {:g} values; expected at most {:g}", volume, kMostSampleVolume));
-  require(task.data.mean.size() == task.data.stddev.size(), "data.stddev",
-          fmt::format("has {} values, 'data.mean' has {}", task.data.stddev.size(), task.data.mean.size()));
+  check_batching(task, require);
 
-  const ScheduleSpec& schedule = task.schedule;
-  if (schedule.scaling == "table") {
-    require(!schedule.lr_by_workers.empty(), "schedule.lr_by_workers", "is missing: 'schedule.scaling' is \"table\"");
-  }
-  for (const auto& [workers, lr] : schedule.lr_by_workers) {
-    require(kWorkerRange.contains(static_cast<double>(workers)), "schedule.lr_by_workers",
-            fmt::format("has a rate for {} workers; expected a number {}", workers, to_text(kWorkerRange)));
-  }
-  if (schedule.warmup == "epochs") {
-    require(schedule.warmup_epochs > 0, "schedule.warmup_epochs", "must be positive: 'schedule.warmup' is \"epochs\"");
-  }
-  if (schedule.decay == "multistep") {
-    require(!schedule.milestones.empty() &&
-                std::is_sorted(schedule.milestones.begin(), schedule.milestones.end(), std::less_equal<>()),
-            "schedule.milestones", "must list epochs in strictly rising order: 'schedule.decay' is \"multistep\"");
-  }
-  if (schedule.decay == "multistep" || schedule.decay == "plateau") {
-    require(schedule.factor > 0 && schedule.factor < 1, "schedule.factor",
-            fmt::format("is {}; expected a number between 0 and 1", schedule.factor));
-  }
-  if (schedule.decay == "plateau") {
-    require(schedule.patience > 0, "schedule.patience", "must be at least 1: 'schedule.decay' is \"plateau\"");
-    require(schedule.floor < 1, "schedule.floor", fmt::format("is {}; expected a fraction below 1", schedule.floor));
-  }
+  require(task.label_smoothing == 0 || task.loss == "token_cross_entropy", "label_smoothing",
+          fmt::format("is {}, but 'loss' is \"{}\"; expected 0, or the loss \"token_cross_entropy\"",
+                      task.label_smoothing, task.loss));
+
+  check_schedule(task.schedule, reader);
 
   const EvaluationSpec& evaluation = task.evaluation;
   require(evaluation.every_samples == 0 || evaluation.every_fraction == 0, "evaluation.every_fraction",

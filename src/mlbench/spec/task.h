@@ -23,12 +23,25 @@ namespace mlbench::spec {
 
 struct DataSpec {
   std::string name;                   // data set description (tasks/data/NAME.toml)
-  std::vector<int64_t> sample_shape;  // e.g. {1, 28, 28}
-  int64_t classes = 0;
+  std::vector<int64_t> sample_shape;  // e.g. {1, 28, 28}; empty for text
+  int64_t classes = 0;                // of text: size of the vocabulary, padding included
   // Transform applied in order to train and evaluation samples: "scale_255", "normalise", "pad_crop_flip" ...
   std::vector<std::string> train_transform;
   std::vector<std::string> eval_transform;
   std::vector<double> mean, stddev;  // per channel, for "normalise"; empty otherwise
+  // What a step takes (data/plan.h): "samples" of one shape | "columns" of one text | "sentences" with their
+  // translations, so many of them | "tokens": such sentences by the number of their tokens.
+  std::string batching = "samples";
+  // Columns: a step takes max(5, N(m, bptt_deviation)) positions, m being bptt / 2 with short_probability, else bptt.
+  int64_t bptt = 0;
+  double bptt_deviation = 0;
+  double short_probability = 0;
+  int64_t evaluation_batch = 0;  // columns or sentences at a time; 0: 10 columns, 64 sentences
+  // Of a sentence and of its translation, without the end: longer pairs are left out of training; of the evaluation
+  // nothing is left out, but cut. 0: any length.
+  int64_t max_length = 0;
+  int64_t evaluation_max_length = 0;
+  int64_t length_multiple = 1;  // sentences are padded to one of this
   bool operator==(const DataSpec&) const = default;
 };
 
@@ -41,7 +54,8 @@ struct ModelSpec {
 struct OptimizerSpec {
   std::string name;  // catalog row, e.g. "centralized_sgd"
   double lr = 0;
-  Json options = Json::object();  // momentum, nesterov, weight_decay, dampening, by_layer, bucket_mb, overlap ...
+  // momentum, nesterov, weight_decay, clip_norm, loss_scale, by_layer ... (optim/factory.h)
+  Json options = Json::object();
   bool operator==(const OptimizerSpec&) const = default;
 };
 
@@ -49,18 +63,25 @@ struct ScheduleSpec {
   // lr(k): "none" = lr, "linear" = lr * k, "sqrt" = lr * sqrt(k), "table" = lr_by_workers[k].
   std::string scaling = "none";
   std::map<int64_t, double> lr_by_workers;
-  // Linear warm-up from lr to the scaled lr. Length: "epochs" x warmup_epochs (0: none);
-  // "log2_workers": log2(k) epochs.
-  std::string warmup = "none";  // none | epochs | log2_workers
+  // Linear warm-up to the scaled lr. Length: "epochs" x warmup_epochs (0: none); "log2_workers": log2(k) epochs;
+  // "worker_epochs": k x warmup_epochs; "linear_steps": warmup_steps. Or "exponential" over warmup_steps:
+  // warmup_factor ^ ((W - t) / W) of the scaled lr.
+  std::string warmup = "none";
   double warmup_epochs = 0;
-  // "constant" | "multistep" (milestones in epochs, factor) | "plateau" (factor, patience, threshold, floor as a
-  // fraction of the start) | "inverse_sqrt" (alpha / sqrt(t)).
+  int64_t warmup_steps = 0;
+  std::string warmup_from = "lr";  // where a linear one begins: lr | zero
+  double warmup_factor = 0;
+  // "constant" | "multistep" (milestones in epochs, factor) | "fractions" (of all steps, factor) | "plateau" (factor,
+  // patience, threshold, floor as a fraction of the start) | "inverse_sqrt" (alpha / sqrt(t)) |
+  // "inverse_sqrt_after_warmup" (sqrt(W / t)).
   std::string decay = "constant";
   std::vector<double> milestones;
+  std::vector<double> fractions;
   double factor = 0;
   int64_t patience = 0;
   double threshold = 0;
   double floor = 0;
+  bool by_length = false;  // times the relative length of the step's sequences
   bool operator==(const ScheduleSpec&) const = default;
 };
 
@@ -98,8 +119,15 @@ struct TaskSpec {
   std::vector<int64_t> workers;       // official K list
   DataSpec data;
   ModelSpec model;
-  std::string loss;        // "cross_entropy"
-  int64_t batch_size = 0;  // per worker
+  std::string loss;            // "cross_entropy"
+  double label_smoothing = 0;  // of a loss over tokens (models::LossSpec)
+  // Per worker, of one micro-batch: samples, columns, sentences, or tokens with padding. Where global_batch is given, a
+  // worker's share of that is cut into as many micro-batches as that takes.
+  int64_t batch_size = 0;
+  int64_t global_batch = 0;  // sentences or tokens of a step, of all workers; 0: batch_size * workers
+  // What a step's sum of losses is divided by: the "weight" of the global batch, so that ranks sum to its mean; or
+  // "local_samples", each rank's own number of sentences, so that they sum to k times as much (task 4a).
+  std::string loss_divisor = "weight";
   double epochs = 0;
   std::string precision = "float32";  // float32 (without TF32) | tf32 | bf16
   OptimizerSpec optimizer;
@@ -111,10 +139,15 @@ struct TaskSpec {
   bool operator==(const TaskSpec&) const = default;
 };
 
+inline constexpr std::string_view kBatchings[] = {"samples", "columns", "sentences", "tokens"};
+inline constexpr std::string_view kLossDivisors[] = {"weight", "local_samples"};
 inline constexpr std::string_view kPrecisions[] = {"float32", "tf32", "bf16"};
 inline constexpr std::string_view kScalings[] = {"none", "linear", "sqrt", "table"};
-inline constexpr std::string_view kWarmups[] = {"none", "epochs", "log2_workers"};
-inline constexpr std::string_view kDecays[] = {"constant", "multistep", "plateau", "inverse_sqrt"};
+inline constexpr std::string_view kWarmups[] = {"none",          "epochs",       "log2_workers",
+                                                "worker_epochs", "linear_steps", "exponential"};
+inline constexpr std::string_view kWarmupStarts[] = {"lr", "zero"};
+inline constexpr std::string_view kDecays[] = {"constant", "multistep",    "fractions",
+                                               "plateau",  "inverse_sqrt", "inverse_sqrt_after_warmup"};
 
 // How the gradient travels and what is drawn, not what is computed: recorded, but outside of the task's hash. An
 // override of these keys leaves a run closed and may be given for every task (decoding.n_best: that translates).

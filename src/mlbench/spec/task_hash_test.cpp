@@ -114,6 +114,26 @@ TEST(TaskHash, TheTimeOfARuleSetIsSuchAKey) {
   }
 }
 
+TEST(TaskHash, ScheduleKeysThatCameLaterCountWhereTheyAreSet) {
+  const Json canonical = find_task("fashion-mnist", "", "", {}).canonical;
+  const std::pair<const char*, Json> others[] = {{"warmup_steps", 200},
+                                                 {"warmup_from", "zero"},
+                                                 {"warmup_factor", 0.01},
+                                                 {"fractions", {0.5}},
+                                                 {"by_length", true}};
+  Json before = canonical;
+  for (const auto& [key, value] : others) {
+    EXPECT_TRUE(canonical["schedule"].contains(key)) << key;
+    EXPECT_FALSE(hashed_form(canonical)["schedule"].contains(key)) << key;
+    Json with_key = canonical;
+    with_key["schedule"][key] = value;
+    EXPECT_NE(hash_of(with_key), hash_of(canonical)) << key;
+    before["schedule"].erase(key);
+  }
+  EXPECT_EQ(hash_of(before), hash_of(canonical));
+  EXPECT_EQ(to_json(task_from_json(before)), canonical);
+}
+
 // Another list of variants makes no other task: one may come, as long as the others stay what they are.
 TEST(TaskHash, TheListOfVariantsIsOutside) {
   Json canonical = find_task("1a", "2018", "v2-56", {}).canonical;

@@ -350,7 +350,7 @@ INSTANTIATE_TEST_SUITE_P(
               "toy.toml:9:10: Error while parsing key-value pair: cannot redefine"},
         Wrong{"epochs = 10", "epoch = 10",
               "toy.toml:8:1: unknown key 'epoch': did you mean 'epochs'? valid: batch_size, data, epochs, evaluation, "
-              "goal, limits, loss, model, name, optimizer, precision, rules, schedule, title, variant, variants, "
+              "goal, label_smoothing, limits, loss, model, name, optimizer, precision, rules, schedule, title, variant, variants, "
               "workers"},
         Wrong{"factor = 0.5", "  faktor = 0.5",
               "toy.toml:31:3: unknown key 'schedule.faktor': did you mean 'factor'? "},
@@ -377,6 +377,18 @@ INSTANTIATE_TEST_SUITE_P(
               "toy.toml:28:1: 'schedule.milestones' must list epochs in strictly rising order"},
         Wrong{"decay = \"plateau\"", "decay = \"multistep\"\nmilestones = [109, 82]",
               "toy.toml:31:14: 'schedule.milestones' must list epochs in strictly rising order"},
+        Wrong{"decay = \"plateau\"", "decay = \"fractions\"\nfractions = [0.5, 0.4]",
+              "toy.toml:31:13: 'schedule.fractions' must list fractions of all steps in strictly rising order"},
+        Wrong{"decay = \"plateau\"", "warmup = \"none\"\ndecay = \"inverse_sqrt_after_warmup\"",
+              "toy.toml:30:10: 'schedule.warmup' is \"none\": 'schedule.decay' is \"inverse_sqrt_after_warmup\""},
+        Wrong{"scaling = \"linear\"", "warmup = \"worker_epochs\"",
+              "toy.toml:28:1: 'schedule.warmup_epochs' must be positive: 'schedule.warmup' is \"worker_epochs\""},
+        Wrong{"scaling = \"linear\"", "warmup = \"linear_steps\"",
+              "toy.toml:28:1: 'schedule.warmup_steps' must be positive: 'schedule.warmup' is \"linear_steps\""},
+        Wrong{"scaling = \"linear\"", "warmup = \"exponential\"\nwarmup_steps = 200",
+              "toy.toml:28:1: 'schedule.warmup_factor' is 0; expected a number between 0 and 1"},
+        Wrong{"scaling = \"linear\"", "warmup_from = \"one\"",
+              "toy.toml:29:15: 'schedule.warmup_from' is \"one\"; expected one of: lr, zero"},
         Wrong{"factor = 0.5", "factor = 1.5",
               "toy.toml:31:10: 'schedule.factor' is 1.5; expected a number from 0 to 1"},
         Wrong{"patience = 2\n", "", "toy.toml:28:1: 'schedule.patience' must be at least 1"},
@@ -430,7 +442,7 @@ TEST(TaskOverride, ErrorsNameTheOverrideAndTheValidKeys) {
             "nesterov");
   EXPECT_EQ(error_with("optimiser.lr", "1"),
             "--set optimiser.lr=1: unknown key 'optimiser' of the task: did you mean 'optimizer'? valid: batch_size, "
-            "data, epochs, evaluation, goal, loss, model, optimizer, precision, schedule");
+            "data, epochs, evaluation, global_batch, goal, loss, loss_divisor, model, optimizer, precision, schedule");
   EXPECT_EQ(error_with("epochs.x", "1"), "--set epochs.x=1: 'epochs' is 10, not a table");
   EXPECT_THAT(error_with("", "1"), HasSubstr("unknown key ''"));
   EXPECT_THAT(error_with("optimizer.", "1"), HasSubstr("unknown key '' of 'optimizer'"));
@@ -484,6 +496,33 @@ TEST(TaskOverride, NoNumberIsTakenBeyondItsRange) {
                 parse(kText, {{"data.sample_shape", "[100000, 100000]"}});
               }),
               HasSubstr("is a sample of 1e+10 values; expected at most 1e+09"));
+}
+
+// A task over text, by its overrides of one over images.
+TEST(Task, BatchesOfTextSayHowTheyAreMade) {
+  const std::vector<Override> columns = {{"data.sample_shape", "[]"},
+                                         {"data.batching", "columns"},
+                                         {"data.bptt", "70"},
+                                         {"data.short_probability", "0.05"}};
+  const TaskSpec task = parse(kText, columns).task;
+  EXPECT_EQ(task.data.bptt, 70);
+  EXPECT_EQ(task_from_json(to_json(task)), task);
+
+  const auto error_with = [&](const std::string& key, const std::string& value) {
+    std::vector<Override> settings = columns;
+    settings.push_back({key, value});
+    return error_of([&] { parse(kText, settings); });
+  };
+  EXPECT_THAT(error_with("data.batching", "pages"), HasSubstr("expected one of: samples, columns, sentences, tokens"));
+  EXPECT_THAT(error_with("data.batching", "samples"), HasSubstr("must list the extents of a sample"));
+  EXPECT_THAT(error_with("data.sample_shape", "[3]"), HasSubstr("must be empty: 'data.batching' is \"columns\""));
+  EXPECT_THAT(error_with("data.bptt", "4"), HasSubstr("is 4; expected at least 5 positions"));
+  EXPECT_THAT(error_with("global_batch", "64"), HasSubstr("is 64; expected 0, batch_size * workers"));
+  EXPECT_THAT(error_with("loss_divisor", "local_samples"), HasSubstr("is \"local_samples\"; expected \"weight\""));
+  EXPECT_THAT(error_of([&] {
+                parse(kText, {{"data.sample_shape", "[]"}, {"data.batching", "tokens"}, {"global_batch", "31"}});
+              }),
+              HasSubstr("is 31 tokens, less than the 32 of one micro-batch, 'batch_size'"));
 }
 
 TEST(TaskOverride, IsSplitAtTheFirstEqualsSign) {

@@ -13,16 +13,21 @@
 
 namespace mlbench::train {
 
+namespace {
+
+constexpr const char* kCarriedState = "train/carried_state";
+
+}  // namespace
+
 CheckpointKeeper::CheckpointKeeper(const TrainContext& context, schedule::Schedule& schedule, MetricSet& epoch_metrics)
     : c_(context),
       schedule_(schedule),
       epoch_metrics_(epoch_metrics),
       folder_(std::filesystem::path(context.run.run_dir) / "checkpoints") {}
 
-bool CheckpointKeeper::due(int64_t step, int64_t steps_per_epoch) const {
+bool CheckpointKeeper::due(int64_t step, bool epoch_ends) const {
   const spec::CheckpointPolicy& policy = c_.run.checkpoint;
-  return (policy.every_steps > 0 && step % policy.every_steps == 0) ||
-         (policy.every_epoch && step % steps_per_epoch == 0);
+  return (policy.every_steps > 0 && step % policy.every_steps == 0) || (policy.every_epoch && epoch_ends);
 }
 
 NamedState CheckpointKeeper::capture(const Position& position) {
@@ -31,6 +36,7 @@ NamedState CheckpointKeeper::capture(const Position& position) {
   export_model(c_.framework, average_model(c_.framework, c_.comm, replicated), state, own);
   c_.optimizer.export_state(state);
   c_.optimizer.export_own_state(own);
+  export_carried_state(own);
   gather_own_state(own, c_.comm, state);
   schedule_.export_state(state);
   std::vector<double> sums = epoch_metrics_.gather_sums();
@@ -51,6 +57,22 @@ NamedState CheckpointKeeper::capture(const Position& position) {
 std::filesystem::path CheckpointKeeper::write(const Position& position) {
   const NamedState state = capture(position);
   return c_.comm.rank() == 0 ? checkpoint::write_checkpoint(folder_, position.steps, state) : std::filesystem::path();
+}
+
+void CheckpointKeeper::export_carried_state(NamedState& own) const {
+  const std::vector<float> carried = c_.framework.carried_state();
+  if (carried.empty()) return;
+  const auto bytes = std::as_bytes(std::span(carried));
+  own.tensors[kCarriedState] = {DType::kFloat32, {std::ssize(carried)}, {bytes.begin(), bytes.end()}};
+}
+
+void CheckpointKeeper::import_carried_state(const NamedState& own) const {
+  if (!own.tensors.contains(kCarriedState)) return;
+  const HostTensor& stored = own.tensor(kCarriedState);
+  std::vector<float> carried(stored.bytes.size() / sizeof(float));
+  std::memcpy(carried.data(), stored.bytes.data(), carried.size() * sizeof(float));
+  // A state is carried along the columns of a text, which a rank has batch_size of.
+  c_.framework.set_carried_state(carried, c_.run.task.task.batch_size);
 }
 
 void CheckpointKeeper::check_origin(const std::filesystem::path& checkpoint, const NamedState& state) const {
@@ -74,7 +96,9 @@ Position CheckpointKeeper::restore(int64_t step) {
     check_origin(info.path, state);
     import_model(state, c_.comm.rank(), c_.framework);
     c_.optimizer.import_state(state);
-    c_.optimizer.import_own_state(own_state_of(state, c_.comm.rank()));
+    const NamedState own = own_state_of(state, c_.comm.rank());
+    c_.optimizer.import_own_state(own);
+    import_carried_state(own);
     schedule_.import_state(state);
     // The stored sums are those of all ranks: rank 0 goes on with them, the others from zero.
     const HostTensor& stored = state.tensor("train/epoch_metric_sums");

@@ -18,7 +18,7 @@ struct Position {
   bool goal_reached = false;
 };
 
-// A checkpoint holds model, optimizer and schedule, the metrics of the epoch so far, whether the goal was reached, and
+// A checkpoint holds model, the state that its batches carry, optimizer and schedule, the metrics of the epoch so far, whether the goal was reached, and
 // which run wrote it. What ranks do not share is in it for each of them (own_state.h).
 class CheckpointKeeper {
  public:
@@ -26,7 +26,7 @@ class CheckpointKeeper {
   CheckpointKeeper(const TrainContext& context, schedule::Schedule& schedule, MetricSet& epoch_metrics);
 
   // Whether the run's policy wants one behind this step in mid-run.
-  bool due(int64_t step, int64_t steps_per_epoch) const;
+  bool due(int64_t step, bool epoch_ends) const;
 
   // Rank 0 writes, and returns the folder; the others return "". Collective. IoError.
   std::filesystem::path write(const Position& position);
@@ -36,6 +36,8 @@ class CheckpointKeeper {
   Position restore(int64_t step);
 
  private:
+  void export_carried_state(NamedState& own) const;
+  void import_carried_state(const NamedState& own) const;
   NamedState capture(const Position& position);
   void check_origin(const std::filesystem::path& checkpoint, const NamedState& state) const;
 

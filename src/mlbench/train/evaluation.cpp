@@ -7,10 +7,6 @@
 
 namespace mlbench::train {
 
-namespace {
-constexpr int64_t kEvaluationBatch = 250;
-}  // namespace
-
 MetricSet::MetricSet(std::vector<std::string> names) {
   if (std::find(names.begin(), names.end(), "loss") == names.end()) names.emplace_back("loss");
   for (const std::string& name : names) metrics_.push_back(metrics::make_metric(name));
@@ -58,32 +54,40 @@ void MetricSet::scatter_sums(std::span<const double> sums) {
   MLBENCH_CHECK(position == sums.size(), "metric state has another length");
 }
 
-metrics::Outputs outputs_of(framework::Framework& framework, const BatchView& batch, double loss) {
+MetricSource metric_source(const spec::TaskSpec& task) {
+  return task.loss == "token_cross_entropy" ? MetricSource::kTokenSums : MetricSource::kOutputs;
+}
+
+metrics::Outputs outputs_of(framework::Framework& framework, const BatchView& batch, double loss, MetricSource source) {
   metrics::Outputs outputs;
+  if (source == MetricSource::kTokenSums) {
+    const framework::MetricSums sums = framework.metric_sums();
+    outputs.loss_sum = sums.loss;
+    outputs.nll_sum = sums.nll;
+    outputs.weight = sums.weight;
+    return outputs;
+  }
   outputs.scores = framework.outputs();
-  outputs.labels = {static_cast<const int64_t*>(batch.labels.data), static_cast<size_t>(batch.samples)};
+  outputs.labels = {static_cast<const int64_t*>(batch.at("labels").values.data), static_cast<size_t>(batch.samples)};
   outputs.classes = static_cast<int64_t>(outputs.scores.size()) / std::max<int64_t>(batch.samples, 1);
   outputs.loss_sum = loss * static_cast<double>(batch.samples);
   return outputs;
 }
 
-std::unique_ptr<data::EvalLoader> make_evaluation_loader(const spec::RunSpec& run, const dataset::PreparedDataset& data,
-                                                         int rank) {
-  const spec::TaskSpec& task = run.task.task;
-  return data::make_eval_loader(data.split("test"), data::make_transform(task.data.eval_transform, task.data, run.seed),
-                                {run.workers, rank, task.batch_size}, kEvaluationBatch);
+std::unique_ptr<data::Workload> make_workload(const spec::RunSpec& run, const dataset::PreparedDataset& data) {
+  return data::make_workload(run.task.task, data, run.workers, run.seed);
 }
 
-void add_shard(framework::Framework& framework, data::EvalLoader& loader, MetricSet& metrics) {
+void add_shard(framework::Framework& framework, data::EvalLoader& loader, MetricSource source, MetricSet& metrics) {
   loader.restart();
   while (const BatchView* batch = loader.next()) {
     framework.forward(*batch, framework::Mode::kEvaluate);
-    metrics.add(outputs_of(framework, *batch, framework.loss()));
+    metrics.add(outputs_of(framework, *batch, framework.loss(), source));
   }
 }
 
 void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm, bool replicated,
-                       data::EvalLoader& loader, MetricSet& metrics) {
+                       data::EvalLoader& loader, MetricSource source, MetricSet& metrics) {
   const AveragedModel averaged = average_model(framework, comm, replicated);
   const std::span<float> parameters = framework::values_of(framework.parameters());
   const std::span<float> buffers = framework::values_of(framework.buffers());
@@ -95,17 +99,18 @@ void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm
   };
   set(averaged);
   metrics.reset();
-  add_shard(framework, loader, metrics);
+  add_shard(framework, loader, source, metrics);
   metrics.merge(comm);
   set(own);
 }
 
 Json evaluate_whole(framework::Framework& framework, const spec::RunSpec& run, const dataset::PreparedDataset& data) {
   MetricSet metrics(run.task.task.evaluation.metrics);
+  const auto workload = make_workload(run, data);
   std::vector<std::vector<double>> sums;  // of each rank
   for (int rank = 0; rank < run.workers; ++rank) {
     metrics.reset();
-    add_shard(framework, *make_evaluation_loader(run, data, rank), metrics);
+    add_shard(framework, *workload->make_eval_loader({run.workers, rank}), metric_source(run.task.task), metrics);
     sums.push_back(metrics.gather_sums());
   }
   for (size_t distance = 1; distance < sums.size(); distance *= 2) {

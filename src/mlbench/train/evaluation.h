@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "mlbench/comm/communicator.h"
-#include "mlbench/data/eval_loader.h"
+#include "mlbench/data/workload.h"
 #include "mlbench/dataset/prepared_dataset.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/metrics/metric.h"
@@ -36,21 +36,27 @@ class MetricSet {
   std::vector<std::unique_ptr<metrics::Metric>> metrics_;
 };
 
-// What metrics see of a batch: the outputs of the last forward, and its mean loss.
-metrics::Outputs outputs_of(framework::Framework& framework, const BatchView& batch, double loss);
+// What metrics look at.
+enum class MetricSource {
+  kOutputs,    // the outputs of each sample, which come to the host
+  kTokenSums,  // sums over tokens, which the framework makes beside the logits
+};
+MetricSource metric_source(const spec::TaskSpec& task);  // by its loss
 
-// A rank's part of the evaluation split, with the task's transform for it.
-std::unique_ptr<data::EvalLoader> make_evaluation_loader(const spec::RunSpec& run, const dataset::PreparedDataset& data,
-                                                         int rank);
+// What metrics see of a batch: that of the last forward, and its mean loss.
+metrics::Outputs outputs_of(framework::Framework& framework, const BatchView& batch, double loss, MetricSource source);
+
+// The task's data, for the run's ranks.
+std::unique_ptr<data::Workload> make_workload(const spec::RunSpec& run, const dataset::PreparedDataset& data);
 
 // The framework's model, as it stands, over all of the loader's batches.
-void add_shard(framework::Framework& framework, data::EvalLoader& loader, MetricSet& metrics);
+void add_shard(framework::Framework& framework, data::EvalLoader& loader, MetricSource source, MetricSet& metrics);
 
 // The metrics of the whole split, made by all ranks, each with its part of it (the loader's) and with the averaged
 // model (snapshot.h); behind it each has its own again, to train on with. `replicated`: all ranks hold the same
 // parameters. Collective.
 void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm, bool replicated,
-                       data::EvalLoader& loader, MetricSet& metrics);
+                       data::EvalLoader& loader, MetricSource source, MetricSet& metrics);
 
 // The whole split in one process, in the shards and the order of a run of run.workers ranks, so that the values are
 // those of the run: bit for bit those of counted metrics; the loss, too, where the ranks' sums were added in a balanced

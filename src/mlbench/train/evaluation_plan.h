@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "mlbench/data/plan.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::train {
@@ -11,18 +12,14 @@ namespace mlbench::train {
 // When evaluations are due: pure, the same on every rank.
 class EvaluationPlan {
  public:
-  EvaluationPlan(const spec::EvaluationSpec& spec, int64_t training_samples, int64_t global_batch);
+  // `batches` outlives it.
+  EvaluationPlan(const spec::EvaluationSpec& spec, const data::BatchPlan& batches) : spec_(spec), batches_(batches) {}
   // After `steps_done` steps (> 0).
   bool due(int64_t steps_done) const;
-  // Training samples of all ranks in the first `steps` steps.
-  int64_t samples_after(int64_t steps) const;
-  int64_t steps_per_epoch() const { return steps_per_epoch_; }
 
  private:
   spec::EvaluationSpec spec_;
-  int64_t training_samples_;
-  int64_t global_batch_;
-  int64_t steps_per_epoch_;
+  const data::BatchPlan& batches_;
 };
 
 }  // namespace mlbench::train

@@ -18,8 +18,8 @@ namespace member = record::member;
 
 }  // namespace
 
-RunLog::RunLog(const TrainContext& context, const EvaluationPlan& plan, const track::StepClock& clock)
-    : c_(context), plan_(plan), clock_(clock) {}
+RunLog::RunLog(const TrainContext& context, const data::BatchPlan& plan, const track::StepClock& clock)
+    : c_(context), plan_(plan), clock_(clock), told_loss_scale_(context.optimizer.loss_scale()) {}
 
 void RunLog::begin(int64_t step, int64_t last_step) {
   Json effective = c_.framework.effective();
@@ -41,11 +41,31 @@ void RunLog::step(track::StepSample sample) {
   check_recorder();
 }
 
+void RunLog::update(int64_t step, const optim::StepOutcome& outcome) {
+  if (!is_first_rank()) return;
+  const double scale = c_.optimizer.loss_scale();
+  if (scale != told_loss_scale_) {  // as it does after every skipped step
+    told_loss_scale_ = scale;
+    c_.recorder.event(make_event(EventKind::kLossScale, {member::kStep(step), member::kLossScale(scale),
+                                                         member::kSkippedSteps(c_.optimizer.skipped_steps())}));
+  }
+  if (outcome.skipped || !outcome.gradient_norm) return;
+  ++normed_steps_;
+  norm_sum_ += *outcome.gradient_norm;
+  clipped_steps_ += outcome.clipped ? 1 : 0;
+}
+
 void RunLog::epoch(int64_t step, const MetricSet& metrics) {
-  Json event = make_event(EventKind::kEpoch, {member::kStep(step), member::kEpoch(step / plan_.steps_per_epoch())});
+  Json event = make_event(EventKind::kEpoch, {member::kStep(step), member::kEpoch(plan_.epoch_of(step))});
   if (is_first_rank()) {
     add_members(event, {member::kTrainNs(clock_.train_ns()), member::kTrainLoss(metrics.value("loss")),
                         member::kMetrics(metrics.values())});
+  }
+  if (normed_steps_ > 0) {
+    add_members(event, {member::kGradientNorm(norm_sum_ / static_cast<double>(normed_steps_)),
+                        member::kClippedSteps(clipped_steps_)});
+    normed_steps_ = clipped_steps_ = 0;
+    norm_sum_ = 0;
   }
   c_.recorder.event(std::move(event));
 }
@@ -53,11 +73,15 @@ void RunLog::epoch(int64_t step, const MetricSet& metrics) {
 void RunLog::evaluation(int64_t step, int64_t duration_ns, bool cadence, const MetricSet& metrics) {
   Json event = make_event(EventKind::kEvaluation, {member::kStep(step), member::kDurationNs(duration_ns)});
   if (is_first_rank()) {
-    add_members(
-        event, {member::kEpoch(epochs_after(step)), member::kSamples(plan_.samples_after(step)), member::kSplit("test"),
-                member::kTrainNs(clock_.train_ns()), member::kMetrics(metrics.values()), member::kCadence(cadence)});
+    add_members(event, {member::kEpoch(plan_.epochs_after(step)), member::kSamples(plan_.samples_after(step)),
+                        member::kSplit("test"), member::kTrainNs(clock_.train_ns()), member::kMetrics(metrics.values()),
+                        member::kCadence(cadence)});
   }
   c_.recorder.event(std::move(event));
+}
+
+void RunLog::averaging(int64_t step) {
+  if (is_first_rank()) c_.recorder.event(make_event(EventKind::kAveraging, {member::kStep(step)}));
 }
 
 void RunLog::goal(int64_t step, const MetricSet& metrics) {
@@ -67,7 +91,7 @@ void RunLog::goal(int64_t step, const MetricSet& metrics) {
       EventKind::kGoal,
       {member::kStep(step), member::kMetric(goal.metric), member::kSplit(goal.split),
        member::kTarget(spec::goal_target(goal, c_.run.limits.light)), member::kValue(metrics.value(goal.metric)),
-       member::kTrainNs(clock_.train_ns()), member::kEpoch(epochs_after(step))}));
+       member::kTrainNs(clock_.train_ns()), member::kEpoch(plan_.epochs_after(step))}));
 }
 
 void RunLog::checkpoint(int64_t step, const std::filesystem::path& folder) {
@@ -82,16 +106,17 @@ void RunLog::operations(int64_t step, Json operations) {
 }
 
 void RunLog::end(int64_t step, StopReason reason, const std::string& weights_sha256) {
-  c_.recorder.event(make_event(
-      EventKind::kEnd,
-      {member::kStep(step), member::kReason(std::string(name_of(reason))), member::kWeightsSha256(weights_sha256),
-       member::kSamples(plan_.samples_after(step)), member::kPeakRss(peak_rss_bytes())}));
+  Json event =
+      make_event(EventKind::kEnd, {member::kStep(step), member::kReason(std::string(name_of(reason))),
+                                   member::kWeightsSha256(weights_sha256), member::kSamples(plan_.samples_after(step)),
+                                   member::kPeakRss(peak_rss_bytes())});
+  if (is_first_rank() && c_.optimizer.scales_loss()) {
+    add_members(event,
+                {member::kLossScale(c_.optimizer.loss_scale()), member::kSkippedSteps(c_.optimizer.skipped_steps())});
+  }
+  c_.recorder.event(std::move(event));
   c_.recorder.flush();
   check_recorder();
-}
-
-double RunLog::epochs_after(int64_t step) const {
-  return static_cast<double>(step) / static_cast<double>(plan_.steps_per_epoch());
 }
 
 void RunLog::check_recorder() const {

@@ -7,20 +7,12 @@
 
 namespace mlbench::train {
 
-namespace {
-
-int64_t epochs_to_steps(double epochs, int64_t steps_per_epoch) {
-  return static_cast<int64_t>(std::ceil(epochs * static_cast<double>(steps_per_epoch) - 1e-9));
-}
-
-}  // namespace
-
-StopRule::StopRule(const TrainContext& context, const track::StepClock& clock, int64_t steps_per_epoch,
+StopRule::StopRule(const TrainContext& context, const track::StepClock& clock, const data::BatchPlan& batches,
                    const Position& start)
     : c_(context),
       clock_(clock),
       first_step_(start.steps),
-      last_step_(epochs_to_steps(context.run.task.task.epochs, steps_per_epoch)),
+      last_step_(batches.steps_after(context.run.task.task.epochs)),
       goal_reached_(start.goal_reached),
       look_step_(start.steps) {
   const spec::Limits& limits = c_.run.limits;
@@ -30,7 +22,7 @@ StopRule::StopRule(const TrainContext& context, const track::StepClock& clock, i
       last_step_reason_ = reason;
     }
   };
-  limit(epochs_to_steps(limits.max_epochs, steps_per_epoch), StopReason::kMaxEpochs);
+  limit(batches.steps_after(limits.max_epochs), StopReason::kMaxEpochs);
   limit(limits.max_steps, StopReason::kMaxSteps);
 }
 

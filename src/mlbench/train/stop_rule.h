@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "mlbench/data/plan.h"
 #include "mlbench/track/step_clock.h"
 #include "mlbench/train/checkpoint_keeper.h"
 #include "mlbench/train/evaluation.h"
@@ -18,7 +19,8 @@ namespace mlbench::train {
 class StopRule {
  public:
   // `clock` is the run's train clock; `start` where this segment begins.
-  StopRule(const TrainContext& context, const track::StepClock& clock, int64_t steps_per_epoch, const Position& start);
+  StopRule(const TrainContext& context, const track::StepClock& clock, const data::BatchPlan& batches,
+           const Position& start);
 
   // Steps after which the run ends at the latest.
   int64_t last_step() const { return last_step_; }

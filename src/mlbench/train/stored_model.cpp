@@ -1,8 +1,10 @@
 #include "mlbench/train/stored_model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/checkpoint/average.h"
 #include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/models/model.h"
 #include "mlbench/train/evaluation.h"
@@ -24,12 +26,18 @@ Json unused_tensors(const std::map<std::string, HostTensor>& tensors, const Flat
 
 }  // namespace
 
-Json evaluate_stored(const std::filesystem::path& model, const spec::RunSpec& run, framework::Framework& framework,
-                     const std::function<dataset::PreparedDataset()>& prepare) {
+Json evaluate_stored(const std::filesystem::path& model, int64_t average, const spec::RunSpec& run,
+                     framework::Framework& framework, const std::function<dataset::PreparedDataset()>& prepare) {
   NamedState state;
-  Json step, trained_for, unused;
+  Json step, trained_for, averaged, unused;
   if (std::filesystem::is_directory(model)) {
-    state = checkpoint::read_checkpoint(model);
+    if (average > 1) {
+      checkpoint::AveragedCheckpoints mean = checkpoint::read_average(model, average, framework.layout());
+      state = std::move(mean.state);
+      averaged = mean.steps;
+    } else {
+      state = checkpoint::read_checkpoint(model);
+    }
     step = state.integer("train/step");
     trained_for = state.text("train/task_hash");
   } else {
@@ -50,6 +58,7 @@ Json evaluate_stored(const std::filesystem::path& model, const spec::RunSpec& ru
           {"weights_sha256", hash},
           {"step", step},
           {"trained_for", trained_for},
+          {"averaged", averaged},
           {"unused", unused}};
 }
 

@@ -4,9 +4,8 @@
 #include <utility>
 
 #include "mlbench/comm/operation_clock.h"
-#include "mlbench/data/eval_loader.h"
-#include "mlbench/data/train_loader.h"
-#include "mlbench/data/transform.h"
+#include "mlbench/data/workload.h"
+#include "mlbench/metrics/metric.h"
 #include "mlbench/schedule/schedule.h"
 #include "mlbench/track/step_clock.h"
 #include "mlbench/train/checkpoint_keeper.h"
@@ -25,17 +24,14 @@ namespace {
 using record::SpanKind;
 
 // Batches from the one that follows the steps done.
-std::unique_ptr<data::TrainLoader> make_loader(const TrainContext& context, int64_t steps_done) {
-  const spec::RunSpec& run = context.run;
-  const spec::TaskSpec& task = run.task.task;
+std::unique_ptr<data::TrainLoader> make_loader(const TrainContext& context, const data::Workload& workload,
+                                               int64_t steps_done) {
   data::LoaderOptions options;
-  options.shard = {run.workers, context.comm.rank(), task.batch_size};
-  options.seed = run.seed;
+  options.rank = context.comm.rank();
   options.first_step = steps_done;
-  options.fixed_batch = run.fixed_batch;
+  options.fixed_batch = context.run.fixed_batch;
   options.cores = context.other_cores;
-  auto loader = data::make_train_loader(context.data.split("train"),
-                                        data::make_transform(task.data.train_transform, task.data, run.seed), options);
+  auto loader = workload.make_train_loader(options);
   return context.wrap_loader ? context.wrap_loader(std::move(loader)) : std::move(loader);
 }
 
@@ -61,6 +57,21 @@ class GradientListener {
   const bool listens_;
 };
 
+// While it lives, averaged weights, where there are any, are the parameters: what is evaluated, hashed and stored.
+class AveragedWeights {
+ public:
+  AveragedWeights(optim::Optimizer& optimizer, optim::FlatTensors& tensors) : optimizer_(optimizer), tensors_(tensors) {
+    optimizer_.swap_average(tensors_);
+  }
+  ~AveragedWeights() { optimizer_.swap_average(tensors_); }
+  AveragedWeights(const AveragedWeights&) = delete;
+  AveragedWeights& operator=(const AveragedWeights&) = delete;
+
+ private:
+  optim::Optimizer& optimizer_;
+  optim::FlatTensors& tensors_;
+};
+
 class TrainRun {
  public:
   explicit TrainRun(const TrainContext& context);
@@ -71,13 +82,20 @@ class TrainRun {
   Position position() const { return {step_, stop_rule_.goal_reached()}; }
   void step();
   void train_step();
+  void compute_gradients(const data::Batch& batch, track::StepSample& sample);
+  void add_to_metrics(const BatchView& batch, double loss, track::StepSample& sample);
   void finish_epoch();
   void evaluate();
+  void tell_evaluation(double loss);
+  void write_checkpoint();
   void check_goal(const std::string& split, const MetricSet& metrics);
 
   const TrainContext& c_;
   const spec::TaskSpec& task_;
-  EvaluationPlan plan_;
+  const MetricSource metric_source_;
+  const std::unique_ptr<data::Workload> workload_;
+  const data::BatchPlan& plan_;
+  EvaluationPlan evaluations_;
   std::unique_ptr<schedule::Schedule> schedule_;
   const bool replicated_;
   optim::FlatTensors tensors_;
@@ -86,6 +104,7 @@ class TrainRun {
   CheckpointKeeper checkpoints_;
   const Position start_;  // of this segment
   int64_t step_;          // steps done
+  double last_loss_ = 0;  // of the step's last micro-batch
   track::StepClock clock_;
   comm::OperationClock operation_clock_;
   StopRule stop_rule_;
@@ -100,28 +119,35 @@ class TrainRun {
 TrainRun::TrainRun(const TrainContext& context)
     : c_(context),
       task_(context.run.task.task),
-      plan_(task_.evaluation, context.data.split("train").samples, task_.batch_size * context.run.workers),
-      schedule_(
-          schedule::make_schedule(task_.schedule, {task_.optimizer.lr, context.run.workers, plan_.steps_per_epoch()})),
+      metric_source_(metric_source(task_)),
+      workload_(make_workload(context.run, context.data)),
+      plan_(workload_->plan()),
+      evaluations_(task_.evaluation, plan_),
+      schedule_(schedule::make_schedule(task_.schedule, {task_.optimizer.lr, context.run.workers,
+                                                         plan_.steps_per_epoch(), plan_.steps_after(task_.epochs)})),
       replicated_(context.optimizer.promise().replicated),
       tensors_{context.framework.parameters(), context.framework.gradients()},
-      train_metrics_(task_.evaluation.metrics),
+      train_metrics_(metrics::without_translations(task_.evaluation.metrics)),
       evaluation_metrics_(task_.evaluation.metrics),
       checkpoints_(context, *schedule_, train_metrics_),
       start_(take_start()),
       step_(start_.steps),
       clock_(context.clock, context.timeline),
       operation_clock_(context.comm.board(), context.clock),
-      stop_rule_(context, clock_, plan_.steps_per_epoch(), start_),
+      stop_rule_(context, clock_, plan_, start_),
       profile_(context),
       log_(context, plan_, clock_),
-      loader_(make_loader(context, step_)),
-      evaluation_loader_(make_evaluation_loader(context.run, context.data, context.comm.rank())),
+      loader_(make_loader(context, *workload_, step_)),
+      evaluation_loader_(workload_->make_eval_loader({context.run.workers, context.comm.rank()})),
       layer_spans_(context.framework, context.timeline),
       listener_(context.framework, context.optimizer) {}
 
 Position TrainRun::take_start() {
-  if (c_.resume_step) return checkpoints_.restore(*c_.resume_step);
+  if (c_.resume_step) {
+    const Position stored = checkpoints_.restore(*c_.resume_step);
+    c_.optimizer.swap_average(tensors_);
+    return stored;
+  }
   c_.framework.initialise();
   return {};
 }
@@ -132,49 +158,65 @@ void TrainRun::step() {
   if (c_.timeline != nullptr) c_.timeline->set_step(-1);
 }
 
+// Forward, loss and backward of each micro-batch, whose gradients add up.
+void TrainRun::compute_gradients(const data::Batch& batch, track::StepSample& sample) {
+  using record::StepKind;
+  for (const BatchView& part : batch.micro) {
+    const bool first = &part == &batch.micro.front(), last = &part == &batch.micro.back();
+    c_.framework.forward(part, framework::Mode::kTrain);
+    clock_.lap(StepKind::kForward);
+    const double loss = c_.framework.loss();
+    clock_.lap(StepKind::kLoss);
+    c_.framework.backward(
+        {.scale = batch.share_of(part) * c_.optimizer.loss_scale(), .accumulate = !first, .last = last});
+    clock_.lap(StepKind::kBackward);
+    if (last) {
+      last_loss_ = loss;  // its metrics can wait for the exchange
+      continue;
+    }
+    add_to_metrics(part, loss, sample);
+    clock_.lap(StepKind::kMetrics);
+  }
+  if (batch.micro.empty()) {
+    c_.framework.zero_gradients();
+    clock_.lap(StepKind::kBackward);
+  }
+}
+
+void TrainRun::add_to_metrics(const BatchView& batch, double loss, track::StepSample& sample) {
+  const metrics::Outputs outputs = outputs_of(c_.framework, batch, loss, metric_source_);
+  sample.loss_sum += outputs.loss_sum;
+  train_metrics_.add(outputs);
+}
+
 void TrainRun::train_step() {
   using record::StepKind;
   const data::Batch& batch = loader_->next();
-  profile_.begin_step(batch.view.samples);
+  profile_.begin_step(batch.samples);
   clock_.lap(StepKind::kBatchLoad);
 
   track::StepSample sample;
   sample.step = step_;
-  sample.epoch = static_cast<int32_t>(step_ / plan_.steps_per_epoch());
-  sample.samples = batch.view.samples;
-  sample.lr = schedule_->lr(step_);
+  sample.epoch = static_cast<int32_t>(batch.epoch);
+  sample.samples = batch.weight;
+  sample.lr = schedule_->lr(step_ - c_.optimizer.skipped_steps(), {batch.relative_length});
   operation_clock_.take();  // the exchange is what the step itself sends
   c_.optimizer.begin(step_, tensors_);
   c_.framework.begin_step(step_);
   clock_.lap(StepKind::kInit);
 
-  double loss = 0;
-  if (batch.view.samples > 0) {
-    c_.framework.forward(batch.view, framework::Mode::kTrain);
-    clock_.lap(StepKind::kForward);
-    loss = c_.framework.loss();
-    clock_.lap(StepKind::kLoss);
-    // This rank's share of the mean over the global batch: the exchange only has to sum.
-    c_.framework.backward(static_cast<double>(batch.view.samples) / static_cast<double>(batch.global_samples), false);
-  } else {
-    c_.framework.zero_gradients();
-  }
-  clock_.lap(StepKind::kBackward);
+  compute_gradients(batch, sample);
   sample.hidden_ns = operation_clock_.take();
   sample.bytes = c_.optimizer.finish();
   clock_.lap(StepKind::kAggregate);
-  c_.optimizer.step(tensors_, sample.lr);
+  log_.update(step_ + 1, c_.optimizer.step(tensors_, sample.lr));
   clock_.lap(StepKind::kOptimizer);
   sample.bytes += c_.optimizer.after_update(tensors_);
   sample.exchange_ns = sample.hidden_ns + operation_clock_.take();
   clock_.lap(StepKind::kAggregate);
-  if (batch.view.samples > 0) {
-    const metrics::Outputs batch_outputs = outputs_of(c_.framework, batch.view, loss);
-    sample.loss_sum = batch_outputs.loss_sum;
-    train_metrics_.add(batch_outputs);
-  }
+  if (!batch.micro.empty()) add_to_metrics(batch.micro.back(), last_loss_, sample);
   ++step_;
-  const bool epoch_ends = step_ % plan_.steps_per_epoch() == 0 && !c_.run.fixed_batch;
+  const bool epoch_ends = plan_.ends_epoch(step_) && !c_.run.fixed_batch;
   if (epoch_ends) train_metrics_.merge(c_.comm);
   clock_.lap(StepKind::kMetrics);
 
@@ -189,13 +231,28 @@ void TrainRun::finish_epoch() {
   train_metrics_.reset();
 }
 
+void TrainRun::tell_evaluation(double loss) {
+  schedule_->on_evaluation(step_ - c_.optimizer.skipped_steps(), loss);
+  const bool averaged = c_.optimizer.averages();
+  c_.optimizer.on_evaluation(loss);
+  if (c_.optimizer.averages() && !averaged) log_.averaging(step_);
+}
+
+void TrainRun::write_checkpoint() {
+  const AveragedWeights average(c_.optimizer, tensors_);
+  log_.checkpoint(step_, checkpoints_.write(position()));
+}
+
 // What a limit brings about is a value to look at: it moves no schedule and meets no goal.
 void TrainRun::evaluate() {
-  const bool cadence = plan_.due(step_);
+  const bool cadence = evaluations_.due(step_);
   const TimePoint start = c_.clock.now();
   loader_->pause();
-  evaluate_averaged(c_.framework, c_.comm, replicated_, *evaluation_loader_, evaluation_metrics_);
-  if (cadence) schedule_->on_evaluation(step_, evaluation_metrics_.value("loss"));
+  {
+    const AveragedWeights average(c_.optimizer, tensors_);
+    evaluate_averaged(c_.framework, c_.comm, replicated_, *evaluation_loader_, metric_source_, evaluation_metrics_);
+  }
+  if (cadence) tell_evaluation(evaluation_metrics_.value("loss"));
   const int64_t duration_ns = (c_.clock.now() - start).count();
   stop_rule_.add_evaluation(step_, duration_ns);
   log_.evaluation(step_, duration_ns, cadence, evaluation_metrics_);
@@ -215,19 +272,25 @@ TrainResult TrainRun::run() {
   while (!(reason = stop_rule_.reason_to_stop(step_))) {
     step();
     if (c_.run.fixed_batch) continue;
-    if (plan_.due(step_) || step_ == stop_rule_.last_step()) evaluate();
-    if (checkpoints_.due(step_, plan_.steps_per_epoch()) && !stop_rule_.ends_after(step_)) {
-      log_.checkpoint(step_, checkpoints_.write(position()));
+    if (evaluations_.due(step_) || step_ == stop_rule_.last_step()) evaluate();
+    if (checkpoints_.due(step_, plan_.ends_epoch(step_)) && !stop_rule_.ends_after(step_)) {
+      write_checkpoint();
       clock_.lap(record::StepKind::kCheckpoint);
     }
   }
   // Out of time between evaluations: the last weights are still worth a value.
-  if (*reason == StopReason::kMaxTime && !c_.run.fixed_batch && !plan_.due(step_) && step_ > start_.steps) evaluate();
+  if (*reason == StopReason::kMaxTime && !c_.run.fixed_batch && !evaluations_.due(step_) && step_ > start_.steps) {
+    evaluate();
+  }
 
-  TrainResult result{*reason, step_, agreed_weights_sha256(c_.framework, c_.comm, replicated_)};
+  TrainResult result{*reason, step_, ""};
+  {
+    const AveragedWeights average(c_.optimizer, tensors_);
+    result.weights_sha256 = agreed_weights_sha256(c_.framework, c_.comm, replicated_);
+  }
   clock_.skip(SpanKind::kCheckpoint, "weights_sha256");
   if (c_.run.checkpoint.at_end && !c_.run.fixed_batch) {
-    log_.checkpoint(step_, checkpoints_.write(position()));
+    write_checkpoint();
     clock_.skip(SpanKind::kCheckpoint, "checkpoint");
   }
   if (auto operations = profile_.operations()) log_.operations(step_, *std::move(operations));

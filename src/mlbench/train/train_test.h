@@ -174,8 +174,9 @@ class KnownFramework final : public framework::Framework {
 class PacedRule final : public optim::UpdateRule {
  public:
   PacedRule(optim::Optimizer& optimizer, Pace pace) : optimizer_(optimizer), pace_(pace) {}
-  void update(optim::FlatTensors& tensors, double lr) override {
+  void update(optim::FlatTensors& tensors, double lr, double gradient_scale) override {
     pace_.spend(kUpdate);
+    if (gradient_scale != 1) tensors.gradients.mul_(gradient_scale);
     optimizer_.step(tensors, lr);
   }
   void export_state(NamedState& state) const override {
@@ -287,6 +288,8 @@ class TestRun {
   double spread = 0;             // of gradients over ranks
   AfterBackward after_backward;  // may throw
   MakeOptimizer make_optimizer;  // empty: the task's
+  optim::StepOptions step_options;
+  std::function<void(optim::Optimizer&)> before_training;  // empty: nothing
 
  private:
   RankOutcome run_rank(comm::Communicator& comm, const dataset::PreparedDataset& prepared, const Start& start) const {
@@ -301,7 +304,8 @@ class TestRun {
                                         : optim::make_optimizer(run.task.task.optimizer, framework.layout(), comm);
     optim::Optimizer optimizer(std::make_unique<PacedRule>(*unpaced, pace),
                                std::make_unique<compress::IdentityCoder>(framework.layout()),
-                               std::make_unique<PacedExchange>(*unpaced, pace));
+                               std::make_unique<PacedExchange>(*unpaced, pace), framework.layout(), step_options);
+    if (before_training) before_training(optimizer);
     track::Recorder recorder({.run_dir = run.run_dir, .segment = start.segment, .rank = comm.rank()}, clock);
     std::optional<track::TimelineRecorder> timeline;
     if (run.timeline) {

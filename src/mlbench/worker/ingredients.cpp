@@ -54,7 +54,6 @@ std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, i
                                                      framework::MakeMemory gradient_memory) {
   framework::FrameworkOptions options;
   options.model = models::describe_model(run.task.task);
-  options.loss = run.task.task.loss;
   options.threads = static_cast<int>(run.threads_per_worker);
   options.cores = cores_of(run, local_rank);
   options.seed = run.seed;

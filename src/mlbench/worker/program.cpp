@@ -20,6 +20,7 @@ namespace {
 struct Options {
   RankOptions rank;
   std::string evaluate;  // a stored model, instead of a rank
+  int64_t average = 1;   // checkpoints
   bool catalog = false;
 };
 
@@ -41,6 +42,8 @@ Options parse(int argc, char** argv, const RankOptions& rank) {
   app.add_option("--resume-step", options.rank.resume_step, "checkpoint to start from")->check(CLI::NonNegativeNumber);
   app.add_option("--evaluate", options.evaluate,
                  "evaluate this checkpoint folder or .safetensors file by --spec, print the metrics as JSON, and exit");
+  app.add_option("--average", options.average, "evaluate the mean of that checkpoint and the N - 1 before it")
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000}));
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {
@@ -71,7 +74,8 @@ int run_program(int argc, char** argv, const RankOptions& given) {
       std::puts(catalog::describe().dump(2).c_str());
       return 0;
     }
-    return options.evaluate.empty() ? run_rank(options.rank) : evaluate(options.evaluate, options.rank.spec_file);
+    return options.evaluate.empty() ? run_rank(options.rank)
+                                    : evaluate(options.evaluate, options.average, options.rank.spec_file);
   } catch (const std::exception& error) {
     spdlog::error("mlbench-worker: {}", error.what());
     return static_cast<int>(exit_code_of(error));

@@ -59,12 +59,7 @@ struct Samples {
   }
   BatchView view() const { return view(0, static_cast<int64_t>(labels.size())); }
   BatchView view(int64_t first, int64_t count) const {
-    BatchView batch;
-    batch.samples = count;
-    batch.sample_shape = shape;
-    batch.features = {features.data() + first * volume, count * volume, DType::kFloat32};
-    batch.labels = {labels.data() + first, count, DType::kInt64};
-    return batch;
+    return framework::samples_view(features.data() + first * volume, labels.data() + first, shape, count);
   }
   std::vector<int64_t> shape;
   int64_t volume;
@@ -75,7 +70,7 @@ struct Samples {
 FrameworkOptions options_of(models::ModelDescription model, const std::string& loss = "cross_entropy") {
   FrameworkOptions options;
   options.model = std::move(model);
-  options.loss = loss;
+  options.model.loss.kind = loss;
   options.threads = 2;
   return options;
 }
@@ -104,10 +99,14 @@ FrameworkOptions steady_options() {
   return options;
 }
 
-// Every model of the table, as a task has it.
+// Models over tokens: what is said of samples does not hold for them.
+constexpr std::string_view kTextModels[] = {"awd-lstm", "gnmt", "transformer"};
+
+// Every other model of the table, as a task has it.
 std::vector<FrameworkOptions> every_model() {
   std::vector<FrameworkOptions> all;
   for (const std::string& name : models::model_names()) {
+    if (std::ranges::find(kTextModels, name) != std::end(kTextModels)) continue;
     const size_t before = all.size();
     for (const spec::TaskSource& source : spec::embedded_tasks()) {
       const spec::TaskSpec task = spec::parse_task(source, "", {}).task;
@@ -253,7 +252,7 @@ TEST_P(FrameworkContract, OutputsHaveARowPerSample) {
       EXPECT_EQ(framework->outputs().size(), static_cast<size_t>(count * options.model.outputs));
       for (const float value : framework->outputs()) {
         EXPECT_TRUE(std::isfinite(value));
-        const bool is_probability = options.loss == "binary_cross_entropy";
+        const bool is_probability = options.model.loss.kind == "binary_cross_entropy";
         EXPECT_TRUE(!is_probability || (value >= 0 && value <= 1)) << value;
       }
       EXPECT_TRUE(std::isfinite(framework->loss()));
@@ -289,9 +288,7 @@ TEST_P(FrameworkNumbers, GatheredRowsEqualTheDenseBatch) {
       std::copy_n(cache.features.begin() + rows[i] * cache.volume, cache.volume,
                   dense.features.begin() + static_cast<int64_t>(i) * cache.volume);
     }
-    BatchView gathered = dense.view();
-    gathered.features = {cache.features.data(), 9 * cache.volume, DType::kFloat32};
-    gathered.rows = rows;
+    const BatchView gathered = framework::gathered_view(dense.view(), cache.features, rows);
     const auto framework = make(options);
     const double loss = step(*framework, dense.view());
     const at::Tensor gradients = framework->gradients().clone();
@@ -571,7 +568,7 @@ TEST_P(FrameworkContract, TellsWhenLayersAreAtWork) {
       expect_in_order(forward, begin, middle);
       EXPECT_TRUE(backward.empty());
       framework->loss();
-      framework->backward(1, false);
+      framework->backward({});
       expect_in_order(backward, middle, clock.now());
       EXPECT_EQ(forward.empty(), backward.empty());
     }

@@ -29,13 +29,16 @@ class NullFramework final : public Framework {
 
   void begin_step(int64_t) override {}
   void forward(const BatchView& batch, Mode) override {
-    samples_ = static_cast<size_t>(batch.samples);
+    weight_ = batch.weight;
+    // Of tokens there are no outputs.
+    samples_ = options_.model.is_graph() ? 0 : static_cast<size_t>(batch.samples);
     const size_t wanted = samples_ * static_cast<size_t>(options_.model.outputs);
     if (outputs_.size() < wanted) outputs_.resize(wanted);
   }
   double loss() override { return 0; }
-  void backward(double, bool) override {
-    if (ready_) ready_(0, layout_.parameter_elements);
+  MetricSums metric_sums() override { return {0, 0, weight_}; }
+  void backward(const BackwardOptions& options) override {
+    if (ready_ && options.last) ready_(0, layout_.parameter_elements);
   }
   void zero_gradients() override {
     if (ready_) ready_(0, layout_.parameter_elements);
@@ -56,6 +59,7 @@ class NullFramework final : public Framework {
   at::Tensor parameters_, gradients_, buffers_;
   std::vector<float> outputs_;
   size_t samples_ = 0;
+  int64_t weight_ = 0;
   GradientReady ready_;
 };
 

@@ -22,11 +22,14 @@ TEST(NullFramework, HasTheModelsParametersAndComputesNothing) {
     ready += count;
   });
   BatchView batch;
-  batch.samples = 4;
+  batch.samples = batch.weight = 4;
   framework->begin_step(0);
   framework->forward(batch, Mode::kTrain);
   EXPECT_EQ(framework->loss(), 0);
-  framework->backward(1, false);
+  EXPECT_EQ(framework->metric_sums().weight, 4);
+  framework->backward({.last = false});
+  EXPECT_EQ(ready, 0);
+  framework->backward({.accumulate = true});
   EXPECT_EQ(ready, framework->layout().parameter_elements);
   EXPECT_EQ(framework->outputs().size(), 12U);
   EXPECT_EQ(framework->gradients().abs().sum().item<float>(), 0);

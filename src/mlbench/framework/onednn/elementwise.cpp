@@ -130,7 +130,7 @@ class Dropout final : public Operation {
   // In the logical order, by which the stream counts; what fills up blocks is zero as it was.
   template <typename Body>
   void for_elements(const Chunk& chunk, const Pass& pass, const Body& body) {
-    const uint64_t key = models::dropout_key(options_.seed, options_.rank, pass.step, options_.layer);
+    const uint64_t key = models::dropout_key(options_.seed, options_.rank, pass.step, options_.layer, pass.micro_batch);
     const Shape& shape = output->shape;
     const bool blocked = output->layout == Layout::kBlocked;
     const Blocked at{shape.pixels(), lanes_};

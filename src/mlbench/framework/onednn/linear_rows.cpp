@@ -24,17 +24,17 @@ LinearRows::LinearRows(int64_t features, int threads, const RowKernels& kernels)
 }
 
 void LinearRows::forward(const BatchView& batch, const float* weight, bool training) {
+  const BatchTensor &features = batch.at("features"), &targets = batch.at("labels");
   MLBENCH_CHECK(
-      batch.features.dtype == DType::kFloat32 && batch.labels.dtype == DType::kInt64 &&
-          batch.sample_volume() == features_ &&
-          (batch.dense() || static_cast<int64_t>(batch.rows.size()) == batch.samples),
-      fmt::format("{} samples of {} values, {} rows", batch.samples, batch.sample_volume(), batch.rows.size()));
+      features.values.dtype == DType::kFloat32 && targets.values.dtype == DType::kInt64 &&
+          features.row_volume() == features_ &&
+          (features.dense() || static_cast<int64_t>(features.rows.size()) == batch.samples),
+      fmt::format("{} samples of {} values, {} rows", batch.samples, features.row_volume(), features.rows.size()));
   logits_.resize(static_cast<size_t>(batch.samples));
-  const auto* base = static_cast<const float*>(batch.features.data);
-  const auto* labels = static_cast<const int64_t*>(batch.labels.data);
-  const auto row_of = [&](int64_t i) {
-    return base + (batch.dense() ? i : batch.rows[static_cast<size_t>(i)]) * features_;
-  };
+  const auto* base = static_cast<const float*>(features.values.data);
+  const auto* labels = static_cast<const int64_t*>(targets.values.data);
+  const bool dense = features.dense();
+  const auto row_of = [&](int64_t i) { return base + (dense ? i : features.rows[static_cast<size_t>(i)]) * features_; };
   const int threads = static_cast<int>(threads_.size());
 #pragma omp parallel num_threads(threads)
   {

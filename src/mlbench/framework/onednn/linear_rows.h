@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "mlbench/base/buffer.h"
+#include "mlbench/base/batch.h"
 #include "mlbench/framework/onednn/vector_kernels.h"
 
 namespace mlbench::framework::onednn_framework {

@@ -41,23 +41,25 @@ Network::Network(const NetworkOptions& options)
   pass_.threads = options.threads;
 }
 
-void Network::forward(const BatchView& batch, bool training, int64_t step) {
-  MLBENCH_CHECK(batch.features.dtype == DType::kFloat32 &&
-                    (batch.dense() ? batch.features.count == batch.samples * batch.sample_volume()
-                                   : static_cast<int64_t>(batch.rows.size()) == batch.samples) &&
-                    batch.sample_volume() == tape_->input->shape.volume(),
-                fmt::format("{} samples of {} x {}, {} values, {} rows", batch.samples, batch.sample_volume(),
-                            name_of(batch.features.dtype), batch.features.count, batch.rows.size()));
+void Network::forward(const BatchView& batch, bool training, int64_t step, int64_t micro_batch) {
+  const BatchTensor& features = batch.at("features");
+  MLBENCH_CHECK(features.values.dtype == DType::kFloat32 &&
+                    (features.dense() ? features.values.count == batch.samples * features.row_volume()
+                                      : static_cast<int64_t>(features.rows.size()) == batch.samples) &&
+                    features.row_volume() == tape_->input->shape.volume(),
+                fmt::format("{} samples of {} x {}, {} values, {} rows", batch.samples, features.row_volume(),
+                            name_of(features.values.dtype), features.values.count, features.rows.size()));
   const SingleThreaded single;
   plan_.settle(batch.samples);
-  tape_->source = {static_cast<const float*>(batch.features.data), batch.dense() ? nullptr : batch.rows.data(),
-                   batch.dense() && tape_->reads_in_place};
+  tape_->source = {static_cast<const float*>(features.values.data), features.dense() ? nullptr : features.rows.data(),
+                   features.dense() && tape_->reads_in_place};
   // Nothing writes to its input.
   tape_->input->data.whole = tape_->source.in_place
                                  ? reinterpret_cast<std::byte*>(const_cast<float*>(tape_->source.features))
                                  : plan_.stored_input();
   pass_.training = training;
   pass_.step = step;
+  pass_.micro_batch = micro_batch;
   pass_.samples = batch.samples;
   const std::vector<Segment>& segments = plan_.segments();
   run_team(pass_.threads, [&](TeamMember& member) {

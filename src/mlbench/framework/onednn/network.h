@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/base/buffer.h"
+#include "mlbench/base/batch.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/framework/onednn/build.h"
 #include "mlbench/framework/onednn/memory_plan.h"
@@ -25,7 +25,8 @@ class Network {
   // UserError for a layer kind that this framework lacks, and for bfloat16 where the CPU cannot multiply it.
   explicit Network(const NetworkOptions& options);
 
-  void forward(const BatchView& batch, bool training, int64_t step);
+  // `micro_batch`: training passes of the step before this one.
+  void forward(const BatchView& batch, bool training, int64_t step, int64_t micro_batch);
   // Logits of the last forward, [samples, outputs].
   std::span<const float> outputs() const;
   // Of the last forward(training): gradients of parameters from that of the outputs. `ready` is told each range when

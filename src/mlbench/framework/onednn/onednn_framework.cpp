@@ -54,7 +54,14 @@ constexpr Loss kLosses[] = {
      }},
 };
 
-const Loss& find_loss(const std::string& name) {
+const Loss& find_loss(const models::ModelDescription& model) {
+  if (model.is_graph()) {
+    throw UserError(
+        fmt::format("framework 'onednn' has no layer '{}' (model '{}'): it computes chains of layers; valid "
+                    "for a model over tokens: --framework torch",
+                    model.layers.front().kind, model.name));
+  }
+  const std::string& name = model.loss.kind;
   std::vector<const char*> names;
   for (const Loss& row : kLosses) {
     if (row.name == name) return row;
@@ -66,14 +73,14 @@ const Loss& find_loss(const std::string& name) {
 // A single product with one vector, whose batch is read once.
 bool is_logistic_regression(const FrameworkOptions& options) {
   const std::vector<models::LayerSpec>& layers = options.model.layers;
-  return options.loss == "binary_cross_entropy" && layers.size() == 1 && layers[0].kind == "linear" &&
+  return options.model.loss.kind == "binary_cross_entropy" && layers.size() == 1 && layers[0].kind == "linear" &&
          layers[0].options.at("out") == 1 && !layers[0].options.value("bias", true);
 }
 
 class OneDnnFramework final : public Framework {
  public:
   explicit OneDnnFramework(const FrameworkOptions& options)
-      : options_(options), layout_(models::lay_out(options.model)), criterion_(find_loss(options.loss)) {
+      : options_(options), layout_(models::lay_out(options.model)), criterion_(find_loss(options.model)) {
     if (options.precision != "float32" && options.precision != "bf16") {
       const char* reason = options.precision == "tf32"
                                ? "tf32 is a format of NVIDIA GPUs, and this framework runs on the CPU"
@@ -121,11 +128,15 @@ class OneDnnFramework final : public Framework {
     models::initialise(options_.model, layout_, options_.seed, values_of(parameters_), values_of(buffers_));
   }
 
-  void begin_step(int64_t step) override { step_ = step; }
+  void begin_step(int64_t step) override {
+    step_ = step;
+    micro_batch_ = 0;
+  }
 
   void forward(const BatchView& batch, Mode mode) override {
     const bool training = mode == Mode::kTrain;
-    const auto* labels = static_cast<const int64_t*>(batch.labels.data);
+    weight_ = batch.weight;
+    const auto* labels = static_cast<const int64_t*>(batch.at(options_.model.loss.targets).values.data);
     labels_.assign(labels, labels + batch.samples);
     if (rows_) {
       rows_->forward(batch, parameters_.const_data_ptr<float>(), training);
@@ -133,7 +144,8 @@ class OneDnnFramework final : public Framework {
       logits_ = rows_->logits();
       return;
     }
-    network_->forward(batch, training, step_);
+    network_->forward(batch, training, step_, micro_batch_);
+    if (training) ++micro_batch_;
     logits_ = network_->outputs();
     const auto outputs = static_cast<size_t>(options_.model.outputs);
     output_gradient_.resize(logits_.size());
@@ -149,7 +161,15 @@ class OneDnnFramework final : public Framework {
     return mean_loss_ + options_.model.l2 / 2 * parameters_.dot(parameters_).item<double>();
   }
 
-  void backward(double loss_scale, bool accumulate) override {
+  MetricSums metric_sums() override {
+    const double sum = mean_loss_ * static_cast<double>(weight_);
+    return {sum, sum, weight_};
+  }
+
+  void backward(const BackwardOptions& options) override {
+    const double loss_scale = options.scale;
+    bool accumulate = options.accumulate;
+    const GradientReady ready = options.last ? ready_ : GradientReady();
     if (options_.model.l2 > 0) {
       // First, so that a gradient is final when its operation has added its part.
       const double scale = loss_scale * options_.model.l2;
@@ -162,13 +182,13 @@ class OneDnnFramework final : public Framework {
     }
     if (rows_) {
       rows_->gradient(static_cast<float>(loss_scale), accumulate, gradients_.data_ptr<float>());
-      if (ready_) ready_(layout_.ranges[0].offset, layout_.ranges[0].count);
+      if (ready) ready(layout_.ranges[0].offset, layout_.ranges[0].count);
       return;
     }
     const auto scale = static_cast<float>(loss_scale / static_cast<double>(labels_.size()));
     scaled_.resize(output_gradient_.size());
     std::ranges::transform(output_gradient_, scaled_.begin(), [scale](float value) { return value * scale; });
-    network_->backward(scaled_, accumulate, ready_);
+    network_->backward(scaled_, accumulate, ready);
   }
 
   void zero_gradients() override {
@@ -223,7 +243,7 @@ class OneDnnFramework final : public Framework {
   std::optional<LinearRows> rows_;  // instead of the network
   InstructionSet set_ = InstructionSet::kPortable;
   GradientReady ready_;
-  int64_t step_ = 0;
+  int64_t step_ = 0, micro_batch_ = 0, weight_ = 0;
   std::vector<int64_t> labels_;
   std::span<const float> logits_;
   std::vector<float> output_gradient_, scaled_, scores_;

@@ -17,6 +17,7 @@
 #include "mlbench/framework/contract_test.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/models/chain.h"
+#include "mlbench/models/graph.h"
 #include "mlbench/models/smooth_test.h"
 
 namespace mlbench::framework::onednn_framework {
@@ -35,9 +36,21 @@ constexpr double kEps = std::numeric_limits<float>::epsilon();
 FrameworkOptions options_of(models::ModelDescription model, int threads = 2) {
   FrameworkOptions options;
   options.model = std::move(model);
-  options.loss = "cross_entropy";
   options.threads = threads;
   return options;
+}
+
+models::ModelDescription text_model() {
+  models::Graph graph;
+  const std::string x = graph.add("embedding", "embedding", {graph.input("tokens", {models::kAny, models::kAny})},
+                                  {.options = {{"vocabulary", 9}, {"features", 4}, {"scale", 1}, {"row_dropout", 0}},
+                                   .initialisers = {{"weight", {}}}});
+  graph.add("linear", "softmax", {x},
+            {.options = {{"in", 4}, {"out", 9}, {"bias", false}}, .shared = {{"weight", "embedding.weight"}}});
+  models::ModelDescription model = graph.finish();
+  model.name = "text";
+  model.loss.kind = "token_cross_entropy";
+  return model;
 }
 
 struct Batch {
@@ -51,12 +64,7 @@ struct Batch {
   }
   BatchView view() const { return view(0, static_cast<int64_t>(labels.size())); }
   BatchView view(int64_t first, int64_t count) const {
-    BatchView batch;
-    batch.samples = count;
-    batch.sample_shape = shape;
-    batch.features = {features.data() + first * volume, count * volume, DType::kFloat32};
-    batch.labels = {labels.data() + first, count, DType::kInt64};
-    return batch;
+    return samples_view(features.data() + first * volume, labels.data() + first, shape, count);
   }
   std::vector<int64_t> shape;
   int64_t volume;
@@ -485,9 +493,7 @@ TEST(OneDnnFramework, GatheredRowsEqualTheDenseBatch) {
       std::copy_n(cache.features.begin() + rows[i] * cache.volume, cache.volume,
                   dense.features.begin() + static_cast<int64_t>(i) * cache.volume);
     }
-    BatchView gathered = dense.view();
-    gathered.features = {cache.features.data(), 20 * cache.volume, DType::kFloat32};
-    gathered.rows = rows;
+    const BatchView gathered = gathered_view(dense.view(), cache.features, rows);
     const auto framework = make(options_of(model));
     framework->initialise();
     const double loss = step(*framework, dense.view());
@@ -573,7 +579,7 @@ TEST(OneDnnFramework, ATeamSmallerThanAskedForIsRefused) {
     framework->forward(batch.view(), Mode::kTrain);
     {
       const contract::OneThreadOnly limit;
-      EXPECT_THAT([&] { framework->backward(1, false); }, refused);
+      EXPECT_THAT([&] { framework->backward({}); }, refused);
     }
     step(*framework, batch.view());
     EXPECT_TRUE(at::equal(framework->gradients(), gradients)) << "and nothing is left of it";
@@ -590,12 +596,15 @@ TEST(OneDnnFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
   EXPECT_EQ(make(options_of(small_model()))->versions()["onednn"], "2.6.3");
 
   FrameworkOptions options = options_of(small_model());
-  options.loss = "hinge";
+  options.model.loss.kind = "hinge";
   EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("valid: cross_entropy")));
   options = options_of(small_model());
   options.precision = "tf32";
   EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(AllOf(HasSubstr("'tf32'"), HasSubstr("NVIDIA GPUs"),
                                                                      HasSubstr("valid: float32, bf16"))));
+  options = options_of(text_model());
+  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(AllOf(HasSubstr("no layer 'embedding' (model 'text')"),
+                                                                     HasSubstr("--framework torch"))));
   options = options_of(Chain({20}).linear("a", 5).activation("gelu").finish());
   EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("no layer 'gelu'")));
   options = options_of(Chain({3, 8, 8}).pool2d("max_pool2d", 2).flatten().linear("a", 5).finish());
@@ -684,8 +693,7 @@ TEST(OneDnnLogisticRegression, IsAsExactAsLibTorchAndReadsRowsWhereTheyLie) {
     rows.push_back(static_cast<int64_t>(random.below(200)));
     labels.push_back(static_cast<int64_t>(random.below(2)));
   }
-  BatchView batch = rows_view(features, labels, 300);
-  batch.rows = rows;
+  const BatchView batch = gathered_view(rows_view(features, labels, 300), features, rows);
   for (const int threads : {1, 2, 3}) {
     const FrameworkOptions options = logistic_options(300, 0.01, threads);
     const auto ours = make(options);

@@ -76,7 +76,7 @@ struct Value {
 // What an operation may ask about the pass it runs in.
 struct Pass {
   bool training = false;
-  int64_t step = 0;
+  int64_t step = 0, micro_batch = 0;
   int64_t samples = 0;
   int threads = 1;
   bool accumulate = false;  // gradients of parameters

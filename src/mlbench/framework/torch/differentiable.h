@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <utility>
+#include <vector>
 
 namespace mlbench::framework::torch_framework {
 
@@ -60,6 +61,42 @@ at::Tensor differentiable(const at::Tensor& input, const Forward& forward, OneBa
                         [backward = std::move(backward)](const at::Tensor& dy, const Wanted& wanted) {
                           return Gradients{backward(dy, wanted.input), {}};
                         });
+}
+
+// Of any number of inputs: `backward` gives the gradient of each; undefined where it is not wanted.
+using BackwardOfMany =
+    std::function<std::vector<at::Tensor>(const at::Tensor& output_gradient, const std::vector<bool>& wanted)>;
+
+struct CustomOfMany : torch::autograd::Function<CustomOfMany> {
+  struct Saved : torch::CustomClassHolder {
+    explicit Saved(BackwardOfMany f) : backward(std::move(f)) {}
+    BackwardOfMany backward;
+  };
+
+  // The last of `inputs` is the anchor.
+  static at::Tensor forward(torch::autograd::AutogradContext* context, at::TensorList inputs,
+                            const std::function<at::Tensor()>& forward, BackwardOfMany backward) {
+    context->saved_data["saved"] = c10::IValue::make_capsule(c10::make_intrusive<Saved>(std::move(backward)));
+    context->saved_data["inputs"] = static_cast<int64_t>(inputs.size()) - 1;
+    return forward();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto saved = context->saved_data["saved"].toCapsule();
+    const BackwardOfMany backward = std::move(static_cast<Saved&>(*saved).backward);
+    std::vector<bool> wanted(static_cast<size_t>(context->saved_data["inputs"].toInt()));
+    for (size_t i = 0; i < wanted.size(); ++i) wanted[i] = context->needs_input_grad(i);
+    std::vector<at::Tensor> found = backward(gradients[0], wanted);
+    found.resize(wanted.size() + 3);  // anchor, forward, backward: none
+    return found;
+  }
+};
+
+template <typename Forward>
+at::Tensor differentiable_of_many(std::vector<at::Tensor> inputs, const Forward& forward, BackwardOfMany backward) {
+  if (!at::GradMode::is_enabled()) return forward();
+  inputs.push_back(at::empty({0}).requires_grad_(true));
+  return CustomOfMany::apply(at::TensorList(inputs), std::function<at::Tensor()>(forward), std::move(backward));
 }
 
 // `gradient` into, or on top of, a slot of the gradient buffer.

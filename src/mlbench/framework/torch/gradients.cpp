@@ -9,8 +9,12 @@ size_t GradientBuffer::add_slot(Slot slot) {
   return slots_.size() - 1;
 }
 
-void GradientBuffer::begin(bool accumulate) {
-  for (Slot& slot : slots_) slot.add = accumulate;
+void GradientBuffer::begin(bool accumulate, bool last) {
+  last_ = last;
+  for (Slot& slot : slots_) {
+    slot.add = accumulate;
+    slot.missing = slot.uses;
+  }
 }
 
 }  // namespace mlbench::framework::torch_framework

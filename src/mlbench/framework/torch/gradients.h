@@ -17,28 +17,32 @@ class GradientBuffer {
     at::Tensor gradient;  // view of the flat buffer, logical shape
     int64_t offset = 0;
     int64_t count = 0;
+    int uses = 1;      // operations that use the parameter: as many contributions make its gradient
     bool add = false;  // the next contribution adds instead of overwriting
+    int missing = 0;   // contributions until it is final
   };
   using Ready = std::function<void(int64_t offset, int64_t count)>;
 
   size_t add_slot(Slot slot);
+  void share(size_t slot) { ++slots_[slot].uses; }  // one more operation uses it
   void on_ready(Ready ready) { ready_ = std::move(ready); }
 
-  // Before a backward pass: overwrite what is there, or add to it.
-  void begin(bool accumulate);
-  // `write(gradient, add)` leaves one contribution in the slot's view. The gradient is final afterwards: every
-  // parameter is used by one operation.
+  // Before a backward pass: overwrite what is there, or add to it. `last`: of its step, so that gradients become final.
+  void begin(bool accumulate, bool last = true);
+  // `write(gradient, add)` leaves one contribution in the slot's view. With that of the last operation that uses the
+  // parameter the gradient is final.
   template <typename Write>
   void contribute(size_t slot, Write&& write) {
     Slot& target = slots_[slot];
     write(target.gradient, target.add);
     target.add = true;
-    if (ready_) ready_(target.offset, target.count);
+    if (--target.missing == 0 && last_ && ready_) ready_(target.offset, target.count);
   }
 
  private:
   std::vector<Slot> slots_;
   Ready ready_;
+  bool last_ = true;
 };
 
 }  // namespace mlbench::framework::torch_framework

@@ -53,8 +53,8 @@ Operation make_conv2d(const models::LayerSpec& layer, size_t, const BuildContext
 }
 
 Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext& context) {
-  const Parameter weight = context.parameter(layer.name + ".weight");
-  const Parameter bias = has_bias(layer) ? context.parameter(layer.name + ".bias") : Parameter();
+  const Parameter weight = context.parameter(models::parameter_name(layer, "weight"));
+  const Parameter bias = has_bias(layer) ? context.parameter(models::parameter_name(layer, "bias")) : Parameter();
   const at::ScalarType type = context.product_type;
   GradientBuffer& gradients = context.gradients;
   return [=, &gradients](const at::Tensor& input, const Pass&) {
@@ -189,7 +189,7 @@ Operation make_dropout(const models::LayerSpec& layer, size_t index, const Build
   return [=](const at::Tensor& input, const Pass& pass) {
     if (!enabled || !pass.training) return input;
     const at::Tensor mask = at::empty(input.sizes(), at::kFloat);
-    dropout_mask(models::dropout_key(pass.seed, pass.rank, pass.step, index), p, values_of(mask));
+    dropout_mask(models::dropout_key(pass.seed, pass.rank, pass.step, index, pass.micro_batch), p, values_of(mask));
     return input * mask.to(input.device());
   };
 }
@@ -337,7 +337,28 @@ Operation make_chain(const std::vector<models::LayerSpec>& layers, const BuildCo
   };
 }
 
+constexpr Row kSimpleLayers[] = {
+    {"linear", make_linear},
+    {"relu", make_activation<at::relu>},
+    {"tanh", make_activation<at::tanh>},
+    {"softplus", make_activation<softplus>},
+    {"dropout", make_dropout},
+};
+
 }  // namespace
+
+Operation make_simple_layer(const models::LayerSpec& layer, size_t index, const BuildContext& context) {
+  for (const Row& row : kSimpleLayers) {
+    if (row.kind == layer.kind) return row.make(layer, index, context);
+  }
+  return {};
+}
+
+std::vector<std::string> simple_layers() {
+  std::vector<std::string> names;
+  for (const Row& row : kSimpleLayers) names.emplace_back(row.kind);
+  return names;
+}
 
 Network build(const BuildContext& context) {
   std::set<std::string> fused;

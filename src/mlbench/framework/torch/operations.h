@@ -22,7 +22,8 @@ struct Pass {
   uint64_t seed = 0;
   int rank = 0;
   int64_t step = 0;
-  RowSelection rows;  // where the first operation of a network that `reads_rows` finds its samples
+  int64_t micro_batch = 0;  // training passes since the step began, before this one
+  RowSelection rows;        // where the first operation of a network that `reads_rows` finds its samples
 };
 
 using Operation = std::function<at::Tensor(const at::Tensor& input, const Pass& pass)>;
@@ -56,5 +57,11 @@ struct Network {
   bool reads_rows = false;         // the first operation takes Pass::rows and no notice of its input
 };
 Network build(const BuildContext& context);
+
+// One layer of a chain that takes one value and stands as well in a graph: linear, dropout, activations. Null for other
+// kinds.
+Operation make_simple_layer(const models::LayerSpec& layer, size_t index, const BuildContext& context);
+// Their names.
+std::vector<std::string> simple_layers();
 
 }  // namespace mlbench::framework::torch_framework

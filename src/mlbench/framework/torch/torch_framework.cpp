@@ -2,56 +2,32 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <torch/torch.h>
 #include <torch/version.h>
 
+#include <map>
 #include <mutex>
 #include <utility>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/threads.h"
 #include "mlbench/framework/torch/gradients.h"
+#include "mlbench/framework/torch/losses.h"
 #include "mlbench/framework/torch/operations.h"
 #include "mlbench/framework/torch/placement.h"
+#include "mlbench/framework/torch/sequence_decoder.h"
+#include "mlbench/framework/torch/sequence_model.h"
 
 namespace mlbench::framework::torch_framework {
 
 namespace {
 
-struct Loss {
-  const char* name;
-  // Mean over the batch, from logits and int64 labels.
-  at::Tensor (*mean)(const at::Tensor& logits, const at::Tensor& labels);
-  // What metrics see.
-  at::Tensor (*scores)(const at::Tensor& logits);
-};
-constexpr Loss kLosses[] = {
-    {"cross_entropy",
-     [](const at::Tensor& logits, const at::Tensor& labels) { return at::cross_entropy_loss(logits, labels); },
-     [](const at::Tensor& logits) { return logits; }},
-    {"binary_cross_entropy",
-     // On logits: max(z, 0) - z y + log(1 + exp(-|z|)), which neither overflows nor meets log(0).
-     [](const at::Tensor& logits, const at::Tensor& labels) {
-       return at::binary_cross_entropy_with_logits(logits, labels.to(at::kFloat).view_as(logits));
-     },
-     [](const at::Tensor& logits) { return at::sigmoid(logits); }},
-};
-
-const Loss& find_loss(const std::string& name) {
-  std::vector<const char*> names;
-  for (const Loss& row : kLosses) {
-    if (row.name == name) return row;
-    names.push_back(row.name);
-  }
-  throw UserError(fmt::format("framework 'torch' has no loss '{}'; valid: {}", name, fmt::join(names, ", ")));
-}
-
 // In which convolutions and linear layers multiply.
 at::ScalarType product_type_of(const std::string& precision) {
   if (precision == "float32" || precision == "tf32") return at::kFloat;
   if (precision == "bf16") return at::kBFloat16;
-  throw UserError(fmt::format("framework 'torch' has no precision '{}'; valid: float32, tf32, bf16", precision));
+  if (precision == "fp16") return at::kHalf;
+  throw UserError(fmt::format("framework 'torch' has no precision '{}'; valid: float32, tf32, bf16, fp16", precision));
 }
 
 void use_threads(int threads) {
@@ -65,7 +41,7 @@ class TorchFramework final : public Framework {
   explicit TorchFramework(const FrameworkOptions& options)
       : options_(options),
         layout_(models::lay_out(options.model)),
-        criterion_(find_loss(options.loss)),
+        criterion_(find_loss(options.model)),
         placement_(options.device, options.local_rank, options.precision),
         parameters_(placement_.make_flat(layout_.parameter_elements)),
         gradients_(placement_.device().is_cuda()
@@ -75,9 +51,15 @@ class TorchFramework final : public Framework {
     const at::ScalarType product_type = product_type_of(options.precision);
     use_threads(options.threads);
     pinned_ = bind_threads(options.cores);
-    network_ =
-        build({options_.model, [this](const std::string& name) { return parameter(name); }, gradient_buffer_,
-               layer_times_, options_.dropout, options_.frozen_batch_norm, product_type, !placement_.separate()});
+    const BuildContext context{options_.model,   [this](const std::string& name) { return parameter(name); },
+                               gradient_buffer_, layer_times_,
+                               options_.dropout, options_.frozen_batch_norm,
+                               product_type,     !placement_.separate()};
+    if (options_.model.is_graph()) {
+      sequence_ = std::make_unique<SequenceModel>(context);
+    } else {
+      network_ = build(context);
+    }
   }
 
   const FlatLayout& layout() const override { return layout_; }
@@ -89,30 +71,52 @@ class TorchFramework final : public Framework {
     models::initialise(options_.model, layout_, options_.seed, values_of(parameters_.host), values_of(buffers_.host));
   }
 
-  void begin_step(int64_t step) override { step_ = step; }
+  void begin_step(int64_t step) override {
+    step_ = step;
+    micro_batch_ = 0;
+  }
 
   void forward(const BatchView& batch, Mode mode) override {
     loss_ = at::Tensor();
+    weight_ = batch.weight;
     parameters_.upload();
     buffers_.upload();
-    labels_ = placement_.bring(tensor_of(batch.labels, {batch.samples}, at::kLong));
-    const at::AutoGradMode differentiate(mode == Mode::kTrain);
-    Pass pass{mode == Mode::kTrain, options_.seed, options_.rank, step_, {}};
-    if (network_.reads_rows) pass.rows = rows_of(batch);
-    outputs_ = network_.forward(network_.reads_rows ? at::Tensor(at::empty({0})) : features_of(batch), pass);
-    if (mode == Mode::kTrain) buffers_.download();
+    const bool training = mode == Mode::kTrain;
+    const at::AutoGradMode differentiate(training);
+    Pass pass{training, options_.seed, options_.rank, step_, micro_batch_, {}};
+    if (training) ++micro_batch_;
+    if (sequence_) {
+      sequence_->forward(tokens_of(batch), pass, batch.continues);
+      MLBENCH_CHECK(sequence_->sums().weight == batch.weight,
+                    fmt::format("a batch of weight {} has {} targets", batch.weight, sequence_->sums().weight));
+      return;
+    }
+    labels_ = placement_.bring(tensor_of(batch.at(options_.model.loss.targets), {batch.samples}, at::kLong));
+    const BatchTensor& features = batch.at("features");
+    if (network_.reads_rows) pass.rows = rows_of(features, batch.samples);
+    outputs_ =
+        network_.forward(network_.reads_rows ? at::Tensor(at::empty({0})) : features_of(features, batch.samples), pass);
+    if (training) buffers_.download();
   }
 
   double loss() override {
     compute_loss();
-    return loss_.item<double>() + penalty_;
+    return (sequence_ ? sequence_->mean_loss() : loss_.item<double>()) + penalty_;
   }
 
-  void backward(double loss_scale, bool accumulate) override {
+  MetricSums metric_sums() override {
+    if (sequence_) return sequence_->sums();
     compute_loss();
+    const double sum = loss_.item<double>() * static_cast<double>(weight_);
+    return {sum, sum, weight_};
+  }
+
+  void backward(const BackwardOptions& options) override {
+    compute_loss();
+    bool accumulate = options.accumulate;
     if (options_.model.l2 > 0) {
       // First, so that a gradient is final when its operation has added its part.
-      const double scale = loss_scale * options_.model.l2;
+      const double scale = options.scale * options_.model.l2;
       if (accumulate) {
         gradients_.own.add_(parameters_.own, scale);
       } else {
@@ -120,11 +124,15 @@ class TorchFramework final : public Framework {
       }
       accumulate = true;
     }
-    gradient_buffer_.begin(accumulate);
-    loss_.backward(at::scalar_tensor(loss_scale, loss_.options()));
+    gradient_buffer_.begin(accumulate, options.last);
+    if (sequence_) {
+      sequence_->backward(options.scale);
+    } else {
+      loss_.backward(at::scalar_tensor(options.scale, loss_.options()));
+      loss_ = loss_.detach();
+      outputs_ = outputs_.detach();
+    }
     layer_times_.backward_ends();
-    loss_ = loss_.detach();
-    outputs_ = outputs_.detach();
     gradients_.download();
     for (const auto& [first, count] : ready_) on_ready_(first, count);
     ready_.clear();
@@ -137,8 +145,25 @@ class TorchFramework final : public Framework {
   }
 
   std::span<const float> outputs() override {
+    if (sequence_) {
+      throw UserError(
+          fmt::format("model '{}' has no outputs per sample: its loss is over tokens; metrics of it: loss, "
+                      "perplexity, BLEU",
+                      options_.model.name));
+    }
     scores_ = criterion_.scores(outputs_.detach()).to(at::kCPU).contiguous();
     return {scores_.const_data_ptr<float>(), static_cast<size_t>(scores_.numel())};
+  }
+
+  std::unique_ptr<Decoder> make_decoder() override {
+    if (options_.model.decoder_input.empty()) return Framework::make_decoder();
+    parameters_.upload();
+    return make_sequence_decoder(*sequence_, [this](const BatchView& batch) { return tokens_of(batch); });
+  }
+
+  std::vector<float> carried_state() override { return sequence_ ? sequence_->carried_state() : std::vector<float>(); }
+  void set_carried_state(std::span<const float> state, int64_t sequences) override {
+    if (sequence_) sequence_->set_carried_state(state, sequences, placement_.device());
   }
 
   void on_gradient_ready(GradientReady callback) override {
@@ -156,62 +181,71 @@ class TorchFramework final : public Framework {
             {"pinned", pinned_},
             {"page_locked", placement_.device().is_cuda()},
             {"precision", options_.precision},
-            {"layout", "nhwc"},
+            {"layout", sequence_ ? "tokens" : "nhwc"},
             {"fused", false},
-            {"kernels", network_.fused}};
+            {"kernels", sequence_ ? SequenceModel::fused() : network_.fused}};
   }
 
   Json versions() const override { return {{"libtorch", TORCH_VERSION}}; }
 
  private:
+  // Asked for again where several layers share it.
   Parameter parameter(const std::string& name) {
+    if (const auto known = known_parameters_.find(name); known != known_parameters_.end()) {
+      gradient_buffer_.share(known->second.slot);
+      return known->second;
+    }
     for (const FlatRange& range : layout_.ranges) {
       if (range.name != name) continue;
       const auto view = [&range](const at::Tensor& flat) {
         return flat.narrow(0, range.offset, range.count).view(range.shape);
       };
       if (!range.trainable) return {view(buffers_.own), 0};
-      return {view(parameters_.own), gradient_buffer_.add_slot({view(gradients_.own), range.offset, range.count})};
+      const Parameter made{view(parameters_.own),
+                           gradient_buffer_.add_slot({view(gradients_.own), range.offset, range.count})};
+      known_parameters_.emplace(name, made);
+      return made;
     }
     MLBENCH_CHECK(false, "model '" + options_.model.name + "' has no parameter " + name);
     return {};
   }
 
   void compute_loss() {
-    if (loss_.defined()) return;
-    loss_ = criterion_.mean(outputs_, labels_);
+    if (!sequence_ && loss_.defined()) return;
+    if (!sequence_) loss_ = criterion_.mean(outputs_, labels_);
     penalty_ = 0;
     if (options_.model.l2 > 0) penalty_ = options_.model.l2 / 2 * parameters_.own.dot(parameters_.own).item<double>();
   }
 
-  static RowSelection rows_of(const BatchView& batch) {
+  static RowSelection rows_of(const BatchTensor& features, int64_t samples) {
     MLBENCH_CHECK(
-        batch.features.dtype == DType::kFloat32 &&
-            (batch.dense() || static_cast<int64_t>(batch.rows.size()) == batch.samples),
-        fmt::format("{} samples of {}, {} rows", batch.samples, name_of(batch.features.dtype), batch.rows.size()));
-    return {static_cast<const float*>(batch.features.data), batch.dense() ? nullptr : batch.rows.data(), batch.samples,
-            batch.sample_volume()};
+        features.values.dtype == DType::kFloat32 &&
+            (features.dense() || static_cast<int64_t>(features.rows.size()) == samples),
+        fmt::format("{} samples of {}, {} rows", samples, name_of(features.values.dtype), features.rows.size()));
+    return {static_cast<const float*>(features.values.data), features.dense() ? nullptr : features.rows.data(), samples,
+            features.row_volume()};
   }
 
-  static at::Tensor tensor_of(const ConstBufferView& view, at::IntArrayRef shape, at::ScalarType type) {
+  static at::Tensor tensor_of(const BatchTensor& tensor, at::IntArrayRef shape, at::ScalarType type) {
+    const ConstBufferView& view = tensor.values;
     MLBENCH_CHECK(type == (view.dtype == DType::kInt64 ? at::kLong : at::kFloat) &&
-                      (view.dtype == DType::kInt64 || view.dtype == DType::kFloat32),
-                  fmt::format("a batch of {}", name_of(view.dtype)));
+                      (view.dtype == DType::kInt64 || view.dtype == DType::kFloat32) &&
+                      view.count == c10::multiply_integers(shape),
+                  fmt::format("tensor '{}' of {} elements of {}", tensor.name, view.count, name_of(view.dtype)));
     // from_blob takes a writable pointer; nothing here writes to its input.
     return at::from_blob(const_cast<void*>(view.data), shape, type);
   }
 
-  at::Tensor features_of(const BatchView& batch) const {
-    const int64_t volume = batch.sample_volume();
-    at::Tensor features = tensor_of(batch.features, {batch.features.count / volume, volume}, at::kFloat);
-    if (!batch.dense()) {
-      const at::Tensor rows = at::from_blob(const_cast<int64_t*>(batch.rows.data()), {batch.samples}, at::kLong);
+  at::Tensor features_of(const BatchTensor& tensor, int64_t samples) const {
+    const int64_t volume = tensor.row_volume();
+    at::Tensor features = tensor_of(tensor, {tensor.values.count / volume, volume}, at::kFloat);
+    if (!tensor.dense()) {
+      const auto count = static_cast<int64_t>(tensor.rows.size());
+      const at::Tensor rows = at::from_blob(const_cast<int64_t*>(tensor.rows.data()), {count}, at::kLong);
       features = features.index_select(0, rows);
     }
-    MLBENCH_CHECK(features.size(0) == batch.samples,
-                  fmt::format("{} samples, {} rows", batch.samples, features.size(0)));
-    std::vector<int64_t> shape = batch.sample_shape;
-    shape.insert(shape.begin(), batch.samples);
+    MLBENCH_CHECK(features.size(0) == samples, fmt::format("{} samples, {} rows", samples, features.size(0)));
+    const std::vector<int64_t>& shape = tensor.shape;
     features = placement_.bring(features.view(shape));
     if (shape.size() != 4) return features;
     // Channels last: LibTorch's convolutions run about twice as fast so. With one channel both layouts are the same
@@ -220,17 +254,39 @@ class TorchFramework final : public Framework {
     return features.contiguous(at::MemoryFormat::ChannelsLast);
   }
 
+  // What the graph and its loss read; a batch of sources has no targets.
+  SequenceModel::Values tokens_of(const BatchView& batch) const {
+    SequenceModel::Values values;
+    const auto bring = [&](const std::string& name) {
+      const BatchTensor* tensor = batch.find(name);
+      if (tensor == nullptr) return;
+      const at::Tensor host = tensor_of(*tensor, tensor->shape, at::kLong);
+      if (tensor->shape.size() == 2 && host.numel() > 0) {
+        const auto [least, most] = at::aminmax(host);
+        MLBENCH_CHECK(least.item<int64_t>() >= 0 && most.item<int64_t>() < options_.model.outputs,
+                      fmt::format("'{}' has tokens from {} to {}, the vocabulary {}", name, least.item<int64_t>(),
+                                  most.item<int64_t>(), options_.model.outputs));
+      }
+      values.emplace(name, placement_.bring(host));
+    };
+    for (const std::string& name : options_.model.inputs) bring(name);
+    bring(options_.model.loss.targets);
+    return values;
+  }
+
   FrameworkOptions options_;
   FlatLayout layout_;
-  const Loss& criterion_;
+  const SampleLoss& criterion_;
   Placement placement_;
   FlatBuffer parameters_, gradients_, buffers_;
   GradientBuffer gradient_buffer_;
   LayerTimes layer_times_;
   GradientReady on_ready_;
   std::vector<std::pair<int64_t, int64_t>> ready_;  // ranges whose gradients are final on the device
-  Network network_;
-  int64_t step_ = 0;
+  std::map<std::string, Parameter> known_parameters_;
+  Network network_;                          // of a chain
+  std::unique_ptr<SequenceModel> sequence_;  // or of a graph
+  int64_t step_ = 0, micro_batch_ = 0, weight_ = 0;
   bool pinned_ = false;
   at::Tensor labels_, outputs_, loss_, scores_;
   double penalty_ = 0;

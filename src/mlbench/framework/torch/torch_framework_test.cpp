@@ -45,7 +45,6 @@ models::ModelDescription small_model(const char* activation = "relu", const char
 FrameworkOptions options_of(models::ModelDescription model) {
   FrameworkOptions options;
   options.model = std::move(model);
-  options.loss = "cross_entropy";
   options.threads = 2;
   return options;
 }
@@ -58,12 +57,7 @@ struct Batch {
   }
   BatchView view() const { return view(0, static_cast<int64_t>(labels.size())); }
   BatchView view(int64_t first, int64_t count) const {
-    BatchView batch;
-    batch.samples = count;
-    batch.sample_shape = {2, 8, 8};
-    batch.features = {features.data() + first * 128, count * 128, DType::kFloat32};
-    batch.labels = {labels.data() + first, count, DType::kInt64};
-    return batch;
+    return samples_view(features.data() + first * 128, labels.data() + first, {2, 8, 8}, count);
   }
   std::vector<float> features;
   std::vector<int64_t> labels;
@@ -306,9 +300,7 @@ TEST(TorchFramework, GatheredRowsEqualTheDenseBatch) {
   for (size_t i = 0; i < rows.size(); ++i) {
     std::copy_n(cache.features.begin() + rows[i] * 128, 128, dense.features.begin() + static_cast<int64_t>(i) * 128);
   }
-  BatchView gathered = dense.view();
-  gathered.features = {cache.features.data(), 20 * 128, DType::kFloat32};
-  gathered.rows = rows;
+  const BatchView gathered = gathered_view(dense.view(), cache.features, rows);
   const auto framework = make(options_of(small_model()));
   framework->initialise();
   const double loss = step(*framework, dense.view());
@@ -344,14 +336,12 @@ TEST(LogisticRegression, ShardsWeightedBySamplesCountThePenaltyOnce) {
   framework->initialise();
   const Batch batch(11);
   const auto part = [&](int64_t first, int64_t count) {
-    BatchView view = batch.view(first, count);
-    view.sample_shape = {128};
-    return view;
+    return samples_view(batch.features.data() + first * 128, batch.labels.data() + first, {128}, count);
   };
   std::vector<int64_t> labels;
   for (const int64_t label : batch.labels) labels.push_back(label % 2);
   const auto with_labels = [&](BatchView view, int64_t first) {
-    view.labels = {labels.data() + first, view.samples, DType::kInt64};
+    view.tensors[1].values = {labels.data() + first, view.samples, DType::kInt64};
     return view;
   };
   step(*framework, with_labels(part(0, 11), 0));
@@ -373,8 +363,7 @@ TEST(LogisticRegression, ReadsRowsOfTheCacheWhereTheyLie) {
   }
   const double loss = step(*framework, rows_view(copies, labels, 128));
   const at::Tensor gradients = framework->gradients().clone();
-  BatchView gathered = rows_view(cache.features, labels, 128);
-  gathered.rows = rows;
+  const BatchView gathered = gathered_view(rows_view(cache.features, labels, 128), cache.features, rows);
   EXPECT_EQ(step(*framework, gathered), loss);
   EXPECT_TRUE(at::equal(framework->gradients(), gradients));
 }
@@ -462,11 +451,9 @@ TEST_P(OnDevice, GradientsAddUpAndAreThereWhenTheyAreSaidToBe) {
 TEST_P(OnDevice, GathersRowsOfTheCache) {
   const Batch batch(9);
   const std::vector<int64_t> rows = {8, 0, 3};
-  BatchView view = batch.view();
   const std::vector<int64_t> labels = {batch.labels[8], batch.labels[0], batch.labels[3]};
-  view.samples = 3;
-  view.rows = rows;
-  view.labels = {labels.data(), 3, DType::kInt64};
+  const BatchView view =
+      gathered_view(samples_view(batch.features.data(), labels.data(), {2, 8, 8}, 3), batch.features, rows);
   EXPECT_NEAR(step(*device_, view), step(*host_, view), 1e-5);
   expect_same(device_->gradients(), host_->gradients(), "gradients");
 }
@@ -480,9 +467,7 @@ TEST(TorchFramework, LinearLayersWithoutBiasAnywhere) {
   const auto framework = make(options);
   framework->initialise();
   const Batch batch(9);
-  BatchView view = batch.view();
-  view.sample_shape = {128};
-  step(*framework, view);
+  step(*framework, samples_view(batch.features.data(), batch.labels.data(), {128}, 9));
   const at::Tensor x = at::tensor(batch.features).view({9, 128}).to(at::kDouble);
   const auto parameter = [&](size_t i) {
     const FlatRange& range = framework->layout().ranges[i];
@@ -525,7 +510,7 @@ TEST(TorchFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
   EXPECT_THAT(make(options_of(small_model()))->versions()["libtorch"].get<std::string>(), HasSubstr("."));
 
   FrameworkOptions options = options_of(small_model());
-  options.loss = "hinge";
+  options.model.loss.kind = "hinge";
   EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("valid: cross_entropy")));
   options = options_of(small_model());
   options.precision = "tf32";

@@ -34,7 +34,7 @@ AdamRule::AdamRule(const AdamOptions& options, FlatLayout layout) : options_(opt
   if (options.amsgrad) max_exp_avg_sq_ = at::zeros({layout_.parameter_elements}, at::kFloat);
 }
 
-void AdamRule::update(FlatTensors& tensors, double lr) {
+void AdamRule::update(FlatTensors& tensors, double lr, double gradient_scale) {
   MLBENCH_CHECK(tensors.parameters.numel() == layout_.parameter_elements &&
                     tensors.gradients.numel() == layout_.parameter_elements,
                 "flat buffers of another layout");
@@ -51,7 +51,8 @@ void AdamRule::update(FlatTensors& tensors, double lr) {
                .new_share2 = static_cast<float>(1 - options_.beta2),
                .correction2 = static_cast<float>(std::sqrt(1 - std::pow(options_.beta2, t))),
                .eps = static_cast<float>(options_.eps),
-               .weight_decay = static_cast<float>(options_.weight_decay)});
+               .weight_decay = static_cast<float>(options_.weight_decay),
+               .gradient_scale = static_cast<float>(gradient_scale)});
 }
 
 void AdamRule::export_state(NamedState& state) const {

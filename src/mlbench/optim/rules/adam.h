@@ -1,12 +1,12 @@
 #pragma once
 
 // Adam (Kingma & Ba 2015, algorithm 1) as PyTorch defines it (torch.optim.Adam), t = step from 1:
-//   d = gradient + weight_decay * p                          (L2: it passes through the moments)
+//   d = gradient_scale * gradient + weight_decay * p         (L2: it passes through the moments)
 //   m = beta1 * m + (1 - beta1) * d
 //   v = beta2 * v + (1 - beta2) * d^2
 //   u = v, or with amsgrad (Reddi et al. 2018) the largest v so far
 //   p = p - lr / (1 - beta1^t) * m / (sqrt(u) / sqrt(1 - beta2^t) + eps)
-// One pass over the flat buffers.
+// One pass over the flat buffers. eps stands beside the root that is corrected already, as in algorithm 1.
 
 #include "mlbench/base/flat_layout.h"
 #include "mlbench/optim/optimizer.h"
@@ -25,7 +25,7 @@ class AdamRule final : public UpdateRule {
  public:
   // UserError: a beta outside of [0, 1), eps not above 0, negative weight decay.
   AdamRule(const AdamOptions& options, FlatLayout layout);
-  void update(FlatTensors& tensors, double lr) override;
+  void update(FlatTensors& tensors, double lr, double gradient_scale) override;
   // "optimizer/adam_steps", "optimizer/exp_avg/<parameter>", "optimizer/exp_avg_sq/<parameter>" and, with amsgrad,
   // "optimizer/max_exp_avg_sq/<parameter>": PyTorch's names.
   void export_state(NamedState& state) const override;

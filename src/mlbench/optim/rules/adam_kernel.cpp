@@ -9,7 +9,7 @@ namespace mlbench::optim {
 void adam_update_reference(float* parameters, const float* gradients, const AdamMoments& moments, int64_t count,
                            const AdamCoefficients& c) {
   for (int64_t i = 0; i < count; ++i) {
-    float d = gradients[i];
+    float d = c.gradient_scale * gradients[i];
     if (c.weight_decay != 0) d += c.weight_decay * parameters[i];
     float& m = moments.exp_avg[i];
     float& v = moments.exp_avg_sq[i];
@@ -35,7 +35,7 @@ constexpr int64_t kGrain = 32768;
     int64_t count, const AdamCoefficients& coefficients) {
   const AdamCoefficients c = coefficients;
   for (int64_t i = 0; i < count; ++i) {
-    const float d = g[i] + c.weight_decay * p[i];
+    const float d = c.gradient_scale * g[i] + c.weight_decay * p[i];
     const float m = c.beta1 * exp_avg[i] + c.new_share1 * d;
     const float v = c.beta2 * exp_avg_sq[i] + c.new_share2 * (d * d);
     exp_avg[i] = m;
@@ -49,7 +49,7 @@ constexpr int64_t kGrain = 32768;
     float* __restrict max_exp_avg_sq, int64_t count, const AdamCoefficients& coefficients) {
   const AdamCoefficients c = coefficients;
   for (int64_t i = 0; i < count; ++i) {
-    const float d = g[i] + c.weight_decay * p[i];
+    const float d = c.gradient_scale * g[i] + c.weight_decay * p[i];
     const float m = c.beta1 * exp_avg[i] + c.new_share1 * d;
     const float v = c.beta2 * exp_avg_sq[i] + c.new_share2 * (d * d);
     const float u = max_exp_avg_sq[i] < v ? v : max_exp_avg_sq[i];

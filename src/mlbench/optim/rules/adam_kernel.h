@@ -16,6 +16,7 @@ struct AdamCoefficients {
   float correction2 = 1;  // sqrt(1 - beta2^t)
   float eps = 0;
   float weight_decay = 0;
+  float gradient_scale = 1;
 };
 
 struct AdamMoments {

@@ -28,7 +28,7 @@ SgdRule::SgdRule(const SgdOptions& options, FlatLayout layout) : options_(option
   if (options.momentum != 0) momentum_ = at::zeros({layout_.parameter_elements}, at::kFloat);
 }
 
-void SgdRule::update(FlatTensors& tensors, double lr) {
+void SgdRule::update(FlatTensors& tensors, double lr, double gradient_scale) {
   MLBENCH_CHECK(tensors.parameters.numel() == layout_.parameter_elements &&
                     tensors.gradients.numel() == layout_.parameter_elements,
                 "flat buffers of another layout");
@@ -39,7 +39,8 @@ void SgdRule::update(FlatTensors& tensors, double lr) {
               .keep = static_cast<float>(1.0 - options_.dampening),
               .weight_decay = static_cast<float>(options_.weight_decay),
               .nesterov = options_.nesterov,
-              .first = steps_ == 0});
+              .first = steps_ == 0,
+              .gradient_scale = static_cast<float>(gradient_scale)});
   ++steps_;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // Stochastic gradient descent as PyTorch defines it (torch.optim.SGD):
-//   d = gradient + weight_decay * p
+//   d = gradient_scale * gradient + weight_decay * p
 //   buffer = d in the first step, else momentum * buffer + (1 - dampening) * d
 //   d = buffer, or with nesterov d + momentum * buffer
 //   p = p - lr * d
@@ -23,7 +23,7 @@ class SgdRule final : public UpdateRule {
  public:
   // UserError: negative momentum or weight decay; nesterov without momentum or with dampening.
   SgdRule(const SgdOptions& options, FlatLayout layout);
-  void update(FlatTensors& tensors, double lr) override;
+  void update(FlatTensors& tensors, double lr, double gradient_scale) override;
   // "optimizer/momentum_steps" and, with momentum, "optimizer/momentum/<parameter>".
   void export_state(NamedState& state) const override;
   void import_state(const NamedState& state) override;

@@ -7,7 +7,7 @@ namespace mlbench::optim {
 void sgd_update_reference(float* parameters, const float* gradients, float* buffer, int64_t count,
                           const SgdCoefficients& c) {
   for (int64_t i = 0; i < count; ++i) {
-    float d = gradients[i];
+    float d = c.gradient_scale * gradients[i];
     if (c.weight_decay != 0) d += c.weight_decay * parameters[i];
     if (c.momentum != 0) {
       buffer[i] = c.first ? d : c.momentum * buffer[i] + c.keep * d;
@@ -22,18 +22,16 @@ namespace {
 // The pass is bound by memory, so the kernels spend multiplications by zero and one instead of branches.
 constexpr int64_t kGrain = 32768;
 
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void update_plain(float* __restrict p,
-                                                                                        const float* __restrict g,
-                                                                                        int64_t count, float lr,
-                                                                                        float weight_decay) {
-  for (int64_t i = 0; i < count; ++i) p[i] -= lr * (g[i] + weight_decay * p[i]);
+[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void update_plain(
+    float* __restrict p, const float* __restrict g, int64_t count, float lr, float scale, float weight_decay) {
+  for (int64_t i = 0; i < count; ++i) p[i] -= lr * (scale * g[i] + weight_decay * p[i]);
 }
 
 [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void update_momentum(
-    float* __restrict p, const float* __restrict g, float* __restrict buffer, int64_t count, float lr,
+    float* __restrict p, const float* __restrict g, float* __restrict buffer, int64_t count, float lr, float scale,
     float weight_decay, float old_share, float new_share, float gradient_share, float buffer_share) {
   for (int64_t i = 0; i < count; ++i) {
-    const float d = g[i] + weight_decay * p[i];
+    const float d = scale * g[i] + weight_decay * p[i];
     const float b = old_share * buffer[i] + new_share * d;
     buffer[i] = b;
     p[i] -= lr * (gradient_share * d + buffer_share * b);
@@ -47,10 +45,10 @@ void sgd_update(float* parameters, const float* gradients, float* buffer, int64_
     float* p = parameters + begin;
     const float* g = gradients + begin;
     if (c.momentum == 0) {
-      update_plain(p, g, end - begin, c.lr, c.weight_decay);
+      update_plain(p, g, end - begin, c.lr, c.gradient_scale, c.weight_decay);
     } else {
-      update_momentum(p, g, buffer + begin, end - begin, c.lr, c.weight_decay, c.first ? 0 : c.momentum,
-                      c.first ? 1 : c.keep, c.nesterov ? 1 : 0, c.nesterov ? c.momentum : 1);
+      update_momentum(p, g, buffer + begin, end - begin, c.lr, c.gradient_scale, c.weight_decay,
+                      c.first ? 0 : c.momentum, c.first ? 1 : c.keep, c.nesterov ? 1 : 0, c.nesterov ? c.momentum : 1);
     }
   });
 }

@@ -14,6 +14,7 @@ struct SgdCoefficients {
   float weight_decay = 0;
   bool nesterov = false;
   bool first = true;  // the momentum buffer starts as the gradient
+  float gradient_scale = 1;
 };
 
 // `buffer` may be null when momentum is 0.

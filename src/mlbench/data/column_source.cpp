@@ -1,0 +1,46 @@
+#include "mlbench/base/errors.h"
+#include "mlbench/data/sample_source.h"
+#include "mlbench/dataset/cached_tokens.h"
+
+namespace mlbench::data {
+
+namespace {
+
+class ColumnSource final : public SampleSource {
+ public:
+  ColumnSource(std::span<const int32_t> tokens, int64_t columns)
+      : tokens_(tokens), height_(column_height(std::ssize(tokens), columns)) {}
+
+  void fill(std::span<const int64_t> rows, const Piece& piece, int64_t, BatchView& view,
+            BatchMemory& memory) const override {
+    MLBENCH_CHECK(piece.first >= 0 && piece.first + piece.positions < height_, "positions beyond the columns");
+    const size_t columns = rows.size();
+    const auto elements = piece.positions * std::ssize(rows);
+    const std::span<int64_t> tokens = memory.integers(0, elements), targets = memory.integers(1, elements);
+    for (size_t column = 0; column < columns; ++column) {
+      const int32_t* next = tokens_.data() + rows[column] * height_ + piece.first;
+      for (size_t at = column; at < tokens.size(); at += columns, ++next) {
+        tokens[at] = next[0];
+        targets[at] = next[1];
+      }
+    }
+    view.samples = std::ssize(rows);
+    view.weight = elements;
+    view.continues = piece.continues;
+    const std::vector<int64_t> shape = {piece.positions, std::ssize(rows)};
+    view.tensors = {{"tokens", shape, const_view_of(std::span<const int64_t>(tokens)), {}},
+                    {"targets", shape, const_view_of(std::span<const int64_t>(targets)), {}}};
+  }
+
+ private:
+  std::span<const int32_t> tokens_;
+  int64_t height_;
+};
+
+}  // namespace
+
+std::shared_ptr<const SampleSource> make_column_source(const dataset::CachedSplit& split, int64_t columns) {
+  return std::make_shared<ColumnSource>(split.column("tokens").tokens, columns);
+}
+
+}  // namespace mlbench::data

@@ -1,0 +1,71 @@
+#include "mlbench/data/sample_source.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace mlbench::data {
+
+float* BatchMemory::floats(int64_t count) {
+  if (count > float_capacity_ || floats_ == nullptr) {
+    float_capacity_ = std::max<int64_t>(count, 1);
+    const size_t bytes = static_cast<size_t>(float_capacity_) * sizeof(float);
+    floats_.reset();
+    floats_.reset(static_cast<float*>(operator new[](bytes, kAlignment)));
+  }
+  return floats_.get();
+}
+
+std::span<int64_t> BatchMemory::integers(size_t slot, int64_t count) {
+  if (integers_.size() <= slot) integers_.resize(slot + 1);
+  integers_[slot].resize(static_cast<size_t>(count));
+  return integers_[slot];
+}
+
+namespace {
+
+class RecordSource final : public SampleSource {
+ public:
+  RecordSource(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform)
+      : split_(split), transform_(std::move(transform)), as_it_is_(transform_->leaves_as_is(split)) {
+    shape_.push_back(0);
+    shape_.insert(shape_.end(), split.sample_shape.begin(), split.sample_shape.end());
+  }
+
+  void fill(std::span<const int64_t> rows, const Piece&, int64_t epoch, BatchView& view,
+            BatchMemory& memory) const override {
+    const auto count = std::ssize(rows);
+    if (view.tensors.empty()) view.tensors = {{"features", shape_, {}, {}}, {"labels", {0}, {}, {}}};
+    view.samples = view.weight = count;
+    BatchTensor &features = view.tensors[0], &labels = view.tensors[1];
+    features.shape[0] = labels.shape[0] = count;
+    if (as_it_is_) {
+      features.values = split_.features;
+      features.rows = rows;
+    } else {
+      const int64_t values = count * split_.sample_volume();
+      float* floats = memory.floats(values);
+      transform_->apply(split_, rows, epoch, {floats, static_cast<size_t>(values)});
+      features.values = ConstBufferView(floats, values, DType::kFloat32);
+    }
+    const std::span<int64_t> own = memory.integers(0, count);
+    for (size_t i = 0; i < own.size(); ++i) own[i] = split_.labels[static_cast<size_t>(rows[i])];
+    labels.values = const_view_of(std::span<const int64_t>(own));
+  }
+
+  bool points_into_cache() const override { return as_it_is_; }
+
+ private:
+  const dataset::CachedSplit& split_;
+  std::unique_ptr<Transform> transform_;
+  bool as_it_is_;
+  std::vector<int64_t> shape_;  // of features; the first extent is each batch's
+};
+
+}  // namespace
+
+std::shared_ptr<const SampleSource> make_sample_source(const dataset::CachedSplit& split,
+                                                       std::unique_ptr<Transform> transform) {
+  return std::make_shared<RecordSource>(split, std::move(transform));
+}
+
+}  // namespace mlbench::data

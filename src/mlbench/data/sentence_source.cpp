@@ -1,0 +1,88 @@
+#include <algorithm>
+#include <array>
+
+#include "mlbench/data/sample_source.h"
+#include "mlbench/dataset/cached_tokens.h"
+
+namespace mlbench::data {
+
+namespace {
+
+using dataset::kBegin;
+using dataset::kEnd;
+using dataset::kPad;
+
+enum Slot : size_t { kSource, kTargetIn, kTargetOut, kSourceLengths, kTargetLengths, kSlots };
+constexpr std::array<const char*, kSlots> kNames = {"source", "target_in", "target_out", "source_lengths",
+                                                    "target_lengths"};
+
+int64_t rounded_up(int64_t length, int64_t multiple) { return (length + multiple - 1) / multiple * multiple; }
+
+// A sentence in its row: `first` before it where that is not padding, `last` behind it likewise, then padding.
+void write_row(std::span<const int32_t> tokens, int32_t first, int32_t last, std::span<int64_t> row) {
+  auto out = row.begin();
+  if (first != kPad) *out++ = first;
+  out = std::copy(tokens.begin(), tokens.end(), out);
+  if (last != kPad) *out++ = last;
+  std::fill(out, row.end(), int64_t{kPad});
+}
+
+}  // namespace
+
+SentenceSource::SentenceSource(const dataset::CachedSplit& split, const SentenceOptions& options)
+    : source_(split.column("source")), target_(split.column("target")), options_(options) {
+  for (int64_t i = 0; i < source_.records(); ++i) {
+    const int64_t longer = std::max(source_.length(i), target_.length(i));
+    if (options.max_length == 0 || longer <= options.max_length) kept_.push_back(i);
+  }
+}
+
+std::span<const int32_t> SentenceSource::cut(std::span<const int32_t> tokens) const {
+  const auto most = static_cast<size_t>(options_.cut_length);
+  return most > 0 && tokens.size() > most ? tokens.first(most) : tokens;
+}
+
+int64_t SentenceSource::length(int64_t sentence) const {
+  return std::max(std::ssize(cut(source_.record(sentence))), std::ssize(cut(target_.record(sentence)))) + 1;
+}
+
+int64_t SentenceSource::weight(int64_t sentence) const { return std::ssize(cut(target_.record(sentence))) + 1; }
+
+void SentenceSource::fill(std::span<const int64_t> rows, const Piece&, int64_t, BatchView& view,
+                          BatchMemory& memory) const {
+  const auto count = std::ssize(rows);
+  const std::span<int64_t> source_lengths = memory.integers(kSourceLengths, count);
+  const std::span<int64_t> target_lengths = memory.integers(kTargetLengths, count);
+  int64_t longest_source = 0, longest_target = 0;
+  view.samples = count;
+  view.weight = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    source_lengths[i] = std::ssize(cut(source_.record(rows[i]))) + 1;
+    target_lengths[i] = weight(rows[i]);
+    longest_source = std::max(longest_source, source_lengths[i]);
+    longest_target = std::max(longest_target, target_lengths[i]);
+    view.weight += target_lengths[i];
+  }
+  const int64_t source_positions = rounded_up(longest_source, options_.multiple);
+  const int64_t target_positions = rounded_up(longest_target, options_.multiple);
+  const std::array<std::vector<int64_t>, kSlots> shapes = {
+      {{count, source_positions}, {count, target_positions}, {count, target_positions}, {count}, {count}}};
+  view.tensors.resize(kSlots);
+  std::array<std::span<int64_t>, kSlots> values;
+  for (size_t slot = 0; slot < kSlots; ++slot) {
+    values[slot] = memory.integers(slot, volume_of(shapes[slot]));
+    view.tensors[slot] = {kNames[slot], shapes[slot], const_view_of(std::span<const int64_t>(values[slot])), {}};
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto row_of = [&](Slot slot) {
+      const auto width = static_cast<size_t>(shapes[slot][1]);
+      return values[slot].subspan(i * width, width);
+    };
+    const std::span<const int32_t> target = cut(target_.record(rows[i]));
+    write_row(cut(source_.record(rows[i])), kPad, kEnd, row_of(kSource));
+    write_row(target, kBegin, kPad, row_of(kTargetIn));
+    write_row(target, kPad, kEnd, row_of(kTargetOut));
+  }
+}
+
+}  // namespace mlbench::data

@@ -1,0 +1,67 @@
+#pragma once
+
+// Texts in memory for tests of what reads them.
+
+#include <cstdint>
+#include <vector>
+
+#include "mlbench/dataset/prepared_dataset.h"
+
+namespace mlbench::data::test {
+
+// A side of a corpus that owns its tokens. Sentence i of length n holds 10 * i + 4, 10 * i + 5, ... (mod 1000).
+class Side {
+ public:
+  explicit Side(const std::vector<int64_t>& lengths) {
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      for (int64_t j = 0; j < lengths[i]; ++j) {
+        tokens_.push_back(static_cast<int32_t>((10 * static_cast<int64_t>(i) + 4 + j) % 1000));
+      }
+      offsets_.push_back(static_cast<int64_t>(tokens_.size()));
+    }
+  }
+  dataset::TokenColumn column(const char* name) const { return {name, tokens_, offsets_}; }
+
+ private:
+  std::vector<int32_t> tokens_;
+  std::vector<int64_t> offsets_ = {0};
+};
+
+// Pairs of sentences of these lengths.
+class Pairs {
+ public:
+  Pairs(const std::vector<int64_t>& source_lengths, const std::vector<int64_t>& target_lengths)
+      : source_(source_lengths), target_(target_lengths) {
+    split_.name = "train";
+    split_.samples = static_cast<int64_t>(source_lengths.size());
+    split_.tokens = {source_.column("source"), target_.column("target")};
+  }
+  Pairs(const Pairs&) = delete;
+  Pairs& operator=(const Pairs&) = delete;
+  const dataset::CachedSplit& split() const { return split_; }
+
+ private:
+  Side source_, target_;
+  dataset::CachedSplit split_;
+};
+
+// A text whose tokens are their own positions.
+class Text {
+ public:
+  explicit Text(int64_t tokens) : offsets_{0, tokens} {
+    for (int64_t i = 0; i < tokens; ++i) tokens_.push_back(static_cast<int32_t>(i));
+    split_.name = "train";
+    split_.samples = 1;
+    split_.tokens = {{"tokens", tokens_, offsets_}};
+  }
+  Text(const Text&) = delete;
+  Text& operator=(const Text&) = delete;
+  const dataset::CachedSplit& split() const { return split_; }
+
+ private:
+  std::vector<int32_t> tokens_;
+  std::vector<int64_t> offsets_;
+  dataset::CachedSplit split_;
+};
+
+}  // namespace mlbench::data::test

@@ -1,0 +1,283 @@
+// Sentences and columns on their way from the cache to batches.
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/data/eval_loader.h"
+#include "mlbench/data/sample_source.h"
+#include "mlbench/data/test_text.h"
+#include "mlbench/data/train_loader.h"
+#include "mlbench/data/workload.h"
+
+namespace mlbench::data {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+std::vector<int64_t> values_of(const BatchView& view, const char* name) {
+  const BatchTensor& tensor = view.at(name);
+  EXPECT_EQ(tensor.values.dtype, DType::kInt64) << name;
+  EXPECT_EQ(tensor.values.count, volume_of(tensor.shape)) << name;
+  EXPECT_TRUE(tensor.dense()) << name;
+  const auto* first = static_cast<const int64_t*>(tensor.values.data);
+  return {first, first + tensor.values.count};
+}
+
+// ---- sentences ------------------------------------------------------------------------------------------------------
+
+TEST(SentenceSource, PadsAtTheEndAndFramesTheTarget) {
+  const test::Pairs pairs({1, 3, 2}, {2, 1, 4});
+  const SentenceSource source(pairs.split(), {});
+  BatchView view;
+  BatchMemory memory;
+  const std::vector<int64_t> rows = {2, 0};
+  source.fill(rows, {.count = 2}, 0, view, memory);
+  EXPECT_EQ(view.samples, 2);
+  EXPECT_EQ(view.weight, 5 + 3);
+  EXPECT_EQ(view.at("source").shape, (std::vector<int64_t>{2, 3}));
+  EXPECT_THAT(values_of(view, "source"), ElementsAre(24, 25, 3, /**/ 4, 3, 0));
+  EXPECT_EQ(view.at("target_in").shape, (std::vector<int64_t>{2, 5}));
+  EXPECT_THAT(values_of(view, "target_in"), ElementsAre(2, 24, 25, 26, 27, /**/ 2, 4, 5, 0, 0));
+  EXPECT_THAT(values_of(view, "target_out"), ElementsAre(24, 25, 26, 27, 3, /**/ 4, 5, 3, 0, 0));
+  EXPECT_THAT(values_of(view, "source_lengths"), ElementsAre(3, 2));
+  EXPECT_THAT(values_of(view, "target_lengths"), ElementsAre(5, 3));
+
+  // The same memory holds the next one, of another shape.
+  source.fill(std::span(rows).last(1), {.count = 1}, 0, view, memory);
+  EXPECT_THAT(values_of(view, "source"), ElementsAre(4, 3));
+  EXPECT_THAT(values_of(view, "target_out"), ElementsAre(4, 5, 3));
+}
+
+TEST(SentenceSource, PositionsAreAMultiple) {
+  const test::Pairs pairs({8, 3}, {2, 7});
+  const SentenceSource source(pairs.split(), {.multiple = 8});
+  BatchView view;
+  BatchMemory memory;
+  source.fill(std::vector<int64_t>{0, 1}, {.count = 2}, 0, view, memory);
+  EXPECT_EQ(view.at("source").shape, (std::vector<int64_t>{2, 16}));
+  EXPECT_EQ(view.at("target_in").shape, (std::vector<int64_t>{2, 8}));
+  EXPECT_THAT(values_of(view, "source_lengths"), ElementsAre(9, 4));
+}
+
+TEST(SentenceSource, LeavesOutOrCutsWhatIsTooLong) {
+  const test::Pairs pairs({3, 5, 4, 1}, {4, 1, 5, 1});
+  const SentenceSource shorter(pairs.split(), {.max_length = 4});
+  EXPECT_THAT(shorter.kept(), ElementsAre(0, 3));
+  EXPECT_EQ(shorter.length(0), 5);
+  EXPECT_EQ(shorter.weight(0), 5);
+
+  const SentenceSource cut(pairs.split(), {.cut_length = 2});
+  EXPECT_THAT(cut.kept(), ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(cut.length(2), 3);
+  BatchView view;
+  BatchMemory memory;
+  cut.fill(std::vector<int64_t>{2}, {.count = 1}, 0, view, memory);
+  EXPECT_THAT(values_of(view, "source"), ElementsAre(24, 25, 3));
+  EXPECT_THAT(values_of(view, "target_in"), ElementsAre(2, 24, 25));
+}
+
+TEST(SentenceSource, ASplitOfImagesIsAnError) {
+  dataset::CachedSplit images;
+  images.name = "train";
+  EXPECT_THAT([&] { SentenceSource(images, {}); }, ThrowsMessage<UserError>(HasSubstr("no tokens 'source'")));
+}
+
+TEST(SentenceEvalLoader, GivesEachPairOnceWithItsNumberWhateverTheNumberOfWorkers) {
+  std::vector<int64_t> lengths(53);
+  for (size_t i = 0; i < lengths.size(); ++i) lengths[i] = 1 + static_cast<int64_t>(i * 7 % 11);
+  const test::Pairs pairs(lengths, lengths);
+  for (int64_t workers = 1; workers <= 5; ++workers) {
+    std::vector<int64_t> seen;
+    for (int64_t rank = 0; rank < workers; ++rank) {
+      const auto loader = make_sentence_eval_loader(pairs.split(), {}, {workers, rank}, 8);
+      for (int pass = 0; pass < 2; ++pass) {
+        loader->restart();
+        while (const BatchView* view = loader->next()) {
+          const std::vector<int64_t> source_lengths = values_of(*view, "source_lengths");
+          ASSERT_EQ(loader->records().size(), source_lengths.size());
+          for (size_t i = 0; i < source_lengths.size(); ++i) {
+            EXPECT_EQ(source_lengths[i], lengths[static_cast<size_t>(loader->records()[i])] + 1);
+          }
+          EXPECT_LE(*std::ranges::max_element(source_lengths) - *std::ranges::min_element(source_lengths), 2);
+          if (pass == 1) seen.insert(seen.end(), loader->records().begin(), loader->records().end());
+        }
+      }
+    }
+    std::ranges::sort(seen);
+    std::vector<int64_t> all(lengths.size());
+    std::iota(all.begin(), all.end(), 0);
+    EXPECT_EQ(seen, all) << workers;
+  }
+}
+
+// ---- columns --------------------------------------------------------------------------------------------------------
+
+TEST(ColumnSource, GivesPositionsOfColumnsAndTheirSuccessors) {
+  const test::Text text(23);  // 4 columns of 5; 3 tokens are left
+  const auto source = make_column_source(text.split(), 4);
+  BatchView view;
+  BatchMemory memory;
+  source->fill(std::vector<int64_t>{1, 3}, {0, 2, 1, 3, true}, 0, view, memory);
+  EXPECT_EQ(view.samples, 2);
+  EXPECT_EQ(view.weight, 6);
+  EXPECT_TRUE(view.continues);
+  EXPECT_EQ(view.at("tokens").shape, (std::vector<int64_t>{3, 2}));
+  EXPECT_THAT(values_of(view, "tokens"), ElementsAre(6, 16, 7, 17, 8, 18));
+  EXPECT_THAT(values_of(view, "targets"), ElementsAre(7, 17, 8, 18, 9, 19));
+}
+
+TEST(ColumnEvalLoader, PartsTheColumnsAndCarriesTheirState) {
+  const test::Text text(103);  // 10 columns of 10: 9 predictions each
+  for (int64_t workers = 1; workers <= 12; ++workers) {
+    std::vector<int64_t> predicted;
+    for (int64_t rank = 0; rank < workers; ++rank) {
+      const auto loader = make_column_eval_loader(text.split(), 10, 4, {workers, rank});
+      for (int pass = 0; pass < 2; ++pass) {
+        loader->restart();
+        bool first = true;
+        while (const BatchView* view = loader->next()) {
+          EXPECT_EQ(view->continues, !first);
+          first = false;
+          const std::vector<int64_t> tokens = values_of(*view, "tokens"), targets = values_of(*view, "targets");
+          for (size_t i = 0; i < tokens.size(); ++i) EXPECT_EQ(targets[i], tokens[i] + 1);
+          if (pass == 1) predicted.insert(predicted.end(), targets.begin(), targets.end());
+        }
+      }
+    }
+    std::ranges::sort(predicted);
+    std::vector<int64_t> expected;
+    for (int64_t i = 0; i < 100; ++i) {
+      if (i % 10 != 0) expected.push_back(i);
+    }
+    EXPECT_EQ(predicted, expected) << workers;
+  }
+}
+
+// ---- from the task --------------------------------------------------------------------------------------------------
+
+struct TextCase {
+  const char* batching;
+  const char* first_tensor;
+};
+
+class TextWorkload : public ::testing::TestWithParam<TextCase> {
+ protected:
+  TextWorkload() {
+    std::vector<int64_t> source_lengths(97), target_lengths(97);
+    for (size_t i = 0; i < 97; ++i) {
+      source_lengths[i] = 1 + static_cast<int64_t>(i * 5 % 13);
+      target_lengths[i] = 1 + static_cast<int64_t>(i * 3 % 11);
+    }
+    const bool columns = std::string(GetParam().batching) == "columns";
+    if (columns) {
+      text_ = std::make_unique<test::Text>(1003);
+    } else {
+      pairs_ = std::make_unique<test::Pairs>(source_lengths, target_lengths);
+    }
+    std::vector<dataset::CachedSplit> splits(2, columns ? text_->split() : pairs_->split());
+    splits[1].name = "test";
+    dataset::DatasetDescription description;
+    description.fingerprint = "known";
+    data_ = std::make_unique<dataset::PreparedDataset>(description, nullptr, splits, "made", "");
+    task_.data.batching = GetParam().batching;
+    task_.data.bptt = 12;
+    task_.data.bptt_deviation = 3;
+    task_.data.short_probability = 0.2;
+    task_.data.max_length = 12;
+    task_.data.length_multiple = 2;
+    task_.batch_size = std::string(GetParam().batching) == "tokens" ? 32 : 6;
+    task_.global_batch = columns ? 0 : 128;
+  }
+
+  std::unique_ptr<test::Text> text_;
+  std::unique_ptr<test::Pairs> pairs_;
+  std::unique_ptr<dataset::PreparedDataset> data_;
+  spec::TaskSpec task_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Kinds, TextWorkload,
+                         ::testing::Values(TextCase{"columns", "tokens"}, TextCase{"sentences", "source"},
+                                           TextCase{"tokens", "source"}),
+                         [](const auto& one) { return std::string(one.param.batching); });
+
+// All that a step's batch holds, as numbers.
+std::vector<int64_t> content_of(const Batch& batch) {
+  std::vector<int64_t> content = {batch.epoch, batch.step_in_epoch, batch.global_samples, batch.global_weight};
+  for (const BatchView& part : batch.micro) {
+    content.insert(content.end(), {part.samples, part.weight, part.continues ? 1 : 0});
+    for (const BatchTensor& tensor : part.tensors) {
+      const std::vector<int64_t> values = values_of(part, tensor.name.c_str());
+      content.insert(content.end(), values.begin(), values.end());
+    }
+  }
+  return content;
+}
+
+TEST_P(TextWorkload, PrefetchesResumesAndWeighsAlike) {
+  for (const int64_t workers : {1, 3}) {
+    const auto workload = make_workload(task_, *data_, workers, 7);
+    const int64_t steps = 2 * workload->plan().steps_per_epoch() + 3;
+    std::vector<int64_t> weights(static_cast<size_t>(steps));  // of all ranks
+    std::vector<int64_t> global_weights(weights.size());
+    for (int64_t rank = 0; rank < workers; ++rank) {
+      std::vector<std::vector<int64_t>> contents;
+      const auto direct = workload->make_train_loader({.rank = rank, .prefetch = 0});
+      for (size_t step = 0; step < weights.size(); ++step) {
+        const Batch& batch = direct->next();
+        contents.push_back(content_of(batch));
+        int64_t weight = 0;
+        for (const BatchView& part : batch.micro) {
+          EXPECT_EQ(part.tensors.front().name, GetParam().first_tensor);
+          weight += part.weight;
+        }
+        EXPECT_EQ(weight, batch.weight);
+        weights[step] += weight;
+        global_weights[step] = batch.global_weight;
+      }
+      for (const int64_t first : {int64_t{0}, int64_t{1}, steps / 2}) {
+        const auto ahead = workload->make_train_loader({.rank = rank, .first_step = first, .prefetch = 2});
+        for (int64_t step = first; step < steps; ++step) {
+          EXPECT_EQ(content_of(ahead->next()), contents[static_cast<size_t>(step)]) << step << " from " << first;
+        }
+      }
+    }
+    EXPECT_EQ(weights, global_weights) << workers;
+  }
+}
+
+TEST_P(TextWorkload, EvaluatesEverythingOnAnyNumberOfRanks) {
+  std::vector<int64_t> weights;
+  for (const int64_t workers : {1, 2, 5}) {
+    const auto workload = make_workload(task_, *data_, workers, 7);
+    int64_t weight = 0;
+    for (int64_t rank = 0; rank < workers; ++rank) {
+      const auto loader = workload->make_eval_loader({workers, rank});
+      while (const BatchView* view = loader->next()) weight += view->weight;
+    }
+    weights.push_back(weight);
+  }
+  EXPECT_GT(weights.front(), 500);
+  EXPECT_THAT(weights, Each(weights.front()));
+}
+
+TEST(Workload, OfADataSetThatDoesNotFitIsAnError) {
+  const test::Text text(100);
+  std::vector<dataset::CachedSplit> splits(2, text.split());
+  splits[1].name = "test";
+  dataset::DatasetDescription description;
+  description.fingerprint = "known";
+  const dataset::PreparedDataset data(description, nullptr, splits, "made", "");
+  spec::TaskSpec task;
+  task.data.batching = "sentences";
+  EXPECT_THAT([&] { make_workload(task, data, 1, 0); },
+              ThrowsMessage<UserError>(HasSubstr("split 'train' has no tokens 'source'; it has tokens")));
+}
+
+}  // namespace
+}  // namespace mlbench::data

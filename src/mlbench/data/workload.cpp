@@ -1,0 +1,109 @@
+#include "mlbench/data/workload.h"
+
+#include <functional>
+#include <string_view>
+#include <utility>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/data/transform.h"
+
+namespace mlbench::data {
+
+namespace {
+
+// At a time, where the task does not say how many.
+constexpr int64_t kEvaluationSamples = 250, kEvaluationColumns = 10, kEvaluationSentences = 64;
+
+// What its maker puts together: training from one source by one plan, evaluation by a function.
+using MakeEvalLoader = std::function<std::unique_ptr<EvalLoader>(const EvalShard& shard)>;
+
+class PlannedWorkload final : public Workload {
+ public:
+  PlannedWorkload(std::shared_ptr<const SampleSource> source, std::shared_ptr<const BatchPlan> plan,
+                  MakeEvalLoader make_eval_loader)
+      : source_(std::move(source)), plan_(std::move(plan)), make_eval_loader_(std::move(make_eval_loader)) {}
+
+  const BatchPlan& plan() const override { return *plan_; }
+  std::unique_ptr<TrainLoader> make_train_loader(const LoaderOptions& options) const override {
+    return data::make_train_loader(source_, plan_, options);
+  }
+  std::unique_ptr<EvalLoader> make_eval_loader(const EvalShard& shard) const override {
+    return make_eval_loader_(shard);
+  }
+
+ private:
+  std::shared_ptr<const SampleSource> source_;  // before the plan, which may ask it for lengths
+  std::shared_ptr<const BatchPlan> plan_;
+  MakeEvalLoader make_eval_loader_;
+};
+
+struct Ingredients {
+  const spec::TaskSpec& task;
+  const dataset::CachedSplit &train, &test;
+  PlanOptions plan;
+};
+
+std::unique_ptr<Workload> image_workload(const Ingredients& from) {
+  const spec::DataSpec& data = from.task.data;
+  const auto make_eval = [&test = from.test, data, seed = from.plan.seed](const EvalShard& shard) {
+    return make_sample_eval_loader(test, make_transform(data.eval_transform, data, seed), shard, kEvaluationSamples);
+  };
+  return std::make_unique<PlannedWorkload>(
+      make_sample_source(from.train, make_transform(data.train_transform, data, from.plan.seed)),
+      make_sample_plan(from.train.samples, from.plan), make_eval);
+}
+
+std::unique_ptr<Workload> language_model_workload(const Ingredients& from) {
+  const spec::DataSpec& data = from.task.data;
+  const auto tokens = std::ssize(from.train.column("tokens").tokens);
+  const int64_t columns = data.evaluation_batch > 0 ? data.evaluation_batch : kEvaluationColumns;
+  const auto make_eval = [&test = from.test, columns, bptt = data.bptt](const EvalShard& shard) {
+    return make_column_eval_loader(test, columns, bptt, shard);
+  };
+  return std::make_unique<PlannedWorkload>(
+      make_column_source(from.train, from.plan.batch_size * from.plan.workers),
+      make_column_plan(tokens, {data.bptt, data.bptt_deviation, data.short_probability}, from.plan), make_eval);
+}
+
+std::unique_ptr<Workload> translation_workload(const Ingredients& from) {
+  const spec::DataSpec& data = from.task.data;
+  auto source =
+      std::make_shared<const SentenceSource>(from.train, SentenceOptions{data.max_length, 0, data.length_multiple});
+  std::shared_ptr<const BatchPlan> plan = data.batching == "tokens"
+                                              ? make_token_plan(*source, data.length_multiple, from.plan)
+                                              : make_sentence_plan(*source, from.plan);
+  const int64_t batch = data.evaluation_batch > 0 ? data.evaluation_batch : kEvaluationSentences;
+  const auto make_eval = [&test = from.test, batch,
+                          options = SentenceOptions{0, data.evaluation_max_length, data.length_multiple}](
+                             const EvalShard& shard) { return make_sentence_eval_loader(test, options, shard, batch); };
+  return std::make_unique<PlannedWorkload>(std::move(source), std::move(plan), make_eval);
+}
+
+struct WorkloadRow {
+  std::string_view batching;
+  std::unique_ptr<Workload> (*make)(const Ingredients& from);
+};
+constexpr WorkloadRow kWorkloads[] = {
+    {"samples", image_workload},
+    {"columns", language_model_workload},
+    {"sentences", translation_workload},
+    {"tokens", translation_workload},
+};
+
+}  // namespace
+
+std::unique_ptr<Workload> make_workload(const spec::TaskSpec& task, const dataset::PreparedDataset& data,
+                                        int64_t workers, uint64_t seed) {
+  Ingredients from{task, data.split("train"), data.split("test"), {}};
+  from.plan.workers = workers;
+  from.plan.batch_size = task.batch_size;
+  from.plan.global_batch = task.global_batch;
+  from.plan.divisor = task.loss_divisor == "local_samples" ? Divisor::kLocalSamples : Divisor::kWeight;
+  from.plan.seed = seed;
+  for (const WorkloadRow& row : kWorkloads) {
+    if (row.batching == task.data.batching) return row.make(from);
+  }
+  throw InternalError("the specification has not checked '" + task.data.batching + "'");
+}
+
+}  // namespace mlbench::data

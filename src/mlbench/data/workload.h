@@ -1,0 +1,30 @@
+#pragma once
+
+// What a task makes of a prepared data set: who takes what in which step, and the loaders that bring it.
+
+#include <cstdint>
+#include <memory>
+
+#include "mlbench/data/eval_loader.h"
+#include "mlbench/data/plan.h"
+#include "mlbench/data/train_loader.h"
+#include "mlbench/dataset/prepared_dataset.h"
+#include "mlbench/spec/task.h"
+
+namespace mlbench::data {
+
+class Workload {
+ public:
+  virtual ~Workload() = default;
+  virtual const BatchPlan& plan() const = 0;
+  // Of the split "train".
+  virtual std::unique_ptr<TrainLoader> make_train_loader(const LoaderOptions& options) const = 0;
+  // Of the split "test": all of it, parted among the ranks.
+  virtual std::unique_ptr<EvalLoader> make_eval_loader(const EvalShard& shard) const = 0;
+};
+
+// By task.data.batching. The data set outlives the workload and its loaders. UserError where they do not fit.
+std::unique_ptr<Workload> make_workload(const spec::TaskSpec& task, const dataset::PreparedDataset& data,
+                                        int64_t workers, uint64_t seed);
+
+}  // namespace mlbench::data

@@ -1,0 +1,25 @@
+#pragma once
+
+// Cross entropy of rows of logits, with label smoothing e over V classes (models::LossSpec). Per row, with m the largest
+// logit and l = m + log(sum of exp(z - m)):
+//   nll = l - z[target],   loss = (1 - e) nll + e (l - mean of z)
+//   gradient[j] = exp(z[j] - l) - (1 - e) [j = target] - e / V
+// A kernel on host memory with its reference by LibTorch, which runs on any device.
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+
+namespace mlbench::framework::torch_framework {
+
+struct CrossEntropySums {
+  double loss = 0, nll = 0;
+};
+
+// `logits` [rows, V] float32, contiguous; `targets` int64 [rows]. With `gradient` the logits are overwritten by it, of
+// the sum of losses. The sums do not depend on the number of threads.
+CrossEntropySums cross_entropy_rows(at::Tensor logits, const at::Tensor& targets, double smoothing, bool gradient);
+CrossEntropySums cross_entropy_rows_reference(at::Tensor logits, const at::Tensor& targets, double smoothing,
+                                              bool gradient);
+
+}  // namespace mlbench::framework::torch_framework

@@ -1,0 +1,69 @@
+#include "mlbench/framework/torch/lstm.h"
+
+#include "mlbench/framework/torch/lstm_kernels.h"
+
+namespace mlbench::framework::torch_framework {
+
+LstmTape lstm_forward(const at::Tensor& x, const LstmWeights& weights, const at::Tensor& state, const at::Tensor& cell,
+                      at::ScalarType product_type, bool on_host) {
+  const int64_t positions = x.size(0), sequences = x.size(1), hidden = weights.hh.size(1);
+  LstmTape tape;
+  tape.x = x.contiguous().to(product_type);
+  tape.ih = weights.ih.to(product_type);
+  tape.hh = weights.hh.to(product_type);
+  const at::Tensor rows = tape.x.view({positions * sequences, -1});
+  const at::Tensor bias = weights.bias_ih + weights.bias_hh;
+  tape.gates = product_type == at::kFloat ? at::addmm(bias, rows, tape.ih.t())
+                                          : at::mm(rows, tape.ih.t()).to(at::kFloat).add_(bias);
+  tape.gates = tape.gates.view({positions, sequences, 4 * hidden});
+  tape.states = at::empty({positions + 1, sequences, hidden}, x.options().dtype(at::kFloat));
+  tape.cells = at::empty_like(tape.states);
+  tape.states[0].copy_(state);
+  tape.cells[0].copy_(cell);
+  const at::Tensor hh = tape.hh.t();
+  for (int64_t t = 0; t < positions; ++t) {
+    at::Tensor gates = tape.gates[t];
+    const at::Tensor before = tape.states[t];
+    if (product_type == at::kFloat) {
+      gates.addmm_(before, hh);
+    } else {
+      gates.add_(at::mm(before.to(product_type), hh));
+    }
+    if (on_host) {
+      lstm_cell({sequences, hidden}, gates.data_ptr<float>(), tape.cells[t].const_data_ptr<float>(),
+                tape.cells[t + 1].data_ptr<float>(), tape.states[t + 1].data_ptr<float>());
+    } else {
+      lstm_cell_reference(gates, tape.cells[t], tape.cells[t + 1], tape.states[t + 1]);
+    }
+  }
+  return tape;
+}
+
+at::Tensor lstm_backward(LstmTape& tape, const at::Tensor& d_output, bool input_wanted, bool on_host) {
+  const int64_t positions = tape.gates.size(0), sequences = tape.gates.size(1), hidden = tape.states.size(2);
+  const at::ScalarType type = tape.hh.scalar_type();
+  at::Tensor d_cell = at::zeros_like(tape.cells[0]);
+  at::Tensor d_state = at::empty_like(d_cell), recurrent = at::zeros_like(d_cell);
+  for (int64_t t = positions; t-- > 0;) {
+    at::add_out(d_state, d_output[t], recurrent);
+    at::Tensor gates = tape.gates[t];
+    if (on_host) {
+      lstm_cell_backward({sequences, hidden}, gates.data_ptr<float>(), tape.cells[t].const_data_ptr<float>(),
+                         tape.cells[t + 1].const_data_ptr<float>(), d_state.const_data_ptr<float>(),
+                         d_cell.data_ptr<float>());
+    } else {
+      lstm_cell_backward_reference(gates, tape.cells[t], tape.cells[t + 1], d_state, d_cell);
+    }
+    if (t == 0) break;
+    if (type == at::kFloat) {
+      at::mm_out(recurrent, gates, tape.hh);
+    } else {
+      recurrent.copy_(at::mm(gates.to(type), tape.hh));
+    }
+  }
+  if (!input_wanted) return {};
+  const at::Tensor d_rows = tape.gates.view({positions * sequences, 4 * hidden}).to(type);
+  return at::mm(d_rows, tape.ih).to(at::kFloat).view({positions, sequences, -1});
+}
+
+}  // namespace mlbench::framework::torch_framework

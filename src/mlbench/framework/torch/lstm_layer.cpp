@@ -1,0 +1,126 @@
+// The layer lstm_sequence.
+
+#include <memory>
+#include <utility>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/framework/torch/differentiable.h"
+#include "mlbench/framework/torch/graph_operations.h"
+#include "mlbench/framework/torch/lstm.h"
+
+namespace mlbench::framework::torch_framework {
+
+namespace {
+
+// [T, B]: where each position of a sequence stands when it is turned round; padding stays behind.
+at::Tensor turned(int64_t positions, const at::Tensor& lengths) {
+  const at::Tensor t = at::arange(positions, lengths.options()).unsqueeze(1);
+  const at::Tensor length = lengths.unsqueeze(0);
+  return at::where(t < length, length - 1 - t, t);
+}
+
+// Twice is the identity, and its gradient is itself.
+at::Tensor turn(const at::Tensor& x, const at::Tensor& places) {
+  return x.gather(0, places.unsqueeze(2).expand(x.sizes()));
+}
+
+struct LstmSequence {
+  Parameter ih, hh, bias_ih, bias_hh;
+  double weight_dropout = 0;  // 0 where dropout is off
+  bool reverse = false, carried = false, on_host = true;
+  at::ScalarType type = at::kFloat;
+  size_t index = 0;
+  GradientBuffer* gradients = nullptr;
+
+  at::Tensor operator()(const std::vector<at::Tensor>& inputs, GraphPass& pass) const {
+    at::Tensor x = inputs[0].detach();
+    const at::Tensor places = reverse ? turned(x.size(0), inputs[1]) : at::Tensor();
+    if (reverse) x = turn(x, places);
+    LayerState* state = state_of(pass);
+    const at::Tensor zeros = at::zeros({x.size(1), hh.value.size(1)}, hh.value.options());
+    const bool goes_on = state != nullptr && !state->rows.empty();
+    MLBENCH_CHECK(!goes_on || state->rows[0].size(0) == x.size(1), "a carried state of another number of sequences");
+    const at::Tensor mask = weight_dropout > 0 && pass.pass.training
+                                ? dropout_mask_of(pass.pass, index, weight_dropout, hh.value.sizes(), x.device())
+                                : at::Tensor();
+    const auto tape = std::make_shared<LstmTape>();
+    const auto forward = [&] {
+      const at::Tensor recurrent = mask.defined() ? hh.value * mask : hh.value;
+      *tape = lstm_forward(x, {ih.value, recurrent, bias_ih.value, bias_hh.value}, goes_on ? state->rows[0] : zeros,
+                           goes_on ? state->rows[1] : zeros, type, on_host);
+      return reverse ? turn(tape->output(), places) : tape->output().detach();
+    };
+    const LstmSequence self = *this;
+    const at::Tensor output = differentiable_of_many(
+        {inputs[0]}, forward, [=](const at::Tensor& dy, const std::vector<bool>& wanted) -> std::vector<at::Tensor> {
+          const at::Tensor dx = self.backward(*tape, reverse_of(dy, places), mask, wanted[0]);
+          return {wanted[0] ? reverse_of(dx, places) : dx};
+        });
+    if (state != nullptr) {
+      const int64_t last = x.size(0);
+      state->rows = {tape->states[last].clone(), tape->cells[last].clone()};
+    }
+    return output;
+  }
+
+ private:
+  static at::Tensor reverse_of(const at::Tensor& x, const at::Tensor& places) {
+    return places.defined() ? turn(x, places) : x;
+  }
+
+  LayerState* state_of(GraphPass& pass) const {
+    if (pass.decode != nullptr) return &pass.decode->states[index];
+    return carried && pass.carried != nullptr ? &(*pass.carried)[index] : nullptr;
+  }
+
+  at::Tensor backward(LstmTape& tape, const at::Tensor& dy, const at::Tensor& mask, bool input_wanted) const {
+    const at::Tensor dx = lstm_backward(tape, dy, input_wanted, on_host);
+    const int64_t rows = tape.gates.size(0) * tape.gates.size(1);
+    const at::Tensor d_gates = tape.gates.view({rows, -1});
+    const at::Tensor d_bias = d_gates.sum(0);
+    gradients->contribute(bias_hh.slot, [&](at::Tensor& to, bool add) { store(to, d_bias, add); });
+    gradients->contribute(bias_ih.slot, [&](at::Tensor& to, bool add) { store(to, d_bias, add); });
+    const at::Tensor d = d_gates.to(type).t();
+    const at::Tensor before = tape.states.narrow(0, 0, tape.gates.size(0)).reshape({rows, -1}).to(type);
+    gradients->contribute(hh.slot, [&](at::Tensor& to, bool add) { store_product(to, d, before, mask, add); });
+    gradients->contribute(ih.slot, [&](at::Tensor& to, bool add) {
+      store_product(to, d, tape.x.view({rows, -1}), {}, add);
+    });
+    return dx;
+  }
+
+  // a b, times the mask if there is one, into a slot or on top of it.
+  static void store_product(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, const at::Tensor& mask,
+                            bool add) {
+    if (mask.defined()) {
+      store(to, a.mm(b).to(at::kFloat).mul_(mask), add);
+    } else if (a.scalar_type() != at::kFloat) {
+      store(to, a.mm(b), add);
+    } else if (add) {
+      to.addmm_(a, b);
+    } else {
+      at::mm_out(to, a, b);
+    }
+  }
+};
+
+}  // namespace
+
+GraphOperation make_lstm_sequence(const models::LayerSpec& layer, size_t index, const BuildContext& context) {
+  const auto parameter = [&](const char* role) { return context.parameter(models::parameter_name(layer, role)); };
+  LstmSequence lstm;
+  lstm.ih = parameter("weight_ih");
+  lstm.hh = parameter("weight_hh");
+  lstm.bias_ih = parameter("bias_ih");
+  lstm.bias_hh = parameter("bias_hh");
+  lstm.weight_dropout = context.dropout ? layer.options.at("weight_dropout").get<double>() : 0;
+  lstm.reverse = layer.options.at("reverse").get<bool>();
+  lstm.carried = layer.options.at("carried").get<bool>();
+  lstm.on_host = context.on_host;
+  lstm.type = context.product_type;
+  lstm.index = index;
+  lstm.gradients = &context.gradients;
+  return lstm;
+}
+
+}  // namespace mlbench::framework::torch_framework

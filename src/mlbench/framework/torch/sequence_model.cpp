@@ -1,0 +1,156 @@
+#include "mlbench/framework/torch/sequence_model.h"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::framework::torch_framework {
+
+SequenceModel::SequenceModel(const BuildContext& context)
+    : model_(context.model),
+      times_(context.times),
+      carried_(context.model.layers.size()),
+      evaluated_(context.model.layers.size()) {
+  const models::LayerSpec& last = model_.layers.back();
+  MLBENCH_CHECK(last.kind == "linear", "a model over tokens ends in a linear layer, " + last.name + " is none");
+  std::set<std::string> of_decoder = {model_.decoder_input};
+  for (size_t i = 0; i + 1 < model_.layers.size(); ++i) {
+    const models::LayerSpec& layer = model_.layers[i];
+    Step step{&layer, make_graph_operation(layer, i, context), times_.name(layer.name), {}, false};
+    step.decodes = std::ranges::any_of(layer.inputs, [&](const auto& value) { return of_decoder.contains(value); });
+    if (step.decodes) of_decoder.insert(layer.output);
+    steps_.push_back(std::move(step));
+  }
+  // Values are let go of when the last layer that takes them has run.
+  std::set<std::string> taken(last.inputs.begin(), last.inputs.end());
+  taken.insert(model_.penalties.begin(), model_.penalties.end());
+  for (size_t i = steps_.size(); i-- > 0;) {
+    for (const std::string& value : steps_[i].layer->inputs) {
+      if (taken.insert(value).second) steps_[i].last_uses.push_back(value);
+    }
+  }
+  loss_.emplace(last, model_.loss, context);
+  loss_name_ = times_.name(last.name + "+loss");
+}
+
+at::Tensor SequenceModel::run(const Step& step, Values& values, GraphPass& pass) const {
+  std::vector<at::Tensor> inputs;
+  for (const std::string& value : step.layer->inputs) {
+    const auto found = values.find(value);
+    // One that a decoder has no more: its layer keeps what it made of it.
+    inputs.push_back(found != values.end() ? found->second : at::Tensor());
+  }
+  return times_.forward(step.name, pass.pass.training, inputs[0], [&] { return step.operation(inputs, pass); });
+}
+
+void SequenceModel::forward(const Values& batch, const Pass& pass, bool continues) {
+  Values values = batch;
+  std::vector<LayerState>& states = pass.training ? carried_ : evaluated_;
+  if (!continues) states.assign(states.size(), {});
+  GraphPass graph{pass, &states, nullptr};
+  for (const Step& step : steps_) {
+    at::Tensor output = run(step, values, graph);
+    for (const std::string& value : step.last_uses) values.erase(value);
+    values.emplace(step.layer->output, std::move(output));
+  }
+  hidden_ = values.at(model_.layers.back().inputs[0]);
+  penalty_ = at::Tensor();
+  penalty_value_ = 0;
+  if (pass.training) {
+    for (const std::string& name : model_.penalties) {
+      penalty_ = penalty_.defined() ? penalty_ + values.at(name) : values.at(name);
+    }
+    if (penalty_.defined()) penalty_value_ = penalty_.item<double>();
+  }
+  times_.forward(loss_name_, pass.training, hidden_, [&] {
+    sums_ = loss_->forward(hidden_, batch.at(model_.loss.targets), pass.training);
+    return hidden_;
+  });
+}
+
+double SequenceModel::mean_loss() const { return sums_.loss / static_cast<double>(sums_.weight) + penalty_value_; }
+
+void SequenceModel::backward(double scale) {
+  std::vector<at::Tensor> outputs = {hidden_};
+  std::vector<at::Tensor> gradients = {loss_->backward(scale / static_cast<double>(sums_.weight))};
+  if (penalty_.defined()) {
+    outputs.push_back(penalty_);
+    gradients.push_back(at::scalar_tensor(scale, penalty_.options().requires_grad(false)));
+  }
+  torch::autograd::backward(outputs, gradients);
+  hidden_ = at::Tensor();
+  penalty_ = at::Tensor();
+}
+
+std::vector<float> SequenceModel::carried_state() const {
+  std::vector<float> all;
+  for (const LayerState& state : carried_) {
+    for (const at::Tensor& one : state.rows) {
+      const at::Tensor host = one.to(at::kCPU).contiguous();
+      all.insert(all.end(), host.const_data_ptr<float>(), host.const_data_ptr<float>() + host.numel());
+    }
+  }
+  return all;
+}
+
+void SequenceModel::set_carried_state(std::span<const float> state, int64_t sequences, const at::Device& device) {
+  size_t used = 0;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Json& options = steps_[i].layer->options;
+    carried_[i] = {};
+    if (!options.value("carried", false) || state.empty()) continue;
+    const auto hidden = options.at("hidden").get<int64_t>();
+    const auto count = static_cast<size_t>(sequences * hidden);
+    for (int part = 0; part < 2; ++part, used += count) {
+      MLBENCH_CHECK(used + count <= state.size(), "a carried state of another model or batch");
+      carried_[i].rows.push_back(
+          at::tensor(at::ArrayRef<float>(state.data() + used, count)).view({sequences, hidden}).to(device));
+    }
+  }
+  MLBENCH_CHECK(used == state.size(), "a carried state of another model or batch");
+}
+
+std::vector<std::string> SequenceModel::fused() { return {"linear+token_cross_entropy"}; }
+
+bool SequenceModel::is_needed_by_decoder(const std::string& value) const {
+  return std::ranges::any_of(steps_, [&](const Step& step) {
+    return step.decodes && std::ranges::find(step.layer->inputs, value) != step.layer->inputs.end();
+  });
+}
+
+SequenceModel::Values SequenceModel::encode(const Values& sources) const {
+  const at::NoGradGuard nothing_to_differentiate;
+  Values values = sources;
+  GraphPass pass;
+  for (const Step& step : steps_) {
+    if (!step.decodes) values[step.layer->output] = run(step, values, pass);
+    for (const std::string& value : step.last_uses) {
+      if (!is_needed_by_decoder(value)) values.erase(value);
+    }
+  }
+  return values;
+}
+
+DecodePass SequenceModel::begin_decoding(int64_t rows_per_sample) const {
+  return {0, rows_per_sample, std::vector<LayerState>(steps_.size()), {}};
+}
+
+at::Tensor SequenceModel::decode(const at::Tensor& tokens, const Values& encoded, DecodePass& decode) const {
+  const at::NoGradGuard nothing_to_differentiate;
+  Values values = encoded;
+  values[model_.decoder_input] = tokens.unsqueeze(1);
+  GraphPass pass{{}, nullptr, &decode};
+  for (const Step& step : steps_) {
+    if (step.decodes) values[step.layer->output] = run(step, values, pass);
+  }
+  ++decode.position;
+  const at::Tensor logits = loss_->logits(values.at(model_.layers.back().inputs[0]));
+  return at::log_softmax(logits.flatten(0, 1), 1);
+}
+
+}  // namespace mlbench::framework::torch_framework

@@ -1,0 +1,73 @@
+#pragma once
+
+// A model that is a graph, over tokens: runs its layers in order, with the loss over tokens fused to the last one.
+
+#include <ATen/ATen.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlbench/framework/framework.h"
+#include "mlbench/framework/torch/graph_operations.h"
+#include "mlbench/framework/torch/token_loss.h"
+
+namespace mlbench::framework::torch_framework {
+
+class SequenceModel {
+ public:
+  using Values = std::map<std::string, at::Tensor>;  // by name; on the network's device
+
+  // `context` outlives it.
+  explicit SequenceModel(const BuildContext& context);
+
+  // Of a whole batch: its tensors, and whether the carried states go on. Training passes and evaluations carry states of
+  // their own.
+  void forward(const Values& batch, const Pass& pass, bool continues);
+  const MetricSums& sums() const { return sums_; }
+  double mean_loss() const;  // with penalties
+  // Gradients of `scale` times the mean loss, into the slots. `context.gradients` has begun.
+  void backward(double scale);
+
+  // Of the training passes: states in which the last batch ended, back to back; and from where the next one goes on.
+  std::vector<float> carried_state() const;
+  void set_carried_state(std::span<const float> state, int64_t sequences, const at::Device& device);
+
+  static std::vector<std::string> fused();  // for the record
+
+  // ---- for a decoder
+  // What the layers that do not depend on the decoder's input yield, as far as others take it.
+  Values encode(const Values& sources) const;
+  // Of one position: log probabilities [rows, classes] on the device. `tokens` int64 [rows]; `encoded` is read at
+  // position 0 alone.
+  at::Tensor decode(const at::Tensor& tokens, const Values& encoded, DecodePass& pass) const;
+  DecodePass begin_decoding(int64_t rows_per_sample) const;
+
+ private:
+  struct Step {
+    const models::LayerSpec* layer = nullptr;
+    GraphOperation operation;
+    LayerTimes::Name name = nullptr;
+    std::vector<std::string> last_uses;  // values that nobody takes after it
+    bool decodes = false;                // depends on the decoder's input
+  };
+
+  at::Tensor run(const Step& step, Values& values, GraphPass& pass) const;
+  bool is_needed_by_decoder(const std::string& value) const;
+
+  models::ModelDescription model_;
+  std::vector<Step> steps_;  // all layers but the last
+  std::optional<TokenLoss> loss_;
+  LayerTimes& times_;
+  LayerTimes::Name loss_name_;
+  std::vector<LayerState> carried_, evaluated_;
+
+  // Of the last forward pass.
+  at::Tensor hidden_, penalty_;
+  MetricSums sums_;
+  double penalty_value_ = 0;
+};
+
+}  // namespace mlbench::framework::torch_framework

@@ -1,0 +1,45 @@
+#pragma once
+
+// The last linear layer and the cross entropy of its logits as one operation, in chunks of rows: the logits of a whole
+// batch never exist at once. A training pass computes the gradients right with the loss, while a chunk's logits are
+// there, and the backward pass only scales them. Positions whose target is ignored are left out from the first product
+// on.
+
+#include <ATen/ATen.h>
+
+#include "mlbench/framework/framework.h"
+#include "mlbench/framework/torch/cross_entropy_kernel.h"
+#include "mlbench/framework/torch/operations.h"
+
+namespace mlbench::framework::torch_framework {
+
+class TokenLoss {
+ public:
+  // `layer`: the linear one.
+  TokenLoss(const models::LayerSpec& layer, const models::LossSpec& loss, const BuildContext& context);
+
+  // `hidden` [..., in], `targets` the extents before the last. With `training` makes the gradients, too.
+  MetricSums forward(const at::Tensor& hidden, const at::Tensor& targets, bool training);
+  // Gradients of `scale` times the sum of losses: of the layer's parameters into their slots; that of `hidden`.
+  at::Tensor backward(double scale);
+
+  // Of few positions: [..., classes].
+  at::Tensor logits(const at::Tensor& hidden) const;
+
+ private:
+  void forward_chunk(const at::Tensor& rows, const at::Tensor& targets, int64_t first, bool training,
+                     CrossEntropySums& sums);
+
+  models::LossSpec loss_;
+  Parameter weight_, bias_;
+  bool biased_ = false, on_host_ = true;
+  at::ScalarType type_;
+  GradientBuffer& gradients_;
+
+  std::vector<int64_t> shape_;             // of hidden
+  at::Tensor kept_;                        // rows that count, or undefined: all of them
+  at::Tensor buffer_;                      // logits of one chunk
+  at::Tensor d_rows_, d_weight_, d_bias_;  // of the sum of losses
+};
+
+}  // namespace mlbench::framework::torch_framework

@@ -1,0 +1,28 @@
+#pragma once
+
+// What the descriptions of the text models share.
+
+#include <string>
+
+#include "mlbench/base/options.h"
+#include "mlbench/models/graph.h"
+
+namespace mlbench::models {
+
+// Whether the task has text: no shape of a sample, and at least 5 tokens (4 special ones). UserError otherwise.
+void require_text(const spec::TaskSpec& task);
+
+// The option model.size: "full" (the task's own), "small" or "tiny". UserError listing these.
+std::string read_size(OptionReader& options, const spec::TaskSpec& task);
+
+// Uniform in [-bound, bound].
+Initialiser uniform(double bound);
+Initialiser normal(double deviation);
+Initialiser zeros();
+Initialiser ones();
+Initialiser constant(double value);
+
+// Probabilities of zero: from 0, below 1.
+inline constexpr Range kDropoutRange{0, 0.99};
+
+}  // namespace mlbench::models

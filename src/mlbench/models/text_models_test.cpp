@@ -1,0 +1,215 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/models/chain.h"
+#include "mlbench/models/graph.h"
+#include "mlbench/models/layer_kinds.h"
+#include "mlbench/models/model.h"
+
+namespace mlbench::models {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+spec::TaskSpec text_task(const std::string& model, int64_t vocabulary, Json options = Json::object()) {
+  spec::TaskSpec task;
+  task.model = {model, std::move(options)};
+  task.data.name = "text";
+  task.data.classes = vocabulary;
+  task.loss = "token_cross_entropy";
+  return task;
+}
+
+const LayerSpec& layer_of(const ModelDescription& model, const std::string& name) {
+  const auto found = std::ranges::find(model.layers, name, &LayerSpec::name);
+  MLBENCH_CHECK(found != model.layers.end(), name);
+  return *found;
+}
+
+TEST(TextModels, HaveTheParametersOfTheTasks) {
+  EXPECT_EQ(describe_model(text_task("awd-lstm", 33278)).parameter_count(), 33'556'078);
+  EXPECT_EQ(describe_model(text_task("gnmt", 32320)).parameter_count(), 160'671'297);
+  EXPECT_EQ(describe_model(text_task("transformer", 33712)).parameter_count(), 210'808'832);
+}
+
+// Every parameter once, by a layer that uses it; every value made before it is taken.
+TEST(TextModels, AreGraphsInOrder) {
+  for (const char* name : {"awd-lstm", "gnmt", "transformer"}) {
+    for (const char* size : {"full", "small", "tiny"}) {
+      SCOPED_TRACE(std::string(name) + " " + size);
+      const ModelDescription model = describe_model(text_task(name, 1000, {{"size", size}}));
+      EXPECT_TRUE(model.is_graph());
+      EXPECT_EQ(model.outputs, 1000);
+      EXPECT_TRUE(model.input_shape.empty());
+      std::set<std::string> values(model.inputs.begin(), model.inputs.end()), used, listed;
+      for (const LayerSpec& layer : model.layers) {
+        for (const std::string& input : layer.inputs) EXPECT_TRUE(values.contains(input)) << layer.name << " " << input;
+        EXPECT_TRUE(values.insert(layer.output).second) << layer.output;
+        for (const auto& parameter : find_layer_kind(layer.kind).parameters(layer)) {
+          used.insert(parameter_name(layer, parameter.role));
+        }
+      }
+      for (const ParameterSpec& parameter : model.parameters) EXPECT_TRUE(listed.insert(parameter.name).second);
+      EXPECT_EQ(used, listed);
+      EXPECT_EQ(model.layers.back().kind, "linear");
+    }
+  }
+}
+
+TEST(TextModels, SayWhatTheirLossReadsAndWhoWritesSequences) {
+  spec::TaskSpec task = text_task("transformer", 100, {{"size", "tiny"}});
+  task.label_smoothing = 0.1;
+  const ModelDescription transformer = describe_model(task);
+  EXPECT_EQ(transformer.loss.kind, "token_cross_entropy");
+  EXPECT_EQ(transformer.loss.label_smoothing, 0.1);
+  EXPECT_EQ(transformer.loss.ignored, 0);
+  EXPECT_EQ(transformer.loss.targets, "target_out");
+  EXPECT_EQ(transformer.decoder_input, "target_in");
+  const ModelDescription awd = describe_model(text_task("awd-lstm", 100));
+  EXPECT_EQ(awd.loss.ignored, -1);
+  EXPECT_EQ(awd.loss.targets, "targets");
+  EXPECT_EQ(awd.decoder_input, "");
+  EXPECT_THAT(awd.inputs, ElementsAre("tokens"));
+  EXPECT_THAT(awd.penalties, ElementsAre("penalty"));
+}
+
+TEST(AwdLstm, TiesTheSoftmaxAndHasAllDropouts) {
+  const ModelDescription model = describe_model(text_task("awd-lstm", 33278));
+  EXPECT_EQ(parameter_name(layer_of(model, "softmax"), "weight"), "embedding.weight");
+  EXPECT_EQ(parameter_name(layer_of(model, "softmax"), "bias"), "softmax.bias");
+  EXPECT_EQ(layer_of(model, "embedding").options["row_dropout"], 0.1);
+  EXPECT_EQ(layer_of(model, "input_dropout").options["p"], 0.65);
+  EXPECT_EQ(layer_of(model, "hidden_dropout1").options["p"], 0.2);
+  EXPECT_EQ(layer_of(model, "hidden_dropout2").options["p"], 0.2);
+  EXPECT_EQ(layer_of(model, "output_dropout").options["p"], 0.4);
+  for (const char* name : {"lstm1", "lstm2", "lstm3"}) {
+    EXPECT_EQ(layer_of(model, name).options["weight_dropout"], 0.5);
+    EXPECT_EQ(layer_of(model, name).options["carried"], true);
+  }
+  EXPECT_EQ(layer_of(model, "lstm1").options["hidden"], 1150);
+  EXPECT_EQ(layer_of(model, "lstm3").options["hidden"], 400);
+  EXPECT_EQ(layer_of(model, "penalty").options["alpha"], 2);
+  EXPECT_EQ(layer_of(model, "penalty").options["beta"], 1);
+
+  const ModelDescription small = describe_model(text_task("awd-lstm", 33278, {{"size", "small"}}));
+  EXPECT_EQ(small.parameter_count(), 33278 * 201 + 2 * (2 * 800 * 200 + 2 * 800));
+  const ModelDescription plain = describe_model(text_task("awd-lstm", 33278,
+                                                          {{"output_dropout", 0},
+                                                           {"input_dropout", 0},
+                                                           {"hidden_dropout", 0},
+                                                           {"activation_regularisation", 0},
+                                                           {"temporal_regularisation", 0}}));
+  EXPECT_TRUE(plain.penalties.empty());
+  EXPECT_TRUE(std::ranges::none_of(plain.layers, [](const LayerSpec& one) { return one.kind == "locked_dropout"; }));
+}
+
+TEST(Gnmt, SharesTheEmbeddingAndAppendsTheContext) {
+  const ModelDescription model = describe_model(text_task("gnmt", 32320));
+  EXPECT_EQ(parameter_name(layer_of(model, "target_embedding"), "weight"), "embedding.weight");
+  EXPECT_TRUE(layer_of(model, "softmax").shared.empty());
+  EXPECT_EQ(layer_of(model, "encoder.lstm2").options["in"], 2048) << "of both directions";
+  EXPECT_EQ(layer_of(model, "encoder.lstm3").options["in"], 1024);
+  for (const char* name : {"decoder.lstm2", "decoder.lstm3", "decoder.lstm4"}) {
+    EXPECT_EQ(layer_of(model, name).options["in"], 2048) << "with the context";
+  }
+  EXPECT_THAT(layer_of(model, "encoder.sum3").inputs, ElementsAre("encoder.lstm2", "encoder.lstm3"));
+  EXPECT_TRUE(std::ranges::none_of(model.layers, [](const LayerSpec& one) { return one.name == "decoder.sum2"; }));
+  const auto scale = std::ranges::find(model.parameters, "attention.score_scale", &ParameterSpec::name);
+  ASSERT_NE(scale, model.parameters.end());
+  std::vector<float> value(1);
+  initialise(*scale, 0, 1, value);
+  EXPECT_EQ(value[0], 1 / 32.0F);
+}
+
+TEST(Transformer, IsPreNormWithOneEmbedding) {
+  const ModelDescription model = describe_model(text_task("transformer", 33712));
+  for (const char* name : {"target_embedding", "softmax"}) {
+    EXPECT_EQ(parameter_name(layer_of(model, name), "weight"), "embedding.weight");
+  }
+  EXPECT_EQ(layer_of(model, "embedding").options["scale"], 32);
+  EXPECT_THAT(layer_of(model, "encoder1.self_attention").inputs, ElementsAre("encoder1.norm1", "source_lengths"));
+  EXPECT_THAT(layer_of(model, "decoder6.cross_attention").inputs,
+              ElementsAre("decoder6.norm2", "source_lengths", "encoder_norm"));
+  EXPECT_EQ(layer_of(model, "decoder1.self_attention").options["causal"], true);
+  EXPECT_THAT(layer_of(model, "softmax").inputs, ElementsAre("decoder_norm"));
+}
+
+TEST(TextModels, RefuseWhatTheyCannotBuild) {
+  EXPECT_THAT(
+      [] {
+        describe_model(text_task("gnmt", 100, {{"size", "huge"}}));
+      },
+      ThrowsMessage<UserError>(HasSubstr("model 'gnmt' has no size 'huge'; valid: full, small, tiny")));
+  EXPECT_THAT(
+      [] {
+        describe_model(text_task("gnmt", 100, {{"dropouts", 0.1}}));
+      },
+      ThrowsMessage<UserError>(HasSubstr("no option 'dropouts'; valid: size, dropout")));
+  EXPECT_THAT(
+      [] {
+        describe_model(text_task("awd-lstm", 100, {{"weight_dropout", 1.0}}));
+      },
+      ThrowsMessage<UserError>(HasSubstr("'weight_dropout' of model 'awd-lstm' is 1.0")));
+  EXPECT_THAT([] { describe_model(text_task("transformer", 4)); },
+              ThrowsMessage<UserError>(HasSubstr("the size of the vocabulary, of at least 5")));
+  spec::TaskSpec task = text_task("transformer", 100);
+  task.data.sample_shape = {3, 32, 32};
+  EXPECT_THAT([&] { describe_model(task); }, ThrowsMessage<UserError>(HasSubstr("takes text")));
+  task = text_task("transformer", 100);
+  task.loss = "cross_entropy";
+  EXPECT_THAT([&] { describe_model(task); }, ThrowsMessage<UserError>(HasSubstr("expected token_cross_entropy")));
+}
+
+// The table describes the chains, too: what Chain writes down follows it.
+void expect_chain_as_in_table(const std::vector<LayerSpec>& layers, std::set<std::string>& parameters) {
+  for (const LayerSpec& layer : layers) {
+    const LayerKind& kind = find_layer_kind(layer.kind);
+    EXPECT_TRUE(kind.in_chains) << layer.kind;
+    for (const auto& [option, value] : layer.options.items()) {
+      EXPECT_TRUE(std::ranges::any_of(kind.options, [&, key = option](const char* one) { return key == one; }))
+          << option;
+    }
+    for (const auto& parameter : kind.parameters(layer)) parameters.insert(parameter_name(layer, parameter.role));
+    expect_chain_as_in_table(layer.body, parameters);
+    expect_chain_as_in_table(layer.shortcut, parameters);
+  }
+}
+
+TEST(LayerKinds, DescribeTheChains) {
+  spec::TaskSpec task = text_task("resnet-cifar", 10);
+  task.loss = "cross_entropy";
+  task.data.sample_shape = {3, 32, 32};
+  const ModelDescription sequences =
+      Chain({7, 6}).lstm("lstm", 8).attention("attention", 2, true).linear("fc", 3).flatten().finish();
+  ModelDescription cnn = [&] {
+    spec::TaskSpec other = task;
+    other.model.name = "mnist-cnn";
+    return describe_model(other);
+  }();
+  for (const ModelDescription& model : {describe_model(task), cnn, sequences}) {
+    SCOPED_TRACE(model.name);
+    std::set<std::string> parameters, listed;
+    expect_chain_as_in_table(model.layers, parameters);
+    for (const ParameterSpec& one : model.parameters) listed.insert(one.name);
+    EXPECT_EQ(parameters, listed);
+    Shape shape = model.input_shape;
+    for (const LayerSpec& layer : model.layers) shape = find_layer_kind(layer.kind).output(layer, {shape});
+    EXPECT_THAT(shape, ElementsAre(model.outputs));
+  }
+}
+
+TEST(Dropout, TheFirstMicroBatchHasTheKeyOfTheStep) {
+  EXPECT_EQ(dropout_key(1, 2, 3, 4, 0), dropout_key(1, 2, 3, 4));
+  EXPECT_NE(dropout_key(1, 2, 3, 4, 1), dropout_key(1, 2, 3, 4));
+  EXPECT_NE(dropout_key(1, 2, 3, 4, 1), dropout_key(1, 2, 3, 4, 2));
+}
+
+}  // namespace
+}  // namespace mlbench::models

@@ -1,0 +1,78 @@
+#include "mlbench/optim/gradient_norm.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace mlbench::optim {
+
+namespace {
+
+constexpr int64_t kBlock = 32768;
+constexpr size_t kSums = 16;
+
+double total_of(const std::array<double, kSums>& sums) {
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return total;
+}
+
+[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void add_squares(const float* __restrict values,
+                                                                                       int64_t count,
+                                                                                       double* __restrict sums) {
+  constexpr auto kStride = static_cast<int64_t>(kSums);
+  int64_t first = 0;
+  for (; first + kStride <= count; first += kStride) {
+    for (int64_t i = 0; i < kStride; ++i) {
+      const double value = values[first + i];
+      sums[i] += value * value;
+    }
+  }
+  for (int64_t i = 0; first + i < count; ++i) {
+    const double value = values[first + i];
+    sums[i] += value * value;
+  }
+}
+
+}  // namespace
+
+double sum_of_squares_reference(const float* values, int64_t count) {
+  std::array<double, kSums> sums{};
+  for (int64_t i = 0; i < count; ++i) {
+    const double value = values[i];
+    sums[static_cast<size_t>(i) % kSums] += value * value;
+  }
+  return total_of(sums);
+}
+
+double sum_of_squares(const float* values, int64_t count) {
+  std::array<double, kSums> sums{};
+  add_squares(values, count, sums.data());
+  return total_of(sums);
+}
+
+GradientNorm::GradientNorm(const FlatLayout& layout) {
+  for (const FlatRange& range : layout.ranges) {
+    if (!range.trainable) continue;
+    for (int64_t done = 0; done < range.count; done += kBlock) {
+      blocks_.push_back({range.offset + done, std::min(kBlock, range.count - done)});
+    }
+  }
+  sums_.resize(blocks_.size());
+}
+
+double GradientNorm::of(const at::Tensor& gradients) {
+  const float* values = gradients.const_data_ptr<float>();
+  at::parallel_for(0, static_cast<int64_t>(blocks_.size()), 1, [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      sums_[i] = sum_of_squares(values + blocks_[i].offset, blocks_[i].count);
+    }
+  });
+  double sum = 0;
+  for (const double part : sums_) sum += part;
+  return std::sqrt(sum);
+}
+
+}  // namespace mlbench::optim

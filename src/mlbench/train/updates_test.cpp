@@ -1,0 +1,141 @@
+// What the loop does with updates that are skipped, and with averaged weights.
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "mlbench/checkpoint/checkpoint.h"
+#include "mlbench/optim/exchange/centralized.h"
+#include "mlbench/optim/rules/sgd.h"
+#include "mlbench/train/train_test.h"
+
+namespace mlbench::train::test {
+namespace {
+
+using testing::DoubleNear;
+using testing::ElementsAre;
+using testing::FloatNear;
+using testing::IsEmpty;
+
+// The sum over all ranks, to which rank 1 gives an infinity in some steps.
+class OverflowingExchange final : public optim::Exchange {
+ public:
+  OverflowingExchange(const optim::ExchangeContext& context, std::vector<int64_t> overflows)
+      : sum_(context, optim::CentralizedOptions()), rank_(context.comm.rank()), overflows_(std::move(overflows)) {}
+  optim::Promise promise() const override { return sum_.promise(); }
+  void begin(int64_t step, optim::FlatTensors& tensors) override {
+    step_ = step;
+    tensors_ = &tensors;
+    sum_.begin(step, tensors);
+  }
+  uint64_t finish() override {
+    const bool overflows = std::find(overflows_.begin(), overflows_.end(), step_) != overflows_.end();
+    if (overflows && rank_ == 1) tensors_->gradients[0].fill_(std::numeric_limits<float>::infinity());
+    return sum_.finish();
+  }
+  Json effective() const override { return sum_.effective(); }
+
+ private:
+  optim::CentralizedExchange sum_;
+  const int rank_;
+  const std::vector<int64_t> overflows_;
+  int64_t step_ = 0;
+  optim::FlatTensors* tensors_ = nullptr;
+};
+
+MakeOptimizer overflowing_sgd(std::vector<int64_t> overflows) {
+  return [overflows = std::move(overflows)](const models::FlatLayout& layout, comm::Communicator& comm) {
+    auto coder = std::make_unique<compress::IdentityCoder>(layout);
+    auto exchange = std::make_unique<OverflowingExchange>(optim::ExchangeContext{comm, *coder, layout}, overflows);
+    return std::make_unique<optim::Optimizer>(std::make_unique<optim::SgdRule>(optim::SgdOptions{0.5}, layout),
+                                              std::move(coder), std::move(exchange));
+  };
+}
+
+TEST(SkippedSteps, ChangeNothingAndAreNoneOfTheSchedule) {
+  TestRun plain(2);
+  plain.run.task.task.schedule.decay = "inverse_sqrt";
+  plain.run.limits.max_steps = 9;
+  const auto expected = plain.start();
+
+  TestRun scaled(2);
+  scaled.run.task.task.schedule.decay = "inverse_sqrt";
+  scaled.run.checkpoint.every_steps = 5;
+  scaled.make_optimizer = overflowing_sgd({0, 3, 8});
+  scaled.step_options.loss_scale.initial = 1024;
+  scaled.step_options.loss_scale.interval = 4;
+  const auto ranks = scaled.start();
+  for (const RankOutcome& rank : ranks) {
+    EXPECT_EQ(rank.result.steps, 12);
+    EXPECT_EQ(rank.parameters, expected[0].parameters);
+  }
+  const record::RankSpool& spool = ranks[0].spool;
+  // Skipped, skipped, grown after 4, 5, 6 and 7, skipped.
+  EXPECT_THAT(values_of<int64_t>(spool, "loss_scale", "step"), ElementsAre(1, 4, 8, 9));
+  EXPECT_THAT(values_of<double>(spool, "loss_scale", "loss_scale"), ElementsAre(512, 256, 512, 256));
+  EXPECT_THAT(values_of<int64_t>(spool, "loss_scale", "skipped_steps"), ElementsAre(1, 2, 2, 3));
+  EXPECT_THAT(values_of<int64_t>(spool, "end", "skipped_steps"), ElementsAre(3));
+  EXPECT_THAT(events_named(ranks[1].spool, "loss_scale"), IsEmpty()) << "rank 0 tells it for all";
+
+  for (const RankOutcome& rank : scaled.start({2, 5})) EXPECT_EQ(rank.parameters, ranks[0].parameters);
+}
+
+TEST(Clipping, TellsNormsByEpoch) {
+  TestRun test;
+  test.step_options.clip_norm = 1;
+  const auto ranks = test.start();
+  // Eight weights and two biases with a gradient of 1 each.
+  EXPECT_THAT(values_of<double>(ranks[0].spool, "epoch", "gradient_norm"),
+              testing::Each(DoubleNear(std::sqrt(10.0), 1e-12)));
+  EXPECT_THAT(values_of<int64_t>(ranks[0].spool, "epoch", "clipped_steps"), ElementsAre(3, 3, 3, 3));
+}
+
+float first_of(const NamedState& state, const std::string& name) {
+  float value = 0;
+  std::memcpy(&value, state.tensor(name).bytes.data(), sizeof value);
+  return value;
+}
+
+TEST(AveragedWeights, AreEvaluatedAndStoredWhileTrainingGoesOnWithItsOwn) {
+  TestRun test;
+  test.run.task.task.optimizer.options = Json::object();
+  test.run.checkpoint.every_steps = 6;
+  test.step_options.averaging_patience = 1;
+  test.before_training = [](optim::Optimizer& optimizer) {
+    for (const double loss : {-100, 0}) optimizer.on_evaluation(loss);
+  };
+  const auto ranks = test.start();
+  const RankOutcome& rank = ranks[0];
+  // Each step takes 1 off: behind n of them the weights are start - n, and the mean of the second to the last one is
+  // start - (n + 2) / 2.
+  const float start = rank.parameters[0] + 12;
+  EXPECT_THAT(rank.evaluated_weights, ElementsAre(FloatNear(start - 2.5F, 1e-4F), FloatNear(start - 4, 1e-4F),
+                                                  FloatNear(start - 5.5F, 1e-4F), FloatNear(start - 7, 1e-4F)));
+  std::map<int64_t, NamedState> stored;
+  for (const auto& info : checkpoint::list_checkpoints(test.checkpoints())) {
+    stored[info.step] = checkpoint::read_checkpoint(info.path);
+  }
+  EXPECT_NEAR(first_of(stored.at(6), "fc.weight"), start - 4, 1e-4F);
+  EXPECT_NEAR(first_of(stored.at(6), "optimizer/weights/fc.weight"), start - 6, 1e-4F);
+  EXPECT_EQ(first_of(stored.at(12), "fc.weight"), rank.evaluated_weights.back());
+
+  const auto resumed = test.start({2, 6});
+  EXPECT_EQ(resumed[0].result.weights_sha256, rank.result.weights_sha256);
+  EXPECT_EQ(resumed[0].parameters, rank.parameters);
+  EXPECT_THAT(resumed[0].evaluated_weights, ElementsAre(rank.evaluated_weights[2], rank.evaluated_weights[3]));
+}
+
+TEST(AveragedWeights, BeginWhereTheLossHasNoNewBest) {
+  TestRun test;
+  test.step_options.averaging_patience = 2;
+  test.before_training = [](optim::Optimizer& optimizer) { optimizer.on_evaluation(-100); };
+  const auto ranks = test.start();
+  EXPECT_THAT(values_of<int64_t>(ranks[0].spool, "averaging", "step"), ElementsAre(6));  // the second evaluation
+}
+
+}  // namespace
+}  // namespace mlbench::train::test
