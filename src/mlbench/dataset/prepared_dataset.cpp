@@ -33,7 +33,17 @@ bool follow_published_files(const DatasetDescription& description, const std::ve
 
 int64_t CachedSplit::sample_volume() const { return volume_of(sample_shape); }
 
-PreparedDataset::PreparedDataset(const DatasetDescription& description, std::shared_ptr<const MappedFile> cache,
+const TokenColumn& CachedSplit::column(const std::string& wanted) const {
+  std::vector<std::string> names;
+  for (const TokenColumn& one : tokens) {
+    if (one.name == wanted) return one;
+    names.push_back(one.name);
+  }
+  throw UserError(fmt::format("split '{}' has no tokens '{}'; it has {}", name, wanted,
+                              names.empty() ? "no text" : fmt::format("{}", fmt::join(names, ", "))));
+}
+
+PreparedDataset::PreparedDataset(const DatasetDescription& description, std::shared_ptr<const void> cache,
                                  std::vector<CachedSplit> splits, std::string fingerprint, std::string generator)
     : name_(description.name),
       fingerprint_(std::move(fingerprint)),
