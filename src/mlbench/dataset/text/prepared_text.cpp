@@ -100,7 +100,8 @@ PreparedDataset open_text(const DatasetDescription& description, const std::stri
   }
   const std::string fingerprint = hash.hex();
   const Json& facts = text->facts();
-  if (facts.value("key", "") != key || facts.value("fingerprint", "") != fingerprint) {
+  if (facts.value("key", "") != key || facts.value("fingerprint", "") != fingerprint ||
+      facts.value("splits_sha256", "") != sha256_hex(canonical_json(facts.value("splits", Json())))) {
     throw DamagedTokens(folder.string() + " is damaged: tokens and facts do not agree");
   }
   PreparedDataset data(description, keep, std::move(splits), fingerprint, "");
@@ -145,6 +146,7 @@ void make_text(const DatasetDescription& description, const LocatedDataset& loca
                      {"name", description.name},
                      {"key", key},
                      {"fingerprint", fingerprint_of_folder(description, temporary)},
+                     {"splits_sha256", sha256_hex(canonical_json(counts))},
                      {"splits", counts}},
                     inputs::kTextFacts);
     fs::remove_all(folder);
