@@ -2,6 +2,7 @@
 #   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json CLI11::CLI11 date::date
 #   tomlplusplus::tomlplusplus LibArchive::LibArchive CURL::libcurl OpenSSL::Crypto ZLIB::ZLIB
 #   SQLite::SQLite3 simdjson::simdjson protobuf::libprotobuf-lite ICU::uc mlbench_microhttpd mlbench_isal
+#   mlbench_sentencepiece (where it is)
 #   mlbench_gloo mlbench_mpi (where there is an MPI) mlbench_nccl (where it was asked for) LibTorch::LibTorch DNNL::dnnl (where there is a oneDNN) GTest::gtest GTest::gmock benchmark::benchmark
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
@@ -36,6 +37,20 @@ mark_as_advanced(MLBENCH_ISAL_INCLUDE MLBENCH_ISAL_LIBRARY)
 add_library(mlbench_isal INTERFACE)
 target_include_directories(mlbench_isal SYSTEM INTERFACE ${MLBENCH_ISAL_INCLUDE})
 target_link_libraries(mlbench_isal INTERFACE ${MLBENCH_ISAL_LIBRARY})
+
+# Nor this one, which is optional: pieces of words are learned where it is.
+find_path(MLBENCH_SENTENCEPIECE_INCLUDE sentencepiece_trainer.h)
+find_library(MLBENCH_SENTENCEPIECE_LIBRARY sentencepiece)
+find_library(MLBENCH_SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train)
+mark_as_advanced(MLBENCH_SENTENCEPIECE_INCLUDE MLBENCH_SENTENCEPIECE_LIBRARY MLBENCH_SENTENCEPIECE_TRAIN_LIBRARY)
+if(MLBENCH_SENTENCEPIECE_INCLUDE AND MLBENCH_SENTENCEPIECE_LIBRARY AND MLBENCH_SENTENCEPIECE_TRAIN_LIBRARY)
+  add_library(mlbench_sentencepiece INTERFACE)
+  target_include_directories(mlbench_sentencepiece SYSTEM INTERFACE ${MLBENCH_SENTENCEPIECE_INCLUDE})
+  target_link_libraries(mlbench_sentencepiece INTERFACE
+    ${MLBENCH_SENTENCEPIECE_TRAIN_LIBRARY} ${MLBENCH_SENTENCEPIECE_LIBRARY})
+else()
+  message(STATUS "No SentencePiece: mlbench-pieces will not be built (Debian: libsentencepiece-dev)")
+endif()
 
 if(MLBENCH_WORKER)
   find_package(Gloo REQUIRED)

@@ -35,6 +35,8 @@ inline constexpr Input kDataDescription{"a data description", 128 * kKiB};
 inline constexpr Input kPrices{"a price table", kMiB, true};
 inline constexpr Input kPredictionLine{"a line of predictions", kMiB};
 inline constexpr Input kTextRow{"a line of a data file", 64 * kMiB};
+inline constexpr Input kTextLine{"a line of text", kMiB};
+inline constexpr Input kSubwords{"a dictionary of subwords", 64 * kMiB};
 inline constexpr Input kTensorHeader{"the header of a safetensors file", 16 * kMiB};
 inline constexpr Input kCollectives{"a result of collectives", 64 * kMiB, true};
 inline constexpr Input kTraceHead{"the first line of a trace", 16 * kMiB};
@@ -55,6 +57,8 @@ inline constexpr Input kTrackerLine{"a recorded line", 4 * kMiB};
 inline constexpr Input kClientFile{"a rank's recorded lines", 256 * kMiB};
 inline constexpr Input kCheckpointState{"a checkpoint's state.json", 16 * kMiB};
 // Of a home.
+inline constexpr Input kTextFacts{"the facts of prepared text", kMiB};
+inline constexpr Input kVocabulary{"a vocabulary", 256 * kMiB};
 inline constexpr Input kRunCounter{"the counter of runs", 4 * kKiB};
 inline constexpr Input kOwner{"the address of a home's master", 64 * kKiB};
 inline constexpr Input kToken{"a token", 4 * kKiB};

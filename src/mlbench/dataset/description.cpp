@@ -12,6 +12,7 @@
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/shape.h"
 #include "mlbench/dataset/format.h"
+#include "mlbench/dataset/text/moses.h"
 #include "mlbench/spec/fields.h"
 #include "mlbench/spec/toml_document.h"
 
@@ -25,6 +26,7 @@ namespace {
 
 // The values of a whole set stay below 2^53.
 constexpr Range kExtents{1, 1e9}, kClasses{1, 1e7}, kSamples{1, 1e10}, kBytes{1, 1e15};
+constexpr Range kWordsOfSentence{0, 1e6}, kRatio{0, 1e6};
 constexpr double kMostValuesPerSample = 1e9, kMostValues = 1e15;
 
 const spec::Rule kFilled{.required = true, .filled = true};
@@ -41,7 +43,7 @@ void describe(spec::FieldReader& reader, DatasetDescription& description) {
   reader.field("name", description.name, kFilled);
   reader.field("title", description.title, kFilled);
   reader.field("format", description.format, kFilled);
-  reader.field("sample_shape", description.sample_shape, {.required = true, .range = kExtents, .filled = true});
+  reader.field("sample_shape", description.sample_shape, {.range = kExtents});
   reader.field("classes", description.classes, {.required = true, .range = kClasses});
   reader.field("fingerprint", description.fingerprint);
   reader.field("folder", description.folder, kFilled);
@@ -50,6 +52,17 @@ void describe(spec::FieldReader& reader, DatasetDescription& description) {
   reader.field("licence", description.licence);
   reader.field("source", description.source);
   reader.field("synthetic_seed", description.synthetic_seed);
+  reader.optional_table("text", [&] {
+    TextSpec& text = description.text;
+    reader.field("source_language", text.source_language);
+    reader.field("target_language", text.target_language);
+    reader.field("dictionary", text.dictionary);
+    reader.field("pieces", text.pieces, {.range = kClasses});
+    reader.field("least_words", text.cleaning.least_words, {.range = kWordsOfSentence});
+    reader.field("most_words", text.cleaning.most_words, {.range = kWordsOfSentence});
+    reader.field("most_ratio", text.cleaning.most_ratio, {.range = kRatio});
+    reader.field("latin1", text.cleaning.latin1);
+  });
   reader.optional_table("archive", [&] {
     ArchiveSource& archive = description.archive;
     reader.field("pattern", archive.pattern, kFilled);
@@ -107,13 +120,35 @@ void check_split(const spec::FieldReader& reader, const DatasetDescription& desc
     reader.fail(path + "file", fmt::format("split '{}' has {} files: format {} expects {}", split.name, files,
                                            format.name, format.files_per_split));
   }
-  if (format.files_per_split == 0 && split.samples % files != 0) {
+  if (format.files_per_split == 0 && format.make_tokens == nullptr && split.samples % files != 0) {
     reader.fail(path + "file", fmt::format("split '{}' has {} files for {} samples: expected as many in each file",
                                            split.name, files, split.samples));
   }
   const auto before = std::span(description.splits).first(index);
   if (std::ranges::any_of(before, [&](const SplitSpec& other) { return other.name == split.name; })) {
     reader.fail(path + "name", fmt::format("split '{}' is there twice", split.name));
+  }
+}
+
+void check_text(const spec::FieldReader& reader, const DatasetDescription& description, const Format& format) {
+  const bool text = format.make_tokens != nullptr;
+  if (description.sample_shape.empty() != text) {
+    reader.fail("sample_shape", text ? fmt::format("format {} is of text, which has no 'sample_shape'", format.name)
+                                     : "'sample_shape' is []; expected a list that is not empty");
+  }
+  const TextSpec& spec = description.text;
+  check_relative(reader, "text.dictionary", spec.dictionary);
+  if (spec.pieces > description.classes) {
+    reader.fail("text.pieces",
+                fmt::format("{} pieces do not fit into 'classes', {}", spec.pieces, description.classes));
+  }
+  if (spec.source_language.empty() != spec.target_language.empty()) {
+    reader.fail("text.source_language", "'source_language' and 'target_language' go together");
+  }
+  const bool tokenized_here = format.make_tokens == text::make_pairs;
+  if (tokenized_here && spec.source_language.empty()) {
+    reader.fail("text.source_language", fmt::format("format {} needs 'source_language' and 'target_language': {}",
+                                                    format.name, fmt::join(text::moses_languages(), ", ")));
   }
 }
 
@@ -136,6 +171,7 @@ void check_relations(const spec::FieldReader& reader, const DatasetDescription& 
     reader.fail("format",
                 fmt::format("unknown format '{}'; valid: {}", description.format, fmt::join(format_names(), ", ")));
   }
+  check_text(reader, description, *format);
   for (size_t i = 0; i < description.splits.size(); ++i) check_split(reader, description, i, *format, volume);
 }
 

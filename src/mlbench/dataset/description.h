@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "mlbench/dataset/text/cleaning.h"
+
 namespace mlbench::dataset {
 
 // tasks/data/NAME.toml (embedded). Every field is described in dataset/README.md.
@@ -31,15 +33,23 @@ struct Lookalike {
   std::string advice;
 };
 struct SplitSpec {
-  std::string name;  // "train" | "test"
-  int64_t samples = 0;
+  std::string name;               // "train" | "test"
+  int64_t samples = 0;            // of a text as one record: its tokens
   std::vector<FileSource> files;  // what the format's reader expects, in its order
 };
+// How text becomes tokens; of formats of text.
+struct TextSpec {
+  std::string source_language, target_language;  // of pairs that are tokenised here, or were: as Moses names them
+  std::string dictionary;        // relative path of a vocabulary that is ready; "" or absent: one is made
+  int64_t pieces = 0;            // to learn, the special ones included; 0: `classes`
+  text::CleaningRules cleaning;  // of training pairs
+};
 struct DatasetDescription {
-  std::string name, title, format;  // format: a row of the table in format.cpp, e.g. "idx"
-  std::vector<int64_t> sample_shape;
-  int64_t classes = 0;
+  std::string name, title, format;    // format: a row of the table in format.cpp, e.g. "idx"
+  std::vector<int64_t> sample_shape;  // empty: of text
+  int64_t classes = 0;                // of text: the size of the vocabulary, padding included
   std::vector<SplitSpec> splits;
+  TextSpec text;
   ArchiveSource archive;  // pattern "": there is none
   std::vector<Lookalike> lookalikes;
   std::string fingerprint;     // official; "" unknown

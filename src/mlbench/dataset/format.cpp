@@ -9,6 +9,10 @@ const std::array kFormats = {
     Format{"idx", DType::kUInt8, 2, read_idx},
     Format{"cifar", DType::kUInt8, 0, read_cifar, hash_cifar_file},
     Format{"libsvm", DType::kFloat32, 1, read_libsvm},
+    Format{"words", DType::kInt32, 0, nullptr, nullptr, text::make_words},
+    Format{"pairs", DType::kInt32, 0, nullptr, nullptr, text::make_pairs, true},
+    Format{"marked-pairs", DType::kInt32, 0, nullptr, nullptr, text::make_marked_pairs, true},
+    Format{"indexed-pairs", DType::kInt32, 0, nullptr, nullptr, text::make_indexed_pairs, true},
 };
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include "mlbench/base/sha256.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/prepared_dataset.h"
+#include "mlbench/dataset/text/text_format.h"
 
 namespace mlbench::dataset {
 
@@ -29,6 +30,9 @@ struct Format {
                const std::vector<std::filesystem::path>& files, const SplitBuffers& out);
   // The inverse: the bytes of file `file` of `files` into a hash. Null where records do not determine the file.
   void (*hash_file)(const CachedSplit& split, size_t file, size_t files, Sha256& hash) = nullptr;
+  // Of text, in the place of `read`: token files and a vocabulary (text/text_format.h).
+  text::MakeTokens make_tokens = nullptr;
+  bool pairs = false;  // of source and target
 };
 
 const Format* find_format(const std::string& name);  // nullptr if there is none

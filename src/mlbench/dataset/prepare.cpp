@@ -10,14 +10,45 @@
 #include "mlbench/dataset/cache.h"
 #include "mlbench/dataset/format.h"
 #include "mlbench/dataset/locate.h"
+#include "mlbench/dataset/text/prepared_text.h"
 
 namespace mlbench::dataset {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// What the files made of it may be more or less than the description says: text is cleaned. Warns of that, and where
+// the records are known to be others than the official ones.
+PreparedDataset prepare_located_text(const DatasetDescription& description, const LocatedDataset& located,
+                                     const fs::path& cache_dir, const Progress& progress) {
+  PreparedDataset data = text::prepare_text(description, located, cache_dir, progress);
+  for (const SplitSpec& expected : description.splits) {
+    const CachedSplit& split = data.split(expected.name);
+    const bool one_text = split.tokens.front().name == "tokens";
+    const int64_t samples = one_text ? std::ssize(split.tokens.front().tokens) : split.samples;
+    if (samples == expected.samples || !progress) continue;
+    progress(fmt::format("warning: split '{}' of {} has {} {}, the official one {}", expected.name, description.name,
+                         samples, one_text ? "tokens" : "pairs", expected.samples));
+  }
+  if (!data.official() && !description.fingerprint.empty() && progress) {
+    progress(fmt::format("warning: the text in {} is not the official one of {}: fingerprint {}, official {}",
+                         located.folder.string(), description.name, data.fingerprint(), description.fingerprint));
+  }
+  return data;
+}
+
+}  // namespace
+
+bool is_text(const DatasetDescription& description) {
+  const Format* format = find_format(description.format);
+  return format != nullptr && format->make_tokens != nullptr;
+}
+
 PreparedDataset prepare(const DatasetDescription& description, const std::vector<std::string>& data_dirs,
                         const fs::path& cache_dir, const Progress& progress) {
   const LocatedDataset located = locate(description, data_dirs);
+  if (is_text(description)) return prepare_located_text(description, located, cache_dir, progress);
   Json sources = Json::array();
   const auto add_source = [&](const fs::path& file) {
     sources.push_back({fs::absolute(file).lexically_normal().string(), fs::file_size(file),

@@ -18,6 +18,10 @@
 
 namespace mlbench::dataset {
 
+namespace text {
+class PreparedText;
+}
+
 // One split, mapped: fixed-size records of raw bytes as decoded (uint8 images, float32 rows), labels apart; or, of
 // text, columns of tokens: "source" and "target" of equally many records, or "tokens", the whole text in one. Then
 // `samples` counts the records, and features and labels are empty.
@@ -57,6 +61,9 @@ class PreparedDataset {
   const std::string& name() const { return name_; }
   // The record's `data` field: name, fingerprint, official, synthetic, samples {split: count}; of made data generator.
   Json record() const;
+  // Vocabulary, references and counts, of text; else null.
+  const std::shared_ptr<text::PreparedText>& text() const { return text_; }
+  void set_text(std::shared_ptr<text::PreparedText> text) { text_ = std::move(text); }
 
  private:
   std::string name_, fingerprint_;
@@ -65,6 +72,7 @@ class PreparedDataset {
   int64_t classes_ = 0;
   std::shared_ptr<const void> cache_;  // what the views of the splits need
   std::vector<CachedSplit> splits_;
+  std::shared_ptr<text::PreparedText> text_;
 };
 
 // Gets a line now and then from what takes long; may be empty.

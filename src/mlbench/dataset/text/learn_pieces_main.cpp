@@ -1,0 +1,95 @@
+// mlbench-pieces: SentencePiece in a process of its own (pieces.h says why).
+//   mlbench-pieces learn WORDS SIZE MODEL    "word TAB count" lines to MODEL; the pieces, a line each, on standard output
+//   mlbench-pieces encode MODEL              lines of standard input to lines of ids
+
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace {
+
+int fail(const std::string& text) {
+  std::cerr << text << '\n';
+  return 2;
+}
+
+// What a piece may hold is left to the merges, as in subword-nmt: no borders between scripts, digits and signs beside
+// those of words. Texts are not normalised; characters that occur are pieces.
+std::unordered_map<std::string, std::string> training_options(const std::string& size) {
+  return {{"model_type", "bpe"},
+          {"vocab_size", size},
+          {"hard_vocab_limit", "false"},
+          {"input_format", "tsv"},
+          {"character_coverage", "1.0"},
+          {"normalization_rule_name", "identity"},
+          {"split_by_unicode_script", "false"},
+          {"split_by_number", "false"},
+          {"max_sentencepiece_length", "64"},
+          {"pad_id", "0"},
+          {"unk_id", "1"},
+          {"bos_id", "2"},
+          {"eos_id", "3"},
+          {"num_threads", "1"},
+          {"minloglevel", "2"}};
+}
+
+class WordFile : public sentencepiece::SentenceIterator {
+ public:
+  explicit WordFile(const std::string& path) : file_(path) { read(); }
+  bool done() const override { return done_; }
+  void Next() override { read(); }
+  const std::string& value() const override { return line_; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  void read() { done_ = !std::getline(file_, line_); }
+
+  std::ifstream file_;
+  std::string line_;
+  bool done_ = false;
+};
+
+int learn(const std::string& words, const std::string& size, const std::string& model) {
+  WordFile file(words);
+  if (file.done()) return fail(words + " holds no words");
+  std::string bytes;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(training_options(size), &file, &bytes);
+  if (!status.ok()) return fail(status.ToString());
+  std::ofstream out(model, std::ios::binary);
+  out << bytes;
+  out.close();
+  if (!out) return fail("cannot write " + model);
+  sentencepiece::SentencePieceProcessor processor;
+  if (const auto loaded = processor.LoadFromSerializedProto(bytes); !loaded.ok()) return fail(loaded.ToString());
+  for (int id = 0; id < processor.GetPieceSize(); ++id) std::cout << processor.IdToPiece(id) << '\n';
+  std::cout.flush();
+  return std::cout ? 0 : fail("cannot write the pieces");
+}
+
+int encode(const std::string& model) {
+  sentencepiece::SentencePieceProcessor processor;
+  if (const auto status = processor.Load(model); !status.ok()) return fail(status.ToString());
+  std::vector<int> ids;
+  for (std::string line; std::getline(std::cin, line);) {
+    if (const auto status = processor.Encode(line, &ids); !status.ok()) return fail(status.ToString());
+    for (size_t i = 0; i < ids.size(); ++i) std::cout << (i > 0 ? " " : "") << ids[i];
+    std::cout << '\n';
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.size() == 4 && arguments[0] == "learn") return learn(arguments[1], arguments[2], arguments[3]);
+  if (arguments.size() == 2 && arguments[0] == "encode") return encode(arguments[1]);
+  return fail("usage: mlbench-pieces learn WORDS SIZE MODEL | encode MODEL");
+}

@@ -1,0 +1,129 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/dataset/text/characters.h"
+#include "mlbench/dataset/text/moses.h"
+
+namespace mlbench::dataset::text {
+
+namespace {
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+// &amp; last, so that what it makes is no escape again.
+void unescape(std::string& text) {
+  struct Escape {
+    std::string_view from, to;
+  };
+  static constexpr std::array kEscapes = {
+      Escape{"&bar;", "|"}, Escape{"&#124;", "|"}, Escape{"&lt;", "<"},    Escape{"&gt;", ">"},
+      Escape{"&bra;", "["}, Escape{"&ket;", "]"},  Escape{"&quot;", "\""}, Escape{"&apos;", "'"},
+      Escape{"&#91;", "["}, Escape{"&#93;", "]"},  Escape{"&amp;", "&"},
+  };
+  if (text.find('&') == std::string::npos) return;
+  for (const Escape& escape : kEscapes) replace_all(text, escape.from, escape.to);
+}
+
+std::vector<std::u32string> words_of(std::u32string_view text) {
+  std::vector<std::u32string> words;
+  for (auto begin = text.begin(); begin != text.end();) {
+    begin = std::find_if_not(begin, text.end(), is_space);
+    const auto end = std::find_if(begin, text.end(), is_space);
+    if (begin != end) words.emplace_back(begin, end);
+    begin = end;
+  }
+  return words;
+}
+
+bool all_of(const std::u32string& word, std::u32string_view set) {
+  return word.find_first_not_of(set) == std::u32string::npos;
+}
+
+// Currency and opening brackets lean on what follows.
+bool leans_right(const std::u32string& word) {
+  return std::ranges::all_of(word, [](char32_t c) {
+    return c == U'(' || c == U'[' || c == U'{' || c == U'\u00BF' || c == U'\u00A1' || is_currency(c);
+  });
+}
+
+// Quotation marks of each kind open and close by turns.
+class Quotes {
+ public:
+  bool opens(const std::u32string& mark) { return count(mark) % 2 == 0; }
+  void take(const std::u32string& mark) { ++count(mark); }
+
+ private:
+  int& count(const std::u32string& mark) {
+    const std::u32string kind = all_of(mark, U"\u201E\u201C\u201D") ? U"\"" : mark;
+    const auto known = std::ranges::find(kinds_, kind);
+    const auto index = static_cast<size_t>(known - kinds_.begin());
+    if (known == kinds_.end()) {
+      kinds_.push_back(kind);
+      counts_.push_back(0);
+    }
+    return counts_[index];
+  }
+  std::vector<std::u32string> kinds_;
+  std::vector<int> counts_;
+};
+
+}  // namespace
+
+MosesDetokenizer::MosesDetokenizer(std::string_view language) : english_(language == "en") {
+  if (!english_ && language != "de") {
+    throw UserError(
+        fmt::format("no detokeniser for the language '{}'; valid: {}", language, fmt::join(moses_languages(), ", ")));
+  }
+}
+
+std::string MosesDetokenizer::detokenize(std::string_view tokens) const {
+  std::string padded = " " + std::string(tokens) + " ";
+  replace_all(padded, " @-@ ", "-");
+  unescape(padded);
+  const auto words = words_of(code_points(padded));
+
+  std::u32string result;
+  Quotes quotes;
+  bool space = true;  // before the next word
+  const auto put = [&](const std::u32string& word, bool blank_before, bool blank_behind) {
+    if (blank_before && space) result += U' ';
+    result += word;
+    space = blank_behind;
+  };
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::u32string& word = words[i];
+    const bool contraction = english_ && i > 0 && word.size() > 1 && word[0] == U'\'' && is_alpha(word[1]);
+    if (is_cjk(word.front())) {
+      put(word, i == 0 || !is_cjk(words[i - 1].back()), true);
+    } else if (leans_right(word)) {
+      put(word, true, false);
+    } else if (all_of(word, U",.?!:;\\%}])")) {
+      put(word, false, true);
+    } else if (contraction) {
+      put(word, false, true);
+    } else if (all_of(word, U"'\"\u201E\u201C`")) {
+      const bool possessive = english_ && word == U"'" && i > 0 && words[i - 1].back() == U's';
+      const bool opens = quotes.opens(word);
+      if (opens && possessive) {
+        put(word, false, true);  // the Jones' house
+      } else {
+        put(word, opens, !opens);
+        quotes.take(word);
+      }
+    } else {
+      put(word, true, true);
+    }
+  }
+  return to_utf8(stripped(result));
+}
+
+}  // namespace mlbench::dataset::text
