@@ -16,6 +16,11 @@
 #include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/format.h"
+#include "mlbench/dataset/text/cleaning.h"
+#include "mlbench/dataset/text/lines.h"
+#include "mlbench/dataset/text/moses.h"
+#include "mlbench/dataset/text/subword_dictionary.h"
+#include "mlbench/dataset/text/vocabulary.h"
 #include "mlbench/home/summary.h"
 #include "mlbench/master/gpus.h"
 #include "mlbench/master/hosts.h"
@@ -264,6 +269,33 @@ void parse_data(const std::string& input) {
   const std::vector<fs::path> files = two_files ? std::vector{first, second} : std::vector{second};
   const size_t width = Read == dataset::read_libsvm ? sizeof(float) : 1;
   Read(description, split, files, {std::span(features).first(2 * 4 * width), labels});
+}
+
+// Pairs that MLBench prepared; the first byte says where the second file begins.
+template <auto Make>
+void parse_ready_pairs(const std::string& input) {
+  const fs::path folder = scratch() / "ready";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  const size_t cut = input.empty() ? 0 : std::min<size_t>(static_cast<unsigned char>(input[0]), input.size() - 1);
+  write(scratch() / "first", input.empty() ? "" : std::string_view(input).substr(1, cut));
+  write(scratch() / "second", input.empty() ? "" : std::string_view(input).substr(1 + cut));
+  const bool indexed = Make == dataset::text::make_indexed_pairs;
+  write(scratch() / "dictionary",
+        indexed ? "'a'\n'\\'\n'_'\n'u'\n';'\n'0'\n'1'\n'2'\n'3'\n'4'\n'5'\n'6'\n'7'\n'8'\n'9'\n" : "a\nb@@\n");
+  dataset::DatasetDescription description;
+  description.name = "fuzz";
+  description.classes = 32;
+  description.splits.emplace_back().name = "train";
+  const fs::path first = scratch() / "first", second = scratch() / "second";
+  const std::vector<std::vector<fs::path>> files = {indexed ? std::vector{first, second, first, second}
+                                                            : std::vector{second}};
+  Make({description, files, scratch() / "dictionary", folder, {}});
+}
+
+template <typename T>
+std::string bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
 const Parser kParsers[] = {
@@ -553,6 +585,63 @@ const Parser kParsers[] = {
      []() -> std::vector<std::string> { return {std::string("\0\x01wxyz\x02stuv", 11)}; }},
     {"libsvm", parse_data<dataset::read_libsvm>,
      []() -> std::vector<std::string> { return {std::string("\0", 1) + "1 1:0.5 4:-2e3\n-1 2:1 # text\n"}; }},
+    {"text_pairs",
+     [](const std::string& input) {
+       write(scratch() / "pairs.tsv", input);
+       dataset::text::PairReader reader({scratch() / "pairs.tsv"});
+       const dataset::text::MosesTokenizer english("en"), german("de");
+       const dataset::text::MosesDetokenizer back("de");
+       for (dataset::text::LinePair pair; reader.next(pair);) {
+         const std::string source = english.tokenize(pair.source), target = german.tokenize(pair.target);
+         dataset::text::judge_pair({}, source, target);
+         back.detokenize(target);
+       }
+     },
+     []() -> std::vector<std::string> {
+       return {"Mr. Smith's dog... (\"x\")\tz.B. \u201Eso\u201C 1,5 %.'\n\t\n",
+               "\xFF\xE4.\u6771\u4EAC''``\t&amp;lt; @-@ &#91;\r\n"};
+     }},
+    {"vocabulary",
+     [](const std::string& input) {
+       write(scratch() / "vocabulary", input);
+       auto vocabulary = dataset::text::TextVocabulary::load(scratch() / "vocabulary");
+       std::vector<int32_t> ids;
+       vocabulary.encode("a b\u20AC aab &apos;", ids);
+       vocabulary.text(std::vector<int64_t>{2, 4, 5, 6, -1, int64_t{1} << 40, 3});
+     },
+     []() -> std::vector<std::string> {
+       std::vector<std::string> seeds;
+       for (const char* kind : {"words", "pieces", "marked", "subwords"}) {
+         const std::string head = fmt::format(R"({{"mlbench_vocabulary": 1, "kind": "{}", "size": 30, )"
+                                              R"("source_language": "en", "target_language": "de"}})",
+                                              kind);
+         seeds.push_back(head + "\n<pad>\n<unk>\n<s>\n</s>\na\n\u2581a\n\\\n_\nu\n;\n0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n");
+         for (std::string& hard : with_hard_json(head)) seeds.push_back(std::move(hard) + "\na\nb\nc\nd\n");
+       }
+       return seeds;
+     }},
+    {"subwords",
+     [](const std::string& input) {
+       write(scratch() / "dictionary", input);
+       const dataset::text::SubwordDictionary dictionary(
+           dataset::text::read_dictionary(scratch() / "dictionary").subwords);
+       const std::vector<int32_t> ids = dictionary.encode("a_\\b \u20AC\u6771 12; c");
+       dictionary.decode(std::vector<int64_t>(ids.begin(), ids.end()));
+     },
+     []() -> std::vector<std::string> {
+       return {"'<pad>_'\n'<EOS>_'\n'\\'\n'_'\n'u'\n';'\n'0'\n'1'\n'2'\n'3'\n'4'\n'5'\n'6'\n'7'\n'8'\n'9'\n'a_'\n",
+               "'\\99999999999999;_'\n"};
+     }},
+    {"marked_pairs", parse_ready_pairs<dataset::text::make_marked_pairs>,
+     []() -> std::vector<std::string> {
+       return {std::string(1, '\0') + bytes_of<int64_t>({1, 6, 0, 3, 3, 2, 56}) + bytes_of<int16_t>({2, 4, 3, 5, 3, 0}),
+               std::string(1, '\0') + bytes_of<int64_t>({int64_t{1} << 40, 6, 0, 3, 3, 2, 56})};
+     }},
+    {"indexed_pairs", parse_ready_pairs<dataset::text::make_indexed_pairs>,
+     []() -> std::vector<std::string> {
+       return {std::string(1, char(88)) + std::string("TNTIDX\0\0", 8) +
+               bytes_of<int64_t>({1, 4, 4, 1, 1, 0, 1, 0, 2, 2}) + bytes_of<int32_t>({3, 2})};
+     }},
 };
 
 }  // namespace

@@ -32,15 +32,5 @@ TEST(Buffer, SliceIsAViewOfItsElements) {
   EXPECT_EQ(readable.size_bytes(), 24U);
 }
 
-TEST(Buffer, BatchVolumeAndForm) {
-  BatchView batch;
-  batch.sample_shape = {3, 4, 5};
-  EXPECT_EQ(batch.sample_volume(), 60);
-  EXPECT_TRUE(batch.dense());
-  const std::array<int64_t, 2> rows = {7, 1};
-  batch.rows = rows;
-  EXPECT_FALSE(batch.dense());
-}
-
 }  // namespace
 }  // namespace mlbench

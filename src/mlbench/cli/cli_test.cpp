@@ -943,6 +943,33 @@ TEST_F(Cli, DataVerbs) {
   expect_error({"data", "list", "--data-dir", "/no/such"}, HasSubstr("is not a folder"));
 }
 
+TEST_F(Cli, DataPrepareOfText) {
+  const fs::path folder = folder_.path() / "data/wikitext-2";
+  fs::create_directories(folder);
+  for (const char* name : {"train", "valid", "test"}) {
+    std::ofstream(folder / (std::string(name) + ".txt")) << " a <unk> b \n\n\xFF\n";
+  }
+  const std::string data_dir = folder_.path() / "data";
+  const std::vector<std::string> prepare = {"data", "prepare", "wikitext2", "--data-dir", data_dir, "--json"};
+  auto dry = prepare;
+  dry.emplace_back("--dry-run");
+  EXPECT_EQ(mlbench(dry).json()[0]["prepared"], false);
+  const Result prepared = mlbench(prepare);
+  ASSERT_EQ(prepared.code, 0) << prepared.err;
+  EXPECT_THAT(prepared.err, HasSubstr("split 'train' of wikitext2 has 5 tokens, the official one 2088628"));
+  const Json row = prepared.json()[0];
+  EXPECT_EQ(row["official"], false);
+  EXPECT_EQ(row["text"]["vocabulary"], 4);
+  EXPECT_EQ(row["text"]["padded_to"], 33278);
+  EXPECT_EQ(row["text"]["splits"]["train"]["bad_utf8"], 1);
+  EXPECT_EQ(mlbench(dry).json()[0]["prepared"], true);
+  EXPECT_THAT(mlbench({"data", "prepare", folder / "train.txt", "--vocabulary", "10"}).out,
+              AllOf(HasSubstr("files  unofficial"), HasSubstr("  train: 3 lines, 2 kept, 1 bad_utf8, 5 tokens\n"),
+                    HasSubstr("vocabulary of 4, padded to 16")));
+  expect_error({"data", "prepare", "wikitext2", folder / "train.txt"}, HasSubstr("one or the other"));
+  expect_error({"data", "prepare", folder / "none.txt"}, HasSubstr("is no file"));
+}
+
 TEST_F(Cli, SchedulePlot) {
   const Json curves = mlbench({"schedule", "plot", "--task", "fashion-mnist", "--workers", "1", "4", "--json"}).json();
   ASSERT_EQ(curves.size(), 2U);

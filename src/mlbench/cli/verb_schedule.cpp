@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -21,10 +22,26 @@ namespace mlbench::cli {
 
 namespace fs = std::filesystem;
 
+int64_t expected_steps_per_epoch(const spec::TaskSpec& task, int64_t workers, int64_t training_samples) {
+  const spec::DataSpec& data = task.data;
+  const int64_t global_batch = task.global_batch > 0 ? task.global_batch : task.batch_size * workers;
+  if (data.batching == "columns") {
+    const double mean = static_cast<double>(data.bptt) * (1 - data.short_probability / 2);
+    const auto height = static_cast<double>(training_samples / global_batch);
+    return std::max<int64_t>(1, std::llround(height / mean));
+  }
+  if (data.batching == "tokens") {
+    constexpr int64_t kUsualLength = 32;
+    const int64_t length = data.max_length > 0 ? (data.max_length + 1) / 2 : kUsualLength;
+    return spec::steps_per_epoch(training_samples * length, global_batch);
+  }
+  return spec::steps_per_epoch(training_samples, global_batch);
+}
+
 Curve lr_curve(const spec::TaskSpec& task, int64_t workers, int64_t training_samples, int64_t points) {
   Curve curve;
   curve.workers = workers;
-  curve.steps_per_epoch = spec::steps_per_epoch(training_samples, task.batch_size * workers);
+  curve.steps_per_epoch = expected_steps_per_epoch(task, workers, training_samples);
   const auto steps = std::max<int64_t>(1, spec::steps_of_epochs(task.epochs, curve.steps_per_epoch));
   const auto schedule =
       schedule::make_schedule(task.schedule, {task.optimizer.lr, workers, curve.steps_per_epoch, steps});
@@ -129,6 +146,10 @@ ExitCode plot(const Context& context, const PlotOptions& options) {
   }
   if (task.schedule.decay == "plateau") {
     say("plateau decay depends on the validation loss: the curve is that of a run that always improves");
+  }
+  if (task.schedule.by_length) {
+    say("each step's rate is multiplied by the length of its sequences over the usual one: the curve is that of the "
+        "usual");
   }
   return ExitCode::kOk;
 }

@@ -170,6 +170,23 @@ TEST(SchedulePlot, CurveOfALinearWarmUp) {
   EXPECT_EQ(lr_curve(task, 1, 60000, 10).lr, std::vector<double>(10, task.optimizer.lr));
 }
 
+TEST(SchedulePlot, StepsOfTextsAreExpectedFromTheDescription) {
+  spec::TaskSpec task;
+  task.data.batching = "columns";
+  task.data.bptt = 70;
+  task.data.short_probability = 0.05;
+  task.batch_size = 80;
+  EXPECT_EQ(expected_steps_per_epoch(task, 1, 2'088'628), 383);  // 26,107 positions in steps of 68.25
+  EXPECT_EQ(expected_steps_per_epoch(task, 4, 2'088'628), 96);
+  task.data.batching = "sentences";
+  task.global_batch = 2048;
+  EXPECT_EQ(expected_steps_per_epoch(task, 16, 4'068'191), 1987);
+  task.data.batching = "tokens";
+  task.data.max_length = 80;
+  task.global_batch = 131'072;
+  EXPECT_EQ(expected_steps_per_epoch(task, 16, 4'590'101), 1401);
+}
+
 TEST(SchedulePlot, ChartHasALinePerCurve) {
   const Curve one{.workers = 1, .epochs = {0, 1}, .lr = {0.1, 0.2}}, two{.workers = 2, .epochs = {0}, .lr = {0.3}};
   const report::Chart chart = chart_of("a task", {one, two});

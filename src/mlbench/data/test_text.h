@@ -9,13 +9,14 @@
 
 namespace mlbench::data::test {
 
-// A side of a corpus that owns its tokens. Sentence i of length n holds 10 * i + 4, 10 * i + 5, ... (mod 1000).
+// A side of a corpus that owns its tokens. Sentence i of length n holds 10 * i, 10 * i + 1, ..., each + 4 behind the
+// special ones, within the vocabulary.
 class Side {
  public:
-  explicit Side(const std::vector<int64_t>& lengths) {
+  Side(const std::vector<int64_t>& lengths, int64_t vocabulary) {
     for (size_t i = 0; i < lengths.size(); ++i) {
       for (int64_t j = 0; j < lengths[i]; ++j) {
-        tokens_.push_back(static_cast<int32_t>((10 * static_cast<int64_t>(i) + 4 + j) % 1000));
+        tokens_.push_back(static_cast<int32_t>(4 + (10 * static_cast<int64_t>(i) + j) % (vocabulary - 4)));
       }
       offsets_.push_back(static_cast<int64_t>(tokens_.size()));
     }
@@ -30,8 +31,9 @@ class Side {
 // Pairs of sentences of these lengths.
 class Pairs {
  public:
-  Pairs(const std::vector<int64_t>& source_lengths, const std::vector<int64_t>& target_lengths)
-      : source_(source_lengths), target_(target_lengths) {
+  Pairs(const std::vector<int64_t>& source_lengths, const std::vector<int64_t>& target_lengths,
+        int64_t vocabulary = 1000)
+      : source_(source_lengths, vocabulary), target_(target_lengths, vocabulary) {
     split_.name = "train";
     split_.samples = static_cast<int64_t>(source_lengths.size());
     split_.tokens = {source_.column("source"), target_.column("target")};
@@ -45,11 +47,13 @@ class Pairs {
   dataset::CachedSplit split_;
 };
 
-// A text whose tokens are their own positions.
+// A text whose tokens are their own positions; with a vocabulary, of multiples of those.
 class Text {
  public:
-  explicit Text(int64_t tokens) : offsets_{0, tokens} {
-    for (int64_t i = 0; i < tokens; ++i) tokens_.push_back(static_cast<int32_t>(i));
+  explicit Text(int64_t tokens, int64_t vocabulary = 0) : offsets_{0, tokens} {
+    for (int64_t i = 0; i < tokens; ++i) {
+      tokens_.push_back(static_cast<int32_t>(vocabulary == 0 ? i : i * i % 31 * 7 % vocabulary));
+    }
     split_.name = "train";
     split_.samples = 1;
     split_.tokens = {{"tokens", tokens_, offsets_}};

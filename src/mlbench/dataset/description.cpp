@@ -134,7 +134,7 @@ void check_text(const spec::FieldReader& reader, const DatasetDescription& descr
   const bool text = format.make_tokens != nullptr;
   if (description.sample_shape.empty() != text) {
     reader.fail("sample_shape", text ? fmt::format("format {} is of text, which has no 'sample_shape'", format.name)
-                                     : "'sample_shape' must list the extents of a sample");
+                                     : "'sample_shape' is []; expected a list that is not empty");
   }
   const TextSpec& spec = description.text;
   check_relative(reader, "text.dictionary", spec.dictionary);

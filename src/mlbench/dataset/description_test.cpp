@@ -68,7 +68,7 @@ TEST(Description, EmbeddedOnesAreComplete) {
 
 TEST(Description, UnknownNameListsTheValidOnes) {
   EXPECT_THAT(message_of<UserError>([] { find_description("emnist"); }),
-              AllOf(HasSubstr("'emnist'"), HasSubstr("fashion-mnist, madelon, mnist")));
+              AllOf(HasSubstr("'emnist'"), HasSubstr("fashion-mnist, madelon, mnist, multi30k, wikitext2, wmt16-mlbench, wmt16")));
 }
 
 TEST(Description, ErrorsNameThePlaceTheValueAndWhatIsValid) {

@@ -190,6 +190,7 @@ class EveryOptimizer : public testing::TestWithParam<Case> {};
 std::vector<Case> cases() {
   return {{sgd({{"momentum", 0.9}, {"nesterov", true}}), 0.05, {"momentum"}},
           {sgd({{"momentum", 0.9}, {"dampening", 0.5}, {"weight_decay", 1e-6}}), 0.05, {"momentum"}},
+          {sgd({{"momentum", 0.9}, {"clip_norm", 0.5}, {"averaging_patience", 5}}), 0.05, {"momentum"}},
           {adam({}), 0.02, {"exp_avg", "exp_avg_sq"}},
           {adam({{"betas", {0.8, 0.9}}, {"weight_decay", 1e-6}, {"amsgrad", true}}),
            0.02,
@@ -458,7 +459,9 @@ TEST(Factory, RefusesWhatItDoesNotKnow) {
               ThrowsMessage<UserError>(HasSubstr("by_layer is true with bucket_mb 25")));
   EXPECT_THAT(with("centralized_adam", {{"momentum", 0.9}}),
               ThrowsMessage<UserError>(HasSubstr("no option 'momentum'; valid: betas, eps, weight_decay, amsgrad, "
-                                                 "by_layer, bucket_mb, overlap, compression")));
+                                                 "clip_norm, reduce, averaging_patience, loss_scale, ")));
+  EXPECT_THAT(with("centralized_adam", {{"momentum", 0.9}}),
+              ThrowsMessage<UserError>(HasSubstr("by_layer, bucket_mb, overlap, compression")));
   EXPECT_THAT(with("centralized_adam", {{"betas", 0.9}}), ThrowsMessage<UserError>(HasSubstr("a list of 2 numbers")));
   EXPECT_THAT(with("centralized_adam", {{"betas", {1, 0.9}}}),
               ThrowsMessage<UserError>(HasSubstr("first of betas is 1; expected 0 or more and less than 1")));

@@ -92,7 +92,7 @@ class KnownFramework final : public framework::Framework {
       evaluated_with.push_back(*buffers().data_ptr<float>());
       evaluated_weights.push_back(*parameters().data_ptr<float>());
     }
-    const auto* labels = static_cast<const int64_t*>(batch.labels.data);
+    const auto* labels = static_cast<const int64_t*>(batch.at("labels").values.data);
     outputs_.assign(static_cast<size_t>(2 * batch.samples), 0);
     for (int64_t i = 0; i < batch.samples; ++i) {
       outputs_[static_cast<size_t>(2 * i + (i < steps_ ? labels[i] : 1 - labels[i]))] = 1;
@@ -103,10 +103,11 @@ class KnownFramework final : public framework::Framework {
     if (training_) pace_.spend(kLoss);
     return loss_;
   }
-  void backward(double loss_scale, bool) override {
+  framework::MetricSums metric_sums() override { return null_->metric_sums(); }
+  void backward(const framework::BackwardOptions& options) override {
     spend_in_layer(framework::LayerPass::kBackward, kBackward);
-    gradients().fill_(loss_scale * (1 + rank_ * spread_));
-    null_->backward(loss_scale, false);  // tells who listens
+    gradients().fill_(options.scale * (1 + rank_ * spread_));  // samples are not cut into micro-batches
+    null_->backward(options);                                  // tells who listens
     if (after_backward_) after_backward_(rank_, steps_);
     ++steps_;
   }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "mlbench/base/shape.h"
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/framework/contract_test.h"
+#include "mlbench/framework/token_batch_test.h"
 #include "mlbench/models/chain.h"
 #include "mlbench/models/smooth_test.h"
 #include "mlbench/spec/task.h"
@@ -405,6 +407,38 @@ TEST_P(FrameworkNumbers, SameStepSameBitsOtherStepRankOrSeedOtherDropout) {
   EXPECT_FALSE(same_bits(gradient, gradient_of(42, 0, 5)));
   EXPECT_FALSE(same_bits(gradient, gradient_of(42, 1, 4)));
   EXPECT_FALSE(same_bits(gradient, gradient_of(43, 0, 4)));
+}
+
+// --- models over tokens
+
+TEST_P(FrameworkContract, AModelOverTokensIsComputedOrRefusedWithWhatToType) {
+  for (const std::string_view name : kTextModels) {
+    SCOPED_TRACE(name);
+    constexpr int64_t kWords = 30;
+    spec::TaskSpec task;
+    task.model = {std::string(name), {{"size", "tiny"}}};
+    task.data.classes = kWords;
+    task.loss = "token_cross_entropy";
+    const framework::TokenBatch batch = name == "awd-lstm"
+                                            ? framework::language_batch(kWords, 5, 3)
+                                            : framework::translation_batch({framework::sentence_pair(kWords, 4, 5, 1),
+                                                                            framework::sentence_pair(kWords, 2, 3, 2)});
+    FrameworkOptions options;
+    options.model = models::describe_model(task);
+    std::unique_ptr<Framework> framework;
+    try {
+      framework = GetParam()->make(options);
+    } catch (const UserError& refusal) {
+      EXPECT_THAT(refusal.what(), HasSubstr("--framework torch"));
+      continue;
+    }
+    framework->initialise();
+    int64_t told = 0;
+    framework->on_gradient_ready([&](int64_t, int64_t count) { told += count; });
+    EXPECT_TRUE(std::isfinite(step(*framework, batch.view())));
+    EXPECT_GE(told, framework->layout().parameter_count());
+    EXPECT_EQ(framework->metric_sums().weight, batch.weight);
+  }
 }
 
 // --- the callback

@@ -67,8 +67,15 @@ void WordCounts::write(const fs::path& path) const {
   if (!out) throw IoError("cannot write " + path.string());
 }
 
+fs::path pieces_program() {
+  const fs::path folder = program_path().parent_path();
+  const fs::path beside = folder / "mlbench-pieces";
+  const fs::path in_bin = folder.parent_path() / "bin" / "mlbench-pieces";
+  return !fs::exists(beside) && fs::exists(in_bin) ? in_bin : beside;
+}
+
 std::vector<std::string> learn_pieces(const fs::path& words, int64_t size, const fs::path& model) {
-  const fs::path program = program_path().parent_path() / "mlbench-pieces";
+  const fs::path program = pieces_program();
   if (!fs::exists(program)) {
     throw UserError(
         fmt::format("{} is not there: pieces of words are learned by it. It is built where SentencePiece is (Debian: "

@@ -39,6 +39,9 @@ class WordCounts {
   StringTable<int64_t> counts_;
 };
 
+// mlbench-pieces beside this program or, of a test, in the folder bin beside its own; may not be there.
+std::filesystem::path pieces_program();
+
 // Has mlbench-pieces learn up to `size` pieces, kPad, kUnknown, kBegin and kEnd among them, from words written by
 // WordCounts (fewer where there is nothing left to merge). Leaves `model` (SentencePiece's own file, for other programs)
 // and returns the pieces in the order of their ids. UserError when it is not there or refuses.

@@ -3,9 +3,9 @@
 // Prepared text: a folder of token files, a vocabulary and what was counted.
 //
 // CACHE_DIR/<name>-text-v<version>-<key>/ holds
-//   facts.json      version, name, key, fingerprint; counts of each split; SHA-256 of each token file. Written last.
+//   facts.json      version, name, key, fingerprint; counts of each split and their SHA-256. Written last.
 //   vocabulary.txt  and, where pieces were learned, pieces.model (SentencePiece's own file, for other programs)
-//   *.tokens, *.references.txt: text_format.h
+//   tokens and references, as text_format.h names them
 // Fingerprint: SHA-256 over the vocabulary file, then split after split in the description's order the SHA-256 (64
 // digits) of each of its token files, in the order "tokens" or "source", "target".
 

@@ -46,7 +46,7 @@ struct CountedWord {
 };
 
 // The most frequent first, those that came first before others; <unk> and <eos> at their ids.
-std::vector<std::string> order_words(const StringTable<CountedWord>& counted, int64_t most) {
+std::vector<std::string> order_words(const StringTable<CountedWord>& counted) {
   std::vector<const CountedWord*> order;
   for (const auto& [word, one] : counted) {
     if (word != kUnknownWord && word != kEndWord) order.push_back(&one);
@@ -58,7 +58,6 @@ std::vector<std::string> order_words(const StringTable<CountedWord>& counted, in
   for (const CountedWord* one : order) words.push_back(one->word);
   words.insert(words.begin() + std::min<std::ptrdiff_t>(kUnknown, std::ssize(words)), std::string(kUnknownWord));
   words.insert(words.begin() + std::min<std::ptrdiff_t>(kEnd, std::ssize(words)), std::string(kEndWord));
-  if (std::ssize(words) > most) words.resize(static_cast<size_t>(most));
   return words;
 }
 
@@ -81,13 +80,13 @@ Json make_words(const TextJob& job) {
       counting.count();
     });
   }
-  std::vector<std::string> words = order_words(counted, description.classes);
-  const int64_t left_out = std::ssize(counted) - std::ssize(words);
-  if (left_out > 0) {
-    job.say(fmt::format("{} of {} words do not fit into a vocabulary of {}: the rarest become {}", left_out,
-                        counted.size(), description.classes, kUnknownWord));
-  }
+  std::vector<std::string> words = order_words(counted);
   counted.clear();
+  if (std::ssize(words) > description.classes) {
+    job.say(fmt::format("{} of {} words do not fit into a vocabulary of {}: the rarest become {}",
+                        std::ssize(words) - description.classes, words.size(), description.classes, kUnknownWord));
+    words.resize(static_cast<size_t>(description.classes));
+  }
   TextVocabulary vocabulary({VocabularyKind::kWords, description.classes, "", ""}, std::move(words));
   vocabulary.save(vocabulary_path(job.folder));
 

@@ -20,15 +20,17 @@ class SequenceModel {
  public:
   using Values = std::map<std::string, at::Tensor>;  // by name; on the network's device
 
-  // `context` outlives it.
+  // Copies the description; the gradient buffer and the times that `context` refers to outlive it.
   explicit SequenceModel(const BuildContext& context);
+  SequenceModel(const SequenceModel&) = delete;
+  SequenceModel& operator=(const SequenceModel&) = delete;
 
   // Of a whole batch: its tensors, and whether the carried states go on. Training passes and evaluations carry states of
   // their own.
   void forward(const Values& batch, const Pass& pass, bool continues);
   const MetricSums& sums() const { return sums_; }
   double mean_loss() const;  // with penalties
-  // Gradients of `scale` times the mean loss, into the slots. `context.gradients` has begun.
+  // Gradients of `scale` times the mean loss, into the slots of the gradient buffer, which has begun.
   void backward(double scale);
 
   // Of the training passes: states in which the last batch ended, back to back; and from where the next one goes on.

@@ -143,8 +143,7 @@ TEST(TorchFramework, SequencesEqualFloat64PerTensor) {
     for (float& value : features) value = static_cast<float>(random.normal());
     std::vector<int64_t> labels;
     for (int64_t i = 0; i < kSamples; ++i) labels.push_back(static_cast<int64_t>(random.below(3)));
-    BatchView batch = rows_view(features, labels, kFeatures);
-    batch.sample_shape = {kPositions, kFeatures};
+    const BatchView batch = samples_view(features.data(), labels.data(), {kPositions, kFeatures}, kSamples);
     const double loss = step(*framework, batch);
 
     std::map<std::string, at::Tensor> p;

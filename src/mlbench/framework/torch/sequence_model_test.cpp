@@ -1,0 +1,418 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/framework/contract_test.h"
+#include "mlbench/framework/token_batch_test.h"
+#include "mlbench/framework/torch/text_reference_test.h"
+#include "mlbench/framework/torch/torch_framework.h"
+#include "mlbench/models/graph.h"
+
+namespace mlbench::framework::torch_framework {
+namespace {
+
+using contract::step;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr int64_t kVocabulary = 37;
+
+FrameworkOptions text_options(const std::string& model, double smoothing = 0.1, Json options = Json::object()) {
+  spec::TaskSpec task;
+  task.model = {model, std::move(options)};
+  task.model.options["size"] = "tiny";
+  task.data.classes = kVocabulary;
+  task.loss = "token_cross_entropy";
+  task.label_smoothing = smoothing;
+  FrameworkOptions result;
+  result.model = models::describe_model(task);
+  result.threads = 2;
+  return result;
+}
+
+TokenBatch batch_for(const std::string& model) {
+  if (model == "awd-lstm") return language_batch(kVocabulary, 6, 4);
+  return translation_batch(
+      {sentence_pair(kVocabulary, 7, 5, 1), sentence_pair(kVocabulary, 2, 8, 2), sentence_pair(kVocabulary, 4, 1, 3)});
+}
+
+double relative_difference(const at::Tensor& value, const at::Tensor& expected) {
+  const at::Tensor exact = expected.to(at::kDouble).flatten();
+  return ((value.to(at::kDouble).flatten() - exact).norm() / (exact.norm() + 1e-12)).item<double>();
+}
+
+at::Tensor gradient_of(Framework& framework, const FlatRange& range) {
+  return framework.gradients().narrow(0, range.offset, range.count);
+}
+
+// Without padding.
+at::Tensor all_gradients(Framework& framework) {
+  std::vector<at::Tensor> parts;
+  for (const FlatRange& range : framework.layout().ranges) parts.push_back(gradient_of(framework, range).clone());
+  return at::cat(parts);
+}
+
+std::unique_ptr<Framework> started(const FrameworkOptions& options) {
+  auto framework = make(options);
+  framework->initialise();
+  return framework;
+}
+
+class TextModel : public ::testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Models, TextModel, ::testing::Values("awd-lstm", "gnmt", "transformer"), [](const auto& one) {
+  return std::string(one.param == std::string("awd-lstm") ? "awd_lstm" : one.param);
+});
+
+TEST_P(TextModel, LossSumsAndGradientsEqualFloat64PerTensor) {
+  for (const bool dropout : {false, true}) {
+    SCOPED_TRACE(dropout ? "with dropout" : "without dropout");
+    FrameworkOptions options = text_options(GetParam());
+    options.dropout = dropout;
+    options.rank = 2;
+    const auto framework = started(options);
+    const TokenBatch batch = batch_for(GetParam());
+    const double loss = step(*framework, batch.view(), 5);
+    const TextReference reference(options, *framework, batch, 5);
+    EXPECT_NEAR(loss, reference.loss, 2e-6 * reference.loss);
+    const MetricSums sums = framework->metric_sums();
+    EXPECT_EQ(sums.weight, batch.weight);
+    EXPECT_NEAR(sums.nll, reference.nll, 2e-6 * reference.nll);
+    for (const FlatRange& range : framework->layout().ranges) {
+      EXPECT_LT(relative_difference(gradient_of(*framework, range), reference.gradient(range.name)), 1e-5)
+          << range.name;
+    }
+  }
+}
+
+TEST_P(TextModel, EveryMicroBatchHasItsOwnMasks) {
+  FrameworkOptions options = text_options(GetParam());
+  const auto framework = started(options);
+  const TokenBatch batch = batch_for(GetParam());
+  framework->begin_step(3);
+  std::vector<double> losses;
+  for (int64_t number = 0; number < 3; ++number) {
+    framework->forward(batch.view(), Mode::kTrain);
+    losses.push_back(framework->loss());
+    EXPECT_NEAR(losses.back(), TextReference(options, *framework, batch, 3, number).loss, 1e-5);
+    framework->forward(batch.view(), Mode::kEvaluate);  // draws nothing
+  }
+  EXPECT_NE(losses[0], losses[1]);
+  EXPECT_NE(losses[1], losses[2]);
+}
+
+TEST_P(TextModel, SameStepSameBits) {
+  const FrameworkOptions options = text_options(GetParam());
+  const TokenBatch batch = batch_for(GetParam());
+  const auto one = started(options), other = started(options);
+  step(*one, batch.view(), 4);
+  step(*other, batch.view(), 3);
+  EXPECT_FALSE(at::equal(all_gradients(*one), all_gradients(*other)));
+  step(*other, batch.view(), 4);
+  EXPECT_TRUE(at::equal(all_gradients(*one), all_gradients(*other)));
+}
+
+TEST_P(TextModel, BackwardOverwritesAddsAndScales) {
+  FrameworkOptions options = text_options(GetParam());
+  options.dropout = false;
+  const auto framework = started(options);
+  const TokenBatch batch = batch_for(GetParam());
+  framework->gradients().fill_(1e9F);  // must not shine through
+  step(*framework, batch.view());
+  const at::Tensor once = all_gradients(*framework);
+  EXPECT_LT(once.abs().max().item<float>(), 100);
+  step(*framework, batch.view(), 0, 0.5);
+  EXPECT_LT(relative_difference(all_gradients(*framework), once * 0.5), 1e-6);
+  step(*framework, batch.view(), 0, 2, true);
+  EXPECT_LT(relative_difference(all_gradients(*framework), once * 2.5), 1e-6);
+}
+
+// Tied parameters, too: with the last contribution.
+TEST_P(TextModel, TellsEachGradientOnceAndWhenItIsFinal) {
+  const auto framework = started(text_options(GetParam()));
+  const TokenBatch batch = batch_for(GetParam());
+  std::set<int64_t> told;
+  at::Tensor when_told = at::zeros_like(framework->gradients());
+  framework->on_gradient_ready([&](int64_t first, int64_t count) {
+    EXPECT_TRUE(told.insert(first).second);
+    when_told.narrow(0, first, count).copy_(framework->gradients().narrow(0, first, count));
+  });
+  framework->begin_step(0);
+  framework->forward(batch.view(), Mode::kTrain);
+  framework->backward({.last = false});
+  EXPECT_TRUE(told.empty()) << "gradients of a micro-batch that is not the last are not final";
+  framework->forward(batch.view(), Mode::kTrain);
+  framework->backward({.accumulate = true});
+  EXPECT_EQ(told.size(), framework->layout().ranges.size());
+  for (const FlatRange& range : framework->layout().ranges) {
+    EXPECT_TRUE(at::equal(when_told.narrow(0, range.offset, range.count), gradient_of(*framework, range)))
+        << range.name;
+  }
+}
+
+TEST_P(TextModel, TwoMicroBatchesEqualOneBatch) {
+  FrameworkOptions options = text_options(GetParam(), 0.1,
+                                          std::string(GetParam()) == "awd-lstm"
+                                              ? Json{{"activation_regularisation", 0}, {"temporal_regularisation", 0}}
+                                              : Json::object());
+  options.dropout = false;
+  const auto framework = started(options);
+  std::vector<TokenBatch> parts;
+  TokenBatch whole;
+  if (GetParam() == std::string("awd-lstm")) {
+    whole = language_batch(kVocabulary, 6, 4);
+    for (const int64_t first : {0, 2}) {
+      TokenBatch part = language_batch(kVocabulary, 6, 2);
+      for (size_t tensor = 0; tensor < 2; ++tensor) {
+        const at::Tensor all = at::tensor(whole.tensors[tensor].values).view({6, 4}).narrow(1, first, 2).contiguous();
+        part.tensors[tensor].values.assign(all.data_ptr<int64_t>(), all.data_ptr<int64_t>() + 12);
+      }
+      parts.push_back(part);
+    }
+  } else {
+    const std::vector<SentencePair> pairs = {sentence_pair(kVocabulary, 7, 5, 1), sentence_pair(kVocabulary, 2, 8, 2),
+                                             sentence_pair(kVocabulary, 4, 1, 3)};
+    whole = translation_batch(pairs);
+    parts = {translation_batch({pairs[0]}), translation_batch({pairs[1], pairs[2]})};
+  }
+  step(*framework, whole.view());
+  const at::Tensor expected = all_gradients(*framework);
+  const MetricSums sums = framework->metric_sums();
+  framework->begin_step(0);
+  MetricSums added;
+  for (const TokenBatch& part : parts) {
+    framework->forward(part.view(), Mode::kTrain);
+    const MetricSums one = framework->metric_sums();
+    added.loss += one.loss;
+    added.nll += one.nll;
+    added.weight += one.weight;
+    const bool last = &part == &parts.back();
+    framework->backward({.scale = static_cast<double>(part.weight) / static_cast<double>(whole.weight),
+                         .accumulate = &part != &parts.front(),
+                         .last = last});
+  }
+  EXPECT_EQ(added.weight, sums.weight);
+  EXPECT_NEAR(added.loss, sums.loss, 1e-5 * sums.loss);
+  EXPECT_NEAR(added.nll, sums.nll, 1e-5 * sums.nll);
+  EXPECT_LT(relative_difference(all_gradients(*framework), expected), 2e-6);
+}
+
+// What stands in the padding counts in nothing.
+TEST(Translation, PaddingDoesNotLeak) {
+  for (const char* model : {"gnmt", "transformer"}) {
+    SCOPED_TRACE(model);
+    FrameworkOptions options = text_options(model);
+    options.dropout = false;
+    const auto framework = started(options);
+    TokenBatch batch = batch_for(model);
+    const double loss = step(*framework, batch.view());
+    const at::Tensor gradients = all_gradients(*framework);
+    for (TokenBatch::Tensor& tensor : batch.tensors) {
+      if (tensor.name != "source" && tensor.name != "target_in") continue;
+      for (int64_t& id : tensor.values) id = id == 0 ? 9 : id;
+    }
+    EXPECT_NEAR(step(*framework, batch.view()), loss, 1e-6 * loss);
+    EXPECT_LT(relative_difference(all_gradients(*framework), gradients), 1e-6);
+  }
+}
+
+TEST(LanguageModel, CarriedStateEqualsOneLongSequence) {
+  FrameworkOptions options = text_options("awd-lstm", 0);
+  options.dropout = false;
+  const auto framework = started(options);
+  const auto nll_of = [&](int64_t first, int64_t positions, bool continues, Mode mode) {
+    TokenBatch batch = language_batch(kVocabulary, positions, 4, first);
+    batch.continues = continues;
+    framework->forward(batch.view(), mode);
+    return framework->metric_sums().nll;
+  };
+  for (const Mode mode : {Mode::kEvaluate, Mode::kTrain}) {
+    const double whole = nll_of(0, 12, false, mode);
+    const double first = nll_of(0, 5, false, mode), second = nll_of(5, 7, true, mode);
+    EXPECT_NEAR(first + second, whole, 1e-5 * whole);
+    EXPECT_GT(std::abs(nll_of(5, 7, false, mode) - second), 1e-6) << "without the state";
+  }
+  // An evaluation in between has a state of its own.
+  nll_of(0, 5, false, Mode::kTrain);
+  const double expected = nll_of(5, 7, true, Mode::kTrain);
+  nll_of(0, 5, false, Mode::kTrain);
+  nll_of(20, 9, false, Mode::kEvaluate);
+  EXPECT_EQ(nll_of(5, 7, true, Mode::kTrain), expected);
+  // The same through a checkpoint.
+  nll_of(0, 5, false, Mode::kTrain);
+  const std::vector<float> state = framework->carried_state();
+  EXPECT_EQ(state.size(), static_cast<size_t>(2 * 4 * (20 + 13)));
+  nll_of(20, 9, false, Mode::kTrain);
+  framework->set_carried_state(state, 4);
+  EXPECT_EQ(nll_of(5, 7, true, Mode::kTrain), expected);
+}
+
+// ---- own gradients
+
+TEST_P(TextModel, FiniteDifferencesAgree) {
+  FrameworkOptions options = text_options(GetParam());
+  const auto framework = started(options);
+  const TokenBatch batch = batch_for(GetParam());
+  const auto loss_at = [&] {
+    framework->begin_step(1);
+    framework->forward(batch.view(), Mode::kTrain);
+    return framework->loss();
+  };
+  step(*framework, batch.view(), 1);
+  const at::Tensor gradients = framework->gradients().clone();
+  // Along the gradient of each tensor, whose norm is the slope.
+  for (const FlatRange& range : framework->layout().ranges) {
+    const at::Tensor direction = gradients.narrow(0, range.offset, range.count);
+    const double norm = direction.norm().item<double>();
+    if (norm < 1e-3) continue;  // below what float32 losses tell apart
+    const at::Tensor values = framework->parameters().narrow(0, range.offset, range.count);
+    const at::Tensor before = values.clone();
+    constexpr double kStepSize = 2e-3;
+    values.copy_(before + direction * (kStepSize / norm));
+    const double above = loss_at();
+    values.copy_(before - direction * (kStepSize / norm));
+    const double below = loss_at();
+    values.copy_(before);
+    EXPECT_NEAR((above - below) / (2 * kStepSize), norm, 0.02 * norm + 1e-3) << range.name;
+  }
+}
+
+// ---- decoding
+
+class Decoding : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    framework_ = started(text_options(GetParam()));
+    batch_ = batch_for(GetParam());
+    // Log probabilities of every position, by the equations.
+    FrameworkOptions still = text_options(GetParam());
+    still.dropout = false;
+    reference_ = std::make_unique<TextReference>(still, *framework_, batch_);
+  }
+  int64_t token(size_t sentence, int64_t position) const {
+    const TokenBatch::Tensor& in = batch_.tensors[1];
+    return in.values[sentence * static_cast<size_t>(in.shape[1]) + static_cast<size_t>(position)];
+  }
+  std::unique_ptr<Framework> framework_;
+  TokenBatch batch_;
+  std::unique_ptr<TextReference> reference_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Models, Decoding, ::testing::Values("gnmt", "transformer"),
+                         [](const auto& one) { return std::string(one.param); });
+
+void expect_row(std::span<const float> all, size_t row, const at::Tensor& expected) {
+  for (int64_t i = 0; i < kVocabulary; ++i) {
+    EXPECT_NEAR(all[row * kVocabulary + static_cast<size_t>(i)], expected[i].item<double>(), 2e-5) << row << " " << i;
+  }
+}
+
+TEST_P(Decoding, StepByStepEqualsTheForwardPass) {
+  const auto decoder = framework_->make_decoder();
+  constexpr size_t kRows = 2;
+  decoder->start(batch_.view(), kRows);
+  for (int64_t t = 0; t < batch_.tensors[1].shape[1]; ++t) {
+    std::vector<int64_t> tokens;
+    for (size_t row = 0; row < 3 * kRows; ++row) tokens.push_back(token(row / kRows, t));
+    const std::span<const float> found = decoder->step(tokens);
+    ASSERT_EQ(found.size(), 3 * kRows * kVocabulary);
+    for (size_t row = 0; row < 3 * kRows; ++row) {
+      const at::Tensor& expected = reference_->log_probs[row / kRows];
+      if (t < expected.size(0)) expect_row(found, row, expected[t]);
+    }
+    if (GetParam() == std::string("transformer")) {
+      EXPECT_TRUE(decoder->attention().empty());
+      continue;
+    }
+    const std::span<const float> attention = decoder->attention();
+    const auto sources = static_cast<size_t>(batch_.tensors[0].shape[1]);
+    ASSERT_EQ(attention.size(), 3 * kRows * sources);
+    for (size_t row = 0; row < 3 * kRows; ++row) {
+      const auto weights = attention.subspan(row * sources, sources);
+      EXPECT_NEAR(std::accumulate(weights.begin(), weights.end(), 0.0), 1, 1e-5);
+      const auto length = static_cast<size_t>(batch_.tensors[3].values[row / kRows]);
+      for (size_t s = length; s < sources; ++s) EXPECT_EQ(weights[s], 0);
+    }
+  }
+}
+
+// Rows change places, and sentences, and some are left: each goes on as if it had always stood there.
+TEST_P(Decoding, ReorderPermutesTheRows) {
+  const auto decoder = framework_->make_decoder();
+  decoder->start(batch_.view(), 2);
+  decoder->step(std::vector<int64_t>{2, 2, 2, 2, 2, 2});
+  // In each sentence the second row takes a wrong word.
+  decoder->step(std::vector<int64_t>{token(0, 1), 7, token(1, 1), 7, token(2, 1), 7});
+  decoder->reorder(std::vector<int64_t>{1, 0, 2, 2, 5, 4});  // within sentences
+  std::span<const float> found =
+      decoder->step(std::vector<int64_t>{8, token(0, 2), token(1, 2), token(1, 2), 8, token(2, 2)});
+  expect_row(found, 1, reference_->log_probs[0][2]);
+  expect_row(found, 2, reference_->log_probs[1][2]);
+  expect_row(found, 3, reference_->log_probs[1][2]);
+  decoder->reorder(std::vector<int64_t>{3, 1});  // the last sentence is done
+  found = decoder->step(std::vector<int64_t>{token(1, 3), token(0, 3)});
+  ASSERT_EQ(found.size(), static_cast<size_t>(2 * kVocabulary));
+  expect_row(found, 0, reference_->log_probs[1][3]);
+  expect_row(found, 1, reference_->log_probs[0][3]);
+}
+
+TEST(TextModels, RefuseWhatTheyCannotDo) {
+  const auto language = started(text_options("awd-lstm"));
+  EXPECT_THAT([&] { language->make_decoder(); }, ThrowsMessage<UserError>(HasSubstr("gnmt and transformer")));
+  language->forward(language_batch(kVocabulary, 3, 2).view(), Mode::kEvaluate);
+  EXPECT_THAT([&] { language->outputs(); }, ThrowsMessage<UserError>(HasSubstr("its loss is over tokens")));
+  models::Graph graph;
+  graph.add("softplus", "x", {graph.input("tokens", {models::kAny, models::kAny, 4})});
+  graph.add("linear", "y", {"x"},
+            {.options = {{"in", 4}, {"out", 5}, {"bias", false}}, .initialisers = {{"weight", {}}}});
+  FrameworkOptions options;
+  options.model = graph.finish();
+  options.model.name = "odd";
+  options.model.loss.kind = "cross_entropy";
+  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("valid: token_cross_entropy")));
+  options.model.loss.kind = "token_cross_entropy";
+  options.model.layers[0].kind = "batch_norm2d";
+  EXPECT_THAT([&] { make(options); },
+              ThrowsMessage<UserError>(HasSubstr("no layer 'batch_norm2d' in graphs (model 'odd'); it has: linear")));
+}
+
+// ---- other places and precisions
+
+TEST_P(TextModel, AnswersTheSameFromMemoryOfItsOwn) {
+  for (const char* device : {"mirror", "cuda"}) {
+    if (device == std::string("cuda") && !torch::cuda::is_available()) continue;
+    SCOPED_TRACE(device);
+    FrameworkOptions options = text_options(GetParam());
+    const auto host = started(options);
+    options.device = device;
+    const auto other = started(options);
+    const TokenBatch batch = batch_for(GetParam());
+    EXPECT_NEAR(step(*other, batch.view()), step(*host, batch.view()), 1e-5);
+    EXPECT_LT(relative_difference(all_gradients(*other), all_gradients(*host)), 5e-6);
+  }
+}
+
+TEST_P(TextModel, LearnsInSixteenBits) {
+  for (const char* precision : {"bf16", "fp16"}) {
+    SCOPED_TRACE(precision);
+    FrameworkOptions options = text_options(GetParam());
+    const auto exact = started(options);
+    options.precision = precision;
+    const auto framework = started(options);
+    const TokenBatch batch = batch_for(GetParam());
+    const double expected = step(*exact, batch.view());
+    EXPECT_NEAR(step(*framework, batch.view()), expected, 0.02 * expected);
+    EXPECT_LT(relative_difference(all_gradients(*framework), all_gradients(*exact)), 0.1);
+  }
+}
+
+}  // namespace
+}  // namespace mlbench::framework::torch_framework

@@ -1,0 +1,151 @@
+// One training pass of the models over tokens against PyTorch (text_oracle.py, run at test time): loss and gradients,
+// from one stored start, on batches with padding. The rule of comparison is that of golden_test.cpp.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/shape.h"
+#include "mlbench/framework/token_batch_test.h"
+#include "mlbench/framework/torch/torch_framework.h"
+#include "mlbench/models/model.h"
+#include "tests/golden/oracle.h"
+
+namespace mlbench {
+namespace {
+
+using golden::Values;
+
+constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
+constexpr int64_t kVocabulary = 101;
+// Rounding grows from layer to layer and position to position, for PyTorch alike.
+constexpr double kTextMultiple = 16;
+
+struct TextCase {
+  framework::FrameworkOptions options;
+  framework::TokenBatch batch;
+  int64_t heads = 1;
+};
+
+TextCase text_case(const std::string& model) {
+  spec::TaskSpec task;
+  task.model = {model, {{"size", "tiny"}}};
+  task.data.classes = kVocabulary;
+  task.loss = "token_cross_entropy";
+  task.label_smoothing = model == "awd-lstm" ? 0 : 0.1;
+  TextCase result;
+  result.options.model = models::describe_model(task);
+  result.options.dropout = false;
+  result.options.threads = 2;
+  for (const models::LayerSpec& layer : result.options.model.layers) {
+    if (layer.kind == "multi_head_attention") result.heads = layer.options.at("heads").get<int64_t>();
+  }
+  if (model == "awd-lstm") {
+    result.batch = framework::language_batch(kVocabulary, 12, 5);
+  } else {
+    std::vector<framework::SentencePair> pairs;
+    for (int64_t i = 0; i < 6; ++i) {
+      pairs.push_back(framework::sentence_pair(kVocabulary, 3 + 5 * i % 11, 2 + 7 * i % 13, static_cast<uint64_t>(i)));
+    }
+    result.batch = framework::translation_batch(pairs);
+  }
+  return result;
+}
+
+struct TextOutcome {
+  double loss = 0;
+  Values gradients;
+};
+
+std::map<std::string, TextOutcome> ask_pytorch_about(const TextCase& test, const std::string& python) {
+  const TemporaryFolder folder;
+  Json json = {{"model", test.options.model.name},
+               {"label_smoothing", test.options.model.loss.label_smoothing},
+               {"heads", test.heads},
+               {"parameters", Json::array()},
+               {"tensors", Json::array()}};
+  std::vector<float> start;
+  for (size_t i = 0; i < test.options.model.parameters.size(); ++i) {
+    const models::ParameterSpec& parameter = test.options.model.parameters[i];
+    json["parameters"].push_back({{"name", parameter.name}, {"shape", parameter.shape}});
+    const auto count = static_cast<size_t>(volume_of(parameter.shape));
+    start.resize(start.size() + count);
+    models::initialise(parameter, i, test.options.seed, std::span(start).last(count));
+  }
+  for (const framework::TokenBatch::Tensor& tensor : test.batch.tensors) {
+    json["tensors"].push_back({{"name", tensor.name}, {"shape", tensor.shape}});
+    golden::write_values(folder / (tensor.name + ".bin"), tensor.values);
+  }
+  write_json_file(folder / "case.json", json);
+  golden::write_values(folder / "start.bin", start);
+  golden::run_oracle(python, "text_oracle.py", folder);
+  const Json result = read_json_file(folder / "result.json");
+  std::map<std::string, TextOutcome> outcomes;
+  for (const char* precision : {"float64", "float32"}) {
+    outcomes[precision] = {result["loss"][precision].get<double>(),
+                           golden::read_values(folder / ("gradients_" + std::string(precision) + ".bin"))};
+  }
+  return outcomes;
+}
+
+TextOutcome our_pass(const TextCase& test) {
+  const auto framework = framework::torch_framework::make(test.options);
+  framework->initialise();
+  framework->begin_step(0);
+  framework->forward(test.batch.view(), framework::Mode::kTrain);
+  TextOutcome outcome;
+  outcome.loss = framework->loss();
+  framework->backward({});
+  for (const FlatRange& range : framework->layout().ranges) {
+    const float* first = framework->gradients().const_data_ptr<float>() + range.offset;
+    outcome.gradients.insert(outcome.gradients.end(), first, first + range.count);
+  }
+  return outcome;
+}
+
+class TextGoldenTest : public ::testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Models, TextGoldenTest, ::testing::Values("awd-lstm", "gnmt", "transformer"),
+                         [](const auto& one) {
+                           const std::string name = one.param;
+                           return name == "awd-lstm" ? "awd_lstm" : name;
+                         });
+
+TEST_P(TextGoldenTest, LossAndGradientsEqualPyTorchs) {
+  const auto python = environment_variable("MLBENCH_TEST_PYTHON");
+  if (!python) GTEST_SKIP() << "missing capability: a Python that imports torch (Debian: python3-torch)";
+  const TextCase test = text_case(GetParam());
+  auto golden = ask_pytorch_about(test, *python);
+  const TextOutcome &exact = golden["float64"], &peer = golden["float32"], ours = our_pass(test);
+  EXPECT_LE(std::abs(ours.loss - exact.loss),
+            std::max(2 * std::abs(peer.loss - exact.loss), 8 * kEpsilon * exact.loss));
+  ASSERT_EQ(ours.gradients.size(), exact.gradients.size());
+  struct Norms {
+    double ours = 0, peer = 0, exact = 0;  // sums of squares
+  };
+  std::map<std::string, Norms> groups;
+  size_t offset = 0;
+  for (const models::ParameterSpec& parameter : test.options.model.parameters) {
+    const auto count = static_cast<size_t>(volume_of(parameter.shape));
+    Norms& norms = groups[count < 64 ? "tensors under 64 elements" : parameter.name];
+    for (const size_t end = offset + count; offset < end; ++offset) {
+      norms.ours += std::pow(ours.gradients[offset] - exact.gradients[offset], 2);
+      norms.peer += std::pow(peer.gradients[offset] - exact.gradients[offset], 2);
+      norms.exact += std::pow(exact.gradients[offset], 2);
+    }
+  }
+  for (const auto& [name, norms] : groups) {
+    const double error = std::sqrt(norms.ours), peer_error = std::sqrt(norms.peer), norm = std::sqrt(norms.exact);
+    EXPECT_LE(error, std::max(2 * peer_error, kTextMultiple * kEpsilon * norm))
+        << name << ": PyTorch's own error is " << peer_error << ", norm " << norm;
+  }
+}
+
+}  // namespace
+}  // namespace mlbench
