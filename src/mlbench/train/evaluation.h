@@ -17,8 +17,6 @@
 
 namespace mlbench::train {
 
-class SplitTranslator;
-
 // The metrics of one pass, merged exactly over ranks. `loss` is always among them: it drives plateau decay and every
 // curve, whatever a task lists.
 class MetricSet {
@@ -56,9 +54,9 @@ void add_shard(framework::Framework& framework, data::EvalLoader& loader, Metric
 
 // The metrics of the whole split, made by all ranks, each with its part of it (the loader's) and with the averaged
 // model (snapshot.h); behind it each has its own again, to train on with. `replicated`: all ranks hold the same
-// parameters; `translator`: null where nothing is translated. Collective.
+// parameters. Collective.
 void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm, bool replicated,
-                       data::EvalLoader& loader, MetricSource source, SplitTranslator* translator, MetricSet& metrics);
+                       data::EvalLoader& loader, MetricSource source, MetricSet& metrics);
 
 // The whole split in one process, in the shards and the order of a run of run.workers ranks, so that the values are
 // those of the run: bit for bit those of counted metrics; the loss, too, where the ranks' sums were added in a balanced

@@ -1,6 +1,5 @@
 #include "mlbench/train/train.h"
 
-#include <filesystem>
 #include <memory>
 #include <utility>
 
@@ -16,7 +15,6 @@
 #include "mlbench/train/profile_report.h"
 #include "mlbench/train/run_log.h"
 #include "mlbench/train/snapshot.h"
-#include "mlbench/train/split_translator.h"
 #include "mlbench/train/stop_rule.h"
 
 namespace mlbench::train {
@@ -88,7 +86,6 @@ class TrainRun {
   void add_to_metrics(const BatchView& batch, double loss, track::StepSample& sample);
   void finish_epoch();
   void evaluate();
-  void write_translations();
   void tell_evaluation(double loss);
   void write_checkpoint();
   void check_goal(const std::string& split, const MetricSet& metrics);
@@ -115,7 +112,6 @@ class TrainRun {
   RunLog log_;
   std::unique_ptr<data::TrainLoader> loader_;
   std::unique_ptr<data::EvalLoader> evaluation_loader_;
-  std::unique_ptr<SplitTranslator> translator_;  // null: the task translates nothing
   LayerSpans layer_spans_;
   GradientListener listener_;  // last: operations end before what observes them, and before the tensors
 };
@@ -143,7 +139,6 @@ TrainRun::TrainRun(const TrainContext& context)
       log_(context, plan_, clock_),
       loader_(make_loader(context, *workload_, step_)),
       evaluation_loader_(workload_->make_eval_loader({context.run.workers, context.comm.rank()})),
-      translator_(make_split_translator(task_, context.data, context.clock)),
       layer_spans_(context.framework, context.timeline),
       listener_(context.framework, context.optimizer) {}
 
@@ -236,13 +231,6 @@ void TrainRun::finish_epoch() {
   train_metrics_.reset();
 }
 
-void TrainRun::write_translations() {
-  const TranslatedSplit split = translator_->gather(c_.comm);
-  if (c_.comm.rank() != 0) return;
-  train::write_translations(std::filesystem::path(c_.run.run_dir) / "translations", step_, split,
-                            translator_->decoding(), evaluation_metrics_.values());
-}
-
 void TrainRun::tell_evaluation(double loss) {
   schedule_->on_evaluation(step_ - c_.optimizer.skipped_steps(), loss);
   const bool averaged = c_.optimizer.averages();
@@ -262,10 +250,8 @@ void TrainRun::evaluate() {
   loader_->pause();
   {
     const AveragedWeights average(c_.optimizer, tensors_);
-    evaluate_averaged(c_.framework, c_.comm, replicated_, *evaluation_loader_, metric_source_, translator_.get(),
-                      evaluation_metrics_);
+    evaluate_averaged(c_.framework, c_.comm, replicated_, *evaluation_loader_, metric_source_, evaluation_metrics_);
   }
-  if (translator_) write_translations();
   if (cadence) tell_evaluation(evaluation_metrics_.value("loss"));
   const int64_t duration_ns = (c_.clock.now() - start).count();
   stop_rule_.add_evaluation(step_, duration_ns);
