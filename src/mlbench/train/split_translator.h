@@ -17,8 +17,8 @@ namespace mlbench::train {
 
 class SplitTranslator {
  public:
-  // Null where no metric of the task is of translations, and for made data, which say nothing. UserError where the data have no references. What is given
-  // outlives it.
+  // Null where no metric of the task is of translations, and for made data, which say nothing. UserError where the data
+  // have no references. What is given outlives it.
   static std::unique_ptr<SplitTranslator> make(const spec::TaskSpec& task, const dataset::PreparedDataset& data,
                                                const Clock& clock);
 
