@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "mlbench/base/json.h"
@@ -82,15 +83,15 @@ int run(int threads, int64_t rows, int64_t batch_size, int64_t epochs) {
     lap(reader_s);
     double loss = 0;
     for (int64_t first = 0; first + batch_size <= rows; first += batch_size) {
+      const auto wanted =
+          std::span<const int64_t>(order).subspan(static_cast<size_t>(first), static_cast<size_t>(batch_size));
+      for (size_t i = 0; i < batch_labels.size(); ++i) batch_labels[i] = labels[static_cast<size_t>(wanted[i])];
       BatchView batch;
-      batch.samples = batch_size;
-      batch.sample_shape = {kFeatures};
-      batch.features = {matrix.get(), rows * kFeatures, DType::kFloat32};
-      batch.rows = std::span(order).subspan(static_cast<size_t>(first), static_cast<size_t>(batch_size));
-      for (size_t i = 0; i < batch_labels.size(); ++i) {
-        batch_labels[i] = labels[static_cast<size_t>(batch.rows[i])];
-      }
-      batch.labels = {batch_labels.data(), batch_size, DType::kInt64};
+      batch.samples = batch.weight = batch_size;
+      batch.tensors = {
+          {"features", {batch_size, kFeatures}, {matrix.get(), rows * kFeatures, DType::kFloat32}, wanted},
+          {"labels", {batch_size}, {batch_labels.data(), batch_size, DType::kInt64}, {}},
+      };
       model.forward(batch, weight.data(), true);
       model.gradient(1, false, gradient.data());
       for (size_t j = 0; j < weight.size(); ++j) weight[j] -= 40.0F * gradient[j];

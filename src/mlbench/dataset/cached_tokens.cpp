@@ -111,10 +111,10 @@ void CachedTokens::verify() const {
 }
 
 void CachedTokens::verify_once() const {
-  const VerifiedMark mark(path_);
-  if (mark.facts() == Json(sha256_)) return;
-  verify();
-  mark.write(sha256_);
+  check_once(path_, [this] {
+    verify();
+    return Json(sha256_);
+  });
 }
 
 TokenWriter::TokenWriter(std::filesystem::path path, int64_t vocabulary)

@@ -10,6 +10,7 @@
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 
 namespace mlbench::dataset {
@@ -18,6 +19,7 @@ namespace {
 
 // File systems take times of change from a clock that ticks at least 100 times a second.
 constexpr std::chrono::milliseconds kTick{20};
+constexpr std::chrono::minutes kCheckTimeout{10};
 
 }  // namespace
 
@@ -55,6 +57,20 @@ void VerifiedMark::write(const Json& facts) const {
     write_json_file(path_, {{"file", identity()}, {"facts", facts}}, inputs::kCacheMark);
   } catch (const IoError&) {  // read-only, or full: the next start checks again
   }
+}
+
+Json check_once(const std::filesystem::path& file, const std::function<Json()>& check) {
+  const VerifiedMark mark(file);
+  if (auto facts = mark.facts()) return *std::move(facts);
+  std::optional<FileLock> lock;
+  try {
+    lock = FileLock::acquire(mark.path().string() + ".lock", kCheckTimeout);
+  } catch (const IoError&) {  // in a folder that is only read everybody checks
+  }
+  if (auto facts = mark.facts()) return *std::move(facts);
+  Json facts = check();
+  mark.write(facts);
+  return facts;
 }
 
 }  // namespace mlbench::dataset

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "mlbench/base/json.h"
@@ -24,6 +25,7 @@ class VerifiedMark {
   std::optional<Json> facts() const;
   // A check has found this. A folder that takes no files keeps no mark.
   void write(const Json& facts) const;
+  const std::filesystem::path& path() const { return path_; }
 
  private:
   Json identity() const;
@@ -32,5 +34,9 @@ class VerifiedMark {
   int64_t size_ = -1, changed_ns_ = 0;  // size -1: there is no such file
   uint64_t inode_ = 0;
 };
+
+// The facts of a mark that counts; else those of `check`, which one process at a time makes, so that the others find its
+// mark. What it throws, is thrown.
+Json check_once(const std::filesystem::path& file, const std::function<Json()>& check);
 
 }  // namespace mlbench::dataset

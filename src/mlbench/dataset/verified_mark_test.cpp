@@ -87,6 +87,19 @@ TEST_F(Mark, OfAnotherBuildOrDamagedDoesNotCount) {
   EXPECT_TRUE(counts());
 }
 
+TEST_F(Mark, SparesASecondCheck) {
+  int checks = 0;
+  const auto check = [&] {
+    if (++checks == 1) throw DamagedTokens("the first time");
+    return Json(checks);
+  };
+  EXPECT_THROW(check_once(file_, check), DamagedTokens);
+  EXPECT_EQ(check_once(file_, check), 2);
+  EXPECT_EQ(check_once(file_, check), 2);
+  test::write_file(file_, "another content");
+  EXPECT_EQ(check_once(file_, check), 3);
+}
+
 TEST_F(Mark, OfAnotherHostDoesNotCount) {
   mark();
   fs::rename(mark_of(file_), file_.string() + ".checked-elsewhere");

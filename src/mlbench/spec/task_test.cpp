@@ -290,6 +290,103 @@ TEST(Task, DecodingIsComplete) {
               HasSubstr("valid: power, wu"));
 }
 
+TEST(Task, AwdLstmIsTask3a) {
+  const TaskSpec task = find_task("3a", "", "", {}).task;
+  EXPECT_THAT(task.workers, ElementsAre(1, 2, 4, 8, 16, 32));
+  EXPECT_EQ(task.data.name, "wikitext2");
+  EXPECT_EQ(task.data.classes, 33278);
+  EXPECT_EQ(task.data.batching, "columns");
+  EXPECT_EQ(task.data.bptt, 70);
+  EXPECT_EQ(task.data.bptt_deviation, 5);
+  EXPECT_EQ(task.data.short_probability, 0.05);
+  EXPECT_EQ(task.data.evaluation_batch, 10);
+  EXPECT_EQ(task.batch_size, 80);
+  EXPECT_EQ(task.epochs, 750);
+  EXPECT_EQ(task.loss, "token_cross_entropy");
+  EXPECT_EQ(task.model.options, (Json{{"size", "full"},
+                                      {"output_dropout", 0.4},
+                                      {"hidden_dropout", 0.2},
+                                      {"input_dropout", 0.65},
+                                      {"embedding_dropout", 0.1},
+                                      {"weight_dropout", 0.5},
+                                      {"activation_regularisation", 2},
+                                      {"temporal_regularisation", 1}}));
+  EXPECT_EQ(task.optimizer.lr, 30);
+  EXPECT_EQ(task.optimizer.options, (Json{{"weight_decay", 1.2e-6}, {"clip_norm", 0.25}, {"averaging_patience", 5}}));
+  EXPECT_EQ(task.schedule.scaling, "sqrt");
+  EXPECT_EQ(task.schedule.warmup, "worker_epochs");
+  EXPECT_EQ(task.schedule.warmup_epochs, 3);
+  EXPECT_TRUE(task.schedule.by_length);
+  EXPECT_EQ(task.goal.metric, "Perplexity");
+  EXPECT_EQ(task.goal.target, 70);
+  EXPECT_EQ(task.goal.light_target, 90);
+  EXPECT_FALSE(task.goal.higher_is_better);
+  EXPECT_EQ(task.decoding, DecodingSpec{});
+}
+
+TEST(Task, GnmtIsTask4a) {
+  const TaskSpec task = find_task("4a", "", "", {}).task;
+  EXPECT_EQ(task.data.classes, 32320);
+  EXPECT_EQ(task.data.batching, "sentences");
+  EXPECT_EQ(task.data.max_length, 75);
+  EXPECT_EQ(task.data.evaluation_max_length, 150);
+  EXPECT_EQ(task.batch_size, 128);
+  EXPECT_EQ(task.global_batch, 2048);
+  EXPECT_EQ(task.loss_divisor, "local_samples");
+  EXPECT_EQ(task.label_smoothing, 0.1);
+  EXPECT_EQ(task.epochs, 8);
+  EXPECT_EQ(task.optimizer.lr, 2e-3);
+  const Json& options = task.optimizer.options;
+  EXPECT_EQ(options["betas"], Json({0.9, 0.999}));
+  EXPECT_EQ(options["eps"], 1e-8);
+  EXPECT_EQ(options["clip_norm"], 5);
+  EXPECT_EQ(options["reduce"], "sum");
+  EXPECT_EQ(options["loss_scale"], 1 << 10);
+  EXPECT_EQ(options["loss_scale_interval"], 128);
+  EXPECT_EQ(options["loss_scale_maximum"], 1 << 13);
+  EXPECT_EQ(task.schedule.warmup_steps, 200);
+  EXPECT_EQ(task.schedule.warmup_factor, 0.01);
+  EXPECT_THAT(task.schedule.fractions, ElementsAre(0.4, 0.45, 0.5, 0.55));
+  EXPECT_EQ(task.schedule.factor, 0.5);
+  EXPECT_EQ(task.evaluation.every_fraction, 0.3);
+  EXPECT_EQ(task.decoding.beam, 5);
+  EXPECT_EQ(task.decoding.length_penalty, "wu");
+  EXPECT_EQ(task.decoding.length_exponent, 0.6);
+  EXPECT_EQ(task.decoding.coverage_penalty, 0.1);
+  EXPECT_EQ(task.goal.metric, "BLEU-intl-lc");
+  EXPECT_EQ(task.goal.target, 24);
+  EXPECT_EQ(task.goal.light_target, 20);
+}
+
+TEST(Task, TransformerIsTask4b) {
+  const TaskSpec task = find_task("4b", "", "", {}).task;
+  EXPECT_EQ(task.data.classes, 33712);
+  EXPECT_EQ(task.data.batching, "tokens");
+  EXPECT_EQ(task.data.length_multiple, 8);
+  EXPECT_EQ(task.data.max_length, 80);
+  EXPECT_EQ(task.batch_size, 1 << 13);
+  EXPECT_EQ(task.global_batch, 1 << 17);
+  EXPECT_EQ(task.loss_divisor, "weight");
+  EXPECT_EQ(task.label_smoothing, 0.1);
+  EXPECT_EQ(task.epochs, 10);
+  EXPECT_EQ(task.optimizer.lr, 1.976e-3);
+  EXPECT_EQ(task.optimizer.options["betas"], Json({0.9, 0.98}));
+  EXPECT_EQ(task.optimizer.options["eps"], 1e-9);
+  EXPECT_EQ(task.optimizer.options["loss_scale"], 1 << 7);
+  EXPECT_EQ(task.optimizer.options["loss_scale_interval"], 2000);
+  EXPECT_FALSE(task.optimizer.options.contains("clip_norm"));
+  EXPECT_EQ(task.schedule.warmup, "linear_steps");
+  EXPECT_EQ(task.schedule.warmup_steps, 1000);
+  EXPECT_EQ(task.schedule.warmup_from, "zero");
+  EXPECT_EQ(task.schedule.decay, "inverse_sqrt_after_warmup");
+  EXPECT_EQ(task.decoding.beam, 4);
+  EXPECT_EQ(task.decoding.length_penalty, "power");
+  EXPECT_EQ(task.decoding.length_exponent, 0.6);
+  EXPECT_EQ(task.goal.metric, "BLEU-none");
+  EXPECT_EQ(task.goal.target, 25);
+  EXPECT_EQ(task.goal.light_target, 20);
+}
+
 TEST(Task, MnistIsTask5aWithAdam) {
   const FrozenTask frozen = find_task("mnist", "", "", {});
   TaskSpec task = frozen.task;
@@ -350,7 +447,8 @@ INSTANTIATE_TEST_SUITE_P(
               "toy.toml:9:10: Error while parsing key-value pair: cannot redefine"},
         Wrong{"epochs = 10", "epoch = 10",
               "toy.toml:8:1: unknown key 'epoch': did you mean 'epochs'? valid: batch_size, data, epochs, evaluation, "
-              "goal, label_smoothing, limits, loss, model, name, optimizer, precision, rules, schedule, title, variant, variants, "
+              "goal, label_smoothing, limits, loss, model, name, optimizer, precision, rules, schedule, title, "
+              "variant, variants, "
               "workers"},
         Wrong{"factor = 0.5", "  faktor = 0.5",
               "toy.toml:31:3: unknown key 'schedule.faktor': did you mean 'factor'? "},

@@ -4,6 +4,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/train/snapshot.h"
+#include "mlbench/train/split_translator.h"
 
 namespace mlbench::train {
 
@@ -86,8 +87,8 @@ void add_shard(framework::Framework& framework, data::EvalLoader& loader, Metric
   }
 }
 
-void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm, bool replicated,
-                       data::EvalLoader& loader, MetricSource source, MetricSet& metrics) {
+void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm, bool replicated, const AddShard& add,
+                       MetricSet& metrics) {
   const AveragedModel averaged = average_model(framework, comm, replicated);
   const std::span<float> parameters = framework::values_of(framework.parameters());
   const std::span<float> buffers = framework::values_of(framework.buffers());
@@ -99,7 +100,7 @@ void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm
   };
   set(averaged);
   metrics.reset();
-  add_shard(framework, loader, source, metrics);
+  add(metrics);
   metrics.merge(comm);
   set(own);
 }
@@ -107,10 +108,14 @@ void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm
 Json evaluate_whole(framework::Framework& framework, const spec::RunSpec& run, const dataset::PreparedDataset& data) {
   MetricSet metrics(run.task.task.evaluation.metrics);
   const auto workload = make_workload(run, data);
+  const SystemClock clock;
+  const auto translator = SplitTranslator::make(run.task.task, data, clock);
   std::vector<std::vector<double>> sums;  // of each rank
   for (int rank = 0; rank < run.workers; ++rank) {
     metrics.reset();
-    add_shard(framework, *workload->make_eval_loader({run.workers, rank}), metric_source(run.task.task), metrics);
+    const auto loader = workload->make_eval_loader({run.workers, rank});
+    add_shard(framework, *loader, metric_source(run.task.task), metrics);
+    if (translator) translator->add_shard(framework, *loader, metrics);
     sums.push_back(metrics.gather_sums());
   }
   for (size_t distance = 1; distance < sums.size(); distance *= 2) {

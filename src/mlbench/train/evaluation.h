@@ -3,6 +3,7 @@
 // Metrics of a model over a whole evaluation split: one arithmetic for a run's evaluations and for a stored model.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,11 +53,14 @@ std::unique_ptr<data::Workload> make_workload(const spec::RunSpec& run, const da
 // The framework's model, as it stands, over all of the loader's batches.
 void add_shard(framework::Framework& framework, data::EvalLoader& loader, MetricSource source, MetricSet& metrics);
 
-// The metrics of the whole split, made by all ranks, each with its part of it (the loader's) and with the averaged
+// What a rank adds of its part of the evaluation split to metrics.
+using AddShard = std::function<void(MetricSet& metrics)>;
+
+// The metrics of the whole split, made by all ranks, each with its part of it (`add`) and with the averaged
 // model (snapshot.h); behind it each has its own again, to train on with. `replicated`: all ranks hold the same
 // parameters. Collective.
-void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm, bool replicated,
-                       data::EvalLoader& loader, MetricSource source, MetricSet& metrics);
+void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm, bool replicated, const AddShard& add,
+                       MetricSet& metrics);
 
 // The whole split in one process, in the shards and the order of a run of run.workers ranks, so that the values are
 // those of the run: bit for bit those of counted metrics; the loss, too, where the ranks' sums were added in a balanced

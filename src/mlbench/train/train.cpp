@@ -1,5 +1,6 @@
 #include "mlbench/train/train.h"
 
+#include <filesystem>
 #include <memory>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "mlbench/train/profile_report.h"
 #include "mlbench/train/run_log.h"
 #include "mlbench/train/snapshot.h"
+#include "mlbench/train/split_translator.h"
 #include "mlbench/train/stop_rule.h"
 
 namespace mlbench::train {
@@ -112,6 +114,7 @@ class TrainRun {
   RunLog log_;
   std::unique_ptr<data::TrainLoader> loader_;
   std::unique_ptr<data::EvalLoader> evaluation_loader_;
+  std::unique_ptr<SplitTranslator> translator_;  // null: the task measures no translations
   LayerSpans layer_spans_;
   GradientListener listener_;  // last: operations end before what observes them, and before the tensors
 };
@@ -139,6 +142,7 @@ TrainRun::TrainRun(const TrainContext& context)
       log_(context, plan_, clock_),
       loader_(make_loader(context, *workload_, step_)),
       evaluation_loader_(workload_->make_eval_loader({context.run.workers, context.comm.rank()})),
+      translator_(SplitTranslator::make(task_, context.data, context.clock)),
       layer_spans_(context.framework, context.timeline),
       listener_(context.framework, context.optimizer) {}
 
@@ -250,7 +254,14 @@ void TrainRun::evaluate() {
   loader_->pause();
   {
     const AveragedWeights average(c_.optimizer, tensors_);
-    evaluate_averaged(c_.framework, c_.comm, replicated_, *evaluation_loader_, metric_source_, evaluation_metrics_);
+    const auto add = [this](MetricSet& metrics) {
+      add_shard(c_.framework, *evaluation_loader_, metric_source_, metrics);
+      if (translator_) translator_->add_shard(c_.framework, *evaluation_loader_, metrics);
+    };
+    evaluate_averaged(c_.framework, c_.comm, replicated_, add, evaluation_metrics_);
+  }
+  if (translator_) {
+    translator_->write(c_.comm, std::filesystem::path(c_.run.run_dir) / "translations", step_, evaluation_metrics_);
   }
   if (cadence) tell_evaluation(evaluation_metrics_.value("loss"));
   const int64_t duration_ns = (c_.clock.now() - start).count();
