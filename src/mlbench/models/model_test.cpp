@@ -47,7 +47,8 @@ TEST(MnistCnn, HasTheLayersAndParametersOfTheTask) {
 }
 
 TEST(Models, AreThoseOfTheTasks) {
-  EXPECT_THAT(model_names(), ElementsAre("mnist-cnn", "resnet-cifar", "logistic_regression"));
+  EXPECT_THAT(model_names(),
+              ElementsAre("mnist-cnn", "resnet-cifar", "logistic_regression", "awd-lstm", "gnmt", "transformer"));
 }
 
 TEST(Models, SmoothVariantsHaveNoKinkAndTheSameParameters) {
