@@ -1406,12 +1406,12 @@ TEST_F(Cli, EvaluatesTheMeanOfTheLastCheckpoints) {
   ASSERT_EQ(trained.code, 0) << trained.err;
   const Json mean = mlbench({"evaluate", "r-1", "--average", "2", "--json"}).json();
   EXPECT_EQ(mean["path"], (home() / "runs/r-1/checkpoints/step-000000003").string());
-  EXPECT_EQ(mean["notes"], Json({"the mean of the checkpoints of steps 2, 3"}));
+  EXPECT_EQ(mean["notes"], Json::array({"the mean of the checkpoints of steps 2, 3"}));
   EXPECT_EQ(mean["step"], 3);
   EXPECT_NE(mean["weights_sha256"], trained.json()[0]["weights_sha256"]);
   const fs::path second = home() / "runs/r-1/checkpoints/step-000000002";
   const Json before = mlbench({"evaluate", second, "--average", "2", "--json"}).json();
-  EXPECT_EQ(before["notes"], Json({"the mean of the checkpoints of steps 1, 2"}));
+  EXPECT_EQ(before["notes"], Json::array({"the mean of the checkpoints of steps 1, 2"}));
   EXPECT_NE(before["weights_sha256"], mean["weights_sha256"]);
   EXPECT_TRUE(mean["metrics"]["loss"].is_number());
 }
