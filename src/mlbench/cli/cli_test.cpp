@@ -1442,6 +1442,25 @@ TEST_F(Cli, EvaluatingACheckpointGivesWhatItsRunRecorded) {
   EXPECT_EQ(archive.code, 0) << archive.out << archive.err;
 }
 
+TEST_F(Cli, EvaluatesTheMeanOfTheLastCheckpoints) {
+  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
+  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
+  environment_["MLBENCH_WORKER"] = worker;
+  const Result trained =
+      run({"1", "--threads-per-worker", "1", "--max-steps", "3", "--checkpoint-every", "1", "--json"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const Json mean = mlbench({"evaluate", "r-1", "--average", "2", "--json"}).json();
+  EXPECT_EQ(mean["path"], (home() / "runs/r-1/checkpoints/step-000000003").string());
+  EXPECT_EQ(mean["notes"], Json::array({"the mean of the checkpoints of steps 2, 3"}));
+  EXPECT_EQ(mean["step"], 3);
+  EXPECT_NE(mean["weights_sha256"], trained.json()[0]["weights_sha256"]);
+  const fs::path second = home() / "runs/r-1/checkpoints/step-000000002";
+  const Json before = mlbench({"evaluate", second, "--average", "2", "--json"}).json();
+  EXPECT_EQ(before["notes"], Json::array({"the mean of the checkpoints of steps 1, 2"}));
+  EXPECT_NE(before["weights_sha256"], mean["weights_sha256"]);
+  EXPECT_TRUE(mean["metrics"]["loss"].is_number());
+}
+
 TEST_F(Cli, TheOfficialResultOfARealRunIsDerivedExactly) {
   const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
   if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
