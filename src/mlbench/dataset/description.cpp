@@ -136,6 +136,9 @@ void check_text(const spec::FieldReader& reader, const DatasetDescription& descr
     reader.fail("sample_shape", text ? fmt::format("format {} is of text, which has no 'sample_shape'", format.name)
                                      : "'sample_shape' is []; expected a list that is not empty");
   }
+  if (text && !description.archive.pattern.empty()) {
+    reader.fail("archive", fmt::format("format {} is of text, which is not read from an archive", format.name));
+  }
   const TextSpec& spec = description.text;
   check_relative(reader, "text.dictionary", spec.dictionary);
   if (spec.pieces > description.classes) {

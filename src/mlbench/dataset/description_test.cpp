@@ -9,6 +9,7 @@ namespace {
 
 using test::message_of;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -43,7 +44,8 @@ TEST(Description, EmbeddedOnesAreComplete) {
         }
         if (file.url.empty()) continue;
         EXPECT_THAT(file.url, StartsWith("https://")) << name;
-        EXPECT_THAT(file.url, HasSubstr("/" + file.pattern + ".")) << "fetch() keeps the last component: " << name;
+        EXPECT_THAT(file.url, AnyOf(EndsWith("/" + file.pattern), HasSubstr("/" + file.pattern + ".")))
+            << "fetch() keeps the last component: " << name;
         EXPECT_THAT(file.sha256, SizeIs(64)) << name;
         if (description.fingerprint.empty()) continue;  // the rest is known where somebody had the files
         EXPECT_THAT(file.content_sha256, SizeIs(64)) << name;
@@ -68,7 +70,8 @@ TEST(Description, EmbeddedOnesAreComplete) {
 
 TEST(Description, UnknownNameListsTheValidOnes) {
   EXPECT_THAT(message_of<UserError>([] { find_description("emnist"); }),
-              AllOf(HasSubstr("'emnist'"), HasSubstr("fashion-mnist, madelon, mnist, multi30k, wikitext2, wmt16-mlbench, wmt16")));
+              AllOf(HasSubstr("'emnist'"),
+                    HasSubstr("fashion-mnist, madelon, mnist, multi30k, wikitext2, wmt16-mlbench, wmt16")));
 }
 
 TEST(Description, ErrorsNameThePlaceTheValueAndWhatIsValid) {
@@ -110,6 +113,26 @@ TEST(Description, ErrorsNameThePlaceTheValueAndWhatIsValid) {
               AllOf(HasSubstr("split 'train' has 1 files"), HasSubstr("expects 2")));
   EXPECT_THAT(parse_error(replaced(good, "name = \"test\"", "name = \"train\"")), HasSubstr("'train' is there twice"));
   EXPECT_THAT(parse_error("name = "), HasSubstr("d.toml:1:"));
+}
+
+TEST(Description, OfText) {
+  const std::string good =
+      "name = \"t\"\ntitle = \"T\"\nformat = \"pairs\"\nclasses = 32\nfolder = \"t\"\n[text]\n"
+      "source_language = \"en\"\ntarget_language = \"de\"\npieces = 30\nmost_words = 0\nlatin1 = true\n"
+      "[[split]]\nname = \"train\"\nsamples = 1\n[[split.file]]\npattern = \"a\"\n[[split.file]]\npattern = \"b\"\n";
+  const DatasetDescription text = parse_description("t.toml", good);
+  EXPECT_EQ(text.text.pieces, 30);
+  EXPECT_EQ(text.text.cleaning.most_words, 0);
+  EXPECT_EQ(text.text.cleaning.least_words, 1);
+  EXPECT_TRUE(text.text.cleaning.latin1);
+  EXPECT_THAT(parse_error(replaced(good, "classes", "sample_shape = [1]\nclasses")),
+              HasSubstr("of text, which has no 'sample_shape'"));
+  EXPECT_THAT(parse_error(replaced(good, "pieces = 30", "pieces = 33")), HasSubstr("33 pieces do not fit"));
+  EXPECT_THAT(parse_error(replaced(good, "source_language = \"en\"\n", "")), HasSubstr("go together"));
+  EXPECT_THAT(parse_error(replaced(good, "source_language = \"en\"\ntarget_language = \"de\"\n", "")),
+              AllOf(HasSubstr("format pairs needs 'source_language'"), HasSubstr("en, de")));
+  EXPECT_THAT(parse_error(replaced(good, "[text]", "[archive]\npattern = \"a.tar\"\n[text]")),
+              HasSubstr("not read from an archive"));
 }
 
 }  // namespace
