@@ -148,7 +148,7 @@ Outcome train(const Rows& rows, double l2, int workers) {
         outcome.losses.push_back(loss);
         optimizer->finish();
         if (step == 0) outcome.gradients = logical(tensors.gradients);
-        if (batch.view.samples > 0) {
+        if (!batch.micro.empty()) {
           const auto probabilities = framework->outputs();
           outcome.probabilities.assign(probabilities.begin(), probabilities.end());
         }
