@@ -366,7 +366,7 @@ TEST_F(Record, SkippedStepsAndAveragedWeightsAreNotesAndNormsAreOfEpochs) {
   Json record = write();
   EXPECT_EQ(record["epochs"][0]["gradient_norm"], 0.75);
   EXPECT_EQ(record["epochs"][0]["clipped_steps"], 4);
-  ASSERT_EQ(record["notes"].size(), notes + 2);
+  ASSERT_EQ(record["notes"].size(), notes + 2) << record["notes"];
   EXPECT_EQ(record["notes"][notes], "steps skipped, as their gradients overflowed: 1; loss scale 512");
   EXPECT_EQ(record["notes"][notes + 1], "weights are averaged from step 10 on");
   events.push_back({{"event", "end"}, {"end_ns", 4}, {"loss_scale", 2048.0}, {"skipped_steps", 3}});

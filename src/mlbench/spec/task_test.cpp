@@ -303,16 +303,11 @@ TEST(Task, AwdLstmIsTask3a) {
   EXPECT_EQ(task.batch_size, 80);
   EXPECT_EQ(task.epochs, 750);
   EXPECT_EQ(task.loss, "token_cross_entropy");
-  EXPECT_EQ(task.model.options, (Json{{"size", "full"},
-                                      {"output_dropout", 0.4},
-                                      {"hidden_dropout", 0.2},
-                                      {"input_dropout", 0.65},
-                                      {"embedding_dropout", 0.1},
-                                      {"weight_dropout", 0.5},
-                                      {"activation_regularisation", 2},
-                                      {"temporal_regularisation", 1}}));
+  EXPECT_EQ(task.model.options, Json::parse(R"({"activation_regularisation": 2, "embedding_dropout": 0.1,
+      "hidden_dropout": 0.2, "input_dropout": 0.65, "output_dropout": 0.4, "size": "full",
+      "temporal_regularisation": 1, "weight_dropout": 0.5})"));
   EXPECT_EQ(task.optimizer.lr, 30);
-  EXPECT_EQ(task.optimizer.options, (Json{{"weight_decay", 1.2e-6}, {"clip_norm", 0.25}, {"averaging_patience", 5}}));
+  EXPECT_EQ(task.optimizer.options, (Json{{"averaging_patience", 5}, {"clip_norm", 0.25}, {"weight_decay", 1.2e-6}}));
   EXPECT_EQ(task.schedule.scaling, "sqrt");
   EXPECT_EQ(task.schedule.warmup, "worker_epochs");
   EXPECT_EQ(task.schedule.warmup_epochs, 3);

@@ -254,7 +254,7 @@ TEST_F(PreparedPairs, RefusalsLeaveNothing) {
 
 TEST_F(PreparedPairs, ADictionaryTakesTextAsItIs) {
   std::string dictionary = "'<pad>_'\n'<EOS>_'\n'dog_'\n'Hund_'\n'. '\n";
-  for (const char c : std::string("\\u_;0123456789")) dictionary += "'" + std::string(1, c) + "'\n";
+  for (const char c : std::string("\\u_;0123456789dogHn. ")) dictionary += "'" + std::string(1, c) + "'\n";
   const std::string rules = "dictionary = \"dict\"\nleast_words = 0\nmost_words = 0\nmost_ratio = 0\n";
   const std::string learned = prepare_all(description(rules)).fingerprint();
   test::write_file(data_ / "p/dict", dictionary);
