@@ -126,7 +126,7 @@ TEST(OptimizerGolden, AHundredStepsEqualPyTorchs) {
     const auto peer = golden[i]["float32"].get<std::vector<double>>();
     const std::vector<float> values = ours(problem, test);
     ASSERT_EQ(exact.size(), values.size());
-    EXPECT_GT(error_norm(problem.start, exact), 0.1) << "it moved";
+    EXPECT_GT(error_norm(problem.start, exact), 0.01) << "it moved";
     EXPECT_LE(error_norm(values, exact), 2 * error_norm(peer, exact));
   }
   for (const std::string& name : optim::optimizer_names()) EXPECT_EQ(compared.count(name), 1U) << name;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -130,6 +131,7 @@ TEST_P(TextGoldenTest, LossAndGradientsEqualPyTorchs) {
     double ours = 0, peer = 0, exact = 0;  // sums of squares
   };
   std::map<std::string, Norms> groups;
+  double squares = 0;
   size_t offset = 0;
   for (const models::ParameterSpec& parameter : test.options.model.parameters) {
     const auto count = static_cast<size_t>(volume_of(parameter.shape));
@@ -138,11 +140,14 @@ TEST_P(TextGoldenTest, LossAndGradientsEqualPyTorchs) {
       norms.ours += std::pow(ours.gradients[offset] - exact.gradients[offset], 2);
       norms.peer += std::pow(peer.gradients[offset] - exact.gradients[offset], 2);
       norms.exact += std::pow(exact.gradients[offset], 2);
+      squares += std::pow(exact.gradients[offset], 2);
     }
   }
+  // What cancels (the gradient of attention's query does, as its weights sum to 1) has the rounding of its summands.
+  const double rounding = kEpsilon * std::sqrt(squares);
   for (const auto& [name, norms] : groups) {
     const double error = std::sqrt(norms.ours), peer_error = std::sqrt(norms.peer), norm = std::sqrt(norms.exact);
-    EXPECT_LE(error, std::max(2 * peer_error, kTextMultiple * kEpsilon * norm))
+    EXPECT_LE(error, std::max({2 * peer_error, kTextMultiple * kEpsilon * norm, rounding}))
         << name << ": PyTorch's own error is " << peer_error << ", norm " << norm;
   }
 }
