@@ -44,9 +44,11 @@ struct RunProgress {
   std::string started_at, finished_at;
   std::vector<SegmentInfo> segments;
   std::optional<Failure> failure;
+  Json placement = nullptr;  // of the record: where each rank runs; null before any start
   Json hosts = Json::array();
   Json environment = Json::object();
   std::vector<std::string> notes;
+  double queue_s = 0;           // before launch: for cores and in the queue of an engine, sum over segments
   double wall_s = 0;            // launch to end, sum over segments
   bool oversubscribed = false;  // started with --no-wait beside another run; the record says spec's or this
   Json utilisation = nullptr;   // of the record: {"cpu": used share of the host's cores | null, "gpu": null}
