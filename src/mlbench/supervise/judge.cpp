@@ -136,10 +136,14 @@ std::optional<record::Failure> Judge::never_joined(const std::vector<RankFacts>&
   failure.kind = "start_failed";
   failure.rank = static_cast<int64_t>(missing.front());
   failure.host = ranks[missing.front()].host;
-  failure.message =
-      fmt::format("{} {} on {} {}", missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "), failure.host,
-                  gone ? std::string("ended without joining the rendezvous")
-                       : fmt::format("did not join the rendezvous within {} s", options_.start_timeout.count()));
+  std::vector<std::string> hosts;
+  for (const size_t rank : missing) {
+    if (std::ranges::find(hosts, ranks[rank].host) == hosts.end()) hosts.push_back(ranks[rank].host);
+  }
+  failure.message = fmt::format(
+      "{} {} on {} {}", missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "), fmt::join(hosts, ", "),
+      gone ? std::string("ended without joining the rendezvous")
+           : fmt::format("did not join the rendezvous within {} s", options_.start_timeout.count()));
   return failure;
 }
 

@@ -141,6 +141,13 @@ TEST_F(JudgeTest, RanksThatNeverJoinAreNamedAfterTheStartTimeout) {
   EXPECT_EQ(why.message, "ranks 0, 2 on node1 did not join the rendezvous within 20 s");
 }
 
+TEST_F(JudgeTest, RanksThatNeverJoinAreNamedWithTheirHosts) {
+  begin(4);
+  view_.ranks[1].status.joined = view_.ranks[1].status.connected = true;
+  view_.ranks[2].status.host = view_.ranks[3].status.host = "node2";
+  EXPECT_EQ(failure(after(20100ms)).message, "ranks 0, 2, 3 on node1, node2 did not join the rendezvous within 20 s");
+}
+
 TEST_F(JudgeTest, RanksThatEndedWithoutJoiningAreNamedAtOnce) {
   begin(2);
   view_.ranks[0].status.joined = view_.ranks[0].status.connected = true;
