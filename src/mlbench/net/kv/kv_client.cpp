@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
@@ -79,17 +80,21 @@ struct KvClient::State {
   const SystemClock own_clock;
   const Clock& clock;
   const std::string server;
+  const std::string session = make_nonce();
   const FileDescriptor wakeup;  // readable: closing
   FileDescriptor socket;
   wire::FrameReader input;  // of the reading thread, once it runs
   int64_t received_ns = 0;  // when the last of it came in
 
-  std::mutex send_mutex;  // one frame after the other
+  // One frame after the other, and none while a broken connection is made again. Guards `socket` where others than the
+  // reading thread use it.
+  std::mutex send_mutex;
 
   std::mutex mutex;  // guards what follows
   std::condition_variable changed;
   int64_t next_id = 1;
   std::map<int64_t, std::optional<Reply>> replies;  // of the calls under way
+  std::map<int64_t, std::string> unanswered;        // what they asked, where there is patience
   std::optional<std::string> lost;                  // why
   std::optional<std::string> send_error;            // why nothing can be sent any more
   bool closing = false;
@@ -104,17 +109,49 @@ struct KvClient::State {
   // ---- joining ---------------------------------------------------------------------------------------------------
 
   void join() {
-    const auto deadline = deadline_after(options.connect_timeout);
     std::string reason;
+    if (try_to_join(deadline_after(options.connect_timeout), reason)) return;
+    throw CommTimeout(who(fmt::format("cannot join the rendezvous at {} within {}: {}", server,
+                                      duration_text(options.connect_timeout), reason)));
+  }
+
+  // False, with the reason, when the time has passed, or the client is closed.
+  bool try_to_join(SteadyClock::time_point deadline, std::string& reason) {
     for (Milliseconds pause = kFirstRetry;; pause = std::min(2 * pause, kLastRetry)) {
       // A lost packet among many of strangers is soon sent again.
       socket = connect_to(options.address, options.port, std::min(deadline, deadline_after(kConnectPatience)), reason);
-      if (socket && say_hello(deadline, reason)) return;
-      if (SteadyClock::now() + pause >= deadline) break;
-      std::this_thread::sleep_for(pause);
+      if (socket && say_hello(deadline, reason)) return true;
+      if (SteadyClock::now() + pause >= deadline) return false;
+      std::unique_lock lock(mutex);
+      if (changed.wait_for(lock, pause, [this] { return closing; })) return false;
     }
-    throw CommTimeout(who(fmt::format("cannot join the rendezvous at {} within {}: {}", server,
-                                      duration_text(options.connect_timeout), reason)));
+  }
+
+  // A connection that broke is made again: what was not answered is asked again. False when that is not to be, or not
+  // within the patience; `reason` then says more, where there is more to say.
+  bool resume(std::string& reason) {
+    if (options.resume_patience <= Milliseconds(0)) return false;
+    const std::lock_guard sending(send_mutex);
+    const auto deadline = deadline_after(options.resume_patience);
+    try {
+      std::string why;
+      if (!try_to_join(deadline, why)) {
+        reason += fmt::format(", and it could not be reached again within {}: {}",
+                              duration_text(options.resume_patience), why);
+        return false;
+      }
+      std::vector<std::string> again;
+      {
+        const std::lock_guard lock(mutex);
+        send_error.reset();
+        for (const auto& each : unanswered) again.push_back(each.second);
+      }
+      for (const std::string& frame : again) send_frame(frame, deadline_after(options.reply_timeout));
+      return true;
+    } catch (const CommError& error) {
+      reason = error.what();
+      return false;
+    }
   }
 
   // False, with the reason, when another try may help.
@@ -123,6 +160,7 @@ struct KvClient::State {
     const Json hello = {{"op", "hello"},
                         {"id", 0},
                         {"nonce", wire::to_bytes(make_nonce())},
+                        {"session", wire::to_bytes(session)},
                         {"run", options.run_id},
                         {"rank", options.rank},
                         {"size", options.size},
@@ -174,29 +212,38 @@ struct KvClient::State {
   void read_until_closed() {
     block_signals_on_this_thread();
     std::string reason;
-    try {
-      for (;;) {
-        while (const auto message = input.next(wire::kMaxMessageBytes)) take(*message);
-        pollfd polled[] = {{wakeup.get(), POLLIN, 0}, {socket.get(), POLLIN, 0}};
-        if (poll(polled, 2, -1) < 0) {
-          if (errno == EINTR) continue;
-          throw CommError("poll: " + errno_text(errno));
-        }
-        if (polled[0].revents != 0) return;
-        if (polled[1].revents != 0 && !receive()) throw CommError("it closed the connection");
+    do {
+      try {
+        read_until_broken();
+        return;
+      } catch (const Refusal& farewell) {
+        reason = farewell.what();
+        break;
+      } catch (const CommError& error) {
+        const std::lock_guard lock(mutex);
+        reason = send_error.value_or(error.what());
       }
-    } catch (const Refusal& farewell) {
-      reason = farewell.what();
-    } catch (const CommError& error) {
-      const std::lock_guard lock(mutex);
-      reason = send_error.value_or(error.what());
-    }
+    } while (resume(reason));
     {
       const std::lock_guard lock(mutex);
       lost = reason;
       changed.notify_all();
     }
     tell_lost();
+  }
+
+  // Returns when the client is closed.
+  void read_until_broken() {
+    for (;;) {
+      while (const auto message = input.next(wire::kMaxMessageBytes)) take(*message);
+      pollfd polled[] = {{wakeup.get(), POLLIN, 0}, {socket.get(), POLLIN, 0}};
+      if (poll(polled, 2, -1) < 0) {
+        if (errno == EINTR) continue;
+        throw CommError("poll: " + errno_text(errno));
+      }
+      if (polled[0].revents != 0) return;
+      if (polled[1].revents != 0 && !receive()) throw CommError("it closed the connection");
+    }
   }
 
   // False at the end of the stream.
@@ -215,6 +262,7 @@ struct KvClient::State {
     if (id == 0) throw Refusal(wire::text_in(message, "error"));
     const std::lock_guard lock(mutex);
     const auto waiting = replies.find(id);
+    unanswered.erase(id);
     if (waiting == replies.end()) return;  // its caller gave up
     waiting->second = Reply{message, 0, received_ns};
     changed.notify_all();
@@ -283,7 +331,11 @@ struct KvClient::State {
       replies[id] = std::nullopt;
     }
     {
-      const std::lock_guard lock(send_mutex);
+      const std::lock_guard sending(send_mutex);
+      if (options.resume_patience > Milliseconds(0)) {
+        const std::lock_guard lock(mutex);
+        unanswered[id] = frame;
+      }
       sent_ns = now_ns();
       send_or_lose(frame);
     }
@@ -291,6 +343,7 @@ struct KvClient::State {
     changed.wait_until(lock, deadline_after(timeout), [&] { return lost || replies[id]; });
     std::optional<Reply> reply = std::exchange(replies[id], std::nullopt);
     replies.erase(id);
+    unanswered.erase(id);
     if (!reply && lost) throw_lost(operation);
     lock.unlock();
     if (!reply) {
