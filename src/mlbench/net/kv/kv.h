@@ -24,9 +24,20 @@
 #include <vector>
 
 #include "mlbench/base/clock.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 
 namespace mlbench::net {
+
+// A connection of somebody who knows the secret, and comes in the name of a rank.
+struct ProvedConnection {
+  FileDescriptor socket;
+  std::string peer;  // "127.0.0.1:4711"
+  int rank = 0;
+  std::string session;  // the same when one and the same comes again
+  int64_t pid = 0;
+  std::string host;
+};
 
 struct KvServerOptions {
   std::string bind_address = "127.0.0.1";
@@ -36,6 +47,8 @@ struct KvServerOptions {
   std::string secret;
   std::chrono::milliseconds hello_timeout{10000};  // a connection without a proof is closed after this
   const Clock* clock = nullptr;                    // that server_time() reads; null: the system's
+  // For those that come for a link (net/link): called on the server's thread, must not wait. Unset: they are refused.
+  std::function<void(ProvedConnection)> take_link = nullptr;
 };
 
 // What the server knows of a rank. Nothing is forgotten when the connection closes but `connected`; a rank whose

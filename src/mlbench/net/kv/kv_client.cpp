@@ -18,6 +18,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/net/kv/greeting.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/kv/wire.h"
 #include "mlbench/net/proof.h"
@@ -30,16 +31,11 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
-constexpr Milliseconds kFirstRetry{20};
-constexpr Milliseconds kLastRetry{500};
 constexpr Milliseconds kConnectPatience{2000};
 // The server watches the time of a get(); this much later it is taken for dead.
 constexpr Milliseconds kGrace{5000};
 
-// The server says why it ends the connection.
-struct Refusal : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using wire::Refusal;
 
 // JSON whose texts are UTF-8, whatever an error message of some library held.
 Json with_valid_texts(const Json& value) {
@@ -117,14 +113,15 @@ struct KvClient::State {
 
   // False, with the reason, when the time has passed, or the client is closed.
   bool try_to_join(SteadyClock::time_point deadline, std::string& reason) {
-    for (Milliseconds pause = kFirstRetry;; pause = std::min(2 * pause, kLastRetry)) {
+    const auto attempt = [&] {
       // A lost packet among many of strangers is soon sent again.
       socket = connect_to(options.address, options.port, std::min(deadline, deadline_after(kConnectPatience)), reason);
-      if (socket && say_hello(deadline, reason)) return true;
-      if (SteadyClock::now() + pause >= deadline) return false;
+      return socket && say_hello(deadline, reason);
+    };
+    return wire::try_again(attempt, deadline, [this](Milliseconds pause) {
       std::unique_lock lock(mutex);
-      if (changed.wait_for(lock, pause, [this] { return closing; })) return false;
-    }
+      return !changed.wait_for(lock, pause, [this] { return closing; });
+    });
   }
 
   // A connection that broke is made again: what was not answered is asked again. False when that is not to be, or not
@@ -146,7 +143,12 @@ struct KvClient::State {
         send_error.reset();
         for (const auto& each : unanswered) again.push_back(each.second);
       }
-      for (const std::string& frame : again) send_frame(frame, deadline_after(options.reply_timeout));
+      try {
+        const auto patience = deadline_after(options.reply_timeout);
+        for (const std::string& frame : again) wire::send_frame(socket.get(), frame, patience);
+      } catch (const CommError&) {
+        shutdown(socket.get(), SHUT_RDWR);  // it broke again: whoever reads sees that
+      }
       return true;
     } catch (const CommError& error) {
       reason = error.what();
@@ -167,43 +169,12 @@ struct KvClient::State {
                         {"pid", static_cast<int64_t>(getpid())},
                         {"host", host_name()}};
     try {
-      const auto challenge = ask(hello, "challenge", deadline, reason);
-      if (!challenge) return false;
-      const Transcript transcript = wire::transcript_of(hello, *challenge);
-      const std::string own = proof_of(ProofRole::kConnecting, options.secret, transcript);
-      const auto proof = ask({{"op", "proof"}, {"id", 0}, {"proof", wire::to_bytes(own)}}, "proof", deadline, reason);
-      if (!proof) return false;
-      if (proves(*proof, ProofRole::kAccepting, options.secret, transcript)) return true;
-      throw wire::ProtocolError("it does not know the run's secret");
+      return wire::prove(socket.get(), input, hello, options.secret, deadline, reason);
     } catch (const Refusal& refusal) {
       throw CommError(who(fmt::format("refused by the rendezvous at {}: {}", server, refusal.what())));
     } catch (const wire::ProtocolError& error) {
       throw CommError(
           who(fmt::format("what answers at {} is no rendezvous server of mlbench: {}", server, error.what())));
-    } catch (const CommError& error) {
-      reason = error.what();
-      return false;
-    }
-  }
-
-  // The member of the answer, bytes. Empty, with the reason, when there is no answer.
-  std::optional<std::string> ask(const Json& message, const char* member, SteadyClock::time_point deadline,
-                                 std::string& reason) {
-    send_frame(wire::encode(message), deadline);
-    for (;;) {
-      // No more than a hello's size: what listens there may be anything.
-      if (const auto answer = input.next(wire::kMaxHelloBytes)) {
-        if (answer->contains("error")) throw Refusal(printable(wire::text_in(*answer, "error")));
-        return wire::bytes_in(*answer, member);
-      }
-      if (!wait_for(socket.get(), POLLIN, deadline)) {
-        reason = "no answer to the hello";
-        return std::nullopt;
-      }
-      if (!receive()) {
-        reason = "it closed the connection";
-        return std::nullopt;
-      }
     }
   }
 
@@ -248,13 +219,9 @@ struct KvClient::State {
 
   // False at the end of the stream.
   bool receive() {
-    char buffer[65536];
-    const ssize_t count = recv(socket.get(), buffer, sizeof buffer, 0);
+    const bool more = wire::read_into(socket.get(), input);
     received_ns = now_ns();
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-    if (count < 0) throw CommError(errno_text(errno));
-    input.append({buffer, static_cast<size_t>(count)});
-    return count > 0;
+    return more;
   }
 
   void take(const Json& message) {
@@ -285,24 +252,11 @@ struct KvClient::State {
     throw CommError(who(fmt::format("{}: lost the rendezvous server at {}: {}", operation, server, *lost)));
   }
 
-  void send_frame(std::string_view frame, SteadyClock::time_point deadline) {
-    while (!frame.empty()) {
-      const ssize_t count = send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
-      if (count >= 0) {
-        frame.remove_prefix(static_cast<size_t>(count));
-      } else if (errno == EAGAIN) {
-        if (!wait_for(socket.get(), POLLOUT, deadline)) throw CommError("it does not take what is sent");
-      } else if (errno != EINTR) {
-        throw CommError(errno_text(errno));
-      }
-    }
-  }
-
   // A frame that was sent in part leaves a stream that nobody can read: the connection ends. The reading thread sees
   // that, after the server's last words.
   void send_or_lose(std::string_view frame) {
     try {
-      send_frame(frame, deadline_after(options.reply_timeout));
+      wire::send_frame(socket.get(), frame, deadline_after(options.reply_timeout));
     } catch (const CommError& error) {
       {
         const std::lock_guard lock(mutex);

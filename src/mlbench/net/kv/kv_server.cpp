@@ -53,6 +53,7 @@ struct Connection {
   std::string output;
   size_t sent = 0;                                  // bytes of output
   bool refused = false;                             // send what is left, then close
+  std::optional<ProvedConnection> link;             // send what is left, then hand over
   std::optional<SteadyClock::time_point> deadline;  // closed then: hello missing, or refused
 };
 
@@ -241,7 +242,7 @@ struct KvServer::State {
     if (connection.refused) return;
     try {
       connection.input.append({buffer, static_cast<size_t>(count)});
-      while (!connection.refused && connection.socket) {
+      while (!connection.refused && !connection.link && connection.socket) {
         const auto message = connection.input.next(connection.rank < 0 ? wire::kMaxHelloBytes : wire::kMaxMessageBytes);
         if (!message) return;
         handle(connection, *message);
@@ -260,6 +261,9 @@ struct KvServer::State {
     connection.output = {};
     connection.sent = 0;
     if (connection.refused) shutdown(connection.socket.get(), SHUT_WR);
+    if (!connection.link) return;
+    connection.link->socket = std::move(connection.socket);
+    options.take_link(*std::exchange(connection.link, std::nullopt));
   }
 
   void reply(Connection& connection, int64_t id, Json members) {
@@ -364,6 +368,14 @@ struct KvServer::State {
     }
     const int64_t pid = wire::integer_in(message, "pid");
     const std::string host = wire::text_in(message, "host");
+    const std::string own = proof_of(ProofRole::kAccepting, options.secret, connection.proved);
+    if (message.value("for", Json()) == "link") {
+      if (!options.take_link)
+        return refuse(connection, id, "this run has no ranks on other hosts: nobody takes a link");
+      connection.link =
+          ProvedConnection{{}, connection.peer, static_cast<int>(rank), wire::bytes_in(message, "session"), pid, host};
+      return reply(connection, id, {{"proof", wire::to_bytes(own)}});
+    }
     const RankStatus& known = ranks[static_cast<size_t>(rank)];
     const std::string name = wire::bytes_in(message, "session");
     Session& session = sessions[static_cast<size_t>(rank)];
@@ -379,7 +391,6 @@ struct KvServer::State {
     if (name != session.name) session = {name, {}};
     connection.rank = static_cast<int>(rank);
     connection.deadline.reset();
-    const std::string own = proof_of(ProofRole::kAccepting, options.secret, connection.proved);
     reply(connection, id, {{"proof", wire::to_bytes(own)}});
     const std::lock_guard lock(mutex);
     RankStatus& status = ranks[static_cast<size_t>(rank)];

@@ -9,7 +9,7 @@
 //   client: {"op": "proof", "id", "proof": bytes}
 //   server: {"id", "proof": bytes}
 // The session is a client's own: one that comes again with it takes the place of its broken connection, and gives its
-// unanswered messages again with their old ids. Then:
+// unanswered messages again with their old ids. One whose hello says "for": "link" speaks net/link from then on. Else:
 //           {"op": "set", "id", "key", "value": bytes}
 //           {"op": "get", "id", "key", "timeout_ms"}
 //           {"op": "report", "id", "message": {...}}
