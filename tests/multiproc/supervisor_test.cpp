@@ -21,6 +21,8 @@
 #include "mlbench/base/json.h"
 #include "mlbench/exec/local/local.h"
 #include "mlbench/exec/test_executor.h"
+#include "mlbench/exec/test_linked_executor.h"
+#include "mlbench/net/test_relay.h"
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/progress.h"
 #include "mlbench/supervise/supervisor.h"
@@ -752,7 +754,10 @@ class EngineRunTest : public SupervisorTest {
     options_.guard = GUARD;
     options_.attached = false;
     options_.start_timeout = start_timeout;
-    executor_.emplace(exec::local::make(), std::move(script), log_);
+    begin(std::make_unique<exec::ScriptedExecutor>(exec::local::make(), std::move(script), log_));
+  }
+  void begin(std::unique_ptr<exec::Executor> executor) {
+    executor_ = std::move(executor);
     thread_ = std::thread([this] { code_ = supervise(options_, *executor_); });
   }
   int end() {
@@ -769,7 +774,7 @@ class EngineRunTest : public SupervisorTest {
 
   std::shared_ptr<exec::EngineLog> log_ = std::make_shared<exec::EngineLog>();
   SupervisorOptions options_;
-  std::optional<exec::ScriptedExecutor> executor_;
+  std::unique_ptr<exec::Executor> executor_;
   std::thread thread_;
   int code_ = -1;
 };
@@ -850,6 +855,126 @@ TEST_F(EngineRunTest, TheRecordHasPlacesAndHosts) {
   EXPECT_EQ(json["failure"]["rank"], 1);
   EXPECT_EQ(json["failure"]["host"], "n2");
   EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("rank 1 on n2 exited with code 7"));
+}
+
+// ---- another host, and the network between ------------------------------------------------------------------------
+
+class OtherHostTest : public EngineRunTest {
+ protected:
+  void begin_there(const fs::path& run_dir) {
+    options_ = options(run_dir);
+    options_.guard = GUARD;
+    options_.attached = false;
+    begin(std::make_unique<exec::LinkedExecutor>(exec::OtherHost{.way =
+                                                                     [this](int port) {
+                                                                       network_.emplace(port);
+                                                                       return network_->port();
+                                                                     },
+                                                                 .files = {"spec.json"}}));
+  }
+
+  // Waits until each rank's first steps have arrived.
+  static void wait_for_steps(const fs::path& run_dir, int workers, size_t steps) {
+    EXPECT_TRUE(eventually([&] {
+      for (int rank = 0; rank < workers; ++rank) {
+        if (!fs::exists(record::steps_path(run_dir, 1, rank)) || steps_recorded(run_dir, rank) < steps) return false;
+      }
+      return true;
+    })) << "the steps never came";
+  }
+
+  // What the ranks wrote there is here, byte by byte.
+  static void expect_all_is_here(const fs::path& run_dir, int workers) {
+    for (int rank = 0; rank < workers; ++rank) {
+      for (const fs::path& path :
+           {record::steps_path("", 1, rank), record::events_path("", 1, rank), exec::rank_log_path("logs", 1, rank)}) {
+        EXPECT_TRUE(read_file(run_dir / path) == read_file(exec::LinkedExecutor::there(run_dir) / path)) << path;
+      }
+    }
+  }
+
+  std::optional<test::Relay> network_;
+};
+
+TEST_F(OtherHostTest, ARunIsAsWholeAsHere) {
+  const fs::path dir = make_run("far-2", 2);
+  begin_there(dir);
+  EXPECT_EQ(end(), 0);
+  const Json json = record(dir);
+  EXPECT_EQ(json["state"], "finished");
+  EXPECT_EQ(json["exit_codes"], Json({0, 0}));
+  EXPECT_EQ(json["throughput"]["steps"], 20);
+  EXPECT_EQ(json["placement"][1]["host"], "elsewhere");
+  ASSERT_EQ(json["hosts"].size(), 1u);
+  EXPECT_EQ(json["hosts"][0]["name"], "elsewhere");
+  EXPECT_EQ(json["hosts"][0]["cores"], available_cores());
+  EXPECT_EQ(json["hosts"][0]["environment"]["git_describe"], json["environment"]["git_describe"]);
+  EXPECT_EQ(json["environment"]["libraries"]["fake_library"], "1.2");
+  EXPECT_THAT(read_file(exec::rank_log_path(dir / "logs", 1, 1)), HasSubstr("fake worker, rank 1 of 2"));
+  expect_all_is_here(dir, 2);
+  expect_no_process_left();
+}
+
+TEST_F(OtherHostTest, WhatAKilledRankWroteStillComes) {
+  const Variable fault("FAKE_FAULT", "1:10:kill:9");
+  const fs::path dir = make_run("far-killed-2", 2);
+  begin_there(dir);
+  EXPECT_EQ(end(), static_cast<int>(ExitCode::kRunFailed));
+  const Json json = record(dir);
+  EXPECT_EQ(json["failure"]["kind"], "rank_died");
+  EXPECT_EQ(json["failure"]["rank"], 1);
+  EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("rank 1 on elsewhere was killed by signal 9"));
+  EXPECT_EQ(json["exit_codes"][1], 137);
+  EXPECT_EQ(steps_recorded(dir, 1), 10u);
+  expect_all_is_here(dir, 2);
+  expect_no_process_left();
+}
+
+TEST_F(OtherHostTest, ACutOfThreeSecondsLeavesNoGap) {
+  const Variable steps("FAKE_STEPS", "300");
+  const fs::path dir = make_run("far-cut-2", 2);
+  begin_there(dir);
+  wait_for_steps(dir, 2, 20);
+  network_->cut();
+  std::this_thread::sleep_for(3s);
+  network_->heal();
+  EXPECT_EQ(end(), 0);
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto recorded = record::read_spool(dir, 1, rank).steps;
+    ASSERT_EQ(recorded.size(), 300u);
+    for (size_t i = 0; i < recorded.size(); ++i) ASSERT_EQ(recorded[i].first_step, i);
+  }
+  expect_all_is_here(dir, 2);
+  expect_no_process_left();
+}
+
+TEST_F(OtherHostTest, ALongerCutFailsTheRun) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("far-lost-2", 2);
+  begin_there(dir);
+  wait_for_steps(dir, 2, 20);
+  const size_t before = steps_recorded(dir, 0);
+  network_->hold();
+  EXPECT_EQ(end(), static_cast<int>(ExitCode::kRunFailed));
+  const Json json = record(dir);
+  EXPECT_EQ(json["failure"]["kind"], "host_lost");
+  EXPECT_EQ(json["failure"]["host"], "elsewhere");
+  EXPECT_EQ(json["failure"]["message"], "ranks 0, 1 on elsewhere: the link to their host was lost");
+  EXPECT_EQ(json["exit_codes"], Json::array({nullptr, nullptr}));
+  EXPECT_GE(steps_recorded(dir, 0), before) << "what had come is kept";
+  expect_no_process_left();
+}
+
+TEST_F(OtherHostTest, ARunCanBeStopped) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("far-stopped-2", 2);
+  begin_there(dir);
+  wait_for_steps(dir, 2, 5);
+  request_stop(dir);
+  EXPECT_EQ(end(), static_cast<int>(ExitCode::kStopped));
+  EXPECT_EQ(record(dir)["state"], "stopped");
+  expect_all_is_here(dir, 2);
+  expect_no_process_left();
 }
 
 // ---- segments -------------------------------------------------------------------------------------------------------

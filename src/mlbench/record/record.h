@@ -20,7 +20,7 @@ std::string_view name_of(RunState state);
 
 struct Failure {
   std::string kind;   // rank_died | rank_error | comm_timeout | comm_error | start_failed | supervisor_lost |
-                      // launcher_lost | disk_full
+                      // launcher_lost | disk_full | host_lost
   int64_t rank = -1;  // the culprit; -1 unknown or none
   std::string host;
   std::string operation;  // last operation of the culprit, e.g. "all_reduce"

@@ -14,6 +14,11 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/net/kv/kv.h"
+#include "mlbench/net/link/link.h"
+#include "mlbench/net/sockets.h"
+#include "mlbench/record/spool.h"
+#include "mlbench/record/timeline.h"
+#include "mlbench/record/tracker_lines.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/core_lock.h"
@@ -117,6 +122,14 @@ class Segment {
     server_options.size = static_cast<int>(run_.workers);
     server_options.run_id = std::to_string(run_.id);
     server_options.secret = make_secret();
+    if (!executor_.on_this_host()) {
+      links_.emplace(net::LinkServerOptions{
+          .size = server_options.size,
+          .folder = run_.run_dir,
+          .files = [segment = progress_.segments.back().index](int rank) { return files_of(segment, rank); }});
+      server_options.bind_address = executor_.rendezvous().bind;
+      server_options.take_link = [this](net::ProvedConnection link) { links_->take(std::move(link)); };
+    }
     server_.emplace(server_options);
     try {
       if (auto outcome = start_ranks(make_request(server_options))) return *outcome;
@@ -133,8 +146,9 @@ class Segment {
     const Outcome outcome = watch();
     if (group_->running()) {
       group_->stop(kStopPatience);
-      for (const exec::RankExit& exit : group_->poll(milliseconds(0)))
-        segment().exit_codes[index(exit.rank)] = exit.end.code;
+      for (const exec::RankExit& exit : group_->poll(milliseconds(0))) {
+        if (!exit.lost) segment().exit_codes[index(exit.rank)] = exit.end.code;
+      }
     }
     return outcome;
   }
@@ -263,12 +277,24 @@ class Segment {
     return last ? std::max(0.0, to_seconds(now - *last)) : 0;
   }
 
-  exec::LaunchRequest make_request(const net::KvServerOptions& server) const {
+  // What a rank of another host writes, in the order in which it is to come: no event without its steps.
+  static std::vector<std::string> files_of(int64_t segment, int rank) {
+    std::vector<std::string> names;
+    for (const std::filesystem::path& path :
+         {record::steps_path("", segment, rank), record::events_path("", segment, rank),
+          record::timeline_path("", segment, rank), record::tracker_lines_path("", rank),
+          exec::rank_log_path("logs", segment, rank)}) {
+      names.push_back(path.string());
+    }
+    return names;
+  }
+
+  exec::LaunchRequest make_request(const net::KvServerOptions& server) {
     exec::LaunchRequest request = launch_request(run_, options_.worker, progress_.segments.back().index,
                                                  options_.resume_step, run_.oversubscribed || progress_.oversubscribed);
     if (!options_.guard.empty()) request.guard = options_.guard;
     for (auto& [name, value] : spec::variable_values(run_)) request.environment[name] = std::move(value);
-    request.environment["MASTER_ADDR"] = server.bind_address;
+    request.environment["MASTER_ADDR"] = links_ ? executor_.rendezvous().address : server.bind_address;
     request.environment["MASTER_PORT"] = std::to_string(server_->port());
     request.environment["MLBENCH_RUN_ID"] = server.run_id;
     if (!spec::uses_worker(run_)) {
@@ -279,9 +305,14 @@ class Segment {
     }
     if (executor_.on_this_host()) {
       request.inherited = {core_lock_ ? core_lock_->fd() : beside_.get()};
-    } else {
-      request.environment.erase("MLBENCH_CORES");  // they are of this host
+      return request;
     }
+    request.environment.erase("MLBENCH_CORES");  // they are of this host
+    request.environment["MLBENCH_RESUME_S"] = std::to_string(net::kLinkPatience.count());
+    request.links.server = &*links_;
+    request.links.rendezvous = net::endpoint_text(executor_.rendezvous().address, server_->port());
+    request.links.secret = server.secret;
+    request.links.folder = run_.run_dir;
     return request;
   }
 
@@ -290,6 +321,7 @@ class Segment {
     for (;;) {
       for (const exec::RankExit& exit : group_->poll(kTick)) note_end(exit);
       tick();
+      if (const auto error = links_ ? links_->write_error() : nullptr) std::rethrow_exception(error);
       if (const auto request = control_.poll()) return ended_on_request(*request);
       if (auto outcome = judge.judge(look(), steady_clock::now())) {
         if (outcome->failure && outcome->failure->rank >= 0) {
@@ -305,6 +337,7 @@ class Segment {
     core_lock_.reset();
     beside_.reset();
     server_.reset();
+    links_.reset();
     progress_.state = outcome.state;
     progress_.failure = outcome.failure;
     if (progress_.failure) explain_full_disk(*progress_.failure);
@@ -339,8 +372,8 @@ class Segment {
   // ---- what is seen of the ranks
 
   void note_end(const exec::RankExit& exit) {
-    ends_[index(exit.rank)] = RankEnd{exit.end, ends_seen_++, steady_clock::now()};
-    segment().exit_codes[index(exit.rank)] = exit.end.code;
+    ends_[index(exit.rank)] = RankEnd{exit.end, ends_seen_++, steady_clock::now(), exit.lost};
+    if (!exit.lost) segment().exit_codes[index(exit.rank)] = exit.end.code;
   }
 
   JudgeOptions judge_options() const {
@@ -363,7 +396,8 @@ class Segment {
       const auto process = pids[rank] ? process_status(*pids[rank]) : std::nullopt;
       // By the names that their executor gives hosts, and the record: a pod calls itself otherwise.
       statuses[rank].host = places[rank].host;
-      view.ranks.push_back({std::move(statuses[rank]), ends_[rank], process ? process->state : '?'});
+      view.ranks.push_back({std::move(statuses[rank]), ends_[rank], process ? process->state : '?',
+                            group_->out_of_reach(static_cast<int>(rank))});
     }
     view.running = group_->running();
     view.launcher_death = group_->launcher_death();
@@ -401,7 +435,8 @@ class Segment {
   Upkeep upkeep_;
   std::filesystem::path core_path_;
   std::optional<FileLock> core_lock_;
-  FileDescriptor beside_;  // instead of the core lock, with --no-wait
+  FileDescriptor beside_;                 // instead of the core lock, with --no-wait
+  std::optional<net::LinkServer> links_;  // of ranks on other hosts
   std::optional<net::KvServer> server_;
   std::unique_ptr<exec::RankGroup> group_;
   exec::HostCapture own_host_;  // of this process

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -15,6 +16,8 @@
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/exec/local/local.h"
 #include "mlbench/exec/test_executor.h"
+#include "mlbench/exec/test_linked_executor.h"
+#include "mlbench/net/link/link.h"
 
 namespace mlbench::catalog {
 namespace {
@@ -40,6 +43,8 @@ std::unique_ptr<exec::Executor> make_queueing() {
   return std::make_unique<exec::ScriptedExecutor>(exec::local::make(), script);
 }
 
+std::unique_ptr<exec::Executor> make_linked() { return std::make_unique<exec::LinkedExecutor>(); }
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   std::vector<ExecutorRow> rows = executors();
@@ -47,6 +52,7 @@ std::vector<Case> cases() {
   for (const ExecutorRow& row : rows) {
     for (const char* backend : {"gloo", "mpi"}) all.push_back({row, backend});
   }
+  all.push_back({{"linked", exec::local::available, make_linked}, "gloo"});
   return all;
 }
 
@@ -56,6 +62,7 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
     const Availability here = GetParam().row.available();
     if (!here.available) GTEST_SKIP() << "missing capability: " << here.reason;
     if (GetParam().backend == "mpi" && !program_exists("mpirun")) GTEST_SKIP() << "missing capability: mpirun";
+    fs::create_directory(logs());
   }
 
   LaunchRequest request(const std::string& script, int workers) const {
@@ -64,12 +71,33 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
     result.guard = GUARD;
     result.command = {"/bin/sh", "-c", script};
     result.workers = workers;
-    result.log_dir = dir_.path();
+    result.log_dir = logs();
     return result;
   }
 
-  std::unique_ptr<RankGroup> start(const LaunchRequest& launch) const {
-    return exec::start_and_wait(*executor_, launch, kPatience);
+  // As a supervisor does for ranks of other hosts: of each start.
+  LaunchRequest with_links(LaunchRequest launch) {
+    launch.links.folder = logs();
+    launch.links.secret = "sesame";
+    if (executor_->on_this_host()) return launch;
+    rendezvous_.reset();
+    links_.emplace(
+        net::LinkServerOptions{.size = launch.workers, .folder = logs(), .files = [segment = launch.segment](int rank) {
+                                 return std::vector<std::string>{exec::rank_log_path("", segment, rank)};
+                               }});
+    net::KvServerOptions options;
+    options.size = launch.workers;
+    options.run_id = launch.environment["MLBENCH_RUN_ID"] = "1";
+    options.secret = launch.links.secret;
+    options.take_link = [this](net::ProvedConnection connection) { links_->take(std::move(connection)); };
+    rendezvous_.emplace(options);
+    launch.links.server = &*links_;
+    launch.links.rendezvous = "127.0.0.1:" + std::to_string(rendezvous_->port());
+    return launch;
+  }
+
+  std::unique_ptr<RankGroup> start(const LaunchRequest& launch) {
+    return exec::start_and_wait(*executor_, with_links(launch), kPatience);
   }
 
   std::map<int, ProcessEnd> wait_for_all(RankGroup& group) const {
@@ -88,7 +116,8 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
     return ends;
   }
 
-  fs::path log_path(int rank, int64_t segment = 1) const { return exec::rank_log_path(dir_.path(), segment, rank); }
+  fs::path log_path(int rank, int64_t segment = 1) const { return exec::rank_log_path(logs(), segment, rank); }
+  fs::path logs() const { return dir_ / "logs"; }
 
   void wait_for_logs(int ranks, const std::string& text) const {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
@@ -106,6 +135,8 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
   bool nobody_is_left() const { return FileLock::acquire(lock(), kPatience).has_value(); }
 
   TemporaryFolder dir_;
+  std::optional<net::LinkServer> links_;
+  std::optional<net::KvServer> rendezvous_;
   std::unique_ptr<exec::Executor> executor_ = GetParam().row.make();
 };
 
@@ -120,7 +151,8 @@ TEST_P(ExecutorContractTest, ThePlanSaysWhatIsStartedAndStartsNothing) {
     EXPECT_THAT(line, HasSubstr("/bin/sh -c 'touch "));
   }
   EXPECT_EQ(executor_->describe(plan), lines);
-  EXPECT_TRUE(fs::is_empty(dir_.path()));
+  EXPECT_TRUE(fs::is_empty(logs()));
+  EXPECT_FALSE(fs::exists(dir_ / "started"));
 }
 
 TEST_P(ExecutorContractTest, RanksSeeTheirPlaceAndLog) {
@@ -233,12 +265,13 @@ TEST_P(ExecutorContractTest, AProgramThatIsMissingIsAnErrorThatNamesIt) {
 
 TEST_P(ExecutorContractTest, AStartThatFailsLeavesNoOrphan) {
   fs::create_directory(log_path(1));  // rank 1 cannot start: its log file is a folder
+  fs::create_directories(exec::LinkedExecutor::there(logs()) / log_path(1).filename());
   EXPECT_THROW(start(request(holding() + "exec sleep 600", 2)), IoError);
   EXPECT_TRUE(nobody_is_left());
 }
 
 TEST_P(ExecutorContractTest, AStartThatIsDroppedLeavesNoOrphan) {
-  const auto begin = [&] { return executor_->start(request(holding() + "sleep 600 & exec sleep 600", 2)); };
+  const auto begin = [&] { return executor_->start(with_links(request(holding() + "sleep 600 & exec sleep 600", 2))); };
   begin().reset();
   EXPECT_TRUE(nobody_is_left());
   auto start = begin();

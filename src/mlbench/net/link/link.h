@@ -60,9 +60,10 @@ class LinkServer {
   // For KvServerOptions; that server ends before this one.
   void take(ProvedConnection connection);
 
-  bool came(int rank) const;         // ever
-  std::string host(int rank) const;  // as it calls itself; "" before it came
-  int fd(int rank) const;            // readable when receive() has something to say, or the rank came
+  bool came(int rank) const;          // ever
+  bool within_reach(int rank) const;  // its connection stands, and was not silent for 3 s
+  std::string host(int rank) const;   // as it calls itself; "" before it came
+  int fd(int rank) const;             // readable when receive() has something to say, or the rank came
   // Of a rank that never came: nothing. Lost follows behind the last word.
   LinkStatus receive(int rank, LinkWord& word);
   void send(int rank, const std::string& word, const std::string& text);

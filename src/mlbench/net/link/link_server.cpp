@@ -304,6 +304,11 @@ bool LinkServer::came(int rank) const {
   return state_->client(rank).session.has_value();
 }
 
+bool LinkServer::within_reach(int rank) const {
+  const std::lock_guard lock(state_->mutex);
+  return bool(state_->client(rank).socket);
+}
+
 std::string LinkServer::host(int rank) const {
   const std::lock_guard lock(state_->mutex);
   return state_->client(rank).host;

@@ -23,7 +23,7 @@ inline constexpr std::chrono::seconds kSilence{3};  // a connection without a wo
 // Of a "file"; and of all that is under way, so that a slow server has little to keep.
 inline constexpr size_t kChunkBytes = size_t{64} << 10;
 inline constexpr int64_t kUnderWayBytes = int64_t{1} << 20;
-inline constexpr size_t kMessageBytes = size_t{1} << 20;
+inline constexpr size_t kMessageBytes = size_t{32} << 20;
 
 // Readable while it is raised.
 class Bell {
