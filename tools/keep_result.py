@@ -22,6 +22,8 @@ def refuse(reason):
 def without_machine(record):
     for host in record["hosts"]:
         host["name"], host["addresses"] = "host", []
+    for place in record.get("placement") or []:
+        place["host"] = "host"
     return record
 
 

@@ -136,6 +136,7 @@ int run(const Arguments& arguments) {
   options.size = size;
   options.run_id = environment_variable("MLBENCH_RUN_ID").value();
   options.secret = environment_variable("MLBENCH_SECRET").value();
+  options.resume_patience = std::chrono::seconds(number_from_environment("MLBENCH_RESUME_S", 0));
   net::KvClient client(options);
   std::atomic<bool> finished = false;
   client.on_lost([&] {

@@ -19,6 +19,10 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/exec/local/local.h"
+#include "mlbench/exec/test_executor.h"
+#include "mlbench/exec/test_linked_executor.h"
+#include "mlbench/net/test_relay.h"
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/progress.h"
 #include "mlbench/supervise/supervisor.h"
@@ -167,7 +171,13 @@ TEST_P(SupervisorOfEachTest, RunFinishes) {
   EXPECT_TRUE(json["failure"].is_null());
   ASSERT_EQ(json["segments"].size(), 1u);
   EXPECT_EQ(json["segments"][0]["index"], 1);
+  ASSERT_EQ(json["hosts"].size(), 1u);
   EXPECT_EQ(json["hosts"][0]["name"], host_name());
+  EXPECT_FALSE(json["hosts"][0].contains("environment")) << "the record's own";
+  ASSERT_EQ(json["placement"].size(), 2u);
+  EXPECT_EQ(json["placement"][1]["host"], host_name());
+  EXPECT_EQ(json["placement"][1]["local_rank"], 1);
+  EXPECT_EQ(json["clocks"]["queue_s"], 0.0);
   EXPECT_EQ(json["environment"]["libraries"]["fake_library"], "1.2") << "the worker's own versions";
   EXPECT_TRUE(json["environment"].contains("git_describe"));
   EXPECT_GT(json["clocks"]["wall_s"].get<double>(), 0.2) << "20 steps of 10 ms";
@@ -668,6 +678,7 @@ TEST_F(SupervisorTest, SecondRunWaitsForTheCores) {
   EXPECT_GE(two["started_at"].get<std::string>(), one["started_at"].get<std::string>());
   EXPECT_EQ(two["state"], "finished");
   EXPECT_THAT(two["notes"].dump(), HasSubstr("s for the cores"));
+  EXPECT_GT(two["clocks"]["queue_s"].get<double>(), 0.4) << "it was seen to wait for 500 ms";
   EXPECT_FALSE(two["oversubscribed"].get<bool>());
   expect_no_process_left();
 }
@@ -733,13 +744,247 @@ TEST_F(SupervisorTest, RanksOfAKilledSupervisorHoldTheCores) {
   expect_no_process_left();
 }
 
+// ---- an engine that lets its ranks wait, on hosts of its own -------------------------------------------------------
+
+class EngineRunTest : public SupervisorTest {
+ protected:
+  // A supervisor within this process, on a thread of its own.
+  void begin(const fs::path& run_dir, exec::EngineScript script, std::chrono::seconds start_timeout = 60s) {
+    options_ = options(run_dir);
+    options_.guard = GUARD;
+    options_.attached = false;
+    options_.start_timeout = start_timeout;
+    begin(std::make_unique<exec::ScriptedExecutor>(exec::local::make(), std::move(script), log_));
+  }
+  void begin(std::unique_ptr<exec::Executor> executor) {
+    executor_ = std::move(executor);
+    thread_ = std::thread([this] { code_ = supervise(options_, *executor_); });
+  }
+  int end() {
+    thread_.join();
+    return code_;
+  }
+  ~EngineRunTest() override {
+    if (thread_.joinable()) thread_.join();
+  }
+
+  static bool notes_have(const fs::path& run_dir, const std::string& text) {
+    return fs::exists(run_dir / "run.json") && record(run_dir)["notes"].dump().find(text) != std::string::npos;
+  }
+
+  std::shared_ptr<exec::EngineLog> log_ = std::make_shared<exec::EngineLog>();
+  SupervisorOptions options_;
+  std::unique_ptr<exec::Executor> executor_;
+  std::thread thread_;
+  int code_ = -1;
+};
+
+TEST_F(EngineRunTest, TheTimeInTheQueueIsNoneOfTheRuns) {
+  // Who holds the cores of this host is none of this run's business.
+  const auto cores = FileLock::acquire(folder_.path() / "cores.lock", 0ms);
+  const fs::path dir = make_run("queued-2", 2);
+  begin(dir,
+        {.lines = {{exec::StartState::kQueued, "PENDING (Priority)", 120},
+                   {exec::StartState::kStarting, "CONFIGURING", 1},
+                   {exec::StartState::kQueued, "PENDING (Resources)", 120}}},
+        4s);
+  EXPECT_TRUE(eventually([&] { return notes_have(dir, "waits in the queue of scripted: PENDING (Priority)"); }));
+  EXPECT_EQ(state(dir), "queued");
+  EXPECT_TRUE(record(dir)["started_at"].is_null());
+  EXPECT_TRUE(record(dir)["segments"][0]["started_at"].is_null());
+  EXPECT_TRUE(record(dir)["placement"].is_null());
+  EXPECT_TRUE(eventually([&] { return notes_have(dir, "waits in the queue of scripted: PENDING (Resources)"); }));
+  EXPECT_EQ(end(), 0);
+  const Json json = record(dir);
+  EXPECT_EQ(json["state"], "finished");
+  const auto queue_s = json["clocks"]["queue_s"].get<double>();
+  EXPECT_GT(queue_s, 4.5) << "240 looks of 20 ms: more than the ranks get to join";
+  EXPECT_GT(json["clocks"]["wall_s"].get<double>(), 0.2) << "20 steps of 10 ms";
+  const double between =
+      to_seconds(parse_utc(json["finished_at"].get<std::string>()) - parse_utc(json["started_at"].get<std::string>()));
+  EXPECT_NEAR(json["clocks"]["wall_s"].get<double>(), between, 1) << "both begin behind the queue";
+  EXPECT_EQ(json["segments"][0]["started_at"], json["started_at"]);
+  EXPECT_FALSE(notes_have(dir, "waits in the queue"));
+  EXPECT_TRUE(notes_have(dir, " s in the queue of scripted"));
+  EXPECT_EQ(log_->launched, 1);
+}
+
+TEST_F(EngineRunTest, AQueuedRunCanBeStopped) {
+  const fs::path dir = make_run("queued-1", 1);
+  begin(dir, {.lines = {{exec::StartState::kQueued, "PENDING (Priority)", 1'000'000}}});
+  EXPECT_TRUE(eventually([&] { return notes_have(dir, "waits in the queue of scripted: PENDING (Priority)"); }));
+  request_stop(dir);
+  EXPECT_EQ(end(), static_cast<int>(ExitCode::kStopped));
+  const Json json = record(dir);
+  EXPECT_EQ(json["state"], "stopped");
+  EXPECT_TRUE(json["started_at"].is_null());
+  EXPECT_EQ(json["exit_codes"], Json::array({nullptr}));
+  EXPECT_GT(json["clocks"]["queue_s"].get<double>(), 0);
+  EXPECT_EQ(json["clocks"]["wall_s"], 0.0);
+  EXPECT_EQ(log_->launched, 0);
+  EXPECT_EQ(log_->withdrawn, 1);
+}
+
+TEST_F(EngineRunTest, WhatTheEngineRefusesFailsWithItsWords) {
+  const fs::path dir = make_run("refused-1", 1);
+  begin(dir, {.lines = {{exec::StartState::kQueued, "PENDING", 3},
+                        {exec::StartState::kFailed, "job 17: PartitionTimeLimit", 1}}});
+  EXPECT_EQ(end(), static_cast<int>(ExitCode::kRunFailed));
+  const Json json = record(dir);
+  EXPECT_EQ(json["failure"]["kind"], "start_failed");
+  EXPECT_EQ(json["failure"]["message"], "job 17: PartitionTimeLimit");
+  EXPECT_TRUE(json["started_at"].is_null());
+  EXPECT_GT(json["clocks"]["queue_s"].get<double>(), 0);
+}
+
+TEST_F(EngineRunTest, TheRecordHasPlacesAndHosts) {
+  const Variable fault("FAKE_FAULT", "1:10:exit:7");
+  exec::EngineScript script;
+  script.placement = {{.host = host_name(), .rank = 0, .cores = {0, 1}}, {.host = "n2", .rank = 1, .gpu = 3}};
+  script.captures = {{"n2", {{"name", "n2"}, {"cores", 64}}, {{"kernel", "5.10"}}}};
+  const fs::path dir = make_run("places-2", 2);
+  begin(dir, script);
+  EXPECT_EQ(end(), static_cast<int>(ExitCode::kRunFailed));
+  const Json json = record(dir);
+  EXPECT_EQ(json["placement"], exec::to_json(script.placement));
+  ASSERT_EQ(json["hosts"].size(), 2u);
+  EXPECT_EQ(json["hosts"][0]["name"], host_name());
+  EXPECT_EQ(json["hosts"][0]["environment"]["kernel"], json["environment"]["kernel"]);
+  EXPECT_EQ(json["hosts"][1]["cores"], 64);
+  EXPECT_EQ(json["hosts"][1]["environment"]["kernel"], "5.10");
+  EXPECT_EQ(json["failure"]["rank"], 1);
+  EXPECT_EQ(json["failure"]["host"], "n2");
+  EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("rank 1 on n2 exited with code 7"));
+}
+
+// ---- another host, and the network between ------------------------------------------------------------------------
+
+class OtherHostTest : public EngineRunTest {
+ protected:
+  void begin_there(const fs::path& run_dir) {
+    options_ = options(run_dir);
+    options_.guard = GUARD;
+    options_.attached = false;
+    begin(std::make_unique<exec::LinkedExecutor>(exec::OtherHost{.way =
+                                                                     [this](int port) {
+                                                                       network_.emplace(port);
+                                                                       return network_->port();
+                                                                     },
+                                                                 .files = {"spec.json"}}));
+  }
+
+  // Waits until each rank's first steps have arrived.
+  static void wait_for_steps(const fs::path& run_dir, int workers, size_t steps) {
+    EXPECT_TRUE(eventually([&] {
+      for (int rank = 0; rank < workers; ++rank) {
+        if (!fs::exists(record::steps_path(run_dir, 1, rank)) || steps_recorded(run_dir, rank) < steps) return false;
+      }
+      return true;
+    })) << "the steps never came";
+  }
+
+  // What the ranks wrote there is here, byte by byte.
+  static void expect_all_is_here(const fs::path& run_dir, int workers) {
+    for (int rank = 0; rank < workers; ++rank) {
+      for (const fs::path& path :
+           {record::steps_path("", 1, rank), record::events_path("", 1, rank), exec::rank_log_path("logs", 1, rank)}) {
+        EXPECT_TRUE(read_file(run_dir / path) == read_file(exec::LinkedExecutor::there(run_dir) / path)) << path;
+      }
+    }
+  }
+
+  std::optional<test::Relay> network_;
+};
+
+TEST_F(OtherHostTest, ARunIsAsWholeAsHere) {
+  const fs::path dir = make_run("far-2", 2);
+  begin_there(dir);
+  EXPECT_EQ(end(), 0);
+  const Json json = record(dir);
+  EXPECT_EQ(json["state"], "finished");
+  EXPECT_EQ(json["exit_codes"], Json({0, 0}));
+  EXPECT_EQ(json["throughput"]["steps"], 20);
+  EXPECT_EQ(json["placement"][1]["host"], "elsewhere");
+  ASSERT_EQ(json["hosts"].size(), 1u);
+  EXPECT_EQ(json["hosts"][0]["name"], "elsewhere");
+  EXPECT_EQ(json["hosts"][0]["cores"], available_cores());
+  EXPECT_EQ(json["hosts"][0]["environment"]["git_describe"], json["environment"]["git_describe"]);
+  EXPECT_EQ(json["environment"]["libraries"]["fake_library"], "1.2");
+  EXPECT_THAT(read_file(exec::rank_log_path(dir / "logs", 1, 1)), HasSubstr("fake worker, rank 1 of 2"));
+  expect_all_is_here(dir, 2);
+  expect_no_process_left();
+}
+
+TEST_F(OtherHostTest, WhatAKilledRankWroteStillComes) {
+  const Variable fault("FAKE_FAULT", "1:10:kill:9");
+  const fs::path dir = make_run("far-killed-2", 2);
+  begin_there(dir);
+  EXPECT_EQ(end(), static_cast<int>(ExitCode::kRunFailed));
+  const Json json = record(dir);
+  EXPECT_EQ(json["failure"]["kind"], "rank_died");
+  EXPECT_EQ(json["failure"]["rank"], 1);
+  EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("rank 1 on elsewhere was killed by signal 9"));
+  EXPECT_EQ(json["exit_codes"][1], 137);
+  EXPECT_EQ(steps_recorded(dir, 1), 10u);
+  expect_all_is_here(dir, 2);
+  expect_no_process_left();
+}
+
+TEST_F(OtherHostTest, ACutOfThreeSecondsLeavesNoGap) {
+  const Variable steps("FAKE_STEPS", "300");
+  const fs::path dir = make_run("far-cut-2", 2);
+  begin_there(dir);
+  wait_for_steps(dir, 2, 20);
+  network_->cut();
+  std::this_thread::sleep_for(3s);
+  network_->heal();
+  EXPECT_EQ(end(), 0);
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto recorded = record::read_spool(dir, 1, rank).steps;
+    ASSERT_EQ(recorded.size(), 300u);
+    for (size_t i = 0; i < recorded.size(); ++i) ASSERT_EQ(recorded[i].first_step, i);
+  }
+  expect_all_is_here(dir, 2);
+  expect_no_process_left();
+}
+
+TEST_F(OtherHostTest, ALongerCutFailsTheRun) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("far-lost-2", 2);
+  begin_there(dir);
+  wait_for_steps(dir, 2, 20);
+  const size_t before = steps_recorded(dir, 0);
+  network_->hold();
+  EXPECT_EQ(end(), static_cast<int>(ExitCode::kRunFailed));
+  const Json json = record(dir);
+  EXPECT_EQ(json["failure"]["kind"], "host_lost");
+  EXPECT_EQ(json["failure"]["host"], "elsewhere");
+  EXPECT_EQ(json["failure"]["message"], "ranks 0, 1 on elsewhere: the link to their host was lost");
+  EXPECT_EQ(json["exit_codes"], Json::array({nullptr, nullptr}));
+  EXPECT_GE(steps_recorded(dir, 0), before) << "what had come is kept";
+  expect_no_process_left();
+}
+
+TEST_F(OtherHostTest, ARunCanBeStopped) {
+  const Variable steps("FAKE_STEPS", "100000");
+  const fs::path dir = make_run("far-stopped-2", 2);
+  begin_there(dir);
+  wait_for_steps(dir, 2, 5);
+  request_stop(dir);
+  EXPECT_EQ(end(), static_cast<int>(ExitCode::kStopped));
+  EXPECT_EQ(record(dir)["state"], "stopped");
+  expect_all_is_here(dir, 2);
+  expect_no_process_left();
+}
+
 // ---- segments -------------------------------------------------------------------------------------------------------
 
 // An executor that looks at the folder when the ranks would start.
 class WatchingExecutor final : public exec::Executor {
  public:
   std::string name() const override { return "watching"; }
-  std::unique_ptr<exec::RankGroup> start(const exec::LaunchRequest& request) override {
+  bool on_this_host() const override { return true; }
+  std::unique_ptr<exec::Start> start(const exec::LaunchRequest& request) override {
     const auto progress = read_progress(request.log_dir.parent_path());
     segments_ = progress ? static_cast<int64_t>(progress->segments.size()) : -1;
     throw IoError("no rank today");

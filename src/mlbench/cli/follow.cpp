@@ -44,7 +44,8 @@ int64_t next_segment(const spec::RunSpec& run, const supervise::SupervisorOption
 std::string why_it_waits(const Json& record) {
   const Json notes = record.value("notes", Json::array());
   const std::string reason = notes.empty() || !notes.back().is_string() ? "waits" : notes.back().get<std::string>();
-  return fmt::format("{} {}; --no-wait starts at once", record.value("name", ""), printable(reason));
+  const bool cores = reason.find("for the cores") != std::string::npos;
+  return fmt::format("{} {}{}", record.value("name", ""), printable(reason), cores ? "; --no-wait starts at once" : "");
 }
 
 // "r-2  finished: goal not reached (max_steps), Prec@1 84.20"

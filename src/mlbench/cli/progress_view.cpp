@@ -10,8 +10,11 @@
 namespace mlbench::cli {
 
 namespace {
-std::string stage(const report::Progress& progress, Phase phase) {
-  if (phase == Phase::kWaiting) return "waiting for the cores (another run holds them)";
+std::string stage(const spec::RunSpec& run, const report::Progress& progress, Phase phase) {
+  if (phase == Phase::kWaiting) {
+    return run.executor == "local" ? "waiting for the cores (another run holds them)"
+                                   : "waiting in the queue of " + run.executor;
+  }
   if (phase == Phase::kQueued || progress.segment == 0) return "starting";
   if (!progress.prepared) return "preparing data";
   if (progress.end) return "ending";
@@ -19,8 +22,8 @@ std::string stage(const report::Progress& progress, Phase phase) {
 }
 
 // "measuring all_reduce, 4096 bytes"
-std::string measuring(const report::Progress& progress, Phase phase) {
-  if (phase != Phase::kStarted || progress.segment == 0 || progress.end) return stage(progress, phase);
+std::string measuring(const spec::RunSpec& run, const report::Progress& progress, Phase phase) {
+  if (phase != Phase::kStarted || progress.segment == 0 || progress.end) return stage(run, progress, phase);
   if (!progress.collective) return progress.training ? "measuring" : "connecting";
   const Json& row = *progress.collective;
   if (!row.is_object()) return "measuring";
@@ -30,10 +33,10 @@ std::string measuring(const report::Progress& progress, Phase phase) {
 
 std::string progress_line(const spec::RunSpec& run, const report::Progress& progress, Phase phase, double elapsed_s) {
   if (run.collectives) {
-    return fmt::format("{}  {}  {}", run.name, measuring(progress, phase), report::format_elapsed(elapsed_s));
+    return fmt::format("{}  {}  {}", run.name, measuring(run, progress, phase), report::format_elapsed(elapsed_s));
   }
   std::string line = run.name;
-  const std::string now = stage(progress, phase);
+  const std::string now = stage(run, progress, phase);
   if (now != "training" || progress.steps_per_epoch == 0) {
     return fmt::format("{}  {}  {}", line, now, report::format_elapsed(elapsed_s));
   }
@@ -71,7 +74,7 @@ void ProgressView::show(const spec::RunSpec& run, const report::Progress& progre
     drawn_ = true;
     return;
   }
-  const std::string key = fmt::format("{} {} {}", run.name, stage(progress, phase), progress.evaluations);
+  const std::string key = fmt::format("{} {} {}", run.name, stage(run, progress, phase), progress.evaluations);
   if (key == last_stage_ && elapsed_s - last_line_s_ < double(interval_.count())) return;
   last_stage_ = key;
   last_line_s_ = elapsed_s;

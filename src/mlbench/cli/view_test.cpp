@@ -48,6 +48,9 @@ TEST(ProgressLine, BeforeTraining) {
   EXPECT_EQ(progress_line(make_spec(), progress, Phase::kQueued, 0.4), "r-2  starting  0:00");
   EXPECT_EQ(progress_line(make_spec(), progress, Phase::kWaiting, 62),
             "r-2  waiting for the cores (another run holds them)  1:02");
+  spec::RunSpec elsewhere = make_spec();
+  elsewhere.executor = "slurm";
+  EXPECT_EQ(progress_line(elsewhere, progress, Phase::kWaiting, 62), "r-2  waiting in the queue of slurm  1:02");
   progress.segment = 1;
   EXPECT_EQ(progress_line(make_spec(), progress, Phase::kStarted, 3), "r-2  preparing data  0:03");
   progress.prepared = true;

@@ -1,6 +1,10 @@
 #include "mlbench/exec/executor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "mlbench/base/errors.h"
 
 namespace mlbench::exec {
 namespace {
@@ -37,6 +41,23 @@ std::string command_line(const std::map<std::string, std::string>& environment,
   for (const std::string& word : command) line += quoted(word) + " ";
   if (!line.empty()) line.pop_back();
   return line;
+}
+
+std::unique_ptr<RankGroup> start_and_wait(Executor& executor, const LaunchRequest& request,
+                                          std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto start = executor.start(request);
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const StartStatus status = start->poll(std::max(left, std::chrono::milliseconds(0)));
+    if (status.state == StartState::kStarted) return start->take();
+    if (status.state == StartState::kFailed) throw IoError(status.words);
+    if (left <= std::chrono::milliseconds(0)) {
+      throw IoError(fmt::format("executor {}: the ranks do not run after {} s{}", executor.name(),
+                                std::chrono::duration<double>(patience).count(),
+                                status.words.empty() ? "" : ": " + status.words));
+    }
+  }
 }
 
 }  // namespace mlbench::exec

@@ -12,8 +12,21 @@
 #include <vector>
 
 #include "mlbench/base/process.h"
+#include "mlbench/exec/placement.h"
+
+namespace mlbench::net {
+class LinkServer;
+}
 
 namespace mlbench::exec {
+
+// Where ranks of other hosts find the supervisor, and its end of what their guards tell it (guard/channel.h).
+struct Links {
+  net::LinkServer* server = nullptr;  // null: all ranks are on this host
+  std::string rendezvous;             // HOST:PORT, as the ranks' hosts reach it
+  std::string secret;                 // of the run
+  std::filesystem::path folder;       // of the run, here: what the ranks write on their hosts comes below it
+};
 
 struct LaunchRequest {
   std::string backend;               // "mpi" makes exec/local use one local mpirun
@@ -25,7 +38,8 @@ struct LaunchRequest {
   std::filesystem::path working_directory;         // of ranks; empty: the supervisor's
   std::filesystem::path log_dir;                   // rank-R.seg-S.log, appended
   int64_t segment = 1;
-  std::vector<int> inherited;  // descriptors that ranks keep open (the core lock)
+  Links links = {};
+  std::vector<int> inherited;  // descriptors that ranks keep open (the core lock); the caller's, until the ranks run
 };
 
 // log_dir/rank-R.seg-S.log: where a rank's standard output and error go.
@@ -41,6 +55,7 @@ std::string command_line(const std::map<std::string, std::string>& environment,
 struct RankExit {
   int rank = 0;
   ProcessEnd end;
+  bool lost = false;  // nobody saw how it ended: its host is out of reach
 };
 
 // Running ranks. Destruction kills and reaps what is left: no orphan.
@@ -54,19 +69,59 @@ class RankGroup {
   // did not, or there is none.
   virtual std::optional<std::string> launcher_death() { return std::nullopt; }
   virtual std::vector<std::optional<pid_t>> pids() const = 0;  // of ranks on this host
+  virtual std::vector<Placement> placement() const = 0;        // of all ranks, by their numbers
+  // Whether nothing is heard of the rank's host at this moment; the rank may be well.
+  virtual bool out_of_reach(int /*rank*/) const { return false; }
+  // Of the hosts of the placement, as far as they said; this one need not be among them.
+  virtual std::vector<HostCapture> captures() const { return {}; }
   virtual void signal_all(int signal_number) = 0;
   // SIGTERM (SIGCONT first, for stopped ones), patience, SIGKILL; then poll() reports the exits.
   virtual void stop(std::chrono::milliseconds patience) = 0;
+};
+
+// Where the supervisor listens for ranks that are not on this host, and what it is called there.
+struct Rendezvous {
+  std::string bind = "127.0.0.1";     // address or interface of this host
+  std::string address = "127.0.0.1";  // as the ranks' hosts reach it; best a number
+};
+
+enum class StartState { kQueued, kStarting, kStarted, kFailed };
+
+struct StartStatus {
+  StartState state = StartState::kQueued;
+  std::string words = {};  // the engine's own, where it has some ("PENDING (Resources)"); of kFailed: why, always
+};
+
+// Ranks that are to run. Destroyed before take(), nothing of it stays, and nothing comes later.
+class Start {
+ public:
+  virtual ~Start() = default;
+  // How far it is; waits up to `timeout` for it to come further. What is queued may wait for days and is no failure;
+  // what starts may be queued again; kStarted and kFailed last. DiskFull where that kept the ranks from starting.
+  virtual StartStatus poll(std::chrono::milliseconds timeout) = 0;
+  // All ranks run. Once, after poll() said kStarted.
+  virtual std::unique_ptr<RankGroup> take() = 0;
 };
 
 class Executor {
  public:
   virtual ~Executor() = default;
   virtual std::string name() const = 0;
-  virtual std::unique_ptr<RankGroup> start(const LaunchRequest& request) = 0;
+  // Whether the ranks take the cores of this host: such runs take turns on it (the core lock), and may be told which
+  // cores they have. Others wait where their engine lets them wait.
+  virtual bool on_this_host() const = 0;
+  // Asked before start(), which then has Links in its request, unless the ranks are on this host.
+  virtual Rendezvous rendezvous() const { return {}; }
+  // Never waits for ranks, nor for an engine that has no place for them. IoError, UserError for what is known to be
+  // wrong at once.
+  virtual std::unique_ptr<Start> start(const LaunchRequest& request) = 0;
   // The exact commands and environment additions that start() would use, less the address where guards connect, which
   // only exists then: one line per rank, or one in all.
   virtual std::vector<std::string> describe(const LaunchRequest& request) const = 0;
 };
+
+// Starts, and waits until all ranks run. IoError with the engine's words when they do not within `patience`.
+std::unique_ptr<RankGroup> start_and_wait(Executor& executor, const LaunchRequest& request,
+                                          std::chrono::milliseconds patience);
 
 }  // namespace mlbench::exec

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
 
@@ -37,36 +38,44 @@ std::string last_lines(const std::filesystem::path& path) {
 
 class GuardedGroup final : public RankGroup {
  public:
+  GuardedGroup(LaunchRequest request, std::vector<Placement> placement)
+      : request_(std::move(request)), placement_(std::move(placement)) {
+    ranks_.resize(static_cast<size_t>(request_.workers));
+  }
+
   // Not in the constructor: when it fails, the destructor is to end what has been started.
-  void start(const LaunchRequest& request, std::vector<ProcessOptions> launchers) {
+  void launch(std::vector<ProcessOptions> launchers) {
     guard::become_subreaper();
-    ranks_.resize(static_cast<size_t>(request.workers));
-    if (launchers.front().arguments.front() != request.guard) above_guards_ = launchers.front();
-    guard::Listener listener;
+    if (launchers.front().arguments.front() != request_.guard) above_guards_ = launchers.front();
+    listener_.emplace();
     for (ProcessOptions& options : launchers) {
-      options.environment[guard::kAddressVariable] = listener.address();
+      options.environment[guard::kAddressVariable] = listener_->address();
       launchers_.push_back(ChildProcess::start(options));
     }
-    const auto deadline = steady_clock::now() + kStartPatience;
-    const auto all_run = [&] {
-      while (auto guard = listener.accept()) arrivals_.push_back(std::move(guard));
-      greet(request);
-      for (Rank& rank : ranks_) read_start(rank);
-      return std::none_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.pid == 0; });
-    };
-    while (!all_run()) {
+    launched_ = std::move(launchers);
+  }
+
+  // Whether all ranks run; waits up to `timeout` for it. IoError when they will not.
+  bool all_run(milliseconds timeout) {
+    const auto begin = steady_clock::now();
+    if (!start_deadline_) start_deadline_ = begin + kStartPatience;
+    while (!look_for_starts()) {
       for (size_t i = 0; i < launchers_.size(); ++i) {
         const auto end = launchers_[i].wait(milliseconds(0));
-        if (!end || all_run()) continue;  // what it said before its end comes first
-        throw IoError(fmt::format("{} ended with code {} before the ranks ran: {}", name_of(launchers[i]), end->code,
-                                  last_lines(*launchers[i].output)));
+        if (!end || look_for_starts()) continue;  // what it said before its end comes first
+        throw IoError(fmt::format("{} ended with code {} before the ranks ran: {}", name_of(launched_[i]), end->code,
+                                  last_lines(*launched_[i].output)));
       }
-      if (steady_clock::now() >= deadline) {
-        throw IoError(fmt::format("{} has not started the ranks within {} s: {}", name_of(launchers.front()),
-                                  kStartPatience.count(), last_lines(*launchers.front().output)));
+      const auto now = steady_clock::now();
+      if (now >= *start_deadline_) {
+        throw IoError(fmt::format("{} has not started the ranks within {} s: {}", name_of(launched_.front()),
+                                  kStartPatience.count(), last_lines(*launched_.front().output)));
       }
-      wait_for_input(kLaunchPoll, listener.fd());
+      if (now - begin >= timeout) return false;
+      wait_for_input(std::min(kLaunchPoll, std::chrono::ceil<milliseconds>(timeout - (now - begin))), listener_->fd());
     }
+    listener_.reset();
+    return true;
   }
 
   ~GuardedGroup() override {
@@ -107,6 +116,8 @@ class GuardedGroup final : public RankGroup {
     for (const Rank& rank : ranks_) pids.push_back(rank.running ? std::optional(rank.pid) : std::nullopt);
     return pids;
   }
+
+  std::vector<Placement> placement() const override { return placement_; }
 
   void signal_all(int signal_number) override {
     for (const Rank& rank : ranks_) {
@@ -160,8 +171,16 @@ class GuardedGroup final : public RankGroup {
     ::poll(inputs.data(), inputs.size(), static_cast<int>(std::max<int64_t>(0, timeout.count())));
   }
 
+  // Whether all ranks have started.
+  bool look_for_starts() {
+    while (auto guard = listener_ ? listener_->accept() : nullptr) arrivals_.push_back(std::move(guard));
+    greet();
+    for (Rank& rank : ranks_) read_start(rank);
+    return std::none_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.pid == 0; });
+  }
+
   // A guard that said its rank hears what the rank needs.
-  void greet(const LaunchRequest& request) {
+  void greet() {
     for (auto guard = arrivals_.begin(); guard != arrivals_.end();) {
       guard::Message message;
       const auto status = (*guard)->receive(message);
@@ -172,8 +191,8 @@ class GuardedGroup final : public RankGroup {
       int rank = -1;
       const bool said = status == guard::Channel::Status::kMessage && message.word == "rank" &&
                         std::sscanf(message.text.c_str(), "%d", &rank) == 1;
-      if (said && rank >= 0 && rank < request.workers && !ranks_[static_cast<size_t>(rank)].guard) {
-        (*guard)->send("start", rank_log_path(request.log_dir, request.segment, rank), request.inherited);
+      if (said && rank >= 0 && rank < request_.workers && !ranks_[static_cast<size_t>(rank)].guard) {
+        (*guard)->send("start", rank_log_path(request_.log_dir, request_.segment, rank), request_.inherited);
         ranks_[static_cast<size_t>(rank)].guard = std::move(*guard);
       }
       guard = arrivals_.erase(guard);
@@ -213,19 +232,53 @@ class GuardedGroup final : public RankGroup {
     guard::end_descendants(kept, kGuardPatience);
   }
 
+  const LaunchRequest request_;
+  const std::vector<Placement> placement_;
   std::optional<ProcessOptions> above_guards_;  // the one launcher that is no guard itself
+  std::vector<ProcessOptions> launched_;        // as launchers_ were started
   std::vector<ChildProcess> launchers_;
-  std::vector<std::unique_ptr<guard::Channel>> arrivals_;  // guards that have not said their rank yet
+  std::optional<guard::Listener> listener_;                 // until all ranks run
+  std::optional<steady_clock::time_point> start_deadline_;  // from the first look
+  std::vector<std::unique_ptr<guard::Channel>> arrivals_;   // guards that have not said their rank yet
   std::vector<Rank> ranks_;
   std::vector<RankExit> exits_;  // seen, not yet given to the caller
 };
 
+class GuardedStart final : public Start {
+ public:
+  GuardedStart(const LaunchRequest& request, std::vector<Placement> placement, std::vector<ProcessOptions> launchers)
+      : group_(std::make_unique<GuardedGroup>(request, std::move(placement))) {
+    group_->launch(std::move(launchers));
+  }
+
+  StartStatus poll(milliseconds timeout) override {
+    if (status_.state != StartState::kStarting) return status_;
+    try {
+      if (group_->all_run(timeout)) status_ = {StartState::kStarted};
+    } catch (const DiskFull&) {
+      throw;
+    } catch (const IoError& error) {
+      status_ = {StartState::kFailed, error.what()};
+      group_.reset();
+    }
+    return status_;
+  }
+
+  std::unique_ptr<RankGroup> take() override {
+    MLBENCH_CHECK(status_.state == StartState::kStarted && group_, "only ranks that run can be taken, once");
+    return std::move(group_);
+  }
+
+ private:
+  StartStatus status_{StartState::kStarting};
+  std::unique_ptr<GuardedGroup> group_;
+};
+
 }  // namespace
 
-std::unique_ptr<RankGroup> start_guarded(const LaunchRequest& request, std::vector<ProcessOptions> launchers) {
-  auto group = std::make_unique<GuardedGroup>();
-  group->start(request, std::move(launchers));
-  return group;
+std::unique_ptr<Start> start_guarded(const LaunchRequest& request, std::vector<Placement> placement,
+                                     std::vector<ProcessOptions> launchers) {
+  return std::make_unique<GuardedStart>(request, std::move(placement), std::move(launchers));
 }
 
 }  // namespace mlbench::exec

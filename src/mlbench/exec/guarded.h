@@ -10,11 +10,12 @@
 
 namespace mlbench::exec {
 
-// Starts the launchers (a guard per rank, or one program that starts the guards) with the address where guards connect,
-// and returns when all ranks run. IoError with the last words of a launcher or guard when they do not.
+// Starts the launchers (a guard per rank, or one program that starts the guards) with the address where guards connect.
+// It fails with the last words of a launcher or guard, also when not all ranks run within 60 s of being polled.
 //
 // This process becomes a subreaper: what a killed guard leaves behind becomes its child, and is ended. So it has no
-// other children while there is such a group.
-std::unique_ptr<RankGroup> start_guarded(const LaunchRequest& request, std::vector<ProcessOptions> launchers);
+// other children while there is such a start or group.
+std::unique_ptr<Start> start_guarded(const LaunchRequest& request, std::vector<Placement> placement,
+                                     std::vector<ProcessOptions> launchers);
 
 }  // namespace mlbench::exec

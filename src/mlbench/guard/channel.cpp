@@ -21,6 +21,7 @@ namespace {
 constexpr size_t kMostBytes = 16384;
 constexpr size_t kMostDescriptors = 16;
 constexpr std::string_view kUnix = "unix:";
+constexpr std::string_view kLink = "link:";
 
 struct Address {
   sockaddr_un address{};
@@ -142,9 +143,10 @@ class UnixChannel final : public Channel {
 
 }  // namespace
 
-std::unique_ptr<Channel> connect_to(const std::string& address) {
+std::unique_ptr<Channel> connect_to(const std::string& address, const RankOfRun& rank) {
+  if (address.starts_with(kLink)) return connect_by_link(address.substr(kLink.size()), rank);
   if (!address.starts_with(kUnix)) {
-    throw UserError("'" + address + "' is no address of a supervisor: expected unix:NAME");
+    throw UserError("'" + address + "' is no address of a supervisor: expected unix:NAME or link:HOST:PORT");
   }
   const Address name = address_of(std::string_view(address).substr(kUnix.size()));
   FileDescriptor socket = make_socket();

@@ -1,16 +1,23 @@
 #pragma once
 
-// What a guard and its supervisor talk over. Today a socket of this host; a launcher that puts ranks on other hosts
-// brings another Channel, and the guard stays as it is.
+// What a guard and its supervisor talk over: a socket of this host, or, where the rank is on another one, a link
+// (net/link). The guard is the same.
 //
 //   guard       -> supervisor   rank NUMBER              once
-//   supervisor  -> guard        start LOGFILE            once, with the descriptors that the rank is to inherit
+//   guard       -> supervisor   host JSON                once, from another host: {"host", "environment"}, as
+//                                                        base/environment.h captures them
+//   supervisor  -> guard        put NAME NEWLINE BYTES   a file of the run's folder on another host, before the start
+//   supervisor  -> guard        start LOGFILE            once, with the descriptors that the rank is to inherit; on
+//                                                        another host relative to the run's folder there
 //   guard       -> supervisor   pid NUMBER | error TEXT  the rank runs, in a session of its own; or could not start
 //   supervisor  -> guard        signal NUMBER            for the rank's group
 //   guard       -> supervisor   end CODE SIGNAL          how the rank ended (signal 0: by itself)
+//   guard       -> supervisor   drained                  once, from another host: nothing of the rank is left, and all
+//                                                        that it wrote has arrived
 
 #include <sys/types.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,10 +26,18 @@
 
 #include "mlbench/base/files.h"
 
+namespace mlbench::net {
+class LinkServer;
+}
+
 namespace mlbench::guard {
 
-// The environment variable with the address of the supervisor: "unix:NAME".
+// The environment variable with the address of the supervisor: "unix:NAME", or "link:HOST:PORT" with the variables
+// below and MLBENCH_RUN_ID. HOST is best a number: a static program may find no names.
 inline constexpr const char* kAddressVariable = "MLBENCH_GUARD";
+inline constexpr const char* kSecretVariable = "MLBENCH_GUARD_SECRET";  // the run's
+inline constexpr const char* kFolderVariable =
+    "MLBENCH_GUARD_FOLDER";  // of the run, on the rank's host; made if absent
 
 struct Message {
   std::string word, text;
@@ -36,6 +51,10 @@ class Channel {
   virtual int fd() const = 0;  // readable when receive() has something to say
   // IoError when the other end is gone.
   virtual void send(const std::string& word, const std::string& text, std::span<const int> descriptors = {}) = 0;
+  // As send(), behind all that the rank wrote to its files. At most once.
+  virtual void send_behind_files(const std::string& word) { send(word, ""); }
+  // The other end is on another host: descriptors do not travel, and files do.
+  virtual bool elsewhere() const { return false; }
   enum class Status { kMessage, kNothing, kClosed };
   // Never waits.
   virtual Status receive(Message& message) = 0;
@@ -43,21 +62,54 @@ class Channel {
   virtual std::optional<pid_t> peer() const = 0;
 };
 
-// The guard's side. UserError for an address of no known kind, IoError when nobody listens there.
-std::unique_ptr<Channel> connect_to(const std::string& address);
+// The guard's side, of a rank. UserError for an address of no known kind, IoError (CommError over a link) when nobody
+// answers there.
+struct RankOfRun {
+  int rank = 0, size = 1;
+  std::string run_id, secret;    // of a link
+  std::filesystem::path folder;  // of a link
+};
+std::unique_ptr<Channel> connect_to(const std::string& address, const RankOfRun& rank);
+std::unique_ptr<Channel> connect_by_link(const std::string& host_and_port, const RankOfRun& rank);
 
-// The supervisor's side. Only processes of this user get in: the kernel says whose they are.
-class Listener {
+// The supervisor's side: where guards come to.
+class Arrivals {
+ public:
+  virtual ~Arrivals() = default;
+  virtual std::string address() const = 0;  // that guards are told
+  virtual int fd() const = 0;               // readable when somebody comes; -1: look now and then
+  // The next connection, or null; never waits.
+  virtual std::unique_ptr<Channel> accept() = 0;
+};
+
+// On this host. Only processes of this user get in: the kernel says whose they are.
+class Listener final : public Arrivals {
  public:
   Listener();
-  std::string address() const { return "unix:" + name_; }
-  int fd() const { return socket_.get(); }
-  // The next connection, or null; never waits.
-  std::unique_ptr<Channel> accept();
+  std::string address() const override { return "unix:" + name_; }
+  int fd() const override { return socket_.get(); }
+  std::unique_ptr<Channel> accept() override;
 
  private:
   std::string name_;
   FileDescriptor socket_;
+};
+
+// From other hosts, over links that outlive this and the channels; a channel that ends says bye.
+class LinkArrivals final : public Arrivals {
+ public:
+  // `rendezvous`: "HOST:PORT" as the ranks' hosts reach the server that the links are made on.
+  LinkArrivals(net::LinkServer& links, int size, std::string rendezvous)
+      : links_(links), size_(size), rendezvous_(std::move(rendezvous)), taken_(static_cast<size_t>(size)) {}
+  std::string address() const override { return "link:" + rendezvous_; }
+  int fd() const override { return -1; }
+  std::unique_ptr<Channel> accept() override;
+
+ private:
+  net::LinkServer& links_;
+  int size_;
+  std::string rendezvous_;
+  std::vector<bool> taken_;
 };
 
 }  // namespace mlbench::guard

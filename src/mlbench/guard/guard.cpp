@@ -9,11 +9,16 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <system_error>
 
+#include "mlbench/base/environment.h"
+#include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/base/system_error.h"
@@ -60,9 +65,28 @@ std::string required_variable(const char* name) {
   return *value;
 }
 
+int number_in(const char* name) {
+  const std::string text = required_variable(name);
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw UserError(std::string(name) + "=" + text + ": expected a whole number");
+  }
+  return value;
+}
+
+// None of them is any of the rank's business.
+std::string taken_variable(const char* name) {
+  std::string value = required_variable(name);
+  unsetenv(name);
+  return value;
+}
+
 class Guard {
  public:
-  explicit Guard(std::unique_ptr<Channel> supervisor) : supervisor_(std::move(supervisor)) {
+  // `folder`: of the run, where it is not the supervisor's; else empty.
+  Guard(std::unique_ptr<Channel> supervisor, std::filesystem::path folder)
+      : supervisor_(std::move(supervisor)), folder_(std::move(folder)) {
     sigset_t signals;
     sigemptyset(&signals);
     for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
@@ -72,13 +96,21 @@ class Guard {
 
   int run(ProcessOptions options) {
     tell("rank", options.environment["RANK"]);
+    if (supervisor_->elsewhere()) {
+      tell("host", Json{{"host", capture_host(0)}, {"environment", capture_environment()}}.dump(
+                       -1, ' ', false, Json::error_handler_t::replace));
+    }
     Message start;
-    while (!take_message(start)) {
+    while (start.word != "start") {
+      if (take_message(start)) {
+        if (start.word == "put") put(start.text);
+        continue;
+      }
       if (closed_) throw IoError("the supervisor of this run is gone");
       wait();
       if (asked_) return 128 + *asked_;
     }
-    options.output = start.text;
+    options.output = folder_ / start.text;
     for (const FileDescriptor& descriptor : start.descriptors) options.inherited.push_back(descriptor.get());
     ChildProcess rank = begin(options);
     const ProcessEnd end = wait_for_end(rank);
@@ -87,8 +119,10 @@ class Guard {
       std::fputs("mlbench-guard: a process that the rank left behind cannot be ended\n", stderr);
     }
     start.descriptors.clear();  // the cores are free
+    if (!closed_ && supervisor_->elsewhere()) supervisor_->send_behind_files("drained");
     // A launcher acts on the end of its child: it is to hear of it when the supervisor has judged it.
-    for (asked_.reset(); !closed_ && !asked_; wait()) {
+    // What the rank wrote on another host is on its way until the supervisor has closed the channel.
+    for (asked_.reset(); !closed_ && (!asked_ || supervisor_->elsewhere()); wait()) {
       Message ignored;
       take_message(ignored);
     }
@@ -126,6 +160,13 @@ class Guard {
     }
   }
 
+  // "NAME\nBYTES"
+  void put(const std::string& file) const {
+    const size_t end = file.find('\n');
+    if (folder_.empty() || end == std::string::npos) throw IoError("the supervisor of this run puts no file: " + file);
+    write_file_atomically(folder_ / file.substr(0, end), std::string_view(file).substr(end + 1));
+  }
+
   // Daemons of the rank's that have ended. The rank itself is rank.wait()'s.
   static void reap_orphans(pid_t rank) {
     for (siginfo_t info{}; waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0; info = {}) {
@@ -160,6 +201,7 @@ class Guard {
   }
 
   const std::unique_ptr<Channel> supervisor_;
+  const std::filesystem::path folder_;
   FileDescriptor signals_;
   bool closed_ = false;
   std::optional<int> asked_;  // the signal that is to end the guard: it is handed on
@@ -180,10 +222,16 @@ int guard_rank(const std::vector<std::string>& arguments) {
                          {"LOCAL_WORLD_SIZE", required_variable(launcher.local_size)}};
   options.new_session = true;  // nothing that the rank does to its group reaches us
   options.die_with_parent = true;
-  const std::string address = required_variable(kAddressVariable);
-  unsetenv(kAddressVariable);  // none of the rank's business
+  const std::string address = taken_variable(kAddressVariable);
+  RankOfRun rank{number_in(launcher.rank), number_in(launcher.size), {}, {}, {}};
+  if (address.starts_with("link:")) {
+    rank.run_id = required_variable("MLBENCH_RUN_ID");
+    rank.secret = taken_variable(kSecretVariable);
+    rank.folder = taken_variable(kFolderVariable);
+    for (const char* name : {"logs", "spool", "checkpoints"}) std::filesystem::create_directories(rank.folder / name);
+  }
   become_subreaper();
-  return Guard(connect_to(address)).run(std::move(options));
+  return Guard(connect_to(address, rank), rank.folder).run(std::move(options));
 }
 
 }  // namespace mlbench::guard

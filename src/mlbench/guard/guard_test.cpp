@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "mlbench/base/errors.h"
@@ -13,6 +15,8 @@
 #include "mlbench/base/process.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
+#include "mlbench/net/kv/kv.h"
+#include "mlbench/net/link/link.h"
 
 namespace mlbench::guard {
 namespace {
@@ -167,6 +171,118 @@ TEST_F(GuardTest, KeptChildrenStay) {
   kept.stop(1s);
 }
 
+// ---- on another host ----------------------------------------------------------------------------------------------
+
+// The supervisor has no more of it than what comes over the link: its files lie below here, the rank's below there.
+class LinkedGuardTest : public testing::Test {
+ protected:
+  LinkedGuardTest() {
+    become_subreaper();
+    std::filesystem::create_directory(folder_ / "here");
+    links_.emplace(net::LinkServerOptions{.size = 1, .folder = folder_ / "here", .files = [](int) {
+                                            return std::vector<std::string>{"spool/steps", "logs/log"};
+                                          }});
+    net::KvServerOptions options;
+    options.run_id = "1";
+    options.secret = "sesame";
+    options.take_link = [this](net::ProvedConnection link) { links_->take(std::move(link)); };
+    rendezvous_.emplace(options);
+    arrivals_.emplace(*links_, 1, "127.0.0.1:" + std::to_string(rendezvous_->port()));
+  }
+
+  void start(const std::string& script) {
+    ProcessOptions options;
+    options.arguments = {GUARD, "direct", "/bin/sh", "-c", script};
+    options.environment = {{kAddressVariable, arrivals_->address()},
+                           {kSecretVariable, "sesame"},
+                           {kFolderVariable, folder_ / "there"},
+                           {"MLBENCH_RUN_ID", "1"},
+                           {"RANK", "0"},
+                           {"WORLD_SIZE", "1"},
+                           {"LOCAL_RANK", "0"},
+                           {"LOCAL_WORLD_SIZE", "1"}};
+    options.output = folder_ / "guard.log";
+    options.working_directory = folder_.path();
+    guard_.emplace(ChildProcess::start(options));
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (!(channel_ = arrivals_->accept())) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << read_file(folder_ / "guard.log");
+      std::this_thread::sleep_for(10ms);
+    }
+    EXPECT_TRUE(channel_->elsewhere());
+    EXPECT_FALSE(channel_->peer());
+    EXPECT_EQ(next(), "rank 0");
+    EXPECT_THAT(next(), testing::AllOf(HasSubstr("host {"), HasSubstr("\"kernel\""), HasSubstr("\"cores\"")));
+    channel_->send("put", "spec.json\n{\"given\": 1}");
+    channel_->send("start", "logs/log");
+    EXPECT_THAT(next(), HasSubstr("pid "));
+  }
+
+  std::string next() const {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (std::chrono::steady_clock::now() < deadline) {
+      Message message;
+      const auto status = channel_->receive(message);
+      if (status == Channel::Status::kMessage) return message.word + " " + message.text;
+      if (status == Channel::Status::kClosed) return "closed";
+      pollfd input{channel_->fd(), POLLIN, 0};
+      poll(&input, 1, 1000);
+    }
+    return "nothing";
+  }
+  std::string here(const std::string& name) const {
+    return std::filesystem::exists(folder_ / "here" / name) ? read_file(folder_ / "here" / name) : "";
+  }
+
+  TemporaryFolder folder_;
+  std::optional<net::LinkServer> links_;
+  std::optional<net::KvServer> rendezvous_;
+  std::optional<LinkArrivals> arrivals_;
+  std::optional<ChildProcess> guard_;
+  std::unique_ptr<Channel> channel_;
+};
+
+TEST_F(LinkedGuardTest, AllThatARankWroteComesBehindItsEnd) {
+  start(
+      "cat there/spec.json; echo [$MLBENCH_GUARD$MLBENCH_GUARD_SECRET$MLBENCH_GUARD_FOLDER]; "
+      "i=0; while [ $i -lt 1000 ]; do echo step $i >> there/spool/steps; i=$((i + 1)); done; kill -9 $$");
+  EXPECT_EQ(next(), "end 137 9");
+  EXPECT_EQ(next(), "drained ");
+  EXPECT_EQ(here("logs/log"), "{\"given\": 1}[]\n");
+  EXPECT_EQ(here("spool/steps"), read_file(folder_ / "there/spool/steps"));
+  EXPECT_THAT(here("spool/steps"), testing::EndsWith("step 999\n"));
+  EXPECT_FALSE(guard_->wait(100ms)) << "a launcher would act on it";
+  channel_.reset();
+  const auto end = guard_->wait(kPatience);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->code, 137);
+}
+
+TEST_F(LinkedGuardTest, SignalsReachTheRank) {
+  start("trap 'exit 3' USR1; echo ready; while :; do sleep 0.05; done");
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (here("logs/log") != "ready\n") {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    std::this_thread::sleep_for(10ms);
+  }
+  channel_->send("signal", std::to_string(SIGUSR1));
+  EXPECT_EQ(next(), "end 3 0");
+}
+
+TEST_F(LinkedGuardTest, AllEndsWithTheSupervisor) {
+  start("trap '' TERM; setsid sleep 600 & echo $! > daemon; echo ready; while :; do sleep 0.05; done");
+  rendezvous_.reset();
+  arrivals_.reset();
+  channel_.reset();
+  links_.reset();
+  const auto end = guard_->wait(kPatience);
+  ASSERT_TRUE(end) << "the guard never ended";
+  EXPECT_EQ(end->code, 137);
+  if (std::filesystem::exists(folder_ / "daemon")) {
+    EXPECT_TRUE(wait_for_end(std::stoi(read_file(folder_ / "daemon")), kPatience));
+  }
+}
+
 TEST_F(GuardTest, SaysWhatItLacks) {
   const auto complaint = [&](std::vector<std::string> arguments) {
     ProcessOptions options;
@@ -179,8 +295,9 @@ TEST_F(GuardTest, SaysWhatItLacks) {
   EXPECT_THAT(complaint({}), HasSubstr("LAUNCHER COMMAND..."));
   EXPECT_THAT(complaint({"slurm", "true"}), HasSubstr("valid are direct, openmpi"));
   EXPECT_THAT(complaint({"openmpi", "true"}), HasSubstr("OMPI_COMM_WORLD_RANK is not set"));
-  EXPECT_THROW(connect_to("tcp:host:1"), UserError);
-  EXPECT_THROW(connect_to("unix:nobody-listens-there"), IoError);
+  EXPECT_THROW(connect_to("tcp:host:1", {}), UserError);
+  EXPECT_THROW(connect_to("link:host", {}), UserError);
+  EXPECT_THROW(connect_to("unix:nobody-listens-there", {}), IoError);
 }
 
 }  // namespace

@@ -136,7 +136,8 @@ Json clocks_json(const RunProgress& progress, const std::vector<RankSpool>& segm
       prepare = (prepare.is_null() ? 0.0 : prepare.get<double>()) + get(event, member::kPrepareS);
     }
   }
-  return {{"wall_s", progress.wall_s},
+  return {{"queue_s", progress.queue_s},
+          {"wall_s", progress.wall_s},
           {"prepare_s", prepare},
           {"train_s", seconds(clocks.train_ns)},
           {"train_legacy_s", seconds(clocks.train_legacy_ns)}};
@@ -357,6 +358,7 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record["failure"] = failure_json(progress.failure);
   record["segments"] = segments;
   record["environment"] = environment_json(progress, begin);
+  record["placement"] = progress.placement;
   record["hosts"] = progress.hosts;
   record["data"] = data_json(spec, last_event(rank0, EventKind::kPrepared));
   record["storage"] = {{"kind", "local"}, {"endpoint", nullptr}, {"objects", nullptr}, {"bytes", nullptr}};

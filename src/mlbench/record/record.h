@@ -20,7 +20,7 @@ std::string_view name_of(RunState state);
 
 struct Failure {
   std::string kind;   // rank_died | rank_error | comm_timeout | comm_error | start_failed | supervisor_lost |
-                      // launcher_lost | disk_full
+                      // launcher_lost | disk_full | host_lost
   int64_t rank = -1;  // the culprit; -1 unknown or none
   std::string host;
   std::string operation;  // last operation of the culprit, e.g. "all_reduce"
@@ -44,9 +44,11 @@ struct RunProgress {
   std::string started_at, finished_at;
   std::vector<SegmentInfo> segments;
   std::optional<Failure> failure;
+  Json placement = nullptr;  // of the record: where each rank runs; null before any start
   Json hosts = Json::array();
   Json environment = Json::object();
   std::vector<std::string> notes;
+  double queue_s = 0;           // before launch: for cores and in the queue of an engine, sum over segments
   double wall_s = 0;            // launch to end, sum over segments
   bool oversubscribed = false;  // started with --no-wait beside another run; the record says spec's or this
   Json utilisation = nullptr;   // of the record: {"cpu": used share of the host's cores | null, "gpu": null}

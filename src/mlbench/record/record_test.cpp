@@ -69,7 +69,11 @@ class Record : public testing::Test {
     progress_.state = RunState::kFinished;
     progress_.started_at = kStamp;
     progress_.finished_at = "2026-01-31T12:00:08.000000Z";
+    progress_.queue_s = 1.5;
     progress_.wall_s = 8;
+    progress_.placement =
+        Json::array({{{"rank", 0}, {"host", "node1"}, {"local_rank", 0}, {"cores", "0-1"}, {"gpu", 0}},
+                     {{"rank", 1}, {"host", "node2"}, {"local_rank", 0}, {"cores", nullptr}, {"gpu", nullptr}}});
     progress_.segments = {{1, 0, kStamp, "2026-01-31T12:00:08.000000Z", 0, {0, 0}}};
     const int64_t start = micros("2026-01-31T12:00:01.000000Z");
     for (int64_t rank = 0; rank < 2; ++rank) {
@@ -133,8 +137,10 @@ TEST_F(Record, QueuedRunHasAllFieldsAndNoMeasurements) {
   EXPECT_EQ(record["state"], "queued");
   EXPECT_EQ(record["started_at"], nullptr);
   EXPECT_EQ(record["exit_codes"], nullptr);
-  EXPECT_EQ(record["clocks"],
-            (Json{{"wall_s", 0.0}, {"prepare_s", nullptr}, {"train_s", 0.0}, {"train_legacy_s", 0.0}}));
+  EXPECT_EQ(
+      record["clocks"],
+      (Json{{"queue_s", 0.0}, {"wall_s", 0.0}, {"prepare_s", nullptr}, {"train_s", 0.0}, {"train_legacy_s", 0.0}}));
+  EXPECT_EQ(record["placement"], nullptr);
   EXPECT_EQ(record["throughput"]["samples_per_s"], nullptr);
   EXPECT_EQ(record["throughput"]["median_samples_per_s"], nullptr);
   EXPECT_EQ(record["goal"]["target"], 91.5);

@@ -124,7 +124,8 @@ void check_record(const Json& record) {
          "task_hash", "framework", "backend", "comm_stack", "weights_sha256", "stop_reason"}},
        {"whole number", {"id", "repeat", "workers", "threads_per_worker", "seed"}},
        {"true or false", {"oversubscribed"}},
-       {"list", {"overrides", "exit_codes", "notes", "segments", "hosts", "evaluations", "epochs", "operations"}},
+       {"list",
+        {"overrides", "exit_codes", "notes", "segments", "placement", "hosts", "evaluations", "epochs", "operations"}},
        {"object",
         {"communication", "limits", "requested", "effective", "failure", "environment", "data", "storage", "goal",
          "clocks", "steps_s", "exchange", "throughput", "utilisation", "custom"}}});

@@ -377,14 +377,21 @@ std::string run_details(const Json& record) {
   line("run", fmt::format("{} x {}, {}, {}, {}, seed {:.0f}", plural(figures.workers, "worker"),
                           plural(figures.threads_per_worker, "thread"), text(record, "/framework"),
                           text(record, "/backend"), text(record, "/executor"), number(record, "/seed").value_or(0)));
+  if (const Json* hosts = member(record, "hosts", Json::value_t::array); hosts && hosts->size() > 1) {
+    std::vector<std::string> names;
+    for (const Json& host : *hosts) names.push_back(text(host, "/name"));
+    line("hosts", fmt::format("{}", fmt::join(names, ", ")));
+  }
   line("labels", fmt::format("{}", fmt::join(figures.labels, ", ")));
   line("data", text(record, "/data/name"));
   line("created", short_stamp(text(record, "/created_at")) + " UTC");
   if (!text(record, "/started_at").empty()) line("started", short_stamp(text(record, "/started_at")) + " UTC");
   if (!text(record, "/finished_at").empty()) line("finished", short_stamp(text(record, "/finished_at")) + " UTC");
-  line("clocks", fmt::format("train {} s, legacy {} s, wall {} s, prepare {} s", format_seconds(figures.train_s),
+  const auto queue_s = number(record, "/clocks/queue_s");
+  line("clocks", fmt::format("train {} s, legacy {} s, wall {} s, prepare {} s{}", format_seconds(figures.train_s),
                              format_seconds(figures.train_legacy_s), format_seconds(figures.wall_s),
-                             format_seconds(number(record, "/clocks/prepare_s"))));
+                             format_seconds(number(record, "/clocks/prepare_s")),
+                             queue_s && *queue_s > 0 ? fmt::format(", queue {} s", format_seconds(queue_s)) : ""));
   if (figures.samples_per_s) {
     std::string rate = format_rate(figures.samples_per_s) + " samples/s";
     if (const auto median = number(record, "/throughput/median_samples_per_s")) {

@@ -7,6 +7,7 @@
 namespace mlbench::report {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -92,6 +93,17 @@ TEST(RunDetails, LineByLine) {
             "                                 s\n"
             " 150   0.25   15,000  test    8.00   78.50  0.6123\n"
             " 750   1.25   75,000  test    40.0   85.25  0.4100\n");
+}
+
+TEST(RunDetails, NameSeveralHostsAndATimeInTheQueue) {
+  Json record = make_record("r-2", 2, 40, 5400, true);
+  record["clocks"]["queue_s"] = 0.0;
+  record["hosts"] = Json::array({{{"name", "n1"}}});
+  EXPECT_THAT(run_details(record), AllOf(Not(HasSubstr("queue")), Not(HasSubstr("hosts"))));
+  record["clocks"]["queue_s"] = 90.0;
+  record["hosts"].push_back({{"name", "n2"}});
+  EXPECT_THAT(run_details(record), HasSubstr("local, seed 42\n  hosts       n1, n2\n"));
+  EXPECT_THAT(run_details(record), HasSubstr("prepare 0.500 s, queue 90.0 s\n"));
 }
 
 TEST(RunDetails, TellWaitingFromTransfer) {

@@ -102,6 +102,21 @@ record::Failure failure_of(const std::vector<RankFacts>& ranks, size_t rank, std
   return failure;
 }
 
+}  // namespace
+
+record::Failure lost_host(const std::vector<RankFacts>& ranks, size_t rank) {
+  std::vector<size_t> lost;
+  for (size_t other = 0; other < ranks.size(); ++other) {
+    if (ranks[other].lost && ranks[other].host == ranks[rank].host) lost.push_back(other);
+  }
+  const bool alone = lost.size() == 1;
+  return failure_of(ranks, rank, "host_lost",
+                    fmt::format("{} {} on {}: the link to {} host was lost", alone ? "rank" : "ranks",
+                                fmt::join(lost, ", "), ranks[rank].host, alone ? "its" : "their"));
+}
+
+namespace {
+
 std::optional<size_t> first_ended(const std::vector<RankFacts>& ranks, bool (*matches)(const RankFacts&)) {
   std::optional<size_t> first;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -114,6 +129,7 @@ std::optional<size_t> first_ended(const std::vector<RankFacts>& ranks, bool (*ma
 std::optional<record::Failure> ended_by_itself(const std::vector<RankFacts>& ranks) {
   const auto first = first_ended(
       ranks, [](const RankFacts& rank) { return rank.end->code != 0 && !communication_code(rank.end->code); });
+  if (first && ranks[*first].lost) return lost_host(ranks, *first);
   if (first) {
     const RankFacts& rank = ranks[*first];
     const bool killed = rank.end->signal.has_value();

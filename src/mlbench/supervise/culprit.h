@@ -19,6 +19,7 @@ struct RankFacts {
   std::string host;
   std::optional<ProcessEnd> end;  // by its own doing, not ours
   int64_t end_order = 0;          // of the ends: 0 was seen first
+  bool lost = false;              // the end was not seen: its host is out of reach
   bool joined = false;
   std::optional<double> heartbeat_age_s;  // since the last heartbeat; empty: none yet
   Json heartbeat = Json::object();        // {"operation", "sequence", "in_progress", "since_s", "step"}
@@ -36,9 +37,12 @@ std::string describe_activity(const Json& heartbeat);
 bool stopped(const RankFacts& rank);  // by SIGSTOP or a debugger
 bool reported_failure(const RankFacts& rank);
 
+// "ranks 2, 3 on n2: the link to their host was lost": `rank` and all of its host that were lost.
+record::Failure lost_host(const std::vector<RankFacts>& ranks, size_t rank);
+
 // Called once something went wrong; in this order the culprit is
 //  1. the first rank that was killed by a signal, or ended with a code that is no communication error, or reported an
-//     error of its own;
+//     error of its own; or whose host is out of reach, with the others there;
 //  2. a rank whose process is stopped;
 //  3. a rank that is alive but has stopped heart-beating (the longest silent one);
 //  4. nobody, where the ranks wait in MPI_Init: what keeps them from coming up is mpirun, or who connects to its ports;

@@ -54,6 +54,19 @@ TEST(Culprit, KilledRankWinsOverItsVictims) {
   EXPECT_EQ(failure.message, "rank 1 on node1 was killed by signal 9 (SIGKILL) during all_reduce #123");
 }
 
+TEST(Culprit, ALostHostIsNamedWithItsRanks) {
+  RankFacts away = ended(working(123), {137, SIGKILL}, 1);
+  away.host = "node2";
+  away.lost = true;
+  auto failure = name_culprit({ended(broken(124), {3, {}}, 0), away, broken(124)});
+  EXPECT_EQ(failure.kind, "host_lost");
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.host, "node2");
+  EXPECT_EQ(failure.message, "rank 1 on node2: the link to its host was lost");
+  failure = name_culprit({away, working(123), away});
+  EXPECT_EQ(failure.message, "ranks 0, 2 on node2: the link to their host was lost");
+}
+
 TEST(Culprit, BetweenOperationsAndBeforeTheFirst) {
   EXPECT_EQ(name_culprit({ended(working(5, false), {139, SIGSEGV}, 0)}).message,
             "rank 0 on node1 was killed by signal 11 (SIGSEGV) after all_reduce #5");

@@ -17,6 +17,8 @@ using std::chrono::seconds;
 constexpr seconds kGather{1};
 // The same while a rank has closed its connection but not ended yet (a core dump takes a while).
 constexpr seconds kGatherDying{5};
+// The same while nothing is heard of a rank's host: its link is lost after 10 s.
+constexpr seconds kGatherSilent{12};
 // On top of the communication timeout: what ranks get to notice by themselves before the supervisor acts.
 constexpr seconds kGrace{3};
 
@@ -27,6 +29,7 @@ std::optional<record::Failure> judge_custom(const std::vector<RankFacts>& ranks)
     if (rank.end && rank.end->code != 0 && (first == nullptr || rank.end_order < first->end_order)) first = &rank;
   }
   if (first == nullptr) return std::nullopt;
+  if (first->lost) return lost_host(ranks, static_cast<size_t>(first - ranks.data()));
   record::Failure failure;
   failure.kind = first->end->signal ? "rank_died" : "rank_error";
   failure.rank = first - ranks.data();
@@ -81,12 +84,13 @@ std::optional<Outcome> Judge::judge(const RunView& view, TimePoint now) {
 std::vector<RankFacts> Judge::facts_of(const RunView& view, TimePoint now) const {
   std::vector<RankFacts> facts(view.ranks.size());
   for (size_t rank = 0; rank < facts.size(); ++rank) {
-    const auto& [status, end, process_state] = view.ranks[rank];
+    const auto& [status, end, process_state, out_of_reach] = view.ranks[rank];
     RankFacts& fact = facts[rank];
     fact.host = status.host;
     if (end) {
       fact.end = end->end;
       fact.end_order = end->order;
+      fact.lost = end->lost;
     }
     fact.joined = status.joined;
     if (status.heartbeat.is_object()) fact.heartbeat = status.heartbeat;
@@ -110,7 +114,9 @@ std::optional<record::Failure> Judge::failure_in(const RunView& view, TimePoint 
   });
   if (trouble) {
     if (!trouble_) trouble_ = now;
-    const auto patience = somebody_is_dying(view) ? kGatherDying : kGather;
+    const bool host_is_silent =
+        std::ranges::any_of(view.ranks, [](const RankView& rank) { return !rank.end && rank.out_of_reach; });
+    const auto patience = host_is_silent ? kGatherSilent : somebody_is_dying(view) ? kGatherDying : kGather;
     if (now - *trouble_ >= patience || !view.running) return name_culprit(ranks);
     return std::nullopt;
   }
@@ -136,10 +142,14 @@ std::optional<record::Failure> Judge::never_joined(const std::vector<RankFacts>&
   failure.kind = "start_failed";
   failure.rank = static_cast<int64_t>(missing.front());
   failure.host = ranks[missing.front()].host;
-  failure.message =
-      fmt::format("{} {} on {} {}", missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "), failure.host,
-                  gone ? std::string("ended without joining the rendezvous")
-                       : fmt::format("did not join the rendezvous within {} s", options_.start_timeout.count()));
+  std::vector<std::string> hosts;
+  for (const size_t rank : missing) {
+    if (std::ranges::find(hosts, ranks[rank].host) == hosts.end()) hosts.push_back(ranks[rank].host);
+  }
+  failure.message = fmt::format(
+      "{} {} on {} {}", missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "), fmt::join(hosts, ", "),
+      gone ? std::string("ended without joining the rendezvous")
+           : fmt::format("did not join the rendezvous within {} s", options_.start_timeout.count()));
   return failure;
 }
 

@@ -34,6 +34,7 @@ struct RankEnd {
   ProcessEnd end;
   int64_t order = 0;  // 0 was seen first
   TimePoint when;
+  bool lost = false;  // nobody saw it: its host is out of reach
 };
 
 // What is seen of a rank at one moment.
@@ -41,6 +42,7 @@ struct RankView {
   net::RankStatus status;      // its connection and its words; with the host, also where it has not joined
   std::optional<RankEnd> end;  // by its own doing, not ours
   char process_state = '?';    // as in /proc/PID/stat; '?': not on this host, or gone
+  bool out_of_reach = false;   // of exec::RankGroup
 };
 
 struct RunView {
@@ -63,9 +65,9 @@ class Judge {
   Judge(JudgeOptions options, TimePoint begin);
 
   // Empty: the run goes on. A failure comes once its cause had time to show: 1 s after the first sign of trouble (5 s
-  // while a rank has closed its connection but not ended), or when no rank runs any more. A silent rank has the
-  // communication timeout and 3 s. To be called several times a second: after a longer pause it was this process that
-  // was stopped, and nobody counts as silent for it.
+  // while a rank has closed its connection but not ended, 12 s while nothing is heard of a rank's host), or when no
+  // rank runs any more. A silent rank has the communication timeout and 3 s. To be called several times a second: after
+  // a longer pause it was this process that was stopped, and nobody counts as silent for it.
   std::optional<Outcome> judge(const RunView& view, TimePoint now);
 
  private:

@@ -141,11 +141,35 @@ TEST_F(JudgeTest, RanksThatNeverJoinAreNamedAfterTheStartTimeout) {
   EXPECT_EQ(why.message, "ranks 0, 2 on node1 did not join the rendezvous within 20 s");
 }
 
+TEST_F(JudgeTest, RanksThatNeverJoinAreNamedWithTheirHosts) {
+  begin(4);
+  view_.ranks[1].status.joined = view_.ranks[1].status.connected = true;
+  view_.ranks[2].status.host = view_.ranks[3].status.host = "node2";
+  EXPECT_EQ(failure(after(20100ms)).message, "ranks 0, 2, 3 on node1, node2 did not join the rendezvous within 20 s");
+}
+
 TEST_F(JudgeTest, RanksThatEndedWithoutJoiningAreNamedAtOnce) {
   begin(2);
   view_.ranks[0].status.joined = view_.ranks[0].status.connected = true;
   end(1, {0, {}});
   EXPECT_EQ(failure(look()).message, "rank 1 on node1 ended without joining the rendezvous");
+}
+
+// What its peers see is a broken connection, at once; that its host is lost shows later.
+TEST_F(JudgeTest, ASilentHostHasTimeToBeLost) {
+  begin(3);
+  for (const size_t rank : {1, 2}) view_.ranks[rank].status.host = "node2";
+  all_join();
+  view_.ranks[1].out_of_reach = view_.ranks[2].out_of_reach = true;
+  view_.ranks[0].status.report =
+      Json{{"event", "failure"}, {"kind", "comm_error"}, {"message", "connection closed by peer"}};
+  EXPECT_FALSE(after(10s, {0, 1, 2}));
+  for (const size_t rank : {1, 2}) view_.ranks[rank].end = RankEnd{{137, SIGKILL}, order_++, clock_.now(), true};
+  const auto why = failure(after(3s, {0}));
+  EXPECT_EQ(why.kind, "host_lost");
+  EXPECT_EQ(why.rank, 1);
+  EXPECT_EQ(why.host, "node2");
+  EXPECT_EQ(why.message, "ranks 1, 2 on node2: the link to their host was lost");
 }
 
 TEST_F(JudgeTest, LeavingEarlyIsNoSuccess) {

@@ -80,9 +80,11 @@ Json to_json(const record::RunProgress& progress) {
           {"finished_at", progress.finished_at},
           {"segments", segments},
           {"failure", progress.failure ? to_json(*progress.failure) : Json(nullptr)},
+          {"placement", progress.placement},
           {"hosts", progress.hosts},
           {"environment", progress.environment},
           {"notes", progress.notes},
+          {"queue_s", progress.queue_s},
           {"wall_s", progress.wall_s},
           {"oversubscribed", progress.oversubscribed},
           {"utilisation", progress.utilisation}};
@@ -101,6 +103,12 @@ record::RunProgress progress_from_json(const Json& json) {
     if (!progress.hosts.is_array() || !progress.environment.is_object()) {
       throw UserError("progress.json: hosts is no list, or environment no object");
     }
+    // Those of earlier programs have neither.
+    progress.placement = json.value("placement", Json(nullptr));
+    if (!progress.placement.is_null() && !progress.placement.is_array()) {
+      throw UserError("progress.json: placement is no list");
+    }
+    progress.queue_s = json.value("queue_s", 0.0);
     json.at("notes").get_to(progress.notes);
     json.at("wall_s").get_to(progress.wall_s);
     json.at("oversubscribed").get_to(progress.oversubscribed);

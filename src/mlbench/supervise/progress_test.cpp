@@ -33,9 +33,12 @@ record::RunProgress complete_progress() {
                                      .sequence = 12,
                                      .message = "rank 2 died",
                                      .log_tail = {"line 1", "line 2"}};
+  progress.placement =
+      Json::array({{{"rank", 0}, {"host", "node1"}, {"local_rank", 0}, {"cores", "0-1"}, {"gpu", nullptr}}});
   progress.hosts = Json::array({{{"name", "node1"}}});
   progress.environment = {{"git_describe", "v1"}};
   progress.notes = {"waited 2.0 s for the cores"};
+  progress.queue_s = 2.25;
   progress.wall_s = 50.5;
   progress.oversubscribed = true;
   progress.utilisation = {{"cpu", 0.75}, {"gpu", nullptr}};
@@ -69,6 +72,22 @@ TEST(Progress, NumbersThatAreNoIntegersAreDamage) {
 
 TEST(Progress, EmptyOneComesBack) {
   EXPECT_EQ(to_json(progress_from_json(to_json(record::RunProgress()))), to_json(record::RunProgress()));
+}
+
+// A run that an earlier program began goes on under this one.
+TEST(Progress, OfAnEarlierProgramHasNoPlacement) {
+  Json json = to_json(complete_progress());
+  json.erase("placement");
+  json.erase("queue_s");
+  const record::RunProgress progress = progress_from_json(json);
+  EXPECT_TRUE(progress.placement.is_null());
+  EXPECT_EQ(progress.queue_s, 0);
+  EXPECT_EQ(progress.wall_s, 50.5);
+  json["placement"] = "node1";
+  EXPECT_THROW(progress_from_json(json), UserError);
+  json["placement"] = nullptr;
+  json["queue_s"] = "long";
+  EXPECT_THROW(progress_from_json(json), UserError);
 }
 
 TEST(Progress, NamesWhatIsMissing) {

@@ -14,6 +14,11 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/net/kv/kv.h"
+#include "mlbench/net/link/link.h"
+#include "mlbench/net/sockets.h"
+#include "mlbench/record/spool.h"
+#include "mlbench/record/timeline.h"
+#include "mlbench/record/tracker_lines.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/core_lock.h"
@@ -117,9 +122,17 @@ class Segment {
     server_options.size = static_cast<int>(run_.workers);
     server_options.run_id = std::to_string(run_.id);
     server_options.secret = make_secret();
+    if (!executor_.on_this_host()) {
+      links_.emplace(net::LinkServerOptions{
+          .size = server_options.size,
+          .folder = run_.run_dir,
+          .files = [segment = progress_.segments.back().index](int rank) { return files_of(segment, rank); }});
+      server_options.bind_address = executor_.rendezvous().bind;
+      server_options.take_link = [this](net::ProvedConnection link) { links_->take(std::move(link)); };
+    }
     server_.emplace(server_options);
     try {
-      group_ = executor_.start(make_request(server_options));
+      if (auto outcome = start_ranks(make_request(server_options))) return *outcome;
     } catch (const DiskFull&) {
       throw;
     } catch (const IoError& error) {
@@ -133,13 +146,15 @@ class Segment {
     const Outcome outcome = watch();
     if (group_->running()) {
       group_->stop(kStopPatience);
-      for (const exec::RankExit& exit : group_->poll(milliseconds(0)))
-        segment().exit_codes[index(exit.rank)] = exit.end.code;
+      for (const exec::RankExit& exit : group_->poll(milliseconds(0))) {
+        if (!exit.lost) segment().exit_codes[index(exit.rank)] = exit.end.code;
+      }
     }
     return outcome;
   }
 
   std::optional<EndRequest> wait_for_cores() {
+    if (!executor_.on_this_host()) return std::nullopt;
     core_lock_ = take_core_lock(core_path_, milliseconds(0));
     if (core_lock_) return std::nullopt;
     if (options_.no_wait) {
@@ -149,18 +164,15 @@ class Segment {
       return std::nullopt;
     }
 
-    const auto begin = steady_clock::now();
-    progress_.state = record::RunState::kQueued;
     const std::string holder = describe_holder(core_path_);
-    progress_.notes.push_back(fmt::format("waits for the cores: another run holds {}{}", core_path_.string(),
-                                          holder.empty() ? "" : " (" + holder + ")"));
-    upkeep_.save();
+    enter_queue(fmt::format("waits for the cores: another run holds {}{}", core_path_.string(),
+                            holder.empty() ? "" : " (" + holder + ")"));
     while (!core_lock_) {
       if (const auto request = control_.poll()) return request;
       core_lock_ = take_core_lock(core_path_, 2 * kTick);
       upkeep_.keep_lease_fresh();
     }
-    progress_.notes.back() = fmt::format("waited {:.1f} s for the cores", to_seconds(steady_clock::now() - begin));
+    leave_queue("for the cores");
     return std::nullopt;
   }
 
@@ -169,34 +181,120 @@ class Segment {
     segment.index = progress_.segments.empty() ? 1 : progress_.segments.back().index + 1;
     segment.start_step = options_.resume_step.value_or(0);
     segment.exit_codes.resize(static_cast<size_t>(run_.workers));
-    progress_.hosts = Json::array({capture_host(100)});
-    progress_.environment = capture_environment();
-    const auto now = std::chrono::system_clock::now();
-    segment.started_at = format_utc(now);
-    if (!progress_.segments.empty()) segment.lost_s = lost_seconds(now);
-    if (progress_.started_at.empty()) progress_.started_at = segment.started_at;
+    own_host_ = {host_name(), capture_host(100), capture_environment()};
+    progress_.placement = nullptr;
+    progress_.hosts = executor_.on_this_host() ? Json::array({own_host_.host}) : Json::array();
+    progress_.environment = own_host_.environment;
     progress_.segments.push_back(std::move(segment));
-    progress_.state = record::RunState::kRunning;
-    started_ = clock_.now();
-    upkeep_.begin_segment();
+    own_segment_ = true;
+    stamp_start();
     ends_.resize(static_cast<size_t>(run_.workers));
     // Before any rank can write under the segment's number: whoever resumes after us is not to use it again.
     write_progress(options_.run_dir, progress_);
   }
 
+  // From now on the segment's time counts.
+  void stamp_start() {
+    const auto now = std::chrono::system_clock::now();
+    segment().started_at = format_utc(now);
+    if (progress_.segments.size() > 1) segment().lost_s = lost_seconds(now);
+    if (progress_.started_at.empty()) progress_.started_at = segment().started_at;
+    progress_.state = record::RunState::kRunning;
+    started_ = clock_.now();
+    upkeep_.begin_segment();
+  }
+
+  // It has not begun after all: its ranks wait in the queue of an engine.
+  void take_back_start() {
+    if (progress_.started_at == segment().started_at) progress_.started_at.clear();
+    segment().started_at.clear();
+    started_.reset();
+    upkeep_.withdraw_segment();
+  }
+
+  // Until all ranks run (group_), unless it ends before. What is queued has all the time that it takes: that counts as
+  // no time of the run, and for no limit.
+  std::optional<Outcome> start_ranks(const exec::LaunchRequest& request) {
+    const std::unique_ptr<exec::Start> start = executor_.start(request);
+    for (;;) {
+      const exec::StartStatus status = start->poll(kTick);
+      const bool queued = status.state == exec::StartState::kQueued;
+      const std::string note =
+          fmt::format("waits in the queue of {}{}", executor_.name(), status.words.empty() ? "" : ": " + status.words);
+      if (queued && !queued_since_) {
+        take_back_start();
+        enter_queue(note);
+      } else if (queued && progress_.notes.back() != note) {
+        progress_.notes.back() = note;
+        count_queue();
+        upkeep_.save();
+      } else if (!queued && queued_since_) {
+        leave_queue("in the queue of " + executor_.name());
+        if (status.state != exec::StartState::kFailed) stamp_start();
+        upkeep_.save();
+      }
+      if (status.state == exec::StartState::kFailed) return failed("start_failed", status.words);
+      if (status.state == exec::StartState::kStarted) break;
+      if (const auto end = control_.poll()) return ended_on_request(*end);
+      upkeep_.keep_lease_fresh();
+      if (queued && upkeep_.record_is_due()) {
+        count_queue();
+        upkeep_.update_record({});
+      }
+    }
+    group_ = start->take();
+    const std::vector<exec::Placement> placement = group_->placement();
+    progress_.placement = exec::to_json(placement);
+    progress_.hosts = exec::hosts_of(placement, group_->captures(), own_host_);
+    return std::nullopt;
+  }
+
+  // ---- the queue: no time of the run
+
+  void enter_queue(std::string note) {
+    queued_since_ = clock_.now();
+    queue_before_s_ = progress_.queue_s;
+    progress_.state = record::RunState::kQueued;
+    progress_.notes.push_back(std::move(note));
+    upkeep_.save();
+  }
+
+  void count_queue() {
+    if (queued_since_) progress_.queue_s = queue_before_s_ + to_seconds(clock_.now() - *queued_since_);
+  }
+
+  // `where` behind "waited 2.0 s ".
+  void leave_queue(const std::string& where) {
+    count_queue();
+    progress_.notes.back() = fmt::format("waited {:.1f} s {}", progress_.queue_s - queue_before_s_, where);
+    queued_since_.reset();
+  }
+
   double lost_seconds(std::chrono::system_clock::time_point now) const {
-    const record::SegmentInfo& previous = progress_.segments.back();
+    const record::SegmentInfo& previous = progress_.segments[progress_.segments.size() - 2];
     auto last = last_trace(run_, previous.index);
     if (!last && !previous.finished_at.empty()) last = parse_utc(previous.finished_at);
     return last ? std::max(0.0, to_seconds(now - *last)) : 0;
   }
 
-  exec::LaunchRequest make_request(const net::KvServerOptions& server) const {
+  // What a rank of another host writes, in the order in which it is to come: no event without its steps.
+  static std::vector<std::string> files_of(int64_t segment, int rank) {
+    std::vector<std::string> names;
+    for (const std::filesystem::path& path :
+         {record::steps_path("", segment, rank), record::events_path("", segment, rank),
+          record::timeline_path("", segment, rank), record::tracker_lines_path("", rank),
+          exec::rank_log_path("logs", segment, rank)}) {
+      names.push_back(path.string());
+    }
+    return names;
+  }
+
+  exec::LaunchRequest make_request(const net::KvServerOptions& server) {
     exec::LaunchRequest request = launch_request(run_, options_.worker, progress_.segments.back().index,
                                                  options_.resume_step, run_.oversubscribed || progress_.oversubscribed);
     if (!options_.guard.empty()) request.guard = options_.guard;
     for (auto& [name, value] : spec::variable_values(run_)) request.environment[name] = std::move(value);
-    request.environment["MASTER_ADDR"] = server.bind_address;
+    request.environment["MASTER_ADDR"] = links_ ? executor_.rendezvous().address : server.bind_address;
     request.environment["MASTER_PORT"] = std::to_string(server_->port());
     request.environment["MLBENCH_RUN_ID"] = server.run_id;
     if (!spec::uses_worker(run_)) {
@@ -205,7 +303,16 @@ class Segment {
     } else {
       request.environment["MLBENCH_SECRET"] = server.secret;
     }
-    request.inherited = {core_lock_ ? core_lock_->fd() : beside_.get()};
+    if (executor_.on_this_host()) {
+      request.inherited = {core_lock_ ? core_lock_->fd() : beside_.get()};
+      return request;
+    }
+    request.environment.erase("MLBENCH_CORES");  // they are of this host
+    request.environment["MLBENCH_RESUME_S"] = std::to_string(net::kLinkPatience.count());
+    request.links.server = &*links_;
+    request.links.rendezvous = net::endpoint_text(executor_.rendezvous().address, server_->port());
+    request.links.secret = server.secret;
+    request.links.folder = run_.run_dir;
     return request;
   }
 
@@ -214,6 +321,7 @@ class Segment {
     for (;;) {
       for (const exec::RankExit& exit : group_->poll(kTick)) note_end(exit);
       tick();
+      if (const auto error = links_ ? links_->write_error() : nullptr) std::rethrow_exception(error);
       if (const auto request = control_.poll()) return ended_on_request(*request);
       if (auto outcome = judge.judge(look(), steady_clock::now())) {
         if (outcome->failure && outcome->failure->rank >= 0) {
@@ -229,12 +337,14 @@ class Segment {
     core_lock_.reset();
     beside_.reset();
     server_.reset();
+    links_.reset();
     progress_.state = outcome.state;
     progress_.failure = outcome.failure;
     if (progress_.failure) explain_full_disk(*progress_.failure);
     release_room(options_.run_dir);
     progress_.finished_at = utc_now();
-    if (started_) segment().finished_at = progress_.finished_at;
+    if (own_segment_) segment().finished_at = progress_.finished_at;
+    count_queue();
     upkeep_.count_time();
     const auto deadline = steady_clock::now() + kFinalRecordPatience;
     while (!upkeep_.save()) {
@@ -262,8 +372,8 @@ class Segment {
   // ---- what is seen of the ranks
 
   void note_end(const exec::RankExit& exit) {
-    ends_[index(exit.rank)] = RankEnd{exit.end, ends_seen_++, steady_clock::now()};
-    segment().exit_codes[index(exit.rank)] = exit.end.code;
+    ends_[index(exit.rank)] = RankEnd{exit.end, ends_seen_++, steady_clock::now(), exit.lost};
+    if (!exit.lost) segment().exit_codes[index(exit.rank)] = exit.end.code;
   }
 
   JudgeOptions judge_options() const {
@@ -280,11 +390,14 @@ class Segment {
   RunView look() {
     std::vector<net::RankStatus> statuses = server_->ranks();
     const auto pids = group_->pids();
+    const auto places = group_->placement();
     RunView view;
     for (size_t rank = 0; rank < ends_.size(); ++rank) {
       const auto process = pids[rank] ? process_status(*pids[rank]) : std::nullopt;
-      if (statuses[rank].host.empty()) statuses[rank].host = host_name();
-      view.ranks.push_back({std::move(statuses[rank]), ends_[rank], process ? process->state : '?'});
+      // By the names that their executor gives hosts, and the record: a pod calls itself otherwise.
+      statuses[rank].host = places[rank].host;
+      view.ranks.push_back({std::move(statuses[rank]), ends_[rank], process ? process->state : '?',
+                            group_->out_of_reach(static_cast<int>(rank))});
     }
     view.running = group_->running();
     view.launcher_death = group_->launcher_death();
@@ -322,11 +435,16 @@ class Segment {
   Upkeep upkeep_;
   std::filesystem::path core_path_;
   std::optional<FileLock> core_lock_;
-  FileDescriptor beside_;  // instead of the core lock, with --no-wait
+  FileDescriptor beside_;                 // instead of the core lock, with --no-wait
+  std::optional<net::LinkServer> links_;  // of ranks on other hosts
   std::optional<net::KvServer> server_;
   std::unique_ptr<exec::RankGroup> group_;
+  exec::HostCapture own_host_;  // of this process
+  std::optional<TimePoint> queued_since_;
+  double queue_before_s_ = 0;                 // of earlier waits
   std::vector<std::optional<RankEnd>> ends_;  // by the ranks' own doing
   int64_t ends_seen_ = 0;
+  bool own_segment_ = false;  // the last segment is this one's
   std::optional<TimePoint> started_;
 };
 

@@ -80,13 +80,14 @@ bool Upkeep::save() {
 }
 
 void Upkeep::measure_utilisation(const std::vector<std::optional<pid_t>>& pids) {
+  const double wall_s = progress_.wall_s - wall_before_s_;
+  if (!begin_ || wall_s <= 0) return;  // no rank runs yet
   double cpu_s = 0;
   for (const auto& pid : pids) {
     const auto process = pid ? process_status(*pid) : std::nullopt;
     if (!process) return;  // one is gone: the last complete figure stays
     cpu_s += process->cpu_s;
   }
-  const double wall_s = progress_.wall_s - wall_before_s_;
   progress_.utilisation = {{"cpu", cpu_s / (wall_s * available_cores())}, {"gpu", nullptr}};
 }
 

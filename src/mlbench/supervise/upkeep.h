@@ -22,6 +22,8 @@ class Upkeep {
 
   // From now on wall time counts, behind that of earlier segments; not before, whatever is written.
   void begin_segment();
+  // It has not begun after all: its ranks wait in a queue. Before anything was written since begin_segment().
+  void withdraw_segment() { begin_.reset(); }
   // Who takes over the lease ends these.
   void remember(const std::vector<std::optional<pid_t>>& pids);
 

@@ -78,6 +78,21 @@ TEST_F(UpkeepTest, WallTimeGoesOnBehindEarlierSegments) {
   EXPECT_EQ(record().at("clocks").at("wall_s"), 57);
 }
 
+TEST_F(UpkeepTest, WhatWaitsInAQueueHasNotBegun) {
+  progress_.wall_s = 50;
+  upkeep_.begin_segment();
+  clock_.advance(1s);
+  upkeep_.withdraw_segment();
+  clock_.advance(1h);
+  upkeep_.update_record({});
+  EXPECT_EQ(progress_.wall_s, 50);
+  EXPECT_TRUE(progress_.utilisation.is_null());
+  upkeep_.begin_segment();
+  clock_.advance(2s);
+  upkeep_.count_time();
+  EXPECT_EQ(progress_.wall_s, 52);
+}
+
 TEST_F(UpkeepTest, UtilisationIsThatOfTheTimeWhenAllRanksWereThere) {
   upkeep_.begin_segment();
   clock_.advance(1s);

@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/numbers.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/comm/kv_store.h"
 #include "mlbench/record/events.h"
@@ -72,6 +73,9 @@ Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInf
   // Processes of one run may start far apart: twice the time that a running collective gets.
   const auto join_timeout = 2 * seconds_to_ms(run.comm_timeout_s);
   options.connect_timeout = join_timeout;
+  if (const auto patience = environment_variable("MLBENCH_RESUME_S")) {
+    options.resume_patience = std::chrono::seconds(parse_count(*patience, "MLBENCH_RESUME_S", {0, 3600}));
+  }
   if (!supervised() && launch.rank == 0) {
     server_ = std::make_unique<net::KvServer>(
         net::KvServerOptions{options.address, launch.master_port, launch.size, run_id_, secret_});

@@ -7,7 +7,8 @@
 //   and at the end 20 times, as the shortest of many round trips tells most.
 // - The watchdog ends a rank whose operation lasts longer than the communication timeout plus 1 s (a back end that
 //   cannot time out by itself): last event to the spool, word to the supervisor, exit 3.
-// - The supervisor's end of the connection closes: spool flushed, exit 6.
+// - The supervisor's end of the connection closes: spool flushed, exit 6. With MLBENCH_RESUME_S, which is set for ranks
+//   of other hosts, the connection is tried again for so many seconds before that.
 // - SIGTERM or SIGINT: spool flushed, exit 130.
 
 #include <atomic>

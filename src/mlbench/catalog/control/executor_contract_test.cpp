@@ -5,12 +5,19 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 #include <thread>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/catalog/control/catalog.h"
+#include "mlbench/exec/local/local.h"
+#include "mlbench/exec/test_executor.h"
+#include "mlbench/exec/test_linked_executor.h"
+#include "mlbench/net/link/link.h"
 
 namespace mlbench::catalog {
 namespace {
@@ -27,11 +34,25 @@ struct Case {
   std::string backend;
 };
 
+// An engine that lets ranks wait: what is asked of an executor holds there, too.
+std::unique_ptr<exec::Executor> make_queueing() {
+  exec::EngineScript script;
+  script.lines = {{exec::StartState::kQueued, "PENDING (Priority)", 2},
+                  {exec::StartState::kStarting, "CONFIGURING", 1},
+                  {exec::StartState::kQueued, "PENDING (Resources)", 2}};
+  return std::make_unique<exec::ScriptedExecutor>(exec::local::make(), script);
+}
+
+std::unique_ptr<exec::Executor> make_linked() { return std::make_unique<exec::LinkedExecutor>(); }
+
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const ExecutorRow& row : executors()) {
+  std::vector<ExecutorRow> rows = executors();
+  rows.push_back({"queueing", exec::local::available, make_queueing});
+  for (const ExecutorRow& row : rows) {
     for (const char* backend : {"gloo", "mpi"}) all.push_back({row, backend});
   }
+  all.push_back({{"linked", exec::local::available, make_linked}, "gloo"});
   return all;
 }
 
@@ -41,6 +62,7 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
     const Availability here = GetParam().row.available();
     if (!here.available) GTEST_SKIP() << "missing capability: " << here.reason;
     if (GetParam().backend == "mpi" && !program_exists("mpirun")) GTEST_SKIP() << "missing capability: mpirun";
+    fs::create_directory(logs());
   }
 
   LaunchRequest request(const std::string& script, int workers) const {
@@ -49,8 +71,33 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
     result.guard = GUARD;
     result.command = {"/bin/sh", "-c", script};
     result.workers = workers;
-    result.log_dir = dir_.path();
+    result.log_dir = logs();
     return result;
+  }
+
+  // As a supervisor does for ranks of other hosts: of each start.
+  LaunchRequest with_links(LaunchRequest launch) {
+    launch.links.folder = logs();
+    launch.links.secret = "sesame";
+    if (executor_->on_this_host()) return launch;
+    rendezvous_.reset();
+    links_.emplace(
+        net::LinkServerOptions{.size = launch.workers, .folder = logs(), .files = [segment = launch.segment](int rank) {
+                                 return std::vector<std::string>{exec::rank_log_path("", segment, rank)};
+                               }});
+    net::KvServerOptions options;
+    options.size = launch.workers;
+    options.run_id = launch.environment["MLBENCH_RUN_ID"] = "1";
+    options.secret = launch.links.secret;
+    options.take_link = [this](net::ProvedConnection connection) { links_->take(std::move(connection)); };
+    rendezvous_.emplace(options);
+    launch.links.server = &*links_;
+    launch.links.rendezvous = "127.0.0.1:" + std::to_string(rendezvous_->port());
+    return launch;
+  }
+
+  std::unique_ptr<RankGroup> start(const LaunchRequest& launch) {
+    return exec::start_and_wait(*executor_, with_links(launch), kPatience);
   }
 
   std::map<int, ProcessEnd> wait_for_all(RankGroup& group) const {
@@ -69,7 +116,8 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
     return ends;
   }
 
-  fs::path log_path(int rank, int64_t segment = 1) const { return exec::rank_log_path(dir_.path(), segment, rank); }
+  fs::path log_path(int rank, int64_t segment = 1) const { return exec::rank_log_path(logs(), segment, rank); }
+  fs::path logs() const { return dir_ / "logs"; }
 
   void wait_for_logs(int ranks, const std::string& text) const {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
@@ -87,6 +135,8 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
   bool nobody_is_left() const { return FileLock::acquire(lock(), kPatience).has_value(); }
 
   TemporaryFolder dir_;
+  std::optional<net::LinkServer> links_;
+  std::optional<net::KvServer> rendezvous_;
   std::unique_ptr<exec::Executor> executor_ = GetParam().row.make();
 };
 
@@ -101,14 +151,15 @@ TEST_P(ExecutorContractTest, ThePlanSaysWhatIsStartedAndStartsNothing) {
     EXPECT_THAT(line, HasSubstr("/bin/sh -c 'touch "));
   }
   EXPECT_EQ(executor_->describe(plan), lines);
-  EXPECT_TRUE(fs::is_empty(dir_.path()));
+  EXPECT_TRUE(fs::is_empty(logs()));
+  EXPECT_FALSE(fs::exists(dir_ / "started"));
 }
 
 TEST_P(ExecutorContractTest, RanksSeeTheirPlaceAndLog) {
   LaunchRequest launch = request("echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $EXTRA; echo oops >&2", 3);
   launch.environment = {{"EXTRA", "words with space"}};
   launch.segment = 2;
-  const auto ends = wait_for_all(*executor_->start(launch));
+  const auto ends = wait_for_all(*start(launch));
   ASSERT_EQ(ends.size(), 3u);
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(ends.at(rank).code, 0);
@@ -117,18 +168,34 @@ TEST_P(ExecutorContractTest, RanksSeeTheirPlaceAndLog) {
   }
 }
 
+TEST_P(ExecutorContractTest, ThePlacementIsWhatRanksSee) {
+  const auto group = start(request("echo $LOCAL_RANK; exec sleep 600", 3));
+  const std::vector<exec::Placement> places = group->placement();
+  ASSERT_EQ(places.size(), 3u);
+  wait_for_logs(3, "\n");
+  std::map<std::string, std::set<int>> local_ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    const exec::Placement& place = places[static_cast<size_t>(rank)];
+    EXPECT_EQ(place.rank, rank);
+    EXPECT_NE(place.host, "");
+    EXPECT_EQ(read_file(log_path(rank)), std::to_string(place.local_rank) + "\n");
+    EXPECT_TRUE(local_ranks[place.host].insert(place.local_rank).second) << "two ranks in one place";
+    EXPECT_TRUE(std::is_sorted(place.cores.begin(), place.cores.end()));
+  }
+}
+
 TEST_P(ExecutorContractTest, RanksStartWhereTheyAreTold) {
   LaunchRequest launch = request("pwd -P", 2);
   launch.working_directory = dir_ / "there";
   fs::create_directory(launch.working_directory);
-  wait_for_all(*executor_->start(launch));
+  wait_for_all(*start(launch));
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(read_file(log_path(rank)), fs::canonical(launch.working_directory).string() + "\n");
   }
 }
 
 TEST_P(ExecutorContractTest, ReportsCodesAndSignals) {
-  const auto ends = wait_for_all(*executor_->start(request("[ $RANK = 1 ] && kill -9 $$; exit $((RANK + 5))", 3)));
+  const auto ends = wait_for_all(*start(request("[ $RANK = 1 ] && kill -9 $$; exit $((RANK + 5))", 3)));
   ASSERT_EQ(ends.size(), 3u);
   EXPECT_EQ(ends.at(0).code, 5);
   EXPECT_FALSE(ends.at(0).signal);
@@ -138,7 +205,7 @@ TEST_P(ExecutorContractTest, ReportsCodesAndSignals) {
 }
 
 TEST_P(ExecutorContractTest, LosingOneRankLeavesTheOthers) {
-  const auto group = executor_->start(request("[ $RANK = 1 ] && kill -9 $$; exec sleep 600", 3));
+  const auto group = start(request("[ $RANK = 1 ] && kill -9 $$; exec sleep 600", 3));
   const auto exits = group->poll(kPatience);
   ASSERT_EQ(exits.size(), 1u);
   EXPECT_EQ(exits[0].rank, 1);
@@ -150,7 +217,7 @@ TEST_P(ExecutorContractTest, LosingOneRankLeavesTheOthers) {
 }
 
 TEST_P(ExecutorContractTest, SignalsReachAllRanks) {
-  const auto group = executor_->start(request("trap 'exit 40' USR1; echo ready; while :; do sleep 0.05; done", 2));
+  const auto group = start(request("trap 'exit 40' USR1; echo ready; while :; do sleep 0.05; done", 2));
   wait_for_logs(2, "ready");
   group->signal_all(SIGUSR1);
   const auto ends = wait_for_all(*group);
@@ -161,7 +228,7 @@ TEST_P(ExecutorContractTest, SignalsReachAllRanks) {
 
 TEST_P(ExecutorContractTest, StopsWithTermThenKill) {
   // Rank 0 ends on SIGTERM, rank 1 ignores it, rank 2 is stopped and would end on SIGTERM.
-  const auto group = executor_->start(request(
+  const auto group = start(request(
       "if [ $RANK = 1 ]; then trap '' TERM; else trap 'exit 30' TERM; fi; echo ready; [ $RANK = 2 ] && kill -STOP $$; "
       "while :; do sleep 0.05; done",
       3));
@@ -177,8 +244,7 @@ TEST_P(ExecutorContractTest, StopsWithTermThenKill) {
 
 TEST_P(ExecutorContractTest, DestructionLeavesNoOrphan) {
   // What a rank started goes with it, whatever session it is in.
-  auto group =
-      executor_->start(request(holding() + "trap '' TERM; sleep 600 & setsid sleep 600 & echo ready; wait", 2));
+  auto group = start(request(holding() + "trap '' TERM; sleep 600 & setsid sleep 600 & echo ready; wait", 2));
   wait_for_logs(2, "ready");
   EXPECT_FALSE(FileLock::acquire(lock(), 0ms)) << "the ranks hold it";
   group.reset();
@@ -186,7 +252,7 @@ TEST_P(ExecutorContractTest, DestructionLeavesNoOrphan) {
 }
 
 TEST_P(ExecutorContractTest, ARanksEndLeavesNoOrphan) {
-  const auto group = executor_->start(request(holding() + "setsid sleep 600 & echo ready; exit 0", 2));
+  const auto group = start(request(holding() + "setsid sleep 600 & echo ready; exit 0", 2));
   wait_for_all(*group);
   EXPECT_TRUE(nobody_is_left());
 }
@@ -194,12 +260,26 @@ TEST_P(ExecutorContractTest, ARanksEndLeavesNoOrphan) {
 TEST_P(ExecutorContractTest, AProgramThatIsMissingIsAnErrorThatNamesIt) {
   LaunchRequest launch = request("", 2);
   launch.command = {(dir_ / "no-such-worker").string()};
-  EXPECT_THAT([&] { executor_->start(launch); }, testing::ThrowsMessage<IoError>(HasSubstr("no-such-worker")));
+  EXPECT_THAT([&] { start(launch); }, testing::ThrowsMessage<IoError>(HasSubstr("no-such-worker")));
 }
 
 TEST_P(ExecutorContractTest, AStartThatFailsLeavesNoOrphan) {
   fs::create_directory(log_path(1));  // rank 1 cannot start: its log file is a folder
-  EXPECT_THROW(executor_->start(request(holding() + "exec sleep 600", 2)), IoError);
+  fs::create_directories(exec::LinkedExecutor::there(logs()) / log_path(1).filename());
+  EXPECT_THROW(start(request(holding() + "exec sleep 600", 2)), IoError);
+  EXPECT_TRUE(nobody_is_left());
+}
+
+TEST_P(ExecutorContractTest, AStartThatIsDroppedLeavesNoOrphan) {
+  const auto begin = [&] { return executor_->start(with_links(request(holding() + "sleep 600 & exec sleep 600", 2))); };
+  begin().reset();
+  EXPECT_TRUE(nobody_is_left());
+  auto start = begin();
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (start->poll(10ms).state != exec::StartState::kStarted) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  }
+  start.reset();
   EXPECT_TRUE(nobody_is_left());
 }
 
@@ -207,13 +287,75 @@ TEST_P(ExecutorContractTest, GroupsFollowEachOther) {
   for (int64_t segment = 1; segment <= 3; ++segment) {
     LaunchRequest launch = request("exit 0", 1);
     launch.segment = segment;
-    EXPECT_EQ(wait_for_all(*executor_->start(launch)).size(), 1u);
+    EXPECT_EQ(wait_for_all(*start(launch)).size(), 1u);
     EXPECT_TRUE(fs::exists(log_path(0, segment)));
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Executors, ExecutorContractTest, testing::ValuesIn(cases()),
                          [](const auto& info) { return std::string(info.param.row.name) + "_" + info.param.backend; });
+
+// ---- an engine with a queue ----------------------------------------------------------------------------------------
+
+class EngineTest : public testing::Test {
+ protected:
+  EngineTest() {
+    request_.backend = "gloo";
+    request_.guard = GUARD;
+    request_.command = {"/bin/sh", "-c", "touch " + (dir_ / "started").string()};
+    request_.log_dir = dir_.path();
+  }
+  std::unique_ptr<exec::Start> start(exec::EngineScript script) {
+    executor_ = std::make_unique<exec::ScriptedExecutor>(exec::local::make(), std::move(script), log_);
+    return executor_->start(request_);
+  }
+
+  TemporaryFolder dir_;
+  LaunchRequest request_;
+  std::shared_ptr<exec::EngineLog> log_ = std::make_shared<exec::EngineLog>();
+  std::unique_ptr<exec::Executor> executor_;
+};
+
+TEST_F(EngineTest, TellsItsWordsWhileRanksWait) {
+  const auto begun = start({.lines = {{exec::StartState::kQueued, "PENDING (Priority)", 2},
+                                      {exec::StartState::kStarting, "CONFIGURING", 1}}});
+  for (const char* words : {"PENDING (Priority)", "PENDING (Priority)", "CONFIGURING"}) {
+    EXPECT_EQ(begun->poll(0ms).words, words);
+  }
+  EXPECT_EQ(begun->poll(kPatience).state, exec::StartState::kStarted);
+  EXPECT_EQ(begun->take()->placement().size(), 1u);
+}
+
+TEST_F(EngineTest, AQueuedStartThatIsDroppedNeverStarts) {
+  auto begun = start({.lines = {{exec::StartState::kQueued, "", 3}}});
+  EXPECT_EQ(begun->poll(0ms).state, exec::StartState::kQueued);
+  begun.reset();
+  EXPECT_EQ(log_->withdrawn, 1);
+  EXPECT_EQ(log_->launched, 0);
+  EXPECT_FALSE(fs::exists(dir_ / "started"));
+}
+
+TEST_F(EngineTest, SaysWhyItRefuses) {
+  const exec::EngineScript script = {
+      .lines = {{exec::StartState::kQueued, "PENDING", 1}, {exec::StartState::kFailed, "PartitionTimeLimit", 1}}};
+  const auto begun = start(script);
+  EXPECT_EQ(begun->poll(0ms).state, exec::StartState::kQueued);
+  for (int look = 0; look < 2; ++look) {
+    const exec::StartStatus status = begun->poll(0ms);
+    EXPECT_EQ(status.state, exec::StartState::kFailed);
+    EXPECT_EQ(status.words, "PartitionTimeLimit");
+  }
+  EXPECT_THAT([&] { exec::start_and_wait(*executor_, request_, kPatience); },
+              testing::ThrowsMessage<IoError>("PartitionTimeLimit"));
+}
+
+TEST_F(EngineTest, WhoDoesNotWaitForEverIsToldWhatTheEngineSaid) {
+  start({.lines = {{exec::StartState::kQueued, "PENDING (Resources)", 1'000'000}}});
+  EXPECT_THAT(
+      [&] { exec::start_and_wait(*executor_, request_, 100ms); },
+      testing::ThrowsMessage<IoError>("executor scripted: the ranks do not run after 0.1 s: PENDING (Resources)"));
+  EXPECT_EQ(log_->launched, 0);
+}
 
 // Words that each rank has its own: under mpirun there are none (the command line refuses them).
 TEST(ExecutorContract, RankWordsAreFilledIn) {

@@ -1,5 +1,6 @@
 #include "mlbench/exec/local/local.h"
 
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/exec/guarded.h"
 #include "mlbench/exec/local/mpirun.h"
@@ -23,11 +24,23 @@ std::vector<std::string> command_of(const LaunchRequest& request, int rank) {
 
 bool under_mpirun(const LaunchRequest& request) { return request.backend == "mpi"; }
 
+// All of them here, on whatever cores this process has: which of these a rank binds to is its own choice.
+std::vector<Placement> placement_of(const LaunchRequest& request) {
+  std::vector<Placement> places;
+  const std::vector<int> cores = allowed_cores();
+  for (int rank = 0; rank < request.workers; ++rank) {
+    places.push_back({.host = host_name(), .rank = rank, .local_rank = rank, .cores = cores});
+  }
+  return places;
+}
+
 class LocalExecutor final : public Executor {
  public:
   std::string name() const override { return "local"; }
 
-  std::unique_ptr<RankGroup> start(const LaunchRequest& request) override {
+  bool on_this_host() const override { return true; }
+
+  std::unique_ptr<Start> start(const LaunchRequest& request) override {
     std::vector<ProcessOptions> launchers;
     if (under_mpirun(request)) {
       if (!program_exists("mpirun")) throw IoError("back end mpi: there is no mpirun in PATH (Debian: openmpi-bin)");
@@ -42,7 +55,7 @@ class LocalExecutor final : public Executor {
         launchers.push_back(std::move(options));
       }
     }
-    return start_guarded(request, std::move(launchers));
+    return start_guarded(request, placement_of(request), std::move(launchers));
   }
 
   std::vector<std::string> describe(const LaunchRequest& request) const override {

@@ -38,6 +38,10 @@ class LocalExecutorTest : public testing::TestWithParam<const char*> {
     return result;
   }
 
+  std::unique_ptr<RankGroup> start(const LaunchRequest& launch) const {
+    return start_and_wait(*executor_, launch, kPatience);
+  }
+
   std::string log(int rank) const { return read_file(rank_log_path(dir_.path(), 1, rank)); }
 
   void wait_for_log(int rank, const std::string& text) const {
@@ -91,8 +95,23 @@ TEST(LocalExecutor, DescribesTheOneMpirun) {
   EXPECT_THAT(local::make()->describe(request), testing::ElementsAre(expected(request.workers, " --oversubscribe")));
 }
 
+TEST_P(LocalExecutorTest, RanksAreOnThisHostAndItsCores) {
+  const auto group = start(request("exec sleep 600", 2));
+  const std::vector<Placement> places = group->placement();
+  ASSERT_EQ(places.size(), 2u);
+  for (int rank = 0; rank < 2; ++rank) {
+    const Placement& place = places[static_cast<size_t>(rank)];
+    EXPECT_EQ(place.host, host_name());
+    EXPECT_EQ(place.rank, rank);
+    EXPECT_EQ(place.local_rank, rank);
+    EXPECT_EQ(place.cores, allowed_cores());
+    EXPECT_FALSE(place.gpu);
+  }
+  EXPECT_TRUE(group->captures().empty()) << "the supervisor is here itself";
+}
+
 TEST_P(LocalExecutorTest, PidsAreThoseOfTheRanks) {
-  const auto group = executor_->start(request("exec sleep 600", 3));
+  const auto group = start(request("exec sleep 600", 3));
   kill(*group->pids()[1], SIGKILL);
   const auto exits = group->poll(kPatience);
   ASSERT_EQ(exits.size(), 1u);
@@ -108,7 +127,7 @@ TEST_P(LocalExecutorTest, RanksInheritDescriptors) {
   ASSERT_TRUE(held);
   LaunchRequest spec = request("trap '' TERM; sleep 600 & echo ready; wait", 2);
   spec.inherited = {held->fd()};
-  auto group = executor_->start(spec);
+  auto group = start(spec);
   for (int rank = 0; rank < 2; ++rank) wait_for_log(rank, "ready");
   held.reset();
   EXPECT_FALSE(FileLock::acquire(lock, 0ms)) << "ranks keep the inherited descriptor";
@@ -122,7 +141,7 @@ TEST_P(LocalExecutorTest, KilledGuardTakesItsRankWithIt) {
   // The rank's own child is a daemon, which nobody but a subreaper finds.
   LaunchRequest spec = request("setsid sleep 600 & echo $PPID; exec sleep 600", 2);
   spec.inherited = {held->fd()};
-  const auto group = executor_->start(spec);
+  const auto group = start(spec);
   held.reset();
   for (int rank = 0; rank < 2; ++rank) wait_for_log(rank, "\n");
   kill(std::stoi(log(1)), SIGKILL);
@@ -138,7 +157,7 @@ class UnderMpirunTest : public LocalExecutorTest {};
 
 // It takes the guards with it: without a word about it a rank would be to blame.
 TEST_P(UnderMpirunTest, AKilledMpirunIsTold) {
-  const auto group = executor_->start(request("grep PPid /proc/$PPID/status; exec sleep 600", 2));
+  const auto group = start(request("grep PPid /proc/$PPID/status; exec sleep 600", 2));
   for (int rank = 0; rank < 2; ++rank) wait_for_log(rank, "\n");
   EXPECT_FALSE(group->launcher_death());
   kill(std::stoi(log(0).substr(log(0).find_first_of("0123456789"))), SIGSEGV);
@@ -168,7 +187,7 @@ TEST(LocalExecutor, MpirunThatFailsIsQuoted) {
   request.command = {"/bin/true"};
   request.log_dir = logs.path();
   try {
-    local::make()->start(request);
+    start_and_wait(*local::make(), request, kPatience);
     ADD_FAILURE() << "started a guard that does not exist";
   } catch (const IoError& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("before the ranks ran"));

@@ -10,6 +10,10 @@
 //
 // A message is at most 64 MiB, before the proof 4 KiB. Server and clients notice a host that went away without a word
 // after about 30 s of unanswered data.
+//
+// A client with patience (KvClientOptions) comes again when its connection breaks, in the place of the broken one, and
+// asks again what was not answered: nothing is lost, and nothing happens twice. Between two hosts something may break a
+// connection that both still want; on one host only the other's end does.
 
 #include <chrono>
 #include <cstdint>
@@ -20,9 +24,20 @@
 #include <vector>
 
 #include "mlbench/base/clock.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 
 namespace mlbench::net {
+
+// A connection of somebody who knows the secret, and comes in the name of a rank.
+struct ProvedConnection {
+  FileDescriptor socket;
+  std::string peer;  // "127.0.0.1:4711"
+  int rank = 0;
+  std::string session;  // the same when one and the same comes again
+  int64_t pid = 0;
+  std::string host;
+};
 
 struct KvServerOptions {
   std::string bind_address = "127.0.0.1";
@@ -32,6 +47,8 @@ struct KvServerOptions {
   std::string secret;
   std::chrono::milliseconds hello_timeout{10000};  // a connection without a proof is closed after this
   const Clock* clock = nullptr;                    // that server_time() reads; null: the system's
+  // For those that come for a link (net/link): called on the server's thread, must not wait. Unset: they are refused.
+  std::function<void(ProvedConnection)> take_link = nullptr;
 };
 
 // What the server knows of a rank. Nothing is forgotten when the connection closes but `connected`; a rank whose
@@ -70,7 +87,8 @@ struct KvClientOptions {
   std::string secret;
   std::chrono::milliseconds connect_timeout{30000};  // retries until then
   std::chrono::milliseconds reply_timeout{30000};    // of set() and report()
-  const Clock* clock = nullptr;                      // of server_time(); null: the system's
+  std::chrono::milliseconds resume_patience{0};  // so long a broken connection is tried again; 0: it is lost at once
+  const Clock* clock = nullptr;                  // of server_time(); null: the system's
 };
 
 // The server's clock, read at a moment between two of the client's clock.
@@ -98,8 +116,8 @@ class KvClient {
   // An object. Left out when the server is away or takes nothing at the moment: the next one says more.
   void heartbeat(const Json& status);
   void report(const Json& message);  // an object; returns when the server has it
-  // Called once, on the client's reading thread, when the server goes away (at once if it is away already). To be set
-  // at most once.
+  // Called once, on the client's reading thread, when the server goes away (at once if it is away already) and has
+  // not come back within the patience. To be set at most once.
   void on_lost(std::function<void()> callback);
 
  private:

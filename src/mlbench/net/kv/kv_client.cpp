@@ -11,12 +11,14 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/net/kv/greeting.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/kv/wire.h"
 #include "mlbench/net/proof.h"
@@ -29,16 +31,11 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
-constexpr Milliseconds kFirstRetry{20};
-constexpr Milliseconds kLastRetry{500};
 constexpr Milliseconds kConnectPatience{2000};
 // The server watches the time of a get(); this much later it is taken for dead.
 constexpr Milliseconds kGrace{5000};
 
-// The server says why it ends the connection.
-struct Refusal : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+using wire::Refusal;
 
 // JSON whose texts are UTF-8, whatever an error message of some library held.
 Json with_valid_texts(const Json& value) {
@@ -79,17 +76,21 @@ struct KvClient::State {
   const SystemClock own_clock;
   const Clock& clock;
   const std::string server;
+  const std::string session = make_nonce();
   const FileDescriptor wakeup;  // readable: closing
   FileDescriptor socket;
   wire::FrameReader input;  // of the reading thread, once it runs
   int64_t received_ns = 0;  // when the last of it came in
 
-  std::mutex send_mutex;  // one frame after the other
+  // One frame after the other, and none while a broken connection is made again. Guards `socket` where others than the
+  // reading thread use it.
+  std::mutex send_mutex;
 
   std::mutex mutex;  // guards what follows
   std::condition_variable changed;
   int64_t next_id = 1;
   std::map<int64_t, std::optional<Reply>> replies;  // of the calls under way
+  std::map<int64_t, std::string> unanswered;        // what they asked, where there is patience
   std::optional<std::string> lost;                  // why
   std::optional<std::string> send_error;            // why nothing can be sent any more
   bool closing = false;
@@ -104,17 +105,55 @@ struct KvClient::State {
   // ---- joining ---------------------------------------------------------------------------------------------------
 
   void join() {
-    const auto deadline = deadline_after(options.connect_timeout);
     std::string reason;
-    for (Milliseconds pause = kFirstRetry;; pause = std::min(2 * pause, kLastRetry)) {
-      // A lost packet among many of strangers is soon sent again.
-      socket = connect_to(options.address, options.port, std::min(deadline, deadline_after(kConnectPatience)), reason);
-      if (socket && say_hello(deadline, reason)) return;
-      if (SteadyClock::now() + pause >= deadline) break;
-      std::this_thread::sleep_for(pause);
-    }
+    if (try_to_join(deadline_after(options.connect_timeout), reason)) return;
     throw CommTimeout(who(fmt::format("cannot join the rendezvous at {} within {}: {}", server,
                                       duration_text(options.connect_timeout), reason)));
+  }
+
+  // False, with the reason, when the time has passed, or the client is closed.
+  bool try_to_join(SteadyClock::time_point deadline, std::string& reason) {
+    const auto attempt = [&] {
+      // A lost packet among many of strangers is soon sent again.
+      socket = connect_to(options.address, options.port, std::min(deadline, deadline_after(kConnectPatience)), reason);
+      return socket && say_hello(deadline, reason);
+    };
+    return wire::try_again(attempt, deadline, [this](Milliseconds pause) {
+      std::unique_lock lock(mutex);
+      return !changed.wait_for(lock, pause, [this] { return closing; });
+    });
+  }
+
+  // A connection that broke is made again: what was not answered is asked again. False when that is not to be, or not
+  // within the patience; `reason` then says more, where there is more to say.
+  bool resume(std::string& reason) {
+    if (options.resume_patience <= Milliseconds(0)) return false;
+    const std::lock_guard sending(send_mutex);
+    const auto deadline = deadline_after(options.resume_patience);
+    try {
+      std::string why;
+      if (!try_to_join(deadline, why)) {
+        reason += fmt::format(", and it could not be reached again within {}: {}",
+                              duration_text(options.resume_patience), why);
+        return false;
+      }
+      std::vector<std::string> again;
+      {
+        const std::lock_guard lock(mutex);
+        send_error.reset();
+        for (const auto& each : unanswered) again.push_back(each.second);
+      }
+      try {
+        const auto patience = deadline_after(options.reply_timeout);
+        for (const std::string& frame : again) wire::send_frame(socket.get(), frame, patience);
+      } catch (const CommError&) {
+        shutdown(socket.get(), SHUT_RDWR);  // it broke again: whoever reads sees that
+      }
+      return true;
+    } catch (const CommError& error) {
+      reason = error.what();
+      return false;
+    }
   }
 
   // False, with the reason, when another try may help.
@@ -123,49 +162,19 @@ struct KvClient::State {
     const Json hello = {{"op", "hello"},
                         {"id", 0},
                         {"nonce", wire::to_bytes(make_nonce())},
+                        {"session", wire::to_bytes(session)},
                         {"run", options.run_id},
                         {"rank", options.rank},
                         {"size", options.size},
                         {"pid", static_cast<int64_t>(getpid())},
                         {"host", host_name()}};
     try {
-      const auto challenge = ask(hello, "challenge", deadline, reason);
-      if (!challenge) return false;
-      const Transcript transcript = wire::transcript_of(hello, *challenge);
-      const std::string own = proof_of(ProofRole::kConnecting, options.secret, transcript);
-      const auto proof = ask({{"op", "proof"}, {"id", 0}, {"proof", wire::to_bytes(own)}}, "proof", deadline, reason);
-      if (!proof) return false;
-      if (proves(*proof, ProofRole::kAccepting, options.secret, transcript)) return true;
-      throw wire::ProtocolError("it does not know the run's secret");
+      return wire::prove(socket.get(), input, hello, options.secret, deadline, reason);
     } catch (const Refusal& refusal) {
       throw CommError(who(fmt::format("refused by the rendezvous at {}: {}", server, refusal.what())));
     } catch (const wire::ProtocolError& error) {
       throw CommError(
           who(fmt::format("what answers at {} is no rendezvous server of mlbench: {}", server, error.what())));
-    } catch (const CommError& error) {
-      reason = error.what();
-      return false;
-    }
-  }
-
-  // The member of the answer, bytes. Empty, with the reason, when there is no answer.
-  std::optional<std::string> ask(const Json& message, const char* member, SteadyClock::time_point deadline,
-                                 std::string& reason) {
-    send_frame(wire::encode(message), deadline);
-    for (;;) {
-      // No more than a hello's size: what listens there may be anything.
-      if (const auto answer = input.next(wire::kMaxHelloBytes)) {
-        if (answer->contains("error")) throw Refusal(printable(wire::text_in(*answer, "error")));
-        return wire::bytes_in(*answer, member);
-      }
-      if (!wait_for(socket.get(), POLLIN, deadline)) {
-        reason = "no answer to the hello";
-        return std::nullopt;
-      }
-      if (!receive()) {
-        reason = "it closed the connection";
-        return std::nullopt;
-      }
     }
   }
 
@@ -174,23 +183,18 @@ struct KvClient::State {
   void read_until_closed() {
     block_signals_on_this_thread();
     std::string reason;
-    try {
-      for (;;) {
-        while (const auto message = input.next(wire::kMaxMessageBytes)) take(*message);
-        pollfd polled[] = {{wakeup.get(), POLLIN, 0}, {socket.get(), POLLIN, 0}};
-        if (poll(polled, 2, -1) < 0) {
-          if (errno == EINTR) continue;
-          throw CommError("poll: " + errno_text(errno));
-        }
-        if (polled[0].revents != 0) return;
-        if (polled[1].revents != 0 && !receive()) throw CommError("it closed the connection");
+    do {
+      try {
+        read_until_broken();
+        return;
+      } catch (const Refusal& farewell) {
+        reason = farewell.what();
+        break;
+      } catch (const CommError& error) {
+        const std::lock_guard lock(mutex);
+        reason = send_error.value_or(error.what());
       }
-    } catch (const Refusal& farewell) {
-      reason = farewell.what();
-    } catch (const CommError& error) {
-      const std::lock_guard lock(mutex);
-      reason = send_error.value_or(error.what());
-    }
+    } while (resume(reason));
     {
       const std::lock_guard lock(mutex);
       lost = reason;
@@ -199,15 +203,25 @@ struct KvClient::State {
     tell_lost();
   }
 
+  // Returns when the client is closed.
+  void read_until_broken() {
+    for (;;) {
+      while (const auto message = input.next(wire::kMaxMessageBytes)) take(*message);
+      pollfd polled[] = {{wakeup.get(), POLLIN, 0}, {socket.get(), POLLIN, 0}};
+      if (poll(polled, 2, -1) < 0) {
+        if (errno == EINTR) continue;
+        throw CommError("poll: " + errno_text(errno));
+      }
+      if (polled[0].revents != 0) return;
+      if (polled[1].revents != 0 && !receive()) throw CommError("it closed the connection");
+    }
+  }
+
   // False at the end of the stream.
   bool receive() {
-    char buffer[65536];
-    const ssize_t count = recv(socket.get(), buffer, sizeof buffer, 0);
+    const bool more = wire::read_into(socket.get(), input);
     received_ns = now_ns();
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-    if (count < 0) throw CommError(errno_text(errno));
-    input.append({buffer, static_cast<size_t>(count)});
-    return count > 0;
+    return more;
   }
 
   void take(const Json& message) {
@@ -215,6 +229,7 @@ struct KvClient::State {
     if (id == 0) throw Refusal(wire::text_in(message, "error"));
     const std::lock_guard lock(mutex);
     const auto waiting = replies.find(id);
+    unanswered.erase(id);
     if (waiting == replies.end()) return;  // its caller gave up
     waiting->second = Reply{message, 0, received_ns};
     changed.notify_all();
@@ -237,24 +252,11 @@ struct KvClient::State {
     throw CommError(who(fmt::format("{}: lost the rendezvous server at {}: {}", operation, server, *lost)));
   }
 
-  void send_frame(std::string_view frame, SteadyClock::time_point deadline) {
-    while (!frame.empty()) {
-      const ssize_t count = send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL);
-      if (count >= 0) {
-        frame.remove_prefix(static_cast<size_t>(count));
-      } else if (errno == EAGAIN) {
-        if (!wait_for(socket.get(), POLLOUT, deadline)) throw CommError("it does not take what is sent");
-      } else if (errno != EINTR) {
-        throw CommError(errno_text(errno));
-      }
-    }
-  }
-
   // A frame that was sent in part leaves a stream that nobody can read: the connection ends. The reading thread sees
   // that, after the server's last words.
   void send_or_lose(std::string_view frame) {
     try {
-      send_frame(frame, deadline_after(options.reply_timeout));
+      wire::send_frame(socket.get(), frame, deadline_after(options.reply_timeout));
     } catch (const CommError& error) {
       {
         const std::lock_guard lock(mutex);
@@ -283,7 +285,11 @@ struct KvClient::State {
       replies[id] = std::nullopt;
     }
     {
-      const std::lock_guard lock(send_mutex);
+      const std::lock_guard sending(send_mutex);
+      if (options.resume_patience > Milliseconds(0)) {
+        const std::lock_guard lock(mutex);
+        unanswered[id] = frame;
+      }
       sent_ns = now_ns();
       send_or_lose(frame);
     }
@@ -291,6 +297,7 @@ struct KvClient::State {
     changed.wait_until(lock, deadline_after(timeout), [&] { return lost || replies[id]; });
     std::optional<Reply> reply = std::exchange(replies[id], std::nullopt);
     replies.erase(id);
+    unanswered.erase(id);
     if (!reply && lost) throw_lost(operation);
     lock.unlock();
     if (!reply) {

@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -52,7 +53,14 @@ struct Connection {
   std::string output;
   size_t sent = 0;                                  // bytes of output
   bool refused = false;                             // send what is left, then close
+  std::optional<ProvedConnection> link;             // send what is left, then hand over
   std::optional<SteadyClock::time_point> deadline;  // closed then: hello missing, or refused
+};
+
+// What a client that comes again may ask a second time.
+struct Session {
+  std::string name;          // made by the client
+  std::set<int64_t> set_by;  // ids of the calls that set a key
 };
 
 // A get() whose key is not there yet.
@@ -94,7 +102,8 @@ struct KvServer::State {
         listener(listen_on(given.bind_address, given.port)),
         port(own_endpoint(listener.get()).port),
         wakeup(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-        ranks(static_cast<size_t>(given.size)) {
+        ranks(static_cast<size_t>(given.size)),
+        sessions(static_cast<size_t>(given.size)) {
     if (!wakeup) throw IoError("cannot create an eventfd: " + errno_text(errno));
     thread = std::thread([this] { serve(); });
   }
@@ -120,6 +129,7 @@ struct KvServer::State {
   std::vector<std::unique_ptr<Connection>> connections;
   std::vector<Wait> waits;
   std::map<std::string, std::string> values;
+  std::vector<Session> sessions;  // of each rank
   SteadyClock::time_point accept_after{};
   Refusals refusals{"rendezvous"};
 
@@ -232,7 +242,7 @@ struct KvServer::State {
     if (connection.refused) return;
     try {
       connection.input.append({buffer, static_cast<size_t>(count)});
-      while (!connection.refused && connection.socket) {
+      while (!connection.refused && !connection.link && connection.socket) {
         const auto message = connection.input.next(connection.rank < 0 ? wire::kMaxHelloBytes : wire::kMaxMessageBytes);
         if (!message) return;
         handle(connection, *message);
@@ -251,6 +261,9 @@ struct KvServer::State {
     connection.output = {};
     connection.sent = 0;
     if (connection.refused) shutdown(connection.socket.get(), SHUT_WR);
+    if (!connection.link) return;
+    connection.link->socket = std::move(connection.socket);
+    options.take_link(*std::exchange(connection.link, std::nullopt));
   }
 
   void reply(Connection& connection, int64_t id, Json members) {
@@ -355,13 +368,29 @@ struct KvServer::State {
     }
     const int64_t pid = wire::integer_in(message, "pid");
     const std::string host = wire::text_in(message, "host");
+    const std::string own = proof_of(ProofRole::kAccepting, options.secret, connection.proved);
+    if (message.value("for", Json()) == "link") {
+      if (!options.take_link)
+        return refuse(connection, id, "this run has no ranks on other hosts: nobody takes a link");
+      connection.link =
+          ProvedConnection{{}, connection.peer, static_cast<int>(rank), wire::bytes_in(message, "session"), pid, host};
+      return reply(connection, id, {{"proof", wire::to_bytes(own)}});
+    }
     const RankStatus& known = ranks[static_cast<size_t>(rank)];
-    if (known.connected) {
+    const std::string name = wire::bytes_in(message, "session");
+    Session& session = sessions[static_cast<size_t>(rank)];
+    if (known.connected && name != session.name) {
       return refuse(connection, id, fmt::format("rank {} is taken by process {} on {}", rank, known.pid, known.host));
     }
+    if (known.connected) {
+      // Its end of that connection has broken, which nobody told us.
+      const auto broken = std::ranges::find(connections, static_cast<int>(rank), &Connection::rank);
+      MLBENCH_CHECK(broken != connections.end(), "a rank that is connected has a connection");
+      close_connection(**broken, "");
+    }
+    if (name != session.name) session = {name, {}};
     connection.rank = static_cast<int>(rank);
     connection.deadline.reset();
-    const std::string own = proof_of(ProofRole::kAccepting, options.secret, connection.proved);
     reply(connection, id, {{"proof", wire::to_bytes(own)}});
     const std::lock_guard lock(mutex);
     RankStatus& status = ranks[static_cast<size_t>(rank)];
@@ -373,8 +402,11 @@ struct KvServer::State {
   }
 
   void handle_set(Connection& connection, int64_t id, const std::string& key, std::string value) {
+    Session& session = sessions[static_cast<size_t>(connection.rank)];
+    if (session.set_by.contains(id)) return reply(connection, id, Json::object());  // the answer was lost
     const auto [entry, inserted] = values.try_emplace(key, std::move(value));
     if (!inserted) return reply(connection, id, {{"error", "it is set already"}});
+    session.set_by.insert(id);
     reply(connection, id, Json::object());
     std::vector<Wait> answered;
     std::erase_if(waits, [&](const Wait& wait) {

@@ -26,6 +26,7 @@
 #include "mlbench/net/kv/wire.h"
 #include "mlbench/net/proof.h"
 #include "mlbench/net/sockets.h"
+#include "mlbench/net/test_relay.h"
 
 namespace mlbench::net {
 namespace {
@@ -121,6 +122,7 @@ Json hello(int rank, int size) {
   return {{"op", "hello"},
           {"id", 0},
           {"nonce", wire::to_bytes(make_nonce())},
+          {"session", wire::to_bytes(make_nonce())},
           {"run", "run-1"},
           {"rank", rank},
           {"size", size},
@@ -761,6 +763,99 @@ TEST(KvLost, TheServersLastWordsAreInTheError) {
   KvClient client(client_options(server->port(), 0, 1));
   // A key that is not UTF-8 is a broken rule, so the server ends the connection.
   EXPECT_THAT([&] { client.set("\xff", "value"); }, ThrowsMessage<CommError>(HasSubstr("not well-formed")));
+}
+
+// ---- a broken connection ------------------------------------------------------------------------------------------
+
+class KvResume : public testing::Test {
+ protected:
+  KvClientOptions patient(int rank, std::chrono::milliseconds patience = kPatience) const {
+    KvClientOptions options = client_options(relay_.port(), rank, 2);
+    options.resume_patience = patience;
+    return options;
+  }
+
+  KvServer server_{server_options(2)};
+  test::Relay relay_{server_.port()};
+};
+
+TEST_F(KvResume, WhatWasNotAnsweredIsAskedAgain) {
+  KvClient cut_off(patient(0));
+  KvClient other(client_options(server_.port(), 1, 2));
+  bool lost = false;
+  cut_off.on_lost([&] { lost = true; });
+  std::string got;
+  std::thread waits([&] { got = cut_off.get("late", kPatience); });
+  std::this_thread::sleep_for(50ms);
+  relay_.cut();
+  EXPECT_TRUE(soon([&] { return !server_.ranks()[0].connected; }));
+  std::thread sets([&] { cut_off.set("mine", "value"); });
+  cut_off.heartbeat({{"step", 1}});  // is left out
+  std::this_thread::sleep_for(200ms);
+  other.set("late", "came");
+  relay_.heal();
+  waits.join();
+  sets.join();
+  EXPECT_EQ(got, "came");
+  EXPECT_EQ(other.get("mine", 0s), "value");
+  EXPECT_TRUE(server_.ranks()[0].connected);
+  EXPECT_EQ(relay_.connections(), 2);
+  cut_off.heartbeat({{"step", 7}});
+  EXPECT_TRUE(soon([&] { return server_.ranks()[0].heartbeat.is_object(); }));
+  EXPECT_EQ(server_.ranks()[0].heartbeat.at("step"), 7);
+  EXPECT_FALSE(lost);
+}
+
+// The connection breaks between the question and its answer: the key was set, and setting it again is no mistake.
+TEST_F(KvResume, NothingHappensTwice) {
+  RawClient first(server_.port());
+  const Json greeting = hello(0, 2);
+  ASSERT_TRUE(prove(first, greeting));
+  const Json set = {{"op", "set"}, {"id", 5}, {"key", "key"}, {"value", wire::to_bytes("value")}};
+  first.send_message(set);
+  EXPECT_EQ(first.receive(), Json({{"id", 5}}));
+  // Not closed: the server has not heard that it broke.
+  RawClient again(server_.port());
+  const auto answer = prove(again, greeting);
+  ASSERT_TRUE(answer && answer->contains("proof"));
+  again.send_message(set);
+  EXPECT_EQ(again.receive(), Json({{"id", 5}}));
+  EXPECT_TRUE(first.closed_by_server());
+  EXPECT_TRUE(server_.ranks()[0].connected);
+  // A call of its own is one.
+  Json second = set;
+  second["id"] = 6;
+  again.send_message(second);
+  const auto refused = again.receive();
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->at("error"), "it is set already");
+}
+
+TEST_F(KvResume, AnotherClientIsNotTheSame) {
+  KvClient first(client_options(server_.port(), 0, 2));
+  EXPECT_THAT([&] { KvClient second(patient(0)); }, ThrowsMessage<CommError>(HasSubstr("rank 0 is taken by process")));
+  first.set("still", "here");
+}
+
+TEST_F(KvResume, PatienceEnds) {
+  Signal lost;
+  KvClient client(patient(0, 300ms));
+  client.on_lost([&] { lost.raise(); });
+  relay_.cut();
+  EXPECT_THAT([&] { client.get("never", kPatience); },
+              ThrowsMessage<CommError>(AllOf(HasSubstr("lost the rendezvous server"),
+                                             HasSubstr("could not be reached again within 0.3 s"))));
+  EXPECT_TRUE(lost.wait());
+}
+
+TEST_F(KvResume, AClientThatIsClosedWaitsForNothing) {
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    KvClient client(patient(0, 10min));
+    relay_.cut();
+    EXPECT_TRUE(soon([&] { return !server_.ranks()[0].connected; }));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5min);
 }
 
 // ---- processes -----------------------------------------------------------------------------------------------------

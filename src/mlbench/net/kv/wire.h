@@ -4,11 +4,12 @@
 //
 // A message is a 4-byte big-endian length and a CBOR object of that length. First both prove that they know the run's
 // secret (net/proof.h; the whole hello is the greeting), with "id" 0; "error" instead of an answer is a refusal:
-//   client: {"op": "hello", "id", "nonce": bytes, "run", "rank", "size", "pid", "host"}
+//   client: {"op": "hello", "id", "nonce": bytes, "session": bytes, "run", "rank", "size", "pid", "host"}
 //   server: {"id", "challenge": bytes}
 //   client: {"op": "proof", "id", "proof": bytes}
 //   server: {"id", "proof": bytes}
-// Then:
+// The session is a client's own: one that comes again with it takes the place of its broken connection, and gives its
+// unanswered messages again with their old ids. One whose hello says "for": "link" speaks net/link from then on. Else:
 //           {"op": "set", "id", "key", "value": bytes}
 //           {"op": "get", "id", "key", "timeout_ms"}
 //           {"op": "report", "id", "message": {...}}

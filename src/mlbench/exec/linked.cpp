@@ -1,0 +1,248 @@
+#include "mlbench/exec/linked.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
+#include "mlbench/guard/channel.h"
+#include "mlbench/net/link/link.h"
+
+namespace mlbench::exec {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kLinkPoll{50};
+// SIGKILL was sent: a guard that says no more than that it is alive has a rank that hangs in its kernel.
+constexpr seconds kLastPatience{20};
+
+class LinkedGroup final : public RankGroup {
+ public:
+  LinkedGroup(LaunchRequest request, std::vector<Placement> placement, std::vector<std::string> files)
+      : request_(std::move(request)),
+        placement_(std::move(placement)),
+        files_(std::move(files)),
+        arrivals_(*request_.links.server, request_.workers, request_.links.rendezvous),
+        ranks_(static_cast<size_t>(request_.workers)) {}
+
+  // Whether all ranks run; waits up to `timeout` for it. IoError when one could not start.
+  bool all_run(milliseconds timeout) {
+    const auto deadline = steady_clock::now() + timeout;
+    for (;;) {
+      while (auto guard = arrivals_.accept()) strangers_.push_back(std::move(guard));
+      greet();
+      collect();
+      if (!start_error_.empty()) throw IoError(start_error_);
+      if (std::ranges::all_of(ranks_, &Rank::started)) return true;
+      if (steady_clock::now() >= deadline) return false;
+      wait_for_words(deadline);
+    }
+  }
+
+  std::vector<RankExit> poll(milliseconds timeout) override {
+    const auto deadline = steady_clock::now() + timeout;
+    for (collect(); exits_.empty() && running() && steady_clock::now() < deadline; collect()) wait_for_words(deadline);
+    return std::exchange(exits_, {});
+  }
+
+  bool running() const override { return std::ranges::any_of(ranks_, &Rank::running); }
+
+  std::vector<std::optional<pid_t>> pids() const override {
+    return std::vector<std::optional<pid_t>>(ranks_.size(), std::nullopt);
+  }
+
+  std::vector<Placement> placement() const override { return placement_; }
+  bool out_of_reach(int rank) const override { return !request_.links.server->within_reach(rank); }
+  std::vector<HostCapture> captures() const override { return captures_; }
+
+  void signal_all(int signal_number) override {
+    for (const Rank& rank : ranks_) {
+      if (rank.running && !rank.ended) rank.guard->send("signal", std::to_string(signal_number));
+    }
+  }
+
+  void stop(milliseconds patience) override {
+    signal_all(SIGTERM);
+    signal_all(SIGCONT);
+    wait_for_ends(patience);
+    signal_all(SIGKILL);
+    wait_for_ends(kLastPatience);
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (ranks_[rank].running) give_up(rank);
+    }
+  }
+
+ private:
+  struct Rank {
+    std::unique_ptr<guard::Channel> guard;
+    bool started = false;
+    bool running = false;  // or what it wrote is still on its way
+    bool ended = false;
+  };
+
+  std::string log_name(int rank) const {
+    return rank_log_path(request_.log_dir, request_.segment, rank).lexically_relative(request_.links.folder);
+  }
+
+  // A guard that said its rank hears what the rank needs.
+  void greet() {
+    std::erase_if(strangers_, [&](std::unique_ptr<guard::Channel>& guard) {
+      guard::Message message;
+      const auto status = guard->receive(message);
+      if (status == guard::Channel::Status::kNothing) return false;
+      int rank = -1;
+      const bool said = status == guard::Channel::Status::kMessage && message.word == "rank" &&
+                        std::sscanf(message.text.c_str(), "%d", &rank) == 1;
+      if (!said || rank < 0 || rank >= request_.workers || ranks_[static_cast<size_t>(rank)].guard) return true;
+      for (const std::string& name : files_) guard->send("put", name + "\n" + read_file(request_.links.folder / name));
+      guard->send("start", log_name(rank));
+      ranks_[static_cast<size_t>(rank)].guard = std::move(guard);
+      return true;
+    });
+  }
+
+  void collect() {
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      Rank& one = ranks_[rank];
+      guard::Message message;
+      while (one.guard && (one.running || !one.started)) {
+        const auto status = one.guard->receive(message);
+        if (status == guard::Channel::Status::kNothing) break;
+        if (status == guard::Channel::Status::kClosed) {
+          if (!one.started) start_error_ = fmt::format("rank {} on {}: its guard is out of reach", rank, host_of(rank));
+          give_up(rank);
+          break;
+        }
+        take(rank, message);
+      }
+    }
+  }
+
+  void take(size_t rank, const guard::Message& message) {
+    Rank& one = ranks_[rank];
+    int code = 0, number = 0;
+    if (message.word == "host") {
+      capture(rank, message.text);
+    } else if (message.word == "pid") {
+      one.started = one.running = true;
+    } else if (message.word == "error") {
+      start_error_ = fmt::format("rank {} on {}: {}", rank, host_of(rank), message.text);
+      one.started = true;
+    } else if (message.word == "end" && std::sscanf(message.text.c_str(), "%d %d", &code, &number) == 2) {
+      one.ended = true;
+      exits_.push_back({static_cast<int>(rank), {code, number > 0 ? std::optional(number) : std::nullopt}});
+    } else if (message.word == "drained") {
+      one.running = false;
+    }
+  }
+
+  void capture(size_t rank, const std::string& text) {
+    const auto said = try_parse_json(text, inputs::kMessage);
+    if (!said || !said->is_object()) return;
+    const auto known = std::ranges::find(captures_, host_of(rank), &HostCapture::name);
+    if (known != captures_.end()) return;
+    captures_.push_back(
+        {host_of(rank), said->value("host", Json::object()), said->value("environment", Json::object())});
+  }
+
+  std::string host_of(size_t rank) const { return placement_.at(rank).host; }
+
+  void give_up(size_t rank) {
+    Rank& one = ranks_[rank];
+    if (one.started && !one.ended) exits_.push_back({static_cast<int>(rank), {128 + SIGKILL, SIGKILL}, true});
+    one.started = one.ended = true;
+    one.running = false;
+  }
+
+  void wait_for_ends(milliseconds patience) {
+    const auto deadline = steady_clock::now() + patience;
+    for (collect(); running() && steady_clock::now() < deadline; collect()) wait_for_words(deadline);
+  }
+
+  void wait_for_words(steady_clock::time_point deadline) const {
+    std::vector<pollfd> inputs;
+    for (const auto& guard : strangers_) inputs.push_back({guard->fd(), POLLIN, 0});
+    for (const Rank& rank : ranks_) {
+      if (rank.guard && (rank.running || !rank.started)) inputs.push_back({rank.guard->fd(), POLLIN, 0});
+    }
+    const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
+    const auto wait = std::clamp(left, milliseconds(0), kLinkPoll);  // who comes rings no bell of ours
+    ::poll(inputs.data(), inputs.size(), static_cast<int>(wait.count()));
+  }
+
+  const LaunchRequest request_;
+  const std::vector<Placement> placement_;
+  const std::vector<std::string> files_;
+  guard::LinkArrivals arrivals_;
+  std::vector<std::unique_ptr<guard::Channel>> strangers_;  // that have not said their rank yet
+  std::vector<Rank> ranks_;
+  std::vector<HostCapture> captures_;
+  std::vector<RankExit> exits_;  // seen, not yet given to the caller
+  std::string start_error_;
+};
+
+class LinkedStart final : public Start {
+ public:
+  explicit LinkedStart(std::unique_ptr<LinkedGroup> group) : group_(std::move(group)) {}
+
+  StartStatus poll(milliseconds timeout) override {
+    if (status_.state != StartState::kStarting) return status_;
+    try {
+      if (group_->all_run(timeout)) status_ = {StartState::kStarted};
+    } catch (const IoError& error) {
+      status_ = {StartState::kFailed, error.what()};
+      group_.reset();
+    }
+    return status_;
+  }
+
+  std::unique_ptr<RankGroup> take() override {
+    MLBENCH_CHECK(status_.state == StartState::kStarted && group_, "only ranks that run can be taken, once");
+    return std::move(group_);
+  }
+
+ private:
+  StartStatus status_{StartState::kStarting};
+  std::unique_ptr<LinkedGroup> group_;
+};
+
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+}  // namespace
+
+std::map<std::string, std::string> guard_environment(const LaunchRequest& request,
+                                                     const std::filesystem::path& folder) {
+  return {{guard::kAddressVariable, "link:" + request.links.rendezvous},
+          {guard::kSecretVariable, request.links.secret},
+          {guard::kFolderVariable, folder.string()}};
+}
+
+LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folder) {
+  const std::string here = request.links.folder.string();
+  MLBENCH_CHECK(!here.empty(), "a run that is moved has a folder here");
+  for (std::string& word : request.command) replace_all(word, here, folder.string());
+  for (auto& [name, value] : request.environment) replace_all(value, here, folder.string());
+  return request;
+}
+
+std::unique_ptr<Start> start_linked(const LaunchRequest& request, std::vector<Placement> placement,
+                                    std::vector<std::string> files) {
+  MLBENCH_CHECK(request.links.server != nullptr, "ranks of other hosts need links");
+  MLBENCH_CHECK(placement.size() == static_cast<size_t>(request.workers), "each rank has a place");
+  return std::make_unique<LinkedStart>(std::make_unique<LinkedGroup>(request, std::move(placement), std::move(files)));
+}
+
+}  // namespace mlbench::exec

@@ -1,0 +1,29 @@
+#pragma once
+
+// Ranks of other hosts, each under a guard that comes over a link. The engine that starts the guards is the executor's
+// own; what is the same for all engines is here.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mlbench/exec/executor.h"
+
+namespace mlbench::exec {
+
+// What a guard needs in its environment beside the request's and its launcher's variables. `folder`: of the run on the
+// rank's host, which is its own: the guard makes it.
+std::map<std::string, std::string> guard_environment(const LaunchRequest& request, const std::filesystem::path& folder);
+
+// The request as it holds on a host where the run's folder is `folder`: in the words of the command and the values of
+// the environment that name it.
+LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folder);
+
+// kStarting until all guards came and their ranks run; it fails with the words of a guard whose rank could not start.
+// Each guard is given `files` of the run's folder (spec.json) first. How long that may take, and what the engine says
+// meanwhile, is for the executor. The group has no process of this host: its end tells the guards, which end the ranks.
+std::unique_ptr<Start> start_linked(const LaunchRequest& request, std::vector<Placement> placement,
+                                    std::vector<std::string> files);
+
+}  // namespace mlbench::exec

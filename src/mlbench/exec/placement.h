@@ -1,0 +1,39 @@
+#pragma once
+
+// Where the ranks of a run run, as their executor chose.
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/json.h"
+
+namespace mlbench::exec {
+
+struct Placement {
+  std::string host = {};
+  int rank = 0;
+  int local_rank = 0;           // among the ranks of its host
+  std::vector<int> cores = {};  // that it may use, ascending; empty: the executor does not know
+  std::optional<int> gpu = {};  // its number on the host; empty: the executor gave none
+};
+
+// What a host that takes part says of itself.
+struct HostCapture {
+  std::string name = {};  // as in Placement
+  Json host = {};         // capture_host() of base/environment.h, there
+  Json environment = {};  // capture_environment(), there
+};
+
+// "0-3,8" as the kernel writes it; "" for none. `cores` ascend.
+std::string core_list(std::span<const int> cores);
+
+// The record's `placement`: [{rank, host, local_rank, cores|null, gpu|null}] in the order given.
+Json to_json(std::span<const Placement> placement);
+
+// The record's `hosts`: those of the placement, each once, in the order of their first rank. `own` is the supervisor's;
+// of a host that nobody captured, the name. Each carries its `environment`, unless it is the supervisor's and alone.
+Json hosts_of(std::span<const Placement> placement, std::span<const HostCapture> captures, const HostCapture& own);
+
+}  // namespace mlbench::exec

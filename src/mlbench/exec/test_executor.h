@@ -1,0 +1,116 @@
+#pragma once
+
+// For tests: an executor whose engine lets ranks wait, or refuses them, and has hosts of its own. What it starts, it
+// starts through another executor.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "mlbench/exec/executor.h"
+
+namespace mlbench::exec {
+
+// What the engine says, one after the other, each for so many looks; then the ranks start, unless a line refuses them.
+struct EngineScript {
+  struct Line {
+    StartState state = StartState::kQueued;
+    std::string words = {};
+    int looks = 1;
+  };
+  std::vector<Line> lines = {};
+  bool on_this_host = false;
+  std::vector<Placement> placement = {};  // instead of the other's, unless empty
+  std::vector<HostCapture> captures = {};
+};
+
+// What became of the starts: shared, as an executor may be gone by then.
+struct EngineLog {
+  std::atomic<int> starts = 0, launched = 0, withdrawn = 0;
+};
+
+class ScriptedExecutor final : public Executor {
+ public:
+  ScriptedExecutor(std::unique_ptr<Executor> below, EngineScript script,
+                   std::shared_ptr<EngineLog> log = std::make_shared<EngineLog>())
+      : below_(std::move(below)), script_(std::move(script)), log_(std::move(log)) {}
+
+  std::string name() const override { return "scripted"; }
+  bool on_this_host() const override { return script_.on_this_host; }
+  std::vector<std::string> describe(const LaunchRequest& request) const override { return below_->describe(request); }
+  std::unique_ptr<Start> start(const LaunchRequest& request) override {
+    ++log_->starts;
+    return std::make_unique<ScriptedStart>(*below_, request, script_, log_);
+  }
+
+ private:
+  class Group final : public RankGroup {
+   public:
+    Group(std::unique_ptr<RankGroup> below, const EngineScript& script)
+        : below_(std::move(below)), placement_(script.placement), captures_(script.captures) {}
+    std::vector<RankExit> poll(std::chrono::milliseconds timeout) override { return below_->poll(timeout); }
+    bool running() const override { return below_->running(); }
+    std::optional<std::string> launcher_death() override { return below_->launcher_death(); }
+    std::vector<std::optional<pid_t>> pids() const override { return below_->pids(); }
+    std::vector<Placement> placement() const override { return placement_.empty() ? below_->placement() : placement_; }
+    std::vector<HostCapture> captures() const override { return captures_; }
+    void signal_all(int signal_number) override { below_->signal_all(signal_number); }
+    void stop(std::chrono::milliseconds patience) override { below_->stop(patience); }
+
+   private:
+    std::unique_ptr<RankGroup> below_;
+    const std::vector<Placement> placement_;
+    const std::vector<HostCapture> captures_;
+  };
+
+  class ScriptedStart final : public Start {
+   public:
+    ScriptedStart(Executor& below, LaunchRequest request, EngineScript script, std::shared_ptr<EngineLog> log)
+        : below_(below), request_(std::move(request)), script_(std::move(script)), log_(std::move(log)) {}
+    ~ScriptedStart() override {
+      if (!taken_) ++log_->withdrawn;
+    }
+
+    StartStatus poll(std::chrono::milliseconds timeout) override {
+      constexpr std::chrono::milliseconds kLook{20};
+      for (; line_ < script_.lines.size(); ++line_, looks_ = 0) {
+        const EngineScript::Line& line = script_.lines[line_];
+        if (line.state == StartState::kFailed) return {line.state, line.words};
+        if (looks_++ >= line.looks) continue;
+        std::this_thread::sleep_for(std::min(timeout, kLook));
+        return {line.state, line.words};
+      }
+      if (!start_) {
+        start_ = below_.start(request_);
+        ++log_->launched;
+      }
+      return start_->poll(timeout);
+    }
+
+    std::unique_ptr<RankGroup> take() override {
+      taken_ = true;
+      return std::make_unique<Group>(start_->take(), script_);
+    }
+
+   private:
+    Executor& below_;
+    const LaunchRequest request_;
+    const EngineScript script_;
+    const std::shared_ptr<EngineLog> log_;
+    size_t line_ = 0;
+    int looks_ = 0;
+    bool taken_ = false;
+    std::unique_ptr<Start> start_;
+  };
+
+  const std::unique_ptr<Executor> below_;
+  const EngineScript script_;
+  const std::shared_ptr<EngineLog> log_;
+};
+
+}  // namespace mlbench::exec

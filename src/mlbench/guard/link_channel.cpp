@@ -1,0 +1,91 @@
+// The channel between a guard and the supervisor of another host.
+
+#include "mlbench/base/errors.h"
+#include "mlbench/guard/channel.h"
+#include "mlbench/net/link/link.h"
+#include "mlbench/net/sockets.h"
+
+namespace mlbench::guard {
+namespace {
+
+// `take` gives the next word of the link.
+template <typename Take>
+Channel::Status receive_from(Take take, Message& message) {
+  net::LinkWord word;
+  switch (take(word)) {
+    case net::LinkStatus::kNothing:
+      return Channel::Status::kNothing;
+    case net::LinkStatus::kLost:
+      return Channel::Status::kClosed;
+    case net::LinkStatus::kWord:
+      break;
+  }
+  message = {std::move(word.word), std::move(word.text), {}};
+  return Channel::Status::kMessage;
+}
+
+class GuardsEnd final : public Channel {
+ public:
+  explicit GuardsEnd(const net::LinkClientOptions& options) : link_(options) {}
+  int fd() const override { return link_.fd(); }
+  void send(const std::string& word, const std::string& text, std::span<const int> descriptors) override {
+    MLBENCH_CHECK(descriptors.empty(), "descriptors do not travel to other hosts");
+    link_.send(word, text);
+  }
+  void send_behind_files(const std::string& word) override { link_.send_behind_files(word, ""); }
+  bool elsewhere() const override { return true; }
+  Status receive(Message& message) override {
+    return receive_from([this](net::LinkWord& word) { return link_.receive(word); }, message);
+  }
+  std::optional<pid_t> peer() const override { return std::nullopt; }
+
+ private:
+  net::LinkClient link_;
+};
+
+class SupervisorsEnd final : public Channel {
+ public:
+  SupervisorsEnd(net::LinkServer& links, int rank) : links_(links), rank_(rank) {}
+  ~SupervisorsEnd() override { links_.close(rank_); }
+  int fd() const override { return links_.fd(rank_); }
+  void send(const std::string& word, const std::string& text, std::span<const int> descriptors) override {
+    MLBENCH_CHECK(descriptors.empty(), "descriptors do not travel to other hosts");
+    links_.send(rank_, word, text);
+  }
+  bool elsewhere() const override { return true; }
+  Status receive(Message& message) override {
+    return receive_from([this](net::LinkWord& word) { return links_.receive(rank_, word); }, message);
+  }
+  std::optional<pid_t> peer() const override { return std::nullopt; }
+
+ private:
+  net::LinkServer& links_;
+  const int rank_;
+};
+
+}  // namespace
+
+std::unique_ptr<Channel> connect_by_link(const std::string& host_and_port, const RankOfRun& rank) {
+  const auto endpoint = net::parse_endpoint(host_and_port);
+  if (!endpoint) throw UserError("'link:" + host_and_port + "' is no address of a supervisor: expected link:HOST:PORT");
+  net::LinkClientOptions options;
+  options.address = endpoint->host;
+  options.port = endpoint->port;
+  options.rank = rank.rank;
+  options.size = rank.size;
+  options.run_id = rank.run_id;
+  options.secret = rank.secret;
+  options.folder = rank.folder;
+  return std::make_unique<GuardsEnd>(options);
+}
+
+std::unique_ptr<Channel> LinkArrivals::accept() {
+  for (int rank = 0; rank < size_; ++rank) {
+    if (taken_[static_cast<size_t>(rank)] || !links_.came(rank)) continue;
+    taken_[static_cast<size_t>(rank)] = true;
+    return std::make_unique<SupervisorsEnd>(links_, rank);
+  }
+  return nullptr;
+}
+
+}  // namespace mlbench::guard

@@ -1,0 +1,357 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "mlbench/base/environment.h"
+#include "mlbench/net/kv/greeting.h"
+#include "mlbench/net/link/link.h"
+#include "mlbench/net/link/words.h"
+#include "mlbench/net/proof.h"
+#include "mlbench/net/sockets.h"
+
+namespace mlbench::net {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
+
+constexpr Milliseconds kClientTick{100};
+constexpr Milliseconds kOneConnectPatience{2000};
+constexpr Milliseconds kLookInterval{200};
+constexpr Milliseconds kNoRoomPause{1000};
+constexpr size_t kMostWaitingBytes = size_t{256} << 10;
+
+struct GrowingFile {
+  std::string name;
+  std::filesystem::path path;
+  FileDescriptor file;
+  int64_t kept = 0;  // by the server
+  int64_t sent = 0;
+  int64_t seen = 0;  // its size at the last look
+};
+
+int64_t size_of(const std::filesystem::path& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : 0;
+}
+
+}  // namespace
+
+struct LinkClient::State {
+  explicit State(const LinkClientOptions& given)
+      : options(given), server(endpoint_text(given.address, given.port)), last_sign(SteadyClock::now()) {
+    std::string reason;
+    if (!join(deadline_after(options.connect_timeout), reason)) {
+      throw CommTimeout(fmt::format("rank {}: no link to the supervisor at {} within {}: {}", options.rank, server,
+                                    duration_text(options.connect_timeout), reason));
+    }
+    thread = std::thread([this] { run(); });
+  }
+
+  ~State() {
+    {
+      const std::lock_guard lock(mutex);
+      closing = true;
+      changed.notify_all();
+    }
+    wakeup.ring();
+    thread.join();
+  }
+
+  const LinkClientOptions options;
+  const std::string server;
+  const std::string session = make_nonce();
+  link::Bell wakeup, bell;
+
+  // Of the thread.
+  FileDescriptor socket;
+  wire::FrameReader input;
+  std::string output;
+  bool welcomed = false;
+  SteadyClock::time_point last_sign, last_sent, next_look, pause_until;
+  std::vector<GrowingFile> files;
+  size_t current = 0;          // the file that is being sent, of this look at all of them
+  bool looked_behind = false;  // since send_behind_files()
+
+  std::mutex mutex;  // guards what follows
+  std::condition_variable changed;
+  link::Heard heard;
+  link::Spoken spoken;
+  std::optional<LinkWord> behind_files;
+  bool closing = false, lost = false;
+
+  std::thread thread;
+
+  // ---- connecting ------------------------------------------------------------------------------------------------
+
+  // False, with the reason, when the time has passed, or the client is closed.
+  bool join(SteadyClock::time_point deadline, std::string& reason) {
+    const auto attempt = [&] {
+      const auto soon = std::min(deadline, deadline_after(kOneConnectPatience));
+      socket = connect_to(options.address, options.port, soon, reason);
+      return socket && greet(soon, reason);
+    };
+    return wire::try_again(attempt, deadline, [this](Milliseconds pause) {
+      std::unique_lock lock(mutex);
+      return !changed.wait_for(lock, pause, [this] { return closing; });
+    });
+  }
+
+  bool greet(SteadyClock::time_point deadline, std::string& reason) {
+    input = {};
+    const Json hello = {{"op", "hello"},
+                        {"id", 0},
+                        {"for", "link"},
+                        {"nonce", wire::to_bytes(make_nonce())},
+                        {"session", wire::to_bytes(session)},
+                        {"run", options.run_id},
+                        {"rank", options.rank},
+                        {"size", options.size},
+                        {"pid", static_cast<int64_t>(getpid())},
+                        {"host", host_name()}};
+    try {
+      return wire::prove(socket.get(), input, hello, options.secret, deadline, reason);
+    } catch (const wire::Refusal& refusal) {
+      throw CommError(
+          fmt::format("rank {}: refused a link by the supervisor at {}: {}", options.rank, server, refusal.what()));
+    } catch (const wire::ProtocolError& error) {
+      throw CommError(fmt::format("rank {}: what answers at {} is no supervisor of mlbench: {}", options.rank, server,
+                                  error.what()));
+    }
+  }
+
+  // ---- the thread ------------------------------------------------------------------------------------------------
+
+  void run() {
+    block_signals_on_this_thread();
+    try {
+      do {
+        last_sign = SteadyClock::now();  // it has just proved itself
+        try {
+          if (!talk()) break;
+        } catch (const wire::ProtocolError&) {
+          break;  // it would say the same again
+        } catch (const CommError&) {
+          // It broke.
+        }
+      } while (come_again());
+    } catch (const std::exception&) {
+      // Refused: it is given up already.
+    }
+    socket.reset();
+    const std::lock_guard lock(mutex);
+    lost = true;
+    bell.ring();
+  }
+
+  bool come_again() {
+    std::string reason;
+    return join(last_sign + options.patience, reason);
+  }
+
+  // False when all is over; CommError, or true, when the connection is broken.
+  bool talk() {
+    begin_to_talk();
+    for (;;) {
+      {
+        const std::lock_guard lock(mutex);
+        if (closing) return false;
+        if (welcomed) output += spoken.take_frames();
+      }
+      if (welcomed) offer_files();
+      if (output.empty() && SteadyClock::now() - last_sent >= link::kBeat) output = wire::encode({{"op", "beat"}});
+      pollfd polled[] = {{wakeup.fd(), POLLIN, 0},
+                         {socket.get(), static_cast<short>(output.empty() ? POLLIN : POLLIN | POLLOUT), 0}};
+      poll(polled, 2, static_cast<int>(kClientTick.count()));
+      wakeup.silence();
+      if ((polled[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
+        if (!wire::read_into(socket.get(), input)) return true;
+        last_sign = SteadyClock::now();
+        while (const auto message = input.next(link::kMessageBytes)) {
+          if (!handle(*message)) return false;
+        }
+      }
+      if (!output.empty()) send_output();
+      if (SteadyClock::now() - last_sign > link::kSilence) return true;
+    }
+  }
+
+  void begin_to_talk() {
+    const std::lock_guard lock(mutex);
+    welcomed = false;
+    spoken.begin_again();
+    output = wire::encode({{"op", "resume"}, {"heard", heard.last()}});
+    last_sent = SteadyClock::now();
+  }
+
+  void send_output() {
+    const ssize_t count = ::send(socket.get(), output.data(), output.size(), MSG_NOSIGNAL);
+    if (count < 0 && errno != EAGAIN && errno != EINTR) throw CommError(errno_text(errno));
+    if (count <= 0) return;
+    output.erase(0, static_cast<size_t>(count));
+    last_sent = SteadyClock::now();
+  }
+
+  // False when the server wants no more.
+  bool handle(const Json& message) {
+    const std::string operation = wire::text_in(message, "op");
+    if (operation == "bye" || operation == "refused") return false;
+    if (operation == "welcome") {
+      take_welcome(message);
+    } else if (operation == "say") {
+      const std::lock_guard lock(mutex);
+      if (heard.take(message)) bell.ring();
+      output += heard.answer();
+    } else if (operation == "heard") {
+      const std::lock_guard lock(mutex);
+      spoken.heard(wire::integer_in(message, "sequence"));
+    } else if (operation == "kept" || operation == "later") {
+      take_answer(wire::text_in(message, "name"), wire::integer_in(message, "offset"), operation == "kept");
+    } else if (operation != "beat") {
+      throw wire::ProtocolError("operation '" + operation + "'");
+    }
+    return true;
+  }
+
+  void take_welcome(const Json& message) {
+    {
+      const std::lock_guard lock(mutex);
+      spoken.heard(wire::integer_in(message, "heard"));
+    }
+    const auto given = message.find("files");
+    if (given == message.end() || !given->is_array()) throw wire::ProtocolError("a welcome without files");
+    std::vector<GrowingFile> known = std::exchange(files, {});
+    for (const Json& each : *given) {
+      const std::string name = wire::text_in(each, "name");
+      const auto old = std::ranges::find(known, name, &GrowingFile::name);
+      GrowingFile file = old != known.end() ? std::move(*old) : GrowingFile{name, options.folder / name, {}, 0, 0, 0};
+      file.kept = file.sent = wire::integer_in(each, "kept");
+      files.push_back(std::move(file));
+    }
+    current = files.size();
+    next_look = pause_until = {};
+    welcomed = true;
+  }
+
+  void take_answer(const std::string& name, int64_t offset, bool kept) {
+    const auto file = std::ranges::find(files, name, &GrowingFile::name);
+    if (file == files.end()) throw wire::ProtocolError("an answer about '" + name + "'");
+    file->kept = std::max(file->kept, offset);
+    if (kept) return;
+    file->sent = file->kept;
+    current = 0;
+    pause_until = SteadyClock::now() + kNoRoomPause;
+  }
+
+  // ---- files -----------------------------------------------------------------------------------------------------
+
+  void offer_files() {
+    const auto now = SteadyClock::now();
+    if (now < pause_until) return;
+    if (current == files.size()) {
+      say_what_is_behind();
+      if (now < next_look) return;
+      look();
+      next_look = now + kLookInterval;
+    }
+    for (; current < files.size(); ++current) {
+      GrowingFile& file = files[current];
+      while (file.sent < file.seen) {
+        if (under_way() >= link::kUnderWayBytes || output.size() >= kMostWaitingBytes) return;
+        offer(file);
+      }
+    }
+  }
+
+  // The sizes in the reverse order: what a later file tells of, an earlier one holds already.
+  void look() {
+    {
+      const std::lock_guard lock(mutex);
+      looked_behind = behind_files.has_value();
+    }
+    for (auto file = files.rbegin(); file != files.rend(); ++file) file->seen = size_of(file->path);
+    current = 0;
+  }
+
+  void offer(GrowingFile& file) {
+    if (!file.file) file.file = FileDescriptor(open(file.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    std::string bytes(std::min(link::kChunkBytes, static_cast<size_t>(file.seen - file.sent)), '\0');
+    const ssize_t count = file.file ? pread(file.file.get(), bytes.data(), bytes.size(), file.sent) : -1;
+    if (count <= 0) {
+      file.seen = file.sent;  // nothing there any more: the next look will tell
+      return;
+    }
+    bytes.resize(static_cast<size_t>(count));
+    output +=
+        wire::encode({{"op", "file"}, {"name", file.name}, {"offset", file.sent}, {"bytes", wire::to_bytes(bytes)}});
+    file.sent += count;
+  }
+
+  int64_t under_way() const {
+    int64_t bytes = 0;
+    for (const GrowingFile& file : files) bytes += file.sent - file.kept;
+    return bytes;
+  }
+
+  void say_what_is_behind() {
+    const bool all_kept = std::ranges::all_of(files, [](const GrowingFile& file) { return file.kept >= file.seen; });
+    if (!looked_behind || !all_kept) return;
+    const std::lock_guard lock(mutex);
+    if (!behind_files) return;
+    spoken.add(behind_files->word, behind_files->text);
+    behind_files.reset();
+    looked_behind = false;
+    output += spoken.take_frames();
+  }
+};
+
+LinkClient::LinkClient(const LinkClientOptions& options) {
+  if (options.port < 1 || options.port > 65535) {
+    throw UserError(fmt::format("link: port {}: expected 1 to 65535", options.port));
+  }
+  state_ = std::make_unique<State>(options);
+}
+
+LinkClient::~LinkClient() = default;
+
+int LinkClient::fd() const { return state_->bell.fd(); }
+
+LinkStatus LinkClient::receive(LinkWord& word) {
+  const std::lock_guard lock(state_->mutex);
+  if (!state_->heard.empty()) {
+    word = state_->heard.pop();
+    return LinkStatus::kWord;
+  }
+  if (state_->lost) return LinkStatus::kLost;
+  state_->bell.silence();
+  return LinkStatus::kNothing;
+}
+
+void LinkClient::send(const std::string& word, const std::string& text) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->spoken.add(word, text);
+  }
+  state_->wakeup.ring();
+}
+
+void LinkClient::send_behind_files(const std::string& word, const std::string& text) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->behind_files = LinkWord{word, text};
+  }
+  state_->wakeup.ring();
+}
+
+}  // namespace mlbench::net

@@ -1,0 +1,482 @@
+#include "mlbench/net/link/link.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <optional>
+#include <thread>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/system_error.h"
+#include "mlbench/net/kv/greeting.h"
+#include "mlbench/net/proof.h"
+#include "mlbench/net/sockets.h"
+#include "mlbench/net/test_relay.h"
+
+namespace mlbench::net {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+constexpr auto kLinkTestPatience = 30s;
+
+template <typename Condition>
+bool in_time(Condition condition) {
+  const auto deadline = std::chrono::steady_clock::now() + kLinkTestPatience;
+  while (std::chrono::steady_clock::now() < deadline) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(5ms);
+  }
+  return condition();
+}
+
+// A run of two ranks, whose files lie here and there.
+class LinkTest : public testing::Test {
+ protected:
+  LinkTest() {
+    for (const char* name : {"here", "there"}) fs::create_directory(folder_ / name);
+    serve(kLinkPatience);
+  }
+
+  void serve(std::chrono::milliseconds patience) {
+    patience_ = patience;
+    relay_.reset();
+    rendezvous_.reset();
+    link_.emplace(
+        LinkServerOptions{.size = 2,
+                          .folder = folder_ / "here",
+                          .files =
+                              [](int rank) {
+                                const std::string r = std::to_string(rank);
+                                return std::vector<std::string>{"spool/steps-" + r, "spool/events-" + r, "log-" + r};
+                              },
+                          .patience = patience});
+    KvServerOptions options;
+    options.size = 2;
+    options.run_id = "run-1";
+    options.secret = "sesame";
+    options.take_link = [this](ProvedConnection connection) { link_->take(std::move(connection)); };
+    rendezvous_.emplace(options);
+    relay_.emplace(rendezvous_->port());
+  }
+
+  LinkClientOptions client_of(int rank) const {
+    LinkClientOptions options;
+    options.address = "127.0.0.1";
+    options.port = relay_->port();
+    options.rank = rank;
+    options.size = 2;
+    options.run_id = "run-1";
+    options.secret = "sesame";
+    options.folder = folder_ / "there";
+    options.connect_timeout = kLinkTestPatience;
+    options.patience = patience_;
+    return options;
+  }
+
+  fs::path here(const std::string& name) const { return folder_ / "here" / name; }
+  fs::path there(const std::string& name) const {
+    fs::create_directories((folder_ / "there" / name).parent_path());
+    return folder_ / "there" / name;
+  }
+  static std::string content(const fs::path& path) { return fs::exists(path) ? read_file(path) : ""; }
+
+  template <typename Receive>
+  static std::string next(int fd, Receive receive) {
+    const auto deadline = std::chrono::steady_clock::now() + kLinkTestPatience;
+    for (;;) {
+      LinkWord word;
+      const LinkStatus status = receive(word);
+      if (status == LinkStatus::kWord) return word.word + " " + word.text;
+      if (status == LinkStatus::kLost) return "lost";
+      if (!wait_for(fd, POLLIN, deadline)) return "nothing";
+    }
+  }
+  std::string next_here(int rank = 0) {
+    return next(link_->fd(rank), [&](LinkWord& word) { return link_->receive(rank, word); });
+  }
+  static std::string next_there(LinkClient& client) {
+    return next(client.fd(), [&](LinkWord& word) { return client.receive(word); });
+  }
+
+  TemporaryFolder folder_;
+  std::chrono::milliseconds patience_{};
+  std::optional<LinkServer> link_;
+  std::optional<KvServer> rendezvous_;
+  std::optional<test::Relay> relay_;
+};
+
+// Writes lines with their numbers, as long as it lives, and says each tenth.
+class Writer {
+ public:
+  Writer(const fs::path& path, LinkClient& client)
+      : thread_([this, path, &client] {
+          std::ofstream file(path);
+          for (int line = 0; !closing_; ++line) {
+            file << "line " << line << std::endl;
+            if (line % 10 == 0) client.send("line", std::to_string(line));
+            lines_ = line + 1;
+            std::this_thread::sleep_for(2ms);
+          }
+        }) {}
+  int stop() {
+    closing_ = true;
+    if (thread_.joinable()) thread_.join();
+    return lines_;
+  }
+  ~Writer() { stop(); }
+
+ private:
+  std::atomic<bool> closing_{false};
+  std::atomic<int> lines_{0};
+  std::thread thread_;
+};
+
+std::string lines_up_to(int count) {
+  std::string text;
+  for (int line = 0; line < count; ++line) text += "line " + std::to_string(line) + "\n";
+  return text;
+}
+
+// ---- words and files -----------------------------------------------------------------------------------------------
+
+TEST_F(LinkTest, WordsGoBothWaysInTheirOrder) {
+  link_->send(1, "early", "before it came");
+  LinkClient client(client_of(1));
+  EXPECT_EQ(next_there(client), "early before it came");
+  EXPECT_TRUE(link_->came(1));
+  EXPECT_FALSE(link_->came(0));
+  EXPECT_TRUE(link_->within_reach(1));
+  EXPECT_FALSE(link_->within_reach(0));
+  EXPECT_NE(link_->host(1), "");
+  for (int i = 0; i < 100; ++i) client.send("number", std::to_string(i));
+  client.send("bytes", std::string("\0\xff\n", 3));
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(next_here(1), "number " + std::to_string(i));
+  EXPECT_EQ(next_here(1), std::string("bytes \0\xff\n", 9));
+  LinkWord none;
+  EXPECT_EQ(link_->receive(1, none), LinkStatus::kNothing);
+  EXPECT_EQ(link_->receive(0, none), LinkStatus::kNothing);
+}
+
+TEST_F(LinkTest, FilesComeWhileTheyGrow) {
+  LinkClient client(client_of(0));
+  std::ofstream file(there("log-0"));
+  file << "first" << std::endl;
+  EXPECT_TRUE(in_time([&] { return content(here("log-0")) == "first\n"; }));
+  file << "second" << std::endl;
+  EXPECT_TRUE(in_time([&] { return content(here("log-0")) == "first\nsecond\n"; }));
+  EXPECT_FALSE(fs::exists(here("spool/steps-0"))) << "it is not there either";
+}
+
+TEST_F(LinkTest, LargeFilesComeWhole) {
+  std::string large(9'000'000, '\0');
+  for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 7 % 251);
+  write_file_atomically(there("spool/steps-0"), large);
+  write_file_atomically(there("log-0"), "small");
+  LinkClient client(client_of(0));
+  client.send_behind_files("all", "there");
+  EXPECT_EQ(next_here(), "all there");
+  EXPECT_TRUE(content(here("spool/steps-0")) == large);
+  EXPECT_EQ(content(here("log-0")), "small");
+}
+
+// An event never comes without the steps before it.
+TEST_F(LinkTest, TheOrderOfFilesHolds) {
+  LinkClient client(client_of(0));
+  std::thread writer([&] {
+    std::ofstream steps(there("spool/steps-0")), events(there("spool/events-0"));
+    for (int i = 0; i < 2000; ++i) {
+      steps << "s" << std::flush;
+      events << "e" << std::flush;
+      if (i % 50 == 0) std::this_thread::sleep_for(20ms);
+    }
+    client.send_behind_files("written", "");
+  });
+  const auto size = [&](const char* name) { return fs::exists(here(name)) ? fs::file_size(here(name)) : 0; };
+  while (size("spool/events-0") < 2000) {
+    const auto events = size("spool/events-0");
+    ASSERT_GE(size("spool/steps-0"), events);
+    std::this_thread::sleep_for(2ms);
+  }
+  writer.join();
+  EXPECT_EQ(next_here(), "written ");
+  EXPECT_EQ(size("spool/steps-0"), 2000u);
+}
+
+// ---- cuts ----------------------------------------------------------------------------------------------------------
+
+class LinkCut : public LinkTest {
+ protected:
+  void expect_no_gap(void (test::Relay::*cut)(), std::chrono::milliseconds length) {
+    LinkClient client(client_of(0));
+    Writer writer(there("log-0"), client);
+    EXPECT_EQ(next_here(), "line 0");
+    EXPECT_TRUE(in_time([&] { return content(here("log-0")).size() > 100; }));
+    ((*relay_).*cut)();
+    EXPECT_TRUE(in_time([&] { return !link_->within_reach(0); }));
+    link_->send(0, "sent", "while it was cut");
+    std::this_thread::sleep_for(length);
+    relay_->heal();
+    EXPECT_EQ(next_there(client), "sent while it was cut");
+    const size_t before = content(here("log-0")).size();
+    EXPECT_TRUE(in_time([&] { return content(here("log-0")).size() > before + 100; })) << "it goes on";
+    const int lines = writer.stop();
+    client.send_behind_files("all", std::to_string(lines));
+    for (int line = 10; line < lines; line += 10) ASSERT_EQ(next_here(), "line " + std::to_string(line));
+    EXPECT_EQ(next_here(), "all " + std::to_string(lines));
+    EXPECT_EQ(content(here("log-0")), lines_up_to(lines));
+    EXPECT_GE(relay_->connections(), 2);
+  }
+};
+
+TEST_F(LinkCut, ThreeSecondsLeaveNoGapAndNothingTwice) { expect_no_gap(&test::Relay::cut, 3s); }
+
+// Until it is noticed, 3 s, and some more.
+TEST_F(LinkCut, SilenceThatEndsLeavesNoGapAndNothingTwice) { expect_no_gap(&test::Relay::hold, 2s); }
+
+TEST_F(LinkCut, ManyCutsLeaveNoGapAndNothingTwice) {
+  LinkClient client(client_of(0));
+  Writer writer(there("log-0"), client);
+  for (int i = 0; i < 10; ++i) {
+    std::this_thread::sleep_for(70ms);
+    relay_->cut();
+    std::this_thread::sleep_for(30ms);
+    relay_->heal();
+  }
+  const int lines = writer.stop();
+  client.send_behind_files("all", "");
+  for (int line = 0; line < lines; line += 10) ASSERT_EQ(next_here(), "line " + std::to_string(line));
+  EXPECT_EQ(next_here(), "all ");
+  EXPECT_EQ(content(here("log-0")), lines_up_to(lines));
+}
+
+TEST_F(LinkCut, ALongerOneLosesTheLinkOnBothSides) {
+  for (const auto cut : {&test::Relay::cut, &test::Relay::hold}) {
+    serve(2s);
+    LinkClient client(client_of(0));
+    client.send("last", "word");
+    EXPECT_TRUE(in_time([&] { return link_->came(0); }));
+    EXPECT_TRUE(wait_for(link_->fd(0), POLLIN, std::chrono::steady_clock::now() + kLinkTestPatience));
+    std::this_thread::sleep_for(200ms);
+    ((*relay_).*cut)();
+    EXPECT_EQ(next_here(), "last word") << "what came before is not lost";
+    EXPECT_EQ(next_here(), "lost");
+    EXPECT_EQ(next_there(client), "lost");
+    relay_->heal();
+    LinkClient late(client_of(0));
+    EXPECT_EQ(next_there(late), "lost") << "it is given up for good";
+  }
+}
+
+TEST_F(LinkCut, AServerThatEndsIsLost) {
+  LinkClient client(client_of(0));
+  EXPECT_TRUE(in_time([&] { return link_->came(0); }));
+  relay_->hold();  // not even bye
+  rendezvous_.reset();
+  link_.reset();
+  relay_.reset();
+  EXPECT_EQ(next_there(client), "lost");
+}
+
+TEST_F(LinkTest, ByeIsHeardAtOnce) {
+  serve(10min);
+  LinkClient client(client_of(0));
+  client.send("hello", "");
+  EXPECT_EQ(next_here(), "hello ");
+  link_->send(0, "last", "word");
+  link_->close(0);
+  EXPECT_EQ(next_there(client), "last word");
+  EXPECT_EQ(next_there(client), "lost");
+}
+
+// ---- disks ---------------------------------------------------------------------------------------------------------
+
+// A file system of its own for a folder, in the mount namespace of this test.
+class SmallMount {
+ public:
+  SmallMount(const fs::path& path, const std::string& size) : path_(path) {
+    mounted_ = unshare(CLONE_NEWNS) == 0 && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+               mount("none", path.c_str(), "tmpfs", 0, ("size=" + size).c_str()) == 0;
+  }
+  ~SmallMount() {
+    if (mounted_) umount2(path_.c_str(), MNT_DETACH);
+  }
+  SmallMount(const SmallMount&) = delete;
+  SmallMount& operator=(const SmallMount&) = delete;
+  bool mounted() const { return mounted_; }
+
+ private:
+  fs::path path_;
+  bool mounted_;
+};
+
+TEST_F(LinkTest, AFullDiskIsToldAndLosesNothing) {
+  const SmallMount disk(folder_ / "here", "1m");
+  if (!disk.mounted()) GTEST_SKIP() << "missing capability: mounting a file system";
+  serve(kLinkPatience);  // its thread sees the mount
+  write_file_atomically(here("filler"), std::string(700'000, 'x'));
+  std::string large(900'000, '\0');
+  for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 7 % 251);
+  write_file_atomically(there("log-0"), large);
+  LinkClient client(client_of(0));
+  client.send_behind_files("all", "there");
+  EXPECT_TRUE(in_time([&] { return link_->write_error() != nullptr; }));
+  EXPECT_THAT([&] { std::rethrow_exception(link_->write_error()); },
+              ThrowsMessage<DiskFull>(
+                  AllOf(HasSubstr("cannot write " + here("log-0").string()), HasSubstr("No space left on device"))));
+  LinkWord none;
+  EXPECT_EQ(link_->receive(0, none), LinkStatus::kNothing) << "nothing is acknowledged that is not there";
+  fs::remove(here("filler"));
+  EXPECT_EQ(next_here(), "all there");
+  EXPECT_TRUE(content(here("log-0")) == large);
+}
+
+TEST_F(LinkTest, AFileThatIsThereAlreadyIsNotTouched) {
+  write_file_atomically(here("log-0"), "of an earlier time");
+  write_file_atomically(there("log-0"), "new");
+  LinkClient client(client_of(0));
+  EXPECT_TRUE(in_time([&] { return link_->write_error() != nullptr; }));
+  EXPECT_THAT([&] { std::rethrow_exception(link_->write_error()); },
+              ThrowsMessage<IoError>(HasSubstr("cannot create " + here("log-0").string())));
+  EXPECT_EQ(content(here("log-0")), "of an earlier time");
+}
+
+// ---- whom it does not serve ----------------------------------------------------------------------------------------
+
+TEST_F(LinkTest, ARankHasOneLink) {
+  LinkClient first(client_of(0));
+  first.send("first", "");
+  EXPECT_EQ(next_here(), "first ");
+  LinkClient second(client_of(0));
+  second.send("second", "");
+  EXPECT_EQ(next_there(second), "lost");
+  first.send("again", "");
+  EXPECT_EQ(next_here(), "again ");
+}
+
+TEST_F(LinkTest, RefusalsSayWhy) {
+  LinkClientOptions wrong = client_of(0);
+  wrong.secret = "guessed";
+  EXPECT_THAT([&] { LinkClient client(wrong); },
+              ThrowsMessage<CommError>(AllOf(HasSubstr("refused a link"), HasSubstr("wrong secret"))));
+  wrong = client_of(0);
+  wrong.port = 0;
+  EXPECT_THAT([&] { LinkClient client(wrong); }, ThrowsMessage<UserError>(HasSubstr("1 to 65535")));
+  wrong.port = free_port();
+  wrong.connect_timeout = 200ms;
+  EXPECT_THAT([&] { LinkClient client(wrong); },
+              ThrowsMessage<CommTimeout>(
+                  AllOf(HasSubstr("rank 0: no link to the supervisor at 127.0.0.1:"), HasSubstr("within 0.2 s"))));
+  KvServerOptions local;
+  local.size = 2;
+  local.run_id = "run-1";
+  local.secret = "sesame";
+  const KvServer without(local);
+  wrong = client_of(0);
+  wrong.port = without.port();
+  EXPECT_THAT([&] { LinkClient client(wrong); }, ThrowsMessage<CommError>(HasSubstr("nobody takes a link")));
+}
+
+// A client that knows the secret, and follows no rules.
+class RawLink {
+ public:
+  RawLink(int port, int rank) {
+    std::string reason;
+    const auto deadline = std::chrono::steady_clock::now() + kLinkTestPatience;
+    socket_ = connect_to("127.0.0.1", port, deadline, reason);
+    const Json hello = {{"op", "hello"},
+                        {"id", 0},
+                        {"for", "link"},
+                        {"nonce", wire::to_bytes(make_nonce())},
+                        {"session", wire::to_bytes("raw")},
+                        {"run", "run-1"},
+                        {"rank", rank},
+                        {"size", 2},
+                        {"pid", 77},
+                        {"host", "somewhere"}};
+    EXPECT_TRUE(wire::prove(socket_.get(), input_, hello, "sesame", deadline, reason)) << reason;
+  }
+  void send(const Json& message) {
+    wire::send_frame(socket_.get(), wire::encode(message), std::chrono::steady_clock::now() + kLinkTestPatience);
+  }
+  // Empty at the end of the stream.
+  std::optional<Json> receive() {
+    for (;;) {
+      if (auto message = input_.next(wire::kMaxMessageBytes)) return message;
+      if (!wait_for(socket_.get(), POLLIN, std::chrono::steady_clock::now() + kLinkTestPatience)) return std::nullopt;
+      try {
+        if (!wire::read_into(socket_.get(), input_)) return std::nullopt;
+      } catch (const CommError&) {
+        return std::nullopt;
+      }
+    }
+  }
+
+ private:
+  FileDescriptor socket_;
+  wire::FrameReader input_;
+};
+
+Json file_message(const std::string& name, int64_t offset, std::string_view bytes) {
+  return {{"op", "file"}, {"name", name}, {"offset", offset}, {"bytes", wire::to_bytes(bytes)}};
+}
+
+TEST_F(LinkTest, OtherFilesThanItsOwnAreRefused) {
+  const std::vector<Json> bad = {
+      file_message("../there/escaped", 0, "x"),
+      file_message("/tmp/escaped", 0, "x"),
+      file_message("log-1", 0, "x"),  // another rank's
+      file_message("log-0", -1, "x"),
+      {{"op", "dance"}},
+      {{"op", "say"}, {"sequence", 7}, {"word", wire::to_bytes("a")}, {"text", wire::to_bytes("b")}}};
+  for (const Json& message : bad) {
+    serve(kLinkPatience);
+    RawLink client(rendezvous_->port(), 0);
+    client.send({{"op", "resume"}, {"heard", 0}});
+    ASSERT_TRUE(client.receive());
+    client.send(message);
+    EXPECT_EQ(next_here(), "lost") << message;
+    while (client.receive()) {
+    }
+    EXPECT_FALSE(fs::exists(folder_ / "there/escaped"));
+    EXPECT_FALSE(fs::exists(here("log-1")));
+  }
+}
+
+TEST_F(LinkTest, RangesThatComeTwiceAreWrittenOnce) {
+  RawLink client(rendezvous_->port(), 0);
+  client.send({{"op", "resume"}, {"heard", 0}});
+  const auto welcome = client.receive();
+  ASSERT_TRUE(welcome);
+  EXPECT_EQ(welcome->at("files").size(), 3u);
+  EXPECT_EQ(welcome->at("files")[2].at("name"), "log-0");
+  const auto answer = [&](const Json& message) {
+    client.send(message);
+    for (;;) {
+      const auto said = client.receive();
+      if (!said) return std::string("closed");
+      if (said->at("op") != "beat") return said->at("op").get<std::string>() + " " + said->at("offset").dump();
+    }
+  };
+  EXPECT_EQ(answer(file_message("log-0", 0, "abcd")), "kept 4");
+  EXPECT_EQ(answer(file_message("log-0", 0, "abcd")), "kept 4");
+  EXPECT_EQ(answer(file_message("log-0", 2, "cdef")), "kept 6");
+  EXPECT_EQ(answer(file_message("log-0", 9, "x")), "later 6") << "a gap";
+  EXPECT_EQ(answer(file_message("log-0", 6, "gh")), "kept 8");
+  EXPECT_EQ(content(here("log-0")), "abcdefgh");
+}
+
+}  // namespace
+}  // namespace mlbench::net
