@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -76,6 +77,7 @@ class LearnedPieces : public ::testing::Test {
 
 // The sentences of tests/sacrebleu: learned from some, encoded all.
 TEST_F(LearnedPieces, EncodeAsSentencePieceDoes) {
+  keep_files_private();
   const fs::path tests = environment_variable("MLBENCH_TEST_SOURCE_DIR").value();
   WordCounts words;
   std::string text;
@@ -90,6 +92,11 @@ TEST_F(LearnedPieces, EncodeAsSentencePieceDoes) {
   words.write(folder_ / "words");
   const auto pieces = learn_pieces(folder_ / "words", 300, folder_ / "model");
   ASSERT_EQ(pieces.size(), 300U);
+  struct stat words_info {
+  }, model_info{};
+  ASSERT_EQ(stat((folder_ / "words").c_str(), &words_info), 0);
+  ASSERT_EQ(stat((folder_ / "model").c_str(), &model_info), 0);
+  EXPECT_EQ(model_info.st_mode, words_info.st_mode) << "no more open than what this process writes";
   EXPECT_EQ(pieces[kPad], "<pad>");
   EXPECT_EQ(pieces[kEnd], "</s>");
 
