@@ -1,28 +1,13 @@
-// The channel between a guard and the supervisor of another host.
+// A guard's end of the channel to the supervisor of another host.
 
 #include "mlbench/base/errors.h"
 #include "mlbench/guard/channel.h"
+#include "mlbench/guard/link_words.h"
 #include "mlbench/net/link/link.h"
 #include "mlbench/net/sockets.h"
 
 namespace mlbench::guard {
 namespace {
-
-// `take` gives the next word of the link.
-template <typename Take>
-Channel::Status receive_from(Take take, Message& message) {
-  net::LinkWord word;
-  switch (take(word)) {
-    case net::LinkStatus::kNothing:
-      return Channel::Status::kNothing;
-    case net::LinkStatus::kLost:
-      return Channel::Status::kClosed;
-    case net::LinkStatus::kWord:
-      break;
-  }
-  message = {std::move(word.word), std::move(word.text), {}};
-  return Channel::Status::kMessage;
-}
 
 class GuardsEnd final : public Channel {
  public:
@@ -43,26 +28,6 @@ class GuardsEnd final : public Channel {
   net::LinkClient link_;
 };
 
-class SupervisorsEnd final : public Channel {
- public:
-  SupervisorsEnd(net::LinkServer& links, int rank) : links_(links), rank_(rank) {}
-  ~SupervisorsEnd() override { links_.close(rank_); }
-  int fd() const override { return links_.fd(rank_); }
-  void send(const std::string& word, const std::string& text, std::span<const int> descriptors) override {
-    MLBENCH_CHECK(descriptors.empty(), "descriptors do not travel to other hosts");
-    links_.send(rank_, word, text);
-  }
-  bool elsewhere() const override { return true; }
-  Status receive(Message& message) override {
-    return receive_from([this](net::LinkWord& word) { return links_.receive(rank_, word); }, message);
-  }
-  std::optional<pid_t> peer() const override { return std::nullopt; }
-
- private:
-  net::LinkServer& links_;
-  const int rank_;
-};
-
 }  // namespace
 
 std::unique_ptr<Channel> connect_by_link(const std::string& host_and_port, const RankOfRun& rank) {
@@ -77,15 +42,6 @@ std::unique_ptr<Channel> connect_by_link(const std::string& host_and_port, const
   options.secret = rank.secret;
   options.folder = rank.folder;
   return std::make_unique<GuardsEnd>(options);
-}
-
-std::unique_ptr<Channel> LinkArrivals::accept() {
-  for (int rank = 0; rank < size_; ++rank) {
-    if (taken_[static_cast<size_t>(rank)] || !links_.came(rank)) continue;
-    taken_[static_cast<size_t>(rank)] = true;
-    return std::make_unique<SupervisorsEnd>(links_, rank);
-  }
-  return nullptr;
 }
 
 }  // namespace mlbench::guard
