@@ -118,7 +118,7 @@ class LinkedGroup final : public RankGroup {
         const auto status = one.guard->receive(message);
         if (status == guard::Channel::Status::kNothing) break;
         if (status == guard::Channel::Status::kClosed) {
-          if (!one.started) start_error_ = fmt::format("rank {} on {}: its guard is out of reach", rank, host_of(rank));
+          if (!one.started) fail_to_start(rank, "its guard is out of reach");
           give_up(rank);
           break;
         }
@@ -135,7 +135,7 @@ class LinkedGroup final : public RankGroup {
     } else if (message.word == "pid") {
       one.started = one.running = true;
     } else if (message.word == "error") {
-      start_error_ = fmt::format("rank {} on {}: {}", rank, host_of(rank), message.text);
+      fail_to_start(rank, message.text);
       one.started = true;
     } else if (message.word == "end" && std::sscanf(message.text.c_str(), "%d %d", &code, &number) == 2) {
       one.ended = true;
@@ -152,6 +152,11 @@ class LinkedGroup final : public RankGroup {
     if (known != captures_.end()) return;
     captures_.push_back(
         {host_of(rank), said->value("host", Json::object()), said->value("environment", Json::object())});
+  }
+
+  // The first to fail is the one to be told of.
+  void fail_to_start(size_t rank, const std::string& why) {
+    if (start_error_.empty()) start_error_ = fmt::format("rank {} on {}: {}", rank, host_of(rank), why);
   }
 
   std::string host_of(size_t rank) const { return placement_.at(rank).host; }

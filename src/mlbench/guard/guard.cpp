@@ -120,12 +120,7 @@ class Guard {
     }
     start.descriptors.clear();  // the cores are free
     if (!closed_ && supervisor_->elsewhere()) supervisor_->send_behind_files("drained");
-    // A launcher acts on the end of its child: it is to hear of it when the supervisor has judged it.
-    // What the rank wrote on another host is on its way until the supervisor has closed the channel.
-    for (asked_.reset(); !closed_ && (!asked_ || supervisor_->elsewhere()); wait()) {
-      Message ignored;
-      take_message(ignored);
-    }
+    stay_until_closed();
     return end.code;
   }
 
@@ -137,7 +132,17 @@ class Guard {
       return rank;
     } catch (const IoError& error) {
       tell("error", error.what());
+      if (supervisor_->elsewhere()) stay_until_closed();
       throw;
+    }
+  }
+
+  // A launcher acts on the end of its child: it is to hear of it when the supervisor has judged it.
+  // What was said or written on another host is on its way until the supervisor has closed the channel.
+  void stay_until_closed() {
+    for (asked_.reset(); !closed_ && (!asked_ || supervisor_->elsewhere()); wait()) {
+      Message ignored;
+      take_message(ignored);
     }
   }
 
