@@ -44,6 +44,25 @@ class ConnectedPair final : public tcp::Pair {
     // It enlarges what is below twice the message at hand.
     if (keep_buffers) sendBufferSize_ = std::numeric_limits<size_t>::max();
   }
+
+ protected:
+  // When a connection breaks, Gloo tells those who wait for messages that have yet to begin, then comes here, with the
+  // pair locked. It forgets a message under way, of which a part is read or written: whoever waits for that would do so
+  // until the timeout. So such messages go back among those that have yet to begin, and Gloo tells all of them once
+  // more; nothing moves any more over a pair with an exception. (There is none when the own side closes: Waiting sees
+  // to that.)
+  void changeState(state next) noexcept override {
+    if (next != CLOSED || ex_ == nullptr || std::exchange(told_, true)) {
+      tcp::Pair::changeState(next);
+      return;
+    }
+    localPendingRecv_[rx_.preamble.slot].emplace_back(rx_.ubuf, 0, 0);
+    for (const tcp::Op& op : tx_) localPendingSend_[op.preamble.slot].emplace_back(op.ubuf, 0, 0);
+    signalException(std::exchange(ex_, nullptr));
+  }
+
+ private:
+  bool told_ = false;
 };
 
 class ConnectedContext final : public tcp::Context {

@@ -1,0 +1,101 @@
+#include "mlbench/comm/gloo/connected.h"
+
+#include <gmock/gmock.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <csignal>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/comm/contract_test.h"
+#include "mlbench/comm/gloo/mesh.h"
+#include "mlbench/net/sockets.h"
+
+namespace mlbench::comm::gloo_backend {
+namespace {
+
+// Far more than these buffers hold: a message is under way for as long as the test wants.
+constexpr int64_t kBufferBytes = 64 << 10;
+constexpr int64_t kMessageBytes = 4 << 20;
+
+struct Ends {
+  FileDescriptor rank;
+  FileDescriptor between;
+};
+
+Ends connected_ends() {
+  const FileDescriptor listener = net::listen_on("127.0.0.1", 0);
+  net::set_buffers(listener.get(), kBufferBytes);
+  std::string reason;
+  FileDescriptor rank = net::begin_connect("127.0.0.1", net::own_endpoint(listener.get()).port, reason, kBufferBytes);
+  const auto deadline = net::deadline_after(kPatience);
+  MLBENCH_CHECK(rank && net::wait_for(rank.get(), POLLOUT, deadline) && net::connect_error(rank.get()) == 0, reason);
+  MLBENCH_CHECK(net::wait_for(listener.get(), POLLIN, deadline), "nobody connects");
+  return {std::move(rank), net::accept_from(listener.get()).socket};
+}
+
+// What waits there goes on to the other end. Returns how many bytes.
+size_t carry(int from, int to) {
+  std::array<char, kBufferBytes> bytes;
+  const ssize_t got = recv(from, bytes.data(), bytes.size(), 0);
+  MLBENCH_CHECK(got > 0, "a rank has closed its connection");
+  for (ssize_t sent = 0; sent < got;) {
+    MLBENCH_CHECK(net::wait_for(to, POLLOUT, net::deadline_after(kPatience)), "a rank does not read");
+    const ssize_t count = send(to, bytes.data() + sent, static_cast<size_t>(got - sent), MSG_NOSIGNAL);
+    MLBENCH_CHECK(count > 0, "a rank has closed its connection");
+    sent += count;
+  }
+  return static_cast<size_t>(got);
+}
+
+// As a rank closes that lets go; else as one that ends.
+void close_end(FileDescriptor& end, bool reset) {
+  const linger at_once{1, 0};
+  if (reset) setsockopt(end.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  end.reset();
+}
+
+std::shared_ptr<gloo::transport::Context> context_of(ConnectedDevice& device, int rank, FileDescriptor socket) {
+  std::vector<FileDescriptor> sockets(2);
+  sockets[static_cast<size_t>(1 - rank)] = std::move(socket);
+  return device.connected(rank, 2, kPatience, std::move(sockets), true);
+}
+
+class MessageUnderWay : public testing::TestWithParam<bool> {
+ protected:
+  MessageUnderWay() { std::signal(SIGPIPE, SIG_IGN); }  // as make() does
+};
+
+// The connection breaks when a part of a message has come, and only a part has been written.
+TEST_P(MessageUnderWay, IsLostWithItsConnection) {
+  std::vector<uint8_t> sent(kMessageBytes, 1), received(kMessageBytes, 0);
+  Ends receiver = connected_ends(), sender = connected_ends();
+  ConnectedDevice devices[2];
+  Mailbox mailboxes[] = {{context_of(devices[0], 0, std::move(receiver.rank)), kPatience},
+                         {context_of(devices[1], 1, std::move(sender.rank)), kPatience}};
+  const auto receiving = mailboxes[0].recv(1, 7, view_of(std::span(received)));
+  const auto sending = mailboxes[1].send(0, 7, view_of(std::span(sent)));
+  for (size_t carried = 0; carried < kMessageBytes / 4;) {
+    pollfd ready[] = {{sender.between.get(), POLLIN, 0}, {receiver.between.get(), POLLIN, 0}};
+    ASSERT_GT(poll(ready, 2, static_cast<int>(kPatience.count())), 0) << "the message does not get under way";
+    if (ready[0].revents != 0) carried += carry(sender.between.get(), receiver.between.get());
+    if (ready[1].revents != 0) carry(receiver.between.get(), sender.between.get());
+  }
+  close_end(receiver.between, GetParam());
+  close_end(sender.between, GetParam());
+  EXPECT_THAT(comm_error_of([&] { receiving->synchronize(); }), testing::StartsWith("lost rank 1 ("))
+      << repeat_command();
+  EXPECT_THAT(comm_error_of([&] { sending->synchronize(); }), testing::StartsWith("lost rank 0 (")) << repeat_command();
+}
+
+INSTANTIATE_TEST_SUITE_P(Connected, MessageUnderWay, testing::Bool(),
+                         [](const auto& info) { return info.param ? "PeerLetsGo" : "PeerEnds"; });
+
+}  // namespace
+}  // namespace mlbench::comm::gloo_backend
