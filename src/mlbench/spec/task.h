@@ -129,7 +129,7 @@ struct TaskSpec {
   // "local_samples", each rank's own number of sentences, so that they sum to k times as much (task 4a).
   std::string loss_divisor = "weight";
   double epochs = 0;
-  std::string precision = "float32";  // float32 (without TF32) | tf32 | bf16
+  std::string precision = "float32";  // float32 (without TF32) | tf32 | bf16 | fp16
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
   EvaluationSpec evaluation;
@@ -141,7 +141,7 @@ struct TaskSpec {
 
 inline constexpr std::string_view kBatchings[] = {"samples", "columns", "sentences", "tokens"};
 inline constexpr std::string_view kLossDivisors[] = {"weight", "local_samples"};
-inline constexpr std::string_view kPrecisions[] = {"float32", "tf32", "bf16"};
+inline constexpr std::string_view kPrecisions[] = {"float32", "tf32", "bf16", "fp16"};
 inline constexpr std::string_view kScalings[] = {"none", "linear", "sqrt", "table"};
 inline constexpr std::string_view kWarmups[] = {"none",          "epochs",       "log2_workers",
                                                 "worker_epochs", "linear_steps", "exponential"};

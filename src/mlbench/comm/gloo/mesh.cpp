@@ -322,7 +322,8 @@ Connections connect(ConnectedDevice& device, RendezvousStore& store, const std::
   };
   std::vector<std::shared_ptr<gloo::transport::Context>> meshed;
   for (size_t channel = 0; channel < for_collectives; ++channel) meshed.push_back(context(channel));
-  const size_t chunk_bytes = std::min(kMaxChunkBytes, static_cast<size_t>(send_buffer_bytes) / 4 / 4096 * 4096);
+  const size_t quarter = std::max<size_t>(static_cast<size_t>(send_buffer_bytes) / 4 / 4096, 1) * 4096;
+  const size_t chunk_bytes = std::min(kMaxChunkBytes, quarter);
   auto mesh = std::make_unique<Mesh>(std::move(meshed), Mesh::Options{timeout, chunk_bytes, !asked});
   return {std::move(mesh), std::make_unique<Mailbox>(context(for_collectives), timeout), asked ? granted / 2 : 0};
 }

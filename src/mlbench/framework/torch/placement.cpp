@@ -40,7 +40,7 @@ Placement::Placement(const std::string& device, int local_rank, const std::strin
   if (precision == "tf32" && !device_.is_cuda()) {
     throw UserError(
         "framework 'torch' has no precision 'tf32' here (tf32 is a format of NVIDIA GPUs, and this run is on the CPU); "
-        "valid: float32, bf16");
+        "valid: float32, bf16, fp16");
   }
 }
 

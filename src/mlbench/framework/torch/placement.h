@@ -26,7 +26,7 @@ struct FlatBuffer {
 
 class Placement {
  public:
-  // `device`: cpu | cuda (that of number `local_rank`) | mirror. `precision`: float32 | tf32 | bf16. UserError where
+  // `device`: cpu | cuda (that of number `local_rank`) | mirror. `precision`: float32 | tf32 | bf16 | fp16. UserError where
   // either cannot be had, with the reason.
   Placement(const std::string& device, int local_rank, const std::string& precision);
 
