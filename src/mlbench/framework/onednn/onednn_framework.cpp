@@ -84,7 +84,8 @@ class OneDnnFramework final : public Framework {
     if (options.precision != "float32" && options.precision != "bf16") {
       const char* reason = options.precision == "tf32"
                                ? "tf32 is a format of NVIDIA GPUs, and this framework runs on the CPU"
-                               : "it is unknown";
+                           : options.precision == "fp16" ? "it has no kernels for float16; framework torch has"
+                                                         : "it is unknown";
       throw UserError(fmt::format("framework 'onednn' has no precision '{}' here ({}); valid: float32, bf16",
                                   options.precision, reason));
     }
