@@ -18,8 +18,8 @@ struct AveragedCheckpoints {
 };
 
 // `newest` and the `count` - 1 (>= 0) checkpoints before it in its folder. Sums are made in float64; of one checkpoint
-// the mean is itself, bit for bit. One checkpoint is in memory at a time. UserError: there are fewer, one is damaged, of
-// another task or lacks a tensor of this shape.
+// the mean is itself, bit for bit. One checkpoint is in memory at a time. UserError: there are fewer, one is damaged,
+// of another task or lacks a tensor of this shape.
 AveragedCheckpoints read_average(const std::filesystem::path& newest, int64_t count, const FlatLayout& layout);
 
 }  // namespace mlbench::checkpoint

@@ -190,7 +190,8 @@ TEST_F(Plan, ACopyWithAnotherTargetIsOnesOwn) {
 
 TEST_F(Plan, UnknownMetricsAreRefusedBeforeAnythingIsPrepared) {
   options_.overrides = {R"(evaluation.metrics=["Prec@1", "Prec@2"])"};
-  EXPECT_THAT(error(), testing::StartsWith("unknown metric 'Prec@2'; valid: loss, Prec@1, Prec@5, F1-Score, Dice Coefficient"));
+  EXPECT_THAT(error(),
+              testing::StartsWith("unknown metric 'Prec@2'; valid: loss, Prec@1, Prec@5, F1-Score, Dice Coefficient"));
 }
 
 TEST_F(Plan, AnotherDataSetOfTheSameShapeStaysClosed) {

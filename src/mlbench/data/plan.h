@@ -14,8 +14,8 @@
 
 namespace mlbench::data {
 
-// One micro-batch: rows [begin, begin + count) of its StepPlan; of a text those are columns, of which it takes positions
-// [first, first + positions).
+// One micro-batch: rows [begin, begin + count) of its StepPlan; of a text those are columns, of which it takes
+// positions [first, first + positions).
 struct Piece {
   int64_t begin = 0, count = 0;
   int64_t first = 0, positions = 0;

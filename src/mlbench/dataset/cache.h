@@ -36,8 +36,9 @@ struct CacheId {
 // A key from anything that determines the records, the description's own fields included.
 std::string cache_key(const DatasetDescription& description, const Json& origin);
 
-// Maps the cache that lies there, checked as a whole once per host and build (verified_mark.h), or has `fill` make it (once per split, in order) and maps that. Contract: prepare().
-// `fill` writes every element; `making` is the progress line for that case.
+// Maps the cache that lies there, checked as a whole once per host and build (verified_mark.h), or has `fill` make it
+// (once per split, in order) and maps that. Contract: prepare(). `fill` writes every element; `making` is the
+// progress line for that case.
 using FillSplit = std::function<void(size_t split, const SplitBuffers& out)>;
 PreparedDataset open_or_make_cache(const CacheId& id, const std::filesystem::path& cache_dir, const FillSplit& fill,
                                    const std::string& making, const Progress& progress);

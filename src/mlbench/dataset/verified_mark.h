@@ -35,8 +35,8 @@ class VerifiedMark {
   uint64_t inode_ = 0;
 };
 
-// The facts of a mark that counts; else those of `check`, which one process at a time makes, so that the others find its
-// mark. What it throws, is thrown.
+// The facts of a mark that counts; else those of `check`, which one process at a time makes, so that the others find
+// its mark. What it throws, is thrown.
 Json check_once(const std::filesystem::path& file, const std::function<Json()>& check);
 
 }  // namespace mlbench::dataset

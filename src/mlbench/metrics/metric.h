@@ -52,8 +52,8 @@ class Metric {
 // F1 and Dice take one probability per sample. add() throws UserError where the task's outputs don't fit.
 std::unique_ptr<Metric> make_metric(const std::string& name);
 std::vector<std::string> metric_names();
-// UserError as make_metric() where one of the task's metrics is none, and where it does not fit the task: one of tokens,
-// and a loss over samples; one of translations, and no [decoding], or a goal on the training split.
+// UserError as make_metric() where one of the task's metrics is none, and where it does not fit the task: one of
+// tokens, and a loss over samples; one of translations, and no [decoding], or a goal on the training split.
 void check_metrics(const spec::TaskSpec& task);
 
 // The least that must be known of each sample's outcome: its predicted class, its scores, the loss itself, the

@@ -17,9 +17,9 @@ namespace mlbench::optim {
 // On the gradient averaged over all ranks, options (defaults):
 // - "centralized_sgd": momentum (0), dampening (0), nesterov (false), weight_decay (0);
 // - "centralized_adam": betas ([0.9, 0.999]), eps (1e-8), weight_decay (0), amsgrad (false);
-// - both: clip_norm (0: none), reduce ("sum" | "mean"), averaging_patience (0: never) (optimizer.h); loss_scale (0: none)
-//   and how it changes (loss_scaler.h); those of the exchange (exchange/exchange.h), compression ("none") and those of
-//   that coder.
+// - both: clip_norm (0: none), reduce ("sum" | "mean"), averaging_patience (0: never) (optimizer.h);
+//   loss_scale (0: none) and how it changes (loss_scaler.h); those of the exchange (exchange/exchange.h), compression
+//   ("none") and those of that coder.
 //
 // UserError listing the valid names or options. `comm` outlives the optimizer.
 struct OptimizerContext {

@@ -2,7 +2,8 @@
 
 // Dynamic loss scaling (Micikevicius et al. 2018, section 3.2) as mixed precision needs it: the loss, and with it the
 // gradient, is multiplied by a scale, so that small gradients don't vanish in 16 bits; the update divides by it. A step
-// whose gradient is not finite is skipped and lowers the scale; after `interval` steps in a row that were not, it grows.
+// whose gradient is not finite is skipped and lowers the scale; after `interval` steps in a row that were not, it
+// grows.
 //
 // Scales are powers of two: multiplying and dividing by one loses nothing. All ranks see the same aggregated gradient
 // (optimizer.h), so that they agree on each skip without a message.

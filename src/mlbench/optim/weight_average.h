@@ -1,13 +1,13 @@
 #pragma once
 
-// Averaged SGD with a trigger (NT-ASGD, Merity et al. 2018, section 4; Polyak & Juditsky 1992): once the validation loss
-// has had no new best for `patience` evaluations, the weights behind every further update are averaged. The average is
-// what is evaluated and stored; training goes on with the weights themselves, at the same rate. As PyTorch's
-// torch.optim.ASGD with t0 = 0 and lambd = 0 has it, with p_n the weights behind the n-th update since:
+// Averaged SGD with a trigger (NT-ASGD, Merity et al. 2018, section 4; Polyak & Juditsky 1992): once the validation
+// loss has had no new best for `patience` evaluations, the weights behind every further update are averaged. The
+// average is what is evaluated and stored; training goes on with the weights themselves, at the same rate. As
+// PyTorch's torch.optim.ASGD with t0 = 0 and lambd = 0 has it, with p_n the weights behind the n-th update since:
 //   average = p_1, then p_2 (the first one drops out), then average + (p_n - average) / (n - 1)
 //
-// Where the average is evaluated or stored, swap() puts it into the parameters and keeps the weights meanwhile; a second
-// swap() puts them back. State is exported and imported while it is swapped, the average being the model's.
+// Where the average is evaluated or stored, swap() puts it into the parameters and keeps the weights meanwhile; a
+// second swap() puts them back. State is exported and imported while it is swapped, the average being the model's.
 
 #include <ATen/ATen.h>
 

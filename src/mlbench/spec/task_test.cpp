@@ -544,8 +544,9 @@ TEST(TaskOverride, ErrorsNameTheOverrideAndTheValidKeys) {
             "--set optimizer.lr=fast: 'optimizer.lr' is \"fast\"; expected the same type as the task's value, 0.1");
   EXPECT_EQ(error_with("optimizer.lr", "-1"),
             "--set optimizer.lr=-1: 'optimizer.lr' is -1; expected a number from 1e-12 to 1000000");
-  EXPECT_THAT(error_with("precision", "float16"),
-              StartsWith("--set precision=float16: 'precision' is \"float16\"; expected one of: float32, tf32, bf16, fp16"));
+  EXPECT_THAT(
+      error_with("precision", "float16"),
+      StartsWith("--set precision=float16: 'precision' is \"float16\"; expected one of: float32, tf32, bf16, fp16"));
   EXPECT_THAT(error_with("optimizer.nesterov", "1"), HasSubstr("expected the same type as the task's value, true"));
   EXPECT_THAT(error_with("data.train_transform", "[\"a\""), HasSubstr("not a TOML value"));
   EXPECT_THAT(error_with("variant", "large"), HasSubstr("choose with --variant"));

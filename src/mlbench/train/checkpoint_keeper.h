@@ -18,8 +18,9 @@ struct Position {
   bool goal_reached = false;
 };
 
-// A checkpoint holds model, the state that its batches carry, optimizer and schedule, the metrics of the epoch so far, whether the goal was reached, and
-// which run wrote it. What ranks do not share is in it for each of them (own_state.h).
+// A checkpoint holds model, the state that its batches carry, optimizer and schedule, the metrics of the epoch so
+// far, whether the goal was reached, and which run wrote it. What ranks do not share is in it for each of them
+// (own_state.h).
 class CheckpointKeeper {
  public:
   // `epoch_metrics` are this rank's own.

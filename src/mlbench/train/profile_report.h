@@ -14,8 +14,8 @@ class ProfileReport {
  public:
   explicit ProfileReport(const TrainContext& context) : c_(context) {}
 
-  // Before each step of the segment, with this rank's samples in it, of all its micro-batches. The first few, in which memory is found and
-  // caches fill, are not counted.
+  // Before each step of the segment, with this rank's samples in it, of all its micro-batches. The first few, in
+  // which memory is found and caches fill, are not counted.
   void begin_step(int64_t samples);
 
   // The record's `operations`, on rank 0: means over the counted steps, of the first thread of this rank. Without

@@ -24,7 +24,8 @@ namespace mlbench::train {
 class TranslationTexts {
  public:
   virtual ~TranslationTexts() = default;
-  // What the ids of a translation say, as people write it: sub-words joined, tokenisation undone. Without begin and end.
+  // What the ids of a translation say, as people write it: sub-words joined, tokenisation undone. Without begin and
+  // end.
   virtual std::string text_of(std::span<const int64_t> ids) const = 0;
   virtual int64_t sentences() const = 0;
   // The reference of that sentence of the whole split, as its file has it.
@@ -52,7 +53,8 @@ struct TranslationShard {
   double seconds = 0;  // of searching, without the metrics
 };
 
-// The shard that `next` gives, by the decoder of the model as it stands. Its best texts go to `metrics`, which is not reset.
+// The shard that `next` gives, by the decoder of the model as it stands. Its best texts go to `metrics`, which is not
+// reset.
 TranslationShard translate_shard(framework::Decoder& decoder, const NextSources& next, const TranslationTexts& texts,
                                  const SearchOptions& options, const Clock& clock, MetricSet& metrics);
 

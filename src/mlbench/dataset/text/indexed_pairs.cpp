@@ -22,8 +22,8 @@ namespace {
 constexpr int64_t kMostRecords = 1'000'000'000, kMostTokensOfRecord = 1'000'000;
 constexpr int64_t kTorchInt32 = 4;  // its number among the types
 
-// Records of int32 ids: FILE.idx, a TorchNet index (magic, version 1, type and its size, records, dimensions; offsets of
-// dimensions and of data, both [records + 1]), and FILE.bin, the ids.
+// Records of int32 ids: FILE.idx, a TorchNet index (magic, version 1, type and its size, records, dimensions; offsets
+// of dimensions and of data, both [records + 1]), and FILE.bin, the ids.
 class IndexedTokens {
  public:
   IndexedTokens(const fs::path& index, const fs::path& data, const std::vector<int32_t>& ids)

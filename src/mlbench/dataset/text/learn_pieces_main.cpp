@@ -1,5 +1,5 @@
 // mlbench-pieces: SentencePiece in a process of its own (pieces.h says why).
-//   mlbench-pieces learn WORDS SIZE MODEL    "word TAB count" lines to MODEL; the pieces, a line each, on standard output
+//   mlbench-pieces learn WORDS SIZE MODEL    "word TAB count" lines to MODEL; the pieces go to standard output
 //   mlbench-pieces encode MODEL              lines of standard input to lines of ids
 
 #include <sentencepiece_processor.h>

@@ -43,8 +43,8 @@ class WordCounts {
 std::filesystem::path pieces_program();
 
 // Has mlbench-pieces learn up to `size` pieces, kPad, kUnknown, kBegin and kEnd among them, from words written by
-// WordCounts (fewer where there is nothing left to merge). Leaves `model` (SentencePiece's own file, for other programs)
-// and returns the pieces in the order of their ids. UserError when it is not there or refuses.
+// WordCounts (fewer where there is nothing left to merge). Leaves `model` (SentencePiece's own file, for other
+// programs) and returns the pieces in the order of their ids. UserError when it is not there or refuses.
 std::vector<std::string> learn_pieces(const std::filesystem::path& words, int64_t size,
                                       const std::filesystem::path& model);
 

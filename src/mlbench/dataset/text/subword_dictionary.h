@@ -1,9 +1,9 @@
 #pragma once
 
 // The subwords of tensor2tensor (Vaswani et al., "Tensor2Tensor for Neural Machine Translation", AMTA 2018), as
-// MLBench's WMT17 has them: no tokenisation; a text falls into runs of letters and digits and runs of all else, a single
-// blank between two of which is not written; each run, escaped and with "_" behind it, is the longest subwords from left
-// to right. Internal to dataset/.
+// MLBench's WMT17 has them: no tokenisation; a text falls into runs of letters and digits and runs of all else, a
+// single blank between two of which is not written; each run, escaped and with "_" behind it, is the longest subwords
+// from left to right. Internal to dataset/.
 
 #include <cstdint>
 #include <filesystem>

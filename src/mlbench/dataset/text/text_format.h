@@ -47,8 +47,8 @@ Json make_pairs(const TextJob& job);
 // "@@", and then maybe the raw target lines. The dictionary holds a part of a word per line.
 Json make_marked_pairs(const TextJob& job);
 
-// indexed_pairs.cpp: what MLBench's preparation of WMT17 leaves. Files: *.idx and *.bin of the source, of the target, and
-// then maybe the raw target lines. With the dictionary that its ids are of.
+// indexed_pairs.cpp: what MLBench's preparation of WMT17 leaves. Files: *.idx and *.bin of the source, of the target,
+// and then maybe the raw target lines. With the dictionary that its ids are of.
 Json make_indexed_pairs(const TextJob& job);
 
 // Names of files in the folder.

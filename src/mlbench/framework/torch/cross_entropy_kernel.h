@@ -1,7 +1,7 @@
 #pragma once
 
-// Cross entropy of rows of logits, with label smoothing e over V classes (models::LossSpec). Per row, with m the largest
-// logit and l = m + log(sum of exp(z - m)):
+// Cross entropy of rows of logits, with label smoothing e over V classes (models::LossSpec). Per row, with m the
+// largest logit and l = m + log(sum of exp(z - m)):
 //   nll = l - z[target],   loss = (1 - e) nll + e (l - mean of z)
 //   gradient[j] = exp(z[j] - l) - (1 - e) [j = target] - e / V
 // A kernel on host memory with its reference by LibTorch, which runs on any device.

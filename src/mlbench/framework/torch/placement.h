@@ -26,8 +26,8 @@ struct FlatBuffer {
 
 class Placement {
  public:
-  // `device`: cpu | cuda (that of number `local_rank`) | mirror. `precision`: float32 | tf32 | bf16 | fp16. UserError where
-  // either cannot be had, with the reason.
+  // `device`: cpu | cuda (that of number `local_rank`) | mirror. `precision`: float32 | tf32 | bf16 | fp16. UserError
+  // where either cannot be had, with the reason.
   Placement(const std::string& device, int local_rank, const std::string& precision);
 
   bool separate() const { return separate_; }  // the network has copies of its own

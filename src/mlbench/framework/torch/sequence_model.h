@@ -25,8 +25,8 @@ class SequenceModel {
   SequenceModel(const SequenceModel&) = delete;
   SequenceModel& operator=(const SequenceModel&) = delete;
 
-  // Of a whole batch: its tensors, and whether the carried states go on. Training passes and evaluations carry states of
-  // their own.
+  // Of a whole batch: its tensors, and whether the carried states go on. Training passes and evaluations carry states
+  // of their own.
   void forward(const Values& batch, const Pass& pass, bool continues);
   const MetricSums& sums() const { return sums_; }
   double mean_loss() const;  // with penalties
