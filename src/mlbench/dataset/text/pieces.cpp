@@ -82,7 +82,7 @@ std::vector<std::string> learn_pieces(const fs::path& words, int64_t size, const
                     "libsentencepiece-dev)",
                     program.string()));
   }
-  std::ofstream(model, std::ios::binary);  // with our umask: a child has the user's
+  std::ofstream created(model, std::ios::binary);  // with our umask: a child has the user's
   ProcessOptions options;
   options.arguments = {program.string(), "learn", words.string(), std::to_string(size), model.string()};
   options.die_with_parent = true;
