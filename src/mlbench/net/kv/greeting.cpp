@@ -2,11 +2,13 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <optional>
 
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/net/proof.h"
@@ -39,6 +41,18 @@ std::optional<std::string> ask(int socket, FrameReader& input, const Json& messa
 }
 
 }  // namespace
+
+Json hello_of(const Caller& caller) {
+  return {{"op", "hello"},
+          {"id", 0},
+          {"nonce", to_bytes(make_nonce())},
+          {"session", to_bytes(caller.session)},
+          {"run", caller.run_id},
+          {"rank", caller.rank},
+          {"size", caller.size},
+          {"pid", static_cast<int64_t>(getpid())},
+          {"host", host_name()}};
+}
 
 bool prove(int socket, FrameReader& input, const Json& hello, std::string_view secret, Deadline deadline,
            std::string& reason) {

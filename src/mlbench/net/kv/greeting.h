@@ -18,6 +18,14 @@ struct Refusal : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// What a rank says first: who it is, with a nonce of its own. `session` is the client's, bytes, the same each time it
+// connects.
+struct Caller {
+  std::string session, run_id;
+  int rank = 0, size = 1;
+};
+Json hello_of(const Caller& caller);
+
 // Says `hello`, and both sides prove that they know the secret. False, with the reason, when another try may help.
 // Refusal; ProtocolError when what answers is no rendezvous server of this run. What came behind the proof is in
 // `input`.

@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
@@ -159,15 +158,7 @@ struct KvClient::State {
   // False, with the reason, when another try may help.
   bool say_hello(SteadyClock::time_point deadline, std::string& reason) {
     input = {};
-    const Json hello = {{"op", "hello"},
-                        {"id", 0},
-                        {"nonce", wire::to_bytes(make_nonce())},
-                        {"session", wire::to_bytes(session)},
-                        {"run", options.run_id},
-                        {"rank", options.rank},
-                        {"size", options.size},
-                        {"pid", static_cast<int64_t>(getpid())},
-                        {"host", host_name()}};
+    const Json hello = wire::hello_of({session, options.run_id, options.rank, options.size});
     try {
       return wire::prove(socket.get(), input, hello, options.secret, deadline, reason);
     } catch (const Refusal& refusal) {

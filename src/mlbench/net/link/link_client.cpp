@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +12,6 @@
 #include <thread>
 #include <utility>
 
-#include "mlbench/base/environment.h"
 #include "mlbench/net/kv/greeting.h"
 #include "mlbench/net/link/link.h"
 #include "mlbench/net/link/words.h"
@@ -110,16 +108,8 @@ struct LinkClient::State {
 
   bool greet(SteadyClock::time_point deadline, std::string& reason) {
     input = {};
-    const Json hello = {{"op", "hello"},
-                        {"id", 0},
-                        {"for", "link"},
-                        {"nonce", wire::to_bytes(make_nonce())},
-                        {"session", wire::to_bytes(session)},
-                        {"run", options.run_id},
-                        {"rank", options.rank},
-                        {"size", options.size},
-                        {"pid", static_cast<int64_t>(getpid())},
-                        {"host", host_name()}};
+    Json hello = wire::hello_of({session, options.run_id, options.rank, options.size});
+    hello["for"] = "link";
     try {
       return wire::prove(socket.get(), input, hello, options.secret, deadline, reason);
     } catch (const wire::Refusal& refusal) {
