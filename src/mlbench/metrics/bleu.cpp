@@ -12,7 +12,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/metrics/ngrams.h"
-#include "mlbench/metrics/unicode.h"
+#include "mlbench/unicode/unicode.h"
 
 namespace mlbench::metrics {
 
@@ -56,9 +56,9 @@ class Bleu final : public TextMetric {
     texts.reserve(references.size() + 1);
     Vocabulary vocabulary;
     const auto numbers_of = [&](std::string_view sentence) {
-      const std::u32string points = code_points(options_.lowercase ? lower_case(sentence) : sentence);
-      texts.push_back(tokenize(options_.tokenizer, without_trailing_space(points)));
-      return vocabulary.numbers_of(words(texts.back()));
+      const std::u32string points = unicode::code_points(options_.lowercase ? unicode::lower_case(sentence) : sentence);
+      texts.push_back(tokenize(options_.tokenizer, unicode::without_trailing_space(points)));
+      return vocabulary.numbers_of(unicode::words(texts.back()));
     };
     const std::vector<uint32_t> tokens = numbers_of(hypothesis);
     const Ngrams hypothesis_ngrams(tokens);

@@ -8,7 +8,7 @@
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/metrics/ngrams.h"
-#include "mlbench/metrics/unicode.h"
+#include "mlbench/unicode/unicode.h"
 
 namespace mlbench::metrics {
 
@@ -28,7 +28,7 @@ bool is_ascii_punctuation(char32_t c) {
 // Words, with one mark of punctuation split from the end, or else from the begin.
 std::vector<std::u32string_view> words_and_marks(std::u32string_view sentence) {
   std::vector<std::u32string_view> result;
-  for (const std::u32string_view word : words(sentence)) {
+  for (const std::u32string_view word : unicode::words(sentence)) {
     size_t cut = 0;
     if (word.size() > 1 && is_ascii_punctuation(word.back())) {
       cut = word.size() - 1;
@@ -45,7 +45,7 @@ std::vector<uint32_t> characters(std::u32string_view sentence) {
   std::vector<uint32_t> result;
   result.reserve(sentence.size());
   for (const char32_t c : sentence) {
-    if (!is_space(c)) result.push_back(static_cast<uint32_t>(c) + 1);
+    if (!unicode::is_space(c)) result.push_back(static_cast<uint32_t>(c) + 1);
   }
   return result;
 }
@@ -66,7 +66,7 @@ class Chrf final : public TextMetric {
     texts.reserve(references.size() + 1);
     Vocabulary vocabulary;
     const auto ngrams_of = [&](std::string_view sentence) {
-      texts.push_back(code_points(lowercase_ ? lower_case(sentence) : sentence));
+      texts.push_back(unicode::code_points(lowercase_ ? unicode::lower_case(sentence) : sentence));
       const auto numbers =
           word_order_ > 0 ? vocabulary.numbers_of(words_and_marks(texts.back())) : std::vector<uint32_t>();
       return SentenceNgrams{Ngrams(characters(texts.back())), Ngrams(numbers)};

@@ -10,7 +10,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/metrics/tokenizer.h"
 #include "mlbench/metrics/translations.h"
-#include "mlbench/metrics/unicode.h"
+#include "mlbench/unicode/unicode.h"
 
 namespace mlbench::metrics {
 
@@ -30,13 +30,13 @@ inline std::vector<std::string> sentences_of(const std::string& name) {
 // The tokens of a line with one blank between them.
 inline std::string tokens_of(Tokenizer tokenizer, const std::string& line) {
   std::u32string joined;
-  const std::u32string points = code_points(line);
-  const std::u32string text = tokenize(tokenizer, without_trailing_space(points));
-  for (const std::u32string_view word : words(text)) {
+  const std::u32string points = unicode::code_points(line);
+  const std::u32string text = tokenize(tokenizer, unicode::without_trailing_space(points));
+  for (const std::u32string_view word : unicode::words(text)) {
     if (!joined.empty()) joined += U' ';
     joined += word;
   }
-  return to_utf8(joined);
+  return unicode::to_utf8(joined);
 }
 
 }  // namespace mlbench::metrics

@@ -222,17 +222,18 @@ TEST(Newstest2014, TokensAndScoresAreThoseOfSacrebleu) {
     const bool lower = name.ends_with(" lc");
     Sha256 sha256;
     for (const std::string& line : lines) {
-      sha256.update(tokens_of(tokenizer_named(name.substr(0, name.find(' '))), lower ? lower_case(line) : line) + "\n");
+      sha256.update(
+          tokens_of(tokenizer_named(name.substr(0, name.find(' '))), lower ? unicode::lower_case(line) : line) + "\n");
     }
     EXPECT_EQ(sha256.hex(), hash) << name;
   }
   Sentences system;
   for (const std::string& line : lines) {
     std::string shorter;
-    const std::u32string points = code_points(line);
+    const std::u32string points = unicode::code_points(line);
     size_t place = 0;
-    for (const std::u32string_view word : words(points)) {
-      if (++place != 5) shorter += (shorter.empty() ? "" : " ") + to_utf8(word);
+    for (const std::u32string_view word : unicode::words(points)) {
+      if (++place != 5) shorter += (shorter.empty() ? "" : " ") + unicode::to_utf8(word);
     }
     system.push_back(shorter);
   }

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/metrics/unicode.h"
+#include "mlbench/unicode/unicode.h"
 
 namespace mlbench::metrics {
 
@@ -73,7 +73,7 @@ bool is_set_apart_by_13a(char32_t c) {
   return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') ||
          (c >= ':' && c <= '@') || c == '/';
 }
-bool is_no_number(char32_t c) { return !is_number(c); }
+bool is_no_number(char32_t c) { return !unicode::is_number(c); }
 
 std::u32string tokenize_13a(std::u32string_view sentence) {
   std::u32string text = U" ";
@@ -92,9 +92,9 @@ std::u32string tokenize_13a(std::u32string_view sentence) {
 }
 
 std::u32string tokenize_intl(std::u32string_view sentence) {
-  std::u32string text = set_apart_in_pairs(sentence, is_no_number, is_punctuation, Apart::kSecond);
-  text = set_apart_in_pairs(text, is_punctuation, is_no_number, Apart::kFirst);
-  return set_apart(text, is_symbol);
+  std::u32string text = set_apart_in_pairs(sentence, is_no_number, unicode::is_punctuation, Apart::kSecond);
+  text = set_apart_in_pairs(text, unicode::is_punctuation, is_no_number, Apart::kFirst);
+  return set_apart(text, unicode::is_symbol);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ std::vector<std::string> tokenizer_names();
 // UserError listing the valid names.
 Tokenizer tokenizer_named(const std::string& name);
 
-// One sentence with white space between its tokens: words() of unicode.h gives them.
+// One sentence with white space between its tokens: unicode::words() gives them.
 std::u32string tokenize(Tokenizer tokenizer, std::u32string_view sentence);
 
 }  // namespace mlbench::metrics

@@ -8,7 +8,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/metrics/unicode.h"
+#include "mlbench/unicode/unicode.h"
 
 namespace mlbench::metrics {
 
@@ -58,13 +58,13 @@ std::vector<std::string> read_sentences(const std::filesystem::path& file) {
     if (in.fail()) fail(fmt::format("the line is longer than {} bytes", inputs::kPredictionLine.most_bytes));
     const auto counted = static_cast<size_t>(in.gcount());
     const std::string_view line(buffer.data(), in.eof() ? counted : counted - 1);
-    if (const auto bad = first_bad_byte(line)) {
+    if (const auto bad = unicode::first_bad_byte(line)) {
       fail(
           fmt::format("byte {} of the line, 0x{:02x}, is no UTF-8; a Latin-1 file becomes UTF-8 by "
                       "iconv -f latin1 -t utf-8",
                       *bad + 1, static_cast<unsigned char>(line[*bad])));
     }
-    sentences.push_back(to_utf8(without_trailing_space(code_points(line))));
+    sentences.push_back(unicode::to_utf8(unicode::without_trailing_space(unicode::code_points(line))));
   }
   if (in.bad()) throw_system_error(fmt::format("cannot read {}", file.string()), errno);
   if (sentences.empty()) throw UserError(fmt::format("{} is empty: expected one sentence per line", file.string()));

@@ -1,24 +1,14 @@
 #include "mlbench/dataset/text/characters.h"
 
 #include <unicode/uchar.h>
-#include <unicode/utf8.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <iterator>
-
-#include "mlbench/base/errors.h"
 
 namespace mlbench::dataset::text {
 
 namespace {
-
-// ICU counts in 32 bits.
-int32_t size_for_icu(std::string_view text) {
-  MLBENCH_CHECK(text.size() < (size_t{1} << 30), "a text of a GiB");
-  return static_cast<int32_t>(text.size());
-}
 
 UChar32 to_icu(char32_t c) { return static_cast<UChar32>(c); }
 
@@ -32,47 +22,6 @@ bool joins_letters(char32_t c) {
 
 }  // namespace
 
-bool is_utf8(std::string_view text) {
-  const int32_t size = size_for_icu(text);
-  for (int32_t at = 0; at < size;) {
-    UChar32 c = 0;
-    U8_NEXT(text.data(), at, size, c);
-    if (c < 0) return false;
-  }
-  return true;
-}
-
-std::u32string code_points(std::string_view text) {
-  std::u32string result;
-  result.reserve(text.size());
-  const int32_t size = size_for_icu(text);
-  for (int32_t at = 0; at < size;) {
-    UChar32 c = 0;
-    U8_NEXT_OR_FFFD(text.data(), at, size, c);
-    result += static_cast<char32_t>(c);
-  }
-  return result;
-}
-
-void append_utf8(std::string& text, char32_t c) {
-  uint8_t bytes[U8_MAX_LENGTH];
-  int32_t size = 0;
-  U8_APPEND_UNSAFE(bytes, size, to_icu(c));
-  text.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));
-}
-
-std::string to_utf8(std::u32string_view text) {
-  std::string result;
-  result.reserve(text.size());
-  for (const char32_t c : text) append_utf8(result, c);
-  return result;
-}
-
-bool is_space(char32_t c) {
-  if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r') || (c >= 0x1C && c <= 0x1F);
-  return u_isUWhiteSpace(to_icu(c)) != 0;
-}
-
 bool is_alpha(char32_t c) {
   if (c < 0x80) return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
   return u_isUAlphabetic(to_icu(c)) != 0 || joins_letters(c);
@@ -84,7 +33,6 @@ bool is_alnum(char32_t c) {
 }
 
 bool is_lower(char32_t c) { return u_isULowercase(to_icu(c)) != 0; }
-bool is_number(char32_t c) { return (U_GET_GC_MASK(to_icu(c)) & U_GC_N_MASK) != 0; }
 bool is_currency(char32_t c) { return u_charType(to_icu(c)) == U_CURRENCY_SYMBOL; }
 bool is_letter_or_number(char32_t c) { return (U_GET_GC_MASK(to_icu(c)) & (U_GC_L_MASK | U_GC_N_MASK)) != 0; }
 
@@ -102,8 +50,7 @@ bool is_cjk(char32_t c) {
 
 std::u32string_view stripped(std::u32string_view text) {
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  return text;
+  return unicode::without_trailing_space(text);
 }
 
 std::string_view stripped_ascii(std::string_view text) {

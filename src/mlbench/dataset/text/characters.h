@@ -1,27 +1,25 @@
 #pragma once
 
-// UTF-8 text as code points, with the classes that Moses' scripts have from Perl. By ICU. Internal to dataset/.
+// Characters with the classes that Moses' scripts have from Perl. By ICU. Internal to dataset/.
 
 #include <string>
 #include <string_view>
 
+#include "mlbench/unicode/unicode.h"
+
 namespace mlbench::dataset::text {
 
-// No UTF-8 in the strict sense: overlong forms, surrogates and what is cut off are none either.
-bool is_utf8(std::string_view text);
+using unicode::append_utf8;
+using unicode::code_points;
+using unicode::is_number;  // \p{IsN}
+using unicode::is_space;   // \s
+using unicode::is_utf8;
+using unicode::to_utf8;
 
-// What is no UTF-8 becomes U+FFFD.
-std::u32string code_points(std::string_view text);
-void append_utf8(std::string& text, char32_t c);
-std::string to_utf8(std::u32string_view text);
-
-// \s: Unicode's White_Space and the separators U+001C to U+001F.
-bool is_space(char32_t c);
-// \p{IsAlpha}, \p{IsAlnum}, \p{IsLower}, \p{IsN}, \p{IsSc}. The first two hold the signs that join Indic letters, too.
+// \p{IsAlpha}, \p{IsAlnum}, \p{IsLower}, \p{IsSc}. The first two hold the signs that join Indic letters, too.
 bool is_alpha(char32_t c);
 bool is_alnum(char32_t c);
 bool is_lower(char32_t c);
-bool is_number(char32_t c);
 bool is_currency(char32_t c);
 // General categories L* and N*: what the subword dictionary of WMT17 holds for parts of words.
 bool is_letter_or_number(char32_t c);

@@ -33,37 +33,26 @@ void unescape(std::string& text) {
   for (const Escape& escape : kEscapes) replace_all(text, escape.from, escape.to);
 }
 
-std::vector<std::u32string> words_of(std::u32string_view text) {
-  std::vector<std::u32string> words;
-  for (auto begin = text.begin(); begin != text.end();) {
-    begin = std::find_if_not(begin, text.end(), is_space);
-    const auto end = std::find_if(begin, text.end(), is_space);
-    if (begin != end) words.emplace_back(begin, end);
-    begin = end;
-  }
-  return words;
-}
-
-bool all_of(const std::u32string& word, std::u32string_view set) {
-  return word.find_first_not_of(set) == std::u32string::npos;
+bool all_of(std::u32string_view word, std::u32string_view set) {
+  return word.find_first_not_of(set) == std::u32string_view::npos;
 }
 
 // Currency and opening brackets lean on what follows.
-bool leans_right(const std::u32string& word) {
+bool leans_right(std::u32string_view word) {
   return std::ranges::all_of(word, [](char32_t c) {
     return c == U'(' || c == U'[' || c == U'{' || c == U'\u00BF' || c == U'\u00A1' || is_currency(c);
   });
 }
 
-// Quotation marks of each kind open and close by turns.
+// Quotation marks of each kind open and close by turns. Views of the marks that it is given.
 class Quotes {
  public:
-  bool opens(const std::u32string& mark) { return count(mark) % 2 == 0; }
-  void take(const std::u32string& mark) { ++count(mark); }
+  bool opens(std::u32string_view mark) { return count(mark) % 2 == 0; }
+  void take(std::u32string_view mark) { ++count(mark); }
 
  private:
-  int& count(const std::u32string& mark) {
-    const std::u32string kind = all_of(mark, U"\u201E\u201C\u201D") ? U"\"" : mark;
+  int& count(std::u32string_view mark) {
+    const std::u32string_view kind = all_of(mark, U"\u201E\u201C\u201D") ? U"\"" : mark;
     const auto known = std::ranges::find(kinds_, kind);
     const auto index = static_cast<size_t>(known - kinds_.begin());
     if (known == kinds_.end()) {
@@ -72,7 +61,7 @@ class Quotes {
     }
     return counts_[index];
   }
-  std::vector<std::u32string> kinds_;
+  std::vector<std::u32string_view> kinds_;
   std::vector<int> counts_;
 };
 
@@ -89,18 +78,19 @@ std::string MosesDetokenizer::detokenize(std::string_view tokens) const {
   std::string padded = " " + std::string(tokens) + " ";
   replace_all(padded, " @-@ ", "-");
   unescape(padded);
-  const auto words = words_of(code_points(padded));
+  const std::u32string text = code_points(padded);
+  const auto words = unicode::words(text);
 
   std::u32string result;
   Quotes quotes;
   bool space = true;  // before the next word
-  const auto put = [&](const std::u32string& word, bool blank_before, bool blank_behind) {
+  const auto put = [&](std::u32string_view word, bool blank_before, bool blank_behind) {
     if (blank_before && space) result += U' ';
     result += word;
     space = blank_behind;
   };
   for (size_t i = 0; i < words.size(); ++i) {
-    const std::u32string& word = words[i];
+    const std::u32string_view word = words[i];
     const bool contraction = english_ && i > 0 && word.size() > 1 && word[0] == U'\'' && is_alpha(word[1]);
     if (is_cjk(word.front())) {
       put(word, i == 0 || !is_cjk(words[i - 1].back()), true);

@@ -166,17 +166,6 @@ std::u32string pad_apostrophes(std::u32string_view text) {
   return result;
 }
 
-std::vector<std::u32string_view> split_words(std::u32string_view text) {
-  std::vector<std::u32string_view> words;
-  for (auto begin = text.begin(); begin != text.end();) {
-    begin = std::find_if_not(begin, text.end(), is_space);
-    const auto end = std::find_if(begin, text.end(), is_space);
-    if (begin != end) words.emplace_back(begin, end);
-    begin = end;
-  }
-  return words;
-}
-
 void append_escaped(std::string& text, char32_t c) {
   switch (c) {
     case U'&':
@@ -239,7 +228,7 @@ struct MosesTokenizer::Language {
   }
 
   std::u32string split_full_stops(std::u32string_view text) const {
-    const auto words = split_words(text);
+    const auto words = unicode::words(text);
     std::u32string result;
     result.reserve(text.size() + 8);
     for (size_t i = 0; i < words.size(); ++i) {
@@ -275,7 +264,7 @@ std::string MosesTokenizer::tokenize(std::string_view sentence, const TokenizeOp
 
   std::string result;
   result.reserve(sentence.size() + 32);
-  for (const std::u32string_view word : split_words(text)) {
+  for (const std::u32string_view word : unicode::words(text)) {
     if (!result.empty()) result += ' ';
     for (char32_t c : word) {
       if (c == kOneOfManyDots) c = U'.';

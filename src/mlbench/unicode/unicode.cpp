@@ -1,4 +1,4 @@
-#include "mlbench/metrics/unicode.h"
+#include "mlbench/unicode/unicode.h"
 
 #include <unicode/bytestream.h>
 #include <unicode/casemap.h>
@@ -10,7 +10,7 @@
 
 #include "mlbench/base/errors.h"
 
-namespace mlbench::metrics {
+namespace mlbench::unicode {
 
 namespace {
 
@@ -47,15 +47,17 @@ std::u32string code_points(std::string_view text) {
   return result;
 }
 
+void append_utf8(std::string& text, char32_t c) {
+  uint8_t bytes[U8_MAX_LENGTH];
+  int32_t size = 0;
+  U8_APPEND_UNSAFE(bytes, size, static_cast<UChar32>(c));
+  text.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));
+}
+
 std::string to_utf8(std::u32string_view text) {
   std::string result;
   result.reserve(text.size());
-  for (const char32_t c : text) {
-    uint8_t bytes[U8_MAX_LENGTH];
-    int32_t size = 0;
-    U8_APPEND_UNSAFE(bytes, size, static_cast<UChar32>(c));
-    result.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));
-  }
+  for (const char32_t c : text) append_utf8(result, c);
   return result;
 }
 
@@ -93,4 +95,4 @@ std::vector<std::u32string_view> words(std::u32string_view text) {
   return result;
 }
 
-}  // namespace mlbench::metrics
+}  // namespace mlbench::unicode

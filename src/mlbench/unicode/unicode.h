@@ -1,6 +1,6 @@
 #pragma once
 
-// UTF-8 text as code points, with the character classes and the lower case that sacreBLEU has from Python. By ICU.
+// UTF-8 text as code points, with character classes, the lower case and the words that Python has. By ICU.
 
 #include <cstddef>
 #include <optional>
@@ -8,13 +8,15 @@
 #include <string_view>
 #include <vector>
 
-namespace mlbench::metrics {
+namespace mlbench::unicode {
 
 // Where the first byte stands that is no UTF-8 in the strict sense (overlong forms and surrogates are none either).
 std::optional<size_t> first_bad_byte(std::string_view text);
+inline bool is_utf8(std::string_view text) { return !first_bad_byte(text); }
 
 // What is no UTF-8 becomes U+FFFD.
 std::u32string code_points(std::string_view text);
+void append_utf8(std::string& text, char32_t c);
 std::string to_utf8(std::u32string_view text);
 
 // Python's str.lower(): Unicode's full mapping, of no language. Capital sigma ends a word as final sigma.
@@ -31,4 +33,4 @@ bool is_number(char32_t c);
 std::u32string_view without_trailing_space(std::u32string_view text);
 std::vector<std::u32string_view> words(std::u32string_view text);
 
-}  // namespace mlbench::metrics
+}  // namespace mlbench::unicode
