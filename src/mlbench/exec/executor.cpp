@@ -26,12 +26,14 @@ std::filesystem::path rank_log_path(const std::filesystem::path& log_dir, int64_
   return log_dir / ("rank-" + std::to_string(rank) + ".seg-" + std::to_string(segment) + ".log");
 }
 
-void fill_in(std::vector<std::string>& command, std::string_view word, const std::string& value) {
-  for (std::string& one : command) {
-    for (size_t at = 0; (at = one.find(word, at)) != std::string::npos; at += value.size()) {
-      one.replace(at, word.size(), value);
-    }
+void fill_in(std::string& text, std::string_view word, const std::string& value) {
+  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += value.size()) {
+    text.replace(at, word.size(), value);
   }
+}
+
+void fill_in(std::vector<std::string>& command, std::string_view word, const std::string& value) {
+  for (std::string& one : command) fill_in(one, word, value);
 }
 
 std::string command_line(const std::map<std::string, std::string>& environment,

@@ -45,7 +45,8 @@ struct LaunchRequest {
 // log_dir/rank-R.seg-S.log: where a rank's standard output and error go.
 std::filesystem::path rank_log_path(const std::filesystem::path& log_dir, int64_t segment, int rank);
 
-// Every `word` within the command's words becomes `value`.
+// Every `word` within the text, or the command's words, becomes `value`.
+void fill_in(std::string& text, std::string_view word, const std::string& value);
 void fill_in(std::vector<std::string>& command, std::string_view word, const std::string& value);
 
 // "NAME=value ... program argument ..." with each word quoted where a POSIX shell would take it apart.

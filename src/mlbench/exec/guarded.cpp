@@ -11,6 +11,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/exec/group_start.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
 
@@ -244,41 +245,13 @@ class GuardedGroup final : public RankGroup {
   std::vector<RankExit> exits_;  // seen, not yet given to the caller
 };
 
-class GuardedStart final : public Start {
- public:
-  GuardedStart(const LaunchRequest& request, std::vector<Placement> placement, std::vector<ProcessOptions> launchers)
-      : group_(std::make_unique<GuardedGroup>(request, std::move(placement))) {
-    group_->launch(std::move(launchers));
-  }
-
-  StartStatus poll(milliseconds timeout) override {
-    if (status_.state != StartState::kStarting) return status_;
-    try {
-      if (group_->all_run(timeout)) status_ = {StartState::kStarted};
-    } catch (const DiskFull&) {
-      throw;
-    } catch (const IoError& error) {
-      status_ = {StartState::kFailed, error.what()};
-      group_.reset();
-    }
-    return status_;
-  }
-
-  std::unique_ptr<RankGroup> take() override {
-    MLBENCH_CHECK(status_.state == StartState::kStarted && group_, "only ranks that run can be taken, once");
-    return std::move(group_);
-  }
-
- private:
-  StartStatus status_{StartState::kStarting};
-  std::unique_ptr<GuardedGroup> group_;
-};
-
 }  // namespace
 
 std::unique_ptr<Start> start_guarded(const LaunchRequest& request, std::vector<Placement> placement,
                                      std::vector<ProcessOptions> launchers) {
-  return std::make_unique<GuardedStart>(request, std::move(placement), std::move(launchers));
+  auto group = std::make_unique<GuardedGroup>(request, std::move(placement));
+  group->launch(std::move(launchers));
+  return std::make_unique<GroupStart<GuardedGroup>>(std::move(group));
 }
 
 }  // namespace mlbench::exec

@@ -11,6 +11,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/exec/group_start.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/net/link/link.h"
 
@@ -195,37 +196,6 @@ class LinkedGroup final : public RankGroup {
   std::string start_error_;
 };
 
-class LinkedStart final : public Start {
- public:
-  explicit LinkedStart(std::unique_ptr<LinkedGroup> group) : group_(std::move(group)) {}
-
-  StartStatus poll(milliseconds timeout) override {
-    if (status_.state != StartState::kStarting) return status_;
-    try {
-      if (group_->all_run(timeout)) status_ = {StartState::kStarted};
-    } catch (const IoError& error) {
-      status_ = {StartState::kFailed, error.what()};
-      group_.reset();
-    }
-    return status_;
-  }
-
-  std::unique_ptr<RankGroup> take() override {
-    MLBENCH_CHECK(status_.state == StartState::kStarted && group_, "only ranks that run can be taken, once");
-    return std::move(group_);
-  }
-
- private:
-  StartStatus status_{StartState::kStarting};
-  std::unique_ptr<LinkedGroup> group_;
-};
-
-void replace_all(std::string& text, const std::string& from, const std::string& to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
-  }
-}
-
 }  // namespace
 
 std::map<std::string, std::string> guard_environment(const LaunchRequest& request,
@@ -238,8 +208,8 @@ std::map<std::string, std::string> guard_environment(const LaunchRequest& reques
 LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folder) {
   const std::string here = request.links.folder.string();
   MLBENCH_CHECK(!here.empty(), "a run that is moved has a folder here");
-  for (std::string& word : request.command) replace_all(word, here, folder.string());
-  for (auto& [name, value] : request.environment) replace_all(value, here, folder.string());
+  fill_in(request.command, here, folder.string());
+  for (auto& [name, value] : request.environment) fill_in(value, here, folder.string());
   return request;
 }
 
@@ -247,7 +217,8 @@ std::unique_ptr<Start> start_linked(const LaunchRequest& request, std::vector<Pl
                                     std::vector<std::string> files) {
   MLBENCH_CHECK(request.links.server != nullptr, "ranks of other hosts need links");
   MLBENCH_CHECK(placement.size() == static_cast<size_t>(request.workers), "each rank has a place");
-  return std::make_unique<LinkedStart>(std::make_unique<LinkedGroup>(request, std::move(placement), std::move(files)));
+  return std::make_unique<GroupStart<LinkedGroup>>(
+      std::make_unique<LinkedGroup>(request, std::move(placement), std::move(files)));
 }
 
 }  // namespace mlbench::exec

@@ -1,0 +1,44 @@
+#pragma once
+
+// The start of a group that sees for itself when all of its ranks run. For executors.
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/exec/executor.h"
+
+namespace mlbench::exec {
+
+// Group: a RankGroup with `bool all_run(milliseconds timeout)`, which waits up to `timeout` for it, and throws IoError
+// when a rank could not start.
+template <typename Group>
+class GroupStart final : public Start {
+ public:
+  explicit GroupStart(std::unique_ptr<Group> group) : group_(std::move(group)) {}
+
+  StartStatus poll(std::chrono::milliseconds timeout) override {
+    if (status_.state != StartState::kStarting) return status_;
+    try {
+      if (group_->all_run(timeout)) status_ = {StartState::kStarted};
+    } catch (const DiskFull&) {
+      throw;
+    } catch (const IoError& error) {
+      status_ = {StartState::kFailed, error.what()};
+      group_.reset();
+    }
+    return status_;
+  }
+
+  std::unique_ptr<RankGroup> take() override {
+    MLBENCH_CHECK(status_.state == StartState::kStarted && group_, "only ranks that run can be taken, once");
+    return std::move(group_);
+  }
+
+ private:
+  StartStatus status_{StartState::kStarting};
+  std::unique_ptr<Group> group_;
+};
+
+}  // namespace mlbench::exec
