@@ -84,7 +84,7 @@ class TrainRun {
   Position position() const { return {step_, stop_rule_.goal_reached()}; }
   void step();
   void train_step();
-  void compute_gradients(const data::Batch& batch, track::StepSample& sample);
+  double compute_gradients(const data::Batch& batch, track::StepSample& sample);
   void add_to_metrics(const BatchView& batch, double loss, track::StepSample& sample);
   void finish_epoch();
   void evaluate();
@@ -106,7 +106,6 @@ class TrainRun {
   CheckpointKeeper checkpoints_;
   const Position start_;  // of this segment
   int64_t step_;          // steps done
-  double last_loss_ = 0;  // of the step's last micro-batch
   track::StepClock clock_;
   comm::OperationClock operation_clock_;
   StopRule stop_rule_;
@@ -162,22 +161,21 @@ void TrainRun::step() {
   if (c_.timeline != nullptr) c_.timeline->set_step(-1);
 }
 
-// Forward, loss and backward of each micro-batch, whose gradients add up.
-void TrainRun::compute_gradients(const data::Batch& batch, track::StepSample& sample) {
+// Forward, loss and backward of each micro-batch, whose gradients add up. The loss of the last one, whose metrics can
+// wait for the exchange.
+double TrainRun::compute_gradients(const data::Batch& batch, track::StepSample& sample) {
   using record::StepKind;
+  double loss = 0;
   for (const BatchView& part : batch.micro) {
     const bool first = &part == &batch.micro.front(), last = &part == &batch.micro.back();
     c_.framework.forward(part, framework::Mode::kTrain);
     clock_.lap(StepKind::kForward);
-    const double loss = c_.framework.loss();
+    loss = c_.framework.loss();
     clock_.lap(StepKind::kLoss);
     c_.framework.backward(
         {.scale = batch.share_of(part) * c_.optimizer.loss_scale(), .accumulate = !first, .last = last});
     clock_.lap(StepKind::kBackward);
-    if (last) {
-      last_loss_ = loss;  // its metrics can wait for the exchange
-      continue;
-    }
+    if (last) break;
     add_to_metrics(part, loss, sample);
     clock_.lap(StepKind::kMetrics);
   }
@@ -185,6 +183,7 @@ void TrainRun::compute_gradients(const data::Batch& batch, track::StepSample& sa
     c_.framework.zero_gradients();
     clock_.lap(StepKind::kBackward);
   }
+  return loss;
 }
 
 void TrainRun::add_to_metrics(const BatchView& batch, double loss, track::StepSample& sample) {
@@ -209,7 +208,7 @@ void TrainRun::train_step() {
   c_.framework.begin_step(step_);
   clock_.lap(StepKind::kInit);
 
-  compute_gradients(batch, sample);
+  const double last_loss = compute_gradients(batch, sample);
   sample.hidden_ns = operation_clock_.take();
   sample.bytes = c_.optimizer.finish();
   clock_.lap(StepKind::kAggregate);
@@ -218,7 +217,7 @@ void TrainRun::train_step() {
   sample.bytes += c_.optimizer.after_update(tensors_);
   sample.exchange_ns = sample.hidden_ns + operation_clock_.take();
   clock_.lap(StepKind::kAggregate);
-  if (!batch.micro.empty()) add_to_metrics(batch.micro.back(), last_loss_, sample);
+  if (!batch.micro.empty()) add_to_metrics(batch.micro.back(), last_loss, sample);
   ++step_;
   const bool epoch_ends = plan_.ends_epoch(step_) && !c_.run.fixed_batch;
   if (epoch_ends) train_metrics_.merge(c_.comm);
