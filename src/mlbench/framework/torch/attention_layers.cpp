@@ -11,6 +11,7 @@
 #include "mlbench/framework/torch/additive_attention.h"
 #include "mlbench/framework/torch/differentiable.h"
 #include "mlbench/framework/torch/graph_operations.h"
+#include "mlbench/framework/torch/products.h"
 
 namespace mlbench::framework::torch_framework {
 
@@ -79,13 +80,13 @@ struct MultiHeadAttention {
     return result;
   }
   at::Tensor join(const at::Tensor& attended, const at::Tensor& weight) const {
-    return at::linear(attended.transpose(1, 2).flatten(2), weight.to(type)).to(at::kFloat);
+    return linear_product(attended.transpose(1, 2).flatten(2), weight.to(type)).to(at::kFloat);
   }
   // Queries, keys and values.
   std::vector<at::Tensor> project(const at::Tensor& x, const at::Tensor& memory, const at::Tensor& weight) const {
-    if (!cross) return split(at::linear(x.to(type), weight), 3);
-    std::vector<at::Tensor> parts = split(at::linear(x.to(type), weight.narrow(0, 0, features)), 1);
-    for (at::Tensor& part : split(at::linear(memory.to(type), weight.narrow(0, features, 2 * features)), 2)) {
+    if (!cross) return split(linear_product(x.to(type), weight), 3);
+    std::vector<at::Tensor> parts = split(linear_product(x.to(type), weight.narrow(0, 0, features)), 1);
+    for (at::Tensor& part : split(linear_product(memory.to(type), weight.narrow(0, features, 2 * features)), 2)) {
       parts.push_back(part);
     }
     return parts;
@@ -113,7 +114,7 @@ struct MultiHeadAttention {
     LayerState& state = pass.states[index];
     const at::Tensor x = inputs[0].to(type), weight = in_weight.value.to(type);
     if (!cross) {
-      std::vector<at::Tensor> parts = split(at::linear(x, weight), 3);
+      std::vector<at::Tensor> parts = split(linear_product(x, weight), 3);
       if (!state.rows.empty()) {
         parts[1] = at::cat({state.rows[0], parts[1]}, 2);
         parts[2] = at::cat({state.rows[1], parts[2]}, 2);
@@ -123,12 +124,12 @@ struct MultiHeadAttention {
     }
     if (state.memory.empty()) {
       std::vector<at::Tensor> parts =
-          split(at::linear(inputs[2].to(type), weight.narrow(0, features, 2 * features)), 2);
+          split(linear_product(inputs[2].to(type), weight.narrow(0, features, 2 * features)), 2);
       parts.push_back(seen_of(inputs[1], inputs[2].size(1)).unsqueeze(1).unsqueeze(1));
       for (at::Tensor& part : parts) part = part.repeat_interleave(pass.rows_per_sample, 0);
       state.memory = std::move(parts);
     }
-    const at::Tensor q = split(at::linear(x, weight.narrow(0, 0, features)), 1)[0];
+    const at::Tensor q = split(linear_product(x, weight.narrow(0, 0, features)), 1)[0];
     return join(at::scaled_dot_product_attention(q, state.memory[0], state.memory[1], state.memory[2]),
                 out_weight.value);
   }
@@ -171,7 +172,7 @@ struct AdditiveAttention {
   at::Tensor scaled_weight() const { return score_weight.value * (score_scale.value / score_weight.value.norm()); }
 
   at::Tensor project(const at::Tensor& x, const Parameter& weight) const {
-    return at::linear(x, weight.value.to(type)).to(at::kFloat);
+    return linear_product(x, weight.value.to(type)).to(at::kFloat);
   }
 
   // The mean of the memory, [B, T, M] float32.
@@ -194,16 +195,16 @@ struct AdditiveAttention {
     gradients->contribute(score_bias.slot, [&](at::Tensor& to, bool add) {
       store(to, found.queries.sum({0, 1}), add);
     });
-    const auto product = [](const at::Tensor& a, const at::Tensor& b) {
-      return a.flatten(0, 1).t().mm(b.flatten(0, 1));
+    const auto contribute = [&](const Parameter& weight, const at::Tensor& a, const at::Tensor& b) {
+      gradients->contribute(
+          weight.slot, [&](at::Tensor& to, bool add) { store_product(to, a.flatten(0, 1).t(), b.flatten(0, 1), add); });
     };
-    gradients->contribute(key_weight.slot,
-                          [&](at::Tensor& to, bool add) { store(to, product(d_keys, saved.memory), add); });
-    gradients->contribute(query_weight.slot,
-                          [&](at::Tensor& to, bool add) { store(to, product(d_queries, saved.queries), add); });
+    contribute(key_weight, d_keys, saved.memory);
+    contribute(query_weight, d_queries, saved.queries);
     const at::Tensor d_memory =
-        (at::bmm(attention.to(type).transpose(1, 2), d) + at::matmul(d_keys, key_weight.value.to(type))).to(at::kFloat);
-    const at::Tensor d_x = at::matmul(d_queries, query_weight.value.to(type)).to(at::kFloat);
+        (at::bmm(attention.to(type).transpose(1, 2), d) + linear_product(d_keys, key_weight.value.to(type).t()))
+            .to(at::kFloat);
+    const at::Tensor d_x = linear_product(d_queries, query_weight.value.to(type).t()).to(at::kFloat);
     return {d_x.transpose(0, 1), d_memory.transpose(0, 1)};
   }
 

@@ -1,8 +1,38 @@
 #include "mlbench/framework/torch/lstm.h"
 
+#include <optional>
+
+#include "mlbench/framework/products.h"
 #include "mlbench/framework/torch/lstm_kernels.h"
+#include "mlbench/framework/torch/products.h"
 
 namespace mlbench::framework::torch_framework {
+
+namespace {
+
+// From how many positions on the weight is worth its writing as its products read it.
+constexpr int64_t kWorthPacking = 4;
+
+// The states of one position times the recurrent weight, or its transpose.
+class Recurrence {
+ public:
+  Recurrence(const at::Tensor& weight, int64_t positions) : weight_(weight) {
+    if (weight.scalar_type() == at::kFloat && positions >= kWorthPacking) packed_.emplace(weight);
+  }
+  void multiply(at::Tensor& to, const at::Tensor& rows, bool add) const {
+    if (packed_) {
+      packed_->multiply(to, rows, add);
+    } else {
+      store_product(to, rows.to(weight_.scalar_type()), weight_, add);
+    }
+  }
+
+ private:
+  at::Tensor weight_;
+  std::optional<RightFactor> packed_;
+};
+
+}  // namespace
 
 LstmTape lstm_forward(const at::Tensor& x, const LstmWeights& weights, const at::Tensor& state, const at::Tensor& cell,
                       at::ScalarType product_type, bool on_host) {
@@ -13,22 +43,17 @@ LstmTape lstm_forward(const at::Tensor& x, const LstmWeights& weights, const at:
   tape.hh = weights.hh.to(product_type);
   const at::Tensor rows = tape.x.view({positions * sequences, -1});
   const at::Tensor bias = weights.bias_ih + weights.bias_hh;
-  tape.gates = product_type == at::kFloat ? at::addmm(bias, rows, tape.ih.t())
-                                          : at::mm(rows, tape.ih.t()).to(at::kFloat).add_(bias);
-  tape.gates = tape.gates.view({positions, sequences, 4 * hidden});
+  at::Tensor sums = bias.expand({positions * sequences, 4 * hidden}).contiguous();
+  store_product(sums, rows, tape.ih.t(), true);
+  tape.gates = sums.view({positions, sequences, 4 * hidden});
   tape.states = at::empty({positions + 1, sequences, hidden}, x.options().dtype(at::kFloat));
   tape.cells = at::empty_like(tape.states);
   tape.states[0].copy_(state);
   tape.cells[0].copy_(cell);
-  const at::Tensor hh = tape.hh.t();
+  const Recurrence recurrence(tape.hh.t(), positions);
   for (int64_t t = 0; t < positions; ++t) {
     at::Tensor gates = tape.gates[t];
-    const at::Tensor before = tape.states[t];
-    if (product_type == at::kFloat) {
-      gates.addmm_(before, hh);
-    } else {
-      gates.add_(at::mm(before.to(product_type), hh));
-    }
+    recurrence.multiply(gates, tape.states[t], true);
     if (on_host) {
       lstm_cell({sequences, hidden}, gates.data_ptr<float>(), tape.cells[t].const_data_ptr<float>(),
                 tape.cells[t + 1].data_ptr<float>(), tape.states[t + 1].data_ptr<float>());
@@ -43,6 +68,7 @@ at::Tensor lstm_backward(LstmTape& tape, const at::Tensor& d_output, bool input_
   const int64_t positions = tape.gates.size(0), sequences = tape.gates.size(1), hidden = tape.states.size(2);
   const at::ScalarType type = tape.hh.scalar_type();
   at::Tensor d_cell = at::zeros_like(tape.cells[0]);
+  const Recurrence recurrence(tape.hh, positions);
   at::Tensor d_state = at::empty_like(d_cell), recurrent = at::zeros_like(d_cell);
   for (int64_t t = positions; t-- > 0;) {
     at::add_out(d_state, d_output[t], recurrent);
@@ -55,15 +81,11 @@ at::Tensor lstm_backward(LstmTape& tape, const at::Tensor& d_output, bool input_
       lstm_cell_backward_reference(gates, tape.cells[t], tape.cells[t + 1], d_state, d_cell);
     }
     if (t == 0) break;
-    if (type == at::kFloat) {
-      at::mm_out(recurrent, gates, tape.hh);
-    } else {
-      recurrent.copy_(at::mm(gates.to(type), tape.hh));
-    }
+    recurrence.multiply(recurrent, gates, false);
   }
   if (!input_wanted) return {};
   const at::Tensor d_rows = tape.gates.view({positions * sequences, 4 * hidden}).to(type);
-  return at::mm(d_rows, tape.ih).to(at::kFloat).view({positions, sequences, -1});
+  return product(d_rows, tape.ih).view({positions, sequences, -1});
 }
 
 }  // namespace mlbench::framework::torch_framework

@@ -7,6 +7,7 @@
 #include "mlbench/framework/torch/differentiable.h"
 #include "mlbench/framework/torch/graph_operations.h"
 #include "mlbench/framework/torch/lstm.h"
+#include "mlbench/framework/torch/products.h"
 
 namespace mlbench::framework::torch_framework {
 
@@ -82,25 +83,17 @@ struct LstmSequence {
     gradients->contribute(bias_ih.slot, [&](at::Tensor& to, bool add) { store(to, d_bias, add); });
     const at::Tensor d = d_gates.to(type).t();
     const at::Tensor before = tape.states.narrow(0, 0, tape.gates.size(0)).reshape({rows, -1}).to(type);
-    gradients->contribute(hh.slot, [&](at::Tensor& to, bool add) { store_product(to, d, before, mask, add); });
+    gradients->contribute(hh.slot, [&](at::Tensor& to, bool add) {
+      if (mask.defined()) {
+        store(to, product(d, before).mul_(mask), add);
+      } else {
+        store_product(to, d, before, add);
+      }
+    });
     gradients->contribute(ih.slot, [&](at::Tensor& to, bool add) {
-      store_product(to, d, tape.x.view({rows, -1}), {}, add);
+      store_product(to, d, tape.x.view({rows, -1}), add);
     });
     return dx;
-  }
-
-  // a b, times the mask if there is one, into a slot or on top of it.
-  static void store_product(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, const at::Tensor& mask,
-                            bool add) {
-    if (mask.defined()) {
-      store(to, a.mm(b).to(at::kFloat).mul_(mask), add);
-    } else if (a.scalar_type() != at::kFloat) {
-      store(to, a.mm(b), add);
-    } else if (add) {
-      to.addmm_(a, b);
-    } else {
-      at::mm_out(to, a, b);
-    }
   }
 };
 

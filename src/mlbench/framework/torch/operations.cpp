@@ -16,6 +16,7 @@
 #include "mlbench/framework/torch/batch_norm_layer.h"
 #include "mlbench/framework/torch/differentiable.h"
 #include "mlbench/framework/torch/kernels.h"
+#include "mlbench/framework/torch/products.h"
 
 namespace mlbench::framework::torch_framework {
 
@@ -57,12 +58,18 @@ Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext
   const Parameter bias = has_bias(layer) ? context.parameter(models::parameter_name(layer, "bias")) : Parameter();
   const at::ScalarType type = context.product_type;
   GradientBuffer& gradients = context.gradients;
+  // Chains keep to LibTorch's products, and to the bits that they give.
+  const bool in_graph = context.model.is_graph();
   return [=, &gradients](const at::Tensor& input, const Pass&) {
     // Each position of a sequence is a row.
     const at::Tensor x = input.detach().flatten(0, -2).to(type), w = weight.value.to(type);
     std::vector<int64_t> shape = input.sizes().vec();
     shape.back() = weight.value.size(0);
     const auto forward = [&] {
+      if (in_graph) {
+        const at::Tensor y = product(x, w.t());
+        return (bias.value.defined() ? y.add_(bias.value) : y).view(shape);
+      }
       const at::Tensor y = bias.value.defined() ? at::addmm(bias.value.to(type), x, w.t()) : at::mm(x, w.t());
       return y.to(at::kFloat).view(shape);
     };
@@ -80,7 +87,9 @@ Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext
       }
       const at::Tensor d = dy.to(type);
       gradients.contribute(weight.slot, [&](at::Tensor& target, bool add) {
-        if (type != at::kFloat) {
+        if (in_graph) {
+          store_product(target, d.t(), x, add);
+        } else if (type != at::kFloat) {
           store(target, d.t().mm(x), add);
         } else if (add) {
           target.addmm_(d.t(), x);
@@ -88,7 +97,8 @@ Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext
           at::mm_out(target, d.t(), x);
         }
       });
-      return input_wanted ? d.mm(w).to(at::kFloat).view(input_shape) : at::Tensor();
+      if (!input_wanted) return at::Tensor();
+      return (in_graph ? product(d, w) : d.mm(w).to(at::kFloat)).view(input_shape);
     });
   };
 }

@@ -1,4 +1,5 @@
 #include "mlbench/framework/torch/sequence_model.h"
+#include "mlbench/framework/products.h"
 
 #include <fmt/format.h>
 #include <torch/torch.h>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/framework/products.h"
 
 namespace mlbench::framework::torch_framework {
 
@@ -115,7 +117,9 @@ void SequenceModel::set_carried_state(std::span<const float> state, int64_t sequ
   MLBENCH_CHECK(used == state.size(), "a carried state of another model or batch");
 }
 
-std::vector<std::string> SequenceModel::fused() { return {"linear+token_cross_entropy"}; }
+std::vector<std::string> SequenceModel::fused() {
+  return {"linear+token_cross_entropy", "products: " + product_kernels_name()};
+}
 
 bool SequenceModel::is_needed_by_decoder(const std::string& value) const {
   return std::ranges::any_of(steps_, [&](const Step& step) {

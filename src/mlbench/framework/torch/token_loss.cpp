@@ -5,6 +5,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/torch/differentiable.h"
+#include "mlbench/framework/torch/products.h"
 
 namespace mlbench::framework::torch_framework {
 
@@ -68,12 +69,8 @@ void TokenLoss::forward_chunk(const at::Tensor& rows, const at::Tensor& targets,
   if (!buffer_.defined() || buffer_.size(0) < n) buffer_ = at::empty({n, classes}, weight_.value.options());
   at::Tensor logits = buffer_.narrow(0, 0, n);
   const at::Tensor weight = weight_.value.to(type_);
-  if (type_ == at::kFloat) {
-    at::mm_out(logits, rows, weight.t());
-  } else {
-    logits.copy_(at::mm(rows, weight.t()));
-  }
-  if (biased_) logits.add_(bias_.value);
+  if (biased_) logits.copy_(bias_.value.expand(logits.sizes()));
+  store_product(logits, rows, weight.t(), biased_);
   const CrossEntropySums part = on_host_
                                     ? cross_entropy_rows(logits, targets, loss_.label_smoothing, training)
                                     : cross_entropy_rows_reference(logits, targets, loss_.label_smoothing, training);
@@ -82,18 +79,9 @@ void TokenLoss::forward_chunk(const at::Tensor& rows, const at::Tensor& targets,
   if (!training) return;
   if (biased_) d_bias_.add_(logits.sum(0));
   at::Tensor d_rows = d_rows_.narrow(0, first, n);
-  if (type_ != at::kFloat) {
-    const at::Tensor d = logits.to(type_);
-    d_rows.copy_(d.mm(weight));
-    store(d_weight_, d.t().mm(rows), first > 0);
-    return;
-  }
-  at::mm_out(d_rows, logits, weight);
-  if (first == 0) {
-    at::mm_out(d_weight_, logits.t(), rows);
-  } else {
-    d_weight_.addmm_(logits.t(), rows);
-  }
+  const at::Tensor d = logits.to(type_);
+  store_product(d_rows, d, weight, false);
+  store_product(d_weight_, d.t(), rows, first > 0);
 }
 
 at::Tensor TokenLoss::backward(double scale) {
@@ -117,7 +105,7 @@ at::Tensor TokenLoss::backward(double scale) {
 }
 
 at::Tensor TokenLoss::logits(const at::Tensor& hidden) const {
-  const at::Tensor y = at::matmul(hidden.to(type_), weight_.value.to(type_).t()).to(at::kFloat);
+  const at::Tensor y = linear_product(hidden.to(type_), weight_.value.to(type_)).to(at::kFloat);
   return biased_ ? y + bias_.value : y;
 }
 
