@@ -16,18 +16,34 @@ struct View {
   }
 };
 
+// What factors are rounded to when they are packed; sums are float32.
+enum class Factors { kFloat32, kBFloat16, kFloat16 };
+
 inline constexpr int kSliceRows = 24;     // most rows of one tile: as many sums fit the registers
 inline constexpr int kPanelColumns = 16;  // of one tile: a register
 
-// Whether the processor has what the rest needs.
-bool available();
+// Whether the processor has what these factors need.
+bool available(Factors factors);
 
-// `rows` (at most kSliceRows) of `a`, [inner][rows].
-void pack_slice(const View& a, int64_t rows, int64_t inner, float* slice);
-// `columns` (at most kPanelColumns) of `b`, [inner][kPanelColumns], zeros behind them. `panel`: a multiple of 64 bytes.
-void pack_panel(const View& b, int64_t inner, int64_t columns, float* panel);
-// c = slice panel, or c += it: rows x columns values, rows `stride` apart.
-void multiply_tile(int64_t rows, int64_t columns, int64_t inner, const float* slice, const float* panel, float* c,
-                   int64_t stride, bool add);
+// Of float32 and float16, which is a float32 after rounding, `inner`; of bfloat16, two of which take the place of one
+// float32, half of it. What is packed has so many rows.
+inline int64_t packed_rows(int64_t inner, Factors factors) {
+  return factors == Factors::kBFloat16 ? (inner + 1) / 2 : inner;
+}
+// `rows` (at most kSliceRows) of `a`, [packed_rows][rows].
+void pack_slice(const View& a, int64_t rows, int64_t inner, Factors factors, float* slice);
+// `columns` (at most kPanelColumns) of `b`, [packed_rows][kPanelColumns], zeros behind them, at a multiple of 64 bytes.
+void pack_panel(const View& b, int64_t inner, int64_t columns, Factors factors, float* panel);
+
+// A slice, a panel, and c = slice panel or c += it: rows x columns values, rows `stride` apart.
+struct Tile {
+  int64_t rows = 0, columns = 0;
+  int64_t inner = 0;  // packed rows
+  const float *slice = nullptr, *panel = nullptr;
+  float* c = nullptr;
+  int64_t stride = 0;
+  bool add = false;
+};
+void multiply_tile(const Tile& tile, Factors factors);
 
 }  // namespace mlbench::framework::product_kernels

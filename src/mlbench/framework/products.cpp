@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "mlbench/base/errors.h"
 #include "mlbench/framework/product_kernels.h"
 
 namespace mlbench::framework {
@@ -12,18 +15,14 @@ namespace {
 
 using namespace product_kernels;
 
-// Extents of blocks: a panel of the right factor stays in the first cache, a block of the left one in the second.
+// Extents of blocks: a panel of the right factor stays in the first cache, a block of the left one in the second, the
+// panels of a block of columns in the third.
 constexpr int64_t kInnerBlock = 448;
 constexpr int64_t kRowBlock = 8 * kSliceRows;
 constexpr int64_t kColumnBlock = 64 * kPanelColumns;
 constexpr int64_t kLeastWork = int64_t{1} << 15;  // multiplications that are worth another thread
 
 int64_t parts_of(int64_t extent, int64_t most) { return (extent + most - 1) / most; }
-
-// Where part `i` of `parts` nearly equal ones begins, in steps of `step`.
-int64_t begin_of(int64_t i, int64_t parts, int64_t extent, int64_t step) {
-  return std::min(extent, parts_of(extent, step) * i / parts * step);
-}
 
 at::Tensor scratch(int64_t values) {
   // At a multiple of 64 bytes, as LibTorch allocates.
@@ -38,6 +37,30 @@ std::optional<View> view_of(const at::Tensor& matrix) {
   if (matrix.size(0) == 1 && along_columns != 1) along_rows = 1;
   if (along_rows != 1 && along_columns != 1) return std::nullopt;
   return View{matrix.const_data_ptr<float>(), along_rows, along_columns};
+}
+
+Factors factors_of(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return Factors::kFloat32;
+    case at::kBFloat16:
+      return Factors::kBFloat16;
+    case at::kHalf:
+      return Factors::kFloat16;
+    default:
+      MLBENCH_CHECK(false, std::string("products of factors that are ") + at::toString(type));
+  }
+}
+
+void multiply_by_torch(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add) {
+  if (a.scalar_type() != at::kFloat) {
+    const at::Tensor product = at::mm(a, b);
+    add ? to.add_(product) : to.copy_(product);
+  } else if (add) {
+    to.addmm_(a, b);
+  } else {
+    at::mm_out(to, a, b);
+  }
 }
 
 struct Extents {
@@ -56,133 +79,218 @@ struct Slices {
   int64_t begin(int64_t i) const { return rows * i / count; }
 };
 
-void pack_slices(const Slices& slices, const View& a, int64_t inner, float* packed) {
+void pack_slices(const Slices& slices, const View& a, int64_t inner, Factors factors, float* packed) {
   for (int64_t i = 0; i < slices.count; ++i) {
     const int64_t first = slices.begin(i);
-    pack_slice(a.at(first, 0), slices.begin(i + 1) - first, inner, packed + first * inner);
+    pack_slice(a.at(first, 0), slices.begin(i + 1) - first, inner, factors,
+               packed + first * packed_rows(inner, factors));
   }
 }
 
-// Of one thread.
-void multiply_part(const Extents& extents, const View& a, const View& b, float* c, int64_t stride, bool add) {
-  const int64_t inner_parts = parts_of(extents.inner, kInnerBlock);
-  const int64_t most_inner = parts_of(extents.inner, inner_parts);
-  const int64_t most_rows = std::min(kRowBlock, extents.rows);
-  const int64_t most_columns = std::min(kColumnBlock, parts_of(extents.columns, kPanelColumns) * kPanelColumns);
-  const at::Tensor left = scratch(most_rows * most_inner), right = scratch(most_columns * most_inner);
-  float *const slices_at = left.data_ptr<float>(), *const panels_at = right.data_ptr<float>();
-  for (int64_t column = 0; column < extents.columns; column += kColumnBlock) {
-    const int64_t columns = std::min(kColumnBlock, extents.columns - column);
-    for (int64_t part = 0; part < inner_parts; ++part) {
-      const int64_t first = extents.inner * part / inner_parts;
-      const int64_t inner = extents.inner * (part + 1) / inner_parts - first;
-      for (int64_t j = 0; j < columns; j += kPanelColumns) {
-        pack_panel(b.at(first, column + j), inner, std::min<int64_t>(kPanelColumns, columns - j),
-                   panels_at + j * inner);
-      }
-      for (int64_t row = 0; row < extents.rows; row += kRowBlock) {
-        const Slices slices(std::min(kRowBlock, extents.rows - row));
-        pack_slices(slices, a.at(row, first), inner, slices_at);
-        for (int64_t j = 0; j < columns; j += kPanelColumns) {
-          const int64_t width = std::min<int64_t>(kPanelColumns, columns - j);
-          for (int64_t i = 0; i < slices.count; ++i) {
-            const int64_t top = slices.begin(i);
-            multiply_tile(slices.begin(i + 1) - top, width, inner, slices_at + top * inner, panels_at + j * inner,
-                          c + (row + top) * stride + column + j, stride, add || part > 0);
-          }
-        }
-      }
+// c = slices panel, or c += it.
+void multiply_slices(const Slices& slices, const float* slices_at, Tile tile, Factors factors) {
+  float* const c = tile.c;
+  for (int64_t i = 0; i < slices.count; ++i) {
+    const int64_t top = slices.begin(i);
+    tile.rows = slices.begin(i + 1) - top;
+    tile.slice = slices_at + top * tile.inner;
+    tile.c = c + top * tile.stride;
+    multiply_tile(tile, factors);
+  }
+}
+
+// What all products of a call have in common.
+struct Call {
+  View a, b;
+  float* c = nullptr;
+  int64_t stride = 0;
+  bool add = false;
+  Factors factors = Factors::kFloat32;
+};
+
+// A part of the inner extent, of even length, so that no pair is torn.
+struct InnerPart {
+  int64_t first = 0, length = 0, packed = 0;
+};
+
+std::vector<InnerPart> inner_parts(int64_t inner, Factors factors) {
+  const int64_t parts = parts_of(packed_rows(inner, factors), kInnerBlock);
+  const int64_t step = parts_of(parts_of(inner, parts), 2) * 2;
+  std::vector<InnerPart> result;
+  for (int64_t first = 0; first < inner; first += step) {
+    const int64_t length = std::min(step, inner - first);
+    result.push_back({first, length, packed_rows(length, factors)});
+  }
+  return result;
+}
+
+int64_t width_of(int64_t panel, int64_t columns) {
+  return std::min<int64_t>(kPanelColumns, columns - panel * kPanelColumns);
+}
+
+// Panels of `columns` from `column` on, next to each other.
+void pack_panels(const Call& call, const InnerPart& part, int64_t column, int64_t columns, int64_t begin, int64_t end,
+                 float* panels) {
+  for (int64_t panel = begin; panel < end; ++panel) {
+    pack_panel(call.b.at(part.first, column + panel * kPanelColumns), part.length, width_of(panel, columns),
+               call.factors, panels + panel * kPanelColumns * part.packed);
+  }
+}
+
+// Rows from `row` on, a block at a time, times these panels.
+void multiply_rows(const Call& call, const InnerPart& part, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                   const float* panels) {
+  const at::Tensor own = scratch(std::min(kRowBlock, rows) * part.packed);
+  for (const int64_t end = row + rows; row < end; row += kRowBlock) {
+    const Slices slices(std::min(kRowBlock, end - row));
+    pack_slices(slices, call.a.at(row, part.first), part.length, call.factors, own.data_ptr<float>());
+    for (int64_t panel = 0; panel < parts_of(columns, kPanelColumns); ++panel) {
+      multiply_slices(slices, own.const_data_ptr<float>(),
+                      {.columns = width_of(panel, columns),
+                       .inner = part.packed,
+                       .panel = panels + panel * kPanelColumns * part.packed,
+                       .c = call.c + row * call.stride + column + panel * kPanelColumns,
+                       .stride = call.stride,
+                       .add = call.add || part.first > 0},
+                      call.factors);
     }
   }
 }
 
-bool by_kernels(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add) {
-  static const bool can = available();
-  const auto left = view_of(a), right = view_of(b), result = view_of(to);
-  if (!can || !left || !right || !result || result->along_columns != 1) return false;
-  const Extents all{to.size(0), to.size(1), a.size(1)};
-  if (all.rows < 1 || all.columns < 1 || all.inner < 1) return false;
-  float* const c = to.data_ptr<float>();
-  const int64_t stride = result->along_rows, threads = threads_for(all);
-  const bool by_rows = all.rows >= all.columns;
+// Threads share out the packing of panels, then the rows.
+void multiply_by_rows(const Call& call, const Extents& extents, int64_t threads) {
+  const int64_t column_step =
+      parts_of(parts_of(extents.columns, parts_of(extents.columns, kColumnBlock)), kPanelColumns) * kPanelColumns;
+  const at::Tensor shared = scratch(column_step * std::min(kInnerBlock + 1, extents.inner));
+  float* const panels = shared.data_ptr<float>();
+  for (int64_t column = 0; column < extents.columns; column += column_step) {
+    const int64_t columns = std::min(column_step, extents.columns - column);
+    for (const InnerPart& part : inner_parts(extents.inner, call.factors)) {
+      at::parallel_for(0, parts_of(columns, kPanelColumns), 4, [&](int64_t begin, int64_t end) {
+        pack_panels(call, part, column, columns, begin, end, panels);
+      });
+      at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+        const int64_t first = extents.rows * begin / threads, last = extents.rows * end / threads;
+        multiply_rows(call, part, first, last - first, column, columns, panels);
+      });
+    }
+  }
+}
+
+// Of few rows: threads share out the columns.
+void multiply_by_columns(const Call& call, const Extents& extents, int64_t threads) {
+  const std::vector<InnerPart> parts = inner_parts(extents.inner, call.factors);
   at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      if (by_rows) {
-        const int64_t first = begin_of(i, threads, all.rows, kSliceRows),
-                      last = begin_of(i + 1, threads, all.rows, kSliceRows);
-        if (first < last) {
-          multiply_part({last - first, all.columns, all.inner}, left->at(first, 0), *right, c + first * stride, stride,
-                        add);
-        }
-      } else {
-        const int64_t first = begin_of(i, threads, all.columns, kPanelColumns),
-                      last = begin_of(i + 1, threads, all.columns, kPanelColumns);
-        if (first < last) {
-          multiply_part({all.rows, last - first, all.inner}, *left, right->at(0, first), c + first, stride, add);
-        }
+    const at::Tensor own = scratch(kPanelColumns * std::min(kInnerBlock + 1, extents.inner));
+    const int64_t panels = parts_of(extents.columns, kPanelColumns);
+    for (const InnerPart& part : parts) {
+      const Slices slices(extents.rows);
+      const at::Tensor left = scratch(extents.rows * part.packed);
+      pack_slices(slices, call.a.at(0, part.first), part.length, call.factors, left.data_ptr<float>());
+      for (int64_t panel = panels * begin / threads; panel < panels * end / threads; ++panel) {
+        const int64_t column = panel * kPanelColumns;
+        pack_panel(call.b.at(part.first, column), part.length, width_of(panel, extents.columns), call.factors,
+                   own.data_ptr<float>());
+        multiply_slices(slices, left.const_data_ptr<float>(),
+                        {.columns = width_of(panel, extents.columns),
+                         .inner = part.packed,
+                         .panel = own.const_data_ptr<float>(),
+                         .c = call.c + column,
+                         .stride = call.stride,
+                         .add = call.add || part.first > 0},
+                        call.factors);
       }
     }
   });
+}
+
+// LibTorch has the better products of bfloat16 (oneDNN's).
+bool takes_all(Factors factors) { return factors != Factors::kBFloat16 && available(factors); }
+
+bool by_kernels(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, Factors factors) {
+  const auto left = view_of(a), right = view_of(b), result = view_of(to);
+  if (!takes_all(factors) || !left || !right || !result || result->along_columns != 1) return false;
+  const Extents extents{to.size(0), to.size(1), a.size(1)};
+  if (extents.rows < 1 || extents.columns < 1 || extents.inner < 1) return false;
+  const Call call{*left, *right, to.data_ptr<float>(), result->along_rows, add, factors};
+  const int64_t threads = threads_for(extents);
+  if (extents.rows >= 2 * kSliceRows * threads) {
+    multiply_by_rows(call, extents, threads);
+  } else {
+    multiply_by_columns(call, extents, threads);
+  }
   return true;
 }
 
 }  // namespace
 
-void multiply(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add) {
-  if (by_kernels(to, a, b, add)) return;
-  if (add) {
-    to.addmm_(a, b);
-  } else {
-    at::mm_out(to, a, b);
-  }
+at::Tensor prepared(const at::Tensor& factor, at::ScalarType factors) {
+  return factors == at::kBFloat16 ? factor.to(factors) : factor;
 }
 
-RightFactor::RightFactor(const at::Tensor& b) : inner_(b.size(0)), columns_(b.size(1)) {
+at::Tensor rounded(const at::Tensor& factor, at::ScalarType type) {
+  const at::Tensor result = factor.to(type);
+  return type == at::kHalf && factor.device().is_cpu() ? result.to(at::kFloat) : result;
+}
+
+void multiply(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, at::ScalarType factors) {
+  if (by_kernels(to, a, b, add, factors_of(factors))) return;
+  multiply_by_torch(to, rounded(a, factors), rounded(b, factors), add);
+}
+
+RightFactor::RightFactor(const at::Tensor& b, at::ScalarType factors)
+    : factors_(factors), inner_(b.size(0)), columns_(b.size(1)) {
+  const Factors kind = factors_of(factors);
   const auto view = view_of(b);
-  if (!available() || !view || inner_ < 1 || columns_ < 1) {
-    plain_ = b;
+  if (!available(kind) || !view || inner_ < 1 || columns_ < 1) {
+    plain_ = rounded(b, factors);
     return;
   }
-  const int64_t panels = parts_of(columns_, kPanelColumns);
-  panels_ = scratch(panels * kPanelColumns * inner_);
+  const int64_t panels = parts_of(columns_, kPanelColumns), packed = packed_rows(inner_, kind);
+  panels_ = scratch(panels * kPanelColumns * packed);
   float* const to = panels_.data_ptr<float>();
   at::parallel_for(0, panels, 8, [&](int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel) {
       const int64_t column = panel * kPanelColumns;
-      pack_panel(view->at(0, column), inner_, std::min<int64_t>(kPanelColumns, columns_ - column),
-                 to + column * inner_);
+      pack_panel(view->at(0, column), inner_, std::min<int64_t>(kPanelColumns, columns_ - column), kind,
+                 to + column * packed);
     }
   });
 }
 
 void RightFactor::multiply(at::Tensor& to, const at::Tensor& a, bool add) const {
-  const auto left = view_of(a), result = view_of(to);
-  if (!panels_.defined() || !left || !result || result->along_columns != 1 || a.size(0) < 1) {
-    TORCH_CHECK(plain_.defined(), "a product with a packed factor that its kernels do not take");
-    framework::multiply(to, a, plain_, add);
+  if (plain_.defined()) {
+    multiply_by_torch(to, rounded(a, factors_), plain_, add);
     return;
   }
+  if (a.size(0) == 0) return;
+  const auto left = view_of(a), result = view_of(to);
+  MLBENCH_CHECK(left && result && result->along_columns == 1, "a product of matrices whose neighbours are apart");
+  const Factors factors = factors_of(factors_);
   const Slices slices(a.size(0));
   const float* const panels_at = panels_.const_data_ptr<float>();
   float* const c = to.data_ptr<float>();
-  const int64_t panels = parts_of(columns_, kPanelColumns), threads = threads_for({slices.rows, columns_, inner_});
-  const int64_t stride = result->along_rows;
+  const int64_t panels = parts_of(columns_, kPanelColumns), packed = packed_rows(inner_, factors);
+  const int64_t threads = threads_for({slices.rows, columns_, inner_});
   at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
-    const at::Tensor packed = scratch(slices.rows * inner_);
-    float* const slices_at = packed.data_ptr<float>();
-    pack_slices(slices, *left, inner_, slices_at);
+    const at::Tensor own = scratch(slices.rows * packed);
+    pack_slices(slices, *left, inner_, factors, own.data_ptr<float>());
     for (int64_t panel = panels * begin / threads; panel < panels * end / threads; ++panel) {
       const int64_t column = panel * kPanelColumns;
-      const int64_t width = std::min<int64_t>(kPanelColumns, columns_ - column);
-      for (int64_t i = 0; i < slices.count; ++i) {
-        const int64_t top = slices.begin(i);
-        multiply_tile(slices.begin(i + 1) - top, width, inner_, slices_at + top * inner_, panels_at + column * inner_,
-                      c + top * stride + column, stride, add);
-      }
+      multiply_slices(slices, own.const_data_ptr<float>(),
+                      {.columns = std::min<int64_t>(kPanelColumns, columns_ - column),
+                       .inner = packed,
+                       .panel = panels_at + column * packed,
+                       .c = c + column,
+                       .stride = result->along_rows,
+                       .add = add},
+                      factors);
     }
   });
 }
 
-std::string product_kernels_name() { return available() ? "AVX-512" : "LibTorch"; }
+std::string product_kernels_name(at::ScalarType factors) {
+  return takes_all(factors_of(factors)) ? "AVX-512" : "LibTorch";
+}
 
 }  // namespace mlbench::framework

@@ -1,9 +1,10 @@
 #pragma once
 
-// Products of float32 matrices in host memory.
+// Products of float32 matrices, whose factors may be rounded to 16 bits before; sums and results are float32.
 //
-// LibTorch's own are MKL's, which takes kernels of AVX2 on processors that are not Intel's, and reads a matrix anew for
-// every product with it. With AVX-512 ours are taken: docs/results/text-speed.md has both side by side.
+// On the host LibTorch's own of float32 are MKL's, which takes kernels of AVX2 on processors that are not Intel's, and
+// those of float16 are scalar code: with AVX-512 ours are taken. Those of bfloat16 are oneDNN's, and fast; theirs are
+// left alone, but for a factor that serves many products. docs/results/text-speed.md has both side by side.
 
 #include <ATen/ATen.h>
 
@@ -13,23 +14,32 @@
 namespace mlbench::framework {
 
 // to = a b, or to += a b: [n, m], [n, k], [k, m], with neighbours along rows or, of a and b, along columns. `to`
-// overlaps neither. On the calling thread's pool.
-void multiply(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add);
+// overlaps neither. `factors`: float32, bfloat16 or float16; a and b are float32, or prepared(). On the host on the
+// calling thread's pool.
+void multiply(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, at::ScalarType factors = at::kFloat);
+
+// A factor of several products: in bfloat16, rounded once for all of them.
+at::Tensor prepared(const at::Tensor& factor, at::ScalarType factors);
+
+// A factor as LibTorch multiplies it: in that type, but float16 on the host, which it would multiply in scalar code, as
+// rounded float32.
+at::Tensor rounded(const at::Tensor& factor, at::ScalarType type);
 
 // A factor that stands on the right of many products with few rows: in the order in which they read it.
 class RightFactor {
  public:
-  explicit RightFactor(const at::Tensor& b);  // [k, m]
+  explicit RightFactor(const at::Tensor& b, at::ScalarType factors = at::kFloat);  // [k, m]
   // to = a b, or to += a b.
   void multiply(at::Tensor& to, const at::Tensor& a, bool add) const;
 
  private:
-  at::Tensor plain_;  // where there are no kernels for this processor
-  at::Tensor panels_;
+  at::ScalarType factors_;
+  at::Tensor plain_;   // [k, m], rounded: where there are no kernels
+  at::Tensor panels_;  // else
   int64_t inner_ = 0, columns_ = 0;
 };
 
-// Whose products these are: "AVX-512", or "LibTorch".
-std::string product_kernels_name();
+// Whose products of such factors on the host these are: "AVX-512", or "LibTorch".
+std::string product_kernels_name(at::ScalarType factors);
 
 }  // namespace mlbench::framework

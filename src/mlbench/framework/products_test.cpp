@@ -1,6 +1,7 @@
 #include "mlbench/framework/products.h"
 
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,15 +21,23 @@ at::Tensor matrix(int64_t rows, int64_t columns, Kind kind) {
   return at::randn({rows, columns});
 }
 
-void expect_product(int64_t rows, int64_t inner, int64_t columns, Kind left, Kind right, bool add) {
+// To what a factor is rounded, in float64.
+at::Tensor exact(const at::Tensor& factor, at::ScalarType type) { return factor.to(type).to(at::kDouble); }
+
+void expect_product(int64_t rows, int64_t inner, int64_t columns, Kind left, Kind right, bool add,
+                    at::ScalarType factors) {
   const at::Tensor a = matrix(rows, inner, left), b = matrix(inner, columns, right);
   at::Tensor to = matrix(rows, columns, Kind::kRows);
-  at::Tensor expected = a.to(at::kDouble).mm(b.to(at::kDouble));
+  at::Tensor expected = exact(a, factors).mm(exact(b, factors));
   if (add) expected += to;
-  multiply(to, a, b, add);
+  multiply(to, a, b, add, factors);
   const double error = (to - expected).norm().item<double>();
-  EXPECT_LE(error, 1e-6 * static_cast<double>(inner + 1) * (expected.norm().item<double>() + 1))
-      << rows << " x " << inner << " x " << columns << (add ? ", added" : "");
+  // LibTorch rounds results of bfloat16 to bfloat16.
+  const double part = factors == at::kBFloat16 && product_kernels_name(factors) == "LibTorch"
+                          ? 1.0 / 128
+                          : 1e-6 * static_cast<double>(inner + 1);
+  EXPECT_LE(error, part * (expected.norm().item<double>() + 1))
+      << rows << " x " << inner << " x " << columns << " of " << factors << (add ? ", added" : "");
 }
 
 TEST(Products, EqualThoseInFloat64) {
@@ -39,14 +48,26 @@ TEST(Products, EqualThoseInFloat64) {
                                                                                 {7, 9, 1},
                                                                                 {20, 115, 460},
                                                                                 {65, 33, 129},
-                                                                                {200, 900, 33},
+                                                                                {200, 901, 33},
                                                                                 {30, 449, 1100}}) {
     for (const Kind left : {Kind::kRows, Kind::kColumns, Kind::kPart}) {
       for (const Kind right : {Kind::kRows, Kind::kColumns, Kind::kPart}) {
-        for (const bool add : {false, true}) expect_product(rows, inner, columns, left, right, add);
+        for (const bool add : {false, true}) {
+          for (const at::ScalarType factors : {at::kFloat, at::kBFloat16, at::kHalf}) {
+            expect_product(rows, inner, columns, left, right, add, factors);
+          }
+        }
       }
     }
   }
+}
+
+TEST(Products, Float16OverflowsAsItDoes) {
+  at::Tensor to = at::zeros({1, 1});
+  multiply(to, at::full({1, 1}, 70000.0), at::full({1, 1}, 1.0), false, at::kHalf);  // 65504 is the largest
+  EXPECT_TRUE(to.isinf().all().item<bool>());
+  multiply(to, at::full({1, 1}, 60000.0), at::full({1, 1}, 60000.0), false, at::kHalf);  // sums are float32
+  EXPECT_NEAR(to.item<double>(), 3.6e9, 3.6e9 / 1000);
 }
 
 TEST(Products, NothingToAddUpIsZero) {
@@ -70,20 +91,22 @@ TEST(Products, WhatIsNoNumberStaysSo) {
 }
 
 TEST(Products, ARightFactorServesAnyNumberOfRows) {
+  constexpr double kPart = 1.0 / 128;  // bfloat16 results of LibTorch; a wrong place would be off by more
   at::manual_seed(2);
   for (const auto& [inner, columns] : std::vector<std::array<int64_t, 2>>{{1, 1}, {5, 17}, {115, 460}, {64, 48}}) {
     for (const Kind kind : {Kind::kRows, Kind::kColumns, Kind::kPart}) {
-      const at::Tensor b = matrix(inner, columns, kind);
-      const RightFactor factor(b);
-      for (const int64_t rows : {1, 2, 16, 20, 24, 25, 49}) {
-        for (const bool add : {false, true}) {
-          const at::Tensor a = at::randn({rows, inner});
-          at::Tensor to = at::randn({rows, columns});
-          at::Tensor expected = a.to(at::kDouble).mm(b.to(at::kDouble));
-          if (add) expected += to;
-          factor.multiply(to, a, add);
-          EXPECT_LE((to - expected).abs().max().item<double>(), 1e-6 * static_cast<double>(inner + 10))
-              << rows << " x " << inner << " x " << columns;
+      for (const at::ScalarType factors : {at::kFloat, at::kBFloat16, at::kHalf}) {
+        const at::Tensor b = matrix(inner, columns, kind);
+        const RightFactor factor(b, factors);
+        for (const int64_t rows : {1, 2, 16, 20, 24, 25, 49}) {
+          const at::Tensor a = at::randn({rows, inner}), before = at::randn({rows, columns});
+          at::Tensor whole = at::empty({rows, columns}), added = before.clone();
+          factor.multiply(whole, a, false);
+          factor.multiply(added, a, true);
+          const at::Tensor expected = exact(a, factors).mm(exact(b, factors));
+          const double most = expected.abs().max().item<double>();
+          EXPECT_LE((whole - expected).abs().max().item<double>(), kPart * most) << factors;
+          EXPECT_LE((added - before - expected).abs().max().item<double>(), kPart * (most + 4)) << factors;
         }
       }
     }
@@ -91,7 +114,9 @@ TEST(Products, ARightFactorServesAnyNumberOfRows) {
 }
 
 TEST(Products, TheKernelsHaveAName) {
-  EXPECT_TRUE(product_kernels_name() == "LibTorch" || product_kernels_name() == "AVX-512") << product_kernels_name();
+  for (const at::ScalarType factors : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    EXPECT_THAT(product_kernels_name(factors), testing::AnyOf("LibTorch", "AVX-512"));
+  }
 }
 
 }  // namespace

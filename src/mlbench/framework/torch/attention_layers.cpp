@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "mlbench/framework/products.h"
 #include "mlbench/framework/torch/additive_attention.h"
 #include "mlbench/framework/torch/differentiable.h"
 #include "mlbench/framework/torch/graph_operations.h"
@@ -75,18 +76,18 @@ struct MultiHeadAttention {
  private:
   // [B, T, n D] to n times [B, heads, T, D / heads].
   std::vector<at::Tensor> split(const at::Tensor& projected, int64_t parts) const {
-    std::vector<at::Tensor> result = projected.chunk(parts, 2);
+    std::vector<at::Tensor> result = rounded(projected, type).chunk(parts, 2);
     for (at::Tensor& part : result) part = part.unflatten(2, {heads, features / heads}).transpose(1, 2);
     return result;
   }
   at::Tensor join(const at::Tensor& attended, const at::Tensor& weight) const {
-    return linear_product(attended.transpose(1, 2).flatten(2), weight.to(type)).to(at::kFloat);
+    return linear_product(attended.transpose(1, 2).flatten(2).to(at::kFloat), weight, type);
   }
   // Queries, keys and values.
   std::vector<at::Tensor> project(const at::Tensor& x, const at::Tensor& memory, const at::Tensor& weight) const {
-    if (!cross) return split(linear_product(x.to(type), weight), 3);
-    std::vector<at::Tensor> parts = split(linear_product(x.to(type), weight.narrow(0, 0, features)), 1);
-    for (at::Tensor& part : split(linear_product(memory.to(type), weight.narrow(0, features, 2 * features)), 2)) {
+    if (!cross) return split(linear_product(x, weight, type), 3);
+    std::vector<at::Tensor> parts = split(linear_product(x, weight.narrow(0, 0, features), type), 1);
+    for (at::Tensor& part : split(linear_product(memory, weight.narrow(0, features, 2 * features), type), 2)) {
       parts.push_back(part);
     }
     return parts;
@@ -94,7 +95,7 @@ struct MultiHeadAttention {
 
   at::Tensor attend(const std::vector<at::Tensor>& leaves, const at::Tensor& lengths, const Pass& pass) const {
     const at::Tensor &in = leaves[leaves.size() - 2], &out = leaves.back();
-    const std::vector<at::Tensor> parts = project(leaves[0], cross ? leaves[1] : at::Tensor(), in.to(type));
+    const std::vector<at::Tensor> parts = project(leaves[0], cross ? leaves[1] : at::Tensor(), in);
     const at::Tensor &q = parts[0], &k = parts[1], &v = parts[2];
     const int64_t queries = q.size(2), keys = k.size(2);
     std::optional<at::Tensor> seen;  // [B, 1, 1, keys]
@@ -106,15 +107,15 @@ struct MultiHeadAttention {
     if (causal) seen = at::ones({queries, keys}, scores.options().dtype(at::kBool)).tril();
     scores = scores.masked_fill(seen->logical_not(), kHidden).softmax(-1);
     const at::Tensor mask = dropout_mask_of(pass, index, dropout, scores.sizes(), scores.device());
-    return join((scores * mask.to(type)).matmul(v), out);
+    return join((scores * mask.to(scores.scalar_type())).matmul(v), out);
   }
 
   // One position: keys and values of those before it are kept; those of the source are made once.
   at::Tensor decode(const std::vector<at::Tensor>& inputs, DecodePass& pass) const {
     LayerState& state = pass.states[index];
-    const at::Tensor x = inputs[0].to(type), weight = in_weight.value.to(type);
+    const at::Tensor &x = inputs[0], &weight = in_weight.value;
     if (!cross) {
-      std::vector<at::Tensor> parts = split(linear_product(x, weight), 3);
+      std::vector<at::Tensor> parts = split(linear_product(x, weight, type), 3);
       if (!state.rows.empty()) {
         parts[1] = at::cat({state.rows[0], parts[1]}, 2);
         parts[2] = at::cat({state.rows[1], parts[2]}, 2);
@@ -124,12 +125,12 @@ struct MultiHeadAttention {
     }
     if (state.memory.empty()) {
       std::vector<at::Tensor> parts =
-          split(linear_product(inputs[2].to(type), weight.narrow(0, features, 2 * features)), 2);
+          split(linear_product(inputs[2], weight.narrow(0, features, 2 * features), type), 2);
       parts.push_back(seen_of(inputs[1], inputs[2].size(1)).unsqueeze(1).unsqueeze(1));
       for (at::Tensor& part : parts) part = part.repeat_interleave(pass.rows_per_sample, 0);
       state.memory = std::move(parts);
     }
-    const at::Tensor q = split(linear_product(x, weight.narrow(0, 0, features)), 1)[0];
+    const at::Tensor q = split(linear_product(x, weight.narrow(0, 0, features), type), 1)[0];
     return join(at::scaled_dot_product_attention(q, state.memory[0], state.memory[1], state.memory[2]),
                 out_weight.value);
   }
@@ -144,7 +145,7 @@ struct AdditiveAttention {
 
   // What the backward pass needs.
   struct Saved {
-    at::Tensor queries, memory;  // [B, T, D], [B, S, M] in the type of products
+    at::Tensor queries, memory;  // [B, T, D], [B, S, M]
     AdditiveInputs inputs;
     at::Tensor attention;  // [B, T, S]
   };
@@ -154,8 +155,8 @@ struct AdditiveAttention {
     const auto saved = std::make_shared<Saved>();
     const at::Tensor queries = inputs[0].detach(), memory = inputs[1].detach(), lengths = inputs[2];
     const auto forward = [&] {
-      saved->queries = queries.transpose(0, 1).contiguous().to(type);
-      saved->memory = memory.transpose(0, 1).contiguous().to(type);
+      saved->queries = queries.transpose(0, 1).contiguous();
+      saved->memory = memory.transpose(0, 1).contiguous();
       saved->inputs = {project(saved->queries, query_weight) + score_bias.value, project(saved->memory, key_weight),
                        scaled_weight(), lengths};
       return attend(*saved).transpose(0, 1).contiguous();
@@ -172,39 +173,43 @@ struct AdditiveAttention {
   at::Tensor scaled_weight() const { return score_weight.value * (score_scale.value / score_weight.value.norm()); }
 
   at::Tensor project(const at::Tensor& x, const Parameter& weight) const {
-    return linear_product(x, weight.value.to(type)).to(at::kFloat);
+    return linear_product(x, weight.value, type);
+  }
+
+  // A product for each sentence.
+  at::Tensor multiply_each(const at::Tensor& a, const at::Tensor& b) const {
+    return at::bmm(rounded(a, type), rounded(b, type)).to(at::kFloat);
   }
 
   // The mean of the memory, [B, T, M] float32.
   at::Tensor attend(Saved& saved) const {
     const at::Tensor scores = on_host ? additive_scores(saved.inputs) : additive_scores_reference(saved.inputs);
     saved.attention = scores.softmax(-1);
-    return at::bmm(saved.attention.to(type), saved.memory).to(at::kFloat);
+    return multiply_each(saved.attention, saved.memory);
   }
 
   // Gradients of queries and memory, positions first.
   std::vector<at::Tensor> backward(const Saved& saved, const at::Tensor& dy) const {
     const at::Tensor& attention = saved.attention;
-    const at::Tensor d = dy.to(type);
-    const at::Tensor d_attention = at::bmm(d, saved.memory.transpose(1, 2)).to(at::kFloat);
+    const at::Tensor d_attention = multiply_each(dy, saved.memory.transpose(1, 2));
     const at::Tensor d_scores = attention * (d_attention - (attention * d_attention).sum(-1, true));
     const AdditiveGradients found = on_host ? additive_scores_backward(saved.inputs, d_scores)
                                             : additive_scores_backward_reference(saved.inputs, d_scores);
-    const at::Tensor d_queries = found.queries.to(type), d_keys = found.keys.to(type);
+    const at::Tensor &d_queries = found.queries, &d_keys = found.keys;
     contribute_weight(found.weight);
     gradients->contribute(score_bias.slot, [&](at::Tensor& to, bool add) {
       store(to, found.queries.sum({0, 1}), add);
     });
     const auto contribute = [&](const Parameter& weight, const at::Tensor& a, const at::Tensor& b) {
-      gradients->contribute(
-          weight.slot, [&](at::Tensor& to, bool add) { store_product(to, a.flatten(0, 1).t(), b.flatten(0, 1), add); });
+      gradients->contribute(weight.slot, [&](at::Tensor& to, bool add) {
+        store_product(to, a.flatten(0, 1).t(), b.flatten(0, 1), add, type);
+      });
     };
     contribute(key_weight, d_keys, saved.memory);
     contribute(query_weight, d_queries, saved.queries);
     const at::Tensor d_memory =
-        (at::bmm(attention.to(type).transpose(1, 2), d) + linear_product(d_keys, key_weight.value.to(type).t()))
-            .to(at::kFloat);
-    const at::Tensor d_x = linear_product(d_queries, query_weight.value.to(type).t()).to(at::kFloat);
+        multiply_each(attention.transpose(1, 2), dy) + linear_product(d_keys, key_weight.value.t(), type);
+    const at::Tensor d_x = linear_product(d_queries, query_weight.value.t(), type);
     return {d_x.transpose(0, 1), d_memory.transpose(0, 1)};
   }
 
@@ -221,13 +226,13 @@ struct AdditiveAttention {
   at::Tensor decode(const std::vector<at::Tensor>& inputs, DecodePass& pass) const {
     LayerState& state = pass.states[index];
     if (state.memory.empty()) {
-      const at::Tensor memory = inputs[1].transpose(0, 1).contiguous().to(type);
+      const at::Tensor memory = inputs[1].transpose(0, 1).contiguous();
       for (const at::Tensor& one : {memory, project(memory, key_weight), inputs[2]}) {
         state.memory.push_back(one.repeat_interleave(pass.rows_per_sample, 0));
       }
     }
     Saved saved;
-    saved.queries = inputs[0].transpose(0, 1).contiguous().to(type);
+    saved.queries = inputs[0].transpose(0, 1).contiguous();
     saved.memory = state.memory[0];
     saved.inputs = {project(saved.queries, query_weight) + score_bias.value, state.memory[1], scaled_weight(),
                     state.memory[2]};

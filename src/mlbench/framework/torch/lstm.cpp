@@ -16,19 +16,20 @@ constexpr int64_t kWorthPacking = 4;
 // The states of one position times the recurrent weight, or its transpose.
 class Recurrence {
  public:
-  Recurrence(const at::Tensor& weight, int64_t positions) : weight_(weight) {
-    if (weight.scalar_type() == at::kFloat && positions >= kWorthPacking) packed_.emplace(weight);
+  Recurrence(const at::Tensor& weight, int64_t positions, at::ScalarType type) : weight_(weight), type_(type) {
+    if (positions >= kWorthPacking) packed_.emplace(weight, type);
   }
   void multiply(at::Tensor& to, const at::Tensor& rows, bool add) const {
     if (packed_) {
       packed_->multiply(to, rows, add);
     } else {
-      store_product(to, rows.to(weight_.scalar_type()), weight_, add);
+      store_product(to, rows, weight_, add, type_);
     }
   }
 
  private:
   at::Tensor weight_;
+  at::ScalarType type_;
   std::optional<RightFactor> packed_;
 };
 
@@ -38,19 +39,20 @@ LstmTape lstm_forward(const at::Tensor& x, const LstmWeights& weights, const at:
                       at::ScalarType product_type, bool on_host) {
   const int64_t positions = x.size(0), sequences = x.size(1), hidden = weights.hh.size(1);
   LstmTape tape;
-  tape.x = x.contiguous().to(product_type);
-  tape.ih = weights.ih.to(product_type);
-  tape.hh = weights.hh.to(product_type);
+  tape.x = prepared(x.contiguous(), product_type);
+  tape.ih = prepared(weights.ih, product_type);
+  tape.hh = weights.hh;
+  tape.type = product_type;
   const at::Tensor rows = tape.x.view({positions * sequences, -1});
   const at::Tensor bias = weights.bias_ih + weights.bias_hh;
   at::Tensor sums = bias.expand({positions * sequences, 4 * hidden}).contiguous();
-  store_product(sums, rows, tape.ih.t(), true);
+  store_product(sums, rows, tape.ih.t(), true, product_type);
   tape.gates = sums.view({positions, sequences, 4 * hidden});
   tape.states = at::empty({positions + 1, sequences, hidden}, x.options().dtype(at::kFloat));
   tape.cells = at::empty_like(tape.states);
   tape.states[0].copy_(state);
   tape.cells[0].copy_(cell);
-  const Recurrence recurrence(tape.hh.t(), positions);
+  const Recurrence recurrence(tape.hh.t(), positions, product_type);
   for (int64_t t = 0; t < positions; ++t) {
     at::Tensor gates = tape.gates[t];
     recurrence.multiply(gates, tape.states[t], true);
@@ -66,9 +68,8 @@ LstmTape lstm_forward(const at::Tensor& x, const LstmWeights& weights, const at:
 
 at::Tensor lstm_backward(LstmTape& tape, const at::Tensor& d_output, bool input_wanted, bool on_host) {
   const int64_t positions = tape.gates.size(0), sequences = tape.gates.size(1), hidden = tape.states.size(2);
-  const at::ScalarType type = tape.hh.scalar_type();
   at::Tensor d_cell = at::zeros_like(tape.cells[0]);
-  const Recurrence recurrence(tape.hh, positions);
+  const Recurrence recurrence(tape.hh, positions, tape.type);
   at::Tensor d_state = at::empty_like(d_cell), recurrent = at::zeros_like(d_cell);
   for (int64_t t = positions; t-- > 0;) {
     at::add_out(d_state, d_output[t], recurrent);
@@ -84,8 +85,8 @@ at::Tensor lstm_backward(LstmTape& tape, const at::Tensor& d_output, bool input_
     recurrence.multiply(recurrent, gates, false);
   }
   if (!input_wanted) return {};
-  const at::Tensor d_rows = tape.gates.view({positions * sequences, 4 * hidden}).to(type);
-  return product(d_rows, tape.ih).view({positions, sequences, -1});
+  const at::Tensor d_rows = prepared(tape.gates.view({positions * sequences, 4 * hidden}), tape.type);
+  return product(d_rows, tape.ih, tape.type).view({positions, sequences, -1});
 }
 
 }  // namespace mlbench::framework::torch_framework

@@ -16,11 +16,12 @@ struct LstmWeights {
 
 // Of a forward pass; what the backward pass needs. T positions, B sequences, H units.
 struct LstmTape {
-  at::Tensor x;       // [T, B, in], in the type of products
-  at::Tensor states;  // [T + 1, B, H], the first is the start
-  at::Tensor cells;   // likewise
-  at::Tensor gates;   // [T, B, 4H]; the backward pass makes their gradient of it, in place
-  at::Tensor ih, hh;  // the weights, in the type of products
+  at::Tensor x;                      // [T, B, in], prepared() for products
+  at::Tensor states;                 // [T + 1, B, H], the first is the start
+  at::Tensor cells;                  // likewise
+  at::Tensor gates;                  // [T, B, 4H]; the backward pass makes their gradient of it, in place
+  at::Tensor ih, hh;                 // the weights; `ih` prepared()
+  at::ScalarType type = at::kFloat;  // of products
   at::Tensor output() const { return states.narrow(0, 1, states.size(0) - 1); }
 };
 

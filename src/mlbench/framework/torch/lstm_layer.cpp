@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/framework/products.h"
 #include "mlbench/framework/torch/differentiable.h"
 #include "mlbench/framework/torch/graph_operations.h"
 #include "mlbench/framework/torch/lstm.h"
@@ -81,17 +82,17 @@ struct LstmSequence {
     const at::Tensor d_bias = d_gates.sum(0);
     gradients->contribute(bias_hh.slot, [&](at::Tensor& to, bool add) { store(to, d_bias, add); });
     gradients->contribute(bias_ih.slot, [&](at::Tensor& to, bool add) { store(to, d_bias, add); });
-    const at::Tensor d = d_gates.to(type).t();
-    const at::Tensor before = tape.states.narrow(0, 0, tape.gates.size(0)).reshape({rows, -1}).to(type);
+    const at::Tensor d = prepared(d_gates, type).t();
+    const at::Tensor before = tape.states.narrow(0, 0, tape.gates.size(0)).reshape({rows, -1});
     gradients->contribute(hh.slot, [&](at::Tensor& to, bool add) {
       if (mask.defined()) {
-        store(to, product(d, before).mul_(mask), add);
+        store(to, product(d, before, type).mul_(mask), add);
       } else {
-        store_product(to, d, before, add);
+        store_product(to, d, before, add, type);
       }
     });
     gradients->contribute(ih.slot, [&](at::Tensor& to, bool add) {
-      store_product(to, d, tape.x.view({rows, -1}), add);
+      store_product(to, d, tape.x.view({rows, -1}), add, type);
     });
     return dx;
   }

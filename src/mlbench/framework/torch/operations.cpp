@@ -13,6 +13,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/framework.h"
+#include "mlbench/framework/products.h"
 #include "mlbench/framework/torch/batch_norm_layer.h"
 #include "mlbench/framework/torch/differentiable.h"
 #include "mlbench/framework/torch/kernels.h"
@@ -53,23 +54,44 @@ Operation make_conv2d(const models::LayerSpec& layer, size_t, const BuildContext
   };
 }
 
-Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext& context) {
+// Of graphs, by our products. Chains keep to LibTorch's, and to the bits that those give.
+Operation make_linear_of_tokens(const models::LayerSpec& layer, const BuildContext& context) {
   const Parameter weight = context.parameter(models::parameter_name(layer, "weight"));
   const Parameter bias = has_bias(layer) ? context.parameter(models::parameter_name(layer, "bias")) : Parameter();
   const at::ScalarType type = context.product_type;
   GradientBuffer& gradients = context.gradients;
-  // Chains keep to LibTorch's products, and to the bits that they give.
-  const bool in_graph = context.model.is_graph();
+  return [=, &gradients](const at::Tensor& input, const Pass&) {
+    const at::Tensor x = prepared(input.detach(), type), w = prepared(weight.value, type);
+    const auto forward = [&] {
+      const at::Tensor y = linear_product(x, w, type);
+      return bias.value.defined() ? y + bias.value : y;
+    };
+    return differentiable(input, forward, [=, &gradients](const at::Tensor& gradient, bool input_wanted) {
+      const at::Tensor dy = gradient.flatten(0, -2);
+      if (bias.value.defined()) {
+        gradients.contribute(bias.slot, [&](at::Tensor& target, bool add) { store(target, dy.sum(0), add); });
+      }
+      const at::Tensor d = prepared(dy, type);
+      gradients.contribute(weight.slot, [&](at::Tensor& target, bool add) {
+        store_product(target, d.t(), x.flatten(0, -2), add, type);
+      });
+      return input_wanted ? product(d, w, type).view(x.sizes()) : at::Tensor();
+    });
+  };
+}
+
+Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext& context) {
+  if (context.model.is_graph()) return make_linear_of_tokens(layer, context);
+  const Parameter weight = context.parameter(models::parameter_name(layer, "weight"));
+  const Parameter bias = has_bias(layer) ? context.parameter(models::parameter_name(layer, "bias")) : Parameter();
+  const at::ScalarType type = context.product_type;
+  GradientBuffer& gradients = context.gradients;
   return [=, &gradients](const at::Tensor& input, const Pass&) {
     // Each position of a sequence is a row.
     const at::Tensor x = input.detach().flatten(0, -2).to(type), w = weight.value.to(type);
     std::vector<int64_t> shape = input.sizes().vec();
     shape.back() = weight.value.size(0);
     const auto forward = [&] {
-      if (in_graph) {
-        const at::Tensor y = product(x, w.t());
-        return (bias.value.defined() ? y.add_(bias.value) : y).view(shape);
-      }
       const at::Tensor y = bias.value.defined() ? at::addmm(bias.value.to(type), x, w.t()) : at::mm(x, w.t());
       return y.to(at::kFloat).view(shape);
     };
@@ -87,9 +109,7 @@ Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext
       }
       const at::Tensor d = dy.to(type);
       gradients.contribute(weight.slot, [&](at::Tensor& target, bool add) {
-        if (in_graph) {
-          store_product(target, d.t(), x, add);
-        } else if (type != at::kFloat) {
+        if (type != at::kFloat) {
           store(target, d.t().mm(x), add);
         } else if (add) {
           target.addmm_(d.t(), x);
@@ -97,8 +117,7 @@ Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext
           at::mm_out(target, d.t(), x);
         }
       });
-      if (!input_wanted) return at::Tensor();
-      return (in_graph ? product(d, w) : d.mm(w).to(at::kFloat)).view(input_shape);
+      return input_wanted ? d.mm(w).to(at::kFloat).view(input_shape) : at::Tensor();
     });
   };
 }

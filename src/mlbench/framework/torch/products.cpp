@@ -3,7 +3,6 @@
 #include <torch/torch.h>
 
 #include "mlbench/framework/products.h"
-#include "mlbench/framework/torch/differentiable.h"
 
 namespace mlbench::framework::torch_framework {
 
@@ -11,49 +10,47 @@ namespace {
 
 at::Tensor rows_of(const at::Tensor& x) { return x.flatten(0, -2); }
 
-at::Tensor linear_of(const at::Tensor& x, const at::Tensor& weight) {
+at::Tensor linear_of(const at::Tensor& x, const at::Tensor& weight, at::ScalarType type) {
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = weight.size(0);
-  return product(rows_of(x), weight.t()).view(shape);
+  return product(rows_of(x), weight.t(), type).view(shape);
 }
 
 struct Linear : torch::autograd::Function<Linear> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& weight) {
-    context->save_for_backward({x, weight});
-    return linear_of(x, weight);
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            at::ScalarType type) {
+    const at::Tensor left = prepared(x, type), right = prepared(weight, type);
+    context->save_for_backward({left, right});
+    context->saved_data["type"] = type;
+    return linear_of(left, right, type);
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
     const auto saved = context->get_saved_variables();
+    const auto type = context->saved_data["type"].toScalarType();
     const at::Tensor &x = saved[0], &weight = saved[1];
-    const at::Tensor dy = rows_of(gradients[0]);
-    torch::autograd::variable_list found(2);
-    if (context->needs_input_grad(0)) found[0] = product(dy, weight).view(x.sizes());
-    if (context->needs_input_grad(1)) found[1] = product(dy.t(), rows_of(x));
+    const at::Tensor dy = prepared(rows_of(gradients[0]), type);
+    torch::autograd::variable_list found(3);
+    if (context->needs_input_grad(0)) found[0] = product(dy, weight, type).view(x.sizes());
+    if (context->needs_input_grad(1)) found[1] = product(dy.t(), rows_of(x), type);
     return found;
   }
 };
 
 }  // namespace
 
-at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
-  if (a.scalar_type() != at::kFloat) return at::mm(a, b).to(at::kFloat);
-  at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
-  multiply(result, a, b, false);
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
+  at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options().dtype(at::kFloat));
+  multiply(result, a, b, false, type);
   return result;
 }
 
-void store_product(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add) {
-  if (a.scalar_type() == at::kFloat) {
-    multiply(to, a, b, add);
-  } else {
-    store(to, at::mm(a, b), add);
-  }
+void store_product(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, at::ScalarType type) {
+  multiply(to, a, b, add, type);
 }
 
-at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight) {
-  if (x.scalar_type() != at::kFloat) return at::linear(x, weight);
-  return at::GradMode::is_enabled() ? Linear::apply(x, weight) : linear_of(x, weight);
+at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight, at::ScalarType type) {
+  return at::GradMode::is_enabled() ? Linear::apply(x, weight, type) : linear_of(x, weight, type);
 }
 
 }  // namespace mlbench::framework::torch_framework

@@ -1,17 +1,17 @@
 #pragma once
 
-// Products of matrices in the type of their factors, float32 or 16 bits, with float32 results.
+// Products of float32 matrices in the type in which a model multiplies (framework/products.h).
 
 #include <ATen/ATen.h>
 
 namespace mlbench::framework::torch_framework {
 
-// a b of [n, k] and [k, m], both of one type.
-at::Tensor product(const at::Tensor& a, const at::Tensor& b);
+// a b of [n, k] and [k, m].
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType type);
 // Into `to`, or on top of it.
-void store_product(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add);
+void store_product(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, at::ScalarType type);
 
-// x W' of x [..., k] and W [m, k] in their type; autograd differentiates it.
-at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight);
+// x W' of x [..., k] and W [m, k]; autograd differentiates it.
+at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight, at::ScalarType type);
 
 }  // namespace mlbench::framework::torch_framework

@@ -117,8 +117,8 @@ void SequenceModel::set_carried_state(std::span<const float> state, int64_t sequ
   MLBENCH_CHECK(used == state.size(), "a carried state of another model or batch");
 }
 
-std::vector<std::string> SequenceModel::fused() {
-  return {"linear+token_cross_entropy", "products: " + product_kernels_name()};
+std::vector<std::string> SequenceModel::kernels(at::ScalarType product_type) {
+  return {"linear+token_cross_entropy", "products: " + product_kernels_name(product_type)};
 }
 
 bool SequenceModel::is_needed_by_decoder(const std::string& value) const {

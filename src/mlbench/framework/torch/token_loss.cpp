@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/framework/products.h"
 #include "mlbench/framework/torch/differentiable.h"
 #include "mlbench/framework/torch/products.h"
 
@@ -42,7 +43,8 @@ MetricSums TokenLoss::forward(const at::Tensor& hidden, const at::Tensor& target
       wanted = wanted.index_select(0, kept_);
     }
   }
-  rows = rows.to(type_).contiguous();
+  rows = prepared(rows.contiguous(), type_);
+  const at::Tensor weight = prepared(weight_.value, type_);
   wanted = wanted.contiguous();
   const int64_t count = rows.size(0), classes = weight_.value.size(0);
   const int64_t chunk = std::max(kLeastRows, kChunkElements / classes);
@@ -58,19 +60,18 @@ MetricSums TokenLoss::forward(const at::Tensor& hidden, const at::Tensor& target
   CrossEntropySums sums;
   for (int64_t first = 0; first < count; first += chunk) {
     const int64_t n = std::min(chunk, count - first);
-    forward_chunk(rows.narrow(0, first, n), wanted.narrow(0, first, n), first, training, sums);
+    forward_chunk(rows.narrow(0, first, n), weight, wanted.narrow(0, first, n), first, training, sums);
   }
   return {sums.loss, sums.nll, count};
 }
 
-void TokenLoss::forward_chunk(const at::Tensor& rows, const at::Tensor& targets, int64_t first, bool training,
-                              CrossEntropySums& sums) {
+void TokenLoss::forward_chunk(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& targets,
+                              int64_t first, bool training, CrossEntropySums& sums) {
   const int64_t n = rows.size(0), classes = weight_.value.size(0);
   if (!buffer_.defined() || buffer_.size(0) < n) buffer_ = at::empty({n, classes}, weight_.value.options());
   at::Tensor logits = buffer_.narrow(0, 0, n);
-  const at::Tensor weight = weight_.value.to(type_);
   if (biased_) logits.copy_(bias_.value.expand(logits.sizes()));
-  store_product(logits, rows, weight.t(), biased_);
+  store_product(logits, rows, weight.t(), biased_, type_);
   const CrossEntropySums part = on_host_
                                     ? cross_entropy_rows(logits, targets, loss_.label_smoothing, training)
                                     : cross_entropy_rows_reference(logits, targets, loss_.label_smoothing, training);
@@ -79,9 +80,9 @@ void TokenLoss::forward_chunk(const at::Tensor& rows, const at::Tensor& targets,
   if (!training) return;
   if (biased_) d_bias_.add_(logits.sum(0));
   at::Tensor d_rows = d_rows_.narrow(0, first, n);
-  const at::Tensor d = logits.to(type_);
-  store_product(d_rows, d, weight, false);
-  store_product(d_weight_, d.t(), rows, first > 0);
+  const at::Tensor d = prepared(logits, type_);
+  store_product(d_rows, d, weight, false, type_);
+  store_product(d_weight_, d.t(), rows, first > 0, type_);
 }
 
 at::Tensor TokenLoss::backward(double scale) {
@@ -105,7 +106,7 @@ at::Tensor TokenLoss::backward(double scale) {
 }
 
 at::Tensor TokenLoss::logits(const at::Tensor& hidden) const {
-  const at::Tensor y = linear_product(hidden.to(type_), weight_.value.to(type_)).to(at::kFloat);
+  const at::Tensor y = linear_product(hidden, weight_.value, type_);
   return biased_ ? y + bias_.value : y;
 }
 

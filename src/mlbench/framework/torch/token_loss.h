@@ -27,8 +27,8 @@ class TokenLoss {
   at::Tensor logits(const at::Tensor& hidden) const;
 
  private:
-  void forward_chunk(const at::Tensor& rows, const at::Tensor& targets, int64_t first, bool training,
-                     CrossEntropySums& sums);
+  void forward_chunk(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& targets, int64_t first,
+                     bool training, CrossEntropySums& sums);
 
   models::LossSpec loss_;
   Parameter weight_, bias_;

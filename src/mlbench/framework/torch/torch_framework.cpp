@@ -183,7 +183,7 @@ class TorchFramework final : public Framework {
             {"precision", options_.precision},
             {"layout", sequence_ ? "tokens" : "nhwc"},
             {"fused", false},
-            {"kernels", sequence_ ? SequenceModel::fused() : network_.fused}};
+            {"kernels", sequence_ ? SequenceModel::kernels(product_type_of(options_.precision)) : network_.fused}};
   }
 
   Json versions() const override { return {{"libtorch", TORCH_VERSION}}; }
