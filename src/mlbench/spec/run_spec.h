@@ -13,6 +13,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/communication.h"
+#include "mlbench/spec/engine.h"
 #include "mlbench/spec/run_kind.h"
 #include "mlbench/spec/task.h"
 
@@ -57,6 +58,7 @@ struct RunSpec {
   std::string framework = "torch";
   std::string backend = "gloo";
   std::string executor = "local";
+  EngineOptions engine;  // of the executor
   int64_t workers = 1;
   int64_t threads_per_worker = 1;
   bool oversubscribed = false;  // workers * threads > cores of the host, or --no-wait beside another run
