@@ -73,6 +73,15 @@ TEST_F(Plan, MoreThreadsThanCoresIsOversubscribed) {
   EXPECT_THAT(plan_warnings(runs, 2), ElementsAre(HasSubstr("4 workers x 1 threads on 2 cores: oversubscribed")));
 }
 
+TEST_F(Plan, WhatAnExecutorDoesNotTakeIsRefused) {
+  options_.hosts = "h1:2";
+  EXPECT_THAT(error(), HasSubstr("--hosts: the executor 'local' starts ranks on this host alone; executors that take "
+                                 "it: "));
+  options_.hosts.clear();
+  options_.scratch = "here";
+  EXPECT_EQ(error(), "--scratch 'here' is no absolute path");
+}
+
 TEST_F(Plan, OptionsBecomeLimitsAndPolicies) {
   options_.light = true;
   options_.max_steps = "100";

@@ -27,7 +27,8 @@ namespace {
 int supervise_run(const std::vector<std::string>& arguments) {
   set_up_logging("supervisor");
   const supervise::SupervisorOptions options = supervise::options_from_arguments(arguments);
-  const auto executor = catalog::make_executor(read_spec(options.run_dir).executor);
+  const spec::RunSpec run = read_spec(options.run_dir);
+  const auto executor = catalog::make_executor(run.executor, run.engine);
   return supervise::supervise(options, *executor);
 }
 

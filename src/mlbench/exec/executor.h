@@ -29,11 +29,14 @@ struct Links {
 };
 
 struct LaunchRequest {
+  std::string run_name = {};         // letters, digits, '.', '_', '-': for what an engine calls its job
   std::string backend;               // "mpi" makes exec/local use one local mpirun
   std::vector<std::string> command;  // worker program and arguments, the same for all ranks
   bool rank_words = false;      // "{rank}" within the command's words stands for each rank's number; not with "mpi"
   std::filesystem::path guard;  // mlbench-guard, the parent of each rank
   int workers = 1;
+  int threads = 1;                                 // cores that each rank uses
+  std::string network_interface = {};              // name or address that ranks use; "": as they reach the rendezvous
   std::map<std::string, std::string> environment;  // common to all ranks
   std::filesystem::path working_directory;         // of ranks; empty: the supervisor's
   std::filesystem::path log_dir;                   // rank-R.seg-S.log, appended
@@ -111,8 +114,9 @@ class Executor {
   // Whether the ranks take the cores of this host: such runs take turns on it (the core lock), and may be told which
   // cores they have. Others wait where their engine lets them wait.
   virtual bool on_this_host() const = 0;
-  // Asked before start(), which then has Links in its request, unless the ranks are on this host.
-  virtual Rendezvous rendezvous() const { return {}; }
+  // Asked before start(), which then has Links in its request, unless the ranks are on this host. IoError, UserError as
+  // start().
+  virtual Rendezvous rendezvous(const LaunchRequest& /*request*/) const { return {}; }
   // Never waits for ranks, nor for an engine that has no place for them. IoError, UserError for what is known to be
   // wrong at once.
   virtual std::unique_ptr<Start> start(const LaunchRequest& request) = 0;

@@ -358,6 +358,7 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record["failure"] = failure_json(progress.failure);
   record["segments"] = segments;
   record["environment"] = environment_json(progress, begin);
+  record["engine"] = spec::to_json(spec.engine);
   record["placement"] = progress.placement;
   record["hosts"] = progress.hosts;
   record["data"] = data_json(spec, last_event(rank0, EventKind::kPrepared));

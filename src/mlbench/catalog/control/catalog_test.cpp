@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/test_error.h"
 
 namespace mlbench::catalog {
 namespace {
@@ -11,6 +12,14 @@ namespace {
 TEST(ExecutorTable, EveryRowMakesAnExecutorOfItsName) {
   ASSERT_FALSE(executors().empty());
   for (const ExecutorRow& row : executors()) EXPECT_EQ(make_executor(row.name)->name(), row.name);
+}
+
+TEST(ExecutorTable, WhatIsNotTakenIsNamedWithThoseThatTakeIt) {
+  spec::EngineOptions engine;
+  engine.scratch = "/scratch";
+  EXPECT_THAT(error_of([&] { make_executor("local", engine); }),
+              testing::StartsWith("--scratch: the executor 'local' starts ranks on this host alone; executors that "
+                                  "take it: "));
 }
 
 TEST(ExecutorTable, UnknownNameListsTheValidOnes) {

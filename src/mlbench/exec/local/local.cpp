@@ -75,6 +75,6 @@ class LocalExecutor final : public Executor {
 
 Availability available() { return {true, ""}; }
 
-std::unique_ptr<Executor> make() { return std::make_unique<LocalExecutor>(); }
+std::unique_ptr<Executor> make(const spec::EngineOptions& /*engine*/) { return std::make_unique<LocalExecutor>(); }
 
 }  // namespace mlbench::exec::local

@@ -95,7 +95,12 @@ void check_has_task(const spec::RunSpec& run) {
                   fmt::format("the task of run '{}' is none of this program's: give task and task_text", run.name));
 }
 
-// What would make this run again, as a request.
+void add_engine(Json& request, const spec::EngineOptions& engine) {
+  const Json given = spec::to_json(engine);
+  for (const std::string& name : spec::names_of_given(engine)) request[name] = given.at(name);
+}
+
+// What would make this run again, as a request; what its executor is told is added by the caller.
 Json request_of(const spec::RunSpec& run) {
   if (spec::kind_of(run) == spec::RunKind::kCommand) {
     return {{"workers", {run.workers}}, {"command", run.command},
@@ -223,6 +228,7 @@ Response retry(Services& services, const Call& call) {
 Response clone(Services& services, const Call& call) {
   const spec::RunSpec run = home::read_spec(find_run_folder(services, call.parameters[0]));
   Json request = request_of(run);
+  add_engine(request, run.engine);
   Json changes = json_body(call.request);
   if (spec::trains(run) && !changes.contains("task")) check_has_task(run);
   if (!changes.contains("name")) throw HttpError(400, "name is needed: that of the new run");
