@@ -32,22 +32,24 @@ class EngineJob {
   virtual StartStatus status() = 0;
   // While ranks run. Takes a moment at most. Empty: all is well.
   virtual std::optional<EngineDeath> death() = 0;
-  // Once, at the end, after the guards that came have been told to end. Waits up to `patience` for the engine to see
-  // that, then cancels the job, and returns when nothing of it is left here, nor comes later, or after a time of its
-  // own. Throws nothing.
+  // Once, at the end, after the guards that came have been told to end, for which they need up to `patience`. Waits so
+  // long, and as long as the engine takes to see it, then cancels the job, and returns when nothing of it is left here,
+  // nor comes later, or after a time of its own. Throws nothing.
   virtual void end(std::chrono::milliseconds patience) = 0;
 };
 
 class EngineGroup final : public RankGroup {
  public:
-  // A guard ends within 5 s of being told, and then the job.
-  static constexpr std::chrono::seconds kEndPatience{12};
+  // For guards whose ranks still run; the others end at once.
+  static constexpr std::chrono::seconds kRankPatience{5};
+  static constexpr std::chrono::seconds kGuardPatience{2};
 
   EngineGroup(std::unique_ptr<EngineJob> job, std::unique_ptr<RankGroup> links)
       : job_(std::move(job)), links_(std::move(links)) {}
   ~EngineGroup() override {
+    const bool ranks_run = links_->running();
     links_.reset();  // the guards are told, and end what is left
-    job_->end(kEndPatience);
+    job_->end(ranks_run ? kRankPatience : kGuardPatience);
   }
 
   std::vector<RankExit> poll(std::chrono::milliseconds timeout) override {
@@ -111,9 +113,6 @@ class EngineStart final : public Start {
 
  private:
   static constexpr std::chrono::milliseconds kLook{100};
-  // For guards that came and have ranks.
-  static constexpr std::chrono::seconds kDropPatience{5};
-
   void look(std::chrono::milliseconds wait) {
     // What a guard says comes before what the engine makes of its end.
     if (decided_by_links(wait)) return;
@@ -138,7 +137,7 @@ class EngineStart final : public Start {
   void give_up() {
     if (!job_) return;
     links_.reset();
-    job_->end(status_.state == StartState::kQueued ? std::chrono::seconds(0) : kDropPatience);
+    job_->end(status_.state == StartState::kQueued ? std::chrono::seconds(0) : EngineGroup::kRankPatience);
     job_.reset();
   }
 
