@@ -108,7 +108,8 @@ void make_folder(const std::filesystem::path& folder) {
   for (const std::filesystem::path& each : {parent, folder}) {
     if (mkdir(each.c_str(), 0700) != 0 && errno != EEXIST) throw_system_error("cannot create " + each.string(), errno);
     if (!is_safe(each, each == folder)) {
-      throw IoError(each.string() + " is another user's, or others can write there: remove it, or give another folder "
+      throw IoError(each.string() +
+                    " is another user's, or others can write there: remove it, or give another folder "
                     "(--scratch)");
     }
   }

@@ -290,10 +290,14 @@ TEST_F(LinkedGuardTest, AFolderOfOthersIsRefused) {
   const auto refused = [&](const fs::path& folder) {
     ProcessOptions options;
     options.arguments = {GUARD, "direct", "/bin/true"};
-    options.environment = {{kAddressVariable, arrivals_->address()}, {kSecretVariable, "sesame"},
-                           {kFolderVariable, folder},                {"MLBENCH_RUN_ID", "1"},
-                           {"RANK", "0"},                            {"WORLD_SIZE", "1"},
-                           {"LOCAL_RANK", "0"},                      {"LOCAL_WORLD_SIZE", "1"}};
+    options.environment = {{kAddressVariable, arrivals_->address()},
+                           {kSecretVariable, "sesame"},
+                           {kFolderVariable, folder},
+                           {"MLBENCH_RUN_ID", "1"},
+                           {"RANK", "0"},
+                           {"WORLD_SIZE", "1"},
+                           {"LOCAL_RANK", "0"},
+                           {"LOCAL_WORLD_SIZE", "1"}};
     const ProcessOutput output = run_process(options, kPatience);
     EXPECT_NE(output.end.code, 0);
     return output.standard_error;

@@ -76,8 +76,8 @@ std::vector<std::string> hosts_of_ranks(const spec::EngineOptions& engine, int r
     }
     const bool loopback = host == "localhost" || (host.starts_with("127.") && ipv4(host));
     if (loopback && !all_here(hosts)) {
-      throw UserError(fmt::format("{} beside other hosts, which cannot reach it by that: name this host as they do ({})",
-                                  host, host_name()));
+      throw UserError(fmt::format(
+          "{} beside other hosts, which cannot reach it by that: name this host as they do ({})", host, host_name()));
     }
   }
   return hosts;
@@ -117,8 +117,9 @@ std::string network_of(const std::string& interface) {
     inet_ntop(AF_INET, &network, text, sizeof text);
     return fmt::format("{}/{}", text, std::popcount(own.mask));
   }
-  refuse("this host has no such address; each host has its own: give the interface's name, or the network in CIDR "
-         "notation");
+  refuse(
+      "this host has no such address; each host has its own: give the interface's name, or the network in CIDR "
+      "notation");
   return {};
 }
 
@@ -126,9 +127,10 @@ std::string ssh_arguments(const std::string& ssh_config) {
   std::vector<std::string> words;
   if (!ssh_config.empty()) {
     if (!is_plain(ssh_config)) {
-      throw UserError(fmt::format("--ssh-config {}: mpirun takes ssh's words apart at blanks, and a shell sees them: give "
-                                  "a path of letters, digits and ._-/+@=:, alone",
-                                  ssh_config));
+      throw UserError(
+          fmt::format("--ssh-config {}: mpirun takes ssh's words apart at blanks, and a shell sees them: give "
+                      "a path of letters, digits and ._-/+@=:, alone",
+                      ssh_config));
     }
     words.push_back("-F " + ssh_config);
   }

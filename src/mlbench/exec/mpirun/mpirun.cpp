@@ -37,8 +37,8 @@ constexpr const char* kSpec = "spec.json";
 
 // What the supervisor and the links add to the environment of ranks, beside what the plan knows.
 std::vector<std::string> added_variables(const LaunchRequest& request) {
-  std::vector<std::string> names = {"MASTER_ADDR",           "MASTER_PORT",          "MLBENCH_RUN_ID",
-                                    "MLBENCH_RESUME_S",      guard::kAddressVariable, guard::kSecretVariable,
+  std::vector<std::string> names = {"MASTER_ADDR",         "MASTER_PORT",           "MLBENCH_RUN_ID",
+                                    "MLBENCH_RESUME_S",    guard::kAddressVariable, guard::kSecretVariable,
                                     guard::kFolderVariable};
   if (!request.rank_words) names.emplace_back("MLBENCH_SECRET");  // of workers; others have no rendezvous of ours
   return names;

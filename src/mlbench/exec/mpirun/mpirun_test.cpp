@@ -148,24 +148,26 @@ TEST(Mpirun, TheFolderOnHostsIsTheRunsOwn) {
 const std::string kRule = std::string(74, '-') + "\n";
 
 TEST(MpirunWords, NamesTheHostWithoutTheProgram) {
-  const std::string said = "[h1:06346] plm:rsh: Warning: setpgid(6352,6352) failed in parent with errno=Permission "
-                           "denied(13)\n" +
-                           kRule +
-                           "mpirun was unable to launch the specified application as it could not access\nor execute an "
-                           "executable:\n\nExecutable: /opt/bin/mlbench-guard\nNode: h2\n\nwhile attempting to start "
-                           "process rank 1.\n" +
-                           kRule + "3 total processes failed to start\n";
+  const std::string said =
+      "[h1:06346] plm:rsh: Warning: setpgid(6352,6352) failed in parent with errno=Permission "
+      "denied(13)\n" +
+      kRule +
+      "mpirun was unable to launch the specified application as it could not access\nor execute an "
+      "executable:\n\nExecutable: /opt/bin/mlbench-guard\nNode: h2\n\nwhile attempting to start "
+      "process rank 1.\n" +
+      kRule + "3 total processes failed to start\n";
   EXPECT_EQ(why_no_start(said, ""),
             "mlbench-guard is not at /opt/bin/mlbench-guard on h2: install the same build there, at the same path (a "
             "shared file system, or the same package)");
 }
 
 TEST(MpirunWords, NamesTheHostWithoutTheFolder) {
-  const std::string said = kRule +
-                           "mpirun was unable to launch the specified application as it could not\nchange to the "
-                           "specified working directory:\n\nWorking directory: /no/dir\nNode: h1\n\nwhile attempting to "
-                           "start process rank 0.\n" +
-                           kRule;
+  const std::string said =
+      kRule +
+      "mpirun was unable to launch the specified application as it could not\nchange to the "
+      "specified working directory:\n\nWorking directory: /no/dir\nNode: h1\n\nwhile attempting to "
+      "start process rank 0.\n" +
+      kRule;
   EXPECT_THAT(why_no_start(said, ""), HasSubstr("there is no folder /no/dir on h1"));
 }
 
@@ -174,20 +176,23 @@ TEST(MpirunWords, SshComesFirst) {
                             "ORTE was unable to reliably start one or more daemons.\nThis usually is caused by:\n\n* "
                             "not finding the required libraries and/or binaries\n" +
                             kRule;
-  EXPECT_EQ(why_no_start("ssh: Could not resolve hostname h9: Name or service not known\r\n" + after, "/x/config"),
-            "ssh: Could not resolve hostname h9: Name or service not known (this must work from here for each host: ssh "
-            "-F /x/config -o BatchMode=yes HOST true)");
+  EXPECT_EQ(
+      why_no_start("ssh: Could not resolve hostname h9: Name or service not known\r\n" + after, "/x/config"),
+      "ssh: Could not resolve hostname h9: Name or service not known (this must work from here for each host: ssh "
+      "-F /x/config -o BatchMode=yes HOST true)");
   EXPECT_THAT(why_no_start("root@h2: Permission denied (publickey).\n" + after, ""),
               AllOf(HasSubstr("root@h2: Permission denied"), HasSubstr("ssh -o BatchMode=yes HOST true")));
-  EXPECT_THAT(why_no_start("bash: line 1: orted: command not found\n" + after, ""), HasSubstr("no Open MPI in the PATH"));
+  EXPECT_THAT(why_no_start("bash: line 1: orted: command not found\n" + after, ""),
+              HasSubstr("no Open MPI in the PATH"));
   EXPECT_THAT(why_no_start(after, ""), AllOf(HasSubstr("ORTE was unable"), Not(HasSubstr("----"))));
 }
 
 TEST(MpirunWords, NamesTheHostWhoseDaemonIsLost) {
-  const std::string said = kRule +
-                           "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[37861,0],0] on node "
-                           "h1\n  Remote daemon: [[37861,0],2] on node h3\n\nThis is usually due to either\n" +
-                           kRule;
+  const std::string said =
+      kRule +
+      "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[37861,0],0] on node "
+      "h1\n  Remote daemon: [[37861,0],2] on node h3\n\nThis is usually due to either\n" +
+      kRule;
   EXPECT_EQ(lost_host(said), "h3");
   EXPECT_FALSE(lost_host(said.substr(0, said.find(" on node h3") + 10))) << "half of it";
   EXPECT_FALSE(lost_host("all is well\n"));

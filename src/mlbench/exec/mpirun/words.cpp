@@ -59,9 +59,10 @@ std::string why_no_start(const std::string& said, const std::string& ssh_config)
   const std::string folder = field_in(lines, "Working directory");
   if (!node.empty() && !program.empty()) {
     const std::string name = program.substr(program.rfind('/') + 1);
-    return fmt::format("{} is not at {} on {}: install the same build there, at the same path (a shared file system, or "
-                       "the same package)",
-                       name, program, node);
+    return fmt::format(
+        "{} is not at {} on {}: install the same build there, at the same path (a shared file system, or "
+        "the same package)",
+        name, program, node);
   }
   if (!node.empty() && !folder.empty()) {
     return fmt::format("there is no folder {} on {}: ranks start in it; make it there, or give another (--work-dir)",
@@ -70,9 +71,10 @@ std::string why_no_start(const std::string& said, const std::string& ssh_config)
   std::vector<std::string> refusals;
   for (const std::string& line : lines) {
     if (line.find("orted: ") != std::string::npos && contains_any(line, {"not found", "No such file"})) {
-      return fmt::format("a host has no Open MPI in the PATH that ssh gives ({}): install there what is here (Debian: "
-                         "openmpi-bin)",
-                         line);
+      return fmt::format(
+          "a host has no Open MPI in the PATH that ssh gives ({}): install there what is here (Debian: "
+          "openmpi-bin)",
+          line);
     }
     const bool refusal = line.starts_with("ssh: ") ||
                          contains_any(line, {"Permission denied (", "Host key verification failed", "Bad owner or perm",
