@@ -200,9 +200,11 @@ class LinkedGroup final : public RankGroup {
 
 std::map<std::string, std::string> guard_environment(const LaunchRequest& request,
                                                      const std::filesystem::path& folder) {
-  return {{guard::kAddressVariable, "link:" + request.links.rendezvous},
-          {guard::kSecretVariable, request.links.secret},
-          {guard::kFolderVariable, folder.string()}};
+  std::map<std::string, std::string> variables = {{guard::kAddressVariable, "link:" + request.links.rendezvous},
+                                                  {guard::kSecretVariable, request.links.secret},
+                                                  {guard::kFolderVariable, folder.string()}};
+  if (request.rank_words) variables[guard::kRankWordsVariable] = "1";
+  return variables;
 }
 
 LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folder) {

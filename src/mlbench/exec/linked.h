@@ -13,7 +13,7 @@
 namespace mlbench::exec {
 
 // What a guard needs in its environment beside the request's and its launcher's variables. `folder`: of the run on the
-// rank's host, which is its own: the guard makes it.
+// rank's host, which is its own: the guard makes it. With it a guard fills in the request's rank words.
 std::map<std::string, std::string> guard_environment(const LaunchRequest& request, const std::filesystem::path& folder);
 
 // The request as it holds on a host where the run's folder is `folder`: in the words of the command and the values of

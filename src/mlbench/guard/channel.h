@@ -37,7 +37,9 @@ namespace mlbench::guard {
 inline constexpr const char* kAddressVariable = "MLBENCH_GUARD";
 inline constexpr const char* kSecretVariable = "MLBENCH_GUARD_SECRET";  // the run's
 inline constexpr const char* kFolderVariable =
-    "MLBENCH_GUARD_FOLDER";  // of the run, on the rank's host; made if absent
+    "MLBENCH_GUARD_FOLDER";  // of the run, on the rank's host; made if absent, for its user alone
+// Set: "{rank}" within the command's words stands for the rank's number. For launchers that start one command for all.
+inline constexpr const char* kRankWordsVariable = "MLBENCH_GUARD_RANK_WORDS";
 
 struct Message {
   std::string word, text;

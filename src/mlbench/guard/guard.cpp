@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <system_error>
 
 #include "mlbench/base/environment.h"
@@ -80,6 +82,38 @@ std::string taken_variable(const char* name) {
   std::string value = required_variable(name);
   unsetenv(name);
   return value;
+}
+
+void fill_in_rank(std::vector<std::string>& command, const std::string& rank) {
+  constexpr std::string_view kWord = "{rank}";
+  for (std::string& word : command) {
+    for (size_t at = word.find(kWord); at != std::string::npos; at = word.find(kWord, at + rank.size())) {
+      word.replace(at, kWord.size(), rank);
+    }
+  }
+}
+
+// Whether nobody but this user and root can put something else in the place of what lies in it.
+bool is_safe(const std::filesystem::path& folder, bool ours) {
+  struct stat info {};
+  if (lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return false;
+  if (info.st_uid != geteuid() && (ours || info.st_uid != 0)) return false;
+  return (info.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (!ours && (info.st_mode & S_ISVTX) != 0);
+}
+
+// On a host of its own: below /tmp, say, where everybody makes folders. What is made here is this user's alone.
+void make_folder(const std::filesystem::path& folder) {
+  const std::filesystem::path parent = folder.parent_path();
+  std::filesystem::create_directories(parent.parent_path());
+  for (const std::filesystem::path& each : {parent, folder}) {
+    if (mkdir(each.c_str(), 0700) != 0 && errno != EEXIST) throw_system_error("cannot create " + each.string(), errno);
+    if (!is_safe(each, each == folder)) {
+      throw IoError(each.string() +
+                    " is another user's, or others can write there: remove it, or give another folder "
+                    "(--scratch)");
+    }
+  }
+  for (const char* name : {"logs", "spool", "checkpoints"}) std::filesystem::create_directories(folder / name);
 }
 
 class Guard {
@@ -227,13 +261,17 @@ int guard_rank(const std::vector<std::string>& arguments) {
                          {"LOCAL_WORLD_SIZE", required_variable(launcher.local_size)}};
   options.new_session = true;  // nothing that the rank does to its group reaches us
   options.die_with_parent = true;
+  if (environment_variable(kRankWordsVariable)) {
+    fill_in_rank(options.arguments, options.environment["RANK"]);
+    unsetenv(kRankWordsVariable);
+  }
   const std::string address = taken_variable(kAddressVariable);
   RankOfRun rank{number_in(launcher.rank), number_in(launcher.size), {}, {}, {}};
   if (address.starts_with("link:")) {
     rank.run_id = required_variable("MLBENCH_RUN_ID");
     rank.secret = taken_variable(kSecretVariable);
     rank.folder = taken_variable(kFolderVariable);
-    for (const char* name : {"logs", "spool", "checkpoints"}) std::filesystem::create_directories(rank.folder / name);
+    make_folder(rank.folder);
   }
   become_subreaper();
   return Guard(connect_to(address, rank), rank.folder).run(std::move(options));

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -192,10 +193,11 @@ class LinkedGuardTest : public testing::Test {
 
   void start(const std::string& script) {
     ProcessOptions options;
-    options.arguments = {GUARD, "direct", "/bin/sh", "-c", script};
+    options.arguments = {GUARD, "direct", "/bin/sh", "-c", script, "{rank}-of-{rank}"};
     options.environment = {{kAddressVariable, arrivals_->address()},
                            {kSecretVariable, "sesame"},
                            {kFolderVariable, folder_ / "there"},
+                           {kRankWordsVariable, rank_words_ ? "1" : ""},
                            {"MLBENCH_RUN_ID", "1"},
                            {"RANK", "0"},
                            {"WORLD_SIZE", "1"},
@@ -234,6 +236,7 @@ class LinkedGuardTest : public testing::Test {
     return std::filesystem::exists(folder_ / "here" / name) ? read_file(folder_ / "here" / name) : "";
   }
 
+  bool rank_words_ = false;
   TemporaryFolder folder_;
   std::optional<net::LinkServer> links_;
   std::optional<net::KvServer> rendezvous_;
@@ -256,6 +259,57 @@ TEST_F(LinkedGuardTest, AllThatARankWroteComesBehindItsEnd) {
   const auto end = guard_->wait(kPatience);
   ASSERT_TRUE(end);
   EXPECT_EQ(end->code, 137);
+}
+
+TEST_F(LinkedGuardTest, FillsInTheRankWhereItIsTold) {
+  rank_words_ = true;
+  start("echo $0 [$MLBENCH_GUARD_RANK_WORDS]");
+  EXPECT_EQ(next(), "end 0 0");
+  EXPECT_EQ(next(), "drained ");
+  EXPECT_EQ(here("logs/log"), "0-of-0 []\n");
+}
+
+TEST_F(LinkedGuardTest, WordsStayAsTheyAre) {
+  start("echo $0");
+  EXPECT_EQ(next(), "end 0 0");
+  EXPECT_EQ(next(), "drained ");
+  EXPECT_EQ(here("logs/log"), "{rank}-of-{rank}\n");
+}
+
+TEST_F(LinkedGuardTest, ItsFolderIsItsUsersAlone) {
+  start("exit 0");
+  struct stat info {};
+  ASSERT_EQ(stat((folder_ / "there").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777U, 0700U);
+  EXPECT_EQ(info.st_uid, geteuid());
+}
+
+// Where somebody else was first: a link, a folder that others can write to.
+TEST_F(LinkedGuardTest, AFolderOfOthersIsRefused) {
+  namespace fs = std::filesystem;
+  const auto refused = [&](const fs::path& folder) {
+    ProcessOptions options;
+    options.arguments = {GUARD, "direct", "/bin/true"};
+    options.environment = {{kAddressVariable, arrivals_->address()},
+                           {kSecretVariable, "sesame"},
+                           {kFolderVariable, folder},
+                           {"MLBENCH_RUN_ID", "1"},
+                           {"RANK", "0"},
+                           {"WORLD_SIZE", "1"},
+                           {"LOCAL_RANK", "0"},
+                           {"LOCAL_WORLD_SIZE", "1"}};
+    const ProcessOutput output = run_process(options, kPatience);
+    EXPECT_NE(output.end.code, 0);
+    return output.standard_error;
+  };
+  fs::create_directories(folder_ / "open");
+  fs::permissions(folder_ / "open", fs::perms::all);
+  EXPECT_THAT(refused(folder_ / "open"), HasSubstr("open is another user's, or others can write there"));
+  EXPECT_THAT(refused(folder_ / "open/run"), HasSubstr("open is another user's, or others can write there"));
+  EXPECT_FALSE(fs::exists(folder_ / "open/run"));
+  fs::create_directory_symlink("/", folder_ / "link");
+  EXPECT_THAT(refused(folder_ / "link"), HasSubstr("link is another user's"));
+  EXPECT_FALSE(links_->came(0));
 }
 
 TEST_F(LinkedGuardTest, SignalsReachTheRank) {
