@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
 #include "mlbench/exec/placement.h"
 
@@ -71,6 +72,8 @@ class RankGroup {
   virtual std::optional<std::string> launcher_death() { return std::nullopt; }
   virtual std::vector<std::optional<pid_t>> pids() const = 0;  // of ranks on this host
   virtual std::vector<Placement> placement() const = 0;        // of all ranks, by their numbers
+  // The record's `allocation`: what the engine gave, in its words {"engine", "job", ...}; null where there is none.
+  virtual Json allocation() const { return nullptr; }
   // Whether nothing is heard of the rank's host at this moment; the rank may be well.
   virtual bool out_of_reach(int /*rank*/) const { return false; }
   // Of the hosts of the placement, as far as they said; this one need not be among them.

@@ -359,6 +359,7 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record["segments"] = segments;
   record["environment"] = environment_json(progress, begin);
   record["placement"] = progress.placement;
+  record["allocation"] = progress.allocation;
   record["hosts"] = progress.hosts;
   record["data"] = data_json(spec, last_event(rank0, EventKind::kPrepared));
   record["storage"] = {{"kind", "local"}, {"endpoint", nullptr}, {"objects", nullptr}, {"bytes", nullptr}};
