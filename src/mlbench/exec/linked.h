@@ -21,7 +21,8 @@ std::map<std::string, std::string> guard_environment(const LaunchRequest& reques
 LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folder);
 
 // kStarting until all guards came and their ranks run; it fails with the words of a guard whose rank could not start.
-// Each guard is given `files` of the run's folder (spec.json) first. How long that may take, and what the engine says
+// Where the placement is empty, it is what the guards say of their hosts. Each guard is given `files` of the run's folder
+// (spec.json) first. How long that may take, and what the engine says
 // meanwhile, is for the executor. The group has no process of this host: its end tells the guards, which end the ranks.
 std::unique_ptr<Start> start_linked(const LaunchRequest& request, std::vector<Placement> placement,
                                     std::vector<std::string> files);
