@@ -32,6 +32,10 @@ class EngineJob {
   virtual StartStatus status() = 0;
   // While ranks run. Takes a moment at most. Empty: all is well.
   virtual std::optional<EngineDeath> death() = 0;
+  // A rank ended: what the engine has to do with that is asked for within a second.
+  virtual void rank_ended() {}
+  // Of RankGroup; while ranks run.
+  virtual Json allocation() { return nullptr; }
   // Once, at the end, after the guards that came have been told to end, for which they need up to `patience`. Waits so
   // long, and as long as the engine takes to see it, then cancels the job, and returns when nothing of it is left here,
   // nor comes later, or after a time of its own. Throws nothing.
@@ -55,6 +59,7 @@ class EngineGroup final : public RankGroup {
   std::vector<RankExit> poll(std::chrono::milliseconds timeout) override {
     std::vector<RankExit> exits = links_->poll(timeout);
     host_lost_ = host_lost_ || std::ranges::any_of(exits, &RankExit::lost);
+    if (!exits.empty()) job_->rank_ended();
     return exits;
   }
   bool running() const override { return links_->running(); }
@@ -66,6 +71,7 @@ class EngineGroup final : public RankGroup {
   }
   std::vector<std::optional<pid_t>> pids() const override { return links_->pids(); }
   std::vector<Placement> placement() const override { return links_->placement(); }
+  Json allocation() const override { return job_->allocation(); }
   bool out_of_reach(int rank) const override { return links_->out_of_reach(rank); }
   std::vector<HostCapture> captures() const override { return links_->captures(); }
   void signal_all(int signal_number) override { links_->signal_all(signal_number); }

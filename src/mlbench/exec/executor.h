@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
 #include "mlbench/exec/placement.h"
 
@@ -30,6 +31,7 @@ struct Links {
 
 struct LaunchRequest {
   std::string run_name = {};         // letters, digits, '.', '_', '-': for what an engine calls its job
+  int64_t run_id = 0;                // in its home
   std::string backend;               // "mpi" makes exec/local use one local mpirun
   std::vector<std::string> command;  // worker program and arguments, the same for all ranks
   bool rank_words = false;      // "{rank}" within the command's words stands for each rank's number; not with "mpi"
@@ -74,6 +76,8 @@ class RankGroup {
   virtual std::optional<std::string> launcher_death() { return std::nullopt; }
   virtual std::vector<std::optional<pid_t>> pids() const = 0;  // of ranks on this host
   virtual std::vector<Placement> placement() const = 0;        // of all ranks, by their numbers
+  // The record's `allocation`: what the engine gave, in its words {"engine", "job", ...}; null where there is none.
+  virtual Json allocation() const { return nullptr; }
   // Whether nothing is heard of the rank's host at this moment; the rank may be well.
   virtual bool out_of_reach(int /*rank*/) const { return false; }
   // Of the hosts of the placement, as far as they said; this one need not be among them.

@@ -4,8 +4,9 @@
 // (net/link). The guard is the same.
 //
 //   guard       -> supervisor   rank NUMBER              once
-//   guard       -> supervisor   host JSON                once, from another host: {"host", "environment"}, as
-//                                                        base/environment.h captures them
+//   guard       -> supervisor   host JSON                once, from another host: {"host", "environment", "cores"}, as
+//                                                        base/environment.h captures them, "local_rank", and "node":
+//                                                        the host, as the launcher calls it ("" where it does not)
 //   supervisor  -> guard        put NAME NEWLINE BYTES   a file of the run's folder on another host, before the start
 //   supervisor  -> guard        start LOGFILE            once, with the descriptors that the rank is to inherit; on
 //                                                        another host relative to the run's folder there

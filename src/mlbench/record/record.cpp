@@ -360,6 +360,7 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record["environment"] = environment_json(progress, begin);
   record["engine"] = spec::to_json(spec.engine);
   record["placement"] = progress.placement;
+  record["allocation"] = progress.allocation;
   record["hosts"] = progress.hosts;
   record["data"] = data_json(spec, last_event(rank0, EventKind::kPrepared));
   record["storage"] = {{"kind", "local"}, {"endpoint", nullptr}, {"objects", nullptr}, {"bytes", nullptr}};

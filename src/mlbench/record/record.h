@@ -45,6 +45,7 @@ struct RunProgress {
   std::vector<SegmentInfo> segments;
   std::optional<Failure> failure;
   Json placement = nullptr;  // of the record: where each rank runs; null before any start
+  Json allocation = nullptr;  // of the record: what an engine gave for the last segment
   Json hosts = Json::array();
   Json environment = Json::object();
   std::vector<std::string> notes;

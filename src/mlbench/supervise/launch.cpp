@@ -35,6 +35,7 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesyst
                                    std::optional<int64_t> resume_step, bool oversubscribed) {
   exec::LaunchRequest request;
   request.run_name = run.name;
+  request.run_id = run.id;
   request.backend = run.backend;
   request.threads = static_cast<int>(run.threads_per_worker);
   request.network_interface = run.communication.network_interface;

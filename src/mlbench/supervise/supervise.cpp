@@ -184,6 +184,7 @@ class Segment {
     segment.exit_codes.resize(static_cast<size_t>(run_.workers));
     own_host_ = {host_name(), capture_host(100), capture_environment()};
     progress_.placement = nullptr;
+    progress_.allocation = nullptr;
     progress_.hosts = executor_.on_this_host() ? Json::array({own_host_.host}) : Json::array();
     progress_.environment = own_host_.environment;
     progress_.segments.push_back(std::move(segment));
@@ -246,6 +247,7 @@ class Segment {
     group_ = start->take();
     const std::vector<exec::Placement> placement = group_->placement();
     progress_.placement = exec::to_json(placement);
+    progress_.allocation = group_->allocation();
     progress_.hosts = exec::hosts_of(placement, group_->captures(), own_host_);
     return std::nullopt;
   }

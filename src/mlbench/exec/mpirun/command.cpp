@@ -18,7 +18,6 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
-#include "mlbench/base/sha256.h"
 
 namespace mlbench::exec::mpirun {
 namespace {
@@ -90,16 +89,6 @@ std::vector<Placement> placement_on(const std::vector<std::string>& hosts) {
     places.push_back({.host = hosts[rank], .rank = static_cast<int>(rank), .local_rank = ranks_of[hosts[rank]]++});
   }
   return places;
-}
-
-std::filesystem::path folder_on_hosts(const spec::EngineOptions& engine, const LaunchRequest& request) {
-  constexpr size_t kIdDigits = 8;
-  const std::filesystem::path scratch = engine.scratch.empty() ? "/tmp" : engine.scratch;
-  const std::filesystem::path here = request.links.folder.lexically_normal();
-  const std::string name = request.run_name.empty() ? here.filename().string() : request.run_name;
-  // Supervisors of several hosts, and homes, may have runs of one name.
-  const std::string id = sha256_hex(host_name() + ":" + here.string()).substr(0, kIdDigits);
-  return scratch / fmt::format("mlbench-{}", geteuid()) / fmt::format("{}-{}", name, id);
 }
 
 std::string network_of(const std::string& interface) {

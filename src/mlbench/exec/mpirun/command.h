@@ -21,9 +21,6 @@ bool all_here(const std::vector<std::string>& hosts);
 
 std::vector<Placement> placement_on(const std::vector<std::string>& hosts);
 
-// SCRATCH/mlbench-UID/RUN_NAME-ID: of the run, on each host. The same for each segment of a run, and of no two runs.
-std::filesystem::path folder_on_hosts(const spec::EngineOptions& engine, const LaunchRequest& request);
-
 // As Open MPI selects networks: a name, or a network in CIDR notation, stays; an address of this host becomes its
 // network's (10.77.0.1 -> 10.77.0.0/24), as each host has an address of its own there. UserError for one that is not
 // this host's.

@@ -40,7 +40,8 @@ std::vector<std::string> added_variables(const LaunchRequest& request) {
   std::vector<std::string> names = {"MASTER_ADDR",         "MASTER_PORT",           "MLBENCH_RUN_ID",
                                     "MLBENCH_RESUME_S",    guard::kAddressVariable, guard::kSecretVariable,
                                     guard::kFolderVariable};
-  if (!request.rank_words) names.emplace_back("MLBENCH_SECRET");  // of workers; others have no rendezvous of ours
+  // Workers alone have a rendezvous of ours.
+  names.emplace_back(request.rank_words ? guard::kRankWordsVariable : "MLBENCH_SECRET");
   return names;
 }
 
@@ -154,7 +155,7 @@ class MpirunExecutor final : public Executor {
   std::string name() const override { return "mpirun"; }
   bool on_this_host() const override { return false; }
 
-  Rendezvous rendezvous() const override {
+  Rendezvous rendezvous(const LaunchRequest& request) const override {
     hosts_of_ranks(engine_, 1);  // says what to type where there are none
     for (const spec::HostSlots& host : spec::parse_hosts(engine_.hosts)) {
       if (is_this_host(host.name)) continue;
@@ -172,7 +173,7 @@ class MpirunExecutor final : public Executor {
     if (!all_here(hosts) && !program_exists("ssh")) {
       throw IoError("executor mpirun: there is no ssh in PATH (Debian: openssh-client)");
     }
-    const std::filesystem::path folder = folder_on_hosts(engine_, request);
+    const std::filesystem::path folder = folder_on_hosts(request, engine_.scratch);
     LaunchRequest moved = moved_to(request, folder);
     moved.environment.merge(guard_environment(request, folder));
     const ProcessOptions options = command(engine_, moved, hosts);
@@ -186,7 +187,7 @@ class MpirunExecutor final : public Executor {
   std::vector<std::string> describe(const LaunchRequest& request) const override {
     LaunchRequest plan = request;
     if (plan.links.folder.empty()) plan.links.folder = plan.log_dir.parent_path();
-    plan = moved_to(plan, folder_on_hosts(engine_, plan));
+    plan = moved_to(plan, folder_on_hosts(plan, engine_.scratch));
     const auto added = added_variables(plan);
     for (const std::string& name : added) plan.environment[name];
     ProcessOptions options = command(engine_, plan, hosts_of_ranks(engine_, plan.workers));

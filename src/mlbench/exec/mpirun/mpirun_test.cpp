@@ -43,7 +43,7 @@ LaunchRequest plan(int workers) {
 
 std::string folder_of(const spec::EngineOptions& engine, LaunchRequest request) {
   request.links.folder = request.log_dir.parent_path();
-  return folder_on_hosts(engine, request).string();
+  return folder_on_hosts(request, engine.scratch).string();
 }
 
 TEST(Mpirun, DescribesTheExactCommand) {
@@ -84,7 +84,7 @@ TEST(Mpirun, OnThisHostAloneNoSshIsAsked) {
                                   "--wdir /home/x/work --mca ras"));
   EXPECT_THAT(lines[0], AllOf(HasSubstr("--mca plm isolated --mca oob_tcp_if_include lo"), Not(HasSubstr("ssh")),
                               HasSubstr("--mca btl self,vader --mca mpi_yield_when_idle 1 ")));
-  EXPECT_EQ(make(engine)->rendezvous().bind, "127.0.0.1");
+  EXPECT_EQ(make(engine)->rendezvous({}).bind, "127.0.0.1");
 }
 
 TEST(Mpirun, ARankPerHostNeedsNoSharedMemory) {
@@ -106,7 +106,7 @@ TEST(Mpirun, HostsThatDoNotServeAreRefused) {
   EXPECT_THAT([&] { use("h1"); }, ThrowsMessage<UserError>(HasSubstr("2 ranks need 2 slots")));
   EXPECT_THAT([&] { use("localhost,h2"); }, ThrowsMessage<UserError>(HasSubstr("localhost beside other hosts")));
   EXPECT_THAT([&] { use("[fd00::1],[fd00::2]"); }, ThrowsMessage<UserError>(HasSubstr("takes no number of IPv6")));
-  EXPECT_THAT([] { make({})->rendezvous(); }, ThrowsMessage<UserError>(HasSubstr("-H h1:2,h2:2")));
+  EXPECT_THAT([] { make({})->rendezvous({}); }, ThrowsMessage<UserError>(HasSubstr("-H h1:2,h2:2")));
 }
 
 TEST(Mpirun, PlacesAreThoseOfTheHosts) {
