@@ -81,7 +81,7 @@ void set_state(SweepPoint& point, const SweepAnswer& answer) {
   point.why = fmt::format("{}", fmt::join(wrong, "; "));
 }
 
-SweepPoint point_of(const SweepAnswer& answer, const std::string& metric, const std::string& split) {
+SweepPoint sweep_point(const SweepAnswer& answer, const std::string& metric, const std::string& split) {
   SweepPoint point;
   point.request = answer.request;
   point.timeline = answer.timeline;
@@ -274,8 +274,8 @@ Sweep analyse_sweep(const std::vector<SweepAnswer>& settings, const std::vector<
       }
     }
   }
-  for (const SweepAnswer& answer : settings) sweep.settings.push_back(point_of(answer, sweep.metric, sweep.split));
-  for (const SweepAnswer& answer : nodes) sweep.nodes.push_back(point_of(answer, sweep.metric, sweep.split));
+  for (const SweepAnswer& answer : settings) sweep.settings.push_back(sweep_point(answer, sweep.metric, sweep.split));
+  for (const SweepAnswer& answer : nodes) sweep.nodes.push_back(sweep_point(answer, sweep.metric, sweep.split));
   sweep.best = best_of(sweep.settings);
   scale_points(sweep.nodes, nodes);
   for (SweepPoint& point : sweep.settings) {
