@@ -95,6 +95,18 @@ spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Overr
   return spec::parse_task({options.task, text}, options.variant, overrides);
 }
 
+// UserError for more than one where the framework's row of the catalog does not say that it has such a pool.
+int64_t inter_op_threads_of(const RunOptions& options, const Json& catalog, const std::string& framework) {
+  const int64_t threads = spec::count_of(options, &RunOptions::inter_op_threads, 1);
+  for (const Json& row : catalog.at("frameworks")) {
+    if (threads == 1 || (row.value("name", "") == framework && row.value("inter_op", false))) return threads;
+  }
+  throw UserError(
+      fmt::format("--inter-op-threads {}: framework '{}' has no threads for operations beside each other; "
+                  "leave it out, or choose --framework torch",
+                  threads, framework));
+}
+
 // How ranks communicate, checked against what the back end can do.
 spec::Communication communication_of(const RunOptions& options, const Json& catalog, const std::string& backend) {
   spec::Communication one;
@@ -398,6 +410,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
 
   common.threads_per_worker = threads;
+  common.inter_op_threads = inter_op_threads_of(options, facts.catalog, common.framework);
   common.limits = limits_of(options, common.task.task);
   common.checkpoint = checkpoint_of(options);
   common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);

@@ -23,7 +23,7 @@ class Plan : public testing::Test {
     facts_.cores = 8;
     facts_.executors = {"local"};
     facts_.catalog = Json::parse(R"({
-      "frameworks": [{"name": "torch", "available": true}, {"name": "null", "available": true}],
+      "frameworks": [{"name": "torch", "available": true, "inter_op": true}, {"name": "null", "available": true}],
       "backends": [{"name": "gloo", "available": true}, {"name": "nccl", "available": false, "reason": "no GPU"}]})");
     options_.name = "r";
     options_.workers = {"1", "2", "4"};
@@ -44,6 +44,16 @@ class Plan : public testing::Test {
   PlanFacts facts_;
   RunOptions options_;
 };
+
+TEST_F(Plan, InterOpThreadsAreOfAFrameworkThatHasThem) {
+  EXPECT_EQ(plan_runs(options_, facts_).front().inter_op_threads, 1);
+  options_.inter_op_threads = "2";
+  EXPECT_EQ(plan_runs(options_, facts_).front().inter_op_threads, 2);
+  options_.framework = "null";
+  EXPECT_THAT(error(), AllOf(HasSubstr("--inter-op-threads 2: framework 'null'"), HasSubstr("--framework torch")));
+  options_.inter_op_threads = "1";
+  EXPECT_EQ(plan_runs(options_, facts_).front().framework, "null");
+}
 
 TEST_F(Plan, NamesThreadsAndSeeds) {
   options_.repeat = "2";

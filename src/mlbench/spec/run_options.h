@@ -26,7 +26,7 @@ struct RunOptions {
   std::string framework, backend, executor = "local";
   std::string data, data_dir;
   std::vector<std::string> overrides;  // KEY=VALUE
-  std::string seed, threads_per_worker, repeat;
+  std::string seed, threads_per_worker, inter_op_threads, repeat;
   std::string max_steps, max_epochs, max_time;
   std::string checkpoint_every, comm_timeout;
   // How ranks communicate (spec/communication.h).

@@ -64,6 +64,8 @@ void describe_run(V& v, Spec& spec) {
   });
   v.field("workers", spec.workers, range_of(&RunOptions::workers));
   v.field("threads_per_worker", spec.threads_per_worker, range_of(&RunOptions::threads_per_worker));
+  v.field("inter_op_threads", spec.inter_op_threads,
+          {.range = run_option(&RunOptions::inter_op_threads).range});  // younger than the rest
   v.field("oversubscribed", spec.oversubscribed, kRequired);
   v.field("seed", spec.seed, kRequired);
   v.table("limits", [&] {

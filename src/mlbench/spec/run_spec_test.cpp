@@ -23,6 +23,7 @@ RunSpec full_spec() {
   spec.engine = {"h1:2", 2, "/ssh config", {"partition=short", "exclusive"}, "module load mpi\n", "/scratch"};
   spec.workers = 2;
   spec.threads_per_worker = 4;
+  spec.inter_op_threads = 2;
   spec.oversubscribed = true;
   spec.seed = std::numeric_limits<uint64_t>::max();
   spec.limits = {100, 2.5, 1e-3, true, true};

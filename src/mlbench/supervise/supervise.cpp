@@ -13,6 +13,7 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/exec/horovod.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/link/link.h"
 #include "mlbench/net/sockets.h"
@@ -308,6 +309,7 @@ class Segment {
       // The rendezvous above is this program's own; a script makes its own at this port, where rank 0 is.
       if (const auto places = named_places(run_)) request.environment["MASTER_ADDR"] = places->front();
       request.environment["MASTER_PORT"] = std::to_string(net::free_port());
+      exec::add_horovod(request);
     } else {
       request.environment["MLBENCH_SECRET"] = server.secret;
     }

@@ -138,6 +138,7 @@ Json request_of(const spec::RunSpec& run) {
                   {"fixed_batch", run.fixed_batch},
                   {"gpu", run.device == "cuda"},
                   {"comm_timeout", run.comm_timeout_s}};
+  if (run.inter_op_threads > 1) request["inter_op_threads"] = run.inter_op_threads;
   for (const spec::Override& one : run.overrides) request["set"].push_back(one.key + "=" + one.value);
   if (run.data_name != run.task.task.data.name) request["data"] = run.data_name;
   if (run.limits.max_steps > 0) request["max_steps"] = run.limits.max_steps;
