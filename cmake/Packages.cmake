@@ -36,8 +36,8 @@ function(_mlbench_worker_library_folder name folder)
   set_property(TARGET mlbench-worker APPEND PROPERTY INSTALL_RPATH $ORIGIN/libtorch/${name})
 endfunction()
 
-function(_mlbench_install_licence component package)
-  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION share/doc/${package} RENAME copyright COMPONENT ${component})
+function(_mlbench_install_licence component package licence)
+  install(FILES ${licence} DESTINATION share/doc/${package} RENAME copyright COMPONENT ${component})
   install(FILES ${PROJECT_SOURCE_DIR}/THIRD_PARTY.md DESTINATION share/doc/${package} COMPONENT ${component})
 endfunction()
 
@@ -46,7 +46,7 @@ install(TARGETS mlbench-guard RUNTIME DESTINATION ${_programs} COMPONENT program
 if(TARGET mlbench-pieces)
   install(TARGETS mlbench-pieces RUNTIME DESTINATION ${_programs} COMPONENT program)
 endif()
-_mlbench_install_licence(program mlbench)
+_mlbench_install_licence(program mlbench ${PROJECT_SOURCE_DIR}/LICENSE)
 # The pages and their pictures; records of results stay in the repository.
 file(GLOB_RECURSE _pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md ${PROJECT_SOURCE_DIR}/docs/*.svg)
 _mlbench_install_tree(program ${PROJECT_SOURCE_DIR} share/doc/mlbench
@@ -56,8 +56,7 @@ set(_components program)
 if(TARGET mlbench-worker)
   list(APPEND _components worker libtorch)
   _mlbench_install_program(worker mlbench-worker)
-  _mlbench_install_licence(worker mlbench-worker)
-  _mlbench_install_licence(libtorch mlbench-libtorch)
+  _mlbench_install_licence(worker mlbench-worker ${PROJECT_SOURCE_DIR}/LICENSE)
 
   get_target_property(_library LibTorch::LibTorch IMPORTED_LOCATION)
   cmake_path(GET _library PARENT_PATH _torch_lib)
@@ -81,7 +80,10 @@ if(TARGET mlbench-worker)
     foreach(_library IN LISTS _nccl_libraries)
       cmake_path(GET _library PARENT_PATH _folder)
       string(REGEX MATCH "nvidia/[^/]+/lib$" _name ${_folder})
-      install(FILES ${_library} DESTINATION ${_libtorch}/${_name} COMPONENT libtorch)
+      cmake_path(GET _library FILENAME _file)
+      if(NOT ${_wheels}/${_name}/${_file} IN_LIST _nvidia_libraries)  # a process is to have one of each
+        install(FILES ${_library} DESTINATION ${_libtorch}/${_name} COMPONENT libtorch)
+      endif()
       _mlbench_worker_library_folder(${_name} ${_folder})
     endforeach()
   endif()
@@ -93,11 +95,14 @@ if(TARGET mlbench-worker)
   endforeach()
   set_target_properties(mlbench-worker PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
 
+  file(GLOB _licence ${_wheels}/torch-*.dist-info/licenses/LICENSE)
   file(GLOB_RECURSE _licences ${_wheels}/torch-*.dist-info/licenses/* ${_wheels}/nvidia_*.dist-info/licenses/*)
-  if(NOT _licences)
-    message(STATUS "No licences of LibTorch beside ${_torch_lib}: an installation of it must not be passed on")
+  if(_licence)
+    _mlbench_install_licence(libtorch mlbench-libtorch ${_licence})
+    _mlbench_install_tree(libtorch ${_wheels} share/doc/mlbench-libtorch/licences ${_licences})
+  else()
+    message(STATUS "No licence of LibTorch beside ${_torch_lib}: do not pass on an installation of this build")
   endif()
-  _mlbench_install_tree(libtorch ${_wheels} share/doc/mlbench-libtorch/licences ${_licences})
 endif()
 
 set(CPACK_GENERATOR DEB)
@@ -125,18 +130,22 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME mlbench)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "mlbench-worker, ca-certificates, gnuplot-nox")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "dataset-fashion-mnist")
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "benchmark suite for distributed machine learning
- The command line, the master with its dashboard, the guard of ranks and the
- tasks. What trains is in mlbench-worker.")
+The command line, the master with its dashboard, the guard of ranks and the
+tasks. What trains is in mlbench-worker.")
 if(TARGET mlbench-worker)
   set(CPACK_DEBIAN_WORKER_PACKAGE_NAME mlbench-worker)
   set(CPACK_DEBIAN_WORKER_PACKAGE_RECOMMENDS "openmpi-bin")
   set(CPACK_COMPONENT_WORKER_DESCRIPTION "benchmark suite for distributed machine learning: one rank of a run
- The program that reads data, trains and communicates, on each host that has
- ranks.")
+The program that reads data, trains and communicates, on each host that has
+ranks.")
   set(CPACK_DEBIAN_LIBTORCH_PACKAGE_NAME mlbench-libtorch)
-  set(CPACK_COMPONENT_LIBTORCH_DESCRIPTION "LibTorch ${LibTorch_VERSION} for mlbench-worker
- In a folder of its own, where no other program finds it; as published in
- PyTorch's wheels.")
+  set(_device "the CPU")
+  if(MLBENCH_CUDA)
+    set(_device "NVIDIA GPUs")
+  endif()
+  set(CPACK_COMPONENT_LIBTORCH_DESCRIPTION "LibTorch ${LibTorch_VERSION} for mlbench-worker, for ${_device}
+In a folder of its own, where no other program finds it; as published in
+PyTorch's wheels.")
   # Nobody's packages: dpkg-shlibdeps is to find them, and to write no dependency.
   set(_folders ${_torch_libraries} ${_nvidia_libraries} ${_nccl_libraries})
   list(TRANSFORM _folders REPLACE "/[^/]+$" "")
