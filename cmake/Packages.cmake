@@ -28,7 +28,7 @@ function(_mlbench_install_program component target)
   install(FILES ${link} DESTINATION bin COMPONENT ${component})
 endfunction()
 
-# _mlbench_worker_library_folder(<name> <folder>): a folder of libraries, lib/mlbench/libtorch/<name> where it is installed.
+# _mlbench_worker_library_folder(<name> <folder>): a folder of libraries; where it is installed lib/mlbench/libtorch/<name>.
 function(_mlbench_worker_library_folder name folder)
   cmake_path(GET name PARENT_PATH parent)
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/bin/libtorch/${parent})

@@ -6,7 +6,7 @@ usage="usage: deploy/docker/build.sh [OPTION...] [master] [worker] [worker-cuda]
 
   --engine ENGINE     docker, podman or buildah; default: the first of podman, buildah, docker that is there
   --base IMAGE        what the images stand on, a Debian 12; default: debian:12
-  --packages DIR      Debian packages that are built already (cpack --preset release), one of each; without: compiles them
+  --packages DIR      Debian packages that are built already (cpack --preset release), one of each; default: compiles them
   --repository NAME   the images are called NAME-master, NAME-worker, ...; default: localhost/mlbench
   --tag TAG           default: the version of the packages, or what git says; the tag latest is set, too
   --dry-run           only say the commands"
@@ -73,7 +73,8 @@ if [[ -n $packages ]]; then
   for name in "${wanted[@]}"; do
     mapfile -t found < <(compgen -G "$packages/${name}_*.deb" || true)
     [[ ${#found[@]} == 1 ]] ||
-      fail "--packages: $packages holds ${#found[@]} packages of $name, and one is wanted: make them with cpack --preset release"
+      fail "--packages: $packages holds ${#found[@]} packages of $name, and one is wanted: make them with
+cpack --preset release, and remove older ones"
     if [[ $name == mlbench ]]; then
       version=${found[0]##*/mlbench_}
       version=${version%_*.deb}

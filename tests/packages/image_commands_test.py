@@ -13,7 +13,9 @@ SCRIPT = ROOT / "deploy/docker/build.sh"
 
 def build(*arguments, path=None):
     environment = dict(os.environ) | ({"PATH": path} if path is not None else {})
-    return subprocess.run(["/bin/bash", SCRIPT, *arguments], capture_output=True, text=True, env=environment, timeout=60)
+    return subprocess.run(
+        ["/bin/bash", SCRIPT, *arguments], capture_output=True, text=True, env=environment, timeout=60
+    )
 
 
 def commands(*arguments, path=None):
@@ -56,7 +58,10 @@ class ImageCommands(unittest.TestCase):
         [master, worker] = commands("--engine", "docker", "--repository", "localhost:5000/ours", "--tag", "mine")
         self.assertEqual(master[:2], ["docker", "build"])
         self.assertNotIn("--format", master)
-        self.assertEqual(master[-5:], ["--tag", "localhost:5000/ours-master:mine", "--tag", "localhost:5000/ours-master:latest", str(ROOT)])
+        self.assertEqual(
+            master[-5:],
+            ["--tag", "localhost:5000/ours-master:mine", "--tag", "localhost:5000/ours-master:latest", str(ROOT)],
+        )
         self.assertIn("BASE=debian:12", master)
         self.assertNotIn("CUDA=ON", worker)
         self.assertEqual(sum(word.startswith("MLBENCH_GIT_DESCRIBE=") for word in worker), 1)
@@ -105,7 +110,9 @@ class ImageCommands(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
             self.assertIn(said, done.stderr)
         folder = self.packages("mlbench", version="0.0.9")
-        self.assertIn("holds 2 packages of mlbench,", build("--engine", "docker", "--packages", folder, "master").stderr)
+        self.assertIn(
+            "holds 2 packages of mlbench,", build("--engine", "docker", "--packages", folder, "master").stderr
+        )
 
 
 if __name__ == "__main__":

@@ -50,7 +50,12 @@ def run(*command, seconds: float = 300, wrapped: int = 0, **options) -> str:
     shown while it does not."""
     words = [str(word) for word in command]
     print("$", shlex.join(words[wrapped:]), flush=True)
-    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
+    options = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    } | options
     done = subprocess.run(words, timeout=seconds, **options)
     if done.returncode != 0:
         sys.exit(f"exit code {done.returncode} of {shlex.join(words)}\n{done.stdout}\n{done.stderr}")
@@ -71,7 +76,7 @@ def work_folder():
 
 
 def check_program(mlbench, home: str, record, backends=("gloo",)):
-    """Runs an installed mlbench: mlbench(*arguments) gives its standard output, record(name) the text of a run's record."""
+    """Runs an installed mlbench: mlbench(*arguments) gives its output, record(name) the text of a run's record."""
     built = BUILD / "bin/mlbench"
     version = mlbench("--version")
     expect(version == run(built, "--version") and VERSION in version, f"another version: {version}")
@@ -128,7 +133,9 @@ def install():
         [runpath] = re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", worker)
         expect(all(runpath.split(":")) and "$ORIGIN/libtorch/torch/lib" in runpath, f"the worker's RUNPATH: {runpath}")
         for path in runpath.split(":"):
-            expect(path.startswith(("$ORIGIN/", "/usr/")), f"the worker's RUNPATH names a folder of this machine: {path}")
+            expect(
+                path.startswith(("$ORIGIN/", "/usr/")), f"the worker's RUNPATH names a folder of this machine: {path}"
+            )
 
         hidden = [SOURCE, BUILD, (BUILD / "bin/libtorch/torch/lib").resolve().parents[1]]  # one may lie in another
         hide = "; ".join('[[ ! -d $1 ]] || mount -t tmpfs tmpfs "$1"; shift' for _ in hidden)
@@ -139,9 +146,13 @@ def install():
             return run(*wrapper, *command, wrapped=len(wrapper), cwd="/", env=clean_environment(folder))
 
         expect(alone("ls", "-A", SOURCE) == "", "the source tree can still be seen")
-        check_libraries(lambda name: alone("ldd", prefix / "lib/mlbench" / name), ("mlbench", "mlbench-pieces", "mlbench-worker"))
+        check_libraries(
+            lambda name: alone("ldd", prefix / "lib/mlbench" / name), ("mlbench", "mlbench-pieces", "mlbench-worker")
+        )
         home = folder / "home"
-        check_program(lambda *words: alone(prefix / "bin/mlbench", *words), str(home), lambda name: record_of(home, name))
+        check_program(
+            lambda *words: alone(prefix / "bin/mlbench", *words), str(home), lambda name: record_of(home, name)
+        )
 
         for file in (BUILD / "install_manifest.txt").read_text().split("\n"):
             pathlib.Path(file).unlink()
@@ -154,8 +165,12 @@ def record_of(home: pathlib.Path, name: str) -> str:
 
 
 def clean_environment(folder) -> dict:
-    return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(folder), "LC_ALL": "C.UTF-8",
-            "MLBENCH_CORE_LOCK": os.environ.get("MLBENCH_CORE_LOCK", "/tmp/mlbench-cores.lock")}
+    return {
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": str(folder),
+        "LC_ALL": "C.UTF-8",
+        "MLBENCH_CORE_LOCK": os.environ.get("MLBENCH_CORE_LOCK", "/tmp/mlbench-cores.lock"),
+    }
 
 
 def make_packages(folder: pathlib.Path) -> pathlib.Path:
@@ -170,15 +185,23 @@ def make_packages(folder: pathlib.Path) -> pathlib.Path:
     expect(names == sorted(PACKAGES), f"cpack made {names}")
     for made in packages.iterdir():
         version = run("dpkg-deb", "-f", made, "Version").strip()
-        expect(re.fullmatch(rf"{re.escape(VERSION)}([~+].+)?", version) is not None, f"{made.name} has version {version}")
+        expect(
+            re.fullmatch(rf"{re.escape(VERSION)}([~+].+)?", version) is not None, f"{made.name} has version {version}"
+        )
         expect("copyright" in run("dpkg-deb", "-c", made), f"{made.name} holds no licence")
     return packages
 
 
 def make_root(folder: pathlib.Path) -> pathlib.Path:
     """A bare Debian 12, from the mirror that apt of this machine has."""
-    lines = run("apt-get", "indextargets", "Created-By: Packages", "Origin: Debian", "--format",
-                "deb $(REPO_URI) $(RELEASE) $(COMPONENT)")
+    lines = run(
+        "apt-get",
+        "indextargets",
+        "Created-By: Packages",
+        "Origin: Debian",
+        "--format",
+        "deb $(REPO_URI) $(RELEASE) $(COMPONENT)",
+    )
     sources = "".join(line for line in lines.splitlines(keepends=True) if line.split()[2].startswith("bookworm"))
     if not sources:
         skip("apt sources of Debian 12 (bookworm)")
@@ -186,8 +209,17 @@ def make_root(folder: pathlib.Path) -> pathlib.Path:
     if shutil.which("mmdebstrap"):
         (folder / "sources.list").write_text(sources)
         with open(folder / "sources.list") as given:
-            run("mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory", "bookworm", root, "-",
-                stdin=given, seconds=900)
+            run(
+                "mmdebstrap",
+                "--mode=root",
+                "--variant=minbase",
+                "--format=directory",
+                "bookworm",
+                root,
+                "-",
+                stdin=given,
+                seconds=900,
+            )
     elif shutil.which("debootstrap"):
         mirror = sources.split()[1]
         run("debootstrap", "--variant=minbase", "bookworm", root, mirror, seconds=900)
@@ -203,13 +235,37 @@ def inside(root: pathlib.Path):
     script = 'set -e; mount -t proc proc "$1/proc"; mount -t tmpfs -o mode=1777 tmpfs "$1/dev/shm"; shift; exec "$@"'
 
     def enter(*command, user: int = 0, seconds: float = 600) -> str:
-        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive",
-                       "HOME": "/root" if user == 0 else "/home/someone"}
+        environment = {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "LC_ALL": "C.UTF-8",
+            "DEBIAN_FRONTEND": "noninteractive",
+            "HOME": "/root" if user == 0 else "/home/someone",
+        }
         environment |= {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
-        wrapper = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
-                   "bash", "-c", script, "inside", root]
-        return run(*wrapper, "chroot", f"--userspec={user}:{user}", root, *command, wrapped=len(wrapper),
-                   env=environment, seconds=seconds)
+        wrapper = [
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "bash",
+            "-c",
+            script,
+            "inside",
+            root,
+        ]
+        return run(
+            *wrapper,
+            "chroot",
+            f"--userspec={user}:{user}",
+            root,
+            *command,
+            wrapped=len(wrapper),
+            env=environment,
+            seconds=seconds,
+        )
 
     shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
     # Services of packages are not to be started.
@@ -232,7 +288,9 @@ def debian():
         with inside(root) as enter:
             enter("apt-get", "update")
             enter("apt-get", "install", "-y", "--no-install-recommends", *names)
-            check_libraries(lambda name: enter("ldd", f"/usr/lib/mlbench/{name}"), ("mlbench", "mlbench-pieces", "mlbench-worker"))
+            check_libraries(
+                lambda name: enter("ldd", f"/usr/lib/mlbench/{name}"), ("mlbench", "mlbench-pieces", "mlbench-worker")
+            )
             for name in PROGRAMS:
                 expect(os.access(root / "usr/lib/mlbench" / name, os.X_OK), f"{name} is not there")
 
@@ -247,8 +305,11 @@ def debian():
             enter("apt-get", "install", "-y", "--no-install-recommends", "openmpi-bin")
             check_program(mlbench, "/home/someone/runs", record, backends=("mpi",))
             enter("apt-get", "purge", "-y", *PACKAGES)
-        left = [path for path in ("usr/lib/mlbench", "usr/bin/mlbench", "usr/bin/mlbench-worker")
-                if os.path.lexists(root / path)]
+        left = [
+            path
+            for path in ("usr/lib/mlbench", "usr/bin/mlbench", "usr/bin/mlbench-worker")
+            if os.path.lexists(root / path)
+        ]
         expect(not left, f"after purge there are still {left}")
 
 
@@ -262,7 +323,10 @@ def images():
         text = "[storage]\n" + "".join(f'{key} = "{value}"\n' for key, value in storage.items())
         (folder / "storage.conf").write_text(text)
         # chroot: no network and no cgroups of its own, which a container engine may lack here.
-        environment = dict(os.environ) | {"CONTAINERS_STORAGE_CONF": f"{folder}/storage.conf", "BUILDAH_ISOLATION": "chroot"}
+        environment = dict(os.environ) | {
+            "CONTAINERS_STORAGE_CONF": f"{folder}/storage.conf",
+            "BUILDAH_ISOLATION": "chroot",
+        }
 
         def buildah(*words, seconds=300):
             return run("buildah", *words, env=environment, seconds=seconds, cwd="/").strip()
@@ -271,8 +335,21 @@ def images():
         buildah("add", "--quiet", container, root, "/")
         buildah("commit", "--quiet", "--rm", container, "localhost/bare-debian:12")
         shutil.rmtree(root)
-        run(SOURCE / "deploy/docker/build.sh", "--engine", "buildah", "--base", "localhost/bare-debian:12", "--tag", "test",
-            "--packages", packages, "master", "worker", env=environment, seconds=900)
+        run(
+            SOURCE / "deploy/docker/build.sh",
+            "--engine",
+            "buildah",
+            "--base",
+            "localhost/bare-debian:12",
+            "--tag",
+            "test",
+            "--packages",
+            packages,
+            "master",
+            "worker",
+            env=environment,
+            seconds=900,
+        )
         for target in ("master", "worker"):
             image = f"localhost/mlbench-{target}:test"
             told = json.loads(buildah("inspect", "--type", "image", image))["Docker"]["config"]
@@ -284,8 +361,10 @@ def images():
             expect(buildah("run", container, "--", "id", "-u") == str(USER), "another user")
             if target == "worker":
                 catalog = json.loads(buildah("run", container, "--", *told["Cmd"]))
-                expect(all(row["available"] for row in catalog["backends"] if row["name"] in ("gloo", "mpi")), f"{catalog}")
-                script = "mlbench run x 2 --task mnist --synthetic --max-steps 3 --local && cat /var/lib/mlbench/runs/x-2/run.json"
+                expect(
+                    all(row["available"] for row in catalog["backends"] if row["name"] in ("gloo", "mpi")), f"{catalog}"
+                )
+                script = "mlbench run x 2 --task mnist --synthetic --max-steps 3 --local && cat $MLBENCH_HOME/runs/x-2/run.json"
                 said = buildah("run", container, "--", "sh", "-c", script)
                 expect('"finished"' in said, said)
                 buildah("run", container, "--", "sh", "-c", "command -v mlbench-guard mlbench-pieces mpirun")
@@ -293,9 +372,19 @@ def images():
                 # What the image starts, until its own check of health is content.
                 check = " ".join(told["Healthcheck"]["Test"][1:])
                 start = " ".join(told["Entrypoint"] + told["Cmd"])
-                script = f"{start} & i=0; until {check}; do i=$((i + 1)); [ $i -lt 100 ] || exit 1; sleep 0.1; done; kill $!; wait $!"
-                alone = ["unshare", "--net", "bash", "-c", 'ip link set lo up && exec "$@"', "alone"]  # its port is free
-                run(*alone, "buildah", "run", container, "--", "bash", "-c", script, wrapped=len(alone), env=environment)
+                wait = "i=0; until {check}; do i=$((i + 1)); [ $i -lt 100 ] || exit 1; sleep 0.1; done"
+                script = f"{start} & {wait.replace('{check}', check)}; kill $!; wait $!"
+                alone = [
+                    "unshare",
+                    "--net",
+                    "bash",
+                    "-c",
+                    'ip link set lo up && exec "$@"',
+                    "alone",
+                ]  # its port is free
+                run(
+                    *alone, "buildah", "run", container, "--", "bash", "-c", script, wrapped=len(alone), env=environment
+                )
             buildah("rm", container)
             print(buildah("images", "--format", "{{.Name}}: {{.Size}}", image))
 
