@@ -158,7 +158,10 @@ PlanFacts gather_facts(const fs::path& worker, const fs::path& home) {
   PlanFacts facts = gather_facts(home);
   const auto found = supervise::worker_catalog(worker, facts.home);
   if (!found.catalog) {
-    throw UserError(found.reason + ": nothing can run here; build it (-DMLBENCH_WORKER=ON) or set MLBENCH_WORKER");
+    throw UserError(
+        found.reason +
+        ": nothing can run here; build it (-DMLBENCH_WORKER=ON), install the package mlbench-worker, or set "
+        "MLBENCH_WORKER");
   }
   facts.catalog = *found.catalog;
   return facts;
