@@ -37,7 +37,8 @@ const spec::RunOption* procs_option();
 std::vector<report::SweepRequest> node_requests(const SweepOptions& options, const report::SweepSetting& setting);
 bool same_as_scaled(const SweepOptions& options, const report::SweepRequest& request);
 
-// UserError where the task does not scale its learning rate and `unscaled` was asked for by name; else sets it to false.
+// UserError where the task does not scale its learning rate and `unscaled` was asked for by name; else sets it to
+// false.
 void check_lr_scaling(SweepOptions& options, bool asked_for);
 
 // SHA-256 of what a run is asked to do: all of its specification but names, numbers, dates and places of folders.

@@ -12,8 +12,8 @@
 
 namespace mlbench::exec {
 
-// SCRATCH/mlbench-UID/RUN_NAME-HASH: of the run, on each of its hosts. The same for each segment of a run, and of no two
-// runs. Without `scratch` it is below /tmp.
+// SCRATCH/mlbench-UID/RUN_NAME-HASH: of the run, on each of its hosts. The same for each segment of a run, and of no
+// two runs. Without `scratch` it is below /tmp.
 std::filesystem::path folder_on_hosts(const LaunchRequest& request, const std::filesystem::path& scratch);
 
 // What a guard needs in its environment beside the request's and its launcher's variables. `folder`: of the run on the

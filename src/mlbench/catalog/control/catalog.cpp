@@ -7,6 +7,8 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/exec/local/local.h"
+#include "mlbench/exec/mpirun/mpirun.h"
+#include "mlbench/exec/slurm/slurm.h"
 #include "mlbench/spec/run_options.h"
 
 namespace mlbench::catalog {
@@ -40,6 +42,8 @@ void check_options(const ExecutorRow& row, const spec::EngineOptions& engine) {
 const std::vector<ExecutorRow>& executors() {
   static const std::vector<ExecutorRow> rows = {
       {"local", exec::local::available, exec::local::make},
+      {"mpirun", exec::mpirun::available, exec::mpirun::make, {"hosts", "ranks_per_host", "ssh_config", "scratch"}},
+      {"slurm", exec::slurm::available, exec::slurm::make, {"ranks_per_host", "slurm", "setup", "scratch"}},
   };
   return rows;
 }

@@ -19,7 +19,19 @@ TEST(ExecutorTable, WhatIsNotTakenIsNamedWithThoseThatTakeIt) {
   engine.scratch = "/scratch";
   EXPECT_THAT(error_of([&] { make_executor("local", engine); }),
               testing::StartsWith("--scratch: the executor 'local' starts ranks on this host alone; executors that "
-                                  "take it: "));
+                                  "take it: mpirun, slurm"));
+}
+
+TEST(ExecutorTable, OptionsOfAnotherEngineAreRefused) {
+  spec::EngineOptions engine;
+  engine.hosts = "h1:2";
+  EXPECT_EQ(make_executor("mpirun", engine)->name(), "mpirun");
+  EXPECT_EQ(error_of([&] { make_executor("slurm", engine); }),
+            "--hosts: the executor 'slurm' does not take it; executors that take it: mpirun");
+  engine = {};
+  engine.slurm = {"partition=short"};
+  EXPECT_EQ(error_of([&] { make_executor("mpirun", engine); }),
+            "--slurm-option: the executor 'mpirun' does not take it; executors that take it: slurm");
 }
 
 TEST(ExecutorTable, UnknownNameListsTheValidOnes) {
@@ -27,7 +39,7 @@ TEST(ExecutorTable, UnknownNameListsTheValidOnes) {
     make_executor("slrum");
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(), "unknown executor 'slrum': valid are local");
+    EXPECT_STREQ(error.what(), "unknown executor 'slrum': valid are local, mpirun, slurm");
   }
 }
 

@@ -54,8 +54,8 @@ std::unique_ptr<framework::Framework> make_framework(const std::string& name,
                                                      const framework::FrameworkOptions& options);
 
 // What this worker can do, for `mlbench-worker --catalog`: {"build_id", "git_describe", "frameworks": [{"name",
-// "available", "reason", "inter_op"}], "backends": [{... and "algorithms", "tunables", "devices"}], "optimizers": [...],
-// "models": [...], "metrics": [...]}.
+// "available", "reason", "inter_op"}], "backends": [{... and "algorithms", "tunables", "devices"}], "optimizers":
+// [...], "models": [...], "metrics": [...]}.
 Json describe();
 
 }  // namespace mlbench::catalog
