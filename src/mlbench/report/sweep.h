@@ -5,8 +5,8 @@
 //
 //   throughput   samples per second of all workers, median of the repeats
 //   speed-up     throughput / that of the fewest nodes with the same learning rates; efficiency is that over the ratio
-//                of worker counts. Between points that make a speed-up (comparison.h); where one is oversubscribed and the
-//                other is not, there is a figure all the same, marked `crowded`
+//                of worker counts. Between points that make a speed-up (comparison.h); where one is oversubscribed and
+//                the other is not, there is a figure all the same, marked `crowded`
 //   time parts   where a worker's time for one sample goes, on rank 0, of the repeat with the median throughput; their
 //                sum is workers / throughput, so what they grow by is what scaling loses
 
