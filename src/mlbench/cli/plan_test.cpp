@@ -92,6 +92,46 @@ TEST_F(Plan, WhatAnExecutorDoesNotTakeIsRefused) {
   EXPECT_EQ(error(), "--scratch 'here' is no absolute path");
 }
 
+TEST_F(Plan, HostsBearTheirOwnRanks) {
+  facts_.executors = {"local", "mpirun"};
+  options_.executor = "mpirun";
+  options_.workers = {"2", "8"};
+  EXPECT_THAT(error(), HasSubstr("-H h1:2,h2:2"));
+  options_.hosts = "h1:4,h2:4";
+  auto runs = plan_runs(options_, facts_);
+  EXPECT_EQ(runs[1].threads_per_worker, 2) << "8 cores / 4 workers on each";
+  EXPECT_FALSE(runs[1].oversubscribed);
+  EXPECT_EQ(runs[1].executor, "mpirun");
+  EXPECT_EQ(runs[1].engine.hosts, "h1:4,h2:4");
+  options_.threads_per_worker = "3";
+  runs = plan_runs(options_, facts_);
+  EXPECT_FALSE(runs[0].oversubscribed);
+  EXPECT_TRUE(runs[1].oversubscribed);
+  options_.hosts = "h1:128,h2:128";
+  options_.workers = {"200"};
+  options_.ranks_per_host = "129";
+  EXPECT_EQ(error(), "129 workers: a host of 8 cores starts at most 128");
+  options_.ranks_per_host = "100";
+  EXPECT_EQ(error(), "no error");
+  options_.workers = {"201"};
+  EXPECT_THAT(error(), HasSubstr("201 ranks need 201 slots"));
+  options_.ssh_config = (folder_ / "none").string();
+  EXPECT_THAT(error(), HasSubstr("is no file"));
+}
+
+TEST_F(Plan, SlurmDecidesHowManyRanksAHostBears) {
+  facts_.executors = {"local", "slurm"};
+  options_.executor = "slurm";
+  options_.workers = {"1", "1000"};
+  options_.slurm = {"partition=short"};
+  const auto runs = plan_runs(options_, facts_);
+  EXPECT_EQ(runs[1].threads_per_worker, 1);
+  EXPECT_FALSE(runs[1].oversubscribed);
+  EXPECT_THAT(runs[1].engine.slurm, ElementsAre("partition=short"));
+  options_.slurm = {"ntasks=4"};
+  EXPECT_THAT(error(), HasSubstr("--slurm-option ntasks"));
+}
+
 TEST_F(Plan, OptionsBecomeLimitsAndPolicies) {
   options_.light = true;
   options_.max_steps = "100";

@@ -100,7 +100,7 @@ void add_engine(Json& request, const spec::EngineOptions& engine) {
   for (const std::string& name : spec::names_of_given(engine)) request[name] = given.at(name);
 }
 
-// What would make this run again, as a request; what its executor is told is added by the caller.
+// What would make this run again, as a request, but for what its executor was told.
 Json request_of(const spec::RunSpec& run) {
   if (spec::kind_of(run) == spec::RunKind::kCommand) {
     return {{"workers", {run.workers}}, {"command", run.command},
@@ -229,9 +229,10 @@ Response retry(Services& services, const Call& call) {
 Response clone(Services& services, const Call& call) {
   const spec::RunSpec run = home::read_spec(find_run_folder(services, call.parameters[0]));
   Json request = request_of(run);
-  add_engine(request, run.engine);
   Json changes = json_body(call.request);
   if (spec::trains(run) && !changes.contains("task")) check_has_task(run);
+  // Another executor is told nothing of what this one was.
+  if (changes.value("executor", Json(run.executor)) == run.executor) add_engine(request, run.engine);
   if (!changes.contains("name")) throw HttpError(400, "name is needed: that of the new run");
   for (const auto& [key, value] : changes.items()) request[key] = value;
   const bool no_wait = take_no_wait(request);
