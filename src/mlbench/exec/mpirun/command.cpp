@@ -32,8 +32,16 @@ std::optional<in_addr> ipv4(const std::string& text) {
 }
 
 struct OwnAddress {
+  std::string interface;
   uint32_t address = 0, mask = 0;  // host byte order
 };
+
+std::string text_of(uint32_t address) {
+  const in_addr number{htonl(address)};
+  char text[INET_ADDRSTRLEN] = {};
+  inet_ntop(AF_INET, &number, text, sizeof text);
+  return text;
+}
 
 std::vector<OwnAddress> own_addresses() {
   std::vector<OwnAddress> found;
@@ -44,7 +52,7 @@ std::vector<OwnAddress> own_addresses() {
     const auto number = [](const sockaddr* address) {
       return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr);
     };
-    found.push_back({number(each->ifa_addr), number(each->ifa_netmask)});
+    found.push_back({each->ifa_name, number(each->ifa_addr), number(each->ifa_netmask)});
   }
   freeifaddrs(list);
   return found;
@@ -101,15 +109,22 @@ std::string network_of(const std::string& interface) {
   const uint32_t number = ntohl(address->s_addr);
   for (const OwnAddress& own : own_addresses()) {
     if (own.address != number) continue;
-    const in_addr network{htonl(own.address & own.mask)};
-    char text[INET_ADDRSTRLEN] = {};
-    inet_ntop(AF_INET, &network, text, sizeof text);
-    return fmt::format("{}/{}", text, std::popcount(own.mask));
+    return fmt::format("{}/{}", text_of(own.address & own.mask), std::popcount(own.mask));
   }
   refuse(
       "this host has no such address; each host has its own: give the interface's name, or the network in CIDR "
       "notation");
   return {};
+}
+
+std::optional<std::string> own_address_on(const std::string& interface) {
+  for (const OwnAddress& own : own_addresses()) {
+    const std::string network = fmt::format("{}/{}", text_of(own.address & own.mask), std::popcount(own.mask));
+    if (interface == own.interface || interface == text_of(own.address) || interface == network) {
+      return text_of(own.address);
+    }
+  }
+  return std::nullopt;
 }
 
 std::string ssh_arguments(const std::string& ssh_config) {

@@ -3,6 +3,7 @@
 // The one mpirun of a run: its words, and where it puts ranks and their folder.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ std::vector<Placement> placement_on(const std::vector<std::string>& hosts);
 // network's (10.77.0.1 -> 10.77.0.0/24), as each host has an address of its own there. UserError for one that is not
 // this host's.
 std::string network_of(const std::string& interface);
+
+// This host's own address on such a network (IPv4), as a number. Empty where it has none.
+std::optional<std::string> own_address_on(const std::string& interface);
 
 // ssh's options, for Open MPI, which takes them apart at blanks. UserError where that would break ssh_config's path.
 std::string ssh_arguments(const std::string& ssh_config);

@@ -159,7 +159,8 @@ class MpirunExecutor final : public Executor {
     hosts_of_ranks(engine_, 1);  // says what to type where there are none
     for (const spec::HostSlots& host : spec::parse_hosts(engine_.hosts)) {
       if (is_this_host(host.name)) continue;
-      const std::string address = net::address_towards(host.name);
+      const auto asked = own_address_on(request.network_interface);
+      const std::string address = asked ? *asked : net::address_towards(host.name);
       return {address, address};
     }
     return {};

@@ -13,6 +13,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/exec/linked.h"
 #include "mlbench/exec/mpirun/command.h"
 #include "mlbench/exec/mpirun/words.h"
 #include "mlbench/net/link/link.h"
@@ -106,6 +107,10 @@ TEST(Mpirun, HostsThatDoNotServeAreRefused) {
   EXPECT_THAT([&] { use("h1"); }, ThrowsMessage<UserError>(HasSubstr("2 ranks need 2 slots")));
   EXPECT_THAT([&] { use("localhost,h2"); }, ThrowsMessage<UserError>(HasSubstr("localhost beside other hosts")));
   EXPECT_THAT([&] { use("[fd00::1],[fd00::2]"); }, ThrowsMessage<UserError>(HasSubstr("takes no number of IPv6")));
+  EXPECT_EQ(own_address_on("lo"), "127.0.0.1");
+  EXPECT_EQ(own_address_on("127.0.0.1"), "127.0.0.1");
+  EXPECT_EQ(own_address_on("127.0.0.0/8"), "127.0.0.1");
+  EXPECT_EQ(own_address_on("192.0.2.1"), std::nullopt);
   EXPECT_THAT([] { make({})->rendezvous({}); }, ThrowsMessage<UserError>(HasSubstr("-H h1:2,h2:2")));
 }
 

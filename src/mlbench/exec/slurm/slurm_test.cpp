@@ -10,6 +10,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/exec/linked.h"
 #include "mlbench/exec/slurm/answers.h"
 #include "mlbench/exec/slurm/job.h"
 #include "mlbench/exec/slurm/script.h"
