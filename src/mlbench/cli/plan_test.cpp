@@ -325,6 +325,7 @@ TEST_F(Plan, WrongNumbersSayWhatIsExpected) {
 // What a request over REST may hold, and what the command line may: nothing is planned outside of its range.
 TEST_F(Plan, NoNumberBeyondItsRangeIsPlanned) {
   facts_.catalog["backends"][0]["tunables"] = {"links", "socket_buffer", "interface"};
+  facts_.executors = {"local", "slurm"};
   const Json good = spec::to_json(options_);
   const auto planned = [&](const Json& request) -> std::string {
     try {
@@ -354,6 +355,7 @@ TEST_F(Plan, NoNumberBeyondItsRangeIsPlanned) {
       const Json value = real ? Json(end) : Json(static_cast<int64_t>(end));
       Json request = good;
       request["workers"] = {1};
+      if (option.member == spec::RunOption::Member(&RunOptions::ranks_per_host)) request["executor"] = "slurm";
       request[name] = list ? Json::array({value}) : value;
       const std::string answer = planned(request);
       if (answer.empty()) continue;

@@ -21,13 +21,15 @@ begin() {
   cd "$(option chdir)" 2>/dev/null || cd /tmp || exit 1
   # shellcheck disable=SC2016
   SLURM_JOB_ID=$id setsid bash -c '
+    echo $$ >"$1/pid"
     bash "$1/script"
     code=$?
     [ "$(cat "$1/state")" = RUNNING ] || exit
     echo "$code:0" >"$1/code"
     if [ "$code" = 0 ]; then echo COMPLETED >"$1/state"; else echo NonZeroExitCode >"$1/reason"; echo FAILED >"$1/state"; fi
   ' fake "$job" >>"$(option output)" 2>&1 </dev/null &
-  echo $! >"$job/pid"
+  # In a session of its own: what ends with sbatch is ended.
+  until [ -s "$job/pid" ]; do sleep 0.01; done
 }
 
 show() {
