@@ -170,10 +170,9 @@ ProcessOptions command(const spec::EngineOptions& engine, const LaunchRequest& m
     parameter("plm_rsh_args", ssh_arguments(engine.ssh_config));
     // No host but this one has keys for the others.
     parameter("plm_rsh_no_tree_spawn", "1");
-    // A lost host is noticed after 20 s, not after minutes: behind the links, which say whose ranks it has, while mpirun
-    // ends those of all hosts.
+    // A lost host is noticed after 11 s, not after minutes.
     parameter("oob_tcp_keepalive_time", "5");
-    parameter("oob_tcp_keepalive_intvl", "5");
+    parameter("oob_tcp_keepalive_intvl", "2");
     parameter("oob_tcp_keepalive_probes", "3");
     if (!moved.network_interface.empty()) parameter("oob_tcp_if_include", network_of(moved.network_interface));
   }

@@ -64,7 +64,7 @@ TEST(Mpirun, DescribesTheExactCommand) {
           "--mca orte_keep_fqdn_hostnames 1 --mca plm rsh --mca plm_rsh_agent ssh "
           "--mca plm_rsh_args '-F /home/x/ssh_config -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 "
           "-o ServerAliveCountMax=2' --mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_keepalive_time 5 "
-          "--mca oob_tcp_keepalive_intvl 5 --mca oob_tcp_keepalive_probes 3 --mca oob_tcp_if_include eth0 "
+          "--mca oob_tcp_keepalive_intvl 2 --mca oob_tcp_keepalive_probes 3 --mca oob_tcp_if_include eth0 "
           "--mca orte_abort_on_non_zero_status 0 --mca odls_base_sigkill_timeout 2 --mca pml ob1 "
           "--mca btl self,vader,tcp --mca btl_tcp_if_include eth0 "
           "-x MASTER_ADDR -x MASTER_PORT -x MLBENCH_GUARD -x MLBENCH_GUARD_FOLDER -x MLBENCH_GUARD_SECRET "
