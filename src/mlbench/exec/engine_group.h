@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,10 +60,18 @@ class EngineGroup final : public RankGroup {
   std::vector<RankExit> poll(std::chrono::milliseconds timeout) override {
     std::vector<RankExit> exits = links_->poll(timeout);
     host_lost_ = host_lost_ || std::ranges::any_of(exits, &RankExit::lost);
+    for (const RankExit& exit : exits) ended_.insert(exit.rank);
+    // Where a host is silent, the engine may end the ranks of the others: what the links make of it comes first.
+    if (!host_lost_ && links_->running() && host_is_silent()) {
+      held_.insert(held_.end(), exits.begin(), exits.end());
+      return {};
+    }
+    exits.insert(exits.end(), held_.begin(), held_.end());
+    held_.clear();
     if (!exits.empty()) job_->rank_ended();
     return exits;
   }
-  bool running() const override { return links_->running(); }
+  bool running() const override { return links_->running() || !held_.empty(); }
   std::optional<std::string> launcher_death() override {
     if (!links_->running()) return std::nullopt;
     const auto death = job_->death();
@@ -82,13 +91,15 @@ class EngineGroup final : public RankGroup {
     if (host_lost_) return true;
     const int ranks = static_cast<int>(links_->placement().size());
     for (int rank = 0; rank < ranks; ++rank) {
-      if (links_->out_of_reach(rank)) return true;
+      if (!ended_.contains(rank) && links_->out_of_reach(rank)) return true;
     }
     return false;
   }
 
   std::unique_ptr<EngineJob> job_;
   std::unique_ptr<RankGroup> links_;
+  std::set<int> ended_;
+  std::vector<RankExit> held_;  // seen, and not told yet
   bool host_lost_ = false;
 };
 
