@@ -15,6 +15,9 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
             that of MLBENCH_OTHER_COMMIT (the one before), which it builds; wants an idle machine, an hour
   speed     tests labelled speed: limits on time; wants an idle machine
   nccl      the back end nccl, compiled against NVIDIA's wheels (252 MB to fetch); what needs no GPU of it is run
+  engines   executors with real engines: hosts as network namespaces, sshd, Slurm; as root
+  packages  Debian packages, their installation on a bare Debian, an installation without the source tree, images, the
+            Python client as a wheel; as root
   browser   the dashboard in Chromium, and that its dist/ comes out the same; needs Node 20.19 or later
   --all     all of these
 
@@ -23,8 +26,8 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
 sets=()
 while [[ $# != 0 ]]; do
   case $1 in
-    default | asan | tsan | tidy | long | speed | same | fuzz | clients | nccl | browser) sets+=("$1") ;;
-    --all) sets=(default asan tsan tidy long clients nccl fuzz same speed browser) ;;
+    default | asan | tsan | tidy | long | speed | same | fuzz | clients | nccl | engines | packages | browser) sets+=("$1") ;;
+    --all) sets=(default asan tsan tidy long clients nccl fuzz same speed engines packages browser) ;;
     -h | --help)
       echo "$usage"
       exit
@@ -88,7 +91,7 @@ run_set() { # set ctest_argument...
         python3 tools/list_skips.py build/nccl
       ;;
     same) other_build && run_labelled same "$@" ;;
-    long | speed | clients | browser) run_labelled "$set" "$@" ;;
+    long | speed | clients | engines | packages | browser) run_labelled "$set" "$@" ;;
     tidy) tools/tidy.sh ;;
   esac
 }
@@ -102,6 +105,12 @@ if [[ " ${sets[*]} " == *" fuzz "* ]]; then
 fi
 if [[ " ${sets[*]} " == *" nccl "* ]]; then
   sections+=(nccl)
+fi
+if [[ " ${sets[*]} " == *" engines "* ]]; then
+  sections+=(engines)
+fi
+if [[ " ${sets[*]} " == *" packages "* ]]; then
+  sections+=(package packages)
 fi
 if [[ " ${sets[*]} " == *" browser "* ]]; then
   sections+=(browser)

@@ -5,7 +5,7 @@
 # Needs root or sudo only while a package is missing. Doing it again costs nothing.
 set -euo pipefail
 
-usage="usage: tools/setup.sh [--no-torch] [build] [run] [test] [lint] [fuzz] [browser] [nccl]     (default: build run)
+usage="usage: tools/setup.sh [--no-torch] [build] [run] [test] [engines] [package] [packages] [lint] [fuzz] [browser] [nccl]     (default: build run)
   --no-torch          the control plane alone (cmake --preset control)
   MLBENCH_TORCH_DIR   a PyTorch of your own, 2.11 or later: nothing is fetched"
 
@@ -102,7 +102,7 @@ for argument in "$@"; do
   case $argument in
     --no-torch) want_torch= ;;
     nccl) want_nccl=1 ;;
-    build | run | test | lint | fuzz | browser) sections+=("$argument") ;;
+    build | run | test | engines | package | packages | lint | fuzz | browser) sections+=("$argument") ;;
     -h | --help)
       say "$usage"
       exit

@@ -19,5 +19,5 @@ if [[ $# == 0 ]]; then
 fi
 run-clang-tidy-14 -quiet -p "$build" "$@" 2>/dev/null || status=1
 tools/format.sh --check || status=1
-shellcheck ./*.sh tools/*.sh dashboard/test/*.sh .ci/run || status=1
+shellcheck ./*.sh tools/*.sh dashboard/test/*.sh deploy/docker/*.sh .ci/run || status=1
 exit "$status"

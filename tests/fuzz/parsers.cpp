@@ -21,6 +21,7 @@
 #include "mlbench/dataset/text/moses.h"
 #include "mlbench/dataset/text/subword_dictionary.h"
 #include "mlbench/dataset/text/vocabulary.h"
+#include "mlbench/exec/slurm/answers.h"
 #include "mlbench/home/summary.h"
 #include "mlbench/master/gpus.h"
 #include "mlbench/master/hosts.h"
@@ -561,6 +562,17 @@ const Parser kParsers[] = {
                "SLURM_PROCID=5\nSLURM_NTASKS=8\nSLURM_LOCALID=1\nSLURM_NODEID=1\n"
                "SLURM_STEP_TASKS_PER_NODE=4(x1000000000),2\nSLURM_JOB_NODELIST=n[1-3,007],g\n",
                "OMPI_COMM_WORLD_RANK=99999999999\nOMPI_COMM_WORLD_SIZE=-1\n"};
+     }},
+    {"slurm",
+     [](const std::string& input) {
+       exec::slurm::parse_submission(input);
+       if (const auto job = exec::slurm::parse_job(input)) exec::slurm::allocation_of({"1", ""}, *job);
+     },
+     []() -> std::vector<std::string> {
+       return {
+           "JobId=12 JobName=a b JobState=RUNNING Reason=None Restarts=1 NodeList=n[1-4] NumNodes=4 NumCPUs=8 "
+           "TRES=cpu=8,mem=1G,node=4,billing=8 Partition=test\n",
+           "12;north\n", "JobId=1 JobState=PENDING Restarts=99999999999999999999 =x ==", repeated("a=", 10000)};
      }},
     {"node_list", [](const std::string& input) { net::first_host_of_nodelist(input); },
      []() -> std::vector<std::string> {

@@ -30,6 +30,8 @@ inline constexpr size_t kKiB = size_t{1} << 10, kMiB = size_t{1} << 20;
 
 // Given by the user.
 inline constexpr Input kTaskFile{"a task file", 128 * kKiB, true};
+inline constexpr Input kHostFile{"a host file", kMiB, true};
+inline constexpr Input kSetup{"a file for --setup", 64 * kKiB, true};
 inline constexpr Input kSetting{"a --set value", 16 * kKiB};
 inline constexpr Input kDataDescription{"a data description", 128 * kKiB};
 inline constexpr Input kPrices{"a price table", kMiB, true};

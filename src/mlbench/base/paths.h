@@ -20,7 +20,8 @@ std::filesystem::path resolve_home(const std::optional<std::string>& option, Hom
 // is safe as a file name, in tables and on a command line. `what` names the thing in the message ("run name").
 void check_name(std::string_view name, std::string_view what);
 
-// Full path of the running program; folder of its siblings (mlbench-worker lies beside mlbench).
+// Full path of the running program, links followed; folder of its siblings (mlbench-worker lies beside mlbench, in the
+// build tree as where it is installed: bin/mlbench is a link there).
 std::filesystem::path program_path();
 
 // The environment variable, or empty when unset or "".

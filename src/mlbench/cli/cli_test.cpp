@@ -118,9 +118,9 @@ TEST_F(Cli, HelpNamesEveryVerbAndNothingInternal) {
   const Result result = mlbench({"--help"});
   EXPECT_EQ(result.code, 0);
   for (const char* verb :
-       {"run",    "resume",  "stop",      "status",        "watch",       "logs",  "note",    "download",
-        "delete", "serve",   "dashboard", "list-clusters", "set-cluster", "list",  "data",    "result",
-        "charts", "compare", "evaluate",  "schedule",      "doctor",      "bench", "timeline"}) {
+       {"run",    "resume",  "stop",      "status",        "watch",       "logs",  "note",     "download",
+        "delete", "serve",   "dashboard", "list-clusters", "set-cluster", "list",  "data",     "result",
+        "charts", "compare", "evaluate",  "schedule",      "doctor",      "bench", "timeline", "sweep"}) {
     const std::string line = std::string("\n  ") + verb;
     EXPECT_THAT(result.out, AnyOf(HasSubstr(line + " "), HasSubstr(line + ", ")));  // what follows the comma: an alias
   }
@@ -785,6 +785,16 @@ TEST_F(Cli, AnyCommandIsARun) {
   EXPECT_TRUE(members.contains("result_fwd_pass @ 1.json"));
   const Json charts = mlbench({"charts", "-o", folder_.path() / "charts", "--format", "csv", "--json"}).json();
   EXPECT_EQ(charts["studies"][0]["lines"][0]["points"][1]["speed_up"], 1.0);
+}
+
+TEST_F(Cli, ACustomRunHasHorovodsVariables) {
+  const std::string script = R"(echo "$HOROVOD_RANK/$HOROVOD_SIZE $HOROVOD_LOCAL_RANK/$HOROVOD_LOCAL_SIZE )"
+                             R"($HOROVOD_CROSS_RANK/$HOROVOD_CROSS_SIZE $HOROVOD_CONTROLLER $HOROVOD_GLOO_IFACE"; )"
+                             R"(test "$HOROVOD_GLOO_RENDEZVOUS_ADDR:$HOROVOD_GLOO_RENDEZVOUS_PORT" = )"
+                             R"("$MASTER_ADDR:$MASTER_PORT")";
+  const Result result = mlbench({"run", "h", "2", "--env", "HOROVOD_GLOO_IFACE=eth1", "--", "/bin/sh", "-c", script});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(mlbench({"logs", "h-2", "--rank", "1"}).out, "1/2 1/2 0/1 gloo eth1\n");
 }
 
 TEST_F(Cli, ACustomCommandThatFailsNamesItsRank) {
@@ -1459,6 +1469,116 @@ TEST_F(Cli, EvaluatesTheMeanOfTheLastCheckpoints) {
   EXPECT_EQ(before["notes"], Json::array({"the mean of the checkpoints of steps 1, 2"}));
   EXPECT_NE(before["weights_sha256"], mean["weights_sha256"]);
   EXPECT_TRUE(mean["metrics"]["loss"].is_number());
+}
+
+// ---- sweep ----------------------------------------------------------------------------------------------------------
+
+class SweepCli : public Cli {
+ protected:
+  Result sweep(std::vector<std::string> more) const {
+    std::vector<std::string> arguments = {"sweep",
+                                          "s",
+                                          "--task",
+                                          "mnist",
+                                          "--synthetic",
+                                          "--local",
+                                          "--intra-op",
+                                          "1",
+                                          "--procs-per-node",
+                                          "1,2",
+                                          "-o",
+                                          folder_.path() / "out",
+                                          "--format",
+                                          "csv,md,json,html"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return mlbench(arguments);
+  }
+  size_t runs() const {
+    const fs::path folder = home() / "runs";
+    if (!fs::exists(folder)) return 0;
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+  }
+};
+
+TEST_F(SweepCli, ComputesStepsAndRunsNothing) {
+  const Json rows = sweep({"--steps-only", "--json"}).json();
+  EXPECT_EQ(rows[0]["workers"], 1);
+  EXPECT_EQ(rows[0]["steps"], 24'000);
+  EXPECT_EQ(rows.size(), 8U) << "of 1, 2, 4 and 8 nodes with 1 and 2 processes";
+  EXPECT_THAT(sweep({"--steps-only", "--nodes", "1"}).out, AllOf(StartsWith("Steps\n"), HasSubstr(" 24,000\n")));
+  EXPECT_EQ(runs(), 0U);
+}
+
+TEST_F(SweepCli, WrongWordsAreRefusedBeforeAnythingRuns) {
+  const auto refused = [&](const std::vector<std::string>& more, const testing::Matcher<std::string>& message) {
+    const Result result = sweep(more);
+    EXPECT_EQ(result.code, 2) << result.err;
+    EXPECT_THAT(result.err, message);
+  };
+  refused({"--nodes", "0"}, HasSubstr("--nodes '0' is not a whole number from 1"));
+  refused({"--nodes", "2,2"}, HasSubstr("--nodes has 2 twice"));
+  refused({"--nodes", "4000"}, HasSubstr("workers: a host of"));
+  refused({"--lr-scaling", "maybe"}, HasSubstr("unknown value of --lr-scaling 'maybe'"));
+  refused({"--inter-op", "2"}, HasSubstr("--inter-op-threads 2: framework 'torch'"));  // the fake one has none
+  refused({"--format", "gif"}, HasSubstr("unknown format 'gif'"));
+  expect_error({"sweep"}, HasSubstr("give --task TASK"));
+  expect_error({"sweep", "--task", "0a"}, HasSubstr("trains nothing"));
+  EXPECT_EQ(runs(), 0U);
+}
+
+TEST_F(SweepCli, DryRunPrintsThePlan) {
+  const Result text = sweep({"--nodes", "1,2", "--dry-run"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out,
+              AllOf(HasSubstr("2 runs to find the best setting"), HasSubstr("s.p2t1i1-2: mnist, 2 workers"),
+                    HasSubstr("if that is the best setting"), HasSubstr("s.n2.p1t1i1.lr1-2"), HasSubstr("RANK=1")));
+  const Json plan = sweep({"--nodes", "1,2", "--dry-run", "--json"}).json();
+  EXPECT_EQ(plan["best_is_known"], false);
+  EXPECT_EQ(plan["settings"].size(), 2U);
+  EXPECT_EQ(plan["nodes"].size(), 3U) << "one worker is scaled by one";
+  EXPECT_EQ(runs(), 0U);
+}
+
+TEST_F(SweepCli, FinishedRunsAreKept) {
+  const Result first = sweep({"--nodes", "1,2", "--json"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  const Json made = first.json();
+  EXPECT_EQ(made["settings"].size(), 2U);
+  ASSERT_EQ(made["nodes"].size(), 4U);
+  for (const Json& point : made["nodes"]) EXPECT_EQ(point["state"], "finished") << point;
+  EXPECT_EQ(made["nodes"][0]["procs_per_node"], made["best"]["procs_per_node"]);
+  EXPECT_EQ(made["nodes"][0]["efficiency"], 1.0);
+  EXPECT_THAT(made["nodes"][2]["labels"], Contains("ranks on one host"));
+  EXPECT_THAT(made["files"], testing::SizeIs(4));
+  EXPECT_THAT(read_file(folder_.path() / "out/sweep.md"), HasSubstr("## Over nodes"));
+  EXPECT_THAT(read_file(folder_.path() / "out/report.html"), HasSubstr("Scaling of mnist"));
+
+  const size_t before = runs();
+  const Result again = sweep({"--nodes", "1,2", "--json"});
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("s.p1t1i1-1 is kept"));
+  EXPECT_EQ(runs(), before);
+  EXPECT_EQ(again.json()["nodes"], made["nodes"]);
+
+  const std::string lost = made["nodes"][2]["runs"][0];
+  ASSERT_EQ(mlbench({"delete", lost}).code, 0);
+  EXPECT_EQ(sweep({"--nodes", "1,2", "--json"}).json()["nodes"][2]["runs"][0], lost) << "made again";
+  EXPECT_EQ(runs(), before);
+  EXPECT_EQ(sweep({"--nodes", "1,2", "--probe-steps", "7"}).code, 0);
+  EXPECT_EQ(state_of("s.p1t1i1-1.2"), "finished") << "other steps are another run";
+}
+
+TEST_F(SweepCli, AFailedSettingEndsNothingAndIsTriedAgain) {
+  environment_["FAKE_FAULT"] = "1:3:exit:7";  // whatever has a second rank
+  const Result result = sweep({"--nodes", "1", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.json()["settings"][1]["state"], "failed");
+  EXPECT_EQ(result.json()["best"]["procs_per_node"], 1);
+  EXPECT_EQ(sweep({"--nodes", "1,2", "--lr-scaling", "on"}).code, 5) << "over nodes nothing may be missing";
+  environment_.erase("FAKE_FAULT");
+  const Json healed = sweep({"--nodes", "1", "--json"}).json();
+  EXPECT_EQ(healed["settings"][1]["state"], "finished");
+  EXPECT_EQ(healed["settings"][0]["runs"], Json::array({"s.p1t1i1-1"}));
 }
 
 TEST_F(Cli, TheOfficialResultOfARealRunIsDerivedExactly) {

@@ -4,10 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <type_traits>
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
 #include "mlbench/spec/collectives.h"
 
 namespace mlbench::cli {
@@ -43,6 +46,24 @@ std::string full_help(const RunOption& option, const std::string& help) {
   return facts.empty() ? text : fmt::format("{} ({})", text, fmt::join(facts, "; "));
 }
 
+// What names a file of this host is read, or made absolute, before it goes anywhere else.
+void add_meaning_of_files(CLI::App& verb, CLI::Option& added, RunOptions& options, RunOption::Member member) {
+  if (member == RunOption::Member(&RunOptions::setup)) {
+    added.transform([](const std::string& file) { return read_file(file, inputs::kSetup); });
+  } else if (member == RunOption::Member(&RunOptions::ssh_config)) {
+    added.transform(
+        [](const std::string& file) { return std::filesystem::absolute(file).lexically_normal().string(); });
+  } else if (member == RunOption::Member(&RunOptions::hosts)) {
+    const auto take = [&options](const std::string& file) {
+      options.hosts = spec::hosts_of_file(read_file(file, inputs::kHostFile), file);
+    };
+    verb.add_option_function<std::string>("--hostfile", take, "file that names them: lines as 'h1 slots=2'")
+        ->type_name("FILE")
+        ->group(added.get_group())
+        ->excludes(&added);
+  }
+}
+
 }  // namespace
 
 void add_run_option(CLI::App& verb, RunOptions& options, RunOption::Member member, const std::string& help) {
@@ -64,6 +85,7 @@ void add_run_option(CLI::App& verb, RunOptions& options, RunOption::Member membe
   if (!option.group.empty()) added->group(std::string(option.group));
   if (!flags.starts_with('-')) added->required();
   if (option.kind == OptionKind::kTexts) added->allow_extra_args(false);
+  add_meaning_of_files(verb, *added, options, member);
 }
 
 void add_run_options(CLI::App& verb, RunOptions& options) {

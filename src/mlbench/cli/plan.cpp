@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -93,6 +95,18 @@ spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Overr
   return spec::parse_task({options.task, text}, options.variant, overrides);
 }
 
+// UserError for more than one where the framework's row of the catalog does not say that it has such a pool.
+int64_t inter_op_threads_of(const RunOptions& options, const Json& catalog, const std::string& framework) {
+  const int64_t threads = spec::count_of(options, &RunOptions::inter_op_threads, 1);
+  for (const Json& row : catalog.at("frameworks")) {
+    if (threads == 1 || (row.value("name", "") == framework && row.value("inter_op", false))) return threads;
+  }
+  throw UserError(
+      fmt::format("--inter-op-threads {}: framework '{}' has no threads for operations beside each other; "
+                  "leave it out, or choose --framework torch",
+                  threads, framework));
+}
+
 // How ranks communicate, checked against what the back end can do.
 spec::Communication communication_of(const RunOptions& options, const Json& catalog, const std::string& backend) {
   spec::Communication one;
@@ -144,7 +158,10 @@ PlanFacts gather_facts(const fs::path& worker, const fs::path& home) {
   PlanFacts facts = gather_facts(home);
   const auto found = supervise::worker_catalog(worker, facts.home);
   if (!found.catalog) {
-    throw UserError(found.reason + ": nothing can run here; build it (-DMLBENCH_WORKER=ON) or set MLBENCH_WORKER");
+    throw UserError(
+        found.reason +
+        ": nothing can run here; build it (-DMLBENCH_WORKER=ON), install the package mlbench-worker, or set "
+        "MLBENCH_WORKER");
   }
   facts.catalog = *found.catalog;
   return facts;
@@ -206,9 +223,46 @@ std::string free_name(const fs::path& home, const std::vector<spec::RunSpec>& pl
   return name;
 }
 
+// The executor of the runs, and what it is told.
+class Engine {
+ public:
+  Engine(const RunOptions& options, const PlanFacts& facts) : options(spec::engine_of(options)) {
+    check_choice(options.executor, "executor", facts.executors);
+    const std::string& ssh_config = this->options.ssh_config;
+    executor_ = catalog::make_executor(options.executor, this->options);
+    if (!ssh_config.empty() && !fs::is_regular_file(ssh_config)) {
+      throw UserError(fmt::format("--ssh-config '{}' is no file", ssh_config));
+    }
+  }
+
+  // Of so many ranks. Empty: the engine decides.
+  std::optional<int64_t> most_on_a_host(int64_t ranks) const {
+    if (executor_->on_this_host()) return ranks;
+    if (options.hosts.empty()) return std::nullopt;
+    std::map<std::string, int64_t> counts;
+    int64_t most = 0;
+    for (const std::string& host : spec::place_ranks(spec::parse_hosts(options.hosts), options.ranks_per_host, ranks)) {
+      most = std::max(most, ++counts[host]);
+    }
+    return most;
+  }
+
+  // UserError for what the engine would refuse.
+  void check(spec::RunSpec run) const {
+    if (executor_->on_this_host()) return;
+    run.run_dir = "/runs/" + run.name;  // it has none yet
+    executor_->describe(supervise::launch_request(run, "mlbench-worker", 1, std::nullopt, run.oversubscribed));
+  }
+
+  const spec::EngineOptions options;
+
+ private:
+  std::unique_ptr<exec::Executor> executor_;
+};
+
 // NAME-K, NAME-K.2, ... of what they have in common; `finish` sets the rest of each.
 template <typename Finish>
-std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanFacts& facts,
+std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanFacts& facts, const Engine& engine,
                                           const spec::RunSpec& common, const Finish& finish) {
   const int64_t repeats = spec::count_of(options, &RunOptions::repeat, 1);
   std::vector<spec::RunSpec> runs;
@@ -225,19 +279,26 @@ std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanF
       run.repeat = repeat;
       run.workers = count;
       run.seed = common.seed + static_cast<uint64_t>(repeat - 1);
-      run.oversubscribed = count * run.threads_per_worker > facts.cores;
+      run.executor = options.executor;
+      run.engine = engine.options;
+      run.oversubscribed = engine.most_on_a_host(count).value_or(0) * run.threads_per_worker > facts.cores;
       finish(run);
+      engine.check(run);
       runs.push_back(std::move(run));
     }
   }
   return runs;
 }
 
-// The threads of each worker, a fair share of the cores unless `usual` says otherwise; as all ranks start on this host,
-// it must bear them.
-int64_t threads_of(const RunOptions& options, const PlanFacts& facts, std::optional<int64_t> usual = std::nullopt) {
+// The threads of each worker, a fair share of the cores unless `usual` says otherwise. A host must bear its ranks:
+// where hosts are named, they are taken to be as this one, of which alone the cores are known. An engine that chooses
+// the hosts itself is told the threads, and decides.
+int64_t threads_of(const RunOptions& options, const PlanFacts& facts, const Engine& engine,
+                   std::optional<int64_t> usual = std::nullopt) {
   const std::vector<int64_t> counts = spec::workers_of(options);
-  const int64_t largest = *std::max_element(counts.begin(), counts.end());
+  const auto on_a_host = engine.most_on_a_host(*std::max_element(counts.begin(), counts.end()));
+  if (!on_a_host) return spec::count_of(options, &RunOptions::threads_per_worker, usual.value_or(1));
+  const int64_t largest = *on_a_host;
   if (largest > most_ranks(facts.cores)) {
     throw UserError(
         fmt::format("{} workers: a host of {} cores starts at most {}", largest, facts.cores, most_ranks(facts.cores)));
@@ -253,7 +314,7 @@ int64_t threads_of(const RunOptions& options, const PlanFacts& facts, std::optio
 }
 
 std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const PlanFacts& facts) {
-  check_choice(options.executor, "executor", facts.executors);
+  const Engine engine(options, facts);
   if (!options.image.empty()) {
     throw UserError(fmt::format("--image: the executor '{}' starts programs of this machine and knows no images",
                                 options.executor));
@@ -267,21 +328,20 @@ std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const Pla
     throw UserError(fmt::format("work_dir '{}' is not a folder", options.work_dir));
 
   spec::RunSpec common;
-  common.executor = options.executor;
   common.backend = options.backend.empty() ? "gloo" : options.backend;
   check_name(common.backend, "backend");
   common.seed = spec::seed_of(options, common.seed);
-  common.threads_per_worker = threads_of(options, facts);
+  common.threads_per_worker = threads_of(options, facts, engine);
   common.cache_dir = facts.home / "cache";
   spec::set_command(common, options.command);
   common.work_dir = options.work_dir;
   common.environment = options.environment;
   const bool rank_word = std::any_of(options.command.begin(), options.command.end(),
                                      [](const std::string& word) { return word.find("{rank}") != std::string::npos; });
-  if (common.backend == "mpi" && rank_word) {
+  if (common.backend == "mpi" && rank_word && options.executor == "local") {
     throw UserError("{rank} cannot be filled in under mpirun, which --backend mpi starts: read OMPI_COMM_WORLD_RANK");
   }
-  return for_each_count(options, facts, common, [](spec::RunSpec&) {});
+  return for_each_count(options, facts, engine, common, [](spec::RunSpec&) {});
 }
 
 // What is left out of `collectives` is as bench has it by default.
@@ -319,17 +379,17 @@ std::vector<spec::RunSpec> plan_collectives(const RunOptions& options, const Pla
   spec::RunSpec common;
   common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
   if (options.gpu) common.device = gpu_buffers(options, collectives, facts.catalog, common.backend);
-  check_choice(options.executor, "executor", facts.executors);
-  common.executor = options.executor;
+  const Engine engine(options, facts);
   common.seed = spec::seed_of(options, common.seed);
-  common.threads_per_worker = threads_of(options, facts, 1);
+  common.threads_per_worker = threads_of(options, facts, engine, 1);
   common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);
   common.timeline = options.timeline;
   if (collectives.timeout_s > 0) common.comm_timeout_s = collectives.timeout_s;
   common.communication = communication_of(options, facts.catalog, common.backend);
   common.cache_dir = facts.home / "cache";
   for (const int64_t workers : spec::workers_of(options)) spec::check_collectives(collectives, workers);
-  return for_each_count(options, facts, common, [&](spec::RunSpec& run) { spec::set_collectives(run, collectives); });
+  return for_each_count(options, facts, engine, common,
+                        [&](spec::RunSpec& run) { spec::set_collectives(run, collectives); });
 }
 
 }  // namespace
@@ -339,7 +399,8 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   spec::check_run_options(options);
   if (!options.command.empty()) return plan_custom_runs(options, facts);
   if (!spec::asks_for_training(options)) return plan_collectives(options, facts);
-  const int64_t threads = threads_of(options, facts);
+  const Engine engine(options, facts);
+  const int64_t threads = threads_of(options, facts, engine);
 
   spec::RunSpec common = plan_task(options, facts.home);
   common.fixed_batch = options.fixed_batch;
@@ -350,10 +411,9 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
 
   common.framework = choose(facts.catalog, "frameworks", "framework", options.framework, common.framework);
   common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
-  check_choice(options.executor, "executor", facts.executors);
-  common.executor = options.executor;
 
   common.threads_per_worker = threads;
+  common.inter_op_threads = inter_op_threads_of(options, facts.catalog, common.framework);
   common.limits = limits_of(options, common.task.task);
   common.checkpoint = checkpoint_of(options);
   common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);
@@ -368,7 +428,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   }
 
   std::vector<spec::RunSpec> runs = for_each_count(
-      options, facts, common, [&](spec::RunSpec& run) { spec::set_task(run, common.task, common.overrides); });
+      options, facts, engine, common, [&](spec::RunSpec& run) { spec::set_task(run, common.task, common.overrides); });
   // Last: it may be what the user has to fetch, and the rest is then known to be right.
   if (!options.synthetic) dataset::locate(dataset::find_description(common.data_name), common.data_dirs);
   return runs;

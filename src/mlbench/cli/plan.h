@@ -42,10 +42,10 @@ spec::RunSpec plan_task(const RunOptions& options, const std::filesystem::path& 
 
 // One specification per worker count and repeat, in this order: NAME-K, NAME-K.2, ... (with options.next_repeat the
 // first of these that are free now). Ids, folders and times of creation come when a run is made (create_run). UserError
-// for anything that cannot be run as asked, with the valid choices: what check_run_options refuses, more ranks or
-// threads than this host starts, a data set on none of the places where it is looked for. With options.command these
-// are custom runs: the worker's catalog is not asked. Task 0a and options.collectives are benchmarks of collectives;
-// what these leave out is as `bench collectives` has it by default.
+// for anything that cannot be run as asked, with the valid choices: what check_run_options or the executor refuses,
+// more ranks or threads than a host starts, a data set on none of the places where it is looked for. With
+// options.command these are custom runs: the worker's catalog is not asked. Task 0a and options.collectives are
+// benchmarks of collectives; what these leave out is as `bench collectives` has it by default.
 std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts& facts);
 
 // Names of the rows of a catalog's table ("frameworks", "backends", "optimizers") that can be used.

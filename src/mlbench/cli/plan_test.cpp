@@ -23,7 +23,7 @@ class Plan : public testing::Test {
     facts_.cores = 8;
     facts_.executors = {"local"};
     facts_.catalog = Json::parse(R"({
-      "frameworks": [{"name": "torch", "available": true}, {"name": "null", "available": true}],
+      "frameworks": [{"name": "torch", "available": true, "inter_op": true}, {"name": "null", "available": true}],
       "backends": [{"name": "gloo", "available": true}, {"name": "nccl", "available": false, "reason": "no GPU"}]})");
     options_.name = "r";
     options_.workers = {"1", "2", "4"};
@@ -44,6 +44,16 @@ class Plan : public testing::Test {
   PlanFacts facts_;
   RunOptions options_;
 };
+
+TEST_F(Plan, InterOpThreadsAreOfAFrameworkThatHasThem) {
+  EXPECT_EQ(plan_runs(options_, facts_).front().inter_op_threads, 1);
+  options_.inter_op_threads = "2";
+  EXPECT_EQ(plan_runs(options_, facts_).front().inter_op_threads, 2);
+  options_.framework = "null";
+  EXPECT_THAT(error(), AllOf(HasSubstr("--inter-op-threads 2: framework 'null'"), HasSubstr("--framework torch")));
+  options_.inter_op_threads = "1";
+  EXPECT_EQ(plan_runs(options_, facts_).front().framework, "null");
+}
 
 TEST_F(Plan, NamesThreadsAndSeeds) {
   options_.repeat = "2";
@@ -71,6 +81,55 @@ TEST_F(Plan, MoreThreadsThanCoresIsOversubscribed) {
   EXPECT_FALSE(runs[1].oversubscribed);
   EXPECT_TRUE(runs[2].oversubscribed);
   EXPECT_THAT(plan_warnings(runs, 2), ElementsAre(HasSubstr("4 workers x 1 threads on 2 cores: oversubscribed")));
+}
+
+TEST_F(Plan, WhatAnExecutorDoesNotTakeIsRefused) {
+  options_.hosts = "h1:2";
+  EXPECT_THAT(error(), HasSubstr("--hosts: the executor 'local' starts ranks on this host alone; executors that take "
+                                 "it: "));
+  options_.hosts.clear();
+  options_.scratch = "here";
+  EXPECT_EQ(error(), "--scratch 'here' is no absolute path");
+}
+
+TEST_F(Plan, HostsBearTheirOwnRanks) {
+  facts_.executors = {"local", "mpirun"};
+  options_.executor = "mpirun";
+  options_.workers = {"2", "8"};
+  EXPECT_THAT(error(), HasSubstr("-H h1:2,h2:2"));
+  options_.hosts = "h1:4,h2:4";
+  auto runs = plan_runs(options_, facts_);
+  EXPECT_EQ(runs[1].threads_per_worker, 2) << "8 cores / 4 workers on each";
+  EXPECT_FALSE(runs[1].oversubscribed);
+  EXPECT_EQ(runs[1].executor, "mpirun");
+  EXPECT_EQ(runs[1].engine.hosts, "h1:4,h2:4");
+  options_.threads_per_worker = "3";
+  runs = plan_runs(options_, facts_);
+  EXPECT_FALSE(runs[0].oversubscribed);
+  EXPECT_TRUE(runs[1].oversubscribed);
+  options_.hosts = "h1:128,h2:128";
+  options_.workers = {"200"};
+  options_.ranks_per_host = "129";
+  EXPECT_EQ(error(), "129 workers: a host of 8 cores starts at most 128");
+  options_.ranks_per_host = "100";
+  EXPECT_EQ(error(), "no error");
+  options_.workers = {"201"};
+  EXPECT_THAT(error(), HasSubstr("201 ranks need 201 slots"));
+  options_.ssh_config = (folder_ / "none").string();
+  EXPECT_THAT(error(), HasSubstr("is no file"));
+}
+
+TEST_F(Plan, SlurmDecidesHowManyRanksAHostBears) {
+  facts_.executors = {"local", "slurm"};
+  options_.executor = "slurm";
+  options_.workers = {"1", "1000"};
+  options_.slurm = {"partition=short"};
+  const auto runs = plan_runs(options_, facts_);
+  EXPECT_EQ(runs[1].threads_per_worker, 1);
+  EXPECT_FALSE(runs[1].oversubscribed);
+  EXPECT_THAT(runs[1].engine.slurm, ElementsAre("partition=short"));
+  options_.slurm = {"ntasks=4"};
+  EXPECT_THAT(error(), HasSubstr("--slurm-option ntasks"));
 }
 
 TEST_F(Plan, OptionsBecomeLimitsAndPolicies) {
@@ -266,6 +325,7 @@ TEST_F(Plan, WrongNumbersSayWhatIsExpected) {
 // What a request over REST may hold, and what the command line may: nothing is planned outside of its range.
 TEST_F(Plan, NoNumberBeyondItsRangeIsPlanned) {
   facts_.catalog["backends"][0]["tunables"] = {"links", "socket_buffer", "interface"};
+  facts_.executors = {"local", "slurm"};
   const Json good = spec::to_json(options_);
   const auto planned = [&](const Json& request) -> std::string {
     try {
@@ -295,6 +355,7 @@ TEST_F(Plan, NoNumberBeyondItsRangeIsPlanned) {
       const Json value = real ? Json(end) : Json(static_cast<int64_t>(end));
       Json request = good;
       request["workers"] = {1};
+      if (option.member == spec::RunOption::Member(&RunOptions::ranks_per_host)) request["executor"] = "slurm";
       request[name] = list ? Json::array({value}) : value;
       const std::string answer = planned(request);
       if (answer.empty()) continue;

@@ -22,6 +22,9 @@ struct Curve {
 // longest length.
 int64_t expected_steps_per_epoch(const spec::TaskSpec& task, int64_t workers, int64_t training_samples);
 
+// Of the data set's description. UserError where it has no split "train".
+int64_t train_split_samples(const spec::TaskSpec& task);
+
 // At most `points` of them, evenly spread over the task's epochs, the first and last step among them.
 Curve lr_curve(const spec::TaskSpec& task, int64_t workers, int64_t training_samples, int64_t points);
 

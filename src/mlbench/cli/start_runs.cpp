@@ -49,7 +49,7 @@ bool ask_missing(RunOptions& options, const PlanFacts& facts) try {
 std::vector<std::string> commands_of(const spec::RunSpec& run, const fs::path& worker, int64_t segment,
                                      std::optional<int64_t> resume_step) {
   const auto request = supervise::launch_request(run, worker, segment, resume_step, run.oversubscribed);
-  return catalog::make_executor(run.executor)->describe(request);
+  return catalog::make_executor(run.executor, run.engine)->describe(request);
 }
 
 std::string limits_text(const spec::Limits& limits) {
@@ -153,20 +153,31 @@ std::string describe(const spec::RunSpec& run) {
                      framework, run.backend, labels);
 }
 
-void print_dry_run(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,
-                   std::optional<int64_t> resume_step) {
+Json plans_of(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,
+              std::optional<int64_t> resume_step) {
   Json plans = Json::array();
   for (const spec::RunSpec& run : runs) {
-    const auto commands = commands_of(run, context.worker(), segment, resume_step);
-    plans.push_back({{"name", run.name}, {"spec", spec::to_json(run)}, {"commands", commands}});
-    if (context.json) continue;
-    print(fmt::format("{}\n  folder    {}\n  seed      {}\n  task hash {}\n{}", describe(run), run.run_dir, run.seed,
-                      run.task.hash, limits_text(run.limits)));
+    plans.push_back({{"name", run.name},
+                     {"spec", spec::to_json(run)},
+                     {"commands", commands_of(run, context.worker(), segment, resume_step)}});
+  }
+  return plans;
+}
+
+void print_dry_run(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,
+                   std::optional<int64_t> resume_step) {
+  const Json plans = plans_of(context, runs, segment, resume_step);
+  if (context.json) return print_json(plans);
+  for (size_t run = 0; run < runs.size(); ++run) {
+    const spec::RunSpec& one = runs[run];
+    print(fmt::format("{}\n  folder    {}\n  seed      {}\n  task hash {}\n{}", describe(one), one.run_dir, one.seed,
+                      one.task.hash, limits_text(one.limits)));
+    const Json& commands = plans[run].at("commands");
     for (size_t i = 0; i < commands.size(); ++i) {
-      print(fmt::format("  {:<9} {}\n", commands.size() == 1 ? "command" : fmt::format("rank {}", i), commands[i]));
+      print(fmt::format("  {:<9} {}\n", commands.size() == 1 ? "command" : fmt::format("rank {}", i),
+                        commands[i].get<std::string>()));
     }
   }
-  if (context.json) print_json(plans);
 }
 
 StartedRuns start_runs(const Context& context, RunOptions options, const StartOptions& start, RowFormat rows) {

@@ -35,6 +35,9 @@ StartedRuns start_runs(const Context& context, spec::RunOptions options, const S
 
 // "r-2: fashion-mnist, 2 workers x 1 thread, torch, gloo, closed"
 std::string describe(const spec::RunSpec& run);
+// [{"name", "spec", "commands": a text per rank or launcher}]
+Json plans_of(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,
+              std::optional<int64_t> resume_step);
 // The runs, and the commands that they would start, as text or JSON.
 void print_dry_run(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,
                    std::optional<int64_t> resume_step);

@@ -105,6 +105,11 @@ void add_bench(CLI::App& app, Program& program) {
   add_run_option(*verb, options->run, &spec::RunOptions::no_wait);
   add_timeline_option(*verb, options->start.timeline);
   using Options = spec::RunOptions;
+  for (const auto member :
+       {&Options::hosts, &Options::ranks_per_host, &Options::ssh_config, &Options::setup, &Options::scratch}) {
+    add_run_option(*verb, options->run, member);
+  }
+  add_run_option(*verb, options->run, &Options::slurm);
   for (const auto member : {&Options::algorithm, &Options::links, &Options::socket_buffer, &Options::network_interface,
                             &Options::wire_dtype, &Options::netem}) {
     add_run_option(*verb, options->run, member);

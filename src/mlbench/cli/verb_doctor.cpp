@@ -62,7 +62,9 @@ Finding check_disk(const Context& context) {
 // Starts the worker even when its catalog is cached: what matters is that its libraries load here and now.
 std::vector<Finding> check_worker(const Context& context) {
   const fs::path worker = context.worker();
-  const std::string advice = "build it: cmake --build --preset release --target mlbench-worker, or set MLBENCH_WORKER";
+  const std::string advice =
+      "build it: cmake --build --preset release --target mlbench-worker; or install the package mlbench-worker, or set "
+      "MLBENCH_WORKER";
   if (!fs::exists(worker)) return {{"worker", Verdict::kFail, "there is no program " + worker.string(), advice}};
   std::vector<Finding> findings;
   try {
@@ -100,7 +102,7 @@ Finding check_guard() {
   const fs::path guard = supervise::guard_path();
   if (access(guard.c_str(), X_OK) == 0) return {"guard", Verdict::kOk, guard.string(), ""};
   return {"guard", Verdict::kFail, "there is no program " + guard.string() + ": no rank can be started",
-          "build it: cmake --build --preset release --target mlbench-guard"};
+          "build it: cmake --build --preset release --target mlbench-guard; or install the package mlbench again"};
 }
 
 std::vector<Finding> check_data(const Context& context) {

@@ -199,7 +199,8 @@ Json evaluate_model(const Context& context, const fs::path& model, int64_t avera
   const fs::path worker = context.worker();
   if (!fs::exists(worker)) {
     throw UserError(fmt::format(
-        "there is no worker program at {}, which evaluates models: build it, or set MLBENCH_WORKER", worker.string()));
+        "there is no worker program at {}, which evaluates models: build or install it, or set MLBENCH_WORKER",
+        worker.string()));
   }
   fs::create_directories(run.cache_dir);
   const auto lock = wait_for_cores(no_wait);

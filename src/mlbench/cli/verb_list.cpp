@@ -234,7 +234,9 @@ ExitCode list(const Context& context, const std::string& wanted, const spec::Run
   }
   if (context.json) print_json(wanted.empty() ? answer : answer[wanted]);
   if (!no_worker.empty()) {
-    say(no_worker + ": what it offers is unknown; build it (-DMLBENCH_WORKER=ON) or set MLBENCH_WORKER");
+    say(no_worker +
+        ": what it offers is unknown; build it (-DMLBENCH_WORKER=ON), install the package mlbench-worker, or set "
+        "MLBENCH_WORKER");
   }
   return ExitCode::kOk;
 }

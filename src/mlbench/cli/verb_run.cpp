@@ -98,8 +98,8 @@ ExitCode resume(const Context& context, const std::string& name, const std::stri
     }
   }
   if (!fs::exists(context.worker())) {
-    throw UserError(
-        fmt::format("there is no worker program at {}: build it, or set MLBENCH_WORKER", context.worker().string()));
+    throw UserError(fmt::format("there is no worker program at {}: build or install it, or set MLBENCH_WORKER",
+                                context.worker().string()));
   }
 
   const spec::RunSpec spec = read_spec(run_dir);

@@ -38,6 +38,13 @@ int64_t expected_steps_per_epoch(const spec::TaskSpec& task, int64_t workers, in
   return spec::steps_per_epoch(training_samples, global_batch);
 }
 
+int64_t train_split_samples(const spec::TaskSpec& task) {
+  for (const dataset::SplitSpec& split : dataset::find_description(task.data.name).splits) {
+    if (split.name == "train") return split.samples;
+  }
+  throw UserError(fmt::format("data set '{}' of task '{}' has no split 'train'", task.data.name, task.name));
+}
+
 Curve lr_curve(const spec::TaskSpec& task, int64_t workers, int64_t training_samples, int64_t points) {
   Curve curve;
   curve.workers = workers;
@@ -77,13 +84,6 @@ struct PlotOptions {
   std::vector<std::string> workers, overrides;
 };
 
-int64_t training_samples(const spec::TaskSpec& task) {
-  for (const dataset::SplitSpec& split : dataset::find_description(task.data.name).splits) {
-    if (split.name == "train") return split.samples;
-  }
-  throw UserError(fmt::format("data set '{}' of task '{}' has no split 'train'", task.data.name, task.name));
-}
-
 report::ImageFormat image_format(const fs::path& output) {
   const std::string extension = output.extension();
   if (extension == ".png") return report::ImageFormat::kPng;
@@ -106,7 +106,7 @@ ExitCode plot(const Context& context, const PlotOptions& options) {
     counts.push_back(parse_count(text, "--workers", {1, spec::kMostWorkers}));
   }
   if (counts.empty()) counts = task.workers;
-  const int64_t samples = training_samples(task);
+  const int64_t samples = train_split_samples(task);
   const fs::path output = options.output.empty() ? fs::path() : fs::absolute(options.output);
   const bool draws = !output.empty();
   const auto format = draws ? image_format(output) : report::ImageFormat::kPng;

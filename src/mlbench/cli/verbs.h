@@ -29,6 +29,7 @@ void add_charts(CLI::App& app, Program& program);
 void add_compare(CLI::App& app, Program& program);
 void add_evaluate(CLI::App& app, Program& program);
 void add_bench(CLI::App& app, Program& program);
+void add_sweep(CLI::App& app, Program& program);
 void add_timeline(CLI::App& app, Program& program);
 void add_schedule(CLI::App& app, Program& program);
 void add_doctor(CLI::App& app, Program& program);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
 #include "mlbench/exec/placement.h"
 
@@ -29,11 +30,15 @@ struct Links {
 };
 
 struct LaunchRequest {
+  std::string run_name = {};         // letters, digits, '.', '_', '-': for what an engine calls its job
+  int64_t run_id = 0;                // in its home
   std::string backend;               // "mpi" makes exec/local use one local mpirun
   std::vector<std::string> command;  // worker program and arguments, the same for all ranks
   bool rank_words = false;      // "{rank}" within the command's words stands for each rank's number; not with "mpi"
   std::filesystem::path guard;  // mlbench-guard, the parent of each rank
   int workers = 1;
+  int threads = 1;                                 // cores that each rank uses
+  std::string network_interface = {};              // name or address that ranks use; "": as they reach the rendezvous
   std::map<std::string, std::string> environment;  // common to all ranks
   std::filesystem::path working_directory;         // of ranks; empty: the supervisor's
   std::filesystem::path log_dir;                   // rank-R.seg-S.log, appended
@@ -71,6 +76,8 @@ class RankGroup {
   virtual std::optional<std::string> launcher_death() { return std::nullopt; }
   virtual std::vector<std::optional<pid_t>> pids() const = 0;  // of ranks on this host
   virtual std::vector<Placement> placement() const = 0;        // of all ranks, by their numbers
+  // The record's `allocation`: what the engine gave, in its words {"engine", "job", ...}; null where there is none.
+  virtual Json allocation() const { return nullptr; }
   // Whether nothing is heard of the rank's host at this moment; the rank may be well.
   virtual bool out_of_reach(int /*rank*/) const { return false; }
   // Of the hosts of the placement, as far as they said; this one need not be among them.
@@ -111,8 +118,9 @@ class Executor {
   // Whether the ranks take the cores of this host: such runs take turns on it (the core lock), and may be told which
   // cores they have. Others wait where their engine lets them wait.
   virtual bool on_this_host() const = 0;
-  // Asked before start(), which then has Links in its request, unless the ranks are on this host.
-  virtual Rendezvous rendezvous() const { return {}; }
+  // Asked before start(), which then has Links in its request, unless the ranks are on this host. IoError, UserError as
+  // start().
+  virtual Rendezvous rendezvous(const LaunchRequest& /*request*/) const { return {}; }
   // Never waits for ranks, nor for an engine that has no place for them. IoError, UserError for what is known to be
   // wrong at once.
   virtual std::unique_ptr<Start> start(const LaunchRequest& request) = 0;

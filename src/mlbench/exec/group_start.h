@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
 #include "mlbench/exec/executor.h"
 
 namespace mlbench::exec {

@@ -3,14 +3,17 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <utility>
 
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/sha256.h"
 #include "mlbench/exec/group_start.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/net/link/link.h"
@@ -33,7 +36,11 @@ class LinkedGroup final : public RankGroup {
         placement_(std::move(placement)),
         files_(std::move(files)),
         arrivals_(*request_.links.server, request_.workers, request_.links.rendezvous),
-        ranks_(static_cast<size_t>(request_.workers)) {}
+        ranks_(static_cast<size_t>(request_.workers)) {
+    if (!placement_.empty()) return;
+    guards_place_ = true;
+    for (int rank = 0; rank < request_.workers; ++rank) placement_.push_back({.rank = rank});
+  }
 
   // Whether all ranks run; waits up to `timeout` for it. IoError when one could not start.
   bool all_run(milliseconds timeout) {
@@ -149,15 +156,34 @@ class LinkedGroup final : public RankGroup {
   void capture(size_t rank, const std::string& text) {
     const auto said = try_parse_json(text, inputs::kMessage);
     if (!said || !said->is_object()) return;
+    if (guards_place_) place(rank, *said);
     const auto known = std::ranges::find(captures_, host_of(rank), &HostCapture::name);
     if (known != captures_.end()) return;
     captures_.push_back(
         {host_of(rank), said->value("host", Json::object()), said->value("environment", Json::object())});
   }
 
+  void place(size_t rank, const Json& said) {
+    Placement& place = placement_[rank];
+    place.host = text_in(said, "node", request_.links.server->host(static_cast<int>(rank)));
+    place.local_rank = static_cast<int>(integer_of(said.value("local_rank", Json())).value_or(0));
+    for (const Json& core : said.value("cores", Json::array())) {
+      if (const auto number = integer_of(core)) place.cores.push_back(static_cast<int>(*number));
+    }
+  }
+
+  static std::string text_in(const Json& said, const char* key, const std::string& otherwise) {
+    const auto found = said.find(key);
+    const bool text = found != said.end() && found->is_string();
+    return text && !found->get_ref<const std::string&>().empty() ? found->get<std::string>() : otherwise;
+  }
+
   // The first to fail is the one to be told of.
   void fail_to_start(size_t rank, const std::string& why) {
-    if (start_error_.empty()) start_error_ = fmt::format("rank {} on {}: {}", rank, host_of(rank), why);
+    const std::string host = host_of(rank);
+    if (start_error_.empty()) {
+      start_error_ = fmt::format("rank {}{}: {}", rank, host.empty() ? "" : " on " + host, why);
+    }
   }
 
   std::string host_of(size_t rank) const { return placement_.at(rank).host; }
@@ -186,7 +212,8 @@ class LinkedGroup final : public RankGroup {
   }
 
   const LaunchRequest request_;
-  const std::vector<Placement> placement_;
+  std::vector<Placement> placement_;
+  bool guards_place_ = false;
   const std::vector<std::string> files_;
   guard::LinkArrivals arrivals_;
   std::vector<std::unique_ptr<guard::Channel>> strangers_;  // that have not said their rank yet
@@ -198,11 +225,23 @@ class LinkedGroup final : public RankGroup {
 
 }  // namespace
 
+std::filesystem::path folder_on_hosts(const LaunchRequest& request, const std::filesystem::path& scratch) {
+  constexpr size_t kHashDigits = 8;
+  const std::filesystem::path here =
+      (request.links.folder.empty() ? request.log_dir.parent_path() : request.links.folder).lexically_normal();
+  // Supervisors of several hosts, and homes, may have runs of one name; so may a home, one after the other.
+  const std::string hash = sha256_hex(fmt::format("{}:{}:{}", host_name(), here.string(), request.run_id));
+  return (scratch.empty() ? "/tmp" : scratch) / fmt::format("mlbench-{}", geteuid()) /
+         fmt::format("{}-{}", request.run_name.empty() ? "run" : request.run_name, hash.substr(0, kHashDigits));
+}
+
 std::map<std::string, std::string> guard_environment(const LaunchRequest& request,
                                                      const std::filesystem::path& folder) {
-  return {{guard::kAddressVariable, "link:" + request.links.rendezvous},
-          {guard::kSecretVariable, request.links.secret},
-          {guard::kFolderVariable, folder.string()}};
+  std::map<std::string, std::string> variables = {{guard::kAddressVariable, "link:" + request.links.rendezvous},
+                                                  {guard::kSecretVariable, request.links.secret},
+                                                  {guard::kFolderVariable, folder.string()}};
+  if (request.rank_words) variables[guard::kRankWordsVariable] = "1";
+  return variables;
 }
 
 LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folder) {
@@ -216,7 +255,7 @@ LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folde
 std::unique_ptr<Start> start_linked(const LaunchRequest& request, std::vector<Placement> placement,
                                     std::vector<std::string> files) {
   MLBENCH_CHECK(request.links.server != nullptr, "ranks of other hosts need links");
-  MLBENCH_CHECK(placement.size() == static_cast<size_t>(request.workers), "each rank has a place");
+  MLBENCH_CHECK(placement.empty() || placement.size() == static_cast<size_t>(request.workers), "each rank has a place");
   return std::make_unique<GroupStart<LinkedGroup>>(
       std::make_unique<LinkedGroup>(request, std::move(placement), std::move(files)));
 }

@@ -12,8 +12,12 @@
 
 namespace mlbench::exec {
 
+// SCRATCH/mlbench-UID/RUN_NAME-HASH: of the run, on each of its hosts. The same for each segment of a run, and of no
+// two runs. Without `scratch` it is below /tmp.
+std::filesystem::path folder_on_hosts(const LaunchRequest& request, const std::filesystem::path& scratch);
+
 // What a guard needs in its environment beside the request's and its launcher's variables. `folder`: of the run on the
-// rank's host, which is its own: the guard makes it.
+// rank's host, which is its own: the guard makes it. With it a guard fills in the request's rank words.
 std::map<std::string, std::string> guard_environment(const LaunchRequest& request, const std::filesystem::path& folder);
 
 // The request as it holds on a host where the run's folder is `folder`: in the words of the command and the values of
@@ -21,8 +25,9 @@ std::map<std::string, std::string> guard_environment(const LaunchRequest& reques
 LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folder);
 
 // kStarting until all guards came and their ranks run; it fails with the words of a guard whose rank could not start.
-// Each guard is given `files` of the run's folder (spec.json) first. How long that may take, and what the engine says
-// meanwhile, is for the executor. The group has no process of this host: its end tells the guards, which end the ranks.
+// Where the placement is empty, it is what the guards say of their hosts. Each guard is given `files` of the run's
+// folder (spec.json) first. How long that may take, and what the engine says meanwhile, is for the executor. The group
+// has no process of this host: its end tells the guards, which end the ranks.
 std::unique_ptr<Start> start_linked(const LaunchRequest& request, std::vector<Placement> placement,
                                     std::vector<std::string> files);
 

@@ -37,7 +37,8 @@ using MakeMemory = std::function<std::shared_ptr<std::byte>(size_t bytes)>;
 struct FrameworkOptions {
   models::ModelDescription model;  // its loss included
   int threads = 1;
-  std::vector<int> cores;  // one per thread, which is bound to it; empty: no thread is bound
+  int inter_op_threads = 1;  // of the pool for operations beside each other, where there is one; set once per process
+  std::vector<int> cores;    // one per thread, which is bound to it; empty: no thread is bound
   uint64_t seed = 42;
   int rank = 0;
   std::string precision = "float32";

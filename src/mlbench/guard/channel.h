@@ -4,8 +4,9 @@
 // (net/link). The guard is the same.
 //
 //   guard       -> supervisor   rank NUMBER              once
-//   guard       -> supervisor   host JSON                once, from another host: {"host", "environment"}, as
-//                                                        base/environment.h captures them
+//   guard       -> supervisor   host JSON                once, from another host: {"host", "environment", "cores"}, as
+//                                                        base/environment.h captures them, "local_rank", and "node":
+//                                                        the host, as the launcher calls it ("" where it does not)
 //   supervisor  -> guard        put NAME NEWLINE BYTES   a file of the run's folder on another host, before the start
 //   supervisor  -> guard        start LOGFILE            once, with the descriptors that the rank is to inherit; on
 //                                                        another host relative to the run's folder there
@@ -37,7 +38,9 @@ namespace mlbench::guard {
 inline constexpr const char* kAddressVariable = "MLBENCH_GUARD";
 inline constexpr const char* kSecretVariable = "MLBENCH_GUARD_SECRET";  // the run's
 inline constexpr const char* kFolderVariable =
-    "MLBENCH_GUARD_FOLDER";  // of the run, on the rank's host; made if absent
+    "MLBENCH_GUARD_FOLDER";  // of the run, on the rank's host; made if absent, for its user alone
+// Set: "{rank}" within the command's words stands for the rank's number. For launchers that start one command for all.
+inline constexpr const char* kRankWordsVariable = "MLBENCH_GUARD_RANK_WORDS";
 
 struct Message {
   std::string word, text;

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <system_error>
 
 #include "mlbench/base/environment.h"
@@ -24,6 +26,7 @@
 #include "mlbench/base/system_error.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
+#include "mlbench/net/launch.h"
 
 namespace mlbench::guard {
 namespace {
@@ -41,13 +44,15 @@ struct Launcher {
   const char* rank;
   const char* size;
   const char* local_rank;
-  const char* local_size;
+  const char* local_size;  // null: to be counted from other variables
+  const char* host;        // as the launcher calls it; null: it does not say
 };
 
 constexpr Launcher kLaunchers[] = {
-    {"direct", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {"direct", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", nullptr},
     {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+     "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr},
+    {"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr, "SLURMD_NODENAME"},
 };
 
 const Launcher& launcher_called(const std::string& name) {
@@ -75,6 +80,26 @@ int number_in(const char* name) {
   return value;
 }
 
+// Slurm counts tasks by node: net/launch.h knows how.
+std::string local_size_of(const Launcher& launcher) {
+  if (launcher.local_size != nullptr) return required_variable(launcher.local_size);
+  const net::LaunchInfo info = net::detect_launch([](const char* name) -> std::optional<std::string> {
+    const std::string_view text = name;
+    const bool wanted = text.starts_with("SLURM_") && !text.ends_with("NODELIST");
+    return wanted ? environment_variable(name) : std::nullopt;
+  });
+  return std::to_string(info.local_size);
+}
+
+void fill_in_rank(std::vector<std::string>& words, const std::string& rank) {
+  constexpr std::string_view kWord = "{rank}";
+  for (std::string& word : words) {
+    for (size_t at = 0; (at = word.find(kWord, at)) != std::string::npos; at += rank.size()) {
+      word.replace(at, kWord.size(), rank);
+    }
+  }
+}
+
 // None of them is any of the rank's business.
 std::string taken_variable(const char* name) {
   std::string value = required_variable(name);
@@ -82,11 +107,34 @@ std::string taken_variable(const char* name) {
   return value;
 }
 
+// Whether nobody but this user and root can put something else in the place of what lies in it.
+bool is_safe(const std::filesystem::path& folder, bool ours) {
+  struct stat info {};
+  if (lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return false;
+  if (info.st_uid != geteuid() && (ours || info.st_uid != 0)) return false;
+  return (info.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (!ours && (info.st_mode & S_ISVTX) != 0);
+}
+
+// On a host of its own: below /tmp, say, where everybody makes folders. What is made here is this user's alone.
+void make_folder(const std::filesystem::path& folder) {
+  const std::filesystem::path parent = folder.parent_path();
+  std::filesystem::create_directories(parent.parent_path());
+  for (const std::filesystem::path& each : {parent, folder}) {
+    if (mkdir(each.c_str(), 0700) != 0 && errno != EEXIST) throw_system_error("cannot create " + each.string(), errno);
+    if (!is_safe(each, each == folder)) {
+      throw IoError(each.string() +
+                    " is another user's, or others can write there: remove it, or give another folder "
+                    "(--scratch)");
+    }
+  }
+  for (const char* name : {"logs", "spool", "checkpoints"}) std::filesystem::create_directories(folder / name);
+}
+
 class Guard {
  public:
-  // `folder`: of the run, where it is not the supervisor's; else empty.
-  Guard(std::unique_ptr<Channel> supervisor, std::filesystem::path folder)
-      : supervisor_(std::move(supervisor)), folder_(std::move(folder)) {
+  // `folder`: of the run, where it is not the supervisor's; else empty. `node`: the host, as the launcher calls it.
+  Guard(std::unique_ptr<Channel> supervisor, std::filesystem::path folder, std::string node)
+      : supervisor_(std::move(supervisor)), folder_(std::move(folder)), node_(std::move(node)) {
     sigset_t signals;
     sigemptyset(&signals);
     for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
@@ -97,8 +145,12 @@ class Guard {
   int run(ProcessOptions options) {
     tell("rank", options.environment["RANK"]);
     if (supervisor_->elsewhere()) {
-      tell("host", Json{{"host", capture_host(0)}, {"environment", capture_environment()}}.dump(
-                       -1, ' ', false, Json::error_handler_t::replace));
+      const Json said = {{"host", capture_host(0)},
+                         {"environment", capture_environment()},
+                         {"node", node_},
+                         {"local_rank", std::stoi(options.environment["LOCAL_RANK"])},
+                         {"cores", allowed_cores()}};
+      tell("host", said.dump(-1, ' ', false, Json::error_handler_t::replace));
     }
     Message start;
     while (start.word != "start") {
@@ -207,6 +259,7 @@ class Guard {
 
   const std::unique_ptr<Channel> supervisor_;
   const std::filesystem::path folder_;
+  const std::string node_;
   FileDescriptor signals_;
   bool closed_ = false;
   std::optional<int> asked_;  // the signal that is to end the guard: it is handed on
@@ -224,7 +277,12 @@ int guard_rank(const std::vector<std::string>& arguments) {
   options.environment = {{"RANK", required_variable(launcher.rank)},
                          {"WORLD_SIZE", required_variable(launcher.size)},
                          {"LOCAL_RANK", required_variable(launcher.local_rank)},
-                         {"LOCAL_WORLD_SIZE", required_variable(launcher.local_size)}};
+                         {"LOCAL_WORLD_SIZE", local_size_of(launcher)}};
+  number_in(launcher.local_rank);
+  if (environment_variable(kRankWordsVariable)) {
+    fill_in_rank(options.arguments, options.environment["RANK"]);
+    unsetenv(kRankWordsVariable);
+  }
   options.new_session = true;  // nothing that the rank does to its group reaches us
   options.die_with_parent = true;
   const std::string address = taken_variable(kAddressVariable);
@@ -233,10 +291,11 @@ int guard_rank(const std::vector<std::string>& arguments) {
     rank.run_id = required_variable("MLBENCH_RUN_ID");
     rank.secret = taken_variable(kSecretVariable);
     rank.folder = taken_variable(kFolderVariable);
-    for (const char* name : {"logs", "spool", "checkpoints"}) std::filesystem::create_directories(rank.folder / name);
+    make_folder(rank.folder);
   }
   become_subreaper();
-  return Guard(connect_to(address, rank), rank.folder).run(std::move(options));
+  const std::string node = launcher.host != nullptr ? environment_variable(launcher.host).value_or("") : "";
+  return Guard(connect_to(address, rank), rank.folder, node).run(std::move(options));
 }
 
 }  // namespace mlbench::guard

@@ -2,11 +2,13 @@
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <thread>
 
@@ -192,15 +194,13 @@ class LinkedGuardTest : public testing::Test {
 
   void start(const std::string& script) {
     ProcessOptions options;
-    options.arguments = {GUARD, "direct", "/bin/sh", "-c", script};
-    options.environment = {{kAddressVariable, arrivals_->address()},
-                           {kSecretVariable, "sesame"},
-                           {kFolderVariable, folder_ / "there"},
-                           {"MLBENCH_RUN_ID", "1"},
-                           {"RANK", "0"},
-                           {"WORLD_SIZE", "1"},
-                           {"LOCAL_RANK", "0"},
-                           {"LOCAL_WORLD_SIZE", "1"}};
+    options.arguments = {GUARD, launcher_, "/bin/sh", "-c", script, "{rank}-of-{rank}"};
+    options.environment = variables_;
+    options.environment.insert({{kAddressVariable, arrivals_->address()},
+                                {kSecretVariable, "sesame"},
+                                {kFolderVariable, folder_ / "there"},
+                                {kRankWordsVariable, rank_words_ ? "1" : ""},
+                                {"MLBENCH_RUN_ID", "1"}});
     options.output = folder_ / "guard.log";
     options.working_directory = folder_.path();
     guard_.emplace(ChildProcess::start(options));
@@ -212,7 +212,8 @@ class LinkedGuardTest : public testing::Test {
     EXPECT_TRUE(channel_->elsewhere());
     EXPECT_FALSE(channel_->peer());
     EXPECT_EQ(next(), "rank 0");
-    EXPECT_THAT(next(), testing::AllOf(HasSubstr("host {"), HasSubstr("\"kernel\""), HasSubstr("\"cores\"")));
+    host_ = next();
+    EXPECT_THAT(host_, testing::AllOf(HasSubstr("host {"), HasSubstr("\"kernel\""), HasSubstr("\"cores\"")));
     channel_->send("put", "spec.json\n{\"given\": 1}");
     channel_->send("start", "logs/log");
     EXPECT_THAT(next(), HasSubstr("pid "));
@@ -234,7 +235,12 @@ class LinkedGuardTest : public testing::Test {
     return std::filesystem::exists(folder_ / "here" / name) ? read_file(folder_ / "here" / name) : "";
   }
 
+  bool rank_words_ = false;
   TemporaryFolder folder_;
+  std::string launcher_ = "direct";
+  std::map<std::string, std::string> variables_ = {
+      {"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}};
+  std::string host_;  // what it said of it
   std::optional<net::LinkServer> links_;
   std::optional<net::KvServer> rendezvous_;
   std::optional<LinkArrivals> arrivals_;
@@ -258,6 +264,57 @@ TEST_F(LinkedGuardTest, AllThatARankWroteComesBehindItsEnd) {
   EXPECT_EQ(end->code, 137);
 }
 
+TEST_F(LinkedGuardTest, FillsInTheRankWhereItIsTold) {
+  rank_words_ = true;
+  start("echo $0 [$MLBENCH_GUARD_RANK_WORDS]");
+  EXPECT_EQ(next(), "end 0 0");
+  EXPECT_EQ(next(), "drained ");
+  EXPECT_EQ(here("logs/log"), "0-of-0 []\n");
+}
+
+TEST_F(LinkedGuardTest, WordsStayAsTheyAre) {
+  start("echo $0");
+  EXPECT_EQ(next(), "end 0 0");
+  EXPECT_EQ(next(), "drained ");
+  EXPECT_EQ(here("logs/log"), "{rank}-of-{rank}\n");
+}
+
+TEST_F(LinkedGuardTest, ItsFolderIsItsUsersAlone) {
+  start("exit 0");
+  struct stat info {};
+  ASSERT_EQ(stat((folder_ / "there").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777U, 0700U);
+  EXPECT_EQ(info.st_uid, geteuid());
+}
+
+// Where somebody else was first: a link, a folder that others can write to.
+TEST_F(LinkedGuardTest, AFolderOfOthersIsRefused) {
+  namespace fs = std::filesystem;
+  const auto refused = [&](const fs::path& folder) {
+    ProcessOptions options;
+    options.arguments = {GUARD, "direct", "/bin/true"};
+    options.environment = {{kAddressVariable, arrivals_->address()},
+                           {kSecretVariable, "sesame"},
+                           {kFolderVariable, folder},
+                           {"MLBENCH_RUN_ID", "1"},
+                           {"RANK", "0"},
+                           {"WORLD_SIZE", "1"},
+                           {"LOCAL_RANK", "0"},
+                           {"LOCAL_WORLD_SIZE", "1"}};
+    const ProcessOutput output = run_process(options, kPatience);
+    EXPECT_NE(output.end.code, 0);
+    return output.standard_error;
+  };
+  fs::create_directories(folder_ / "open");
+  fs::permissions(folder_ / "open", fs::perms::all);
+  EXPECT_THAT(refused(folder_ / "open"), HasSubstr("open is another user's, or others can write there"));
+  EXPECT_THAT(refused(folder_ / "open/run"), HasSubstr("open is another user's, or others can write there"));
+  EXPECT_FALSE(fs::exists(folder_ / "open/run"));
+  fs::create_directory_symlink("/", folder_ / "link");
+  EXPECT_THAT(refused(folder_ / "link"), HasSubstr("link is another user's"));
+  EXPECT_FALSE(links_->came(0));
+}
+
 TEST_F(LinkedGuardTest, SignalsReachTheRank) {
   start("trap 'exit 3' USR1; echo ready; while :; do sleep 0.05; done");
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
@@ -267,6 +324,18 @@ TEST_F(LinkedGuardTest, SignalsReachTheRank) {
   }
   channel_->send("signal", std::to_string(SIGUSR1));
   EXPECT_EQ(next(), "end 3 0");
+}
+
+TEST_F(LinkedGuardTest, UnderSlurmTheNodeIsWhatSlurmCallsIt) {
+  launcher_ = "slurm";
+  variables_ = {{"SLURM_PROCID", "0"},     {"SLURM_STEP_NUM_TASKS", "1"},      {"SLURM_NTASKS", "1"},
+                {"SLURM_LOCALID", "0"},    {"SLURM_STEP_TASKS_PER_NODE", "1"}, {"SLURM_NODEID", "0"},
+                {"SLURMD_NODENAME", "n7"}, {"SLURM_STEP_NODELIST", "n[7"},     {kRankWordsVariable, "1"}};
+  start("echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE {rank}-{rank}[$MLBENCH_GUARD_RANK_WORDS]");
+  EXPECT_THAT(host_, testing::AllOf(HasSubstr("\"node\":\"n7\""), HasSubstr("\"local_rank\":0")));
+  EXPECT_EQ(next(), "end 0 0");
+  EXPECT_EQ(next(), "drained ");
+  EXPECT_EQ(here("logs/log"), "0/1 0/1 0-0[]\n");
 }
 
 TEST_F(LinkedGuardTest, AllEndsWithTheSupervisor) {
@@ -293,8 +362,9 @@ TEST_F(GuardTest, SaysWhatItLacks) {
     return output.standard_error;
   };
   EXPECT_THAT(complaint({}), HasSubstr("LAUNCHER COMMAND..."));
-  EXPECT_THAT(complaint({"slurm", "true"}), HasSubstr("valid are direct, openmpi"));
+  EXPECT_THAT(complaint({"slrum", "true"}), HasSubstr("valid are direct, openmpi, slurm"));
   EXPECT_THAT(complaint({"openmpi", "true"}), HasSubstr("OMPI_COMM_WORLD_RANK is not set"));
+  EXPECT_THAT(complaint({"slurm", "true"}), HasSubstr("SLURM_PROCID is not set"));
   EXPECT_THROW(connect_to("tcp:host:1", {}), UserError);
   EXPECT_THROW(connect_to("link:host", {}), UserError);
   EXPECT_THROW(connect_to("unix:nobody-listens-there", {}), IoError);

@@ -18,7 +18,8 @@
 //
 // With every launcher MASTER_ADDR and MASTER_PORT name the rendezvous; without MASTER_ADDR it is, under Slurm, the
 // first host of SLURM_STEP_NODELIST or SLURM_JOB_NODELIST. GLOO_SOCKET_IFNAME names the interface, or an address of
-// this host, at which the other ranks reach this one.
+// this host, at which the other ranks reach this one; without it that is the address from which this host reaches the
+// rendezvous.
 
 #include <functional>
 #include <optional>
@@ -33,7 +34,7 @@ struct LaunchInfo {
   int local_size = 1;
   std::string master_address;  // "" if the launcher names none
   int master_port = 0;         // 0 if none
-  std::string interface;       // "" if none is named: the loopback
+  std::string interface;       // "" if none is named
   std::string source;          // "RANK/WORLD_SIZE", "OMPI_COMM_WORLD_*", ..., "single process"
 };
 

@@ -160,6 +160,18 @@ FileDescriptor connect_to(const std::string& host, int port, std::chrono::steady
   return {};
 }
 
+std::string address_towards(const std::string& host) {
+  constexpr int kAnyPort = 9;
+  const auto addresses = resolve(host, kAnyPort, 0);
+  std::string reason = addresses.error;
+  for (const addrinfo* entry = addresses.list.get(); entry != nullptr; entry = entry->ai_next) {
+    const FileDescriptor socket(::socket(entry->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (socket && connect(socket.get(), entry->ai_addr, entry->ai_addrlen) == 0) return own_endpoint(socket.get()).host;
+    reason = errno_text(errno);
+  }
+  throw IoError(fmt::format("no way from here to host {}: {}", host, reason));
+}
+
 void set_options(int socket) {
   const auto set = [socket](int level, int option, int value) {
     setsockopt(socket, level, option, &value, sizeof value);

@@ -36,6 +36,10 @@ int connect_error(int socket);
 FileDescriptor connect_to(const std::string& host, int port, std::chrono::steady_clock::time_point deadline,
                           std::string& reason);
 
+// The address of this host, as a number, from which a connection to `host` would come. Nothing is sent. IoError naming
+// a host that has no address, or that no route leads to.
+std::string address_towards(const std::string& host);
+
 // Small messages are not held back, and a peer that went away without a word is noticed after about 30 s.
 void set_options(int socket);
 

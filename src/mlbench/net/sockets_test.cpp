@@ -82,5 +82,13 @@ TEST(Sockets, BothEndsHaveTheBuffersThatWereAskedFor) {
   }
 }
 
+TEST(Sockets, TheAddressTowardsAHostIsOfThisOne) {
+  EXPECT_EQ(address_towards("127.0.0.1"), "127.0.0.1");
+  EXPECT_EQ(address_towards("127.0.0.7"), "127.0.0.1");
+  EXPECT_TRUE(listen_on(address_towards("localhost"), 0));
+  EXPECT_THAT([] { address_towards("no-such-host.invalid"); },
+              ThrowsMessage<IoError>(HasSubstr("no way from here to host no-such-host.invalid: ")));
+}
+
 }  // namespace
 }  // namespace mlbench::net

@@ -291,6 +291,7 @@ Json asked_json(const spec::RunSpec& spec, const RunProgress& progress, const Js
   record["communication"] = spec::uses_worker(spec) ? spec::to_json(spec.communication) : Json(nullptr);
   record["workers"] = spec.workers;
   record["threads_per_worker"] = spec.threads_per_worker;
+  if (spec.inter_op_threads > 1) record["inter_op_threads"] = spec.inter_op_threads;
   record["oversubscribed"] = spec.oversubscribed || progress.oversubscribed;
   record["seed"] = spec.seed;
   record["exit_codes"] = exit_codes;
@@ -358,7 +359,9 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record["failure"] = failure_json(progress.failure);
   record["segments"] = segments;
   record["environment"] = environment_json(progress, begin);
+  record["engine"] = spec::to_json(spec.engine);
   record["placement"] = progress.placement;
+  record["allocation"] = progress.allocation;
   record["hosts"] = progress.hosts;
   record["data"] = data_json(spec, last_event(rank0, EventKind::kPrepared));
   record["storage"] = {{"kind", "local"}, {"endpoint", nullptr}, {"objects", nullptr}, {"bytes", nullptr}};

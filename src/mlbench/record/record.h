@@ -44,7 +44,8 @@ struct RunProgress {
   std::string started_at, finished_at;
   std::vector<SegmentInfo> segments;
   std::optional<Failure> failure;
-  Json placement = nullptr;  // of the record: where each rank runs; null before any start
+  Json placement = nullptr;   // of the record: where each rank runs; null before any start
+  Json allocation = nullptr;  // of the record: what an engine gave for the last segment
   Json hosts = Json::array();
   Json environment = Json::object();
   std::vector<std::string> notes;

@@ -146,6 +146,7 @@ std::string precision(const Json& record) {
 
 std::string workers(const Json& record) { return counted(record, "/workers", "worker"); }
 std::string threads_per_worker(const Json& record) { return counted(record, "/threads_per_worker", "thread"); }
+std::string inter_op_threads(const Json& record) { return counted(record, "/inter_op_threads", "inter-op thread"); }
 
 std::string oversubscribed(const Json& record) {
   const auto oversubscribed = truth_of(record, "/oversubscribed");
@@ -215,6 +216,7 @@ constexpr auto kKeys = std::to_array<ComparisonKey>({
     {"precision", KeyKind::kFree, values::precision},
     {"workers", KeyKind::kWorkers, values::workers},
     {"threads_per_worker", KeyKind::kFree, values::threads_per_worker},
+    {"inter_op_threads", KeyKind::kFree, values::inter_op_threads},
     {"oversubscribed", KeyKind::kFree, values::oversubscribed},
     {"hosts", KeyKind::kFollowsWorkers, values::hosts},
     {"hardware", KeyKind::kFree, values::hardware},

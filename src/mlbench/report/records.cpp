@@ -128,7 +128,7 @@ void check_record(const Json& record) {
         {"overrides", "exit_codes", "notes", "segments", "placement", "hosts", "evaluations", "epochs", "operations"}},
        {"object",
         {"communication", "limits", "requested", "effective", "failure", "environment", "data", "storage", "goal",
-         "clocks", "steps_s", "exchange", "throughput", "utilisation", "custom"}}});
+         "engine", "allocation", "clocks", "steps_s", "exchange", "throughput", "utilisation", "custom"}}});
   check_present(
       record, "",
       {"id", "name", "state", "created_at", "overrides", "segments", "evaluations", "epochs", "limits", "steps_s"});

@@ -31,7 +31,7 @@ namespace mlbench::report {
 namespace {
 
 constexpr size_t kMostNameBytes = 255;
-constexpr size_t kPieceBytes = 64 << 10;
+constexpr size_t kReadBytes = 64 << 10;
 constexpr uint32_t kStepsPerPoint = 25;  // as MLBench posts
 
 // "2026-01-31T12:00:00.123Z": milliseconds, truncated; none when 0.
@@ -68,7 +68,7 @@ std::string safe(std::string name) {
 
 ZipPart text_part(std::string name, std::string text) {
   return {std::move(name), [text = std::make_shared<const std::string>(std::move(text)), used = size_t{0}]() mutable {
-            std::string piece = text->substr(used, kPieceBytes);
+            std::string piece = text->substr(used, kReadBytes);
             used += piece.size();
             return piece;
           }};
@@ -252,7 +252,7 @@ std::function<std::string()> json_list(size_t count, std::function<std::string(s
     std::string piece;
     if (ended) return piece;
     if (count == 0) piece = "[]";
-    for (; done < count && piece.size() < kPieceBytes; ++done) {
+    for (; done < count && piece.size() < kReadBytes; ++done) {
       piece += (done == 0 ? "[\n    " : ",\n    ") + value(done);
     }
     ended = done == count;
@@ -340,7 +340,7 @@ ZipStream::ZipStream(ZipStream&&) noexcept = default;
 ZipStream& ZipStream::operator=(ZipStream&&) noexcept = default;
 
 std::string ZipStream::next() {
-  while (!impl_->ended && impl_->bytes.size() < kPieceBytes) impl_->step();
+  while (!impl_->ended && impl_->bytes.size() < kReadBytes) impl_->step();
   return std::exchange(impl_->bytes, {});
 }
 

@@ -25,7 +25,7 @@ constexpr Range kListRange{0, 1000};
 constexpr Range kWordRange{0, 100'000};
 
 constexpr const char *kWhat = "What to run", *kData = "Data", *kLimits = "When to stop", *kHow = "How to run",
-                     *kCommunication = "How ranks communicate";
+                     *kCommunication = "How ranks communicate", *kWhere = "Where ranks run";
 
 using Kind = OptionKind;
 using Options = RunOptions;
@@ -89,6 +89,9 @@ constexpr RunOption kRows[] = {
     {.name = "threads_per_worker", .flags = "-c,--threads-per-worker,--num-cpus",
      .member = &Options::threads_per_worker, .kind = Kind::kCount, .range = kThreadRange, .value = "N",
      .group = kHow, .help = "default: cores / largest K, at least 1"},
+    {.name = "inter_op_threads", .flags = "--inter-op-threads", .member = &Options::inter_op_threads,
+     .kind = Kind::kCount, .applies = kTraining, .range = kThreadRange, .usual = "1", .value = "N", .group = kHow,
+     .help = "pool for operations beside each other (torch); the steps of our tasks launch none there"},
     {.name = "checkpoint_every", .flags = "--checkpoint-every", .member = &Options::checkpoint_every,
      .kind = Kind::kSteps, .applies = kTraining, .range = kStepRange, .unit = "steps", .word = "epoch",
      .value = "STEPS|epoch", .group = kHow, .help = "default: one checkpoint at the end"},
@@ -107,7 +110,7 @@ constexpr RunOption kRows[] = {
      .help = "send and receive buffer of each connection: 4M (default: the system's choice)"},
     {.name = "interface", .flags = "--interface", .member = &Options::network_interface, .kind = Kind::kText,
      .applies = kTasks, .value = "NAME|ADDRESS", .group = kCommunication,
-     .help = "network interface, or its address, that ranks use (default: loopback)"},
+     .help = "network interface, or its address, that ranks use (default: loopback, or that to the supervisor)"},
     {.name = "wire_dtype", .flags = "--wire-dtype", .member = &Options::wire_dtype, .kind = Kind::kText,
      .applies = kTasks, .value = "TYPE", .group = kCommunication,
      .help = "float32 travels as float16 or bfloat16; the run becomes open", .choices = kWireTypes},
@@ -117,6 +120,19 @@ constexpr RunOption kRows[] = {
     {.name = "check_collectives", .flags = "--check-collectives", .member = &Options::check_collectives,
      .kind = Kind::kFlag, .applies = kTasks, .group = kCommunication,
      .help = "name ranks that do not call the same operation, instead of hanging (slower)"},
+    {.name = "hosts", .flags = "-H,--hosts", .member = &Options::hosts, .kind = Kind::kText, .value = "HOST[:N],...",
+     .group = kWhere, .help = "hosts, and how many ranks each takes: h1:2,h2:2 (executor mpirun)"},
+    {.name = "ranks_per_host", .flags = "--ranks-per-host,--procs-per-node", .member = &Options::ranks_per_host,
+     .kind = Kind::kCount, .range = kRanksPerHost, .value = "N", .group = kWhere,
+     .help = "so many ranks on each host, in place of its slots"},
+    {.name = "ssh_config", .flags = "--ssh-config", .member = &Options::ssh_config, .kind = Kind::kText,
+     .value = "FILE", .group = kWhere, .help = "configuration of ssh in place of the user's own"},
+    {.name = "slurm", .flags = "--slurm-option", .member = &Options::slurm, .kind = Kind::kTexts, .range = kListRange,
+     .value = "KEY[=VALUE]", .group = kWhere, .help = "option of sbatch, as it is: partition=short (repeatable)"},
+    {.name = "setup", .flags = "--setup", .member = &Options::setup, .kind = Kind::kText, .value = "FILE",
+     .group = kWhere, .help = "lines of shell that the job runs before its ranks: module load ..."},
+    {.name = "scratch", .flags = "--scratch", .member = &Options::scratch, .kind = Kind::kText, .value = "DIR",
+     .group = kWhere, .help = "absolute folder on the hosts for what ranks write (default: /tmp)"},
     {.name = "image", .flags = "--image", .member = &Options::image, .kind = Kind::kText, .applies = kCommands,
      .value = "IMAGE", .group = kHow, .help = "container image of a command behind --"},
     {.name = "work_dir", .flags = "--work-dir", .member = &Options::work_dir, .kind = Kind::kText,
@@ -271,6 +287,26 @@ std::string label_of(const RunOption& option) {
 
 bool asks_for_training(const RunOptions& options) {
   return options.command.empty() && options.task != kTask0a && options.collectives.is_null();
+}
+
+EngineOptions engine_of(const RunOptions& options) {
+  EngineOptions engine;
+  engine.hosts = options.hosts.empty() ? "" : to_text(parse_hosts(options.hosts));
+  engine.ranks_per_host = count_of(options, &Options::ranks_per_host, 0);
+  engine.slurm = options.slurm;
+  engine.setup = options.setup;
+  engine.ssh_config = options.ssh_config;
+  engine.scratch = options.scratch;
+  for (const auto& [path, member] :
+       {std::pair(&engine.ssh_config, &Options::ssh_config), std::pair(&engine.scratch, &Options::scratch)}) {
+    if (path->empty() || path->starts_with('/')) continue;
+    throw UserError(fmt::format("{} '{}' is no absolute path", label_of(run_option(member)), shortened(*path)));
+  }
+  if (engine.setup.size() > kLongestSetup) {
+    throw UserError(fmt::format("--setup has {} bytes; expected at most {}", engine.setup.size(), kLongestSetup));
+  }
+  if (engine.setup.find('\0') != std::string::npos) throw UserError("--setup holds a zero byte: it is no text");
+  return engine;
 }
 
 void check_run_options(const RunOptions& options) {

@@ -13,6 +13,7 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/base/numbers.h"
+#include "mlbench/spec/engine.h"
 
 namespace mlbench::spec {
 
@@ -25,11 +26,14 @@ struct RunOptions {
   std::string framework, backend, executor = "local";
   std::string data, data_dir;
   std::vector<std::string> overrides;  // KEY=VALUE
-  std::string seed, threads_per_worker, repeat;
+  std::string seed, threads_per_worker, inter_op_threads, repeat;
   std::string max_steps, max_epochs, max_time;
   std::string checkpoint_every, comm_timeout;
   // How ranks communicate (spec/communication.h).
   std::string wire_dtype, netem, algorithm, links, socket_buffer, network_interface;
+  // What the executor is told beside (spec/engine.h); `setup` is text here.
+  std::string hosts, ranks_per_host, ssh_config, setup, scratch;
+  std::vector<std::string> slurm;
   // A custom run: what each rank starts, in which folder, with which variables (spec/variables.h) beside those of the
   // machine.
   std::vector<std::string> command;
@@ -88,6 +92,10 @@ std::string label_of(const RunOption& option);
 
 // Whether the runs that are asked for train: they neither start a command nor measure communication alone.
 bool asks_for_training(const RunOptions& options);
+
+// What they say to the executor, each value checked for itself (catalog/control says which of them an executor takes).
+// UserError naming the option.
+EngineOptions engine_of(const RunOptions& options);
 
 // Every value in its range, nothing beside what it applies to, not more runs than one request may make. UserError with
 // what was given, and what can be. Whether names (of frameworks, data sets, ...) exist is not looked at.

@@ -53,8 +53,19 @@ void describe_run(V& v, Spec& spec) {
   v.field("framework", spec.framework, kRequired);
   v.field("backend", spec.backend, kRequired);
   v.field("executor", spec.executor, kRequired);
+  v.table("engine", [&] {  // younger than the rest
+    auto& one = spec.engine;
+    v.field("hosts", one.hosts);
+    v.field("ranks_per_host", one.ranks_per_host, {.range = Range{0, kRanksPerHost.most}});
+    v.field("ssh_config", one.ssh_config);
+    v.field("slurm", one.slurm);
+    v.field("setup", one.setup);
+    v.field("scratch", one.scratch);
+  });
   v.field("workers", spec.workers, range_of(&RunOptions::workers));
   v.field("threads_per_worker", spec.threads_per_worker, range_of(&RunOptions::threads_per_worker));
+  v.field("inter_op_threads", spec.inter_op_threads,
+          {.range = run_option(&RunOptions::inter_op_threads).range});  // younger than the rest
   v.field("oversubscribed", spec.oversubscribed, kRequired);
   v.field("seed", spec.seed, kRequired);
   v.table("limits", [&] {

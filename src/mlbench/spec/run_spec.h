@@ -13,6 +13,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/communication.h"
+#include "mlbench/spec/engine.h"
 #include "mlbench/spec/run_kind.h"
 #include "mlbench/spec/task.h"
 
@@ -57,10 +58,12 @@ struct RunSpec {
   std::string framework = "torch";
   std::string backend = "gloo";
   std::string executor = "local";
+  EngineOptions engine;  // of the executor
   int64_t workers = 1;
   int64_t threads_per_worker = 1;
-  bool oversubscribed = false;  // workers * threads > cores of the host, or --no-wait beside another run
-  uint64_t seed = 42;           // already seed + repeat - 1
+  int64_t inter_op_threads = 1;  // of the framework's pool for operations beside each other
+  bool oversubscribed = false;   // workers * threads > cores of the host, or --no-wait beside another run
+  uint64_t seed = 42;            // already seed + repeat - 1
   Limits limits;
   CheckpointPolicy checkpoint;
   double comm_timeout_s = 30;

@@ -20,8 +20,10 @@ RunSpec full_spec() {
   spec.framework = "onednn";
   spec.backend = "mpi";
   spec.executor = "mpirun";
+  spec.engine = {"h1:2", 2, "/ssh config", {"partition=short", "exclusive"}, "module load mpi\n", "/scratch"};
   spec.workers = 2;
   spec.threads_per_worker = 4;
+  spec.inter_op_threads = 2;
   spec.oversubscribed = true;
   spec.seed = std::numeric_limits<uint64_t>::max();
   spec.limits = {100, 2.5, 1e-3, true, true};
@@ -64,7 +66,8 @@ TEST(RunSpec, TheInversionIsTriedOnOtherValuesThanTheDefaults) {
 TEST(RunSpec, EveryFieldIsNeededAndNamed) {
   const Json good = to_json(full_spec());
   for (const auto& [key, value] : good.items()) {
-    if (key == "timeline" || key == "communication") continue;  // younger than the rest
+    const bool younger = key == "timeline" || key == "communication" || key == "engine" || key == "inter_op_threads";
+    if (younger) continue;
     Json json = good;
     json.erase(key);
     try {
@@ -114,7 +117,7 @@ TEST(RunSpec, NoNumberIsReadBeyondItsRange) {
       }
     }
   }
-  EXPECT_EQ(checked, 12);
+  EXPECT_EQ(checked, 14);
 }
 
 TEST(RunSpec, DivisionFollowsTheRules) {

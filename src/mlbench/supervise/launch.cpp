@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "mlbench/base/environment.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/spec/variables.h"
@@ -9,8 +12,9 @@ namespace {
 // A custom command with its run's words in place of {run_id}, {hosts} (one per rank) and {backend}; {rank} is the
 // executor's.
 std::vector<std::string> filled_in(const spec::RunSpec& run) {
-  std::string hosts;
-  for (int64_t rank = 0; rank < run.workers; ++rank) hosts += rank == 0 ? "127.0.0.1" : ",127.0.0.1";
+  const std::vector<std::string> places =
+      named_places(run).value_or(std::vector<std::string>(static_cast<size_t>(run.workers), "127.0.0.1"));
+  const std::string hosts = fmt::format("{}", fmt::join(places, ","));
   std::vector<std::string> command = run.command;
   exec::fill_in(command, "{run_id}", std::to_string(run.id));
   exec::fill_in(command, "{hosts}", hosts);
@@ -20,12 +24,21 @@ std::vector<std::string> filled_in(const spec::RunSpec& run) {
 
 }  // namespace
 
+std::optional<std::vector<std::string>> named_places(const spec::RunSpec& run) {
+  if (run.engine.hosts.empty()) return std::nullopt;
+  return spec::place_ranks(spec::parse_hosts(run.engine.hosts), run.engine.ranks_per_host, run.workers);
+}
+
 std::filesystem::path guard_path() { return program_path().parent_path() / "mlbench-guard"; }
 
 exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesystem::path& worker, int64_t segment,
                                    std::optional<int64_t> resume_step, bool oversubscribed) {
   exec::LaunchRequest request;
+  request.run_name = run.name;
+  request.run_id = run.id;
   request.backend = run.backend;
+  request.threads = static_cast<int>(run.threads_per_worker);
+  request.network_interface = run.communication.network_interface;
   request.guard = guard_path();
   if (!spec::uses_worker(run)) {
     request.command = filled_in(run);

@@ -81,6 +81,7 @@ Json to_json(const record::RunProgress& progress) {
           {"segments", segments},
           {"failure", progress.failure ? to_json(*progress.failure) : Json(nullptr)},
           {"placement", progress.placement},
+          {"allocation", progress.allocation},
           {"hosts", progress.hosts},
           {"environment", progress.environment},
           {"notes", progress.notes},
@@ -103,7 +104,11 @@ record::RunProgress progress_from_json(const Json& json) {
     if (!progress.hosts.is_array() || !progress.environment.is_object()) {
       throw UserError("progress.json: hosts is no list, or environment no object");
     }
-    // Those of earlier programs have neither.
+    // Those of earlier programs have none of these.
+    progress.allocation = json.value("allocation", Json(nullptr));
+    if (!progress.allocation.is_null() && !progress.allocation.is_object()) {
+      throw UserError("progress.json: allocation is no object");
+    }
     progress.placement = json.value("placement", Json(nullptr));
     if (!progress.placement.is_null() && !progress.placement.is_array()) {
       throw UserError("progress.json: placement is no list");

@@ -35,6 +35,7 @@ record::RunProgress complete_progress() {
                                      .log_tail = {"line 1", "line 2"}};
   progress.placement =
       Json::array({{{"rank", 0}, {"host", "node1"}, {"local_rank", 0}, {"cores", "0-1"}, {"gpu", nullptr}}});
+  progress.allocation = {{"engine", "slurm"}, {"job", "12"}};
   progress.hosts = Json::array({{{"name", "node1"}}});
   progress.environment = {{"git_describe", "v1"}};
   progress.notes = {"waited 2.0 s for the cores"};

@@ -13,6 +13,7 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/exec/horovod.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/link/link.h"
 #include "mlbench/net/sockets.h"
@@ -127,7 +128,8 @@ class Segment {
           .size = server_options.size,
           .folder = run_.run_dir,
           .files = [segment = progress_.segments.back().index](int rank) { return files_of(segment, rank); }});
-      server_options.bind_address = executor_.rendezvous().bind;
+      rendezvous_ = executor_.rendezvous(plain_request());
+      server_options.bind_address = rendezvous_.bind;
       server_options.take_link = [this](net::ProvedConnection link) { links_->take(std::move(link)); };
     }
     server_.emplace(server_options);
@@ -183,6 +185,7 @@ class Segment {
     segment.exit_codes.resize(static_cast<size_t>(run_.workers));
     own_host_ = {host_name(), capture_host(100), capture_environment()};
     progress_.placement = nullptr;
+    progress_.allocation = nullptr;
     progress_.hosts = executor_.on_this_host() ? Json::array({own_host_.host}) : Json::array();
     progress_.environment = own_host_.environment;
     progress_.segments.push_back(std::move(segment));
@@ -245,6 +248,7 @@ class Segment {
     group_ = start->take();
     const std::vector<exec::Placement> placement = group_->placement();
     progress_.placement = exec::to_json(placement);
+    progress_.allocation = group_->allocation();
     progress_.hosts = exec::hosts_of(placement, group_->captures(), own_host_);
     return std::nullopt;
   }
@@ -289,17 +293,23 @@ class Segment {
     return names;
   }
 
+  exec::LaunchRequest plain_request() const {
+    return launch_request(run_, options_.worker, progress_.segments.back().index, options_.resume_step,
+                          run_.oversubscribed || progress_.oversubscribed);
+  }
+
   exec::LaunchRequest make_request(const net::KvServerOptions& server) {
-    exec::LaunchRequest request = launch_request(run_, options_.worker, progress_.segments.back().index,
-                                                 options_.resume_step, run_.oversubscribed || progress_.oversubscribed);
+    exec::LaunchRequest request = plain_request();
     if (!options_.guard.empty()) request.guard = options_.guard;
     for (auto& [name, value] : spec::variable_values(run_)) request.environment[name] = std::move(value);
-    request.environment["MASTER_ADDR"] = links_ ? executor_.rendezvous().address : server.bind_address;
+    request.environment["MASTER_ADDR"] = links_ ? rendezvous_.address : server.bind_address;
     request.environment["MASTER_PORT"] = std::to_string(server_->port());
     request.environment["MLBENCH_RUN_ID"] = server.run_id;
     if (!spec::uses_worker(run_)) {
-      // The rendezvous above is this program's own; a script makes its own at this port.
+      // The rendezvous above is this program's own; a script makes its own at this port, where rank 0 is.
+      if (const auto places = named_places(run_)) request.environment["MASTER_ADDR"] = places->front();
       request.environment["MASTER_PORT"] = std::to_string(net::free_port());
+      exec::add_horovod(request);
     } else {
       request.environment["MLBENCH_SECRET"] = server.secret;
     }
@@ -310,7 +320,7 @@ class Segment {
     request.environment.erase("MLBENCH_CORES");  // they are of this host
     request.environment["MLBENCH_RESUME_S"] = std::to_string(net::kLinkPatience.count());
     request.links.server = &*links_;
-    request.links.rendezvous = net::endpoint_text(executor_.rendezvous().address, server_->port());
+    request.links.rendezvous = net::endpoint_text(rendezvous_.address, server_->port());
     request.links.secret = server.secret;
     request.links.folder = run_.run_dir;
     return request;
@@ -437,6 +447,7 @@ class Segment {
   std::optional<FileLock> core_lock_;
   FileDescriptor beside_;                 // instead of the core lock, with --no-wait
   std::optional<net::LinkServer> links_;  // of ranks on other hosts
+  exec::Rendezvous rendezvous_;           // theirs
   std::optional<net::KvServer> server_;
   std::unique_ptr<exec::RankGroup> group_;
   exec::HostCapture own_host_;  // of this process

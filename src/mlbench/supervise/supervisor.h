@@ -37,6 +37,9 @@ struct SupervisorOptions {
 std::vector<std::string> to_arguments(const SupervisorOptions& options);
 SupervisorOptions options_from_arguments(const std::vector<std::string>& arguments);
 
+// The host of each rank, where the run names them.
+std::optional<std::vector<std::string>> named_places(const spec::RunSpec& run);
+
 // The mlbench-guard beside this program.
 std::filesystem::path guard_path();
 

@@ -55,6 +55,7 @@ std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, i
   framework::FrameworkOptions options;
   options.model = models::describe_model(run.task.task);
   options.threads = static_cast<int>(run.threads_per_worker);
+  options.inter_op_threads = static_cast<int>(run.inter_op_threads);
   options.cores = cores_of(run, local_rank);
   options.seed = run.seed;
   options.rank = rank;

@@ -11,6 +11,7 @@
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/comm/kv_store.h"
+#include "mlbench/net/sockets.h"
 #include "mlbench/record/events.h"
 
 namespace mlbench::worker {
@@ -28,6 +29,10 @@ constexpr int kClockBurst = 20;
 
 std::chrono::milliseconds seconds_to_ms(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+bool on_loopback(const std::string& address) {
+  return address.empty() || address == "localhost" || address == "::1" || address.starts_with("127.");
 }
 
 std::string prefix_of(int64_t segment) { return "segment" + std::to_string(segment) + "/"; }
@@ -118,6 +123,9 @@ comm::CommOptions Session::comm_options() const {
   options.passive_wait = run_.oversubscribed;
   const std::string& asked = run_.communication.network_interface;
   options.bind_address = asked.empty() ? launch_.interface : asked;
+  if (options.bind_address.empty() && !on_loopback(launch_.master_address)) {
+    options.bind_address = net::address_towards(launch_.master_address);
+  }
   options.algorithm = run_.communication.algorithm;
   options.links = static_cast<int>(run_.communication.links);
   options.socket_buffer_bytes = run_.communication.socket_buffer_bytes;

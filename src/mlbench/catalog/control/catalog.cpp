@@ -3,23 +3,59 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "mlbench/base/errors.h"
 #include "mlbench/exec/local/local.h"
+#include "mlbench/exec/mpirun/mpirun.h"
+#include "mlbench/exec/slurm/slurm.h"
+#include "mlbench/spec/run_options.h"
 
 namespace mlbench::catalog {
+namespace {
+
+bool takes(const ExecutorRow& row, const std::string& option) {
+  return std::ranges::find(row.options, option) != row.options.end();
+}
+
+std::string label_of_option(const std::string& name) {
+  const auto rows = spec::run_options();
+  const auto row = std::ranges::find(rows, name, &spec::RunOption::name);
+  return row == rows.end() ? name : spec::label_of(*row);
+}
+
+void check_options(const ExecutorRow& row, const spec::EngineOptions& engine) {
+  for (const std::string& option : spec::names_of_given(engine)) {
+    if (takes(row, option)) continue;
+    std::vector<std::string> others;
+    for (const ExecutorRow& other : executors()) {
+      if (takes(other, option)) others.emplace_back(other.name);
+    }
+    throw UserError(fmt::format("{}: the executor '{}' {}; executors that take it: {}", label_of_option(option),
+                                row.name, row.options.empty() ? "starts ranks on this host alone" : "does not take it",
+                                others.empty() ? "none" : fmt::format("{}", fmt::join(others, ", "))));
+  }
+}
+
+}  // namespace
 
 const std::vector<ExecutorRow>& executors() {
   static const std::vector<ExecutorRow> rows = {
       {"local", exec::local::available, exec::local::make},
+      {"mpirun", exec::mpirun::available, exec::mpirun::make, {"hosts", "ranks_per_host", "ssh_config", "scratch"}},
+      {"slurm", exec::slurm::available, exec::slurm::make, {"ranks_per_host", "slurm", "setup", "scratch"}},
   };
   return rows;
 }
 
-std::unique_ptr<exec::Executor> make_executor(const std::string& name) {
+std::unique_ptr<exec::Executor> make_executor(const std::string& name, const spec::EngineOptions& engine) {
   std::vector<std::string> names;
   for (const ExecutorRow& row : executors()) {
-    if (row.name == name) return row.make();
-    names.push_back(row.name);
+    if (row.name == name) {
+      check_options(row, engine);
+      return row.make(engine);
+    }
+    names.emplace_back(row.name);
   }
   throw UserError(fmt::format("unknown executor '{}': valid are {}", name, fmt::join(names, ", ")));
 }

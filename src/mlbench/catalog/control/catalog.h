@@ -8,17 +8,19 @@
 
 #include "mlbench/base/availability.h"
 #include "mlbench/exec/executor.h"
+#include "mlbench/spec/engine.h"
 
 namespace mlbench::catalog {
 
 struct ExecutorRow {
   const char* name;
   Availability (*available)();
-  std::unique_ptr<exec::Executor> (*make)();
+  std::unique_ptr<exec::Executor> (*make)(const spec::EngineOptions&);
+  std::vector<std::string> options = {};  // of the engine, that it takes: by the names of RunRequest
 };
 const std::vector<ExecutorRow>& executors();
 
-// UserError listing the valid names.
-std::unique_ptr<exec::Executor> make_executor(const std::string& name);
+// UserError listing the valid names, or naming an option that this executor does not take, and those that do.
+std::unique_ptr<exec::Executor> make_executor(const std::string& name, const spec::EngineOptions& engine = {});
 
 }  // namespace mlbench::catalog

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/test_error.h"
 
 namespace mlbench::catalog {
 namespace {
@@ -13,12 +14,32 @@ TEST(ExecutorTable, EveryRowMakesAnExecutorOfItsName) {
   for (const ExecutorRow& row : executors()) EXPECT_EQ(make_executor(row.name)->name(), row.name);
 }
 
+TEST(ExecutorTable, WhatIsNotTakenIsNamedWithThoseThatTakeIt) {
+  spec::EngineOptions engine;
+  engine.scratch = "/scratch";
+  EXPECT_THAT(error_of([&] { make_executor("local", engine); }),
+              testing::StartsWith("--scratch: the executor 'local' starts ranks on this host alone; executors that "
+                                  "take it: mpirun, slurm"));
+}
+
+TEST(ExecutorTable, OptionsOfAnotherEngineAreRefused) {
+  spec::EngineOptions engine;
+  engine.hosts = "h1:2";
+  EXPECT_EQ(make_executor("mpirun", engine)->name(), "mpirun");
+  EXPECT_EQ(error_of([&] { make_executor("slurm", engine); }),
+            "--hosts: the executor 'slurm' does not take it; executors that take it: mpirun");
+  engine = {};
+  engine.slurm = {"partition=short"};
+  EXPECT_EQ(error_of([&] { make_executor("mpirun", engine); }),
+            "--slurm-option: the executor 'mpirun' does not take it; executors that take it: slurm");
+}
+
 TEST(ExecutorTable, UnknownNameListsTheValidOnes) {
   try {
     make_executor("slrum");
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(), "unknown executor 'slrum': valid are local");
+    EXPECT_STREQ(error.what(), "unknown executor 'slrum': valid are local, mpirun, slurm");
   }
 }
 

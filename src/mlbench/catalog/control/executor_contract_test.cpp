@@ -14,7 +14,9 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/catalog/control/catalog.h"
+#include "mlbench/exec/linked.h"
 #include "mlbench/exec/local/local.h"
+#include "mlbench/exec/slurm/test_fake_slurm.h"
 #include "mlbench/exec/test_executor.h"
 #include "mlbench/exec/test_linked_executor.h"
 #include "mlbench/net/link/link.h"
@@ -35,7 +37,7 @@ struct Case {
 };
 
 // An engine that lets ranks wait: what is asked of an executor holds there, too.
-std::unique_ptr<exec::Executor> make_queueing() {
+std::unique_ptr<exec::Executor> make_queueing(const spec::EngineOptions& /*engine*/) {
   exec::EngineScript script;
   script.lines = {{exec::StartState::kQueued, "PENDING (Priority)", 2},
                   {exec::StartState::kStarting, "CONFIGURING", 1},
@@ -43,7 +45,9 @@ std::unique_ptr<exec::Executor> make_queueing() {
   return std::make_unique<exec::ScriptedExecutor>(exec::local::make(), script);
 }
 
-std::unique_ptr<exec::Executor> make_linked() { return std::make_unique<exec::LinkedExecutor>(); }
+std::unique_ptr<exec::Executor> make_linked(const spec::EngineOptions& /*engine*/) {
+  return std::make_unique<exec::LinkedExecutor>();
+}
 
 std::vector<Case> cases() {
   std::vector<Case> all;
@@ -59,10 +63,22 @@ std::vector<Case> cases() {
 class ExecutorContractTest : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
+    // A Slurm whose one node is this host.
+    if (row_name() == "slurm") fake_slurm_.emplace(FAKE_SLURM);
+    executor_ = GetParam().row.make(engine());
     const Availability here = GetParam().row.available();
     if (!here.available) GTEST_SKIP() << "missing capability: " << here.reason;
     if (GetParam().backend == "mpi" && !program_exists("mpirun")) GTEST_SKIP() << "missing capability: mpirun";
     fs::create_directory(logs());
+  }
+
+  std::string row_name() const { return GetParam().row.name; }
+  // All ranks here, as other hosts have them.
+  spec::EngineOptions engine() const {
+    spec::EngineOptions engine;
+    if (row_name() == "mpirun") engine.hosts = "localhost:8";
+    engine.scratch = scratch_.path();
+    return engine;
   }
 
   LaunchRequest request(const std::string& script, int workers) const {
@@ -134,10 +150,11 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
   fs::path lock() const { return dir_ / "held"; }
   bool nobody_is_left() const { return FileLock::acquire(lock(), kPatience).has_value(); }
 
-  TemporaryFolder dir_;
+  TemporaryFolder dir_, scratch_;
+  std::optional<exec::slurm::FakeSlurm> fake_slurm_;
   std::optional<net::LinkServer> links_;
   std::optional<net::KvServer> rendezvous_;
-  std::unique_ptr<exec::Executor> executor_ = GetParam().row.make();
+  std::unique_ptr<exec::Executor> executor_;
 };
 
 TEST_P(ExecutorContractTest, ThePlanSaysWhatIsStartedAndStartsNothing) {
@@ -265,8 +282,12 @@ TEST_P(ExecutorContractTest, AProgramThatIsMissingIsAnErrorThatNamesIt) {
 
 TEST_P(ExecutorContractTest, AStartThatFailsLeavesNoOrphan) {
   fs::create_directory(log_path(1));  // rank 1 cannot start: its log file is a folder
-  fs::create_directories(exec::LinkedExecutor::there(logs()) / log_path(1).filename());
-  EXPECT_THROW(start(request(holding() + "exec sleep 600", 2)), IoError);
+  const LaunchRequest launch = request(holding() + "exec sleep 600", 2);
+  const fs::path scratch = exec::folder_on_hosts(with_links(launch), scratch_.path());
+  for (const fs::path& there : {exec::LinkedExecutor::there(logs()), scratch}) {
+    fs::create_directories(there / log_path(1).filename());
+  }
+  EXPECT_THROW(start(launch), IoError);
   EXPECT_TRUE(nobody_is_left());
 }
 
@@ -357,7 +378,7 @@ TEST_F(EngineTest, WhoDoesNotWaitForEverIsToldWhatTheEngineSaid) {
   EXPECT_EQ(log_->launched, 0);
 }
 
-// Words that each rank has its own: under mpirun there are none (the command line refuses them).
+// Words that each rank has its own: where one command starts all ranks, their guards fill them in.
 TEST(ExecutorContract, RankWordsAreFilledIn) {
   for (const ExecutorRow& row : executors()) {
     LaunchRequest request;
@@ -366,7 +387,14 @@ TEST(ExecutorContract, RankWordsAreFilledIn) {
     request.command = {"/bin/echo", "rank-{rank}-of-2"};
     request.rank_words = true;
     request.workers = 2;
-    const auto lines = row.make()->describe(request);
+    spec::EngineOptions engine;
+    if (std::string_view(row.name) == "mpirun") engine.hosts = "h1:2";
+    const auto lines = row.make(engine)->describe(request);
+    if (lines.size() == 1) {
+      EXPECT_THAT(lines[0], HasSubstr("rank-{rank}-of-2")) << row.name;
+      EXPECT_THAT(lines[0], HasSubstr("MLBENCH_GUARD_RANK_WORDS")) << row.name;
+      continue;
+    }
     ASSERT_EQ(lines.size(), 2u) << row.name;
     EXPECT_THAT(lines[0], HasSubstr("rank-0-of-2")) << row.name;
     EXPECT_THAT(lines[1], HasSubstr("rank-1-of-2")) << row.name;

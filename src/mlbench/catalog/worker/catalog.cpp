@@ -50,7 +50,7 @@ const std::vector<BackendRow>& backends() {
 
 const std::vector<FrameworkRow>& frameworks() {
   static const std::vector<FrameworkRow> kRows = {
-      {"torch", framework::torch_framework::available, framework::torch_framework::make},
+      {"torch", framework::torch_framework::available, framework::torch_framework::make, true},
       {"onednn", framework::onednn_framework::available, framework::onednn_framework::make},
       {"null", framework::null_framework::available, framework::null_framework::make},
   };
@@ -83,6 +83,12 @@ Json list(const std::vector<Row>& rows) {
     const Availability availability = row.available();
     array.push_back({{"name", row.name}, {"available", availability.available}, {"reason", availability.reason}});
   }
+  return array;
+}
+
+Json list_frameworks() {
+  Json array = list(frameworks());
+  for (size_t i = 0; i < array.size(); ++i) array[i]["inter_op"] = frameworks()[i].inter_op;
   return array;
 }
 
@@ -152,7 +158,7 @@ std::unique_ptr<framework::Framework> make_framework(const std::string& name,
 
 Json describe() {
   return {{"build_id", build_info().build_id},      {"git_describe", build_info().git_describe},
-          {"frameworks", list(frameworks())},       {"backends", list_backends()},
+          {"frameworks", list_frameworks()},        {"backends", list_backends()},
           {"optimizers", optim::optimizer_names()}, {"models", models::model_names()},
           {"metrics", metrics::metric_names()}};
 }

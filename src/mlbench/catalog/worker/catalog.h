@@ -37,6 +37,7 @@ struct FrameworkRow {
   const char* name;
   Availability (*available)();
   std::unique_ptr<framework::Framework> (*make)(const framework::FrameworkOptions& options);
+  bool inter_op = false;  // takes FrameworkOptions::inter_op_threads
 };
 const std::vector<FrameworkRow>& frameworks();
 
@@ -53,8 +54,8 @@ std::unique_ptr<framework::Framework> make_framework(const std::string& name,
                                                      const framework::FrameworkOptions& options);
 
 // What this worker can do, for `mlbench-worker --catalog`: {"build_id", "git_describe", "frameworks": [{"name",
-// "available", "reason"}], "backends": [{... and "algorithms", "tunables", "devices"}], "optimizers": [...], "models":
-// [...], "metrics": [...]}.
+// "available", "reason", "inter_op"}], "backends": [{... and "algorithms", "tunables", "devices"}], "optimizers":
+// [...], "models": [...], "metrics": [...]}.
 Json describe();
 
 }  // namespace mlbench::catalog

@@ -3,6 +3,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/exec/guarded.h"
+#include "mlbench/exec/horovod.h"
 #include "mlbench/exec/local/mpirun.h"
 
 namespace mlbench::exec::local {
@@ -12,6 +13,8 @@ std::map<std::string, std::string> environment_of(const LaunchRequest& request, 
   std::map<std::string, std::string> environment = request.environment;
   environment["RANK"] = environment["LOCAL_RANK"] = std::to_string(rank);
   environment["WORLD_SIZE"] = environment["LOCAL_WORLD_SIZE"] = std::to_string(request.workers);
+  // All are on this host.
+  if (request.rank_words) add_horovod(environment, {rank, request.workers, rank, request.workers, 0, 1});
   return environment;
 }
 
@@ -75,6 +78,6 @@ class LocalExecutor final : public Executor {
 
 Availability available() { return {true, ""}; }
 
-std::unique_ptr<Executor> make() { return std::make_unique<LocalExecutor>(); }
+std::unique_ptr<Executor> make(const spec::EngineOptions& /*engine*/) { return std::make_unique<LocalExecutor>(); }
 
 }  // namespace mlbench::exec::local

@@ -4,13 +4,14 @@
 
 #include "mlbench/base/availability.h"
 #include "mlbench/exec/executor.h"
+#include "mlbench/spec/engine.h"
 
 namespace mlbench::exec::local {
 
 // Ranks as processes of this host: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE in the environment, beside what the
 // request has (from the supervisor: MASTER_ADDR, which is 127.0.0.1, and MASTER_PORT). With the back end mpi they are
-// started by one local mpirun.
-std::unique_ptr<Executor> make();
+// started by one local mpirun. It takes nothing of the engine's options.
+std::unique_ptr<Executor> make(const spec::EngineOptions& engine = {});
 Availability available();  // everywhere; mpirun is asked for by those who need it
 
 }  // namespace mlbench::exec::local

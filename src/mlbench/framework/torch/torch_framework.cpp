@@ -30,10 +30,10 @@ at::ScalarType product_type_of(const std::string& precision) {
   throw UserError(fmt::format("framework 'torch' has no precision '{}'; valid: float32, tf32, bf16, fp16", precision));
 }
 
-void use_threads(int threads) {
+void use_threads(int threads, int inter_op_threads) {
   at::set_num_threads(threads);
   static std::once_flag once;
-  std::call_once(once, [] { at::set_num_interop_threads(1); });
+  std::call_once(once, [&] { at::set_num_interop_threads(inter_op_threads); });
 }
 
 class TorchFramework final : public Framework {
@@ -49,7 +49,7 @@ class TorchFramework final : public Framework {
                        : placement_.make_flat(make_gradients(options, layout_.parameter_elements))),
         buffers_(placement_.make_flat(layout_.buffer_elements)) {
     const at::ScalarType product_type = product_type_of(options.precision);
-    use_threads(options.threads);
+    use_threads(options.threads, options.inter_op_threads);
     pinned_ = bind_threads(options.cores);
     const BuildContext context{options_.model,   [this](const std::string& name) { return parameter(name); },
                                gradient_buffer_, layer_times_,

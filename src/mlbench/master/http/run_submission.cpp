@@ -95,7 +95,12 @@ void check_has_task(const spec::RunSpec& run) {
                   fmt::format("the task of run '{}' is none of this program's: give task and task_text", run.name));
 }
 
-// What would make this run again, as a request.
+void add_engine(Json& request, const spec::EngineOptions& engine) {
+  const Json given = spec::to_json(engine);
+  for (const std::string& name : spec::names_of_given(engine)) request[name] = given.at(name);
+}
+
+// What would make this run again, as a request, but for what its executor was told.
 Json request_of(const spec::RunSpec& run) {
   if (spec::kind_of(run) == spec::RunKind::kCommand) {
     return {{"workers", {run.workers}}, {"command", run.command},
@@ -133,6 +138,7 @@ Json request_of(const spec::RunSpec& run) {
                   {"fixed_batch", run.fixed_batch},
                   {"gpu", run.device == "cuda"},
                   {"comm_timeout", run.comm_timeout_s}};
+  if (run.inter_op_threads > 1) request["inter_op_threads"] = run.inter_op_threads;
   for (const spec::Override& one : run.overrides) request["set"].push_back(one.key + "=" + one.value);
   if (run.data_name != run.task.task.data.name) request["data"] = run.data_name;
   if (run.limits.max_steps > 0) request["max_steps"] = run.limits.max_steps;
@@ -225,6 +231,8 @@ Response clone(Services& services, const Call& call) {
   Json request = request_of(run);
   Json changes = json_body(call.request);
   if (spec::trains(run) && !changes.contains("task")) check_has_task(run);
+  // Another executor is told nothing of what this one was.
+  if (changes.value("executor", Json(run.executor)) == run.executor) add_engine(request, run.engine);
   if (!changes.contains("name")) throw HttpError(400, "name is needed: that of the new run");
   for (const auto& [key, value] : changes.items()) request[key] = value;
   const bool no_wait = take_no_wait(request);

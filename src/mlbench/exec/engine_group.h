@@ -1,0 +1,166 @@
+#pragma once
+
+// What an engine runs for ranks of other hosts (an mpirun, a job), together with their links: the start and the group
+// that an executor gives. For executors.
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/exec/executor.h"
+
+namespace mlbench::exec {
+
+// How an engine's job ended under its ranks.
+struct EngineDeath {
+  std::string words;  // in which the engine says it
+  // A host is gone, says the engine. Where links are silent, they tell more of that within seconds: whose ranks it has.
+  bool host_gone = false;
+};
+
+// What the engine runs: the guards of all ranks. It owns the job: destroyed after end().
+class EngineJob {
+ public:
+  virtual ~EngineJob() = default;
+  // How far the engine is with it, in its words. kStarted: it says that the guards run (that the ranks do, their links
+  // say); kFailed: why, and it stays. Takes a moment at most: an engine that is slow to answer is asked now and then.
+  virtual StartStatus status() = 0;
+  // While ranks run. Takes a moment at most. Empty: all is well.
+  virtual std::optional<EngineDeath> death() = 0;
+  // A rank ended: what the engine has to do with that is asked for within a second.
+  virtual void rank_ended() {}
+  // Of RankGroup; while ranks run.
+  virtual Json allocation() { return nullptr; }
+  // Once, at the end, after the guards that came have been told to end, for which they need up to `patience`. Waits so
+  // long, and as long as the engine takes to see it, then cancels the job, and returns when nothing of it is left here,
+  // nor comes later, or after a time of its own. Throws nothing.
+  virtual void end(std::chrono::milliseconds patience) = 0;
+};
+
+class EngineGroup final : public RankGroup {
+ public:
+  // For guards whose ranks still run; the others end at once.
+  static constexpr std::chrono::seconds kRankPatience{5};
+  static constexpr std::chrono::seconds kGuardPatience{2};
+
+  EngineGroup(std::unique_ptr<EngineJob> job, std::unique_ptr<RankGroup> links)
+      : job_(std::move(job)), links_(std::move(links)) {}
+  ~EngineGroup() override {
+    const bool ranks_run = links_->running();
+    links_.reset();  // the guards are told, and end what is left
+    job_->end(ranks_run ? kRankPatience : kGuardPatience);
+  }
+
+  std::vector<RankExit> poll(std::chrono::milliseconds timeout) override {
+    std::vector<RankExit> exits = links_->poll(timeout);
+    host_lost_ = host_lost_ || std::ranges::any_of(exits, &RankExit::lost);
+    for (const RankExit& exit : exits) ended_.insert(exit.rank);
+    // Where a host is silent, the engine may end the ranks of the others: what the links make of it comes first.
+    if (!host_lost_ && links_->running() && host_is_silent()) {
+      held_.insert(held_.end(), exits.begin(), exits.end());
+      return {};
+    }
+    exits.insert(exits.end(), held_.begin(), held_.end());
+    held_.clear();
+    if (!exits.empty()) job_->rank_ended();
+    return exits;
+  }
+  bool running() const override { return links_->running() || !held_.empty(); }
+  std::optional<std::string> launcher_death() override {
+    if (!links_->running()) return std::nullopt;
+    const auto death = job_->death();
+    if (!death || (death->host_gone && host_is_silent())) return std::nullopt;
+    return death->words;
+  }
+  std::vector<std::optional<pid_t>> pids() const override { return links_->pids(); }
+  std::vector<Placement> placement() const override { return links_->placement(); }
+  Json allocation() const override { return job_->allocation(); }
+  bool out_of_reach(int rank) const override { return links_->out_of_reach(rank); }
+  std::vector<HostCapture> captures() const override { return links_->captures(); }
+  void signal_all(int signal_number) override { links_->signal_all(signal_number); }
+  void stop(std::chrono::milliseconds patience) override { links_->stop(patience); }
+
+ private:
+  bool host_is_silent() const {
+    if (host_lost_) return true;
+    const int ranks = static_cast<int>(links_->placement().size());
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (!ended_.contains(rank) && links_->out_of_reach(rank)) return true;
+    }
+    return false;
+  }
+
+  std::unique_ptr<EngineJob> job_;
+  std::unique_ptr<RankGroup> links_;
+  std::set<int> ended_;
+  std::vector<RankExit> held_;  // seen, and not told yet
+  bool host_lost_ = false;
+};
+
+class EngineStart final : public Start {
+ public:
+  // `links`: of start_linked(), for the guards that the job starts.
+  EngineStart(std::unique_ptr<EngineJob> job, std::unique_ptr<Start> links)
+      : job_(std::move(job)), links_(std::move(links)) {}
+  ~EngineStart() override { give_up(); }
+
+  StartStatus poll(std::chrono::milliseconds timeout) override {
+    const auto deadline = std::chrono::steady_clock::now() + timeout;
+    for (bool first = true; status_.state != StartState::kStarted && status_.state != StartState::kFailed;
+         first = false) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+      const StartStatus before = status_;
+      look(first ? std::chrono::milliseconds(0) : std::clamp(left, std::chrono::milliseconds(0), kLook));
+      const bool further = status_.state != before.state || status_.words != before.words;
+      if (further || std::chrono::steady_clock::now() >= deadline) break;
+    }
+    return status_;
+  }
+
+  std::unique_ptr<RankGroup> take() override {
+    MLBENCH_CHECK(status_.state == StartState::kStarted && job_, "only ranks that run can be taken, once");
+    return std::make_unique<EngineGroup>(std::move(job_), links_->take());
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kLook{100};
+  void look(std::chrono::milliseconds wait) {
+    // What a guard says comes before what the engine makes of its end.
+    if (decided_by_links(wait)) return;
+    StartStatus said = job_->status();
+    if (said.state == StartState::kFailed) {
+      if (decided_by_links(std::chrono::milliseconds(0))) return;
+      give_up();
+    } else if (said.state == StartState::kStarted) {
+      said.state = StartState::kStarting;
+    }
+    status_ = std::move(said);
+  }
+
+  bool decided_by_links(std::chrono::milliseconds wait) {
+    StartStatus said = links_->poll(wait);
+    if (said.state != StartState::kStarted && said.state != StartState::kFailed) return false;
+    if (said.state == StartState::kFailed) give_up();
+    status_ = std::move(said);
+    return true;
+  }
+
+  void give_up() {
+    if (!job_) return;
+    links_.reset();
+    job_->end(status_.state == StartState::kQueued ? std::chrono::seconds(0) : EngineGroup::kRankPatience);
+    job_.reset();
+  }
+
+  std::unique_ptr<EngineJob> job_;
+  std::unique_ptr<Start> links_;
+  StartStatus status_{StartState::kStarting};
+};
+
+}  // namespace mlbench::exec

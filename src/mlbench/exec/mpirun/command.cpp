@@ -1,0 +1,202 @@
+#include "mlbench/exec/mpirun/command.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/numbers.h"
+
+namespace mlbench::exec::mpirun {
+namespace {
+
+// Of what mpirun puts between SIGCONT, SIGTERM and SIGKILL for the guards, where it ends them: a guard needs up to 3 s.
+constexpr const char* kKillSeconds = "2";
+constexpr int kConnectSeconds = 10;
+
+std::optional<in_addr> ipv4(const std::string& text) {
+  in_addr address{};
+  return inet_pton(AF_INET, text.c_str(), &address) == 1 ? std::optional(address) : std::nullopt;
+}
+
+struct OwnAddress {
+  std::string interface;
+  uint32_t address = 0, mask = 0;  // host byte order
+};
+
+std::string text_of(uint32_t address) {
+  const in_addr number{htonl(address)};
+  char text[INET_ADDRSTRLEN] = {};
+  inet_ntop(AF_INET, &number, text, sizeof text);
+  return text;
+}
+
+std::vector<OwnAddress> own_addresses() {
+  std::vector<OwnAddress> found;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return found;
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || each->ifa_netmask == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
+    const auto number = [](const sockaddr* address) {
+      return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr);
+    };
+    found.push_back({each->ifa_name, number(each->ifa_addr), number(each->ifa_netmask)});
+  }
+  freeifaddrs(list);
+  return found;
+}
+
+// What a remote shell, and Open MPI's splitting at blanks, leave as it is.
+bool is_plain(const std::string& text) {
+  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || std::strchr("._-/+@=:,", c) != nullptr; };
+  return !text.empty() && std::ranges::all_of(text, fits);
+}
+
+}  // namespace
+
+bool is_this_host(const std::string& name) {
+  return name == "localhost" || (name.starts_with("127.") && ipv4(name)) || name == host_name();
+}
+
+bool all_here(const std::vector<std::string>& hosts) { return std::ranges::all_of(hosts, is_this_host); }
+
+std::vector<std::string> hosts_of_ranks(const spec::EngineOptions& engine, int ranks) {
+  if (engine.hosts.empty()) {
+    throw UserError("executor mpirun needs hosts: name them as -H h1:2,h2:2 (two ranks each) or --hostfile FILE");
+  }
+  std::vector<std::string> hosts = spec::place_ranks(spec::parse_hosts(engine.hosts), engine.ranks_per_host, ranks);
+  for (const std::string& host : hosts) {
+    if (host.find(':') != std::string::npos) {
+      throw UserError(fmt::format("host {}: mpirun takes no number of IPv6: give the host by a name", host));
+    }
+    const bool loopback = host == "localhost" || (host.starts_with("127.") && ipv4(host));
+    if (loopback && !all_here(hosts)) {
+      throw UserError(fmt::format(
+          "{} beside other hosts, which cannot reach it by that: name this host as they do ({})", host, host_name()));
+    }
+  }
+  return hosts;
+}
+
+std::vector<Placement> placement_on(const std::vector<std::string>& hosts) {
+  std::vector<Placement> places;
+  std::map<std::string, int> ranks_of;
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    places.push_back({.host = hosts[rank], .rank = static_cast<int>(rank), .local_rank = ranks_of[hosts[rank]]++});
+  }
+  return places;
+}
+
+std::string network_of(const std::string& interface) {
+  const auto refuse = [&](const std::string& why) {
+    throw UserError(fmt::format("interface '{}': {}", shortened(interface), why));
+  };
+  if (!is_plain(interface)) refuse("expected a name (eth0), an address of this host, or a network (10.77.0.0/24)");
+  const auto address = ipv4(interface);
+  if (!address) return interface;
+  const uint32_t number = ntohl(address->s_addr);
+  for (const OwnAddress& own : own_addresses()) {
+    if (own.address != number) continue;
+    return fmt::format("{}/{}", text_of(own.address & own.mask), std::popcount(own.mask));
+  }
+  refuse(
+      "this host has no such address; each host has its own: give the interface's name, or the network in CIDR "
+      "notation");
+  return {};
+}
+
+std::optional<std::string> own_address_on(const std::string& interface) {
+  for (const OwnAddress& own : own_addresses()) {
+    const std::string network = fmt::format("{}/{}", text_of(own.address & own.mask), std::popcount(own.mask));
+    if (interface == own.interface || interface == text_of(own.address) || interface == network) {
+      return text_of(own.address);
+    }
+  }
+  return std::nullopt;
+}
+
+std::string ssh_arguments(const std::string& ssh_config) {
+  std::vector<std::string> words;
+  if (!ssh_config.empty()) {
+    if (!is_plain(ssh_config)) {
+      throw UserError(
+          fmt::format("--ssh-config {}: mpirun takes ssh's words apart at blanks, and a shell sees them: give "
+                      "a path of letters, digits and ._-/+@=:, alone",
+                      ssh_config));
+    }
+    words.push_back("-F " + ssh_config);
+  }
+  // Nobody is there to be asked; and what does not answer ends, before mpirun's own patience does.
+  words.push_back("-o BatchMode=yes");
+  words.push_back(fmt::format("-o ConnectTimeout={}", kConnectSeconds));
+  words.push_back("-o ServerAliveInterval=5 -o ServerAliveCountMax=2");
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+ProcessOptions command(const spec::EngineOptions& engine, const LaunchRequest& moved,
+                       const std::vector<std::string>& hosts) {
+  const bool here = all_here(hosts);
+  const bool shared = std::set<std::string>(hosts.begin(), hosts.end()).size() < hosts.size();
+  std::vector<std::string> words = {"mpirun", "-n", std::to_string(moved.workers)};
+  const auto parameter = [&](const char* name, const std::string& value) {
+    words.insert(words.end(), {"--mca", name, value});
+  };
+  // A host per rank, in order: mapped by slot, the ranks of mpirun's own host would be the first.
+  words.insert(words.end(), {"--host", fmt::format("{}", fmt::join(hosts, ",")), "--map-by", "seq"});
+  words.insert(words.end(), {"--bind-to", "none"});
+  if (!moved.working_directory.empty()) words.insert(words.end(), {"--wdir", moved.working_directory.string()});
+
+  // These hosts alone, whatever batch system this command itself runs under, by the names given.
+  parameter("ras", "^slurm,gridengine,tm,lsf,alps");
+  parameter("orte_keep_fqdn_hostnames", "1");
+  if (here) {
+    parameter("plm", "isolated");
+    parameter("oob_tcp_if_include", "lo");
+  } else {
+    parameter("plm", "rsh");
+    parameter("plm_rsh_agent", "ssh");
+    parameter("plm_rsh_args", ssh_arguments(engine.ssh_config));
+    // No host but this one has keys for the others.
+    parameter("plm_rsh_no_tree_spawn", "1");
+    // A lost host is noticed after 11 s, not after minutes.
+    parameter("oob_tcp_keepalive_time", "5");
+    parameter("oob_tcp_keepalive_intvl", "2");
+    parameter("oob_tcp_keepalive_probes", "3");
+    if (!moved.network_interface.empty()) parameter("oob_tcp_if_include", network_of(moved.network_interface));
+  }
+  // Who failed, the supervisor judges, and it ends the others.
+  parameter("orte_abort_on_non_zero_status", "0");
+  parameter("odls_base_sigkill_timeout", kKillSeconds);
+  // For ranks that use MPI.
+  parameter("pml", "ob1");
+  parameter("btl", here ? "self,vader" : shared ? "self,vader,tcp" : "self,tcp");
+  if (!here && !moved.network_interface.empty()) {
+    parameter("btl_tcp_if_include", network_of(moved.network_interface));
+  }
+  if (moved.environment.contains("MLBENCH_OVERSUBSCRIBED")) parameter("mpi_yield_when_idle", "1");
+
+  for (const auto& [name, value] : moved.environment) words.insert(words.end(), {"-x", name});
+  words.insert(words.end(), {moved.guard.string(), "openmpi"});
+  words.insert(words.end(), moved.command.begin(), moved.command.end());
+
+  ProcessOptions options;
+  options.arguments = std::move(words);
+  options.environment = moved.environment;
+  options.environment["OMPI_ALLOW_RUN_AS_ROOT"] = options.environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
+  options.output = moved.log_dir / fmt::format("mpirun.seg-{}.log", moved.segment);
+  return options;
+}
+
+}  // namespace mlbench::exec::mpirun

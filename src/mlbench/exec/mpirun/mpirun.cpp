@@ -1,0 +1,212 @@
+#include "mlbench/exec/mpirun/mpirun.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <string.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/exec/engine_group.h"
+#include "mlbench/exec/linked.h"
+#include "mlbench/exec/mpirun/command.h"
+#include "mlbench/exec/mpirun/words.h"
+#include "mlbench/guard/channel.h"
+#include "mlbench/guard/descendants.h"
+#include "mlbench/net/link/link.h"
+#include "mlbench/net/sockets.h"
+
+namespace mlbench::exec::mpirun {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+// Until all guards came.
+constexpr seconds kStartPatience{60};
+// After SIGKILL, for mpirun and what it leaves on this host: ssh, guards.
+constexpr seconds kKillPatience{3};
+constexpr const char* kSpec = "spec.json";
+
+// What the supervisor and the links add to the environment of ranks, beside what the plan knows.
+std::vector<std::string> added_variables(const LaunchRequest& request) {
+  std::vector<std::string> names = {"MASTER_ADDR",         "MASTER_PORT",           "MLBENCH_RUN_ID",
+                                    "MLBENCH_RESUME_S",    guard::kAddressVariable, guard::kSecretVariable,
+                                    guard::kFolderVariable};
+  // Workers alone have a rendezvous of ours.
+  names.emplace_back(request.rank_words ? guard::kRankWordsVariable : "MLBENCH_SECRET");
+  return names;
+}
+
+class MpirunJob final : public EngineJob {
+ public:
+  MpirunJob(const ProcessOptions& options, const LaunchRequest& request, std::vector<std::string> hosts,
+            std::string ssh_config)
+      : links_(*request.links.server),
+        hosts_(std::move(hosts)),
+        ssh_config_(std::move(ssh_config)),
+        log_(options.output.value()),
+        log_begin_(log_size()),
+        deadline_(steady_clock::now() + kStartPatience),
+        mpirun_(start_below(options)) {}
+
+  StartStatus status() override {
+    if (!failure_.empty()) return {StartState::kFailed, failure_};
+    if (const auto end = mpirun_.wait(milliseconds(0))) {
+      failure_ = fmt::format("mpirun {} before the ranks ran: {}", how(*end), why_no_start(said(), ssh_config_));
+    } else if (steady_clock::now() >= deadline_) {
+      failure_ = fmt::format("mpirun has not started the ranks within {} s, no word of {}: {}", kStartPatience.count(),
+                             missing(), why_no_start(said(), ssh_config_));
+    }
+    if (!failure_.empty()) return {StartState::kFailed, failure_};
+    return {StartState::kStarting};
+  }
+
+  std::optional<EngineDeath> death() override {
+    if (death_) return death_;
+    const auto end = mpirun_.wait(milliseconds(0));
+    const size_t size = log_size();
+    if (!end && size == log_seen_) return std::nullopt;
+    log_seen_ = size;
+    const std::string text = said();
+    // It says so at once, and ends seconds later: until then the other ranks are ended, of whom nobody is to blame.
+    if (const auto host = lost_host(text)) {
+      death_ = EngineDeath{fmt::format("Open MPI's daemon on {} ({}) is gone, and mpirun ends the ranks of all hosts",
+                                       *host, ranks_on(*host, hosts_)),
+                           true};
+    } else if (end) {
+      death_ = EngineDeath{fmt::format("mpirun {} under its ranks: {}", how(*end), last_words(text)), false};
+    }
+    return death_;
+  }
+
+  void end(milliseconds patience) override {
+    try {
+      // A guard that comes now is sent away.
+      for (size_t rank = 0; rank < hosts_.size(); ++rank) links_.close(static_cast<int>(rank));
+      // It needs seconds to act on SIGTERM, and does not where a host is cut off. Its daemons end without it.
+      if (!mpirun_.wait(patience)) {
+        mpirun_.signal(SIGKILL);
+        mpirun_.wait(kKillPatience);
+      }
+    } catch (const std::exception&) {
+      // What is left of it is below this process.
+    }
+    guard::end_descendants({}, kKillPatience);
+  }
+
+ private:
+  static ChildProcess start_below(const ProcessOptions& options) {
+    guard::become_subreaper();  // what a killed mpirun leaves behind is ours to end
+    return ChildProcess::start(options);
+  }
+
+  static std::string how(const ProcessEnd& end) {
+    if (!end.signal) return fmt::format("ended with code {}", end.code);
+    return fmt::format("was killed by signal {} (SIG{})", *end.signal, sigabbrev_np(*end.signal));
+  }
+
+  size_t log_size() const {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(log_, error);
+    return error ? 0 : static_cast<size_t>(size);
+  }
+
+  // Of this mpirun: an earlier one of the segment may have written to the same file.
+  std::string said() const {
+    const std::string text = std::filesystem::exists(log_) ? read_file(log_) : "";
+    return text.substr(std::min(log_begin_, text.size()));
+  }
+
+  // "h2 (ranks 2, 3), h3 (rank 4)"
+  std::string missing() const {
+    std::vector<std::string> hosts, words;
+    for (size_t rank = 0; rank < hosts_.size(); ++rank) {
+      if (links_.came(static_cast<int>(rank)) || std::ranges::find(hosts, hosts_[rank]) != hosts.end()) continue;
+      hosts.push_back(hosts_[rank]);
+      words.push_back(fmt::format("{} ({})", hosts_[rank], ranks_on(hosts_[rank], hosts_)));
+    }
+    return words.empty() ? "their start" : fmt::format("{}", fmt::join(words, ", "));
+  }
+
+  net::LinkServer& links_;
+  const std::vector<std::string> hosts_;  // of ranks
+  const std::string ssh_config_;
+  const std::filesystem::path log_;
+  const size_t log_begin_;
+  const steady_clock::time_point deadline_;
+  ChildProcess mpirun_;
+  size_t log_seen_ = 0;
+  std::string failure_;
+  std::optional<EngineDeath> death_;
+};
+
+class MpirunExecutor final : public Executor {
+ public:
+  explicit MpirunExecutor(spec::EngineOptions engine) : engine_(std::move(engine)) {}
+
+  std::string name() const override { return "mpirun"; }
+  bool on_this_host() const override { return false; }
+
+  Rendezvous rendezvous(const LaunchRequest& request) const override {
+    hosts_of_ranks(engine_, 1);  // says what to type where there are none
+    for (const spec::HostSlots& host : spec::parse_hosts(engine_.hosts)) {
+      if (is_this_host(host.name)) continue;
+      const auto asked = own_address_on(request.network_interface);
+      const std::string address = asked ? *asked : net::address_towards(host.name);
+      return {address, address};
+    }
+    return {};
+  }
+
+  std::unique_ptr<Start> start(const LaunchRequest& request) override {
+    if (!program_exists("mpirun")) {
+      throw IoError("executor mpirun: there is no mpirun in PATH (Debian: openmpi-bin)");
+    }
+    std::vector<std::string> hosts = hosts_of_ranks(engine_, request.workers);
+    if (!all_here(hosts) && !program_exists("ssh")) {
+      throw IoError("executor mpirun: there is no ssh in PATH (Debian: openssh-client)");
+    }
+    const std::filesystem::path folder = folder_on_hosts(request, engine_.scratch);
+    LaunchRequest moved = moved_to(request, folder);
+    moved.environment.merge(guard_environment(request, folder));
+    const ProcessOptions options = command(engine_, moved, hosts);
+    std::vector<std::string> files;
+    if (std::filesystem::exists(request.links.folder / kSpec)) files.emplace_back(kSpec);
+    auto links = start_linked(request, placement_on(hosts), std::move(files));
+    auto job = std::make_unique<MpirunJob>(options, request, std::move(hosts), engine_.ssh_config);
+    return std::make_unique<EngineStart>(std::move(job), std::move(links));
+  }
+
+  std::vector<std::string> describe(const LaunchRequest& request) const override {
+    LaunchRequest plan = request;
+    if (plan.links.folder.empty()) plan.links.folder = plan.log_dir.parent_path();
+    plan = moved_to(plan, folder_on_hosts(plan, engine_.scratch));
+    const auto added = added_variables(plan);
+    for (const std::string& name : added) plan.environment[name];
+    ProcessOptions options = command(engine_, plan, hosts_of_ranks(engine_, plan.workers));
+    for (const std::string& name : added) options.environment.erase(name);
+    return {command_line(options.environment, options.arguments)};
+  }
+
+ private:
+  const spec::EngineOptions engine_;
+};
+
+}  // namespace
+
+Availability available() {
+  if (!program_exists("mpirun")) return {false, "there is no mpirun in PATH (Debian: openmpi-bin)"};
+  return {true, ""};
+}
+
+std::unique_ptr<Executor> make(const spec::EngineOptions& engine) { return std::make_unique<MpirunExecutor>(engine); }
+
+}  // namespace mlbench::exec::mpirun

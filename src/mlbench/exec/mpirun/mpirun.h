@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+
+#include "mlbench/base/availability.h"
+#include "mlbench/exec/executor.h"
+#include "mlbench/spec/engine.h"
+
+namespace mlbench::exec::mpirun {
+
+// Ranks on hosts that ssh reaches: one `mpirun` (Open MPI 4.1) on the supervisor's host starts the guards of all ranks,
+// whatever the back end; they come over links. It takes the engine's hosts, ranks per host, ssh_config and scratch.
+// UserError from all that it is asked where there are no hosts, or such as cannot be used together.
+std::unique_ptr<Executor> make(const spec::EngineOptions& engine);
+Availability available();
+
+}  // namespace mlbench::exec::mpirun

@@ -1,0 +1,377 @@
+#include "mlbench/exec/mpirun/mpirun.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <optional>
+#include <thread>
+
+#include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/exec/linked.h"
+#include "mlbench/exec/mpirun/command.h"
+#include "mlbench/exec/mpirun/words.h"
+#include "mlbench/net/link/link.h"
+
+namespace mlbench::exec::mpirun {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::ThrowsMessage;
+constexpr auto kPatience = 30s;
+
+LaunchRequest plan(int workers) {
+  LaunchRequest request;
+  request.backend = "gloo";
+  request.guard = "/opt/mlbench-guard";
+  request.command = {"/opt/mlbench-worker", "--run-dir", "/home/x/runs/r-2", "--segment", "1"};
+  request.workers = workers;
+  request.environment = {{"OMP_NUM_THREADS", "1"}, {"ODD", "it's"}};
+  request.log_dir = "/home/x/runs/r-2/logs";
+  request.run_name = "r-2";
+  return request;
+}
+
+std::string folder_of(const spec::EngineOptions& engine, LaunchRequest request) {
+  request.links.folder = request.log_dir.parent_path();
+  return folder_on_hosts(request, engine.scratch).string();
+}
+
+TEST(Mpirun, DescribesTheExactCommand) {
+  spec::EngineOptions engine;
+  engine.hosts = "h1:2,h2:2";
+  engine.ssh_config = "/home/x/ssh_config";
+  engine.scratch = "/scratch";
+  LaunchRequest request = plan(3);
+  request.network_interface = "eth0";
+  const std::string folder = folder_of(engine, request);
+  EXPECT_THAT(folder, testing::MatchesRegex("/scratch/mlbench-[0-9]+/r-2-[0-9a-f]+"));
+  EXPECT_THAT(
+      make(engine)->describe(request),
+      ElementsAre(
+          "ODD='it'\\''s' OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_NUM_THREADS=1 "
+          "mpirun -n 3 --host h1,h1,h2 --map-by seq --bind-to none --mca ras '^slurm,gridengine,tm,lsf,alps' "
+          "--mca orte_keep_fqdn_hostnames 1 --mca plm rsh --mca plm_rsh_agent ssh "
+          "--mca plm_rsh_args '-F /home/x/ssh_config -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 "
+          "-o ServerAliveCountMax=2' --mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_keepalive_time 5 "
+          "--mca oob_tcp_keepalive_intvl 2 --mca oob_tcp_keepalive_probes 3 --mca oob_tcp_if_include eth0 "
+          "--mca orte_abort_on_non_zero_status 0 --mca odls_base_sigkill_timeout 2 --mca pml ob1 "
+          "--mca btl self,vader,tcp --mca btl_tcp_if_include eth0 "
+          "-x MASTER_ADDR -x MASTER_PORT -x MLBENCH_GUARD -x MLBENCH_GUARD_FOLDER -x MLBENCH_GUARD_SECRET "
+          "-x MLBENCH_RESUME_S -x MLBENCH_RUN_ID -x MLBENCH_SECRET -x ODD -x OMP_NUM_THREADS "
+          "/opt/mlbench-guard openmpi /opt/mlbench-worker --run-dir " +
+          folder + " --segment 1"));
+}
+
+TEST(Mpirun, OnThisHostAloneNoSshIsAsked) {
+  spec::EngineOptions engine;
+  engine.hosts = "localhost:4";
+  LaunchRequest request = plan(2);
+  request.environment["MLBENCH_OVERSUBSCRIBED"] = "1";
+  request.working_directory = "/home/x/work";
+  const auto lines = make(engine)->describe(request);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0], HasSubstr("mpirun -n 2 --host localhost,localhost --map-by seq --bind-to none "
+                                  "--wdir /home/x/work --mca ras"));
+  EXPECT_THAT(lines[0], AllOf(HasSubstr("--mca plm isolated --mca oob_tcp_if_include lo"), Not(HasSubstr("ssh")),
+                              HasSubstr("--mca btl self,vader --mca mpi_yield_when_idle 1 ")));
+  EXPECT_EQ(make(engine)->rendezvous({}).bind, "127.0.0.1");
+}
+
+TEST(Mpirun, ARankPerHostNeedsNoSharedMemory) {
+  spec::EngineOptions engine;
+  engine.hosts = "h1:8,h2:8";
+  engine.ranks_per_host = 1;
+  const auto lines = make(engine)->describe(plan(2));
+  EXPECT_THAT(lines.front(), AllOf(HasSubstr("--host h1,h2 "), HasSubstr("--mca btl self,tcp "),
+                                   Not(HasSubstr("if_include")), Not(HasSubstr("mpi_yield_when_idle"))));
+}
+
+TEST(Mpirun, HostsThatDoNotServeAreRefused) {
+  const auto use = [](const std::string& hosts) {
+    spec::EngineOptions engine;
+    engine.hosts = hosts;
+    return make(engine)->describe(plan(2));
+  };
+  EXPECT_THAT([&] { use(""); }, ThrowsMessage<UserError>(AllOf(HasSubstr("-H h1:2,h2:2"), HasSubstr("--hostfile"))));
+  EXPECT_THAT([&] { use("h1"); }, ThrowsMessage<UserError>(HasSubstr("2 ranks need 2 slots")));
+  EXPECT_THAT([&] { use("localhost,h2"); }, ThrowsMessage<UserError>(HasSubstr("localhost beside other hosts")));
+  EXPECT_THAT([&] { use("[fd00::1],[fd00::2]"); }, ThrowsMessage<UserError>(HasSubstr("takes no number of IPv6")));
+  EXPECT_EQ(own_address_on("lo"), "127.0.0.1");
+  EXPECT_EQ(own_address_on("127.0.0.1"), "127.0.0.1");
+  EXPECT_EQ(own_address_on("127.0.0.0/8"), "127.0.0.1");
+  EXPECT_EQ(own_address_on("192.0.2.1"), std::nullopt);
+  EXPECT_THAT([] { make({})->rendezvous({}); }, ThrowsMessage<UserError>(HasSubstr("-H h1:2,h2:2")));
+}
+
+TEST(Mpirun, PlacesAreThoseOfTheHosts) {
+  const auto places = placement_on({"h2", "h1", "h2"});
+  ASSERT_EQ(places.size(), 3u);
+  EXPECT_EQ(places[2].host, "h2");
+  EXPECT_EQ(places[2].rank, 2);
+  EXPECT_EQ(places[2].local_rank, 1);
+  EXPECT_EQ(places[1].local_rank, 0);
+}
+
+TEST(Mpirun, SshsWordsSurviveTheSplitting) {
+  EXPECT_THAT([] { ssh_arguments("/home/x y/config"); },
+              ThrowsMessage<UserError>(AllOf(HasSubstr("/home/x y/config"), HasSubstr("blanks"))));
+  EXPECT_THROW(ssh_arguments("/home/$(id)/config"), UserError);
+  EXPECT_THAT(ssh_arguments(""), testing::StartsWith("-o BatchMode=yes"));
+}
+
+TEST(Mpirun, NetworksAreAsOpenMpiSelectsThem) {
+  EXPECT_EQ(network_of("eth0"), "eth0");
+  EXPECT_EQ(network_of("10.77.0.0/24"), "10.77.0.0/24");
+  EXPECT_EQ(network_of("127.0.0.1"), "127.0.0.0/8");
+  EXPECT_THAT([] { network_of("192.0.2.1"); }, ThrowsMessage<UserError>(HasSubstr("this host has no such address")));
+  EXPECT_THROW(network_of("eth0 --mca x"), UserError);
+}
+
+TEST(Mpirun, TheFolderOnHostsIsTheRunsOwn) {
+  LaunchRequest one = plan(1), other = plan(1);
+  other.log_dir = "/home/y/runs/r-2/logs";
+  EXPECT_NE(folder_of({}, one), folder_of({}, other)) << "runs of two homes meet on one host";
+  other.log_dir = one.log_dir;
+  other.segment = 2;
+  EXPECT_EQ(folder_of({}, one), folder_of({}, other)) << "the next segment finds its checkpoints";
+  EXPECT_THAT(folder_of({}, one), testing::StartsWith("/tmp/mlbench-" + std::to_string(geteuid()) + "/r-2-"));
+}
+
+// ---- what Open MPI 4.1.4 and OpenSSH write --------------------------------------------------------------------------
+
+const std::string kRule = std::string(74, '-') + "\n";
+
+TEST(MpirunWords, NamesTheHostWithoutTheProgram) {
+  const std::string said =
+      "[h1:06346] plm:rsh: Warning: setpgid(6352,6352) failed in parent with errno=Permission "
+      "denied(13)\n" +
+      kRule +
+      "mpirun was unable to launch the specified application as it could not access\nor execute an "
+      "executable:\n\nExecutable: /opt/bin/mlbench-guard\nNode: h2\n\nwhile attempting to start "
+      "process rank 1.\n" +
+      kRule + "3 total processes failed to start\n";
+  EXPECT_EQ(why_no_start(said, ""),
+            "mlbench-guard is not at /opt/bin/mlbench-guard on h2: install the same build there, at the same path (a "
+            "shared file system, or the same package)");
+}
+
+TEST(MpirunWords, NamesTheHostWithoutTheFolder) {
+  const std::string said =
+      kRule +
+      "mpirun was unable to launch the specified application as it could not\nchange to the "
+      "specified working directory:\n\nWorking directory: /no/dir\nNode: h1\n\nwhile attempting to "
+      "start process rank 0.\n" +
+      kRule;
+  EXPECT_THAT(why_no_start(said, ""), HasSubstr("there is no folder /no/dir on h1"));
+}
+
+TEST(MpirunWords, SshComesFirst) {
+  const std::string after = kRule +
+                            "ORTE was unable to reliably start one or more daemons.\nThis usually is caused by:\n\n* "
+                            "not finding the required libraries and/or binaries\n" +
+                            kRule;
+  EXPECT_EQ(
+      why_no_start("ssh: Could not resolve hostname h9: Name or service not known\r\n" + after, "/x/config"),
+      "ssh: Could not resolve hostname h9: Name or service not known (this must work from here for each host: ssh "
+      "-F /x/config -o BatchMode=yes HOST true)");
+  EXPECT_THAT(why_no_start("root@h2: Permission denied (publickey).\n" + after, ""),
+              AllOf(HasSubstr("root@h2: Permission denied"), HasSubstr("ssh -o BatchMode=yes HOST true")));
+  EXPECT_THAT(why_no_start("bash: line 1: orted: command not found\n" + after, ""),
+              HasSubstr("no Open MPI in the PATH"));
+  EXPECT_THAT(why_no_start(after, ""), AllOf(HasSubstr("ORTE was unable"), Not(HasSubstr("----"))));
+}
+
+TEST(MpirunWords, NamesTheHostWhoseDaemonIsLost) {
+  const std::string said =
+      kRule +
+      "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[37861,0],0] on node "
+      "h1\n  Remote daemon: [[37861,0],2] on node h3\n\nThis is usually due to either\n" +
+      kRule;
+  EXPECT_EQ(lost_host(said), "h3");
+  EXPECT_FALSE(lost_host(said.substr(0, said.find(" on node h3") + 10))) << "half of it";
+  EXPECT_FALSE(lost_host("all is well\n"));
+  EXPECT_EQ(ranks_on("h3", {"h1", "h3", "h3"}), "ranks 1, 2");
+  EXPECT_EQ(ranks_on("h1", {"h1", "h3", "h3"}), "rank 0");
+}
+
+// ---- with an mpirun of ours -----------------------------------------------------------------------------------------
+
+// Starts the guards here, in place of all hosts.
+const std::string kStartGuards = R"(
+n=$2
+while [ "$2" != openmpi ]; do shift; done
+rank=0
+while [ $rank -lt $n ]; do
+  OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_SIZE=$n OMPI_COMM_WORLD_LOCAL_RANK=$rank OMPI_COMM_WORLD_LOCAL_SIZE=$n "$@" &
+  rank=$((rank + 1))
+done
+)";
+
+class FakeMpirunTest : public testing::Test {
+ protected:
+  FakeMpirunTest() {
+    fs::create_directories(dir_ / "bin");
+    fs::create_directories(run() / "logs");
+    setenv("PATH", ((dir_ / "bin").string() + ":" + old_path_).c_str(), 1);
+    program("ssh", "exit 255\n");
+    engine_.hosts = "h1:1,h2:2";
+    engine_.scratch = dir_ / "scratch";
+    executor_ = make(engine_);
+  }
+  ~FakeMpirunTest() override { setenv("PATH", old_path_.c_str(), 1); }
+
+  void program(const std::string& name, const std::string& script) const {
+    const fs::path file = dir_ / "bin" / name;
+    std::ofstream(file) << "#!/bin/sh\n" << script;
+    chmod(file.c_str(), 0755);
+  }
+
+  // Whatever the fake and its ranks start holds the lock.
+  std::string holding() const { return "exec 9>>" + (dir_ / "held").string() + "; flock -s 9 || exit 1; "; }
+  bool nobody_is_left() const { return FileLock::acquire(dir_ / "held", kPatience).has_value(); }
+  fs::path run() const { return dir_ / "run"; }
+  std::string log(int rank) const {
+    const fs::path path = rank_log_path(run() / "logs", 1, rank);
+    return fs::exists(path) ? read_file(path) : "";
+  }
+
+  std::unique_ptr<Start> start(const std::string& script) {
+    LaunchRequest request;
+    request.backend = "gloo";
+    request.guard = GUARD;
+    request.command = {"/bin/sh", "-c", script, "{rank}"};
+    request.rank_words = true;
+    request.workers = 3;
+    request.log_dir = run() / "logs";
+    request.run_name = "fake";
+    request.environment = {{"MLBENCH_RUN_ID", "1"}, {"MLBENCH_RUN_DIR", run().string()}};
+    links_.emplace(net::LinkServerOptions{.size = 3, .folder = run(), .files = [](int rank) {
+                                            return std::vector<std::string>{rank_log_path("logs", 1, rank)};
+                                          }});
+    net::KvServerOptions options;
+    options.size = 3;
+    options.run_id = "1";
+    options.secret = request.links.secret = "open-sesame";
+    options.take_link = [this](net::ProvedConnection connection) { links_->take(std::move(connection)); };
+    rendezvous_.emplace(options);
+    request.links.server = &*links_;
+    request.links.folder = run();
+    request.links.rendezvous = "127.0.0.1:" + std::to_string(rendezvous_->port());
+    return executor_->start(request);
+  }
+
+  static StartStatus wait_for(Start& start, StartState state) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    StartStatus status;
+    do {
+      status = start.poll(100ms);
+    } while (status.state != state && std::chrono::steady_clock::now() < deadline);
+    EXPECT_EQ(status.state, state) << status.words;
+    return status;
+  }
+
+  static std::optional<std::string> wait_for_death(RankGroup& group) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    std::optional<std::string> death;
+    while (!death && std::chrono::steady_clock::now() < deadline) {
+      group.poll(10ms);
+      death = group.launcher_death();
+    }
+    return death;
+  }
+
+  TemporaryFolder dir_;
+  const std::string old_path_ = getenv("PATH");
+  spec::EngineOptions engine_;
+  std::optional<net::LinkServer> links_;
+  std::optional<net::KvServer> rendezvous_;
+  std::unique_ptr<Executor> executor_;
+};
+
+TEST_F(FakeMpirunTest, RanksAreWhereTheirHostsAre) {
+  program("mpirun", holding() + "echo \"$*\" > " + (dir_ / "words").string() + kStartGuards + "wait\n");
+  write_file_atomically(run() / "spec.json", "{}");
+  const auto begun = start("cat $MLBENCH_RUN_DIR/spec.json; echo $0 $RANK; exit $((RANK + 5))");
+  wait_for(*begun, StartState::kStarted);
+  auto group = begun->take();
+  const auto places = group->placement();
+  ASSERT_EQ(places.size(), 3u);
+  EXPECT_EQ(places[0].host, "h1");
+  EXPECT_EQ(places[1].host, "h2");
+  EXPECT_EQ(places[2].host, "h2");
+  EXPECT_EQ(places[2].local_rank, 1);
+  int ends = 0;
+  while (ends < 3) {
+    const auto exits = group->poll(kPatience);
+    ASSERT_FALSE(exits.empty());
+    for (const RankExit& exit : exits) {
+      EXPECT_EQ(exit.end.code, exit.rank + 5);
+      ++ends;
+    }
+  }
+  while (group->running()) group->poll(100ms);
+  EXPECT_EQ(log(2), "{}2 2\n");
+  EXPECT_FALSE(group->launcher_death());
+  group.reset();
+  EXPECT_TRUE(nobody_is_left());
+  EXPECT_THAT(read_file(dir_ / "words"),
+              AllOf(HasSubstr("--host h1,h2,h2 "), HasSubstr("-x MLBENCH_GUARD_SECRET"), Not(HasSubstr("sesame"))));
+}
+
+TEST_F(FakeMpirunTest, WhatSshSaysIsTheReason) {
+  program("mpirun", "echo 'ssh: Could not resolve hostname h2: Name or service not known'; exit 255\n");
+  const auto begun = start("exit 0");
+  const StartStatus status = wait_for(*begun, StartState::kFailed);
+  EXPECT_THAT(status.words, AllOf(HasSubstr("mpirun ended with code 255 before the ranks ran"),
+                                  HasSubstr("Could not resolve hostname h2")));
+}
+
+TEST_F(FakeMpirunTest, AStartThatIsDroppedEndsWhatIgnoresSigterm) {
+  program("mpirun", holding() + "trap '' TERM; setsid sleep 600 & touch " + (dir_ / "began").string() +
+                        "; while :; do sleep 0.05; done\n");
+  auto begun = start("exit 0");
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!fs::exists(dir_ / "began") && std::chrono::steady_clock::now() < deadline) begun->poll(50ms);
+  EXPECT_EQ(begun->poll(0ms).state, StartState::kStarting);
+  begun.reset();
+  EXPECT_TRUE(nobody_is_left());
+}
+
+TEST_F(FakeMpirunTest, AKilledMpirunIsTold) {
+  program("mpirun", "echo $$ > " + (dir_ / "pid").string() + "\n" + kStartGuards + "wait\n");
+  const auto begun = start(holding() + "exec sleep 600");
+  wait_for(*begun, StartState::kStarted);
+  auto group = begun->take();
+  EXPECT_FALSE(group->launcher_death());
+  kill(std::stoi(read_file(dir_ / "pid")), SIGKILL);
+  EXPECT_THAT(wait_for_death(*group).value_or(""), HasSubstr("mpirun was killed by signal 9 (SIGKILL)"));
+  group.reset();
+  EXPECT_TRUE(nobody_is_left());
+}
+
+TEST_F(FakeMpirunTest, ALostDaemonIsToldBeforeMpirunEnds) {
+  program("mpirun", kStartGuards + "while [ ! -e " + (dir_ / "go").string() +
+                        " ]; do sleep 0.05; done; echo 'ORTE has lost communication with a remote daemon.'; echo '  "
+                        "Remote daemon: [[1,0],2] on node h2'; wait\n");
+  const auto begun = start("exec sleep 600");
+  wait_for(*begun, StartState::kStarted);
+  const auto group = begun->take();
+  EXPECT_FALSE(group->launcher_death());
+  write_file_atomically(dir_ / "go", "");
+  EXPECT_EQ(wait_for_death(*group).value_or(""),
+            "Open MPI's daemon on h2 (ranks 1, 2) is gone, and mpirun ends the ranks of all hosts");
+}
+
+}  // namespace
+}  // namespace mlbench::exec::mpirun

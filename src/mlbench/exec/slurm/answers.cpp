@@ -1,0 +1,144 @@
+#include "mlbench/exec/slurm/answers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+namespace mlbench::exec::slurm {
+namespace {
+
+// squeue(1), JOB STATE CODES. What is in none of the lists runs.
+constexpr std::array<std::string_view, 6> kQueuedStates = {"PENDING",     "REQUEUED",     "REQUEUE_HOLD",
+                                                           "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"};
+constexpr std::array<std::string_view, 12> kEndedStates = {"BOOT_FAIL", "CANCELLED",     "COMPLETED", "DEADLINE",
+                                                           "FAILED",    "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+                                                           "PREEMPTED", "RECONFIG_FAIL", "REVOKED",   "TIMEOUT"};
+
+template <size_t N>
+bool is_one_of(const std::array<std::string_view, N>& list, std::string_view word) {
+  return std::ranges::find(list, word) != list.end();
+}
+
+std::string trimmed(const std::string& text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos) return "";
+  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+bool is_key(std::string_view word) {
+  const auto fits = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view(":/_-").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  return !word.empty() && std::isalpha(static_cast<unsigned char>(word.front())) != 0 &&
+         std::ranges::all_of(word, fits);
+}
+
+std::optional<int64_t> number_of(const std::string& text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+Json text_or_null(const std::string& text) { return text.empty() || text == "N/A" ? Json() : Json(text); }
+Json number_or_null(const std::string& text) {
+  const auto number = number_of(text);
+  return number ? Json(*number) : Json();
+}
+
+}  // namespace
+
+std::optional<JobName> parse_submission(const std::string& output) {
+  std::string last;  // a site's plug-in may say something before it
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    if (!trimmed(line).empty()) last = trimmed(line);
+  }
+  const size_t end = std::min(last.find(';'), last.size());
+  JobName name{last.substr(0, end), end < last.size() ? last.substr(end + 1) : ""};
+  const auto digit = [](unsigned char c) { return std::isdigit(c) != 0; };
+  if (name.id.empty() || !std::ranges::all_of(name.id, digit)) return std::nullopt;
+  return name;
+}
+
+std::string JobInfo::field(const std::string& name) const {
+  const auto found = fields.find(name);
+  return found == fields.end() ? "" : found->second;
+}
+
+JobPhase JobInfo::phase() const {
+  if (is_one_of(kQueuedStates, state())) return JobPhase::kQueued;
+  if (is_one_of(kEndedStates, state())) return JobPhase::kEnded;
+  return state() == "COMPLETING" ? JobPhase::kEnding : JobPhase::kRunning;
+}
+
+bool JobInfo::requeued() const {
+  return number_of(field("Restarts")).value_or(0) > 0 || (phase() == JobPhase::kQueued && state() != "PENDING");
+}
+
+bool JobInfo::host_gone() const {
+  const std::string reason = field("Reason");
+  return state() == "NODE_FAIL" || reason == "NodeDown" || reason == "NodeFail";
+}
+
+std::string JobInfo::words() const {
+  std::string words = state();
+  const std::string reason = field("Reason"), nodes = field("NodeList");
+  if (!reason.empty() && reason != "None") words += fmt::format(" ({})", reason);
+  if (phase() != JobPhase::kQueued && !nodes.empty()) words += " on " + nodes;
+  return words;
+}
+
+std::optional<JobInfo> parse_job(const std::string& output) {
+  JobInfo job;
+  std::istringstream words(output.substr(0, output.find('\n')));
+  std::string* value = nullptr;
+  std::string repeated;
+  for (std::string word; words >> word;) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos || !is_key(std::string_view(word).substr(0, equals))) {
+      if (value != nullptr) *value += " " + word;
+      continue;
+    }
+    std::string text = word.substr(equals + 1);
+    if (text == "(null)") text.clear();
+    // The first counts: comments and commands, where others' words stand, come last.
+    const auto [place, is_new] = job.fields.emplace(word.substr(0, equals), text);
+    repeated = text;
+    value = is_new ? &place->second : &repeated;
+  }
+  if (!job.fields.contains("JobId") || job.state().empty()) return std::nullopt;
+  return job;
+}
+
+bool job_is_unknown(const std::string& errors) { return errors.find("Invalid job id") != std::string::npos; }
+
+Json allocation_of(const JobName& name, const JobInfo& job) {
+  const std::string given = job.field("AllocTRES");
+  const std::string resources = given.empty() ? job.field("TRES") : given;  // before and since Slurm 23.11
+  std::string memory;
+  std::istringstream parts(resources);
+  for (std::string part; std::getline(parts, part, ',');) {
+    if (part.starts_with("mem=")) memory = part.substr(4);
+  }
+  return {{"engine", "slurm"},
+          {"job", name.id},
+          {"cluster", text_or_null(name.cluster)},
+          {"partition", text_or_null(job.field("Partition"))},
+          {"account", text_or_null(job.field("Account"))},
+          {"qos", text_or_null(job.field("QOS"))},
+          {"reservation", text_or_null(job.field("Reservation"))},
+          {"nodes", text_or_null(job.field("NodeList"))},
+          {"node_count", number_or_null(job.field("NumNodes"))},
+          {"cpus", number_or_null(job.field("NumCPUs"))},
+          {"memory", text_or_null(memory)},
+          {"resources", text_or_null(resources)},
+          {"time_limit", text_or_null(job.field("TimeLimit"))}};
+}
+
+}  // namespace mlbench::exec::slurm

@@ -1,0 +1,68 @@
+#pragma once
+
+// A job that was submitted, as its run sees it.
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlbench/exec/engine_group.h"
+#include "mlbench/exec/slurm/answers.h"
+#include "mlbench/exec/slurm/question.h"
+
+namespace mlbench::exec::slurm {
+
+struct JobPace {
+  // Between two looks at the job: at least, and where nothing changes.
+  std::chrono::milliseconds look{1000}, slow_look{5000};
+  // For an answer of scontrol or scancel.
+  std::chrono::milliseconds answer{15000};
+  // From the moment when the job runs: for setup, images, and the guards of all ranks.
+  std::chrono::milliseconds start{std::chrono::minutes(10)};
+  // For the end of a job that was cancelled.
+  std::chrono::milliseconds cancel{std::chrono::minutes(1)};
+};
+
+class Job final : public EngineJob {
+ public:
+  // `log`: what the job says, where that can be read here.
+  Job(JobName name, std::filesystem::path log, JobPace pace = {});
+
+  StartStatus status() override;
+  std::optional<EngineDeath> death() override;
+  void rank_ended() override;
+  Json allocation() override;
+  void end(std::chrono::milliseconds patience) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::vector<std::string> about_it(std::vector<std::string> command, const std::string& option) const;
+  std::vector<std::string> show() const;
+  void look();
+  void take(const Answer& answer);
+  void look_and_wait();
+  // Whether it is over; waits up to `patience` for that, looking now and then.
+  bool gone_within(std::chrono::milliseconds patience, bool stays_queued);
+  void cancel() const;
+  bool gone() const { return unknown_ || (info_ && info_->phase() == JobPhase::kEnded); }
+  std::string said(const std::string& what) const;
+
+  const JobName name_;
+  const std::filesystem::path log_;
+  const JobPace pace_;
+  std::unique_ptr<Question> question_;
+  Clock::time_point next_look_, last_look_;
+  std::chrono::milliseconds wait_;
+  std::optional<JobInfo> info_;  // as it last was
+  bool unknown_ = false;         // Slurm has no such job any more
+  std::string silence_;          // why there is no newer answer
+  std::optional<Clock::time_point> running_since_;
+  bool hurried_ = false;
+  bool ran_ = false;  // its ranks did
+};
+
+}  // namespace mlbench::exec::slurm

@@ -1,0 +1,187 @@
+#include "mlbench/exec/slurm/script.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <string_view>
+#include <utility>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/exec/linked.h"
+#include "mlbench/guard/channel.h"
+
+namespace mlbench::exec::slurm {
+namespace {
+
+constexpr const char* kScratch = "/tmp";
+
+// What the script below decides, and what to use in place.
+struct OwnOption {
+  std::string_view key, instead;
+};
+constexpr OwnOption kOwnOptions[] = {
+    {"ntasks", "the number of workers"},
+    {"ntasks-per-node", "--ranks-per-host"},
+    {"cpus-per-task", "--threads-per-worker"},
+    {"job-name", "the name of the run"},
+    {"chdir", "--work-dir, or --scratch"},
+    {"open-mode", "nothing: what the job says is appended"},
+    {"export", "--env"},
+    {"export-file", "--env"},
+    {"get-user-env", "--setup"},
+    {"array", "--repeat: each run has a job of its own"},
+    {"wrap", "--setup"},
+    {"wait", "nothing: the run is waited for"},
+    {"parsable", "nothing"},
+    {"test-only", "--dry-run"},
+    {"het-group", "nothing: heterogeneous jobs are not supported"},
+    {"hetjob", "nothing: heterogeneous jobs are not supported"},
+};
+
+bool is_option_key(std::string_view key) {
+  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; };
+  return !key.empty() && std::isalpha(static_cast<unsigned char>(key.front())) != 0 && std::ranges::all_of(key, fits);
+}
+
+// As sbatch takes the lines of a script apart: at blanks, # begins a comment, and \ keeps what follows from both.
+std::string quoted_for_sbatch(const std::string& value) {
+  if (value.find_first_of(" \"'\\#") == std::string::npos) return value;
+  std::string text = "\"";
+  for (const char c : value) text += c == '"' || c == '\\' ? std::string{'\\', c} : std::string(1, c);
+  return text + "\"";
+}
+
+std::string line(const std::string& key, const std::string& value) {
+  return fmt::format("#SBATCH --{}={}\n", key, quoted_for_sbatch(value));
+}
+
+std::filesystem::path start_folder(const LaunchRequest& request, const spec::EngineOptions& engine) {
+  if (!request.working_directory.empty()) return request.working_directory;
+  return engine.scratch.empty() ? kScratch : engine.scratch;
+}
+
+std::string run_name(const LaunchRequest& request) { return request.run_name.empty() ? "run" : request.run_name; }
+
+std::filesystem::path folder_here(const LaunchRequest& request) {
+  return request.links.folder.empty() ? request.log_dir.parent_path() : request.links.folder;
+}
+
+bool is_address(const std::string& text) {
+  const auto fits = [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; };
+  return text.find(':') != std::string::npos || std::ranges::all_of(text, fits);
+}
+
+std::vector<std::string> srun(const LaunchRequest& request, const spec::EngineOptions& engine) {
+  std::vector<std::string> words = {"srun", fmt::format("--ntasks={}", request.workers)};
+  if (engine.ranks_per_host > 0) {
+    words.push_back(fmt::format("--ntasks-per-node={}", std::min<int64_t>(engine.ranks_per_host, request.workers)));
+  }
+  words.push_back(fmt::format("--cpus-per-task={}", request.threads));
+  // Each of these a site may set otherwise. The supervisor judges which end of a rank ends the run.
+  words.insert(words.end(),
+               {"--distribution=block", "--cpu-bind=none", request.backend == "mpi" ? "--mpi=pmix" : "--mpi=none",
+                "--kill-on-bad-exit=0", "--wait=0", "--export=ALL", "--input=none", "--label"});
+  words.insert(words.end(), {request.guard.string(), "slurm"});
+  words.insert(words.end(), request.command.begin(), request.command.end());
+  return words;
+}
+
+}  // namespace
+
+std::string option_line(const std::string& option) {
+  const size_t equals = std::min(option.find('='), option.size());
+  const std::string key = option.substr(0, equals);
+  if (!is_option_key(key)) {
+    throw UserError(
+        fmt::format("--slurm-option '{}': expected KEY or KEY=VALUE with a long option of sbatch, without "
+                    "its dashes, as in partition=gpu or exclusive",
+                    option.substr(0, 80)));
+  }
+  if (std::ranges::any_of(option, [](unsigned char c) { return c < 0x20 || c == 0x7f; })) {
+    throw UserError(
+        fmt::format("--slurm-option {}: a line break, a tab or another control character stands in its "
+                    "value: an option is one line of the batch script",
+                    key));
+  }
+  for (const OwnOption& own : kOwnOptions) {
+    if (own.key == key) throw UserError(fmt::format("--slurm-option {}: mlbench sets it; use {}", key, own.instead));
+  }
+  return equals == option.size() ? fmt::format("#SBATCH --{}\n", key) : line(key, option.substr(equals + 1));
+}
+
+LaunchRequest on_hosts(const LaunchRequest& request, const spec::EngineOptions& engine) {
+  LaunchRequest theirs = request;
+  if (const std::filesystem::path here = folder_here(request); !here.empty()) {
+    theirs.links.folder = here;
+    theirs = moved_to(std::move(theirs), folder_on_hosts(request, engine.scratch));
+  }
+  if (request.rank_words) theirs.environment[guard::kRankWordsVariable] = "1";  // for describe(), too
+  if (request.backend == "mpi") {
+    if (request.environment.contains("MLBENCH_OVERSUBSCRIBED")) {
+      theirs.environment["OMPI_MCA_mpi_yield_when_idle"] = "1";
+    }
+    // An address is one host's; its ranks' own are found by Open MPI.
+    if (!request.network_interface.empty() && !is_address(request.network_interface)) {
+      theirs.environment["OMPI_MCA_btl_tcp_if_include"] = request.network_interface;
+    }
+  }
+  return theirs;
+}
+
+std::filesystem::path script_path(const LaunchRequest& request) {
+  return request.log_dir / fmt::format("slurm.seg-{}.sbatch", request.segment);
+}
+
+std::filesystem::path log_path(const LaunchRequest& request) {
+  return request.log_dir / fmt::format("slurm.seg-{}.log", request.segment);
+}
+
+std::string batch_script(const LaunchRequest& request, const spec::EngineOptions& engine) {
+  std::string text = "#!/bin/bash\n";
+  text += line("job-name", "mlbench-" + run_name(request));
+  text += line("ntasks", std::to_string(request.workers));
+  if (engine.ranks_per_host > 0) {
+    const int64_t on_each = std::min<int64_t>(engine.ranks_per_host, request.workers);
+    text += line("nodes", std::to_string((request.workers + on_each - 1) / on_each));
+    text += line("ntasks-per-node", std::to_string(on_each));
+  }
+  text += line("cpus-per-task", std::to_string(request.threads));
+  text += line("chdir", start_folder(request, engine).string());
+  text += line("output", log_path(request).string());
+  text += line("open-mode", "append");
+  text += line("export", "ALL");
+  text += "#SBATCH --no-requeue\n";
+  for (const std::string& option : engine.slurm) text += option_line(option);
+  text +=
+      "\n"
+      "if [ \"${SLURM_RESTART_COUNT:-0}\" != 0 ]; then\n"
+      "  echo 'this job was requeued: its run does not begin again' >&2\n"
+      "  exit 1\n"
+      "fi\n";
+  if (!engine.setup.empty()) text += "\n" + engine.setup + (engine.setup.ends_with('\n') ? "" : "\n");
+  text += "\nexec " + command_line({}, srun(request, engine)) + "\n";
+  return text;
+}
+
+std::vector<std::string> slurm_command(std::vector<std::string> command) {
+  constexpr std::array<std::string_view, 8> kPrefixes = {"SLURM_", "SLURMD_",  "SBATCH_", "SALLOC_",
+                                                         "SRUN_",  "SCANCEL_", "SINFO_",  "SCONTROL_"};
+  constexpr std::array<std::string_view, 3> kKept = {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"};
+  std::vector<std::string> without;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool known = std::ranges::any_of(kPrefixes, [&](auto prefix) { return name.starts_with(prefix); });
+    if (known && std::ranges::find(kKept, name) == kKept.end()) without.push_back(fmt::format("--unset={}", name));
+  }
+  if (without.empty()) return command;
+  std::ranges::sort(without);
+  without.insert(without.begin(), "env");
+  without.insert(without.end(), std::make_move_iterator(command.begin()), std::make_move_iterator(command.end()));
+  return without;
+}
+
+}  // namespace mlbench::exec::slurm

@@ -1,0 +1,128 @@
+#include "mlbench/exec/slurm/slurm.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/process.h"
+#include "mlbench/exec/engine_group.h"
+#include "mlbench/exec/linked.h"
+#include "mlbench/exec/slurm/answers.h"
+#include "mlbench/exec/slurm/job.h"
+#include "mlbench/exec/slurm/question.h"
+#include "mlbench/exec/slurm/script.h"
+#include "mlbench/net/sockets.h"
+
+namespace mlbench::exec::slurm {
+namespace {
+
+using std::chrono::seconds;
+
+// sbatch tries again for a while when the controller is busy.
+constexpr seconds kSubmitPatience{60};
+constexpr seconds kNodesPatience{15};
+
+std::vector<std::string> submission(const LaunchRequest& request) {
+  return slurm_command({"sbatch", "--parsable", script_path(request).string()});
+}
+
+// The address of this host as the nodes reach it: the one towards the first of them that is not this host alone.
+std::string address_for_nodes() {
+  const Answer answer = ask(slurm_command({"sinfo", "--noheader", "--Node", "--format=%o"}), kNodesPatience);
+  if (!answer.good()) {
+    throw IoError(fmt::format("Slurm does not say what nodes it has: sinfo: {}",
+                              answer.errors.empty() ? "it failed without a word" : answer.errors));
+  }
+  std::optional<std::string> own;
+  std::string reason;
+  std::istringstream nodes(answer.output);
+  for (std::string node; nodes >> node;) {
+    try {
+      const std::string address = net::address_towards(node);
+      if (!address.starts_with("127.") && address != "::1") return address;
+      own = address;
+    } catch (const std::runtime_error& error) {
+      reason = error.what();
+    }
+  }
+  if (own) return *own;  // all nodes are here
+  throw IoError(fmt::format("no node of Slurm can be reached from this host{}{}", reason.empty() ? "" : ": ", reason));
+}
+
+class SlurmExecutor final : public Executor {
+ public:
+  explicit SlurmExecutor(spec::EngineOptions engine) : engine_(std::move(engine)) {
+    for (const std::string& option : engine_.slurm) option_line(option);
+  }
+
+  std::string name() const override { return "slurm"; }
+  bool on_this_host() const override { return false; }
+
+  Rendezvous rendezvous(const LaunchRequest& /*request*/) const override {
+    if (!address_) address_ = address_for_nodes();
+    return {*address_, *address_};
+  }
+
+  std::unique_ptr<Start> start(const LaunchRequest& request) override {
+    const LaunchRequest theirs = on_hosts(request, engine_);
+    write_file_atomically(script_path(request), batch_script(theirs, engine_));
+    ProcessOptions options;
+    options.arguments = submission(request);
+    options.environment = theirs.environment;
+    options.environment.merge(guard_environment(theirs, folder_on_hosts(request, engine_.scratch)));
+    // Before the job: no guard may come earlier.
+    std::vector<std::string> files;
+    if (std::filesystem::exists(request.links.folder / "spec.json")) files.emplace_back("spec.json");
+    std::unique_ptr<Start> links = start_linked(request, {}, std::move(files));
+    const ProcessOutput said = submit(options);
+    const auto name = parse_submission(said.standard_output);
+    if (said.end.code != 0 || !name) {
+      throw IoError(fmt::format("Slurm refuses the job ({}): {}", script_path(request).string(),
+                                said.standard_error.empty() ? "sbatch named none" : said.standard_error));
+    }
+    return std::make_unique<EngineStart>(std::make_unique<Job>(*name, log_path(request)), std::move(links));
+  }
+
+  // The command, and the script behind it.
+  std::vector<std::string> describe(const LaunchRequest& request) const override {
+    const LaunchRequest theirs = on_hosts(request, engine_);
+    return {command_line(theirs.environment, submission(request)) + "\n" + batch_script(theirs, engine_)};
+  }
+
+ private:
+  static ProcessOutput submit(const ProcessOptions& options) {
+    try {
+      ProcessOutput said = run_process(options, kSubmitPatience);
+      while (said.standard_error.ends_with('\n')) said.standard_error.pop_back();
+      return said;
+    } catch (const CommTimeout& error) {
+      throw IoError(fmt::format("{}; a job that was submitted nevertheless ends when it starts, as nobody answers it",
+                                error.what()));
+    }
+  }
+
+  const spec::EngineOptions engine_;
+  mutable std::optional<std::string> address_;  // asked for once
+};
+
+}  // namespace
+
+Availability available() {
+  constexpr std::array<const char*, 4> kCommands = {"sbatch", "scancel", "scontrol", "sinfo"};
+  for (const char* command : kCommands) {
+    if (!program_exists(command)) {
+      return {false, fmt::format("there is no {} in PATH (Debian: slurm-client)", command)};
+    }
+  }
+  return {true, ""};
+}
+
+std::unique_ptr<Executor> make(const spec::EngineOptions& engine) { return std::make_unique<SlurmExecutor>(engine); }
+
+}  // namespace mlbench::exec::slurm

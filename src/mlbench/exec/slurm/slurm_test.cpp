@@ -1,0 +1,641 @@
+#include "mlbench/exec/slurm/slurm.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/exec/linked.h"
+#include "mlbench/exec/slurm/answers.h"
+#include "mlbench/exec/slurm/job.h"
+#include "mlbench/exec/slurm/script.h"
+#include "mlbench/exec/slurm/test_fake_slurm.h"
+#include "mlbench/net/kv/kv.h"
+#include "mlbench/net/link/link.h"
+
+namespace mlbench::exec::slurm {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+constexpr auto kPatience = 30s;
+
+// ---- what Slurm is given -------------------------------------------------------------------------------------------
+
+LaunchRequest plain_request() {
+  LaunchRequest request;
+  request.backend = "gloo";
+  request.guard = "/opt/mlbench-guard";
+  request.command = {"/opt/mlbench-worker", "--run-dir", "/home/x/runs/r-4", "--segment", "2"};
+  request.workers = 4;
+  request.log_dir = "/home/x/runs/r-4/logs";
+  request.segment = 2;
+  request.run_name = "r-4";
+  request.environment = {{"MLBENCH_RUN_ID", "17"}, {"OMP_NUM_THREADS", "1"}};
+  return request;
+}
+
+std::string scratch_of(const LaunchRequest& request, const spec::EngineOptions& engine = {}) {
+  return folder_on_hosts(request, engine.scratch).string();
+}
+
+TEST(SlurmScript, HasAllThatASiteMaySetOtherwise) {
+  const LaunchRequest request = plain_request();
+  EXPECT_EQ(batch_script(on_hosts(request, {}), {}),
+            "#!/bin/bash\n"
+            "#SBATCH --job-name=mlbench-r-4\n"
+            "#SBATCH --ntasks=4\n"
+            "#SBATCH --cpus-per-task=1\n"
+            "#SBATCH --chdir=/tmp\n"
+            "#SBATCH --output=/home/x/runs/r-4/logs/slurm.seg-2.log\n"
+            "#SBATCH --open-mode=append\n"
+            "#SBATCH --export=ALL\n"
+            "#SBATCH --no-requeue\n"
+            "\n"
+            "if [ \"${SLURM_RESTART_COUNT:-0}\" != 0 ]; then\n"
+            "  echo 'this job was requeued: its run does not begin again' >&2\n"
+            "  exit 1\n"
+            "fi\n"
+            "\n"
+            "exec srun --ntasks=4 --cpus-per-task=1 --distribution=block --cpu-bind=none --mpi=none "
+            "--kill-on-bad-exit=0 --wait=0 --export=ALL --input=none --label /opt/mlbench-guard slurm "
+            "/opt/mlbench-worker --run-dir " +
+                scratch_of(request) + " --segment 2\n");
+}
+
+TEST(SlurmScript, HasWhatWasAskedFor) {
+  LaunchRequest request = plain_request();
+  request.backend = "mpi";
+  request.workers = 5;
+  request.threads = 3;
+  request.working_directory = "/home/x/my work";
+  request.command = {"/bin/sh", "-c", "echo it's {rank}\n#SBATCH --partition=stolen"};
+  spec::EngineOptions engine;
+  engine.ranks_per_host = 2;
+  engine.scratch = "/scratch";
+  engine.setup = "module load openmpi\nexport A='b c'";
+  // Images by pyxis, too, are one option.
+  engine.slurm = {"partition=gpu",
+                  "time=1:00:00",
+                  "exclusive",
+                  "gres=gpu:2",
+                  "container-image=docker://registry.example/mlbench#worker:1",
+                  "container-mounts=/data:/data,/opt/mlbench:/opt/mlbench",
+                  "comment=say \"it\"",
+                  "requeue"};
+  EXPECT_EQ(batch_script(on_hosts(request, engine), engine),
+            "#!/bin/bash\n"
+            "#SBATCH --job-name=mlbench-r-4\n"
+            "#SBATCH --ntasks=5\n"
+            "#SBATCH --nodes=3\n"
+            "#SBATCH --ntasks-per-node=2\n"
+            "#SBATCH --cpus-per-task=3\n"
+            "#SBATCH --chdir=\"/home/x/my work\"\n"
+            "#SBATCH --output=/home/x/runs/r-4/logs/slurm.seg-2.log\n"
+            "#SBATCH --open-mode=append\n"
+            "#SBATCH --export=ALL\n"
+            "#SBATCH --no-requeue\n"
+            "#SBATCH --partition=gpu\n"
+            "#SBATCH --time=1:00:00\n"
+            "#SBATCH --exclusive\n"
+            "#SBATCH --gres=gpu:2\n"
+            "#SBATCH --container-image=\"docker://registry.example/mlbench#worker:1\"\n"
+            "#SBATCH --container-mounts=/data:/data,/opt/mlbench:/opt/mlbench\n"
+            "#SBATCH --comment=\"say \\\"it\\\"\"\n"
+            "#SBATCH --requeue\n"
+            "\n"
+            "if [ \"${SLURM_RESTART_COUNT:-0}\" != 0 ]; then\n"
+            "  echo 'this job was requeued: its run does not begin again' >&2\n"
+            "  exit 1\n"
+            "fi\n"
+            "\n"
+            "module load openmpi\n"
+            "export A='b c'\n"
+            "\n"
+            "exec srun --ntasks=5 --ntasks-per-node=2 --cpus-per-task=3 --distribution=block --cpu-bind=none "
+            "--mpi=pmix --kill-on-bad-exit=0 --wait=0 --export=ALL --input=none --label /opt/mlbench-guard slurm "
+            "/bin/sh -c 'echo it'\\''s {rank}\n#SBATCH --partition=stolen'\n");
+}
+
+TEST(SlurmScript, FewerRanksThanAHostTakesAreOnOne) {
+  LaunchRequest request = plain_request();
+  request.workers = 2;
+  spec::EngineOptions engine;
+  engine.ranks_per_host = 8;
+  EXPECT_THAT(batch_script(request, engine), HasSubstr("#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=2\n"));
+}
+
+TEST(SlurmScript, RefusesOptionsThatAreNone) {
+  for (const char* option : {"", "=x", "--partition=x", "part ition=x", "-p", "1time"}) {
+    EXPECT_THAT([&] { option_line(option); }, testing::ThrowsMessage<UserError>(HasSubstr("expected KEY or KEY=VALUE")))
+        << option;
+  }
+  for (const char* option : {"comment=a\nb", "comment=a\rb", "comment=a\tb"}) {
+    EXPECT_THAT([&] { option_line(option); }, testing::ThrowsMessage<UserError>(HasSubstr("control character")));
+  }
+  EXPECT_THAT([] { option_line("ntasks=9"); }, testing::ThrowsMessage<UserError>(HasSubstr("the number of workers")));
+  EXPECT_THAT([] { option_line("array=1-4"); }, testing::ThrowsMessage<UserError>(HasSubstr("--repeat")));
+  spec::EngineOptions engine;
+  engine.slurm = {"export=NONE"};
+  EXPECT_THAT([&] { make(engine); }, testing::ThrowsMessage<UserError>(HasSubstr("--env")));
+  EXPECT_EQ(option_line("comment=C:\\x"), "#SBATCH --comment=\"C:\\\\x\"\n");
+  EXPECT_EQ(option_line("comment="), "#SBATCH --comment=\n");
+}
+
+TEST(SlurmScript, TheFolderOnTheHostsIsOneRunsAlone) {
+  const LaunchRequest request = plain_request();
+  LaunchRequest other = request, later = request;
+  other.log_dir = "/home/y/runs/r-4/logs";
+  later.run_id = 18;
+  EXPECT_THAT(scratch_of(request), testing::MatchesRegex("/tmp/mlbench-[0-9]+/r-4-[0-9a-f]{8}"));
+  EXPECT_NE(scratch_of(request), scratch_of(other));
+  EXPECT_NE(scratch_of(request), scratch_of(later));
+  LaunchRequest resumed = request;
+  resumed.segment = 3;
+  EXPECT_EQ(scratch_of(request), scratch_of(resumed));
+  spec::EngineOptions engine;
+  engine.scratch = "/scratch";
+  EXPECT_THAT(scratch_of(request, engine), testing::StartsWith("/scratch/mlbench-"));
+}
+
+TEST(SlurmScript, OpenMpiIsToldWhatItNeeds) {
+  LaunchRequest request = plain_request();
+  request.backend = "mpi";
+  request.network_interface = "ib0";
+  request.environment["MLBENCH_OVERSUBSCRIBED"] = "1";
+  const auto environment = on_hosts(request, {}).environment;
+  EXPECT_EQ(environment.at("OMPI_MCA_btl_tcp_if_include"), "ib0");
+  EXPECT_EQ(environment.at("OMPI_MCA_mpi_yield_when_idle"), "1");
+  request.network_interface = "10.0.0.7";
+  EXPECT_FALSE(on_hosts(request, {}).environment.contains("OMPI_MCA_btl_tcp_if_include"));
+}
+
+TEST(SlurmCommand, IsAskedWithoutTheSettingsOfTheTerminal) {
+  const auto plain = slurm_command({"sbatch", "x"});
+  for (const auto& [name, value] : {std::pair("SBATCH_PARTITION", "p"), std::pair("SLURM_JOB_ID", "4"),
+                                    std::pair("SLURM_CONF", "/etc/slurm.conf")}) {
+    ASSERT_EQ(getenv(name), nullptr) << "this test is not to run within a job of Slurm";
+    setenv(name, value, 1);
+  }
+  const auto command = slurm_command({"sbatch", "x"});
+  for (const char* name : {"SBATCH_PARTITION", "SLURM_JOB_ID", "SLURM_CONF"}) unsetenv(name);
+  EXPECT_THAT(plain, testing::ElementsAre("sbatch", "x"));
+  EXPECT_THAT(command, testing::ElementsAre("env", "--unset=SBATCH_PARTITION", "--unset=SLURM_JOB_ID", "sbatch", "x"));
+}
+
+TEST(SlurmExecutor, DescribesCommandAndScript) {
+  LaunchRequest request = plain_request();
+  request.rank_words = true;
+  const auto lines = make({})->describe(request);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0],
+            "MLBENCH_GUARD_RANK_WORDS=1 MLBENCH_RUN_ID=17 OMP_NUM_THREADS=1 sbatch --parsable "
+            "/home/x/runs/r-4/logs/slurm.seg-2.sbatch\n" +
+                batch_script(on_hosts(request, {}), {}));
+}
+
+// ---- what Slurm answers --------------------------------------------------------------------------------------------
+
+TEST(SlurmAnswers, ASubmission) {
+  EXPECT_EQ(parse_submission("12\n")->id, "12");
+  EXPECT_EQ(parse_submission("12\n")->cluster, "");
+  EXPECT_EQ(parse_submission("welcome to this site\n4711;north\n\n")->id, "4711");
+  EXPECT_EQ(parse_submission("4711;north\n")->cluster, "north");
+  for (const char* text : {"", "\n", "Submitted batch job 12\n", ";north", "12a"}) {
+    EXPECT_FALSE(parse_submission(text)) << text;
+  }
+}
+
+// As Slurm 22.05.8 printed it.
+const std::string kPending =
+    "JobId=12 JobName=mlbench-r-4 UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=4294901759 Nice=0 "
+    "Account=(null) "
+    "QOS=(null) JobState=PENDING Reason=Resources Dependency=(null) Requeue=0 Restarts=0 BatchFlag=1 Reboot=0 "
+    "ExitCode=0:0 RunTime=00:00:00 TimeLimit=01:00:00 TimeMin=N/A SubmitTime=2026-01-31T12:00:00 "
+    "EligibleTime=2026-01-31T12:00:00 AccrueTime=2026-01-31T12:00:00 StartTime=Unknown EndTime=Unknown Deadline=N/A "
+    "SuspendTime=None SecsPreSuspend=0 LastSchedEval=2026-01-31T12:00:03 Scheduler=Main Partition=test "
+    "AllocNode:Sid=vm:31644 ReqNodeList=(null) ExcNodeList=(null) NodeList= NumNodes=4-4 NumCPUs=4 NumTasks=4 "
+    "CPUs/Task=1 ReqB:S:C:T=0:0:*:* TRES=cpu=4,mem=400M,node=4,billing=4 Socks/Node=* NtasksPerN:B:S:C=1:0:*:* "
+    "CoreSpec=* MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0 Features=(null) DelayBoot=00:00:00 OverSubscribe=OK "
+    "Contiguous=0 Licenses=(null) Network=(null) Command=/home/x/my runs/r-4/logs/slurm.seg-1.sbatch WorkDir=/tmp "
+    "Comment=JobState=RUNNING x JobState=RUNNING  StdErr=/home/x/r-4/logs/slurm.seg-1.log StdIn=/dev/null "
+    "StdOut=/home/x/r-4/logs/slurm.seg-1.log Power= \n";
+
+std::string sample(std::vector<std::pair<std::string, std::string>> changes) {
+  std::string text = kPending;
+  for (const auto& [from, to] : changes) {
+    EXPECT_NE(text.find(from), std::string::npos) << from;
+    text.replace(text.find(from), from.size(), to);
+  }
+  return text;
+}
+
+TEST(SlurmAnswers, AJobThatWaits) {
+  const auto job = parse_job(kPending);
+  ASSERT_TRUE(job);
+  EXPECT_EQ(job->phase(), JobPhase::kQueued);
+  EXPECT_EQ(job->words(), "PENDING (Resources)");
+  EXPECT_FALSE(job->requeued());
+  EXPECT_EQ(job->field("NodeList"), "");
+  EXPECT_EQ(job->field("Command"), "/home/x/my runs/r-4/logs/slurm.seg-1.sbatch");
+  EXPECT_EQ(job->field("AllocNode:Sid"), "vm:31644");
+  EXPECT_EQ(job->field("Comment"), "JobState=RUNNING x");
+  EXPECT_EQ(job->field("no such"), "");
+}
+
+TEST(SlurmAnswers, AJobThatRuns) {
+  const auto job = parse_job(sample({{"JobState=PENDING Reason=Resources", "JobState=RUNNING Reason=None"},
+                                     {"NodeList= NumNodes=4-4", "NodeList=n[1-4] BatchHost=n1 NumNodes=4"},
+                                     {"Account=(null)", "Account=lab"}}));
+  ASSERT_TRUE(job);
+  EXPECT_EQ(job->phase(), JobPhase::kRunning);
+  EXPECT_EQ(job->words(), "RUNNING on n[1-4]");
+  EXPECT_EQ(allocation_of({"12", ""}, *job), Json({{"engine", "slurm"},
+                                                   {"job", "12"},
+                                                   {"cluster", nullptr},
+                                                   {"partition", "test"},
+                                                   {"account", "lab"},
+                                                   {"qos", nullptr},
+                                                   {"reservation", nullptr},
+                                                   {"nodes", "n[1-4]"},
+                                                   {"node_count", 4},
+                                                   {"cpus", 4},
+                                                   {"memory", "400M"},
+                                                   {"resources", "cpu=4,mem=400M,node=4,billing=4"},
+                                                   {"time_limit", "01:00:00"}}));
+}
+
+TEST(SlurmAnswers, WhatNewerOnesCallAllocated) {
+  const auto job = parse_job("JobId=1 JobState=RUNNING ReqTRES=cpu=2,mem=1G AllocTRES=cpu=4,mem=2G,gres/gpu=1");
+  ASSERT_TRUE(job);
+  EXPECT_EQ(allocation_of({"1", "north"}, *job)["resources"], "cpu=4,mem=2G,gres/gpu=1");
+  EXPECT_EQ(allocation_of({"1", "north"}, *job)["memory"], "2G");
+  EXPECT_EQ(allocation_of({"1", "north"}, *job)["cluster"], "north");
+}
+
+TEST(SlurmAnswers, EachStateIsAPhase) {
+  const auto phase = [](const std::string& state) { return parse_job("JobId=1 JobState=" + state)->phase(); };
+  for (const char* state : {"PENDING", "REQUEUED", "SPECIAL_EXIT"}) EXPECT_EQ(phase(state), JobPhase::kQueued) << state;
+  for (const char* state : {"CONFIGURING", "RUNNING", "SUSPENDED", "SOMETHING_NEW"}) {
+    EXPECT_EQ(phase(state), JobPhase::kRunning) << state;
+  }
+  EXPECT_EQ(phase("COMPLETING"), JobPhase::kEnding);
+  for (const char* state : {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"}) {
+    EXPECT_EQ(phase(state), JobPhase::kEnded) << state;
+  }
+}
+
+TEST(SlurmAnswers, ARequeueAndALostNodeAreSeen) {
+  EXPECT_TRUE(parse_job(sample({{"Restarts=0", "Restarts=1"}}))->requeued());
+  EXPECT_TRUE(parse_job("JobId=1 JobState=REQUEUED Restarts=0")->requeued());
+  EXPECT_TRUE(parse_job("JobId=1 JobState=NODE_FAIL Reason=None")->host_gone());
+  EXPECT_TRUE(parse_job("JobId=1 JobState=COMPLETING Reason=NodeDown")->host_gone());
+  EXPECT_FALSE(parse_job("JobId=1 JobState=TIMEOUT Reason=TimeLimit")->host_gone());
+}
+
+TEST(SlurmAnswers, WhatIsNoJob) {
+  for (const char* text :
+       {"", "\n", "No jobs in the system", "JobId=1", "JobState=RUNNING", "=", "JobId=1 JobState="}) {
+    EXPECT_FALSE(parse_job(text)) << text;
+  }
+  EXPECT_TRUE(job_is_unknown("slurm_load_jobs error: Invalid job id specified"));
+  EXPECT_FALSE(job_is_unknown("slurm_load_jobs error: Unable to contact slurm controller (connect failure)"));
+}
+
+// ---- a Slurm of this host ------------------------------------------------------------------------------------------
+
+class SlurmTest : public testing::Test {
+ protected:
+  SlurmTest() { fs::create_directory(folder() / "logs"); }
+  ~SlurmTest() override { fs::remove_all(scratch_of(request("", 1))); }
+
+  fs::path folder() const { return dir_.path(); }
+
+  LaunchRequest request(const std::string& script, int workers) const {
+    LaunchRequest result;
+    result.backend = "gloo";
+    result.guard = GUARD;
+    result.command = {"/bin/sh", "-c", script};
+    result.workers = workers;
+    result.log_dir = folder() / "logs";
+    result.run_name = "test";
+    result.environment = {{"MLBENCH_RUN_ID", "1"}};
+    result.links.folder = folder();
+    result.links.secret = "sesame";
+    return result;
+  }
+
+  std::unique_ptr<Start> start(LaunchRequest launch) {
+    links_.emplace(net::LinkServerOptions{.size = launch.workers, .folder = folder(), .files = [](int rank) {
+                                            return std::vector<std::string>{rank_log_path("logs", 1, rank)};
+                                          }});
+    net::KvServerOptions options;
+    options.size = launch.workers;
+    options.run_id = "1";
+    options.secret = launch.links.secret;
+    options.take_link = [this](net::ProvedConnection connection) { links_->take(std::move(connection)); };
+    rendezvous_.emplace(options);
+    launch.links.server = &*links_;
+    launch.links.rendezvous = "127.0.0.1:" + std::to_string(rendezvous_->port());
+    return executor_->start(launch);
+  }
+
+  static StartStatus wait_for(Start& start, StartState state) {
+    StartStatus status;
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (std::chrono::steady_clock::now() < deadline) {
+      status = start.poll(100ms);
+      if (status.state == state || status.state == StartState::kFailed) break;
+    }
+    EXPECT_EQ(status.state, state) << status.words;
+    return status;
+  }
+
+  std::string log(int rank) const {
+    const fs::path path = rank_log_path(folder() / "logs", 1, rank);
+    return fs::exists(path) ? read_file(path) : "";
+  }
+
+  void wait_for_log(int rank, const std::string& text) const {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (log(rank).find(text) == std::string::npos) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "rank " << rank << " never said " << text;
+      std::this_thread::sleep_for(10ms);
+    }
+  }
+
+  static std::optional<std::string> wait_for_death(RankGroup& group) {
+    std::optional<std::string> death;
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (!death && std::chrono::steady_clock::now() < deadline) {
+      group.poll(50ms);
+      death = group.launcher_death();
+    }
+    return death;
+  }
+
+  TemporaryFolder dir_;
+  FakeSlurm slurm_{FAKE_SLURM};
+  std::optional<net::LinkServer> links_;
+  std::optional<net::KvServer> rendezvous_;
+  std::unique_ptr<Executor> executor_ = make({});
+};
+
+TEST_F(SlurmTest, QueuesThenRunsWhereSlurmSays) {
+  slurm_.write("plan", "queue 2");
+  slurm_.write("per_node", "2");
+  LaunchRequest launch = request("echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $EXTRA; exit $((RANK + 3))", 3);
+  launch.environment["EXTRA"] = "two words";
+  const auto begun = start(launch);
+  EXPECT_THAT(wait_for(*begun, StartState::kQueued).words, HasSubstr("job 12"));
+  EXPECT_EQ(slurm_.read("job.12/state"), "PENDING\n");
+  wait_for(*begun, StartState::kStarted);
+  auto group = begun->take();
+  const auto places = group->placement();
+  ASSERT_EQ(places.size(), 3u);
+  for (size_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(places[rank].rank, static_cast<int>(rank));
+    EXPECT_EQ(places[rank].host, rank < 2 ? "n1" : "n2");
+    EXPECT_EQ(places[rank].local_rank, rank < 2 ? static_cast<int>(rank) : 0);
+    EXPECT_EQ(places[rank].cores, allowed_cores());
+  }
+  EXPECT_EQ(group->allocation()["job"], "12");
+  EXPECT_EQ(group->allocation()["partition"], "test");
+  EXPECT_EQ(group->allocation()["cpus"], 3);
+  std::map<int, int> codes;
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (group->running() && std::chrono::steady_clock::now() < deadline) {
+    for (const RankExit& exit : group->poll(100ms)) codes[exit.rank] = exit.end.code;
+    EXPECT_FALSE(group->launcher_death());
+  }
+  EXPECT_EQ(codes, (std::map<int, int>{{0, 3}, {1, 4}, {2, 5}}));
+  EXPECT_EQ(log(0), "0/3 0/2 two words\n");
+  EXPECT_EQ(log(2), "2/3 0/1 two words\n");
+  group.reset();
+  EXPECT_EQ(slurm_.read("job.12/state"), "FAILED\n") << "it ended by itself, with the code of a rank";
+  EXPECT_THAT(slurm_.read("calls"), Not(HasSubstr("scancel")));
+}
+
+TEST_F(SlurmTest, SecretsStandInNoCommandAndNoScript) {
+  const auto begun = start(request("exit 0", 1));
+  wait_for(*begun, StartState::kStarted);
+  EXPECT_THAT(slurm_.read("calls"), HasSubstr("sbatch --parsable"));
+  EXPECT_THAT(slurm_.read("calls"), Not(HasSubstr("sesame")));
+  EXPECT_THAT(read_file(folder() / "logs/slurm.seg-1.sbatch"), Not(HasSubstr("sesame")));
+  EXPECT_EQ(fs::status(folder() / "logs/slurm.seg-1.sbatch").permissions() & fs::perms::others_write, fs::perms::none);
+  EXPECT_THAT(slurm_.read("job.12/environment"), HasSubstr("MLBENCH_GUARD_SECRET=sesame"));
+}
+
+TEST_F(SlurmTest, SaysWhySlurmRefuses) {
+  slurm_.write("plan", "refuse");
+  EXPECT_THAT([&] { start(request("exit 0", 1)); },
+              testing::ThrowsMessage<IoError>(HasSubstr("Invalid partition name specified")));
+}
+
+TEST_F(SlurmTest, AQueuedJobThatIsDroppedIsCancelled) {
+  slurm_.write("plan", "queue 1000000");
+  auto begun = start(request("touch " + (folder() / "started").string(), 1));
+  wait_for(*begun, StartState::kQueued);
+  const auto before = std::chrono::steady_clock::now();
+  begun.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 10s);
+  EXPECT_EQ(slurm_.read("job.12/state"), "CANCELLED\n");
+  EXPECT_FALSE(fs::exists(folder() / "started"));
+}
+
+TEST_F(SlurmTest, WhatRunsWhenItIsDroppedEnds) {
+  auto begun = start(request("echo ready; exec sleep 600", 2));
+  wait_for(*begun, StartState::kStarted);
+  auto group = begun->take();
+  wait_for_log(1, "ready");
+  group->stop(1s);
+  EXPECT_FALSE(group->running());
+  group.reset();
+  EXPECT_THAT(slurm_.read("job.12/state"), testing::AnyOf("COMPLETED\n", "FAILED\n", "CANCELLED\n"));
+}
+
+TEST_F(SlurmTest, AJobThatFailsIsQuoted) {
+  spec::EngineOptions engine;
+  engine.setup = "echo no such module >&2; exit 3";
+  executor_ = make(engine);
+  const auto begun = start(request("exit 0", 1));
+  const StartStatus status = wait_for(*begun, StartState::kFailed);
+  EXPECT_THAT(status.words, HasSubstr("FAILED (NonZeroExitCode)"));
+  EXPECT_THAT(status.words, HasSubstr("exit code 3:0"));
+  EXPECT_THAT(status.words, HasSubstr("no such module"));
+}
+
+TEST_F(SlurmTest, AJobThatSlurmForgetsHasFailed) {
+  slurm_.write("plan", "forget");
+  const auto begun = start(request("exit 0", 1));
+  EXPECT_THAT(wait_for(*begun, StartState::kFailed).words, HasSubstr("Slurm does not know it any more"));
+}
+
+TEST_F(SlurmTest, ARequeuedJobDoesNotBeginAgain) {
+  slurm_.write("plan", "queue 1000000");
+  const auto begun = start(request("exit 0", 1));
+  wait_for(*begun, StartState::kQueued);
+  slurm_.write("job.12/restarts", "1\n");
+  EXPECT_THAT(wait_for(*begun, StartState::kFailed).words, HasSubstr("requeued"));
+  EXPECT_EQ(slurm_.read("job.12/state"), "CANCELLED\n");
+}
+
+TEST_F(SlurmTest, ARequeueUnderTheRanksIsTold) {
+  const auto begun = start(request("exec sleep 600", 2));
+  wait_for(*begun, StartState::kStarted);
+  auto group = begun->take();
+  EXPECT_FALSE(group->launcher_death());
+  slurm_.write("job.12/state", "PENDING\n");
+  slurm_.write("job.12/reason", "BeginTime\n");
+  slurm_.write("job.12/restarts", "1\n");
+  const auto death = wait_for_death(*group);
+  ASSERT_TRUE(death);
+  EXPECT_THAT(*death, HasSubstr("Slurm job 12: Slurm requeued it under its ranks: PENDING (BeginTime)"));
+  group->stop(1s);
+  group.reset();
+  EXPECT_EQ(slurm_.read("job.12/state"), "CANCELLED\n") << "it would begin again";
+}
+
+TEST_F(SlurmTest, AnEndFromOutsideIsToldWhenARankEnds) {
+  const auto begun = start(request("trap '[ $RANK = 0 ] && exit 3' USR1; echo ready; while :; do sleep 0.05; done", 2));
+  wait_for(*begun, StartState::kStarted);
+  const auto group = begun->take();
+  for (int rank = 0; rank < 2; ++rank) wait_for_log(rank, "ready");
+  slurm_.write("job.12/state", "COMPLETING\n");
+  slurm_.write("job.12/reason", "TimeLimit\n");
+  group->signal_all(SIGUSR1);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (group->poll(100ms).empty()) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  const auto death = wait_for_death(*group);
+  ASSERT_TRUE(death);
+  EXPECT_THAT(*death, HasSubstr("Slurm ended it under its ranks: COMPLETING (TimeLimit) on n1"));
+  slurm_.write("job.12/state", "TIMEOUT\n");
+}
+
+TEST_F(SlurmTest, ANodeThatFailsIsToldWhileLinksAreWell) {
+  const auto begun = start(request("exec sleep 600", 2));
+  wait_for(*begun, StartState::kStarted);
+  auto group = begun->take();
+  slurm_.write("job.12/state", "COMPLETING\n");
+  slurm_.write("job.12/reason", "NodeDown\n");
+  const auto death = wait_for_death(*group);
+  ASSERT_TRUE(death);
+  EXPECT_THAT(*death, HasSubstr("NodeDown"));
+  group->stop(1s);
+  slurm_.write("job.12/state", "NODE_FAIL\n");
+}
+
+TEST_F(SlurmTest, RankWordsAreFilledInOnTheHosts) {
+  LaunchRequest launch = request("", 2);
+  launch.command = {"/bin/echo", "rank-{rank}-of-2"};
+  launch.rank_words = true;
+  const auto begun = start(launch);
+  wait_for(*begun, StartState::kStarted);
+  const auto group = begun->take();
+  wait_for_log(0, "rank-0-of-2\n");
+  wait_for_log(1, "rank-1-of-2\n");
+}
+
+TEST_F(SlurmTest, TheRendezvousIsWhereNodesReachThisHost) {
+  EXPECT_EQ(executor_->rendezvous({}).address, "127.0.0.1");
+  EXPECT_EQ(executor_->rendezvous({}).bind, "127.0.0.1");
+}
+
+// ---- a Slurm that hangs --------------------------------------------------------------------------------------------
+
+JobPace hasty() {
+  JobPace pace;
+  pace.look = 20ms;
+  pace.slow_look = 100ms;
+  pace.answer = 200ms;
+  pace.start = 300ms;
+  pace.cancel = 500ms;
+  return pace;
+}
+
+TEST_F(SlurmTest, AControllerThatHangsIsWaitedForAndSaid) {
+  slurm_.write("plan", "hang");
+  Job job({"12"}, folder() / "none", hasty());
+  const auto begin = std::chrono::steady_clock::now();
+  StartStatus status;
+  while (status.words.find("has not answered") == std::string::npos) {
+    ASSERT_LT(std::chrono::steady_clock::now() - begin, kPatience) << status.words;
+    const auto before = std::chrono::steady_clock::now();
+    status = job.status();
+    EXPECT_LT(std::chrono::steady_clock::now() - before, 5s);
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_EQ(status.state, StartState::kQueued);
+  EXPECT_EQ(status.words, "job 12 is submitted: scontrol has not answered within 0.2 s");
+  fs::create_directory(fs::path(getenv("FAKE_SLURM")) / "job.12");
+  slurm_.write("job.12/state", "PENDING\n");
+  slurm_.write("job.12/reason", "Priority\n");
+  slurm_.write("job.12/script", "");
+  slurm_.write("plan", "queue 1000000");
+  while (job.status().words != "job 12 PENDING (Priority)") {
+    ASSERT_LT(std::chrono::steady_clock::now() - begin, kPatience);
+    std::this_thread::sleep_for(10ms);
+  }
+  job.end(0ms);
+  EXPECT_EQ(slurm_.read("job.12/state"), "CANCELLED\n");
+}
+
+TEST_F(SlurmTest, AJobWhoseRanksNeverComeFails) {
+  fs::create_directory(fs::path(getenv("FAKE_SLURM")) / "job.12");
+  slurm_.write("job.12/state", "RUNNING\n");
+  slurm_.write("job.12/reason", "None\n");
+  slurm_.write("job.12/script", "");
+  write_file_atomically(folder() / "job.log", "2: mlbench-guard: nobody answers at 10.0.0.1:4711\n");
+  Job job({"12"}, folder() / "job.log", hasty());
+  StartStatus status;
+  const auto begin = std::chrono::steady_clock::now();
+  while (status.state != StartState::kFailed) {
+    ASSERT_LT(std::chrono::steady_clock::now() - begin, kPatience) << status.words;
+    status = job.status();
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_THAT(status.words, HasSubstr("not all of its ranks ran within 0.3 s: RUNNING on n1"));
+  EXPECT_THAT(status.words, HasSubstr("nobody answers at 10.0.0.1:4711"));
+  job.end(0ms);
+}
+
+TEST_F(SlurmTest, AJobThatCannotWriteItsOutputIsExplained) {
+  fs::create_directory(fs::path(getenv("FAKE_SLURM")) / "job.12");
+  slurm_.write("job.12/state", "FAILED\n");
+  slurm_.write("job.12/reason", "RaisedSignal:53(Real-time_signal_19)\n");
+  slurm_.write("job.12/code", "0:53\n");
+  slurm_.write("job.12/script", "");
+  Job job({"12"}, folder() / "none", hasty());
+  StartStatus status;
+  const auto begin = std::chrono::steady_clock::now();
+  while (status.state != StartState::kFailed) {
+    ASSERT_LT(std::chrono::steady_clock::now() - begin, kPatience);
+    status = job.status();
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_THAT(status.words, HasSubstr("--slurm-option output=/dev/null"));
+}
+
+TEST(SlurmQuestion, AProgramThatIsMissingIsAnAnswer) {
+  const Answer answer = ask({"/no/such/scontrol"}, 5s);
+  EXPECT_FALSE(answer.good());
+  EXPECT_THAT(answer.errors, HasSubstr("/no/such/scontrol"));
+}
+
+TEST(SlurmQuestion, BothStreamsAndTheCode) {
+  const Answer answer = ask({"/bin/sh", "-c", "echo out; echo err >&2; exit 3"}, kPatience);
+  ASSERT_TRUE(answer.end);
+  EXPECT_EQ(answer.end->code, 3);
+  EXPECT_EQ(answer.output, "out\n");
+  EXPECT_EQ(answer.errors, "err");
+}
+
+}  // namespace
+}  // namespace mlbench::exec::slurm

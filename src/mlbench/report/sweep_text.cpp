@@ -1,0 +1,412 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "mlbench/base/printable.h"
+#include "mlbench/report/sweep.h"
+
+namespace mlbench::report {
+
+namespace {
+
+std::string plural_of(int64_t count, std::string_view one) {
+  return fmt::format("{} {}{}", count, one, count == 1 ? "" : one.ends_with("process") ? "es" : "s");
+}
+
+std::string words_of(const SweepSetting& setting) {
+  return fmt::format("{} per node, {} intra-op, {} inter-op", plural_of(setting.procs_per_node, "process"),
+                     plural_of(setting.intra_op, "thread"), setting.inter_op);
+}
+
+std::string none_or(const std::optional<double>& value) { return value ? format_metric(*value) : std::string(kNone); }
+
+std::string efficiency_text(const SweepPoint& point) {
+  const std::string percent = format_percent(point.efficiency);
+  return point.efficiency && point.crowded ? "(" + percent + ")" : percent;
+}
+
+std::string part_share(const SweepPoint& point, TimePart part) {
+  if (!point.parts || total_of(*point.parts) <= 0) return std::string(kNone);
+  return format_percent((*point.parts)[static_cast<size_t>(part)] / total_of(*point.parts));
+}
+
+// Its state where it has not finished, then its labels.
+std::string remarks_of(const SweepPoint& point) {
+  std::vector<std::string> words;
+  if (!point.finished()) words.push_back(point.why.empty() ? point.state : point.state + " (" + point.why + ")");
+  words.insert(words.end(), point.labels.begin(), point.labels.end());
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::vector<Column> plain_columns(std::initializer_list<std::string> headings) {
+  std::vector<Column> columns;
+  for (const std::string& heading : headings) columns.push_back({heading, "", Align::kRight});
+  return columns;
+}
+
+SweepTable settings_table(const Sweep& sweep) {
+  SweepTable table{"One node",
+                   plain_columns({"procs/node", "intra-op", "inter-op", "samples/s", "compute", "waiting",
+                                  "communication", "input", "best"}),
+                   {}};
+  table.columns.push_back({"remarks", "", Align::kLeft});
+  for (size_t i = 0; i < sweep.settings.size(); ++i) {
+    const SweepPoint& point = sweep.settings[i];
+    const SweepSetting& setting = point.request.setting;
+    table.rows.push_back({std::to_string(setting.procs_per_node), std::to_string(setting.intra_op),
+                          std::to_string(setting.inter_op), format_rate(point.samples_per_s),
+                          part_share(point, TimePart::kCompute), part_share(point, TimePart::kWaiting),
+                          part_share(point, TimePart::kCommunication), part_share(point, TimePart::kInput),
+                          sweep.best == i ? "*" : "", remarks_of(point)});
+  }
+  return table;
+}
+
+SweepTable nodes_table(const Sweep& sweep) {
+  SweepTable table{
+      "Over nodes", plain_columns({"nodes", "workers", "lr scaling", "samples/s", "speed-up", "efficiency"}), {}};
+  table.columns.push_back({"bottleneck", "", Align::kLeft});
+  table.columns.push_back({"remarks", "", Align::kLeft});
+  for (const SweepPoint& point : sweep.nodes) {
+    std::string remarks = remarks_of(point);
+    if (point.finished() && !point.no_efficiency.empty())
+      remarks += (remarks.empty() ? "" : ", ") + point.no_efficiency;
+    table.rows.push_back({std::to_string(point.request.nodes), std::to_string(point.request.workers()),
+                          point.request.lr_scaling ? "on" : "off", format_rate(point.samples_per_s),
+                          format_ratio(point.speed_up), efficiency_text(point),
+                          point.bottleneck ? point.bottleneck->text : std::string(kNone), remarks});
+  }
+  return table;
+}
+
+// A row per number of nodes, the learning rates side by side.
+SweepTable accuracy_table(const Sweep& sweep) {
+  const std::string metric = sweep.metric.empty() ? "accuracy" : sweep.metric;
+  SweepTable table{fmt::format("{} on {} data", metric, sweep.split.empty() ? "test" : sweep.split),
+                   plain_columns({"nodes", "workers"}),
+                   {}};
+  for (const bool scaled : {true, false}) {
+    const auto same = [&](const SweepPoint& point) { return point.request.lr_scaling == scaled; };
+    if (std::ranges::none_of(sweep.nodes, same)) continue;
+    const std::string how = scaled ? "lr scaled" : "lr as for one";
+    table.columns.push_back({how, "last", Align::kRight});
+    table.columns.push_back({how, "best", Align::kRight});
+    for (const SweepPoint& point : sweep.nodes) {
+      if (!same(point)) continue;
+      const std::string nodes = std::to_string(point.request.nodes);
+      auto row = std::ranges::find_if(table.rows, [&](const auto& cells) { return cells.front() == nodes; });
+      if (row == table.rows.end()) {
+        table.rows.push_back({nodes, std::to_string(point.request.workers())});
+        row = table.rows.end() - 1;
+      }
+      row->resize(table.columns.size() - 2, std::string(kNone));
+      row->push_back(none_or(point.accuracy));
+      row->push_back(none_or(point.best_accuracy));
+    }
+  }
+  for (auto& row : table.rows) row.resize(table.columns.size(), std::string(kNone));
+  return table;
+}
+
+std::string heading_of(const Column& column) {
+  return column.unit.empty() ? column.heading : column.heading + ", " + column.unit;
+}
+
+std::string markdown_cell(const std::string& text) {
+  std::string safe;
+  for (const char c : printable(text)) safe += c == '|' ? std::string("\\|") : std::string(1, c);
+  return safe;
+}
+
+Json optional_number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+Json point_json(const SweepPoint& point) {
+  Json parts = nullptr, bottleneck = nullptr;
+  if (point.parts) {
+    for (size_t i = 0; i < kTimeParts; ++i) parts[std::string(name_of(static_cast<TimePart>(i)))] = (*point.parts)[i];
+  }
+  if (point.bottleneck) {
+    const auto& part = point.bottleneck->part;
+    bottleneck = {{"part", part ? Json(name_of(*part)) : Json(nullptr)},
+                  {"share", point.bottleneck->share},
+                  {"text", point.bottleneck->text}};
+  }
+  const SweepSetting& setting = point.request.setting;
+  return {{"procs_per_node", setting.procs_per_node},
+          {"intra_op", setting.intra_op},
+          {"inter_op", setting.inter_op},
+          {"nodes", point.request.nodes},
+          {"workers", point.request.workers()},
+          {"lr_scaling", point.request.lr_scaling},
+          {"runs", point.runs},
+          {"state", point.state},
+          {"why", point.why},
+          {"samples_per_s", optional_number(point.samples_per_s)},
+          {"least", optional_number(point.least)},
+          {"most", optional_number(point.most)},
+          {"speed_up", optional_number(point.speed_up)},
+          {"efficiency", optional_number(point.efficiency)},
+          {"no_efficiency", point.no_efficiency},
+          {"crowded", point.crowded},
+          {"seconds_per_sample", parts},
+          {"bottleneck", bottleneck},
+          {"accuracy", optional_number(point.accuracy)},
+          {"best_accuracy", optional_number(point.best_accuracy)},
+          {"labels", point.labels},
+          {"timeline", point.timeline}};
+}
+
+void csv_row(std::string& out, const char* stage, const SweepPoint& point) {
+  const auto cell = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
+  const SweepSetting& setting = point.request.setting;
+  out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}", stage, setting.procs_per_node, setting.intra_op,
+                     setting.inter_op, point.request.nodes, point.request.workers(),
+                     point.request.lr_scaling ? "on" : "off", point.state, cell(point.samples_per_s),
+                     cell(point.speed_up), cell(point.efficiency), cell(point.accuracy), cell(point.best_accuracy));
+  for (size_t i = 0; i < kTimeParts; ++i) {
+    out += point.parts ? fmt::format(",{}", (*point.parts)[i] / total_of(*point.parts)) : ",";
+  }
+  out += "\n";
+}
+
+// Charts over nodes: the numbers of nodes are one step apart.
+class NodeCharts {
+ public:
+  explicit NodeCharts(const Sweep& sweep) : sweep_(sweep) {
+    for (const SweepPoint& point : sweep.nodes) counts_.push_back(point.request.nodes);
+    std::ranges::sort(counts_);
+    const auto same = std::ranges::unique(counts_);
+    counts_.erase(same.begin(), same.end());
+  }
+
+  Chart start(const char* id, const std::string& title, const std::string& y_label) const {
+    Chart chart;
+    chart.id = id;
+    chart.title = title;
+    chart.subtitle = sweep_.best ? words_of(sweep_.settings[*sweep_.best].request.setting) : "";
+    chart.x_label = "nodes";
+    chart.y_label = y_label;
+    for (const int64_t count : counts_) chart.ticks.push_back(std::to_string(count));
+    return chart;
+  }
+
+  double place_of(const SweepPoint& point) const {
+    const auto found = std::ranges::find(counts_, point.request.nodes);
+    return static_cast<double>(found - counts_.begin());
+  }
+
+  // A line for each way of the learning rate.
+  Chart lines(const char* id, const std::string& title, const std::string& y_label,
+              const std::function<std::optional<double>(const SweepPoint&)>& value) const {
+    Chart chart = start(id, title, y_label);
+    for (const bool scaled : {true, false}) {
+      ChartSeries series{scaled ? "lr scaled" : "lr as for one", {}, false};
+      for (const SweepPoint& point : sweep_.nodes) {
+        if (const auto y = value(point); y && point.request.lr_scaling == scaled) {
+          series.points.push_back({place_of(point), *y});
+        }
+      }
+      std::ranges::sort(series.points, {}, &ChartPoint::x);
+      if (!series.points.empty()) chart.series.push_back(std::move(series));
+    }
+    return chart;
+  }
+
+  // What the fewest nodes would give if nothing were lost; in `chart` as a guide.
+  void add_linear(Chart& chart) const {
+    const SweepPoint* base = nullptr;
+    for (const SweepPoint& point : sweep_.nodes) {
+      if (point.samples_per_s && (base == nullptr || point.request.nodes < base->request.nodes)) base = &point;
+    }
+    if (base == nullptr) return;
+    ChartSeries linear{"linear", {}, true};
+    for (size_t i = 0; i < counts_.size(); ++i) {
+      linear.points.push_back({static_cast<double>(i), *base->samples_per_s * static_cast<double>(counts_[i]) /
+                                                           static_cast<double>(base->request.nodes)});
+    }
+    chart.series.push_back(std::move(linear));
+  }
+
+  Chart parts() const {
+    Chart chart = start("sweep_time", "Where a worker's time for a sample goes", "milliseconds per sample");
+    chart.kind = ChartKind::kStackedBars;
+    for (size_t part = 0; part < kTimeParts; ++part) {
+      ChartSeries series{std::string(name_of(static_cast<TimePart>(part))), {}, false};
+      for (size_t i = 0; i < counts_.size(); ++i) {
+        const auto point = std::ranges::find_if(
+            sweep_.nodes, [&](const SweepPoint& one) { return one.request.nodes == counts_[i] && one.parts; });
+        const double y = point == sweep_.nodes.end() ? 0 : 1000 * (*point->parts)[part];
+        series.points.push_back({static_cast<double>(i), y});
+      }
+      const bool any = std::ranges::any_of(series.points, [](ChartPoint one) { return one.y > 0; });
+      if (any) chart.series.push_back(std::move(series));
+    }
+    return chart;
+  }
+
+ private:
+  const Sweep& sweep_;
+  std::vector<int64_t> counts_;
+};
+
+Chart settings_chart(const Sweep& sweep) {
+  Chart chart;
+  chart.id = "sweep_settings";
+  chart.title = "Throughput of one node";
+  chart.subtitle = "p processes, t intra-op threads of each, i inter-op threads";
+  chart.x_label = "setting";
+  chart.y_label = "samples/s";
+  chart.kind = ChartKind::kStackedBars;
+  ChartSeries series{"samples/s", {}, false};
+  for (const SweepPoint& point : sweep.settings) {
+    series.points.push_back({static_cast<double>(chart.ticks.size()), point.samples_per_s.value_or(0)});
+    chart.ticks.push_back(short_name(point.request.setting));
+  }
+  if (std::ranges::any_of(series.points, [](ChartPoint one) { return one.y > 0; })) {
+    chart.series.push_back(std::move(series));
+  }
+  return chart;
+}
+
+}  // namespace
+
+std::vector<SweepTable> tables_of(const Sweep& sweep) {
+  std::vector<SweepTable> tables = {settings_table(sweep)};
+  if (sweep.nodes.empty()) return tables;
+  tables.push_back(nodes_table(sweep));
+  tables.push_back(accuracy_table(sweep));
+  return tables;
+}
+
+SweepTable table_of(const std::vector<SweepSteps>& steps) {
+  SweepTable table{
+      "Steps", plain_columns({"nodes", "workers", "global batch", "learning rate", "steps/epoch", "steps"}), {}};
+  for (const SweepSteps& one : steps) {
+    table.rows.push_back({std::to_string(one.nodes), std::to_string(one.workers), format_count(one.global_batch),
+                          fmt::format("{:g}", one.lr), format_count(one.steps_per_epoch), format_count(one.steps)});
+  }
+  return table;
+}
+
+std::string text_of(const std::vector<SweepTable>& tables) {
+  std::string out;
+  for (const SweepTable& one : tables) {
+    Table table(one.columns);
+    for (const auto& row : one.rows) table.add_row(row);
+    out += one.title + "\n" + table.render() + "\n";
+  }
+  return out;
+}
+
+std::string markdown_of(const std::vector<SweepTable>& tables) {
+  std::string out;
+  for (const SweepTable& table : tables) {
+    out += fmt::format("## {}\n\n|", markdown_cell(table.title));
+    for (const Column& column : table.columns) out += fmt::format(" {} |", markdown_cell(heading_of(column)));
+    out += "\n|";
+    for (const Column& column : table.columns) out += column.align == Align::kRight ? "---:|" : "---|";
+    out += "\n";
+    for (const auto& row : table.rows) {
+      out += "|";
+      for (const std::string& cell : row) out += fmt::format(" {} |", markdown_cell(cell));
+      out += "\n";
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+std::vector<std::string> findings_of(const Sweep& sweep) {
+  std::vector<std::string> lines;
+  if (sweep.best) {
+    const SweepPoint& best = sweep.settings[*sweep.best];
+    lines.push_back(fmt::format("best setting of one node: {} ({} samples/s)", words_of(best.request.setting),
+                                format_rate(best.samples_per_s)));
+  } else if (!sweep.settings.empty()) {
+    lines.emplace_back("best setting of one node: none has finished");
+  }
+  const SweepPoint *largest = nullptr, *accurate = nullptr;
+  for (const SweepPoint& point : sweep.nodes) {
+    if (point.efficiency && (largest == nullptr || point.request.nodes > largest->request.nodes)) largest = &point;
+    if (!point.timeline.empty()) {
+      lines.push_back(fmt::format("timeline of {}: {}", fmt::join(point.runs, ", "), point.timeline));
+    }
+  }
+  if (largest != nullptr) {
+    lines.push_back(fmt::format("scaling efficiency at {}: {}; bottleneck: {}",
+                                plural_of(largest->request.nodes, "node"), efficiency_text(*largest),
+                                largest->bottleneck ? largest->bottleneck->text : "not known"));
+    for (const SweepPoint& point : sweep.nodes) {
+      if (point.request.nodes != largest->request.nodes || !point.best_accuracy) continue;
+      if (accurate == nullptr || *point.best_accuracy > *accurate->best_accuracy) accurate = &point;
+    }
+  }
+  if (accurate != nullptr) {
+    lines.push_back(fmt::format("best {} at {}: {}, lr scaling {}", sweep.metric,
+                                plural_of(accurate->request.nodes, "node"), format_metric(*accurate->best_accuracy),
+                                accurate->request.lr_scaling ? "on" : "off"));
+  }
+  for (const std::string& note : sweep.notes) lines.push_back("note: " + note);
+  return lines;
+}
+
+std::string csv_of(const Sweep& sweep) {
+  std::string out =
+      "stage,procs_per_node,intra_op,inter_op,nodes,workers,lr_scaling,state,samples_per_s,speed_up,efficiency,"
+      "accuracy,"
+      "best_accuracy";
+  for (size_t i = 0; i < kTimeParts; ++i) out += fmt::format(",{}_share", name_of(static_cast<TimePart>(i)));
+  out += "\n";
+  for (const SweepPoint& point : sweep.settings) csv_row(out, "setting", point);
+  for (const SweepPoint& point : sweep.nodes) csv_row(out, "nodes", point);
+  return out;
+}
+
+Json to_json(const Sweep& sweep) {
+  Json settings = Json::array(), nodes = Json::array();
+  for (const SweepPoint& point : sweep.settings) settings.push_back(point_json(point));
+  for (const SweepPoint& point : sweep.nodes) nodes.push_back(point_json(point));
+  return {{"task", sweep.task},
+          {"metric", sweep.metric},
+          {"split", sweep.split},
+          {"settings", settings},
+          {"best", sweep.best ? settings[*sweep.best] : Json(nullptr)},
+          {"nodes", nodes},
+          {"findings", findings_of(sweep)},
+          {"notes", sweep.notes}};
+}
+
+Json to_json(const std::vector<SweepSteps>& steps) {
+  Json rows = Json::array();
+  for (const SweepSteps& one : steps) {
+    rows.push_back({{"nodes", one.nodes},
+                    {"workers", one.workers},
+                    {"global_batch", one.global_batch},
+                    {"lr", one.lr},
+                    {"steps_per_epoch", one.steps_per_epoch},
+                    {"steps", one.steps}});
+  }
+  return rows;
+}
+
+std::vector<Chart> charts_of(const Sweep& sweep) {
+  const NodeCharts over(sweep);
+  const std::string metric = sweep.metric.empty() ? "accuracy" : sweep.metric;
+  Chart throughput = over.lines("sweep_throughput", "Throughput over nodes", "samples/s",
+                                [](const SweepPoint& point) { return point.samples_per_s; });
+  over.add_linear(throughput);
+  std::vector<Chart> charts = {settings_chart(sweep), std::move(throughput)};
+  charts.push_back(over.lines("sweep_efficiency", "Scaling efficiency", "efficiency",
+                              [](const SweepPoint& point) { return point.efficiency; }));
+  charts.push_back(over.parts());
+  charts.push_back(over.lines("sweep_accuracy", fmt::format("Best {} over nodes", metric), metric,
+                              [](const SweepPoint& point) { return point.best_accuracy; }));
+  charts.back().from_zero = false;
+  std::erase_if(charts, [](const Chart& chart) { return chart.series.empty(); });
+  return charts;
+}
+
+}  // namespace mlbench::report

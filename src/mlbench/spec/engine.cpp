@@ -1,0 +1,155 @@
+#include "mlbench/spec/engine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <sstream>
+#include <string_view>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::spec {
+namespace {
+
+constexpr size_t kLongestHost = 253;  // RFC 1035
+
+bool is_host(std::string_view name) {
+  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_'; };
+  return !name.empty() && name.size() <= kLongestHost && name.front() != '-' && std::ranges::all_of(name, fits);
+}
+
+bool is_ipv6(std::string_view name) {
+  const auto fits = [](unsigned char c) { return std::isxdigit(c) != 0 || c == ':' || c == '.' || c == '%'; };
+  return name.find(':') != std::string_view::npos && name.size() <= kLongestHost && std::ranges::all_of(name, fits);
+}
+
+// "h1", "h1:2", "[fd00::7]:2"
+HostSlots parse_host(const std::string& text) {
+  const auto refuse = [&] {
+    throw UserError(
+        fmt::format("'{}' is no host: expected NAME, NAME:SLOTS or [IPv6]:SLOTS, as in h1:2,h2:2", shortened(text)));
+  };
+  HostSlots host;
+  std::string rest;
+  if (text.starts_with('[')) {
+    const size_t end = text.find(']');
+    if (end == std::string::npos) refuse();
+    host.name = text.substr(1, end - 1);
+    rest = text.substr(end + 1);
+    if (!is_ipv6(host.name)) refuse();
+  } else {
+    const size_t colon = std::min(text.find(':'), text.size());
+    host.name = text.substr(0, colon);
+    rest = text.substr(colon);
+    if (!is_host(host.name)) refuse();
+  }
+  if (rest.empty()) return host;
+  if (!rest.starts_with(':')) refuse();
+  host.slots = parse_count(rest.substr(1), fmt::format("the slots of host {}", host.name), kRanksPerHost);
+  return host;
+}
+
+}  // namespace
+
+std::vector<HostSlots> parse_hosts(const std::string& text) {
+  std::vector<HostSlots> hosts;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    HostSlots host = parse_host(part);
+    if (std::ranges::find(hosts, host.name, &HostSlots::name) != hosts.end()) {
+      throw UserError(fmt::format("host {} is given twice: say how many ranks it takes as {}:N", host.name, host.name));
+    }
+    hosts.push_back(std::move(host));
+  }
+  if (hosts.empty()) throw UserError("no hosts: give them as h1:2,h2:2");
+  if (text.ends_with(',')) throw UserError(fmt::format("'{}' ends in a comma: expected another host", shortened(text)));
+  return hosts;
+}
+
+std::string to_text(const std::vector<HostSlots>& hosts) {
+  std::vector<std::string> words;
+  for (const HostSlots& host : hosts) {
+    words.push_back(fmt::format("{}:{}", is_ipv6(host.name) ? "[" + host.name + "]" : host.name, host.slots));
+  }
+  return fmt::format("{}", fmt::join(words, ","));
+}
+
+std::string hosts_of_file(const std::string& content, const std::string& file) {
+  std::vector<HostSlots> hosts;
+  std::istringstream lines(content);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string word;
+    if (!(words >> word)) continue;
+    try {
+      HostSlots host = parse_host(word);
+      while (words >> word) {
+        if (word.starts_with("max_slots=") || word.starts_with("max-slots=")) continue;
+        if (!word.starts_with("slots=")) {
+          throw UserError(fmt::format("'{}' is not expected behind a host: slots=N is", shortened(word)));
+        }
+        host.slots = parse_count(word.substr(6), fmt::format("the slots of host {}", host.name), kRanksPerHost);
+      }
+      const auto known = std::ranges::find(hosts, host.name, &HostSlots::name);
+      if (known == hosts.end()) {
+        hosts.push_back(std::move(host));
+      } else {
+        known->slots += host.slots;
+        if (!kRanksPerHost.contains(static_cast<double>(known->slots))) {
+          throw UserError(
+              fmt::format("host {} has {} slots; expected at most {}", host.name, known->slots, kRanksPerHost.most));
+        }
+      }
+    } catch (const UserError& error) {
+      throw UserError(fmt::format("{}:{}: {}", file, number, error.what()));
+    }
+  }
+  if (hosts.empty()) throw UserError(fmt::format("{}: names no host: expected lines like 'h1 slots=2'", file));
+  return to_text(hosts);
+}
+
+std::vector<std::string> place_ranks(const std::vector<HostSlots>& hosts, int64_t ranks_per_host, int64_t ranks) {
+  std::vector<std::string> places;
+  for (const HostSlots& host : hosts) {
+    const int64_t most = ranks_per_host > 0 ? ranks_per_host : host.slots;
+    for (int64_t i = 0; i < most && std::ssize(places) < ranks; ++i) places.push_back(host.name);
+  }
+  if (std::ssize(places) < ranks) {
+    throw UserError(
+        fmt::format("{} ranks need {} slots, and the hosts have {}: name more hosts, or say how many ranks "
+                    "each takes (h1:4,h2:4, or --ranks-per-host)",
+                    ranks, ranks, places.size()));
+  }
+  return places;
+}
+
+std::vector<std::string> names_of_given(const EngineOptions& engine) {
+  std::vector<std::string> names;
+  const auto look = [&](const char* name, bool given) {
+    if (given) names.emplace_back(name);
+  };
+  look("hosts", !engine.hosts.empty());
+  look("ranks_per_host", engine.ranks_per_host > 0);
+  look("ssh_config", !engine.ssh_config.empty());
+  look("slurm", !engine.slurm.empty());
+  look("setup", !engine.setup.empty());
+  look("scratch", !engine.scratch.empty());
+  return names;
+}
+
+Json to_json(const EngineOptions& engine) {
+  if (engine == EngineOptions()) return nullptr;
+  const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
+  return {{"hosts", text_or_null(engine.hosts)},
+          {"ranks_per_host", engine.ranks_per_host > 0 ? Json(engine.ranks_per_host) : Json()},
+          {"ssh_config", text_or_null(engine.ssh_config)},
+          {"slurm", engine.slurm},
+          {"setup", text_or_null(engine.setup)},
+          {"scratch", text_or_null(engine.scratch)}};
+}
+
+}  // namespace mlbench::spec

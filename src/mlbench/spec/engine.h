@@ -1,0 +1,53 @@
+#pragma once
+
+// What the executor of a run is told beside the run: on which hosts, and what its engine is to be given. Which of it an
+// executor takes, its row of catalog/control says; what it does not take is refused.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/base/numbers.h"
+
+namespace mlbench::spec {
+
+inline constexpr Range kRanksPerHost{1, 1024};
+inline constexpr size_t kLongestSetup = 64 * 1024;
+
+struct EngineOptions {
+  std::string hosts = {};               // "h1:2,h2": as parse_hosts() reads it; "": none are named
+  int64_t ranks_per_host = 0;           // 0: as many as a host has slots, or as the engine says
+  std::string ssh_config = {};          // file that ssh reads in place of the user's own, absolute; "": that
+  std::vector<std::string> slurm = {};  // KEY or KEY=VALUE: each as it is behind -- for sbatch
+  std::string setup = {};               // lines of shell that run before the ranks, as they are
+  std::string scratch = {};             // absolute folder on the hosts for what ranks write; "": /tmp
+  bool operator==(const EngineOptions&) const = default;
+};
+
+struct HostSlots {
+  std::string name;   // name or number (IPv4; IPv6 without its brackets)
+  int64_t slots = 1;  // most ranks on it
+  bool operator==(const HostSlots&) const = default;
+};
+
+// "h1:2,h2,[fd00::7]:4", in order. UserError naming what is no host, a host that comes twice, or slots out of range.
+std::vector<HostSlots> parse_hosts(const std::string& text);
+// The inverse.
+std::string to_text(const std::vector<HostSlots>& hosts);
+
+// The content of a host file as text for parse_hosts(): a host per line, as Open MPI ("h1 slots=2") or MPICH ("h1:2")
+// has it; # begins a comment; a host that comes again has more slots, as with Open MPI. UserError with file and line.
+std::string hosts_of_file(const std::string& content, const std::string& file);
+
+// Where so many ranks go, host by host: filling each up to its slots, or to ranks_per_host where that is given. The
+// name of each rank's host, in order. UserError where there are too few slots.
+std::vector<std::string> place_ranks(const std::vector<HostSlots>& hosts, int64_t ranks_per_host, int64_t ranks);
+
+// What of it is given, by the names of RunRequest, in this order.
+std::vector<std::string> names_of_given(const EngineOptions& engine);
+
+// For the record: null where nothing was asked for.
+Json to_json(const EngineOptions& engine);
+
+}  // namespace mlbench::spec
