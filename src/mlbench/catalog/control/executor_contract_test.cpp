@@ -387,6 +387,7 @@ TEST(ExecutorContract, RankWordsAreFilledIn) {
     request.command = {"/bin/echo", "rank-{rank}-of-2"};
     request.rank_words = true;
     request.workers = 2;
+    request.log_dir = "/runs/r-2/logs";
     spec::EngineOptions engine;
     if (std::string_view(row.name) == "mpirun") engine.hosts = "h1:2";
     const auto lines = row.make(engine)->describe(request);
