@@ -3,12 +3,15 @@
 // What an engine runs for ranks of other hosts (an mpirun, a job), together with their links: the start and the group
 // that an executor gives. For executors.
 
+#include <signal.h>
+
 #include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,8 +34,11 @@ class EngineJob {
   // How far the engine is with it, in its words. kStarted: it says that the guards run (that the ranks do, their links
   // say); kFailed: why, and it stays. Takes a moment at most: an engine that is slow to answer is asked now and then.
   virtual StartStatus status() = 0;
-  // While ranks run. Takes a moment at most. Empty: all is well.
-  virtual std::optional<EngineDeath> death() = 0;
+  // Takes a moment at most. Empty: all is well. Where no rank runs any more (`ranks_run`), a job that has ended is no
+  // death; what the engine did to it is.
+  virtual std::optional<EngineDeath> death(bool ranks_run) = 0;
+  // A rank ended of SIGTERM, which engines send: how long this one takes to say that it was its doing.
+  virtual std::chrono::milliseconds verdict_time() const { return std::chrono::milliseconds(0); }
   // A rank ended: what the engine has to do with that is asked for within a second.
   virtual void rank_ended() {}
   // Of RankGroup; while ranks run.
@@ -69,12 +75,19 @@ class EngineGroup final : public RankGroup {
     exits.insert(exits.end(), held_.begin(), held_.end());
     held_.clear();
     if (!exits.empty()) job_->rank_ended();
+    exits.insert(exits.begin(), doubted_.begin(), doubted_.end());
+    doubted_.clear();
+    if (waits_for_verdict(exits)) {
+      doubted_ = std::move(exits);
+      std::this_thread::sleep_for(std::min(timeout, kVerdictPoll));
+      return {};
+    }
     return exits;
   }
-  bool running() const override { return links_->running() || !held_.empty(); }
+  bool running() const override { return links_->running() || !held_.empty() || !doubted_.empty(); }
   std::optional<std::string> launcher_death() override {
-    if (!links_->running()) return std::nullopt;
-    const auto death = job_->death();
+    if (!running()) return std::nullopt;
+    const auto death = job_->death(links_->running());
     if (!death || (death->host_gone && host_is_silent())) return std::nullopt;
     return death->words;
   }
@@ -84,9 +97,24 @@ class EngineGroup final : public RankGroup {
   bool out_of_reach(int rank) const override { return links_->out_of_reach(rank); }
   std::vector<HostCapture> captures() const override { return links_->captures(); }
   void signal_all(int signal_number) override { links_->signal_all(signal_number); }
-  void stop(std::chrono::milliseconds patience) override { links_->stop(patience); }
+  void stop(std::chrono::milliseconds patience) override {
+    stopped_ = true;
+    links_->stop(patience);
+  }
 
  private:
+  static constexpr std::chrono::milliseconds kVerdictPoll{100};
+
+  // Whether the engine may have ended ranks, and has not said so yet. What it says, launcher_death() tells, which is to
+  // be heard before the ends.
+  bool waits_for_verdict(const std::vector<RankExit>& exits) {
+    const auto terminated = [](const RankExit& exit) { return !exit.lost && exit.end.signal == SIGTERM; };
+    if (stopped_ || !std::ranges::any_of(exits, terminated)) return false;
+    const auto now = std::chrono::steady_clock::now();
+    if (!verdict_until_) verdict_until_ = now + job_->verdict_time();
+    return now < *verdict_until_;
+  }
+
   bool host_is_silent() const {
     if (host_lost_) return true;
     const int ranks = static_cast<int>(links_->placement().size());
@@ -99,8 +127,11 @@ class EngineGroup final : public RankGroup {
   std::unique_ptr<EngineJob> job_;
   std::unique_ptr<RankGroup> links_;
   std::set<int> ended_;
-  std::vector<RankExit> held_;  // seen, and not told yet
+  std::vector<RankExit> held_;     // seen, and not told yet: a host is silent
+  std::vector<RankExit> doubted_;  // likewise: the engine may have ended them
+  std::optional<std::chrono::steady_clock::time_point> verdict_until_;
   bool host_lost_ = false;
+  bool stopped_ = false;  // by us
 };
 
 class EngineStart final : public Start {

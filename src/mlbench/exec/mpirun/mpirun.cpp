@@ -69,8 +69,8 @@ class MpirunJob final : public EngineJob {
     return {StartState::kStarting};
   }
 
-  std::optional<EngineDeath> death() override {
-    if (death_) return death_;
+  std::optional<EngineDeath> death(bool ranks_run) override {
+    if (death_ || !ranks_run) return death_;
     const auto end = mpirun_.wait(milliseconds(0));
     const size_t size = log_size();
     if (!end && size == log_seen_) return std::nullopt;

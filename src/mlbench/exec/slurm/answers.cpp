@@ -86,6 +86,10 @@ bool JobInfo::host_gone() const {
   return state() == "NODE_FAIL" || reason == "NodeDown" || reason == "NodeFail";
 }
 
+bool JobInfo::ended_by_itself() const {
+  return !requeued() && (phase() == JobPhase::kEnding || state() == "COMPLETED" || state() == "FAILED");
+}
+
 std::string JobInfo::words() const {
   std::string words = state();
   const std::string reason = field("Reason"), nodes = field("NodeList");

@@ -31,7 +31,8 @@ struct JobInfo {
   std::string state() const { return field("JobState"); }
   JobPhase phase() const;
   bool requeued() const;
-  bool host_gone() const;  // a node failed, says Slurm
+  bool host_gone() const;        // a node failed, says Slurm
+  bool ended_by_itself() const;  // its script did, or is about to, as far as this says
   // "PENDING (Resources)", "RUNNING on n[1-4]".
   std::string words() const;
 };

@@ -80,11 +80,12 @@ StartStatus Job::status() {
   return {StartState::kStarted, words};
 }
 
-std::optional<EngineDeath> Job::death() {
+std::optional<EngineDeath> Job::death(bool ranks_run) {
   ran_ = true;
   look();
   if (unknown_) return EngineDeath{said("Slurm does not know it any more")};
   if (!info_) return std::nullopt;
+  if (!ranks_run && info_->ended_by_itself()) return std::nullopt;
   if (info_->requeued() || info_->phase() == JobPhase::kQueued) {
     return EngineDeath{said("Slurm requeued it under its ranks"), info_->host_gone()};
   }

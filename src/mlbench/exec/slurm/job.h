@@ -22,6 +22,8 @@ struct JobPace {
   std::chrono::milliseconds answer{15000};
   // From the moment when the job runs: for setup, images, and the guards of all ranks.
   std::chrono::milliseconds start{std::chrono::minutes(10)};
+  // From the end of a rank, of SIGTERM, to what Slurm says of it.
+  std::chrono::milliseconds verdict{3000};
   // For the end of a job that was cancelled.
   std::chrono::milliseconds cancel{std::chrono::minutes(1)};
 };
@@ -32,7 +34,8 @@ class Job final : public EngineJob {
   Job(JobName name, std::filesystem::path log, JobPace pace = {});
 
   StartStatus status() override;
-  std::optional<EngineDeath> death() override;
+  std::optional<EngineDeath> death(bool ranks_run) override;
+  std::chrono::milliseconds verdict_time() const override { return pace_.verdict; }
   void rank_ended() override;
   Json allocation() override;
   void end(std::chrono::milliseconds patience) override;

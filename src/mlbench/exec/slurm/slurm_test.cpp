@@ -557,6 +557,7 @@ JobPace hasty() {
   pace.answer = 200ms;
   pace.start = 300ms;
   pace.cancel = 500ms;
+  pace.verdict = 200ms;
   return pace;
 }
 
