@@ -291,7 +291,7 @@ Json asked_json(const spec::RunSpec& spec, const RunProgress& progress, const Js
   record["communication"] = spec::uses_worker(spec) ? spec::to_json(spec.communication) : Json(nullptr);
   record["workers"] = spec.workers;
   record["threads_per_worker"] = spec.threads_per_worker;
-  if (spec.inter_op_threads > 1) record["inter_op_threads"] = spec.inter_op_threads;
+  record["inter_op_threads"] = spec.inter_op_threads;
   record["oversubscribed"] = spec.oversubscribed || progress.oversubscribed;
   record["seed"] = spec.seed;
   record["exit_codes"] = exit_codes;

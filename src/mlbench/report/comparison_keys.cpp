@@ -146,7 +146,10 @@ std::string precision(const Json& record) {
 
 std::string workers(const Json& record) { return counted(record, "/workers", "worker"); }
 std::string threads_per_worker(const Json& record) { return counted(record, "/threads_per_worker", "thread"); }
-std::string inter_op_threads(const Json& record) { return counted(record, "/inter_op_threads", "inter-op thread"); }
+std::string inter_op_threads(const Json& record) {
+  const std::string words = counted(record, "/inter_op_threads", "inter-op thread");
+  return words.empty() ? "1 inter-op thread" : words;  // records from before there was a choice
+}
 
 std::string oversubscribed(const Json& record) {
   const auto oversubscribed = truth_of(record, "/oversubscribed");
