@@ -329,6 +329,7 @@ TEST_F(Serve, NumbersBeyondTheirRangesAreRefused) {
     ++checked;
     const auto with = [&, key = name](const Json& value) {
       Json body = request("x", {1});
+      if (key == "ranks_per_host") body.update({{"executor", "mpirun"}, {"hosts", "localhost"}});
       body[key] = list ? Json::array({value}) : value;
       return body;
     };
@@ -340,7 +341,7 @@ TEST_F(Serve, NumbersBeyondTheirRangesAreRefused) {
     }
     EXPECT_EQ(post("/plan", with(number["minimum"]), 200)["runs"].size(), 1U) << name;
   }
-  EXPECT_EQ(checked, 11);
+  EXPECT_EQ(checked, 13);
   EXPECT_THAT(post("/plan", request("x", {9'000}), 422)["message"].get<std::string>(), HasSubstr("starts at most"));
   EXPECT_EQ(get("/runs")["total"], 0);
 }
