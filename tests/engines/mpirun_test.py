@@ -255,7 +255,8 @@ class MpirunTest(unittest.TestCase):
         # The folder is each host's own: what h1 copies there is on h1 alone.
         programs = " ".join(str(mlbench_path().with_name(name)) for name in ("mlbench", "mlbench-guard", "mlbench-worker"))
         place = self.network.scratch / "bin"
-        script = f'mkdir {place} && cp {programs} {place} && exec {place}/mlbench "$@"'
+        libraries = mlbench_path().with_name("libtorch")
+        script = f'mkdir {place} && cp {programs} {place} && ln -s {libraries} {place} && exec {place}/mlbench "$@"'
         self.mlbench("run", "lacks", "2", *SETTINGS, "--synthetic", "--max-steps", "2", *self.engine("h1,h2"),
                      code=RUN_FAILED, program=["sh", "-c", script, "sh"])
         message = self.record("lacks", 2)["failure"]["message"]
