@@ -25,6 +25,7 @@
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/text.h"
 
 namespace mlbench {
 
@@ -38,12 +39,6 @@ std::optional<std::string> read_if_possible(const fs::path& path) {
   } catch (const IoError&) {
     return std::nullopt;
   }
-}
-
-std::string trimmed(const std::string& text) {
-  constexpr const char* kSpace = " \t\r\n";
-  const size_t first = text.find_first_not_of(kSpace);
-  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
 // Value of the first line "KEY<separator>VALUE" of a file; null if there is none.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 
 namespace mlbench::exec {
 namespace {
@@ -26,14 +27,21 @@ std::filesystem::path rank_log_path(const std::filesystem::path& log_dir, int64_
   return log_dir / ("rank-" + std::to_string(rank) + ".seg-" + std::to_string(segment) + ".log");
 }
 
-void fill_in(std::string& text, std::string_view word, const std::string& value) {
-  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += value.size()) {
-    text.replace(at, word.size(), value);
-  }
+std::string last_words(std::string said) {
+  constexpr size_t kMostBytes = 2000;
+  while (said.ends_with('\n')) said.pop_back();
+  if (said.size() > kMostBytes) said.erase(0, said.size() - kMostBytes);
+  return said;
 }
 
-void fill_in(std::vector<std::string>& command, std::string_view word, const std::string& value) {
-  for (std::string& one : command) fill_in(one, word, value);
+std::string last_words_in(const std::filesystem::path& log) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(log, ignored)) return "";
+  try {
+    return last_words(read_file(log));
+  } catch (const IoError&) {
+    return "";
+  }
 }
 
 std::string command_line(const std::map<std::string, std::string>& environment,

@@ -50,9 +50,9 @@ struct LaunchRequest {
 // log_dir/rank-R.seg-S.log: where a rank's standard output and error go.
 std::filesystem::path rank_log_path(const std::filesystem::path& log_dir, int64_t segment, int rank);
 
-// Every `word` within the text, or the command's words, becomes `value`.
-void fill_in(std::string& text, std::string_view word, const std::string& value);
-void fill_in(std::vector<std::string>& command, std::string_view word, const std::string& value);
+// Of what a program said, the end: at most 2000 bytes, without the last line break. "" where a log cannot be read.
+std::string last_words(std::string said);
+std::string last_words_in(const std::filesystem::path& log);
 
 // "NAME=value ... program argument ..." with each word quoted where a POSIX shell would take it apart.
 std::string command_line(const std::map<std::string, std::string>& environment,

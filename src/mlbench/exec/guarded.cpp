@@ -29,14 +29,6 @@ constexpr seconds kLauncherPatience{12};
 constexpr seconds kGuardPatience{3};
 constexpr milliseconds kLaunchPoll{100};
 
-std::string last_lines(const std::filesystem::path& path) {
-  constexpr size_t kMostBytes = 2000;
-  std::string text = std::filesystem::exists(path) ? read_file(path) : "";
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  if (text.size() > kMostBytes) text.erase(0, text.size() - kMostBytes);
-  return text;
-}
-
 class GuardedGroup final : public RankGroup {
  public:
   GuardedGroup(LaunchRequest request, std::vector<Placement> placement)
@@ -65,12 +57,12 @@ class GuardedGroup final : public RankGroup {
         const auto end = launchers_[i].wait(milliseconds(0));
         if (!end || look_for_starts()) continue;  // what it said before its end comes first
         throw IoError(fmt::format("{} ended with code {} before the ranks ran: {}", name_of(launched_[i]), end->code,
-                                  last_lines(*launched_[i].output)));
+                                  last_words_in(*launched_[i].output)));
       }
       const auto now = steady_clock::now();
       if (now >= *start_deadline_) {
         throw IoError(fmt::format("{} has not started the ranks within {} s: {}", name_of(launched_.front()),
-                                  kStartPatience.count(), last_lines(*launched_.front().output)));
+                                  kStartPatience.count(), last_words_in(*launched_.front().output)));
       }
       if (now - begin >= timeout) return false;
       wait_for_input(std::min(kLaunchPoll, std::chrono::ceil<milliseconds>(timeout - (now - begin))), listener_->fd());
@@ -109,7 +101,7 @@ class GuardedGroup final : public RankGroup {
     const auto end = above_guards_ ? launchers_.front().wait(milliseconds(0)) : std::nullopt;
     if (!end || !end->signal) return std::nullopt;
     return fmt::format("{} was killed by signal {} (SIG{}): {}", name_of(*above_guards_), *end->signal,
-                       sigabbrev_np(*end->signal), last_lines(*above_guards_->output));
+                       sigabbrev_np(*end->signal), last_words_in(*above_guards_->output));
   }
 
   std::vector<std::optional<pid_t>> pids() const override {

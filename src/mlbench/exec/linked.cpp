@@ -14,6 +14,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/base/text.h"
 #include "mlbench/exec/group_start.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/net/link/link.h"
@@ -225,10 +226,19 @@ class LinkedGroup final : public RankGroup {
 
 }  // namespace
 
+std::filesystem::path folder_here(const LaunchRequest& request) {
+  return request.links.folder.empty() ? request.log_dir.parent_path() : request.links.folder;
+}
+
+std::vector<std::string> files_for_guards(const LaunchRequest& request) {
+  constexpr const char* kSpec = "spec.json";
+  if (!std::filesystem::exists(request.links.folder / kSpec)) return {};
+  return {kSpec};
+}
+
 std::filesystem::path folder_on_hosts(const LaunchRequest& request, const std::filesystem::path& scratch) {
   constexpr size_t kHashDigits = 8;
-  const std::filesystem::path here =
-      (request.links.folder.empty() ? request.log_dir.parent_path() : request.links.folder).lexically_normal();
+  const std::filesystem::path here = folder_here(request).lexically_normal();
   // Supervisors of several hosts, and homes, may have runs of one name; so may a home, one after the other.
   const std::string hash = sha256_hex(fmt::format("{}:{}:{}", host_name(), here.string(), request.run_id));
   return (scratch.empty() ? "/tmp" : scratch) / fmt::format("mlbench-{}", geteuid()) /

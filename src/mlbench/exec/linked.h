@@ -12,6 +12,12 @@
 
 namespace mlbench::exec {
 
+// Of the run, here; a plan has no links yet. "" where it has none.
+std::filesystem::path folder_here(const LaunchRequest& request);
+
+// What guards on other hosts are given of that folder: the specification, which a command of one's own has not.
+std::vector<std::string> files_for_guards(const LaunchRequest& request);
+
 // SCRATCH/mlbench-UID/RUN_NAME-HASH: of the run, on each of its hosts. The same for each segment of a run, and of no
 // two runs. Without `scratch` it is below /tmp.
 std::filesystem::path folder_on_hosts(const LaunchRequest& request, const std::filesystem::path& scratch);

@@ -12,6 +12,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/text.h"
 #include "mlbench/exec/linked.h"
 
 namespace mlbench::exec {

@@ -24,6 +24,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/base/text.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
 #include "mlbench/net/launch.h"
@@ -89,15 +90,6 @@ std::string local_size_of(const Launcher& launcher) {
     return wanted ? environment_variable(name) : std::nullopt;
   });
   return std::to_string(info.local_size);
-}
-
-void fill_in_rank(std::vector<std::string>& words, const std::string& rank) {
-  constexpr std::string_view kWord = "{rank}";
-  for (std::string& word : words) {
-    for (size_t at = 0; (at = word.find(kWord, at)) != std::string::npos; at += rank.size()) {
-      word.replace(at, kWord.size(), rank);
-    }
-  }
 }
 
 // None of them is any of the rank's business.
@@ -280,7 +272,7 @@ int guard_rank(const std::vector<std::string>& arguments) {
                          {"LOCAL_WORLD_SIZE", local_size_of(launcher)}};
   number_in(launcher.local_rank);
   if (environment_variable(kRankWordsVariable)) {
-    fill_in_rank(options.arguments, options.environment["RANK"]);
+    fill_in(options.arguments, "{rank}", options.environment["RANK"]);
     unsetenv(kRankWordsVariable);
   }
   options.new_session = true;  // nothing that the rank does to its group reaches us

@@ -3,6 +3,7 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/text.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -16,9 +17,9 @@ std::vector<std::string> filled_in(const spec::RunSpec& run) {
       named_places(run).value_or(std::vector<std::string>(static_cast<size_t>(run.workers), "127.0.0.1"));
   const std::string hosts = fmt::format("{}", fmt::join(places, ","));
   std::vector<std::string> command = run.command;
-  exec::fill_in(command, "{run_id}", std::to_string(run.id));
-  exec::fill_in(command, "{hosts}", hosts);
-  exec::fill_in(command, "{backend}", run.backend);
+  fill_in(command, "{run_id}", std::to_string(run.id));
+  fill_in(command, "{hosts}", hosts);
+  fill_in(command, "{backend}", run.backend);
   return command;
 }
 
@@ -31,7 +32,8 @@ std::optional<std::vector<std::string>> named_places(const spec::RunSpec& run) {
 
 std::filesystem::path guard_path() { return program_path().parent_path() / "mlbench-guard"; }
 
-exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesystem::path& worker, int64_t segment,
+exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executor& executor,
+                                   const std::filesystem::path& worker, int64_t segment,
                                    std::optional<int64_t> resume_step, bool oversubscribed) {
   exec::LaunchRequest request;
   request.run_name = run.name;
@@ -59,8 +61,8 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesyst
   }
   request.workers = static_cast<int>(run.workers);
   request.environment["OMP_NUM_THREADS"] = std::to_string(run.threads_per_worker);
-  // Only who has all cores to himself may tell threads where to run.
-  if (!oversubscribed && spec::uses_worker(run)) {
+  // Only who has all cores of this host to himself may tell threads where to run.
+  if (!oversubscribed && spec::uses_worker(run) && executor.on_this_host()) {
     request.environment["MLBENCH_CORES"] = Json(allowed_cores()).dump();
   }
   if (oversubscribed) {

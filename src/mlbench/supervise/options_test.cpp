@@ -53,13 +53,25 @@ TEST(SupervisorArguments, WrongOnesAreNamed) {
               HasSubstr("supervise: --resume-step '3x' is not a whole number from 0 to"));
 }
 
+class Somewhere final : public exec::Executor {
+ public:
+  explicit Somewhere(bool on_this_host) : on_this_host_(on_this_host) {}
+  std::string name() const override { return "somewhere"; }
+  bool on_this_host() const override { return on_this_host_; }
+  std::unique_ptr<exec::Start> start(const exec::LaunchRequest& /*request*/) override { return nullptr; }
+  std::vector<std::string> describe(const exec::LaunchRequest& /*request*/) const override { return {}; }
+
+ private:
+  const bool on_this_host_;
+};
+
 TEST(LaunchRequest, HoldsWhatARankNeeds) {
   spec::RunSpec run;
   run.backend = "gloo";
   run.workers = 2;
   run.threads_per_worker = 3;
   run.run_dir = "/home/runs/r-2";
-  auto request = launch_request(run, "/opt/mlbench-worker", 2, 40, false);
+  auto request = launch_request(run, Somewhere(true), "/opt/mlbench-worker", 2, 40, false);
   EXPECT_THAT(request.command, ElementsAre("/opt/mlbench-worker", "--run-dir", "/home/runs/r-2", "--segment", "2",
                                            "--resume-step", "40"));
   EXPECT_EQ(request.workers, 2);
@@ -68,11 +80,14 @@ TEST(LaunchRequest, HoldsWhatARankNeeds) {
   EXPECT_THAT(request.environment, ElementsAre(testing::Pair("MLBENCH_CORES", Json(allowed_cores()).dump()),
                                                testing::Pair("OMP_NUM_THREADS", "3")));
 
-  request = launch_request(run, "/opt/mlbench-worker", 1, std::nullopt, true);
+  request = launch_request(run, Somewhere(true), "/opt/mlbench-worker", 1, std::nullopt, true);
   EXPECT_THAT(request.command, ElementsAre("/opt/mlbench-worker", "--run-dir", "/home/runs/r-2", "--segment", "1"));
   EXPECT_EQ(request.environment.at("OMP_WAIT_POLICY"), "passive");
   EXPECT_EQ(request.environment.at("MLBENCH_OVERSUBSCRIBED"), "1");
   EXPECT_FALSE(request.environment.contains("MLBENCH_CORES")) << "others run on them, too";
+
+  request = launch_request(run, Somewhere(false), "/opt/mlbench-worker", 1, std::nullopt, false);
+  EXPECT_FALSE(request.environment.contains("MLBENCH_CORES")) << "they are of this host";
 }
 
 TEST(WorkerCatalog, SaysWhyThereIsNone) {

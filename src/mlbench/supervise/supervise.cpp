@@ -294,7 +294,7 @@ class Segment {
   }
 
   exec::LaunchRequest plain_request() const {
-    return launch_request(run_, options_.worker, progress_.segments.back().index, options_.resume_step,
+    return launch_request(run_, executor_, options_.worker, progress_.segments.back().index, options_.resume_step,
                           run_.oversubscribed || progress_.oversubscribed);
   }
 
@@ -317,7 +317,6 @@ class Segment {
       request.inherited = {core_lock_ ? core_lock_->fd() : beside_.get()};
       return request;
     }
-    request.environment.erase("MLBENCH_CORES");  // they are of this host
     request.environment["MLBENCH_RESUME_S"] = std::to_string(net::kLinkPatience.count());
     request.links.server = &*links_;
     request.links.rendezvous = net::endpoint_text(rendezvous_.address, server_->port());

@@ -45,7 +45,8 @@ std::filesystem::path guard_path();
 
 // What the ranks of a segment are started with, less what only exists once it starts (port, secret, core lock, the
 // values of variables that are no text of the specification). Their guard is guard_path().
-exec::LaunchRequest launch_request(const spec::RunSpec& run, const std::filesystem::path& worker, int64_t segment,
+exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executor& executor,
+                                   const std::filesystem::path& worker, int64_t segment,
                                    std::optional<int64_t> resume_step, bool oversubscribed);
 
 // Body of `mlbench supervise`: runs one segment to its end, writes the record, returns the exit code: kOk (finished),

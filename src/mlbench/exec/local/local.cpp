@@ -2,6 +2,7 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/text.h"
 #include "mlbench/exec/guarded.h"
 #include "mlbench/exec/horovod.h"
 #include "mlbench/exec/local/mpirun.h"

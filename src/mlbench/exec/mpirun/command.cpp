@@ -58,6 +58,8 @@ std::vector<OwnAddress> own_addresses() {
   return found;
 }
 
+bool is_loopback(const std::string& name) { return name == "localhost" || (name.starts_with("127.") && ipv4(name)); }
+
 // What a remote shell, and Open MPI's splitting at blanks, leave as it is.
 bool is_plain(const std::string& text) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || std::strchr("._-/+@=:,", c) != nullptr; };
@@ -66,9 +68,7 @@ bool is_plain(const std::string& text) {
 
 }  // namespace
 
-bool is_this_host(const std::string& name) {
-  return name == "localhost" || (name.starts_with("127.") && ipv4(name)) || name == host_name();
-}
+bool is_this_host(const std::string& name) { return is_loopback(name) || name == host_name(); }
 
 bool all_here(const std::vector<std::string>& hosts) { return std::ranges::all_of(hosts, is_this_host); }
 
@@ -81,8 +81,7 @@ std::vector<std::string> hosts_of_ranks(const spec::EngineOptions& engine, int r
     if (host.find(':') != std::string::npos) {
       throw UserError(fmt::format("host {}: mpirun takes no number of IPv6: give the host by a name", host));
     }
-    const bool loopback = host == "localhost" || (host.starts_with("127.") && ipv4(host));
-    if (loopback && !all_here(hosts)) {
+    if (is_loopback(host) && !all_here(hosts)) {
       throw UserError(fmt::format(
           "{} beside other hosts, which cannot reach it by that: name this host as they do ({})", host, host_name()));
     }

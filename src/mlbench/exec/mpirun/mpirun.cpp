@@ -33,7 +33,6 @@ using std::chrono::steady_clock;
 constexpr seconds kStartPatience{60};
 // After SIGKILL, for mpirun and what it leaves on this host: ssh, guards.
 constexpr seconds kKillPatience{3};
-constexpr const char* kSpec = "spec.json";
 
 // What the supervisor and the links add to the environment of ranks, beside what the plan knows.
 std::vector<std::string> added_variables(const LaunchRequest& request) {
@@ -82,7 +81,7 @@ class MpirunJob final : public EngineJob {
                                        *host, ranks_on(*host, hosts_)),
                            true};
     } else if (end) {
-      death_ = EngineDeath{fmt::format("mpirun {} under its ranks: {}", how(*end), last_words(text)), false};
+      death_ = EngineDeath{fmt::format("mpirun {} under its ranks: {}", how(*end), last_lines(text)), false};
     }
     return death_;
   }
@@ -178,16 +177,14 @@ class MpirunExecutor final : public Executor {
     LaunchRequest moved = moved_to(request, folder);
     moved.environment.merge(guard_environment(request, folder));
     const ProcessOptions options = command(engine_, moved, hosts);
-    std::vector<std::string> files;
-    if (std::filesystem::exists(request.links.folder / kSpec)) files.emplace_back(kSpec);
-    auto links = start_linked(request, placement_on(hosts), std::move(files));
+    auto links = start_linked(request, placement_on(hosts), files_for_guards(request));
     auto job = std::make_unique<MpirunJob>(options, request, std::move(hosts), engine_.ssh_config);
     return std::make_unique<EngineStart>(std::move(job), std::move(links));
   }
 
   std::vector<std::string> describe(const LaunchRequest& request) const override {
     LaunchRequest plan = request;
-    if (plan.links.folder.empty()) plan.links.folder = plan.log_dir.parent_path();
+    plan.links.folder = folder_here(plan);
     plan = moved_to(plan, folder_on_hosts(plan, engine_.scratch));
     const auto added = added_variables(plan);
     for (const std::string& name : added) plan.environment[name];

@@ -8,25 +8,20 @@
 #include <sstream>
 #include <string_view>
 
+#include "mlbench/base/text.h"
+#include "mlbench/exec/executor.h"
+
 namespace mlbench::exec::mpirun {
 namespace {
 
-constexpr size_t kMostBytes = 2000;
 constexpr size_t kMostSshLines = 3;
-
-std::string trimmed_line(std::string line) {
-  const auto blank = [](unsigned char c) { return c == ' ' || c == '\t' || c == '\r'; };
-  while (!line.empty() && blank(static_cast<unsigned char>(line.back()))) line.pop_back();
-  line.erase(line.begin(), std::ranges::find_if_not(line, blank));
-  return line;
-}
 
 // Those that say something.
 std::vector<std::string> lines_of(const std::string& said) {
   std::vector<std::string> lines;
   std::istringstream text(said);
   for (std::string line; std::getline(text, line);) {
-    line = trimmed_line(std::move(line));
+    line = trimmed(line);
     const bool rule = std::ranges::all_of(line, [](char c) { return c == '-'; });
     if (!rule && line.find("plm:rsh: Warning: setpgid") == std::string::npos) lines.push_back(std::move(line));
   }
@@ -36,7 +31,7 @@ std::vector<std::string> lines_of(const std::string& said) {
 // Behind "NAME:" of the first line that begins so.
 std::string field_in(const std::vector<std::string>& lines, const std::string& name) {
   for (const std::string& line : lines) {
-    if (line.starts_with(name + ":")) return trimmed_line(line.substr(name.size() + 1));
+    if (line.starts_with(name + ":")) return trimmed(line.substr(name.size() + 1));
   }
   return "";
 }
@@ -47,10 +42,8 @@ bool contains_any(std::string_view text, std::initializer_list<std::string_view>
 
 }  // namespace
 
-std::string last_words(const std::string& said) {
-  std::string text = fmt::format("{}", fmt::join(lines_of(said), "\n"));
-  if (text.size() > kMostBytes) text.erase(0, text.size() - kMostBytes);
-  return text;
+std::string last_lines(const std::string& said) {
+  return last_words(fmt::format("{}", fmt::join(lines_of(said), "\n")));
 }
 
 std::string why_no_start(const std::string& said, const std::string& ssh_config) {
@@ -82,7 +75,7 @@ std::string why_no_start(const std::string& said, const std::string& ssh_config)
                                              "Connection reset by", "kex_exchange_identification"});
     if (refusal && refusals.size() < kMostSshLines) refusals.push_back(line);
   }
-  if (refusals.empty()) return last_words(said);
+  if (refusals.empty()) return last_lines(said);
   const std::string config = ssh_config.empty() ? "" : "-F " + ssh_config + " ";
   return fmt::format("{} (this must work from here for each host: ssh {}-o BatchMode=yes HOST true)",
                      fmt::join(refusals, "; "), config);
@@ -97,7 +90,7 @@ std::optional<std::string> lost_host(const std::string& said) {
   if (end == std::string::npos) return std::nullopt;  // the rest of it is still on its way
   const size_t node = said.find(kNode, daemon);
   if (node == std::string::npos || node > end) return std::nullopt;
-  return trimmed_line(said.substr(node + kNode.size(), end - node - kNode.size()));
+  return trimmed(said.substr(node + kNode.size(), end - node - kNode.size()));
 }
 
 std::string ranks_on(const std::string& host, const std::vector<std::string>& hosts) {

@@ -16,7 +16,7 @@ std::string why_no_start(const std::string& said, const std::string& ssh_config)
 std::optional<std::string> lost_host(const std::string& said);
 
 // The last lines, without rules and what does no harm.
-std::string last_words(const std::string& said);
+std::string last_lines(const std::string& said);
 
 // "ranks 4, 5" of the host, "no rank" where it has none.
 std::string ranks_on(const std::string& host, const std::vector<std::string>& hosts);

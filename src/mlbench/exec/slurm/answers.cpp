@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "mlbench/base/text.h"
+
 namespace mlbench::exec::slurm {
 namespace {
 
@@ -23,12 +25,6 @@ constexpr std::array<std::string_view, 12> kEndedStates = {"BOOT_FAIL", "CANCELL
 template <size_t N>
 bool is_one_of(const std::array<std::string_view, N>& list, std::string_view word) {
   return std::ranges::find(list, word) != list.end();
-}
-
-std::string trimmed(const std::string& text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string::npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
 bool is_key(std::string_view word) {

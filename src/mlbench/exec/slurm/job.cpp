@@ -25,21 +25,6 @@ constexpr milliseconds kStepPatience{10000};
 // Of slurmstepd: it could not open the file of --output.
 constexpr const char* kNoOutputFile = "0:53";
 
-std::string last_words(const std::filesystem::path& path) {
-  constexpr size_t kMostBytes = 2000;
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return "";
-  std::string text;
-  try {
-    text = read_file(path);
-  } catch (const IoError&) {
-    return "";
-  }
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  if (text.size() > kMostBytes) text.erase(0, text.size() - kMostBytes);
-  return text;
-}
-
 }  // namespace
 
 Job::Job(JobName name, std::filesystem::path log, JobPace pace)
@@ -209,7 +194,7 @@ std::string Job::said(const std::string& what) const {
           log_.string());
     }
   }
-  const std::string words = last_words(log_);
+  const std::string words = last_words_in(log_);
   return words.empty() ? text : text + ": " + words;
 }
 

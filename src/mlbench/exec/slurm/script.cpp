@@ -65,10 +65,6 @@ std::filesystem::path start_folder(const LaunchRequest& request, const spec::Eng
 
 std::string run_name(const LaunchRequest& request) { return request.run_name.empty() ? "run" : request.run_name; }
 
-std::filesystem::path folder_here(const LaunchRequest& request) {
-  return request.links.folder.empty() ? request.log_dir.parent_path() : request.links.folder;
-}
-
 bool is_address(const std::string& text) {
   const auto fits = [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; };
   return text.find(':') != std::string::npos || std::ranges::all_of(text, fits);

@@ -77,9 +77,7 @@ class SlurmExecutor final : public Executor {
     options.environment = theirs.environment;
     options.environment.merge(guard_environment(theirs, folder_on_hosts(request, engine_.scratch)));
     // Before the job: no guard may come earlier.
-    std::vector<std::string> files;
-    if (std::filesystem::exists(request.links.folder / "spec.json")) files.emplace_back("spec.json");
-    std::unique_ptr<Start> links = start_linked(request, {}, std::move(files));
+    std::unique_ptr<Start> links = start_linked(request, {}, files_for_guards(request));
     const ProcessOutput said = submit(options);
     const auto name = parse_submission(said.standard_output);
     if (said.end.code != 0 || !name) {

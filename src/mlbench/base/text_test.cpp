@@ -1,0 +1,26 @@
+#include "mlbench/base/text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace mlbench {
+namespace {
+
+TEST(Text, IsTrimmedAtItsEndsAlone) {
+  EXPECT_EQ(trimmed(" \t one two \r\n"), "one two");
+  EXPECT_EQ(trimmed("one"), "one");
+  EXPECT_EQ(trimmed(" \n"), "");
+  EXPECT_EQ(trimmed(""), "");
+}
+
+TEST(Text, EveryWordIsFilledInOnce) {
+  std::string text = "{rank} of {rank}";
+  fill_in(text, "{rank}", "a {rank}");
+  EXPECT_EQ(text, "a {rank} of a {rank}");
+  std::vector<std::string> command = {"run", "--id={id}", "{id}{id}"};
+  fill_in(command, "{id}", "7");
+  EXPECT_THAT(command, testing::ElementsAre("run", "--id=7", "77"));
+}
+
+}  // namespace
+}  // namespace mlbench
