@@ -48,10 +48,9 @@ bool ask_missing(RunOptions& options, const PlanFacts& facts) try {
 
 std::vector<std::string> commands_of(const spec::RunSpec& run, const fs::path& worker, int64_t segment,
                                      std::optional<int64_t> resume_step) {
-  auto request = supervise::launch_request(run, worker, segment, resume_step, run.oversubscribed);
   const auto executor = catalog::make_executor(run.executor, run.engine);
-  if (!executor->on_this_host()) request.environment.erase("MLBENCH_CORES");  // they are of this host
-  return executor->describe(request);
+  return executor->describe(
+      supervise::launch_request(run, *executor, worker, segment, resume_step, run.oversubscribed));
 }
 
 std::string limits_text(const spec::Limits& limits) {

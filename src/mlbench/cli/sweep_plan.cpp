@@ -35,10 +35,7 @@ spec::RunOptions common_options(const SweepOptions& options, const SweepRequest&
   run.seed = std::to_string(spec::seed_of(options.run, spec::RunSpec().seed) + static_cast<uint64_t>(repeat));
   run.repeat.clear();
   run.next_repeat = true;  // after one that failed
-  const spec::RunOption* procs = procs_option();
-  if (procs != nullptr && run.executor != "local") {
-    run.*std::get<std::string spec::RunOptions::*>(procs->member) = std::to_string(request.setting.procs_per_node);
-  }
+  if (run.executor != "local") run.ranks_per_host = std::to_string(request.setting.procs_per_node);
   return run;
 }
 
@@ -53,13 +50,6 @@ std::vector<int64_t> parse_counts(const std::vector<std::string>& words, const s
   }
   if (counts.empty()) throw UserError(fmt::format("{} has no value: give a list, as in {} 1,2,4", what, what));
   return counts;
-}
-
-const spec::RunOption* procs_option() {
-  const auto rows = spec::run_options();
-  const auto found = std::ranges::find_if(
-      rows, [](const spec::RunOption& row) { return row.flags.find("--procs-per-node") != std::string_view::npos; });
-  return found == rows.end() ? nullptr : &*found;
 }
 
 spec::RunOptions setting_options(const SweepOptions& options, const SweepSetting& setting, int64_t repeat) {

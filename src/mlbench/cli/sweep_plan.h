@@ -29,9 +29,6 @@ spec::RunOptions setting_options(const SweepOptions& options, const report::Swee
 // Of one run over nodes: the limits that were given, past the goal to its end.
 spec::RunOptions nodes_options(const SweepOptions& options, const report::SweepRequest& request, int64_t repeat);
 
-// The option of `run` that says how many processes a node has; null where no executor has nodes of its own.
-const spec::RunOption* procs_option();
-
 // All points over nodes with this setting: by nodes, the learning rate scaled and then not. One worker is scaled by
 // one: where both are asked for, that point has no second run (`same_as_scaled`).
 std::vector<report::SweepRequest> node_requests(const SweepOptions& options, const report::SweepSetting& setting);
