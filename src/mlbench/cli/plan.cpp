@@ -251,7 +251,8 @@ class Engine {
   void check(spec::RunSpec run) const {
     if (executor_->on_this_host()) return;
     run.run_dir = "/runs/" + run.name;  // it has none yet
-    executor_->describe(supervise::launch_request(run, *executor_, "mlbench-worker", 1, std::nullopt, run.oversubscribed));
+    executor_->describe(
+        supervise::launch_request(run, *executor_, "mlbench-worker", 1, std::nullopt, run.oversubscribed));
   }
 
   const spec::EngineOptions options;
