@@ -67,11 +67,13 @@ class Ratio:
     configuration: str  # for which the best of several peers is chosen
     seconds: tuple[float, float]
     key: str = "median_samples_per_s"
+    turns: bool = False  # both stay, for their start takes longer than what is measured
 
     def command(self, python, choose_again):
         several = len(self.peers) > 1
         return ["bench/ratio.py", "--ours", self.ours, *(word for peer in self.peers for word in ("--peer", peer)),
-                *(["--key", self.key] if self.key != Ratio.key else []), "--limit", str(self.limit), "--pairs", str(PAIRS), "--choose", str(CHOOSE), "--python", python,
+                *(["--key", self.key] if self.key != Ratio.key else []), *(["--turns"] if self.turns else []),
+                "--limit", str(self.limit), "--pairs", str(PAIRS), "--choose", str(CHOOSE), "--python", python,
                 *(["--choices", str(CHOICES), "--configuration", self.configuration] if several else []),
                 *(["--choose-again"] if several and choose_again else []),
                 "--output", str(RESULTS / f"{self.name}.json")]
@@ -79,8 +81,9 @@ class Ratio:
     def minutes(self, choosing):
         """About. What is compiled takes half a minute more, once."""
         ours, peer = self.seconds
-        first = sum(CHOOSE * peer + 30 * ("--compile" in command) for command in self.peers) if choosing else 0
-        return (first + PAIRS * (ours + peer)) / 60
+        start = 30 * self.turns
+        first = sum(start + CHOOSE * peer + 30 * ("--compile" in command) for command in self.peers) if choosing else 0
+        return (first + 2 * start + PAIRS * (ours + peer)) / 60
 
 
 def run_of(task, framework, precision, ranks, threads, options="", fixed_batch=True):
@@ -123,16 +126,14 @@ def layer(model, precision):
 
 def text(model, precision, limit):
     """Full-size models of text, target tokens without padding per second."""
-    variants = all_of(("", "--unbound"), KERNELS, COMPILED)
-    ours = join("build/release/bin/step_bench --framework torch --threads 2",
-                f"--precision {precision} --model {model} --steps {TEXT_STEPS}")
-    peers = [join(f"PYTHON bench/text_peer.py speed {model} --threads 2 --steps {TEXT_STEPS}",
-                  "--amp" if precision == "bf16" else "", variant) for variant in variants]
-    return Ratio(f"{model}-{precision}-1x2-torch", limit, ours, peers, f"{model} {precision} 1x2", (60, 90),
-                 "median_tokens_per_s")
+    ours = f"build/release/bin/step_bench --framework torch --threads 2 --precision {precision} --model {model} --steps 1"
+    peers = [join(f"PYTHON bench/text_peer.py speed {model} --threads 2 --steps 1",
+                  "--amp" if precision == "bf16" else "", variant)
+             for variant in ("", "--unbound", "--fused", "--compile", "--fused --compile")]
+    return Ratio(f"{model}-{precision}-1x2-torch", limit, ours, peers, f"{model} {precision} 1x2", (4, 6),
+                 "median_tokens_per_s", turns=True)
 
 
-TEXT_STEPS = 8
 RATIOS = [
     *(beside_pytorch("1a", "float32", at, "torch", 1.0) for at in ("1x1", "1x2", "2x1")),
     *(beside_pytorch("1a", "float32", at, "onednn", 1.3) for at in ("1x1", "1x2", "2x1")),

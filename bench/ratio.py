@@ -7,6 +7,10 @@ The best of the peer's variants is chosen once, from 3 runs of each, one after t
 --choices FILE --configuration NAME the choice is kept there, and counts until the variants or the machine are others. Then
 --pairs interleaved pairs are run against that variant alone, with the verdict of pairs.py: met, missed or undecided.
 
+With --turns both programs are started once, with the word --turns behind each command, say a line when they are warm, and
+take a few steps in turn, for each line that they are given: of a pair neither starts anew, and they are neighbours in time.
+What they print after their input ends is what ran, and tells whether it was right.
+
 Each command's value is the number called --key in the last JSON value that it prints: at the top of an object (the peers),
 or in the `throughput` of the only run of an array (`mlbench run ... --json`). Prints all that was measured as one JSON
 object. Exit code 0: met, 1: missed, 3: undecided, 2: could not be measured.
@@ -21,6 +25,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 
 import pairs
 
@@ -95,9 +100,11 @@ class Side:
         self.key, self.python, self.timeout = key, options.python, options.timeout
         self.settings, self.failures = None, 0
 
+    def words(self, command):
+        return [self.python if self.python and word == "PYTHON" else word for word in shlex.split(command)]
+
     def output(self, command):
-        words = [self.python if self.python and word == "PYTHON" else word for word in shlex.split(command)]
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        process = subprocess.Popen(self.words(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         try:
             return *process.communicate(timeout=self.timeout), process.returncode
         except BaseException as error:
@@ -119,6 +126,59 @@ class Side:
         raise Failed(f"failed {attempts} times: {command}")
 
 
+class Turns:
+    """A program that stays and measures when it is told to. For `with`: it ends, and must end well, at the end."""
+
+    def __init__(self, side, command):
+        self.side, self.command = side, command
+        self.process = subprocess.Popen(side.words(command) + ["--turns"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True, start_new_session=True)
+        # What it says beside is for the error alone.
+        self.errors = []
+        self.reader = threading.Thread(target=lambda: self.errors.extend(self.process.stderr), daemon=True)
+        self.reader.start()
+
+    def __enter__(self):
+        try:
+            self.answer()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def kill(self):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def answer(self):
+        alarm = threading.Timer(self.side.timeout, self.kill)
+        alarm.start()
+        try:
+            line = self.process.stdout.readline()
+        finally:
+            alarm.cancel()
+        if not line:
+            self.process.wait()
+            self.reader.join(1)
+            raise Failed(f"ended within {self.side.timeout:g} s: {self.command}\n{''.join(self.errors)[-1000:]}")
+        return json.loads(line)
+
+    def measure(self):
+        self.process.stdin.write("turn\n")
+        self.process.stdin.flush()
+        return value_of(self.answer(), self.side.key)
+
+    def __exit__(self, kind, *_):
+        if kind is not None:
+            self.kill()
+            return
+        self.process.stdin.close()
+        self.side.settings = settings_of(self.answer())
+        if self.process.wait() != 0:
+            raise Failed(f"exit code {self.process.returncode}: {self.command}\n{''.join(self.errors)[-1000:]}")
+
+
 def best(measured):
     return max(measured, key=lambda command: statistics.median(measured[command]))
 
@@ -136,10 +196,16 @@ def choose(side, options):
             return kept
         say("the kept choice is of other variants or of another machine")
     measured = {command: [] for command in options.peer}
-    for _ in range(options.choose):
+    if options.turns:
         for command, values in measured.items():
-            values.append(side.measure(command))
-            say(f"variant {values[-1]:12.2f}  {command}")
+            with Turns(side, command) as program:
+                values += [program.measure() for _ in range(options.choose)]
+            say(f"variant {statistics.median(values):12.2f}  {command}")
+    else:
+        for _ in range(options.choose):
+            for command, values in measured.items():
+                values.append(side.measure(command))
+                say(f"variant {values[-1]:12.2f}  {command}")
     choice = {"date": now(), "machine": machine(), "measured": measured}
     if path:
         write(path, choices | {options.configuration: choice})
@@ -160,10 +226,14 @@ def compare(options):
     choice = choose(peer, options)
     command = best(choice["measured"]) if choice else options.peer[0]
     begin = now()
-    values = pairs.measure(lambda: ours.measure(options.ours), lambda: peer.measure(command), options.pairs, say)
+    if options.turns:
+        with Turns(ours, options.ours) as one, Turns(peer, command) as other:
+            values = pairs.measure(one.measure, other.measure, options.pairs, say)
+    else:
+        values = pairs.measure(lambda: ours.measure(options.ours), lambda: peer.measure(command), options.pairs, say)
     return {
         "begin": begin, "end": now(), "machine": machine(), "load_before": load, "key": ours.key, "peer_key": peer.key,
-        "limit": options.limit, "pairs": options.pairs, **figures(*values, options.limit),
+        "limit": options.limit, "pairs": options.pairs, "turns": options.turns, **figures(*values, options.limit),
         "ours": {"command": options.ours, "settings": ours.settings, "failures": ours.failures, "values": values[0]},
         "peer": {"command": command, "settings": peer.settings, "failures": peer.failures, "values": values[1]},
         "choice": choice}
@@ -177,6 +247,7 @@ def parse(arguments):
     parser.add_argument("--peer-key", help="the same number in the peers' output (default: --key)")
     parser.add_argument("--limit", type=float, default=1.0)
     parser.add_argument("--pairs", type=int, default=21)
+    parser.add_argument("--turns", action="store_true", help="start both once, and let them take turns")
     parser.add_argument("--choose", type=int, default=3, metavar="N", help="runs of each variant of the peer")
     parser.add_argument("--choices", metavar="FILE", help="where choices are kept, as JSON")
     parser.add_argument("--configuration", metavar="NAME", help="what the choice is for, e.g. '1a float32 1x2'")

@@ -22,6 +22,23 @@ printf 'a line\\n{"program": "%s", "rate": %s.0}\\n' "$1" "$value"
 """
 
 
+# staying.sh NAME --turns: the same as a program that stays; its last value is what it says at the end.
+STAYING = """#!/bin/sh
+cd "$(dirname "$0")"
+[ "$2" = --turns ] || exit 8
+echo "$1" >>calls
+echo '{"warm": true}'
+while read -r turn; do
+  value=$(head -n 1 "$1.values")
+  sed -i 1d "$1.values"
+  [ "$value" = fail ] && { echo "it broke" >&2; exit 9; }
+  printf '{"rate": %s.0}\\n' "$value"
+done
+printf '{"program": "%s", "rate": 1.0}\\n' "$1"
+exit "$(cat "$1.exit" 2>/dev/null || echo 0)"
+"""
+
+
 class Ratios(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -106,6 +123,30 @@ class Ratios(unittest.TestCase):
         code, result = self.run_ratio("--ours", self.command("ours"), "--peer", self.command("a"), "--pairs", "3")
         self.assertEqual(self.calls(), ["ours", "a", "a", "ours", "ours", "a"])
         self.assertEqual((code, result["verdict"], result["pairs"]), (1, "missed", 3))
+
+    def staying(self, name, *values, code=0):
+        script = self.folder / "staying.sh"
+        script.write_text(STAYING)
+        script.chmod(0o755)
+        self.command(name, *values)
+        (self.folder / f"{name}.exit").write_text(f"{code}\n")
+        return f"{script} {name}"
+
+    def test_programs_that_stay_take_turns(self):
+        ours, slow, fast = (self.staying(*given) for given in (("ours", 20, 22, 24), ("a", 5, 5, 5), ("b", 9, 9, 9, 10, 11, 8)))
+        code, result = self.run_ratio("--turns", "--ours", ours, "--peer", slow, "--peer", fast, "--pairs", "3",
+                                      "--limit", "1.5")
+        self.assertEqual(code, 0, self.said)
+        self.assertEqual(self.calls(), ["a", "b", "ours", "b"], "each is started once for the choice, and once for the pairs")
+        self.assertEqual((result["turns"], result["ours"]["values"], result["peer"]["values"]), (True, [20, 22, 24], [10, 11, 8]))
+        self.assertEqual(result["choice"]["measured"], {slow: [5, 5, 5], fast: [9, 9, 9]})
+        self.assertEqual(result["peer"]["settings"], {"program": "b"})
+
+    def test_one_that_stays_and_fails_is_an_error(self):
+        for ours, said in ((self.staying("ours", 20, "fail"), "it broke"), (self.staying("end", 20, 20, code=1), "exit code 1")):
+            code, result = self.run_ratio("--turns", "--ours", ours, "--peer", self.staying("a", 10, 10), "--pairs", "2")
+            self.assertEqual((code, result), (2, None))
+            self.assertIn(said, self.said)
 
     def test_verdicts(self):
         self.command("a", 10)

@@ -4,6 +4,8 @@
 //   step_bench [--framework NAME] [--precision float32|bf16] [--threads N] [--batch N] [--steps N] [--no-dropout]
 //     [--model fashion-mnist|lstm|attention|awd-lstm|gnmt|transformer] [--size full|small|tiny] [--start FILE]
 // --start FILE: writes the parameters before the first step, from which the peer begins for a comparison of losses.
+// --turns: prints a line when warm; then for each line of its input takes --steps steps and prints what they took, until
+// the input ends. So two programs take turns (bench/ratio.py --turns).
 
 #include <fmt/format.h>
 
@@ -11,6 +13,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iostream>
 #include <map>
 #include <span>
 #include <string>
@@ -41,7 +44,7 @@ struct Options {
   std::string framework = "torch", precision = "float32", model = "fashion-mnist", size = "full", start;
   int threads = 2;
   int64_t batch = 0, steps = 0;
-  bool no_dropout = false;
+  bool no_dropout = false, turns = false;
 };
 
 // One model, and where its fixed batch, optimizer and loss come from.
@@ -95,7 +98,7 @@ void write_start(const framework::Framework& framework, std::span<const float> p
 }
 
 int run(const Options& chosen) {
-  constexpr int64_t kWarmUp = 5;
+  const int64_t warm_up = chosen.turns ? 2 : 5;
   const Model& model = *std::ranges::find(kModels, chosen.model, &Model::name);
   const int64_t batch_size = chosen.batch == 0 ? model.batch : chosen.batch;
   const int64_t steps = chosen.steps == 0 ? model.steps : chosen.steps;
@@ -119,24 +122,44 @@ int run(const Options& chosen) {
   framework->forward(batch.view, framework::Mode::kEvaluate);
   const double first_loss = framework->loss();
   std::vector<double> forward_s, backward_s, update_s, step_s;
-  for (int64_t step = 0; step < kWarmUp + steps; ++step) {
-    const auto begin = std::chrono::steady_clock::now();
-    optimizer->begin(step, tensors);
-    framework->begin_step(step);
-    framework->forward(batch.view, framework::Mode::kTrain);
-    framework->loss();
-    const auto forward_end = std::chrono::steady_clock::now();
-    framework->backward({});
-    const auto backward_end = std::chrono::steady_clock::now();
-    optimizer->finish();
-    optimizer->step(tensors, model.lr);
-    const auto end = std::chrono::steady_clock::now();
-    if (step < kWarmUp) continue;
-    const auto seconds = [](auto duration) { return std::chrono::duration<double>(duration).count(); };
-    forward_s.push_back(seconds(forward_end - begin));
-    backward_s.push_back(seconds(backward_end - forward_end));
-    update_s.push_back(seconds(end - backward_end));
-    step_s.push_back(seconds(end - begin));
+  int64_t step_index = 0;
+  const auto take_steps = [&](int64_t count) {
+    for (auto* seconds : {&forward_s, &backward_s, &update_s, &step_s}) seconds->clear();
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t step = step_index++;
+      const auto begin = std::chrono::steady_clock::now();
+      optimizer->begin(step, tensors);
+      framework->begin_step(step);
+      framework->forward(batch.view, framework::Mode::kTrain);
+      framework->loss();
+      const auto forward_end = std::chrono::steady_clock::now();
+      framework->backward({});
+      const auto backward_end = std::chrono::steady_clock::now();
+      optimizer->finish();
+      optimizer->step(tensors, model.lr);
+      const auto end = std::chrono::steady_clock::now();
+      const auto seconds = [](auto duration) { return std::chrono::duration<double>(duration).count(); };
+      forward_s.push_back(seconds(forward_end - begin));
+      backward_s.push_back(seconds(backward_end - forward_end));
+      update_s.push_back(seconds(end - backward_end));
+      step_s.push_back(seconds(end - begin));
+    }
+  };
+  // Of target tokens without padding; of images the same as samples.
+  const auto tokens_per_s = [&] { return static_cast<double>(batch.view.weight) / median(step_s); };
+  take_steps(warm_up);
+  if (chosen.turns) {
+    const auto say = [](const Json& json) {
+      fmt::print("{}\n", json.dump());
+      std::fflush(stdout);
+    };
+    say({{"warm", true}});
+    for (std::string line; std::getline(std::cin, line);) {
+      take_steps(steps);
+      say({{"median_step_ms", median(step_s) * 1e3}, {"median_tokens_per_s", tokens_per_s()}});
+    }
+  } else {
+    take_steps(steps);
   }
   framework->forward(batch.view, framework::Mode::kEvaluate);
   const double last_loss = framework->loss();
@@ -157,8 +180,7 @@ int run(const Options& chosen) {
                           {"update_ms", median(update_s) * 1e3},
                           {"median_step_ms", step * 1e3},
                           {"median_samples_per_s", static_cast<double>(batch_size) / step},
-                          // Of target tokens without padding; of images the same as samples.
-                          {"median_tokens_per_s", static_cast<double>(batch.view.weight) / step}}
+                          {"median_tokens_per_s", tokens_per_s()}}
                          .dump());
   if (last_loss < first_loss) return 0;
   fmt::print(stderr, "step_bench: the loss did not fall: {} -> {}\n", first_loss, last_loss);
@@ -180,6 +202,7 @@ int main(int argc, char** argv) {
   app.add_option("--size", options.size, "of a model of text")->check(CLI::IsMember({"full", "small", "tiny"}));
   app.add_option("--start", options.start, "safetensors file to write the first parameters to");
   app.add_flag("--no-dropout", options.no_dropout);
+  app.add_flag("--turns", options.turns, "steps for each line of the input");
   app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
   app.add_option("--batch", options.batch, "default: the model's")->check(CLI::PositiveNumber);
   app.add_option("--steps", options.steps, "default: the model's")->check(CLI::PositiveNumber);

@@ -41,6 +41,8 @@ def parse():
         one.add_argument("--amp", action="store_true", help="bfloat16 by autocast")
         one.add_argument("--fused", action="store_true", help="the optimizer's fused kernel")
         one.add_argument("--unbound", action="store_true", help="threads that are not bound to cores")
+        one.add_argument("--turns", action="store_true",
+                         help="when warm, --steps steps for each line of the input: bench/ratio.py --turns")
     train = modes.add_parser("train")
     train.add_argument("task", help="a task file")
     train.add_argument("--cache", required=True, help="folder with the token files of the prepared data")

@@ -1,6 +1,7 @@
 """Modes speed and check of text_peer.py: steps on one fixed batch, that of bench/fixed_batches.h."""
 import pathlib
 import statistics
+import sys
 import time
 import tomllib
 
@@ -89,13 +90,23 @@ def run(options):
         model.train()
         return loss
 
-    first_loss = evaluated()
-    seconds = []
-    for i in range(WARM_UP + options.steps):
-        begin = time.perf_counter()
-        step()
-        if i >= WARM_UP:
+    def take_steps(count):
+        seconds = []
+        for _ in range(count):
+            begin = time.perf_counter()
+            step()
             seconds.append(time.perf_counter() - begin)
+        return statistics.median(seconds)
+
+    first_loss = evaluated()
+    take_steps(2 if options.turns else WARM_UP)
+    if options.turns:
+        yield {"warm": True}
+        for _ in iter(sys.stdin.readline, ""):
+            seconds = take_steps(options.steps)
+            yield {"median_step_ms": seconds * 1e3, "median_tokens_per_s": weight / seconds}
+    else:
+        seconds = take_steps(options.steps)
     last_loss = evaluated()
     if not last_loss < first_loss:
         raise SystemExit(f"text_peer.py: the loss did not fall: {first_loss} -> {last_loss}")
@@ -104,6 +115,6 @@ def run(options):
            "pinned": len(cores_with_bound_threads()) >= options.threads, "batch": batch_size, "weight": weight,
            "steps": options.steps, "dropout": options.mode == "speed", "compile": options.compile, "amp": options.amp,
            "fused": options.fused, "first_loss": first_loss, "last_loss": last_loss,
-           "median_step_ms": statistics.median(seconds) * 1e3,
-           "median_samples_per_s": batch_size / statistics.median(seconds),
-           "median_tokens_per_s": weight / statistics.median(seconds)}
+           "median_step_ms": seconds * 1e3,
+           "median_samples_per_s": batch_size / seconds,
+           "median_tokens_per_s": weight / seconds}
