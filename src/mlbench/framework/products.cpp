@@ -101,7 +101,7 @@ void multiply_slices(const Slices& slices, const float* slices_at, Tile tile, Fa
 
 // What all products of a call have in common.
 struct Call {
-  View a, b;
+  View a = {}, b = {};
   float* c = nullptr;
   int64_t stride = 0;
   bool add = false;
@@ -250,11 +250,7 @@ RightFactor::RightFactor(const at::Tensor& b, at::ScalarType factors)
   panels_ = scratch(panels * kPanelColumns * packed);
   float* const to = panels_.data_ptr<float>();
   at::parallel_for(0, panels, 8, [&](int64_t begin, int64_t end) {
-    for (int64_t panel = begin; panel < end; ++panel) {
-      const int64_t column = panel * kPanelColumns;
-      pack_panel(view->at(0, column), inner_, std::min<int64_t>(kPanelColumns, columns_ - column), kind,
-                 to + column * packed);
-    }
+    pack_panels({.b = *view, .factors = kind}, {0, inner_, packed}, 0, columns_, begin, end, to);
   });
 }
 
@@ -278,7 +274,7 @@ void RightFactor::multiply(at::Tensor& to, const at::Tensor& a, bool add) const 
     for (int64_t panel = panels * begin / threads; panel < panels * end / threads; ++panel) {
       const int64_t column = panel * kPanelColumns;
       multiply_slices(slices, own.const_data_ptr<float>(),
-                      {.columns = std::min<int64_t>(kPanelColumns, columns_ - column),
+                      {.columns = width_of(panel, columns_),
                        .inner = packed,
                        .panel = panels_at + column * packed,
                        .c = c + column,
