@@ -32,6 +32,8 @@ inline constexpr size_t kKiB = size_t{1} << 10, kMiB = size_t{1} << 20;
 inline constexpr Input kTaskFile{"a task file", 128 * kKiB, true};
 inline constexpr Input kHostFile{"a host file", kMiB, true};
 inline constexpr Input kSetup{"a file for --setup", 64 * kKiB, true};
+inline constexpr Input kPodOverlay{"a file for --pod-overlay", 64 * kKiB, true};
+inline constexpr Input kKubeConfig{"a kubeconfig", 4 * kMiB, true};
 inline constexpr Input kSetting{"a --set value", 16 * kKiB};
 inline constexpr Input kDataDescription{"a data description", 128 * kKiB};
 inline constexpr Input kPrices{"a price table", kMiB, true};
@@ -76,6 +78,7 @@ inline constexpr Input kMessage{"a message of a rank", 64 * kMiB};
 inline constexpr Input kJsonBody{"a JSON body", 8 * kMiB};
 inline constexpr Input kForm{"a form", kMiB};
 inline constexpr Input kMasterAnswer{"a master's answer", 64 * kMiB};
+inline constexpr Input kKubernetesAnswer{"an answer of Kubernetes", 64 * kMiB};
 }  // namespace inputs
 
 // A value no deeper and no larger than its row says. UserError "WHAT is ..., at most ..." for anything else, for what

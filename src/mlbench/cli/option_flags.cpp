@@ -50,6 +50,8 @@ std::string full_help(const RunOption& option, const std::string& help) {
 void add_meaning_of_files(CLI::App& verb, CLI::Option& added, RunOptions& options, RunOption::Member member) {
   if (member == RunOption::Member(&RunOptions::setup)) {
     added.transform([](const std::string& file) { return read_file(file, inputs::kSetup); });
+  } else if (member == RunOption::Member(&RunOptions::pod_overlay)) {
+    added.transform([](const std::string& file) { return read_file(file, inputs::kPodOverlay); });
   } else if (member == RunOption::Member(&RunOptions::ssh_config)) {
     added.transform(
         [](const std::string& file) { return std::filesystem::absolute(file).lexically_normal().string(); });

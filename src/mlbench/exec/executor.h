@@ -38,6 +38,7 @@ struct LaunchRequest {
   std::filesystem::path guard;  // mlbench-guard, the parent of each rank
   int workers = 1;
   int threads = 1;                                 // cores that each rank uses
+  bool gpu = false;                                // each rank uses one
   std::string network_interface = {};              // name or address that ranks use; "": as they reach the rendezvous
   std::map<std::string, std::string> environment;  // common to all ranks
   std::filesystem::path working_directory;         // of ranks; empty: the supervisor's
@@ -61,7 +62,8 @@ std::string command_line(const std::map<std::string, std::string>& environment,
 struct RankExit {
   int rank = 0;
   ProcessEnd end;
-  bool lost = false;  // nobody saw how it ended: its host is out of reach
+  bool lost = false;     // nobody saw how it ended: its host is out of reach
+  std::string why = {};  // what its host says of that, where it says something: "out of memory: ..."
 };
 
 // Running ranks. Destruction kills and reaps what is left: no orphan.
@@ -86,6 +88,10 @@ class RankGroup {
   // SIGTERM (SIGCONT first, for stopped ones), patience, SIGKILL; then poll() reports the exits.
   virtual void stop(std::chrono::milliseconds patience) = 0;
 };
+
+// Of Executor::in_images().
+inline constexpr const char* kImageData = "/datasets";
+inline constexpr const char* kImageCache = "/scratch/cache";
 
 // Where the supervisor listens for ranks that are not on this host, and what it is called there.
 struct Rendezvous {
@@ -118,6 +124,11 @@ class Executor {
   // Whether the ranks take the cores of this host: such runs take turns on it (the core lock), and may be told which
   // cores they have. Others wait where their engine lets them wait.
   virtual bool on_this_host() const = 0;
+  // Whether ranks see the files of an image, and not those of this host: data sets lie at kImageData there, and what
+  // they prepare goes to kImageCache.
+  virtual bool in_images() const { return false; }
+  // Whether it fills in "{hosts}" in the words of a command itself: it knows the names when it starts them.
+  virtual bool names_hosts() const { return false; }
   // Asked before start(), which then has Links in its request, unless the ranks are on this host. IoError, UserError as
   // start().
   virtual Rendezvous rendezvous(const LaunchRequest& /*request*/) const { return {}; }
@@ -127,6 +138,9 @@ class Executor {
   // The exact commands and environment additions that start() would use, less the address where guards connect, which
   // only exists then: one line per rank, or one in all.
   virtual std::vector<std::string> describe(const LaunchRequest& request) const = 0;
+  // A list of objects of this kind ("job") by which others can start the ranks, without a supervisor. `spec`: of the
+  // run; null for a command. UserError where it has none of that kind, with those that it has.
+  virtual Json manifest(const std::string& kind, const LaunchRequest& request, const Json& spec) const;
 };
 
 // Starts, and waits until all ranks run. IoError with the engine's words when they do not within `patience`.

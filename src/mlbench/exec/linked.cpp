@@ -29,6 +29,7 @@ using std::chrono::steady_clock;
 constexpr milliseconds kLinkPoll{50};
 // SIGKILL was sent: a guard that says no more than that it is alive has a rank that hangs in its kernel.
 constexpr seconds kLastPatience{20};
+constexpr const char* kOutOfMemory = "out of memory: the kernel killed a process of it at the memory limit of its container";
 
 class LinkedGroup final : public RankGroup {
  public:
@@ -149,6 +150,7 @@ class LinkedGroup final : public RankGroup {
     } else if (message.word == "end" && std::sscanf(message.text.c_str(), "%d %d", &code, &number) == 2) {
       one.ended = true;
       exits_.push_back({static_cast<int>(rank), {code, number > 0 ? std::optional(number) : std::nullopt}});
+      if (message.text.ends_with(guard::kOutOfMemory)) exits_.back().why = kOutOfMemory;
     } else if (message.word == "drained") {
       one.running = false;
     }

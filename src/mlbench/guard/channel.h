@@ -12,7 +12,8 @@
 //                                                        another host relative to the run's folder there
 //   guard       -> supervisor   pid NUMBER | error TEXT  the rank runs, in a session of its own; or could not start
 //   supervisor  -> guard        signal NUMBER            for the rank's group
-//   guard       -> supervisor   end CODE SIGNAL          how the rank ended (signal 0: by itself)
+//   guard       -> supervisor   end CODE SIGNAL [oom]    how the rank ended (signal 0: by itself; oom: the kernel killed
+//                                                        it because its container was out of memory)
 //   guard       -> supervisor   drained                  once, from another host: nothing of the rank is left, and all
 //                                                        that it wrote has arrived
 
@@ -23,6 +24,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mlbench/base/files.h"
@@ -39,6 +41,7 @@ inline constexpr const char* kAddressVariable = "MLBENCH_GUARD";
 inline constexpr const char* kSecretVariable = "MLBENCH_GUARD_SECRET";  // the run's
 inline constexpr const char* kFolderVariable =
     "MLBENCH_GUARD_FOLDER";  // of the run, on the rank's host; made if absent, for its user alone
+inline constexpr std::string_view kOutOfMemory = " oom";
 // Set: "{rank}" within the command's words stands for the rank's number. For launchers that start one command for all.
 inline constexpr const char* kRankWordsVariable = "MLBENCH_GUARD_RANK_WORDS";
 

@@ -13,6 +13,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -54,6 +55,8 @@ constexpr Launcher kLaunchers[] = {
     {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr},
     {"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr, "SLURMD_NODENAME"},
+    // A pod is a host of its own: the executor says so in the last three of them, and which node it is on.
+    {"kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MLBENCH_NODE_NAME"},
 };
 
 const Launcher& launcher_called(const std::string& name) {
@@ -122,6 +125,26 @@ void make_folder(const std::filesystem::path& folder) {
   for (const char* name : {"logs", "spool", "checkpoints"}) std::filesystem::create_directories(folder / name);
 }
 
+// How many processes the kernel has killed because this container was out of memory; 0 where it does not say.
+int64_t out_of_memory_kills() {
+  constexpr std::array<const char*, 2> kFiles = {"/sys/fs/cgroup/memory.events",  // cgroup 2, 1
+                                                 "/sys/fs/cgroup/memory/memory.oom_control"};
+  constexpr std::string_view kKey = "oom_kill ";
+  for (const char* file : kFiles) {
+    try {
+      const std::string text = std::filesystem::exists(file) ? "\n" + read_file(file) : "";
+      const size_t line = text.find("\n" + std::string(kKey));
+      int64_t count = 0;
+      if (line == std::string::npos) continue;
+      std::from_chars(text.data() + line + 1 + kKey.size(), text.data() + text.size(), count);
+      return count;
+    } catch (const std::exception&) {
+      // Not to be read here: nothing is known.
+    }
+  }
+  return 0;
+}
+
 class Guard {
  public:
   // `folder`: of the run, where it is not the supervisor's; else empty. `node`: the host, as the launcher calls it.
@@ -156,9 +179,12 @@ class Guard {
     }
     options.output = folder_ / start.text;
     for (const FileDescriptor& descriptor : start.descriptors) options.inherited.push_back(descriptor.get());
+    const int64_t kills = out_of_memory_kills();
     ChildProcess rank = begin(options);
     const ProcessEnd end = wait_for_end(rank);
-    tell("end", std::to_string(end.code) + " " + std::to_string(end.signal.value_or(0)));
+    std::string how = std::to_string(end.code) + " " + std::to_string(end.signal.value_or(0));
+    if (supervisor_->elsewhere() && end.code != 0 && out_of_memory_kills() > kills) how += kOutOfMemory;
+    tell("end", how);
     if (!end_descendants({}, kSweepPatience)) {
       std::fputs("mlbench-guard: a process that the rank left behind cannot be ended\n", stderr);
     }

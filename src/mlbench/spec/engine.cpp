@@ -138,6 +138,15 @@ std::vector<std::string> names_of_given(const EngineOptions& engine) {
   look("slurm", !engine.slurm.empty());
   look("setup", !engine.setup.empty());
   look("scratch", !engine.scratch.empty());
+  look("image", !engine.image.empty());
+  const KubernetesOptions& kubernetes = engine.kubernetes;
+  look("kube_context", !kubernetes.context.empty());
+  look("namespace", !kubernetes.name_space.empty());
+  look("memory", !kubernetes.memory.empty());
+  look("data_volume", !kubernetes.data_volume.empty());
+  look("queue", !kubernetes.queue.empty());
+  look("host_network", kubernetes.host_network);
+  look("pod_overlay", !kubernetes.pod_overlay.empty());
   return names;
 }
 
@@ -149,7 +158,15 @@ Json to_json(const EngineOptions& engine) {
           {"ssh_config", text_or_null(engine.ssh_config)},
           {"slurm", engine.slurm},
           {"setup", text_or_null(engine.setup)},
-          {"scratch", text_or_null(engine.scratch)}};
+          {"scratch", text_or_null(engine.scratch)},
+          {"image", text_or_null(engine.image)},
+          {"kube_context", text_or_null(engine.kubernetes.context)},
+          {"namespace", text_or_null(engine.kubernetes.name_space)},
+          {"memory", text_or_null(engine.kubernetes.memory)},
+          {"data_volume", text_or_null(engine.kubernetes.data_volume)},
+          {"queue", text_or_null(engine.kubernetes.queue)},
+          {"host_network", engine.kubernetes.host_network},
+          {"pod_overlay", text_or_null(engine.kubernetes.pod_overlay)}};
 }
 
 }  // namespace mlbench::spec

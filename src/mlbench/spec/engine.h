@@ -14,6 +14,19 @@ namespace mlbench::spec {
 
 inline constexpr Range kRanksPerHost{1, 1024};
 inline constexpr size_t kLongestSetup = 64 * 1024;
+inline constexpr size_t kLongestPodOverlay = 64 * 1024;
+
+// What Kubernetes is told (executor kubernetes).
+struct KubernetesOptions {
+  std::string context = {};      // of the kubeconfig; "": its current one, or within a pod the service account
+  std::string name_space = {};   // "": that of the context or service account
+  std::string memory = {};       // of each rank, request and limit: "4Gi"; "": none is said
+  std::string data_volume = {};  // claim, or /path of the nodes: mounted at /datasets, to read; "": nothing is
+  std::string queue = {};        // of Kueue; "": the job waits for no admission
+  bool host_network = false;     // ranks use the network of their nodes
+  std::string pod_overlay = {};  // JSON or YAML that is merged into the pods' template
+  bool operator==(const KubernetesOptions&) const = default;
+};
 
 struct EngineOptions {
   std::string hosts = {};               // "h1:2,h2": as parse_hosts() reads it; "": none are named
@@ -22,6 +35,8 @@ struct EngineOptions {
   std::vector<std::string> slurm = {};  // KEY or KEY=VALUE: each as it is behind -- for sbatch
   std::string setup = {};               // lines of shell that run before the ranks, as they are
   std::string scratch = {};             // absolute folder on the hosts for what ranks write; "": /tmp
+  std::string image = {};               // of containers in which the ranks run; "": the executor's default
+  KubernetesOptions kubernetes = {};
   bool operator==(const EngineOptions&) const = default;
 };
 

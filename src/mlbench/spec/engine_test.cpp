@@ -70,7 +70,23 @@ TEST(Engine, TheRecordSaysWhatWasAskedFor) {
   const Json json = to_json(engine);
   EXPECT_EQ(json["hosts"], "h1:2");
   EXPECT_EQ(json["slurm"], Json({"partition=short"}));
-  for (const char* name : {"ranks_per_host", "ssh_config", "setup", "scratch"}) EXPECT_TRUE(json.at(name).is_null());
+  for (const char* name : {"ranks_per_host", "ssh_config", "setup", "scratch", "image", "memory"}) {
+    EXPECT_TRUE(json.at(name).is_null());
+  }
+  EXPECT_EQ(json["host_network"], false);
+}
+
+TEST(Engine, WhatKubernetesIsToldIsNamedAsInARequest) {
+  EngineOptions engine;
+  engine.image = "worker:1";
+  engine.kubernetes = {"lab", "team", "4Gi", "claim", "queue", true, "{}"};
+  const Json json = to_json(engine);
+  const std::vector<std::string> names = names_of_given(engine);
+  EXPECT_THAT(names, ElementsAre("image", "kube_context", "namespace", "memory", "data_volume", "queue",
+                                 "host_network", "pod_overlay"));
+  Json request;
+  for (const std::string& name : names) request[name] = json.at(name);
+  EXPECT_EQ(engine_of(run_options_from_json(request)), engine);
 }
 
 TEST(Engine, OptionsBecomeWhatTheExecutorIsTold) {
@@ -94,6 +110,9 @@ TEST(Engine, OptionsBecomeWhatTheExecutorIsTold) {
   EXPECT_THAT(error_of([&] { engine_of(options); }), HasSubstr("--setup has 65537 bytes"));
   options.setup = std::string("a\0b", 3);
   EXPECT_THAT(error_of([&] { engine_of(options); }), HasSubstr("zero byte"));
+  options.setup.clear();
+  options.pod_overlay = std::string(kLongestPodOverlay + 1, ' ');
+  EXPECT_THAT(error_of([&] { engine_of(options); }), HasSubstr("--pod-overlay has 65537 bytes"));
 }
 
 }  // namespace

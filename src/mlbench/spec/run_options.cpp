@@ -133,8 +133,23 @@ constexpr RunOption kRows[] = {
      .group = kWhere, .help = "lines of shell that the job runs before its ranks: module load ..."},
     {.name = "scratch", .flags = "--scratch", .member = &Options::scratch, .kind = Kind::kText, .value = "DIR",
      .group = kWhere, .help = "absolute folder on the hosts for what ranks write (default: /tmp)"},
-    {.name = "image", .flags = "--image", .member = &Options::image, .kind = Kind::kText, .applies = kCommands,
-     .value = "IMAGE", .group = kHow, .help = "container image of a command behind --"},
+    {.name = "image", .flags = "--image", .member = &Options::image, .kind = Kind::kText, .value = "IMAGE",
+     .group = kWhere, .help = "container image in which the ranks run"},
+    {.name = "kube_context", .flags = "--kube-context", .member = &Options::kube_context, .kind = Kind::kText,
+     .value = "NAME", .group = kWhere, .help = "of the kubeconfig (default: its current one)"},
+    {.name = "namespace", .flags = "--namespace", .member = &Options::name_space, .kind = Kind::kText,
+     .value = "NAME", .group = kWhere, .help = "of Kubernetes (default: that of the context)"},
+    {.name = "memory", .flags = "--memory", .member = &Options::memory, .kind = Kind::kText, .value = "QUANTITY",
+     .group = kWhere, .help = "of each rank on Kubernetes, request and limit: 4Gi"},
+    {.name = "data_volume", .flags = "--data-volume", .member = &Options::data_volume, .kind = Kind::kText,
+     .value = "CLAIM|/PATH", .group = kWhere,
+     .help = "claim, or folder of the nodes, with data sets; ranks on Kubernetes read it at /datasets"},
+    {.name = "queue", .flags = "--queue", .member = &Options::queue, .kind = Kind::kText, .value = "NAME",
+     .group = kWhere, .help = "queue of Kueue that is to admit the job"},
+    {.name = "host_network", .flags = "--host-network", .member = &Options::host_network, .kind = Kind::kFlag,
+     .group = kWhere, .help = "ranks on Kubernetes use the network of their nodes"},
+    {.name = "pod_overlay", .flags = "--pod-overlay", .member = &Options::pod_overlay, .kind = Kind::kText,
+     .value = "FILE", .group = kWhere, .help = "JSON or YAML that is merged into the pods' template"},
     {.name = "work_dir", .flags = "--work-dir", .member = &Options::work_dir, .kind = Kind::kText,
      .applies = kCommands, .value = "DIR", .group = kHow,
      .help = "where a command behind -- starts (default: here)"},
@@ -306,6 +321,13 @@ EngineOptions engine_of(const RunOptions& options) {
     throw UserError(fmt::format("--setup has {} bytes; expected at most {}", engine.setup.size(), kLongestSetup));
   }
   if (engine.setup.find('\0') != std::string::npos) throw UserError("--setup holds a zero byte: it is no text");
+  engine.image = options.image;
+  engine.kubernetes = {options.kube_context, options.name_space,   options.memory,     options.data_volume,
+                       options.queue,        options.host_network, options.pod_overlay};
+  if (options.pod_overlay.size() > kLongestPodOverlay) {
+    throw UserError(fmt::format("--pod-overlay has {} bytes; expected at most {}", options.pod_overlay.size(),
+                                kLongestPodOverlay));
+  }
   return engine;
 }
 

@@ -32,12 +32,14 @@ struct RunOptions {
   // How ranks communicate (spec/communication.h).
   std::string wire_dtype, netem, algorithm, links, socket_buffer, network_interface;
   // What the executor is told beside (spec/engine.h); `setup` is text here.
-  std::string hosts, ranks_per_host, ssh_config, setup, scratch;
+  std::string hosts, ranks_per_host, ssh_config, setup, scratch, image;
   std::vector<std::string> slurm;
+  std::string kube_context, name_space, memory, data_volume, queue, pod_overlay;  // pod_overlay is text here
+  bool host_network = false;
   // A custom run: what each rank starts, in which folder, with which variables (spec/variables.h) beside those of the
   // machine.
   std::vector<std::string> command;
-  std::string image, work_dir;
+  std::string work_dir;
   std::vector<std::string> environment;
   bool light = false, to_the_end = false, synthetic = false, fixed_batch = false, gpu = false, explain = false;
   bool profile = false, no_wait = false, overlap = false, check_collectives = false;

@@ -61,6 +61,17 @@ void describe_run(V& v, Spec& spec) {
     v.field("slurm", one.slurm);
     v.field("setup", one.setup);
     v.field("scratch", one.scratch);
+    v.field("image", one.image);
+    v.table("kubernetes", [&] {
+      auto& kubernetes = one.kubernetes;
+      v.field("context", kubernetes.context);
+      v.field("namespace", kubernetes.name_space);
+      v.field("memory", kubernetes.memory);
+      v.field("data_volume", kubernetes.data_volume);
+      v.field("queue", kubernetes.queue);
+      v.field("host_network", kubernetes.host_network);
+      v.field("pod_overlay", kubernetes.pod_overlay);
+    });
   });
   v.field("workers", spec.workers, range_of(&RunOptions::workers));
   v.field("threads_per_worker", spec.threads_per_worker, range_of(&RunOptions::threads_per_worker));

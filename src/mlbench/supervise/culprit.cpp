@@ -135,8 +135,9 @@ std::optional<record::Failure> ended_by_itself(const std::vector<RankFacts>& ran
     const bool killed = rank.end->signal.has_value();
     const auto words = field<std::string>(rank.report, "message", "");
     return failure_of(ranks, *first, killed ? "rank_died" : kind_of(rank),
-                      fmt::format("{} {}{}{}{}", who(ranks, *first), killed ? "was " : "", describe_end(*rank.end),
-                                  with_space(describe_activity(rank.heartbeat)), words.empty() ? "" : ": " + words));
+                      fmt::format("{} {}{}{}{}{}", who(ranks, *first), killed ? "was " : "", describe_end(*rank.end),
+                                  with_space(describe_activity(rank.heartbeat)), words.empty() ? "" : ": " + words,
+                                  rank.why.empty() ? "" : ", " + rank.why));
   }
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (reported_own_failure(ranks[rank])) {

@@ -20,6 +20,7 @@ struct RankFacts {
   std::optional<ProcessEnd> end;  // by its own doing, not ours
   int64_t end_order = 0;          // of the ends: 0 was seen first
   bool lost = false;              // the end was not seen: its host is out of reach
+  std::string why = {};           // what its host says of the end
   bool joined = false;
   std::optional<double> heartbeat_age_s;  // since the last heartbeat; empty: none yet
   Json heartbeat = Json::object();        // {"operation", "sequence", "in_progress", "since_s", "step"}

@@ -37,6 +37,7 @@ std::optional<record::Failure> judge_custom(const std::vector<RankFacts>& ranks)
   failure.message = fmt::format("rank {} on {} {}", failure.rank, failure.host,
                                 first->end->signal ? "was killed by " + signal_name(*first->end->signal)
                                                    : fmt::format("exited with code {}", first->end->code));
+  if (!first->why.empty()) failure.message += ", " + first->why;
   return failure;
 }
 
@@ -91,6 +92,7 @@ std::vector<RankFacts> Judge::facts_of(const RunView& view, TimePoint now) const
       fact.end = end->end;
       fact.end_order = end->order;
       fact.lost = end->lost;
+      fact.why = end->why;
     }
     fact.joined = status.joined;
     if (status.heartbeat.is_object()) fact.heartbeat = status.heartbeat;

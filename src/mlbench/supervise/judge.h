@@ -34,7 +34,8 @@ struct RankEnd {
   ProcessEnd end;
   int64_t order = 0;  // 0 was seen first
   TimePoint when;
-  bool lost = false;  // nobody saw it: its host is out of reach
+  bool lost = false;     // nobody saw it: its host is out of reach
+  std::string why = {};  // of exec::RankExit
 };
 
 // What is seen of a rank at one moment.

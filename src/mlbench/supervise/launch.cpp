@@ -11,14 +11,14 @@ namespace mlbench::supervise {
 namespace {
 
 // A custom command with its run's words in place of {run_id}, {hosts} (one per rank) and {backend}; {rank} is the
-// executor's.
-std::vector<std::string> filled_in(const spec::RunSpec& run) {
+// executor's, and so may be {hosts}.
+std::vector<std::string> filled_in(const spec::RunSpec& run, const exec::Executor& executor) {
   const std::vector<std::string> places =
       named_places(run).value_or(std::vector<std::string>(static_cast<size_t>(run.workers), "127.0.0.1"));
   const std::string hosts = fmt::format("{}", fmt::join(places, ","));
   std::vector<std::string> command = run.command;
   fill_in(command, "{run_id}", std::to_string(run.id));
-  fill_in(command, "{hosts}", hosts);
+  if (!executor.names_hosts()) fill_in(command, "{hosts}", hosts);
   fill_in(command, "{backend}", run.backend);
   return command;
 }
@@ -40,10 +40,11 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
   request.run_id = run.id;
   request.backend = run.backend;
   request.threads = static_cast<int>(run.threads_per_worker);
+  request.gpu = run.device == "cuda";
   request.network_interface = run.communication.network_interface;
   request.guard = guard_path();
   if (!spec::uses_worker(run)) {
-    request.command = filled_in(run);
+    request.command = filled_in(run, executor);
     request.rank_words = true;
     request.working_directory = run.work_dir;
     for (const std::string& text : run.environment) {

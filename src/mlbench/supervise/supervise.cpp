@@ -381,7 +381,7 @@ class Segment {
   // ---- what is seen of the ranks
 
   void note_end(const exec::RankExit& exit) {
-    ends_[index(exit.rank)] = RankEnd{exit.end, ends_seen_++, steady_clock::now(), exit.lost};
+    ends_[index(exit.rank)] = RankEnd{exit.end, ends_seen_++, steady_clock::now(), exit.lost, exit.why};
     if (!exit.lost) segment().exit_codes[index(exit.rank)] = exit.end.code;
   }
 
