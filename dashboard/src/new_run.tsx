@@ -182,7 +182,8 @@ export function NewRun({onClose}: {onClose: () => void}) {
                   <span class="hint">{'{rank}, {run_id}, {hosts} and {backend} are filled in. Quotes hold words together; no shell runs.'}</span>
                 </label>
               )}
-              {has('work_dir') && <label>Folder where it starts<input spellcheck={false} placeholder="home of the master" value={form.work_dir} onInput={typed('work_dir')} /></label>}
+              {custom && has('image') && <label>Custom image<input spellcheck={false} autocomplete="off" placeholder="none: programs of the host" value={form.image} onInput={typed('image')} /></label>}
+              {has('work_dir') && <label>Folder where it starts<input spellcheck={false} placeholder={form.image === '' ? 'home of the master' : 'that of the image'} value={form.work_dir} onInput={typed('work_dir')} /></label>}
               {has('env') && <label>Environment<textarea class="mono" rows={1} spellcheck={false} placeholder="NAME=VALUE, one per line" value={form.env} onInput={typed('env')} /></label>}
               {has('task') && <label>Task
                 <select value={form.task} onChange={(event) => change({task: event.currentTarget.value, rules: '', variant: ''})}>
@@ -247,6 +248,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
                 {has('to_the_end') && <label class="check"><input type="checkbox" checked={form.to_the_end} onChange={(event) => change({to_the_end: event.currentTarget.checked})} /> past the goal, to the last epoch or limit</label>}
                 {has('synthetic') && <label class="check"><input type="checkbox" checked={form.synthetic} onChange={(event) => change({synthetic: event.currentTarget.checked})} /> made data instead of the real set</label>}
                 {has('no_wait') && <label class="check"><input type="checkbox" checked={form.no_wait} onChange={(event) => change({no_wait: event.currentTarget.checked})} /> start at once, beside others (labelled oversubscribed)</label>}
+                {has('share_host') && <label class="check"><input type="checkbox" checked={form.share_host} onChange={(event) => change({share_host: event.currentTarget.checked})} /> beside others that share the host, on cores of its own (its times stand in no table)</label>}
               </div>
               {has('set') && <label class="full">Overrides, one KEY=VALUE per line; they open the run
                 <textarea rows={2} spellcheck={false} placeholder="batch_size=64" value={form.set} onInput={typed('set')} />

@@ -22,6 +22,7 @@ export interface Form {
   max_steps: string;
   max_epochs: string;
   max_time: string;
+  image: string;
   work_dir: string;
   algorithm: string;
   links: string;
@@ -36,6 +37,7 @@ export interface Form {
   to_the_end: boolean;
   synthetic: boolean;
   no_wait: boolean;
+  share_host: boolean;
   set: string;          // one KEY=VALUE per line
   env: string;          // one NAME=VALUE per line
   command: string;      // words as a shell would take them; no shell runs
@@ -43,9 +45,9 @@ export interface Form {
 
 export const EMPTY: Form = {
   kind: 'task', name: '', workers: '1', task: '', rules: '', variant: '', framework: '', backend: '', executor: '',
-  threads_per_worker: '', seed: '', repeat: '', max_steps: '', max_epochs: '', max_time: '', work_dir: '',
+  threads_per_worker: '', seed: '', repeat: '', max_steps: '', max_epochs: '', max_time: '', image: '', work_dir: '',
   algorithm: '', links: '', socket_buffer: '', interface: '', wire_dtype: '', netem: '', check_collectives: false, timeline: false,
-  gpu: false, light: false, to_the_end: false, synthetic: false, no_wait: false, set: '', env: '', command: '',
+  gpu: false, light: false, to_the_end: false, synthetic: false, no_wait: false, share_host: false, set: '', env: '', command: '',
 };
 
 // A field of RunRequest in the master's description of itself.

@@ -128,6 +128,7 @@ export interface RunRecord extends RunSummary {
   notes: string[];
   task_hash: string;
   oversubscribed: boolean;
+  shared_host?: boolean;  // not in old records
   stop_reason?: string | null;  // not in old records
   comm_stack: string | null;
   requested: Record<string, Json>;

@@ -230,6 +230,11 @@ class Engine {
     check_choice(options.executor, "executor", facts.executors);
     const std::string& ssh_config = this->options.ssh_config;
     executor_ = catalog::make_executor(options.executor, this->options);
+    if (options.share_host && !executor_->on_this_host()) {
+      throw UserError(fmt::format("--share-host: the cores of other hosts are not ours to share out: the executor '{}' "
+                                  "does not take it, the executor 'local' does",
+                                  options.executor));
+    }
     if (!ssh_config.empty() && !fs::is_regular_file(ssh_config)) {
       throw UserError(fmt::format("--ssh-config '{}' is no file", ssh_config));
     }
@@ -282,6 +287,7 @@ std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanF
       run.seed = common.seed + static_cast<uint64_t>(repeat - 1);
       run.executor = options.executor;
       run.engine = engine.options;
+      run.share_host = options.share_host;
       run.oversubscribed = engine.most_on_a_host(count).value_or(0) * run.threads_per_worker > facts.cores;
       finish(run);
       engine.check(run);
@@ -305,11 +311,16 @@ int64_t threads_of(const RunOptions& options, const PlanFacts& facts, const Engi
         fmt::format("{} workers: a host of {} cores starts at most {}", largest, facts.cores, most_ranks(facts.cores)));
   }
   const auto most = static_cast<int64_t>(spec::run_option(&RunOptions::threads_per_worker).range.most);
-  const int64_t fair = std::clamp<int64_t>(facts.cores / largest, 1, most);
+  const int64_t fair = options.share_host ? 1 : std::clamp<int64_t>(facts.cores / largest, 1, most);
   const int64_t threads = spec::count_of(options, &RunOptions::threads_per_worker, usual.value_or(fair));
   if (largest * threads > most_threads(facts.cores)) {
     throw UserError(fmt::format("{} workers with {} threads each are {} threads; a host of {} cores starts at most {}",
                                 largest, threads, largest * threads, facts.cores, most_threads(facts.cores)));
+  }
+  if (options.share_host && largest * threads > facts.cores) {
+    throw UserError(fmt::format("--share-host: {} workers with {} thread{} each need {} cores of their own, and this "
+                                "host has {}: give less workers or threads (-c), or leave it out",
+                                largest, threads, threads == 1 ? "" : "s", largest * threads, facts.cores));
   }
   return threads;
 }
@@ -460,6 +471,9 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
     warnings.push_back(
         fmt::format("{} workers x {} threads on {} cores: oversubscribed, times measure the scheduler too",
                     fmt::join(oversubscribed, ", "), runs.front().threads_per_worker, cores));
+  }
+  if (runs.front().share_host) {
+    warnings.emplace_back("the runs share their host (--share-host): their times stand in no table");
   }
   return warnings;
 }

@@ -147,6 +147,7 @@ std::string describe(const spec::RunSpec& run) {
   if (run.synthetic) labels += ", synthetic";
   if (!run.communication.netem.empty()) labels += ", synthetic network";
   if (run.oversubscribed) labels += ", oversubscribed";
+  if (run.share_host) labels += ", shared host";
   const std::string framework = run.collectives ? "" : run.framework + ", ";
   return fmt::format("{}: {}, {} worker{} x {} thread{}, {}{}, {}", run.name,
                      run.command.empty() ? run.task.task.name : exec::command_line({}, run.command), run.workers,

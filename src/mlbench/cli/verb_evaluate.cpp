@@ -149,13 +149,13 @@ Json evaluate_predictions(const fs::path& file, const spec::RunSpec& run) {
 
 // ---- models, by the worker ------------------------------------------------------------------------------------------
 
-std::optional<FileLock> wait_for_cores(bool no_wait) {
+std::optional<supervise::HeldCores> wait_for_cores(bool no_wait) {
   if (no_wait) return std::nullopt;
-  const fs::path path = supervise::default_core_lock();
-  auto lock = supervise::take_core_lock(path, std::chrono::milliseconds(0));
-  if (!lock) say("waiting for the cores (a run holds them); --no-wait starts at once");
-  while (!lock) lock = supervise::take_core_lock(path, std::chrono::seconds(60));
-  return lock;
+  supervise::CoreQueue queue(supervise::default_core_lock(), 0);
+  auto cores = queue.take(std::chrono::milliseconds(0));
+  if (!cores) say("waiting for the cores (a run holds them); --no-wait starts at once");
+  while (!cores) cores = queue.take(std::chrono::seconds(60));
+  return cores;
 }
 
 // The worker's standard output; its standard error is ours. Ctrl-C ends both.
@@ -203,7 +203,7 @@ Json evaluate_model(const Context& context, const fs::path& model, int64_t avera
         worker.string()));
   }
   fs::create_directories(run.cache_dir);
-  const auto lock = wait_for_cores(no_wait);
+  const auto cores = wait_for_cores(no_wait);
   const auto [text, end] = run_worker(worker, model, average, run);
   Json answer = try_parse_json(text, inputs::kWorkerAnswer).value_or(nullptr);
   if (!answer.is_object()) {

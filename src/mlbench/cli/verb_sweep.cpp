@@ -394,12 +394,13 @@ ExitCode sweep(const Context& context, const SweepWords& words) {
   return finish_sweep(context, settings, nodes, runner.interrupted(), files);
 }
 
-// The options of `run` less those that a sweep sets itself.
+// The options of `run` less those that a sweep sets itself, and such as leave it no times.
 void add_options_of_runs(CLI::App& verb, spec::RunOptions& options) {
   for (const spec::RunOption& option : spec::run_options()) {
     const bool set_here = option.name == "workers" || option.name == "threads_per_worker" ||
                           option.name == "inter_op_threads" || option.name == "ranks_per_host" ||
-                          option.name == "to_the_end" || option.applies == spec::AppliesTo::kCommands;
+                          option.name == "to_the_end" || option.name == "share_host" ||
+                          option.applies == spec::AppliesTo::kCommands;
     if (!option.flags.empty() && !set_here) add_run_option(verb, options, option.member);
   }
   verb.get_option("NAME")->required(false)->description("the runs are called NAME.SETTING-K (default: sweep)");

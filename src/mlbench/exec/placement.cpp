@@ -1,10 +1,21 @@
 #include "mlbench/exec/placement.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
 
 #include <algorithm>
 
+#include "mlbench/base/environment.h"
+
 namespace mlbench::exec {
+
+bool is_loopback(const std::string& name) {
+  in_addr number{};
+  return name == "localhost" || (name.starts_with("127.") && inet_pton(AF_INET, name.c_str(), &number) == 1);
+}
+
+bool is_this_host(const std::string& name) { return is_loopback(name) || name == host_name(); }
 
 std::string core_list(std::span<const int> cores) {
   std::string text;

@@ -19,6 +19,11 @@ struct Placement {
   std::optional<int> gpu = {};  // its number on the host; empty: the executor gave none
 };
 
+// By a host's name alone, without a look-up: "localhost", or a number of the loopback.
+bool is_loopback(const std::string& name);
+// The same, or as this host calls itself.
+bool is_this_host(const std::string& name);
+
 // What a host that takes part says of itself.
 struct HostCapture {
   std::string name = {};  // as in Placement

@@ -293,6 +293,7 @@ Json asked_json(const spec::RunSpec& spec, const RunProgress& progress, const Js
   record["threads_per_worker"] = spec.threads_per_worker;
   record["inter_op_threads"] = spec.inter_op_threads;
   record["oversubscribed"] = spec.oversubscribed || progress.oversubscribed;
+  record["shared_host"] = spec.share_host;
   record["seed"] = spec.seed;
   record["exit_codes"] = exit_codes;
   record["limits"] = {{"max_steps", positive_or_null(spec.limits.max_steps)},

@@ -156,6 +156,11 @@ std::string oversubscribed(const Json& record) {
   return !oversubscribed ? "" : *oversubscribed ? "oversubscribed" : "not oversubscribed";
 }
 
+// Records from before there was a choice tell nothing, and had their hosts to themselves.
+std::string shared_host(const Json& record) {
+  return truth_of(record, "/shared_host").value_or(false) ? "shared host" : "host of its own";
+}
+
 std::string hosts(const Json& record) {
   const size_t count = list_of(record, "hosts").size();
   return count == 0 ? "" : fmt::format("{} host{}", count, count == 1 ? "" : "s");
@@ -221,6 +226,7 @@ constexpr auto kKeys = std::to_array<ComparisonKey>({
     {"threads_per_worker", KeyKind::kFree, values::threads_per_worker},
     {"inter_op_threads", KeyKind::kFree, values::inter_op_threads},
     {"oversubscribed", KeyKind::kFree, values::oversubscribed},
+    {"shared_host", KeyKind::kFixed, values::shared_host},
     {"hosts", KeyKind::kFollowsWorkers, values::hosts},
     {"hardware", KeyKind::kFree, values::hardware},
     {"network", KeyKind::kFree, values::network},

@@ -133,6 +133,8 @@ RunFigures figures_of(const Json& record) {
   if (truth(record, "/limits/light")) figures.labels.push_back("light");
   if (truth(record, "/limits/to_the_end")) figures.labels.push_back("to the end");
   if (truth(record, "/oversubscribed")) figures.labels.push_back("oversubscribed");
+  figures.shared_host = truth(record, "/shared_host");
+  if (figures.shared_host) figures.labels.push_back("shared host");
   if (const Json* segments = find(record, "/segments"); segments != nullptr && segments->size() > 1) {
     figures.labels.push_back(fmt::format("{} segments", segments->size()));
   }

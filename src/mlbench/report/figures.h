@@ -38,6 +38,7 @@ struct RunFigures {
   bool hides() const { return hidden_share.value_or(0) > 0; }
   // "Prec@1 84.21", the goal's metric at the last evaluation; of a benchmark of collectives how many rows there are.
   std::string evaluation;
+  bool shared_host = false;         // other runs on its host changed its times, which stand in no table
   std::vector<std::string> labels;  // what a reader must know before comparing
 };
 RunFigures figures_of(const Json& record);

@@ -123,7 +123,7 @@ void check_record(const Json& record) {
         {"name", "state", "created_at", "started_at", "finished_at", "executor", "task", "rules", "variant", "division",
          "task_hash", "framework", "backend", "comm_stack", "weights_sha256", "stop_reason"}},
        {"whole number", {"id", "repeat", "workers", "threads_per_worker", "seed"}},
-       {"true or false", {"oversubscribed"}},
+       {"true or false", {"oversubscribed", "shared_host"}},
        {"list",
         {"overrides", "exit_codes", "notes", "segments", "placement", "hosts", "evaluations", "epochs", "operations"}},
        {"object",

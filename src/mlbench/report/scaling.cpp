@@ -21,7 +21,9 @@ Scaling scaling_of_rate(double baseline_rate, int64_t baseline_workers, double r
 
 namespace {
 
-bool measured(const RunFigures& figures) { return figures.time_to_goal_s || figures.samples_per_s; }
+bool measured(const RunFigures& figures) {
+  return !figures.shared_host && (figures.time_to_goal_s || figures.samples_per_s);
+}
 
 // Scales runs that may share a line, of more than one worker count.
 void scale_line(std::vector<ScaledRun>& runs, const std::vector<size_t>& line, int64_t smallest) {
@@ -83,7 +85,10 @@ ScaledRuns scale_runs(const std::vector<Json>& records) {
   }
   std::set<std::string> baselines;
   for (ScaledRun& run : scaled.runs) {
-    if (run.baseline_workers == 0 && run.no_ratio.empty()) run.no_ratio = "no speed-up: nothing was measured";
+    if (run.baseline_workers == 0 && run.no_ratio.empty()) {
+      run.no_ratio = run.figures.shared_host ? "no speed-up: other runs were on its host (--share-host)"
+                                             : "no speed-up: nothing was measured";
+    }
     if (run.baseline_workers == 0) continue;
     baselines.insert(run.baseline);
     scaled.baseline_workers = run.baseline_workers;

@@ -68,6 +68,7 @@ RepeatedFigures figures_of_repeats(const RepeatedRun& run, const Significance& a
   for (const Json& record : run.records) {
     const RunFigures one = figures_of(record);
     figures.workers = one.workers;
+    figures.shared_host = one.shared_host;
     if (one.time_to_goal_s) times.push_back(*one.time_to_goal_s);
     if (one.samples_per_s) rates.push_back(*one.samples_per_s);
     if (const auto ratio = communication_per_compute(record)) ratios.push_back(*ratio);
@@ -81,9 +82,14 @@ RepeatedFigures figures_of_repeats(const RepeatedRun& run, const Significance& a
     if (one.state != "finished") labels.insert(one.state);
   }
   figures.reached = times.size();
-  if (figures.reached == figures.runs) figures.time_to_goal_s = sample_of(std::move(times));
+  if (figures.shared_host) {
+    times.clear();
+    rates.clear();
+    ratios.clear();
+  }
+  if (figures.reached == figures.runs && !figures.shared_host) figures.time_to_goal_s = sample_of(std::move(times));
   figures.samples_per_s = sample_of(std::move(rates));
-  if (values.size() == figures.runs) figures.value_after = sample_of(std::move(values));
+  if (values.size() == figures.runs && !figures.shared_host) figures.value_after = sample_of(std::move(values));
   figures.communication_per_compute = sample_of(std::move(ratios));
   figures.labels.assign(labels.begin(), labels.end());
   if (figures.ended > 0) {
@@ -159,6 +165,9 @@ Significance significance_of(const std::vector<RepeatedRun>& given, const Signif
       const Keys differences = Conditions(run.records.front()).differences(first);
       for (const ComparisonKey* key : differences) figures.differs_in.emplace_back(key->name);
       figures.no_ratio = why_no_ratio(differences, options.vary);
+      if (figures.no_ratio.empty() && figures.shared_host) {
+        figures.no_ratio = "no ratio: other runs were on its host (--share-host)";
+      }
       if (figures.no_ratio.empty()) {
         figures.time_ratio = ratio_of(figures.time_to_goal_s.values, base.time_to_goal_s.values);
         figures.rate_ratio = ratio_of(figures.samples_per_s.values, base.samples_per_s.values);

@@ -28,7 +28,8 @@ struct RepeatedFigures {
   std::string name;
   int64_t workers = 0;
   size_t runs = 0, reached = 0;
-  Sample time_to_goal_s;  // empty unless every repeat reached the goal
+  bool shared_host = false;  // then it has no times, rates or ratios
+  Sample time_to_goal_s;     // empty unless every repeat reached the goal
   Sample samples_per_s, communication_per_compute;
   Sample value_after;  // empty unless every repeat has one
   size_t ended = 0;    // repeats that had ended before that moment: their last value is taken

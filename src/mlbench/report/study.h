@@ -88,7 +88,7 @@ struct StudyOptions {
   std::vector<std::string> lines = {};
 };
 
-// Runs that have not ended well or measured nothing are left out, each with a note.
+// Runs that have not ended well, measured nothing or shared their host are left out, each with a note.
 std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const StudyOptions& options,
                                 std::vector<std::string>& notes);
 

@@ -67,6 +67,24 @@ std::string status_table(const std::vector<Json>& records) {
 
 namespace {
 
+// Of the columns of times in the table of results. Of a run that shared its host there are none to show.
+std::vector<std::string> time_cells(const RunFigures& figures, bool hidden) {
+  if (figures.shared_host) return std::vector<std::string>(hidden ? 9 : 8, std::string(kNone));
+  const std::string goal = figures.time_to_goal_s ? format_seconds(figures.time_to_goal_s)
+                           : figures.has_goal     ? "not reached"
+                                                  : "no goal";
+  std::vector<std::string> cells = {goal,
+                                    format_seconds(figures.train_s),
+                                    format_seconds(figures.train_legacy_s),
+                                    format_seconds(figures.wall_s),
+                                    format_rate(figures.samples_per_s),
+                                    format_percent(figures.communication_share),
+                                    format_wait(figures.wait_share, figures.exchange_exact),
+                                    format_transfer(figures.transfer_share, figures.exchange_exact)};
+  if (hidden) cells.push_back(format_percent(figures.hidden_share));
+  return cells;
+}
+
 // Speed-ups, each against its baseline, and why others have none.
 std::string scaling_table(const ScaledRuns& scaled) {
   const bool one_baseline = scaled.baseline_workers > 0;
@@ -128,21 +146,8 @@ std::string results_table(const std::vector<Json>& records) {
   for (const ScaledRun& run : scaled.runs) {
     const RunFigures& figures = run.figures;
     several_counts = several_counts || figures.workers != scaled.runs.front().figures.workers;
-    const std::string goal = figures.time_to_goal_s ? format_seconds(figures.time_to_goal_s)
-                             : figures.has_goal     ? "not reached"
-                                                    : "no goal";
-    std::vector<std::string> cells = {figures.name,
-                                      figures.state,
-                                      workers_by_threads(figures),
-                                      goal,
-                                      format_seconds(figures.train_s),
-                                      format_seconds(figures.train_legacy_s),
-                                      format_seconds(figures.wall_s),
-                                      format_rate(figures.samples_per_s),
-                                      format_percent(figures.communication_share),
-                                      format_wait(figures.wait_share, figures.exchange_exact),
-                                      format_transfer(figures.transfer_share, figures.exchange_exact)};
-    if (hidden) cells.push_back(format_percent(figures.hidden_share));
+    std::vector<std::string> cells = {figures.name, figures.state, workers_by_threads(figures)};
+    for (std::string& cell : time_cells(figures, hidden)) cells.push_back(std::move(cell));
     cells.push_back(figures.evaluation.empty() ? std::string(kNone) : figures.evaluation);
     cells.push_back(fmt::format("{}", fmt::join(figures.labels, ", ")));
     results.add_row(std::move(cells));

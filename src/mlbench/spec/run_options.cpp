@@ -167,6 +167,8 @@ constexpr RunOption kRows[] = {
     {.name = "timeline", .flags = "", .member = &Options::timeline, .kind = Kind::kFlag, .applies = kTasks},
     {.name = "no_wait", .flags = "--no-wait", .member = &Options::no_wait, .kind = Kind::kFlag, .group = kHow,
      .help = "start at once even when another run holds the cores (labelled oversubscribed)"},
+    {.name = "share_host", .flags = "--share-host", .member = &Options::share_host, .kind = Kind::kFlag, .group = kHow,
+     .help = "on cores of its own (-c, default 1) beside other runs that do the same (labelled shared host)"},
     {.name = "next_repeat", .flags = "", .member = &Options::next_repeat, .kind = Kind::kFlag},
 };
 // clang-format on
@@ -336,6 +338,12 @@ void check_run_options(const RunOptions& options) {
   const bool measures = !custom && !asks_for_training(options);
   if (!options.collectives.is_null() && !options.task.empty()) {
     throw UserError("collectives is given and task, too: a run measures the one or does the other, so leave out one");
+  }
+  if (options.share_host && (measures || options.gpu)) {
+    throw UserError(fmt::format("--share-host: {}; leave it out",
+                                options.gpu ? "a run with --gpu has the GPUs of its host to itself"
+                                            : "what a benchmark of collectives measures is time, which other runs "
+                                              "on its host would change"));
   }
   for (const RunOption& option : kRows) {
     if (!is_given(option, options)) continue;

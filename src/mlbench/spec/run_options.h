@@ -43,6 +43,7 @@ struct RunOptions {
   std::vector<std::string> environment;
   bool light = false, to_the_end = false, synthetic = false, fixed_batch = false, gpu = false, explain = false;
   bool profile = false, no_wait = false, overlap = false, check_collectives = false;
+  bool share_host = false;
   // A benchmark of collectives, instead of a task: what it measures, as to_json(CollectivesSpec). Null: none.
   Json collectives;
   bool next_repeat = false;  // where NAME-K is taken: the first of NAME-K.2, NAME-K.3, ... that is free

@@ -78,6 +78,7 @@ void describe_run(V& v, Spec& spec) {
   v.field("inter_op_threads", spec.inter_op_threads,
           {.range = run_option(&RunOptions::inter_op_threads).range});  // younger than the rest
   v.field("oversubscribed", spec.oversubscribed, kRequired);
+  v.field("share_host", spec.share_host);  // younger than the rest
   v.field("seed", spec.seed, kRequired);
   v.table("limits", [&] {
     v.field("max_steps", spec.limits.max_steps, limit_of(&RunOptions::max_steps));

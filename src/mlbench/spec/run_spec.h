@@ -63,6 +63,7 @@ struct RunSpec {
   int64_t threads_per_worker = 1;
   int64_t inter_op_threads = 1;  // of the framework's pool for operations beside each other
   bool oversubscribed = false;   // workers * threads > cores of the host, or --no-wait beside another run
+  bool share_host = false;       // it takes workers * threads cores of its host, beside others that do the same
   uint64_t seed = 42;            // already seed + repeat - 1
   Limits limits;
   CheckpointPolicy checkpoint;

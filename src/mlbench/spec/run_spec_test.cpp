@@ -26,6 +26,7 @@ RunSpec full_spec() {
   spec.threads_per_worker = 4;
   spec.inter_op_threads = 2;
   spec.oversubscribed = true;
+  spec.share_host = true;
   spec.seed = std::numeric_limits<uint64_t>::max();
   spec.limits = {100, 2.5, 1e-3, true, true};
   spec.checkpoint = {50, true, false};

@@ -11,7 +11,11 @@
 #include <cerrno>
 #include <fstream>
 #include <sstream>
+#include <thread>
+#include <utility>
 
+#include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/system_error.h"
 
@@ -31,6 +35,43 @@ FileDescriptor open_beside(const std::filesystem::path& core_lock) {
   return FileDescriptor(open(beside_path(core_lock).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
 }
 
+[[noreturn]] void no_regular_file(const std::filesystem::path& path) {
+  throw IoError("core lock " + path.string() +
+                " is no regular file: remove it, or set MLBENCH_CORE_LOCK to another path");
+}
+
+bool is_regular(int fd) {
+  struct stat info {};
+  return fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+FileDescriptor open_lock(const std::filesystem::path& path) {
+  create_for_all_users(path);
+  FileDescriptor fd(open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!fd) throw_system_error("cannot open core lock " + path.string(), errno);
+  if (!is_regular(fd.get())) no_regular_file(path);
+  return fd;
+}
+
+// Whether it is held now; `kind`: LOCK_EX or LOCK_SH.
+bool try_flock(const FileDescriptor& fd, int kind) {
+  if (flock(fd.get(), kind | LOCK_NB) == 0) return true;
+  if (errno != EWOULDBLOCK && errno != EINTR) throw_system_error("cannot lock the cores", errno);
+  return false;
+}
+
+// As flock(2), of one byte: kept by the open file, whoever has its descriptor.
+bool try_byte(const FileDescriptor& fd, int at) {
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  range.l_start = at;
+  range.l_len = 1;
+  if (fcntl(fd.get(), F_OFD_SETLK, &range) == 0) return true;
+  if (errno != EAGAIN && errno != EACCES && errno != EINTR) throw_system_error("cannot lock a core", errno);
+  return false;
+}
+
 }  // namespace
 
 std::filesystem::path default_core_lock() {
@@ -42,12 +83,61 @@ std::filesystem::path default_core_lock() {
 std::optional<FileLock> take_core_lock(const std::filesystem::path& path, std::chrono::milliseconds timeout) {
   create_for_all_users(path);
   auto lock = FileLock::acquire(path, timeout);
-  struct stat info {};
-  if (lock && (fstat(lock->fd(), &info) != 0 || !S_ISREG(info.st_mode))) {
-    throw IoError("core lock " + path.string() +
-                  " is no regular file: remove it, or set MLBENCH_CORE_LOCK to another path");
-  }
+  if (lock && !is_regular(lock->fd())) no_regular_file(path);
   return lock;
+}
+
+std::vector<int> HeldCores::descriptors() const {
+  std::vector<int> all;
+  for (const FileDescriptor& lock : locks_) all.push_back(lock.get());
+  return all;
+}
+
+CoreQueue::CoreQueue(std::filesystem::path core_lock, int64_t cores)
+    : core_lock_(std::move(core_lock)), wanted_(static_cast<size_t>(cores)), allowed_(allowed_cores()) {
+  if (wanted_ > allowed_.size()) {
+    throw UserError(fmt::format("--share-host: the run needs {} cores of its own, and this program may use {}: give "
+                                "less workers or threads (-c), or leave it out",
+                                wanted_, allowed_.size()));
+  }
+}
+
+std::optional<HeldCores> CoreQueue::take(std::chrono::milliseconds timeout) {
+  constexpr std::chrono::milliseconds kLook{20};
+  const std::filesystem::path turn = core_lock_.string() + ".turn";
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (;;) {
+    if (!turn_) {
+      FileDescriptor fd = open_lock(turn);
+      if (try_flock(fd, LOCK_EX)) turn_ = std::move(fd);
+    }
+    auto held = !turn_ ? std::nullopt : wanted_ == 0 ? try_alone() : try_shared();
+    if (held) {
+      turn_.reset();
+      return held;
+    }
+    if (std::chrono::steady_clock::now() >= deadline) return std::nullopt;
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+std::optional<HeldCores> CoreQueue::try_alone() const {
+  HeldCores held;
+  held.locks_.push_back(open_lock(core_lock_));
+  return try_flock(held.locks_.back(), LOCK_EX) ? std::optional(std::move(held)) : std::nullopt;
+}
+
+std::optional<HeldCores> CoreQueue::try_shared() const {
+  HeldCores held;
+  held.locks_.push_back(open_lock(core_lock_));
+  if (!try_flock(held.locks_.back(), LOCK_SH)) return std::nullopt;
+  held.locks_.push_back(open_lock(core_lock_.string() + ".each"));
+  for (const int core : allowed_) {
+    if (held.cores_.size() == wanted_) break;
+    if (try_byte(held.locks_.back(), core)) held.cores_.push_back(core);
+  }
+  // All or nothing: two that hold a half each would wait for ever.
+  return held.cores_.size() == wanted_ ? std::optional(std::move(held)) : std::nullopt;
 }
 
 std::string describe_holder(const std::filesystem::path& path) {

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "mlbench/base/environment.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/text.h"
@@ -28,6 +30,22 @@ std::vector<std::string> filled_in(const spec::RunSpec& run, const exec::Executo
 std::optional<std::vector<std::string>> named_places(const spec::RunSpec& run) {
   if (run.engine.hosts.empty()) return std::nullopt;
   return spec::place_ranks(spec::parse_hosts(run.engine.hosts), run.engine.ranks_per_host, run.workers);
+}
+
+std::vector<std::string> hosts_needed(const spec::RunSpec& run) {
+  const auto places = named_places(run);
+  if (!places) return run.executor == "local" ? std::vector<std::string>{kThisHost} : std::vector<std::string>{};
+  std::vector<std::string> hosts;
+  for (const std::string& place : *places) {
+    const std::string name = exec::is_this_host(place) ? kThisHost : place;
+    if (std::ranges::find(hosts, name) == hosts.end()) hosts.push_back(name);
+  }
+  return hosts;
+}
+
+bool names_this_host(const spec::RunSpec& run) {
+  const auto places = named_places(run);
+  return places && std::ranges::any_of(*places, exec::is_this_host);
 }
 
 std::filesystem::path guard_path() { return program_path().parent_path() / "mlbench-guard"; }

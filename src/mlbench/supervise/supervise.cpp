@@ -156,9 +156,10 @@ class Segment {
   }
 
   std::optional<EndRequest> wait_for_cores() {
-    if (!executor_.on_this_host()) return std::nullopt;
-    core_lock_ = take_core_lock(core_path_, milliseconds(0));
-    if (core_lock_) return std::nullopt;
+    if (!executor_.on_this_host() && !names_this_host(run_)) return std::nullopt;
+    CoreQueue queue(core_path_, run_.share_host ? run_.workers * run_.threads_per_worker : 0);
+    cores_ = queue.take(milliseconds(0));
+    if (cores_) return keep_to_cores();
     if (options_.no_wait) {
       beside_ = show_beside(core_path_);
       progress_.oversubscribed = true;
@@ -169,12 +170,21 @@ class Segment {
     const std::string holder = describe_holder(core_path_);
     enter_queue(fmt::format("waits for the cores: another run holds {}{}", core_path_.string(),
                             holder.empty() ? "" : " (" + holder + ")"));
-    while (!core_lock_) {
+    while (!cores_) {
       if (const auto request = control_.poll()) return request;
-      core_lock_ = take_core_lock(core_path_, 2 * kTick);
+      cores_ = queue.take(2 * kTick);
       upkeep_.keep_lease_fresh();
     }
     leave_queue("for the cores");
+    return keep_to_cores();
+  }
+
+  // Who shares the host starts its ranks from a thread that has their cores alone, so that all they start has.
+  std::optional<EndRequest> keep_to_cores() {
+    if (!cores_->cores().empty() && !bind_thread(cores_->cores())) {
+      progress_.notes.push_back(
+          fmt::format("the system does not keep the run to its cores {}", fmt::join(cores_->cores(), ", ")));
+    }
     return std::nullopt;
   }
 
@@ -314,7 +324,7 @@ class Segment {
       request.environment["MLBENCH_SECRET"] = server.secret;
     }
     if (executor_.on_this_host()) {
-      request.inherited = {core_lock_ ? core_lock_->fd() : beside_.get()};
+      request.inherited = cores_ ? cores_->descriptors() : std::vector<int>{beside_.get()};
       return request;
     }
     request.environment["MLBENCH_RESUME_S"] = std::to_string(net::kLinkPatience.count());
@@ -343,7 +353,7 @@ class Segment {
 
   int finish(const Outcome& outcome) {
     group_.reset();
-    core_lock_.reset();
+    cores_.reset();
     beside_.reset();
     server_.reset();
     links_.reset();
@@ -423,7 +433,7 @@ class Segment {
   }
 
   void watch_neighbours() {
-    if (progress_.oversubscribed || !core_lock_ || !somebody_beside(core_path_)) return;
+    if (progress_.oversubscribed || !cores_ || !somebody_beside(core_path_)) return;
     progress_.oversubscribed = true;
     progress_.notes.emplace_back("another run was started beside this one (--no-wait): the cores were shared");
   }
@@ -443,8 +453,8 @@ class Segment {
   record::RunProgress progress_;
   Upkeep upkeep_;
   std::filesystem::path core_path_;
-  std::optional<FileLock> core_lock_;
-  FileDescriptor beside_;                 // instead of the core lock, with --no-wait
+  std::optional<HeldCores> cores_;        // of this host
+  FileDescriptor beside_;                 // instead of these, with --no-wait
   std::optional<net::LinkServer> links_;  // of ranks on other hosts
   exec::Rendezvous rendezvous_;           // theirs
   std::optional<net::KvServer> server_;

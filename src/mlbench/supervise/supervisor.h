@@ -40,6 +40,13 @@ SupervisorOptions options_from_arguments(const std::vector<std::string>& argumen
 // The host of each rank, where the run names them.
 std::optional<std::vector<std::string>> named_places(const spec::RunSpec& run);
 
+// The hosts that a run needs, each once, by the names that it was given; this one is kThisHost. Empty: its engine finds
+// them, and lets it wait for them.
+inline constexpr const char* kThisHost = "";
+std::vector<std::string> hosts_needed(const spec::RunSpec& run);
+// Whether this host is among those that a run names.
+bool names_this_host(const spec::RunSpec& run);
+
 // The mlbench-guard beside this program.
 std::filesystem::path guard_path();
 

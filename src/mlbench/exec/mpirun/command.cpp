@@ -58,8 +58,6 @@ std::vector<OwnAddress> own_addresses() {
   return found;
 }
 
-bool is_loopback(const std::string& name) { return name == "localhost" || (name.starts_with("127.") && ipv4(name)); }
-
 // What a remote shell, and Open MPI's splitting at blanks, leave as it is.
 bool is_plain(const std::string& text) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || std::strchr("._-/+@=:,", c) != nullptr; };
@@ -67,8 +65,6 @@ bool is_plain(const std::string& text) {
 }
 
 }  // namespace
-
-bool is_this_host(const std::string& name) { return is_loopback(name) || name == host_name(); }
 
 bool all_here(const std::vector<std::string>& hosts) { return std::ranges::all_of(hosts, is_this_host); }
 

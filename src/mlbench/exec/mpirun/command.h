@@ -16,8 +16,6 @@ namespace mlbench::exec::mpirun {
 // The name that an engine's options give the host of each rank, in order. UserError: no hosts, too few slots, a number
 // of IPv6 (which mpirun reads as a port), or "localhost" beside other hosts, which cannot come back to it.
 std::vector<std::string> hosts_of_ranks(const spec::EngineOptions& engine, int ranks);
-// By its name alone, without a look-up: "localhost", a number of the loopback, or as this host calls itself.
-bool is_this_host(const std::string& name);
 bool all_here(const std::vector<std::string>& hosts);
 
 std::vector<Placement> placement_on(const std::vector<std::string>& hosts);

@@ -232,7 +232,10 @@ Response clone(Services& services, const Call& call) {
   Json changes = json_body(call.request);
   if (spec::trains(run) && !changes.contains("task")) check_has_task(run);
   // Another executor is told nothing of what this one was.
-  if (changes.value("executor", Json(run.executor)) == run.executor) add_engine(request, run.engine);
+  if (changes.value("executor", Json(run.executor)) == run.executor) {
+    add_engine(request, run.engine);
+    if (run.share_host) request["share_host"] = true;
+  }
   if (!changes.contains("name")) throw HttpError(400, "name is needed: that of the new run");
   for (const auto& [key, value] : changes.items()) request[key] = value;
   const bool no_wait = take_no_wait(request);

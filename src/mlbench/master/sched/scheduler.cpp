@@ -18,6 +18,11 @@ namespace {
 constexpr auto kPoll = 100ms;
 constexpr auto kOwnPatience = 10s;                             // for a supervisor to take its run
 constexpr auto kFirstPause = 500ms, kLongestPause = 30'000ms;  // between tries to start a run
+
+Job job_of(const spec::RunSpec& run, bool no_wait) {
+  return {run.name, run.workers, no_wait, supervise::hosts_needed(run),
+          run.share_host ? run.workers * run.threads_per_worker : 0};
+}
 }  // namespace
 
 Scheduler::Scheduler(SchedulerOptions options) : options_(std::move(options)), unread_(options_.active) {
@@ -45,13 +50,12 @@ void Scheduler::adopt(const fs::path& run_dir) {
   const auto waiting = home::read_waiting(run_dir);
   if (supervise::lease_held(run_dir)) {
     // Marked: we died between its start and the removal of the marker.
-    running_.push_back(
-        {{run_dir.filename(), home::read_spec(run_dir).workers, false}, run_dir, std::nullopt, waiting.has_value()});
+    running_.push_back({job_of(home::read_spec(run_dir), false), run_dir, std::nullopt, waiting.has_value()});
     spdlog::info("run {} goes on", run_dir.filename().string());
   } else if (waiting) {
     const spec::RunSpec spec = home::read_spec(run_dir);
     const std::lock_guard lock(mutex_);
-    insert({spec.id, {spec.name, spec.workers, waiting->no_wait}, run_dir, {}});
+    insert({spec.id, job_of(spec, waiting->no_wait), run_dir, {}});
   }
 }
 
@@ -72,7 +76,7 @@ Scheduler::~Scheduler() {
 void Scheduler::submit(const spec::RunSpec& run, bool no_wait, std::map<std::string, std::string> values) {
   {
     const std::lock_guard lock(mutex_);
-    insert({run.id, {run.name, run.workers, no_wait}, run.run_dir, std::move(values)});
+    insert({run.id, job_of(run, no_wait), run.run_dir, std::move(values)});
   }
   wake_.notify_all();
 }

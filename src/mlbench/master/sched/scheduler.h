@@ -1,8 +1,8 @@
 #pragma once
 
-// Starts the runs that wait in a home, on this machine. Each gets a supervisor of its own, which survives us; after a
-// restart the folders say what waits and what runs. A run that cannot be started because the system is short of
-// something (base/system_error.h) waits on, and is tried again after a while.
+// Starts the runs that wait in a home, as their hosts become free (queue.h). Each gets a supervisor of its own on this
+// machine, which survives us; after a restart the folders say what waits and what runs. A run that cannot be started
+// because the system is short of something (base/system_error.h) waits on, and is tried again after a while.
 
 #include <chrono>
 #include <condition_variable>
