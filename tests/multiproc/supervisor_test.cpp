@@ -731,6 +731,56 @@ TEST_F(SupervisorTest, RunThatNoWaitDisturbsIsLabelledToo) {
   expect_no_process_left();
 }
 
+TEST_F(SupervisorTest, RunsThatShareTheHostHaveCoresOfTheirOwn) {
+  const std::vector<int> cores = allowed_cores();
+  if (cores.size() < 2) GTEST_SKIP() << "missing capability: two cores";
+  const Variable steps("FAKE_STEPS", "100000");
+  const auto share = [&](const std::string& name) {
+    const fs::path dir = make_run(name, 1);
+    Json spec = read_json_file(dir / "spec.json");
+    spec["share_host"] = true;
+    write_json_file(dir / "spec.json", spec);
+    return dir;
+  };
+  const fs::path one_dir = share("one-1"), two_dir = share("two-1"), alone_dir = make_run("alone-1", 1);
+  SupervisorHandle one = start(options(one_dir));
+  wait_for_work(one_dir, 1);
+  SupervisorHandle two = start(options(two_dir));
+  const pid_t rank = wait_for_work(two_dir, 1).front();
+  const auto core_of = [](const fs::path& dir) { return record(dir)["placement"][0]["cores"].get<std::string>(); };
+  EXPECT_EQ(core_of(one_dir), std::to_string(cores[0]));
+  EXPECT_EQ(core_of(two_dir), std::to_string(cores[1]));
+  cpu_set_t mask;
+  ASSERT_EQ(sched_getaffinity(rank, sizeof mask, &mask), 0);
+  EXPECT_EQ(CPU_COUNT(&mask), 1);
+  EXPECT_TRUE(CPU_ISSET(cores[1], &mask)) << "and is kept to it";
+  EXPECT_TRUE(record(one_dir)["shared_host"].get<bool>());
+  EXPECT_FALSE(record(one_dir)["oversubscribed"].get<bool>());
+
+  // A plain run waits for both, and is not overtaken.
+  SupervisorHandle alone = start(options(alone_dir));
+  EXPECT_TRUE(eventually([&] { return state(alone_dir) == "queued"; }));
+  const fs::path late_dir = share("late-1");
+  SupervisorHandle late = start(options(late_dir));
+  EXPECT_TRUE(eventually([&] { return state(late_dir) == "queued"; }));
+  one.request_stop();
+  EXPECT_EQ(wait(one), static_cast<int>(ExitCode::kStopped));
+  EXPECT_FALSE(late.wait(500ms));
+  EXPECT_EQ(state(late_dir), "queued") << "there is a core for it, and a plain run waits";
+  EXPECT_EQ(state(alone_dir), "queued");
+  two.request_stop();
+  EXPECT_EQ(wait(two), static_cast<int>(ExitCode::kStopped));
+  wait_for_work(alone_dir, 1);
+  EXPECT_EQ(state(late_dir), "queued");
+  EXPECT_FALSE(record(alone_dir)["shared_host"].get<bool>());
+  alone.request_stop();
+  EXPECT_EQ(wait(alone), static_cast<int>(ExitCode::kStopped));
+  wait_for_work(late_dir, 1);
+  late.request_stop();
+  EXPECT_EQ(wait(late), static_cast<int>(ExitCode::kStopped));
+  expect_no_process_left();
+}
+
 TEST_F(SupervisorTest, RanksOfAKilledSupervisorHoldTheCores) {
   const Variable steps("FAKE_STEPS", "100000");
   const Variable fault("FAKE_FAULT", "0:0:outlive");

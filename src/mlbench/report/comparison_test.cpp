@@ -140,6 +140,7 @@ TEST(Comparison, StudiesAndChartsHaveTheSpeedUpsThatAreAllowed) {
 
 TEST(Comparison, StudiesNeverMergeWhatDiffers) {
   for (const Change& change : changes_of_one_key()) {
+    if (change.key == "shared_host") continue;  // in no study
     std::set<std::string> names;
     size_t lines = 0;
     for (const Study& study : studies_of({told_record("a-1", 1), with(told_record("a-1.2", 1), change)})) {

@@ -49,6 +49,14 @@ TEST(Figures, WallToGoalEndsWithTheEvaluationThatMetIt) {
   EXPECT_FALSE(figures_of(record).wall_to_goal_s);
 }
 
+TEST(Figures, ASharedHostIsALabel) {
+  Json record = make_record("r-2", 2, 40, 5000, true);
+  EXPECT_FALSE(figures_of(record).shared_host);
+  record["shared_host"] = true;
+  EXPECT_TRUE(figures_of(record).shared_host);
+  EXPECT_THAT(figures_of(record).labels, ElementsAre("light", "shared host"));
+}
+
 TEST(Figures, MissingOnesAreEmptyNotZero) {
   const RunFigures figures = figures_of({{"name", "r-1"}, {"state", "queued"}, {"clocks", {{"wall_s", nullptr}}}});
   EXPECT_FALSE(figures.time_to_goal_s);

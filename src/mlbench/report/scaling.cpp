@@ -86,7 +86,7 @@ ScaledRuns scale_runs(const std::vector<Json>& records) {
   std::set<std::string> baselines;
   for (ScaledRun& run : scaled.runs) {
     if (run.baseline_workers == 0 && run.no_ratio.empty()) {
-      run.no_ratio = run.figures.shared_host ? "no speed-up: other runs were on its host (--share-host)"
+      run.no_ratio = run.figures.shared_host ? "no speed-up: shared host, whose other runs changed its times"
                                              : "no speed-up: nothing was measured";
     }
     if (run.baseline_workers == 0) continue;

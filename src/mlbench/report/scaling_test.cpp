@@ -73,6 +73,17 @@ TEST(Scale, ARepeatThatMissedLeavesNoBaseline) {
   EXPECT_FALSE(scaled.runs[2].to_goal);
 }
 
+TEST(Scale, RunsThatSharedTheirHostHaveNoSpeedUp) {
+  std::vector<Json> records = {make_record("r-1", 1, 60, 3000, true), make_record("r-2", 2, 30, 6000, true)};
+  for (Json& record : records) record["shared_host"] = true;
+  const ScaledRuns scaled = scale_runs(records);
+  EXPECT_EQ(scaled.baseline_workers, 0);
+  for (const ScaledRun& run : scaled.runs) {
+    EXPECT_FALSE(run.to_goal || run.rate);
+    EXPECT_EQ(run.no_ratio, "no speed-up: shared host, whose other runs changed its times");
+  }
+}
+
 TEST(Scale, NothingIsNothing) {
   EXPECT_TRUE(scale_runs({}).runs.empty());
   EXPECT_EQ(scale_runs({{{"name", "x"}}}).baseline_workers, 0);

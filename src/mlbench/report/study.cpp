@@ -320,9 +320,10 @@ std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const Stud
       notes.push_back(fmt::format("run '{}' is left out: it is {}", text(record, "/name"),
                                   state.empty() ? "of unknown state" : state));
     } else if (figures_of(record).shared_host) {
-      notes.push_back(fmt::format("run '{}' is left out: other runs were on its host (--share-host), so its times are "
-                                  "compared with none",
-                                  text(record, "/name")));
+      notes.push_back(
+          fmt::format("run '{}' is left out: other runs were on its host (--share-host), so its times are "
+                      "compared with none",
+                      text(record, "/name")));
     } else if (!with_value(number(record, "/clocks/train_s")) || number(record, "/workers").value_or(0) < 1) {
       notes.push_back(fmt::format("run '{}' is left out: it measured no training", text(record, "/name")));
     } else {

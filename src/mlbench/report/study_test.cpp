@@ -235,6 +235,16 @@ TEST(Study, WhatDidNotEndWellIsLeftOutWithANote) {
   EXPECT_THAT(notes, ElementsAre("run 'b-1' is left out: it is failed", "run '' is left out: it is of unknown state"));
 }
 
+TEST(Study, RunsThatSharedTheirHostHaveNoTimes) {
+  std::vector<MeasuredRun> runs = {published("a-1", {1, 60, 50, 0}), published("a-2", {2, 40, 50, 0})};
+  runs[1].record["shared_host"] = true;
+  std::vector<std::string> notes;
+  const std::vector<Study> studies = make_studies(runs, {1}, notes);
+  ASSERT_EQ(studies.size(), 1U);
+  EXPECT_EQ(studies[0].lines.at(0).points.size(), 1U);
+  EXPECT_THAT(notes, ElementsAre(testing::HasSubstr("run 'a-2' is left out: other runs were on its host")));
+}
+
 // Rules of 2018 for task 2a: the rate is alpha / sqrt(t), alpha tuned for each k.
 TEST(Study, ShowsAlphaWhereTheRulesHaveOne) {
   const auto frozen = spec::find_task("2a", "2018", "", {});

@@ -191,6 +191,82 @@ TEST(Lease, IsAskedToStopOnlyOnceItSaysItsName) {
   EXPECT_EQ(control.poll(), EndRequest::kStop);
 }
 
+class CoreQueueTest : public testing::Test {
+ protected:
+  static std::optional<HeldCores> take(CoreQueue& queue) { return queue.take(0ms); }
+  std::filesystem::path lock() const { return folder_.path() / "cores.lock"; }
+  std::optional<HeldCores> take(int64_t cores) const {
+    CoreQueue queue(lock(), cores);
+    return queue.take(0ms);
+  }
+
+  TemporaryFolder folder_;
+  const std::vector<int> all_ = allowed_cores();
+};
+
+TEST_F(CoreQueueTest, OneRunHasTheHostAlone) {
+  auto held = take(0);
+  ASSERT_TRUE(held);
+  EXPECT_TRUE(held->cores().empty());
+  EXPECT_FALSE(take(0));
+  EXPECT_FALSE(take(1));
+  EXPECT_FALSE(take_core_lock(lock(), 0ms)) << "the same lock";
+  held.reset();
+  EXPECT_TRUE(take(0));
+}
+
+TEST_F(CoreQueueTest, ThoseThatShareHaveCoresOfTheirOwn) {
+  if (all_.size() < 2) GTEST_SKIP() << "missing capability: two cores";
+  auto first = take(1), second = take(1);
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->cores(), std::vector<int>{all_[0]});
+  EXPECT_EQ(second->cores(), std::vector<int>{all_[1]});
+  EXPECT_FALSE(take(static_cast<int64_t>(all_.size()) - 1)) << "a part is no use";
+  EXPECT_FALSE(take(0));
+  first.reset();
+  const auto third = take(1);
+  ASSERT_TRUE(third);
+  EXPECT_EQ(third->cores(), std::vector<int>{all_[0]});
+  EXPECT_THAT([&] { take(static_cast<int64_t>(all_.size()) + 1); },
+              testing::ThrowsMessage<UserError>(testing::HasSubstr("--share-host: the run needs")));
+}
+
+TEST_F(CoreQueueTest, WhoIsTheNextIsNotOvertaken) {
+  auto sharing = take(1);
+  ASSERT_TRUE(sharing);
+  std::optional<CoreQueue> alone(std::in_place, lock(), 0);
+  EXPECT_FALSE(take(*alone));
+  EXPECT_FALSE(take(1)) << "or such as it would have cores for ever";
+  sharing.reset();
+  EXPECT_FALSE(take(1));
+  EXPECT_TRUE(take(*alone));
+  alone.reset();
+  EXPECT_TRUE(take(0)) << "it gave up its turn with its cores";
+}
+
+TEST_F(CoreQueueTest, WhoGivesUpHoldsNobodyBack) {
+  auto sharing = take(1);
+  {
+    CoreQueue alone(lock(), 0);
+    EXPECT_FALSE(take(alone));
+  }
+  sharing.reset();
+  EXPECT_TRUE(take(1));
+}
+
+TEST_F(CoreQueueTest, CopiesOfTheDescriptorsKeepTheCores) {
+  auto held = take(1);
+  ASSERT_TRUE(held);
+  std::vector<FileDescriptor> inherited;
+  for (const int fd : held->descriptors()) inherited.emplace_back(dup(fd));
+  EXPECT_EQ(inherited.size(), 2u);
+  held.reset();
+  EXPECT_FALSE(take(0)) << "ranks go on";
+  EXPECT_FALSE(take(static_cast<int64_t>(all_.size())));
+  inherited.clear();
+  EXPECT_TRUE(take(static_cast<int64_t>(all_.size())));
+}
+
 TEST(CoreLock, ShowsWhoRunsBeside) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "cores.lock";
