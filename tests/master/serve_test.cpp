@@ -12,6 +12,7 @@
 #include <random>
 #include <thread>
 
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
@@ -374,6 +375,41 @@ TEST_F(Serve, WaitingRunsStartInOrderAndCanBeStopped) {
   EXPECT_EQ(mlbench({"stop", "third-1", "beside-1"}).end.code, 0);
 }
 
+TEST_F(Serve, RunsThatShareTheHostGoTogetherAndAPlainOneWaitsForBoth) {
+  if (allowed_cores().size() < 2) GTEST_SKIP() << "missing capability: two cores";
+  setenv("FAKE_STEPS", "100000", 1);
+  start();
+  const auto submit = [&](const std::string& name, bool shares) {
+    Json body = request(name);
+    body["threads_per_worker"] = 1;
+    if (shares) body["share_host"] = true;
+    const Json answer = post("/runs", body, 201);
+    EXPECT_EQ(answer["warnings"].dump().find("--share-host") != std::string::npos, shares);
+  };
+  const auto core_of = [&](const std::string& run) { return get("/runs/" + run)["placement"][0]["cores"]; };
+  submit("one", true);
+  submit("two", true);
+  ASSERT_TRUE(becomes("one-1", "running"));
+  ASSERT_TRUE(becomes("two-1", "running"));
+  ASSERT_TRUE(eventually([&] { return spool_bytes("one-1") > 0 && spool_bytes("two-1") > 0; }));
+  EXPECT_EQ(get("/runs/one-1")["shared_host"], true);
+  EXPECT_NE(core_of("one-1"), core_of("two-1"));
+  submit("plain", false);
+  submit("later", true);
+  post("/runs/one-1/stop", Json::object(), 202);
+  ASSERT_TRUE(becomes("one-1", "stopped"));
+  EXPECT_THAT(get("/clusters")["clusters"][0]["waiting"].get<std::vector<std::string>>(),
+              ElementsAre("plain-1", "later-1"));
+  post("/runs/two-1/stop", Json::object(), 202);
+  ASSERT_TRUE(becomes("plain-1", "running"));
+  EXPECT_EQ(state_of("later-1"), "queued");
+  EXPECT_EQ(get("/runs/plain-1")["shared_host"], false);
+  EXPECT_EQ(mlbench({"stop", "plain-1"}).end.code, 0);
+  ASSERT_TRUE(becomes("later-1", "running"));
+  EXPECT_EQ(mlbench({"stop", "later-1"}).end.code, 0);
+  EXPECT_THAT(mlbench({"status"}).standard_output, HasSubstr("shared host"));
+}
+
 TEST_F(Serve, RunsOutliveTheirMasterAndAreAdopted) {
   setenv("FAKE_STEPS", "100000", 1);
   start();
@@ -571,7 +607,7 @@ TEST_F(Serve, ACustomRunThatCannotBeIsRefused) {
     return post("/runs", body, 422)["message"].get<std::string>();
   };
   EXPECT_THAT(refused("task", "fashion-mnist"), HasSubstr("--task is an option of tasks"));
-  EXPECT_THAT(refused("image", "repo/image:1"), HasSubstr("knows no images"));
+  EXPECT_THAT(refused("share_host", "yes"), HasSubstr("share_host is"));
   EXPECT_THAT(refused("work_dir", "relative"), HasSubstr("no absolute path"));
   EXPECT_THAT(refused("work_dir", "/no/such/folder"), HasSubstr("not a folder"));
   EXPECT_THAT(refused("env", {"=x"}), HasSubstr("NAME=VALUE"));

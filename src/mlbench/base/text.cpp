@@ -1,5 +1,7 @@
 #include "mlbench/base/text.h"
 
+#include "mlbench/base/errors.h"
+
 namespace mlbench {
 
 std::string trimmed(std::string_view text) {
@@ -7,6 +9,38 @@ std::string trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(kSpace);
   if (first == std::string_view::npos) return "";
   return std::string(text.substr(first, text.find_last_not_of(kSpace) - first + 1));
+}
+
+std::vector<std::string> split_words(std::string_view line) {
+  std::vector<std::string> words;
+  std::string word;
+  bool begun = false;
+  char quote = 0;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    const bool blank = c == ' ' || c == '\t' || c == '\n' || c == '\r';
+    if (quote == 0 && blank) {
+      if (begun) words.push_back(std::move(word));
+      word.clear();
+      begun = false;
+      continue;
+    }
+    begun = true;
+    const bool escapes =
+        c == '\\' && quote != '\'' && i + 1 < line.size() && (quote == 0 || line[i + 1] == '"' || line[i + 1] == '\\');
+    if (escapes) {
+      word += line[++i];
+    } else if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+    } else if (quote != 0 && c == quote) {
+      quote = 0;
+    } else {
+      word += c;
+    }
+  }
+  if (quote != 0) throw UserError("'" + std::string(line.substr(0, 80)) + "' has a quote without its end");
+  if (begun) words.push_back(std::move(word));
+  return words;
 }
 
 void fill_in(std::string& text, std::string_view word, const std::string& value) {

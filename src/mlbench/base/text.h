@@ -15,4 +15,8 @@ std::string trimmed(std::string_view text);
 void fill_in(std::string& text, std::string_view word, const std::string& value);
 void fill_in(std::vector<std::string>& command, std::string_view word, const std::string& value);
 
+// The words of a line as a POSIX shell takes them apart: blanks part them, quotes of both kinds hold them together, a
+// backslash keeps one character; nothing is expanded. UserError for a quote without its end.
+std::vector<std::string> split_words(std::string_view line);
+
 }  // namespace mlbench

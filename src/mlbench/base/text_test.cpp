@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "mlbench/base/errors.h"
+
 namespace mlbench {
 namespace {
 
@@ -11,6 +13,16 @@ TEST(Text, IsTrimmedAtItsEndsAlone) {
   EXPECT_EQ(trimmed("one"), "one");
   EXPECT_EQ(trimmed(" \n"), "");
   EXPECT_EQ(trimmed(""), "");
+}
+
+TEST(Text, WordsAreSplitAsAShellDoes) {
+  using testing::ElementsAre;
+  EXPECT_THAT(split_words("python3  train.py\t--rank {rank}\n"),
+              ElementsAre("python3", "train.py", "--rank", "{rank}"));
+  EXPECT_THAT(split_words(R"(sh -c 'echo "$HOME"' "a b"c "" d\ e "x\"y\z")"),
+              ElementsAre("sh", "-c", R"(echo "$HOME")", "a bc", "", "d e", R"(x"y\z)"));
+  EXPECT_TRUE(split_words(" \t").empty());
+  EXPECT_THROW(split_words("say 'it"), UserError);
 }
 
 TEST(Text, EveryWordIsFilledInOnce) {

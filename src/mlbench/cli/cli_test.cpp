@@ -874,7 +874,7 @@ TEST_F(Cli, ACustomRunHasNoOptionsOfTasks) {
   expect_error({"run", "c", "1", "--task", "mnist", "--", "true"}, HasSubstr("--task is an option of tasks"));
   expect_error({"run", "c", "1", "--", ""}, HasSubstr("has no program"));
   expect_error({"run", "c", "1", "--"}, HasSubstr("has no program"));
-  expect_error({"run", "c", "1", "--image", "x", "--", "true"}, HasSubstr("--image: the executor 'local'"));
+  expect_error({"run", "c", "1", "--image", "x", "--work-dir", "/", "--", "true"}, HasSubstr("that of an image"));
   expect_error({"run", "c", "1", "--env", "NO_SUCH_VARIABLE", "--", "true"}, HasSubstr("no such variable here"));
   expect_error({"run", "c", "1", "--work-dir", "/no/such", "--", "true"}, HasSubstr("not a folder"));
   expect_error({"run", "c", "1", "--task", "fashion-mnist", "--synthetic", "--env", "A=B"},

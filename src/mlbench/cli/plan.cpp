@@ -231,9 +231,10 @@ class Engine {
     const std::string& ssh_config = this->options.ssh_config;
     executor_ = catalog::make_executor(options.executor, this->options);
     if (options.share_host && !executor_->on_this_host()) {
-      throw UserError(fmt::format("--share-host: the cores of other hosts are not ours to share out: the executor '{}' "
-                                  "does not take it, the executor 'local' does",
-                                  options.executor));
+      throw UserError(
+          fmt::format("--share-host: the cores of other hosts are not ours to share out: the executor '{}' "
+                      "does not take it, the executor 'local' does",
+                      options.executor));
     }
     if (!ssh_config.empty() && !fs::is_regular_file(ssh_config)) {
       throw UserError(fmt::format("--ssh-config '{}' is no file", ssh_config));
@@ -254,7 +255,7 @@ class Engine {
 
   // UserError for what the engine would refuse.
   void check(spec::RunSpec run) const {
-    if (executor_->on_this_host()) return;
+    if (executor_->on_this_host() && options.image.empty()) return;
     run.run_dir = "/runs/" + run.name;  // it has none yet
     executor_->describe(
         supervise::launch_request(run, *executor_, "mlbench-worker", 1, std::nullopt, run.oversubscribed));
@@ -318,26 +319,33 @@ int64_t threads_of(const RunOptions& options, const PlanFacts& facts, const Engi
                                 largest, threads, largest * threads, facts.cores, most_threads(facts.cores)));
   }
   if (options.share_host && largest * threads > facts.cores) {
-    throw UserError(fmt::format("--share-host: {} workers with {} thread{} each need {} cores of their own, and this "
-                                "host has {}: give less workers or threads (-c), or leave it out",
-                                largest, threads, threads == 1 ? "" : "s", largest * threads, facts.cores));
+    throw UserError(
+        fmt::format("--share-host: {} workers with {} thread{} each need {} cores of their own, and this "
+                    "host has {}: give less workers or threads (-c), or leave it out",
+                    largest, threads, threads == 1 ? "" : "s", largest * threads, facts.cores));
   }
   return threads;
 }
 
-std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const PlanFacts& facts) {
-  const Engine engine(options, facts);
-  if (!options.image.empty()) {
-    throw UserError(fmt::format("--image: the executor '{}' starts programs of this machine and knows no images",
-                                options.executor));
-  }
-  if (options.command.front().empty()) throw UserError("the command behind -- has no program");
-  spec::check_variables(options.environment);
+// In an image a command starts where the image says, unless a folder of the host is given, which it then has, too.
+void check_work_dir(const RunOptions& options) {
+  if (options.work_dir.empty() && !options.image.empty()) return;
   if (options.work_dir.empty() || !fs::path(options.work_dir).is_absolute()) {
     throw UserError(fmt::format("work_dir '{}' is no absolute path", options.work_dir));
   }
-  if (!fs::is_directory(options.work_dir))
+  if (!fs::is_directory(options.work_dir)) {
     throw UserError(fmt::format("work_dir '{}' is not a folder", options.work_dir));
+  }
+  if (!options.image.empty() && fs::path(options.work_dir).lexically_normal() == "/") {
+    throw UserError("work_dir '/' cannot be that of an image, too: give a folder below it, or leave it out");
+  }
+}
+
+std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const PlanFacts& facts) {
+  const Engine engine(options, facts);
+  if (options.command.front().empty()) throw UserError("the command behind -- has no program");
+  spec::check_variables(options.environment);
+  check_work_dir(options);
 
   spec::RunSpec common;
   common.backend = options.backend.empty() ? "gloo" : options.backend;
@@ -417,6 +425,12 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   spec::RunSpec common = plan_task(options, facts.home);
   common.fixed_batch = options.fixed_batch;
   if (options.gpu) common.device = "cuda";
+  if (options.gpu && !options.image.empty() && (options.executor == "local" || options.executor == "mpirun")) {
+    throw UserError(
+        fmt::format("--gpu with --image: the executor '{}' gives containers no GPUs; leave out one, or use "
+                    "the executor slurm or kubernetes",
+                    options.executor));
+  }
   if (options.explain) common.profile = "explain";
   if (options.profile) common.profile = "time";
   common.timeline = options.timeline;

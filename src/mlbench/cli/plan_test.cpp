@@ -7,6 +7,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/paths.h"
 
 namespace mlbench::cli {
 namespace {
@@ -81,6 +82,59 @@ TEST_F(Plan, MoreThreadsThanCoresIsOversubscribed) {
   EXPECT_FALSE(runs[1].oversubscribed);
   EXPECT_TRUE(runs[2].oversubscribed);
   EXPECT_THAT(plan_warnings(runs, 2), ElementsAre(HasSubstr("4 workers x 1 threads on 2 cores: oversubscribed")));
+}
+
+TEST_F(Plan, RunsThatShareTheirHostHaveCoresOfTheirOwn) {
+  options_.share_host = true;
+  auto runs = plan_runs(options_, facts_);
+  for (const auto& run : runs) {
+    EXPECT_TRUE(run.share_host);
+    EXPECT_EQ(run.threads_per_worker, 1) << "not all cores of the host";
+  }
+  EXPECT_THAT(plan_warnings(runs, 8), ElementsAre(HasSubstr("their times stand in no table")));
+  options_.threads_per_worker = "2";
+  EXPECT_EQ(plan_runs(options_, facts_).front().threads_per_worker, 2);
+  options_.threads_per_worker = "3";
+  EXPECT_EQ(error(),
+            "--share-host: 4 workers with 3 threads each need 12 cores of their own, and this host has 8: give less "
+            "workers or threads (-c), or leave it out");
+  options_.threads_per_worker.clear();
+  options_.gpu = true;
+  EXPECT_THAT(error(), HasSubstr("--share-host: a run with --gpu has the GPUs of its host to itself"));
+  options_.gpu = false;
+  options_.executor = "mpirun";
+  options_.hosts = "h1:4";
+  facts_.executors = {"local", "mpirun"};
+  EXPECT_THAT(error(), HasSubstr("--share-host: the cores of other hosts are not ours"));
+  options_ = {};
+  options_.name = "r";
+  options_.workers = {"2"};
+  options_.task = "0a";
+  options_.share_host = true;
+  EXPECT_THAT(error(), HasSubstr("--share-host: what a benchmark of collectives measures is time"));
+}
+
+TEST_F(Plan, InAnImageACommandStartsWhereTheImageSays) {
+  const std::string path = environment_variable("PATH").value_or("");
+  write_file_atomically(folder_ / "podman", "#!/bin/sh\n");
+  std::filesystem::permissions(folder_ / "podman", std::filesystem::perms::owner_all);
+  setenv("PATH", (folder_.path().string() + ":" + path).c_str(), 1);
+  options_ = {};
+  options_.name = "c";
+  options_.workers = {"2"};
+  options_.command = {"python3", "train.py"};
+  options_.image = "team/image:1";
+  const spec::RunSpec run = plan_runs(options_, facts_).front();
+  EXPECT_EQ(run.engine.image, "team/image:1");
+  EXPECT_EQ(run.work_dir, "");
+  options_.work_dir = "/";
+  EXPECT_THAT(error(), HasSubstr("work_dir '/' cannot be that of an image"));
+  options_.work_dir = "relative";
+  EXPECT_THAT(error(), HasSubstr("no absolute path"));
+  options_.work_dir.clear();
+  options_.backend = "mpi";
+  EXPECT_THAT(error(), HasSubstr("--image with --backend mpi"));
+  setenv("PATH", path.c_str(), 1);
 }
 
 TEST_F(Plan, WhatAnExecutorDoesNotTakeIsRefused) {

@@ -50,7 +50,8 @@ ExitCode finish(const Context& context, const StartedRuns& started, bool detache
 void complete_command(spec::RunOptions& options, const std::vector<std::string>& words) {
   if (words.empty()) throw UserError("the command behind -- has no program");
   options.command = words;
-  options.work_dir = fs::absolute(options.work_dir.empty() ? "." : options.work_dir).lexically_normal();
+  const bool images = options.work_dir.empty() && !options.image.empty();
+  if (!images) options.work_dir = fs::absolute(options.work_dir.empty() ? "." : options.work_dir).lexically_normal();
   if (options.work_dir.ends_with('/') && options.work_dir.size() > 1) options.work_dir.pop_back();
   for (std::string& one : options.environment) {
     const spec::Variable variable = spec::parse_variable(one);

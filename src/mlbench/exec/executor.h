@@ -29,6 +29,12 @@ struct Links {
   std::filesystem::path folder;       // of the run, here: what the ranks write on their hosts comes below it
 };
 
+// A folder that ranks find at the same path as here.
+struct SharedFolder {
+  std::filesystem::path path;
+  bool writable = false;
+};
+
 struct LaunchRequest {
   std::string run_name = {};         // letters, digits, '.', '_', '-': for what an engine calls its job
   int64_t run_id = 0;                // in its home
@@ -41,7 +47,8 @@ struct LaunchRequest {
   bool gpu = false;                                // each rank uses one
   std::string network_interface = {};              // name or address that ranks use; "": as they reach the rendezvous
   std::map<std::string, std::string> environment;  // common to all ranks
-  std::filesystem::path working_directory;         // of ranks; empty: the supervisor's
+  std::filesystem::path working_directory;         // of ranks; empty: the supervisor's, in an image the image's
+  std::vector<SharedFolder> folders = {};          // that ranks need beside the run's; for those in images
   std::filesystem::path log_dir;                   // rank-R.seg-S.log, appended
   int64_t segment = 1;
   Links links = {};

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <utility>
 
 #include "mlbench/base/errors.h"
@@ -39,7 +40,10 @@ class GuardedGroup final : public RankGroup {
   // Not in the constructor: when it fails, the destructor is to end what has been started.
   void launch(std::vector<ProcessOptions> launchers) {
     guard::become_subreaper();
-    if (launchers.front().arguments.front() != request_.guard) above_guards_ = launchers.front();
+    if (launchers.front().arguments.front() != request_.guard) {
+      in_containers_ = launchers.front().environment.contains("RANK");
+      if (!in_containers_) above_guards_ = launchers.front();
+    }
     listener_.emplace();
     for (ProcessOptions& options : launchers) {
       options.environment[guard::kAddressVariable] = listener_->address();
@@ -192,12 +196,22 @@ class GuardedGroup final : public RankGroup {
     }
   }
 
-  static void read_start(Rank& rank) {
+  // Its guard counts processes as its container does.
+  static pid_t pid_here(const Rank& rank, pid_t within) {
+    const auto guard = rank.guard->peer();
+    if (!guard) return within;
+    std::ifstream children(fmt::format("/proc/{0}/task/{0}/children", *guard));
+    pid_t first = 0;
+    return children >> first ? first : *guard;
+  }
+
+  void read_start(Rank& rank) const {
     guard::Message message;
     if (!rank.guard || rank.pid != 0 || rank.guard->receive(message) != guard::Channel::Status::kMessage) return;
     if (message.word == "error") throw IoError(message.text);
     if (message.word == "pid") std::sscanf(message.text.c_str(), "%d", &rank.pid);
     rank.running = rank.pid > 0;
+    if (rank.running && in_containers_) rank.pid = pid_here(rank, rank.pid);
   }
 
   void collect() {
@@ -219,7 +233,8 @@ class GuardedGroup final : public RankGroup {
         guard::wait_for_end(*guard, kGuardPatience);
       exits_.push_back({static_cast<int>(rank), end});
     }
-    if (!guard_lost) return;
+    // What was in a container ends with its guard; what is below us are the others', too.
+    if (!guard_lost || in_containers_) return;
     std::vector<pid_t> kept;
     for (const ChildProcess& launcher : launchers_) kept.push_back(launcher.pid());
     guard::end_descendants(kept, kGuardPatience);
@@ -228,6 +243,7 @@ class GuardedGroup final : public RankGroup {
   const LaunchRequest request_;
   const std::vector<Placement> placement_;
   std::optional<ProcessOptions> above_guards_;  // the one launcher that is no guard itself
+  bool in_containers_ = false;                  // the launchers are podman or docker, each with one guard
   std::vector<ProcessOptions> launched_;        // as launchers_ were started
   std::vector<ChildProcess> launchers_;
   std::optional<guard::Listener> listener_;                 // until all ranks run

@@ -10,7 +10,8 @@
 
 namespace mlbench::exec {
 
-// Starts the launchers (a guard per rank, or one program that starts the guards) with the address where guards connect.
+// Starts the launchers (a guard per rank; an engine of containers per rank, which has RANK in its environment, with a
+// guard within; or one program that starts the guards) with the address where guards connect.
 // It fails with the last words of a launcher or guard, also when not all ranks run within 60 s of being polled.
 //
 // This process becomes a subreaper: what a killed guard leaves behind becomes its child, and is ended. So it has no

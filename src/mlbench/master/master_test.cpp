@@ -545,6 +545,37 @@ TEST_F(MasterTest, AnOfficialImageBecomesARunOfItsTask) {
   EXPECT_EQ(send("POST", "/api/runs/", form, "application/x-www-form-urlencoded", {}, false).status, 409);
 }
 
+TEST_F(MasterTest, ACustomImageIsForThoseWhoShowTheToken) {
+  options_.legacy_api = true;
+  Json planned;
+  hooks_.plan = [&](const Json& request) {
+    planned = request;
+    spec::RunSpec run;
+    run.name = "planned-2";
+    run.workers = 2;
+    run.cache_dir = home() / "cache";
+    spec::set_command(run, {"true"});
+    return PlannedRuns{{run}, {}};
+  };
+  const std::string form =
+      "name=Mine-2&num_workers=2&num_cpus=1.0&gpu_enabled=false&light_target=true&image_name=custom_image"
+      "&custom_image_name=team%2Fimage%3A1&custom_image_command=python3+train.py+%22a+b%22+%7Brank%7D";
+  const auto send_form = [&](const std::string& more, bool token) {
+    return send("POST", "/api/runs/", form + more, "application/x-www-form-urlencoded", {}, token);
+  };
+  const ClientResponse stranger = send_form("&backend=GLOO", false);
+  EXPECT_EQ(stranger.status, 422);
+  EXPECT_THAT(stranger.body, HasSubstr("show the token"));
+  EXPECT_TRUE(planned.is_null());
+  EXPECT_EQ(send_form("&backend=custom_backend&custom_backend=ucx&run_all_nodes=false", true).status, 422);
+  const ClientResponse created = send_form("&backend=custom_backend&custom_backend=UCX&run_all_nodes=true", true);
+  EXPECT_EQ(created.status, 201) << created.body;
+  EXPECT_EQ(planned["image"], "team/image:1");
+  EXPECT_EQ(planned["command"], Json({"python3", "train.py", "a b", "{rank}"}));
+  EXPECT_EQ(planned["backend"], "ucx");
+  EXPECT_FALSE(planned.contains("task") || planned.contains("light"));
+}
+
 TEST_F(MasterTest, APlanShowsTheRunsAndMakesNone) {
   hooks_.plan = [&](const Json&) {
     spec::RunSpec run;

@@ -152,7 +152,7 @@ constexpr RunOption kRows[] = {
      .value = "FILE", .group = kWhere, .help = "JSON or YAML that is merged into the pods' template"},
     {.name = "work_dir", .flags = "--work-dir", .member = &Options::work_dir, .kind = Kind::kText,
      .applies = kCommands, .value = "DIR", .group = kHow,
-     .help = "where a command behind -- starts (default: here)"},
+     .help = "where a command behind -- starts (default: here; with --image its own)"},
     {.name = "env", .flags = "--env", .member = &Options::environment, .kind = Kind::kTexts, .applies = kCommands,
      .range = kListRange, .value = "NAME[=VALUE|=@FILE]", .group = kHow,
      .help = "variable of a command behind --; a secret as NAME (its value here) or NAME=@FILE (repeatable)"},

@@ -96,9 +96,10 @@ std::vector<int> HeldCores::descriptors() const {
 CoreQueue::CoreQueue(std::filesystem::path core_lock, int64_t cores)
     : core_lock_(std::move(core_lock)), wanted_(static_cast<size_t>(cores)), allowed_(allowed_cores()) {
   if (wanted_ > allowed_.size()) {
-    throw UserError(fmt::format("--share-host: the run needs {} cores of its own, and this program may use {}: give "
-                                "less workers or threads (-c), or leave it out",
-                                wanted_, allowed_.size()));
+    throw UserError(
+        fmt::format("--share-host: the run needs {} cores of its own, and this program may use {}: give "
+                    "less workers or threads (-c), or leave it out",
+                    wanted_, allowed_.size()));
   }
 }
 

@@ -65,6 +65,7 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
     request.command = filled_in(run, executor);
     request.rank_words = true;
     request.working_directory = run.work_dir;
+    if (!run.work_dir.empty()) request.folders.push_back({run.work_dir, true});
     for (const std::string& text : run.environment) {
       const spec::Variable variable = spec::parse_variable(text);
       if (variable.from == spec::ValueFrom::kText) request.environment[variable.name] = variable.value;
@@ -72,7 +73,16 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
     request.environment["MLBENCH_RUN_DIR"] = run.run_dir;
     request.environment["MLBENCH_RUN_ID"] = std::to_string(run.id);
   } else {
-    request.command = {worker.string(), "--run-dir", run.run_dir, "--segment", std::to_string(segment)};
+    // In an image, it is the image's own.
+    request.command = {run.engine.image.empty() ? worker.string() : "mlbench-worker", "--run-dir", run.run_dir,
+                       "--segment", std::to_string(segment)};
+    request.folders.push_back({run.cache_dir, true});
+    for (const std::string& folder : run.data_dirs) {
+      std::error_code ignored;
+      const auto same = [&](const exec::SharedFolder& one) { return one.path == folder; };
+      if (!std::filesystem::is_directory(folder, ignored) || std::ranges::any_of(request.folders, same)) continue;
+      request.folders.push_back({folder, false});
+    }
   }
   if (resume_step) {
     request.command.emplace_back("--resume-step");

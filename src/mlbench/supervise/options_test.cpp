@@ -90,6 +90,44 @@ TEST(LaunchRequest, HoldsWhatARankNeeds) {
   EXPECT_FALSE(request.environment.contains("MLBENCH_CORES")) << "they are of this host";
 }
 
+TEST(LaunchRequest, InAnImageTheWorkerIsTheImagesOwn) {
+  const TemporaryFolder folder;
+  spec::RunSpec run;
+  run.run_dir = "/home/runs/r-2";
+  run.cache_dir = "/home/cache";
+  run.data_dirs = {folder.path(), "/no/such", folder.path()};
+  run.engine.image = "worker:1";
+  auto request = launch_request(run, Somewhere(true), "/opt/mlbench-worker", 1, std::nullopt, false);
+  EXPECT_EQ(request.command.front(), "mlbench-worker");
+  ASSERT_EQ(request.folders.size(), 2u);
+  EXPECT_EQ(request.folders[0].path, "/home/cache");
+  EXPECT_TRUE(request.folders[0].writable);
+  EXPECT_EQ(request.folders[1].path, folder.path());
+  EXPECT_FALSE(request.folders[1].writable);
+  spec::set_command(run, {"true"});
+  EXPECT_TRUE(launch_request(run, Somewhere(true), "", 1, std::nullopt, false).folders.empty());
+  run.work_dir = "/home/x";
+  request = launch_request(run, Somewhere(true), "", 1, std::nullopt, false);
+  ASSERT_EQ(request.folders.size(), 1u);
+  EXPECT_EQ(request.folders[0].path, "/home/x");
+}
+
+TEST(HostsNeeded, AreThoseThatARunNames) {
+  spec::RunSpec run;
+  run.workers = 3;
+  EXPECT_THAT(hosts_needed(run), ElementsAre(kThisHost));
+  EXPECT_FALSE(names_this_host(run)) << "it needs no name";
+  run.executor = "slurm";
+  EXPECT_TRUE(hosts_needed(run).empty());
+  run.executor = "mpirun";
+  run.engine.hosts = "h1:2,h2:2,h3:2";
+  EXPECT_THAT(hosts_needed(run), ElementsAre("h1", "h2"));
+  EXPECT_FALSE(names_this_host(run));
+  run.engine.hosts = host_name() + ":1,h2:2";
+  EXPECT_THAT(hosts_needed(run), ElementsAre(kThisHost, "h2"));
+  EXPECT_TRUE(names_this_host(run));
+}
+
 TEST(WorkerCatalog, SaysWhyThereIsNone) {
   const TemporaryFolder folder;
   auto result = worker_catalog(folder.path() / "mlbench-worker", folder.path());

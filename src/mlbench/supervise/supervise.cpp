@@ -311,6 +311,11 @@ class Segment {
   exec::LaunchRequest make_request(const net::KvServerOptions& server) {
     exec::LaunchRequest request = plain_request();
     if (!options_.guard.empty()) request.guard = options_.guard;
+    if (!run_.engine.image.empty()) {  // what is not there cannot be shared with a container
+      for (const exec::SharedFolder& folder : request.folders) {
+        if (folder.writable) std::filesystem::create_directories(folder.path);
+      }
+    }
     for (auto& [name, value] : spec::variable_values(run_)) request.environment[name] = std::move(value);
     request.environment["MASTER_ADDR"] = links_ ? rendezvous_.address : server.bind_address;
     request.environment["MASTER_PORT"] = std::to_string(server_->port());

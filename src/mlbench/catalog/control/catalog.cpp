@@ -32,7 +32,8 @@ void check_options(const ExecutorRow& row, const spec::EngineOptions& engine) {
       if (takes(other, option)) others.emplace_back(other.name);
     }
     throw UserError(fmt::format("{}: the executor '{}' {}; executors that take it: {}", label_of_option(option),
-                                row.name, row.options.empty() ? "starts ranks on this host alone" : "does not take it",
+                                row.name,
+                                !takes(row, "ranks_per_host") ? "starts ranks on this host alone" : "does not take it",
                                 others.empty() ? "none" : fmt::format("{}", fmt::join(others, ", "))));
   }
 }
@@ -41,9 +42,12 @@ void check_options(const ExecutorRow& row, const spec::EngineOptions& engine) {
 
 const std::vector<ExecutorRow>& executors() {
   static const std::vector<ExecutorRow> rows = {
-      {"local", exec::local::available, exec::local::make},
-      {"mpirun", exec::mpirun::available, exec::mpirun::make, {"hosts", "ranks_per_host", "ssh_config", "scratch"}},
-      {"slurm", exec::slurm::available, exec::slurm::make, {"ranks_per_host", "slurm", "setup", "scratch"}},
+      {"local", exec::local::available, exec::local::make, {"image"}},
+      {"mpirun",
+       exec::mpirun::available,
+       exec::mpirun::make,
+       {"hosts", "ranks_per_host", "ssh_config", "scratch", "image"}},
+      {"slurm", exec::slurm::available, exec::slurm::make, {"ranks_per_host", "slurm", "setup", "scratch", "image"}},
   };
   return rows;
 }

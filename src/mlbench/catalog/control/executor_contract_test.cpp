@@ -18,6 +18,7 @@
 #include "mlbench/exec/local/local.h"
 #include "mlbench/exec/slurm/test_fake_slurm.h"
 #include "mlbench/exec/test_executor.h"
+#include "mlbench/exec/test_fake_podman.h"
 #include "mlbench/exec/test_linked_executor.h"
 #include "mlbench/net/link/link.h"
 
@@ -49,6 +50,13 @@ std::unique_ptr<exec::Executor> make_linked(const spec::EngineOptions& /*engine*
   return std::make_unique<exec::LinkedExecutor>();
 }
 
+// Ranks of this host in containers.
+std::unique_ptr<exec::Executor> make_in_image(const spec::EngineOptions& engine) {
+  spec::EngineOptions with_image = engine;
+  with_image.image = "here";
+  return exec::local::make(with_image);
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   std::vector<ExecutorRow> rows = executors();
@@ -56,6 +64,7 @@ std::vector<Case> cases() {
   for (const ExecutorRow& row : rows) {
     for (const char* backend : {"gloo", "mpi"}) all.push_back({row, backend});
   }
+  all.push_back({{"image", exec::local::available, make_in_image}, "gloo"});
   all.push_back({{"linked", exec::local::available, make_linked}, "gloo"});
   return all;
 }
@@ -65,6 +74,7 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
   void SetUp() override {
     // A Slurm whose one node is this host.
     if (row_name() == "slurm") fake_slurm_.emplace(FAKE_SLURM);
+    if (row_name() == "image") fake_podman_.emplace(FAKE_PODMAN);
     executor_ = GetParam().row.make(engine());
     const Availability here = GetParam().row.available();
     if (!here.available) GTEST_SKIP() << "missing capability: " << here.reason;
@@ -152,6 +162,7 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
 
   TemporaryFolder dir_, scratch_;
   std::optional<exec::slurm::FakeSlurm> fake_slurm_;
+  std::optional<exec::FakePodman> fake_podman_;
   std::optional<net::LinkServer> links_;
   std::optional<net::KvServer> rendezvous_;
   std::unique_ptr<exec::Executor> executor_;

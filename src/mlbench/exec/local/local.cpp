@@ -1,11 +1,18 @@
 #include "mlbench/exec/local/local.h"
 
+#include <unistd.h>
+
+#include <utility>
+
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/text.h"
+#include "mlbench/exec/container.h"
 #include "mlbench/exec/guarded.h"
 #include "mlbench/exec/horovod.h"
+#include "mlbench/exec/linked.h"
 #include "mlbench/exec/local/mpirun.h"
+#include "mlbench/guard/channel.h"
 
 namespace mlbench::exec::local {
 namespace {
@@ -19,11 +26,32 @@ std::map<std::string, std::string> environment_of(const LaunchRequest& request, 
   return environment;
 }
 
+std::vector<std::string> words_of(const LaunchRequest& request, int rank) {
+  std::vector<std::string> words = request.command;
+  if (request.rank_words) fill_in(words, "{rank}", std::to_string(rank));
+  return words;
+}
+
 std::vector<std::string> command_of(const LaunchRequest& request, int rank) {
   std::vector<std::string> command = {request.guard.string(), "direct"};
-  command.insert(command.end(), request.command.begin(), request.command.end());
-  if (request.rank_words) fill_in(command, "{rank}", std::to_string(rank));
+  for (std::string& word : words_of(request, rank)) command.push_back(std::move(word));
   return command;
+}
+
+// Of docker, where this process has not all cores of the host.
+std::vector<int> cores_for_containers() {
+  std::vector<int> cores = allowed_cores();
+  if (std::ssize(cores) >= sysconf(_SC_NPROCESSORS_ONLN)) cores.clear();
+  return cores;
+}
+
+std::vector<std::string> command_in_image(ContainerOptions container, const LaunchRequest& request, int rank) {
+  container.name = container_name(request, rank);
+  container.folders = {{folder_here(request), true}};
+  container.folders.insert(container.folders.end(), request.folders.begin(), request.folders.end());
+  for (const auto& [name, value] : environment_of(request, rank)) container.variables.push_back(name);
+  container.variables.emplace_back(guard::kAddressVariable);
+  return container_command(container, request, "direct", words_of(request, rank));
 }
 
 bool under_mpirun(const LaunchRequest& request) { return request.backend == "mpi"; }
@@ -40,11 +68,14 @@ std::vector<Placement> placement_of(const LaunchRequest& request) {
 
 class LocalExecutor final : public Executor {
  public:
+  explicit LocalExecutor(std::string image) : image_(std::move(image)) {}
+
   std::string name() const override { return "local"; }
 
   bool on_this_host() const override { return true; }
 
   std::unique_ptr<Start> start(const LaunchRequest& request) override {
+    if (!image_.empty()) return start_containers(request);
     std::vector<ProcessOptions> launchers;
     if (under_mpirun(request)) {
       if (!program_exists("mpirun")) throw IoError("back end mpi: there is no mpirun in PATH (Debian: openmpi-bin)");
@@ -63,6 +94,13 @@ class LocalExecutor final : public Executor {
   }
 
   std::vector<std::string> describe(const LaunchRequest& request) const override {
+    if (!image_.empty()) {
+      std::vector<std::string> lines;
+      for (int rank = 0; rank < request.workers; ++rank) {
+        lines.push_back(command_line(environment_of(request, rank), command_in_image(container(), request, rank)));
+      }
+      return lines;
+    }
     if (under_mpirun(request)) {
       const ProcessOptions options = mpirun(request);
       return {command_line(options.environment, options.arguments)};
@@ -73,12 +111,36 @@ class LocalExecutor final : public Executor {
     }
     return lines;
   }
+
+ private:
+  ContainerOptions container() const {
+    return {.engine = container_engine(), .image = image_, .cores = cores_for_containers()};
+  }
+
+  std::unique_ptr<Start> start_containers(const LaunchRequest& request) const {
+    const ContainerOptions options = container();
+    std::vector<ProcessOptions> launchers;
+    for (int rank = 0; rank < request.workers; ++rank) {
+      ProcessOptions launcher;
+      launcher.arguments = command_in_image(options, request, rank);
+      launcher.environment = environment_of(request, rank);
+      launcher.output = rank_log_path(request.log_dir, request.segment, rank);
+      launchers.push_back(std::move(launcher));
+    }
+    return start_in_image(options, request, [request, launchers = std::move(launchers)] {
+      return start_guarded(request, placement_of(request), launchers);
+    });
+  }
+
+  const std::string image_;  // "": ranks are programs of this host
 };
 
 }  // namespace
 
 Availability available() { return {true, ""}; }
 
-std::unique_ptr<Executor> make(const spec::EngineOptions& /*engine*/) { return std::make_unique<LocalExecutor>(); }
+std::unique_ptr<Executor> make(const spec::EngineOptions& engine) {
+  return std::make_unique<LocalExecutor>(engine.image);
+}
 
 }  // namespace mlbench::exec::local

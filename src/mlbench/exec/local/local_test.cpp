@@ -12,6 +12,8 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/exec/container.h"
+#include "mlbench/exec/test_fake_podman.h"
 
 namespace mlbench::exec {
 namespace {
@@ -175,6 +177,106 @@ TEST_P(UnderMpirunTest, AKilledMpirunIsTold) {
 INSTANTIATE_TEST_SUITE_P(BackEnds, UnderMpirunTest, testing::Values("mpi"),
                          [](const auto& info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(BackEnds, LocalExecutorTest, testing::Values("gloo", "mpi"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class LocalImageTest : public LocalExecutorTest {
+ protected:
+  static std::unique_ptr<Executor> in(const std::string& image) {
+    spec::EngineOptions engine;
+    engine.image = image;
+    return local::make(engine);
+  }
+
+  FakePodman podman_{FAKE_PODMAN};
+};
+
+TEST_P(LocalImageTest, DescribesExactCommandsWithoutValuesOfVariables) {
+  LaunchRequest launch = request("true", 1);
+  launch.guard = "/opt/mlbench-guard";
+  launch.command = {"python3", "train.py", "{rank}"};
+  launch.rank_words = true;
+  launch.environment = {{"A", "b c"}};
+  launch.folders = {{"/data", false}};
+  const auto lines = in("i:1")->describe(launch);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0], testing::HasSubstr("A='b c'"));
+  const std::string words = lines[0].substr(lines[0].find("podman run"));
+  const std::string here = dir_.path().parent_path();
+  EXPECT_THAT(words, testing::StartsWith("podman run --rm --name " + container_name(launch, 0) + " --network host"));
+  EXPECT_THAT(words, testing::HasSubstr(" --volume /opt/mlbench-guard:/opt/mlbench-guard:ro --volume " + here + ":" +
+                                        here + " --volume /data:/data:ro --env A "));
+  EXPECT_THAT(words, testing::HasSubstr(" --env LOCAL_RANK --env LOCAL_WORLD_SIZE "));
+  EXPECT_THAT(words, testing::EndsWith(" --env RANK --env WORLD_SIZE --env MLBENCH_GUARD --entrypoint "
+                                       "/opt/mlbench-guard i:1 direct python3 train.py 0"));
+  EXPECT_EQ(words.find("b c"), std::string::npos) << "the value is in the environment alone";
+}
+
+TEST_P(LocalImageTest, RanksHaveTheVariablesGivenAndNoOthers) {
+  setenv("NOT_FOR_RANKS", "x", 1);
+  LaunchRequest launch = request("echo $A-$NOT_FOR_RANKS-$RANK", 2);
+  launch.environment = {{"A", "b"}};
+  const auto group = start_and_wait(*in("here"), launch, kPatience);
+  unsetenv("NOT_FOR_RANKS");
+  EXPECT_EQ(group->allocation(),
+            Json({{"engine", "podman"},
+                  {"job", container_name(launch, 0).substr(0, container_name(launch, 0).size() - 2)},
+                  {"image", "here"},
+                  {"image_ids", {"sha256:here"}}}));
+  while (group->running()) group->poll(100ms);
+  EXPECT_EQ(log(1), "b--1\n");
+}
+
+TEST_P(LocalImageTest, AnImageThatIsNotHereIsPulledFirst) {
+  const auto executor = in("elsewhere");
+  const auto start = executor->start(request("exec sleep 600", 1));
+  const StartStatus first = start->poll(0ms);
+  EXPECT_EQ(first.state, StartState::kQueued) << "it counts as no time of the run";
+  EXPECT_EQ(first.words, "podman pulls the image elsewhere");
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (start->poll(50ms).state != StartState::kStarted) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  EXPECT_EQ(start->take()->allocation()["image_ids"], Json({"sha256:elsewhere"}));
+}
+
+TEST_P(LocalImageTest, AnImageThatCannotBePulledIsAnErrorWithTheEnginesWords) {
+  EXPECT_THAT([&] { start_and_wait(*in("missing"), request("true", 1), kPatience); },
+              testing::ThrowsMessage<IoError>(testing::AllOf(testing::HasSubstr("podman pull missing ended with code"),
+                                                             testing::HasSubstr("missing: image not known"))));
+}
+
+TEST_P(LocalImageTest, ContainersAreRemovedByNameBeforeAndAfter) {
+  const LaunchRequest launch = request("exec sleep 600", 2);
+  const std::string removal =
+      "rm --force --ignore " + container_name(launch, 0) + " " + container_name(launch, 1) + "\n";
+  auto group = start_and_wait(*in("here"), launch, kPatience);
+  EXPECT_THAT(podman_.said(),
+              testing::AllOf(testing::HasSubstr(removal + "run "), testing::Not(testing::EndsWith(removal))));
+  group.reset();
+  EXPECT_THAT(podman_.said(), testing::EndsWith(removal));
+}
+
+TEST_P(LocalImageTest, AKilledContainerIsALostRankAlone) {
+  const auto group = start_and_wait(*in("here"), request("echo $PPID; exec sleep 600", 2), kPatience);
+  for (int rank = 0; rank < 2; ++rank) wait_for_log(rank, "\n");
+  kill(std::stoi(log(1)), SIGKILL);
+  const auto exits = group->poll(kPatience);
+  ASSERT_EQ(exits.size(), 1u);
+  EXPECT_EQ(exits[0].rank, 1);
+  EXPECT_EQ(exits[0].end.code, 137);
+  EXPECT_FALSE(group->launcher_death());
+  EXPECT_THAT(group->poll(300ms), testing::IsEmpty());
+}
+
+TEST(LocalExecutor, NoMpirunStartsContainers) {
+  const FakePodman podman(FAKE_PODMAN);
+  spec::EngineOptions engine;
+  engine.image = "here";
+  LaunchRequest request;
+  request.backend = "mpi";
+  EXPECT_THAT([&] { local::make(engine)->describe(request); },
+              testing::ThrowsMessage<UserError>(testing::HasSubstr("--image with --backend mpi")));
+}
+
+INSTANTIATE_TEST_SUITE_P(BackEnds, LocalImageTest, testing::Values("gloo"),
                          [](const auto& info) { return std::string(info.param); });
 
 // What mpirun says when it cannot start the ranks is in the error.

@@ -18,6 +18,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
+#include "mlbench/exec/container.h"
 
 namespace mlbench::exec::mpirun {
 namespace {
@@ -62,6 +63,17 @@ std::vector<OwnAddress> own_addresses() {
 bool is_plain(const std::string& text) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || std::strchr("._-/+@=:,", c) != nullptr; };
   return !text.empty() && std::ranges::all_of(text, fits);
+}
+
+// The same words on all hosts: each has the engine, and the folders.
+std::vector<std::string> in_image(const spec::EngineOptions& engine, const LaunchRequest& moved) {
+  ContainerOptions container{.engine = container_engine(), .image = engine.image};
+  container.folders = {{engine.scratch.empty() ? "/tmp" : engine.scratch, true}};
+  container.folders.insert(container.folders.end(), moved.folders.begin(), moved.folders.end());
+  for (const auto& [name, value] : moved.environment) container.variables.push_back(name);
+  const auto mpirun_tells = openmpi_variables();
+  container.variables.insert(container.variables.end(), mpirun_tells.begin(), mpirun_tells.end());
+  return container_command(container, moved, "openmpi", moved.command);
 }
 
 }  // namespace
@@ -151,7 +163,8 @@ ProcessOptions command(const spec::EngineOptions& engine, const LaunchRequest& m
   // A host per rank, in order: mapped by slot, the ranks of mpirun's own host would be the first.
   words.insert(words.end(), {"--host", fmt::format("{}", fmt::join(hosts, ",")), "--map-by", "seq"});
   words.insert(words.end(), {"--bind-to", "none"});
-  if (!moved.working_directory.empty()) words.insert(words.end(), {"--wdir", moved.working_directory.string()});
+  if (!moved.working_directory.empty() && engine.image.empty())
+    words.insert(words.end(), {"--wdir", moved.working_directory.string()});
 
   // These hosts alone, whatever batch system this command itself runs under, by the names given.
   parameter("ras", "^slurm,gridengine,tm,lsf,alps");
@@ -183,8 +196,12 @@ ProcessOptions command(const spec::EngineOptions& engine, const LaunchRequest& m
   if (moved.environment.contains("MLBENCH_OVERSUBSCRIBED")) parameter("mpi_yield_when_idle", "1");
 
   for (const auto& [name, value] : moved.environment) words.insert(words.end(), {"-x", name});
-  words.insert(words.end(), {moved.guard.string(), "openmpi"});
-  words.insert(words.end(), moved.command.begin(), moved.command.end());
+  if (engine.image.empty()) {
+    words.insert(words.end(), {moved.guard.string(), "openmpi"});
+    words.insert(words.end(), moved.command.begin(), moved.command.end());
+  } else {
+    for (std::string& word : in_image(engine, moved)) words.push_back(std::move(word));
+  }
 
   ProcessOptions options;
   options.arguments = std::move(words);

@@ -29,8 +29,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-// Until all guards came.
-constexpr seconds kStartPatience{60};
+// Until all guards came; where each host may have to pull an image first.
+constexpr seconds kStartPatience{60}, kPullPatience{600};
 // After SIGKILL, for mpirun and what it leaves on this host: ssh, guards.
 constexpr seconds kKillPatience{3};
 
@@ -47,13 +47,14 @@ std::vector<std::string> added_variables(const LaunchRequest& request) {
 class MpirunJob final : public EngineJob {
  public:
   MpirunJob(const ProcessOptions& options, const LaunchRequest& request, std::vector<std::string> hosts,
-            std::string ssh_config)
+            const spec::EngineOptions& engine)
       : links_(*request.links.server),
         hosts_(std::move(hosts)),
-        ssh_config_(std::move(ssh_config)),
+        ssh_config_(engine.ssh_config),
+        patience_(engine.image.empty() ? kStartPatience : kPullPatience),
         log_(options.output.value()),
         log_begin_(log_size()),
-        deadline_(steady_clock::now() + kStartPatience),
+        deadline_(steady_clock::now() + patience_),
         mpirun_(start_below(options)) {}
 
   StartStatus status() override {
@@ -61,7 +62,7 @@ class MpirunJob final : public EngineJob {
     if (const auto end = mpirun_.wait(milliseconds(0))) {
       failure_ = fmt::format("mpirun {} before the ranks ran: {}", how(*end), why_no_start(said(), ssh_config_));
     } else if (steady_clock::now() >= deadline_) {
-      failure_ = fmt::format("mpirun has not started the ranks within {} s, no word of {}: {}", kStartPatience.count(),
+      failure_ = fmt::format("mpirun has not started the ranks within {} s, no word of {}: {}", patience_.count(),
                              missing(), why_no_start(said(), ssh_config_));
     }
     if (!failure_.empty()) return {StartState::kFailed, failure_};
@@ -138,6 +139,7 @@ class MpirunJob final : public EngineJob {
   net::LinkServer& links_;
   const std::vector<std::string> hosts_;  // of ranks
   const std::string ssh_config_;
+  const seconds patience_;
   const std::filesystem::path log_;
   const size_t log_begin_;
   const steady_clock::time_point deadline_;
@@ -178,7 +180,7 @@ class MpirunExecutor final : public Executor {
     moved.environment.merge(guard_environment(request, folder));
     const ProcessOptions options = command(engine_, moved, hosts);
     auto links = start_linked(request, placement_on(hosts), files_for_guards(request));
-    auto job = std::make_unique<MpirunJob>(options, request, std::move(hosts), engine_.ssh_config);
+    auto job = std::make_unique<MpirunJob>(options, request, std::move(hosts), engine_);
     return std::make_unique<EngineStart>(std::move(job), std::move(links));
   }
 

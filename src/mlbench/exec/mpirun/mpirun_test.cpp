@@ -16,6 +16,7 @@
 #include "mlbench/exec/linked.h"
 #include "mlbench/exec/mpirun/command.h"
 #include "mlbench/exec/mpirun/words.h"
+#include "mlbench/exec/test_fake_podman.h"
 #include "mlbench/net/link/link.h"
 
 namespace mlbench::exec::mpirun {
@@ -71,6 +72,29 @@ TEST(Mpirun, DescribesTheExactCommand) {
           "-x MLBENCH_RESUME_S -x MLBENCH_RUN_ID -x MLBENCH_SECRET -x ODD -x OMP_NUM_THREADS "
           "/opt/mlbench-guard openmpi /opt/mlbench-worker --run-dir " +
           folder + " --segment 1"));
+}
+
+TEST(Mpirun, InAnImageItStartsContainersOnAllHosts) {
+  const FakePodman podman(FAKE_PODMAN);
+  spec::EngineOptions engine;
+  engine.hosts = "h1:2,h2:2";
+  engine.scratch = "/scratch";
+  engine.image = "team/image:1";
+  LaunchRequest request = plan(3);
+  request.working_directory = "/home/x/work";
+  request.folders = {{"/home/x/work", true}};
+  const std::string line = make(engine)->describe(request).front();
+  EXPECT_THAT(line, AllOf(HasSubstr(" -x OMP_NUM_THREADS podman run --rm --network host --ipc host --user "),
+                          Not(HasSubstr("--wdir")), Not(HasSubstr("--name"))));
+  EXPECT_THAT(line, HasSubstr(" --volume /opt/mlbench-guard:/opt/mlbench-guard:ro --volume /scratch:/scratch --volume "
+                              "/home/x/work:/home/x/work --env MASTER_ADDR --env MASTER_PORT --env MLBENCH_GUARD "));
+  EXPECT_THAT(line, HasSubstr(" --env OMPI_COMM_WORLD_RANK --env OMPI_COMM_WORLD_SIZE --env OMPI_COMM_WORLD_LOCAL_RANK "
+                              "--env OMPI_COMM_WORLD_LOCAL_SIZE --workdir /home/x/work --entrypoint "
+                              "/opt/mlbench-guard team/image:1 openmpi /opt/mlbench-worker --run-dir " +
+                              folder_of(engine, request)));
+  request.backend = "mpi";
+  EXPECT_THAT([&] { make(engine)->describe(request); },
+              ThrowsMessage<UserError>(HasSubstr("--image with --backend mpi")));
 }
 
 TEST(Mpirun, OnThisHostAloneNoSshIsAsked) {

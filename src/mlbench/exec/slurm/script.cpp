@@ -70,6 +70,23 @@ bool is_address(const std::string& text) {
   return text.find(':') != std::string::npos || std::ranges::all_of(text, fits);
 }
 
+// Of the guard and of the folders that ranks need, at the same paths within, as pyxis takes them.
+std::string mounts(const LaunchRequest& request, const spec::EngineOptions& engine) {
+  std::vector<SharedFolder> folders = {{request.guard, false},
+                                       {engine.scratch.empty() ? kScratch : engine.scratch, true}};
+  folders.insert(folders.end(), request.folders.begin(), request.folders.end());
+  std::string text;
+  for (const SharedFolder& folder : folders) {
+    const std::string path = folder.path.string();
+    if (path.find_first_of(",:") != std::string::npos) {
+      throw UserError(
+          fmt::format("--image: the path {} has a comma or colon in it, at which pyxis takes it apart", path));
+    }
+    text += fmt::format("{}{}:{}{}", text.empty() ? "" : ",", path, path, folder.writable ? "" : ":ro");
+  }
+  return text;
+}
+
 std::vector<std::string> srun(const LaunchRequest& request, const spec::EngineOptions& engine) {
   std::vector<std::string> words = {"srun", fmt::format("--ntasks={}", request.workers)};
   if (engine.ranks_per_host > 0) {
@@ -80,6 +97,13 @@ std::vector<std::string> srun(const LaunchRequest& request, const spec::EngineOp
   words.insert(words.end(),
                {"--distribution=block", "--cpu-bind=none", request.backend == "mpi" ? "--mpi=pmix" : "--mpi=none",
                 "--kill-on-bad-exit=0", "--wait=0", "--export=ALL", "--input=none", "--label"});
+  if (!engine.image.empty()) {
+    words.push_back("--container-image=" + engine.image);
+    words.push_back("--container-mounts=" + mounts(request, engine));
+    if (!request.working_directory.empty()) {
+      words.push_back("--container-workdir=" + request.working_directory.string());
+    }
+  }
   words.insert(words.end(), {request.guard.string(), "slurm"});
   words.insert(words.end(), request.command.begin(), request.command.end());
   return words;

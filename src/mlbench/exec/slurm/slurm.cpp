@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <sstream>
@@ -59,6 +60,10 @@ class SlurmExecutor final : public Executor {
  public:
   explicit SlurmExecutor(spec::EngineOptions engine) : engine_(std::move(engine)) {
     for (const std::string& option : engine_.slurm) option_line(option);
+    const auto of_image = [](const std::string& option) { return option.starts_with("container-image"); };
+    if (!engine_.image.empty() && std::ranges::any_of(engine_.slurm, of_image)) {
+      throw UserError("--image and --slurm-option container-image are given: leave out one");
+    }
   }
 
   std::string name() const override { return "slurm"; }

@@ -124,6 +124,25 @@ TEST(SlurmScript, HasWhatWasAskedFor) {
             "/bin/sh -c 'echo it'\\''s {rank}\n#SBATCH --partition=stolen'\n");
 }
 
+TEST(SlurmScript, TheImageIsThatOfTheRanks) {
+  LaunchRequest request = plain_request();
+  request.working_directory = "/home/x/work";
+  request.folders = {{"/home/x/work", true}, {"/data", false}};
+  spec::EngineOptions engine;
+  engine.scratch = "/scratch";
+  engine.image = "registry.example#team/image:1";
+  const std::string script = batch_script(on_hosts(request, engine), engine);
+  EXPECT_THAT(script, HasSubstr(" --label '--container-image=registry.example#team/image:1' --container-mounts="
+                                "/opt/mlbench-guard:/opt/mlbench-guard:ro,/scratch:/scratch,/home/x/work:/home/x/work,"
+                                "/data:/data:ro --container-workdir=/home/x/work /opt/mlbench-guard slurm "));
+  EXPECT_EQ(script.find("#SBATCH --container"), std::string::npos) << "the script itself runs on the host";
+  request.folders = {{"/a,b", true}};
+  EXPECT_THAT([&] { batch_script(on_hosts(request, engine), engine); },
+              testing::ThrowsMessage<UserError>(HasSubstr("/a,b has a comma")));
+  engine.slurm = {"container-image=other"};
+  EXPECT_THAT([&] { make(engine); }, testing::ThrowsMessage<UserError>(HasSubstr("leave out one")));
+}
+
 TEST(SlurmScript, FewerRanksThanAHostTakesAreOnOne) {
   LaunchRequest request = plain_request();
   request.workers = 2;

@@ -10,6 +10,8 @@
 
 #include "mlbench/base/input.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/base/text.h"
+#include "mlbench/home/owner.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/master/http/dates.h"
 #include "mlbench/report/records.h"
@@ -113,6 +115,15 @@ std::string task_of_image(const Services& services, const std::string& image) {
       422, fmt::format("image_name '{}' is unknown: valid are {}", image.substr(0, 100), fmt::join(valid, ", ")));
 }
 
+// MLBench's clients show no token, and are not to start whatever they like.
+void check_is_known(const Services& services, const Request& request) {
+  const std::string_view secret = shown_secret(request);
+  if (home::same_secret(secret, services.token) || services.sessions.holds(secret)) return;
+  throw HttpError(422,
+                  "custom_image: custom images and commands are started for those alone that show the token of this "
+                  "server, 'Authorization: Bearer TOKEN'; the rest of this API asks for none");
+}
+
 }  // namespace
 
 Response one_run(const Services& services, const Call& call) {
@@ -151,25 +162,34 @@ Response create_run(Services& services, const Call& call) {
   const std::string image = fields.need("image_name");
   std::string backend = fields.need("backend");
   const std::string light = fields.need("light_target");
-  if (image == "custom_image") {
-    throw HttpError(422, "custom images and commands are not started through this API, which asks for no token");
+  const bool custom = image == "custom_image";
+  if (custom) check_is_known(services, call.request);
+  const std::string task = custom ? "" : task_of_image(services, image);
+  if (backend == "custom_backend") {
+    backend = fields.need("custom_backend");
+    if (custom && !fields.flag("run_all_nodes")) {
+      throw HttpError(422, "run_all_nodes is not true: a command is started on all workers, or not at all");
+    }
   }
-  const std::string task = task_of_image(services, image);
-  if (backend == "custom_backend") backend = fields.need("custom_backend");
   std::transform(backend.begin(), backend.end(), backend.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
   if (fields.flag("gpu_enabled")) throw HttpError(422, "gpu_enabled: there is no GPU in the cluster of this server");
 
   const int64_t fair = std::max<int64_t>(1, services.hosts.cores() / workers);
-  const Json request = {
-      {"name", "api"},
-      {"workers", {workers}},
-      {"task", task},
-      {"backend", backend},
-      {"light", light == "true" && fields.flag("light_target")},
-      {"threads_per_worker", std::clamp<int64_t>(static_cast<int64_t>(std::min(cpus, 1e6)), 1, fair)}};
+  Json request = {{"name", "api"},
+                  {"workers", {workers}},
+                  {"backend", backend},
+                  {"threads_per_worker", std::clamp<int64_t>(static_cast<int64_t>(std::min(cpus, 1e6)), 1, fair)}};
   PlannedRuns planned;
   try {
+    if (custom) {
+      request["image"] = fields.need("custom_image_name");
+      request["command"] = split_words(fields.need("custom_image_command"));
+      if (request["command"].empty()) throw UserError("custom_image_command has no program");
+    } else {
+      request["task"] = task;
+      request["light"] = light == "true" && fields.flag("light_target");
+    }
     planned = services.hooks.plan(request);
   } catch (const UserError& error) {
     throw HttpError(422, error.what());

@@ -1,0 +1,217 @@
+#include "mlbench/exec/container.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/process.h"
+#include "mlbench/exec/linked.h"
+
+namespace mlbench::exec {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds kAnswerPatience{30};  // for what the engine knows or does on this host
+
+std::vector<std::string> names_of(const LaunchRequest& request) {
+  std::vector<std::string> names;
+  for (int rank = 0; rank < request.workers; ++rank) names.push_back(container_name(request, rank));
+  return names;
+}
+
+void check_path(const std::filesystem::path& path) {
+  if (path.string().find(':') == std::string::npos) return;
+  throw UserError(
+      fmt::format("--image: the path {} has a colon in it, at which podman and docker take it apart: use "
+                  "another folder",
+                  path.string()));
+}
+
+// Empty: it is not on this host, or the engine does not answer; what it says then, the pull says again.
+std::optional<std::string> image_id(const std::string& engine, const std::string& image) {
+  ProcessOptions ask;
+  ask.arguments = {engine, "image", "inspect", "--format", "{{.Id}}", image};
+  try {
+    const ProcessOutput answer = run_process(ask, kAnswerPatience);
+    if (answer.end.code != 0) return std::nullopt;
+    return last_words(answer.standard_output);
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+// Of containers that may be gone: then there is nothing to say.
+void remove_containers(const std::string& engine, const std::vector<std::string>& names) {
+  ProcessOptions remove;
+  remove.arguments = {engine, "rm", "--force"};
+  if (engine == "podman") remove.arguments.emplace_back("--ignore");
+  remove.arguments.insert(remove.arguments.end(), names.begin(), names.end());
+  try {
+    run_process(remove, kAnswerPatience);
+  } catch (const std::exception&) {
+    // The guards within have ended all that ran there.
+  }
+}
+
+class ContainerGroup final : public RankGroup {
+ public:
+  ContainerGroup(std::unique_ptr<RankGroup> ranks, std::string engine, std::vector<std::string> names, Json allocation)
+      : ranks_(std::move(ranks)),
+        engine_(std::move(engine)),
+        names_(std::move(names)),
+        allocation_(std::move(allocation)) {}
+  ~ContainerGroup() override {
+    ranks_.reset();
+    remove_containers(engine_, names_);
+  }
+
+  std::vector<RankExit> poll(milliseconds timeout) override { return ranks_->poll(timeout); }
+  bool running() const override { return ranks_->running(); }
+  std::optional<std::string> launcher_death() override { return ranks_->launcher_death(); }
+  std::vector<std::optional<pid_t>> pids() const override { return ranks_->pids(); }
+  std::vector<Placement> placement() const override { return ranks_->placement(); }
+  Json allocation() const override { return allocation_; }
+  bool out_of_reach(int rank) const override { return ranks_->out_of_reach(rank); }
+  std::vector<HostCapture> captures() const override { return ranks_->captures(); }
+  void signal_all(int signal_number) override { ranks_->signal_all(signal_number); }
+  void stop(milliseconds patience) override { ranks_->stop(patience); }
+
+ private:
+  std::unique_ptr<RankGroup> ranks_;
+  const std::string engine_;
+  const std::vector<std::string> names_;
+  const Json allocation_;
+};
+
+class ContainerStart final : public Start {
+ public:
+  ContainerStart(ContainerOptions options, const LaunchRequest& request, std::function<std::unique_ptr<Start>()> launch)
+      : options_(std::move(options)),
+        names_(names_of(request)),
+        job_(container_name(request, 0).substr(0, container_name(request, 0).rfind('-'))),
+        log_(request.log_dir / fmt::format("image.seg-{}.log", request.segment)),
+        launch_(std::move(launch)),
+        id_(image_id(options_.engine, options_.image)) {
+    if (id_) {
+      launch_ranks();
+    } else {
+      ProcessOptions pull;
+      pull.arguments = {options_.engine, "pull", options_.image};
+      pull.output = log_;
+      pull.die_with_parent = true;
+      pull_ = ChildProcess::start(pull);
+    }
+  }
+  ~ContainerStart() override {
+    if (pull_ && !pull_->wait(milliseconds(0))) pull_->stop(seconds(2));
+    if (!ranks_) return;
+    ranks_.reset();
+    remove_containers(options_.engine, names_);
+  }
+
+  StartStatus poll(milliseconds timeout) override {
+    if (!failure_.empty()) return {StartState::kFailed, failure_};
+    if (ranks_) return ranks_->poll(timeout);
+    const auto end = pull_->wait(timeout);
+    if (!end) return {StartState::kQueued, fmt::format("{} pulls the image {}", options_.engine, options_.image)};
+    if (end->code != 0) {
+      failure_ = fmt::format("{} pull {} ended with code {}: {}", options_.engine, options_.image, end->code,
+                             last_words_in(log_));
+      return {StartState::kFailed, failure_};
+    }
+    id_ = image_id(options_.engine, options_.image);
+    launch_ranks();
+    return {StartState::kStarting};
+  }
+
+  std::unique_ptr<RankGroup> take() override {
+    MLBENCH_CHECK(ranks_ != nullptr, "only ranks that run can be taken, once");
+    Json ids = Json::array();
+    if (id_ && !id_->empty()) ids.push_back(*id_);
+    Json allocation = {{"engine", options_.engine}, {"job", job_}, {"image", options_.image}, {"image_ids", ids}};
+    auto group = ranks_->take();
+    ranks_.reset();
+    return std::make_unique<ContainerGroup>(std::move(group), options_.engine, names_, std::move(allocation));
+  }
+
+ private:
+  void launch_ranks() {
+    remove_containers(options_.engine, names_);
+    ranks_ = launch_();
+  }
+
+  const ContainerOptions options_;
+  const std::vector<std::string> names_;
+  const std::string job_;
+  const std::filesystem::path log_;
+  const std::function<std::unique_ptr<Start>()> launch_;
+  std::optional<std::string> id_;
+  std::optional<ChildProcess> pull_;
+  std::unique_ptr<Start> ranks_;
+  std::string failure_;
+};
+
+}  // namespace
+
+std::string container_engine() {
+  for (const char* engine : {"podman", "docker"}) {
+    if (program_exists(engine)) return engine;
+  }
+  throw UserError("--image: there is neither podman nor docker in PATH (Debian: podman, or docker.io)");
+}
+
+std::string container_name(const LaunchRequest& request, int rank) {
+  return fmt::format("mlbench-{}-{}", folder_on_hosts(request, {}).filename().string(), rank);
+}
+
+std::span<const char* const> openmpi_variables() {
+  static constexpr std::array<const char*, 4> kNames = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                                        "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+  return kNames;
+}
+
+std::vector<std::string> container_command(const ContainerOptions& options, const LaunchRequest& request,
+                                           const std::string& launcher, const std::vector<std::string>& command) {
+  if (request.backend == "mpi") {
+    throw UserError(
+        "--image with --backend mpi: ranks in podman or docker do not find the mpirun that starts them; use gloo, or "
+        "the executor slurm or kubernetes");
+  }
+  std::vector<std::string> words = {options.engine, "run", "--rm"};
+  const auto add = [&](const char* flag, const std::string& value) { words.insert(words.end(), {flag, value}); };
+  if (!options.name.empty()) add("--name", options.name);
+  add("--network", "host");
+  add("--ipc", "host");
+  add("--user", fmt::format("{}:{}", geteuid(), getegid()));
+  // Rootless, the user's number would be another one within.
+  if (options.engine == "podman" && geteuid() != 0) add("--userns", "keep-id");
+  // Labels of SELinux keep containers from the folders below.
+  add("--security-opt", "label=disable");
+  if (options.engine == "docker" && !options.cores.empty()) add("--cpuset-cpus", core_list(options.cores));
+  check_path(request.guard);
+  add("--volume", request.guard.string() + ":" + request.guard.string() + ":ro");
+  for (const SharedFolder& folder : options.folders) {
+    check_path(folder.path);
+    add("--volume", folder.path.string() + ":" + folder.path.string() + (folder.writable ? "" : ":ro"));
+  }
+  for (const std::string& variable : options.variables) add("--env", variable);
+  if (!request.working_directory.empty()) add("--workdir", request.working_directory.string());
+  add("--entrypoint", request.guard.string());
+  words.insert(words.end(), {options.image, launcher});
+  words.insert(words.end(), command.begin(), command.end());
+  return words;
+}
+
+std::unique_ptr<Start> start_in_image(ContainerOptions options, const LaunchRequest& request,
+                                      std::function<std::unique_ptr<Start>()> launch) {
+  return std::make_unique<ContainerStart>(std::move(options), request, std::move(launch));
+}
+
+}  // namespace mlbench::exec
