@@ -52,9 +52,14 @@ Factors factors_of(at::ScalarType type) {
   }
 }
 
-void multiply_by_torch(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add) {
+void multiply_by_torch(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, KeptMatrix* kept) {
   if (a.scalar_type() != at::kFloat) {
-    const at::Tensor product = at::mm(a, b);
+    at::Tensor product = kept != nullptr ? kept->of({a.size(0), b.size(1)}, a.options()) : at::Tensor();
+    if (kept != nullptr) {
+      at::mm_out(product, a, b);
+    } else {
+      product = at::mm(a, b);
+    }
     add ? to.add_(product) : to.copy_(product);
   } else if (add) {
     to.addmm_(a, b);
@@ -224,8 +229,20 @@ bool by_kernels(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool a
 
 }  // namespace
 
-at::Tensor prepared(const at::Tensor& factor, at::ScalarType factors) {
-  return factors == at::kBFloat16 ? factor.to(factors) : factor;
+at::Tensor KeptMatrix::of(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  const int64_t count = c10::multiply_integers(sizes);
+  if (!memory_.defined() || memory_.numel() < count ||
+      memory_.scalar_type() != c10::typeMetaToScalarType(options.dtype()) || memory_.device() != options.device()) {
+    memory_ = at::Tensor();  // first, so that both never exist at once
+    memory_ = at::empty({count}, options.requires_grad(false));
+  }
+  return memory_.narrow(0, 0, count).view(sizes);
+}
+
+at::Tensor prepared(const at::Tensor& factor, at::ScalarType factors, KeptMatrix* memory) {
+  if (factors != at::kBFloat16) return factor;
+  if (memory == nullptr || factor.scalar_type() == factors) return factor.to(factors);
+  return memory->of(factor.sizes(), factor.options().dtype(factors)).copy_(factor);
 }
 
 at::Tensor rounded(const at::Tensor& factor, at::ScalarType type) {
@@ -233,9 +250,10 @@ at::Tensor rounded(const at::Tensor& factor, at::ScalarType type) {
   return type == at::kHalf && factor.device().is_cpu() ? result.to(at::kFloat) : result;
 }
 
-void multiply(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, at::ScalarType factors) {
+void multiply(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, at::ScalarType factors,
+              KeptMatrix* product) {
   if (by_kernels(to, a, b, add, factors_of(factors))) return;
-  multiply_by_torch(to, rounded(a, factors), rounded(b, factors), add);
+  multiply_by_torch(to, rounded(a, factors), rounded(b, factors), add, product);
 }
 
 RightFactor::RightFactor(const at::Tensor& b, at::ScalarType factors)
@@ -256,7 +274,7 @@ RightFactor::RightFactor(const at::Tensor& b, at::ScalarType factors)
 
 void RightFactor::multiply(at::Tensor& to, const at::Tensor& a, bool add) const {
   if (plain_.defined()) {
-    multiply_by_torch(to, rounded(a, factors_), plain_, add);
+    multiply_by_torch(to, rounded(a, factors_), plain_, add, nullptr);
     return;
   }
   if (a.size(0) == 0) return;

@@ -13,13 +13,25 @@
 
 namespace mlbench::framework {
 
+// Memory of a 16-bit matrix that every step makes anew: kept from one to the next, so that no page of it is faulted in
+// again. One matrix at a time.
+class KeptMatrix {
+ public:
+  // Contiguous; what is in it does not count. Valid until the next call.
+  at::Tensor of(at::IntArrayRef sizes, const at::TensorOptions& options);
+
+ private:
+  at::Tensor memory_;  // of the largest so far
+};
+
 // to = a b, or to += a b: [n, m], [n, k], [k, m], with neighbours along rows or, of a and b, along columns. `to`
 // overlaps neither. `factors`: float32, bfloat16 or float16; a and b are float32, or prepared(). On the host on the
-// calling thread's pool.
-void multiply(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, at::ScalarType factors = at::kFloat);
+// calling thread's pool. `product`: for the result where LibTorch makes it in 16 bits.
+void multiply(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, at::ScalarType factors = at::kFloat,
+              KeptMatrix* product = nullptr);
 
-// A factor of several products: in bfloat16, rounded once for all of them.
-at::Tensor prepared(const at::Tensor& factor, at::ScalarType factors);
+// A factor of several products: in bfloat16, rounded once for all of them, into `memory` if there is any.
+at::Tensor prepared(const at::Tensor& factor, at::ScalarType factors, KeptMatrix* memory = nullptr);
 
 // A factor as LibTorch multiplies it: in that type, but float16 on the host, which it would multiply in scalar code, as
 // rounded float32.

@@ -113,6 +113,37 @@ TEST(Products, ARightFactorServesAnyNumberOfRows) {
   }
 }
 
+// As each step multiplies: other extents, and in the memory what was there before.
+TEST(Products, KeptMemoryChangesNoBit) {
+  at::manual_seed(3);
+  KeptMatrix factor_memory, product_memory;
+  for (const int64_t rows : {40, 64, 7, 64}) {
+    for (const at::ScalarType factors : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      const at::Tensor a = at::randn({rows, 90}), b = at::randn({90, 33});
+      at::Tensor expected = at::ones({rows, 33}), found = at::ones({rows, 33});
+      multiply(expected, prepared(a, factors), prepared(b, factors), true, factors);
+      product_memory.of({64, 33}, b.options().dtype(at::kBFloat16)).fill_(NAN);
+      const at::Tensor left = prepared(a, factors, &factor_memory);
+      EXPECT_TRUE(left.equal(prepared(a, factors))) << factors;
+      multiply(found, left, prepared(b, factors), true, factors, &product_memory);
+      EXPECT_TRUE(found.equal(expected)) << rows << " rows, " << factors;
+    }
+  }
+}
+
+TEST(Products, MemoryIsKeptUntilMoreIsNeeded) {
+  KeptMatrix kept;
+  const at::TensorOptions options = at::TensorOptions().dtype(at::kBFloat16);
+  const void* first = kept.of({20, 30}, options).const_data_ptr();
+  EXPECT_EQ(kept.of({5, 7}, options).const_data_ptr(), first);
+  EXPECT_EQ(kept.of({30, 20}, options).const_data_ptr(), first);
+  const at::Tensor larger = kept.of({200, 30}, options);
+  EXPECT_EQ(larger.sizes(), (std::vector<int64_t>{200, 30}));
+  EXPECT_TRUE(larger.is_contiguous());
+  EXPECT_EQ(kept.of({20, 30}, options).const_data_ptr(), larger.const_data_ptr());
+  EXPECT_EQ(kept.of({2}, options.dtype(at::kFloat)).scalar_type(), at::kFloat);
+}
+
 TEST(Products, TheKernelsHaveAName) {
   for (const at::ScalarType factors : {at::kFloat, at::kBFloat16, at::kHalf}) {
     EXPECT_THAT(product_kernels_name(factors), testing::AnyOf("LibTorch", "AVX-512"));

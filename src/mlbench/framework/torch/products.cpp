@@ -45,8 +45,9 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType type
   return result;
 }
 
-void store_product(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, at::ScalarType type) {
-  multiply(to, a, b, add, type);
+void store_product(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, at::ScalarType type,
+                   KeptMatrix* product) {
+  multiply(to, a, b, add, type, product);
 }
 
 at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight, at::ScalarType type) {

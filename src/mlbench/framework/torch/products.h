@@ -4,12 +4,15 @@
 
 #include <ATen/ATen.h>
 
+#include "mlbench/framework/products.h"
+
 namespace mlbench::framework::torch_framework {
 
 // a b of [n, k] and [k, m].
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType type);
-// Into `to`, or on top of it.
-void store_product(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, at::ScalarType type);
+// Into `to`, or on top of it. `product`: as of multiply().
+void store_product(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, at::ScalarType type,
+                   KeptMatrix* product = nullptr);
 
 // x W' of x [..., k] and W [m, k]; autograd differentiates it.
 at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight, at::ScalarType type);

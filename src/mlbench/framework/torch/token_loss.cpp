@@ -44,7 +44,7 @@ MetricSums TokenLoss::forward(const at::Tensor& hidden, const at::Tensor& target
     }
   }
   rows = prepared(rows.contiguous(), type_);
-  const at::Tensor weight = prepared(weight_.value, type_);
+  const at::Tensor weight = prepared(weight_.value, type_, &rounded_weight_);
   wanted = wanted.contiguous();
   const int64_t count = rows.size(0), classes = weight_.value.size(0);
   const int64_t chunk = std::max(kLeastRows, kChunkElements / classes);
@@ -71,7 +71,7 @@ void TokenLoss::forward_chunk(const at::Tensor& rows, const at::Tensor& weight, 
   if (!buffer_.defined() || buffer_.size(0) < n) buffer_ = at::empty({n, classes}, weight_.value.options());
   at::Tensor logits = buffer_.narrow(0, 0, n);
   if (biased_) logits.copy_(bias_.value.expand(logits.sizes()));
-  store_product(logits, rows, weight.t(), biased_, type_);
+  store_product(logits, rows, weight.t(), biased_, type_, &rounded_logits_);
   const CrossEntropySums part = on_host_
                                     ? cross_entropy_rows(logits, targets, loss_.label_smoothing, training)
                                     : cross_entropy_rows_reference(logits, targets, loss_.label_smoothing, training);
@@ -80,9 +80,9 @@ void TokenLoss::forward_chunk(const at::Tensor& rows, const at::Tensor& weight, 
   if (!training) return;
   if (biased_) d_bias_.add_(logits.sum(0));
   at::Tensor d_rows = d_rows_.narrow(0, first, n);
-  const at::Tensor d = prepared(logits, type_);
-  store_product(d_rows, d, weight, false, type_);
-  store_product(d_weight_, d.t(), rows, first > 0, type_);
+  const at::Tensor d = prepared(logits, type_, &rounded_logits_);
+  store_product(d_rows, d, weight, false, type_, &rounded_gradient_);
+  store_product(d_weight_, d.t(), rows, first > 0, type_, &rounded_gradient_);
 }
 
 at::Tensor TokenLoss::backward(double scale) {

@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 
 #include "mlbench/framework/framework.h"
+#include "mlbench/framework/products.h"
 #include "mlbench/framework/torch/cross_entropy_kernel.h"
 #include "mlbench/framework/torch/operations.h"
 
@@ -40,6 +41,8 @@ class TokenLoss {
   at::Tensor kept_;                        // rows that count, or undefined: all of them
   at::Tensor buffer_;                      // logits of one chunk
   at::Tensor d_rows_, d_weight_, d_bias_;  // of the sum of losses
+  // Of products in 16 bits: the weight; a chunk's logits, then their gradient; a gradient before it is float32.
+  KeptMatrix rounded_weight_, rounded_logits_, rounded_gradient_;
 };
 
 }  // namespace mlbench::framework::torch_framework
