@@ -12,6 +12,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/threads.h"
 #include "mlbench/framework/torch/gradients.h"
+#include "mlbench/framework/torch/host_memory.h"
 #include "mlbench/framework/torch/losses.h"
 #include "mlbench/framework/torch/operations.h"
 #include "mlbench/framework/torch/placement.h"
@@ -296,6 +297,9 @@ class TorchFramework final : public Framework {
 
 Availability available() { return {true, ""}; }
 
-std::unique_ptr<Framework> make(const FrameworkOptions& options) { return std::make_unique<TorchFramework>(options); }
+std::unique_ptr<Framework> make(const FrameworkOptions& options) {
+  keep_large_blocks();
+  return std::make_unique<TorchFramework>(options);
+}
 
 }  // namespace mlbench::framework::torch_framework
