@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/data/eval_loader.h"
 #include "mlbench/data/sample_source.h"
 #include "mlbench/data/test_text.h"
 #include "mlbench/data/train_loader.h"
 #include "mlbench/data/workload.h"
+#include "mlbench/dataset/synthetic.h"
+#include "mlbench/spec/task.h"
 
 namespace mlbench::data {
 namespace {
@@ -264,6 +268,39 @@ TEST_P(TextWorkload, EvaluatesEverythingOnAnyNumberOfRanks) {
   }
   EXPECT_GT(weights.front(), 500);
   EXPECT_THAT(weights, Each(weights.front()));
+}
+
+// Rows of one global step, in the order of their numbers.
+std::vector<int64_t> rows_of_step(const Workload& workload, int64_t workers, int64_t step) {
+  std::vector<int64_t> rows;
+  StepPlan plan;
+  const auto epoch = workload.plan().epoch(0);
+  for (int64_t rank = 0; rank < workers; ++rank) {
+    epoch->fill(step, rank, plan);
+    rows.insert(rows.end(), plan.rows.begin(), plan.rows.end());
+  }
+  std::ranges::sort(rows);
+  return rows;
+}
+
+TEST(Workload, MadePairsMakeTheSameStepsOnAnyNumberOfRanks) {
+  for (const auto& [name, batch, global_batch] : {std::tuple{"4a", 16, 64}, {"4b", 1024, 4096}}) {
+    spec::TaskSpec task = spec::find_task(name, "", "", {}).task;
+    task.batch_size = batch;
+    task.global_batch = global_batch;
+    dataset::DatasetDescription description = dataset::find_description(task.data.name);
+    for (dataset::SplitSpec& split : description.splits) split.samples = 2000;
+    const TemporaryFolder cache;
+    const dataset::PreparedDataset data = dataset::make_synthetic(description, cache.path());
+    const auto one = make_workload(task, data, 1, 42), two = make_workload(task, data, 2, 42);
+    ASSERT_EQ(one->plan().steps_per_epoch(), two->plan().steps_per_epoch()) << name;
+    EXPECT_GT(one->plan().steps_per_epoch(), 5) << name;
+    for (int64_t step = 0; step < one->plan().steps_per_epoch(); ++step) {
+      const std::vector<int64_t> rows = rows_of_step(*one, 1, step);
+      EXPECT_FALSE(rows.empty()) << name << " step " << step;
+      EXPECT_EQ(rows_of_step(*two, 2, step), rows) << name << " step " << step;
+    }
+  }
 }
 
 TEST(Workload, OfADataSetThatDoesNotFitIsAnError) {

@@ -26,7 +26,7 @@ namespace {
 
 // The values of a whole set stay below 2^53.
 constexpr Range kExtents{1, 1e9}, kClasses{1, 1e7}, kSamples{1, 1e10}, kBytes{1, 1e15};
-constexpr Range kWordsOfSentence{0, 1e6}, kRatio{0, 1e6};
+constexpr Range kWordsOfSentence{0, 1e6}, kSentenceTokens{1, 100}, kRatio{0, 1e6};
 constexpr double kMostValuesPerSample = 1e9, kMostValues = 1e15;
 
 const spec::Rule kFilled{.required = true, .filled = true};
@@ -52,6 +52,7 @@ void describe(spec::FieldReader& reader, DatasetDescription& description) {
   reader.field("licence", description.licence);
   reader.field("source", description.source);
   reader.field("synthetic_seed", description.synthetic_seed);
+  reader.field("synthetic_length", description.synthetic_length, {.range = kSentenceTokens});
   reader.optional_table("text", [&] {
     TextSpec& text = description.text;
     reader.field("source_language", text.source_language);

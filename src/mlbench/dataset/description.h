@@ -58,6 +58,7 @@ struct DatasetDescription {
   std::string folder;          // sub-folder of a data folder that may hold the files, e.g. "fashion-mnist"
   std::string licence, source;
   uint64_t synthetic_seed = 42;  // of made data: the same for every run
+  double synthetic_length = 24;  // of made text: the median of a sentence's tokens, of either side
 
   int64_t sample_volume() const;  // product of sample_shape
 };

@@ -15,6 +15,7 @@
 #include "mlbench/base/random.h"
 #include "mlbench/base/shape.h"
 #include "mlbench/dataset/cache.h"
+#include "mlbench/dataset/text/synthetic_text.h"
 
 namespace mlbench::dataset {
 
@@ -180,6 +181,7 @@ PreparedDataset make_synthetic(const DatasetDescription& description, const std:
                                const Progress& progress) {
   const Format* format = find_format(description.format);
   MLBENCH_CHECK(format != nullptr, "parse_description() checks the format");
+  if (format->make_tokens != nullptr) return text::make_synthetic_text(description, cache_dir, progress);
   const Generator& generator = format->dtype == DType::kUInt8 ? kImages : kGaussianRows;
   if (&generator == &kGaussianRows && (format->dtype != DType::kFloat32 || description.classes != 2)) {
     throw UserError(

@@ -15,7 +15,7 @@ namespace mlbench::dataset {
 // Made data of the same shape, counts and value type, from the description's synthetic_seed alone: the same in every
 // run (on all cores; their number does not matter), in the same cache form. Learnable: of uint8 images, sample i of
 // either split has label i mod classes and is the prototype of its class plus noise; float32 rows of two classes are
-// normally distributed, with labels drawn by a logistic model (below).
+// normally distributed, with labels drawn by a logistic model (below); text is text/synthetic_text.h's.
 PreparedDataset make_synthetic(const DatasetDescription& description, const std::filesystem::path& cache_dir,
                                const Progress& progress = {});
 

@@ -75,7 +75,8 @@ struct OpenedText {
 };
 
 // The fingerprint of what lies there, and the views. DamagedTokens, UserError or IoError where it is not whole.
-PreparedDataset open_text(const DatasetDescription& description, const std::string& key, const fs::path& folder) {
+PreparedDataset open_text(const DatasetDescription& description, const TextSource& source) {
+  const fs::path& folder = source.folder;
   const auto text = std::make_shared<PreparedText>(folder);
   struct Keep {
     std::shared_ptr<const PreparedText> text;
@@ -84,6 +85,7 @@ PreparedDataset open_text(const DatasetDescription& description, const std::stri
   const auto keep = std::make_shared<Keep>();
   keep->text = text;
   Sha256 hash;
+  hash.update(source.generator);
   hash.update(read_file(vocabulary_path(folder)));
   std::vector<CachedSplit> splits;
   for (const SplitSpec& spec : description.splits) {
@@ -100,27 +102,29 @@ PreparedDataset open_text(const DatasetDescription& description, const std::stri
   }
   const std::string fingerprint = hash.hex();
   const Json& facts = text->facts();
-  if (facts.value("key", "") != key || facts.value("fingerprint", "") != fingerprint ||
+  if (facts.value("key", "") != source.key || facts.value("fingerprint", "") != fingerprint ||
       facts.value("splits_sha256", "") != sha256_hex(canonical_json(facts.value("splits", Json())))) {
     throw DamagedTokens(folder.string() + " is damaged: tokens and facts do not agree");
   }
-  PreparedDataset data(description, keep, std::move(splits), fingerprint, "");
+  PreparedDataset data(description, keep, std::move(splits), fingerprint, source.generator);
   data.set_text(text);
   return data;
 }
 
-OpenedText try_open(const DatasetDescription& description, const std::string& key, const fs::path& folder) {
+OpenedText try_open(const DatasetDescription& description, const TextSource& source) {
   std::error_code ignored;
-  if (!fs::exists(folder, ignored)) return {};
+  if (!fs::exists(source.folder, ignored)) return {};
   try {
-    return {open_text(description, key, folder), ""};
+    return {open_text(description, source), ""};
   } catch (const std::exception& error) {
     return {{}, error.what()};
   }
 }
 
-std::string fingerprint_of_folder(const DatasetDescription& description, const fs::path& folder) {
+std::string fingerprint_of_folder(const DatasetDescription& description, const TextSource& source,
+                                  const fs::path& folder) {
   Sha256 hash;
+  hash.update(source.generator);
   hash.update(read_file(vocabulary_path(folder)));
   for (const SplitSpec& spec : description.splits) {
     for (const std::string& column : columns_of(text_format_of(description))) {
@@ -130,22 +134,21 @@ std::string fingerprint_of_folder(const DatasetDescription& description, const f
   return hash.hex();
 }
 
-void make_text(const DatasetDescription& description, const LocatedDataset& located, const std::string& key,
-               const fs::path& folder, const Progress& progress) {
+void make_text(const DatasetDescription& description, const TextSource& source, const Progress& progress) {
+  const fs::path& folder = source.folder;
   const fs::path temporary = folder.string() + ".tmp";
   fs::remove_all(temporary);  // of a killed one: this is under the lock
   fs::create_directories(temporary);
   try {
-    const TextJob job{description, located.files, dictionary_of(description, located), temporary, progress};
-    const Json counts = text_format_of(description).make_tokens(job);
+    const Json counts = source.make({description, source.files, source.dictionary, temporary, progress});
     for (const auto& [split, row] : counts.items()) {
       if (progress) progress(fmt::format("{} {}: {}", description.name, split, row.dump()));
     }
     write_json_file(temporary / "facts.json",
                     {{"version", kTextVersion},
                      {"name", description.name},
-                     {"key", key},
-                     {"fingerprint", fingerprint_of_folder(description, temporary)},
+                     {"key", source.key},
+                     {"fingerprint", fingerprint_of_folder(description, source, temporary)},
                      {"splits_sha256", sha256_hex(canonical_json(counts))},
                      {"splits", counts}},
                     inputs::kTextFacts);
@@ -190,34 +193,46 @@ TextPlace place_of_text(const DatasetDescription& description, const LocatedData
   return {folder, fs::exists(folder / "facts.json", ignored)};
 }
 
-PreparedDataset prepare_text(const DatasetDescription& description, const LocatedDataset& located,
-                             const fs::path& cache_dir, const Progress& progress) {
+PreparedDataset open_or_make_text(const DatasetDescription& description, const TextSource& source,
+                                  const fs::path& cache_dir, const Progress& progress) {
   const auto say = [&](const std::string& line) {
     if (progress) progress(line);
   };
   std::error_code error;
   fs::create_directories(cache_dir, error);
   if (error) throw IoError("cannot create the cache folder " + cache_dir.string() + ": " + error.message());
-  const std::string key = text_key(description, located);
-  const fs::path folder = place_of_text(description, located, cache_dir).folder;
-  if (OpenedText opened = try_open(description, key, folder); opened.data) return *std::move(opened.data);
+  if (OpenedText opened = try_open(description, source); opened.data) return *std::move(opened.data);
 
-  const fs::path lock_path = folder.string() + ".lock";
+  const fs::path lock_path = source.folder.string() + ".lock";
   auto lock = FileLock::acquire(lock_path, std::chrono::milliseconds(0));
   if (!lock) {
-    say("waiting for another process that prepares " + folder.string());
+    say("waiting for another process that prepares " + source.folder.string());
     lock = FileLock::acquire(lock_path, kTextLockTimeout);
     if (!lock) {
       throw IoError(fmt::format("another process has held {} for {} h: is it stuck?", lock_path.string(),
                                 kTextLockTimeout.count()));
     }
   }
-  OpenedText opened = try_open(description, key, folder);  // made while we waited
+  OpenedText opened = try_open(description, source);  // made while we waited
   if (opened.data) return *std::move(opened.data);
-  if (!opened.problem.empty()) say(fmt::format("{} is made anew: {}", folder.string(), opened.problem));
-  say(fmt::format("preparing {} from {} ({})", description.name, located.folder.string(), located.origin));
-  make_text(description, located, key, folder, progress);
-  return open_text(description, key, folder);
+  if (!opened.problem.empty()) say(fmt::format("{} is made anew: {}", source.folder.string(), opened.problem));
+  say(source.what);
+  make_text(description, source, progress);
+  return open_text(description, source);
+}
+
+PreparedDataset prepare_text(const DatasetDescription& description, const LocatedDataset& located,
+                             const fs::path& cache_dir, const Progress& progress) {
+  return open_or_make_text(
+      description,
+      {.key = text_key(description, located),
+       .folder = place_of_text(description, located, cache_dir).folder,
+       .generator = "",
+       .what = fmt::format("preparing {} from {} ({})", description.name, located.folder.string(), located.origin),
+       .files = located.files,
+       .dictionary = dictionary_of(description, located),
+       .make = text_format_of(description).make_tokens},
+      cache_dir, progress);
 }
 
 }  // namespace mlbench::dataset::text

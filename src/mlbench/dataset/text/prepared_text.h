@@ -7,7 +7,8 @@
 //   vocabulary.txt  and, where pieces were learned, pieces.model (SentencePiece's own file, for other programs)
 //   tokens and references, as text_format.h names them
 // Fingerprint: SHA-256 over the vocabulary file, then split after split in the description's order the SHA-256 (64
-// digits) of each of its token files, in the order "tokens" or "source", "target".
+// digits) of each of its token files, in the order "tokens" or "source", "target". Of made text (synthetic_text.h) the
+// generator's text precedes them.
 
 #include <filesystem>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
 #include "mlbench/dataset/prepared_dataset.h"
+#include "mlbench/dataset/text/text_format.h"
 #include "mlbench/dataset/text/vocabulary.h"
 
 namespace mlbench::dataset::text {
@@ -43,7 +45,21 @@ class PreparedText {
   TextVocabulary vocabulary_;
 };
 
-// prepare() of prepare.h, for formats of text. Makes the folder beside its place and renames it, under its lock.
+// What a folder is made of.
+struct TextSource {
+  std::string key;               // over all that determines tokens and vocabulary
+  std::filesystem::path folder;  // its place
+  std::string generator;         // of made text; ""
+  std::string what;              // "preparing NAME from ..."
+  std::vector<std::vector<std::filesystem::path>> files = {};
+  std::filesystem::path dictionary = {};
+  MakeTokens make = nullptr;
+};
+// Maps what lies at its place; else makes the folder beside it and renames it, under its lock.
+PreparedDataset open_or_make_text(const DatasetDescription& description, const TextSource& source,
+                                  const std::filesystem::path& cache_dir, const Progress& progress);
+
+// prepare() of prepare.h, for formats of text.
 PreparedDataset prepare_text(const DatasetDescription& description, const LocatedDataset& located,
                              const std::filesystem::path& cache_dir, const Progress& progress);
 

@@ -10,7 +10,6 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/dataset/prepare.h"
-#include "mlbench/dataset/synthetic.h"
 #include "mlbench/dataset/test_support.h"
 #include "mlbench/dataset/text/pieces.h"
 #include "mlbench/dataset/text/text_files.h"
@@ -150,11 +149,6 @@ TEST_F(PreparedWords, FingerprintFollowsItsDefinition) {
   EXPECT_EQ(data.fingerprint(), sha256_hex(read_file(vocabulary_path(folder)) +
                                            CachedTokens(tokens_path(folder, "train", "tokens")).sha256() +
                                            CachedTokens(tokens_path(folder, "test", "tokens")).sha256()));
-}
-
-TEST_F(PreparedWords, AreNotMadeUp) {
-  EXPECT_THAT(message_of<UserError>([&] { make_synthetic(description(), cache_.path()); }),
-              HasSubstr("no synthetic data for w"));
 }
 
 TEST(WikiText2, HasThePublishedCounts) {
