@@ -10,6 +10,7 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
   tidy      clang-format and clang-tidy over the tree, shellcheck over the scripts
   long      tests labelled long: minutes each
   clients   tests labelled clients: of other projects, fetched from the package registry
+  ctranslate2  decoding beside CTranslate2 (60 MB to fetch; Python 3.11); wants an idle machine
   fuzz      tests labelled fuzz: thousands of bad requests; prints its seed; then libFuzzer on every parser, a minute each
   same      the same weights and the same speed as another build: MLBENCH_OTHER_BUILD=FOLDER of its programs, or else
             that of MLBENCH_OTHER_COMMIT (the one before), which it builds; wants an idle machine, an hour
@@ -26,8 +27,8 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
 sets=()
 while [[ $# != 0 ]]; do
   case $1 in
-    default | asan | tsan | tidy | long | speed | same | fuzz | clients | nccl | engines | packages | browser) sets+=("$1") ;;
-    --all) sets=(default asan tsan tidy long clients nccl fuzz same speed engines packages browser) ;;
+    default | asan | tsan | tidy | long | speed | same | fuzz | clients | ctranslate2 | nccl | engines | packages | browser) sets+=("$1") ;;
+    --all) sets=(default asan tsan tidy long clients ctranslate2 nccl fuzz same speed engines packages browser) ;;
     -h | --help)
       echo "$usage"
       exit
@@ -91,7 +92,7 @@ run_set() { # set ctest_argument...
         python3 tools/list_skips.py build/nccl
       ;;
     same) other_build && run_labelled same "$@" ;;
-    long | speed | clients | engines | packages | browser) run_labelled "$set" "$@" ;;
+    long | speed | clients | ctranslate2 | engines | packages | browser) run_labelled "$set" "$@" ;;
     tidy) tools/tidy.sh ;;
   esac
 }
