@@ -38,10 +38,11 @@ class Records:
 
 
 def find(folder, split, column):
-    """The one file below the folder whose name has both."""
-    found = [path for path in pathlib.Path(folder).rglob("*") if path.is_file() and split in path.name and column in path.name]
+    """The one token file below the folder of that split and column ("tokens": of a text)."""
+    name = f"{split}.tokens" if column == "tokens" else f"{split}.{column}.tokens"
+    found = sorted(pathlib.Path(folder).rglob(name))
     if len(found) != 1:
-        raise SystemExit(f"{folder}: {len(found)} files for split '{split}', column '{column}'; expected one")
+        raise SystemExit(f"{folder}: {len(found)} files named {name}; expected one")
     return Records(found[0])
 
 
