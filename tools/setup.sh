@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Installs what mlbench needs and this machine lacks: Debian packages (tools/packages.txt) and
 # LibTorch (cmake/libtorch.txt, into $XDG_CACHE_HOME/mlbench, shared by all clones); `nccl`: NVIDIA's NCCL and the headers
-# that it needs (cmake/nccl.txt), for the back end nccl.
+# that it needs (cmake/nccl.txt), for the back end nccl; `kube`: builds a Kubernetes for its tests (tools/kube.sh).
 # Needs root or sudo only while a package is missing. Doing it again costs nothing.
 set -euo pipefail
 
-usage="usage: tools/setup.sh [--no-torch] [build] [run] [test] [engines] [package] [packages] [lint] [fuzz] [browser] [nccl]     (default: build run)
+usage="usage: tools/setup.sh [--no-torch] [build] [run] [test] [engines] [package] [packages] [lint] [fuzz] [browser] [nccl] [kube]     (default: build run)
   --no-torch          the control plane alone (cmake --preset control)
   MLBENCH_TORCH_DIR   a PyTorch of your own, 2.11 or later: nothing is fetched"
 
@@ -97,11 +97,16 @@ fetch_wheels() { # libtorch | nccl, folder, what to do where they cannot be had
 
 want_torch=1
 want_nccl=
+want_kube=
 sections=()
 for argument in "$@"; do
   case $argument in
     --no-torch) want_torch= ;;
     nccl) want_nccl=1 ;;
+    kube)
+      want_kube=1
+      sections+=(engines kube packages package)
+      ;;
     build | run | test | engines | package | packages | lint | fuzz | browser) sections+=("$argument") ;;
     -h | --help)
       say "$usage"
@@ -127,7 +132,15 @@ fi
 command -v dpkg-query >/dev/null || fail "this is not Debian: install the packages named in tools/packages.txt by your own means"
 mapfile -t packages < <(packages_of "${sections[@]}")
 mapfile -t packages < <(missing_packages "${packages[@]}")
+build_kube() {
+  if [[ $want_kube ]]; then
+    say "setup: Kubernetes and helm, from Go modules: 230 MB to fetch, 6 GB on disk while it compiles (600 MB after), about 8 min on 2 cores"
+    "$root/tools/kube.sh"
+  fi
+}
+
 if [[ ${#packages[@]} == 0 && ! $want_torch && ! $want_nccl ]]; then
+  build_kube
   exit
 fi
 
@@ -171,4 +184,5 @@ if [[ $want_nccl ]]; then
   say "setup: fetching NCCL"
   fetch_wheels nccl "$nccl" "a folder with -DMLBENCH_NCCL_DIR"
 fi
+build_kube
 say "setup: done"
