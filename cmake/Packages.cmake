@@ -3,6 +3,7 @@
 #   lib/mlbench/            the programs: they find each other beside themselves, as in the build tree
 #   lib/mlbench/libtorch/   LibTorch, in the layout of its wheels, which its own RPATHs name
 #   bin/                    links to the programs that people type
+#   share/mlbench/helm/     the Helm chart
 #   share/doc/PACKAGE/      licences; of mlbench the pages of docs/
 #
 # A component is a package: program (mlbench), worker (mlbench-worker), libtorch (mlbench-libtorch).
@@ -47,6 +48,7 @@ if(TARGET mlbench-pieces)
   install(TARGETS mlbench-pieces RUNTIME DESTINATION ${_programs} COMPONENT program)
 endif()
 _mlbench_install_licence(program mlbench ${PROJECT_SOURCE_DIR}/LICENSE)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/deploy/helm/mlbench DESTINATION share/mlbench/helm COMPONENT program)
 # The pages and their pictures; records of results stay in the repository.
 file(GLOB_RECURSE _pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md ${PROJECT_SOURCE_DIR}/docs/*.svg)
 _mlbench_install_tree(program ${PROJECT_SOURCE_DIR} share/doc/mlbench

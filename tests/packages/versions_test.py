@@ -22,6 +22,10 @@ class Versions(unittest.TestCase):
     def test_dashboard(self):
         self.assertEqual(json.loads((ROOT / "dashboard/package.json").read_text())["version"], VERSION)
 
+    def test_chart(self):
+        text = (ROOT / "deploy/helm/mlbench/Chart.yaml").read_text()
+        self.assertEqual(re.findall(r"^(?:version|appVersion): (.+)$", text, re.MULTILINE), [VERSION, VERSION])
+
     def test_change_log_has_it_or_what_becomes_it(self):
         headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
         self.assertRegex(headings[0], rf"^\[(Unreleased|{re.escape(VERSION)})\]")
