@@ -30,7 +30,7 @@ USER = 10001  # of nobody on this machine
 
 def skip(reason: str):
     """As GoogleTest tells a skip, for tools/list_skips.py."""
-    print(f"{__file__}: Skipped\nmissing capability: {reason}\n\n[  SKIPPED ] Packages.{sys.argv[1]} (0 ms)")
+    print(f"{__file__}: Skipped\nmissing capability: {reason}\n\n[  SKIPPED ] Packages.{'_'.join(sys.argv[1:])} (0 ms)")
     sys.exit(0)
 
 
@@ -313,43 +313,48 @@ def debian():
         expect(not left, f"after purge there are still {left}")
 
 
+def make_images(folder: pathlib.Path, packages: pathlib.Path, *targets: str):
+    """Builds localhost/mlbench-TARGET:test by deploy/docker/build.sh, on a bare Debian 12. Gives the environment in which
+    buildah knows them, and buildah(*words), its output."""
+    root = make_root(folder)
+    storage = {"driver": "vfs", "graphroot": f"{folder}/graph", "runroot": f"{folder}/run"}
+    text = "[storage]\n" + "".join(f'{key} = "{value}"\n' for key, value in storage.items())
+    (folder / "storage.conf").write_text(text)
+    # chroot: no network and no cgroups of its own, which a container engine may lack here.
+    environment = dict(os.environ) | {
+        "CONTAINERS_STORAGE_CONF": f"{folder}/storage.conf",
+        "BUILDAH_ISOLATION": "chroot",
+    }
+
+    def buildah(*words, seconds=300):
+        return run("buildah", *words, env=environment, seconds=seconds, cwd="/").strip()
+
+    container = buildah("from", "scratch")
+    buildah("add", "--quiet", container, root, "/")
+    buildah("commit", "--quiet", "--rm", container, "localhost/bare-debian:12")
+    shutil.rmtree(root)
+    run(
+        SOURCE / "deploy/docker/build.sh",
+        "--engine",
+        "buildah",
+        "--base",
+        "localhost/bare-debian:12",
+        "--tag",
+        "test",
+        "--packages",
+        packages,
+        *targets,
+        env=environment,
+        seconds=900,
+    )
+    return environment, buildah
+
+
 def images():
     need_root()
     need("buildah", "unshare", "ip")
     with work_folder() as folder:
-        packages = make_packages(folder)
-        root = make_root(folder)
-        storage = {"driver": "vfs", "graphroot": f"{folder}/graph", "runroot": f"{folder}/run"}
-        text = "[storage]\n" + "".join(f'{key} = "{value}"\n' for key, value in storage.items())
-        (folder / "storage.conf").write_text(text)
-        # chroot: no network and no cgroups of its own, which a container engine may lack here.
-        environment = dict(os.environ) | {
-            "CONTAINERS_STORAGE_CONF": f"{folder}/storage.conf",
-            "BUILDAH_ISOLATION": "chroot",
-        }
-
-        def buildah(*words, seconds=300):
-            return run("buildah", *words, env=environment, seconds=seconds, cwd="/").strip()
-
-        container = buildah("from", "scratch")
-        buildah("add", "--quiet", container, root, "/")
-        buildah("commit", "--quiet", "--rm", container, "localhost/bare-debian:12")
-        shutil.rmtree(root)
-        run(
-            SOURCE / "deploy/docker/build.sh",
-            "--engine",
-            "buildah",
-            "--base",
-            "localhost/bare-debian:12",
-            "--tag",
-            "test",
-            "--packages",
-            packages,
-            "master",
-            "worker",
-            env=environment,
-            seconds=900,
-        )
+        environment, buildah = make_images(folder, make_packages(folder), "master", "worker")
         for target in ("master", "worker"):
             image = f"localhost/mlbench-{target}:test"
             told = json.loads(buildah("inspect", "--type", "image", image))["Docker"]["config"]
