@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -14,12 +15,16 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/checkpoint/checkpoint.h"
+#include "mlbench/cli/clusters.h"
+#include "mlbench/dataset/cached_tokens.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/format.h"
 #include "mlbench/dataset/text/cleaning.h"
 #include "mlbench/dataset/text/lines.h"
 #include "mlbench/dataset/text/moses.h"
+#include "mlbench/dataset/text/prepared_text.h"
 #include "mlbench/dataset/text/subword_dictionary.h"
+#include "mlbench/dataset/text/text_format.h"
 #include "mlbench/dataset/text/vocabulary.h"
 #include "mlbench/exec/slurm/answers.h"
 #include "mlbench/home/summary.h"
@@ -50,6 +55,7 @@
 #include "mlbench/report/timeline_summary.h"
 #include "mlbench/report/timeline_trace.h"
 #include "mlbench/report/zip.h"
+#include "mlbench/spec/engine.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/spec/task.h"
 #include "mlbench/spec/toml_text.h"
@@ -248,6 +254,14 @@ std::vector<std::string> tensor_files() {
   return seeds;
 }
 
+// Two files; the first byte says where the second begins.
+std::vector<fs::path> two_files(const std::string& input) {
+  const size_t cut = input.empty() ? 0 : std::min<size_t>(static_cast<unsigned char>(input[0]), input.size() - 1);
+  write(scratch() / "first", input.empty() ? "" : std::string_view(input).substr(1, cut));
+  write(scratch() / "second", input.empty() ? "" : std::string_view(input).substr(1 + cut));
+  return {scratch() / "first", scratch() / "second"};
+}
+
 // Two images of 2 x 2, as the format wants them.
 template <auto Read>
 void parse_data(const std::string& input) {
@@ -258,29 +272,22 @@ void parse_data(const std::string& input) {
   dataset::SplitSpec split;
   split.name = "train";
   split.samples = 2;
-  // The first byte says where the second file begins.
-  const size_t cut = input.empty() ? 0 : std::min<size_t>(static_cast<unsigned char>(input[0]), input.size() - 1);
-  const fs::path first = scratch() / "first", second = scratch() / "second";
-  write(first, input.empty() ? "" : std::string_view(input).substr(1, cut));
-  write(second, input.empty() ? "" : std::string_view(input).substr(1 + cut));
   std::vector<std::byte> features(2 * 4 * sizeof(float));
   std::vector<int64_t> labels(2);
-  const bool two_files = Read == dataset::read_idx;
-  split.files.resize(two_files ? 2 : 1);
-  const std::vector<fs::path> files = two_files ? std::vector{first, second} : std::vector{second};
+  std::vector<fs::path> files = two_files(input);
+  if (Read != dataset::read_idx) files.erase(files.begin());
+  split.files.resize(files.size());
   const size_t width = Read == dataset::read_libsvm ? sizeof(float) : 1;
   Read(description, split, files, {std::span(features).first(2 * 4 * width), labels});
 }
 
-// Pairs that MLBench prepared; the first byte says where the second file begins.
+// Pairs that MLBench prepared, of two_files().
 template <auto Make>
 void parse_ready_pairs(const std::string& input) {
   const fs::path folder = scratch() / "ready";
   fs::remove_all(folder);
   fs::create_directories(folder);
-  const size_t cut = input.empty() ? 0 : std::min<size_t>(static_cast<unsigned char>(input[0]), input.size() - 1);
-  write(scratch() / "first", input.empty() ? "" : std::string_view(input).substr(1, cut));
-  write(scratch() / "second", input.empty() ? "" : std::string_view(input).substr(1 + cut));
+  const std::vector<fs::path> sides = two_files(input);
   const bool indexed = Make == dataset::text::make_indexed_pairs;
   write(scratch() / "dictionary",
         indexed ? "'a'\n'\\'\n'_'\n'u'\n';'\n'0'\n'1'\n'2'\n'3'\n'4'\n'5'\n'6'\n'7'\n'8'\n'9'\n" : "a\nb@@\n");
@@ -288,15 +295,102 @@ void parse_ready_pairs(const std::string& input) {
   description.name = "fuzz";
   description.classes = 32;
   description.splits.emplace_back().name = "train";
-  const fs::path first = scratch() / "first", second = scratch() / "second";
-  const std::vector<std::vector<fs::path>> files = {indexed ? std::vector{first, second, first, second}
-                                                            : std::vector{second}};
+  const std::vector<std::vector<fs::path>> files = {indexed ? std::vector{sides[0], sides[1], sides[0], sides[1]}
+                                                            : std::vector{sides[1]}};
   Make({description, files, scratch() / "dictionary", folder, {}});
 }
 
 template <typename T>
 std::string bytes_of(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+std::string as_two_files(const std::string& first, const std::string& second) {
+  return static_cast<char>(first.size()) + first + second;
+}
+
+// A line of each side from a file of its own.
+void take_parallel_lines(const std::string& input) {
+  dataset::text::PairReader reader(two_files(input));
+  for (dataset::text::LinePair pair; reader.next(pair);) {
+    dataset::text::judge_pair({.latin1 = true}, pair.source, pair.target);
+  }
+}
+
+// A text in each packing, whatever the bytes are.
+void take_packed_text(const std::string& input) {
+  for (const char* name : {"text.gz", "text.bz2", "text.xz"}) {
+    write(scratch() / name, input);
+    try {
+      dataset::text::TextLines lines(scratch() / name);
+      for (std::string line; lines.next(line) != dataset::text::TextLines::Kind::kEnd;) {
+      }
+    } catch (const UserError&) {
+    } catch (const IoError&) {
+    }
+  }
+}
+
+void take_words(const std::string& input) {
+  const fs::path folder = scratch() / "words";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  write(scratch() / "first", input);
+  dataset::DatasetDescription description;
+  description.name = "fuzz";
+  description.classes = 8;
+  description.splits.emplace_back().name = "train";
+  const std::vector<std::vector<fs::path>> files = {{scratch() / "first"}};
+  dataset::text::make_words({description, files, "", folder, {}});
+}
+
+void take_token_file(const std::string& input) {
+  write(scratch() / "made.tokens", input);
+  const dataset::CachedTokens tokens(scratch() / "made.tokens");
+  tokens.verify();
+  for (int64_t i = 0; i < tokens.records(); ++i) {
+    MLBENCH_CHECK(tokens.column("x").length(i) <= tokens.longest(), "a record longer than the longest");
+  }
+}
+
+std::vector<std::string> token_files() {
+  dataset::TokenWriter writer(scratch() / "seed.tokens", 9);
+  writer.add(std::vector<int32_t>{4, 5, 6});
+  writer.add(std::vector<int32_t>{});
+  writer.add(std::vector<int32_t>{8});
+  writer.commit();
+  const std::string good = read_file(scratch() / "seed.tokens");
+  std::vector<std::string> seeds = {good, good.substr(0, 128)};
+  for (const size_t field : {16, 24, 32, 40, 48}) {  // version, records, tokens, vocabulary, longest
+    for (const int64_t lie : {int64_t{-1}, INT64_MAX, int64_t{1} << 61, int64_t{0}}) {
+      std::string changed = good;
+      std::memcpy(changed.data() + field, &lie, sizeof lie);
+      seeds.push_back(std::move(changed));
+    }
+  }
+  return seeds;
+}
+
+void take_text_facts(const std::string& input) {
+  const fs::path folder = scratch() / "prepared";
+  fs::create_directories(folder);
+  write(folder / "facts.json", input);
+  write(dataset::text::vocabulary_path(folder),
+        R"({"mlbench_vocabulary":1,"kind":"words","size":6,"source_language":"","target_language":""})"
+        "\na\n<unk>\nb\n<eos>\n");
+  write(dataset::text::references_path(folder, "test"), "Ja.\n");
+  const dataset::text::PreparedText text(folder);
+  text.facts().dump(-1, ' ', false, Json::error_handler_t::replace);
+  text.references("test");
+}
+
+// Both sides from outside.
+void take_references(const std::string& input) {
+  const std::vector<fs::path> files = two_files(input);
+  const std::vector<fs::path> references = {files[1], files[1]};
+  metrics::score_translations(
+      {files[0]}, references,
+      {.metrics = metrics::text_metric_names(), .metric = {.tokenizer = metrics::Tokenizer::kNone}});
 }
 
 const Parser kParsers[] = {
@@ -527,6 +621,11 @@ const Parser kParsers[] = {
        return {"Der Hund bellte um 7:45.\n\n", "&quot;Ja&amp;lt;, \u201eÄrger\u201c\u3000ΣΑΣ\r\n-1,5 <skipped>",
                "\xE4\n\n"};
      }},
+    {"references", take_references,
+     []() -> std::vector<std::string> {
+       return {as_two_files("Der Hund bellt.\n\n", "Ein Hund bellt .\n  \n"), as_two_files("\xE2\x82\n", "\u20AC\n"),
+               as_two_files("a\n", "a\nb"), as_two_files("", "")};
+     }},
     {"safetensors",
      [](const std::string& input) {
        write(scratch() / "tensors", input);
@@ -574,6 +673,20 @@ const Parser kParsers[] = {
            "TRES=cpu=8,mem=1G,node=4,billing=8 Partition=test\n",
            "12;north\n", "JobId=1 JobState=PENDING Restarts=99999999999999999999 =x ==", repeated("a=", 10000)};
      }},
+    {"host_list", [](const std::string& input) { spec::parse_hosts(spec::hosts_of_file(input, "fuzz")); },
+     []() -> std::vector<std::string> {
+       return {"a.example slots=2 # text\nb\n\n[::1]:4\n", "a:99999999999999999999\n", "-oProxyCommand=x\n",
+               "a slots=-1 slots=2\n", repeated("a:1,", 3000)};
+     }},
+    {"clusters",
+     [](const std::string& input) {
+       write(scratch() / "clusters.json", input);
+       cli::current_cluster(scratch());
+     },
+     [] {
+       cli::write_clusters(scratch(), {{{"lab", {"https://lab.example:8443", "/a/token", ""}}}, "lab"});
+       return with_hard_json(read_json_file(scratch() / "clusters.json", inputs::kClusters).dump());
+     }},
     {"node_list", [](const std::string& input) { net::first_host_of_nodelist(input); },
      []() -> std::vector<std::string> {
        return {"n[1-3,7],gpu05", "a[000-999]b[1-2]", "n[" + repeated("[", 70), "n[9999999999999999999-1]"};
@@ -612,6 +725,26 @@ const Parser kParsers[] = {
      []() -> std::vector<std::string> {
        return {"Mr. Smith's dog... (\"x\")\tz.B. \u201Eso\u201C 1,5 %.'\n\t\n",
                "\xFF\xE4.\u6771\u4EAC''``\t&amp;lt; @-@ &#91;\r\n"};
+     }},
+    {"parallel_text", take_parallel_lines,
+     []() -> std::vector<std::string> {
+       return {as_two_files("A dog.\r\n\n", "Ein Hund.\n\n"), as_two_files("a\nb", "a\n"),
+               as_two_files("\xFF\n", "\0\n")};
+     }},
+    {"packed_text", take_packed_text,
+     []() -> std::vector<std::string> {
+       return {std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03\xcb\x48\xcd\xc9\xc9\x07\0\x86\xa6\x10\x36\x05\0\0\0", 25),
+               "BZh91AY&SY", std::string("\xFD\x37zXZ\0\0\x04", 8), "plain\ntext"};
+     }},
+    {"words_text", take_words,
+     []() -> std::vector<std::string> {
+       return {" = Title = \n\n a <unk> b a\n<eos> c d e f g h i j k\n", "\xFF\n\x1c\x85\u3000x\n", "\n"};
+     }},
+    {"token_file", take_token_file, token_files},
+    {"text_facts", take_text_facts,
+     [] {
+       return with_hard_json(R"({"version": 1, "name": "x", "key": "k", "fingerprint": "f", "splits_sha256": "s",)"
+                             R"( "splits": {"train": {"lines": 2, "kept": 1}}})");
      }},
     {"vocabulary",
      [](const std::string& input) {
