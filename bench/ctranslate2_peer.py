@@ -17,8 +17,9 @@ scores are equal to 1e-4: two hypotheses that each side weighs alike. Prints one
 sentence differs, 1: missed, or one does; 3: undecided; 2: could not be measured.
 """
 import argparse
+import array
+import hashlib
 import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -68,7 +69,6 @@ def one_below(folder, name):
 
 def read_sources(options):
     """Ids of each sentence, of a token file (src/mlbench/dataset/cached_tokens.h)."""
-    import array
     path = one_below(options.cache, f"{options.split}.source.tokens")
     data = path.read_bytes()
     if data[:14] != b"mlbench tokens":
@@ -145,14 +145,15 @@ def main():
 
         def run(command, name, **more):
             target = folder / f"{name}.jsonl"
-            done = subprocess.run([*map(str, command), str(target)], stdout=subprocess.PIPE, text=True, check=True, timeout=3600,
-                                  **more)
+            done = subprocess.run([*map(str, command), str(target)], stdout=subprocess.PIPE, text=True, check=True,
+                                  timeout=3600, **more)
             return ratio.last_json(done.stdout), [json.loads(line) for line in target.read_text().splitlines()]
 
-        # The program binds its threads itself.
-        ours = lambda: run([decode_bench, "--task", options.task, "--size", size, "--model", options.model, "--sources",
-                            sources, "--batch", options.batch, "--threads", options.threads, "--output"], "ours",
-                           env={**os.environ, **torch_peer.HEAP})
+        def ours():
+            # The program binds its threads itself.
+            return run([decode_bench, "--task", options.task, "--size", size, "--model", options.model, "--sources", sources,
+                        "--batch", options.batch, "--threads", options.threads, "--output"], "ours")
+
         def theirs(way):
             # Places bind the first thread of each batch to the same core: where there are several, the system places them.
             places = cores if way[0] == 1 else []
@@ -173,7 +174,8 @@ def main():
     low, high = pairs.interval(ratios)
     verdict = pairs.verdict(low, high, options.limit)
     translations = compared(our_lines, their_lines)
-    document = {"model": str(options.model), "task": task["name"], "size": size, "beam": decoding["beam"],
+    document = {"model_sha256": hashlib.sha256(options.model.read_bytes()).hexdigest(), "task": task["name"],
+                "size": size, "beam": decoding["beam"],
                 "length_exponent": decoding["length_exponent"], "precision": "float32", "threads": options.threads,
                 "batch": options.batch, "pinned": bool(cores), "unit": unit, "counted": words,
                 "ours": {"per_second": speeds[0], "median": statistics.median(speeds[0]), **first_ours},

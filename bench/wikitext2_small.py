@@ -95,7 +95,8 @@ def cache_of(options):
     if not found:
         environment = {**os.environ, "MLBENCH_HOME": str(options.home)}
         more = ["--data-dir", options.data_dir] if options.data_dir else []
-        if subprocess.run([options.mlbench, "data", "prepare", "wikitext2", *more], env=environment, check=False).returncode != 0:
+        command = [options.mlbench, "data", "prepare", "wikitext2", *more]
+        if subprocess.run(command, env=environment, check=False).returncode != 0:
             fail("WikiText-2 could not be prepared")
         return cache_of(options)
     if len(found) > 1:

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""What the scripts about text make of results, without a build: ctranslate2_peer, prepare_tatoeba, wikitext2_small."""
+import argparse
+import array
+import gzip
+import io
+import contextlib
+import os
+import pathlib
+import struct
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import ctranslate2_peer
+import prepare_tatoeba
+import wikitext2_small
+
+
+def quiet(function, *arguments):
+    """(exit code, what it said)"""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        try:
+            return 0, function(*arguments)
+        except SystemExit as error:
+            return error.code, said.getvalue()
+
+
+class InFolder(unittest.TestCase):
+    def setUp(self):
+        made = tempfile.TemporaryDirectory()
+        self.addCleanup(made.cleanup)
+        self.folder = pathlib.Path(made.name)
+
+
+class CTranslate2(InFolder):
+    def write_tokens(self, sentences, version=1):
+        tokens = array.array("i", [i for sentence in sentences for i in sentence])
+        offsets, total = array.array("q", [0]), 0
+        for sentence in sentences:
+            total += len(sentence)
+            offsets.append(total)
+        head = b"mlbench tokens\0\0" + struct.pack("<5q", version, len(sentences), total, 99, 3)
+        data = tokens.tobytes()
+        file = self.folder / "test.source.tokens"
+        file.write_bytes(head.ljust(128, b"\0") + data + b"\0" * (-len(data) % 64) + offsets.tobytes())
+        (self.folder / "test.source.tokens.checked-x").write_text("")  # a mark beside it is no token file
+
+    def options(self, sentences=None):
+        return argparse.Namespace(cache=self.folder, split="test", sentences=sentences, task="4b")
+
+    def test_sources_are_those_of_the_token_file(self):
+        sentences = [[4, 5, 6], [], [7] * 40]
+        self.write_tokens(sentences)
+        self.assertEqual(ctranslate2_peer.read_sources(self.options()), sentences)
+        self.assertEqual(ctranslate2_peer.read_sources(self.options(2)), sentences[:2])
+        self.write_tokens(sentences, version=2)
+        code, said = quiet(ctranslate2_peer.read_sources, self.options())
+        self.assertEqual(code, 2)
+        self.assertIn("version 2", said)
+
+    def test_words_begin_as_the_vocabulary_says(self):
+        for kind, tokens, ids, words in (("pieces", ["<pad>", "▁a", "b", "▁c"], [1, 2, 3, 2, 99], 2),
+                                         ("marked", ["<pad>", "a@@", "b", "c"], [1, 2, 3], 2)):
+            (self.folder / "vocabulary.txt").write_text(f'{{"kind": "{kind}"}}\n' + "\n".join(tokens) + "\n", encoding="utf-8")
+            count, unit = ctranslate2_peer.word_counter(self.options())
+            self.assertEqual((count(ids), unit), (words, "words"), kind)
+        (self.folder / "vocabulary.txt").write_text('{"kind": "words"}\na\n')
+        count, unit = ctranslate2_peer.word_counter(self.options())
+        self.assertEqual((count([5, 6]), unit), (2, "tokens"))
+
+    def test_other_tokens_of_the_same_score_are_ties(self):
+        line = lambda tokens, score: {"tokens": tokens, "score": score}
+        ours = [line([4], -1.0), line([4, 5], -2.0), line([6], -3.0), line([7], None)]
+        theirs = [line([4], -1.5), line([5, 4], -2.00001), line([7], -3.1), line([8], -1.0)]
+        found = ctranslate2_peer.compared(ours, theirs)
+        self.assertEqual((found["sentences"], found["tied"], found["different"]), (4, 1, 2))
+        self.assertEqual([row[0] for row in found["first_different"]], [2, 3])
+
+    def test_models_that_ctranslate2_lacks_are_refused(self):
+        options = self.options()
+        self.assertEqual(ctranslate2_peer.task_of(options)["name"], "4b")
+        options.task = "4a"
+        code, said = quiet(ctranslate2_peer.task_of, options)
+        self.assertEqual(code, 2)
+        self.assertIn("gnmt", said)
+
+
+class Tatoeba(InFolder):
+    def test_pairs_are_repeated(self):
+        source, target = self.folder / "pairs.tsv.gz", self.folder / "all.tsv"
+        source.write_bytes(gzip.compress(b"a\tb\nc\td"))
+        self.assertEqual(prepare_tatoeba.repeat(source, target, 3), 6)
+        self.assertEqual(target.read_bytes(), b"a\tb\nc\td\n" * 3)
+        source.write_bytes(gzip.compress(b"a\nb\n"))
+        self.assertEqual(quiet(prepare_tatoeba.repeat, source, target, 1)[0], 2)
+
+    def test_memory_is_that_of_the_process_and_what_it_starts(self):
+        child = "import time; x = bytearray(60 << 20); time.sleep(0.5)"
+        parent = f"import subprocess, sys; x = bytearray(40 << 20); subprocess.run([sys.executable, '-c', '{child}'])"
+        seconds, most, largest, _ = prepare_tatoeba.measured([sys.executable, "-c", parent], dict(os.environ))
+        self.assertGreater(seconds, 0.5)
+        self.assertGreater(largest, 60 << 20)
+        self.assertGreater(most, 100 << 20)
+
+    def test_nothing_is_overwritten(self):
+        with mock.patch.object(sys, "argv", ["x", "pairs.tsv", "--scratch", str(self.folder), "--mlbench", sys.executable]):
+            code, said = quiet(prepare_tatoeba.main)
+        self.assertEqual(code, 2)
+        self.assertIn("nothing is overwritten", said)
+        self.assertTrue(self.folder.exists())
+
+
+class WikiText2(InFolder):
+    def setUp(self):
+        super().setUp()
+        patch = mock.patch.object(wikitext2_small, "RESULTS", self.folder)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def keep(self, side, seed, last):
+        values = [400.0, 300.0, 250.0, last]
+        if side == "peer":
+            document = {"epochs": [{"epoch": e, "steps": 10 * e, "train_s": e, "train_loss": 5.0, "perplexity": value}
+                                   for e, value in enumerate(values, 1)]}
+        else:
+            document = {"seed": seed, "task": "3a-small", "workers": 2,
+                        "epochs": [{"epoch": e, "train_loss": 5.0} for e in range(1, 5)],
+                        "evaluations": [{"split": "test", "epoch": float(e), "step": 10 * e, "train_s": e,
+                                         "metrics": {"Perplexity": value}} for e, value in enumerate(values, 1)]}
+        wikitext2_small.ratio.write(wikitext2_small.kept(side, seed), document)
+
+    def test_medians_decide(self):
+        for seed, ours, peer in ((1, 210, 200), (2, 205, 500), (3, 900, 190)):
+            self.keep("ours", seed, ours)
+            self.keep("peer", seed, peer)
+        rows, summary = wikitext2_small.summarise([1, 2, 3])
+        self.assertEqual(len(rows), 24)
+        self.assertEqual(summary["median_perplexity"]["ours"], [400, 300, 250, 210])
+        self.assertAlmostEqual(summary["ratio"], 1.05)
+        self.assertFalse(summary["met"])
+        self.keep("ours", 1, 206)
+        rows, summary = wikitext2_small.summarise([1, 2, 3])
+        self.assertTrue(summary["met"])
+        wikitext2_small.write_results(rows, summary)
+        self.assertEqual(len((self.folder / "curve.csv").read_text().splitlines()), 25)
+        self.assertTrue((self.folder / "summary.json").exists())
+
+    def test_what_is_missing_gives_no_verdict(self):
+        self.keep("ours", 1, 200)
+        rows, summary = wikitext2_small.summarise([1])
+        self.assertEqual(len(rows), 4)
+        self.assertIsNone(summary)
+
+    def test_a_run_that_was_cut_off_is_begun_again_by_another_name(self):
+        record = self.folder / "runs/wikitext2-7/run.json"
+        self.assertEqual(wikitext2_small.find_run(self.folder, 7), (None, "wikitext2-7"))
+        wikitext2_small.ratio.write(record, {"state": "stopped"})
+        self.assertEqual(wikitext2_small.find_run(self.folder, 7), (None, "wikitext2-7-2"))
+        wikitext2_small.ratio.write(record, {"state": "finished"})
+        self.assertEqual(wikitext2_small.find_run(self.folder, 7)[0], record.parent)
+
+
+if __name__ == "__main__":
+    unittest.main()
