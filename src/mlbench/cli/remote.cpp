@@ -9,7 +9,7 @@
 #include "mlbench/base/atomic_file.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
-#include "mlbench/cli/clusters.h"
+#include "mlbench/cli/clusters/port_forward.h"
 #include "mlbench/home/owner.h"
 #include "mlbench/report/figures.h"
 
@@ -33,7 +33,13 @@ MasterClient::MasterClient(std::string url, std::string token, std::string certi
       elsewhere_(elsewhere),
       client_(std::make_unique<net::http::Client>()) {}
 
+MasterClient::MasterClient(std::shared_ptr<PortForward> way, std::string token)
+    : MasterClient(way->url(), std::move(token), "", true) {
+  way_ = std::move(way);
+}
+
 net::http::ClientResponse MasterClient::send(net::http::ClientRequest request, const std::string& path) const {
+  if (way_) way_->keep_open();
   request.url = url_ + "/api/v1" + path;
   request.headers.emplace_back("Authorization", "Bearer " + token_);
   request.timeout = request.on_data ? std::chrono::milliseconds(0) : kTimeout;
@@ -128,12 +134,35 @@ void add_master_options(CLI::App& verb, Program& program) {
       ->group("Master");
 }
 
+std::optional<MasterClient> master_of(const std::string& name, const Cluster& cluster) {
+  if (cluster.incomplete) {
+    throw UserError(fmt::format("cluster {} is not complete: 'mlbench delete-cluster {} {}', and create it again", name,
+                                cluster.provider, name));
+  }
+  if (cluster.provider == kMaster) {
+    return MasterClient(cluster.url, home::read_token(cluster.token_file), cluster.certificate, true);
+  }
+  if (!cluster.home.empty()) {
+    const auto address = home::find_master(cluster.home);
+    if (!address) {
+      throw UserError(fmt::format("the master of cluster {} does not run: 'mlbench set-cluster {}' starts it", name, name));
+    }
+    return MasterClient(address->url, home::read_token(address->token_file), address->certificate, true);
+  }
+  if (!cluster.release.empty()) {
+    return MasterClient(std::make_shared<PortForward>(cluster), home::read_token(cluster.token_file));
+  }
+  if (cluster.provider == "hosts" || cluster.provider == "slurm") return std::nullopt;
+  throw UserError(fmt::format("cluster {} was made by MLBench's own command line, and takes no runs of this one: "
+                              "'mlbench delete-cluster {} {}', and 'mlbench create-cluster' makes another",
+                              name, cluster.provider, name));
+}
+
 std::optional<MasterClient> given_master(const Context& context) {
   if (!context.url_option) {
     if (context.token_file_option) throw UserError("--token-file belongs to -u URL");
-    const auto cluster = current_cluster(context.home_to_read());
-    if (!cluster) return std::nullopt;
-    return MasterClient(cluster->url, home::read_token(cluster->token_file), cluster->certificate, true);
+    const auto chosen = current_cluster(context.home_to_read());
+    return chosen ? master_of(chosen->first, chosen->second) : std::nullopt;
   }
   const auto file = context.token_file_option ? std::filesystem::path(*context.token_file_option)
                                               : home::default_token_file(context.home_to_read());

@@ -9,15 +9,20 @@
 #include <string_view>
 
 #include "mlbench/base/json.h"
+#include "mlbench/cli/clusters/config.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/net/http/client.h"
 
 namespace mlbench::cli {
 
+class PortForward;
+
 class MasterClient {
  public:
   // `elsewhere`: its home is not to be looked into.
   MasterClient(std::string url, std::string token, std::string certificate, bool elsewhere);
+  // Of a cluster in Kubernetes: as long as this lives, a way leads there.
+  MasterClient(std::shared_ptr<PortForward> way, std::string token);
   const std::string& url() const { return url_; }
   bool elsewhere() const { return elsewhere_; }
   // `path` behind /api/v1. What the master refuses is a UserError with its words; CommError when it does not answer.
@@ -37,6 +42,7 @@ class MasterClient {
   std::string url_, token_, certificate_;
   bool elsewhere_;
   std::unique_ptr<net::http::Client> client_;
+  std::shared_ptr<PortForward> way_;
 };
 
 // -u and --token-file.
@@ -52,7 +58,9 @@ std::string whole_url(std::string given);
 std::optional<MasterClient> find_master(const Context& context);
 // The same; UserError when there is none.
 MasterClient the_master(const Context& context);
-// Only the one of -u, or else the chosen cluster (clusters.h).
+// Only the one of -u, or else that of the chosen cluster (clusters/config.h); clusters of hosts and of Slurm have none.
 std::optional<MasterClient> given_master(const Context& context);
+// UserError where it is not complete, or its master cannot be known.
+std::optional<MasterClient> master_of(const std::string& name, const Cluster& cluster);
 
 }  // namespace mlbench::cli

@@ -11,6 +11,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/catalog/control/catalog.h"
+#include "mlbench/cli/clusters/defaults.h"
 #include "mlbench/cli/follow.h"
 #include "mlbench/cli/interrupt.h"
 #include "mlbench/cli/plan.h"
@@ -85,7 +86,9 @@ Json request_of(RunOptions options) {
 StartedRuns run_served(const Context& context, const MasterClient& master, const RunOptions& options,
                        const StartOptions& start, const TimelineFiles& timelines, RowFormat rows) {
   if (InterruptGuard::count() > 0) return {.ends_with = ExitCode::kStopped};
-  const Json answer = master.post("/runs", request_of(options));
+  Json request = request_of(options);
+  if (!start.executor_given && options.executor == RunOptions().executor) request.erase("executor");
+  const Json answer = master.post("/runs", request);
   for (const Json& warning : answer.at("warnings")) say("note: " + warning.get<std::string>());
   StartedRuns started;
   started.records = answer.at("runs").get<std::vector<Json>>();
@@ -184,6 +187,7 @@ void print_dry_run(const Context& context, const std::vector<spec::RunSpec>& run
 
 StartedRuns start_runs(const Context& context, RunOptions options, const StartOptions& start, RowFormat rows) {
   if (start.local && context.url_option) throw UserError("--local starts the runs here: leave out -u");
+  if (!start.local) apply_cluster(context, start.executor_given, options);
   const TimelineFiles timelines(start.timeline, !options.command.empty());
   options.timeline = timelines.wanted();
   const bool unsaid = options.task.empty() && spec::asks_for_training(options);

@@ -18,6 +18,7 @@ namespace mlbench::cli {
 
 struct StartOptions {
   bool dry_run = false, detach = false, local = false;
+  bool executor_given = false;  // else the chosen cluster may say it, or the master
   std::string timeline;  // the file that a trace of the ranks is to be written to; "": HOROVOD_TIMELINE's, or none
 };
 

@@ -134,8 +134,9 @@ void add_bench(CLI::App& app, Program& program) {
   verb->footer(
       "Example:  mlbench bench collectives all_reduce -k 2 --backend gloo -b 8 -e 4M\n"
       "What the columns mean: docs/communicators/collectives.md");
-  verb->callback([&program, options] {
+  verb->callback([&program, options, verb] {
     program.reads_signals = true;
+    options->start.executor_given = verb->count("--executor") > 0;
     program.action = [&program, options] { return measure(program.context, *options); };
   });
 }

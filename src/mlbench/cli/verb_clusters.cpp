@@ -2,11 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <memory>
 
 #include "mlbench/base/paths.h"
-#include "mlbench/cli/clusters.h"
+#include "mlbench/cli/clusters/config.h"
+#include "mlbench/cli/clusters/provider.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/verbs.h"
@@ -19,19 +19,36 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kLocal = "local";  // this home, whoever serves it
-// What stands before the name in MLBench's own command line.
-constexpr std::array<std::string_view, 3> kProviders = {"gcloud", "aws", "kind"};
+
+// What it is, in short: "http://lab:8080", "gcloud, 3 nodes, europe-west1-b", "hosts h1:2,h2:2".
+std::string words_for(const Cluster& cluster) {
+  if (cluster.provider == kMaster) return cluster.url;
+  std::string text = cluster.provider;
+  if (!cluster.hosts.empty()) {
+    text += " " + cluster.hosts;
+  } else if (cluster.nodes > 0) {
+    text += fmt::format(", {} node{}", cluster.nodes, cluster.nodes == 1 ? "" : "s");
+  }
+  for (const std::string& option : cluster.slurm) text += " --" + option;
+  if (!cluster.zone.empty()) text += ", " + cluster.zone;
+  if (!cluster.context.empty()) text += ", context " + cluster.context;
+  if (cluster.incomplete) text += ", not complete";
+  return text;
+}
 
 ExitCode list_clusters(const Context& context) {
   const Clusters clusters = read_clusters(context.home());
   if (context.json) {
     Json list = Json::array();
     for (const auto& [name, one] : clusters.known) {
-      list.push_back({{"name", name},
-                      {"url", one.url},
-                      {"token_file", one.token_file},
-                      {"certificate", one.certificate.empty() ? Json(nullptr) : Json(one.certificate)},
-                      {"current", name == clusters.current}});
+      const auto text_or_null = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
+      Json row = {{"name", name},
+                  {"url", text_or_null(one.url)},
+                  {"token_file", text_or_null(one.token_file)},
+                  {"certificate", text_or_null(one.certificate)},
+                  {"current", name == clusters.current}};
+      row.update(to_json(one));
+      list.push_back(std::move(row));
     }
     print_json(list);
     return ExitCode::kOk;
@@ -43,7 +60,7 @@ ExitCode list_clusters(const Context& context) {
   size_t width = 0;
   for (const auto& [name, one] : clusters.known) width = std::max(width, name.size());
   for (const auto& [name, one] : clusters.known) {
-    print(fmt::format("{} {:<{}}  {}\n", name == clusters.current ? '*' : ' ', name, width, one.url));
+    print(fmt::format("{} {:<{}}  {}\n", name == clusters.current ? '*' : ' ', name, width, words_for(one)));
   }
   return ExitCode::kOk;
 }
@@ -55,10 +72,7 @@ struct SetCluster {
 };
 
 ExitCode set_cluster(const Context& context, const SetCluster& options) {
-  if (options.words.size() == 2 &&
-      std::find(kProviders.begin(), kProviders.end(), options.words[0]) == kProviders.end()) {
-    throw UserError(fmt::format("unknown provider '{}': valid are gcloud, aws, kind, or none", options.words[0]));
-  }
+  if (options.words.size() == 2) provider(options.words[0]);
   if (options.words.size() > 2) throw UserError("one cluster can be set: give one NAME");
   const std::string& name = options.words.back();
   check_name(name, "cluster name");
@@ -70,8 +84,13 @@ ExitCode set_cluster(const Context& context, const SetCluster& options) {
     const auto token_file =
         context.token_file_option ? fs::path(*context.token_file_option) : home::default_token_file(context.home());
     home::read_token(token_file);
-    clusters.known[name] = {whole_url(*context.url_option), fs::absolute(token_file).lexically_normal(),
-                            options.certificate.empty() ? "" : fs::absolute(options.certificate).lexically_normal()};
+    if (known != clusters.known.end() && known->second.provider != kMaster) {
+      throw UserError(fmt::format("{} is a cluster of {}: choose another name", name, known->second.provider));
+    }
+    Cluster master{.provider = kMaster, .url = whole_url(*context.url_option)};
+    master.token_file = fs::absolute(token_file).lexically_normal();
+    if (!options.certificate.empty()) master.certificate = fs::absolute(options.certificate).lexically_normal();
+    clusters.known[name] = std::move(master);
     clusters.current = name;
   } else if (context.token_file_option || !options.certificate.empty()) {
     throw UserError("--token-file and --certificate belong to -u URL");
@@ -79,13 +98,18 @@ ExitCode set_cluster(const Context& context, const SetCluster& options) {
     clusters.current.clear();
   } else if (known == clusters.known.end()) {
     throw UserError(
-        fmt::format("Cluster {} not found: name it with 'mlbench set-cluster {} -u URL --token-file FILE'; "
-                    "see 'mlbench list-clusters'",
+        fmt::format("Cluster {} not found: name it with 'mlbench set-cluster {} -u URL --token-file FILE', or make "
+                    "one with 'mlbench create-cluster'; see 'mlbench list-clusters'",
                     name, name));
   } else if (options.forget) {
+    if (known->second.provider != kMaster) {
+      throw UserError(fmt::format("{} is a cluster of {}: 'mlbench delete-cluster {} {}' removes it", name,
+                                  known->second.provider, known->second.provider, name));
+    }
     clusters.known.erase(known);
     if (clusters.current == name) clusters.current.clear();
   } else {
+    if (known->second.provider != kMaster) provider(known->second.provider).make()->choose(known->second);
     clusters.current = name;
   }
   write_clusters(context.home(), clusters);
@@ -101,12 +125,12 @@ ExitCode set_cluster(const Context& context, const SetCluster& options) {
 
 void add_clusters(CLI::App& app, Program& program) {
   CLI::App* list =
-      add_verb(app, program, "list-clusters", "Masters elsewhere that have names here; * is the chosen one");
+      add_verb(app, program, "list-clusters", "Clusters and masters elsewhere that have names here; * is the chosen one");
   list->callback([&program] { program.action = [&program] { return list_clusters(program.context); }; });
 
-  CLI::App* set = add_verb(app, program, "set-cluster", "Choose the master that the other verbs talk to");
+  CLI::App* set = add_verb(app, program, "set-cluster", "Choose the cluster or master that runs and the other verbs go to");
   auto options = std::make_shared<SetCluster>();
-  set->add_option("NAME", options->words, "with -u: a new name for it; 'local': this home again")
+  set->add_option("NAME", options->words, "[PROVIDER] NAME; with -u: a new name for a master; 'local': this home")
       ->required()
       ->type_name("");
   set->add_option("--certificate", options->certificate,

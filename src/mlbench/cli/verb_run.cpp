@@ -141,8 +141,9 @@ void add_run(CLI::App& app, Program& program) {
       "Any command can be a run: mlbench run NAME K... [options] -- PROGRAM ARGUMENT...\n"
       "In its words {rank}, {run_id}, {hosts} and {backend} are filled in; see docs/custom.md");
   add_master_options(*verb, program);
-  verb->callback([&program, options, start] {
+  verb->callback([&program, options, start, verb] {
     program.reads_signals = true;
+    start->executor_given = verb->count("--executor") > 0;
     program.action = [&program, options, start] {
       if (program.behind) complete_command(*options, *program.behind);
       return run(program.context, *options, *start);

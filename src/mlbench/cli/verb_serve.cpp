@@ -8,14 +8,18 @@
 #include "mlbench/base/descriptors.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/numbers.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/signals.h"
 #include "mlbench/catalog/control/catalog.h"
+#include "mlbench/cli/clusters/port_forward.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/lists.h"
 #include "mlbench/cli/plan.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/verbs.h"
+#include "mlbench/exec/executor.h"
+#include "mlbench/home/owner.h"
 #include "mlbench/master/master.h"
 #include "mlbench/supervise/core_lock.h"
 #include "mlbench/supervise/supervisor.h"
@@ -25,6 +29,8 @@ namespace mlbench::cli {
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr std::chrono::seconds kForwardPoll{1};
 
 struct ServeOptions {
   std::string listen = "127.0.0.1:8080";
@@ -107,26 +113,61 @@ ExitCode serve(const Context& context, const ServeOptions& options) {
 }
 
 // The link holds a code that logs in once, behind the #: a browser does not send that part, so no log has it.
-ExitCode dashboard(const Context& context) {
-  const MasterClient client = the_master(context);
-  Json answer = {{"url", client.url()}, {"login_url", nullptr}, {"login_expires_s", nullptr}};
-  std::string note;
+Json dashboard_of(const MasterClient& client, const std::string& url, std::string& note) {
+  Json answer = {{"url", url}, {"login_url", nullptr}, {"login_expires_s", nullptr}};
   try {
     const Json code = client.post("/session/codes", Json::object());
-    answer["login_url"] = client.url() + "/#login=" + code.at("code").get<std::string>();
+    answer["login_url"] = url + "/#login=" + code.at("code").get<std::string>();
     answer["login_expires_s"] = code.at("expires_s");
     note = fmt::format("logs in once, within {} minutes: {}", code.at("expires_s").get<int>() / 60,
                        answer["login_url"].get<std::string>());
   } catch (const CommError& error) {  // the address is known all the same
     note = fmt::format("no link that logs in: {}", error.what());
   }
+  return answer;
+}
+
+struct DashboardOptions {
+  std::string port = "8080";
+  bool forward = false;
+};
+
+ExitCode dashboard(const Context& context, const DashboardOptions& options) {
+  const auto chosen = context.url_option ? std::nullopt : current_cluster(context.home_to_read());
+  const bool in_kubernetes = chosen && !chosen->second.release.empty() && !chosen->second.incomplete;
+  if (options.forward && !in_kubernetes) {
+    throw UserError("--forward is for clusters in Kubernetes; any other address is open as it is");
+  }
+  const int port = static_cast<int>(parse_count(options.port, "--port", {1, 65535}));
+  std::shared_ptr<PortForward> way;
+  std::string note;
+  Json answer;
+  if (in_kubernetes) {
+    const Cluster& cluster = chosen->second;
+    way = std::make_shared<PortForward>(cluster, options.forward ? port : 0);
+    const std::string url = fmt::format("http://127.0.0.1:{}", port);
+    answer = dashboard_of(MasterClient(way, home::read_token(cluster.token_file)), url, note);
+    answer["port_forward"] = port_forward_command(cluster, port);
+    note += fmt::format("\n{}: {}", options.forward ? "open until Ctrl-C" : "open while this runs",
+                        exec::command_line({}, port_forward_command(cluster, port)));
+  } else {
+    const MasterClient client = the_master(context);
+    answer = dashboard_of(client, client.url(), note);
+    answer["port_forward"] = nullptr;
+  }
   if (context.json) {
     print_json(answer);
   } else {
-    print(client.url() + "\n");
+    print(answer.at("url").get<std::string>() + "\n");
     say(note);
   }
-  return ExitCode::kOk;
+  if (!options.forward) return ExitCode::kOk;
+  flush_output();
+  // Ctrl-C ends this program, and kubectl with it.
+  for (;;) {
+    way->keep_open();
+    way->wait(kForwardPoll);
+  }
 }
 
 }  // namespace
@@ -157,8 +198,13 @@ void add_dashboard(CLI::App& app, Program& program) {
   CLI::App* verb =
       add_verb(app, program, "dashboard", "Where the master of this home is, and a link that logs a browser in");
   add_master_options(*verb, program);
+  auto options = std::make_shared<DashboardOptions>();
+  const char* group = "Kubernetes";
+  verb->add_flag("--forward", options->forward, "hold a port of this machine open to it until Ctrl-C")->group(group);
+  verb->add_option("--port", options->port, "that port")->capture_default_str()->type_name("PORT")->group(group);
   verb->alias("get-dashboard-url");
-  verb->callback([&program] { program.action = [&program] { return dashboard(program.context); }; });
+  verb->callback(
+      [&program, options] { program.action = [&program, options] { return dashboard(program.context, *options); }; });
 }
 
 }  // namespace mlbench::cli

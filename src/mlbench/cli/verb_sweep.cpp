@@ -10,6 +10,7 @@
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
+#include "mlbench/cli/clusters/defaults.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/interrupt.h"
 #include "mlbench/cli/option_flags.h"
@@ -360,7 +361,9 @@ ExitCode finish_sweep(const Context& context, const std::vector<SweepAnswer>& se
   return complete ? ExitCode::kOk : ExitCode::kRunFailed;
 }
 
-ExitCode sweep(const Context& context, const SweepWords& words) {
+ExitCode sweep(const Context& context, SweepWords words) {
+  if (!words.start.local && !words.steps_only) apply_cluster(context, words.start.executor_given, words.run);
+  words.start.executor_given = true;
   const SweepOptions options = options_of(words);
   if (words.steps_only) return print_steps(context, options);
   const InterruptGuard guard;
@@ -434,8 +437,9 @@ void add_sweep(CLI::App& app, Program& program) {
   verb->footer(
       "Runs that have finished with the same specification are kept: type the same again to go on.\n"
       "Limits (--max-epochs, --max-time, ...) are those of the runs over nodes. See docs/scaling-exercise.md");
-  verb->callback([&program, words] {
+  verb->callback([&program, words, verb] {
     program.reads_signals = true;
+    words->start.executor_given = verb->count("--executor") > 0;
     program.action = [&program, words] { return sweep(program.context, *words); };
   });
 }

@@ -21,6 +21,8 @@ void add_download(CLI::App& app, Program& program);
 void add_delete(CLI::App& app, Program& program);
 void add_serve(CLI::App& app, Program& program);
 void add_dashboard(CLI::App& app, Program& program);
+void add_create_cluster(CLI::App& app, Program& program);
+void add_delete_cluster(CLI::App& app, Program& program);
 void add_clusters(CLI::App& app, Program& program);
 void add_list(CLI::App& app, Program& program);
 void add_data(CLI::App& app, Program& program);

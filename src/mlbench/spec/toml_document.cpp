@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
+#include <utility>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/spec/toml_text.h"
@@ -44,6 +46,33 @@ Json convert(const toml::node& node, const std::string& path, toml::source_posit
                               at(document.file, place_of(here)), path));
 }
 
+toml::table table_of(const Json& object);
+
+// Hands the value to `take` as the type that TOML has for it.
+template <typename Take>
+void convert_back(const Json& value, const Take& take) {
+  if (value.is_object()) return take(table_of(value));
+  if (value.is_array()) {
+    toml::array list;
+    for (const Json& one : value) {
+      convert_back(one, [&](auto&& each) { list.push_back(std::forward<decltype(each)>(each)); });
+    }
+    return take(std::move(list));
+  }
+  if (value.is_boolean()) return take(value.get<bool>());
+  if (value.is_number_integer()) return take(value.get<int64_t>());
+  if (value.is_number()) return take(value.get<double>());
+  take(value.get<std::string>());
+}
+
+toml::table table_of(const Json& object) {
+  toml::table table;
+  for (const auto& [name, value] : object.items()) {
+    convert_back(value, [&](auto&& each) { table.insert_or_assign(name, std::forward<decltype(each)>(each)); });
+  }
+  return table;
+}
+
 }  // namespace
 
 std::string TomlDocument::locate(std::string path, Part part) const {
@@ -61,6 +90,12 @@ TomlDocument read_toml(const std::string& file, std::string_view text, const Inp
   TomlDocument document{file, Json::object(), {}};
   document.root = convert(parse_toml(text, file, input), "", {}, document);
   return document;
+}
+
+std::string to_toml(const Json& root) {
+  std::ostringstream out;
+  out << toml::toml_formatter(table_of(root)) << "\n";
+  return out.str();
 }
 
 std::string join_path(const std::string& path, std::string_view name) {

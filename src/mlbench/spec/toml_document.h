@@ -33,6 +33,9 @@ struct TomlDocument {
 // UserError as parse_toml() (toml_text.h) gives it; also for a date or time, which JSON lacks.
 TomlDocument read_toml(const std::string& file, std::string_view text, const Input& input);
 
+// The inverse, keys in the order of the alphabet: an object of texts, numbers, true and false, lists and objects.
+std::string to_toml(const Json& root);
+
 // "optimizer.lr"; the name alone where `path` is empty.
 std::string join_path(const std::string& path, std::string_view name);
 

@@ -1,0 +1,118 @@
+#include "mlbench/cli/clusters/chart.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/numbers.h"
+#include "mlbench/base/paths.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr const char* kHelmPatience = "10m";
+constexpr auto kHelmLimit = 12min;
+constexpr auto kKubectlLimit = 1min;
+
+// Beside this program, as it is installed or in a source tree that it was built in.
+fs::path own_chart() {
+  fs::path folder = program_path().parent_path();
+  for (int up = 0; up < 4; ++up, folder = folder.parent_path()) {
+    for (const char* below : {"share/mlbench/helm/mlbench", "deploy/helm/mlbench"}) {
+      if (fs::exists(folder / below / "Chart.yaml")) return folder / below;
+    }
+  }
+  throw UserError("there is no Helm chart beside this program: give its folder with --chart DIR (deploy/helm/mlbench of "
+                  "the sources)");
+}
+
+fs::path chart_folder(const std::string& given) {
+  if (given.empty()) return own_chart();
+  if (!fs::exists(fs::path(given) / "Chart.yaml")) {
+    throw UserError(fmt::format("--chart '{}' is no chart: expected a folder with Chart.yaml", given));
+  }
+  return fs::absolute(given).lexically_normal();
+}
+
+std::vector<std::string> helm_words(const Cluster& cluster) {
+  std::vector<std::string> words;
+  if (!cluster.kubeconfig.empty()) words.insert(words.end(), {"--kubeconfig", cluster.kubeconfig});
+  if (!cluster.context.empty()) words.insert(words.end(), {"--kube-context", cluster.context});
+  words.insert(words.end(), {"--namespace", cluster.name_space});
+  return words;
+}
+
+}  // namespace
+
+void add_chart_options(CLI::App& verb, ChartOptions& options) {
+  const char* group = "Chart";
+  verb.add_option("-c,--num-cpus", options.cpus, "cores of a node; one is left to the system")
+      ->capture_default_str()
+      ->type_name("N")
+      ->group(group);
+  verb.add_option("-g,--num-gpus", options.gpus, "GPUs of a node")->capture_default_str()->type_name("N")->group(group);
+  verb.add_option("-v,--custom-value", options.values, "a value of the chart, as helm's --set; repeatable")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE")
+      ->group(group);
+  verb.add_option("--chart", options.chart, "folder of the chart (default: that of this installation)")
+      ->type_name("DIR")
+      ->group(group);
+}
+
+std::vector<std::string> kubectl_words(const Cluster& cluster) {
+  std::vector<std::string> words;
+  if (!cluster.kubeconfig.empty()) words.insert(words.end(), {"--kubeconfig", cluster.kubeconfig});
+  if (!cluster.context.empty()) words.insert(words.end(), {"--context", cluster.context});
+  words.insert(words.end(), {"--namespace", cluster.name_space});
+  return words;
+}
+
+std::string service_of(const Cluster& cluster) { return fmt::format("service/{}-master", cluster.release); }
+
+std::vector<Step> chart_steps(Cluster& cluster, const ClusterRequest& request, const ChartOptions& options) {
+  const int64_t cpus = parse_count(options.cpus, "--num-cpus", {1, 1024});
+  const int64_t gpus = parse_count(options.gpus, "--num-gpus", {0, 64});
+  cluster.release = request.name;
+  cluster.token_file = (request.folder / "token").string();
+
+  std::vector<std::string> helm = {"helm", "upgrade", "--install", cluster.release, chart_folder(options.chart)};
+  const std::vector<std::string> where = helm_words(cluster);
+  helm.insert(helm.end(), where.begin(), where.end());
+  helm.emplace_back("--create-namespace");
+  const auto set = [&](const std::string& value) { helm.insert(helm.end(), {"--set", value}); };
+  set(fmt::format("limits.workers={}", cluster.nodes - 1));
+  set(fmt::format("limits.cpu={}", std::max<int64_t>(1, cpus - 1)));
+  set(fmt::format("limits.gpu={}", gpus));
+  for (const std::string& value : options.values) {
+    if (value.find('=') == std::string::npos || value.starts_with('=')) {
+      throw UserError(fmt::format("-v '{}': expected KEY=VALUE, as in limits.workers=4", shortened(value)));
+    }
+    set(value);
+  }
+  helm.insert(helm.end(), {"--wait", "--timeout", kHelmPatience});
+
+  std::vector<std::string> token = {"kubectl"};
+  const std::vector<std::string> to = kubectl_words(cluster);
+  token.insert(token.end(), to.begin(), to.end());
+  token.insert(token.end(), {"get", "secret", cluster.release + "-token", "-o",
+                             "go-template={{.data.token|base64decode}}"});
+  return {{.what = "the chart", .arguments = helm, .makes = true, .limit = kHelmLimit},
+          {.what = "the master's token", .arguments = token, .output = cluster.token_file, .limit = kKubectlLimit}};
+}
+
+Step chart_removal(const Cluster& cluster, bool may_fail) {
+  std::vector<std::string> helm = {"helm", "uninstall", cluster.release};
+  const std::vector<std::string> where = helm_words(cluster);
+  helm.insert(helm.end(), where.begin(), where.end());
+  helm.insert(helm.end(), {"--ignore-not-found", "--wait", "--timeout", "5m"});
+  return {.what = "the chart", .arguments = helm, .may_fail = may_fail, .limit = 6min};
+}
+
+}  // namespace mlbench::cli
