@@ -118,9 +118,10 @@ TEST_F(Cli, HelpNamesEveryVerbAndNothingInternal) {
   const Result result = mlbench({"--help"});
   EXPECT_EQ(result.code, 0);
   for (const char* verb :
-       {"run",    "resume",  "stop",      "status",        "watch",       "logs",  "note",     "download",
-        "delete", "serve",   "dashboard", "list-clusters", "set-cluster", "list",  "data",     "result",
-        "charts", "compare", "evaluate",  "schedule",      "doctor",      "bench", "timeline", "sweep"}) {
+       {"run",      "resume", "stop",           "status",         "watch",         "logs",        "note",
+        "download", "delete", "serve",          "dashboard",      "list-clusters", "set-cluster", "list",
+        "data",     "result", "create-cluster", "delete-cluster", "charts",        "compare",     "evaluate",
+        "schedule", "doctor", "bench",          "timeline",       "sweep"}) {
     const std::string line = std::string("\n  ") + verb;
     EXPECT_THAT(result.out, AnyOf(HasSubstr(line + " "), HasSubstr(line + ", ")));  // what follows the comma: an alias
   }

@@ -145,7 +145,8 @@ std::optional<MasterClient> master_of(const std::string& name, const Cluster& cl
   if (!cluster.home.empty()) {
     const auto address = home::find_master(cluster.home);
     if (!address) {
-      throw UserError(fmt::format("the master of cluster {} does not run: 'mlbench set-cluster {}' starts it", name, name));
+      throw UserError(
+          fmt::format("the master of cluster {} does not run: 'mlbench set-cluster {}' starts it", name, name));
     }
     return MasterClient(address->url, home::read_token(address->token_file), address->certificate, true);
   }
@@ -153,9 +154,10 @@ std::optional<MasterClient> master_of(const std::string& name, const Cluster& cl
     return MasterClient(std::make_shared<PortForward>(cluster), home::read_token(cluster.token_file));
   }
   if (cluster.provider == "hosts" || cluster.provider == "slurm") return std::nullopt;
-  throw UserError(fmt::format("cluster {} was made by MLBench's own command line, and takes no runs of this one: "
-                              "'mlbench delete-cluster {} {}', and 'mlbench create-cluster' makes another",
-                              name, cluster.provider, name));
+  throw UserError(
+      fmt::format("cluster {} was made by MLBench's own command line, and takes no runs of this one: "
+                  "'mlbench delete-cluster {} {}', and 'mlbench create-cluster' makes another",
+                  name, cluster.provider, name));
 }
 
 std::optional<MasterClient> given_master(const Context& context) {

@@ -124,11 +124,12 @@ ExitCode set_cluster(const Context& context, const SetCluster& options) {
 }  // namespace
 
 void add_clusters(CLI::App& app, Program& program) {
-  CLI::App* list =
-      add_verb(app, program, "list-clusters", "Clusters and masters elsewhere that have names here; * is the chosen one");
+  CLI::App* list = add_verb(app, program, "list-clusters",
+                            "Clusters and masters elsewhere that have names here; * is the chosen one");
   list->callback([&program] { program.action = [&program] { return list_clusters(program.context); }; });
 
-  CLI::App* set = add_verb(app, program, "set-cluster", "Choose the cluster or master that runs and the other verbs go to");
+  CLI::App* set =
+      add_verb(app, program, "set-cluster", "Choose the cluster or master that runs and the other verbs go to");
   auto options = std::make_shared<SetCluster>();
   set->add_option("NAME", options->words, "[PROVIDER] NAME; with -u: a new name for a master; 'local': this home")
       ->required()

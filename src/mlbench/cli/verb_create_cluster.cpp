@@ -89,9 +89,10 @@ ExitCode create(const Context& context, const ClusterVerb& verb) {
   const fs::path home = context.home();
   const ClusterRequest request = request_of(context, verb);
   if (!verb.dry_run && read_clusters(home).known.contains(request.name)) {
-    throw UserError(fmt::format("cluster {} is known already: choose another name, 'mlbench set-cluster {}' uses it, and "
-                                "'mlbench delete-cluster PROVIDER {}' removes it",
-                                request.name, request.name, request.name));
+    throw UserError(
+        fmt::format("cluster {} is known already: choose another name, 'mlbench set-cluster {}' uses it, and "
+                    "'mlbench delete-cluster PROVIDER {}' removes it",
+                    request.name, request.name, request.name));
   }
   ClusterPlan plan = verb.provider->plan(request);
   if (verb.dry_run) {
@@ -154,11 +155,11 @@ ExitCode remove(const Context& context, const ClusterVerb& verb) {
   const auto found = clusters.known.find(name);
   const Cluster* known = found == clusters.known.end() ? nullptr : &found->second;
   if (known != nullptr && known->provider != verb.row->name) {
-    throw UserError(known->provider == kMaster
-                        ? fmt::format("{} is a master elsewhere: 'mlbench set-cluster {} --forget' takes its name away",
-                                      name, name)
-                        : fmt::format("{} is a cluster of {}: 'mlbench delete-cluster {} {}'", name, known->provider,
-                                      known->provider, name));
+    throw UserError(
+        known->provider == kMaster
+            ? fmt::format("{} is a master elsewhere: 'mlbench set-cluster {} --forget' takes its name away", name, name)
+            : fmt::format("{} is a cluster of {}: 'mlbench delete-cluster {} {}'", name, known->provider,
+                          known->provider, name));
   }
   const std::vector<Step> steps = verb.provider->plan_removal(name, known);
   if (verb.dry_run) {

@@ -36,17 +36,23 @@ class AwsProvider : public Provider {
     cluster.zone = region_;
 
     // The chart's volume is one of EBS, whose driver is an add-on.
-    std::vector<std::string> create = {"eksctl", "create", "cluster", "--name", request.name, "--nodes",
-                                       std::to_string(request.nodes), "--node-type", machine_, "--kubeconfig",
+    std::vector<std::string> create = {"eksctl",
+                                       "create",
+                                       "cluster",
+                                       "--name",
+                                       request.name,
+                                       "--nodes",
+                                       std::to_string(request.nodes),
+                                       "--node-type",
+                                       machine_,
+                                       "--kubeconfig",
                                        cluster.kubeconfig};
     add_region(create, region_);
     if (!version_.empty()) create.insert(create.end(), {"--version", version_});
-    plan.steps.push_back({.what = "the cluster",
-                          .arguments = create,
-                          .makes = true,
-                          .limit = std::chrono::minutes(60)});
-    std::vector<std::string> driver = {"eksctl", "create", "addon", "--name", "aws-ebs-csi-driver", "--cluster",
-                                       request.name};
+    plan.steps.push_back(
+        {.what = "the cluster", .arguments = create, .makes = true, .limit = std::chrono::minutes(60)});
+    std::vector<std::string> driver = {"eksctl",    "create",    "addon", "--name", "aws-ebs-csi-driver",
+                                       "--cluster", request.name};
     add_region(driver, region_);
     plan.steps.push_back({.what = "the driver of its volumes", .arguments = driver});
     for (Step& step : chart_steps(cluster, request, chart_)) plan.steps.push_back(std::move(step));
@@ -62,8 +68,7 @@ class AwsProvider : public Provider {
     std::vector<Step> steps;
     // First: the disk of its volume belongs to no node, and would stay.
     if (known != nullptr && !known->release.empty()) steps.push_back(chart_removal(*known, true));
-    std::vector<std::string> list = {"aws",  "eks", "list-clusters", "--query", "clusters[]", "--output",
-                                     "text"};
+    std::vector<std::string> list = {"aws", "eks", "list-clusters", "--query", "clusters[]", "--output", "text"};
     add_region(list, region);
     std::vector<std::string> remove = {"eksctl", "delete", "cluster", "--name", name, "--wait"};
     add_region(remove, region);

@@ -28,8 +28,9 @@ fs::path own_chart() {
       if (fs::exists(folder / below / "Chart.yaml")) return folder / below;
     }
   }
-  throw UserError("there is no Helm chart beside this program: give its folder with --chart DIR (deploy/helm/mlbench of "
-                  "the sources)");
+  throw UserError(
+      "there is no Helm chart beside this program: give its folder with --chart DIR (deploy/helm/mlbench of "
+      "the sources)");
 }
 
 fs::path chart_folder(const std::string& given) {
@@ -79,6 +80,10 @@ std::string service_of(const Cluster& cluster) { return fmt::format("service/{}-
 std::vector<Step> chart_steps(Cluster& cluster, const ClusterRequest& request, const ChartOptions& options) {
   const int64_t cpus = parse_count(options.cpus, "--num-cpus", {1, 1024});
   const int64_t gpus = parse_count(options.gpus, "--num-gpus", {0, 64});
+  for (const std::string& value : options.values) {
+    if (value.find('=') != std::string::npos && !value.starts_with('=')) continue;
+    throw UserError(fmt::format("-v '{}': expected KEY=VALUE, as in limits.workers=4", shortened(value)));
+  }
   cluster.release = request.name;
   cluster.token_file = (request.folder / "token").string();
 
@@ -90,19 +95,14 @@ std::vector<Step> chart_steps(Cluster& cluster, const ClusterRequest& request, c
   set(fmt::format("limits.workers={}", cluster.nodes - 1));
   set(fmt::format("limits.cpu={}", std::max<int64_t>(1, cpus - 1)));
   set(fmt::format("limits.gpu={}", gpus));
-  for (const std::string& value : options.values) {
-    if (value.find('=') == std::string::npos || value.starts_with('=')) {
-      throw UserError(fmt::format("-v '{}': expected KEY=VALUE, as in limits.workers=4", shortened(value)));
-    }
-    set(value);
-  }
+  for (const std::string& value : options.values) set(value);
   helm.insert(helm.end(), {"--wait", "--timeout", kHelmPatience});
 
   std::vector<std::string> token = {"kubectl"};
   const std::vector<std::string> to = kubectl_words(cluster);
   token.insert(token.end(), to.begin(), to.end());
-  token.insert(token.end(), {"get", "secret", cluster.release + "-token", "-o",
-                             "go-template={{.data.token|base64decode}}"});
+  token.insert(token.end(),
+               {"get", "secret", cluster.release + "-token", "-o", "go-template={{.data.token|base64decode}}"});
   return {{.what = "the chart", .arguments = helm, .makes = true, .limit = kHelmLimit},
           {.what = "the master's token", .arguments = token, .output = cluster.token_file, .limit = kKubectlLimit}};
 }

@@ -119,7 +119,8 @@ Json to_json(const Cluster& cluster) {
 
 Clusters clusters_of_ini(const std::string& text) {
   // gke, aws and kind of MLBench are the providers of here by other names.
-  const std::map<std::string, std::string, std::less<>> providers = {{"gke", "gcloud"}, {"aws", "aws"}, {"kind", "kind"}};
+  const std::map<std::string, std::string, std::less<>> providers = {
+      {"gke", "gcloud"}, {"aws", "aws"}, {"kind", "kind"}};
   Clusters clusters;
   Cluster* current = nullptr;
   std::istringstream lines(text);
@@ -160,8 +161,7 @@ Clusters read_clusters(const fs::path& home) {
     return clusters;
   }
   if (fs::exists(ini)) {
-    const Clusters clusters =
-        read_or_explain(ini, [&] { return clusters_of_ini(read_file(ini, inputs::kClusters)); });
+    const Clusters clusters = read_or_explain(ini, [&] { return clusters_of_ini(read_file(ini, inputs::kClusters)); });
     keep(home, clusters,
          fmt::format("of MLBench's {}, now in {}: {}. They have MLBench's dashboard, which takes no runs of this "
                      "program: 'mlbench delete-cluster' removes them",

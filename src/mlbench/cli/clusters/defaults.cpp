@@ -30,8 +30,8 @@ void apply_cluster(const Context& context, bool executor_given, spec::RunOptions
   const auto key_of = [](const std::string& option) { return option.substr(0, option.find('=')); };
   std::vector<std::string> usual;
   for (const std::string& option : cluster.slurm) {
-    const bool given = std::ranges::any_of(
-        options.slurm, [&](const std::string& other) { return key_of(other) == key_of(option); });
+    const bool given =
+        std::ranges::any_of(options.slurm, [&](const std::string& other) { return key_of(other) == key_of(option); });
     if (!given) usual.push_back(option);
   }
   options.slurm.insert(options.slurm.begin(), usual.begin(), usual.end());

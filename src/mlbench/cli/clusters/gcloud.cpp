@@ -59,8 +59,7 @@ class GcloudProvider : public Provider {
     }
     if (preemptible_) add({"--spot"});
     const std::map<std::string, std::string> environment = {{"KUBECONFIG", cluster.kubeconfig}};
-    plan.steps.push_back(
-        {.what = "the cluster", .arguments = create, .environment = environment, .makes = true});
+    plan.steps.push_back({.what = "the cluster", .arguments = create, .environment = environment, .makes = true});
     plan.steps.push_back({.what = "its credentials",
                           .arguments = verb_of("get-credentials", request.name, cluster),
                           .environment = environment});
@@ -80,13 +79,11 @@ class GcloudProvider : public Provider {
     std::vector<Step> steps;
     // First: the disk of its volume belongs to no node, and would stay.
     if (!cluster.release.empty()) steps.push_back(chart_removal(cluster, true));
-    std::vector<std::string> list = {"gcloud",   "container",   "clusters", "list",          "--zone",
-                                     cluster.zone, "--filter", "name=" + name, "--format", "value(name)"};
+    std::vector<std::string> list = {"gcloud",     "container", "clusters",     "list",     "--zone",
+                                     cluster.zone, "--filter",  "name=" + name, "--format", "value(name)"};
     if (!cluster.project.empty()) list.insert(list.end(), {"--project", cluster.project});
-    steps.push_back({.what = "the cluster",
-                     .arguments = verb_of("delete", name, cluster),
-                     .if_lists = list,
-                     .listed = name});
+    steps.push_back(
+        {.what = "the cluster", .arguments = verb_of("delete", name, cluster), .if_lists = list, .listed = name});
     return steps;
   }
 
@@ -102,9 +99,9 @@ class GcloudProvider : public Provider {
   }
 
   void check_words() const {
-    for (const auto& [word, what] : {std::pair(&zone_, "--zone"), std::pair(&project_, "--project"),
-                                     std::pair(&machine_, "--machine-type"), std::pair(&gpu_type_, "--gpu-type"),
-                                     std::pair(&version_, "--kubernetes-version")}) {
+    for (const auto& [word, what] :
+         {std::pair(&zone_, "--zone"), std::pair(&project_, "--project"), std::pair(&machine_, "--machine-type"),
+          std::pair(&gpu_type_, "--gpu-type"), std::pair(&version_, "--kubernetes-version")}) {
       // Projects of a domain are "example.com:name".
       const bool given = !word->empty();
       if (given && word->find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:_-") !=

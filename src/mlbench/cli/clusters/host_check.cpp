@@ -95,8 +95,8 @@ HostCheck judge_host(const spec::HostSlots& host, const ProcessOutput& answer, d
                              std::abs(check.clock_offset_s), check.clock_offset_s > 0 ? "ahead" : "behind"));
   }
   if (check.cores < host.slots) {
-    return wrong(fmt::format("has {} cores for {} slots: give at most {}:{}", check.cores, host.slots, host.name,
-                             check.cores));
+    return wrong(
+        fmt::format("has {} cores for {} slots: give at most {}:{}", check.cores, host.slots, host.name, check.cores));
   }
   return check;
 }

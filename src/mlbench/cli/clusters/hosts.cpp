@@ -30,9 +30,7 @@ namespace {
 constexpr size_t kMostAtOnce = 32;
 constexpr auto kHostLimit = 30s;
 
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
+double now_s() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 HostCheck check_host(const spec::HostSlots& host, const Step& step, const std::string& build_id) {
   ProcessOptions options;
@@ -120,9 +118,10 @@ class HostsProvider : public Provider {
     lines.pop_back();
     say(lines);
     if (wrong > 0) {
-      throw UserError(fmt::format("{} of {} hosts cannot be used as they are: put right what stands above, or leave "
-                                  "them out, and type the same again",
-                                  wrong, hosts_.size()));
+      throw UserError(
+          fmt::format("{} of {} hosts cannot be used as they are: put right what stands above, or leave "
+                      "them out, and type the same again",
+                      wrong, hosts_.size()));
     }
   }
 

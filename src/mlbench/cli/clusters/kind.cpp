@@ -51,29 +51,29 @@ class KindProvider : public Provider {
     plan.steps.push_back({.what = "how nodes find the registry",
                           .arguments = {},
                           .output = certificates / fmt::format("localhost:{}", port) / "hosts.toml",
-                          .content = fmt::format("[host.\"http://{}:{}\"]\n", registry_, port)});
+                          .content = fmt::format("[host.\"http://{}:{}\"]", registry_, port)});
     const auto config = request.folder / "kind.json";
     plan.steps.push_back({.what = "kind's configuration",
                           .arguments = {},
                           .output = config,
-                          .content = configuration(cluster.nodes, certificates).dump() + "\n"});
-    std::vector<std::string> create = {"kind",     "create",         "cluster",      "--name",
-                                       request.name, "--config",     config,         "--kubeconfig",
-                                       cluster.kubeconfig, "--wait", "5m"};
+                          .content = configuration(cluster.nodes, certificates).dump()});
+    std::vector<std::string> create = {"kind", "create",       "cluster",          "--name", request.name, "--config",
+                                       config, "--kubeconfig", cluster.kubeconfig, "--wait", "5m"};
     if (!version_.empty()) create.insert(create.end(), {"--image", "kindest/node:v" + version_});
     plan.steps.push_back({.what = "the cluster", .arguments = create, .makes = true});
     // Behind the cluster, whose first one makes the network.
-    plan.steps.push_back({.what = "the registry",
-                          .arguments = {"docker", "run", "--detach", "--restart", "always", "--network", "kind",
-                                        "--publish", fmt::format("127.0.0.1:{}:{}", port, port), "--env",
-                                        fmt::format("REGISTRY_HTTP_ADDR=:{}", port), "--name", registry_,
-                                        kRegistryImage},
-                          .unless = {"docker", "start", registry_},
-                          .makes = true});
+    plan.steps.push_back(
+        {.what = "the registry",
+         .arguments = {"docker", "run", "--detach", "--restart", "always", "--network", "kind", "--publish",
+                       fmt::format("127.0.0.1:{}:{}", port, port), "--env", fmt::format("REGISTRY_HTTP_ADDR=:{}", port),
+                       "--name", registry_, kRegistryImage},
+         .unless = {"docker", "start", registry_},
+         .makes = true});
     for (Step& step : chart_steps(cluster, request, chart_)) plan.steps.push_back(std::move(step));
-    plan.notes.push_back(fmt::format("images of this machine reach the cluster by 'docker tag IMAGE localhost:{}/IMAGE' "
-                                     "and 'docker push localhost:{}/IMAGE'",
-                                     port, port));
+    plan.notes.push_back(
+        fmt::format("images of this machine reach the cluster by 'docker tag IMAGE localhost:{}/IMAGE' "
+                    "and 'docker push localhost:{}/IMAGE'",
+                    port, port));
     return plan;
   }
 

@@ -97,7 +97,8 @@ class LocalProvider : public Provider {
     const auto deadline = std::chrono::steady_clock::now() + kMasterPatience;
     while (home::find_master(home_)) {
       if (std::chrono::steady_clock::now() > deadline) {
-        throw CommError(fmt::format("the master, process {}, goes on after SIGTERM: end it, and delete again", master->pid));
+        throw CommError(
+            fmt::format("the master, process {}, goes on after SIGTERM: end it, and delete again", master->pid));
       }
       std::this_thread::sleep_for(kMasterPoll);
     }

@@ -75,10 +75,9 @@ void PortForward::open() {
     }
     if (!end && std::chrono::steady_clock::now() < deadline) continue;
     if (!end) child_->stop(2s);
-    throw CommError(fmt::format("no way to the master of the chosen cluster: '{}' {}: {}",
-                                exec::command_line({}, options.arguments),
-                                end ? fmt::format("ended with {}", end->code) : "did not open it in time",
-                                trimmed(said())));
+    throw CommError(fmt::format(
+        "no way to the master of the chosen cluster: '{}' {}: {}", exec::command_line({}, options.arguments),
+        end ? fmt::format("ended with {}", end->code) : "did not open it in time", trimmed(said())));
   }
 }
 

@@ -44,9 +44,10 @@ void check_cluster_label(const std::string& name) {
       std::ranges::all_of(name, fits)) {
     return;
   }
-  throw UserError(fmt::format("cluster name '{}': expected at most {} lower-case letters, digits and -, begun with a "
-                              "letter and not ended by -, the number of nodes included",
-                              shortened(name), kLongestLabel));
+  throw UserError(
+      fmt::format("cluster name '{}': expected at most {} lower-case letters, digits and -, begun with a "
+                  "letter and not ended by -, the number of nodes included",
+                  shortened(name), kLongestLabel));
 }
 
 }  // namespace mlbench::cli

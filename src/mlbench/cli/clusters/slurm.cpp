@@ -48,8 +48,7 @@ class SlurmProvider : public Provider {
       throw UserError(fmt::format("--scratch '{}' is no absolute path", shortened(cluster.scratch)));
     }
     if (partition_.empty()) {
-      plan.steps.push_back(
-          {.what = "what Slurm has", .arguments = {"sinfo"}, .limit = std::chrono::minutes(1)});
+      plan.steps.push_back({.what = "what Slurm has", .arguments = {"sinfo"}, .limit = std::chrono::minutes(1)});
     } else {
       check_name(partition_, "--partition");
       cluster.slurm.insert(cluster.slurm.begin(), "partition=" + partition_);

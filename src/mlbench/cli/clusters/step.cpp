@@ -104,7 +104,7 @@ std::string texts_of(const std::vector<std::string>& texts) {
 
 std::string to_text(const Step& step) {
   const std::string output = step.output.empty() ? "" : " > " + quoted_word(step.output.string());
-  if (step.arguments.empty()) return fmt::format("printf %s {}{}", quoted_word(step.content), output);
+  if (step.arguments.empty()) return fmt::format("printf '%s\\n' {}{}", quoted_word(step.content), output);
   std::string line = exec::command_line(step.environment, step.arguments) + output;
   if (!step.unless.empty()) {
     line = fmt::format("{} >/dev/null 2>&1 || {}", exec::command_line(step.environment, step.unless), line);
@@ -141,7 +141,7 @@ void StepRunner::run_one(const Step& step) {
   if (!step.unless.empty() && succeeds(step.unless, step.environment)) return;
   if (step.makes) made_something_ = true;
   if (!step.output.empty()) make_folder_of(step.output);
-  if (step.arguments.empty()) return write_file_atomically(step.output, step.content);
+  if (step.arguments.empty()) return write_file_atomically(step.output, step.content + "\n");
   say(to_text(step));
   if (step.output.empty()) {
     const ProcessEnd end = run_tool(step, STDERR_FILENO);

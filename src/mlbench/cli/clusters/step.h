@@ -20,7 +20,7 @@ struct Step {
   std::vector<std::string> if_lists = {};
   std::string listed = {};
   std::filesystem::path output = {};  // a file of this user alone that gets what the command writes
-  std::string content = {};           // with `output` and no arguments: what the file gets
+  std::string content = {};           // with `output` and no arguments: the line that the file gets
   bool makes = false;                 // something that stays when a later step fails
   bool may_fail = false;              // what follows does not need it
   std::chrono::seconds limit = std::chrono::minutes(30);
