@@ -47,28 +47,32 @@ Json convert(const toml::node& node, const std::string& path, toml::source_posit
 }
 
 toml::table table_of(const Json& object);
+toml::array array_of(const Json& list);
 
 // Hands the value to `take` as the type that TOML has for it.
 template <typename Take>
 void convert_back(const Json& value, const Take& take) {
   if (value.is_object()) return take(table_of(value));
-  if (value.is_array()) {
-    toml::array list;
-    for (const Json& one : value) {
-      convert_back(one, [&](auto&& each) { list.push_back(std::forward<decltype(each)>(each)); });
-    }
-    return take(std::move(list));
-  }
+  if (value.is_array()) return take(array_of(value));
   if (value.is_boolean()) return take(value.get<bool>());
   if (value.is_number_integer()) return take(value.get<int64_t>());
   if (value.is_number()) return take(value.get<double>());
   take(value.get<std::string>());
 }
 
+toml::array array_of(const Json& list) {
+  toml::array array;
+  for (const Json& one : list) {
+    convert_back(one, [&](auto&& value) { array.push_back(std::forward<decltype(value)>(value)); });
+  }
+  return array;
+}
+
 toml::table table_of(const Json& object) {
   toml::table table;
   for (const auto& [name, value] : object.items()) {
-    convert_back(value, [&](auto&& each) { table.insert_or_assign(name, std::forward<decltype(each)>(each)); });
+    const std::string& key = name;
+    convert_back(value, [&](auto&& one) { table.insert_or_assign(key, std::forward<decltype(one)>(one)); });
   }
   return table;
 }
