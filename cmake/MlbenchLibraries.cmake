@@ -2,7 +2,7 @@
 #   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json CLI11::CLI11 date::date
 #   tomlplusplus::tomlplusplus LibArchive::LibArchive CURL::libcurl OpenSSL::Crypto ZLIB::ZLIB
 #   SQLite::SQLite3 simdjson::simdjson protobuf::libprotobuf-lite ICU::uc mlbench_microhttpd mlbench_isal
-#   mlbench_sentencepiece (where it is)
+#   mlbench_yaml mlbench_sentencepiece (where it is)
 #   mlbench_gloo mlbench_mpi (where there is an MPI) mlbench_nccl (where it was asked for) LibTorch::LibTorch DNNL::dnnl (where there is a oneDNN) GTest::gtest GTest::gmock benchmark::benchmark
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
@@ -37,6 +37,14 @@ mark_as_advanced(MLBENCH_ISAL_INCLUDE MLBENCH_ISAL_LIBRARY)
 add_library(mlbench_isal INTERFACE)
 target_include_directories(mlbench_isal SYSTEM INTERFACE ${MLBENCH_ISAL_INCLUDE})
 target_link_libraries(mlbench_isal INTERFACE ${MLBENCH_ISAL_LIBRARY})
+
+# This one's names its target one way or another, version by version.
+find_path(MLBENCH_YAML_INCLUDE yaml-cpp/yaml.h REQUIRED)
+find_library(MLBENCH_YAML_LIBRARY yaml-cpp REQUIRED)
+mark_as_advanced(MLBENCH_YAML_INCLUDE MLBENCH_YAML_LIBRARY)
+add_library(mlbench_yaml INTERFACE)
+target_include_directories(mlbench_yaml SYSTEM INTERFACE ${MLBENCH_YAML_INCLUDE})
+target_link_libraries(mlbench_yaml INTERFACE ${MLBENCH_YAML_LIBRARY})
 
 # Nor this one, which is optional: pieces of words are learned where it is.
 find_path(MLBENCH_SENTENCEPIECE_INCLUDE sentencepiece_trainer.h)

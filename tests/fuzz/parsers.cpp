@@ -15,7 +15,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/checkpoint/checkpoint.h"
-#include "mlbench/cli/clusters.h"
+#include "mlbench/cli/clusters/config.h"
 #include "mlbench/dataset/cached_tokens.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/format.h"
@@ -26,6 +26,8 @@
 #include "mlbench/dataset/text/subword_dictionary.h"
 #include "mlbench/dataset/text/text_format.h"
 #include "mlbench/dataset/text/vocabulary.h"
+#include "mlbench/exec/kubernetes/status.h"
+#include "mlbench/exec/kubernetes/yaml.h"
 #include "mlbench/exec/slurm/answers.h"
 #include "mlbench/home/summary.h"
 #include "mlbench/master/gpus.h"
@@ -680,12 +682,37 @@ const Parser kParsers[] = {
      }},
     {"clusters",
      [](const std::string& input) {
-       write(scratch() / "clusters.json", input);
+       write(scratch() / "clusters.toml", input);
        cli::current_cluster(scratch());
      },
-     [] {
-       cli::write_clusters(scratch(), {{{"lab", {"https://lab.example:8443", "/a/token", ""}}}, "lab"});
-       return with_hard_json(read_json_file(scratch() / "clusters.json", inputs::kClusters).dump());
+     []() -> std::vector<std::string> {
+       return {"current = \"lab\"\n[clusters.lab]\nprovider = \"master\"\nurl = \"https://lab.example:8443\"\n"
+               "token_file = \"/a/token\"\n",
+               "[clusters.farm]\nprovider = \"hosts\"\nhosts = \"a:2,b:2\"\nnodes = 99999999999999999999\n",
+               "current = 1\n[clusters]\n\"../x\" = {}\n"};
+     }},
+    {"clusters_ini", [](const std::string& input) { cli::clusters_of_ini(input); },
+     []() -> std::vector<std::string> {
+       return {"[general]\nprovider = gke\n[gke]\ncurrent-cluster = a-3\n[gke.a-3]\nname = a-3\nzone = b\nproject = c\n",
+               "[kind.x]\ncluster\n=\n[", "%(x)s = 1\n"};
+     }},
+    {"yaml",
+     [](const std::string& input) { exec::kubernetes::parse_yaml(input, inputs::kPodOverlay, "fuzz.yaml"); },
+     []() -> std::vector<std::string> {
+       return {"a: [1, 'x', {b: null}]\nc: &c [x, x]\nd: [*c, *c]\n", repeated("[", 70),
+               "current-context: a\nusers:\n- name: c\n  user: {token: !!str 1}\n", "a: |\n  b\n---\n? c\n: d\n"};
+     }},
+    {"pod",
+     [](const std::string& input) {
+       if (const auto pod = try_parse_json(input, inputs::kKubernetesAnswer)) {
+         exec::kubernetes::end_of(exec::kubernetes::pod_view(*pod));
+       }
+     },
+     []() -> std::vector<std::string> {
+       return {R"({"metadata": {"name": "p", "labels": {"batch.kubernetes.io/job-completion-index": "1"}},
+                  "status": {"phase": "Failed", "containerStatuses": [{"name": "rank", "state":
+                  {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]}})",
+               R"({"status": {"conditions": [1, {"type": "DisruptionTarget", "status": "True"}]}})"};
      }},
     {"node_list", [](const std::string& input) { net::first_host_of_nodelist(input); },
      []() -> std::vector<std::string> {

@@ -253,6 +253,8 @@ class Engine {
     return most;
   }
 
+  bool in_images() const { return executor_->in_images(); }
+
   // UserError for what the engine would refuse.
   void check(spec::RunSpec run) const {
     if (executor_->on_this_host() && options.image.empty()) return;
@@ -328,11 +330,12 @@ int64_t threads_of(const RunOptions& options, const PlanFacts& facts, const Engi
 }
 
 // In an image a command starts where the image says, unless a folder of the host is given, which it then has, too.
-void check_work_dir(const RunOptions& options) {
-  if (options.work_dir.empty() && !options.image.empty()) return;
+void check_work_dir(const RunOptions& options, const Engine& engine) {
+  if (options.work_dir.empty() && (!options.image.empty() || engine.in_images())) return;  // the image's own
   if (options.work_dir.empty() || !fs::path(options.work_dir).is_absolute()) {
     throw UserError(fmt::format("work_dir '{}' is no absolute path", options.work_dir));
   }
+  if (engine.in_images()) return;  // it is looked for there
   if (!fs::is_directory(options.work_dir)) {
     throw UserError(fmt::format("work_dir '{}' is not a folder", options.work_dir));
   }
@@ -345,7 +348,7 @@ std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const Pla
   const Engine engine(options, facts);
   if (options.command.front().empty()) throw UserError("the command behind -- has no program");
   spec::check_variables(options.environment);
-  check_work_dir(options);
+  check_work_dir(options, engine);
 
   spec::RunSpec common;
   common.backend = options.backend.empty() ? "gloo" : options.backend;
@@ -453,10 +456,18 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
         "--fixed-batch has no goal to end at: say when to stop with --max-steps, --max-epochs or --max-time");
   }
 
+  if (engine.in_images()) {
+    common.cache_dir = exec::kImageCache;
+    common.data_dirs = {exec::kImageData};
+    if (!options.data_dir.empty()) common.data_dirs.insert(common.data_dirs.begin(), options.data_dir);
+  }
+
   std::vector<spec::RunSpec> runs = for_each_count(
       options, facts, engine, common, [&](spec::RunSpec& run) { spec::set_task(run, common.task, common.overrides); });
   // Last: it may be what the user has to fetch, and the rest is then known to be right.
-  if (!options.synthetic) dataset::locate(dataset::find_description(common.data_name), common.data_dirs);
+  if (!options.synthetic && !engine.in_images()) {
+    dataset::locate(dataset::find_description(common.data_name), common.data_dirs);
+  }
   return runs;
 }
 

@@ -21,6 +21,7 @@
 #include "mlbench/cli/timeline_file.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/task.h"
+#include "mlbench/spec/variables.h"
 
 namespace mlbench::cli {
 
@@ -185,6 +186,27 @@ void print_dry_run(const Context& context, const std::vector<spec::RunSpec>& run
   }
 }
 
+void print_manifest(const Context& context, const std::vector<spec::RunSpec>& runs, const std::string& kind) {
+  Json objects = Json::array();
+  for (const spec::RunSpec& run : runs) {
+    for (const std::string& text : run.environment) {
+      const spec::Variable variable = spec::parse_variable(text);
+      if (variable.from == spec::ValueFrom::kText) continue;
+      throw UserError(
+          fmt::format("--emit with --env {}: a secret stands in no manifest; leave it out, and name one of "
+                      "Kubernetes' in a --pod-overlay (env, valueFrom, secretKeyRef)",
+                      variable.name));
+    }
+    const auto executor = catalog::make_executor(run.executor, run.engine);
+    const exec::LaunchRequest request =
+        supervise::launch_request(run, *executor, context.worker(), 1, std::nullopt, run.oversubscribed);
+    const Json spec = spec::uses_worker(run) ? spec::to_json(run) : Json();
+    for (Json& object : executor->manifest(kind, request, spec)) objects.push_back(std::move(object));
+  }
+  print((objects.size() == 1 ? objects[0] : Json{{"apiVersion", "v1"}, {"kind", "List"}, {"items", objects}}).dump(2) +
+        "\n");
+}
+
 StartedRuns start_runs(const Context& context, RunOptions options, const StartOptions& start, RowFormat rows) {
   if (start.local && context.url_option) throw UserError("--local starts the runs here: leave out -u");
   if (!start.local) apply_cluster(context, start.executor_given, options);
@@ -192,7 +214,7 @@ StartedRuns start_runs(const Context& context, RunOptions options, const StartOp
   options.timeline = timelines.wanted();
   const bool unsaid = options.task.empty() && spec::asks_for_training(options);
   const bool can_ask = !context.json && is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO);
-  if (!start.local && !start.dry_run) {
+  if (!start.local && !start.dry_run && start.emit.empty()) {
     if (const auto master = find_master(context)) {
       if (unsaid && !master->elsewhere() && can_ask) {
         if (!ask_missing(options, gather_facts(context.worker(), context.home()))) {
@@ -213,6 +235,10 @@ StartedRuns start_runs(const Context& context, RunOptions options, const StartOp
   }
   check_names_free(facts.home, names);
   for (const std::string& warning : plan_warnings(runs, facts.cores)) say("note: " + warning);
+  if (!start.emit.empty()) {
+    print_manifest(context, runs, start.emit);
+    return {.ends_with = ExitCode::kOk};
+  }
   if (start.dry_run) {
     print_dry_run(context, runs, 1, std::nullopt);
     return {.ends_with = ExitCode::kOk};

@@ -19,6 +19,7 @@ namespace mlbench::cli {
 struct StartOptions {
   bool dry_run = false, detach = false, local = false;
   bool executor_given = false;  // else the chosen cluster may say it, or the master
+  std::string emit;      // a kind of manifest that is printed instead; "": none
   std::string timeline;  // the file that a trace of the ranks is to be written to; "": HOROVOD_TIMELINE's, or none
 };
 
@@ -39,6 +40,9 @@ std::string describe(const spec::RunSpec& run);
 // [{"name", "spec", "commands": a text per rank or launcher}]
 Json plans_of(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,
               std::optional<int64_t> resume_step);
+// One JSON object by which others can start the runs: a manifest, or a List of several. UserError where the executor has
+// none of that kind, or a value of theirs may stand in none.
+void print_manifest(const Context& context, const std::vector<spec::RunSpec>& runs, const std::string& kind);
 // The runs, and the commands that they would start, as text or JSON.
 void print_dry_run(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,
                    std::optional<int64_t> resume_step);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/follow.h"
 #include "mlbench/cli/interrupt.h"
@@ -29,6 +30,13 @@ void add_start_options(CLI::App& verb, StartOptions& start) {
   verb.add_flag("--dry-run", start.dry_run, "print what would run, and start nothing");
 }
 
+void add_emit_option(CLI::App& verb, StartOptions& start) {
+  verb.add_option("--emit", start.emit,
+                  "print a manifest by which others start the ranks, and start nothing: job, jobset, trainjob "
+                  "(executor kubernetes)")
+      ->type_name("KIND");
+}
+
 ExitCode finish(const Context& context, const StartedRuns& started, bool detached) {
   const std::vector<Json>& records = started.records;
   if (context.json) {
@@ -50,8 +58,11 @@ ExitCode finish(const Context& context, const StartedRuns& started, bool detache
 void complete_command(spec::RunOptions& options, const std::vector<std::string>& words) {
   if (words.empty()) throw UserError("the command behind -- has no program");
   options.command = words;
-  const bool images = options.work_dir.empty() && !options.image.empty();
-  if (!images) options.work_dir = fs::absolute(options.work_dir.empty() ? "." : options.work_dir).lexically_normal();
+  // Of an image, where ranks see its files.
+  const bool in_image = !options.image.empty() || catalog::in_images(options.executor);
+  if (!options.work_dir.empty() || !in_image) {
+    options.work_dir = fs::absolute(options.work_dir.empty() ? "." : options.work_dir).lexically_normal();
+  }
   if (options.work_dir.ends_with('/') && options.work_dir.size() > 1) options.work_dir.pop_back();
   for (std::string& one : options.environment) {
     const spec::Variable variable = spec::parse_variable(one);
@@ -137,6 +148,7 @@ void add_run(CLI::App& app, Program& program) {
       ->group("How to run");
   add_timeline_option(*verb, start->timeline);
   add_start_options(*verb, *start);
+  add_emit_option(*verb, *start);
   verb->footer(
       "Any command can be a run: mlbench run NAME K... [options] -- PROGRAM ARGUMENT...\n"
       "In its words {rank}, {run_id}, {hosts} and {backend} are filled in; see docs/custom.md");

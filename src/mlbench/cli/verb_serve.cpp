@@ -49,7 +49,8 @@ master::Hooks make_hooks(const Context& context, const std::string& data_dir) {
       throw UserError("a task file comes with its content in task_text");
     }
     const bool custom = !options.command.empty();
-    if (custom && options.work_dir.empty() && options.image.empty()) options.work_dir = home;
+    const bool in_image = !options.image.empty() || catalog::in_images(options.executor);
+    if (custom && options.work_dir.empty() && !in_image) options.work_dir = home;
     if (options.data_dir.empty()) {
       if (spec::asks_for_training(options)) options.data_dir = data_dir;
     } else if (!fs::path(options.data_dir).is_absolute()) {

@@ -24,6 +24,27 @@ constexpr const char* kCustom = "custom";
 constexpr const char* kBenchmark = "collectives";
 constexpr double kMostId = 1e15;
 
+template <typename V, typename Engine>
+void describe_engine(V& v, Engine& one) {
+  v.field("hosts", one.hosts);
+  v.field("ranks_per_host", one.ranks_per_host, {.range = Range{0, kRanksPerHost.most}});
+  v.field("ssh_config", one.ssh_config);
+  v.field("slurm", one.slurm);
+  v.field("setup", one.setup);
+  v.field("scratch", one.scratch);
+  v.field("image", one.image);
+  v.table("kubernetes", [&] {
+    auto& kubernetes = one.kubernetes;
+    v.field("context", kubernetes.context);
+    v.field("namespace", kubernetes.name_space);
+    v.field("memory", kubernetes.memory);
+    v.field("data_volume", kubernetes.data_volume);
+    v.field("queue", kubernetes.queue);
+    v.field("host_network", kubernetes.host_network);
+    v.field("pod_overlay", kubernetes.pod_overlay);
+  });
+}
+
 template <typename V, typename Spec>
 void describe_run(V& v, Spec& spec) {
   const auto range_of = [](RunOption::Member member) {
@@ -53,26 +74,7 @@ void describe_run(V& v, Spec& spec) {
   v.field("framework", spec.framework, kRequired);
   v.field("backend", spec.backend, kRequired);
   v.field("executor", spec.executor, kRequired);
-  v.table("engine", [&] {  // younger than the rest
-    auto& one = spec.engine;
-    v.field("hosts", one.hosts);
-    v.field("ranks_per_host", one.ranks_per_host, {.range = Range{0, kRanksPerHost.most}});
-    v.field("ssh_config", one.ssh_config);
-    v.field("slurm", one.slurm);
-    v.field("setup", one.setup);
-    v.field("scratch", one.scratch);
-    v.field("image", one.image);
-    v.table("kubernetes", [&] {
-      auto& kubernetes = one.kubernetes;
-      v.field("context", kubernetes.context);
-      v.field("namespace", kubernetes.name_space);
-      v.field("memory", kubernetes.memory);
-      v.field("data_volume", kubernetes.data_volume);
-      v.field("queue", kubernetes.queue);
-      v.field("host_network", kubernetes.host_network);
-      v.field("pod_overlay", kubernetes.pod_overlay);
-    });
-  });
+  v.table("engine", [&] { describe_engine(v, spec.engine); });  // younger than the rest
   v.field("workers", spec.workers, range_of(&RunOptions::workers));
   v.field("threads_per_worker", spec.threads_per_worker, range_of(&RunOptions::threads_per_worker));
   v.field("inter_op_threads", spec.inter_op_threads,

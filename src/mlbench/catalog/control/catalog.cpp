@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/exec/kubernetes/kubernetes.h"
 #include "mlbench/exec/local/local.h"
 #include "mlbench/exec/mpirun/mpirun.h"
 #include "mlbench/exec/slurm/slurm.h"
@@ -48,6 +49,11 @@ const std::vector<ExecutorRow>& executors() {
        exec::mpirun::make,
        {"hosts", "ranks_per_host", "ssh_config", "scratch", "image"}},
       {"slurm", exec::slurm::available, exec::slurm::make, {"ranks_per_host", "slurm", "setup", "scratch", "image"}},
+      {"kubernetes",
+       exec::kubernetes::available,
+       exec::kubernetes::make,
+       {"ranks_per_host", "image", "kube_context", "namespace", "memory", "data_volume", "queue", "host_network",
+        "pod_overlay"}},
   };
   return rows;
 }
@@ -62,6 +68,11 @@ std::unique_ptr<exec::Executor> make_executor(const std::string& name, const spe
     names.emplace_back(row.name);
   }
   throw UserError(fmt::format("unknown executor '{}': valid are {}", name, fmt::join(names, ", ")));
+}
+
+bool in_images(const std::string& name) {
+  return std::ranges::any_of(executors(),
+                             [&](const ExecutorRow& row) { return row.name == name && row.make({})->in_images(); });
 }
 
 }  // namespace mlbench::catalog

@@ -34,12 +34,25 @@ TEST(ExecutorTable, OptionsOfAnotherEngineAreRefused) {
             "--slurm-option: the executor 'mpirun' does not take it; executors that take it: slurm");
 }
 
+TEST(ExecutorTable, ImagesHaveFilesOfTheirOwn) {
+  EXPECT_TRUE(in_images("kubernetes"));
+  for (const char* name : {"local", "mpirun", "slurm", "slrum"}) EXPECT_FALSE(in_images(name)) << name;
+  spec::EngineOptions engine;
+  engine.image = "worker:1";
+  EXPECT_EQ(error_of([&] { make_executor("local", engine); }),
+            "--image: the executor 'local' starts ranks on this host alone; executors that take it: kubernetes");
+  engine = {};
+  engine.kubernetes.memory = "4Gi";
+  EXPECT_EQ(error_of([&] { make_executor("slurm", engine); }),
+            "--memory: the executor 'slurm' does not take it; executors that take it: kubernetes");
+}
+
 TEST(ExecutorTable, UnknownNameListsTheValidOnes) {
   try {
     make_executor("slrum");
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(), "unknown executor 'slrum': valid are local, mpirun, slurm");
+    EXPECT_STREQ(error.what(), "unknown executor 'slrum': valid are local, mpirun, slurm, kubernetes");
   }
 }
 

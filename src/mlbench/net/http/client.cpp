@@ -102,6 +102,18 @@ ClientResponse Client::send(const ClientRequest& request) {
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(request.silence.count()));
   }
   if (!request.certificate.empty()) curl_easy_setopt(curl, CURLOPT_CAINFO, request.certificate.c_str());
+  const auto set_text = [&](CURLoption option, const std::string& text) {
+    if (text.empty()) return;
+    curl_blob blob{const_cast<char*>(text.data()), text.size(), CURL_BLOB_NOCOPY};
+    curl_easy_setopt(curl, option, &blob);
+  };
+  set_text(CURLOPT_CAINFO_BLOB, request.authority);
+  set_text(CURLOPT_SSLCERT_BLOB, request.own_certificate);
+  set_text(CURLOPT_SSLKEY_BLOB, request.own_key);
+  if (request.unchecked) {
+    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L);
+    curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 0L);
+  }
   curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &on_data);
   curl_easy_setopt(curl, CURLOPT_WRITEDATA, &receiver);

@@ -1,6 +1,6 @@
 #pragma once
 
-// An HTTP client for the command line: one connection, kept open between requests (libcurl behind it).
+// An HTTP client: one connection, kept open between requests (libcurl behind it).
 
 #include <chrono>
 #include <functional>
@@ -18,9 +18,12 @@ struct ClientRequest {
   Fields headers;
   std::string body;  // sent when not empty, or with POST
   std::string content_type = "application/json";
-  std::string certificate;  // of the server, where no known authority vouches for it: path of a PEM file
-  std::chrono::milliseconds timeout{30'000};  // for all of it; zero: none
-  std::chrono::seconds silence{0};            // the longest time without a byte; zero: any
+  std::string certificate;     // of the server, where no known authority vouches for it: path of a PEM file
+  std::string authority = {};  // the same as a text
+  bool unchecked = false;      // whoever answers is the server
+  std::string own_certificate = {}, own_key = {};  // PEM texts, of this client where the server asks for one
+  std::chrono::milliseconds timeout{30'000};       // for all of it; zero: none
+  std::chrono::seconds silence{0};                 // the longest time without a byte; zero: any
   // Takes the body of a 2xx answer piece by piece instead of ClientResponse::body; false ends the transfer.
   std::function<bool(std::string_view)> on_data;
 };

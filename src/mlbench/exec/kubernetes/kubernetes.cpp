@@ -1,0 +1,208 @@
+#include "mlbench/exec/kubernetes/kubernetes.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/log.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/sha256.h"
+#include "mlbench/exec/engine_group.h"
+#include "mlbench/exec/kubernetes/api.h"
+#include "mlbench/exec/kubernetes/config.h"
+#include "mlbench/exec/kubernetes/job.h"
+#include "mlbench/exec/kubernetes/manifest.h"
+#include "mlbench/exec/linked.h"
+#include "mlbench/guard/channel.h"
+#include "mlbench/net/sockets.h"
+
+namespace mlbench::exec::kubernetes {
+namespace {
+
+constexpr size_t kSuffixBytes = 4;
+// By which pods reach this host, where that is not what it looks like from here; the Helm chart sets it.
+constexpr const char* kOwnAddress = "MLBENCH_POD_IP";
+constexpr const char* kLater = "(given at the start)";
+
+// "https://HOST:PORT", "https://[::1]:6443"
+std::string host_of(const std::string& url) {
+  std::string rest = url.substr(url.find("://") + 3);
+  rest = rest.substr(0, rest.find('/'));
+  if (rest.starts_with('[')) return rest.substr(1, rest.find(']') - 1);
+  return rest.substr(0, rest.find(':'));
+}
+
+std::vector<std::string> addresses_of_nodes(Api& api) {
+  std::vector<std::string> addresses;
+  const ApiAnswer nodes = api.get("/api/v1/nodes?limit=20");
+  if (!nodes.good() || !nodes.body.is_object()) return addresses;  // not everybody may ask that
+  for (const Json& node : nodes.body.value("items", Json::array())) {
+    for (const Json& one : node.value("status", Json::object()).value("addresses", Json::array())) {
+      if (one.value("type", "") == "InternalIP") addresses.push_back(one.value("address", ""));
+    }
+  }
+  return addresses;
+}
+
+// The address of this host towards the nodes of the cluster, else towards its server.
+std::string address_for_pods(const Cluster& cluster) {
+  if (const auto own = environment_variable(kOwnAddress)) return *own;
+  Api api(cluster);
+  std::vector<std::string> hosts;
+  if (cluster.token_file.empty()) hosts = addresses_of_nodes(api);  // within a pod the server is as good
+  hosts.push_back(host_of(cluster.server));
+  std::string own, reason;
+  for (const std::string& host : hosts) {
+    try {
+      const std::string address = net::address_towards(host);
+      if (!address.starts_with("127.") && address != "::1") return address;
+      own = address;
+    } catch (const std::runtime_error& error) {
+      reason = error.what();
+    }
+  }
+  if (!own.empty()) return own;  // all of it is here
+  throw IoError(fmt::format("no node of {} can be reached from this host: {}", cluster.from, reason));
+}
+
+// What supervisor and links add to the environment of ranks, beside what the plan knows.
+std::vector<std::string> added_variables(const LaunchRequest& request) {
+  std::vector<std::string> names = {"MASTER_ADDR",         "MASTER_PORT",           "MLBENCH_RUN_ID",
+                                    "MLBENCH_RESUME_S",    guard::kAddressVariable, guard::kSecretVariable,
+                                    guard::kFolderVariable};
+  names.emplace_back(request.rank_words ? guard::kRankWordsVariable : "MLBENCH_SECRET");
+  return names;
+}
+
+Json owned_by(Json object, const Json& job) {
+  object["metadata"]["ownerReferences"] = Json::array({{{"apiVersion", "batch/v1"},
+                                                        {"kind", "Job"},
+                                                        {"name", job.at("metadata").at("name")},
+                                                        {"uid", job.at("metadata").at("uid")}}});
+  return object;
+}
+
+class KubernetesExecutor final : public Executor {
+ public:
+  explicit KubernetesExecutor(spec::EngineOptions engine) : engine_(std::move(engine)), defaults_(own_defaults()) {}
+
+  std::string name() const override { return "kubernetes"; }
+  bool on_this_host() const override { return false; }
+  bool in_images() const override { return true; }
+  bool names_hosts() const override { return true; }
+
+  Rendezvous rendezvous(const LaunchRequest& request) const override {
+    check(request, engine_, defaults_);
+    if (!address_) address_ = address_for_pods(cluster());
+    // An address that is only the others' name for this host cannot be bound to.
+    const std::string everywhere = address_->find(':') == std::string::npos ? "0.0.0.0" : "::";
+    return {environment_variable(kOwnAddress) ? everywhere : *address_, *address_};
+  }
+
+  std::unique_ptr<Start> start(const LaunchRequest& request) override {
+    check(request, engine_, defaults_);
+    const Cluster& there = cluster();
+    const JobPace pace;
+    // Random: what was deleted under an earlier name may still be ending.
+    JobOfRun job;
+    job.name = job_name(request, random_hex(kSuffixBytes));
+    job.name_space = engine_.kubernetes.name_space.empty() ? there.name_space : engine_.kubernetes.name_space;
+    job.image = image_of(engine_, defaults_);
+    job.queue = engine_.kubernetes.queue;
+    job.ranks = request.workers;
+    job.supervisor = request.links.rendezvous;
+
+    const LaunchRequest theirs = in_pods(request, job.name);
+    std::map<std::string, std::string> values = theirs.environment;
+    values.merge(guard_environment(theirs, folder_on_hosts(request, kScratch)));
+    const Objects objects = objects_of(theirs, engine_, defaults_, job.name, values);
+    // Before the job: no guard may come earlier.
+    std::unique_ptr<Start> links = start_linked(request, {}, files_for_guards(request));
+    Api api(there, pace.api);
+    try {
+      // Suspended, until all that its pods need is there; and that goes with it, since the job owns it.
+      const Json made = api.create(fmt::format("/apis/batch/v1/namespaces/{}/jobs", job.name_space), objects.job);
+      job.uid = made.at("metadata").at("uid");
+      api.create(fmt::format("/api/v1/namespaces/{}/secrets", job.name_space), owned_by(objects.secret, made));
+      api.create(fmt::format("/api/v1/namespaces/{}/services", job.name_space), owned_by(objects.service, made));
+      if (job.queue.empty()) api.change(job.path(), {{"spec", {{"suspend", false}}}});
+    } catch (const std::exception&) {
+      withdraw(api, job);
+      throw;
+    }
+    const ApiAnswer version = api.get("/version");
+    if (version.good() && version.body.is_object()) job.server = version.body.value("gitVersion", "");
+    return std::make_unique<EngineStart>(std::make_unique<Job>(there, std::move(job), pace), std::move(links));
+  }
+
+  // The command of each pod with its variables, and the objects behind it.
+  std::vector<std::string> describe(const LaunchRequest& request) const override {
+    check(request, engine_, defaults_);
+    const std::string folder = folder_on_hosts(request, kScratch).string();
+    const std::string name = job_name(request, sha256_hex(folder).substr(0, 2 * kSuffixBytes));
+    const LaunchRequest theirs = in_pods(request, name);
+    std::map<std::string, std::string> values;
+    for (const auto& [key, value] : theirs.environment) values[key] = kLater;
+    for (const std::string& key : added_variables(theirs)) values[key] = kLater;
+    Objects objects = objects_of(theirs, engine_, defaults_, name, values);
+    const std::vector<std::string> command =
+        objects.job["spec"]["template"]["spec"]["containers"][0]["command"].get<std::vector<std::string>>();
+    Json list = {{"apiVersion", "v1"}, {"kind", "List"}};
+    list["items"] = in_namespace(Json::array({objects.job, objects.secret, objects.service}));
+    return {command_line(theirs.environment, command) + "\n" + list.dump(2)};
+  }
+
+  Json manifest(const std::string& kind, const LaunchRequest& request, const Json& spec) const override {
+    return in_namespace(launched_by_others(kind, request, spec, engine_, defaults_));
+  }
+
+ private:
+  const Cluster& cluster() const {
+    if (!cluster_) cluster_ = find_cluster(engine_.kubernetes.context, own_surroundings());
+    return *cluster_;
+  }
+
+  Json in_namespace(Json objects) const {
+    if (engine_.kubernetes.name_space.empty()) return objects;
+    for (Json& object : objects) object["metadata"]["namespace"] = engine_.kubernetes.name_space;
+    return objects;
+  }
+
+  // What was not made whole, also where a try to make it may still succeed.
+  static void withdraw(Api& api, const JobOfRun& job) {
+    try {
+      api.remove(job.path(), 0);
+    } catch (const std::exception& error) {
+      spdlog::warn("{}; where there is a job {} in namespace {}, it is suspended: kubectl delete job {}", error.what(),
+                   job.name, job.name_space, job.name);
+    }
+  }
+
+  const spec::EngineOptions engine_;
+  const Defaults defaults_;
+  mutable std::optional<Cluster> cluster_;
+  mutable std::optional<std::string> address_;  // asked for once
+};
+
+}  // namespace
+
+Availability available() {
+  try {
+    find_cluster("", own_surroundings());
+    return {true, ""};
+  } catch (const std::exception& error) {
+    return {false, error.what()};
+  }
+}
+
+std::unique_ptr<Executor> make(const spec::EngineOptions& engine) {
+  return std::make_unique<KubernetesExecutor>(engine);
+}
+
+}  // namespace mlbench::exec::kubernetes

@@ -1,0 +1,900 @@
+#include "mlbench/exec/kubernetes/kubernetes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <map>
+#include <thread>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/test_error.h"
+#include "mlbench/exec/kubernetes/api.h"
+#include "mlbench/exec/kubernetes/config.h"
+#include "mlbench/exec/kubernetes/job.h"
+#include "mlbench/exec/kubernetes/manifest.h"
+#include "mlbench/exec/kubernetes/overlay.h"
+#include "mlbench/exec/kubernetes/status.h"
+#include "mlbench/exec/kubernetes/test_fake_kubernetes.h"
+#include "mlbench/exec/kubernetes/yaml.h"
+#include "mlbench/exec/linked.h"
+#include "mlbench/net/kv/kv.h"
+#include "mlbench/net/link/link.h"
+
+namespace mlbench::exec::kubernetes {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+constexpr auto kPatience = 30s;
+
+LaunchRequest plain_request() {
+  LaunchRequest request;
+  request.backend = "gloo";
+  request.guard = "/opt/mlbench-guard";
+  request.command = {"/opt/mlbench-worker", "--run-dir", "/home/x/runs/r-4", "--segment", "2"};
+  request.workers = 4;
+  request.threads = 2;
+  request.log_dir = "/home/x/runs/r-4/logs";
+  request.segment = 2;
+  request.run_name = "r-4";
+  request.environment = {{"MLBENCH_RUN_ID", "17"}, {"OMP_NUM_THREADS", "2"}};
+  return request;
+}
+
+spec::EngineOptions with_image() {
+  spec::EngineOptions engine;
+  engine.image = "worker:1";
+  return engine;
+}
+
+Json template_of(const Objects& objects) { return objects.job.at("spec").at("template"); }
+Json container_of(const Objects& objects) { return template_of(objects).at("spec").at("containers").at(0); }
+
+Objects objects_for(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults = {}) {
+  return objects_of(in_pods(request, "mlbench-r-4-ab"), engine, defaults, "mlbench-r-4-ab", {{"OMP_NUM_THREADS", "2"}});
+}
+
+// ---- what Kubernetes is given --------------------------------------------------------------------------------------
+
+TEST(KubernetesManifest, HasAllThatAClusterMayDecideOtherwise) {
+  const LaunchRequest request = plain_request();
+  const Objects objects = objects_for(request, with_image());
+  Json expected = Json::parse(R"({
+    "apiVersion": "batch/v1", "kind": "Job",
+    "metadata": {"name": "mlbench-r-4-ab", "labels": {
+      "app.kubernetes.io/name": "mlbench", "app.kubernetes.io/component": "rank", "mlbench/run": "r-4",
+      "mlbench/start": "mlbench-r-4-ab"}},
+    "spec": {
+      "completions": 4, "parallelism": 4, "completionMode": "Indexed", "backoffLimit": 0,
+      "podReplacementPolicy": "Failed", "suspend": true, "ttlSecondsAfterFinished": 300,
+      "template": {
+        "metadata": {"labels": {
+          "app.kubernetes.io/name": "mlbench", "app.kubernetes.io/component": "rank", "mlbench/run": "r-4",
+          "mlbench/start": "mlbench-r-4-ab"}},
+        "spec": {
+          "restartPolicy": "Never", "subdomain": "mlbench-r-4-ab", "terminationGracePeriodSeconds": 5,
+          "automountServiceAccountToken": false, "enableServiceLinks": false,
+          "securityContext": {"runAsNonRoot": true, "runAsUser": 10001, "runAsGroup": 10001, "fsGroup": 10001,
+                              "seccompProfile": {"type": "RuntimeDefault"}},
+          "containers": [{
+            "name": "rank", "image": "worker:1",
+            "command": ["mlbench-guard", "kubernetes", "mlbench-worker", "--run-dir", "FOLDER", "--segment", "2"],
+            "env": [
+              {"name": "OMP_NUM_THREADS",
+               "valueFrom": {"secretKeyRef": {"name": "mlbench-r-4-ab", "key": "OMP_NUM_THREADS"}}},
+              {"name": "HOME", "value": "/tmp"}, {"name": "WORLD_SIZE", "value": "4"},
+              {"name": "LOCAL_RANK", "value": "0"}, {"name": "LOCAL_WORLD_SIZE", "value": "1"},
+              {"name": "MLBENCH_NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+            "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}},
+            "securityContext": {"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+                                "capabilities": {"drop": ["ALL"]}},
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}, {"name": "tmp", "mountPath": "/tmp"},
+                             {"name": "shm", "mountPath": "/dev/shm"}]}],
+          "volumes": [{"name": "scratch", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}},
+                      {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}]}}}})");
+  expected["spec"]["template"]["spec"]["containers"][0]["command"][4] = folder_on_hosts(request, kScratch).string();
+  EXPECT_EQ(canonical_json(objects.job), canonical_json(expected));
+  EXPECT_EQ(canonical_json(objects.service), canonical_json(Json::parse(R"({
+    "apiVersion": "v1", "kind": "Service",
+    "metadata": {"name": "mlbench-r-4-ab", "labels": {
+      "app.kubernetes.io/name": "mlbench", "app.kubernetes.io/component": "rank", "mlbench/run": "r-4",
+      "mlbench/start": "mlbench-r-4-ab"}},
+    "spec": {"clusterIP": "None", "publishNotReadyAddresses": true,
+             "selector": {"mlbench/start": "mlbench-r-4-ab"}}})")));
+  EXPECT_EQ(objects.secret["immutable"], true);
+  EXPECT_EQ(objects.secret["stringData"], Json({{"OMP_NUM_THREADS", "2"}}));
+}
+
+TEST(KubernetesManifest, HasWhatWasAskedFor) {
+  LaunchRequest request = plain_request();
+  request.gpu = true;
+  request.working_directory = "/work";
+  spec::EngineOptions engine = with_image();
+  engine.ranks_per_host = 1;
+  engine.kubernetes.memory = "4Gi";
+  engine.kubernetes.data_volume = "data";
+  engine.kubernetes.queue = "team-queue";
+  engine.kubernetes.host_network = true;
+  const Objects objects = objects_for(request, engine, {.release = "lab"});
+  const Json pod = template_of(objects).at("spec"), container = container_of(objects);
+  EXPECT_EQ(container["resources"]["limits"], Json({{"cpu", "2"}, {"memory", "4Gi"}, {"nvidia.com/gpu", "1"}}));
+  EXPECT_EQ(container["resources"]["requests"], container["resources"]["limits"]);
+  EXPECT_EQ(container["workingDir"], "/work");
+  EXPECT_EQ(pod["volumes"].back()["persistentVolumeClaim"], Json({{"claimName", "data"}, {"readOnly", true}}));
+  EXPECT_EQ(container["volumeMounts"].back(),
+            Json({{"name", "datasets"}, {"mountPath", "/datasets"}, {"readOnly", true}}));
+  EXPECT_EQ(objects.job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "team-queue");
+  EXPECT_EQ(objects.job["metadata"]["labels"]["app.kubernetes.io/instance"], "lab");
+  EXPECT_EQ(pod["hostNetwork"], true);
+  EXPECT_EQ(pod["dnsPolicy"], "ClusterFirstWithHostNet");
+  const Json& rule = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+  ASSERT_EQ(rule.size(), 1u);
+  EXPECT_EQ(rule[0]["topologyKey"], "kubernetes.io/hostname");
+  EXPECT_EQ(rule[0]["labelSelector"]["matchLabels"], Json({{"mlbench/start", "mlbench-r-4-ab"}}));
+  engine.ranks_per_host = 3;
+  engine.kubernetes.data_volume = "/mnt/data";
+  const Json other = template_of(objects_for(request, engine)).at("spec");
+  EXPECT_FALSE(other.contains("affinity"));
+  EXPECT_EQ(other["topologySpreadConstraints"][0]["minDomains"], 2);
+  EXPECT_EQ(other["volumes"].back()["hostPath"], Json({{"path", "/mnt/data"}, {"type", "Directory"}}));
+}
+
+TEST(KubernetesManifest, AnImageOfTheUsersOwnGetsAGuard) {
+  LaunchRequest request = plain_request();
+  request.command = {"python", "train.py", "{rank}", "{hosts}"};
+  request.rank_words = true;
+  request.workers = 2;
+  request.environment["MASTER_ADDR"] = "10.0.0.1";
+  const Defaults defaults{.worker_image = "worker:1"};
+  spec::EngineOptions engine;
+  engine.image = "theirs:2";
+  const Objects objects = objects_for(request, engine, defaults);
+  const Json pod = template_of(objects).at("spec"), container = container_of(objects);
+  EXPECT_EQ(container["image"], "theirs:2");
+  EXPECT_EQ(container["command"], Json({"/mlbench/mlbench-guard", "kubernetes", "python", "train.py", "{rank}",
+                                        "mlbench-r-4-ab-0.mlbench-r-4-ab,mlbench-r-4-ab-1.mlbench-r-4-ab"}));
+  ASSERT_EQ(pod["initContainers"].size(), 1u);
+  EXPECT_EQ(pod["initContainers"][0]["image"], "worker:1");
+  EXPECT_EQ(pod["initContainers"][0]["volumeMounts"][0]["name"], "mlbench");
+  EXPECT_EQ(in_pods(request, "n").environment.at("MASTER_ADDR"), "n-0.n");
+  EXPECT_THAT(container["env"].dump(), HasSubstr("HOROVOD_RANK"));
+  // The worker's own image has one.
+  engine.image = "worker:1";
+  EXPECT_FALSE(template_of(objects_for(request, engine, defaults)).at("spec").contains("initContainers"));
+  EXPECT_EQ(container_of(objects_for(request, engine, defaults))["command"][0], "mlbench-guard");
+}
+
+TEST(KubernetesManifest, NamesAreLabels) {
+  LaunchRequest request = plain_request();
+  EXPECT_EQ(job_name(request, "0a1b2c3d"), "mlbench-r-4-0a1b2c3d");
+  request.run_name = "My_Run.v2-4.2";
+  EXPECT_EQ(job_name(request, "ab"), "mlbench-my-run-v2-4-2-ab");
+  request.run_name = std::string(62, 'x') + "-";
+  request.workers = 10000;
+  const std::string name = job_name(request, "0a1b2c3d");
+  EXPECT_EQ((name + "-9999").size(), 63u);
+  EXPECT_TRUE(name.ends_with("-0a1b2c3d"));
+  EXPECT_EQ(job_name(request, "ab", 20).size() + 5 + 20, 63u);
+  request.run_name = "abcdefghijklmnopqrstuvwxyz-abcdefghijklm---opqrstuvwxyz";
+  EXPECT_THAT(job_name(request, "0a1b2c3d"), Not(HasSubstr("--0a1b2c3d")));
+}
+
+TEST(KubernetesOptions, WhatIsWrongIsNamed) {
+  const auto refused = [](const std::function<void(spec::EngineOptions&, LaunchRequest&)>& change) {
+    spec::EngineOptions engine = with_image();
+    LaunchRequest request = plain_request();
+    change(engine, request);
+    return error_of([&] { check(request, engine, {}); });
+  };
+  EXPECT_EQ(refused([](auto&, auto&) {}), "no error");
+  EXPECT_THAT(refused([](auto& engine, auto&) { engine.image = ""; }),
+              AllOf(HasSubstr("--image REF"), HasSubstr("MLBENCH_WORKER_IMAGE")));
+  EXPECT_THAT(refused([](auto& engine, auto&) { engine.image = "a b"; }), HasSubstr("--image 'a b'"));
+  EXPECT_THAT(refused([](auto&, auto& request) { request.backend = "mpi"; }), HasSubstr("--backend gloo"));
+  for (const char* wrong : {"4 Gi", "4GB", "-1", "x", "0", "4.", ".5", "1.2.3", "1Gi;"}) {
+    EXPECT_THAT(refused([&](auto& engine, auto&) { engine.kubernetes.memory = wrong; }), HasSubstr("--memory"))
+        << wrong;
+  }
+  for (const char* right : {"4Gi", "512Mi", "1.5G", "1000000000"}) {
+    EXPECT_EQ(refused([&](auto& engine, auto&) { engine.kubernetes.memory = right; }), "no error") << right;
+  }
+  EXPECT_THAT(refused([](auto& engine, auto&) { engine.kubernetes.name_space = "../x"; }), HasSubstr("--namespace"));
+  EXPECT_THAT(refused([](auto& engine, auto&) { engine.kubernetes.queue = "A"; }), HasSubstr("--queue"));
+  EXPECT_THAT(refused([](auto& engine, auto&) { engine.kubernetes.data_volume = "a/b"; }), HasSubstr("--data-volume"));
+  EXPECT_THAT(refused([](auto& engine, auto&) { engine.kubernetes.data_volume = "/a/../b"; }),
+              HasSubstr("--data-volume"));
+}
+
+// ---- the overlay ---------------------------------------------------------------------------------------------------
+
+Json overlaid(const std::string& overlay) {
+  spec::EngineOptions engine = with_image();
+  engine.kubernetes.pod_overlay = overlay;
+  return template_of(objects_for(plain_request(), engine));
+}
+
+TEST(KubernetesOverlay, ThingsWithNamesAreMerged) {
+  const Json pod = overlaid(R"(
+metadata:
+  annotations: {team: "7"}
+spec:
+  nodeSelector: {disk: ssd}
+  tolerations:
+  - {key: gpu, operator: Exists}
+  containers:
+  - name: rank
+    imagePullPolicy: Never
+    env:
+    - {name: HOME, value: /scratch}
+    - {name: EXTRA, value: "1"}
+    volumeMounts:
+    - {mountPath: /models, name: models}
+  - {name: beside, image: "log:1"}
+  volumes:
+  - {name: models, hostPath: {path: /models}}
+  - {name: scratch, emptyDir: null, persistentVolumeClaim: {claimName: keep}}
+)");
+  EXPECT_EQ(pod["metadata"]["annotations"], Json({{"team", "7"}}));
+  EXPECT_EQ(pod["metadata"]["labels"]["mlbench/run"], "r-4");
+  const Json& spec = pod["spec"];
+  EXPECT_EQ(spec["tolerations"].size(), 1u);
+  ASSERT_EQ(spec["containers"].size(), 2u);
+  const Json& rank = spec["containers"][0];
+  EXPECT_EQ(rank["imagePullPolicy"], "Never");
+  EXPECT_EQ(rank["command"][0], "mlbench-guard");
+  EXPECT_EQ(rank["volumeMounts"].size(), 4u);
+  std::map<std::string, std::string> values;
+  for (const Json& one : rank["env"]) values[one["name"]] = one.value("value", "");
+  EXPECT_EQ(values["HOME"], "/scratch");
+  EXPECT_EQ(values["EXTRA"], "1");
+  EXPECT_EQ(values["WORLD_SIZE"], "4");
+  ASSERT_EQ(spec["volumes"].size(), 4u);
+  EXPECT_EQ(spec["volumes"][0], Json({{"name", "scratch"}, {"persistentVolumeClaim", {{"claimName", "keep"}}}}));
+}
+
+TEST(KubernetesOverlay, IsJsonToo) {
+  EXPECT_EQ(overlaid(R"({"spec": {"priorityClassName": "high"}})")["spec"]["priorityClassName"], "high");
+  EXPECT_FALSE(overlaid(R"({"spec": {"enableServiceLinks": null}})")["spec"].contains("enableServiceLinks"));
+}
+
+TEST(KubernetesOverlay, WhatIsNoneIsNamed) {
+  const auto refused = [](const std::string& overlay) { return error_of([&] { overlaid(overlay); }); };
+  EXPECT_THAT(refused("tolerations: []"), AllOf(HasSubstr("'tolerations'"), HasSubstr("spec.tolerations")));
+  EXPECT_THAT(refused("- a"), HasSubstr("metadata and spec"));
+  EXPECT_THAT(refused("spec: 1"), HasSubstr("spec is no object"));
+  EXPECT_THAT(refused("a: [1\nb"), HasSubstr("--pod-overlay:"));
+  EXPECT_THAT(refused("spec: {volumes: [{emptyDir: {}}]}"), HasSubstr("volumes"));
+  EXPECT_THAT(refused("spec: {restartPolicy: Always}"), HasSubstr("restartPolicy"));
+  EXPECT_THAT(refused("spec: {subdomain: x}"), HasSubstr("subdomain"));
+  EXPECT_THAT(refused("spec: {containers: [{name: rank, command: [sh]}]}"), HasSubstr("command"));
+  EXPECT_THAT(refused("spec: {containers: [{name: rank, args: [x]}]}"), HasSubstr("arguments"));
+  EXPECT_THAT(refused("spec: {containers: null}"), HasSubstr("command"));
+  EXPECT_THAT(refused("metadata: {labels: null}"), HasSubstr("no template"));
+}
+
+// ---- YAML and kubeconfigs ------------------------------------------------------------------------------------------
+
+Json yaml(const std::string& text) { return parse_yaml(text, inputs::kPodOverlay, "f"); }
+
+TEST(KubernetesYaml, ScalarsAreWhatTheySay) {
+  EXPECT_EQ(yaml("{a: 1, b: '1', c: true, d: \"true\", e: null, f: ~, g: 1.5, h: v1, i: yes, j: 0x10, k: -3, l: .inf}"),
+            Json({{"a", 1},
+                  {"b", "1"},
+                  {"c", true},
+                  {"d", "true"},
+                  {"e", nullptr},
+                  {"f", nullptr},
+                  {"g", 1.5},
+                  {"h", "v1"},
+                  {"i", "yes"},
+                  {"j", "0x10"},
+                  {"k", -3},
+                  {"l", ".inf"}}));
+  EXPECT_EQ(yaml("- 1\n- [a, {b: c}]\n"), Json({1, {"a", {{"b", "c"}}}}));
+  EXPECT_EQ(yaml(""), Json(nullptr));
+}
+
+TEST(KubernetesYaml, WhatDoesDamageIsRefused) {
+  const auto refused = [](const std::string& text) { return error_of([&] { yaml(text); }); };
+  EXPECT_THAT(refused("a: b: c"), HasSubstr("f:1: it is no YAML"));
+  EXPECT_THAT(refused("a: 1\n---\nb: 2\n"), HasSubstr("2 documents"));
+  EXPECT_THAT(refused("a: 1\na: 2\n"), HasSubstr("has 'a' twice"));
+  EXPECT_THAT(refused(std::string(100, '[') + std::string(100, ']')), HasSubstr("nested deeper"));
+  std::string bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n";
+  for (int i = 1; i < 8; ++i) {
+    bomb += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [";
+    for (int j = 0; j < 10; ++j) bomb += (j > 0 ? "," : "") + std::string("*a") + std::to_string(i - 1);
+    bomb += "]\n";
+  }
+  EXPECT_THAT(refused(bomb), HasSubstr("more than 100000 values"));
+  EXPECT_THAT(refused(std::string(inputs::kPodOverlay.most_bytes + 1, ' ')), HasSubstr("bytes"));
+}
+
+class KubeConfig : public testing::Test {
+ protected:
+  Surroundings here() {
+    return {.variable = [this](const char* name) -> std::optional<std::string> {
+              const auto found = variables_.find(name);
+              return found == variables_.end() ? std::nullopt : std::optional(found->second);
+            },
+            .account = folder_ / "account"};
+  }
+  void write(const std::string& text) {
+    write_file_atomically(folder_ / "config", text);
+    variables_["KUBECONFIG"] = (folder_ / "config").string();
+  }
+
+  TemporaryFolder folder_;
+  std::map<std::string, std::string> variables_;
+};
+
+constexpr const char* kConfig = R"(
+apiVersion: v1
+kind: Config
+current-context: lab
+contexts:
+- name: lab
+  context: {cluster: c1, user: me, namespace: team}
+- name: cloud
+  context: {cluster: c2, user: plugin}
+- name: proxy
+  context: {cluster: proxy}
+clusters:
+- name: c1
+  cluster: {server: "https://10.0.0.1:6443/", certificate-authority-data: "aGVsbG8gd29ybGQ="}
+- name: c2
+  cluster: {server: "https://[fd00::1]", certificate-authority: ca.pem, insecure-skip-tls-verify: true}
+- name: proxy
+  cluster: {server: "http://127.0.0.1:8001"}
+users:
+- name: me
+  user: {client-certificate: me.pem, client-key-data: a2V5, token: sesame}
+- name: plugin
+  user: {exec: {command: aws}}
+)";
+
+TEST_F(KubeConfig, TheContextSaysWhereAndWho) {
+  write(kConfig);
+  write_file_atomically(folder_ / "me.pem", "mine");
+  const Cluster cluster = find_cluster("", here());
+  EXPECT_EQ(cluster.server, "https://10.0.0.1:6443");
+  EXPECT_EQ(cluster.name_space, "team");
+  EXPECT_EQ(cluster.authority, "hello world");
+  EXPECT_EQ(cluster.certificate, "mine");
+  EXPECT_EQ(cluster.key, "key");
+  EXPECT_EQ(cluster.token, "sesame");
+  EXPECT_FALSE(cluster.insecure);
+  const Cluster proxy = find_cluster("proxy", here());
+  EXPECT_EQ(proxy.server, "http://127.0.0.1:8001");
+  EXPECT_EQ(proxy.name_space, "default");
+}
+
+TEST_F(KubeConfig, WhatIsNotThereOrNotSupportedSaysWhatToDo) {
+  variables_["HOME"] = folder_.path();
+  EXPECT_THAT(error_of([&] { find_cluster("", here()); }), HasSubstr("no Kubernetes is known here"));
+  write(kConfig);
+  write_file_atomically(folder_ / "ca.pem", "ca");
+  EXPECT_THAT(error_of([&] { find_cluster("lba", here()); }), HasSubstr("no context 'lba'; it has lab, cloud, proxy"));
+  EXPECT_THAT(error_of([&] { find_cluster("cloud", here()); }), AllOf(HasSubstr("kubectl proxy"), HasSubstr("exec")));
+  write("a: 1");
+  EXPECT_THAT(error_of([&] { find_cluster("", here()); }), HasSubstr("--kube-context"));
+  write("[]");
+  EXPECT_THAT(error_of([&] { find_cluster("", here()); }), HasSubstr("no kubeconfig"));
+}
+
+TEST_F(KubeConfig, APodHasItsServiceAccount) {
+  fs::create_directory(folder_ / "account");
+  for (const auto& [name, text] :
+       {std::pair("token", "t1\n"), std::pair("ca.crt", "ca"), std::pair("namespace", "lab")}) {
+    write_file_atomically(folder_ / "account" / name, text);
+  }
+  variables_["KUBERNETES_SERVICE_HOST"] = "fd00::1";
+  variables_["KUBERNETES_SERVICE_PORT"] = "443";
+  const Cluster cluster = find_cluster("", here());
+  EXPECT_EQ(cluster.server, "https://[fd00::1]:443");
+  EXPECT_EQ(cluster.name_space, "lab");
+  EXPECT_EQ(cluster.authority, "ca");
+  EXPECT_EQ(cluster.token_file, folder_ / "account" / "token");
+  write(kConfig);  // who names one, means it
+  EXPECT_EQ(find_cluster("proxy", here()).server, "http://127.0.0.1:8001");
+}
+
+// ---- what Kubernetes says ------------------------------------------------------------------------------------------
+
+Json pod_json(int rank, const std::string& phase, Json patch = Json::object()) {
+  Json pod = {{"metadata",
+               {{"name", "p-" + std::to_string(rank)},
+                {"uid", "u-" + std::to_string(rank)},
+                {"labels", {{kIndexLabel, std::to_string(rank)}}}}},
+              {"spec", {{"nodeName", "n2"}}},
+              {"status", {{"phase", phase}}}};
+  pod.merge_patch(patch);
+  return pod;
+}
+
+Json rank_state(Json state) {
+  return {{"status", {{"containerStatuses", Json::array({{{"name", "rank"}, {"state", std::move(state)}}})}}}};
+}
+
+Seen seen_with(const std::vector<Json>& pods) {
+  Seen seen;
+  seen.job = {{"metadata", {{"name", "j"}, {"uid", "u"}}}, {"spec", {{"suspend", false}}}};
+  for (const Json& pod : pods) seen.pods.push_back(pod_view(pod));
+  return seen;
+}
+
+TEST(KubernetesStatus, PodsThatWaitSayWhy) {
+  const Json condition = {
+      {"status",
+       {{"conditions", Json::array({{{"type", "PodScheduled"},
+                                     {"status", "False"},
+                                     {"reason", "Unschedulable"},
+                                     {"message", "0/2 nodes are available: 2 Insufficient cpu."}}})}}}};
+  const Seen seen = seen_with({pod_json(0, "Running"), pod_json(1, "Pending", condition)});
+  const JobWords words = before_ranks(seen, 2, "");
+  EXPECT_EQ(words.state, JobState::kWaits);
+  EXPECT_EQ(words.words, "1 of 2 pods wait for a node: Unschedulable: 0/2 nodes are available: 2 Insufficient cpu.");
+}
+
+TEST(KubernetesStatus, AJobThatWaitsSaysForWhat) {
+  Seen seen = seen_with({});
+  EXPECT_EQ(before_ranks(seen, 2, "").state, JobState::kBegins);
+  seen.warning = "pods \"x\" is forbidden: exceeded quota";
+  EXPECT_EQ(before_ranks(seen, 2, "").state, JobState::kWaits);
+  EXPECT_EQ(before_ranks(seen, 2, "").words, "has 0 of 2 pods: pods \"x\" is forbidden: exceeded quota");
+  seen.job["spec"]["suspend"] = true;
+  EXPECT_EQ(before_ranks(seen, 2, "q").words, "waits for admission by Kueue (queue q)");
+  EXPECT_EQ(before_ranks(seen, 2, "q").state, JobState::kWaits);
+  seen.job["metadata"]["deletionTimestamp"] = "2026-01-31T12:00:00Z";
+  EXPECT_EQ(before_ranks(seen, 2, "q").state, JobState::kOver);
+  EXPECT_EQ(before_ranks({}, 2, "").state, JobState::kBegins);
+  EXPECT_EQ(before_ranks({.silence = "no answer"}, 2, "").state, JobState::kWaits);
+  EXPECT_EQ(before_ranks({.refused = "forbidden"}, 2, "").words, "it cannot be seen: forbidden");
+}
+
+TEST(KubernetesStatus, ImagesThatAreNotThere) {
+  for (const char* reason : {"ImagePullBackOff", "ErrImageNeverPull", "CreateContainerConfigError"}) {
+    const Seen seen = seen_with(
+        {pod_json(0, "Pending", rank_state({{"waiting", {{"reason", reason}, {"message", "no such image"}}}}))});
+    const JobWords words = before_ranks(seen, 1, "");
+    EXPECT_EQ(words.state, JobState::kStuck) << reason;
+    EXPECT_EQ(words.words, std::string("pod p-0 (rank 0 on node n2): ") + reason + ": no such image");
+  }
+  const Seen creating =
+      seen_with({pod_json(0, "Pending", rank_state({{"waiting", {{"reason", "ContainerCreating"}}}}))});
+  EXPECT_EQ(before_ranks(creating, 1, "").state, JobState::kBegins);
+  EXPECT_EQ(before_ranks(seen_with({pod_json(0, "Running")}), 1, "").state, JobState::kRuns);
+}
+
+TEST(KubernetesStatus, EndsAreToldApart) {
+  const auto end = [](const Json& patch, const std::string& phase = "Failed") {
+    const auto done = done_to(seen_with({pod_json(0, "Running"), pod_json(1, phase, patch)}), {});
+    return done ? done->words : "nothing";
+  };
+  EXPECT_EQ(end(Json::object(), "Running"), "nothing");
+  EXPECT_EQ(
+      end(rank_state({{"terminated", {{"exitCode", 137}, {"reason", "OOMKilled"}}}})),
+      "pod p-1 (rank 1 on node n2) ran out of memory (OOMKilled, exit code 137): give its ranks more with --memory");
+  EXPECT_EQ(end(rank_state({{"terminated", {{"exitCode", 7}, {"reason", "Error"}, {"message", "last words\n"}}}})),
+            "pod p-1 (rank 1 on node n2) ended with exit code 7 (Error): last words");
+  EXPECT_EQ(end({{"status", {{"reason", "Evicted"}, {"message", "low on memory"}}}}),
+            "pod p-1 (rank 1 on node n2) was evicted: low on memory");
+  EXPECT_EQ(end({{"metadata", {{"deletionTimestamp", "x"}}}}, "Running"), "pod p-1 (rank 1 on node n2) was deleted");
+  const Json preempted = {{"status",
+                           {{"conditions", Json::array({{{"type", "DisruptionTarget"},
+                                                         {"status", "True"},
+                                                         {"reason", "PreemptionByScheduler"},
+                                                         {"message", "by a higher priority"}}})}}}};
+  EXPECT_EQ(end(preempted, "Running"),
+            "pod p-1 (rank 1 on node n2) was disrupted (PreemptionByScheduler): by a higher priority");
+  Json tainted = preempted;
+  tainted["status"]["conditions"][0]["reason"] = "DeletionByTaintManager";
+  EXPECT_TRUE(done_to(seen_with({pod_json(0, "Running", tainted)}), {})->node_gone);
+}
+
+TEST(KubernetesStatus, AReplacementIsNoRank) {
+  const Seen before = seen_with({pod_json(0, "Running"), pod_json(1, "Running")});
+  EXPECT_FALSE(done_to(before, before.pods));
+  const Seen replaced =
+      seen_with({pod_json(0, "Running"), pod_json(1, "Running", {{"metadata", {{"uid", "another"}}}})});
+  EXPECT_EQ(done_to(replaced, before.pods)->words, "pod p-1 (rank 1 on node n2) was deleted");
+  Seen gone;
+  gone.gone = true;
+  EXPECT_EQ(done_to(gone, before.pods)->words, "somebody deleted it under its ranks");
+  EXPECT_FALSE(done_to({}, {})) << "a server that says nothing has lost no job";
+}
+
+TEST(KubernetesStatus, NonsenseIsNoPod) {
+  for (const Json& wrong : {Json(), Json("pod"), Json({{"metadata", 1}, {"status", {{"conditions", {1, "x"}}}}}),
+                            Json({{"status", {{"containerStatuses", {{{"state", "x"}}}}, {"phase", 3}}}})}) {
+    EXPECT_EQ(pod_view(wrong).rank, -1);
+    EXPECT_EQ(pod_view(wrong).phase, "");
+  }
+}
+
+// ---- the API -------------------------------------------------------------------------------------------------------
+
+constexpr ApiPace kFastApi{.answer = 500ms, .change = 3s, .first_wait = 10ms, .longest_wait = 50ms};
+
+class KubernetesApi : public testing::Test {
+ protected:
+  Cluster cluster() const { return find_cluster("", own_surroundings()); }
+  static Json job(const std::string& start = "j") {
+    return {{"kind", "Job"},
+            {"metadata", {{"name", "j"}, {"labels", {{kStartLabel, start}}}}},
+            {"spec", {{"completions", 1}, {"suspend", true}}}};
+  }
+
+  TemporaryFolder folder_;
+  FakeKubernetes fake_{GUARD, folder_.path()};
+  const std::string jobs_ = "/apis/batch/v1/namespaces/team/jobs";
+};
+
+TEST_F(KubernetesApi, WhatMayPassIsTriedAgain) {
+  Api api(cluster(), kFastApi);
+  for (const int status : {429, 500, 503, 504, 410}) fake_.fail("POST", "/jobs", status, 1);
+  EXPECT_EQ(api.create(jobs_, job())["metadata"]["uid"], "uid-1");
+  fake_.fail("PATCH", "/jobs", 409, 2);
+  EXPECT_EQ(api.change(jobs_ + "/j", {{"spec", {{"parallelism", 2}}}})["spec"]["parallelism"], 2);
+  fake_.fail("DELETE", "/jobs", 409, 1);
+  EXPECT_TRUE(api.remove(jobs_ + "/j", 0));
+  EXPECT_TRUE(fake_.empty());
+  EXPECT_FALSE(api.remove(jobs_ + "/j", 0));
+}
+
+TEST_F(KubernetesApi, ATryThatSucceededWithoutAWordIsFound) {
+  Api api(cluster(), kFastApi);
+  fake_.fail("POST", "/jobs", 0, 1, 1s);  // made, and answered too late
+  const Json made = api.create(jobs_, job());
+  EXPECT_EQ(made["metadata"]["uid"], "uid-1");
+  EXPECT_THAT([&] { api.create(jobs_, job("another")); },
+              testing::ThrowsMessage<IoError>(AllOf(HasSubstr("Job j"), HasSubstr("HTTP 409"))));
+}
+
+TEST_F(KubernetesApi, RefusalsComeInItsWords) {
+  Api api(cluster(), kFastApi);
+  fake_.fail("POST", "/jobs", 403, 1);
+  EXPECT_THAT([&] { api.create(jobs_, job()); },
+              testing::ThrowsMessage<IoError>(AllOf(HasSubstr("made by the test"), HasSubstr("HTTP 403"),
+                                                    HasSubstr("docs/executors/kubernetes.md"))));
+  fake_.fail("POST", "/jobs", 500, 1000);
+  EXPECT_THAT([&] { api.create(jobs_, job()); }, testing::ThrowsMessage<IoError>(HasSubstr("HTTP 500")));
+  const ApiAnswer lost = Api({.server = "http://127.0.0.1:1"}, kFastApi).get("/version");
+  EXPECT_EQ(lost.status, 0);
+  EXPECT_TRUE(lost.passing());
+  EXPECT_THAT(lost.words, HasSubstr("127.0.0.1:1"));
+}
+
+TEST_F(KubernetesApi, TokensAreReadAnew) {
+  Cluster there = cluster();
+  there.token_file = folder_ / "token";
+  Api api(there, kFastApi);
+  EXPECT_EQ(api.get("/version").status, 0) << "it is not there yet";
+  write_file_atomically(there.token_file, "one\n");
+  EXPECT_TRUE(api.get("/version").good());
+}
+
+// ---- a job ---------------------------------------------------------------------------------------------------------
+
+constexpr JobPace kFastJob{
+    .api = kFastApi, .look = 20ms, .slow_look = 50ms, .stuck = 300ms, .start = 2s, .verdict = 300ms, .removal = 5s};
+
+class KubernetesJob : public KubernetesApi {
+ protected:
+  // One whose pods do as hold_pods() says.
+  std::unique_ptr<Job> make_job(const std::string& queue = "") {
+    Api api(cluster(), kFastApi);
+    JobOfRun of_run;
+    of_run.name = "j";
+    of_run.name_space = "team";
+    of_run.queue = queue;
+    of_run.supervisor = "10.0.0.1:4711";
+    of_run.uid = api.create(jobs_, job())["metadata"]["uid"];
+    if (queue.empty()) api.change(of_run.path(), {{"spec", {{"suspend", false}}}});
+    return std::make_unique<Job>(cluster(), of_run, kFastJob);
+  }
+  StartStatus wait_for(Job& job, const std::string& words) {
+    StartStatus status;
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    do {
+      status = job.status();
+      if (status.words.find(words) != std::string::npos) break;
+      std::this_thread::sleep_for(10ms);
+    } while (std::chrono::steady_clock::now() < deadline);
+    EXPECT_THAT(status.words, HasSubstr(words));
+    return status;
+  }
+};
+
+TEST_F(KubernetesJob, QueuesWithTheSchedulersWords) {
+  fake_.hold_pods({{"status",
+                    {{"conditions", Json::array({{{"type", "PodScheduled"},
+                                                  {"status", "False"},
+                                                  {"reason", "Unschedulable"},
+                                                  {"message", "0/2 nodes are available"}}})}}}});
+  const auto job = make_job();
+  EXPECT_EQ(wait_for(*job, "0/2 nodes are available").state, StartState::kQueued);
+  job->end(0s);
+  EXPECT_TRUE(fake_.empty());
+}
+
+TEST_F(KubernetesJob, AnImageThatDoesNotComeFailsAfterAWhile) {
+  fake_.hold_pods(rank_state({{"waiting", {{"reason", "ErrImageNeverPull"}, {"message", "not present"}}}}));
+  const auto job = make_job();
+  EXPECT_EQ(wait_for(*job, "ErrImageNeverPull: not present").state, StartState::kStarting);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (job->status().state != StartState::kFailed && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_EQ(job->status().state, StartState::kFailed);
+  EXPECT_THAT(job->status().words, HasSubstr("ErrImageNeverPull"));
+}
+
+TEST_F(KubernetesJob, WaitsForKueue) {
+  const auto job = make_job("team-queue");
+  EXPECT_EQ(wait_for(*job, "Kueue (queue team-queue)").state, StartState::kQueued);
+}
+
+TEST_F(KubernetesJob, PodsThatMayNotBeMadeSayWhy) {
+  fake_.warn("exceeded quota: compute");
+  const auto job = make_job();
+  EXPECT_EQ(wait_for(*job, "exceeded quota: compute").state, StartState::kQueued);
+}
+
+TEST_F(KubernetesJob, AGuardThatReachesNobodySaysWhatToOpen) {
+  Json state = rank_state({{"terminated", {{"exitCode", 3}, {"reason", "Error"}, {"message", "cannot connect"}}}});
+  state["status"]["phase"] = "Failed";
+  fake_.hold_pods(state);
+  const auto job = make_job();
+  const StartStatus status = wait_for(*job, "10.0.0.1:4711");
+  EXPECT_EQ(status.state, StartState::kFailed);
+  EXPECT_THAT(status.words, AllOf(HasSubstr("cannot connect"), HasSubstr("NetworkPolicy")));
+}
+
+TEST_F(KubernetesJob, AServerThatIsSilentHasLostNothing) {
+  fake_.hold_pods({{"status", {{"phase", "Running"}}}});
+  const auto job = make_job();
+  wait_for(*job, "1 of 1 pods run");
+  fake_.fail("GET", "/jobs", 503, 5);
+  EXPECT_EQ(wait_for(*job, "no news: made by the test").state, StartState::kStarted);
+  EXPECT_FALSE(job->death(true));
+  const StartStatus later = wait_for(*job, "1 of 1 pods run");
+  EXPECT_EQ(later.state, StartState::kStarted);
+}
+
+TEST_F(KubernetesJob, PodsWhoseGuardsDoNotComeFail) {
+  fake_.hold_pods({{"status", {{"phase", "Running"}}}});
+  const auto job = make_job();
+  EXPECT_EQ(wait_for(*job, "not all of their guards came").state, StartState::kFailed);
+}
+
+TEST_F(KubernetesJob, OneThatIsGoneIsNoErrorAtTheEnd) {
+  fake_.hold_pods(Json::object());
+  const auto job = make_job();
+  fake_.forget_jobs();
+  EXPECT_EQ(wait_for(*job, "somebody deleted it").state, StartState::kFailed);
+  job->end(0s);
+  EXPECT_TRUE(fake_.empty());
+}
+
+// ---- runs ----------------------------------------------------------------------------------------------------------
+
+class KubernetesRun : public testing::Test {
+ protected:
+  KubernetesRun() {
+    fs::create_directory(logs());
+    request_.backend = "gloo";
+    request_.guard = GUARD;
+    request_.run_name = "r-2";
+    request_.workers = 2;
+    request_.log_dir = logs();
+    request_.links.folder = folder_.path();
+    request_.links.secret = "sesame";
+    request_.environment = {{"MLBENCH_RUN_ID", "1"}, {"EXTRA", "a b"}};
+    engine_.image = "worker:1";
+  }
+  fs::path logs() const { return folder_ / "logs"; }
+
+  std::unique_ptr<Start> begin(const std::string& script) {
+    request_.command = {"/bin/sh", "-c", script};
+    links_.emplace(net::LinkServerOptions{.size = 2, .folder = folder_.path(), .files = [](int rank) {
+                                            return std::vector<std::string>{rank_log_path("logs", 1, rank)};
+                                          }});
+    net::KvServerOptions options;
+    options.size = 2;
+    options.run_id = "1";
+    options.secret = "sesame";
+    options.take_link = [this](net::ProvedConnection connection) { links_->take(std::move(connection)); };
+    rendezvous_.emplace(options);
+    request_.links.server = &*links_;
+    request_.links.rendezvous = "127.0.0.1:" + std::to_string(rendezvous_->port());
+    executor_ = make(engine_);
+    return executor_->start(request_);
+  }
+  std::unique_ptr<RankGroup> run(const std::string& script) {
+    const auto start = begin(script);
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    StartStatus status;
+    do {
+      status = start->poll(100ms);
+      if (status.state == StartState::kFailed) throw IoError(status.words);
+      if (std::chrono::steady_clock::now() > deadline) throw IoError("not started: " + status.words);
+    } while (status.state != StartState::kStarted);
+    return start->take();
+  }
+  std::string death_of(RankGroup& group) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (std::chrono::steady_clock::now() < deadline) {
+      for (const RankExit& exit : group.poll(50ms)) exits_.push_back(exit);
+      if (const auto death = group.launcher_death()) return *death;
+    }
+    return "none";
+  }
+
+  TemporaryFolder folder_, scratch_;
+  FakeKubernetes fake_{GUARD, scratch_.path()};
+  spec::EngineOptions engine_;
+  LaunchRequest request_;
+  std::optional<net::LinkServer> links_;
+  std::optional<net::KvServer> rendezvous_;
+  std::unique_ptr<Executor> executor_;
+  std::vector<RankExit> exits_;
+};
+
+TEST_F(KubernetesRun, MakesThreeObjectsThatGoTogether) {
+  auto group = run("echo $EXTRA; exec sleep 600");
+  const auto jobs = fake_.jobs();
+  ASSERT_EQ(jobs.size(), 1u);
+  const std::string name = jobs[0]["metadata"]["name"];
+  EXPECT_THAT(name, testing::MatchesRegex("mlbench-r-2-[0-9a-f]{8}"));
+  EXPECT_EQ(jobs[0]["spec"]["suspend"], false);
+  ASSERT_EQ(fake_.others().size(), 2u);
+  for (const Json& other : fake_.others()) {
+    EXPECT_EQ(other["metadata"]["name"], name);
+    EXPECT_EQ(other["metadata"]["ownerReferences"][0]["uid"], jobs[0]["metadata"]["uid"]);
+  }
+  EXPECT_THAT(jobs[0].dump(), AllOf(Not(HasSubstr("sesame")), Not(HasSubstr("a b")))) << "values are the secret's";
+  const Json allocation = group->allocation();
+  EXPECT_EQ(allocation["engine"], "kubernetes");
+  EXPECT_EQ(allocation["job"], name);
+  EXPECT_EQ(allocation["namespace"], "team");
+  EXPECT_EQ(allocation["nodes"], Json({"node-0", "node-1"}));
+  EXPECT_EQ(allocation["image_ids"], Json({"worker@sha256:1234"}));
+  EXPECT_EQ(allocation["server"], "v1.34.4");
+  EXPECT_EQ(group->placement()[1].host, "node-1");
+  group.reset();
+  EXPECT_TRUE(fake_.empty());
+}
+
+TEST_F(KubernetesRun, AJobThatIsDeletedByOthersIsNamed) {
+  auto group = run("trap '' TERM; while :; do sleep 0.05; done");
+  fake_.delete_jobs();
+  EXPECT_THAT(death_of(*group), AllOf(HasSubstr("mlbench-r-2-"), HasSubstr("delete")));
+  group.reset();
+  EXPECT_TRUE(fake_.empty());
+}
+
+TEST_F(KubernetesRun, APodThatIsDeletedComesBeforeTheEndOfItsRank) {
+  auto group = run("while :; do sleep 0.05; done");
+  fake_.change_pod(1, {{"metadata", {{"deletionTimestamp", "2026-01-31T12:00:05Z"}}}});
+  fake_.signal_pod(1, SIGTERM);
+  EXPECT_THAT(death_of(*group), HasSubstr("(rank 1 on node node-1) was deleted"));
+  EXPECT_TRUE(exits_.empty());
+}
+
+TEST_F(KubernetesRun, APodThatRunsOutOfMemoryIsNamed) {
+  auto group = run("exec sleep 600");
+  fake_.change_pod(
+      0, {{"status",
+           {{"phase", "Failed"},
+            {"containerStatuses",
+             Json::array(
+                 {{{"name", "rank"}, {"state", {{"terminated", {{"exitCode", 137}, {"reason", "OOMKilled"}}}}}}})}}}});
+  EXPECT_THAT(death_of(*group), AllOf(HasSubstr("rank 0"), HasSubstr("OOMKilled"), HasSubstr("--memory")));
+}
+
+TEST_F(KubernetesRun, AnEvictionIsNamed) {
+  auto group = run("exec sleep 600");
+  fake_.change_pod(1, {{"status", {{"phase", "Failed"}, {"reason", "Evicted"}, {"message", "node is low on disk"}}}});
+  EXPECT_THAT(death_of(*group), HasSubstr("was evicted: node is low on disk"));
+}
+
+TEST_F(KubernetesRun, WhatIsRefusedLeavesNothing) {
+  fake_.fail("POST", "/secrets", 403, 1);
+  EXPECT_THAT([&] { begin("true"); },
+              testing::ThrowsMessage<IoError>(AllOf(HasSubstr("Secret"), HasSubstr("made by the test"))));
+  EXPECT_TRUE(fake_.empty());
+}
+
+TEST_F(KubernetesRun, AQueuedStartThatIsDroppedLeavesNothing) {
+  engine_.kubernetes.queue = "team-queue";
+  auto start = begin("true");
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (start->poll(50ms).state != StartState::kQueued && std::chrono::steady_clock::now() < deadline) continue;
+  EXPECT_THAT(start->poll(0ms).words, HasSubstr("waits for admission by Kueue"));
+  EXPECT_EQ(fake_.jobs().at(0)["spec"]["suspend"], true) << "Kueue's to change";
+  start.reset();
+  EXPECT_TRUE(fake_.empty());
+}
+
+TEST_F(KubernetesRun, DescribesObjectsWithoutTheirSecrets) {
+  request_.command = {"/bin/true"};
+  const auto lines = make(engine_)->describe(request_);
+  ASSERT_EQ(lines.size(), 1u);
+  const size_t end = lines[0].find('\n');
+  EXPECT_EQ(lines[0].substr(0, end), "EXTRA='a b' MLBENCH_RUN_ID=1 mlbench-guard kubernetes /bin/true");
+  const Json list = Json::parse(lines[0].substr(end));
+  ASSERT_EQ(list["items"].size(), 3u);
+  for (const auto& [name, value] : list["items"][1]["stringData"].items()) {
+    EXPECT_EQ(value, "(given at the start)") << name;
+  }
+  EXPECT_TRUE(list["items"][1]["stringData"].contains("MLBENCH_GUARD_SECRET"));
+  EXPECT_TRUE(fake_.asked().empty()) << "nobody is asked";
+  engine_.kubernetes.name_space = "other";
+  EXPECT_THAT(make(engine_)->describe(request_)[0], HasSubstr("\"namespace\": \"other\""));
+}
+
+// ---- for others ----------------------------------------------------------------------------------------------------
+
+TEST(KubernetesEmit, AJobFindsItsRanksByItself) {
+  LaunchRequest request = plain_request();
+  const Json objects = launched_by_others("job", request, {{"name", "r-4"}}, with_image(), {});
+  ASSERT_EQ(objects.size(), 2u);
+  EXPECT_EQ(objects[0]["kind"], "Service");
+  const Json& job = objects[1];
+  const std::string name = job["metadata"]["name"];
+  EXPECT_FALSE(job["spec"].contains("suspend"));
+  const Json& rank = job["spec"]["template"]["spec"]["containers"][0];
+  EXPECT_EQ(rank["command"][0], "/bin/sh");
+  EXPECT_EQ(rank["command"][4], "mlbench-worker");
+  std::map<std::string, std::string> values;
+  for (const Json& one : rank["env"]) values[one["name"]] = one.value("value", "");
+  EXPECT_EQ(values["MASTER_ADDR"], name + "-0." + name);
+  EXPECT_EQ(values["MASTER_PORT"], "29500");
+  EXPECT_EQ(values["WORLD_SIZE"], "4");
+  EXPECT_EQ(values["MLBENCH_SPEC"], "{\"name\":\"r-4\"}");
+  EXPECT_EQ(values["MLBENCH_RUN_DIR"], rank["command"][6]);
+}
+
+TEST(KubernetesEmit, JobSetsAndTrainJobsHaveNamesOfTheirOwn) {
+  LaunchRequest request = plain_request();
+  request.rank_words = true;
+  request.command = {"train", "{hosts}"};
+  request.workers = 2;
+  const Json set = launched_by_others("jobset", request, nullptr, with_image(), {}).at(0);
+  const std::string name = set["metadata"]["name"];
+  EXPECT_EQ(set["apiVersion"], "jobset.x-k8s.io/v1alpha2");
+  EXPECT_EQ(set["spec"]["network"]["subdomain"], name);
+  const Json& rank = set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0];
+  EXPECT_EQ(rank["command"], Json({"train", name + "-ranks-0-0." + name + "," + name + "-ranks-0-1." + name}));
+  const Json train = launched_by_others("trainjob", request, nullptr, with_image(), {}).at(0);
+  EXPECT_EQ(train["apiVersion"], "trainer.kubeflow.org/v1alpha1");
+  EXPECT_EQ(train["spec"]["trainer"]["numNodes"], 2);
+  EXPECT_EQ(train["spec"]["trainer"]["command"][1], train["metadata"]["name"].get<std::string>() + "-node-0-0." +
+                                                        train["metadata"]["name"].get<std::string>() + "," +
+                                                        train["metadata"]["name"].get<std::string>() + "-node-0-1." +
+                                                        train["metadata"]["name"].get<std::string>());
+}
+
+TEST(KubernetesEmit, WhatWouldNotWorkIsRefused) {
+  const LaunchRequest request = plain_request();
+  const auto refused = [&](const std::string& kind, const spec::EngineOptions& engine) {
+    return error_of([&] { launched_by_others(kind, request, Json::object(), engine, {}); });
+  };
+  EXPECT_THAT(refused("mpijob", with_image()), HasSubstr("ssh"));
+  EXPECT_THAT(refused("pod", with_image()), HasSubstr("expected job, jobset, trainjob"));
+  EXPECT_THAT(refused("job", {}), HasSubstr("--image REF"));
+  spec::EngineOptions engine = with_image();
+  engine.kubernetes.data_volume = "data";
+  EXPECT_THAT(refused("trainjob", engine), AllOf(HasSubstr("--data-volume"), HasSubstr("jobset")));
+}
+
+}  // namespace
+}  // namespace mlbench::exec::kubernetes

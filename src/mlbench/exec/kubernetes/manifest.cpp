@@ -1,0 +1,465 @@
+#include "mlbench/exec/kubernetes/manifest.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
+#include "mlbench/base/numbers.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/sha256.h"
+#include "mlbench/base/text.h"
+#include "mlbench/exec/kubernetes/overlay.h"
+#include "mlbench/exec/linked.h"
+
+namespace mlbench::exec::kubernetes {
+namespace {
+
+constexpr size_t kLongestLabel = 63;
+constexpr size_t kLongestSubdomain = 253;
+// The user of mlbench's images.
+constexpr int kUser = 10001;
+// A guard needs 3 s, and its rank is told before its pod is.
+constexpr int kGraceSeconds = 5;
+// After this long nobody has removed what ended: its supervisor is gone.
+constexpr int kKeptSeconds = 300;
+constexpr const char* kSharedMemory = "1Gi";
+constexpr const char* kGuard = "mlbench-guard";
+constexpr const char* kWorker = "mlbench-worker";
+constexpr const char* kTools = "/mlbench";
+constexpr const char* kNodeName = "kubernetes.io/hostname";
+constexpr const char* kPort = "29500";
+constexpr const char* kRunDirVariable = "MLBENCH_RUN_DIR";
+
+bool is_alnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
+bool is_lower_alnum(char c) { return is_alnum(c) && std::isupper(static_cast<unsigned char>(c)) == 0; }
+
+bool is_label(std::string_view text) {
+  return !text.empty() && text.size() <= kLongestLabel && is_lower_alnum(text.front()) && is_lower_alnum(text.back()) &&
+         std::ranges::all_of(text, [](char c) { return is_lower_alnum(c) || c == '-'; });
+}
+
+bool is_subdomain(std::string_view text) {
+  if (text.empty() || text.size() > kLongestSubdomain) return false;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('.', begin), text.size());
+    if (!is_label(text.substr(begin, end - begin))) return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
+bool is_quantity(const std::string& text) {
+  constexpr std::array<std::string_view, 13> kUnits = {"",   "k",  "M",  "G",  "T",  "P", "E",
+                                                       "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
+  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::string number = text.substr(0, digits);
+  return !number.empty() && is_alnum(number.front()) && is_alnum(number.back()) &&
+         std::ranges::count(number, '.') <= 1 && number.find_first_of("123456789") != std::string::npos &&
+         std::ranges::find(kUnits, std::string_view(text).substr(digits)) != kUnits.end();
+}
+
+bool is_image(const std::string& text) {
+  return !text.empty() && text.size() <= 1024 && is_alnum(text.front()) && std::ranges::all_of(text, [](char c) {
+    return is_alnum(c) || std::string_view("._-/:@+").find(c) != std::string_view::npos;
+  });
+}
+
+void expect(bool right, const char* option, const std::string& given, const char* expected) {
+  if (!right) throw UserError(fmt::format("{} '{}': expected {}", option, shortened(given), expected));
+}
+
+// A value of a label: letters, digits and ._-, with a letter or digit at both ends.
+std::string label_value(std::string text) {
+  for (char& c : text) {
+    if (!is_alnum(c) && c != '.' && c != '_' && c != '-') c = '-';
+  }
+  if (text.size() > kLongestLabel) text.resize(kLongestLabel);
+  while (!text.empty() && !is_alnum(text.back())) text.pop_back();
+  while (!text.empty() && !is_alnum(text.front())) text.erase(0, 1);
+  return text;
+}
+
+std::string run_name_of(const LaunchRequest& request) { return request.run_name.empty() ? "run" : request.run_name; }
+
+Json labels_of(const LaunchRequest& request, const Defaults& defaults, const std::string& name) {
+  Json labels = {{"app.kubernetes.io/name", "mlbench"}, {"app.kubernetes.io/component", "rank"}};
+  if (!defaults.release.empty()) labels["app.kubernetes.io/instance"] = label_value(defaults.release);
+  labels["mlbench/run"] = label_value(run_name_of(request));
+  labels[kStartLabel] = name;
+  return labels;
+}
+
+Json variable(const std::string& name, const std::string& value) { return {{"name", name}, {"value", value}}; }
+Json variable_of_pod(const std::string& name, const std::string& path) {
+  return {{"name", name}, {"valueFrom", {{"fieldRef", {{"fieldPath", path}}}}}};
+}
+
+// As Kubernetes' "restricted" wants it.
+Json container_security() {
+  return {{"allowPrivilegeEscalation", false},
+          {"readOnlyRootFilesystem", true},
+          {"capabilities", {{"drop", Json::array({"ALL"})}}}};
+}
+
+Json resources_of(const LaunchRequest& request, const spec::EngineOptions& engine) {
+  Json each = {{"cpu", std::to_string(request.threads)}};
+  if (!engine.kubernetes.memory.empty()) each["memory"] = engine.kubernetes.memory;
+  if (request.gpu) each["nvidia.com/gpu"] = "1";
+  return {{"requests", each}, {"limits", each}};
+}
+
+// How ranks spread over nodes.
+void place(Json& pod, const LaunchRequest& request, const spec::EngineOptions& engine, const std::string& name) {
+  const Json these = {{"matchLabels", {{kStartLabel, name}}}};
+  if (engine.ranks_per_host == 1) {
+    pod["affinity"] = {{"podAntiAffinity",
+                        {{"requiredDuringSchedulingIgnoredDuringExecution",
+                          Json::array({{{"labelSelector", these}, {"topologyKey", kNodeName}}})}}}};
+  } else if (engine.ranks_per_host > 1) {
+    const int64_t nodes = (request.workers + engine.ranks_per_host - 1) / engine.ranks_per_host;
+    pod["topologySpreadConstraints"] = Json::array({{{"maxSkew", 1},
+                                                     {"minDomains", nodes},
+                                                     {"topologyKey", kNodeName},
+                                                     {"whenUnsatisfiable", "DoNotSchedule"},
+                                                     {"nodeTaintsPolicy", "Honor"},
+                                                     {"labelSelector", these}}});
+  }
+}
+
+struct Rank {
+  std::vector<std::string> command;
+  Json environment = Json::array();
+  bool tools = false;  // kTools holds a guard
+};
+
+Json template_of(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults,
+                 const std::string& name, const Rank& rank) {
+  const spec::KubernetesOptions& options = engine.kubernetes;
+  Json mounts = Json::array({{{"name", "scratch"}, {"mountPath", kScratch}},
+                             {{"name", "tmp"}, {"mountPath", "/tmp"}},
+                             {{"name", "shm"}, {"mountPath", "/dev/shm"}}});
+  Json volumes = Json::array({{{"name", "scratch"}, {"emptyDir", Json::object()}},
+                              {{"name", "tmp"}, {"emptyDir", Json::object()}},
+                              {{"name", "shm"}, {"emptyDir", {{"medium", "Memory"}, {"sizeLimit", kSharedMemory}}}}});
+  if (!options.data_volume.empty()) {
+    mounts.push_back({{"name", "datasets"}, {"mountPath", kImageData}, {"readOnly", true}});
+    Json volume = {{"name", "datasets"}};
+    if (options.data_volume.starts_with('/')) {
+      volume["hostPath"] = {{"path", options.data_volume}, {"type", "Directory"}};
+    } else {
+      volume["persistentVolumeClaim"] = {{"claimName", options.data_volume}, {"readOnly", true}};
+    }
+    volumes.push_back(std::move(volume));
+  }
+  Json pod = {{"restartPolicy", "Never"},
+              {"subdomain", name},
+              {"terminationGracePeriodSeconds", kGraceSeconds},
+              {"automountServiceAccountToken", false},
+              {"enableServiceLinks", false},
+              {"securityContext",
+               {{"runAsNonRoot", true},
+                {"runAsUser", kUser},
+                {"runAsGroup", kUser},
+                {"fsGroup", kUser},
+                {"seccompProfile", {{"type", "RuntimeDefault"}}}}}};
+  if (options.host_network) {
+    pod["hostNetwork"] = true;
+    pod["dnsPolicy"] = "ClusterFirstWithHostNet";
+  }
+  place(pod, request, engine, name);
+  if (rank.tools) {
+    volumes.push_back({{"name", "mlbench"}, {"emptyDir", Json::object()}});
+    const Json mount = {{"name", "mlbench"}, {"mountPath", kTools}};
+    const Json little = {{"cpu", "100m"}, {"memory", "64Mi"}};
+    pod["initContainers"] =
+        Json::array({{{"name", "guard"},
+                      {"image", defaults.worker_image},
+                      {"command", {"/bin/sh", "-c", fmt::format("exec cp \"$(command -v {})\" {}/", kGuard, kTools)}},
+                      {"resources", {{"requests", little}, {"limits", little}}},
+                      {"securityContext", container_security()},
+                      {"volumeMounts", Json::array({mount})}}});
+    Json read_only = mount;
+    read_only["readOnly"] = true;
+    mounts.push_back(std::move(read_only));
+  }
+  Json container = {{"name", kRankContainer}, {"image", image_of(engine, defaults)}, {"command", rank.command}};
+  if (!request.working_directory.empty()) container["workingDir"] = request.working_directory.string();
+  container["env"] = rank.environment;
+  container["resources"] = resources_of(request, engine);
+  container["securityContext"] = container_security();
+  container["terminationMessagePolicy"] = "FallbackToLogsOnError";
+  container["volumeMounts"] = std::move(mounts);
+  pod["containers"] = Json::array({std::move(container)});
+  pod["volumes"] = std::move(volumes);
+  return with_overlay({{"metadata", {{"labels", labels_of(request, defaults, name)}}}, {"spec", std::move(pod)}},
+                      options.pod_overlay);
+}
+
+Json job_of(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults,
+            const std::string& name, const Rank& rank) {
+  Json labels = labels_of(request, defaults, name);
+  if (!engine.kubernetes.queue.empty()) labels["kueue.x-k8s.io/queue-name"] = engine.kubernetes.queue;
+  return {{"apiVersion", "batch/v1"},
+          {"kind", "Job"},
+          {"metadata", {{"name", name}, {"labels", labels}}},
+          {"spec",
+           {{"completions", request.workers},
+            {"parallelism", request.workers},
+            {"completionMode", "Indexed"},
+            {"backoffLimit", 0},
+            {"podReplacementPolicy", "Failed"},
+            {"suspend", true},
+            {"template", template_of(request, engine, defaults, name, rank)}}}};
+}
+
+Json service_of(const Json& labels, const std::string& name) {
+  return {{"apiVersion", "v1"},
+          {"kind", "Service"},
+          {"metadata", {{"name", name}, {"labels", labels}}},
+          {"spec", {{"clusterIP", "None"}, {"publishNotReadyAddresses", true}, {"selector", {{kStartLabel, name}}}}}};
+}
+
+// The variables of a rank by which it finds its place, beside JOB_COMPLETION_INDEX, which Kubernetes sets.
+Json place_variables(const LaunchRequest& request) {
+  Json list = Json::array({variable("WORLD_SIZE", std::to_string(request.workers)), variable("LOCAL_RANK", "0"),
+                           variable("LOCAL_WORLD_SIZE", "1")});
+  if (!request.rank_words || request.backend == "mpi") return list;
+  // exec/horovod.h, with a rank per host.
+  const std::string index = fmt::format("metadata.annotations['{}']", kIndexLabel), one = "1",
+                    size = std::to_string(request.workers);
+  list.insert(list.end(), {variable_of_pod("HOROVOD_RANK", index), variable("HOROVOD_SIZE", size),
+                           variable("HOROVOD_LOCAL_RANK", "0"), variable("HOROVOD_LOCAL_SIZE", one),
+                           variable_of_pod("HOROVOD_CROSS_RANK", index), variable("HOROVOD_CROSS_SIZE", size)});
+  return list;
+}
+
+bool brings_guard(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults) {
+  return request.rank_words && !defaults.worker_image.empty() && image_of(engine, defaults) != defaults.worker_image;
+}
+
+}  // namespace
+
+Defaults own_defaults() {
+  return {environment_variable("MLBENCH_WORKER_IMAGE").value_or(""),
+          environment_variable("MLBENCH_RELEASE").value_or("")};
+}
+
+std::string image_of(const spec::EngineOptions& engine, const Defaults& defaults) {
+  return engine.image.empty() ? defaults.worker_image : engine.image;
+}
+
+void check(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults) {
+  const spec::KubernetesOptions& options = engine.kubernetes;
+  const std::string image = image_of(engine, defaults);
+  if (image.empty()) {
+    throw UserError(
+        "executor kubernetes needs an image: give --image REF (deploy/docker/build.sh builds one with the worker), or "
+        "set MLBENCH_WORKER_IMAGE, as the Helm chart does");
+  }
+  expect(is_image(image), "--image", image, "an image as in registry.example/mlbench-worker:1");
+  if (request.backend == "mpi") {
+    throw UserError("the back end mpi is not there yet on Kubernetes: use --backend gloo");
+  }
+  if (!options.name_space.empty()) {
+    expect(is_label(options.name_space), "--namespace", options.name_space, "small letters, digits and '-'");
+  }
+  if (!options.memory.empty())
+    expect(is_quantity(options.memory), "--memory", options.memory, "a quantity as in 512Mi, 4Gi");
+  if (!options.queue.empty()) {
+    expect(is_subdomain(options.queue) && options.queue.size() <= kLongestLabel, "--queue", options.queue,
+           "the name of a LocalQueue of Kueue");
+  }
+  const std::string& data = options.data_volume;
+  if (!data.empty() && !data.starts_with('/')) {
+    expect(is_subdomain(data), "--data-volume", data, "the name of a claim, or an absolute path of the nodes");
+  } else if (!data.empty()) {
+    expect(data.find("..") == std::string::npos && data.find(':') == std::string::npos, "--data-volume", data,
+           "a path without '..' and ':'");
+  }
+}
+
+std::string job_name(const LaunchRequest& request, const std::string& suffix, size_t reserved) {
+  const size_t behind = 1 + suffix.size() + 1 + std::to_string(request.workers - 1).size() + reserved;
+  std::string name = "mlbench-" + run_name_of(request);
+  for (char& c : name) {
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (!is_alnum(c)) c = '-';
+  }
+  if (name.size() + behind > kLongestLabel) name.resize(kLongestLabel - behind);
+  while (name.ends_with('-')) name.pop_back();
+  return name + "-" + suffix;
+}
+
+LaunchRequest in_pods(const LaunchRequest& request, const std::string& name) {
+  LaunchRequest theirs = request;
+  if (const std::filesystem::path here = folder_here(request); !here.empty()) {
+    theirs.links.folder = here;
+    theirs = moved_to(std::move(theirs), folder_on_hosts(request, kScratch));
+  }
+  if (!request.rank_words) {
+    // Where it lies in the image, PATH says.
+    const std::string program = std::filesystem::path(theirs.command.front()).filename();
+    if (program == kWorker) theirs.command.front() = program;
+    return theirs;
+  }
+  std::vector<std::string> hosts;
+  for (int rank = 0; rank < request.workers; ++rank) hosts.push_back(fmt::format("{0}-{1}.{0}", name, rank));
+  fill_in(theirs.command, "{hosts}", fmt::format("{}", fmt::join(hosts, ",")));
+  theirs.environment["MASTER_ADDR"] = hosts.front();
+  if (const auto found = theirs.environment.find("HOROVOD_GLOO_RENDEZVOUS_ADDR"); found != theirs.environment.end()) {
+    found->second = hosts.front();
+    if (theirs.environment["HOROVOD_GLOO_IFACE"] == "lo") theirs.environment.erase("HOROVOD_GLOO_IFACE");
+  }
+  return theirs;
+}
+
+Objects objects_of(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults,
+                   const std::string& name, const std::map<std::string, std::string>& values) {
+  Rank rank;
+  rank.tools = brings_guard(request, engine, defaults);
+  rank.command = {rank.tools ? fmt::format("{}/{}", kTools, kGuard) : kGuard, "kubernetes"};
+  rank.command.insert(rank.command.end(), request.command.begin(), request.command.end());
+  for (const auto& [key, value] : values) {
+    rank.environment.push_back({{"name", key}, {"valueFrom", {{"secretKeyRef", {{"name", name}, {"key", key}}}}}});
+  }
+  if (!values.contains("HOME")) rank.environment.push_back(variable("HOME", "/tmp"));
+  for (Json& each : place_variables(request)) {
+    if (!values.contains(each["name"].get<std::string>())) rank.environment.push_back(std::move(each));
+  }
+  rank.environment.push_back(variable_of_pod("MLBENCH_NODE_NAME", "spec.nodeName"));
+  Objects objects;
+  objects.job = job_of(request, engine, defaults, name, rank);
+  objects.job["spec"]["ttlSecondsAfterFinished"] = kKeptSeconds;
+  const Json labels = labels_of(request, defaults, name);
+  Json data = Json::object();
+  for (const auto& [key, value] : values) data[key] = value;
+  objects.secret = {{"apiVersion", "v1"}, {"kind", "Secret"},  {"metadata", {{"name", name}, {"labels", labels}}},
+                    {"type", "Opaque"},   {"immutable", true}, {"stringData", std::move(data)}};
+  objects.service = service_of(labels, name);
+  return objects;
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 3> kKinds = {"job", "jobset", "trainjob"};
+
+// A rank that nobody supervises. The specification of a task comes as a variable; what rank 0 measured, goes to its log.
+Rank free_rank(const LaunchRequest& request, const Json& spec, const std::string& first_host,
+               const std::string& folder) {
+  constexpr const char* kScript =
+      "mkdir -p \"$MLBENCH_RUN_DIR\" && printf %s \"$MLBENCH_SPEC\" >\"$MLBENCH_RUN_DIR/spec.json\" || exit 4; "
+      "\"$@\"; code=$?; "
+      "if [ -f \"$MLBENCH_RUN_DIR/run.json\" ]; then cat \"$MLBENCH_RUN_DIR/run.json\"; fi; exit $code";
+  Rank rank;
+  std::map<std::string, std::string> values = request.environment;
+  values["MASTER_ADDR"] = first_host;
+  values["MASTER_PORT"] = kPort;
+  values[kRunDirVariable] = folder;
+  values["HOME"] = "/tmp";
+  if (spec.is_null()) {
+    rank.command = request.command;
+  } else {
+    values["MLBENCH_SPEC"] = spec.dump();
+    values["GLOO_SOCKET_IFNAME"] = request.network_interface.empty() ? "eth0" : request.network_interface;
+    rank.command = {"/bin/sh", "-c", kScript, "sh"};
+    rank.command.insert(rank.command.end(), request.command.begin(), request.command.end());
+  }
+  for (const auto& [key, value] : values) rank.environment.push_back(variable(key, value));
+  for (Json& each : place_variables(request)) rank.environment.push_back(std::move(each));
+  return rank;
+}
+
+Json job_set(Json job, const std::string& name) {
+  Json labels = job["metadata"]["labels"];
+  Json spec = std::move(job["spec"]);
+  spec.erase("suspend");
+  spec["template"]["spec"].erase("subdomain");  // JobSet's to set, as the service is
+  return {{"apiVersion", "jobset.x-k8s.io/v1alpha2"},
+          {"kind", "JobSet"},
+          {"metadata", {{"name", name}, {"labels", labels}}},
+          {"spec",
+           {{"network", {{"enableDNSHostnames", true}, {"subdomain", name}, {"publishNotReadyAddresses", true}}},
+            {"failurePolicy", {{"maxRestarts", 0}}},
+            {"replicatedJobs",
+             Json::array({{{"name", "ranks"}, {"replicas", 1}, {"template", {{"spec", std::move(spec)}}}}})}}}};
+}
+
+Json train_job(const Json& job, const LaunchRequest& request, const spec::EngineOptions& engine, const Rank& rank,
+               const std::string& image) {
+  const spec::KubernetesOptions& options = engine.kubernetes;
+  for (const auto& [given, option] :
+       {std::pair(!options.data_volume.empty(), "--data-volume"),
+        std::pair(!options.pod_overlay.empty(), "--pod-overlay"), std::pair(options.host_network, "--host-network"),
+        std::pair(engine.ranks_per_host > 0, "--ranks-per-host")}) {
+    if (!given) continue;
+    throw UserError(fmt::format("--emit trainjob takes no {}: its runtime decides that; give --emit jobset", option));
+  }
+  return {{"apiVersion", "trainer.kubeflow.org/v1alpha1"},
+          {"kind", "TrainJob"},
+          {"metadata", job["metadata"]},
+          {"spec",
+           {{"runtimeRef", {{"name", "torch-distributed"}}},
+            {"trainer",
+             {{"image", image},
+              {"command", rank.command},
+              {"env", rank.environment},
+              {"numNodes", request.workers},
+              {"numProcPerNode", 1},
+              {"resourcesPerNode", resources_of(request, engine)}}}}}};
+}
+
+}  // namespace
+
+Json launched_by_others(const std::string& kind, const LaunchRequest& request, const Json& spec,
+                        const spec::EngineOptions& engine, const Defaults& defaults) {
+  if (kind == "mpijob") {
+    throw UserError(
+        "--emit mpijob: its launcher reaches its workers over ssh, and images of mlbench hold no sshd; give --emit "
+        "jobset with --backend gloo, or run it without --emit");
+  }
+  if (std::ranges::find(kKinds, kind) == kKinds.end()) {
+    throw UserError(fmt::format("--emit '{}': expected {}", shortened(kind), fmt::join(kKinds, ", ")));
+  }
+  check(request, engine, defaults);
+  if (request.command.empty()) throw UserError("--emit: there is nothing to run");
+  for (const std::string& word : request.command) {
+    if (word.find("{rank}") == std::string::npos || !request.rank_words) continue;
+    throw UserError(
+        fmt::format("--emit: nobody fills in {{rank}} in '{}' there: let your command read "
+                    "JOB_COMPLETION_INDEX",
+                    shortened(word)));
+  }
+  // Names of JobSet's pods have "-ranks-0-INDEX-xxxxx" behind them, those of Kubeflow's "-node-0-INDEX-xxxxx".
+  constexpr size_t kReserved = sizeof "-ranks-0" + sizeof "-xxxxx";
+  const std::string folder = sha256_hex(folder_here(request).string()).substr(0, 8);
+  const std::string name = job_name(request, folder, kind == "job" ? 0 : kReserved);
+  const std::string pod = kind == "job" ? name : fmt::format("{}-{}-0", name, kind == "jobset" ? "ranks" : "node");
+  LaunchRequest theirs = in_pods(request, name);
+  if (request.rank_words) {
+    theirs.command = request.command;
+    std::vector<std::string> hosts;
+    for (int rank = 0; rank < request.workers; ++rank) hosts.push_back(fmt::format("{}-{}.{}", pod, rank, name));
+    fill_in(theirs.command, "{hosts}", fmt::format("{}", fmt::join(hosts, ",")));
+  }
+  // A TrainJob has no volume of ours.
+  const std::string run_dir = kind == "trainjob" ? "/tmp/mlbench-run" : folder_on_hosts(request, kScratch).string();
+  fill_in(theirs.command, folder_on_hosts(request, kScratch).string(), run_dir);
+  const Rank rank = free_rank(theirs, spec, fmt::format("{}-0.{}", pod, name), run_dir);
+  Json job = job_of(theirs, engine, defaults, name, rank);
+  if (kind == "trainjob") return Json::array({train_job(job, theirs, engine, rank, image_of(engine, defaults))});
+  if (kind == "jobset") return Json::array({job_set(std::move(job), name)});
+  // Kueue admits what is suspended.
+  if (engine.kubernetes.queue.empty()) job["spec"].erase("suspend");
+  const Json labels = labels_of(request, defaults, name);
+  return Json::array({service_of(labels, name), std::move(job)});
+}
+
+}  // namespace mlbench::exec::kubernetes

@@ -1,0 +1,53 @@
+#pragma once
+
+// What Kubernetes is given to run.
+
+#include <string>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/exec/executor.h"
+#include "mlbench/spec/engine.h"
+
+namespace mlbench::exec::kubernetes {
+
+inline constexpr const char* kStartLabel = "mlbench/start";  // of all objects of one start
+inline constexpr const char* kScratch = "/scratch";          // in a pod: what its rank writes
+inline constexpr const char* kRankContainer = "rank";
+inline constexpr const char* kIndexLabel = "batch.kubernetes.io/job-completion-index";
+
+// What the surroundings of this process say, beside the options of a run.
+struct Defaults {
+  std::string worker_image = {};  // MLBENCH_WORKER_IMAGE: holds mlbench-worker and mlbench-guard
+  std::string release = {};       // MLBENCH_RELEASE: label app.kubernetes.io/instance of all objects
+};
+Defaults own_defaults();
+
+// UserError for what cannot be run as asked: no image, a memory that is no quantity, names that are none, an overlay
+// that is no template of a pod or changes what is mlbench's own, the back end mpi.
+void check(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults);
+
+// "mlbench-RUN-SUFFIX", a label of DNS also with "-INDEX" and `reserved` further characters behind it; RUN is cut where
+// it is too long, and has '-' for what such a label may not hold.
+std::string job_name(const LaunchRequest& request, const std::string& suffix, size_t reserved = 0);
+
+// The request as a pod has it: folder, program, and for a command of the user's MASTER_ADDR and {hosts}, with the names
+// of the pods (NAME-INDEX.NAME).
+LaunchRequest in_pods(const LaunchRequest& request, const std::string& name);
+
+struct Objects {
+  Json job, secret, service;
+};
+// `values`: the variables of the ranks, which the secret keeps and the job only names. The job is suspended.
+Objects objects_of(const LaunchRequest& in_pods, const spec::EngineOptions& engine, const Defaults& defaults,
+                   const std::string& name, const std::map<std::string, std::string>& values);
+
+// For those who start ranks by other means: job, jobset or trainjob (of Kubeflow), whose ranks find each other by
+// JOB_COMPLETION_INDEX and a port of rank 0. Of Executor::manifest().
+Json launched_by_others(const std::string& kind, const LaunchRequest& request, const Json& spec,
+                        const spec::EngineOptions& engine, const Defaults& defaults);
+
+// Of the ranks' containers.
+std::string image_of(const spec::EngineOptions& engine, const Defaults& defaults);
+
+}  // namespace mlbench::exec::kubernetes

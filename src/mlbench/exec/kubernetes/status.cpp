@@ -1,0 +1,195 @@
+#include "mlbench/exec/kubernetes/status.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+
+#include "mlbench/base/input.h"
+#include "mlbench/exec/kubernetes/manifest.h"
+
+namespace mlbench::exec::kubernetes {
+namespace {
+
+const Json& member(const Json& object, const char* key) {
+  static const Json kNone;
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return object.is_object() && found != object.end() ? *found : kNone;
+}
+
+std::string text_in(const Json& object, const char* key) {
+  const Json& value = member(object, key);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+// The condition of a status, or null.
+const Json& condition(const Json& object, std::string_view type) {
+  static const Json kNone;
+  for (const Json& one : member(member(object, "status"), "conditions")) {
+    if (text_in(one, "type") == type) return one;
+  }
+  return kNone;
+}
+
+// What of its containers keeps a pod from running, or ended it.
+void look_at(const Json& containers, PodView& view) {
+  for (const Json& container : containers) {
+    const Json& state = member(container, "state");
+    const Json& waiting = member(state, "waiting");
+    if (view.waiting.empty()) {
+      view.waiting = text_in(waiting, "reason");
+      view.waiting_words = text_in(waiting, "message");
+    }
+    const Json& ended = member(state, "terminated");
+    const auto code = integer_of(member(ended, "exitCode"));
+    if (code && (*code != 0 || text_in(container, "name") == kRankContainer) && view.exit_code.value_or(0) == 0) {
+      view.exit_code = static_cast<int>(*code);
+      view.end_reason = text_in(ended, "reason");
+      view.end_words = text_in(ended, "message");
+    }
+    if (text_in(container, "name") == kRankContainer) view.image_id = text_in(container, "imageID");
+  }
+}
+
+bool is_error(std::string_view waiting) {
+  constexpr std::array<std::string_view, 8> kErrors = {
+      "ImagePullBackOff", "ErrImagePull",         "ErrImageNeverPull", "InvalidImageName",
+      "CrashLoopBackOff", "CreateContainerError", "RunContainerError", "CreateContainerConfigError"};
+  return std::ranges::find(kErrors, waiting) != kErrors.end();
+}
+
+std::string name_of(const PodView& pod) {
+  return fmt::format("pod {}{}", pod.name,
+                     pod.rank < 0       ? ""
+                     : pod.node.empty() ? fmt::format(" (rank {})", pod.rank)
+                                        : fmt::format(" (rank {} on node {})", pod.rank, pod.node));
+}
+
+std::string behind(const std::string& words) {
+  std::string text = words;
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text.empty() ? "" : ": " + text;
+}
+
+bool ended_by_others(const PodView& pod) {
+  return pod.deleted || !pod.disruption.empty() || pod.reason == "Evicted" || pod.reason == "NodeLost" ||
+         pod.end_reason == "OOMKilled" || pod.phase == "Failed";
+}
+
+bool node_gone(const PodView& pod) {
+  return pod.reason == "NodeLost" || pod.disruption == "DeletionByTaintManager" ||
+         pod.disruption == "DeletionByPodGC" || pod.phase == "Unknown";
+}
+
+}  // namespace
+
+PodView pod_view(const Json& pod) {
+  const Json &metadata = member(pod, "metadata"), &spec = member(pod, "spec"), &status = member(pod, "status");
+  PodView view;
+  view.name = text_in(metadata, "name");
+  view.uid = text_in(metadata, "uid");
+  view.node = text_in(spec, "nodeName");
+  view.phase = text_in(status, "phase");
+  view.deleted = !text_in(metadata, "deletionTimestamp").empty();
+  std::string index = text_in(member(metadata, "labels"), kIndexLabel);
+  if (index.empty()) index = text_in(member(metadata, "annotations"), kIndexLabel);
+  std::from_chars(index.data(), index.data() + index.size(), view.rank);
+  const Json& scheduled = condition(pod, "PodScheduled");
+  if (text_in(scheduled, "status") == "False") {
+    view.unschedulable = text_in(scheduled, "reason") + behind(text_in(scheduled, "message"));
+  }
+  look_at(member(status, "initContainerStatuses"), view);
+  if (view.waiting.empty() || view.waiting == "PodInitializing") {
+    view.waiting.clear();
+    look_at(member(status, "containerStatuses"), view);
+  } else {
+    PodView rest;
+    look_at(member(status, "containerStatuses"), rest);
+    view.image_id = rest.image_id;
+  }
+  view.reason = text_in(status, "reason");
+  view.reason_words = text_in(status, "message");
+  const Json& disruption = condition(pod, "DisruptionTarget");
+  if (text_in(disruption, "status") == "True") {
+    view.disruption = text_in(disruption, "reason");
+    view.disruption_words = text_in(disruption, "message");
+  }
+  return view;
+}
+
+std::string end_of(const PodView& pod) {
+  const std::string name = name_of(pod);
+  if (pod.reason == "Evicted") return fmt::format("{} was evicted{}", name, behind(pod.reason_words));
+  if (!pod.disruption.empty()) {
+    return fmt::format("{} was disrupted ({}){}", name, pod.disruption, behind(pod.disruption_words));
+  }
+  if (pod.end_reason == "OOMKilled") {
+    return fmt::format("{} ran out of memory (OOMKilled, exit code {}): give its ranks more with --memory", name,
+                       pod.exit_code.value_or(137));
+  }
+  if (pod.exit_code) {
+    return fmt::format("{} ended with exit code {}{}{}", name, *pod.exit_code,
+                       pod.end_reason.empty() ? "" : " (" + pod.end_reason + ")", behind(pod.end_words));
+  }
+  if (pod.deleted) return name + " was deleted";
+  return fmt::format("{} is {}{}{}", name, pod.phase.empty() ? "in no phase" : pod.phase,
+                     pod.reason.empty() ? "" : " (" + pod.reason + ")", behind(pod.reason_words));
+}
+
+JobWords before_ranks(const Seen& seen, int ranks, const std::string& queue) {
+  if (seen.gone) return {JobState::kOver, "somebody deleted it"};
+  if (!seen.refused.empty() && seen.job.is_null()) return {JobState::kOver, "it cannot be seen: " + seen.refused};
+  if (seen.job.is_null()) {
+    return {seen.silence.empty() ? JobState::kBegins : JobState::kWaits, "is submitted" + behind(seen.silence)};
+  }
+  if (!text_in(member(seen.job, "metadata"), "deletionTimestamp").empty()) {
+    return {JobState::kOver, "somebody deletes it"};
+  }
+  for (const PodView& pod : seen.pods) {
+    if (ended_by_others(pod) || pod.phase == "Succeeded") return {JobState::kOver, end_of(pod)};
+  }
+  if (const Json& failed = condition(seen.job, "Failed"); text_in(failed, "status") == "True") {
+    return {JobState::kOver,
+            fmt::format("it failed ({}){}", text_in(failed, "reason"), behind(text_in(failed, "message")))};
+  }
+  if (member(member(seen.job, "spec"), "suspend") == Json(true)) {
+    return {JobState::kWaits,
+            queue.empty() ? "is suspended" : fmt::format("waits for admission by Kueue (queue {})", queue)};
+  }
+  const std::string count = fmt::format("of {} pods", ranks);
+  if (std::ssize(seen.pods) < ranks) {
+    return {seen.warning.empty() ? JobState::kBegins : JobState::kWaits,
+            fmt::format("has {} {}{}", seen.pods.size(), count, behind(seen.warning))};
+  }
+  const auto waits = std::ranges::find_if(seen.pods, [](const PodView& pod) { return !pod.unschedulable.empty(); });
+  if (waits != seen.pods.end()) {
+    const auto number = std::ranges::count_if(seen.pods, [](const PodView& pod) { return !pod.unschedulable.empty(); });
+    return {JobState::kWaits, fmt::format("{} {} wait for a node: {}", number, count, waits->unschedulable)};
+  }
+  for (const PodView& pod : seen.pods) {
+    if (!is_error(pod.waiting)) continue;
+    return {JobState::kStuck, fmt::format("{}: {}{}", name_of(pod), pod.waiting, behind(pod.waiting_words))};
+  }
+  const auto running = std::ranges::count(seen.pods, "Running", &PodView::phase);
+  return {running == ranks ? JobState::kRuns : JobState::kBegins, fmt::format("{} {} run", running, count)};
+}
+
+std::optional<JobEnd> done_to(const Seen& seen, const std::vector<PodView>& first) {
+  if (seen.gone) return JobEnd{"somebody deleted it under its ranks"};
+  if (seen.job.is_null()) return std::nullopt;
+  if (!text_in(member(seen.job, "metadata"), "deletionTimestamp").empty()) {
+    return JobEnd{"somebody deletes it under its ranks"};
+  }
+  for (const PodView& pod : seen.pods) {
+    if (ended_by_others(pod)) return JobEnd{end_of(pod), node_gone(pod)};
+  }
+  for (const PodView& before : first) {
+    const bool there = std::ranges::any_of(seen.pods, [&](const PodView& pod) { return pod.uid == before.uid; });
+    if (!there) return JobEnd{name_of(before) + " was deleted"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace mlbench::exec::kubernetes
