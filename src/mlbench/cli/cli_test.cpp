@@ -868,6 +868,21 @@ TEST_F(Cli, ASecretIsNamedNotGiven) {
   expect_error({"resume", "c-1"}, AllOf(HasSubstr("--env MY_TOKEN"), HasSubstr("set MY_TOKEN here")));
 }
 
+TEST_F(Cli, AManifestForOthersIsAllThatIsPrinted) {
+  const Result job = mlbench({"run", "e", "2", "--executor", "kubernetes", "--image", "train:1", "--emit", "job",
+                              "--env", "A=b", "--", "train", "{hosts}"});
+  const Json list = Json::parse(job.out);
+  EXPECT_EQ(list["kind"], "List");
+  ASSERT_EQ(list["items"].size(), 2u);
+  EXPECT_EQ(list["items"][1]["spec"]["completions"], 2);
+  EXPECT_FALSE(fs::exists(home() / "runs/e-2"));
+  expect_error({"run", "e", "2", "--emit", "job", "--", "true"}, HasSubstr("give --executor kubernetes"));
+  environment_["SECRET"] = "x";
+  expect_error({"run", "e", "2", "--executor", "kubernetes", "--image", "train:1", "--emit", "job", "--env", "SECRET",
+                "--", "true"},
+               HasSubstr("stands in no manifest"));
+}
+
 TEST_F(Cli, ACustomRunHasNoOptionsOfTasks) {
   for (const char* flag : {"--explain", "--profile", "--gpu", "--light", "--synthetic", "--fixed-batch", "--overlap"}) {
     expect_error({"run", "c", "1", flag, "--", "true"}, HasSubstr(std::string(flag) + " is an option of tasks"));

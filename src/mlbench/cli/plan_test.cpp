@@ -186,6 +186,31 @@ TEST_F(Plan, SlurmDecidesHowManyRanksAHostBears) {
   EXPECT_THAT(error(), HasSubstr("--slurm-option ntasks"));
 }
 
+TEST_F(Plan, RanksInImagesSeeTheirFiles) {
+  facts_.executors = {"local", "kubernetes"};
+  options_.executor = "kubernetes";
+  options_.synthetic = false;  // whether the data are there, the pods say
+  EXPECT_THAT(error(), HasSubstr("--image REF"));
+  options_.image = "worker:1";
+  options_.memory = "4Gi";
+  auto run = plan_runs(options_, facts_).front();
+  EXPECT_THAT(run.data_dirs, ElementsAre("/datasets"));
+  EXPECT_EQ(run.cache_dir, "/scratch/cache");
+  EXPECT_EQ(run.engine.image, "worker:1");
+  EXPECT_EQ(run.engine.kubernetes.memory, "4Gi");
+  EXPECT_EQ(run.threads_per_worker, 1);
+  options_.memory = "much";
+  EXPECT_THAT(error(), HasSubstr("--memory 'much'"));
+  options_.memory.clear();
+  options_.task.clear();
+  options_.command = {"true"};
+  EXPECT_EQ(plan_runs(options_, facts_).front().work_dir, "") << "the image's own";
+  options_.work_dir = "/only/in/the/image";
+  EXPECT_EQ(plan_runs(options_, facts_).front().work_dir, "/only/in/the/image");
+  options_.backend = "mpi";
+  EXPECT_THAT(error(), HasSubstr("use --backend gloo"));
+}
+
 TEST_F(Plan, OptionsBecomeLimitsAndPolicies) {
   options_.light = true;
   options_.max_steps = "100";

@@ -54,6 +54,13 @@ TEST(Culprit, KilledRankWinsOverItsVictims) {
   EXPECT_EQ(failure.message, "rank 1 on node1 was killed by signal 9 (SIGKILL) during all_reduce #123");
 }
 
+TEST(Culprit, WhatItsHostSaysOfAnEndIsTold) {
+  RankFacts rank = ended(working(123), {137, SIGKILL}, 1);
+  rank.why = "out of memory";
+  EXPECT_EQ(name_culprit({working(123), rank}).message,
+            "rank 1 on node1 was killed by signal 9 (SIGKILL) during all_reduce #123, out of memory");
+}
+
 TEST(Culprit, ALostHostIsNamedWithItsRanks) {
   RankFacts away = ended(working(123), {137, SIGKILL}, 1);
   away.host = "node2";
