@@ -73,11 +73,10 @@ HostCheck judge_host(const spec::HostSlots& host, const ProcessOutput& answer, d
   std::getline(lines, cores);
   std::getline(lines, load);
   const std::string rest(std::istreambuf_iterator<char>(lines), {});
-  const size_t end = rest.rfind('}');
-  const auto version =
-      end == std::string::npos ? std::nullopt : try_parse_json(rest.substr(0, end + 1), inputs::kWorkerAnswer);
+  const size_t end = rest.rfind('}') + 1;  // 0: there is none
+  const auto version = try_parse_json(rest.substr(0, end), inputs::kWorkerAnswer);
   const auto core_count = number_in(cores), load_1m = number_in(load);
-  const auto time = end == std::string::npos ? std::nullopt : number_in(trimmed(rest.substr(end + 1)));
+  const auto time = number_in(trimmed(rest.substr(end)));
   if (!version || !version->is_object() || !core_count || !load_1m || !time) {
     return wrong(fmt::format("answers, but not as expected; a login script there may print words (see: {})", question));
   }

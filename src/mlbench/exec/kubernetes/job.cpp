@@ -20,8 +20,6 @@ using std::chrono::milliseconds;
 // An allocation is asked for while ranks run already.
 constexpr milliseconds kAllocationPatience{5000};
 constexpr milliseconds kRemovalPoll{200};
-// Of what a deleted pod's processes get to end.
-constexpr int kGraceSeconds = 5;
 // Exit code of a guard that reached nobody.
 constexpr int kNobodyAnswered = static_cast<int>(ExitCode::kCommError);
 

@@ -26,8 +26,6 @@ constexpr size_t kLongestLabel = 63;
 constexpr size_t kLongestSubdomain = 253;
 // The user of mlbench's images.
 constexpr int kUser = 10001;
-// A guard needs 3 s, and its rank is told before its pod is.
-constexpr int kGraceSeconds = 5;
 // After this long nobody has removed what ended: its supervisor is gone.
 constexpr int kKeptSeconds = 300;
 constexpr const char* kSharedMemory = "1Gi";

@@ -14,6 +14,8 @@ namespace mlbench::exec::kubernetes {
 inline constexpr const char* kStartLabel = "mlbench/start";  // of all objects of one start
 inline constexpr const char* kScratch = "/scratch";          // in a pod: what its rank writes
 inline constexpr const char* kRankContainer = "rank";
+// What the processes of a deleted pod get to end: a guard needs 3, and its rank is told before its pod is.
+inline constexpr int kGraceSeconds = 5;
 inline constexpr const char* kIndexLabel = "batch.kubernetes.io/job-completion-index";
 
 // What the surroundings of this process say, beside the options of a run.
