@@ -59,8 +59,11 @@ Json list_tasks() {
 
 Json list_executors() {
   Json rows = Json::array();
-  for (const auto& row : catalog::executors())
-    rows.push_back({{"name", row.name}, {"available", row.available().available}});
+  for (const auto& row : catalog::executors()) {
+    const Availability here = row.available();
+    rows.push_back({{"name", row.name}, {"available", here.available}});
+    if (!here.available) rows.back()["reason"] = here.reason;
+  }
   return rows;
 }
 

@@ -12,8 +12,8 @@
 //                                                        another host relative to the run's folder there
 //   guard       -> supervisor   pid NUMBER | error TEXT  the rank runs, in a session of its own; or could not start
 //   supervisor  -> guard        signal NUMBER            for the rank's group
-//   guard       -> supervisor   end CODE SIGNAL [oom]    how the rank ended (signal 0: by itself; oom: the kernel killed
-//                                                        it because its container was out of memory)
+//   guard       -> supervisor   end CODE SIGNAL [oom]    how the rank ended (signal 0: by itself; oom: the kernel
+//                                                        killed it because its container was out of memory)
 //   guard       -> supervisor   drained                  once, from another host: nothing of the rank is left, and all
 //                                                        that it wrote has arrived
 
