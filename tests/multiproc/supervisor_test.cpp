@@ -892,6 +892,7 @@ TEST_F(EngineRunTest, TheRecordHasPlacesAndHosts) {
   exec::EngineScript script;
   script.placement = {{.host = host_name(), .rank = 0, .cores = {0, 1}}, {.host = "n2", .rank = 1, .gpu = 3}};
   script.captures = {{"n2", {{"name", "n2"}, {"cores", 64}}, {{"kernel", "5.10"}}}};
+  script.notes = {"Kubernetes warns of pod x: FailedMount"};
   const fs::path dir = make_run("places-2", 2);
   begin(dir, script);
   EXPECT_EQ(end(), static_cast<int>(ExitCode::kRunFailed));
@@ -905,6 +906,7 @@ TEST_F(EngineRunTest, TheRecordHasPlacesAndHosts) {
   EXPECT_EQ(json["failure"]["rank"], 1);
   EXPECT_EQ(json["failure"]["host"], "n2");
   EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("rank 1 on n2 exited with code 7"));
+  EXPECT_TRUE(notes_have(dir, "warns of pod x"));
 }
 
 // ---- another host, and the network between ------------------------------------------------------------------------

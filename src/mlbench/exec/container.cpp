@@ -74,7 +74,8 @@ class ContainerGroup final : public RankGroup {
 
   std::vector<RankExit> poll(milliseconds timeout) override { return ranks_->poll(timeout); }
   bool running() const override { return ranks_->running(); }
-  std::optional<std::string> launcher_death() override { return ranks_->launcher_death(); }
+  std::optional<LauncherDeath> launcher_death() override { return ranks_->launcher_death(); }
+  std::vector<std::string> notes() override { return ranks_->notes(); }
   std::vector<std::optional<pid_t>> pids() const override { return ranks_->pids(); }
   std::vector<Placement> placement() const override { return ranks_->placement(); }
   Json allocation() const override { return allocation_; }

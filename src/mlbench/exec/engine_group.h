@@ -25,6 +25,8 @@ struct EngineDeath {
   std::string words;  // in which the engine says it
   // A host is gone, says the engine. Where links are silent, they tell more of that within seconds: whose ranks it has.
   bool host_gone = false;
+  std::string kind = "start_failed";  // of LauncherDeath
+  int rank = -1;                      // likewise
 };
 
 // What the engine runs: the guards of all ranks. It owns the job: destroyed after end().
@@ -40,7 +42,9 @@ class EngineJob {
   // A rank ended of SIGTERM, which engines send: how long this one takes to say that it was its doing.
   virtual std::chrono::milliseconds verdict_time() const { return std::chrono::milliseconds(0); }
   // A rank ended: what the engine has to do with that is asked for within a second.
-  virtual void rank_ended() {}
+  virtual void rank_ended(const RankExit& /*exit*/) {}
+  // Of RankGroup.
+  virtual std::vector<std::string> notes() { return {}; }
   // Of RankGroup; while ranks run.
   virtual Json allocation() { return nullptr; }
   // Once, at the end, after the guards that came have been told to end, for which they need up to `patience`. Waits so
@@ -74,7 +78,7 @@ class EngineGroup final : public RankGroup {
     }
     exits.insert(exits.end(), held_.begin(), held_.end());
     held_.clear();
-    if (!exits.empty()) job_->rank_ended();
+    for (const RankExit& exit : exits) job_->rank_ended(exit);
     exits.insert(exits.begin(), doubted_.begin(), doubted_.end());
     doubted_.clear();
     if (waits_for_verdict(exits)) {
@@ -85,12 +89,13 @@ class EngineGroup final : public RankGroup {
     return exits;
   }
   bool running() const override { return links_->running() || !held_.empty() || !doubted_.empty(); }
-  std::optional<std::string> launcher_death() override {
+  std::optional<LauncherDeath> launcher_death() override {
     if (!running()) return std::nullopt;
     const auto death = job_->death(links_->running());
     if (!death || (death->host_gone && host_is_silent())) return std::nullopt;
-    return death->words;
+    return LauncherDeath{death->words, death->kind, death->rank};
   }
+  std::vector<std::string> notes() override { return job_->notes(); }
   std::vector<std::optional<pid_t>> pids() const override { return links_->pids(); }
   std::vector<Placement> placement() const override { return links_->placement(); }
   Json allocation() const override { return job_->allocation(); }

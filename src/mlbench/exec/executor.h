@@ -73,6 +73,13 @@ struct RankExit {
   std::string why = {};  // what its host says of that, where it says something: "out of memory: ..."
 };
 
+// How what started the ranks (mpirun, an engine's job) ended under them.
+struct LauncherDeath {
+  std::string words;                  // in which it is said
+  std::string kind = "start_failed";  // of record::Failure
+  int rank = -1;                      // whose end it was, where the engine ended one; -1: nobody's
+};
+
 // Running ranks. Destruction kills and reaps what is left: no orphan.
 class RankGroup {
  public:
@@ -80,9 +87,11 @@ class RankGroup {
   // Exits seen since the last call; waits up to `timeout` for the first.
   virtual std::vector<RankExit> poll(std::chrono::milliseconds timeout) = 0;
   virtual bool running() const = 0;
-  // How the foreign program that started the ranks (mpirun) died under them, whose ends then tell nothing; empty: it
-  // did not, or there is none.
-  virtual std::optional<std::string> launcher_death() { return std::nullopt; }
+  // How the foreign program that started the ranks (mpirun) died under them, or what an engine did to them: their ends
+  // then tell nothing. Empty: nothing of that.
+  virtual std::optional<LauncherDeath> launcher_death() { return std::nullopt; }
+  // What the engine warned of since the last call, for the record's notes: each once, and not without bound.
+  virtual std::vector<std::string> notes() { return {}; }
   virtual std::vector<std::optional<pid_t>> pids() const = 0;  // of ranks on this host
   virtual std::vector<Placement> placement() const = 0;        // of all ranks, by their numbers
   // The record's `allocation`: what the engine gave, in its words {"engine", "job", ...}; null where there is none.

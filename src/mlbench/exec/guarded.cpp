@@ -101,11 +101,11 @@ class GuardedGroup final : public RankGroup {
   }
 
   // A signal of somebody else's: what happens to ranks and guards makes mpirun exit, with a code.
-  std::optional<std::string> launcher_death() override {
+  std::optional<LauncherDeath> launcher_death() override {
     const auto end = above_guards_ ? launchers_.front().wait(milliseconds(0)) : std::nullopt;
     if (!end || !end->signal) return std::nullopt;
-    return fmt::format("{} was killed by signal {} (SIG{}): {}", name_of(*above_guards_), *end->signal,
-                       sigabbrev_np(*end->signal), last_words_in(*above_guards_->output));
+    return LauncherDeath{fmt::format("{} was killed by signal {} (SIG{}): {}", name_of(*above_guards_), *end->signal,
+                                     sigabbrev_np(*end->signal), last_words_in(*above_guards_->output))};
   }
 
   std::vector<std::optional<pid_t>> pids() const override {

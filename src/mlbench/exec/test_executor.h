@@ -27,6 +27,7 @@ struct EngineScript {
   bool on_this_host = false;
   std::vector<Placement> placement = {};  // instead of the other's, unless empty
   std::vector<HostCapture> captures = {};
+  std::vector<std::string> notes = {};  // while ranks run
 };
 
 // What became of the starts: shared, as an executor may be gone by then.
@@ -52,10 +53,11 @@ class ScriptedExecutor final : public Executor {
   class Group final : public RankGroup {
    public:
     Group(std::unique_ptr<RankGroup> below, const EngineScript& script)
-        : below_(std::move(below)), placement_(script.placement), captures_(script.captures) {}
+        : below_(std::move(below)), placement_(script.placement), captures_(script.captures), notes_(script.notes) {}
     std::vector<RankExit> poll(std::chrono::milliseconds timeout) override { return below_->poll(timeout); }
     bool running() const override { return below_->running(); }
-    std::optional<std::string> launcher_death() override { return below_->launcher_death(); }
+    std::optional<LauncherDeath> launcher_death() override { return below_->launcher_death(); }
+    std::vector<std::string> notes() override { return std::exchange(notes_, {}); }
     std::vector<std::optional<pid_t>> pids() const override { return below_->pids(); }
     std::vector<Placement> placement() const override { return placement_.empty() ? below_->placement() : placement_; }
     std::vector<HostCapture> captures() const override { return captures_; }
@@ -66,6 +68,7 @@ class ScriptedExecutor final : public Executor {
     std::unique_ptr<RankGroup> below_;
     const std::vector<Placement> placement_;
     const std::vector<HostCapture> captures_;
+    std::vector<std::string> notes_;
   };
 
   class ScriptedStart final : public Start {

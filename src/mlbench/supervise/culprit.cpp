@@ -104,6 +104,16 @@ record::Failure failure_of(const std::vector<RankFacts>& ranks, size_t rank, std
 
 }  // namespace
 
+record::Failure failure_at(const std::vector<RankFacts>& ranks, int64_t rank, std::string kind, std::string message) {
+  if (rank >= 0 && rank < std::ssize(ranks)) {
+    return failure_of(ranks, static_cast<size_t>(rank), std::move(kind), std::move(message));
+  }
+  record::Failure failure;
+  failure.kind = std::move(kind);
+  failure.message = std::move(message);
+  return failure;
+}
+
 record::Failure lost_host(const std::vector<RankFacts>& ranks, size_t rank) {
   std::vector<size_t> lost;
   for (size_t other = 0; other < ranks.size(); ++other) {

@@ -38,6 +38,9 @@ std::string describe_activity(const Json& heartbeat);
 bool stopped(const RankFacts& rank);  // by SIGSTOP or a debugger
 bool reported_failure(const RankFacts& rank);
 
+// Of this rank, with its host and its last operation; of nobody where there is no such rank.
+record::Failure failure_at(const std::vector<RankFacts>& ranks, int64_t rank, std::string kind, std::string message);
+
 // "ranks 2, 3 on n2: the link to their host was lost": `rank` and all of its host that were lost.
 record::Failure lost_host(const std::vector<RankFacts>& ranks, size_t rank);
 

@@ -106,7 +106,9 @@ std::vector<RankFacts> Judge::facts_of(const RunView& view, TimePoint now) const
 
 std::optional<record::Failure> Judge::failure_in(const RunView& view, TimePoint now) {
   const std::vector<RankFacts> ranks = facts_of(view, now);
-  if (view.launcher_death) return failed("start_failed", *view.launcher_death).failure;
+  if (view.launcher_death) {
+    return failure_at(ranks, view.launcher_death->rank, view.launcher_death->kind, view.launcher_death->words);
+  }
   if (!options_.own_worker) return judge_custom(ranks);
   if (!all_joined_ && std::all_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) { return rank.joined; })) {
     all_joined_ = now;

@@ -13,6 +13,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/process.h"
+#include "mlbench/exec/executor.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/record/record.h"
 #include "mlbench/supervise/control.h"
@@ -48,8 +49,8 @@ struct RankView {
 
 struct RunView {
   std::vector<RankView> ranks;
-  bool running = true;                        // any rank
-  std::optional<std::string> launcher_death;  // of exec::RankGroup
+  bool running = true;                                // any rank
+  std::optional<exec::LauncherDeath> launcher_death;  // of exec::RankGroup
 };
 
 struct JudgeOptions {

@@ -124,11 +124,32 @@ TEST_F(JudgeTest, AKilledLauncherIsToBlameForAll) {
   begin(2);
   all_join();
   end(0, {137, SIGKILL});
-  view_.launcher_death = "mpirun was killed by signal 11 (SIGSEGV)";
+  view_.launcher_death = exec::LauncherDeath{"mpirun was killed by signal 11 (SIGSEGV)"};
   const auto why = failure(look());
   EXPECT_EQ(why.kind, "start_failed");
   EXPECT_EQ(why.rank, -1);
-  EXPECT_EQ(why.message, *view_.launcher_death);
+  EXPECT_EQ(why.message, view_.launcher_death->words);
+}
+
+TEST_F(JudgeTest, ARankThatItsEngineEndedIsNamed) {
+  begin(2);
+  all_join();
+  view_.ranks[1].status.host = "node2";
+  view_.launcher_death = exec::LauncherDeath{"pod p-1 was evicted: node is low on disk", "rank_died", 1};
+  const auto why = failure(look());
+  EXPECT_EQ(why.kind, "rank_died");
+  EXPECT_EQ(why.rank, 1);
+  EXPECT_EQ(why.host, "node2");
+  EXPECT_EQ(why.operation, "all_reduce");
+  EXPECT_EQ(why.sequence, 7);
+  EXPECT_EQ(why.message, "pod p-1 was evicted: node is low on disk");
+}
+
+TEST_F(JudgeTest, ARankThatIsNoneIsNobody) {
+  begin(2);
+  all_join();
+  view_.launcher_death = exec::LauncherDeath{"pod p-7 was deleted", "rank_died", 7};
+  EXPECT_EQ(failure(look()).rank, -1);
 }
 
 TEST_F(JudgeTest, RanksThatNeverJoinAreNamedAfterTheStartTimeout) {

@@ -152,6 +152,7 @@ class Segment {
         if (!exit.lost) segment().exit_codes[index(exit.rank)] = exit.end.code;
       }
     }
+    note_warnings();
     return outcome;
   }
 
@@ -434,6 +435,7 @@ class Segment {
     upkeep_.keep_lease_fresh();
     if (!upkeep_.record_is_due()) return;
     watch_neighbours();
+    note_warnings();
     upkeep_.update_record(group_->pids());
   }
 
@@ -441,6 +443,11 @@ class Segment {
     if (progress_.oversubscribed || !cores_ || !somebody_beside(core_path_)) return;
     progress_.oversubscribed = true;
     progress_.notes.emplace_back("another run was started beside this one (--no-wait): the cores were shared");
+  }
+
+  // Of the engine.
+  void note_warnings() {
+    for (std::string& note : group_->notes()) progress_.notes.push_back(std::move(note));
   }
 
   record::SegmentInfo& segment() { return progress_.segments.back(); }

@@ -35,8 +35,9 @@ class Api {
 
   // Throws nothing but UserError for a server that has no address.
   ApiAnswer get(const std::string& path);
-  // Made, or found there with the same label mlbench/start: an earlier try succeeded without a word. IoError with the
-  // server's words when it is refused, or `change` has passed.
+  // Made, or found there with the same label mlbench/start: an earlier try succeeded without a word. Where it may not
+  // be looked at, as secrets may not, one of that name is ours (names are random), and `object` is returned.
+  // IoError with the server's words when it is refused, or `change` has passed.
   Json create(const std::string& path, const Json& object);
   // A merge patch (RFC 7386). IoError likewise.
   Json change(const std::string& path, const Json& patch);

@@ -93,6 +93,7 @@ std::optional<Cluster> service_account(const Surroundings& here) {
   cluster.token_file = token;
   cluster.name_space = trimmed(read_file(here.account / "namespace", inputs::kToken));
   cluster.from = "the service account of this pod";
+  cluster.around_us = true;
   return cluster;
 }
 

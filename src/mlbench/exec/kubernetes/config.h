@@ -20,6 +20,7 @@ struct Cluster {
   std::string token = {};
   std::filesystem::path token_file = {};  // read anew for each request: tokens of service accounts are replaced
   std::string from = {};                  // for messages: the kubeconfig and its context, or the service account
+  bool around_us = false;                 // this process is in one of its pods, of the namespace above
 };
 
 // Where this process finds the variables and files that say it.
@@ -29,7 +30,7 @@ struct Surroundings {
 };
 Surroundings own_surroundings();
 
-// The context (the current one where it is "") of the kubeconfig: the first file of KUBECONFIG, else ~/.kube/config; or,
+// The context (the current one where it is "") of the kubeconfig: the first file of KUBECONFIG, else ~/.kube/config; or
 // within a pod and without KUBECONFIG and context, its service account. UserError where there is neither, for a context
 // that is not there (with those that are), and for what is not supported: programs that give credentials ("exec",
 // "auth-provider"), proxies.

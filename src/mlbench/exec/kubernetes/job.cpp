@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -32,7 +33,7 @@ std::string digest(const Seen& seen) {
   std::string text = seen.silence + "|" + seen.warning + (seen.gone ? "|gone" : "");
   for (const PodView& pod : seen.pods) {
     text +=
-        fmt::format("|{} {} {} {} {} {}", pod.uid, pod.phase, pod.waiting, pod.unschedulable, pod.deleted, pod.node);
+        fmt::format("|{} {} {} {} {} {}", pod.uid, pod.phase, pod.waiting, pod.unschedulable, pod.deleted(), pod.node);
   }
   return text + (seen.job.is_object() ? seen.job.value("status", Json()).dump() : "");
 }
@@ -46,6 +47,10 @@ std::string JobOfRun::pods_path() const {
 }
 std::string JobOfRun::events_path() const {
   return fmt::format("/api/v1/namespaces/{}/events{}", name_space, query("fieldSelector", "involvedObject.uid=" + uid));
+}
+std::string JobOfRun::warnings_path() const {
+  return fmt::format("/api/v1/namespaces/{}/events{}", name_space,
+                     query("fieldSelector", "type=Warning,involvedObject.kind=Pod"));
 }
 
 // ---- the watch -----------------------------------------------------------------------------------------------------
@@ -65,6 +70,11 @@ Watch::~Watch() {
 Seen Watch::seen() const {
   const std::scoped_lock lock(mutex_);
   return seen_;
+}
+
+std::vector<std::string> Watch::take_warnings() {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(news_, {});
 }
 
 void Watch::hurry() {
@@ -127,9 +137,23 @@ void Watch::look(Api& api) {
       }
     }
   }
+  const bool changed = digest(now) != before;
+  if (!now.pods.empty() && now.silence.empty() && (changed || std::chrono::steady_clock::now() >= warnings_at_)) {
+    look_for_warnings(api);
+  }
   const std::scoped_lock lock(mutex_);
-  changed_ = digest(now) != before;
+  changed_ = changed;
   seen_ = std::move(now);
+}
+
+// Where they may not be seen, there are none.
+void Watch::look_for_warnings(Api& api) {
+  warnings_at_ = std::chrono::steady_clock::now() + pace_.warnings;
+  const ApiAnswer events = api.get(job_.warnings_path());
+  if (!events.good() || !events.body.is_object()) return;
+  std::vector<std::string> news = warnings_.news(events.body.value("items", Json::array()), job_.name, job_.name_space);
+  const std::scoped_lock lock(mutex_);
+  std::ranges::move(news, std::back_inserter(news_));
 }
 
 // ---- the job -------------------------------------------------------------------------------------------------------
@@ -181,13 +205,13 @@ std::optional<EngineDeath> Job::death(bool ranks_run) {
   if (!ranks_run && !seen.gone) {
     // Their own ends, of which the supervisor knows.
     const bool by_itself = std::ranges::all_of(seen.pods, [](const PodView& pod) {
-      return !pod.deleted && pod.disruption.empty() && pod.reason.empty() && pod.end_reason != "OOMKilled";
+      return !pod.deleted() && pod.disruption.empty() && pod.reason.empty() && pod.end_reason != "OOMKilled";
     });
     if (by_itself) return std::nullopt;
   }
-  const auto end = done_to(seen, first_.value_or(std::vector<PodView>{}));
+  const auto end = done_to(seen, first_.value_or(std::vector<PodView>{}), ended_);
   if (!end) return std::nullopt;
-  return EngineDeath{said(end->words), end->node_gone};
+  return EngineDeath{said(end->words), end->node_gone, end->kind, end->rank};
 }
 
 Json Job::allocation() {

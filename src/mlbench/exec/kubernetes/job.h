@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,6 +30,8 @@ struct JobPace {
   std::chrono::milliseconds verdict{3000};
   // For the end of a job that was deleted: pods of a lost node stay until it is back.
   std::chrono::milliseconds removal{20'000};
+  // Between two looks at what Kubernetes warns of, where nothing changes.
+  std::chrono::milliseconds warnings{15'000};
 };
 
 struct JobOfRun {
@@ -38,7 +41,8 @@ struct JobOfRun {
   std::string server = {};   // version; "": not known
   std::string path() const;  // of the API
   std::string pods_path() const;
-  std::string events_path() const;
+  std::string events_path() const;    // of the job itself
+  std::string warnings_path() const;  // of all pods of the namespace
 };
 
 // Looks at the job now and then, in a thread of its own: a slow server holds nobody up.
@@ -50,11 +54,13 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
 
   Seen seen() const;
-  void hurry();  // the next look is at once
+  std::vector<std::string> take_warnings();  // since the last call
+  void hurry();                              // the next look is at once
 
  private:
   void run();
   void look(Api& api);
+  void look_for_warnings(Api& api);
 
   const JobOfRun job_;
   const JobPace pace_;
@@ -62,6 +68,9 @@ class Watch {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   Seen seen_;
+  std::vector<std::string> news_;
+  Warnings warnings_;                                    // of the thread alone
+  std::chrono::steady_clock::time_point warnings_at_{};  // likewise: when to ask for them again
   bool changed_ = false, hurried_ = false, stopped_ = false;
   std::thread thread_;  // last: it uses the others
 };
@@ -73,7 +82,11 @@ class Job final : public EngineJob {
   StartStatus status() override;
   std::optional<EngineDeath> death(bool ranks_run) override;
   std::chrono::milliseconds verdict_time() const override { return pace_.verdict; }
-  void rank_ended() override { watch_->hurry(); }
+  void rank_ended(const RankExit& exit) override {
+    if (!exit.lost) ended_.insert(exit.rank);
+    watch_->hurry();
+  }
+  std::vector<std::string> notes() override { return watch_->take_warnings(); }
   Json allocation() override;
   void end(std::chrono::milliseconds patience) override;
 
@@ -87,6 +100,7 @@ class Job final : public EngineJob {
   std::unique_ptr<Watch> watch_;
   std::optional<Clock::time_point> stuck_since_, running_since_;
   std::optional<std::vector<PodView>> first_;  // as ranks began
+  std::set<int> ended_;                        // ranks, as their links say
   std::string failure_;
 };
 

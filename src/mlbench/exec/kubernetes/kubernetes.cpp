@@ -11,7 +11,6 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/log.h"
-#include "mlbench/base/paths.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/exec/engine_group.h"
 #include "mlbench/exec/kubernetes/api.h"
@@ -26,8 +25,6 @@ namespace mlbench::exec::kubernetes {
 namespace {
 
 constexpr size_t kSuffixBytes = 4;
-// By which pods reach this host, where that is not what it looks like from here; the Helm chart sets it.
-constexpr const char* kOwnAddress = "MLBENCH_POD_IP";
 constexpr const char* kLater = "(given at the start)";
 
 // "https://HOST:PORT", "https://[::1]:6443"
@@ -50,9 +47,10 @@ std::vector<std::string> addresses_of_nodes(Api& api) {
   return addresses;
 }
 
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
 // The address of this host towards the nodes of the cluster, else towards its server.
 std::string address_for_pods(const Cluster& cluster) {
-  if (const auto own = environment_variable(kOwnAddress)) return *own;
   Api api(cluster);
   std::vector<std::string> hosts;
   if (cluster.token_file.empty()) hosts = addresses_of_nodes(api);  // within a pod the server is as good
@@ -61,7 +59,7 @@ std::string address_for_pods(const Cluster& cluster) {
   for (const std::string& host : hosts) {
     try {
       const std::string address = net::address_towards(host);
-      if (!address.starts_with("127.") && address != "::1") return address;
+      if (!is_loopback(address)) return address;
       own = address;
     } catch (const std::runtime_error& error) {
       reason = error.what();
@@ -80,17 +78,14 @@ std::vector<std::string> added_variables(const LaunchRequest& request) {
   return names;
 }
 
-Json owned_by(Json object, const Json& job) {
-  object["metadata"]["ownerReferences"] = Json::array({{{"apiVersion", "batch/v1"},
-                                                        {"kind", "Job"},
-                                                        {"name", job.at("metadata").at("name")},
-                                                        {"uid", job.at("metadata").at("uid")}}});
+Json owned_by(Json object, const Json& owner) {
+  if (!owner.is_null()) object["metadata"]["ownerReferences"] = Json::array({owner});
   return object;
 }
 
 class KubernetesExecutor final : public Executor {
  public:
-  explicit KubernetesExecutor(spec::EngineOptions engine) : engine_(std::move(engine)), defaults_(own_defaults()) {}
+  explicit KubernetesExecutor(spec::EngineOptions engine) : engine_(std::move(engine)) {}
 
   std::string name() const override { return "kubernetes"; }
   bool on_this_host() const override { return false; }
@@ -98,22 +93,24 @@ class KubernetesExecutor final : public Executor {
   bool names_hosts() const override { return true; }
 
   Rendezvous rendezvous(const LaunchRequest& request) const override {
-    check(request, engine_, defaults_);
-    if (!address_) address_ = address_for_pods(cluster());
+    check(request, engine_, defaults());
     // An address that is only the others' name for this host cannot be bound to.
-    const std::string everywhere = address_->find(':') == std::string::npos ? "0.0.0.0" : "::";
-    return {environment_variable(kOwnAddress) ? everywhere : *address_, *address_};
+    if (const std::string& told = defaults().address; !told.empty()) {
+      return {told.find(':') == std::string::npos ? "0.0.0.0" : "::", told};
+    }
+    if (!address_) address_ = address_for_pods(cluster());
+    return {*address_, *address_};
   }
 
   std::unique_ptr<Start> start(const LaunchRequest& request) override {
-    check(request, engine_, defaults_);
+    check(request, engine_, defaults());
     const Cluster& there = cluster();
     const JobPace pace;
     // Random: what was deleted under an earlier name may still be ending.
     JobOfRun job;
     job.name = job_name(request, random_hex(kSuffixBytes));
     job.name_space = engine_.kubernetes.name_space.empty() ? there.name_space : engine_.kubernetes.name_space;
-    job.image = image_of(engine_, defaults_);
+    job.image = image_of(engine_, defaults());
     job.queue = engine_.kubernetes.queue;
     job.ranks = request.workers;
     job.supervisor = request.links.rendezvous;
@@ -121,16 +118,21 @@ class KubernetesExecutor final : public Executor {
     const LaunchRequest theirs = in_pods(request, job.name);
     std::map<std::string, std::string> values = theirs.environment;
     values.merge(guard_environment(theirs, folder_on_hosts(request, kScratch)));
-    const Objects objects = objects_of(theirs, engine_, defaults_, job.name, values);
+    const std::string& url = defaults().master_url;
+    if (request.rank_words && !url.empty() && !is_loopback(host_of(url))) values.emplace("MLBENCH_URL", url);
+    const Objects objects = objects_of(theirs, engine_, defaults(), job.name, values);
     // Before the job: no guard may come earlier.
     std::unique_ptr<Start> links = start_linked(request, {}, files_for_guards(request));
     Api api(there, pace.api);
     try {
       // Suspended, until all that its pods need is there; and that goes with it, since the job owns it.
-      const Json made = api.create(fmt::format("/apis/batch/v1/namespaces/{}/jobs", job.name_space), objects.job);
-      job.uid = made.at("metadata").at("uid");
-      api.create(fmt::format("/api/v1/namespaces/{}/secrets", job.name_space), owned_by(objects.secret, made));
-      api.create(fmt::format("/api/v1/namespaces/{}/services", job.name_space), owned_by(objects.service, made));
+      const Json made = api.create(fmt::format("/apis/batch/v1/namespaces/{}/jobs", job.name_space),
+                                   owned_by(objects.job, owner_of_jobs(defaults(), there, job.name_space)));
+      job.uid = made.at("metadata").value("uid", "");
+      if (job.uid.empty()) throw IoError(fmt::format("Kubernetes made job {} and does not let it be read", job.name));
+      const Json owner = {{"apiVersion", "batch/v1"}, {"kind", "Job"}, {"name", job.name}, {"uid", job.uid}};
+      api.create(fmt::format("/api/v1/namespaces/{}/secrets", job.name_space), owned_by(objects.secret, owner));
+      api.create(fmt::format("/api/v1/namespaces/{}/services", job.name_space), owned_by(objects.service, owner));
       if (job.queue.empty()) api.change(job.path(), {{"spec", {{"suspend", false}}}});
     } catch (const std::exception&) {
       withdraw(api, job);
@@ -143,14 +145,14 @@ class KubernetesExecutor final : public Executor {
 
   // The command of each pod with its variables, and the objects behind it.
   std::vector<std::string> describe(const LaunchRequest& request) const override {
-    check(request, engine_, defaults_);
+    check(request, engine_, defaults());
     const std::string folder = folder_on_hosts(request, kScratch).string();
     const std::string name = job_name(request, sha256_hex(folder).substr(0, 2 * kSuffixBytes));
     const LaunchRequest theirs = in_pods(request, name);
     std::map<std::string, std::string> values;
     for (const auto& [key, value] : theirs.environment) values[key] = kLater;
     for (const std::string& key : added_variables(theirs)) values[key] = kLater;
-    Objects objects = objects_of(theirs, engine_, defaults_, name, values);
+    Objects objects = objects_of(theirs, engine_, defaults(), name, values);
     const std::vector<std::string> command =
         objects.job["spec"]["template"]["spec"]["containers"][0]["command"].get<std::vector<std::string>>();
     Json list = {{"apiVersion", "v1"}, {"kind", "List"}};
@@ -159,10 +161,15 @@ class KubernetesExecutor final : public Executor {
   }
 
   Json manifest(const std::string& kind, const LaunchRequest& request, const Json& spec) const override {
-    return in_namespace(launched_by_others(kind, request, spec, engine_, defaults_));
+    return in_namespace(launched_by_others(kind, request, spec, engine_, defaults()));
   }
 
  private:
+  const Defaults& defaults() const {
+    if (!defaults_) defaults_ = own_defaults(own_surroundings());
+    return *defaults_;
+  }
+
   const Cluster& cluster() const {
     if (!cluster_) cluster_ = find_cluster(engine_.kubernetes.context, own_surroundings());
     return *cluster_;
@@ -185,7 +192,7 @@ class KubernetesExecutor final : public Executor {
   }
 
   const spec::EngineOptions engine_;
-  const Defaults defaults_;
+  mutable std::optional<Defaults> defaults_;  // of the first question: what only names the executor reads nothing
   mutable std::optional<Cluster> cluster_;
   mutable std::optional<std::string> address_;  // asked for once
 };

@@ -171,6 +171,28 @@ TEST(KubernetesManifest, AnImageOfTheUsersOwnGetsAGuard) {
   EXPECT_EQ(container_of(objects_for(request, engine, defaults))["command"][0], "mlbench-guard");
 }
 
+TEST(KubernetesManifest, WhatTheSiteSaysComesBeforeTheRun) {
+  const Defaults defaults{.worker_image = "worker:1",
+                          .data_volume = "corpora",
+                          .pod_overlay = R"({"spec": {"nodeSelector": {"pool": "bench"}, "priorityClassName": "low",
+                                 "containers": [{"name": "rank", "imagePullPolicy": "Never"}]}})"};
+  spec::EngineOptions engine;
+  engine.kubernetes.pod_overlay = "spec: {priorityClassName: high}";
+  const Json pod = template_of(objects_for(plain_request(), engine, defaults)).at("spec");
+  EXPECT_EQ(pod["containers"][0]["image"], "worker:1");
+  EXPECT_EQ(pod["containers"][0]["imagePullPolicy"], "Never");
+  EXPECT_EQ(pod["nodeSelector"], Json({{"pool", "bench"}}));
+  EXPECT_EQ(pod["priorityClassName"], "high");
+  EXPECT_EQ(pod["volumes"].back()["persistentVolumeClaim"]["claimName"], "corpora");
+  engine.kubernetes.data_volume = "/mnt/data";
+  const Json other = template_of(objects_for(plain_request(), engine, defaults)).at("spec");
+  EXPECT_EQ(other["volumes"].back()["hostPath"]["path"], "/mnt/data");
+  EXPECT_THAT(error_of([&] { objects_for(plain_request(), with_image(), {.pod_overlay = "tolerations: []"}); }),
+              HasSubstr("MLBENCH_POD_OVERLAY: 'tolerations'"));
+  EXPECT_THAT(error_of([&] { check(plain_request(), with_image(), {.data_volume = "a/b"}); }),
+              HasSubstr("MLBENCH_DATA_VOLUME 'a/b'"));
+}
+
 TEST(KubernetesManifest, NamesAreLabels) {
   LaunchRequest request = plain_request();
   EXPECT_EQ(job_name(request, "0a1b2c3d"), "mlbench-r-4-0a1b2c3d");
@@ -376,6 +398,41 @@ TEST_F(KubeConfig, TheContextSaysWhereAndWho) {
   EXPECT_EQ(proxy.name_space, "default");
 }
 
+TEST_F(KubeConfig, TheSiteIsWhatVariablesSay) {
+  EXPECT_EQ(own_defaults(here()).worker_image, "");
+  write_file_atomically(folder_ / "pod.json", "{}");
+  variables_ = {{"MLBENCH_WORKER_IMAGE", "worker:1"},
+                {"MLBENCH_DATA_VOLUME", "corpora"},
+                {"MLBENCH_POD_OVERLAY", (folder_ / "pod.json").string()},
+                {"MLBENCH_RELEASE", "lab"},
+                {"MLBENCH_POD_IP", "10.1.0.7"},
+                {"MLBENCH_POD_NAME", "lab-master-1"},
+                {"MLBENCH_POD_UID", "u-1"},
+                {"MLBENCH_URL", "http://10.1.0.7:8080"}};
+  const Defaults defaults = own_defaults(here());
+  EXPECT_EQ(defaults.worker_image, "worker:1");
+  EXPECT_EQ(defaults.data_volume, "corpora");
+  EXPECT_EQ(defaults.pod_overlay, "{}");
+  EXPECT_EQ(defaults.release, "lab");
+  EXPECT_EQ(defaults.address, "10.1.0.7");
+  EXPECT_EQ(defaults.pod_name, "lab-master-1");
+  EXPECT_EQ(defaults.pod_uid, "u-1");
+  EXPECT_EQ(defaults.master_url, "http://10.1.0.7:8080");
+  variables_["MLBENCH_POD_OVERLAY"] = (folder_ / "none").string();
+  EXPECT_THAT(error_of([&] { own_defaults(here()); }), HasSubstr("MLBENCH_POD_OVERLAY: "));
+}
+
+TEST_F(KubeConfig, JobsOfAPodGoWithIt) {
+  const Defaults defaults{.pod_name = "lab-master-1", .pod_uid = "u-1"};
+  Cluster cluster{.server = "https://10.0.0.1", .name_space = "lab", .around_us = true};
+  EXPECT_EQ(owner_of_jobs(defaults, cluster, "lab"),
+            Json({{"apiVersion", "v1"}, {"kind", "Pod"}, {"name", "lab-master-1"}, {"uid", "u-1"}}));
+  EXPECT_EQ(owner_of_jobs(defaults, cluster, "other"), Json()) << "there it would be an owner that is gone";
+  EXPECT_EQ(owner_of_jobs({}, cluster, "lab"), Json());
+  cluster.around_us = false;
+  EXPECT_EQ(owner_of_jobs(defaults, cluster, "lab"), Json());
+}
+
 TEST_F(KubeConfig, WhatIsNotThereOrNotSupportedSaysWhatToDo) {
   variables_["HOME"] = folder_.path();
   EXPECT_THAT(error_of([&] { find_cluster("", here()); }), HasSubstr("no Kubernetes is known here"));
@@ -402,8 +459,10 @@ TEST_F(KubeConfig, APodHasItsServiceAccount) {
   EXPECT_EQ(cluster.name_space, "lab");
   EXPECT_EQ(cluster.authority, "ca");
   EXPECT_EQ(cluster.token_file, folder_ / "account" / "token");
+  EXPECT_TRUE(cluster.around_us);
   write(kConfig);  // who names one, means it
   EXPECT_EQ(find_cluster("proxy", here()).server, "http://127.0.0.1:8001");
+  EXPECT_FALSE(find_cluster("proxy", here()).around_us);
 }
 
 // ---- what Kubernetes says ------------------------------------------------------------------------------------------
@@ -499,6 +558,76 @@ TEST(KubernetesStatus, EndsAreToldApart) {
   EXPECT_TRUE(done_to(seen_with({pod_json(0, "Running", tainted)}), {})->node_gone);
 }
 
+TEST(KubernetesStatus, EndsAreOfARankAndOfAKind) {
+  const auto expect = [](const Json& patch, const std::string& phase, const std::string& kind) {
+    const auto done = done_to(seen_with({pod_json(0, "Running"), pod_json(1, phase, patch)}), {});
+    ASSERT_TRUE(done);
+    EXPECT_EQ(done->rank, 1) << done->words;
+    EXPECT_EQ(done->kind, kind) << done->words;
+  };
+  const auto ended = [](int code, const char* reason) {
+    return rank_state({{"terminated", {{"exitCode", code}, {"reason", reason}}}});
+  };
+  expect(ended(137, "OOMKilled"), "Failed", "rank_died");
+  expect(ended(137, "Error"), "Failed", "rank_died");
+  expect(ended(7, "Error"), "Failed", "rank_error");
+  expect({{"status", {{"reason", "Evicted"}}}}, "Failed", "rank_died");
+  expect({{"status", {{"reason", "NodeLost"}}}}, "Unknown", "host_lost");
+  expect({{"metadata", {{"deletionTimestamp", "x"}}}}, "Running", "rank_died");
+  Seen deleted = seen_with({pod_json(0, "Running")});
+  deleted.job["metadata"]["deletionTimestamp"] = "x";
+  EXPECT_EQ(done_to(deleted, {})->rank, -1) << "of the whole job, no rank is to blame";
+  EXPECT_EQ(done_to(deleted, {})->kind, "start_failed");
+}
+
+// A job deletes its other pods once one has failed.
+TEST(KubernetesStatus, WhatFollowsFromAnEndIsNoCause) {
+  const auto deleted = [](const std::string& at) { return Json{{"metadata", {{"deletionTimestamp", at}}}}; };
+  const Json failed = rank_state({{"terminated", {{"exitCode", 7}, {"reason", "Error"}}}});
+  const Seen own = seen_with({pod_json(0, "Running", deleted("2026-01-31T12:00:07Z")), pod_json(1, "Failed", failed)});
+  EXPECT_EQ(done_to(own, {})->rank, 1);
+  EXPECT_FALSE(done_to(own, {}, {1})) << "its link told how it ended";
+  EXPECT_EQ(before_ranks(own, 2, "").words, "pod p-1 (rank 1 on node n2) ended with exit code 7 (Error)");
+  const Json evicted = {{"status", {{"reason", "Evicted"}, {"message", "low on disk"}}}};
+  const Seen by_others =
+      seen_with({pod_json(0, "Running", deleted("2026-01-31T12:00:07Z")), pod_json(1, "Failed", evicted)});
+  EXPECT_EQ(done_to(by_others, {}, {1})->words, "pod p-1 (rank 1 on node n2) was evicted: low on disk");
+  // Deleted by somebody, and ended of that; then the job deletes the others.
+  Json ended = rank_state({{"terminated", {{"exitCode", 143}, {"reason", "Error"}}}});
+  ended.merge_patch(deleted("2026-01-31T12:00:05Z"));
+  const Seen first = seen_with({pod_json(0, "Running", deleted("2026-01-31T12:00:07Z")), pod_json(1, "Failed", ended)});
+  EXPECT_EQ(done_to(first, {}, {1})->words, "pod p-1 (rank 1 on node n2) was deleted");
+}
+
+TEST(KubernetesStatus, WarningsAreToldOnceAndNotWithoutEnd) {
+  const auto event = [](const std::string& pod, const std::string& reason, const std::string& message,
+                        const std::string& type = "Warning") {
+    return Json{
+        {"type", type}, {"reason", reason}, {"message", message}, {"involvedObject", {{"kind", "Pod"}, {"name", pod}}}};
+  };
+  Warnings warnings;
+  const Json first = {event("j-0-x", "FailedScheduling", "0/2 nodes are available"),
+                      event("j-1-x", "FailedScheduling", "0/2 nodes are available"),
+                      event("other-0-x", "BackOff", "of another job"), event("j-0-x", "Pulled", "no warning", "Normal"),
+                      Json("nonsense")};
+  EXPECT_THAT(warnings.news(first, "j", "team"),
+              ElementsAre("Kubernetes warns of pod j-0-x: FailedScheduling: 0/2 nodes are available"));
+  EXPECT_THAT(warnings.news(first, "j", "team"), testing::IsEmpty());
+  EXPECT_THAT(warnings.news({event("j-0-x", "FailedScheduling", "0/3 nodes are available")}, "j", "team"),
+              testing::IsEmpty())
+      << "the same reason of the same pod";
+  EXPECT_THAT(warnings.news({event("j-1-x", "BackOff", "a\nb")}, "j", "team"), ElementsAre(HasSubstr("BackOff: a")));
+  Json many = Json::array();
+  for (int rank = 0; rank < 100; ++rank) {
+    const std::string number = std::to_string(rank);
+    many.push_back(event("j-" + number + "-x", "FailedMount", "volume " + number));
+  }
+  const auto rest = warnings.news(many, "j", "team");
+  ASSERT_EQ(rest.size(), Warnings::kMost - 2);
+  EXPECT_THAT(rest.back(), HasSubstr("kubectl get events --namespace team"));
+  EXPECT_THAT(warnings.news(many, "j", "team"), testing::IsEmpty());
+}
+
 TEST(KubernetesStatus, AReplacementIsNoRank) {
   const Seen before = seen_with({pod_json(0, "Running"), pod_json(1, "Running")});
   EXPECT_FALSE(done_to(before, before.pods));
@@ -570,6 +699,16 @@ TEST_F(KubernetesApi, RefusalsComeInItsWords) {
   EXPECT_EQ(lost.status, 0);
   EXPECT_TRUE(lost.passing());
   EXPECT_THAT(lost.words, HasSubstr("127.0.0.1:1"));
+}
+
+TEST_F(KubernetesApi, WhatMayNotBeLookedAtIsOurs) {
+  Api api(cluster(), kFastApi);
+  const std::string secrets = "/api/v1/namespaces/team/secrets";
+  const Json secret = {{"kind", "Secret"}, {"metadata", {{"name", "j"}, {"labels", {{kStartLabel, "j"}}}}}};
+  fake_.fail("POST", "/secrets", 0, 1, 1s);  // made, and answered too late
+  fake_.fail("GET", "/secrets", 403, 1);
+  EXPECT_EQ(api.create(secrets, secret), secret);
+  EXPECT_EQ(fake_.others().size(), 1u);
 }
 
 TEST_F(KubernetesApi, TokensAreReadAnew) {
@@ -733,7 +872,10 @@ class KubernetesRun : public testing::Test {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (std::chrono::steady_clock::now() < deadline) {
       for (const RankExit& exit : group.poll(50ms)) exits_.push_back(exit);
-      if (const auto death = group.launcher_death()) return *death;
+      if (const auto death = group.launcher_death()) {
+        end_ = {death->kind, death->rank};
+        return death->words;
+      }
     }
     return "none";
   }
@@ -746,6 +888,7 @@ class KubernetesRun : public testing::Test {
   std::optional<net::KvServer> rendezvous_;
   std::unique_ptr<Executor> executor_;
   std::vector<RankExit> exits_;
+  std::pair<std::string, int> end_;  // kind and rank of the death
 };
 
 TEST_F(KubernetesRun, MakesThreeObjectsThatGoTogether) {
@@ -755,6 +898,7 @@ TEST_F(KubernetesRun, MakesThreeObjectsThatGoTogether) {
   const std::string name = jobs[0]["metadata"]["name"];
   EXPECT_THAT(name, testing::MatchesRegex("mlbench-r-2-[0-9a-f]{8}"));
   EXPECT_EQ(jobs[0]["spec"]["suspend"], false);
+  EXPECT_FALSE(jobs[0]["metadata"].contains("ownerReferences")) << "this is no pod";
   ASSERT_EQ(fake_.others().size(), 2u);
   for (const Json& other : fake_.others()) {
     EXPECT_EQ(other["metadata"]["name"], name);
@@ -777,6 +921,7 @@ TEST_F(KubernetesRun, AJobThatIsDeletedByOthersIsNamed) {
   auto group = run("trap '' TERM; while :; do sleep 0.05; done");
   fake_.delete_jobs();
   EXPECT_THAT(death_of(*group), AllOf(HasSubstr("mlbench-r-2-"), HasSubstr("delete")));
+  EXPECT_EQ(end_, std::pair(std::string("start_failed"), -1));
   group.reset();
   EXPECT_TRUE(fake_.empty());
 }
@@ -786,7 +931,54 @@ TEST_F(KubernetesRun, APodThatIsDeletedComesBeforeTheEndOfItsRank) {
   fake_.change_pod(1, {{"metadata", {{"deletionTimestamp", "2026-01-31T12:00:05Z"}}}});
   fake_.signal_pod(1, SIGTERM);
   EXPECT_THAT(death_of(*group), HasSubstr("(rank 1 on node node-1) was deleted"));
+  EXPECT_EQ(end_, std::pair(std::string("rank_died"), 1));
   EXPECT_TRUE(exits_.empty());
+}
+
+TEST_F(KubernetesRun, ARankThatEndsByItselfIsForItsLinkToTell) {
+  auto group = run("[ $RANK = 1 ] && exit 7; exec sleep 600");
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (exits_.empty() && std::chrono::steady_clock::now() < deadline) exits_ = group->poll(50ms);
+  ASSERT_EQ(exits_.size(), 1u);
+  EXPECT_EQ(exits_[0].end.code, 7);
+  // As the job does once a pod has failed.
+  fake_.change_pod(0, {{"metadata", {{"deletionTimestamp", "2026-01-31T12:00:05Z"}}}});
+  const auto until = std::chrono::steady_clock::now() + 2s;
+  while (std::chrono::steady_clock::now() < until) {
+    group->poll(50ms);
+    ASSERT_FALSE(group->launcher_death());
+  }
+}
+
+TEST_F(KubernetesRun, WhatKubernetesWarnsOfIsNoted) {
+  fake_.warn_of_pod(1, "FailedMount", "no such claim");
+  auto group = run("exec sleep 600");
+  std::vector<std::string> notes;
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (notes.empty() && std::chrono::steady_clock::now() < deadline) {
+    group->poll(50ms);
+    notes = group->notes();
+  }
+  EXPECT_THAT(notes, ElementsAre(AllOf(HasSubstr("mlbench-r-2-"), HasSubstr("-1-x: FailedMount: no such claim"))));
+  EXPECT_THAT(group->notes(), testing::IsEmpty());
+}
+
+TEST_F(KubernetesRun, ACommandKnowsAMasterThatItCanReach) {
+  request_.rank_words = true;
+  const auto url_of = [&](const std::string& url) {
+    setenv("MLBENCH_URL", url.c_str(), 1);
+    auto group = run("exec sleep 600");
+    unsetenv("MLBENCH_URL");
+    std::string value = "none";
+    for (const Json& other : fake_.others()) {
+      if (other["kind"] == "Secret") value = other["stringData"].value("MLBENCH_URL", "none");
+    }
+    return value;
+  };
+  EXPECT_EQ(url_of("http://10.1.0.7:8080"), "http://10.1.0.7:8080");
+  EXPECT_EQ(url_of("http://[fd00::7]:8080"), "http://[fd00::7]:8080");
+  EXPECT_EQ(url_of("http://127.0.0.1:8080"), "none");
+  EXPECT_EQ(url_of("https://[::1]:8080"), "none");
 }
 
 TEST_F(KubernetesRun, APodThatRunsOutOfMemoryIsNamed) {
@@ -798,12 +990,14 @@ TEST_F(KubernetesRun, APodThatRunsOutOfMemoryIsNamed) {
              Json::array(
                  {{{"name", "rank"}, {"state", {{"terminated", {{"exitCode", 137}, {"reason", "OOMKilled"}}}}}}})}}}});
   EXPECT_THAT(death_of(*group), AllOf(HasSubstr("rank 0"), HasSubstr("OOMKilled"), HasSubstr("--memory")));
+  EXPECT_EQ(end_, std::pair(std::string("rank_died"), 0));
 }
 
 TEST_F(KubernetesRun, AnEvictionIsNamed) {
   auto group = run("exec sleep 600");
   fake_.change_pod(1, {{"status", {{"phase", "Failed"}, {"reason", "Evicted"}, {"message", "node is low on disk"}}}});
   EXPECT_THAT(death_of(*group), HasSubstr("was evicted: node is low on disk"));
+  EXPECT_EQ(end_, std::pair(std::string("rank_died"), 1));
 }
 
 TEST_F(KubernetesRun, WhatIsRefusedLeavesNothing) {

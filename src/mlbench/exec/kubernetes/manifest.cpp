@@ -13,7 +13,6 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/numbers.h"
-#include "mlbench/base/paths.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/text.h"
 #include "mlbench/exec/kubernetes/overlay.h"
@@ -35,6 +34,8 @@ constexpr const char* kTools = "/mlbench";
 constexpr const char* kNodeName = "kubernetes.io/hostname";
 constexpr const char* kPort = "29500";
 constexpr const char* kRunDirVariable = "MLBENCH_RUN_DIR";
+constexpr const char* kOverlayVariable = "MLBENCH_POD_OVERLAY";
+constexpr const char* kVolumeVariable = "MLBENCH_DATA_VOLUME";
 
 bool is_alnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 bool is_lower_alnum(char c) { return is_alnum(c) && std::isupper(static_cast<unsigned char>(c)) == 0; }
@@ -132,6 +133,10 @@ void place(Json& pod, const LaunchRequest& request, const spec::EngineOptions& e
   }
 }
 
+std::string data_volume_of(const spec::EngineOptions& engine, const Defaults& defaults) {
+  return engine.kubernetes.data_volume.empty() ? defaults.data_volume : engine.kubernetes.data_volume;
+}
+
 struct Rank {
   std::vector<std::string> command;
   Json environment = Json::array();
@@ -147,13 +152,13 @@ Json template_of(const LaunchRequest& request, const spec::EngineOptions& engine
   Json volumes = Json::array({{{"name", "scratch"}, {"emptyDir", Json::object()}},
                               {{"name", "tmp"}, {"emptyDir", Json::object()}},
                               {{"name", "shm"}, {"emptyDir", {{"medium", "Memory"}, {"sizeLimit", kSharedMemory}}}}});
-  if (!options.data_volume.empty()) {
+  if (const std::string data = data_volume_of(engine, defaults); !data.empty()) {
     mounts.push_back({{"name", "datasets"}, {"mountPath", kImageData}, {"readOnly", true}});
     Json volume = {{"name", "datasets"}};
-    if (options.data_volume.starts_with('/')) {
-      volume["hostPath"] = {{"path", options.data_volume}, {"type", "Directory"}};
+    if (data.starts_with('/')) {
+      volume["hostPath"] = {{"path", data}, {"type", "Directory"}};
     } else {
-      volume["persistentVolumeClaim"] = {{"claimName", options.data_volume}, {"readOnly", true}};
+      volume["persistentVolumeClaim"] = {{"claimName", data}, {"readOnly", true}};
     }
     volumes.push_back(std::move(volume));
   }
@@ -197,8 +202,9 @@ Json template_of(const LaunchRequest& request, const spec::EngineOptions& engine
   container["volumeMounts"] = std::move(mounts);
   pod["containers"] = Json::array({std::move(container)});
   pod["volumes"] = std::move(volumes);
-  return with_overlay({{"metadata", {{"labels", labels_of(request, defaults, name)}}}, {"spec", std::move(pod)}},
-                      options.pod_overlay);
+  Json made = {{"metadata", {{"labels", labels_of(request, defaults, name)}}}, {"spec", std::move(pod)}};
+  made = with_overlay(std::move(made), defaults.pod_overlay, kOverlayVariable);
+  return with_overlay(std::move(made), options.pod_overlay, "--pod-overlay");
 }
 
 Json job_of(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults,
@@ -245,9 +251,29 @@ bool brings_guard(const LaunchRequest& request, const spec::EngineOptions& engin
 
 }  // namespace
 
-Defaults own_defaults() {
-  return {environment_variable("MLBENCH_WORKER_IMAGE").value_or(""),
-          environment_variable("MLBENCH_RELEASE").value_or("")};
+Defaults own_defaults(const Surroundings& here) {
+  const auto value = [&](const char* name) { return here.variable(name).value_or(""); };
+  Defaults defaults{.worker_image = value("MLBENCH_WORKER_IMAGE"),
+                    .data_volume = value(kVolumeVariable),
+                    .release = value("MLBENCH_RELEASE"),
+                    .address = value("MLBENCH_POD_IP"),
+                    .pod_name = value("MLBENCH_POD_NAME"),
+                    .pod_uid = value("MLBENCH_POD_UID"),
+                    .master_url = value("MLBENCH_URL")};
+  if (const std::string file = value(kOverlayVariable); !file.empty()) {
+    try {
+      defaults.pod_overlay = read_file(file, inputs::kPodOverlay);
+    } catch (const IoError& error) {
+      throw UserError(fmt::format("{}: {}", kOverlayVariable, error.what()));
+    }
+  }
+  return defaults;
+}
+
+Json owner_of_jobs(const Defaults& defaults, const Cluster& cluster, const std::string& name_space) {
+  if (!cluster.around_us || name_space != cluster.name_space) return nullptr;
+  if (defaults.pod_name.empty() || defaults.pod_uid.empty()) return nullptr;
+  return {{"apiVersion", "v1"}, {"kind", "Pod"}, {"name", defaults.pod_name}, {"uid", defaults.pod_uid}};
 }
 
 std::string image_of(const spec::EngineOptions& engine, const Defaults& defaults) {
@@ -275,11 +301,12 @@ void check(const LaunchRequest& request, const spec::EngineOptions& engine, cons
     expect(is_subdomain(options.queue) && options.queue.size() <= kLongestLabel, "--queue", options.queue,
            "the name of a LocalQueue of Kueue");
   }
-  const std::string& data = options.data_volume;
+  const std::string data = data_volume_of(engine, defaults);
+  const char* source = options.data_volume.empty() ? kVolumeVariable : "--data-volume";
   if (!data.empty() && !data.starts_with('/')) {
-    expect(is_subdomain(data), "--data-volume", data, "the name of a claim, or an absolute path of the nodes");
+    expect(is_subdomain(data), source, data, "the name of a claim, or an absolute path of the nodes");
   } else if (!data.empty()) {
-    expect(data.find("..") == std::string::npos && data.find(':') == std::string::npos, "--data-volume", data,
+    expect(data.find("..") == std::string::npos && data.find(':') == std::string::npos, source, data,
            "a path without '..' and ':'");
   }
 }
@@ -349,7 +376,7 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kKinds = {"job", "jobset", "trainjob"};
 
-// A rank that nobody supervises. The specification of a task comes as a variable; what rank 0 measured, goes to its log.
+// A rank that nobody supervises. The specification of a task comes as a variable; what rank 0 measured goes to its log.
 Rank free_rank(const LaunchRequest& request, const Json& spec, const std::string& first_host,
                const std::string& folder) {
   constexpr const char* kScript =

@@ -7,6 +7,7 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/exec/executor.h"
+#include "mlbench/exec/kubernetes/config.h"
 #include "mlbench/spec/engine.h"
 
 namespace mlbench::exec::kubernetes {
@@ -18,12 +19,19 @@ inline constexpr const char* kRankContainer = "rank";
 inline constexpr int kGraceSeconds = 5;
 inline constexpr const char* kIndexLabel = "batch.kubernetes.io/job-completion-index";
 
-// What the surroundings of this process say, beside the options of a run.
+// What the variables of this process say, beside the options of a run: of a master in a pod, its Helm chart sets them.
+// Nothing else here reads variables, but config.h for the cluster.
 struct Defaults {
-  std::string worker_image = {};  // MLBENCH_WORKER_IMAGE: holds mlbench-worker and mlbench-guard
-  std::string release = {};       // MLBENCH_RELEASE: label app.kubernetes.io/instance of all objects
+  std::string worker_image = {};            // MLBENCH_WORKER_IMAGE: holds mlbench-worker and mlbench-guard
+  std::string data_volume = {};             // MLBENCH_DATA_VOLUME: --data-volume of runs that name none
+  std::string pod_overlay = {};             // content of the file MLBENCH_POD_OVERLAY: merged before --pod-overlay
+  std::string release = {};                 // MLBENCH_RELEASE: label app.kubernetes.io/instance of all objects
+  std::string address = {};                 // MLBENCH_POD_IP: by which pods reach this process
+  std::string pod_name = {}, pod_uid = {};  // MLBENCH_POD_NAME, MLBENCH_POD_UID: of the pod that this process is in
+  std::string master_url = {};              // MLBENCH_URL: of the master that started the run
 };
-Defaults own_defaults();
+// UserError where the overlay cannot be read.
+Defaults own_defaults(const Surroundings& here);
 
 // UserError for what cannot be run as asked: no image, a memory that is no quantity, names that are none, an overlay
 // that is no template of a pod or changes what is mlbench's own, the back end mpi.
@@ -51,5 +59,9 @@ Json launched_by_others(const std::string& kind, const LaunchRequest& request, c
 
 // Of the ranks' containers.
 std::string image_of(const spec::EngineOptions& engine, const Defaults& defaults);
+
+// The pod that this process is in, as the owner of a job in `name_space` of `cluster`: Kubernetes removes the job once
+// that pod is gone. Null where it is none of that namespace, since to a job such an owner is one that is gone.
+Json owner_of_jobs(const Defaults& defaults, const Cluster& cluster, const std::string& name_space);
 
 }  // namespace mlbench::exec::kubernetes

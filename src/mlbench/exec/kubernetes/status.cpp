@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "mlbench/base/input.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/exec/kubernetes/manifest.h"
 
 namespace mlbench::exec::kubernetes {
@@ -73,14 +74,37 @@ std::string behind(const std::string& words) {
   return text.empty() ? "" : ": " + text;
 }
 
-bool ended_by_others(const PodView& pod) {
-  return pod.deleted || !pod.disruption.empty() || pod.reason == "Evicted" || pod.reason == "NodeLost" ||
-         pod.end_reason == "OOMKilled" || pod.phase == "Failed";
+bool disturbed(const PodView& pod) {
+  return !pod.disruption.empty() || pod.reason == "Evicted" || pod.reason == "NodeLost" ||
+         pod.end_reason == "OOMKilled";
+}
+bool ended_by_itself(const PodView& pod) { return pod.phase == "Failed" && !disturbed(pod) && !pod.deleted(); }
+
+// With which it began, where several have ended or are about to: the job deletes all pods once one has failed. Null:
+// all go on.
+const PodView* first_end(const std::vector<PodView>& pods) {
+  if (const auto pod = std::ranges::find_if(pods, disturbed); pod != pods.end()) return &*pod;
+  if (const auto pod = std::ranges::find_if(pods, ended_by_itself); pod != pods.end()) return &*pod;
+  const PodView* first = nullptr;
+  for (const PodView& pod : pods) {
+    const bool sooner = first == nullptr || pod.deleted_at < first->deleted_at ||
+                        (pod.deleted_at == first->deleted_at && pod.over() && !first->over());
+    if (pod.deleted() && sooner) first = &pod;
+  }
+  return first;
 }
 
 bool node_gone(const PodView& pod) {
   return pod.reason == "NodeLost" || pod.disruption == "DeletionByTaintManager" ||
          pod.disruption == "DeletionByPodGC" || pod.phase == "Unknown";
+}
+
+// Exit codes above it are those of signals.
+constexpr int kSignals = 128;
+
+std::string kind_of_end(const PodView& pod) {
+  if (node_gone(pod)) return "host_lost";
+  return ended_by_itself(pod) && pod.exit_code && *pod.exit_code <= kSignals ? "rank_error" : "rank_died";
 }
 
 }  // namespace
@@ -92,7 +116,7 @@ PodView pod_view(const Json& pod) {
   view.uid = text_in(metadata, "uid");
   view.node = text_in(spec, "nodeName");
   view.phase = text_in(status, "phase");
-  view.deleted = !text_in(metadata, "deletionTimestamp").empty();
+  view.deleted_at = text_in(metadata, "deletionTimestamp");
   std::string index = text_in(member(metadata, "labels"), kIndexLabel);
   if (index.empty()) index = text_in(member(metadata, "annotations"), kIndexLabel);
   std::from_chars(index.data(), index.data() + index.size(), view.rank);
@@ -129,11 +153,12 @@ std::string end_of(const PodView& pod) {
     return fmt::format("{} ran out of memory (OOMKilled, exit code {}): give its ranks more with --memory", name,
                        pod.exit_code.value_or(137));
   }
+  const int code = pod.exit_code.value_or(0);
+  if (pod.deleted() && (code == 0 || code > kSignals)) return name + " was deleted";  // its processes got signals
   if (pod.exit_code) {
-    return fmt::format("{} ended with exit code {}{}{}", name, *pod.exit_code,
+    return fmt::format("{} ended with exit code {}{}{}", name, code,
                        pod.end_reason.empty() ? "" : " (" + pod.end_reason + ")", behind(pod.end_words));
   }
-  if (pod.deleted) return name + " was deleted";
   return fmt::format("{} is {}{}{}", name, pod.phase.empty() ? "in no phase" : pod.phase,
                      pod.reason.empty() ? "" : " (" + pod.reason + ")", behind(pod.reason_words));
 }
@@ -147,8 +172,9 @@ JobWords before_ranks(const Seen& seen, int ranks, const std::string& queue) {
   if (!text_in(member(seen.job, "metadata"), "deletionTimestamp").empty()) {
     return {JobState::kOver, "somebody deletes it"};
   }
+  if (const PodView* pod = first_end(seen.pods)) return {JobState::kOver, end_of(*pod)};
   for (const PodView& pod : seen.pods) {
-    if (ended_by_others(pod) || pod.phase == "Succeeded") return {JobState::kOver, end_of(pod)};
+    if (pod.over()) return {JobState::kOver, end_of(pod)};
   }
   if (const Json& failed = condition(seen.job, "Failed"); text_in(failed, "status") == "True") {
     return {JobState::kOver,
@@ -176,20 +202,47 @@ JobWords before_ranks(const Seen& seen, int ranks, const std::string& queue) {
   return {running == ranks ? JobState::kRuns : JobState::kBegins, fmt::format("{} {} run", running, count)};
 }
 
-std::optional<JobEnd> done_to(const Seen& seen, const std::vector<PodView>& first) {
+std::optional<JobEnd> done_to(const Seen& seen, const std::vector<PodView>& first, const std::set<int>& ended) {
   if (seen.gone) return JobEnd{"somebody deleted it under its ranks"};
   if (seen.job.is_null()) return std::nullopt;
   if (!text_in(member(seen.job, "metadata"), "deletionTimestamp").empty()) {
     return JobEnd{"somebody deletes it under its ranks"};
   }
-  for (const PodView& pod : seen.pods) {
-    if (ended_by_others(pod)) return JobEnd{end_of(pod), node_gone(pod)};
+  const PodView* pod = first_end(seen.pods);
+  if (pod != nullptr && ended_by_itself(*pod)) {
+    const bool told = std::ranges::any_of(
+        seen.pods, [&](const PodView& one) { return ended_by_itself(one) && ended.contains(one.rank); });
+    if (told) return std::nullopt;
   }
+  if (pod != nullptr) return JobEnd{end_of(*pod), kind_of_end(*pod), pod->rank, node_gone(*pod)};
   for (const PodView& before : first) {
-    const bool there = std::ranges::any_of(seen.pods, [&](const PodView& pod) { return pod.uid == before.uid; });
-    if (!there) return JobEnd{name_of(before) + " was deleted"};
+    const bool there = std::ranges::any_of(seen.pods, [&](const PodView& one) { return one.uid == before.uid; });
+    if (!there) return JobEnd{name_of(before) + " was deleted", "rank_died", before.rank};
   }
   return std::nullopt;
+}
+
+std::vector<std::string> Warnings::news(const Json& events, const std::string& job, const std::string& name_space) {
+  constexpr size_t kLongestWords = 400;
+  std::vector<std::string> notes;
+  for (const Json& event : events) {
+    const Json& object = member(event, "involvedObject");
+    const std::string pod = text_in(object, "name"), reason = text_in(event, "reason");
+    const std::string words = text_in(event, "message");
+    if (count_ == kMost) break;
+    if (text_in(event, "type") != "Warning" || text_in(object, "kind") != "Pod" || !pod.starts_with(job + "-"))
+      continue;
+    // Of a hundred pods, all may say the same.
+    const bool of_pod = said_.insert(pod + " " + reason).second, of_all = said_.insert(reason + ": " + words).second;
+    if (!of_pod || !of_all) continue;
+    notes.push_back(
+        fmt::format("Kubernetes warns of pod {}: {}: {}", pod, printable(reason), printable(words, kLongestWords)));
+    if (++count_ == kMost) {
+      notes.back() += fmt::format(
+          "; there may be more: kubectl get events --namespace {} --field-selector type=Warning", name_space);
+    }
+  }
+  return notes;
 }
 
 }  // namespace mlbench::exec::kubernetes

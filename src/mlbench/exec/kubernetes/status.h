@@ -3,6 +3,7 @@
 // What Kubernetes says of a run's job and its pods.
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,8 @@ namespace mlbench::exec::kubernetes {
 struct PodView {
   int rank = -1;  // -1: it does not say
   std::string name, uid, node;
-  std::string phase;  // Pending, Running, Succeeded, Failed, Unknown
-  bool deleted = false;
+  std::string phase;                   // Pending, Running, Succeeded, Failed, Unknown
+  std::string deleted_at;              // "": nobody deleted it
   std::string unschedulable;           // the scheduler's words; "": it has a node, or nobody looked yet
   std::string waiting, waiting_words;  // why a container does not run: ImagePullBackOff, ...
   std::optional<int> exit_code;        // of the rank's container, or of one before it
@@ -23,6 +24,7 @@ struct PodView {
   std::string disruption, disruption_words;
   std::string image_id;
 
+  bool deleted() const { return !deleted_at.empty(); }
   bool over() const { return phase == "Succeeded" || phase == "Failed"; }
 };
 PodView pod_view(const Json& pod);
@@ -57,10 +59,27 @@ JobWords before_ranks(const Seen& seen, int ranks, const std::string& queue);
 
 struct JobEnd {
   std::string words;
+  std::string kind = "start_failed";  // of LauncherDeath
+  int rank = -1;                      // likewise
   bool node_gone = false;
 };
 // While ranks run: what Kubernetes, or somebody, does to the job or its pods. `first`: the pods as the ranks began.
-// Empty: nothing.
-std::optional<JobEnd> done_to(const Seen& seen, const std::vector<PodView>& first);
+// `ended`: ranks whose ends are known by their links. Once a pod has failed, the job deletes all others: where a rank's
+// own end is behind that, it is for the links to tell. Empty: nothing.
+std::optional<JobEnd> done_to(const Seen& seen, const std::vector<PodView>& first, const std::set<int>& ended = {});
+
+// What Kubernetes warns of at a job's pods (events of the type Warning), for people.
+class Warnings {
+ public:
+  static constexpr size_t kMost = 16;
+
+  // Of a list of events: what was not said before of pods of the job, each reason of a pod once, each text once. The
+  // last of kMost says where there may be more.
+  std::vector<std::string> news(const Json& events, const std::string& job, const std::string& name_space);
+
+ private:
+  std::set<std::string> said_;
+  size_t count_ = 0;
+};
 
 }  // namespace mlbench::exec::kubernetes

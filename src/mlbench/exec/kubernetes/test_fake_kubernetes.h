@@ -91,6 +91,10 @@ class FakeKubernetes final : public net::http::Service {
     const std::scoped_lock lock(mutex_);
     warning_ = message;
   }
+  void warn_of_pod(int rank, const std::string& reason, const std::string& message) {
+    const std::scoped_lock lock(mutex_);
+    pod_warnings_.push_back({rank, reason, message});
+  }
   void refuse_nodes() { fail("GET", "/nodes", 403, 1000); }
 
   std::vector<std::string> asked() const {  // "METHOD /path"
@@ -147,6 +151,10 @@ class FakeKubernetes final : public net::http::Service {
     int status = 0, times = 0;
     std::chrono::milliseconds delay{0};
   };
+  struct PodWarning {
+    int rank = 0;
+    std::string reason, message;
+  };
   struct Pod {
     std::optional<ChildProcess> process;
     std::filesystem::path log;
@@ -185,7 +193,10 @@ class FakeKubernetes final : public net::http::Service {
     if (request.method == "POST")
       return create(path[kind], try_parse_json(request.body, inputs::kJsonBody).value_or(Json()));
     if (path[kind] == "pods") return json(200, {{"kind", "PodList"}, {"items", pods()}});
-    if (path[kind] == "events") return json(200, {{"kind", "EventList"}, {"items", events()}});
+    if (path[kind] == "events") {
+      const bool of_pods = request.raw_target.find("involvedObject.kind") != std::string::npos;
+      return json(200, {{"kind", "EventList"}, {"items", of_pods ? pod_events() : events()}});
+    }
     const auto job = jobs_.find(name);
     if (path[kind] != "jobs" || job == jobs_.end()) return failure(404, "jobs.batch \"" + name + "\" not found");
     if (request.method == "PATCH") {
@@ -213,6 +224,19 @@ class FakeKubernetes final : public net::http::Service {
   Json events() const {
     if (warning_.empty()) return Json::array();
     return Json::array({{{"type", "Warning"}, {"reason", "FailedCreate"}, {"message", warning_}}});
+  }
+
+  Json pod_events() const {
+    Json list = Json::array();
+    for (const auto& [name, job] : jobs_) {
+      for (const PodWarning& one : pod_warnings_) {
+        list.push_back({{"type", "Warning"},
+                        {"reason", one.reason},
+                        {"message", one.message},
+                        {"involvedObject", {{"kind", "Pod"}, {"name", name + "-" + std::to_string(one.rank) + "-x"}}}});
+      }
+    }
+    return list;
   }
 
   std::string value_of(const Json& variable, size_t rank) const {
@@ -336,6 +360,7 @@ class FakeKubernetes final : public net::http::Service {
   std::map<std::string, Json> others_;  // by kind/name
   Json held_;
   std::string warning_;
+  std::vector<PodWarning> pod_warnings_;
   int last_uid_ = 0;
   std::optional<net::http::Server> server_;  // last: it uses the others
 };

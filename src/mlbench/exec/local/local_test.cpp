@@ -167,7 +167,7 @@ TEST_P(UnderMpirunTest, AKilledMpirunIsTold) {
   std::optional<std::string> death;
   while (!death && std::chrono::steady_clock::now() < deadline) {
     group->poll(10ms);
-    death = group->launcher_death();
+    if (const auto told = group->launcher_death()) death = told->words;
   }
   ASSERT_TRUE(death);
   EXPECT_THAT(*death, testing::HasSubstr("mpirun was killed by signal 11 (SIGSEGV)"));

@@ -310,7 +310,7 @@ class FakeMpirunTest : public testing::Test {
     std::optional<std::string> death;
     while (!death && std::chrono::steady_clock::now() < deadline) {
       group.poll(10ms);
-      death = group.launcher_death();
+      if (const auto told = group.launcher_death()) death = told->words;
     }
     return death;
   }

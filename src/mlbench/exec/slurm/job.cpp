@@ -78,7 +78,7 @@ std::optional<EngineDeath> Job::death(bool ranks_run) {
   return EngineDeath{said("Slurm ended it under its ranks"), info_->host_gone()};
 }
 
-void Job::rank_ended() {
+void Job::rank_ended(const RankExit& /*exit*/) {
   // At once, the first time: the supervisor judges within a second, and what Slurm did is to be known by then.
   next_look_ = hurried_ ? std::min(next_look_, last_look_ + pace_.look) : Clock::now();
   wait_ = pace_.look;

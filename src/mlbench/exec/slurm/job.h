@@ -36,7 +36,7 @@ class Job final : public EngineJob {
   StartStatus status() override;
   std::optional<EngineDeath> death(bool ranks_run) override;
   std::chrono::milliseconds verdict_time() const override { return pace_.verdict; }
-  void rank_ended() override;
+  void rank_ended(const RankExit& exit) override;
   Json allocation() override;
   void end(std::chrono::milliseconds patience) override;
 

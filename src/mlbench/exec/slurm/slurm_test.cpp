@@ -395,7 +395,7 @@ class SlurmTest : public testing::Test {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (!death && std::chrono::steady_clock::now() < deadline) {
       group.poll(50ms);
-      death = group.launcher_death();
+      if (const auto told = group.launcher_death()) death = told->words;
     }
     return death;
   }
