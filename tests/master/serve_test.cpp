@@ -77,8 +77,8 @@ class Serve : public testing::Test {
     return fs::exists(folder_.path() / name) ? read_file(folder_.path() / name) : "";
   }
 
-  void start(std::vector<std::string> more = {}) {
-    std::vector<std::string> arguments = {"serve", "--listen", "127.0.0.1:0"};
+  void start(std::vector<std::string> more = {}, const std::string& listen = "127.0.0.1:0") {
+    std::vector<std::string> arguments = {"serve", "--listen", listen};
     arguments.insert(arguments.end(), more.begin(), more.end());
     serve_.emplace(spawn(arguments, "serve.log"));
     ASSERT_TRUE(eventually([&] { return home::find_master(home()).has_value() || serve_->wait(0ms); }));
@@ -178,6 +178,7 @@ TEST_F(Serve, WrongInputIsSaid) {
   expect({"--home", (folder_.path() / "b").string(), "--listen", "nonsense"}, "expected ADDRESS:PORT");
   expect({"--home", (folder_.path() / "b").string(), "--certificate", "x"}, "both --certificate and --key");
   expect({"--home", (folder_.path() / "b").string(), "--data-dir", "/no/such"}, "is not a folder");
+  expect({"--home", (folder_.path() / "b").string(), "--stop-runs", "soon"}, "--stop-runs 'soon'");
   std::ofstream(folder_.path() / "file") << "x";
   expect({"--home", (folder_.path() / "file").string()}, "file");
 }
@@ -439,6 +440,72 @@ TEST_F(Serve, RunsOutliveTheirMasterAndAreAdopted) {
   ASSERT_TRUE(becomes("next-1", "running"));
   post("/runs/next-1/stop", Json::object(), 202);
   ASSERT_TRUE(becomes("next-1", "stopped"));
+}
+
+TEST_F(Serve, RunsThatCannotOutliveTheirMasterAreStoppedFirst) {
+  setenv("FAKE_STEPS", "100000", 1);
+  start({"--stop-runs", "60s"});
+  post("/runs", request("long"), 201);
+  post("/runs", request("next"), 201);
+  ASSERT_TRUE(eventually([&] { return spool_bytes("long-1") > 10'000; }));
+  EXPECT_EQ(state_of("next-1"), "queued");
+  kill(serve_->pid(), SIGTERM);
+  const auto end = serve_->wait(kPatience);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->code, 0) << output_of("serve.log");
+  EXPECT_EQ(state_of("long-1"), "stopped") << "by the end of the master";
+  EXPECT_EQ(state_of("next-1"), "stopped");
+  EXPECT_GT(spool_bytes("long-1"), 10'000u) << "what was measured stays";
+  EXPECT_TRUE(eventually([&] { return mark_.processes().empty(); }));
+}
+
+TEST_F(Serve, RunsThatDoNotEndAreNotWaitedForForEver) {
+  start({"--stop-runs", "1s"});
+  post("/runs",
+       {{"name", "deaf"}, {"workers", {1}}, {"command", {"/bin/sh", "-c", "trap '' TERM; sleep 600; sleep 600"}}}, 201);
+  ASSERT_TRUE(becomes("deaf-1", "running"));
+  // Its supervisor does not act either.
+  for (const pid_t pid : mark_.processes()) {
+    if (read_file("/proc/" + std::to_string(pid) + "/cmdline").find("supervise") != std::string::npos) {
+      kill(pid, SIGSTOP);
+    }
+  }
+  kill(serve_->pid(), SIGTERM);
+  const auto end = serve_->wait(kPatience);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->code, 0);
+  EXPECT_THAT(output_of("serve.log"), HasSubstr("not ended after 1 s: deaf-1"));
+  EXPECT_EQ(state_of("deaf-1"), "running");
+}
+
+TEST_F(Serve, WhatTheVariablesOfTheMasterSayHoldsForItsRuns) {
+  const test::Variable executor("MLBENCH_EXECUTOR", "kubernetes"), image("MLBENCH_WORKER_IMAGE", "worker:1"),
+      workers("MLBENCH_MAX_WORKERS", "2"), cores("MLBENCH_WORKER_MAX_CPU", "1");
+  start();
+  const auto planned = [&](const Json& body) { return post("/plan", body, 200)["runs"][0]; };
+  Json body = {{"name", "c"}, {"workers", {2}}, {"threads_per_worker", 1}, {"command", {"true"}}};
+  EXPECT_EQ(planned(body)["executor"], "kubernetes");
+  body["executor"] = "local";
+  EXPECT_EQ(planned(body)["executor"], "local");
+  body.erase("executor");
+  body["workers"] = {3};
+  for (const char* path : {"/plan", "/runs"}) {
+    EXPECT_THAT(post(path, body, 400)["message"].get<std::string>(),
+                AllOf(HasSubstr("3 workers"), HasSubstr("at most 2")));
+  }
+  body["workers"] = {1};
+  body["threads_per_worker"] = 4;
+  EXPECT_THAT(post("/runs", body, 400)["message"].get<std::string>(), HasSubstr("4 cores"));
+  EXPECT_FALSE(fs::exists(home() / "runs" / "c-1"));
+}
+
+TEST_F(Serve, AMasterOfAPodIsFoundByItsAddress) {
+  const test::Variable address("MLBENCH_POD_IP", "fd00::7");
+  start({}, "0.0.0.0:0");
+  EXPECT_THAT(url_, HasSubstr("http://127.0.0.1:")) << "commands beside it find it here";
+  post("/runs", {{"name", "c"}, {"workers", {1}}, {"command", {"/bin/sh", "-c", "echo $MLBENCH_URL"}}}, 201);
+  ASSERT_TRUE(becomes("c-1", "finished"));
+  EXPECT_EQ(send("GET", "/api/v1/runs/c-1/logs/0").body, "http://[fd00::7]" + url_.substr(url_.rfind(':')) + "\n");
 }
 
 TEST_F(Serve, AStoreThatIsGoneIsBuiltAgain) {

@@ -199,7 +199,7 @@ spec::RunSpec plan_task(const RunOptions& options, const fs::path& home) {
     task = freeze(options, overrides);
   }
   metrics::check_metrics(task.task);
-  common.data_dirs = data_dirs(options.data_dir, home);
+  if (!catalog::in_images(options.executor)) common.data_dirs = data_dirs(options.data_dir, home);
   common.cache_dir = home / "cache";
   common.synthetic = options.synthetic;
   common.seed = spec::seed_of(options, common.seed);

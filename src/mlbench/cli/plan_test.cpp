@@ -199,6 +199,9 @@ TEST_F(Plan, RanksInImagesSeeTheirFiles) {
   EXPECT_EQ(run.engine.image, "worker:1");
   EXPECT_EQ(run.engine.kubernetes.memory, "4Gi");
   EXPECT_EQ(run.threads_per_worker, 1);
+  options_.data_dir = "/only/in/the/pods";
+  EXPECT_THAT(plan_runs(options_, facts_).front().data_dirs, ElementsAre("/only/in/the/pods", "/datasets"));
+  options_.data_dir.clear();
   options_.memory = "much";
   EXPECT_THAT(error(), HasSubstr("--memory 'much'"));
   options_.memory.clear();

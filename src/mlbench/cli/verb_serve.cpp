@@ -1,8 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <tuple>
 
 #include "mlbench/base/descriptors.h"
@@ -17,6 +20,7 @@
 #include "mlbench/cli/lists.h"
 #include "mlbench/cli/plan.h"
 #include "mlbench/cli/remote.h"
+#include "mlbench/cli/serve_defaults.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/exec/executor.h"
 #include "mlbench/home/owner.h"
@@ -31,34 +35,38 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::chrono::seconds kForwardPoll{1};
+constexpr Range kStopTimes{1, 3600};
 
 struct ServeOptions {
   std::string listen = "127.0.0.1:8080";
   std::string data_dir, token_file, certificate, key;
   std::vector<std::string> allowed_hosts;
+  std::string stop_runs;  // time; "": runs go on
   bool legacy_api = false;
 };
 
-master::Hooks make_hooks(const Context& context, const std::string& data_dir) {
+master::Hooks make_hooks(const Context& context, const ServeDefaults& defaults, const std::string& data_dir) {
   const fs::path home = context.home(), worker = context.worker();
   master::Hooks hooks;
-  hooks.plan = [home, worker, data_dir](const Json& request) {
+  hooks.plan = [home, worker, defaults, data_dir](const Json& request) {
     RunOptions options = spec::run_options_from_json(request);
+    apply_defaults(defaults, request, options);
     // No name in a request is a path on this machine, but for the folder of the data.
     if (options.task.ends_with(".toml") && options.task_text.empty()) {
       throw UserError("a task file comes with its content in task_text");
     }
     const bool custom = !options.command.empty();
-    const bool in_image = !options.image.empty() || catalog::in_images(options.executor);
-    if (custom && options.work_dir.empty() && !in_image) options.work_dir = home;
+    const bool other_files = catalog::in_images(options.executor);
+    if (custom && options.work_dir.empty() && options.image.empty() && !other_files) options.work_dir = home;
     if (options.data_dir.empty()) {
-      if (spec::asks_for_training(options)) options.data_dir = data_dir;
+      if (spec::asks_for_training(options) && !other_files) options.data_dir = data_dir;
     } else if (!fs::path(options.data_dir).is_absolute()) {
       throw UserError(fmt::format("data_dir '{}' is no absolute path", options.data_dir));
     }
     const PlanFacts facts = custom ? gather_facts(home) : gather_facts(worker, home);
     master::PlannedRuns planned;
     planned.runs = plan_runs(options, facts);
+    check_limits(defaults, planned.runs);
     planned.warnings = plan_warnings(planned.runs, facts.cores);
     return planned;
   };
@@ -88,13 +96,18 @@ ExitCode serve(const Context& context, const ServeOptions& options) {
   settings.token_file = options.token_file;
   settings.allowed_hosts = options.allowed_hosts;
   settings.legacy_api = options.legacy_api;
+  const ServeDefaults defaults = serve_defaults(environment_variable);
+  settings.address = defaults.address;
+  const std::optional<double> stop_s =
+      options.stop_runs.empty() ? std::nullopt
+                                : std::optional(parse_duration(options.stop_runs, "--stop-runs", kStopTimes));
   settings.certificate = options.certificate;
   settings.key = options.key;
   settings.cores = available_cores();
   std::string data_dir = options.data_dir;
   if (!data_dir.empty()) data_dir = data_dirs(data_dir, settings.home).front();
 
-  const master::Master master(settings, make_hooks(context, data_dir));
+  master::Master master(settings, make_hooks(context, defaults, data_dir));
   if (context.json) {
     print_json({{"url", master.url()}, {"token_file", master.token_file().string()}, {"home", settings.home.string()}});
   } else {
@@ -109,7 +122,15 @@ ExitCode serve(const Context& context, const ServeOptions& options) {
   const sigset_t signals = end_signals();  // held since the first instruction, by every thread
   int signal = 0;
   sigwait(&signals, &signal);
-  spdlog::info("{}: stopping; runs go on", signal == SIGINT ? "interrupted" : "asked to end");
+  const char* why = signal == SIGINT ? "interrupted" : "asked to end";
+  if (!stop_s) {
+    spdlog::info("{}: stopping; runs go on", why);
+    return ExitCode::kOk;
+  }
+  spdlog::info("{}: stopping its runs first", why);
+  const std::vector<std::string> left =
+      master.stop_runs(std::chrono::round<std::chrono::milliseconds>(std::chrono::duration<double>(*stop_s)));
+  if (!left.empty()) spdlog::warn("not ended after {} s: {}", *stop_s, fmt::join(left, ", "));
   return ExitCode::kOk;
 }
 
@@ -187,6 +208,10 @@ void add_serve(CLI::App& app, Program& program) {
   verb->add_option("--allow-host", options->allowed_hosts, "a name by which clients call this server (repeatable)")
       ->type_name("NAME")
       ->allow_extra_args(false);
+  verb->add_option(
+          "--stop-runs", options->stop_runs,
+          "at the end stop its runs, and give them so much time: where they cannot outlive it (default: they go on)")
+      ->type_name("TIME");
   verb->add_flag("--legacy-api", options->legacy_api,
                  "serve MLBench's clients under /api/, which send no token: for networks that you trust");
   verb->callback([&program, options] {

@@ -6,10 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
 #include "mlbench/spec/run_spec.h"
 
 namespace mlbench::master {
+
+// More than this master gives a run; the request is answered with 400.
+class AboveLimit : public UserError {
+ public:
+  using UserError::UserError;
+};
 
 struct PlannedRuns {
   std::vector<spec::RunSpec> runs;    // as create_run takes them
@@ -19,7 +26,7 @@ struct PlannedRuns {
 // Called by several threads at once.
 struct Hooks {
   // A request for runs (schema RunRequest in api/openapi.json, less no_wait) to specifications; nothing is started.
-  // UserError for what cannot be run as asked.
+  // AboveLimit; UserError for what else cannot be run as asked (422).
   std::function<PlannedRuns(const Json& request)> plan;
   std::function<Json()> tasks;    // list of {name, rules, title, ...}
   std::function<Json()> catalog;  // that of the worker, with executors and devices; UserError without a worker

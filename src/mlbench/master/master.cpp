@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <condition_variable>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "mlbench/home/owner.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/master/http/services.h"
+#include "mlbench/net/sockets.h"
 #include "mlbench/report/records.h"
 
 namespace mlbench::master {
@@ -26,6 +28,7 @@ namespace {
 
 constexpr auto kIngestPeriod = 1000ms;
 constexpr auto kHousekeeping = 500ms;
+constexpr auto kStopPoll = 100ms;
 
 std::vector<Route> all_routes(Services& services) {
   std::vector<Route> routes;
@@ -98,14 +101,13 @@ class Master::Impl {
                   watcher_,      ingest_, live_,  hosts_,  gpus_,    sessions_, token_},
         api_({token_, options_.legacy_api, allowed_hosts(), &sessions_}, all_routes(services_)),
         server_(server_options(options_), api_) {
-    const std::string host = options_.host == "0.0.0.0" || options_.host == "::" ? "127.0.0.1" : options_.host;
-    const bool v6 = host.find(':') != std::string::npos;
-    url_ = fmt::format("{}://{}:{}", options_.certificate.empty() ? "http" : "https", v6 ? "[" + host + "]" : host,
-                       server_.port());
+    const bool everywhere = options_.host == "0.0.0.0" || options_.host == "::";
+    url_ = url_at(everywhere ? "127.0.0.1" : options_.host);
+    const std::string url_of_runs = everywhere && !options_.address.empty() ? url_at(options_.address) : url_;
     home::MasterAddress address{url_, token_file_, "", getpid()};
     if (!options_.certificate.empty()) address.certificate = fs::absolute(options_.certificate);
     owner_.publish(address);
-    scheduler_.begin({{"MLBENCH_URL", url_}, {"MLBENCH_TOKEN_FILE", token_file_.string()}});
+    scheduler_.begin({{"MLBENCH_URL", url_of_runs}, {"MLBENCH_TOKEN_FILE", token_file_.string()}});
     housekeeper_ = std::thread([this] { keep_house(); });
   }
 
@@ -119,12 +121,44 @@ class Master::Impl {
     housekeeper_.join();
   }
 
+  std::vector<std::string> stop_runs(std::chrono::milliseconds patience) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    server_.stop();
+    std::vector<fs::path> runs;
+    for (const std::string& name : report::run_names(options_.home)) {
+      const fs::path folder = report::runs_dir(options_.home) / name;
+      if (home::is_active_run(folder)) runs.push_back(folder);
+    }
+    // What ends makes room for what waits.
+    std::ranges::stable_partition(runs, [](const fs::path& run) { return home::read_waiting(run).has_value(); });
+    for (const fs::path& run : runs) {
+      if (std::chrono::steady_clock::now() >= deadline) break;
+      try {
+        home::stop_run(options_.home, run);
+      } catch (const std::exception& error) {
+        spdlog::warn("run {}: {}", run.filename().string(), error.what());  // it ended in this moment
+      }
+    }
+    while (!runs.empty() && std::chrono::steady_clock::now() < deadline) {
+      std::erase_if(runs, [](const fs::path& run) { return !home::is_active_run(run); });
+      if (!runs.empty()) std::this_thread::sleep_for(kStopPoll);
+    }
+    std::vector<std::string> left;
+    for (const fs::path& run : runs) left.push_back(run.filename());
+    return left;
+  }
+
   const std::string& url() const { return url_; }
   const fs::path& token_file() const { return token_file_; }
   const std::string& token() const { return token_; }
   std::vector<std::pair<std::string, std::string>> routes() const { return api_.routes(); }
 
  private:
+  std::string url_at(const std::string& host) const {
+    return fmt::format("{}://{}", options_.certificate.empty() ? "http" : "https",
+                       net::endpoint_text(host, server_.port()));
+  }
+
   std::vector<std::string> allowed_hosts() const {
     std::vector<std::string> hosts = options_.allowed_hosts;
     hosts.push_back(hosts_.host());
@@ -203,6 +237,7 @@ class Master::Impl {
 Master::Master(MasterOptions options, Hooks hooks)
     : impl_(std::make_unique<Impl>(std::move(options), std::move(hooks))) {}
 Master::~Master() = default;
+std::vector<std::string> Master::stop_runs(std::chrono::milliseconds patience) { return impl_->stop_runs(patience); }
 const std::string& Master::url() const { return impl_->url(); }
 const fs::path& Master::token_file() const { return impl_->token_file(); }
 const std::string& Master::token() const { return impl_->token(); }

@@ -3,6 +3,7 @@
 // The master of a home: takes runs, starts them, and answers over HTTP. It owns nothing that a run needs: whatever dies
 // here, runs go on and their folders say everything.
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -22,6 +23,8 @@ struct MasterOptions {
   std::filesystem::path token_file;  // empty: HOME/token, made when absent
   std::string host = "127.0.0.1";
   uint16_t port = 8080;  // 0: any free one
+  // By which programs of runs on other hosts reach this one, where it listens on all addresses; "": they do not.
+  std::string address = {};
   std::vector<std::string> allowed_hosts;
   bool legacy_api = false;
   std::filesystem::path certificate, key;  // PEM; both or none
@@ -38,6 +41,10 @@ class Master {
   ~Master();
   Master(const Master&) = delete;
   Master& operator=(const Master&) = delete;
+
+  // For the end, where runs cannot outlive this process: takes no requests any more, stops the runs of the home, those
+  // that wait, too, and waits up to about `patience` until they have ended. Names of those that have not.
+  std::vector<std::string> stop_runs(std::chrono::milliseconds patience);
 
   const std::string& url() const;
   const std::filesystem::path& token_file() const;

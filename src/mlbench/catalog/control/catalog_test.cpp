@@ -20,6 +20,11 @@ TEST(ExecutorTable, WhatIsNotTakenIsNamedWithThoseThatTakeIt) {
   EXPECT_THAT(error_of([&] { make_executor("local", engine); }),
               testing::StartsWith("--scratch: the executor 'local' starts ranks on this host alone; executors that "
                                   "take it: mpirun, slurm"));
+  engine = {};
+  engine.ranks_per_host = 2;
+  EXPECT_EQ(error_of([&] { make_executor("local", engine); }),
+            "--ranks-per-host: the executor 'local' starts ranks on this host alone; executors that take it: mpirun, "
+            "slurm, kubernetes");
 }
 
 TEST(ExecutorTable, OptionsOfAnotherEngineAreRefused) {
@@ -39,8 +44,9 @@ TEST(ExecutorTable, ImagesHaveFilesOfTheirOwn) {
   for (const char* name : {"local", "mpirun", "slurm", "slrum"}) EXPECT_FALSE(in_images(name)) << name;
   spec::EngineOptions engine;
   engine.image = "worker:1";
-  EXPECT_EQ(error_of([&] { make_executor("local", engine); }),
-            "--image: the executor 'local' starts ranks on this host alone; executors that take it: kubernetes");
+  for (const ExecutorRow& row : executors()) {
+    EXPECT_EQ(make_executor(row.name, engine)->name(), row.name) << "ranks of all may run in containers";
+  }
   engine = {};
   engine.kubernetes.memory = "4Gi";
   EXPECT_EQ(error_of([&] { make_executor("slurm", engine); }),

@@ -191,6 +191,8 @@ Response create_run(Services& services, const Call& call) {
       request["light"] = light == "true" && fields.flag("light_target");
     }
     planned = services.hooks.plan(request);
+  } catch (const AboveLimit&) {
+    throw;
   } catch (const UserError& error) {
     throw HttpError(422, error.what());
   }

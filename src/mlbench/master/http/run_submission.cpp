@@ -31,6 +31,8 @@ Json created(const std::vector<spec::RunSpec>& runs, const std::vector<std::stri
 PlannedRuns plan(const Services& services, const Json& request) {
   try {
     return services.hooks.plan(request);
+  } catch (const AboveLimit&) {
+    throw;
   } catch (const UserError& error) {
     throw HttpError(422, error.what());
   }

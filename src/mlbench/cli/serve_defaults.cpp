@@ -1,0 +1,58 @@
+#include "mlbench/cli/serve_defaults.h"
+
+#include <fmt/format.h>
+
+#include "mlbench/base/numbers.h"
+#include "mlbench/catalog/control/catalog.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/master/hooks.h"
+
+namespace mlbench::cli {
+namespace {
+
+constexpr const char *kExecutor = "MLBENCH_EXECUTOR", *kMostWorkers = "MLBENCH_MAX_WORKERS",
+                     *kMostThreads = "MLBENCH_WORKER_MAX_CPU", *kMostWorkerGpus = "MLBENCH_MAX_GPU_PER_WORKER",
+                     *kPodAddress = "MLBENCH_POD_IP";
+constexpr Range kLimitRange{1, 1e6}, kGpuRange{0, 1024};
+
+void check_limit(const spec::RunSpec& run, const std::optional<int64_t>& most, int64_t asked, const char* what,
+                 const char* variable) {
+  if (!most || asked <= *most) return;
+  throw master::AboveLimit(fmt::format("run '{}' asks for {} {}, and this master gives at most {} ({})", run.name,
+                                       asked, what, *most, variable));
+}
+
+}  // namespace
+
+ServeDefaults serve_defaults(const std::function<std::optional<std::string>(const char*)>& variable) {
+  const auto text = [&](const char* name) { return variable(name).value_or(""); };
+  const auto limit = [&](const char* name, const Range& range) {
+    const std::string value = text(name);
+    return value.empty() ? std::nullopt : std::optional(parse_count(value, name, range));
+  };
+  ServeDefaults defaults{.executor = text(kExecutor),
+                         .most_workers = limit(kMostWorkers, kLimitRange),
+                         .most_threads = limit(kMostThreads, kLimitRange),
+                         .most_worker_gpus = limit(kMostWorkerGpus, kGpuRange),
+                         .address = text(kPodAddress)};
+  if (!defaults.executor.empty()) {
+    std::vector<std::string> names;
+    for (const auto& row : catalog::executors()) names.emplace_back(row.name);
+    check_choice(defaults.executor, fmt::format("executor in {}", kExecutor), names);
+  }
+  return defaults;
+}
+
+void apply_defaults(const ServeDefaults& defaults, const Json& request, spec::RunOptions& options) {
+  if (!request.contains("executor") && !defaults.executor.empty()) options.executor = defaults.executor;
+}
+
+void check_limits(const ServeDefaults& defaults, const std::vector<spec::RunSpec>& runs) {
+  for (const spec::RunSpec& run : runs) {
+    check_limit(run, defaults.most_workers, run.workers, "workers", kMostWorkers);
+    check_limit(run, defaults.most_threads, run.threads_per_worker, "cores for each worker", kMostThreads);
+    check_limit(run, defaults.most_worker_gpus, run.device == "cuda" ? 1 : 0, "GPU for each worker", kMostWorkerGpus);
+  }
+}
+
+}  // namespace mlbench::cli
