@@ -208,9 +208,9 @@ void add_serve(CLI::App& app, Program& program) {
   verb->add_option("--allow-host", options->allowed_hosts, "a name by which clients call this server (repeatable)")
       ->type_name("NAME")
       ->allow_extra_args(false);
-  verb->add_option(
-          "--stop-runs", options->stop_runs,
-          "at the end stop its runs, and give them so much time: where they cannot outlive it (default: they go on)")
+  verb->add_option("--stop-runs", options->stop_runs,
+                   "at the end stop the runs that it started, within this time: where they cannot outlive it (default: "
+                   "they go on)")
       ->type_name("TIME");
   verb->add_flag("--legacy-api", options->legacy_api,
                  "serve MLBench's clients under /api/, which send no token: for networks that you trust");

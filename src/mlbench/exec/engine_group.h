@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -159,6 +160,11 @@ class EngineStart final : public Start {
     return status_;
   }
 
+  std::vector<std::string> notes() override {
+    if (job_) std::ranges::move(job_->notes(), std::back_inserter(notes_));
+    return std::exchange(notes_, {});
+  }
+
   std::unique_ptr<RankGroup> take() override {
     MLBENCH_CHECK(status_.state == StartState::kStarted && job_, "only ranks that run can be taken, once");
     return std::make_unique<EngineGroup>(std::move(job_), links_->take());
@@ -189,6 +195,7 @@ class EngineStart final : public Start {
 
   void give_up() {
     if (!job_) return;
+    notes_ = notes();
     links_.reset();
     job_->end(status_.state == StartState::kQueued ? std::chrono::seconds(0) : EngineGroup::kRankPatience);
     job_.reset();
@@ -196,6 +203,7 @@ class EngineStart final : public Start {
 
   std::unique_ptr<EngineJob> job_;
   std::unique_ptr<Start> links_;
+  std::vector<std::string> notes_;  // of a job that is gone
   StartStatus status_{StartState::kStarting};
 };
 

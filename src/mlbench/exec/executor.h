@@ -129,6 +129,8 @@ class Start {
   // How far it is; waits up to `timeout` for it to come further. What is queued may wait for days and is no failure;
   // what starts may be queued again; kStarted and kFailed last. DiskFull where that kept the ranks from starting.
   virtual StartStatus poll(std::chrono::milliseconds timeout) = 0;
+  // As RankGroup::notes(); what is not asked for here, that tells.
+  virtual std::vector<std::string> notes() { return {}; }
   // All ranks run. Once, after poll() said kStarted.
   virtual std::unique_ptr<RankGroup> take() = 0;
 };

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <charconv>
 #include <condition_variable>
 #include <thread>
@@ -124,19 +123,16 @@ class Master::Impl {
   std::vector<std::string> stop_runs(std::chrono::milliseconds patience) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
     server_.stop();
+    scheduler_.pause();
     std::vector<fs::path> runs;
     for (const std::string& name : report::run_names(options_.home)) {
       const fs::path folder = report::runs_dir(options_.home) / name;
-      if (home::is_active_run(folder)) runs.push_back(folder);
-    }
-    // What ends makes room for what waits.
-    std::ranges::stable_partition(runs, [](const fs::path& run) { return home::read_waiting(run).has_value(); });
-    for (const fs::path& run : runs) {
-      if (std::chrono::steady_clock::now() >= deadline) break;
       try {
-        home::stop_run(options_.home, run);
+        if (!home::is_active_run(folder) || home::read_waiting(folder)) continue;
+        runs.push_back(folder);
+        home::stop_run(options_.home, folder);
       } catch (const std::exception& error) {
-        spdlog::warn("run {}: {}", run.filename().string(), error.what());  // it ended in this moment
+        spdlog::warn("run {}: {}", name, error.what());  // it ended in this moment
       }
     }
     while (!runs.empty() && std::chrono::steady_clock::now() < deadline) {

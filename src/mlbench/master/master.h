@@ -42,8 +42,9 @@ class Master {
   Master(const Master&) = delete;
   Master& operator=(const Master&) = delete;
 
-  // For the end, where runs cannot outlive this process: takes no requests any more, stops the runs of the home, those
-  // that wait, too, and waits up to about `patience` until they have ended. Names of those that have not.
+  // For the end, where runs cannot outlive this process: takes no requests and starts nothing any more, stops the runs
+  // that were started, and waits up to about `patience` until they have ended. Names of those that have not. What waits
+  // is for the next master.
   std::vector<std::string> stop_runs(std::chrono::milliseconds patience);
 
   const std::string& url() const;

@@ -152,7 +152,7 @@ class Segment {
         if (!exit.lost) segment().exit_codes[index(exit.rank)] = exit.end.code;
       }
     }
-    note_warnings();
+    note_warnings(*group_);
     return outcome;
   }
 
@@ -247,6 +247,8 @@ class Segment {
         if (status.state != exec::StartState::kFailed) stamp_start();
         upkeep_.save();
       }
+      // Not among the queue's words, of which the last is the last note.
+      if (!queued && note_warnings(*start)) upkeep_.save();
       if (status.state == exec::StartState::kFailed) return failed("start_failed", status.words);
       if (status.state == exec::StartState::kStarted) break;
       if (const auto end = control_.poll()) return ended_on_request(*end);
@@ -435,7 +437,7 @@ class Segment {
     upkeep_.keep_lease_fresh();
     if (!upkeep_.record_is_due()) return;
     watch_neighbours();
-    note_warnings();
+    note_warnings(*group_);
     upkeep_.update_record(group_->pids());
   }
 
@@ -445,9 +447,12 @@ class Segment {
     progress_.notes.emplace_back("another run was started beside this one (--no-wait): the cores were shared");
   }
 
-  // Of the engine.
-  void note_warnings() {
-    for (std::string& note : group_->notes()) progress_.notes.push_back(std::move(note));
+  // Of the engine: exec::Start or exec::RankGroup. Whether there were any.
+  template <typename Ranks>
+  bool note_warnings(Ranks& ranks) {
+    const std::vector<std::string> notes = ranks.notes();
+    progress_.notes.insert(progress_.notes.end(), notes.begin(), notes.end());
+    return !notes.empty();
   }
 
   record::SegmentInfo& segment() { return progress_.segments.back(); }

@@ -963,6 +963,21 @@ TEST_F(KubernetesRun, WhatKubernetesWarnsOfIsNoted) {
   EXPECT_THAT(group->notes(), testing::IsEmpty());
 }
 
+TEST_F(KubernetesRun, WhatItWarnsOfBeforeTheStartIsNotedToo) {
+  fake_.warn_of_pod(0, "FailedMount", "no such folder");
+  Json state = rank_state({{"waiting", {{"reason", "ErrImageNeverPull"}, {"message", "not present"}}}});
+  state["status"]["phase"] = "Pending";
+  fake_.hold_pods(state);
+  auto start = begin("true");
+  std::vector<std::string> notes;
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (notes.empty() && std::chrono::steady_clock::now() < deadline) {
+    start->poll(50ms);
+    notes = start->notes();
+  }
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("FailedMount: no such folder")));
+}
+
 TEST_F(KubernetesRun, ACommandKnowsAMasterThatItCanReach) {
   request_.rank_words = true;
   const auto url_of = [&](const std::string& url) {

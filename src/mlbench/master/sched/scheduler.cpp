@@ -64,6 +64,11 @@ void Scheduler::begin(std::map<std::string, std::string> environment) {
   thread_ = std::thread([this] { work(); });
 }
 
+void Scheduler::pause() {
+  paused_ = true;
+  const FileLock lock = home::lock_runs(options_.home);  // who starts one has it
+}
+
 Scheduler::~Scheduler() {
   {
     const std::lock_guard lock(mutex_);
@@ -165,7 +170,7 @@ void Scheduler::look_after_running() {
 
 void Scheduler::start(const Waits& run) {
   const FileLock lock = home::lock_runs(options_.home);
-  if (!home::read_waiting(run.run_dir)) return;  // stopped in this moment
+  if (paused_ || !home::read_waiting(run.run_dir)) return;  // stopped in this moment
   for (const std::string& name : spec::names_to_give(home::read_spec(run.run_dir))) {
     if (run.values.contains(name)) continue;
     home::fail_waiting(run.run_dir,

@@ -4,6 +4,7 @@
 // machine, which survives us; after a restart the folders say what waits and what runs. A run that cannot be started
 // because the system is short of something (base/system_error.h) waits on, and is tried again after a while.
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
@@ -35,6 +36,8 @@ class Scheduler {
   explicit Scheduler(SchedulerOptions options);
   // From now on starts what waits, with these variables: where its programs find this master.
   void begin(std::map<std::string, std::string> environment);
+  // Starts nothing more: what waits is for the next master. Nothing is about to start on return.
+  void pause();
   ~Scheduler();  // starts nothing more; what runs goes on
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -73,6 +76,7 @@ class Scheduler {
   const SchedulerOptions options_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
+  std::atomic<bool> paused_ = false;
   bool stopping_ = false;
   std::vector<Waits> waiting_;                      // by id
   std::list<Runs> running_;                         // of the thread alone, once it runs
