@@ -94,7 +94,7 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
     spec::EngineOptions engine;
     if (row_name() == "mpirun") engine.hosts = "localhost:8";
     engine.scratch = scratch_.path();
-    if (catalog::in_images(row_name())) engine.image = "worker:1";
+    if (in_images(row_name())) engine.image = "worker:1";
     return engine;
   }
 
@@ -410,7 +410,7 @@ TEST(ExecutorContract, RankWordsAreFilledIn) {
     request.log_dir = "/runs/r-2/logs";
     spec::EngineOptions engine;
     if (std::string_view(row.name) == "mpirun") engine.hosts = "h1:2";
-    engine.image = "worker:1";
+    if (in_images(row.name)) engine.image = "worker:1";
     const auto lines = row.make(engine)->describe(request);
     if (lines.size() == 1) {
       EXPECT_THAT(lines[0], HasSubstr("rank-{rank}-of-2")) << row.name;
