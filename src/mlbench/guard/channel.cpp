@@ -17,8 +17,7 @@
 namespace mlbench::guard {
 namespace {
 
-// Messages are small; the descriptors are those of a launch request.
-constexpr size_t kMostBytes = 16384;
+// The descriptors are those of a launch request.
 constexpr size_t kMostDescriptors = 16;
 constexpr std::string_view kUnix = "unix:";
 constexpr std::string_view kLink = "link:";
@@ -81,7 +80,7 @@ class UnixChannel final : public Channel {
   }
 
   void send(const std::string& word, const std::string& text, std::span<const int> descriptors) override {
-    std::string line = word + " " + text.substr(0, kMostBytes - word.size() - 1);
+    std::string line = word + " " + text.substr(0, kMostMessageBytes - word.size() - 1);
     MLBENCH_CHECK(descriptors.size() <= kMostDescriptors, "too many descriptors for a guard");
     iovec data{line.data(), line.size()};
     msghdr header{};
@@ -105,7 +104,7 @@ class UnixChannel final : public Channel {
   }
 
   Status receive(Message& message) override {
-    std::array<char, kMostBytes> text{};
+    std::array<char, kMostMessageBytes> text{};
     iovec data{text.data(), text.size()};
     alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> control{};
     msghdr header{};
@@ -142,6 +141,20 @@ class UnixChannel final : public Channel {
 };
 
 }  // namespace
+
+std::string as_one(const std::vector<std::string>& texts) {
+  std::string one;
+  for (const std::string& text : texts) one += text + '\0';
+  return one;
+}
+
+std::vector<std::string> taken_apart(std::string_view one) {
+  std::vector<std::string> texts;
+  for (size_t end = 0; (end = one.find('\0')) != std::string_view::npos; one.remove_prefix(end + 1)) {
+    texts.emplace_back(one.substr(0, end));
+  }
+  return texts;
+}
 
 std::unique_ptr<Channel> connect_to(const std::string& address, const RankOfRun& rank) {
   if (address.starts_with(kLink)) return connect_by_link(address.substr(kLink.size()), rank);

@@ -10,7 +10,14 @@
 //   supervisor  -> guard        put NAME NEWLINE BYTES   a file of the run's folder on another host, before the start
 //   supervisor  -> guard        start LOGFILE            once, with the descriptors that the rank is to inherit; on
 //                                                        another host relative to the run's folder there
-//   guard       -> supervisor   pid NUMBER | error TEXT  the rank runs, in a session of its own; or could not start
+//   supervisor  -> guard        launch NAME COMMAND...   as_one(): a program of Open MPI's, to run beside the rank;
+//                                                        before the start (openmpi.h)
+//   guard       -> supervisor   agent HOST COMMAND       as_one(): such a program wants this of a shell on HOST
+//   guard       -> supervisor   asked                    once: such a program wants the rank to run: the start is due
+//   guard       -> supervisor   launched-end SIGNAL TEXT as_one(): such a program ended (signal 0: by itself); how, and
+//                                                        what was said last
+//   guard       -> supervisor   pid NUMBER | error TEXT  the rank runs, in a session of its own; or could not start,
+//                                                        or a program of Open MPI's could not
 //   supervisor  -> guard        signal NUMBER            for the rank's group
 //   guard       -> supervisor   end CODE SIGNAL [oom]    how the rank ended (signal 0: by itself; oom: the kernel
 //                                                        killed it because its container was out of memory)
@@ -44,6 +51,13 @@ inline constexpr const char* kFolderVariable =
 inline constexpr std::string_view kOutOfMemory = " oom";
 // Set: "{rank}" within the command's words stands for the rank's number. For launchers that start one command for all.
 inline constexpr const char* kRankWordsVariable = "MLBENCH_GUARD_RANK_WORDS";
+
+// Of a message over a socket of this host; what is longer is cut.
+inline constexpr size_t kMostMessageBytes = 16384;
+
+// Several texts as the text of one message; none holds a zero byte.
+std::string as_one(const std::vector<std::string>& texts);
+std::vector<std::string> taken_apart(std::string_view one);
 
 struct Message {
   std::string word, text;

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -28,6 +29,7 @@
 #include "mlbench/base/text.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
+#include "mlbench/guard/openmpi.h"
 #include "mlbench/net/launch.h"
 
 namespace mlbench::guard {
@@ -171,6 +173,7 @@ class Guard {
     while (start.word != "start") {
       if (take_message(start)) {
         if (start.word == "put") put(start.text);
+        if (start.word == "launch") launch(taken_apart(start.text));
         continue;
       }
       if (closed_) throw IoError("the supervisor of this run is gone");
@@ -178,6 +181,9 @@ class Guard {
       if (asked_) return 128 + *asked_;
     }
     options.output = folder_ / start.text;
+    if (openmpi_) {
+      for (const auto& [name, value] : openmpi_->variables()) options.environment[name] = value;
+    }
     for (const FileDescriptor& descriptor : start.descriptors) options.inherited.push_back(descriptor.get());
     const int64_t kills = out_of_memory_kills();
     ChildProcess rank = begin(options);
@@ -185,7 +191,7 @@ class Guard {
     std::string how = std::to_string(end.code) + " " + std::to_string(end.signal.value_or(0));
     if (supervisor_->elsewhere() && end.code != 0 && out_of_memory_kills() > kills) how += kOutOfMemory;
     tell("end", how);
-    if (!end_descendants({}, kSweepPatience)) {
+    if (!end_descendants(launched(), kSweepPatience)) {
       std::fputs("mlbench-guard: a process that the rank left behind cannot be ended\n", stderr);
     }
     start.descriptors.clear();  // the cores are free
@@ -195,17 +201,33 @@ class Guard {
   }
 
  private:
-  ChildProcess begin(const ProcessOptions& options) {
+  template <typename Begin>
+  auto or_say_why(Begin begin) {
     try {
-      ChildProcess rank = ChildProcess::start(options);
-      tell("pid", std::to_string(rank.pid()));
-      return rank;
+      return begin();
     } catch (const IoError& error) {
       tell("error", error.what());
       if (supervisor_->elsewhere()) stay_until_closed();
       throw;
     }
   }
+
+  ChildProcess begin(const ProcessOptions& options) {
+    return or_say_why([&] {
+      ChildProcess rank = ChildProcess::start(options);
+      tell("pid", std::to_string(rank.pid()));
+      return rank;
+    });
+  }
+
+  void launch(const std::vector<std::string>& words) {
+    or_say_why([&] {
+      if (!openmpi_) openmpi_.emplace(folder_ / "logs" / "openmpi.log");
+      openmpi_->start(words);
+    });
+  }
+
+  std::vector<pid_t> launched() const { return openmpi_ ? openmpi_->pids() : std::vector<pid_t>(); }
 
   // A launcher acts on the end of its child: it is to hear of it when the supervisor has judged it.
   // What was said or written on another host is on its way until the supervisor has closed the channel.
@@ -219,7 +241,7 @@ class Guard {
   ProcessEnd wait_for_end(ChildProcess& rank) {
     for (;;) {
       if (const auto end = rank.wait(milliseconds(0))) return *end;
-      reap_orphans(rank.pid());
+      reap_orphans(rank.pid(), launched());
       if (closed_) {
         if (const auto end = rank.wait(kEndPatience)) return *end;
         return rank.stop(kStopPatience);
@@ -242,10 +264,11 @@ class Guard {
     write_file_atomically(folder_ / file.substr(0, end), std::string_view(file).substr(end + 1));
   }
 
-  // Daemons of the rank's that have ended. The rank itself is rank.wait()'s.
-  static void reap_orphans(pid_t rank) {
+  // Daemons of the rank's that have ended. The rank itself, and what was launched, are waited for where they are known.
+  static void reap_orphans(pid_t rank, const std::vector<pid_t>& launched) {
     for (siginfo_t info{}; waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0; info = {}) {
       if (info.si_pid == 0 || info.si_pid == rank) return;
+      if (std::find(launched.begin(), launched.end(), info.si_pid) != launched.end()) return;
       waitpid(info.si_pid, nullptr, 0);
     }
   }
@@ -253,12 +276,17 @@ class Guard {
   // Until the supervisor, a signal or the end of a child.
   void wait() {
     if (closed_) return;
-    std::array<pollfd, 2> inputs{pollfd{supervisor_->fd(), POLLIN, 0}, pollfd{signals_.get(), POLLIN, 0}};
+    std::vector<pollfd> inputs{{supervisor_->fd(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
+    if (openmpi_) {
+      for (const int fd : openmpi_->fds()) inputs.push_back({fd, POLLIN, 0});
+    }
     poll(inputs.data(), inputs.size(), -1);
     signalfd_siginfo info{};
     while (read(signals_.get(), &info, sizeof info) == sizeof info) {
       if (info.ssi_signo != SIGCHLD) asked_ = static_cast<int>(info.ssi_signo);
     }
+    if (!openmpi_) return;
+    for (const auto& [word, text] : openmpi_->news()) tell(word, text);
   }
 
   bool take_message(Message& message) {
@@ -281,6 +309,7 @@ class Guard {
   FileDescriptor signals_;
   bool closed_ = false;
   std::optional<int> asked_;  // the signal that is to end the guard: it is handed on
+  std::optional<OpenMpi> openmpi_;
 };
 
 }  // namespace

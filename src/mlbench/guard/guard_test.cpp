@@ -17,6 +17,7 @@
 #include "mlbench/base/process.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
+#include "mlbench/guard/openmpi.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/link/link.h"
 
@@ -193,6 +194,16 @@ class LinkedGuardTest : public testing::Test {
   }
 
   void start(const std::string& script) {
+    connect(script);
+    begin();
+  }
+
+  void begin() {
+    channel_->send("start", "logs/log");
+    EXPECT_THAT(next(), HasSubstr("pid "));
+  }
+
+  void connect(const std::string& script) {
     ProcessOptions options;
     options.arguments = {GUARD, launcher_, "/bin/sh", "-c", script, "{rank}-of-{rank}"};
     options.environment = variables_;
@@ -215,8 +226,6 @@ class LinkedGuardTest : public testing::Test {
     host_ = next();
     EXPECT_THAT(host_, testing::AllOf(HasSubstr("host {"), HasSubstr("\"kernel\""), HasSubstr("\"cores\"")));
     channel_->send("put", "spec.json\n{\"given\": 1}");
-    channel_->send("start", "logs/log");
-    EXPECT_THAT(next(), HasSubstr("pid "));
   }
 
   std::string next() const {
@@ -233,6 +242,15 @@ class LinkedGuardTest : public testing::Test {
   }
   std::string here(const std::string& name) const {
     return std::filesystem::exists(folder_ / "here" / name) ? read_file(folder_ / "here" / name) : "";
+  }
+
+  // That has something in it.
+  void wait_for_file(const std::string& name) const {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (!std::filesystem::exists(folder_ / name) || read_file(folder_ / name).empty()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << name;
+      std::this_thread::sleep_for(10ms);
+    }
   }
 
   bool rank_words_ = false;
@@ -336,6 +354,90 @@ TEST_F(LinkedGuardTest, UnderSlurmTheNodeIsWhatSlurmCallsIt) {
   EXPECT_EQ(next(), "end 0 0");
   EXPECT_EQ(next(), "drained ");
   EXPECT_EQ(here("logs/log"), "0/1 0/1 0-0[]\n");
+}
+
+// ---- Open MPI beside a rank ----------------------------------------------------------------------------------------
+
+TEST(GuardMessages, TextsAreTakenApartAsTheyWere) {
+  const std::vector<std::string> texts = {"", "a b\n", "c", ""};
+  EXPECT_EQ(taken_apart(as_one(texts)), texts);
+  EXPECT_TRUE(taken_apart("").empty());
+  EXPECT_THAT(taken_apart(std::string("a\0cut", 5)), testing::ElementsAre("a"));
+}
+
+TEST_F(LinkedGuardTest, OpenMpiAsksForItsDaemonsAndItsRank) {
+  connect("echo $OMPI_A/$PMIX_RANK/$OTHER/$RANK/$MLBENCH_GUARD_BESIDE; exit 4");
+  channel_->send("launch",
+                 as_one({"mpirun", "/bin/sh", "-c", "\"$0\" agent rank-3 ' orted' -mca x '\"1 2\"' ')'", kGuardWord}));
+  EXPECT_EQ(next(), "agent " + as_one({"rank-3", " orted -mca x \"1 2\" )"}));
+  channel_->send("launch",
+                 as_one({"daemon", "/bin/sh", "-c",
+                         "OMPI_A='1 2' PMIX_RANK=0 OTHER=3 RANK=7 \"$0\" stub; echo $? > stub-ended", kGuardWord}));
+  EXPECT_EQ(next(), "asked ");
+  begin();
+  EXPECT_EQ(next(), "end 4 0");
+  EXPECT_EQ(next(), "drained ");
+  EXPECT_EQ(here("logs/log"), "1 2/0//0/\n");
+  std::this_thread::sleep_for(100ms);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "stub-ended")) << "mpirun would act on it";
+  channel_.reset();
+  const auto end = guard_->wait(kPatience);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->code, 4);
+  wait_for_file("stub-ended");
+  EXPECT_EQ(read_file(folder_ / "stub-ended"), "0\n");
+}
+
+TEST_F(LinkedGuardTest, WhatALaunchedProgramLeavesEndsWithTheGuard) {
+  connect("exit 0");
+  channel_->send("launch",
+                 as_one({"mpirun", "/bin/sh", "-c", "trap '' TERM; setsid sleep 600 & echo $! > daemon; wait"}));
+  wait_for_file("daemon");
+  begin();
+  EXPECT_EQ(next(), "end 0 0");
+  EXPECT_EQ(next(), "drained ");
+  const pid_t daemon = std::stoi(read_file(folder_ / "daemon"));
+  EXPECT_EQ(kill(daemon, 0), 0) << "it is none of the rank's";
+  channel_.reset();
+  ASSERT_TRUE(guard_->wait(kPatience));
+  EXPECT_TRUE(wait_for_end(daemon, kPatience));
+}
+
+TEST_F(LinkedGuardTest, TheEndOfALaunchedProgramIsTold) {
+  connect("while :; do sleep 0.05; done");
+  channel_->send("launch", as_one({"mpirun", "/bin/sh", "-c", "echo no route; exit 3"}));
+  EXPECT_EQ(next(), "launched-end " + as_one({"0", "mpirun ended with code 3: no route"}));
+  channel_->send("launch", as_one({"daemon", "/bin/sh", "-c",
+                                   "while [ ! -e go ]; do sleep 0.05; done; sh -c 'kill -9 $$'; exit $?"}));
+  begin();
+  write_file_atomically(folder_ / "go", "");
+  EXPECT_THAT(next(),
+              testing::AllOf(HasSubstr("launched-end 9"), HasSubstr("daemon was killed by signal 9 (SIGKILL)")));
+  channel_->send("signal", std::to_string(SIGKILL));
+  EXPECT_EQ(next(), "end 137 9");
+}
+
+TEST_F(LinkedGuardTest, AProgramOfOpenMpiThatIsMissingIsNamed) {
+  connect("true");
+  channel_->send("launch", as_one({"mpirun", "no-such-mpirun"}));
+  EXPECT_THAT(next(), testing::AllOf(HasSubstr("error "), HasSubstr("no-such-mpirun")));
+  channel_.reset();
+  EXPECT_TRUE(guard_->wait(kPatience));
+}
+
+// Who calls it, has a guard beside it.
+TEST_F(LinkedGuardTest, AnAgentWithoutAGuardSaysWhatItLacks) {
+  const auto complaint = [&](std::vector<std::string> arguments, const std::string& address) {
+    ProcessOptions options;
+    arguments.insert(arguments.begin(), GUARD);
+    options.arguments = std::move(arguments);
+    if (!address.empty()) options.environment = {{"MLBENCH_GUARD_BESIDE", address}};
+    const ProcessOutput output = run_process(options, kPatience);
+    EXPECT_NE(output.end.code, 0);
+    return output.standard_error;
+  };
+  EXPECT_THAT(complaint({"agent", "rank-1", "orted"}, ""), HasSubstr("MLBENCH_GUARD_BESIDE is not set"));
+  EXPECT_THAT(complaint({"stub"}, "unix:nobody-listens-there"), HasSubstr("is gone"));
 }
 
 TEST_F(LinkedGuardTest, AllEndsWithTheSupervisor) {

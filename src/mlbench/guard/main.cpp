@@ -4,10 +4,13 @@
 
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <vector>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/guard/guard.h"
+#include "mlbench/guard/openmpi.h"
 
 int main(int argc, char** argv) {
   // All of them, so that nothing but SIGKILL ends it: those that matter are read from a descriptor.
@@ -16,7 +19,9 @@ int main(int argc, char** argv) {
   sigprocmask(SIG_SETMASK, &all, nullptr);
   mlbench::keep_files_private();
   try {
-    return mlbench::guard::guard_rank({argv + 1, argv + argc});
+    const std::vector<std::string> arguments(argv + 1, argv + argc);
+    if (mlbench::guard::is_call(arguments)) return mlbench::guard::call_guard(arguments);
+    return mlbench::guard::guard_rank(arguments);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "mlbench-guard: %s\n", error.what());
     return static_cast<int>(mlbench::exit_code_of(error));

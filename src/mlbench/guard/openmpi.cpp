@@ -1,0 +1,187 @@
+#include "mlbench/guard/openmpi.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <string_view>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/text.h"
+#include "mlbench/guard/descendants.h"
+
+namespace mlbench::guard {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// Beside the guard, for those that its programs start.
+constexpr const char* kBesideVariable = "MLBENCH_GUARD_BESIDE";
+// Once its ranks have ended, mpirun ends its daemons, and both remove what they left in the temporary folder.
+constexpr milliseconds kProgramsEnd{1500};
+constexpr milliseconds kProgramsSweep{5000};
+constexpr size_t kLastBytes = 2000;
+
+std::string how_it_ended(const ProcessEnd& end) {
+  if (!end.signal) return fmt::format("ended with code {}", end.code);
+  return fmt::format("was killed by signal {} (SIG{})", *end.signal, sigabbrev_np(*end.signal));
+}
+
+void tell_guard(Channel& guard, const std::string& word, const std::string& text) {
+  // It would be cut.
+  if (word.size() + text.size() + 1 > kMostMessageBytes) {
+    throw IoError(
+        fmt::format("{} bytes for the guard beside this process, which takes {}", text.size(), kMostMessageBytes));
+  }
+  guard.send(word, text);
+}
+
+}  // namespace
+
+OpenMpi::OpenMpi(std::filesystem::path log)
+    : log_(std::move(log)), listener_(std::in_place), address_(listener_->address()) {}
+
+OpenMpi::~OpenMpi() {
+  try {
+    for (const Caller& caller : callers_) {
+      try {
+        caller.channel->send("end", "");
+      } catch (const IoError&) {
+        // It has ended.
+      }
+    }
+    const auto deadline = steady_clock::now() + kProgramsEnd;
+    for (Program& program : programs_) {
+      const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
+      program.process.wait(std::max(left, milliseconds(0)));
+    }
+  } catch (const std::exception&) {
+    // What is left of them is below this process.
+  }
+  end_descendants({}, kProgramsSweep);
+}
+
+void OpenMpi::start(std::vector<std::string> words) {
+  if (words.size() < 2) throw IoError("the supervisor of this run starts nothing of Open MPI");
+  ProcessOptions options;
+  options.arguments = {words.begin() + 1, words.end()};
+  fill_in(options.arguments, kGuardWord, std::filesystem::read_symlink("/proc/self/exe").string());
+  options.environment = {{kBesideVariable, address_}};
+  options.output = log_;
+  options.die_with_parent = true;
+  programs_.push_back({std::move(words.front()), ChildProcess::start(options), options.arguments.front() == "/bin/sh"});
+}
+
+std::vector<int> OpenMpi::fds() const {
+  std::vector<int> all;
+  if (listener_) all.push_back(listener_->fd());
+  for (const Caller& caller : callers_) all.push_back(caller.channel->fd());
+  return all;
+}
+
+std::vector<OpenMpi::News> OpenMpi::news() {
+  std::vector<News> all;
+  while (listener_) {
+    auto channel = listener_->accept();
+    if (!channel) break;
+    // Pods with the network of one node share the names of sockets, and may have one user, but not their processes.
+    if (channel->peer()) callers_.push_back({std::move(channel)});
+  }
+  for (Caller& caller : callers_) hear(caller, all);
+  std::erase_if(callers_, [](const Caller& caller) { return caller.gone; });
+  // From now on the rank runs, which has nothing to ask for.
+  if (asked_) listener_.reset();
+  for (Program& program : programs_) {
+    if (program.told) continue;
+    auto end = program.process.wait(milliseconds(0));
+    if (!end) continue;
+    program.told = true;
+    // As a shell tells of it.
+    if (program.in_shell && !end->signal && end->code > 128 && end->code < 128 + SIGRTMIN)
+      end->signal = end->code - 128;
+    const std::string how = fmt::format("{} {}{}", program.name, how_it_ended(*end), said_at_last());
+    all.push_back({"launched-end", as_one({std::to_string(end->signal.value_or(0)), how})});
+  }
+  return all;
+}
+
+std::vector<pid_t> OpenMpi::pids() const {
+  std::vector<pid_t> all;
+  for (const Program& program : programs_) {
+    if (!program.told) all.push_back(program.process.pid());
+  }
+  return all;
+}
+
+void OpenMpi::hear(Caller& caller, std::vector<News>& news) {
+  for (Message message;;) {
+    const Channel::Status status = caller.channel->receive(message);
+    caller.gone = status == Channel::Status::kClosed;
+    if (status != Channel::Status::kMessage) return;
+    if (asked_) continue;
+    if (message.word == "agent") {
+      news.push_back({"agent", message.text});
+    } else if (message.word == "variable") {
+      const size_t equals = std::min(message.text.find('='), message.text.size() - 1);
+      caller.variables[message.text.substr(0, equals)] = message.text.substr(equals + 1);
+    } else if (message.word == "stub") {
+      asked_ = true;
+      variables_ = std::move(caller.variables);
+      news.push_back({"asked", ""});
+    }
+  }
+}
+
+std::string OpenMpi::said_at_last() const {
+  try {
+    const std::string text = trimmed(read_file(log_));
+    if (text.empty()) return "";
+    return ": " + text.substr(text.size() > kLastBytes ? text.size() - kLastBytes : 0);
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+bool is_call(const std::vector<std::string>& arguments) {
+  return !arguments.empty() && (arguments[0] == "agent" || arguments[0] == "stub");
+}
+
+int call_guard(const std::vector<std::string>& arguments) {
+  // Open MPI ends its children by them.
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  const auto address = environment_variable(kBesideVariable);
+  if (!address) throw UserError(arguments[0] + ": " + kBesideVariable + " is not set: a guard starts mpirun with it");
+  const std::unique_ptr<Channel> guard = connect_to(*address, {});
+  if (arguments[0] == "agent") {
+    if (arguments.size() < 3) throw UserError("agent: HOST COMMAND... are expected: mpirun gives them");
+    // Words for a shell, as ssh would take them.
+    std::string command;
+    for (auto word = arguments.begin() + 2; word != arguments.end(); ++word) {
+      command += (command.empty() ? "" : " ") + *word;
+    }
+    tell_guard(*guard, "agent", as_one({arguments[1], command}));
+  } else {
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+      const std::string_view text = *variable;
+      if (text.starts_with("OMPI_") || text.starts_with("PMIX_")) tell_guard(*guard, "variable", std::string(text));
+    }
+    tell_guard(*guard, "stub", "");
+  }
+  Message message;
+  while (message.word != "end" && guard->receive(message) != Channel::Status::kClosed) {
+    pollfd input{guard->fd(), POLLIN, 0};
+    if (message.word != "end") poll(&input, 1, -1);
+  }
+  return 0;
+}
+
+}  // namespace mlbench::guard
