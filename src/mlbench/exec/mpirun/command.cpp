@@ -13,18 +13,16 @@
 #include <cstring>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/exec/container.h"
+#include "mlbench/exec/openmpi.h"
 
 namespace mlbench::exec::mpirun {
 namespace {
 
-// Of what mpirun puts between SIGCONT, SIGTERM and SIGKILL for the guards, where it ends them: a guard needs up to 3 s.
-constexpr const char* kKillSeconds = "2";
 constexpr int kConnectSeconds = 10;
 
 std::optional<in_addr> ipv4(const std::string& text) {
@@ -154,46 +152,16 @@ std::string ssh_arguments(const std::string& ssh_config) {
 
 ProcessOptions command(const spec::EngineOptions& engine, const LaunchRequest& moved,
                        const std::vector<std::string>& hosts) {
-  const bool here = all_here(hosts);
-  const bool shared = std::set<std::string>(hosts.begin(), hosts.end()).size() < hosts.size();
-  std::vector<std::string> words = {"mpirun", "-n", std::to_string(moved.workers)};
-  const auto parameter = [&](const char* name, const std::string& value) {
-    words.insert(words.end(), {"--mca", name, value});
-  };
-  // A host per rank, in order: mapped by slot, the ranks of mpirun's own host would be the first.
-  words.insert(words.end(), {"--host", fmt::format("{}", fmt::join(hosts, ",")), "--map-by", "seq"});
-  words.insert(words.end(), {"--bind-to", "none"});
-  if (!moved.working_directory.empty() && engine.image.empty())
-    words.insert(words.end(), {"--wdir", moved.working_directory.string()});
-
-  // These hosts alone, whatever batch system this command itself runs under, by the names given.
-  parameter("ras", "^slurm,gridengine,tm,lsf,alps");
-  parameter("orte_keep_fqdn_hostnames", "1");
-  if (here) {
-    parameter("plm", "isolated");
-    parameter("oob_tcp_if_include", "lo");
-  } else {
-    parameter("plm", "rsh");
-    parameter("plm_rsh_agent", "ssh");
-    parameter("plm_rsh_args", ssh_arguments(engine.ssh_config));
-    // No host but this one has keys for the others.
-    parameter("plm_rsh_no_tree_spawn", "1");
-    // A lost host is noticed after 11 s, not after minutes.
-    parameter("oob_tcp_keepalive_time", "5");
-    parameter("oob_tcp_keepalive_intvl", "2");
-    parameter("oob_tcp_keepalive_probes", "3");
-    if (!moved.network_interface.empty()) parameter("oob_tcp_if_include", network_of(moved.network_interface));
+  MpirunOptions launch;
+  launch.hosts = hosts;
+  if (engine.image.empty()) launch.working_directory = moved.working_directory;
+  if (!all_here(hosts)) {
+    launch.agent = "ssh";
+    launch.agent_arguments = ssh_arguments(engine.ssh_config);
+    if (!moved.network_interface.empty()) launch.interface = network_of(moved.network_interface);
   }
-  // Who failed, the supervisor judges, and it ends the others.
-  parameter("orte_abort_on_non_zero_status", "0");
-  parameter("odls_base_sigkill_timeout", kKillSeconds);
-  // For ranks that use MPI.
-  parameter("pml", "ob1");
-  parameter("btl", here ? "self,vader" : shared ? "self,vader,tcp" : "self,tcp");
-  if (!here && !moved.network_interface.empty()) {
-    parameter("btl_tcp_if_include", network_of(moved.network_interface));
-  }
-  if (moved.environment.contains("MLBENCH_OVERSUBSCRIBED")) parameter("mpi_yield_when_idle", "1");
+  launch.shares_cores = moved.environment.contains("MLBENCH_OVERSUBSCRIBED");
+  std::vector<std::string> words = mpirun_words(launch);
 
   for (const auto& [name, value] : moved.environment) words.insert(words.end(), {"-x", name});
   if (engine.image.empty()) {
