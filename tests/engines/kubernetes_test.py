@@ -202,6 +202,15 @@ class RunsTest(ClusterTest):
         self.mlbench("run", "here", "4", *TASK, "--backend", "gloo", "--local")
         self.assertEqual(self.record("here-4")["weights_sha256"], record["weights_sha256"])
 
+    def test_mpi_over_two_nodes_has_the_weights_of_a_local_run(self):
+        self.run_on_kubernetes("mpi", 4, "--ranks-per-host", "2", *TASK, "--backend", "mpi")
+        record = self.record("mpi-4")
+        self.assertEqual(record["state"], "finished", record["failure"])
+        self.assertEqual(record["exit_codes"], [0, 0, 0, 0])
+        self.assertEqual(sorted(place["host"] for place in record["placement"]), ["n1", "n1", "n2", "n2"])
+        self.mlbench("run", "here", "4", *TASK, "--backend", "mpi", "--local")
+        self.assertEqual(self.record("here-4")["weights_sha256"], record["weights_sha256"])
+
     @unittest.skipUnless((DATASETS / "fashion-mnist").exists(), "missing capability: the package dataset-fashion-mnist")
     def test_data_of_a_volume(self):
         self.run_on_kubernetes("data", 2, "--data-volume", str(DATASETS), "--task", "fashion-mnist", *SETTINGS, "--max-steps", "10",
@@ -258,10 +267,6 @@ class RunsTest(ClusterTest):
 
     # ---- what is refused
 
-    def test_mpi(self):
-        said = self.run_on_kubernetes("no", 2, *TASK, "--backend", "mpi", code=INPUT)
-        self.assertIn("the back end mpi is not there yet on Kubernetes: use --backend gloo", said)
-
     def test_a_task_without_an_image(self):
         del self.environment["MLBENCH_WORKER_IMAGE"]
         said = self.run_on_kubernetes("no", 2, *TASK, code=INPUT)
@@ -284,6 +289,24 @@ class RunsTest(ClusterTest):
         self.assertEqual((record["state"], record["failure"]["rank"]), ("failed", 2), record["failure"])
         self.assertEqual(record["failure"]["host"], record["placement"][2]["host"])
         self.assertEqual(record["exit_codes"][2], 7)
+
+    def under_mpi(self, name, script):
+        self.run_on_kubernetes(name, 2, "--image", WORKER, "--backend", "mpi", "--ranks-per-host", "1", "--", "sh", "-c", script,
+                               code=RUN_FAILED)
+        return self.record(f"{name}-2")
+
+    def test_a_rank_that_fails_under_mpi(self):
+        record = self.under_mpi("abort", "[ $OMPI_COMM_WORLD_RANK = 1 ] && exit 7; sleep 600")
+        self.assertEqual((record["failure"]["rank"], record["exit_codes"][1]), (1, 7), record["failure"])
+
+    def test_a_daemon_of_open_mpi_that_is_killed(self):
+        kill = "for p in /proc/[0-9]*; do [ \"$(cat $p/comm)\" = orted ] && kill -9 ${p#/proc/}; done"
+        record = self.under_mpi("daemon", f"sleep 2; [ $RANK = 1 ] && {kill}; sleep 600")
+        self.assertRegex(record["failure"]["message"], "beside rank 1 on n[12]: Open MPI's daemon was killed by signal 9")
+
+    def test_an_image_without_open_mpi(self):
+        self.command("bare", 2, "true", "--backend", "mpi", code=RUN_FAILED)
+        self.assertRegex(self.record("bare-2")["failure"]["message"], "rank 0 on n[12]: cannot start 'mpirun'")
 
     def test_out_of_memory(self):
         self.command("hungry", 2, "[ $RANK = 1 ] && exec dd if=/dev/zero of=/dev/null bs=300M count=1; sleep 600", "--memory", "64Mi",

@@ -93,7 +93,8 @@ class EngineGroup final : public RankGroup {
   std::optional<LauncherDeath> launcher_death() override {
     if (!running()) return std::nullopt;
     const auto death = job_->death(links_->running());
-    if (!death || (death->host_gone && host_is_silent())) return std::nullopt;
+    if (!death) return host_is_silent() ? std::nullopt : links_->launcher_death();
+    if (death->host_gone && host_is_silent()) return std::nullopt;
     return LauncherDeath{death->words, death->kind, death->rank};
   }
   std::vector<std::string> notes() override { return job_->notes(); }

@@ -16,6 +16,7 @@
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/text.h"
 #include "mlbench/exec/group_start.h"
+#include "mlbench/exec/openmpi.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/net/link/link.h"
 
@@ -29,14 +30,19 @@ using std::chrono::steady_clock;
 constexpr milliseconds kLinkPoll{50};
 // SIGKILL was sent: a guard that says no more than that it is alive has a rank that hangs in its kernel.
 constexpr seconds kLastPatience{20};
-constexpr const char* kOutOfMemory = "out of memory: the kernel killed a process of it at the memory limit of its container";
+// An mpirun that ends by itself may have been told to by a rank that fails (MPI_Abort), whose end is on its way.
+constexpr milliseconds kDoubt{3000};
+constexpr const char* kOutOfMemory =
+    "out of memory: the kernel killed a process of it at the memory limit of its container";
 
 class LinkedGroup final : public RankGroup {
  public:
-  LinkedGroup(LaunchRequest request, std::vector<Placement> placement, std::vector<std::string> files)
+  LinkedGroup(LaunchRequest request, std::vector<Placement> placement, std::vector<std::string> files,
+              std::vector<std::string> mpirun)
       : request_(std::move(request)),
         placement_(std::move(placement)),
         files_(std::move(files)),
+        mpirun_(std::move(mpirun)),
         arrivals_(*request_.links.server, request_.workers, request_.links.rendezvous),
         ranks_(static_cast<size_t>(request_.workers)) {
     if (!placement_.empty()) return;
@@ -65,6 +71,11 @@ class LinkedGroup final : public RankGroup {
   }
 
   bool running() const override { return std::ranges::any_of(ranks_, &Rank::running); }
+
+  std::optional<std::string> launcher_death() override {
+    if (!running() || mpirun_death_.empty() || is_doubted()) return std::nullopt;
+    return mpirun_death_;
+  }
 
   std::vector<std::optional<pid_t>> pids() const override {
     return std::vector<std::optional<pid_t>>(ranks_.size(), std::nullopt);
@@ -114,10 +125,47 @@ class LinkedGroup final : public RankGroup {
                         std::sscanf(message.text.c_str(), "%d", &rank) == 1;
       if (!said || rank < 0 || rank >= request_.workers || ranks_[static_cast<size_t>(rank)].guard) return true;
       for (const std::string& name : files_) guard->send("put", name + "\n" + read_file(request_.links.folder / name));
-      guard->send("start", log_name(rank));
+      if (mpirun_.empty()) guard->send("start", log_name(rank));
       ranks_[static_cast<size_t>(rank)].guard = std::move(guard);
       return true;
     });
+    const bool all_came = std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.guard != nullptr; });
+    if (mpirun_.empty() || mpirun_began_ || !all_came) return;
+    mpirun_began_ = true;
+    launch(0, "mpirun", mpirun_);
+  }
+
+  // Beside the rank.
+  void launch(size_t rank, const std::string& name, std::vector<std::string> command) {
+    command.insert(command.begin(), name);
+    ranks_.at(rank).guard->send("launch", guard::as_one(command));
+  }
+
+  // A daemon of Open MPI's, which its mpirun beside rank 0 wants: a command for the shell of a rank's host.
+  void launch_daemon(const std::string& wanted) {
+    const std::vector<std::string> words = guard::taken_apart(wanted);
+    for (size_t rank = 0; words.size() == 2 && rank < ranks_.size(); ++rank) {
+      if (openmpi_host(static_cast<int>(rank)) != words[0]) continue;
+      return launch(rank, "Open MPI's daemon", {"/bin/sh", "-c", words[1]});
+    }
+    fail_to_start(0, "mpirun wants a daemon on a host that is none of this run's");
+  }
+
+  void take_launched_end(size_t rank, const std::string& told) {
+    const std::vector<std::string> words = guard::taken_apart(told);
+    if (words.size() != 2) return;
+    if (!std::ranges::all_of(ranks_, &Rank::started)) return fail_to_start(rank, words[1]);
+    const bool killed = words[0] != "0";
+    if (failed_ || (!mpirun_death_.empty() && !(killed && is_doubted()))) return;
+    mpirun_death_ = fmt::format("beside rank {}{}: {}", rank, on_host(rank), words[1]);
+    mpirun_doubted_until_ = steady_clock::now() + (killed ? milliseconds(0) : kDoubt);
+  }
+
+  bool is_doubted() const { return steady_clock::now() < mpirun_doubted_until_; }
+
+  void take_failure() {
+    failed_ = true;
+    if (is_doubted()) mpirun_death_.clear();
   }
 
   void collect() {
@@ -147,8 +195,15 @@ class LinkedGroup final : public RankGroup {
     } else if (message.word == "error") {
       fail_to_start(rank, message.text);
       one.started = true;
+    } else if (mpirun_began_ && message.word == "agent" && rank == 0 && !one.started) {
+      launch_daemon(message.text);
+    } else if (mpirun_began_ && message.word == "asked") {
+      one.guard->send("start", log_name(static_cast<int>(rank)));
+    } else if (mpirun_began_ && message.word == "launched-end") {
+      take_launched_end(rank, message.text);
     } else if (message.word == "end" && std::sscanf(message.text.c_str(), "%d %d", &code, &number) == 2) {
       one.ended = true;
+      if (code != 0) take_failure();
       exits_.push_back({static_cast<int>(rank), {code, number > 0 ? std::optional(number) : std::nullopt}});
       if (message.text.ends_with(guard::kOutOfMemory)) exits_.back().why = kOutOfMemory;
     } else if (message.word == "drained") {
@@ -183,17 +238,19 @@ class LinkedGroup final : public RankGroup {
 
   // The first to fail is the one to be told of.
   void fail_to_start(size_t rank, const std::string& why) {
-    const std::string host = host_of(rank);
-    if (start_error_.empty()) {
-      start_error_ = fmt::format("rank {}{}: {}", rank, host.empty() ? "" : " on " + host, why);
-    }
+    if (start_error_.empty()) start_error_ = fmt::format("rank {}{}: {}", rank, on_host(rank), why);
   }
+
+  std::string on_host(size_t rank) const { return host_of(rank).empty() ? "" : " on " + host_of(rank); }
 
   std::string host_of(size_t rank) const { return placement_.at(rank).host; }
 
   void give_up(size_t rank) {
     Rank& one = ranks_[rank];
-    if (one.started && !one.ended) exits_.push_back({static_cast<int>(rank), {128 + SIGKILL, SIGKILL}, true});
+    if (one.started && !one.ended) {
+      exits_.push_back({static_cast<int>(rank), {128 + SIGKILL, SIGKILL}, true});
+      take_failure();
+    }
     one.started = one.ended = true;
     one.running = false;
   }
@@ -217,7 +274,11 @@ class LinkedGroup final : public RankGroup {
   const LaunchRequest request_;
   std::vector<Placement> placement_;
   bool guards_place_ = false;
-  const std::vector<std::string> files_;
+  const std::vector<std::string> files_, mpirun_;
+  bool mpirun_began_ = false;
+  std::string mpirun_death_;
+  steady_clock::time_point mpirun_doubted_until_;
+  bool failed_ = false;  // some rank
   guard::LinkArrivals arrivals_;
   std::vector<std::unique_ptr<guard::Channel>> strangers_;  // that have not said their rank yet
   std::vector<Rank> ranks_;
@@ -265,11 +326,11 @@ LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folde
 }
 
 std::unique_ptr<Start> start_linked(const LaunchRequest& request, std::vector<Placement> placement,
-                                    std::vector<std::string> files) {
+                                    std::vector<std::string> files, std::vector<std::string> mpirun) {
   MLBENCH_CHECK(request.links.server != nullptr, "ranks of other hosts need links");
   MLBENCH_CHECK(placement.empty() || placement.size() == static_cast<size_t>(request.workers), "each rank has a place");
   return std::make_unique<GroupStart<LinkedGroup>>(
-      std::make_unique<LinkedGroup>(request, std::move(placement), std::move(files)));
+      std::make_unique<LinkedGroup>(request, std::move(placement), std::move(files), std::move(mpirun)));
 }
 
 }  // namespace mlbench::exec

@@ -34,7 +34,9 @@ LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folde
 // Where the placement is empty, it is what the guards say of their hosts. Each guard is given `files` of the run's
 // folder (spec.json) first. How long that may take, and what the engine says meanwhile, is for the executor. The group
 // has no process of this host: its end tells the guards, which end the ranks.
+// `mpirun`: of openmpi.h, where ranks use MPI and nobody but the guards can start it. It begins when all guards came; a
+// rank runs once it wants that, and what it does to the ranks is the group's launcher_death().
 std::unique_ptr<Start> start_linked(const LaunchRequest& request, std::vector<Placement> placement,
-                                    std::vector<std::string> files);
+                                    std::vector<std::string> files, std::vector<std::string> mpirun = {});
 
 }  // namespace mlbench::exec

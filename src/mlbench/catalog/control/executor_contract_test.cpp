@@ -63,11 +63,7 @@ std::vector<Case> cases() {
   std::vector<ExecutorRow> rows = executors();
   rows.push_back({"queueing", exec::local::available, make_queueing});
   for (const ExecutorRow& row : rows) {
-    for (const char* backend : {"gloo", "mpi"}) {
-      // Kubernetes takes no mpi yet: exec/kubernetes/kubernetes_test.cpp holds what it says.
-      if (std::string_view(row.name) != "kubernetes" || std::string_view(backend) != "mpi")
-        all.push_back({row, backend});
-    }
+    for (const char* backend : {"gloo", "mpi"}) all.push_back({row, backend});
   }
   all.push_back({{"image", exec::local::available, make_in_image}, "gloo"});
   all.push_back({{"linked", exec::local::available, make_linked}, "gloo"});

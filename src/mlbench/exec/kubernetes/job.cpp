@@ -184,8 +184,10 @@ StartStatus Job::status() {
     case JobState::kRuns:
       if (!running_since_) running_since_ = Clock::now();
       if (Clock::now() - *running_since_ < pace_.start) return {StartState::kStarted, words};
-      words = said(fmt::format("its pods run, and not all of their guards came within {} s: pods have to reach {}",
-                               std::chrono::duration<double>(pace_.start).count(), job_.supervisor));
+      words = said(fmt::format("its pods run, and not all of their {} within {} s: pods have to reach {}{}",
+                               job_.pods_meet ? "ranks" : "guards came",
+                               std::chrono::duration<double>(pace_.start).count(), job_.supervisor,
+                               job_.pods_meet ? ", and each other at ports above 1023, where Open MPI listens" : ""));
       break;
     case JobState::kOver:
       if (std::ranges::any_of(seen.pods, [](const PodView& pod) { return pod.exit_code == kNobodyAnswered; })) {

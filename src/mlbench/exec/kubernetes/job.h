@@ -38,6 +38,7 @@ struct JobOfRun {
   std::string name, uid, name_space, image, queue;
   int ranks = 1;
   std::string supervisor;    // address that guards connect to
+  bool pods_meet = false;    // before the ranks run
   std::string server = {};   // version; "": not known
   std::string path() const;  // of the API
   std::string pods_path() const;

@@ -12,13 +12,16 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/base/text.h"
 #include "mlbench/exec/engine_group.h"
 #include "mlbench/exec/kubernetes/api.h"
 #include "mlbench/exec/kubernetes/config.h"
 #include "mlbench/exec/kubernetes/job.h"
 #include "mlbench/exec/kubernetes/manifest.h"
 #include "mlbench/exec/linked.h"
+#include "mlbench/exec/openmpi.h"
 #include "mlbench/guard/channel.h"
+#include "mlbench/guard/openmpi.h"
 #include "mlbench/net/sockets.h"
 
 namespace mlbench::exec::kubernetes {
@@ -114,6 +117,7 @@ class KubernetesExecutor final : public Executor {
     job.queue = engine_.kubernetes.queue;
     job.ranks = request.workers;
     job.supervisor = request.links.rendezvous;
+    job.pods_meet = !mpirun_of(request).empty();
 
     const LaunchRequest theirs = in_pods(request, job.name);
     std::map<std::string, std::string> values = theirs.environment;
@@ -122,7 +126,7 @@ class KubernetesExecutor final : public Executor {
     if (request.rank_words && !url.empty() && !is_loopback(host_of(url))) values.emplace("MLBENCH_URL", url);
     const Objects objects = objects_of(theirs, engine_, defaults(), job.name, values);
     // Before the job: no guard may come earlier.
-    std::unique_ptr<Start> links = start_linked(request, {}, files_for_guards(request));
+    std::unique_ptr<Start> links = start_linked(request, {}, files_for_guards(request), mpirun_of(request));
     Api api(there, pace.api);
     try {
       // Suspended, until all that its pods need is there; and that goes with it, since the job owns it.
@@ -143,7 +147,7 @@ class KubernetesExecutor final : public Executor {
     return std::make_unique<EngineStart>(std::make_unique<Job>(there, std::move(job), pace), std::move(links));
   }
 
-  // The command of each pod with its variables, and the objects behind it.
+  // The command of each pod with its variables, that of mpirun where there is one, and the objects behind it.
   std::vector<std::string> describe(const LaunchRequest& request) const override {
     check(request, engine_, defaults());
     const std::string folder = folder_on_hosts(request, kScratch).string();
@@ -157,7 +161,11 @@ class KubernetesExecutor final : public Executor {
         objects.job["spec"]["template"]["spec"]["containers"][0]["command"].get<std::vector<std::string>>();
     Json list = {{"apiVersion", "v1"}, {"kind", "List"}};
     list["items"] = in_namespace(Json::array({objects.job, objects.secret, objects.service}));
-    return {command_line(theirs.environment, command) + "\n" + list.dump(2)};
+    std::string lines = command_line(theirs.environment, command) + "\n";
+    std::vector<std::string> mpirun = mpirun_of(request);
+    fill_in(mpirun, guard::kGuardWord, "mlbench-guard");
+    if (!mpirun.empty()) lines += command_line({}, mpirun) + "\n";
+    return {lines + list.dump(2)};
   }
 
   Json manifest(const std::string& kind, const LaunchRequest& request, const Json& spec) const override {
@@ -168,6 +176,11 @@ class KubernetesExecutor final : public Executor {
   const Defaults& defaults() const {
     if (!defaults_) defaults_ = own_defaults(own_surroundings());
     return *defaults_;
+  }
+
+  // In the first pod.
+  static std::vector<std::string> mpirun_of(const LaunchRequest& request) {
+    return request.backend == "mpi" ? mpirun_over_links(request) : std::vector<std::string>();
   }
 
   const Cluster& cluster() const {

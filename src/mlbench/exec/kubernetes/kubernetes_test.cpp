@@ -1,9 +1,12 @@
 #include "mlbench/exec/kubernetes/kubernetes.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdlib.h>
 
+#include <fstream>
 #include <map>
 #include <thread>
 
@@ -219,7 +222,18 @@ TEST(KubernetesOptions, WhatIsWrongIsNamed) {
   EXPECT_THAT(refused([](auto& engine, auto&) { engine.image = ""; }),
               AllOf(HasSubstr("--image REF"), HasSubstr("MLBENCH_WORKER_IMAGE")));
   EXPECT_THAT(refused([](auto& engine, auto&) { engine.image = "a b"; }), HasSubstr("--image 'a b'"));
-  EXPECT_THAT(refused([](auto&, auto& request) { request.backend = "mpi"; }), HasSubstr("--backend gloo"));
+  for (const char* interface : {"", "eth0", "10.244.0.0/16", "10.0.0.1", "fd00::1"}) {
+    const auto by = [&](auto&, auto& request) {
+      request.backend = "mpi";
+      request.network_interface = interface;
+    };
+    EXPECT_EQ(refused(by), "no error") << interface;
+  }
+  EXPECT_THAT(refused([](auto&, auto& request) {
+                request.backend = "mpi";
+                request.network_interface = "$(id)";
+              }),
+              HasSubstr("--interface '$(id)'"));
   for (const char* wrong : {"4 Gi", "4GB", "-1", "x", "0", "4.", ".5", "1.2.3", "1Gi;"}) {
     EXPECT_THAT(refused([&](auto& engine, auto&) { engine.kubernetes.memory = wrong; }), HasSubstr("--memory"))
         << wrong;
@@ -1050,6 +1064,122 @@ TEST_F(KubernetesRun, DescribesObjectsWithoutTheirSecrets) {
   EXPECT_THAT(make(engine_)->describe(request_)[0], HasSubstr("\"namespace\": \"other\""));
 }
 
+// ---- Open MPI without ssh ------------------------------------------------------------------------------------------
+
+// An mpirun that stands first in PATH: it has each host's rank asked for there, then does what a test wants. The pods
+// are real.
+class KubernetesMpi : public KubernetesRun {
+ protected:
+  KubernetesMpi() {
+    request_.backend = "mpi";
+    mpirun_does("wait");
+    fs::permissions(folder_ / "mpirun", fs::perms::owner_all);
+    setenv("PATH", (folder_.path().string() + ":" + path_).c_str(), 1);
+  }
+  ~KubernetesMpi() override { setenv("PATH", path_.c_str(), 1); }
+
+  void mpirun_does(const std::string& then, const std::string& hosts = "$(echo $hosts | tr , ' ')") const {
+    std::ofstream(folder_ / "mpirun") << R"(#!/bin/sh
+        while [ $# -gt 2 ]; do
+          case $1 in --host) hosts=$2 ;; plm_rsh_agent) agent=$2 ;; esac
+          shift
+        done
+        n=0
+        for host in )" << hosts << R"(; do
+          $agent $host OMPI_COMM_WORLD_RANK=$n "OMPI_SAID='of $host'" "$1" "$2" &
+          n=$((n + 1))
+        done
+        cd )" << folder_.path().string()
+                                      << "\n"
+                                      << then << "\n";
+  }
+  static std::string until_told() { return "while [ ! -e go ]; do sleep 0.05; done; "; }
+  void tell() const { write_file_atomically(folder_ / "go", ""); }
+
+  const std::string path_ = getenv("PATH");
+};
+
+TEST_F(KubernetesMpi, RanksHaveWhatTheirDaemonsGiveThem) {
+  auto group = run("echo $RANK: $OMPI_COMM_WORLD_RANK $OMPI_SAID; exec sleep 600");
+  for (int rank = 0; rank < 2; ++rank) {
+    const fs::path log = rank_log_path(logs(), 1, rank);
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (!fs::exists(log) || read_file(log).empty()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+      std::this_thread::sleep_for(10ms);
+    }
+    EXPECT_EQ(read_file(log), fmt::format("{0}: {0} of rank-{0}\n", rank));
+  }
+  EXPECT_FALSE(group->launcher_death());
+  group.reset();
+  EXPECT_TRUE(fake_.empty());
+}
+
+TEST_F(KubernetesMpi, AnMpirunThatFailsSaysWhy) {
+  mpirun_does("echo no such component >&2; exit 5", "");
+  EXPECT_THAT([&] { run("true"); },
+              testing::ThrowsMessage<IoError>("rank 0 on node-0: mpirun ended with code 5: no such component"));
+  EXPECT_TRUE(fake_.empty());
+}
+
+TEST_F(KubernetesMpi, ADaemonElsewhereIsRefused) {
+  mpirun_does("wait", "elsewhere");
+  EXPECT_THAT([&] { run("true"); },
+              testing::ThrowsMessage<IoError>(HasSubstr("wants a daemon on a host that is none of this run's")));
+}
+
+TEST_F(KubernetesMpi, AnMpirunThatIsMissingIsNamed) {
+  fs::remove(folder_ / "mpirun");
+  setenv("PATH", folder_.path().c_str(), 1);
+  EXPECT_THAT([&] { run("true"); },
+              testing::ThrowsMessage<IoError>(AllOf(HasSubstr("rank 0 on node-0"), HasSubstr("'mpirun'"))));
+}
+
+TEST_F(KubernetesMpi, AKilledMpirunIsToBlame) {
+  mpirun_does(until_told() + "kill -9 $$");
+  auto group = run("exec sleep 600");
+  tell();
+  EXPECT_EQ(death_of(*group), "beside rank 0 on node-0: mpirun was killed by signal 9 (SIGKILL)");
+  EXPECT_TRUE(exits_.empty());
+}
+
+TEST_F(KubernetesMpi, AnMpirunThatEndsUnderItsRanksIsToBlame) {
+  mpirun_does(until_told() + "echo lost it; exit 1");
+  auto group = run("exec sleep 600");
+  tell();
+  EXPECT_EQ(death_of(*group), "beside rank 0 on node-0: mpirun ended with code 1: lost it");
+}
+
+// MPI_Abort: mpirun ends before the rank that wanted it.
+TEST_F(KubernetesMpi, ARankThatFailsIsToBlameForTheEndOfMpirun) {
+  mpirun_does(until_told() + "exit 1");
+  auto group = run("cd " + folder_.path().string() + "; " + until_told() + "sleep 1; exit 9");
+  tell();
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (exits_.size() < 2 && std::chrono::steady_clock::now() < deadline) {
+    EXPECT_FALSE(group->launcher_death());
+    for (const RankExit& exit : group->poll(50ms)) exits_.push_back(exit);
+  }
+  ASSERT_EQ(exits_.size(), 2u);
+  EXPECT_EQ(exits_[0].end.code, 9);
+}
+
+TEST_F(KubernetesMpi, DescribesItsMpirun) {
+  request_.command = {"/bin/true"};
+  request_.network_interface = "eth0";
+  const std::string text = make(engine_)->describe(request_)[0];
+  const size_t first = text.find('\n') + 1;
+  EXPECT_EQ(text.substr(first, text.find('\n', first) - first),
+            "mpirun -n 2 --host rank-0,rank-1 --map-by seq --bind-to none --mca ras '^slurm,gridengine,tm,lsf,alps' "
+            "--mca orte_keep_fqdn_hostnames 1 --mca plm rsh --mca plm_rsh_agent 'mlbench-guard agent' "
+            "--mca plm_rsh_no_tree_spawn 1 --mca oob_tcp_keepalive_time 5 --mca oob_tcp_keepalive_intvl 2 "
+            "--mca oob_tcp_keepalive_probes 3 --mca oob_tcp_if_include eth0 --mca orte_abort_on_non_zero_status 0 "
+            "--mca odls_base_sigkill_timeout 2 --mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include eth0 "
+            "--noprefix --mca orte_leave_session_attached 1 --allow-run-as-root mlbench-guard stub");
+  request_.network_interface = "10.0.0.1";
+  EXPECT_THAT(make(engine_)->describe(request_)[0], Not(HasSubstr("if_include"))) << "it is one pod's";
+}
+
 // ---- for others ----------------------------------------------------------------------------------------------------
 
 TEST(KubernetesEmit, AJobFindsItsRanksByItself) {
@@ -1100,6 +1230,10 @@ TEST(KubernetesEmit, WhatWouldNotWorkIsRefused) {
   EXPECT_THAT(refused("mpijob", with_image()), HasSubstr("ssh"));
   EXPECT_THAT(refused("pod", with_image()), HasSubstr("expected job, jobset, trainjob"));
   EXPECT_THAT(refused("job", {}), HasSubstr("--image REF"));
+  LaunchRequest over_mpi = request;
+  over_mpi.backend = "mpi";
+  EXPECT_THAT(error_of([&] { launched_by_others("job", over_mpi, Json::object(), with_image(), {}); }),
+              HasSubstr("--backend gloo"));
   spec::EngineOptions engine = with_image();
   engine.kubernetes.data_volume = "data";
   EXPECT_THAT(refused("trainjob", engine), AllOf(HasSubstr("--data-volume"), HasSubstr("jobset")));

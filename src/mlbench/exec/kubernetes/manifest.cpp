@@ -71,6 +71,11 @@ bool is_image(const std::string& text) {
   });
 }
 
+bool is_interface(std::string_view text) {
+  const auto fits = [](char c) { return is_alnum(c) || std::string_view("._-:/,").find(c) != std::string_view::npos; };
+  return std::ranges::all_of(text, fits);
+}
+
 void expect(bool right, const char* option, const std::string& given, const char* expected) {
   if (!right) throw UserError(fmt::format("{} '{}': expected {}", option, shortened(given), expected));
 }
@@ -289,9 +294,9 @@ void check(const LaunchRequest& request, const spec::EngineOptions& engine, cons
         "set MLBENCH_WORKER_IMAGE, as the Helm chart does");
   }
   expect(is_image(image), "--image", image, "an image as in registry.example/mlbench-worker:1");
-  if (request.backend == "mpi") {
-    throw UserError("the back end mpi is not there yet on Kubernetes: use --backend gloo");
-  }
+  // Open MPI's agent hands it to a shell of the pods.
+  expect(request.backend != "mpi" || is_interface(request.network_interface), "--interface", request.network_interface,
+         "a name (eth0), an address or a network (10.244.0.0/16)");
   if (!options.name_space.empty()) {
     expect(is_label(options.name_space), "--namespace", options.name_space, "small letters, digits and '-'");
   }
@@ -454,6 +459,11 @@ Json launched_by_others(const std::string& kind, const LaunchRequest& request, c
     throw UserError(fmt::format("--emit '{}': expected {}", shortened(kind), fmt::join(kKinds, ", ")));
   }
   check(request, engine, defaults);
+  if (request.backend == "mpi") {
+    throw UserError(
+        "--emit with --backend mpi: nobody starts Open MPI's daemons there; give --backend gloo, or run it without "
+        "--emit");
+  }
   if (request.command.empty()) throw UserError("--emit: there is nothing to run");
   for (const std::string& word : request.command) {
     if (word.find("{rank}") == std::string::npos || !request.rank_words) continue;

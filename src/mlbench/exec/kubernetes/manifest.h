@@ -34,7 +34,7 @@ struct Defaults {
 Defaults own_defaults(const Surroundings& here);
 
 // UserError for what cannot be run as asked: no image, a memory that is no quantity, names that are none, an overlay
-// that is no template of a pod or changes what is mlbench's own, the back end mpi.
+// that is no template of a pod or changes what is mlbench's own.
 void check(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults);
 
 // "mlbench-RUN-SUFFIX", a label of DNS also with "-INDEX" and `reserved` further characters behind it; RUN is cut where
