@@ -4,8 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -17,6 +15,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
+#include "mlbench/cli/plan_engine.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
 #include "mlbench/metrics/metric.h"
@@ -223,55 +222,9 @@ std::string free_name(const fs::path& home, const std::vector<spec::RunSpec>& pl
   return name;
 }
 
-// The executor of the runs, and what it is told.
-class Engine {
- public:
-  Engine(const RunOptions& options, const PlanFacts& facts) : options(spec::engine_of(options)) {
-    check_choice(options.executor, "executor", facts.executors);
-    const std::string& ssh_config = this->options.ssh_config;
-    executor_ = catalog::make_executor(options.executor, this->options);
-    if (options.share_host && !executor_->on_this_host()) {
-      throw UserError(
-          fmt::format("--share-host: the cores of other hosts are not ours to share out: the executor '{}' "
-                      "does not take it, the executor 'local' does",
-                      options.executor));
-    }
-    if (!ssh_config.empty() && !fs::is_regular_file(ssh_config)) {
-      throw UserError(fmt::format("--ssh-config '{}' is no file", ssh_config));
-    }
-  }
-
-  // Of so many ranks. Empty: the engine decides.
-  std::optional<int64_t> most_on_a_host(int64_t ranks) const {
-    if (executor_->on_this_host()) return ranks;
-    if (options.hosts.empty()) return std::nullopt;
-    std::map<std::string, int64_t> counts;
-    int64_t most = 0;
-    for (const std::string& host : spec::place_ranks(spec::parse_hosts(options.hosts), options.ranks_per_host, ranks)) {
-      most = std::max(most, ++counts[host]);
-    }
-    return most;
-  }
-
-  bool in_images() const { return executor_->in_images(); }
-
-  // UserError for what the engine would refuse.
-  void check(spec::RunSpec run) const {
-    if (executor_->on_this_host() && options.image.empty()) return;
-    run.run_dir = "/runs/" + run.name;  // it has none yet
-    executor_->describe(
-        supervise::launch_request(run, *executor_, "mlbench-worker", 1, std::nullopt, run.oversubscribed));
-  }
-
-  const spec::EngineOptions options;
-
- private:
-  std::unique_ptr<exec::Executor> executor_;
-};
-
 // NAME-K, NAME-K.2, ... of what they have in common; `finish` sets the rest of each.
 template <typename Finish>
-std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanFacts& facts, const Engine& engine,
+std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanFacts& facts, const PlanEngine& engine,
                                           const spec::RunSpec& common, const Finish& finish) {
   const int64_t repeats = spec::count_of(options, &RunOptions::repeat, 1);
   std::vector<spec::RunSpec> runs;
@@ -303,7 +256,7 @@ std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanF
 // The threads of each worker, a fair share of the cores unless `usual` says otherwise. A host must bear its ranks:
 // where hosts are named, they are taken to be as this one, of which alone the cores are known. An engine that chooses
 // the hosts itself is told the threads, and decides.
-int64_t threads_of(const RunOptions& options, const PlanFacts& facts, const Engine& engine,
+int64_t threads_of(const RunOptions& options, const PlanFacts& facts, const PlanEngine& engine,
                    std::optional<int64_t> usual = std::nullopt) {
   const std::vector<int64_t> counts = spec::workers_of(options);
   const auto on_a_host = engine.most_on_a_host(*std::max_element(counts.begin(), counts.end()));
@@ -330,7 +283,7 @@ int64_t threads_of(const RunOptions& options, const PlanFacts& facts, const Engi
 }
 
 // In an image a command starts where the image says, unless a folder of the host is given, which it then has, too.
-void check_work_dir(const RunOptions& options, const Engine& engine) {
+void check_work_dir(const RunOptions& options, const PlanEngine& engine) {
   if (options.work_dir.empty() && (!options.image.empty() || engine.in_images())) return;  // the image's own
   if (options.work_dir.empty() || !fs::path(options.work_dir).is_absolute()) {
     throw UserError(fmt::format("work_dir '{}' is no absolute path", options.work_dir));
@@ -345,7 +298,7 @@ void check_work_dir(const RunOptions& options, const Engine& engine) {
 }
 
 std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const PlanFacts& facts) {
-  const Engine engine(options, facts);
+  const PlanEngine engine(options, facts.executors);
   if (options.command.front().empty()) throw UserError("the command behind -- has no program");
   spec::check_variables(options.environment);
   check_work_dir(options, engine);
@@ -402,7 +355,7 @@ std::vector<spec::RunSpec> plan_collectives(const RunOptions& options, const Pla
   spec::RunSpec common;
   common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
   if (options.gpu) common.device = gpu_buffers(options, collectives, facts.catalog, common.backend);
-  const Engine engine(options, facts);
+  const PlanEngine engine(options, facts.executors);
   common.seed = spec::seed_of(options, common.seed);
   common.threads_per_worker = threads_of(options, facts, engine, 1);
   common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);
@@ -422,7 +375,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   spec::check_run_options(options);
   if (!options.command.empty()) return plan_custom_runs(options, facts);
   if (!spec::asks_for_training(options)) return plan_collectives(options, facts);
-  const Engine engine(options, facts);
+  const PlanEngine engine(options, facts.executors);
   const int64_t threads = threads_of(options, facts, engine);
 
   spec::RunSpec common = plan_task(options, facts.home);

@@ -72,9 +72,9 @@ class LinkedGroup final : public RankGroup {
 
   bool running() const override { return std::ranges::any_of(ranks_, &Rank::running); }
 
-  std::optional<std::string> launcher_death() override {
+  std::optional<LauncherDeath> launcher_death() override {
     if (!running() || mpirun_death_.empty() || is_doubted()) return std::nullopt;
-    return mpirun_death_;
+    return LauncherDeath{mpirun_death_};
   }
 
   std::vector<std::optional<pid_t>> pids() const override {

@@ -1,0 +1,49 @@
+#include "mlbench/cli/plan_engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/catalog/control/catalog.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/supervise/supervisor.h"
+
+namespace mlbench::cli {
+
+PlanEngine::PlanEngine(const spec::RunOptions& given, const std::vector<std::string>& executors)
+    : options(spec::engine_of(given)) {
+  check_choice(given.executor, "executor", executors);
+  executor_ = catalog::make_executor(given.executor, options);
+  if (given.share_host && !executor_->on_this_host()) {
+    throw UserError(
+        fmt::format("--share-host: the cores of other hosts are not ours to share out: the executor '{}' does not "
+                    "take it, the executor 'local' does",
+                    given.executor));
+  }
+  if (!options.ssh_config.empty() && !std::filesystem::is_regular_file(options.ssh_config)) {
+    throw UserError(fmt::format("--ssh-config '{}' is no file", options.ssh_config));
+  }
+}
+
+std::optional<int64_t> PlanEngine::most_on_a_host(int64_t ranks) const {
+  if (executor_->on_this_host()) return ranks;
+  if (options.hosts.empty()) return std::nullopt;
+  std::map<std::string, int64_t> counts;
+  int64_t most = 0;
+  for (const std::string& host : spec::place_ranks(spec::parse_hosts(options.hosts), options.ranks_per_host, ranks)) {
+    most = std::max(most, ++counts[host]);
+  }
+  return most;
+}
+
+void PlanEngine::check(spec::RunSpec run) const {
+  if (executor_->on_this_host() && options.image.empty()) return;
+  run.run_dir = "/runs/" + run.name;  // it has none yet
+  executor_->describe(
+      supervise::launch_request(run, *executor_, "mlbench-worker", 1, std::nullopt, run.oversubscribed));
+}
+
+}  // namespace mlbench::cli

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlbench/exec/executor.h"
+#include "mlbench/spec/run_options.h"
+#include "mlbench/spec/run_spec.h"
+
+namespace mlbench::cli {
+
+// The executor of the runs that are planned, and what it is told.
+class PlanEngine {
+ public:
+  // `executors`: the names that may be given. UserError for options that it does not take.
+  PlanEngine(const spec::RunOptions& options, const std::vector<std::string>& executors);
+
+  // Of so many ranks. Empty: the engine decides.
+  std::optional<int64_t> most_on_a_host(int64_t ranks) const;
+  bool in_images() const { return executor_->in_images(); }
+  // UserError for what the engine would refuse.
+  void check(spec::RunSpec run) const;
+
+  const spec::EngineOptions options;
+
+ private:
+  std::unique_ptr<exec::Executor> executor_;
+};
+
+}  // namespace mlbench::cli
