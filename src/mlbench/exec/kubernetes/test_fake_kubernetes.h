@@ -55,8 +55,8 @@ class FakeKubernetes final : public net::http::Service {
 
   std::string url() const { return "http://127.0.0.1:" + std::to_string(server_->port()); }
 
-  // What is answered the next `times` times to a METHOD whose path holds `part`: this status, after `delay`; 0: what would
-  // be answered anyway; then what was asked for is done, too.
+  // What is answered the next `times` times to a METHOD whose path holds `part`: this status, after `delay`; 0: what
+  // would be answered anyway; then what was asked for is done, too.
   void fail(const std::string& method, const std::string& part, int status, int times,
             std::chrono::milliseconds delay = std::chrono::milliseconds(0)) {
     const std::scoped_lock lock(mutex_);
