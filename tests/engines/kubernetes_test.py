@@ -181,6 +181,10 @@ class RunsTest(ClusterTest):
             return sum("ready" in log.read_text() for log in logs) == count
         self.wait_for(ready, f"{count} ranks of {name} run", PATIENCE_S, lambda: self.told(name))
 
+    def assert_named(self, record, kind, rank):
+        failure = record["failure"]
+        self.assertEqual((failure["kind"], failure["rank"], failure["host"]), (kind, rank, record["placement"][rank]["host"]), failure)
+
     def sleepers(self, name, workers, *options):
         """A run of ranks that would run for ten minutes, at work."""
         self.command(name, workers, "echo ready; sleep 600", "--detach", *options)
@@ -312,7 +316,7 @@ class RunsTest(ClusterTest):
         self.command("hungry", 2, "[ $RANK = 1 ] && exec dd if=/dev/zero of=/dev/null bs=300M count=1; sleep 600", "--memory", "64Mi",
                      code=RUN_FAILED)
         record = self.record("hungry-2")
-        self.assertEqual(record["failure"]["rank"], 1, record["failure"])
+        self.assertEqual((record["failure"]["kind"], record["failure"]["rank"]), ("rank_died", 1), record["failure"])
         self.assertRegex(record["failure"]["message"], "out of memory|OOMKilled")
 
     def test_a_pod_that_is_deleted_is_not_replaced(self):
@@ -322,6 +326,7 @@ class RunsTest(ClusterTest):
         record = self.wait_for_state(name, *ENDED)
         self.assertEqual(record["state"], "failed")
         self.assertRegex(record["failure"]["message"], "deleted|disrupted")
+        self.assert_named(record, "rank_died", 1)
         for rank in range(2):
             self.assertEqual(self.log(name, rank).count("ready"), 1, "ranks began twice")
 
@@ -333,6 +338,22 @@ class RunsTest(ClusterTest):
         record = self.wait_for_state(name, *ENDED)
         self.assertEqual(record["state"], "failed")
         self.assertRegex(record["failure"]["message"], "EvictionByEvictionAPI|evicted")
+        self.assert_named(record, "rank_died", 0)
+
+    def test_a_rank_of_a_task_that_fails_is_named_though_its_job_deletes_the_others(self):
+        """The supervisor waits a moment for the cause; in that, Kubernetes sees the pod's end."""
+        self.run_on_kubernetes("task", 3, *TASK[:-4], "--max-steps", "100000", "--threads-per-worker", "1", "--backend", "gloo",
+                               "--detach")
+        self.wait_for_state("task-3", "running")
+        steps = self.run_folder("task-3") / "spool/rank-1.seg-1.steps"
+        self.wait_for(lambda: steps.exists() and steps.stat().st_size > 0, "it works", PATIENCE_S, lambda: self.told("task-3"))
+        pod = self.pods_of(NAMESPACE, "task-3")[1]["metadata"]["name"]
+        KUBE.kubectl("exec", pod, "--namespace", NAMESPACE, "--", "sh", "-c",
+                     "for p in /proc/[0-9]*; do grep -q '^mlbench-worker' $p/comm && kill -9 ${p#/proc/}; done; true")
+        record = self.wait_for_state("task-3", *ENDED)
+        self.assertEqual(record["state"], "failed")
+        self.assert_named(record, "rank_died", 1)
+        self.assertIn("SIGKILL", record["failure"]["message"])
 
     def test_a_job_that_is_deleted(self):
         name = self.sleepers("gone", 2)
@@ -372,6 +393,14 @@ class RunsTest(ClusterTest):
         [job] = KUBE.get("jobs", "--namespace", NAMESPACE)["items"]
         self.assertGreater(job["spec"]["ttlSecondsAfterFinished"], 0, "Kubernetes is to remove it")
         KUBE.kubectl("delete", "job", job["metadata"]["name"], "--namespace", NAMESPACE)
+
+    def test_what_kubernetes_warns_of_is_noted(self):
+        self.command("mount", 1, "true", "--detach", "--data-volume", "/no/such/folder")
+        self.wait_for(lambda: any("FailedMount" in note for note in self.record("mount-1")["notes"]), "the run says why it does not start",
+                      PATIENCE_S, lambda: self.told("mount-1"))
+        self.assertEqual(len([note for note in self.record("mount-1")["notes"] if "FailedMount" in note]), 1)
+        self.mlbench("stop", "mount-1")
+        self.wait_for_state("mount-1", "stopped")
 
     # ---- the queue, and stops
 
@@ -578,26 +607,66 @@ class ChartTest(ClusterTest):
             self.assertEqual(self.ended(call, "halt-2")["state"], "stopped")
         self.wait_for(lambda: not self.objects_of_runs("lab"), "nothing of the run is left", 60)
 
+    def sleepers_of(self, release, name, workers):
+        """A run at work, whose job belongs to the master's pod, of which this is the name."""
+        with self.master(release) as call:
+            call("POST", "/runs", self.command(name, workers, "sleep 600"))
+            self.wait_for(lambda: call("GET", f"/runs/{name}-{workers}")["state"] == "running", "it runs", PATIENCE_S,
+                          lambda: call("GET", f"/runs/{name}-{workers}"))
+        pod = self.pod_of(release)
+        [job] = KUBE.get("jobs", "--namespace", "lab", "--selector", f"mlbench/run={name}-{workers}")["items"]
+        self.assertEqual([(owner["kind"], owner["name"]) for owner in job["metadata"]["ownerReferences"]], [("Pod", pod)])
+        return pod
+
+    def wait_for_another(self, release, before):
+        def there():
+            found = KUBE.get("pods", "--namespace", "lab", "--selector",
+                             f"app.kubernetes.io/instance={release},app.kubernetes.io/component=master")["items"]
+            ready = [one["metadata"]["name"] for one in found
+                     if all(each["ready"] for each in one["status"].get("containerStatuses", [{"ready": False}]))]
+            return len(found) == 1 and ready and ready != [before]
+        self.wait_for(there, f"{release} has another master", PATIENCE_S)
+
     def test_a_restart_of_the_master(self):
-        """Supervisors live in the master's pod, and end with it: their runs are lost, and said to be; what was done stays."""
+        """Supervisors live in the master's pod, and end with it: it stops their runs first; what was done stays."""
         with self.master("a") as call:
             call("POST", "/runs", self.command("done", 1, "echo ready"))
             self.assertEqual(self.ended(call, "done-1")["state"], "finished")
-            call("POST", "/runs", self.command("lost", 2, "sleep 600"))
-            self.wait_for(lambda: call("GET", "/runs/lost-2")["state"] == "running", "it runs")
-        before = self.pod_of("a")
+        before = self.sleepers_of("a", "ends", 2)
         KUBE.kubectl("delete", "pod", before, "--namespace", "lab", timeout=120)
-        KUBE.kubectl("rollout", "status", "deployment/a-master", "--namespace", "lab", "--timeout=120s", timeout=130)
-        self.assertNotEqual(self.pod_of("a"), before)
+        self.wait_for(lambda: not self.objects_of_runs("lab"), "nothing of the run is left", 60, lambda: self.objects_of_runs("lab"))
+        self.wait_for_another("a", before)
         with self.master("a") as call:
-            record = self.ended(call, "lost-2")
-            self.assertEqual((record["state"], record["failure"]["kind"]), ("failed", "supervisor_lost"))
+            self.assertEqual(call("GET", "/runs/ends-2")["state"], "stopped")
             self.assertEqual(call("GET", "/runs/done-1")["state"], "finished")
             # The new one goes on where the old one was.
             call("POST", "/runs", self.command("next", 1, "true"))
             self.assertEqual(self.ended(call, "next-1")["state"], "finished")
-        self.wait_for(lambda: not self.objects_of_runs("lab"), "Kubernetes removed what the lost run had", REMOVED_WITHIN_S,
+
+    def test_a_master_that_is_lost(self):
+        """No time to end in order: its runs are lost, and said to be, and Kubernetes removes their jobs with its pod."""
+        before = self.sleepers_of("a", "lost", 2)
+        stopped = 0
+        for pid in slurm_cluster.pids():  # a pod gets two seconds to end, whoever deletes it
+            words = pathlib.Path(f"/proc/{pid}/cmdline")
+            with contextlib.suppress(OSError):
+                if slurm_cluster.environment_of(pid).get("MLBENCH_POD_NAME") == before and b"\0supervise\0" in words.read_bytes():
+                    os.kill(pid, signal.SIGSTOP)
+                    stopped += 1
+        self.assertEqual(stopped, 1)
+        KUBE.kubectl("delete", "pod", before, "--namespace", "lab", "--grace-period=0", "--force", timeout=120)
+        self.wait_for(lambda: not self.objects_of_runs("lab"), "Kubernetes removed what the lost run had", 120,
                       lambda: self.objects_of_runs("lab"))
+        self.wait_for_another("a", before)
+        with self.master("a") as call:
+            record = self.ended(call, "lost-2")
+            self.assertEqual((record["state"], record["failure"]["kind"]), ("failed", "supervisor_lost"))
+
+    def test_a_command_finds_its_master(self):
+        with self.master("b") as call:
+            call("POST", "/runs", self.command("finds", 1, "wget -q -O - $MLBENCH_URL/api/v1/health"))
+            record = self.ended(call, "finds-1")
+            self.assertEqual(record["state"], "finished", record["failure"])
 
     # ---- rights
 

@@ -145,6 +145,19 @@ class ChartTest(KubernetesTest):
                           "MLBENCH_WORKER_IMAGE": "registry.example/team/mlbench-worker-cuda:1.2",
                           "MLBENCH_DATA_VOLUME": "corpora", "MLBENCH_RELEASE": "bench"})
 
+    def test_the_master_has_time_to_stop_its_runs(self):
+        for variant in self.objects:
+            pod = self.one(variant, "Deployment", "bench-master")["spec"]["template"]["spec"]
+            [stop] = [word for word in pod["containers"][0]["args"] if word.startswith("--stop-runs=")]
+            self.assertRegex(stop, r"=\d+s$")
+            self.assertLess(int(stop.partition("=")[2][:-1]) + 5, pod["terminationGracePeriodSeconds"])
+
+    def test_jobs_can_belong_to_the_masters_pod(self):
+        [container] = self.one("default", "Deployment", "bench-master")["spec"]["template"]["spec"]["containers"]
+        fields = {one["name"]: one["valueFrom"]["fieldRef"]["fieldPath"] for one in container["env"] if "valueFrom" in one}
+        self.assertEqual(fields, {"MLBENCH_POD_IP": "status.podIP", "MLBENCH_POD_NAME": "metadata.name",
+                                  "MLBENCH_POD_UID": "metadata.uid"})
+
     def test_the_options_of_the_master_are_its_own(self):
         for variant in self.objects:
             [container] = self.one(variant, "Deployment", "bench-master")["spec"]["template"]["spec"]["containers"]

@@ -8,8 +8,8 @@
 
 namespace mlbench::exec::kubernetes {
 
-// Ranks as the pods of one Indexed Job (docs/executors/kubernetes.md), each under a guard in a container. Of the options:
-// ranks_per_host, image, and all of Kubernetes'.
+// Ranks as the pods of one Indexed Job (docs/executors/kubernetes.md), each under a guard in a container. Of the
+// options: ranks_per_host, image, and all of Kubernetes'.
 std::unique_ptr<Executor> make(const spec::EngineOptions& engine);
 // Where a kubeconfig or a service account is; whether its server answers is not asked.
 Availability available();

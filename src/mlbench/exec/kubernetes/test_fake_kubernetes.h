@@ -1,8 +1,8 @@
 #pragma once
 
-// For tests: a Kubernetes whose nodes are all this host, one per pod. While it lives, KUBECONFIG names it. It keeps jobs,
-// secrets and services as they are given, starts the pods of a job that is not suspended as processes, and deletes a job
-// when these have ended.
+// For tests: a Kubernetes whose nodes are all this host, one per pod. While it lives, KUBECONFIG names it. It keeps
+// jobs, secrets and services as they are given, starts the pods of a job that is not suspended as processes, and
+// deletes a job when these have ended.
 
 #include <signal.h>
 #include <stdlib.h>
