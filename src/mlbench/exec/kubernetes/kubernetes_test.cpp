@@ -627,10 +627,10 @@ TEST(KubernetesStatus, WarningsAreToldOnceAndNotWithoutEnd) {
   EXPECT_THAT(warnings.news(first, "j", "team"),
               ElementsAre("Kubernetes warns of pod j-0-x: FailedScheduling: 0/2 nodes are available"));
   EXPECT_THAT(warnings.news(first, "j", "team"), testing::IsEmpty());
-  EXPECT_THAT(warnings.news({event("j-0-x", "FailedScheduling", "0/3 nodes are available")}, "j", "team"),
+  EXPECT_THAT(warnings.news(Json::array({event("j-0-x", "FailedScheduling", "0/3 nodes are available")}), "j", "team"),
               testing::IsEmpty())
       << "the same reason of the same pod";
-  EXPECT_THAT(warnings.news({event("j-1-x", "BackOff", "a\nb")}, "j", "team"), ElementsAre(HasSubstr("BackOff: a")));
+  EXPECT_THAT(warnings.news(Json::array({event("j-1-x", "BackOff", "a\nb")}), "j", "team"), ElementsAre(HasSubstr("BackOff: a")));
   Json many = Json::array();
   for (int rank = 0; rank < 100; ++rank) {
     const std::string number = std::to_string(rank);
@@ -956,11 +956,15 @@ TEST_F(KubernetesRun, ARankThatEndsByItselfIsForItsLinkToTell) {
   ASSERT_EQ(exits_.size(), 1u);
   EXPECT_EQ(exits_[0].end.code, 7);
   // As the job does once a pod has failed.
+  Json failed = rank_state({{"terminated", {{"exitCode", 7}, {"reason", "Error"}}}});
+  failed["status"]["phase"] = "Failed";
+  fake_.change_pod(1, failed);
   fake_.change_pod(0, {{"metadata", {{"deletionTimestamp", "2026-01-31T12:00:05Z"}}}});
   const auto until = std::chrono::steady_clock::now() + 2s;
   while (std::chrono::steady_clock::now() < until) {
     group->poll(50ms);
-    ASSERT_FALSE(group->launcher_death());
+    const auto death = group->launcher_death();
+    ASSERT_FALSE(death) << death->words;
   }
 }
 
@@ -1153,11 +1157,14 @@ TEST_F(KubernetesMpi, AnMpirunThatEndsUnderItsRanksIsToBlame) {
 // MPI_Abort: mpirun ends before the rank that wanted it.
 TEST_F(KubernetesMpi, ARankThatFailsIsToBlameForTheEndOfMpirun) {
   mpirun_does(until_told() + "exit 1");
-  auto group = run("cd " + folder_.path().string() + "; " + until_told() + "sleep 1; exit 9");
+  const TemporaryFolder elsewhere;  // the run's own is another one in a pod
+  auto group = run("cd " + elsewhere.path().string() + "; " + until_told() + "sleep 1; exit 9");
+  write_file_atomically(elsewhere / "go", "");
   tell();
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (exits_.size() < 2 && std::chrono::steady_clock::now() < deadline) {
-    EXPECT_FALSE(group->launcher_death());
+    const auto death = group->launcher_death();
+    ASSERT_FALSE(death) << death->words;
     for (const RankExit& exit : group->poll(50ms)) exits_.push_back(exit);
   }
   ASSERT_EQ(exits_.size(), 2u);
