@@ -266,6 +266,10 @@ class FakeKubernetes final : public net::http::Service {
         options.environment[variable["name"]] = value;
       }
       options.environment["JOB_COMPLETION_INDEX"] = std::to_string(rank);
+      // As each pod has a /tmp.
+      const std::filesystem::path own = scratch_ / ("tmp-" + std::to_string(rank));
+      std::filesystem::create_directories(own);
+      options.environment["TMPDIR"] = own.string();
       options.working_directory = container.value("workingDir", "");
       options.output = job.pods[rank].log =
           folder_ / (job.object["metadata"]["name"].get<std::string>() + "-" + std::to_string(rank));
