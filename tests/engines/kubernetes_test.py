@@ -127,6 +127,9 @@ class RunsTest(ClusterTest):
                             "MLBENCH_CORE_LOCK": str(FOLDER / "cores"), "MLBENCH_WORKER_IMAGE": WORKER}
 
     def tearDown(self):
+        for folder in (self.home / "runs").glob("[!.]*"):  # of a test that failed
+            if self.record(folder.name)["state"] not in (*ENDED, "absent"):
+                self.mlbench("stop", folder.name)
         self.wait_for(lambda: not self.objects_of_runs(NAMESPACE), "nothing of runs is left in the cluster", 120,
                       lambda: self.objects_of_runs(NAMESPACE))
         self.wait_for(lambda: not self.processes(), "no process is left here", 60, self.processes)
@@ -175,10 +178,10 @@ class RunsTest(ClusterTest):
         return self.record(name)
 
     def wait_for_ranks(self, name, count):
-        """Until so many ranks have said "ready" in their logs."""
+        """Until so many ranks have said "ready" in their logs, and their places are in the record."""
         def ready():
             logs = self.run_folder(name).glob("logs/rank-*.seg-1.log")
-            return sum("ready" in log.read_text() for log in logs) == count
+            return sum("ready" in log.read_text() for log in logs) == count and self.record(name).get("placement")
         self.wait_for(ready, f"{count} ranks of {name} run", PATIENCE_S, lambda: self.told(name))
 
     def assert_named(self, record, kind, rank):
