@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <thread>
 
 #include "mlbench/base/errors.h"
 
@@ -102,6 +103,14 @@ FileDescriptor listen_on(const std::string& address_or_interface, int port) {
     reason = errno_text(errno);
   }
   throw IoError("cannot listen on " + endpoint_text(address_or_interface, port) + ": " + reason);
+}
+
+void wait_for_address(const std::string& host, std::chrono::milliseconds patience) {
+  constexpr std::chrono::milliseconds kPause{200};
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (!resolve(host, 0, 0).list && std::chrono::steady_clock::now() + kPause <= deadline) {
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 Accepted accept_from(int listener) {

@@ -36,6 +36,10 @@ int connect_error(int socket);
 FileDescriptor connect_to(const std::string& host, int port, std::chrono::steady_clock::time_point deadline,
                           std::string& reason);
 
+// Returns when the host has an address, or after `patience`: names of hosts that start together may take a moment. Who
+// uses it then, says what is wrong.
+void wait_for_address(const std::string& host, std::chrono::milliseconds patience);
+
 // The address of this host, as a number, from which a connection to `host` would come. Nothing is sent. IoError naming
 // a host that has no address, or that no route leads to.
 std::string address_towards(const std::string& host);

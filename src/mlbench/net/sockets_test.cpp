@@ -82,6 +82,18 @@ TEST(Sockets, BothEndsHaveTheBuffersThatWereAskedFor) {
   }
 }
 
+TEST(Sockets, ANameIsWaitedForUntilItHasAnAddress) {
+  using std::chrono::steady_clock;
+  const auto waited = [](const std::string& host, std::chrono::milliseconds patience) {
+    const auto begin = steady_clock::now();
+    wait_for_address(host, patience);
+    return steady_clock::now() - begin;
+  };
+  EXPECT_LT(waited("127.0.0.1", std::chrono::seconds(60)), std::chrono::seconds(30));
+  EXPECT_LT(waited("no-such-host.invalid", std::chrono::milliseconds(500)), std::chrono::seconds(30));
+  EXPECT_GE(waited("no-such-host.invalid", std::chrono::milliseconds(500)), std::chrono::milliseconds(200));
+}
+
 TEST(Sockets, TheAddressTowardsAHostIsOfThisOne) {
   EXPECT_EQ(address_towards("127.0.0.1"), "127.0.0.1");
   EXPECT_EQ(address_towards("127.0.0.7"), "127.0.0.1");

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <stop_token>
 
 #include "mlbench/base/errors.h"
@@ -26,6 +27,7 @@ constexpr std::chrono::milliseconds kHeartbeat{250};
 constexpr std::chrono::milliseconds kWatchdogGrace{1000};
 constexpr std::chrono::milliseconds kClockPatience{500};
 constexpr int kClockBurst = 20;
+constexpr std::chrono::seconds kNamePatience{30};
 
 std::chrono::milliseconds seconds_to_ms(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
@@ -81,6 +83,9 @@ Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInf
   if (const auto patience = environment_variable("MLBENCH_RESUME_S")) {
     options.resume_patience = std::chrono::seconds(parse_count(*patience, "MLBENCH_RESUME_S", {0, 3600}));
   }
+  // The name of a pod is known some moments after it has started.
+  if (!supervised())
+    net::wait_for_address(options.address, std::min<std::chrono::milliseconds>(join_timeout, kNamePatience));
   if (!supervised() && launch.rank == 0) {
     server_ = std::make_unique<net::KvServer>(
         net::KvServerOptions{options.address, launch.master_port, launch.size, run_id_, secret_});
