@@ -4,8 +4,8 @@
 //   step_bench [--framework NAME] [--precision float32|bf16] [--threads N] [--batch N] [--steps N] [--no-dropout]
 //     [--model fashion-mnist|lstm|attention|awd-lstm|gnmt|transformer] [--size full|small|tiny] [--start FILE]
 // --start FILE: writes the parameters before the first step, from which the peer begins for a comparison of losses.
-// --turns: prints a line when warm; then for each line of its input takes --steps steps and prints what they took, until
-// the input ends. So two programs take turns (bench/ratio.py --turns).
+// --turns: prints a line when warm; then for each line of its input takes --steps steps and prints what they took,
+// until the input ends. So two programs take turns (bench/ratio.py --turns).
 
 #include <fmt/format.h>
 

@@ -40,8 +40,8 @@ std::string describe(const spec::RunSpec& run);
 // [{"name", "spec", "commands": a text per rank or launcher}]
 Json plans_of(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,
               std::optional<int64_t> resume_step);
-// One JSON object by which others can start the runs: a manifest, or a List of several. UserError where the executor has
-// none of that kind, or a value of theirs may stand in none.
+// One JSON object by which others can start the runs: a manifest, or a List of several. UserError where the executor
+// has none of that kind, or a value of theirs may stand in none.
 void print_manifest(const Context& context, const std::vector<spec::RunSpec>& runs, const std::string& kind);
 // The runs, and the commands that they would start, as text or JSON.
 void print_dry_run(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,
