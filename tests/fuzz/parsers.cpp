@@ -686,18 +686,19 @@ const Parser kParsers[] = {
        cli::current_cluster(scratch());
      },
      []() -> std::vector<std::string> {
-       return {"current = \"lab\"\n[clusters.lab]\nprovider = \"master\"\nurl = \"https://lab.example:8443\"\n"
-               "token_file = \"/a/token\"\n",
-               "[clusters.farm]\nprovider = \"hosts\"\nhosts = \"a:2,b:2\"\nnodes = 99999999999999999999\n",
-               "current = 1\n[clusters]\n\"../x\" = {}\n"};
+       return {
+           "current = \"lab\"\n[clusters.lab]\nprovider = \"master\"\nurl = \"https://lab.example:8443\"\n"
+           "token_file = \"/a/token\"\n",
+           "[clusters.farm]\nprovider = \"hosts\"\nhosts = \"a:2,b:2\"\nnodes = 99999999999999999999\n",
+           "current = 1\n[clusters]\n\"../x\" = {}\n"};
      }},
     {"clusters_ini", [](const std::string& input) { cli::clusters_of_ini(input); },
      []() -> std::vector<std::string> {
-       return {"[general]\nprovider = gke\n[gke]\ncurrent-cluster = a-3\n[gke.a-3]\nname = a-3\nzone = b\nproject = c\n",
-               "[kind.x]\ncluster\n=\n[", "%(x)s = 1\n"};
+       return {
+           "[general]\nprovider = gke\n[gke]\ncurrent-cluster = a-3\n[gke.a-3]\nname = a-3\nzone = b\nproject = c\n",
+           "[kind.x]\ncluster\n=\n[", "%(x)s = 1\n"};
      }},
-    {"yaml",
-     [](const std::string& input) { exec::kubernetes::parse_yaml(input, inputs::kPodOverlay, "fuzz.yaml"); },
+    {"yaml", [](const std::string& input) { exec::kubernetes::parse_yaml(input, inputs::kPodOverlay, "fuzz.yaml"); },
      []() -> std::vector<std::string> {
        return {"a: [1, 'x', {b: null}]\nc: &c [x, x]\nd: [*c, *c]\n", repeated("[", 70),
                "current-context: a\nusers:\n- name: c\n  user: {token: !!str 1}\n", "a: |\n  b\n---\n? c\n: d\n"};

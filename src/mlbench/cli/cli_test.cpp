@@ -208,9 +208,10 @@ TEST_F(Cli, ListsOfTheWorkerComeFromItsCatalog) {
   EXPECT_EQ(mlbench({"list", "frameworks"}).out, "torch\n");
   EXPECT_EQ(mlbench({"list", "optimizers"}).out, "centralized_sgd\n");
   environment_["KUBECONFIG"] = "/no/such/kubeconfig";
-  EXPECT_THAT(mlbench({"list", "executors"}).out,
-              AllOf(testing::StartsWith("local\nmpirun"), HasSubstr("\nslurm"),
-                    HasSubstr("kubernetes  not available: no Kubernetes is known here: there is no kubeconfig at /no/such")));
+  EXPECT_THAT(
+      mlbench({"list", "executors"}).out,
+      AllOf(testing::StartsWith("local\nmpirun"), HasSubstr("\nslurm"),
+            HasSubstr("kubernetes  not available: no Kubernetes is known here: there is no kubeconfig at /no/such")));
   EXPECT_THAT(mlbench({"list", "data"}).out, HasSubstr("60,000 train, 10,000 test"));
   const Json all = mlbench({"list", "--json"}).json();
   EXPECT_EQ(all["backends"][1]["reason"], "built without CUDA");

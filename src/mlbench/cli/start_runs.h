@@ -19,7 +19,7 @@ namespace mlbench::cli {
 struct StartOptions {
   bool dry_run = false, detach = false, local = false;
   bool executor_given = false;  // else the chosen cluster may say it, or the master
-  std::string emit;      // a kind of manifest that is printed instead; "": none
+  std::string emit;             // a kind of manifest that is printed instead; "": none
   std::string timeline;  // the file that a trace of the ranks is to be written to; "": HOROVOD_TIMELINE's, or none
 };
 

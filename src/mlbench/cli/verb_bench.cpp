@@ -105,10 +105,9 @@ void add_bench(CLI::App& app, Program& program) {
   add_run_option(*verb, options->run, &spec::RunOptions::no_wait);
   add_timeline_option(*verb, options->start.timeline);
   using Options = spec::RunOptions;
-  for (const auto member :
-       {&Options::hosts, &Options::ranks_per_host, &Options::ssh_config, &Options::setup, &Options::scratch,
-        &Options::image, &Options::kube_context, &Options::name_space, &Options::memory, &Options::data_volume,
-        &Options::queue, &Options::pod_overlay}) {
+  for (const auto member : {&Options::hosts, &Options::ranks_per_host, &Options::ssh_config, &Options::setup,
+                            &Options::scratch, &Options::image, &Options::kube_context, &Options::name_space,
+                            &Options::memory, &Options::data_volume, &Options::queue, &Options::pod_overlay}) {
     add_run_option(*verb, options->run, member);
   }
   add_run_option(*verb, options->run, &Options::slurm);

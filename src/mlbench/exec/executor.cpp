@@ -54,8 +54,8 @@ std::string command_line(const std::map<std::string, std::string>& environment,
 }
 
 Json Executor::manifest(const std::string& kind, const LaunchRequest& /*request*/, const Json& /*spec*/) const {
-  throw UserError(fmt::format("--emit {}: the executor '{}' writes no manifests; give --executor kubernetes", kind,
-                              name()));
+  throw UserError(
+      fmt::format("--emit {}: the executor '{}' writes no manifests; give --executor kubernetes", kind, name()));
 }
 
 std::unique_ptr<RankGroup> start_and_wait(Executor& executor, const LaunchRequest& request,

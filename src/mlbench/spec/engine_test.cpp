@@ -82,8 +82,8 @@ TEST(Engine, WhatKubernetesIsToldIsNamedAsInARequest) {
   engine.kubernetes = {"lab", "team", "4Gi", "claim", "queue", true, "{}"};
   const Json json = to_json(engine);
   const std::vector<std::string> names = names_of_given(engine);
-  EXPECT_THAT(names, ElementsAre("image", "kube_context", "namespace", "memory", "data_volume", "queue",
-                                 "host_network", "pod_overlay"));
+  EXPECT_THAT(names, ElementsAre("image", "kube_context", "namespace", "memory", "data_volume", "queue", "host_network",
+                                 "pod_overlay"));
   Json request;
   for (const std::string& name : names) request[name] = json.at(name);
   EXPECT_EQ(engine_of(run_options_from_json(request)), engine);

@@ -327,8 +327,8 @@ EngineOptions engine_of(const RunOptions& options) {
   engine.kubernetes = {options.kube_context, options.name_space,   options.memory,     options.data_volume,
                        options.queue,        options.host_network, options.pod_overlay};
   if (options.pod_overlay.size() > kLongestPodOverlay) {
-    throw UserError(fmt::format("--pod-overlay has {} bytes; expected at most {}", options.pod_overlay.size(),
-                                kLongestPodOverlay));
+    throw UserError(
+        fmt::format("--pod-overlay has {} bytes; expected at most {}", options.pod_overlay.size(), kLongestPodOverlay));
   }
   return engine;
 }

@@ -20,7 +20,13 @@ RunSpec full_spec() {
   spec.framework = "onednn";
   spec.backend = "mpi";
   spec.executor = "mpirun";
-  spec.engine = {"h1:2", 2, "/ssh config", {"partition=short", "exclusive"}, "module load mpi\n", "/scratch", "worker:1",
+  spec.engine = {"h1:2",
+                 2,
+                 "/ssh config",
+                 {"partition=short", "exclusive"},
+                 "module load mpi\n",
+                 "/scratch",
+                 "worker:1",
                  {"lab", "team", "4Gi", "claim", "queue", true, "{\"spec\": {}}"}};
   spec.workers = 2;
   spec.threads_per_worker = 4;

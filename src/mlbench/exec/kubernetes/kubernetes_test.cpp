@@ -630,7 +630,8 @@ TEST(KubernetesStatus, WarningsAreToldOnceAndNotWithoutEnd) {
   EXPECT_THAT(warnings.news(Json::array({event("j-0-x", "FailedScheduling", "0/3 nodes are available")}), "j", "team"),
               testing::IsEmpty())
       << "the same reason of the same pod";
-  EXPECT_THAT(warnings.news(Json::array({event("j-1-x", "BackOff", "a\nb")}), "j", "team"), ElementsAre(HasSubstr("BackOff: a")));
+  EXPECT_THAT(warnings.news(Json::array({event("j-1-x", "BackOff", "a\nb")}), "j", "team"),
+              ElementsAre(HasSubstr("BackOff: a")));
   Json many = Json::array();
   for (int rank = 0; rank < 100; ++rank) {
     const std::string number = std::to_string(rank);
