@@ -56,6 +56,7 @@ def parse():
     train.add_argument("--unbound", action="store_true", help="threads that are not bound to cores")
     options = parser.parse_args()
     options.ranks = getattr(options, "ranks", 1)
+    options.task_of_model = MODELS.get(getattr(options, "model", None))
     return options
 
 

@@ -7,7 +7,6 @@ import tomllib
 
 import torch
 
-import text_peer
 import text_peer_models as models
 from torch_peer_rank import cores_with_bound_threads
 
@@ -44,7 +43,7 @@ def run(options):
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
     torch.manual_seed(0)
-    task_name, batch_size = text_peer.MODELS[options.model]
+    task_name, batch_size = options.task_of_model
     batch_size = options.batch or batch_size
     task = tomllib.loads((TASKS / f"{task_name}.toml").read_text())
     task["model"]["size"] = options.size
