@@ -16,8 +16,8 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
             that of MLBENCH_OTHER_COMMIT (the one before), which it builds; wants an idle machine, an hour
   speed     tests labelled speed: limits on time; wants an idle machine
   nccl      the back end nccl, compiled against NVIDIA's wheels (252 MB to fetch); what needs no GPU of it is run
-  engines   executors with real engines: hosts as network namespaces, sshd, Slurm, and, after tools/setup.sh kube,
-            Kubernetes with the Helm chart; as root
+  engines   executors with real engines: hosts as network namespaces, sshd, Slurm, podman, and, after
+            tools/setup.sh kube, Kubernetes with the Helm chart; as root
   packages  Debian packages, their installation on a bare Debian, an installation without the source tree, images, the
             Python client as a wheel; as root
   browser   the dashboard in Chromium, and that its dist/ comes out the same; needs Node 20.19 or later

@@ -1,0 +1,174 @@
+"""Commands in an image, in containers of the real podman (executor local), as root.
+
+    podman_test.py [unittest arguments]      needs MLBENCH_BIN_DIR (or MLBENCH_TEST_MLBENCH), root, podman, busybox-static
+
+Images, containers and settings are those of a folder of the test: what this machine has of podman stays as it is.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import unittest
+
+IMAGE = "localhost/busybox:test"
+BUSYBOX = pathlib.Path("/bin/busybox")
+RUN_FAILED, STOPPED = 5, 130
+# A guard whose supervisor is gone waits 10 s for it.
+GONE_WITHIN_S = 30
+STORAGE = """[storage]
+driver = "vfs"
+graphroot = "{folder}/graph"
+runroot = "{folder}/run"
+"""
+# crun refuses the older groups of a kernel, and limits may not be raised in every machine.
+SETTINGS = """[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+runtime = "{runtime}"
+"""
+
+
+def make_engine(folder):
+    """The variables with which podman works in `folder`, with the image in it; the reason where it does not."""
+    if os.geteuid() != 0:
+        return None, "root"
+    for program, package in (("podman", "podman"), (str(BUSYBOX), "busybox-static")):
+        if shutil.which(program) is None:
+            return None, f"{program} (package {package})"
+    (folder / "storage.conf").write_text(STORAGE.format(folder=folder))
+    with tarfile.open(folder / "image.tar", "w") as image:
+        image.add(BUSYBOX, "bin/busybox")
+        for name in ("sh", "sleep", "id"):
+            link = tarfile.TarInfo(f"bin/{name}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            image.addfile(link)
+    why = "crun or runc"
+    for runtime in filter(shutil.which, ("crun", "runc")):
+        (folder / "containers.conf").write_text(SETTINGS.format(runtime=runtime))
+        environment = {**os.environ, "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
+                       "CONTAINERS_CONF": str(folder / "containers.conf")}
+        subprocess.run(["podman", "import", "--quiet", folder / "image.tar", IMAGE], env=environment, check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        tried = subprocess.run(["podman", "run", "--rm", "--network", "host", IMAGE, "sh", "-c", "true"], env=environment,
+                               text=True, capture_output=True, timeout=60)
+        if tried.returncode == 0:
+            return environment, ""
+        why = f"containers of {runtime}: {tried.stderr.strip()}"
+    return None, why
+
+
+class PodmanTest(unittest.TestCase):
+    def setUp(self):
+        self.home = FOLDER / self._testMethodName
+        self.environment = {**ENGINE, "MLBENCH_HOME": str(self.home), "MLBENCH_CORE_LOCK": str(FOLDER / "cores")}
+
+    def tearDown(self):
+        self.wait_for(lambda: not self.containers(), f"containers stay: {self.containers()}", GONE_WITHIN_S)
+
+    # ---- helpers
+
+    def podman(self, *words):
+        return subprocess.run(["podman", *words], env=ENGINE, check=True, text=True, stdout=subprocess.PIPE,
+                              timeout=60).stdout
+
+    def containers(self):
+        return self.podman("ps", "--all", "--format", "{{.Names}}").split()
+
+    def wait_for(self, condition, what, patience_s=60):
+        deadline = time.monotonic() + patience_s
+        while not (result := condition()):
+            if time.monotonic() > deadline:
+                self.fail(f"not within {patience_s} s: {what}")
+            time.sleep(0.1)
+        return result
+
+    def words(self, script, image=IMAGE, name="own", ranks=2):
+        return [MLBENCH, "run", name, str(ranks), "--local", "--image", image, "--", "sh", "-c", script]
+
+    def mlbench(self, *given, code=0, **options):
+        done = subprocess.run(self.words(*given, **options), env=self.environment, text=True, capture_output=True,
+                              stdin=subprocess.DEVNULL, timeout=120)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+
+    def begin(self):
+        """A run that goes on and on, once all of its ranks do."""
+        process = subprocess.Popen(self.words("echo here; while sleep 1; do :; done"), env=self.environment,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait, 60)
+        self.wait_for(lambda: [self.log(rank) for rank in (0, 1)] == ["here\n"] * 2, "both ranks speak")
+        return process
+
+    def log(self, rank):
+        file = self.home / f"runs/own-2/logs/rank-{rank}.seg-1.log"
+        return file.read_text() if file.exists() else ""
+
+    def record(self):
+        return json.loads((self.home / "runs/own-2/run.json").read_text())
+
+    # ---- what works
+
+    def test_a_command(self):
+        self.mlbench("echo {rank} $RANK of $WORLD_SIZE as $(id -u)")
+        record = self.record()
+        self.assertEqual((record["state"], record["exit_codes"]), ("finished", [0, 0]))
+        self.assertEqual([self.log(rank) for rank in (0, 1)], ["0 0 of 2 as 0\n", "1 1 of 2 as 0\n"])
+        self.assertEqual((record["allocation"]["engine"], record["allocation"]["image"]), ("podman", IMAGE))
+        image = json.loads(self.podman("image", "inspect", IMAGE))[0]["Id"]
+        self.assertEqual([image.startswith(one) for one in record["allocation"]["image_ids"]], [True])
+
+    def test_a_command_that_fails(self):
+        self.mlbench("exit 1{rank}", code=RUN_FAILED)
+        record = self.record()
+        self.assertEqual((record["state"], record["failure"]["kind"]), ("failed", "rank_error"))
+        self.assertIn(record["failure"]["rank"], (0, 1))
+        self.assertIn(10 + record["failure"]["rank"], record["exit_codes"])
+
+    def test_a_stop(self):
+        process = self.begin()
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(60), STOPPED)
+        self.assertEqual(self.record()["state"], "stopped")
+
+    # ---- what goes wrong
+
+    def test_a_killed_container(self):
+        process = self.begin()
+        one = next(name for name in self.containers() if name.endswith("-1"))
+        self.podman("kill", one)
+        self.assertEqual(process.wait(60), RUN_FAILED)
+        self.assertEqual((self.record()["failure"]["kind"], self.record()["failure"]["rank"]), ("rank_died", 1))
+
+    def test_a_killed_supervisor(self):
+        process = self.begin()
+        said = subprocess.run(["pgrep", "--full", f"supervise.*{self.home}"], text=True, stdout=subprocess.PIPE)
+        self.assertTrue(said.stdout.split(), "no supervisor")
+        for pid in said.stdout.split():
+            os.kill(int(pid), signal.SIGKILL)
+        process.wait(60)
+
+    def test_an_image_that_is_none(self):
+        self.mlbench("true", image="localhost/none:test", code=RUN_FAILED)
+        failure = self.record()["failure"]
+        self.assertEqual(failure["kind"], "start_failed")
+        self.assertIn("localhost/none:test", failure["message"])
+
+
+if __name__ == "__main__":
+    MLBENCH = (pathlib.Path(os.environ["MLBENCH_BIN_DIR"], "mlbench") if "MLBENCH_BIN_DIR" in os.environ
+               else pathlib.Path(os.environ["MLBENCH_TEST_MLBENCH"])).resolve()
+    with tempfile.TemporaryDirectory(prefix="mlp", dir="/tmp") as made:
+        FOLDER = pathlib.Path(made)
+        ENGINE, lack = make_engine(FOLDER)
+        if lack:
+            print(f"podman_test.py: skipped, missing capability: {lack}")
+            sys.exit(77)
+        unittest.main(verbosity=2)
