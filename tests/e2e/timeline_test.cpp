@@ -1,5 +1,6 @@
 // `mlbench run --timeline` with real ranks, one of which has a wrong clock and late batches (worker/slow_worker.cpp).
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,18 +45,25 @@ TEST_F(TimelineEndToEnd, AWrongClockIsRemovedAndASlowLoaderBlamed) {
                   {"MLBENCH_TEST_CLOCK_RANK", "1"},
                   {"MLBENCH_TEST_CLOCK_OFFSET_S", "10"},
                   {"MLBENCH_TEST_CLOCK_DRIFT_PPM", "200"}};
-  const fs::path file = folder_ / "out.json";
-  // Nothing is computed: a rank that computes while the other sleeps has the machine to itself, and catches up.
-  const ProcessOutput made =
-      mlbench({"run", "late", "2", "--task", "fashion-mnist", "--synthetic", "--framework", "null", "--max-steps",
-               std::to_string(int(kSteps)), "--local", "--timeline", file});
-  ASSERT_EQ(made.end.code, 0) << all(made);
-  EXPECT_THAT(made.standard_error, HasSubstr("timeline of late-2: " + file.string()));
+  // Nothing is computed: a rank that computes while the other sleeps has the machine to itself, and catches up. Beside
+  // other work ranks may leave an operation at different moments, which is said to be inconclusive: once more, then.
+  Json summary;
+  std::string text;
+  for (int attempt = 1; attempt <= 5; ++attempt) {
+    const std::string name = fmt::format("late{}", attempt);
+    const fs::path file = folder_ / (name + ".json");
+    const ProcessOutput made =
+        mlbench({"run", name, "2", "--task", "fashion-mnist", "--synthetic", "--framework", "null", "--max-steps",
+                 std::to_string(int(kSteps)), "--local", "--timeline", file});
+    ASSERT_EQ(made.end.code, 0) << all(made);
+    EXPECT_THAT(made.standard_error, HasSubstr(fmt::format("timeline of {}-2: {}", name, file.string())));
 
-  const ProcessOutput summed = mlbench({"timeline", "summary", file, "--json"});
-  ASSERT_EQ(summed.end.code, 0) << all(summed);
-  const Json summary = Json::parse(summed.standard_output);
-  const std::string text = mlbench({"timeline", "summary", "late-2"}).standard_output;
+    const ProcessOutput summed = mlbench({"timeline", "summary", file, "--json"});
+    ASSERT_EQ(summed.end.code, 0) << all(summed);
+    summary = Json::parse(summed.standard_output);
+    text = mlbench({"timeline", "summary", name + "-2"}).standard_output;
+    if (summary["verdict"]["kind"] != "inconclusive") break;
+  }
   SCOPED_TRACE(text);
 
   const Json& clock = summary["clocks"][1];
