@@ -68,11 +68,13 @@ class Ratio:
     seconds: tuple[float, float]
     key: str = "median_samples_per_s"
     turns: bool = False  # both stay, for their start takes longer than what is measured
+    timeout: int = 600  # seconds; a variant of the peer that takes longer is left out
 
     def command(self, python, choose_again):
         several = len(self.peers) > 1
         return ["bench/ratio.py", "--ours", self.ours, *(word for peer in self.peers for word in ("--peer", peer)),
                 *(["--key", self.key] if self.key != Ratio.key else []), *(["--turns"] if self.turns else []),
+                *(["--timeout", str(self.timeout)] if self.timeout != Ratio.timeout else []),
                 "--limit", str(self.limit), "--pairs", str(PAIRS), "--choose", str(CHOOSE), "--python", python,
                 *(["--choices", str(CHOICES), "--configuration", self.configuration] if several else []),
                 *(["--choose-again"] if several and choose_again else []),
@@ -131,7 +133,7 @@ def text(model, precision, limit):
                   "--amp" if precision == "bf16" else "", variant)
              for variant in ("", "--unbound", "--fused", "--compile", "--fused --compile")]
     return Ratio(f"{model}-{precision}-1x2-torch", limit, ours, peers, f"{model} {precision} 1x2", (4, 6),
-                 "median_tokens_per_s", turns=True)
+                 "median_tokens_per_s", turns=True, timeout=900)
 
 
 RATIOS = [
@@ -188,8 +190,13 @@ def complaints(results, page):
             yield f"{name}: the pairs give {figures}"
         if len(ours["values"]) != PAIRS:
             yield f"{name}: {len(ours['values'])} pairs instead of {PAIRS}"
-        if result["choice"] and peer["command"] != ratio.best(result["choice"]["measured"]):
-            yield f"{name}: another variant of the peer than the best"
+        if choice := result["choice"]:
+            if peer["command"] != ratio.best(choice["measured"]):
+                yield f"{name}: another variant of the peer than the best"
+            yield from (f"{name}: {len(values)} of {CHOOSE} runs of {variant}"
+                        for variant, values in choice["measured"].items() if len(values) != CHOOSE)
+            yield from (f"{name}: left out without a reason: {variant}"
+                        for variant, reason in choice.get("left_out", {}).items() if not reason)
         if "dirty" in ours["settings"].get("commit", ""):
             yield f"{name}: ours was built from sources that no commit holds"
     rows = set(table(results)[2:])

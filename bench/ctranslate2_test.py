@@ -30,10 +30,10 @@ def train(home):
     # Of the checkpoints of a run the last one stays.
     subprocess.run([os.environ["MLBENCH_TEST_MLBENCH"], "run", "made", "1", "--task", TASK, "--synthetic", "--max-epochs", "3",
                     "--threads-per-worker", "2", "--local"], env=environment, check=True, timeout=1800)
-    record = json.loads((home / "runs/made/run.json").read_text())
+    record = json.loads((home / "runs/made-1/run.json").read_text())
     assert record["state"] == "finished", record["state"]
     assert record["data"]["synthetic"] is True, record["data"]
-    return max((home / "runs/made/checkpoints").glob("step-*/model.safetensors")), only(
+    return max((home / "runs/made-1/checkpoints").glob("step-*/model.safetensors")), only(
         (home / "cache").glob("multi30k-synthetic-text-*[!k]"))
 
 

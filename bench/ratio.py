@@ -4,8 +4,9 @@
     ratio.py --ours 'CMD' --peer 'CMD A' --peer 'CMD B' [--limit 1.0] [--output FILE]
 
 The best of the peer's variants is chosen once, from 3 runs of each, one after the other in turn: by the median. With
---choices FILE --configuration NAME the choice is kept there, and counts until the variants or the machine are others. Then
---pairs interleaved pairs are run against that variant alone, with the verdict of pairs.py: met, missed or undecided.
+--choices FILE --configuration NAME the choice is kept there, and counts until the variants or the machine are others. A
+variant that fails or takes longer than --timeout is left out, with the reason; one must remain. Then --pairs interleaved
+pairs are run against that variant alone, with the verdict of pairs.py: met, missed or undecided.
 
 With --turns both programs are started once, with the word --turns behind each command, say a line when they are warm, and
 take a few steps in turn, for each line that they are given: of a pair neither starts anew, and they are neighbours in time.
@@ -135,6 +136,7 @@ class Turns:
                                         stderr=subprocess.PIPE, text=True, start_new_session=True)
         # What it says beside is for the error alone.
         self.errors = []
+        self.late = False
         self.reader = threading.Thread(target=lambda: self.errors.extend(self.process.stderr), daemon=True)
         self.reader.start()
 
@@ -151,8 +153,12 @@ class Turns:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
+    def expire(self):
+        self.late = True
+        self.kill()
+
     def answer(self):
-        alarm = threading.Timer(self.side.timeout, self.kill)
+        alarm = threading.Timer(self.side.timeout, self.expire)
         alarm.start()
         try:
             line = self.process.stdout.readline()
@@ -161,7 +167,8 @@ class Turns:
         if not line:
             self.process.wait()
             self.reader.join(1)
-            raise Failed(f"ended within {self.side.timeout:g} s: {self.command}\n{''.join(self.errors)[-1000:]}")
+            how = f"took longer than {self.side.timeout:g} s" if self.late else f"exit code {self.process.returncode}"
+            raise Failed(f"{how}: {self.command}\n{''.join(self.errors)[-1000:]}")
         return json.loads(line)
 
     def measure(self):
@@ -183,30 +190,60 @@ def best(measured):
     return max(measured, key=lambda command: statistics.median(measured[command]))
 
 
+def variants_of(choice):
+    return set(choice["measured"]) | set(choice.get("left_out", {}))
+
+
+def measure_in_turn(side, options):
+    """Yields (variant, value or Failed): each variant --choose times, none again after it failed."""
+    failed = set()
+    for _ in range(options.choose):
+        for command in options.peer:
+            if command in failed:
+                continue
+            try:
+                yield command, side.measure(command)
+            except Failed as failure:
+                failed.add(command)
+                yield command, failure
+
+
+def measure_staying(side, options):
+    """The same of programs that stay."""
+    for command in options.peer:
+        try:
+            with Turns(side, command) as program:
+                values = [program.measure() for _ in range(options.choose)]
+        except Failed as failure:
+            yield command, failure
+            continue
+        yield from ((command, value) for value in values)
+
+
 def choose(side, options):
-    """{"date", "machine", "measured": {variant: values}}: measured now, or kept from before."""
+    """{"date", "machine", "measured": {variant: values}, "left_out": {variant: reason}}: measured now, or kept from before."""
     if len(options.peer) == 1:
         return None
     path = pathlib.Path(options.choices) if options.choices else None
     choices = json.loads(path.read_text()) if path and path.exists() else {}
     kept = choices.get(options.configuration)
     if kept and not options.choose_again:
-        if kept["machine"] == machine() and set(kept["measured"]) == set(options.peer):
+        if kept["machine"] == machine() and variants_of(kept) == set(options.peer):
             say(f"variant of {kept['date']}: {best(kept['measured'])}")
             return kept
         say("the kept choice is of other variants or of another machine")
-    measured = {command: [] for command in options.peer}
-    if options.turns:
-        for command, values in measured.items():
-            with Turns(side, command) as program:
-                values += [program.measure() for _ in range(options.choose)]
-            say(f"variant {statistics.median(values):12.2f}  {command}")
-    else:
-        for _ in range(options.choose):
-            for command, values in measured.items():
-                values.append(side.measure(command))
-                say(f"variant {values[-1]:12.2f}  {command}")
-    choice = {"date": now(), "machine": machine(), "measured": measured}
+    measured, left_out = {command: [] for command in options.peer}, {}
+    for command, value in (measure_staying if options.turns else measure_in_turn)(side, options):
+        if isinstance(value, Failed):
+            say(f"variant    left out  {command}\n{value}")
+            left_out[command] = str(value)
+            del measured[command]
+        else:
+            measured[command].append(value)
+            say(f"variant {value:12.2f}  {command}")
+    if not measured:
+        raise Failed("no variant of the peer could be measured:\n" + "\n".join(left_out.values()))
+    choice = {"date": now(), "machine": machine(), "measured": measured, "left_out": left_out}
     if path:
         write(path, choices | {options.configuration: choice})
     return choice
@@ -254,7 +291,8 @@ def parse(arguments):
     parser.add_argument("--choose-again", action="store_true", help="whatever is kept")
     parser.add_argument("--python", metavar="PATH", help="stands where a command says PYTHON")
     parser.add_argument("--output", metavar="FILE", help="where to write the JSON, too")
-    parser.add_argument("--timeout", type=float, default=600, help="seconds per command")
+    parser.add_argument("--timeout", type=float, default=600,
+                        help="seconds of a command, of a start or turn with --turns (default: %(default)s)")
     options = parser.parse_args(arguments)
     if (options.choices is None) != (options.configuration is None):
         parser.error("--choices and --configuration go together")

@@ -82,6 +82,35 @@ class Ratios(unittest.TestCase):
         self.assertEqual(code, 0)
         self.assertEqual(result["peer"]["command"], self.command("b"))
         self.assertEqual(result["choice"]["measured"], {self.command("a"): [30, 9, 9], self.command("b"): [10, 10, 10]})
+        self.assertEqual(result["choice"]["left_out"], {})
+
+    def test_a_variant_that_fails_is_left_out(self):
+        for name, *values in (("ours", 20), ("a", 99, "fail"), ("b", 10)):
+            self.command(name, *values)
+        code, result = self.compare()
+        self.assertEqual(self.calls(), ["a", "b", "a", "a", "a", "b", "b", "ours", "b"], "three attempts, and never again")
+        self.assertEqual((code, result["peer"]["command"]), (0, self.command("b")))
+        self.assertEqual(result["choice"]["measured"], {self.command("b"): [10, 10, 10]})
+        self.assertEqual(list(result["choice"]["left_out"]), [self.command("a")])
+        self.assertIn("failed 3 times", result["choice"]["left_out"][self.command("a")])
+        self.assertEqual(self.compare()[1]["choice"], result["choice"])
+        self.assertEqual(self.calls(), ["ours", "b"], "it is part of the choice that is kept")
+
+    def test_one_variant_must_remain(self):
+        for name, value in (("ours", 20), ("a", "fail"), ("b", "fail")):
+            self.command(name, value)
+        self.assertEqual(self.compare(), (2, None))
+        self.assertIn("no variant of the peer", self.said)
+        self.assertFalse(self.choices.exists())
+
+    def test_a_variant_that_takes_too_long_is_left_out(self):
+        for turns, peer, slow in (([], self.command("a", 10), "sleep 1000"),
+                                  (["--turns"], self.staying("b", *[10] * 4), f"sh -c 'sleep 1000' {self.folder}")):
+            ours = self.staying("ours", 20) if turns else self.command("ours", 20)
+            code, result = self.run_ratio(*turns, "--ours", ours, "--peer", slow, "--peer", peer, "--pairs", "1",
+                                          "--timeout", "1")
+            self.assertEqual((code, result["peer"]["command"]), (0, peer), self.said)
+            self.assertIn("took longer than 1", result["choice"]["left_out"][slow])
 
     def test_a_choice_is_kept_for_its_configuration(self):
         for name, value in (("ours", 20), ("a", 9), ("b", 10)):
@@ -257,9 +286,14 @@ class AllRatios(unittest.TestCase):
     def test_what_does_not_follow_is_found(self):
         row = all_ratios.table({"1a-float32-1x2-torch": self.result()})[2]
         dirty = {"values": self.result()["ours"]["values"], "settings": {"commit": "abc-dirty"}}
-        choice = {"measured": {self.result()["peer"]["command"]: [10, 10, 10], "other": [11, 11, 11]}}
-        for changes in ({"ratio": 2.1}, {"verdict": "undecided"}, {"ours": dirty}, {"choice": choice}):
+        best = {self.result()["peer"]["command"]: [10, 10, 10]}
+        another, few, silent = ({"measured": best | {"other": [11, 11, 11]}}, {"measured": best | {"other": [9, 9]}},
+                                {"measured": best, "left_out": {"other": ""}})
+        for changes in ({"ratio": 2.1}, {"verdict": "undecided"}, {"ours": dirty},
+                        *({"choice": choice} for choice in (another, few, silent))):
             self.assertEqual(len(self.complaints(self.result(**changes), row)), 1, changes)
+        told = {"measured": best, "left_out": {"other": "took longer than 900 s"}}
+        self.assertEqual(self.complaints(self.result(choice=told), row), [])
         few = self.result(ours={"values": [20.0], "settings": {}}, peer={**self.result()["peer"], "values": [10.0]})
         self.assertEqual(self.complaints(few, row), ["1a-float32-1x2-torch: 1 pairs instead of 21"])
 

@@ -155,12 +155,46 @@ class WikiText2(InFolder):
         self.assertIsNone(summary)
 
     def test_a_run_that_was_cut_off_is_begun_again_by_another_name(self):
-        record = self.folder / "runs/wikitext2-7/run.json"
-        self.assertEqual(wikitext2_small.find_run(self.folder, 7), (None, "wikitext2-7"))
-        wikitext2_small.ratio.write(record, {"state": "stopped"})
-        self.assertEqual(wikitext2_small.find_run(self.folder, 7), (None, "wikitext2-7-2"))
+        def found(seed):
+            name, folder = wikitext2_small.find_run(self.folder, seed)
+            # cli/plan.cpp: the folder of a run is its name and the number of its workers.
+            self.assertEqual(folder, self.folder / "runs" / f"{name}-2")
+            return name
+
+        first = found(7)
+        record = self.folder / f"runs/{first}-2/run.json"
+        for state in (None, "stopped"):
+            record.parent.mkdir(parents=True, exist_ok=True)
+            if state:
+                wikitext2_small.ratio.write(record, {"state": state})
+            self.assertNotEqual(found(7), first)
         wikitext2_small.ratio.write(record, {"state": "finished"})
-        self.assertEqual(wikitext2_small.find_run(self.folder, 7)[0], record.parent)
+        self.assertEqual(found(7), first)
+
+    def test_no_attempt_has_the_folder_of_another(self):
+        names = set()
+        for seed in (4, 42, 422):
+            for _ in range(12):
+                _, folder = wikitext2_small.find_run(self.folder, seed)
+                self.assertNotIn(folder, names)
+                names.add(folder)
+                folder.mkdir(parents=True)
+
+    def test_what_was_trained_is_kept(self):
+        """The program's run is found where it writes it: one that was asked for and did not come about is an error."""
+        def run(command, **_):
+            if "run" in command:
+                folder = self.folder / "home/runs" / f"{command[2]}-{command[3]}"
+                wikitext2_small.ratio.write(folder / "run.json", {"state": "finished"})
+            else:
+                self.kept = [pathlib.Path(word) for word in command[-2:]]
+            return mock.Mock(returncode=0)
+
+        options = argparse.Namespace(home=self.folder / "home", mlbench="mlbench", data_dir=None)
+        with mock.patch.object(wikitext2_small.subprocess, "run", run), contextlib.redirect_stderr(io.StringIO()):
+            wikitext2_small.train_ours(options, 7)
+        self.assertTrue((self.kept[0] / "run.json").exists(), self.kept)
+        self.assertEqual(self.kept[1], self.folder / "ours-7")
 
 
 if __name__ == "__main__":

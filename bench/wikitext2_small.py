@@ -14,6 +14,7 @@ peer's. Exit code 0: met; 1: missed; 3: seeds are missing yet; 2: could not be m
 """
 import argparse
 import csv
+import itertools
 import json
 import os
 import pathlib
@@ -58,22 +59,22 @@ def kept(side, seed):
 # ---- ours ----
 
 def find_run(home, seed):
-    """(folder of a finished run or None, the next free name). Runs that were cut off stay; the next has another name."""
-    attempt = 1
-    while True:
-        name = f"wikitext2-{seed}" + (f"-{attempt}" if attempt > 1 else "")
-        folder = home / "runs" / name
-        if not folder.exists():
-            return None, name
-        record = folder / "run.json"
-        if record.exists() and json.loads(record.read_text())["state"] == "finished":
-            return folder, name
-        attempt += 1
+    """(name, folder) of the first run that is finished or not begun yet: one that was cut off stays as it is."""
+    for attempt in itertools.count(1):
+        name = f"wikitext2-seed{seed}-try{attempt}"
+        folder = home / "runs" / f"{name}-{RANKS}"  # of RANKS workers
+        if not folder.exists() or is_finished(folder):
+            return name, folder
+
+
+def is_finished(folder):
+    record = folder / "run.json"
+    return record.exists() and json.loads(record.read_text())["state"] == "finished"
 
 
 def train_ours(options, seed):
-    folder, name = find_run(options.home, seed)
-    if folder is None:
+    name, folder = find_run(options.home, seed)
+    if not folder.exists():
         ratio.say(f"ours, seed {seed}: run {name}")
         command = [options.mlbench, "run", name, str(RANKS), "--task", TASK, "--seed", str(seed), "--max-epochs", str(EPOCHS),
                    "--to-the-end", "--threads-per-worker", "1", "--local"]
@@ -82,7 +83,6 @@ def train_ours(options, seed):
         done = subprocess.run(list(map(str, command)), env={**os.environ, "MLBENCH_HOME": str(options.home)}, check=False)
         if done.returncode != 0:
             fail(f"run {name} ended with exit code {done.returncode}; the next call begins another")
-        folder = options.home / "runs" / name
     done = subprocess.run([sys.executable, ROOT / "tools/keep_result.py", folder, kept("ours", seed).parent], check=False)
     if done.returncode != 0:
         fail(f"run {name} is not kept")
