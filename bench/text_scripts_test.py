@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""What the scripts about text make of results, without a build: ctranslate2_peer, prepare_tatoeba, wikitext2_small."""
+"""What the scripts about text make of results, without a build: ctranslate2_peer, prepare_tatoeba, wikitext2_small,
+multi30k_small."""
 import argparse
 import array
+import dataclasses
 import gzip
 import io
 import contextlib
@@ -14,7 +16,9 @@ import unittest
 from unittest import mock
 
 import ctranslate2_peer
+import multi30k_small
 import prepare_tatoeba
+import text_seeds
 import wikitext2_small
 
 
@@ -113,10 +117,62 @@ class Tatoeba(InFolder):
         self.assertTrue(self.folder.exists())
 
 
+class Seeds(InFolder):
+    def setUp(self):
+        super().setUp()
+        self.study = text_seeds.Study("made", pathlib.Path("4b-made.toml"), "multi30k", self.folder / "results", 2)
+
+    def find(self, seed):
+        name, folder = text_seeds.find_run(self.study, self.folder, seed)
+        # cli/plan.cpp: the folder of a run is its name and the number of its workers.
+        self.assertEqual(folder, self.folder / "runs" / f"{name}-2")
+        return name
+
+    def test_a_run_that_was_cut_off_is_begun_again_by_another_name(self):
+        first = self.find(7)
+        record = self.folder / f"runs/{first}-2/run.json"
+        for state in (None, "stopped"):
+            record.parent.mkdir(parents=True, exist_ok=True)
+            if state:
+                text_seeds.ratio.write(record, {"state": state})
+            self.assertNotEqual(self.find(7), first)
+        text_seeds.ratio.write(record, {"state": "finished"})
+        self.assertEqual(self.find(7), first)
+
+    def test_no_attempt_has_the_folder_of_another(self):
+        names = set()
+        for study in (self.study, dataclasses.replace(self.study, epochs=24)):
+            for seed in (4, 42, 422):
+                for _ in range(12):
+                    _, folder = text_seeds.find_run(study, self.folder, seed)
+                    self.assertNotIn(folder, names)
+                    names.add(folder)
+                    folder.mkdir(parents=True)
+
+    def test_what_was_trained_is_kept(self):
+        """The program's run is found where it writes it: one that was asked for and did not come about is an error."""
+        def run(command, **_):
+            if "run" in command:
+                self.command = command
+                folder = self.folder / "home/runs" / f"{command[2]}-{command[3]}"
+                text_seeds.ratio.write(folder / "run.json", {"state": "finished"})
+            else:
+                self.kept = [pathlib.Path(word) for word in command[-2:]]
+            return mock.Mock(returncode=0)
+
+        options = argparse.Namespace(home=self.folder / "home", mlbench="mlbench", data_dir=None, no_wait=True)
+        with mock.patch.object(text_seeds.subprocess, "run", run), contextlib.redirect_stderr(io.StringIO()):
+            text_seeds.train_ours(self.study, options, 7)
+        self.assertTrue((self.kept[0] / "run.json").exists(), self.kept)
+        self.assertEqual(self.kept[1], self.folder / "results/ours-7")
+        for word in ("--no-wait", "--to-the-end"):
+            self.assertIn(word, self.command)
+
+
 class WikiText2(InFolder):
     def setUp(self):
         super().setUp()
-        patch = mock.patch.object(wikitext2_small, "RESULTS", self.folder)
+        patch = mock.patch.object(wikitext2_small, "STUDY", dataclasses.replace(wikitext2_small.STUDY, results=self.folder))
         patch.start()
         self.addCleanup(patch.stop)
 
@@ -130,7 +186,7 @@ class WikiText2(InFolder):
                         "epochs": [{"epoch": e, "train_loss": 5.0} for e in range(1, 5)],
                         "evaluations": [{"split": "test", "epoch": float(e), "step": 10 * e, "train_s": e,
                                          "metrics": {"Perplexity": value}} for e, value in enumerate(values, 1)]}
-        wikitext2_small.ratio.write(wikitext2_small.kept(side, seed), document)
+        text_seeds.ratio.write(wikitext2_small.STUDY.kept(side, seed), document)
 
     def test_medians_decide(self):
         for seed, ours, peer in ((1, 210, 200), (2, 205, 500), (3, 900, 190)):
@@ -144,7 +200,7 @@ class WikiText2(InFolder):
         self.keep("ours", 1, 206)
         rows, summary = wikitext2_small.summarise([1, 2, 3])
         self.assertTrue(summary["met"])
-        wikitext2_small.write_results(rows, summary)
+        text_seeds.write_results(wikitext2_small.STUDY, wikitext2_small.COLUMNS, rows, summary)
         self.assertEqual(len((self.folder / "curve.csv").read_text().splitlines()), 25)
         self.assertTrue((self.folder / "summary.json").exists())
 
@@ -153,48 +209,76 @@ class WikiText2(InFolder):
         rows, summary = wikitext2_small.summarise([1])
         self.assertEqual(len(rows), 4)
         self.assertIsNone(summary)
+        self.assertEqual([text_seeds.exit_code(given) for given in ([summary], [{"met": True}], [{"met": True}, {"met": False}])],
+                         [3, 0, 1])
 
-    def test_a_run_that_was_cut_off_is_begun_again_by_another_name(self):
-        def found(seed):
-            name, folder = wikitext2_small.find_run(self.folder, seed)
-            # cli/plan.cpp: the folder of a run is its name and the number of its workers.
-            self.assertEqual(folder, self.folder / "runs" / f"{name}-2")
-            return name
 
-        first = found(7)
-        record = self.folder / f"runs/{first}-2/run.json"
-        for state in (None, "stopped"):
-            record.parent.mkdir(parents=True, exist_ok=True)
-            if state:
-                wikitext2_small.ratio.write(record, {"state": state})
-            self.assertNotEqual(found(7), first)
-        wikitext2_small.ratio.write(record, {"state": "finished"})
-        self.assertEqual(found(7), first)
+class Multi30k(InFolder):
+    def setUp(self):
+        super().setUp()
+        self.study = multi30k_small.study_of("4b", self.folder, 2)
 
-    def test_no_attempt_has_the_folder_of_another(self):
-        names = set()
-        for seed in (4, 42, 422):
-            for _ in range(12):
-                _, folder = wikitext2_small.find_run(self.folder, seed)
-                self.assertNotIn(folder, names)
-                names.add(folder)
-                folder.mkdir(parents=True)
+    def keep(self, side, seed, bleu, epochs=2):
+        if side == "peer":
+            document = {"epochs": [{"epoch": e, "steps": 10 * e, "train_s": e, "train_loss": 5.0, "perplexity": 9.0}
+                                   for e in range(1, epochs + 1)], "evaluation": {"metrics": {"BLEU": bleu}}}
+        else:
+            document = {"seed": seed, "task": "4b-multi30k", "workers": 2,
+                        "epochs": [{"epoch": e, "train_loss": 5.0} for e in range(1, epochs + 1)],
+                        "evaluations": [{"split": "test", "epoch": float(e), "step": 10 * e, "train_s": e,
+                                         "metrics": {"BLEU": bleu - epochs + e, "Perplexity": 8.0}}
+                                        for e in range(1, epochs + 1)]}
+        text_seeds.ratio.write(self.study.kept(side, seed), document)
 
-    def test_what_was_trained_is_kept(self):
-        """The program's run is found where it writes it: one that was asked for and did not come about is an error."""
-        def run(command, **_):
-            if "run" in command:
-                folder = self.folder / "home/runs" / f"{command[2]}-{command[3]}"
-                wikitext2_small.ratio.write(folder / "run.json", {"state": "finished"})
-            else:
-                self.kept = [pathlib.Path(word) for word in command[-2:]]
-            return mock.Mock(returncode=0)
+    def test_task_files_are_there_and_name_what_runs_say(self):
+        for task in multi30k_small.EPOCHS:
+            study = multi30k_small.study_of(task)
+            self.assertIn(f'name = "{study.task.stem}"', study.task.read_text())
+            self.assertEqual(study.results.name, study.task.stem)
 
-        options = argparse.Namespace(home=self.folder / "home", mlbench="mlbench", data_dir=None)
-        with mock.patch.object(wikitext2_small.subprocess, "run", run), contextlib.redirect_stderr(io.StringIO()):
-            wikitext2_small.train_ours(options, 7)
-        self.assertTrue((self.kept[0] / "run.json").exists(), self.kept)
-        self.assertEqual(self.kept[1], self.folder / "ours-7")
+    def test_medians_decide(self):
+        for seed, ours, peer in ((1, 30.0, 31.5), (2, 31.0, 31.5), (3, 10.0, 40.0)):
+            self.keep("ours", seed, ours)
+            self.keep("peer", seed, peer)
+        rows, summary = multi30k_small.summarise(self.study, [1, 2, 3])
+        self.assertEqual(len(rows), 12)
+        self.assertEqual(summary["median_bleu"], {"ours": 30.0, "peer": 31.5})
+        self.assertEqual((summary["behind"], summary["met"]), (1.5, False))
+        self.keep("ours", 1, 30.5)
+        _, summary = multi30k_small.summarise(self.study, [1, 2, 3])
+        self.assertEqual((summary["behind"], summary["met"]), (1.0, True))
+
+    def test_another_number_of_epochs_does_not_count(self):
+        for side in text_seeds.SIDES:
+            self.keep(side, 1, 30.0, epochs=1)
+            code, said = quiet(multi30k_small.rows_of, self.study, side, 1)
+            self.assertEqual(code, 2)
+            self.assertIn("1 epochs instead of 2", said)
+
+    def test_a_peer_that_was_trained_is_not_trained_again(self):
+        """The second call, after the evaluation failed in the first."""
+        trained, codes = [], [1, 0]
+
+        def train_peer(_, options, seed, model):
+            trained.append(seed)
+            self.assertTrue(model.parent.is_dir())
+            return [{"epoch": 1}, {"epoch": 2}]
+
+        def mlbench(_, *words, **more):
+            self.assertEqual(words[0], "evaluate")
+            answer = {"task": "t", "task_hash": "h", "data": {}, "split": "test", "samples": 1, "metrics": {"BLEU": 7},
+                      "weights_sha256": "w", "path": "/of/this/machine"}
+            return mock.Mock(returncode=codes.pop(0), stdout=text_seeds.json.dumps(answer))
+
+        options = argparse.Namespace(home=self.folder, peer_threads=1, no_wait=True)
+        with mock.patch.object(text_seeds, "train_peer", train_peer), mock.patch.object(text_seeds, "mlbench", mlbench):
+            self.assertEqual(quiet(multi30k_small.train, self.study, "peer", options, 5)[0], 2)
+            self.assertFalse(self.study.kept("peer", 5).exists())
+            self.assertEqual(quiet(multi30k_small.train, self.study, "peer", options, 5)[0], 0)
+        self.assertEqual(trained, [5])
+        kept = text_seeds.json.loads(self.study.kept("peer", 5).read_text())
+        self.assertEqual((kept["evaluation"]["metrics"], kept["threads"], kept["bound"]), ({"BLEU": 7}, 1, False))
+        self.assertNotIn("path", kept["evaluation"])
 
 
 if __name__ == "__main__":
