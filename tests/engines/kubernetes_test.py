@@ -415,6 +415,27 @@ class RunsTest(ClusterTest):
         self.mlbench("stop", "waits-2")
         self.assertIsNone(self.wait_for_state("waits-2", "stopped")["placement"])
 
+    def test_no_other_run_comes_to_its_nodes(self):
+        first = self.sleepers("first", 2, "--ranks-per-host", "1")
+        self.command("second", 1, "echo ready", "--detach")
+        self.wait_for(lambda: any("anti-affinity" in note for note in self.record("second-1")["notes"]),
+                      "the second says what it waits for", PATIENCE_S, lambda: self.told("second-1"))
+        # Nor does one that would share a node, with who does not.
+        self.command("third", 1, "echo ready", "--detach", "--share-host")
+        self.wait_for(lambda: any("anti-affinity" in note for note in self.record("third-1")["notes"]),
+                      "the third says what it waits for", PATIENCE_S, lambda: self.told("third-1"))
+        self.mlbench("stop", first)
+        for name in ("second-1", "third-1"):
+            self.assertEqual(self.wait_for_state(name, *ENDED)["state"], "finished")
+
+    def test_runs_that_share_their_nodes(self):
+        names = [self.sleepers(name, 2, "--ranks-per-host", "1", "--share-host") for name in ("one", "two")]
+        for name in names:
+            record = self.record(name)
+            self.assertEqual((record["state"], record["shared_host"]), ("running", True))
+            self.assertEqual(sorted(place["host"] for place in record["placement"]), ["n1", "n2"])
+            self.mlbench("stop", name)
+
     def test_a_stop_while_it_waits_for_admission(self):
         # Nobody admits: there is no Kueue here.
         self.command("kueue", 2, "true", "--detach", "--queue", "team")
@@ -596,6 +617,10 @@ class ChartTest(ClusterTest):
                 pods = self.wait_for(lambda: KUBE.get("pods", "--namespace", "lab", "--selector", labels)["items"],
                                      f"{release} has a rank")
                 self.assertEqual(len(pods), 1)
+            nodes = {self.wait_for(lambda: [one["spec"].get("nodeName") for one in KUBE.get(
+                "pods", "--namespace", "lab", "--selector", f"app.kubernetes.io/instance={release},mlbench/run=same-1")["items"]
+                if one["spec"].get("nodeName")], "it has a node")[0] for release in ("a", "b")}
+            self.assertEqual(len(nodes), 2, "no measurement shares a node with another release's")
             records = [self.ended(call, "same-1") for call in (first, second)]
             self.assertEqual([one["state"] for one in records], ["finished", "finished"])
             self.assertNotEqual(records[0]["allocation"]["job"], records[1]["allocation"]["job"])

@@ -85,6 +85,11 @@ TEST(KubernetesManifest, HasAllThatAClusterMayDecideOtherwise) {
           "automountServiceAccountToken": false, "enableServiceLinks": false,
           "securityContext": {"runAsNonRoot": true, "runAsUser": 10001, "runAsGroup": 10001, "fsGroup": 10001,
                               "seccompProfile": {"type": "RuntimeDefault"}},
+          "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
+            "labelSelector": {
+              "matchLabels": {"app.kubernetes.io/name": "mlbench", "app.kubernetes.io/component": "rank"},
+              "matchExpressions": [{"key": "mlbench/start", "operator": "NotIn", "values": ["mlbench-r-4-ab"]}]},
+            "namespaceSelector": {}, "topologyKey": "kubernetes.io/hostname"}]}},
           "containers": [{
             "name": "rank", "image": "worker:1",
             "command": ["mlbench-guard", "kubernetes", "mlbench-worker", "--run-dir", "FOLDER", "--segment", "2"],
@@ -138,13 +143,18 @@ TEST(KubernetesManifest, HasWhatWasAskedFor) {
   EXPECT_EQ(pod["hostNetwork"], true);
   EXPECT_EQ(pod["dnsPolicy"], "ClusterFirstWithHostNet");
   const Json& rule = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-  ASSERT_EQ(rule.size(), 1u);
+  ASSERT_EQ(rule.size(), 2u) << "no other rank of this run, and none of another";
   EXPECT_EQ(rule[0]["topologyKey"], "kubernetes.io/hostname");
   EXPECT_EQ(rule[0]["labelSelector"]["matchLabels"], Json({{"mlbench/start", "mlbench-r-4-ab"}}));
+  EXPECT_TRUE(rule[1]["labelSelector"].contains("matchExpressions"));
+  request.share_host = true;
+  const Json shared = template_of(objects_for(request, engine)).at("spec");
+  EXPECT_EQ(shared["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"],
+            Json::array({rule[0]}));
   engine.ranks_per_host = 3;
   engine.kubernetes.data_volume = "/mnt/data";
   const Json other = template_of(objects_for(request, engine)).at("spec");
-  EXPECT_FALSE(other.contains("affinity"));
+  EXPECT_FALSE(other.contains("affinity")) << "it shares its nodes";
   EXPECT_EQ(other["topologySpreadConstraints"][0]["minDomains"], 2);
   EXPECT_EQ(other["volumes"].back()["hostPath"], Json({{"path", "/mnt/data"}, {"type", "Directory"}}));
 }
