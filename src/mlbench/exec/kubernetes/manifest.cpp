@@ -314,7 +314,7 @@ Objects objects_of(const LaunchRequest& request, const spec::EngineOptions& engi
 
 namespace {
 
-constexpr std::array<std::string_view, 3> kKinds = {"job", "jobset", "trainjob"};
+constexpr std::array<std::string_view, 4> kKinds = {"job", "jobset", "trainjob", "mpijob"};
 
 }  // namespace
 
@@ -389,30 +389,27 @@ Json train_job(const Json& job, const LaunchRequest& request, const spec::Engine
 
 Json launched_by_others(const std::string& kind, const LaunchRequest& request, const Json& spec,
                         const spec::EngineOptions& engine, const Defaults& defaults) {
-  if (kind == "mpijob") {
-    throw UserError(
-        "--emit mpijob: its launcher reaches its workers over ssh, and images of mlbench hold no sshd; give --emit "
-        "jobset with --backend gloo, or run it without --emit");
-  }
   if (std::ranges::find(kKinds, kind) == kKinds.end()) {
     throw UserError(fmt::format("--emit '{}': expected {}", shortened(kind), fmt::join(kKinds, ", ")));
   }
   check(request, engine, defaults);
-  if (request.backend == "mpi") {
+  const bool by_mpirun = kind == "mpijob";
+  if (request.backend == "mpi" && !by_mpirun) {
     throw UserError(
-        "--emit with --backend mpi: nobody starts Open MPI's daemons there; give --backend gloo, or run it without "
-        "--emit");
+        fmt::format("--emit {} with --backend mpi: nobody starts Open MPI's daemons there; give --emit mpijob or "
+                    "--backend gloo, or "
+                    "run it without --emit",
+                    kind));
   }
   if (request.command.empty()) throw UserError("--emit: there is nothing to run");
   for (const std::string& word : request.command) {
     if (word.find("{rank}") == std::string::npos || !request.rank_words) continue;
-    throw UserError(
-        fmt::format("--emit: nobody fills in {{rank}} in '{}' there: let your command read "
-                    "JOB_COMPLETION_INDEX",
-                    shortened(word)));
+    throw UserError(fmt::format("--emit: nobody fills in {{rank}} in '{}' there: let your command read {}",
+                                shortened(word), by_mpirun ? "OMPI_COMM_WORLD_RANK" : "JOB_COMPLETION_INDEX"));
   }
-  // Names of JobSet's pods have "-ranks-0-INDEX-xxxxx" behind them, those of Kubeflow's "-node-0-INDEX-xxxxx".
-  constexpr size_t kReserved = sizeof "-ranks-0" + sizeof "-xxxxx";
+  // Names of JobSet's pods have "-ranks-0-INDEX-xxxxx" behind them, those of Kubeflow's "-node-0-INDEX-xxxxx" and
+  // "-launcher-xxxxx".
+  constexpr size_t kReserved = sizeof "-launcher" + sizeof "-xxxxx";
   const std::string folder = sha256_hex(folder_here(request).string()).substr(0, 8);
   const std::string name = job_name(request, folder, kind == "job" ? 0 : kReserved);
   const std::string pod = kind == "job" ? name : fmt::format("{}-{}-0", name, kind == "jobset" ? "ranks" : "node");
@@ -426,6 +423,10 @@ Json launched_by_others(const std::string& kind, const LaunchRequest& request, c
   // A TrainJob has no volume of ours.
   const std::string run_dir = kind == "trainjob" ? "/tmp/mlbench-run" : folder_on_hosts(request, kScratch).string();
   fill_in(theirs.command, folder_on_hosts(request, kScratch).string(), run_dir);
+  if (by_mpirun) {
+    if (request.rank_words) theirs.command = request.command;
+    return Json::array({mpi_job(theirs, spec, run_dir, engine, defaults, name)});
+  }
   const Rank rank = free_rank(theirs, spec, fmt::format("{}-0.{}", pod, name), run_dir);
   Json job = job_of(theirs, engine, defaults, name, rank);
   if (kind == "trainjob") return Json::array({train_job(job, theirs, engine, rank, image_of(engine, defaults))});

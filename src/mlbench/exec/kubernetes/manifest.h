@@ -73,8 +73,13 @@ std::string data_volume_of(const spec::EngineOptions& engine, const Defaults& de
 Rank free_rank(const LaunchRequest& request, const Json& spec, const std::string& first_host,
                const std::string& folder);
 
+// An MPIJob of Kubeflow: a launcher that starts the ranks by mpirun, and a worker per rank that runs sshd. UserError
+// for what it cannot have.
+Json mpi_job(const LaunchRequest& request, const Json& spec, const std::string& run_dir,
+             const spec::EngineOptions& engine, const Defaults& defaults, const std::string& name);
+
 // For those who start ranks by other means: job, jobset or trainjob (of Kubeflow), whose ranks find each other by
-// JOB_COMPLETION_INDEX and a port of rank 0. Of Executor::manifest().
+// JOB_COMPLETION_INDEX and a port of rank 0, or mpijob. Of Executor::manifest().
 Json launched_by_others(const std::string& kind, const LaunchRequest& request, const Json& spec,
                         const spec::EngineOptions& engine, const Defaults& defaults);
 
