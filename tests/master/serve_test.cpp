@@ -501,6 +501,11 @@ TEST_F(Serve, WhatTheVariablesOfTheMasterSayHoldsForItsRuns) {
   body["threads_per_worker"] = 4;
   EXPECT_THAT(post("/runs", body, 400)["message"].get<std::string>(), HasSubstr("4 cores"));
   EXPECT_FALSE(fs::exists(home() / "runs" / "c-1"));
+  // The page asks for what the usual engine takes.
+  for (const Json& row : get("/catalog")["executors"]) {
+    EXPECT_EQ(row["usual"], row["name"] == "kubernetes") << row;
+    if (row["usual"] == true) EXPECT_THAT(row["options"].get<std::vector<std::string>>(), Contains("pod_overlay"));
+  }
 }
 
 TEST_F(Serve, AMasterOfAPodIsFoundByItsAddress) {
