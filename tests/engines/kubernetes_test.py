@@ -218,6 +218,23 @@ class RunsTest(ClusterTest):
         self.mlbench("run", "here", "4", *TASK, "--backend", "mpi", "--local")
         self.assertEqual(self.record("here-4")["weights_sha256"], record["weights_sha256"])
 
+    def test_the_network_of_the_nodes(self):
+        """In place of the cluster's: the ranks' addresses are those of their nodes, and train the same."""
+        name = self.sleepers("nets", 2, "--ranks-per-host", "1", "--host-network")
+        for pod in self.pods_of(NAMESPACE, name):
+            self.assertEqual(pod["status"]["podIP"], pod["status"]["hostIP"])
+        self.mlbench("stop", name)
+        self.wait_for_state(name, "stopped")
+        for backend in ("gloo", "mpi"):
+            weights = []
+            for network in ([], ["--host-network"]):
+                run = f"{backend}-{len(network)}"
+                self.run_on_kubernetes(run, 2, "--ranks-per-host", "1", *TASK, "--backend", backend, *network)
+                record = self.record(f"{run}-2")
+                self.assertEqual(record["state"], "finished", record["failure"])
+                weights.append(record["weights_sha256"])
+            self.assertEqual(weights[0], weights[1])
+
     @unittest.skipUnless((DATASETS / "fashion-mnist").exists(), "missing capability: the package dataset-fashion-mnist")
     def test_data_of_a_volume(self):
         self.run_on_kubernetes("data", 2, "--data-volume", str(DATASETS), "--task", "fashion-mnist", *SETTINGS, "--max-steps", "10",
@@ -415,6 +432,27 @@ class RunsTest(ClusterTest):
         self.mlbench("stop", "waits-2")
         self.assertIsNone(self.wait_for_state("waits-2", "stopped")["placement"])
 
+    def test_no_other_run_comes_to_its_nodes(self):
+        first = self.sleepers("first", 2, "--ranks-per-host", "1")
+        self.command("second", 1, "echo ready", "--detach")
+        self.wait_for(lambda: any("anti-affinity" in note for note in self.record("second-1")["notes"]),
+                      "the second says what it waits for", PATIENCE_S, lambda: self.told("second-1"))
+        # Nor does one that would share a node, with who does not.
+        self.command("third", 1, "echo ready", "--detach", "--share-host")
+        self.wait_for(lambda: any("anti-affinity" in note for note in self.record("third-1")["notes"]),
+                      "the third says what it waits for", PATIENCE_S, lambda: self.told("third-1"))
+        self.mlbench("stop", first)
+        for name in ("second-1", "third-1"):
+            self.assertEqual(self.wait_for_state(name, *ENDED)["state"], "finished")
+
+    def test_runs_that_share_their_nodes(self):
+        names = [self.sleepers(name, 2, "--ranks-per-host", "1", "--share-host") for name in ("one", "two")]
+        for name in names:
+            record = self.record(name)
+            self.assertEqual((record["state"], record["shared_host"]), ("running", True))
+            self.assertEqual(sorted(place["host"] for place in record["placement"]), ["n1", "n2"])
+            self.mlbench("stop", name)
+
     def test_a_stop_while_it_waits_for_admission(self):
         # Nobody admits: there is no Kueue here.
         self.command("kueue", 2, "true", "--detach", "--queue", "team")
@@ -596,6 +634,10 @@ class ChartTest(ClusterTest):
                 pods = self.wait_for(lambda: KUBE.get("pods", "--namespace", "lab", "--selector", labels)["items"],
                                      f"{release} has a rank")
                 self.assertEqual(len(pods), 1)
+            nodes = {self.wait_for(lambda: [one["spec"].get("nodeName") for one in KUBE.get(
+                "pods", "--namespace", "lab", "--selector", f"app.kubernetes.io/instance={release},mlbench/run=same-1")["items"]
+                if one["spec"].get("nodeName")], "it has a node")[0] for release in ("a", "b")}
+            self.assertEqual(len(nodes), 2, "no measurement shares a node with another release's")
             records = [self.ended(call, "same-1") for call in (first, second)]
             self.assertEqual([one["state"] for one in records], ["finished", "finished"])
             self.assertNotEqual(records[0]["allocation"]["job"], records[1]["allocation"]["job"])
@@ -645,6 +687,31 @@ class ChartTest(ClusterTest):
             # The new one goes on where the old one was.
             call("POST", "/runs", self.command("next", 1, "true"))
             self.assertEqual(self.ended(call, "next-1")["state"], "finished")
+
+    def test_a_master_that_crashes(self):
+        """Within its container: another process takes its place, and finds the run, whose supervisor never ended."""
+        pod = self.sleepers_of("a", "stays", 2)
+
+        def masters():
+            """The process that serves, whose parent keeps it: by their command lines they are the same."""
+            found = {}
+            for pid in slurm_cluster.pids():
+                with contextlib.suppress(OSError):
+                    if (slurm_cluster.environment_of(pid).get("MLBENCH_POD_NAME") == pod
+                            and pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"mlbench\0serve\0")):
+                        found[pid] = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            return [pid for pid, parent in found.items() if parent in found]
+
+        [before] = masters()
+        os.kill(before, signal.SIGKILL)
+        self.wait_for(lambda: masters() not in ([], [before]), "another process serves")
+        self.assertEqual(self.pod_of("a"), pod)
+        [status] = KUBE.get("pod", pod, "--namespace", "lab")["status"]["containerStatuses"]
+        self.assertEqual(status["restartCount"], 0)
+        with self.master("a") as call:
+            self.assertEqual(call("GET", "/runs/stays-2")["state"], "running")
+            call("POST", "/runs/stays-2/stop", {})
+            self.assertEqual(self.ended(call, "stays-2")["state"], "stopped")
 
     def test_a_master_that_is_lost(self):
         """No time to end in order: its runs are lost, and said to be, and Kubernetes removes their jobs with its pod."""

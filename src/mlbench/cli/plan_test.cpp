@@ -106,6 +106,11 @@ TEST_F(Plan, RunsThatShareTheirHostHaveCoresOfTheirOwn) {
   options_.hosts = "h1:4";
   facts_.executors = {"local", "mpirun"};
   EXPECT_THAT(error(), HasSubstr("--share-host: the cores of other hosts are not ours"));
+  options_.executor = "kubernetes";
+  options_.hosts.clear();
+  options_.image = "worker:1";
+  facts_.executors = {"local", "kubernetes"};
+  EXPECT_TRUE(plan_runs(options_, facts_).front().share_host) << "its pods say so to the scheduler";
   options_ = {};
   options_.name = "r";
   options_.workers = {"2"};

@@ -72,12 +72,17 @@ struct SetCluster {
 };
 
 ExitCode set_cluster(const Context& context, const SetCluster& options) {
-  if (options.words.size() == 2) provider(options.words[0]);
   if (options.words.size() > 2) throw UserError("one cluster can be set: give one NAME");
   const std::string& name = options.words.back();
   check_name(name, "cluster name");
   Clusters clusters = read_clusters(context.home());
   const auto known = clusters.known.find(name);
+  if (options.words.size() == 2) {
+    const std::string& of = options.words.front();
+    provider(of);
+    const std::string_view is = known != clusters.known.end() ? known->second.provider : name == kLocal ? kLocal : of;
+    if (of != is) throw UserError(fmt::format("{} is no cluster of {}: see 'mlbench list-clusters'", name, of));
+  }
   if (context.url_option) {
     if (options.forget) throw UserError("--forget needs no -u");
     if (name == kLocal) throw UserError("'local' is this home: choose another name");

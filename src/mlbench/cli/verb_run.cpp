@@ -32,8 +32,8 @@ void add_start_options(CLI::App& verb, StartOptions& start) {
 
 void add_emit_option(CLI::App& verb, StartOptions& start) {
   verb.add_option("--emit", start.emit,
-                  "print a manifest by which others start the ranks, and start nothing: job, jobset, trainjob "
-                  "(executor kubernetes)")
+                  "print a manifest by which others start the ranks, and start nothing: job, jobset, trainjob, "
+                  "mpijob (executor kubernetes)")
       ->type_name("KIND");
 }
 

@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
@@ -41,6 +43,19 @@ fs::path chart_folder(const std::string& given) {
   return fs::absolute(given).lexically_normal();
 }
 
+constexpr const char* kImageAdvice =
+    "deploy/docker/build.sh --repository REGISTRY/mlbench worker builds it, and a push brings it to a registry that "
+    "the "
+    "cluster's nodes reach";
+
+// What the nodes of a cloud would wait for in vain.
+void check_reachable(const std::string& image, const std::string& provider) {
+  const std::string registry = image.substr(0, image.find_first_of("/:"));
+  if (registry != "localhost" || (provider != "gcloud" && provider != "aws")) return;
+  throw UserError(fmt::format("--image '{}': no node of {} finds it on its own localhost; {}", shortened(image),
+                              provider, kImageAdvice));
+}
+
 std::vector<std::string> helm_words(const Cluster& cluster) {
   std::vector<std::string> words;
   if (!cluster.kubeconfig.empty()) words.insert(words.end(), {"--kubeconfig", cluster.kubeconfig});
@@ -58,6 +73,10 @@ void add_chart_options(CLI::App& verb, ChartOptions& options) {
       ->type_name("N")
       ->group(group);
   verb.add_option("-g,--num-gpus", options.gpus, "GPUs of a node")->capture_default_str()->type_name("N")->group(group);
+  verb.add_option("--image", options.image,
+                  fmt::format("of master and workers (default: what {} says)", kImageVariable))
+      ->type_name("REF")
+      ->group(group);
   verb.add_option("-v,--custom-value", options.values, "a value of the chart, as helm's --set; repeatable")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE")
@@ -65,6 +84,34 @@ void add_chart_options(CLI::App& verb, ChartOptions& options) {
   verb.add_option("--chart", options.chart, "folder of the chart (default: that of this installation)")
       ->type_name("DIR")
       ->group(group);
+}
+
+ImageName image_name(const std::string& image) {
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("._-/:@").find(c) != std::string_view::npos;
+  };
+  const size_t slash = image.rfind('/');
+  const size_t colon = image.find_last_of(':');
+  const bool tagged = colon != std::string::npos && (slash == std::string::npos || colon > slash);
+  ImageName name{image.substr(0, tagged ? colon : image.size()), tagged ? image.substr(colon + 1) : "latest"};
+  const auto edge = [](char c) { return std::string_view("._-/:@").find(c) != std::string_view::npos; };
+  if (!std::ranges::all_of(image, fits) || name.repository.empty() || name.tag.empty() ||
+      edge(name.repository.front()) || edge(name.repository.back()) || edge(name.tag.front())) {
+    throw UserError(
+        fmt::format("--image '{}': expected an image as in registry.example/mlbench-worker:1", shortened(image)));
+  }
+  return name;
+}
+
+std::string chosen_image(const ChartOptions& options) {
+  return options.image.empty() ? environment_variable(kImageVariable).value_or("") : options.image;
+}
+
+bool values_name_images(const ChartOptions& options) {
+  return std::ranges::all_of(std::array{"master.image.repository=", "worker.image.repository="}, [&](const char* key) {
+    return std::ranges::any_of(options.values, [&](const std::string& value) { return value.starts_with(key); });
+  });
 }
 
 std::vector<std::string> kubectl_words(const Cluster& cluster) {
@@ -84,6 +131,11 @@ std::vector<Step> chart_steps(Cluster& cluster, const ClusterRequest& request, c
     if (value.find('=') != std::string::npos && !value.starts_with('=')) continue;
     throw UserError(fmt::format("-v '{}': expected KEY=VALUE, as in limits.workers=4", shortened(value)));
   }
+  const std::string image = chosen_image(options);
+  if (image.empty() && !values_name_images(options)) {
+    throw UserError(fmt::format("which image do master and workers have? Give --image REF or set {}: {}",
+                                kImageVariable, kImageAdvice));
+  }
   cluster.release = request.name;
   cluster.token_file = (request.folder / "token").string();
 
@@ -95,6 +147,15 @@ std::vector<Step> chart_steps(Cluster& cluster, const ClusterRequest& request, c
   set(fmt::format("limits.workers={}", cluster.nodes - 1));
   set(fmt::format("limits.cpu={}", std::max<int64_t>(1, cpus - 1)));
   set(fmt::format("limits.gpu={}", gpus));
+  if (!image.empty()) {
+    const ImageName name = image_name(image);
+    check_reachable(image, cluster.provider);
+    for (const char* whose : {"master", "worker"}) {
+      set(fmt::format("{}.image.repository={}", whose, name.repository));
+      // A tag of digits alone stays text.
+      helm.insert(helm.end(), {"--set-string", fmt::format("{}.image.tag={}", whose, name.tag)});
+    }
+  }
   for (const std::string& value : options.values) set(value);
   helm.insert(helm.end(), {"--wait", "--timeout", kHelmPatience});
 

@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
@@ -18,6 +20,7 @@
 #include "mlbench/cli/clusters/host_check.h"
 #include "mlbench/cli/clusters/port_forward.h"
 #include "mlbench/cli/clusters/provider.h"
+#include "mlbench/home/owner.h"
 
 namespace mlbench::cli {
 namespace {
@@ -48,9 +51,17 @@ class ClusterVerbs : public testing::Test {
                     {"PATH", bin().string() + ":/usr/bin:/bin"},
                     {"CALLS", (folder_ / "calls").string()},
                     {"TOKEN", kToken},
+                    {"MLBENCH_WORKER_IMAGE", "lab.example/mlbench-worker:7"},
                     {"KUBECONFIG", ""}};
     for (const char* name : {"gcloud", "eksctl", "aws", "kind", "docker", "helm", "sinfo", "scontrol"}) fake(name, "");
     fake("kubectl", "case \" $* \" in *' get secret '*) printf %s \"$TOKEN\";; *current-context*) echo lab;; esac");
+  }
+
+  void TearDown() override {
+    for (const auto& [name, cluster] : read_clusters(home()).known) {
+      if (cluster.home.empty()) continue;
+      if (const auto master = home::find_master(cluster.home)) kill(master->pid, SIGKILL);
+    }
   }
 
   fs::path home() const { return folder_ / "home"; }
@@ -117,9 +128,13 @@ std::string chart_calls(const std::string& name, const std::string& helm, const 
       name, helm, kubectl, limits);
 }
 
-std::string limits(int workers, int cpus, int gpus) {
-  return fmt::format("[--set] [limits.workers={}] [--set] [limits.cpu={}] [--set] [limits.gpu={}]", workers, cpus,
-                     gpus);
+std::string limits(int workers, int cpus, int gpus, const std::string& repository = "lab.example/mlbench-worker",
+                   const std::string& tag = "7") {
+  return fmt::format(
+      "[--set] [limits.workers={}] [--set] [limits.cpu={}] [--set] [limits.gpu={}] "
+      "[--set] [master.image.repository={}] [--set-string] [master.image.tag={}] "
+      "[--set] [worker.image.repository={}] [--set-string] [worker.image.tag={}]",
+      workers, cpus, gpus, repository, tag, repository, tag);
 }
 
 std::string kubeconfig(const std::string& name) {
@@ -167,6 +182,8 @@ TEST_F(ClusterVerbs, EveryProviderCallsItsToolsWithExactlyTheseWords) {
         "-g",
         "2",
         "-e",
+        "--image",
+        "10.0.0.1:5000/a/worker@sha256:00ff",
         "-v",
         "store.size=5Gi",
         "-v",
@@ -181,7 +198,8 @@ TEST_F(ClusterVerbs, EveryProviderCallsItsToolsWithExactlyTheseWords) {
        "gcloud [container] [clusters] [get-credentials] [big-5] [--zone] [europe-west2-b] [--project] [lab] [--quiet] "
        "KUBECONFIG=HOME/clusters/big-5/kubeconfig\n" +
            chart_calls("big-5", kubeconfig("big-5"), kubeconfig("big-5"),
-                       limits(4, 7, 2) + " [--set] [store.size=5Gi] [--set] [note=a b;c]")},
+                       limits(4, 7, 2, "10.0.0.1:5000/a/worker@sha256", "00ff") +
+                           " [--set] [store.size=5Gi] [--set] [note=a b;c]")},
       {"aws",
        {"3", "my-cluster", "-z", "eu-west-1"},
        "my-cluster-3",
@@ -193,20 +211,25 @@ TEST_F(ClusterVerbs, EveryProviderCallsItsToolsWithExactlyTheseWords) {
       {"kind",
        {"3", "my-cluster", "-k", "1.34.0"},
        "my-cluster-3",
+       "docker [image] [inspect] [lab.example/mlbench-worker:7]\n"
+       "docker [pull] [lab.example/mlbench-worker:7]\n"
        "kind [create] [cluster] [--name] [my-cluster-3] [--config] [HOME/clusters/my-cluster-3/kind.json] " +
            kubeconfig("my-cluster-3") +
            " [--wait] [5m] [--image] [kindest/node:v1.34.0]\n"
            "docker [start] [kind-registry]\n"
            "docker [run] [--detach] [--restart] [always] [--network] [kind] [--publish] [127.0.0.1:5000:5000] [--env] "
-           "[REGISTRY_HTTP_ADDR=:5000] [--name] [kind-registry] [registry:2]\n" +
-           chart_calls("my-cluster-3", kubeconfig("my-cluster-3"), kubeconfig("my-cluster-3"), limits(2, 1, 0))},
+           "[REGISTRY_HTTP_ADDR=:5000] [--name] [kind-registry] [registry:2]\n"
+           "docker [tag] [lab.example/mlbench-worker:7] [localhost:5000/mlbench-worker:7]\n"
+           "docker [push] [localhost:5000/mlbench-worker:7]\n" +
+           chart_calls("my-cluster-3", kubeconfig("my-cluster-3"), kubeconfig("my-cluster-3"),
+                       limits(2, 1, 0, "localhost:5000/mlbench-worker"))},
       {"kubernetes",
        {"3", "my-cluster", "--context", "lab one"},
        "my-cluster-3",
        chart_calls("my-cluster-3", "[--kube-context] [lab one]", "[--context] [lab one]", limits(2, 3, 0))},
       {"slurm", {"lab", "-p", "gpu", "--slurm-option", "account=x"}, "lab", "scontrol [show] [partition] [gpu]"},
   };
-  fake("docker", "test \"$1\" != start");
+  fake("docker", "case $1 in start|image) exit 1;; esac");
   for (const ProviderCase& one : cases) {
     fs::remove_all(home());
     fs::remove(folder_ / "calls");
@@ -227,18 +250,122 @@ TEST_F(ClusterVerbs, EveryProviderCallsItsToolsWithExactlyTheseWords) {
   }
 }
 
+std::string words_about(const std::vector<std::string>& calls, const std::string& word) {
+  for (const std::string& call : calls) {
+    if (call.find(word) != std::string::npos) return call;
+  }
+  return "";
+}
+
+TEST_F(ClusterVerbs, NodesOfACloudAreGivenAnImageThatTheyReach) {
+  environment_["MLBENCH_WORKER_IMAGE"] = "";
+  for (const char* provider : {"gcloud", "aws", "kubernetes"}) {
+    std::vector<std::string> words = {"3", "lab"};
+    if (provider == std::string("kubernetes")) words.insert(words.end(), {"--context", "lab"});
+    const Result none = create(provider, words);
+    EXPECT_EQ(none.code, 2) << provider;
+    EXPECT_THAT(none.err, AllOf(HasSubstr("which image"), HasSubstr("MLBENCH_WORKER_IMAGE"), HasSubstr("build.sh")));
+  }
+  for (const char* image : {"localhost/mlbench-worker:1", "localhost:5000/mlbench-worker"}) {
+    EXPECT_THAT(create("gcloud", {"3", "lab", "--image", image}).err, HasSubstr("no node of gcloud finds it"));
+  }
+  for (const char* image : {"a b", "x,y=z", "-x", "x:", ":1", "lab.example/", "lab.example/x:{a}"}) {
+    const Result result = create("gcloud", {"3", "lab", std::string("--image=") + image});
+    EXPECT_EQ(result.code, 2) << image;
+    EXPECT_THAT(result.err, HasSubstr("expected an image as in")) << image;
+  }
+  EXPECT_THAT(calls(), IsEmpty());
+
+  const Result by_values = create("gcloud", {"3", "lab", "-v", "master.image.repository=lab.example/m", "-v",
+                                             "worker.image.repository=lab.example/w"});
+  EXPECT_EQ(by_values.code, 0) << by_values.err;
+  EXPECT_THAT(words_about(calls(), "helm"),
+              AllOf(HasSubstr("[--set] [limits.gpu=0] [--set] [master.image.repository=lab.example/m] [--set] "
+                              "[worker.image.repository=lab.example/w] [--wait]")));
+}
+
+TEST_F(ClusterVerbs, KindHasTheImageThatWasBuiltHere) {
+  environment_["MLBENCH_WORKER_IMAGE"] = "";
+  ASSERT_EQ(create("kind", {"2", "lab", "-p", "5001"}).code, 0);
+  EXPECT_EQ(calls().front(), "docker [image] [inspect] [localhost/mlbench-worker:latest]");
+  EXPECT_EQ(words_about(calls(), "[tag]"),
+            "docker [tag] [localhost/mlbench-worker:latest] [localhost:5001/mlbench-worker:latest]");
+  EXPECT_EQ(words_about(calls(), "[push]"), "docker [push] [localhost:5001/mlbench-worker:latest]");
+  EXPECT_THAT(words_about(calls(), "helm"), HasSubstr("[--set] [worker.image.repository=localhost:5001/mlbench-worker] "
+                                                      "[--set-string] [worker.image.tag=latest]"));
+
+  fs::remove(folder_ / "calls");
+  fake("docker", "case $1 in image|pull) echo 'not there' >&2; exit 1;; esac");
+  const Result missing = create("kind", {"2", "other"});
+  EXPECT_EQ(missing.code, 3);
+  EXPECT_THAT(missing.err, AllOf(HasSubstr("build.sh --engine docker worker"), HasSubstr("nothing was made")));
+  EXPECT_EQ(words_about(calls(), "kind [create]"), "");
+}
+
+TEST_F(ClusterVerbs, AClusterIsOfItsProvider) {
+  ASSERT_EQ(create("slurm", {"lab", "-p", "gpu"}).code, 0);
+  EXPECT_EQ(mlbench({"set-cluster", "local", "local"}).code, 0);
+  for (const auto& words : std::vector<std::vector<std::string>>{
+           {"set-cluster", "gcloud", "lab"}, {"set-cluster", "gcloud", "local"}, {"set-cluster", "local", "lab"}}) {
+    const Result result = mlbench(words);
+    EXPECT_EQ(result.code, 2) << testing::PrintToString(words);
+    EXPECT_THAT(result.err, HasSubstr("no cluster of " + words[1])) << testing::PrintToString(words);
+    EXPECT_EQ(read_clusters(home()).current, "");
+  }
+  EXPECT_EQ(mlbench({"set-cluster", "slurm", "lab"}).code, 0);
+  EXPECT_EQ(read_clusters(home()).current, "lab");
+}
+
+// A real master, with real runs' verbs against it: no program of the test's own has a part in it.
+TEST_F(ClusterVerbs, AClusterOfThisMachineIsAMasterWithAHomeOfItsOwn) {
+  const Result made = mlbench({"create-cluster", "local", "2", "lab"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_THAT(made.out, StartsWith("MLBench successfully deployed\n"));
+  const Cluster cluster = read_clusters(home()).known.at("lab-2");
+  EXPECT_EQ(cluster.provider, "local");
+  EXPECT_EQ(cluster.nodes, 2);
+  EXPECT_EQ(cluster.home, home() / "clusters/lab-2/home");
+  const auto first = home::find_master(cluster.home);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(mlbench({"list-clusters"}).out, "* lab-2  local, 2 nodes\n");
+  const Result url = mlbench({"get-dashboard-url"});
+  EXPECT_EQ(url.code, 0) << url.err;
+  EXPECT_THAT(url.out, HasSubstr(first->url));
+  EXPECT_EQ(mlbench({"status"}).code, 0) << "it is asked";
+
+  // It was ended, by a restart of the machine for instance: choosing it starts it.
+  ASSERT_EQ(kill(first->pid, SIGKILL), 0);
+  for (int i = 0; i < 600 && home::find_master(cluster.home); ++i) std::this_thread::sleep_for(50ms);
+  ASSERT_EQ(mlbench({"set-cluster", "local", "lab-2"}).code, 0);
+  const auto second = home::find_master(cluster.home);
+  ASSERT_TRUE(second);
+  EXPECT_NE(second->pid, first->pid);
+
+  const Result gone = mlbench({"delete-cluster", "local", "lab-2", "--yes"});
+  EXPECT_EQ(gone.code, 0) << gone.err;
+  EXPECT_EQ(gone.out, "deleted lab-2\n");
+  EXPECT_FALSE(home::find_master(cluster.home));
+  EXPECT_FALSE(fs::exists(home() / "clusters/lab-2"));
+  EXPECT_EQ(mlbench({"delete-cluster", "local", "lab-2"}).out,
+            "no cluster lab-2 of local is known: nothing to delete\n");
+}
+
 TEST_F(ClusterVerbs, ADryRunReadsAsAnOperatorTypes) {
   const Result result = create("kind", {"2", "lab", "--dry-run"});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(calls(), IsEmpty());
   EXPECT_FALSE(fs::exists(home() / "clusters.toml"));
   const std::string out = without_paths(result.out);
-  EXPECT_THAT(out, StartsWith("printf '%s\\n' '[host.\"http://kind-registry:5000\"]' > "));
+  EXPECT_THAT(out, StartsWith("docker image inspect lab.example/mlbench-worker:7 >/dev/null 2>&1 || docker pull "
+                              "lab.example/mlbench-worker:7\nprintf '%s\\n' "
+                              "'[host.\"http://kind-registry:5000\"]' > "));
   EXPECT_THAT(out, HasSubstr("\nkind create cluster --name lab-2 --config HOME/clusters/lab-2/kind.json --kubeconfig "
                              "HOME/clusters/lab-2/kubeconfig --wait 5m\n"
                              "docker start kind-registry >/dev/null 2>&1 || docker run --detach --restart always "
                              "--network kind --publish 127.0.0.1:5000:5000 --env "));
-  EXPECT_THAT(out, HasSubstr("\nhelm upgrade --install lab-2 CHART --kubeconfig HOME/clusters/lab-2/kubeconfig "
+  EXPECT_THAT(out, HasSubstr("\ndocker tag lab.example/mlbench-worker:7 localhost:5000/mlbench-worker:7\n"
+                             "docker push localhost:5000/mlbench-worker:7\n"
+                             "helm upgrade --install lab-2 CHART --kubeconfig HOME/clusters/lab-2/kubeconfig "
                              "--namespace mlbench --create-namespace --set limits.workers=1"));
   const Json json = Json::parse(create("gcloud", {"2", "lab", "--dry-run", "--json"}).out);
   EXPECT_EQ(json.at("name"), "lab-2");

@@ -14,6 +14,8 @@ namespace mlbench::cli {
 namespace {
 
 constexpr const char* kRegistryImage = "registry:2";
+// As deploy/docker/build.sh --engine docker calls it.
+constexpr const char* kBuiltImage = "localhost/mlbench-worker:latest";
 constexpr const char* kCertificates = "/etc/containerd/certs.d";  // where containerd looks for hosts of registries
 
 class KindProvider : public Provider {
@@ -47,6 +49,16 @@ class KindProvider : public Provider {
     cluster.name_space = "mlbench";
     cluster.registry = registry_;
 
+    // Seen to be here before anything is made.
+    ChartOptions chart = chart_;
+    std::string image = chosen_image(chart);
+    if (image.empty() && !values_name_images(chart)) image = kBuiltImage;
+    if (!image.empty()) {
+      chart.image = in_registry(image, port);
+      plan.steps.push_back({.what = "the image (deploy/docker/build.sh --engine docker worker builds one)",
+                            .arguments = {"docker", "pull", image},
+                            .unless = {"docker", "image", "inspect", image}});
+    }
     const auto certificates = request.folder / "certs.d";
     plan.steps.push_back({.what = "how nodes find the registry",
                           .arguments = {},
@@ -69,9 +81,13 @@ class KindProvider : public Provider {
                        "--name", registry_, kRegistryImage},
          .unless = {"docker", "start", registry_},
          .makes = true});
-    for (Step& step : chart_steps(cluster, request, chart_)) plan.steps.push_back(std::move(step));
+    if (!image.empty()) {
+      plan.steps.push_back({.what = "the image's name", .arguments = {"docker", "tag", image, chart.image}});
+      plan.steps.push_back({.what = "the image in the registry", .arguments = {"docker", "push", chart.image}});
+    }
+    for (Step& step : chart_steps(cluster, request, chart)) plan.steps.push_back(std::move(step));
     plan.notes.push_back(
-        fmt::format("images of this machine reach the cluster by 'docker tag IMAGE localhost:{}/IMAGE' "
+        fmt::format("other images of this machine reach the cluster by 'docker tag IMAGE localhost:{}/IMAGE' "
                     "and 'docker push localhost:{}/IMAGE'",
                     port, port));
     return plan;
@@ -90,6 +106,14 @@ class KindProvider : public Provider {
   }
 
  private:
+  // As this machine and the nodes call it.
+  static std::string in_registry(const std::string& image, int64_t port) {
+    const ImageName name = image_name(image);
+    std::string last = name.repository.substr(name.repository.rfind('/') + 1);
+    last = last.substr(0, last.find('@'));
+    return fmt::format("localhost:{}/{}:{}", port, last, name.tag);
+  }
+
   // YAML is a superset of JSON.
   static Json configuration(int64_t nodes, const std::filesystem::path& certificates) {
     const Json mounts = {{{"hostPath", certificates.string()}, {"containerPath", kCertificates}, {"readOnly", true}}};

@@ -92,6 +92,7 @@ class KubernetesExecutor final : public Executor {
 
   std::string name() const override { return "kubernetes"; }
   bool on_this_host() const override { return false; }
+  bool shares_hosts() const override { return true; }
   bool in_images() const override { return true; }
   bool names_hosts() const override { return true; }
 

@@ -85,6 +85,11 @@ TEST(KubernetesManifest, HasAllThatAClusterMayDecideOtherwise) {
           "automountServiceAccountToken": false, "enableServiceLinks": false,
           "securityContext": {"runAsNonRoot": true, "runAsUser": 10001, "runAsGroup": 10001, "fsGroup": 10001,
                               "seccompProfile": {"type": "RuntimeDefault"}},
+          "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
+            "labelSelector": {
+              "matchLabels": {"app.kubernetes.io/name": "mlbench", "app.kubernetes.io/component": "rank"},
+              "matchExpressions": [{"key": "mlbench/start", "operator": "NotIn", "values": ["mlbench-r-4-ab"]}]},
+            "namespaceSelector": {}, "topologyKey": "kubernetes.io/hostname"}]}},
           "containers": [{
             "name": "rank", "image": "worker:1",
             "command": ["mlbench-guard", "kubernetes", "mlbench-worker", "--run-dir", "FOLDER", "--segment", "2"],
@@ -138,13 +143,18 @@ TEST(KubernetesManifest, HasWhatWasAskedFor) {
   EXPECT_EQ(pod["hostNetwork"], true);
   EXPECT_EQ(pod["dnsPolicy"], "ClusterFirstWithHostNet");
   const Json& rule = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-  ASSERT_EQ(rule.size(), 1u);
+  ASSERT_EQ(rule.size(), 2u) << "no other rank of this run, and none of another";
   EXPECT_EQ(rule[0]["topologyKey"], "kubernetes.io/hostname");
   EXPECT_EQ(rule[0]["labelSelector"]["matchLabels"], Json({{"mlbench/start", "mlbench-r-4-ab"}}));
+  EXPECT_TRUE(rule[1]["labelSelector"].contains("matchExpressions"));
+  request.share_host = true;
+  const Json shared = template_of(objects_for(request, engine)).at("spec");
+  EXPECT_EQ(shared["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"],
+            Json::array({rule[0]}));
   engine.ranks_per_host = 3;
   engine.kubernetes.data_volume = "/mnt/data";
   const Json other = template_of(objects_for(request, engine)).at("spec");
-  EXPECT_FALSE(other.contains("affinity"));
+  EXPECT_FALSE(other.contains("affinity")) << "it shares its nodes";
   EXPECT_EQ(other["topologySpreadConstraints"][0]["minDomains"], 2);
   EXPECT_EQ(other["volumes"].back()["hostPath"], Json({{"path", "/mnt/data"}, {"type", "Directory"}}));
 }
@@ -1230,19 +1240,143 @@ TEST(KubernetesEmit, JobSetsAndTrainJobsHaveNamesOfTheirOwn) {
                                                         train["metadata"]["name"].get<std::string>());
 }
 
+TEST(KubernetesEmit, AnMpiJobHasALauncherAndWorkersWithAnSshd) {
+  LaunchRequest request = plain_request();
+  request.backend = "mpi";
+  request.workers = 2;
+  spec::EngineOptions engine = with_image();
+  engine.ranks_per_host = 1;
+  engine.kubernetes.memory = "4Gi";
+  engine.kubernetes.data_volume = "corpora";
+  engine.kubernetes.queue = "team-queue";
+  const Json objects = launched_by_others("mpijob", request, {{"name", "r-2"}}, engine,
+                                          {.pod_overlay = R"({"spec": {"imagePullSecrets": [{"name": "lab"}]}})"});
+  ASSERT_EQ(objects.size(), 1u);
+  const Json& job = objects[0];
+  const std::string name = job["metadata"]["name"], folder = folder_on_hosts(request, kScratch).string();
+  Json expected = Json::parse(R"({
+    "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+    "metadata": {"name": "NAME", "labels": {
+      "app.kubernetes.io/name": "mlbench", "app.kubernetes.io/component": "rank", "mlbench/run": "r-4",
+      "mlbench/start": "NAME", "kueue.x-k8s.io/queue-name": "team-queue"}},
+    "spec": {
+      "mpiImplementation": "OpenMPI", "slotsPerWorker": 1, "launcherCreationPolicy": "WaitForWorkersReady",
+      "sshAuthMountPath": "/home/mlbench/.ssh",
+      "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 0, "suspend": true},
+      "mpiReplicaSpecs": {
+        "Launcher": {"replicas": 1, "restartPolicy": "Never", "template": {
+          "metadata": {"labels": {
+            "app.kubernetes.io/name": "mlbench", "app.kubernetes.io/component": "launcher", "mlbench/run": "r-4",
+            "mlbench/start": "NAME"}},
+          "spec": {
+            "terminationGracePeriodSeconds": 5, "automountServiceAccountToken": false, "enableServiceLinks": false,
+            "securityContext": {"runAsNonRoot": true, "runAsUser": 10001, "runAsGroup": 10001, "fsGroup": 10001,
+                                "seccompProfile": {"type": "RuntimeDefault"}},
+            "imagePullSecrets": [{"name": "lab"}],
+            "containers": [{
+              "name": "rank", "image": "worker:1",
+              "command": [
+                "/bin/sh", "-c",
+                "read -r MASTER_ADDR others </etc/mpi/hostfile || exit 4; export MASTER_ADDR; exec \"$@\"", "sh",
+                "mpirun", "-n", "2", "--hostfile", "/etc/mpi/hostfile", "--map-by", "slot", "--bind-to", "none",
+                "--mca", "orte_keep_fqdn_hostnames", "1", "--mca", "plm_rsh_args",
+                "-p 2222 -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectionAttempts=10",
+                "--mca", "pml", "ob1", "--mca", "btl", "self,tcp", "-x", "PATH", "-x", "MASTER_ADDR",
+                "-x", "GLOO_SOCKET_IFNAME", "-x", "HOME", "-x", "MASTER_PORT", "-x", "MLBENCH_RUN_DIR",
+                "-x", "MLBENCH_RUN_ID", "-x", "MLBENCH_SPEC", "-x", "OMP_NUM_THREADS",
+                "/bin/sh", "-c", "SCRIPT", "sh",
+                "mlbench-worker", "--run-dir", "FOLDER", "--segment", "2"],
+              "env": [
+                {"name": "GLOO_SOCKET_IFNAME", "value": "eth0"}, {"name": "HOME", "value": "/tmp"},
+                {"name": "MASTER_PORT", "value": "29500"}, {"name": "MLBENCH_RUN_DIR", "value": "FOLDER"},
+                {"name": "MLBENCH_RUN_ID", "value": "17"}, {"name": "MLBENCH_SPEC", "value": "{\"name\":\"r-2\"}"},
+                {"name": "OMP_NUM_THREADS", "value": "2"}],
+              "resources": {"requests": {"cpu": "1", "memory": "256Mi"}, "limits": {"cpu": "1", "memory": "256Mi"}},
+              "securityContext": {"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+                                  "capabilities": {"drop": ["ALL"]}},
+              "terminationMessagePolicy": "FallbackToLogsOnError",
+              "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}, {"name": "tmp", "mountPath": "/tmp"},
+                               {"name": "shm", "mountPath": "/dev/shm"}]}],
+            "volumes": [{"name": "scratch", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}},
+                        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}]}}},
+        "Worker": {"replicas": 2, "restartPolicy": "Never", "template": {
+          "metadata": {"labels": {
+            "app.kubernetes.io/name": "mlbench", "app.kubernetes.io/component": "rank", "mlbench/run": "r-4",
+            "mlbench/start": "NAME"}},
+          "spec": {
+            "terminationGracePeriodSeconds": 5, "automountServiceAccountToken": false, "enableServiceLinks": false,
+            "securityContext": {"runAsNonRoot": true, "runAsUser": 10001, "runAsGroup": 10001, "fsGroup": 10001,
+                                "seccompProfile": {"type": "RuntimeDefault"}},
+            "imagePullSecrets": [{"name": "lab"}],
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+              {"labelSelector": {"matchLabels": {"mlbench/start": "NAME"}}, "topologyKey": "kubernetes.io/hostname"},
+              {"labelSelector": {
+                 "matchLabels": {"app.kubernetes.io/name": "mlbench", "app.kubernetes.io/component": "rank"},
+                 "matchExpressions": [{"key": "mlbench/start", "operator": "NotIn", "values": ["NAME"]}]},
+               "namespaceSelector": {}, "topologyKey": "kubernetes.io/hostname"}]}},
+            "containers": [{
+              "name": "rank", "image": "worker:1",
+              "command": [
+                "/bin/sh", "-c",
+                "ssh-keygen -q -t ed25519 -N '' -f /tmp/ssh_host_key && exec /usr/sbin/sshd -D -e -f /dev/null \"$@\"",
+                "sh", "-p", "2222", "-o", "HostKey=/tmp/ssh_host_key", "-o", "PidFile=none", "-o", "UsePAM=no",
+                "-o", "StrictModes=no", "-o", "PasswordAuthentication=no", "-o", "KbdInteractiveAuthentication=no",
+                "-o", "AuthorizedKeysFile=/home/mlbench/.ssh/authorized_keys"],
+              "env": [],
+              "readinessProbe": {"tcpSocket": {"port": 2222}, "periodSeconds": 2},
+              "resources": {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"cpu": "2", "memory": "4Gi"}},
+              "securityContext": {"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+                                  "capabilities": {"drop": ["ALL"]}},
+              "terminationMessagePolicy": "FallbackToLogsOnError",
+              "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}, {"name": "tmp", "mountPath": "/tmp"},
+                               {"name": "shm", "mountPath": "/dev/shm"},
+                               {"name": "datasets", "mountPath": "/datasets", "readOnly": true}]}],
+            "volumes": [{"name": "scratch", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}},
+                        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
+                        {"name": "datasets",
+                         "persistentVolumeClaim": {"claimName": "corpora", "readOnly": true}}]}}}}}})");
+  // The same as in a job, whose test has it.
+  const Json& words = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"];
+  request.backend = "gloo";
+  const Json plain = launched_by_others("job", request, {{"name", "r-2"}}, with_image(), {}).at(1);
+  const Json& script = plain["spec"]["template"]["spec"]["containers"][0]["command"][2];
+  std::string text = expected.dump();
+  for (const auto& [what, with] : {std::pair<std::string, std::string>("NAME", name), {"FOLDER", folder}}) {
+    for (size_t at = 0; (at = text.find("\"" + what + "\"", at)) != std::string::npos;) {
+      text.replace(at + 1, what.size(), with);
+    }
+  }
+  expected = Json::parse(text);
+  Json& golden = expected["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"];
+  for (Json& word : golden) {
+    if (word == "SCRIPT") word = script;
+  }
+  EXPECT_EQ(words.size(), golden.size());
+  EXPECT_EQ(canonical_json(job), canonical_json(expected));
+}
+
 TEST(KubernetesEmit, WhatWouldNotWorkIsRefused) {
   const LaunchRequest request = plain_request();
   const auto refused = [&](const std::string& kind, const spec::EngineOptions& engine) {
     return error_of([&] { launched_by_others(kind, request, Json::object(), engine, {}); });
   };
-  EXPECT_THAT(refused("mpijob", with_image()), HasSubstr("ssh"));
-  EXPECT_THAT(refused("pod", with_image()), HasSubstr("expected job, jobset, trainjob"));
+  EXPECT_THAT(refused("pod", with_image()), HasSubstr("expected job, jobset, trainjob, mpijob"));
   EXPECT_THAT(refused("job", {}), HasSubstr("--image REF"));
   LaunchRequest over_mpi = request;
   over_mpi.backend = "mpi";
   EXPECT_THAT(error_of([&] { launched_by_others("job", over_mpi, Json::object(), with_image(), {}); }),
-              HasSubstr("--backend gloo"));
+              AllOf(HasSubstr("--emit mpijob"), HasSubstr("--backend gloo")));
+  LaunchRequest theirs = request;
+  theirs.rank_words = true;
+  for (const auto& [word, text] : {std::pair("{hosts}", "its operator names the hosts"),
+                                   std::pair("{rank}", "let your command read OMPI_COMM_WORLD_RANK")}) {
+    theirs.command = {"train", word};
+    EXPECT_THAT(error_of([&] { launched_by_others("mpijob", theirs, nullptr, with_image(), {}); }), HasSubstr(text));
+  }
   spec::EngineOptions engine = with_image();
+  engine.kubernetes.host_network = true;
+  EXPECT_THAT(refused("mpijob", engine), AllOf(HasSubstr("--host-network"), HasSubstr("jobset")));
+  engine.kubernetes.host_network = false;
   engine.kubernetes.data_volume = "data";
   EXPECT_THAT(refused("trainjob", engine), AllOf(HasSubstr("--data-volume"), HasSubstr("jobset")));
 }

@@ -21,8 +21,6 @@
 namespace mlbench::exec::kubernetes {
 namespace {
 
-constexpr size_t kLongestLabel = 63;
-constexpr size_t kLongestSubdomain = 253;
 // The user of mlbench's images.
 constexpr int kUser = 10001;
 // After this long nobody has removed what ended: its supervisor is gone.
@@ -35,50 +33,8 @@ constexpr const char* kNodeName = "kubernetes.io/hostname";
 constexpr const char* kPort = "29500";
 constexpr const char* kRunDirVariable = "MLBENCH_RUN_DIR";
 constexpr const char* kOverlayVariable = "MLBENCH_POD_OVERLAY";
-constexpr const char* kVolumeVariable = "MLBENCH_DATA_VOLUME";
 
 bool is_alnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
-bool is_lower_alnum(char c) { return is_alnum(c) && std::isupper(static_cast<unsigned char>(c)) == 0; }
-
-bool is_label(std::string_view text) {
-  return !text.empty() && text.size() <= kLongestLabel && is_lower_alnum(text.front()) && is_lower_alnum(text.back()) &&
-         std::ranges::all_of(text, [](char c) { return is_lower_alnum(c) || c == '-'; });
-}
-
-bool is_subdomain(std::string_view text) {
-  if (text.empty() || text.size() > kLongestSubdomain) return false;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find('.', begin), text.size());
-    if (!is_label(text.substr(begin, end - begin))) return false;
-    begin = end + 1;
-  }
-  return true;
-}
-
-bool is_quantity(const std::string& text) {
-  constexpr std::array<std::string_view, 13> kUnits = {"",   "k",  "M",  "G",  "T",  "P", "E",
-                                                       "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
-  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
-  const std::string number = text.substr(0, digits);
-  return !number.empty() && is_alnum(number.front()) && is_alnum(number.back()) &&
-         std::ranges::count(number, '.') <= 1 && number.find_first_of("123456789") != std::string::npos &&
-         std::ranges::find(kUnits, std::string_view(text).substr(digits)) != kUnits.end();
-}
-
-bool is_image(const std::string& text) {
-  return !text.empty() && text.size() <= 1024 && is_alnum(text.front()) && std::ranges::all_of(text, [](char c) {
-    return is_alnum(c) || std::string_view("._-/:@+").find(c) != std::string_view::npos;
-  });
-}
-
-bool is_interface(std::string_view text) {
-  const auto fits = [](char c) { return is_alnum(c) || std::string_view("._-:/,").find(c) != std::string_view::npos; };
-  return std::ranges::all_of(text, fits);
-}
-
-void expect(bool right, const char* option, const std::string& given, const char* expected) {
-  if (!right) throw UserError(fmt::format("{} '{}': expected {}", option, shortened(given), expected));
-}
 
 // A value of a label: letters, digits and ._-, with a letter or digit at both ends.
 std::string label_value(std::string text) {
@@ -93,13 +49,20 @@ std::string label_value(std::string text) {
 
 std::string run_name_of(const LaunchRequest& request) { return request.run_name.empty() ? "run" : request.run_name; }
 
+// Of all ranks, whatever run they are of.
+Json labels_of_ranks() { return {{"app.kubernetes.io/name", "mlbench"}, {kComponentLabel, "rank"}}; }
+
+}  // namespace
+
 Json labels_of(const LaunchRequest& request, const Defaults& defaults, const std::string& name) {
-  Json labels = {{"app.kubernetes.io/name", "mlbench"}, {"app.kubernetes.io/component", "rank"}};
+  Json labels = labels_of_ranks();
   if (!defaults.release.empty()) labels["app.kubernetes.io/instance"] = label_value(defaults.release);
   labels["mlbench/run"] = label_value(run_name_of(request));
   labels[kStartLabel] = name;
   return labels;
 }
+
+namespace {
 
 Json variable(const std::string& name, const std::string& value) { return {{"name", name}, {"value", value}}; }
 Json variable_of_pod(const std::string& name, const std::string& path) {
@@ -120,14 +83,23 @@ Json resources_of(const LaunchRequest& request, const spec::EngineOptions& engin
   return {{"requests", each}, {"limits", each}};
 }
 
-// How ranks spread over nodes.
+// How ranks spread over nodes. On a node of a measurement there is no other run's rank, in whatever namespace: neither
+// comes to the other, since Kubernetes keeps the rules of those that are there against those that come.
 void place(Json& pod, const LaunchRequest& request, const spec::EngineOptions& engine, const std::string& name) {
   const Json these = {{"matchLabels", {{kStartLabel, name}}}};
-  if (engine.ranks_per_host == 1) {
-    pod["affinity"] = {{"podAntiAffinity",
-                        {{"requiredDuringSchedulingIgnoredDuringExecution",
-                          Json::array({{{"labelSelector", these}, {"topologyKey", kNodeName}}})}}}};
-  } else if (engine.ranks_per_host > 1) {
+  Json apart = Json::array();
+  if (engine.ranks_per_host == 1) apart.push_back({{"labelSelector", these}, {"topologyKey", kNodeName}});
+  if (!request.share_host) {
+    const Json others = {{"key", kStartLabel}, {"operator", "NotIn"}, {"values", Json::array({name})}};
+    apart.push_back(
+        {{"labelSelector", {{"matchLabels", labels_of_ranks()}, {"matchExpressions", Json::array({others})}}},
+         {"namespaceSelector", Json::object()},
+         {"topologyKey", kNodeName}});
+  }
+  if (!apart.empty()) {
+    pod["affinity"] = {{"podAntiAffinity", {{"requiredDuringSchedulingIgnoredDuringExecution", std::move(apart)}}}};
+  }
+  if (engine.ranks_per_host > 1) {
     const int64_t nodes = (request.workers + engine.ranks_per_host - 1) / engine.ranks_per_host;
     pod["topologySpreadConstraints"] = Json::array({{{"maxSkew", 1},
                                                      {"minDomains", nodes},
@@ -138,15 +110,7 @@ void place(Json& pod, const LaunchRequest& request, const spec::EngineOptions& e
   }
 }
 
-std::string data_volume_of(const spec::EngineOptions& engine, const Defaults& defaults) {
-  return engine.kubernetes.data_volume.empty() ? defaults.data_volume : engine.kubernetes.data_volume;
-}
-
-struct Rank {
-  std::vector<std::string> command;
-  Json environment = Json::array();
-  bool tools = false;  // kTools holds a guard
-};
+}  // namespace
 
 Json template_of(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults,
                  const std::string& name, const Rank& rank) {
@@ -212,10 +176,12 @@ Json template_of(const LaunchRequest& request, const spec::EngineOptions& engine
   return with_overlay(std::move(made), options.pod_overlay, "--pod-overlay");
 }
 
+namespace {
+
 Json job_of(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults,
             const std::string& name, const Rank& rank) {
   Json labels = labels_of(request, defaults, name);
-  if (!engine.kubernetes.queue.empty()) labels["kueue.x-k8s.io/queue-name"] = engine.kubernetes.queue;
+  if (!engine.kubernetes.queue.empty()) labels[kQueueLabel] = engine.kubernetes.queue;
   return {{"apiVersion", "batch/v1"},
           {"kind", "Job"},
           {"metadata", {{"name", name}, {"labels", labels}}},
@@ -285,37 +251,6 @@ std::string image_of(const spec::EngineOptions& engine, const Defaults& defaults
   return engine.image.empty() ? defaults.worker_image : engine.image;
 }
 
-void check(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults) {
-  const spec::KubernetesOptions& options = engine.kubernetes;
-  const std::string image = image_of(engine, defaults);
-  if (image.empty()) {
-    throw UserError(
-        "executor kubernetes needs an image: give --image REF (deploy/docker/build.sh builds one with the worker), or "
-        "set MLBENCH_WORKER_IMAGE, as the Helm chart does");
-  }
-  expect(is_image(image), "--image", image, "an image as in registry.example/mlbench-worker:1");
-  // Open MPI's agent hands it to a shell of the pods.
-  expect(request.backend != "mpi" || is_interface(request.network_interface), "--interface", request.network_interface,
-         "a name (eth0), an address or a network (10.244.0.0/16)");
-  if (!options.name_space.empty()) {
-    expect(is_label(options.name_space), "--namespace", options.name_space, "small letters, digits and '-'");
-  }
-  if (!options.memory.empty())
-    expect(is_quantity(options.memory), "--memory", options.memory, "a quantity as in 512Mi, 4Gi");
-  if (!options.queue.empty()) {
-    expect(is_subdomain(options.queue) && options.queue.size() <= kLongestLabel, "--queue", options.queue,
-           "the name of a LocalQueue of Kueue");
-  }
-  const std::string data = data_volume_of(engine, defaults);
-  const char* source = options.data_volume.empty() ? kVolumeVariable : "--data-volume";
-  if (!data.empty() && !data.starts_with('/')) {
-    expect(is_subdomain(data), source, data, "the name of a claim, or an absolute path of the nodes");
-  } else if (!data.empty()) {
-    expect(data.find("..") == std::string::npos && data.find(':') == std::string::npos, source, data,
-           "a path without '..' and ':'");
-  }
-}
-
 std::string job_name(const LaunchRequest& request, const std::string& suffix, size_t reserved) {
   const size_t behind = 1 + suffix.size() + 1 + std::to_string(request.workers - 1).size() + reserved;
   std::string name = "mlbench-" + run_name_of(request);
@@ -379,9 +314,11 @@ Objects objects_of(const LaunchRequest& request, const spec::EngineOptions& engi
 
 namespace {
 
-constexpr std::array<std::string_view, 3> kKinds = {"job", "jobset", "trainjob"};
+constexpr std::array<std::string_view, 4> kKinds = {"job", "jobset", "trainjob", "mpijob"};
 
-// A rank that nobody supervises. The specification of a task comes as a variable; what rank 0 measured goes to its log.
+}  // namespace
+
+// The specification of a task comes as a variable; what rank 0 measured goes to its log.
 Rank free_rank(const LaunchRequest& request, const Json& spec, const std::string& first_host,
                const std::string& folder) {
   constexpr const char* kScript =
@@ -406,6 +343,8 @@ Rank free_rank(const LaunchRequest& request, const Json& spec, const std::string
   for (Json& each : place_variables(request)) rank.environment.push_back(std::move(each));
   return rank;
 }
+
+namespace {
 
 Json job_set(Json job, const std::string& name) {
   Json labels = job["metadata"]["labels"];
@@ -450,30 +389,27 @@ Json train_job(const Json& job, const LaunchRequest& request, const spec::Engine
 
 Json launched_by_others(const std::string& kind, const LaunchRequest& request, const Json& spec,
                         const spec::EngineOptions& engine, const Defaults& defaults) {
-  if (kind == "mpijob") {
-    throw UserError(
-        "--emit mpijob: its launcher reaches its workers over ssh, and images of mlbench hold no sshd; give --emit "
-        "jobset with --backend gloo, or run it without --emit");
-  }
   if (std::ranges::find(kKinds, kind) == kKinds.end()) {
     throw UserError(fmt::format("--emit '{}': expected {}", shortened(kind), fmt::join(kKinds, ", ")));
   }
   check(request, engine, defaults);
-  if (request.backend == "mpi") {
+  const bool by_mpirun = kind == "mpijob";
+  if (request.backend == "mpi" && !by_mpirun) {
     throw UserError(
-        "--emit with --backend mpi: nobody starts Open MPI's daemons there; give --backend gloo, or run it without "
-        "--emit");
+        fmt::format("--emit {} with --backend mpi: nobody starts Open MPI's daemons there; give --emit mpijob or "
+                    "--backend gloo, or "
+                    "run it without --emit",
+                    kind));
   }
   if (request.command.empty()) throw UserError("--emit: there is nothing to run");
   for (const std::string& word : request.command) {
     if (word.find("{rank}") == std::string::npos || !request.rank_words) continue;
-    throw UserError(
-        fmt::format("--emit: nobody fills in {{rank}} in '{}' there: let your command read "
-                    "JOB_COMPLETION_INDEX",
-                    shortened(word)));
+    throw UserError(fmt::format("--emit: nobody fills in {{rank}} in '{}' there: let your command read {}",
+                                shortened(word), by_mpirun ? "OMPI_COMM_WORLD_RANK" : "JOB_COMPLETION_INDEX"));
   }
-  // Names of JobSet's pods have "-ranks-0-INDEX-xxxxx" behind them, those of Kubeflow's "-node-0-INDEX-xxxxx".
-  constexpr size_t kReserved = sizeof "-ranks-0" + sizeof "-xxxxx";
+  // Names of JobSet's pods have "-ranks-0-INDEX-xxxxx" behind them, those of Kubeflow's "-node-0-INDEX-xxxxx" and
+  // "-launcher-xxxxx".
+  constexpr size_t kReserved = sizeof "-launcher" + sizeof "-xxxxx";
   const std::string folder = sha256_hex(folder_here(request).string()).substr(0, 8);
   const std::string name = job_name(request, folder, kind == "job" ? 0 : kReserved);
   const std::string pod = kind == "job" ? name : fmt::format("{}-{}-0", name, kind == "jobset" ? "ranks" : "node");
@@ -487,6 +423,10 @@ Json launched_by_others(const std::string& kind, const LaunchRequest& request, c
   // A TrainJob has no volume of ours.
   const std::string run_dir = kind == "trainjob" ? "/tmp/mlbench-run" : folder_on_hosts(request, kScratch).string();
   fill_in(theirs.command, folder_on_hosts(request, kScratch).string(), run_dir);
+  if (by_mpirun) {
+    if (request.rank_words) theirs.command = request.command;
+    return Json::array({mpi_job(theirs, spec, run_dir, engine, defaults, name)});
+  }
   const Rank rank = free_rank(theirs, spec, fmt::format("{}-0.{}", pod, name), run_dir);
   Json job = job_of(theirs, engine, defaults, name, rank);
   if (kind == "trainjob") return Json::array({train_job(job, theirs, engine, rank, image_of(engine, defaults))});

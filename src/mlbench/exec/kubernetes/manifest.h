@@ -13,7 +13,11 @@
 namespace mlbench::exec::kubernetes {
 
 inline constexpr const char* kStartLabel = "mlbench/start";  // of all objects of one start
-inline constexpr const char* kScratch = "/scratch";          // in a pod: what its rank writes
+inline constexpr const char* kComponentLabel = "app.kubernetes.io/component";
+inline constexpr const char* kQueueLabel = "kueue.x-k8s.io/queue-name";
+inline constexpr const char* kVolumeVariable = "MLBENCH_DATA_VOLUME";
+inline constexpr size_t kLongestLabel = 63;
+inline constexpr const char* kScratch = "/scratch";  // in a pod: what its rank writes
 inline constexpr const char* kRankContainer = "rank";
 // What the processes of a deleted pod get to end: a guard needs 3, and its rank is told before its pod is.
 inline constexpr int kGraceSeconds = 5;
@@ -52,8 +56,30 @@ struct Objects {
 Objects objects_of(const LaunchRequest& in_pods, const spec::EngineOptions& engine, const Defaults& defaults,
                    const std::string& name, const std::map<std::string, std::string>& values);
 
+// What its parts are made of.
+struct Rank {
+  std::vector<std::string> command;
+  Json environment = Json::array();  // as a container has it
+  bool tools = false;                // a container before it brings a guard
+};
+Json labels_of(const LaunchRequest& request, const Defaults& defaults, const std::string& name);
+// Of the pods, with the overlays of site and run.
+Json template_of(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults,
+                 const std::string& name, const Rank& rank);
+// The run's, else the site's; "": none.
+std::string data_volume_of(const spec::EngineOptions& engine, const Defaults& defaults);
+
+// A rank that nobody supervises.
+Rank free_rank(const LaunchRequest& request, const Json& spec, const std::string& first_host,
+               const std::string& folder);
+
+// An MPIJob of Kubeflow: a launcher that starts the ranks by mpirun, and a worker per rank that runs sshd. UserError
+// for what it cannot have.
+Json mpi_job(const LaunchRequest& request, const Json& spec, const std::string& run_dir,
+             const spec::EngineOptions& engine, const Defaults& defaults, const std::string& name);
+
 // For those who start ranks by other means: job, jobset or trainjob (of Kubeflow), whose ranks find each other by
-// JOB_COMPLETION_INDEX and a port of rank 0. Of Executor::manifest().
+// JOB_COMPLETION_INDEX and a port of rank 0, or mpijob. Of Executor::manifest().
 Json launched_by_others(const std::string& kind, const LaunchRequest& request, const Json& spec,
                         const spec::EngineOptions& engine, const Defaults& defaults);
 
