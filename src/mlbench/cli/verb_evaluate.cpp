@@ -24,9 +24,13 @@
 #include "mlbench/dataset/prepare.h"
 #include "mlbench/dataset/prepared_dataset.h"
 #include "mlbench/dataset/synthetic.h"
+#include "mlbench/dataset/text/prepared_text.h"
 #include "mlbench/metrics/predictions.h"
+#include "mlbench/metrics/text_predictions.h"
 #include "mlbench/models/model.h"
 #include "mlbench/report/table.h"
+#include "mlbench/spec/evaluation_columns.h"
+#include "mlbench/spec/loss.h"
 #include "mlbench/supervise/core_lock.h"
 
 namespace mlbench::cli {
@@ -136,13 +140,45 @@ dataset::PreparedDataset prepare(const spec::RunSpec& run) {
   return dataset::prepare(description, run.data_dirs, run.cache_dir, [](const std::string& line) { say(line); });
 }
 
+// What a run's evaluation predicts of the split, and what of it another solver may.
+metrics::TextShape shape_of(const spec::DataSpec& data, const dataset::CachedSplit& split) {
+  metrics::TextShape shape;
+  if (data.batching == "columns") {
+    const int64_t columns = spec::evaluation_columns(data);
+    shape.most_tokens = std::ssize(split.column("tokens").tokens);
+    shape.least_tokens = (shape.most_tokens / columns - 1) * columns;
+    return shape;
+  }
+  const dataset::TokenColumn& targets = split.column("target");
+  for (int64_t i = 0; i < targets.records(); ++i) {
+    const int64_t length = targets.length(i), most = data.evaluation_max_length;
+    shape.tokens.push_back((most > 0 ? std::min(length, most) : length) + 1);  // and its end
+  }
+  return shape;
+}
+
+metrics::PredictionMetrics text_metrics(const fs::path& file, const spec::TaskSpec& task,
+                                        const dataset::PreparedDataset& data, const dataset::CachedSplit& split) {
+  const auto predictions = metrics::read_text_predictions(file, shape_of(task.data, split));
+  std::vector<std::string> references;
+  if (!predictions.texts.empty() && !data.synthetic()) references = data.text()->references("test");
+  return metrics::evaluate(predictions, references, task.evaluation.metrics);
+}
+
+metrics::PredictionMetrics class_metrics(const fs::path& file, const spec::TaskSpec& task,
+                                         const dataset::CachedSplit& split) {
+  const auto predictions =
+      metrics::read_predictions(file, {split.samples, task.data.classes, models::describe_model(task).outputs});
+  return metrics::evaluate(predictions, split.labels, task.evaluation.metrics);
+}
+
 Json evaluate_predictions(const fs::path& file, const spec::RunSpec& run) {
   const spec::TaskSpec& task = run.task.task;
   const dataset::PreparedDataset data = prepare(run);
   const dataset::CachedSplit& split = data.split("test");
-  const auto predictions =
-      metrics::read_predictions(file, {split.samples, task.data.classes, models::describe_model(task).outputs});
-  const auto result = metrics::evaluate(predictions, split.labels, task.evaluation.metrics);
+  const bool over_tokens = spec::loss_kind(task.loss).over_tokens;
+  const metrics::PredictionMetrics result =
+      over_tokens ? text_metrics(file, task, data, split) : class_metrics(file, task, split);
   return {{"samples", split.samples},  {"data", data.record()}, {"metrics", result.values},
           {"weights_sha256", nullptr}, {"step", nullptr},       {"notes", result.notes}};
 }

@@ -83,6 +83,11 @@ class PieceLoader final : public EvalLoader {
 
 }  // namespace
 
+std::unique_ptr<EvalLoader> make_piece_eval_loader(std::shared_ptr<const SampleSource> source,
+                                                   std::vector<int64_t> rows, std::vector<Piece> pieces) {
+  return std::make_unique<PieceLoader>(std::move(source), std::move(rows), std::move(pieces));
+}
+
 std::unique_ptr<EvalLoader> make_sample_eval_loader(const dataset::CachedSplit& split,
                                                     std::unique_ptr<Transform> transform, const EvalShard& shard,
                                                     int64_t batch_size) {
@@ -96,8 +101,7 @@ std::unique_ptr<EvalLoader> make_sample_eval_loader(const dataset::CachedSplit& 
   for (int64_t row = 0; row < end - begin; row += batch_size) {
     pieces.push_back({.begin = row, .count = std::min(batch_size, end - begin - row)});
   }
-  return std::make_unique<PieceLoader>(make_sample_source(split, std::move(transform)), std::move(rows),
-                                       std::move(pieces));
+  return make_piece_eval_loader(make_sample_source(split, std::move(transform)), std::move(rows), std::move(pieces));
 }
 
 std::unique_ptr<EvalLoader> make_sentence_eval_loader(const dataset::CachedSplit& split, const SentenceOptions& options,
@@ -112,7 +116,7 @@ std::unique_ptr<EvalLoader> make_sentence_eval_loader(const dataset::CachedSplit
     const int64_t begin = batch * batch_size;
     pieces.push_back({.begin = begin, .count = std::min(batch_size, count - begin)});
   }
-  return std::make_unique<PieceLoader>(std::move(source), std::move(rows), std::move(pieces));
+  return make_piece_eval_loader(std::move(source), std::move(rows), std::move(pieces));
 }
 
 std::unique_ptr<EvalLoader> make_column_eval_loader(const dataset::CachedSplit& split, int64_t columns, int64_t bptt,
@@ -127,7 +131,7 @@ std::unique_ptr<EvalLoader> make_column_eval_loader(const dataset::CachedSplit& 
   for (int64_t first = 0; first < positions && begin < end; first += bptt) {
     pieces.push_back({0, end - begin, first, std::min(bptt, positions - first), first > 0});
   }
-  return std::make_unique<PieceLoader>(std::move(source), std::move(rows), std::move(pieces));
+  return make_piece_eval_loader(std::move(source), std::move(rows), std::move(pieces));
 }
 
 }  // namespace mlbench::data

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "mlbench/base/batch.h"
 #include "mlbench/data/sample_source.h"
@@ -23,6 +24,10 @@ class EvalLoader {
   // split's order; empty where they follow each other.
   virtual std::span<const int64_t> records() const { return {}; }
 };
+
+// Micro-batches of that source, in their order: pieces of `rows`, as in a StepPlan.
+std::unique_ptr<EvalLoader> make_piece_eval_loader(std::shared_ptr<const SampleSource> source,
+                                                   std::vector<int64_t> rows, std::vector<Piece> pieces);
 
 // One of `workers` ranks.
 struct EvalShard {

@@ -1,21 +1,18 @@
 #include "mlbench/data/workload.h"
 
-#include <functional>
 #include <string_view>
 #include <utility>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/data/transform.h"
+#include "mlbench/spec/evaluation_columns.h"
 
 namespace mlbench::data {
 
 namespace {
 
 // At a time, where the task does not say how many.
-constexpr int64_t kEvaluationSamples = 250, kEvaluationColumns = 10, kEvaluationSentences = 64;
-
-// What its maker puts together: training from one source by one plan, evaluation by a function.
-using MakeEvalLoader = std::function<std::unique_ptr<EvalLoader>(const EvalShard& shard)>;
+constexpr int64_t kEvaluationSamples = 250, kEvaluationSentences = 64;
 
 class PlannedWorkload final : public Workload {
  public:
@@ -48,7 +45,7 @@ std::unique_ptr<Workload> image_workload(const Ingredients& from) {
   const auto make_eval = [&test = from.test, data, seed = from.plan.seed](const EvalShard& shard) {
     return make_sample_eval_loader(test, make_transform(data.eval_transform, data, seed), shard, kEvaluationSamples);
   };
-  return std::make_unique<PlannedWorkload>(
+  return make_planned_workload(
       make_sample_source(from.train, make_transform(data.train_transform, data, from.plan.seed)),
       make_sample_plan(from.train.samples, from.plan), make_eval);
 }
@@ -56,11 +53,11 @@ std::unique_ptr<Workload> image_workload(const Ingredients& from) {
 std::unique_ptr<Workload> language_model_workload(const Ingredients& from) {
   const spec::DataSpec& data = from.task.data;
   const auto tokens = std::ssize(from.train.column("tokens").tokens);
-  const int64_t columns = data.evaluation_batch > 0 ? data.evaluation_batch : kEvaluationColumns;
+  const int64_t columns = spec::evaluation_columns(data);
   const auto make_eval = [&test = from.test, columns, bptt = data.bptt](const EvalShard& shard) {
     return make_column_eval_loader(test, columns, bptt, shard);
   };
-  return std::make_unique<PlannedWorkload>(
+  return make_planned_workload(
       make_column_source(from.train, from.plan.batch_size * from.plan.workers),
       make_column_plan(tokens, {data.bptt, data.bptt_deviation, data.short_probability}, from.plan), make_eval);
 }
@@ -76,7 +73,7 @@ std::unique_ptr<Workload> translation_workload(const Ingredients& from) {
   const auto make_eval = [&test = from.test, batch,
                           options = SentenceOptions{0, data.evaluation_max_length, data.length_multiple}](
                              const EvalShard& shard) { return make_sentence_eval_loader(test, options, shard, batch); };
-  return std::make_unique<PlannedWorkload>(std::move(source), std::move(plan), make_eval);
+  return make_planned_workload(std::move(source), std::move(plan), make_eval);
 }
 
 struct WorkloadRow {
@@ -91,6 +88,12 @@ constexpr WorkloadRow kWorkloads[] = {
 };
 
 }  // namespace
+
+std::unique_ptr<Workload> make_planned_workload(std::shared_ptr<const SampleSource> source,
+                                                std::shared_ptr<const BatchPlan> plan,
+                                                MakeEvalLoader make_eval_loader) {
+  return std::make_unique<PlannedWorkload>(std::move(source), std::move(plan), std::move(make_eval_loader));
+}
 
 std::unique_ptr<Workload> make_workload(const spec::TaskSpec& task, const dataset::PreparedDataset& data,
                                         int64_t workers, uint64_t seed) {

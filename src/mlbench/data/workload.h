@@ -3,6 +3,7 @@
 // What a task makes of a prepared data set: who takes what in which step, and the loaders that bring it.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "mlbench/data/eval_loader.h"
@@ -22,6 +23,11 @@ class Workload {
   // Of the split "test": all of it, parted among the ranks.
   virtual std::unique_ptr<EvalLoader> make_eval_loader(const EvalShard& shard) const = 0;
 };
+
+using MakeEvalLoader = std::function<std::unique_ptr<EvalLoader>(const EvalShard& shard)>;
+// Trains from one source by one plan, which may read of the source (lengths); evaluates what the function makes.
+std::unique_ptr<Workload> make_planned_workload(std::shared_ptr<const SampleSource> source,
+                                                std::shared_ptr<const BatchPlan> plan, MakeEvalLoader make_eval_loader);
 
 // By task.data.batching. The data set outlives the workload and its loaders. UserError where they do not fit.
 std::unique_ptr<Workload> make_workload(const spec::TaskSpec& task, const dataset::PreparedDataset& data,

@@ -10,6 +10,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/metrics/text_metric.h"
+#include "mlbench/spec/loss.h"
 
 namespace mlbench::metrics {
 
@@ -259,13 +260,15 @@ std::vector<std::string> metric_names() {
 std::unique_ptr<Metric> make_metric(const std::string& name) { return find(name).make(); }
 
 void check_metrics(const spec::TaskSpec& task) {
-  const bool over_tokens = task.loss == "token_cross_entropy";
+  const spec::LossKind loss = spec::loss_kind(task.loss);
   for (const std::string& name : task.evaluation.metrics) {
     const Needs needs = needs_of(name);
-    if ((needs == Needs::kTokens && !over_tokens) ||
-        ((needs == Needs::kLabel || needs == Needs::kScores) && over_tokens)) {
-      throw UserError(fmt::format("metric '{}' is for a loss over {}, and 'loss' is \"{}\"", name,
-                                  over_tokens ? "samples" : "tokens", task.loss));
+    if (needs == Needs::kTokens && !loss.over_tokens) {
+      throw UserError(fmt::format("metric '{}' is for a loss over tokens, and 'loss' is \"{}\"", name, task.loss));
+    }
+    if ((needs == Needs::kLabel || needs == Needs::kScores) && !loss.classifies) {
+      throw UserError(
+          fmt::format("metric '{}' is for a loss that classifies samples, and 'loss' is \"{}\"", name, task.loss));
     }
     if (needs != Needs::kTranslations) continue;
     if (task.decoding.beam == 0) {

@@ -126,7 +126,7 @@ TEST(Metric, FitTheTask) {
   EXPECT_EQ(error_with("Perplexity", "cross_entropy", 0),
             "metric 'Perplexity' is for a loss over tokens, and 'loss' is \"cross_entropy\"");
   EXPECT_EQ(error_with("Prec@1", "token_cross_entropy", 0),
-            "metric 'Prec@1' is for a loss over samples, and 'loss' is \"token_cross_entropy\"");
+            "metric 'Prec@1' is for a loss that classifies samples, and 'loss' is \"token_cross_entropy\"");
   EXPECT_EQ(error_with("BLEU-none", "token_cross_entropy", 0),
             "metric 'BLEU-none' is of translations, and 'decoding.beam' is 0; expected a table [decoding]");
   EXPECT_EQ(error_with("BLEU", "token_cross_entropy", 4, "train"),

@@ -133,7 +133,7 @@ TEST_F(PredictionsTest, ErrorsNameTheLine) {
                 HasSubstr(fmt::format(":2: label {} is none of the 3 classes: 0 to 2", label)));
   }
   EXPECT_THAT(error_of("{\"index\": 0}\n"), HasSubstr(":1: there is neither \"label\" nor \"scores\""));
-  EXPECT_THAT(error_of("{\"index\": 0, \"text\": \"Hallo\"}\n"), HasSubstr("this one classifies"));
+  EXPECT_THAT(error_of("{\"index\": 0, \"text\": \"Hallo\"}\n"), HasSubstr("this task classifies samples"));
   EXPECT_THAT(error_of("{\"index\": 0, \"label\": 1, \"scores\": [1, 2, 3]}\n"), HasSubstr("not both"));
   EXPECT_THAT(error_of(good + "{\"index\": 1, \"scores\": [1, 2, 3]}\n"),
               HasSubstr(":2: there are scores, but labels in line 1"));

@@ -15,6 +15,7 @@
 #include "mlbench/models/mnist_cnn.h"
 #include "mlbench/models/resnet_cifar.h"
 #include "mlbench/models/transformer.h"
+#include "mlbench/spec/loss.h"
 
 namespace mlbench::models {
 
@@ -56,7 +57,7 @@ ModelDescription describe_model(const spec::TaskSpec& task) {
     model.name = row.name;
     model.loss.kind = task.loss;
     model.loss.label_smoothing = task.label_smoothing;
-    if (model.is_graph() != (task.loss == "token_cross_entropy")) {
+    if (model.is_graph() != spec::loss_kind(task.loss).over_tokens) {
       throw UserError(fmt::format("model '{}' cannot have the loss '{}'; expected {}", row.name, task.loss,
                                   model.is_graph() ? "token_cross_entropy, over tokens" : "a loss over samples"));
     }

@@ -14,6 +14,7 @@
 #include "mlbench/base/shape.h"
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/fields.h"
+#include "mlbench/spec/loss.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/schedule_fields.h"
 #include "mlbench/spec/task_hash.h"
@@ -152,7 +153,7 @@ void check_relations(const TaskSpec& task, const FieldReader& reader) {
   require(!task.workers.empty(), "workers", "must list the official numbers of workers");
   check_batching(task, require);
 
-  require(task.label_smoothing == 0 || task.loss == "token_cross_entropy", "label_smoothing",
+  require(task.label_smoothing == 0 || loss_kind(task.loss).over_tokens, "label_smoothing",
           fmt::format("is {}, but 'loss' is \"{}\"; expected 0, or the loss \"token_cross_entropy\"",
                       task.label_smoothing, task.loss));
 

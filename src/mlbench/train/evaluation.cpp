@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/spec/loss.h"
 #include "mlbench/train/snapshot.h"
 #include "mlbench/train/split_translator.h"
 
@@ -56,12 +57,12 @@ void MetricSet::scatter_sums(std::span<const double> sums) {
 }
 
 MetricSource metric_source(const spec::TaskSpec& task) {
-  return task.loss == "token_cross_entropy" ? MetricSource::kTokenSums : MetricSource::kOutputs;
+  return spec::loss_kind(task.loss).classifies ? MetricSource::kOutputs : MetricSource::kSums;
 }
 
 metrics::Outputs outputs_of(framework::Framework& framework, const BatchView& batch, double loss, MetricSource source) {
   metrics::Outputs outputs;
-  if (source == MetricSource::kTokenSums) {
+  if (source == MetricSource::kSums) {
     const framework::MetricSums sums = framework.metric_sums();
     outputs.loss_sum = sums.loss;
     outputs.nll_sum = sums.nll;

@@ -39,10 +39,10 @@ class MetricSet {
 
 // What metrics look at.
 enum class MetricSource {
-  kOutputs,    // the outputs of each sample, which come to the host
-  kTokenSums,  // sums over tokens, which the framework makes beside the logits
+  kOutputs,  // scores of each sample's classes, which come to the host, and its label
+  kSums,     // sums over the batch, which the framework makes
 };
-MetricSource metric_source(const spec::TaskSpec& task);  // by its loss
+MetricSource metric_source(const spec::TaskSpec& task);  // whether its loss classifies (spec/loss.h)
 
 // What metrics see of a batch: that of the last forward, and its mean loss.
 metrics::Outputs outputs_of(framework::Framework& framework, const BatchView& batch, double loss, MetricSource source);

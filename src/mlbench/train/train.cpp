@@ -95,7 +95,8 @@ class TrainRun {
   const TrainContext& c_;
   const spec::TaskSpec& task_;
   const MetricSource metric_source_;
-  const std::unique_ptr<data::Workload> workload_;
+  const std::unique_ptr<const data::Workload> made_workload_;  // null: it is given
+  const data::Workload& workload_;
   const data::BatchPlan& plan_;
   EvaluationPlan evaluations_;
   std::unique_ptr<schedule::Schedule> schedule_;
@@ -122,8 +123,9 @@ TrainRun::TrainRun(const TrainContext& context)
     : c_(context),
       task_(context.run.task.task),
       metric_source_(metric_source(task_)),
-      workload_(make_workload(context.run, context.data)),
-      plan_(workload_->plan()),
+      made_workload_(context.workload == nullptr ? make_workload(context.run, context.data) : nullptr),
+      workload_(made_workload_ ? *made_workload_ : *context.workload),
+      plan_(workload_.plan()),
       evaluations_(task_.evaluation, plan_),
       schedule_(schedule::make_schedule(task_.schedule, {task_.optimizer.lr, context.run.workers,
                                                          plan_.steps_per_epoch(), plan_.steps_after(task_.epochs)})),
@@ -139,8 +141,8 @@ TrainRun::TrainRun(const TrainContext& context)
       stop_rule_(context, clock_, plan_, start_),
       profile_(context),
       log_(context, plan_, clock_),
-      loader_(make_loader(context, *workload_, step_)),
-      evaluation_loader_(workload_->make_eval_loader({context.run.workers, context.comm.rank()})),
+      loader_(make_loader(context, workload_, step_)),
+      evaluation_loader_(workload_.make_eval_loader({context.run.workers, context.comm.rank()})),
       translator_(SplitTranslator::make(task_, context.data, context.clock)),
       layer_spans_(context.framework, context.timeline),
       listener_(context.framework, context.optimizer) {}

@@ -19,6 +19,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/comm/communicator.h"
 #include "mlbench/data/train_loader.h"
+#include "mlbench/data/workload.h"
 #include "mlbench/dataset/prepared_dataset.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/optim/optimizer.h"
@@ -45,6 +46,7 @@ struct TrainContext {
   WrapLoader wrap_loader = {};                  // empty: nothing
   std::vector<int> other_cores = {};            // for threads that load data; empty: those of the loop's thread
   track::TimelineRecorder* timeline = nullptr;  // null: none is wanted; of the same clock
+  const data::Workload* workload = nullptr;     // of `data`, for tests; null: the one that the task's batching makes
 };
 
 enum class StopReason { kGoal, kMaxSteps, kMaxEpochs, kMaxTime, kEpochs };

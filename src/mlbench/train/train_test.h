@@ -253,6 +253,7 @@ class TestRun {
     run.task.hash = "hash of the task";
     spec::TaskSpec& task = run.task.task;
     task.name = "known";
+    task.loss = "cross_entropy";
     task.data.sample_shape = data_.sample_shape;
     task.data.classes = data_.classes;
     task.batch_size = 4 / workers;
