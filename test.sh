@@ -20,7 +20,8 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
             tools/setup.sh kube, Kubernetes with the Helm chart; as root
   packages  Debian packages, their installation on a bare Debian, an installation without the source tree, images, the
             Python client as a wheel; as root
-  browser   the dashboard in Chromium, and that its dist/ comes out the same; needs Node 20.19 or later
+  browser   the dashboard in Chromium, and that its dist/ comes out the same; a timeline in Perfetto and in Catapult's
+            viewer (16 MB to fetch); needs Node 20.19 or later
   --all     all of these
 
   ./test.sh -- -R comm        the tests of the default set whose name holds \"comm\""

@@ -2,10 +2,13 @@
 // thread that records them beside its clock reads, and how much of a core the writer takes, at a steady rate. Verifies
 // that the clocks re-derive from what was written, and that no span is missing.
 //
-//   recorder_bench [--steps-per-second N] [--spans-per-second N] [--seconds S] [--folder DIR]
+//   recorder_bench [--steps-per-second N] [--spans-per-second N] [--seconds S] [--folder DIR] [--run RUN]
+//
+// RUN: the folder of a run with a timeline. What that cost it: the spans of its steps, times what one takes of the
+// threads that record it (with two reads of the clock) and of the writer, as if nothing of it went on beside.
 //
 // Exit code 1 when a limit is missed: 0.5 microseconds per step or span (99 of 100), 2 % of a core at 20,000 of them a
-// second.
+// second; 1 % of a step of the run.
 
 #include <fmt/format.h>
 #include <time.h>
@@ -15,6 +18,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +26,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/record/record.h"
+#include "mlbench/record/spool.h"
 #include "mlbench/record/timeline.h"
 #include "mlbench/track/recorder.h"
 #include "mlbench/track/timeline_recorder.h"
@@ -31,6 +36,7 @@ namespace {
 
 constexpr double kMostPushNs = 500;
 constexpr double kMostWriterShare = 0.02;
+constexpr double kMostRunShare = 0.01;
 
 double cpu_seconds(clockid_t clock) {
   timespec time{};
@@ -50,6 +56,8 @@ struct Cost {
   double clock_ns = 0, median_ns = 0, p99_ns = 0;  // of the thread that records, less the clock's
   double writer_share = 0;                         // of a core
   double per_second = 0;
+
+  double all_ns() const { return median_ns + 2 * clock_ns + 1e9 * writer_share / per_second; }
 };
 template <typename Record>
 Cost measure(const Clock& clock, int64_t count, std::chrono::nanoseconds interval, const Record& record) {
@@ -126,9 +134,8 @@ bool measure_steps(const Settings& settings, const track::RecorderOptions& optio
   return report("step", cost, static_cast<double>(bytes) / static_cast<double>(steps));
 }
 
-bool measure_spans(const Settings& settings, const track::RecorderOptions& options, const Clock& clock) {
+bool measure_spans(const Settings& settings, const track::RecorderOptions& options, const Clock& clock, Cost& cost) {
   const int64_t spans = settings.count_of(settings.spans_per_second);
-  Cost cost;
   {
     track::TimelineRecorder recorder(options, clock);
     const std::string_view name = recorder.kept("stage1.block1.conv1 backward");
@@ -145,13 +152,43 @@ bool measure_spans(const Settings& settings, const track::RecorderOptions& optio
   return report("span", cost, static_cast<double>(bytes) / static_cast<double>(spans));
 }
 
+// Of a run's first segment.
+bool report_run(const std::string& run, const Cost& span) {
+  fmt::print("rank  steps  spans_per_step  ns_per_span   step_ms     share\n");
+  bool right = true;
+  int64_t rank = 0;
+  for (; std::filesystem::exists(record::timeline_path(run, 1, rank)); ++rank) {
+    int64_t spans = 0, steps = 0, step_ns = 0;
+    for (const record::Span& one : record::read_timeline(run, 1, rank).spans) spans += one.step >= 0 ? 1 : 0;
+    for (const record::StepRecord& step : record::read_spool(run, 1, rank).steps) {
+      steps += static_cast<int64_t>(step.count);
+      step_ns = std::accumulate(step.kinds_ns.begin(), step.kinds_ns.end(), step_ns);
+    }
+    if (spans == 0 || steps == 0 || step_ns == 0) {
+      fmt::print(stderr, "rank {} of {} has {} steps and {} spans\n", rank, run, steps, spans);
+      return false;
+    }
+    const double each = static_cast<double>(spans) / static_cast<double>(steps);
+    const double step_s = 1e-9 * static_cast<double>(step_ns) / static_cast<double>(steps);
+    const double share = each * 1e-9 * span.all_ns() / step_s;
+    fmt::print("{:4}  {:5}  {:14.1f}  {:11.0f}  {:8.2f}  {:7.4f}%\n", rank, steps, each, span.all_ns(), 1e3 * step_s,
+               100 * share);
+    right = right && share <= kMostRunShare;
+  }
+  if (rank == 0) fmt::print(stderr, "{}: no run with a timeline\n", run);
+  if (!right) fmt::print(stderr, "limit: {:.0f} % of a step\n", 100 * kMostRunShare);
+  return right && rank > 0;
+}
+
 int run(int argc, char** argv) {
   Settings settings;
+  std::string of_run;
   CLI::App app("Cost of recording");
   app.add_option("--steps-per-second", settings.steps_per_second)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--spans-per-second", settings.spans_per_second)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--seconds", settings.seconds, "of each")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--folder", settings.parent, "where the spools are written")->capture_default_str();
+  app.add_option("--run", of_run, "a run with a timeline")->check(CLI::ExistingDirectory);
   CLI11_PARSE(app, argc, argv);
 
   const SystemClock clock;
@@ -159,9 +196,11 @@ int run(int argc, char** argv) {
   options.run_dir = std::filesystem::path(settings.parent) / ("mlbench-bench-" + random_hex(8));
   fmt::print("a      per_second  median_ns  p99_ns  clock_read_ns  writer_share  bytes_each\n");
   const bool steps_right = measure_steps(settings, options, clock);
-  const bool spans_right = measure_spans(settings, options, clock);
+  Cost span;
+  const bool spans_right = measure_spans(settings, options, clock, span);
   std::filesystem::remove_all(options.run_dir);
-  return steps_right && spans_right ? 0 : 1;
+  const bool run_right = of_run.empty() || report_run(of_run, span);
+  return steps_right && spans_right && run_right ? 0 : 1;
 }
 
 }  // namespace

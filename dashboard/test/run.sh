@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# usage: dashboard/test/run.sh unit|dist|browser      what needs Node; ctest starts it (set browser of test.sh)
+# usage: dashboard/test/run.sh unit|dist|browser|trace      what needs Node; ctest starts it (set browser of test.sh)
 # A missing capability is told as GoogleTest tells a skip, so that the list of skips has it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-what=${1:?unit, dist or browser}
+what=${1:?unit, dist, browser or trace}
 
 skip() {
   printf '%s: Skipped\nmissing capability: %s\n\n[  SKIPPED ] Dashboard.%s (0 ms)\n' "$0" "$1" "$what"
@@ -22,6 +22,37 @@ if [[ ! node_modules/.package-lock.json -nt package-lock.json ]]; then
   touch node_modules/.package-lock.json
 fi
 
+find_chromium() {
+  CHROMIUM=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)}
+  [[ $CHROMIUM ]] || skip "Chromium"
+  export CHROMIUM
+}
+
+# Perfetto and Catapult's viewer, once per build tree.
+find_trace_readers() {
+  local wheels log python
+  export MLBENCH_TEST_TRACE_READERS=$MLBENCH_TEST_BINARY_DIR/trace_readers
+  if cmp --silent test/trace_readers.txt "$MLBENCH_TEST_TRACE_READERS/trace_readers.txt"; then
+    return
+  fi
+  for python in python3 /usr/bin/python3; do
+    if "$python" -m pip --version >/dev/null 2>&1; then
+      break
+    fi
+  done
+  wheels=$(mktemp -d)
+  log=$(mktemp)
+  # The platform is named, so that any Python 3 fetches the same file: only its pages are used.
+  "$python" -m pip --disable-pip-version-check download --quiet --no-deps --require-hashes --only-binary=:all: \
+    --python-version 3.11 --implementation cp --abi cp311 --platform manylinux_2_28_x86_64 \
+    --dest "$wheels" -r test/trace_readers.txt >"$log" 2>&1 ||
+    skip "the wheel of dashboard/test/trace_readers.txt ($(tail -n 1 "$log"))"
+  rm -rf "$MLBENCH_TEST_TRACE_READERS"
+  "$python" -m zipfile --extract "$wheels"/*.whl "$MLBENCH_TEST_TRACE_READERS"
+  cp test/trace_readers.txt "$MLBENCH_TEST_TRACE_READERS"
+  rm -rf "$wheels" "$log"
+}
+
 case $what in
   unit) node --test test/unit_test.mjs ;;
   dist)
@@ -29,10 +60,13 @@ case $what in
     node test/verify_dist.mjs
     ;;
   browser)
-    CHROMIUM=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)}
-    [[ $CHROMIUM ]] || skip "Chromium"
-    export CHROMIUM
+    find_chromium
     node --test --test-reporter=spec test/browser_test.mjs
+    ;;
+  trace)
+    find_chromium
+    find_trace_readers
+    node --test --test-reporter=spec test/trace_test.mjs
     ;;
   *)
     echo "run.sh: unknown \"$what\"" >&2

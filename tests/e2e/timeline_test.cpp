@@ -4,13 +4,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
+#include "mlbench/record/test_schema.h"
+#include "mlbench/report/test_trace.h"
 #include "tests/support/processes.h"
 
 namespace mlbench {
@@ -80,6 +85,35 @@ TEST_F(TimelineEndToEnd, AWrongClockIsRemovedAndASlowLoaderBlamed) {
   EXPECT_EQ(summary["verdict"]["rank"], 1);
   EXPECT_EQ(summary["verdict"]["cause"], "batch_load");
   for (const Json& rank : summary["ranks"]) EXPECT_LE(rank["unattributed_share"].get<double>(), 0.02);
+}
+
+// Of ranks that compute layer by layer and communicate beside that, evaluate, and write checkpoints.
+TEST_F(TimelineEndToEnd, ARealTraceMeetsTheSchemaAndNests) {
+  if (const std::string missing = record::SchemaValidator::missing(); !missing.empty()) GTEST_SKIP() << missing;
+  const fs::path file = folder_ / "out.json";
+  const ProcessOutput made = mlbench({"run", "real", "2", "--task", "fashion-mnist", "--synthetic", "--backend", "gloo",
+                                      "--overlap", "--set", "optimizer.bucket_mb=0.25", "--max-steps", "30",
+                                      "--checkpoint-every", "10", "--local", "--timeline", file});
+  ASSERT_EQ(made.end.code, 0) << all(made);
+  const Json trace = read_json_file(file, report::kWholeTrace);
+  EXPECT_EQ(record::SchemaValidator("timeline.schema.json").complaint(trace), "");
+  report::expect_nested(trace);
+
+  std::map<int64_t, std::set<std::string>> categories, rows;
+  std::map<int64_t, int> steps;
+  for (const Json& event : trace["traceEvents"]) {
+    const auto rank = event["pid"].get<int64_t>();
+    if (event["name"] == "thread_name") rows[rank].insert(event["args"]["name"]);
+    if (event["ph"] != "X") continue;
+    categories[rank].insert(event["cat"]);
+    steps[rank] += event["cat"] == "step";
+  }
+  const std::set<std::string> ranks_rows = {"steps", "training thread", "communication thread"};
+  const std::set<std::string> kinds = {"step",       "phase",      "layer",  "communication",
+                                       "evaluation", "checkpoint", "prepare"};
+  EXPECT_EQ(rows, (std::map<int64_t, std::set<std::string>>{{0, ranks_rows}, {1, ranks_rows}}));
+  EXPECT_EQ(categories, (std::map<int64_t, std::set<std::string>>{{0, kinds}, {1, kinds}}));
+  EXPECT_EQ(steps, (std::map<int64_t, int>{{0, 30}, {1, 30}}));
 }
 
 TEST_F(TimelineEndToEnd, CollectivesHaveOne) {

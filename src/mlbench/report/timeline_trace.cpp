@@ -29,8 +29,9 @@ using record::SpanKind;
 constexpr size_t kPieceBytes = size_t{64} << 10;
 constexpr std::string_view kStart = R"({"displayTimeUnit":"ms","otherData":)";
 
-// Rows of a rank; asynchronous operations that overlap have further ones.
-enum Row : int64_t { kStepsRow, kTrainingRow, kCommunicationRow, kFurtherRows };
+// Rows of a rank; asynchronous operations that overlap have further ones. Not from 0: Perfetto takes that for the row
+// whose number is the process's, and mixes the two.
+enum Row : int64_t { kStepsRow = 1, kTrainingRow, kCommunicationRow, kFurtherRows };
 
 std::string row_name(int64_t row) {
   switch (row) {

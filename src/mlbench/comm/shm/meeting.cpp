@@ -72,11 +72,11 @@ void enter(Group& group, const Membership& own) {
   group.ring(0);
 }
 
-// Until ready(); who is absent meanwhile keeps it waiting.
-template <typename Ready, typename Blocks>
-void wait_for_all(Group& group, const Membership& own, const Ready& ready, const Blocks& blocks) {
+// Until ready(). Any rank that ends before that keeps it from coming, one that is here already, too.
+template <typename Ready>
+void wait_for_all(Group& group, const Membership& own, const Ready& ready) {
   try {
-    group.wait(ready, blocks);
+    group.wait(ready, [&](int) { return !ready(); });
   } catch (const CommTimeout&) {
     for (int rank = 0; rank < own.size; ++rank) {
       if (group.presence(rank) == Presence::kAbsent) throw not_come(own, rank);
@@ -125,15 +125,14 @@ std::unique_ptr<Group> host(const Membership& own, const std::function<void(cons
   }
   const std::string proof = net::proof_of(net::ProofRole::kAccepting, own.secret, transcript_of(own, own.rank, nonce));
   tell(Invitation{name, hex_of(nonce), hex_of(proof), ""}.encode());
-  const auto is_absent = [&](int rank) { return group->presence(rank) != Presence::kPresent; };
   const auto all_are_here = [&] {
     for (int rank = 1; rank < own.size; ++rank) {
-      if (is_absent(rank)) return false;
+      if (group->presence(rank) != Presence::kPresent) return false;
     }
     return true;
   };
   try {
-    wait_for_all(*group, own, all_are_here, is_absent);
+    wait_for_all(*group, own, all_are_here);
   } catch (const CommError&) {
     check_proofs(*group, own);  // who knows another secret has left by now
     throw;
@@ -166,9 +165,7 @@ std::unique_ptr<Group> join(const Membership& own, const std::string& text) {
       hex_of(net::proof_of(net::ProofRole::kAccepting, own.secret, transcript_of(own, 0, nonce_of(group->header()))))) {
     throw CommError("rank 0 has not proved that it knows the run's secret");
   }
-  wait_for_all(
-      *group, own, [&] { return group->header().open.load(std::memory_order_acquire) != 0; },
-      [&](int rank) { return rank == 0 || group->presence(rank) != Presence::kPresent; });
+  wait_for_all(*group, own, [&] { return group->header().open.load(std::memory_order_acquire) != 0; });
   return group;
 }
 

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include "mlbench/base/input.h"
+#include "mlbench/base/json.h"
+#include "mlbench/comm/shm/layout.h"
 #include "mlbench/comm/shm/segment.h"
 #include "mlbench/comm/shm/shm.h"
 #include "mlbench/comm/test_processes.h"
@@ -24,6 +27,20 @@ class ShmProcesses : public test::Processes {
   void wait_for_invitation() const {
     const auto deadline = steady_clock::now() + kLongWait;
     while (!fs::exists(folder() / "shm_invitation") && steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
+
+  // Until a rank of `size` is in the segment.
+  void wait_for_presence(int rank, int size) const {
+    wait_for_invitation();
+    const Json invitation = parse_json(read_file(folder() / "shm_invitation"), inputs::kMessage);
+    const shm_backend::Segment segment = shm_backend::Segment::open(invitation.at("segment"));
+    const auto* station =
+        reinterpret_cast<const shm_backend::Station*>(segment.data() + shm_backend::Layout(size).station(rank));
+    const auto deadline = steady_clock::now() + kLongWait;
+    while (station->marker.presence.load() != shm_backend::Presence::kPresent) {
+      ASSERT_LT(steady_clock::now(), deadline) << "rank " << rank << " never came";
       std::this_thread::sleep_for(milliseconds(1));
     }
   }
@@ -237,6 +254,29 @@ TEST_F(ShmProcesses, ARank0ThatEndsOrStopsBeforeAllHaveComeIsNamed) {
     EXPECT_EQ(outcome(1),
               fmt::format("connecting over shared memory: rank 1 of 2: {}",
                           signal == SIGKILL ? "lost rank 0 (its process has ended)" : "waited 300 ms for rank 0"));
+  }
+}
+
+// Rank 1 is in the segment and ends, while the others wait for the last rank, which never comes.
+TEST_F(ShmProcesses, ARankThatEndsBeforeAllHaveComeIsNamedAtOnce) {
+  for (const int size : {3, 4}) {
+    renew();
+    for (int rank = 0; rank < size - 1; ++rank) {
+      start_one([&]() -> std::string {
+        shm_backend::make(options(rank, size, kLongWait));
+        return "connected";
+      });
+    }
+    for (int rank = 1; rank < size - 1; ++rank) wait_for_presence(rank, size);
+    const auto begin = steady_clock::now();
+    kill(pid(1), SIGKILL);
+    for (int rank = 0; rank < size - 1; ++rank) {
+      if (rank == 1) continue;
+      EXPECT_EQ(outcome(rank), fmt::format("connecting over shared memory: rank {} of {}: lost rank 1 (its process has "
+                                           "ended)",
+                                           rank, size));
+    }
+    EXPECT_LT(steady_clock::now() - begin, kLongWait / 2);
   }
 }
 

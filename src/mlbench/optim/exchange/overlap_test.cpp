@@ -15,15 +15,18 @@
 #include <span>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/paths.h"
 #include "mlbench/base/random.h"
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/comm/operation_board.h"
 #include "mlbench/comm/test_stores.h"
 #include "mlbench/compress/identity.h"
+#include "mlbench/net/launch.h"
 #include "mlbench/optim/exchange/bucket_schedule.h"
 #include "mlbench/optim/exchange/centralized.h"
 #include "mlbench/optim/exchange/communication_thread.h"
@@ -224,7 +227,7 @@ MakeComm in_process(int size) {
   return [group](int rank) { return std::move((*group)[static_cast<size_t>(rank)]); };
 }
 
-MakeComm gloo(int size) {
+MakeComm over(const char* backend, int size) {
   const auto store = std::make_shared<comm::MemoryStore>();
   return [=](int rank) {
     comm::CommOptions options;
@@ -232,11 +235,31 @@ MakeComm gloo(int size) {
     options.size = size;
     options.store = store;
     options.timeout = std::chrono::seconds(20);
-    return catalog::make_backend("gloo", options);
+    options.passive_wait = true;  // more threads than cores
+    return catalog::make_backend(backend, options);
   };
+}
+MakeComm gloo(int size) { return over("gloo", size); }
+MakeComm shm(int size) { return over("shm", size); }
+
+// Under mpirun ranks are processes, each of which runs these tests.
+const net::LaunchInfo& launch() {
+  static const net::LaunchInfo info = net::detect_launch(environment_variable);
+  return info;
+}
+MakeComm mpi(int size) {
+  // MPI is there from the first communicator to the last: through all tests.
+  static const auto all = over("mpi", launch().size)(launch().rank);
+  return over("mpi", size);
 }
 
 void on_ranks(int size, const MakeComm& make, const std::function<void(int, comm::Communicator&)>& body) {
+  if (launch().size > 1) {
+    ASSERT_EQ(size, launch().size);
+    const auto comm = make(launch().rank);
+    body(launch().rank, *comm);
+    return;
+  }
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
@@ -320,16 +343,22 @@ bool same_gradient(const FlatLayout& layout, const at::Tensor& a, const at::Tens
 struct Way {
   const char* name;
   MakeComm (*make)(int size);
+  std::vector<int> sizes = {1, 2, 3, 4};
 };
 class Overlap : public testing::TestWithParam<Way> {};
-INSTANTIATE_TEST_SUITE_P(BackEnds, Overlap, testing::Values(Way{"in_process", in_process}, Way{"gloo", gloo}),
+INSTANTIATE_TEST_SUITE_P(BackEnds, Overlap,
+                         testing::Values(Way{"in_process", in_process}, Way{"gloo", gloo}, Way{"shm", shm}),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Mpirun, Overlap,
+                         testing::ValuesIn(launch().size > 1 ? std::vector{Way{"mpi", mpi, {launch().size}}}
+                                                             : std::vector<Way>{}),
                          [](const auto& info) { return info.param.name; });
 
 // Buckets of a size, one per tensor, one for all; in each third step one rank has no samples.
 TEST_P(Overlap, GivesTheBitsOfTheSameBucketsOneAfterTheOther) {
   const FlatLayout layout = layout_of({400, 7, 1, 5000, 33, 70'001});
   for (const auto& [bucket_mb, by_layer] : {std::pair{0.001, false}, {0.05, false}, {0.0, true}, {0.0, false}}) {
-    for (const int size : {1, 2, 3, 4}) {
+    for (const int size : GetParam().sizes) {
       SCOPED_TRACE(fmt::format("{} MiB, by layer {}, {} ranks", bucket_mb, by_layer, size));
       on_ranks(size, GetParam().make(size),
                [&, bucket_mb = bucket_mb, by_layer = by_layer](int rank, comm::Communicator& comm) {
