@@ -126,13 +126,14 @@ def layer(model, precision):
                  f"{model} {precision} 1x2", TASKS[model].seconds)
 
 
-def text(model, precision, limit):
+def text(model, precision, framework, limit):
     """Full-size models of text, target tokens without padding per second."""
-    ours = f"build/release/bin/step_bench --framework torch --threads 2 --precision {precision} --model {model} --steps 1"
+    ours = (f"build/release/bin/step_bench --framework {framework} --threads 2 --precision {precision} "
+            f"--model {model} --steps 1")
     peers = [join(f"PYTHON bench/text_peer.py speed {model} --threads 2 --steps 1",
                   "--amp" if precision == "bf16" else "", variant)
              for variant in ("", "--unbound", "--fused", "--compile", "--fused --compile")]
-    return Ratio(f"{model}-{precision}-1x2-torch", limit, ours, peers, f"{model} {precision} 1x2", (4, 6),
+    return Ratio(f"{model}-{precision}-1x2-{framework}", limit, ours, peers, f"{model} {precision} 1x2", (4, 6),
                  "median_tokens_per_s", turns=True, timeout=900)
 
 
@@ -149,8 +150,10 @@ RATIOS = [
     *(with_input(task, "float32", at, "torch") for task in ("1a", "fashion-mnist") for at in ("1x2", "2x1")),
     *(with_input("1a", precision, "1x2", "onednn") for precision in ("float32", "bf16")),
     *(layer(model, precision) for model in ("lstm", "attention") for precision in ("float32", "bf16")),
-    *(text(model, "float32", limit) for model, limit in (("awd-lstm", 1.4), ("gnmt", 1.5), ("transformer", 1.2))),
-    *(text(model, "bf16", 1.6) for model in ("awd-lstm", "gnmt", "transformer")),
+    *(text(model, "float32", framework, limit) for framework in ("torch", "onednn")
+      for model, limit in (("awd-lstm", 1.4), ("gnmt", 1.5), ("transformer", 1.2))),
+    *(text(model, "bf16", framework, 1.6) for framework in ("torch", "onednn")
+      for model in ("awd-lstm", "gnmt", "transformer")),
 ]
 
 

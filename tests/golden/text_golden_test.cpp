@@ -7,12 +7,16 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <memory>
 #include <span>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/shape.h"
+#include "mlbench/framework/onednn/onednn_framework.h"
 #include "mlbench/framework/token_batch_test.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/models/model.h"
@@ -95,8 +99,18 @@ std::map<std::string, TextOutcome> ask_pytorch_about(const TextCase& test, const
   return outcomes;
 }
 
-TextOutcome our_pass(const TextCase& test) {
-  const auto framework = framework::torch_framework::make(test.options);
+struct FrameworkUnderTest {
+  const char* name;
+  Availability (*available)();
+  std::unique_ptr<framework::Framework> (*make)(const framework::FrameworkOptions& options);
+};
+constexpr FrameworkUnderTest kFrameworks[] = {
+    {"torch", framework::torch_framework::available, framework::torch_framework::make},
+    {"onednn", framework::onednn_framework::available, framework::onednn_framework::make},
+};
+
+TextOutcome our_pass(const FrameworkUnderTest& tested, const TextCase& test) {
+  const auto framework = tested.make(test.options);
   framework->initialise();
   framework->begin_step(0);
   framework->forward(test.batch.view(), framework::Mode::kTrain);
@@ -110,20 +124,25 @@ TextOutcome our_pass(const TextCase& test) {
   return outcome;
 }
 
-class TextGoldenTest : public ::testing::TestWithParam<const char*> {};
+using TextGoldenCase = std::tuple<FrameworkUnderTest, const char*>;
+class TextGoldenTest : public ::testing::TestWithParam<TextGoldenCase> {};
 
-INSTANTIATE_TEST_SUITE_P(Models, TextGoldenTest, ::testing::Values("awd-lstm", "gnmt", "transformer"),
+INSTANTIATE_TEST_SUITE_P(Models, TextGoldenTest,
+                         ::testing::Combine(::testing::ValuesIn(kFrameworks),
+                                            ::testing::Values("awd-lstm", "gnmt", "transformer")),
                          [](const auto& one) {
-                           const std::string name = one.param;
-                           return name == "awd-lstm" ? "awd_lstm" : name;
+                           const std::string model = std::get<1>(one.param);
+                           return std::get<0>(one.param).name + ("_" + (model == "awd-lstm" ? "awd_lstm" : model));
                          });
 
 TEST_P(TextGoldenTest, LossAndGradientsEqualPyTorchs) {
   const auto python = environment_variable("MLBENCH_TEST_PYTHON");
   if (!python) GTEST_SKIP() << "missing capability: a Python that imports torch (Debian: python3-torch)";
-  const TextCase test = text_case(GetParam());
+  const auto& [tested, model] = GetParam();
+  if (!tested.available().available) GTEST_SKIP() << "missing capability: " << tested.available().reason;
+  const TextCase test = text_case(model);
   auto golden = ask_pytorch_about(test, *python);
-  const TextOutcome &exact = golden["float64"], &peer = golden["float32"], ours = our_pass(test);
+  const TextOutcome &exact = golden["float64"], &peer = golden["float32"], ours = our_pass(tested, test);
   EXPECT_LE(std::abs(ours.loss - exact.loss),
             std::max(2 * std::abs(peer.loss - exact.loss), 8 * kEpsilon * exact.loss));
   ASSERT_EQ(ours.gradients.size(), exact.gradients.size());

@@ -256,6 +256,12 @@ void multiply(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add
   multiply_by_torch(to, rounded(a, factors), rounded(b, factors), add, product);
 }
 
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType factors) {
+  at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options().dtype(at::kFloat));
+  multiply(result, a, b, false, factors);
+  return result;
+}
+
 RightFactor::RightFactor(const at::Tensor& b, at::ScalarType factors)
     : factors_(factors), inner_(b.size(0)), columns_(b.size(1)) {
   const Factors kind = factors_of(factors);

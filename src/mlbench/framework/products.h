@@ -30,6 +30,9 @@ class KeptMatrix {
 void multiply(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, at::ScalarType factors = at::kFloat,
               KeptMatrix* product = nullptr);
 
+// a b, float32.
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType factors);
+
 // A factor of several products: in bfloat16, rounded once for all of them, into `memory` if there is any.
 at::Tensor prepared(const at::Tensor& factor, at::ScalarType factors, KeptMatrix* memory = nullptr);
 

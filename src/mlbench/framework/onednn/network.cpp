@@ -14,13 +14,7 @@ namespace {
 
 std::unique_ptr<Tape> build_tape_for(const NetworkOptions& options, InstructionSet set) {
   if (!options.bfloat16) return build_tape<float>(options, set);
-  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-  if ((isa & kNeeded) != kNeeded) {
-    throw UserError(
-        "framework 'onednn' has no precision 'bf16' here: this CPU has neither AVX512-BF16 nor AMX (or "
-        "ONEDNN_MAX_CPU_ISA hides it); valid: float32");
-  }
+  require_bfloat16();
   return build_tape<BFloat16>(options, set);
 }
 
@@ -31,6 +25,21 @@ void for_chunks(const std::vector<Chunk>& chunks, bool backwards, const Body& bo
 }
 
 }  // namespace
+
+void require_bfloat16() {
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  if ((isa & kNeeded) != kNeeded) {
+    throw UserError(
+        "framework 'onednn' has no precision 'bf16' here: this CPU has neither AVX512-BF16 nor AMX (or "
+        "ONEDNN_MAX_CPU_ISA hides it); valid: float32");
+  }
+}
+
+Json onednn_versions() {
+  const dnnl_version_t* version = dnnl_version();
+  return {{"onednn", fmt::format("{}.{}.{}", version->major, version->minor, version->patch)}};
+}
 
 Network::Network(const NetworkOptions& options)
     : set_(instruction_sets().back()),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mlbench/base/batch.h"
+#include "mlbench/base/json.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/framework/onednn/build.h"
 #include "mlbench/framework/onednn/memory_plan.h"
@@ -17,6 +18,11 @@
 #include "mlbench/framework/onednn/team.h"
 
 namespace mlbench::framework::onednn_framework {
+
+// UserError, with the reason, where the CPU cannot multiply bfloat16.
+void require_bfloat16();
+// {"onednn": "2.6.3"}
+Json onednn_versions();
 
 // Every call comes from the thread that made the network. Passes throw UserError where OpenMP gives fewer threads than
 // the options ask for.

@@ -4,7 +4,6 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <oneapi/dnnl/dnnl.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/framework/onednn/graph_framework.h"
 #include "mlbench/framework/onednn/linear_rows.h"
 #include "mlbench/framework/onednn/network.h"
 #include "mlbench/framework/threads.h"
@@ -55,12 +55,6 @@ constexpr Loss kLosses[] = {
 };
 
 const Loss& find_loss(const models::ModelDescription& model) {
-  if (model.is_graph()) {
-    throw UserError(
-        fmt::format("framework 'onednn' has no layer '{}' (model '{}'): it computes chains of layers; valid "
-                    "for a model over tokens: --framework torch",
-                    model.layers.front().kind, model.name));
-  }
   const std::string& name = model.loss.kind;
   std::vector<const char*> names;
   for (const Loss& row : kLosses) {
@@ -77,21 +71,25 @@ bool is_logistic_regression(const FrameworkOptions& options) {
          layers[0].options.at("out") == 1 && !layers[0].options.value("bias", true);
 }
 
+void check_precision_and_device(const FrameworkOptions& options) {
+  const bool graph = options.model.is_graph();
+  if (options.precision != "float32" && options.precision != "bf16" && !(graph && options.precision == "fp16")) {
+    const char* reason =
+        options.precision == "tf32"   ? "tf32 is a format of NVIDIA GPUs, and this framework runs on the CPU"
+        : options.precision == "fp16" ? "it has no kernels for float16 in chains of layers; framework torch has"
+                                      : "it is unknown";
+    throw UserError(fmt::format("framework 'onednn' has no precision '{}' here ({}); valid: float32, bf16{}",
+                                options.precision, reason, graph ? ", fp16" : ""));
+  }
+  if (options.device != "cpu") {
+    throw UserError(fmt::format("framework 'onednn' has no device '{}'; valid: cpu", options.device));
+  }
+}
+
 class OneDnnFramework final : public Framework {
  public:
   explicit OneDnnFramework(const FrameworkOptions& options)
       : options_(options), layout_(models::lay_out(options.model)), criterion_(find_loss(options.model)) {
-    if (options.precision != "float32" && options.precision != "bf16") {
-      const char* reason = options.precision == "tf32"
-                               ? "tf32 is a format of NVIDIA GPUs, and this framework runs on the CPU"
-                           : options.precision == "fp16" ? "it has no kernels for float16; framework torch has"
-                                                         : "it is unknown";
-      throw UserError(fmt::format("framework 'onednn' has no precision '{}' here ({}); valid: float32, bf16",
-                                  options.precision, reason));
-    }
-    if (options.device != "cpu") {
-      throw UserError(fmt::format("framework 'onednn' has no device '{}'; valid: cpu", options.device));
-    }
     at::set_num_threads(options.threads);  // of the optimizer, whose OpenMP team is the same
     pinned_ = bind_threads(options.cores);
     parameters_ = at::zeros({layout_.parameter_elements}, at::kFloat);
@@ -229,10 +227,7 @@ class OneDnnFramework final : public Framework {
     return effective;
   }
 
-  Json versions() const override {
-    const dnnl_version_t* version = dnnl_version();
-    return {{"onednn", fmt::format("{}.{}.{}", version->major, version->minor, version->patch)}};
-  }
+  Json versions() const override { return onednn_versions(); }
 
  private:
   FrameworkOptions options_;
@@ -255,6 +250,10 @@ class OneDnnFramework final : public Framework {
 
 Availability available() { return {true, ""}; }
 
-std::unique_ptr<Framework> make(const FrameworkOptions& options) { return std::make_unique<OneDnnFramework>(options); }
+std::unique_ptr<Framework> make(const FrameworkOptions& options) {
+  check_precision_and_device(options);
+  if (options.model.is_graph()) return make_graph_framework(options);
+  return std::make_unique<OneDnnFramework>(options);
+}
 
 }  // namespace mlbench::framework::onednn_framework

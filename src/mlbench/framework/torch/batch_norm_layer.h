@@ -4,8 +4,8 @@
 
 #include <ATen/ATen.h>
 
+#include "mlbench/framework/gradients.h"
 #include "mlbench/framework/torch/batch_norm.h"
-#include "mlbench/framework/torch/gradients.h"
 #include "mlbench/framework/torch/operations.h"
 #include "mlbench/models/model.h"
 

@@ -99,13 +99,4 @@ at::Tensor differentiable_of_many(std::vector<at::Tensor> inputs, const Forward&
   return CustomOfMany::apply(at::TensorList(inputs), std::function<at::Tensor()>(forward), std::move(backward));
 }
 
-// `gradient` into, or on top of, a slot of the gradient buffer.
-inline void store(at::Tensor& target, const at::Tensor& gradient, bool add) {
-  if (add) {
-    target.add_(gradient);
-  } else {
-    target.copy_(gradient);
-  }
-}
-
 }  // namespace mlbench::framework::torch_framework

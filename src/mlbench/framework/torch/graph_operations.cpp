@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/framework/dropout.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/framework/torch/differentiable.h"
-#include "mlbench/framework/torch/kernels.h"
 
 namespace mlbench::framework::torch_framework {
 

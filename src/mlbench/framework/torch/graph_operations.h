@@ -8,24 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/framework/sequence_decoder.h"
 #include "mlbench/framework/torch/operations.h"
 
 namespace mlbench::framework::torch_framework {
-
-// What a layer keeps from one pass to the next; the first extent of each tensor is the row: a sequence, or a hypothesis
-// of a decoder.
-struct LayerState {
-  std::vector<at::Tensor> rows;    // goes on from position to position: states of an LSTM, keys and values so far
-  std::vector<at::Tensor> memory;  // of the source, the same for all hypotheses of a sentence
-};
-
-// One position of sequences that are being written; layers take and yield one position.
-struct DecodePass {
-  int64_t position = 0;
-  int64_t rows_per_sample = 1;     // hypotheses of each source, next to each other, at position 0
-  std::vector<LayerState> states;  // by layer
-  at::Tensor attention;            // [rows, source positions], left by the layer that has it
-};
 
 struct GraphPass {
   Pass pass;

@@ -3,9 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cmath>
-
-#include "mlbench/base/random.h"
 
 #define MLBENCH_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 
@@ -105,39 +102,6 @@ void add_scaled(const float* __restrict values, float scale, int64_t count, floa
   for (int64_t i = 0; i < count; ++i) sum[i] += scale * values[i];
 }
 
-// Philox4x32-10 (base/random.h) for consecutive counters: word j of block b at words[j][b].
-constexpr int64_t kBlocks = 64;
-MLBENCH_CLONES
-void philox_blocks(uint64_t key, uint64_t first, uint32_t (&words)[4][kBlocks]) {
-  for (int64_t b = 0; b < kBlocks; ++b) {
-    const uint64_t counter = first + static_cast<uint64_t>(b);
-    auto c0 = static_cast<uint32_t>(counter);
-    auto c1 = static_cast<uint32_t>(counter >> 32);
-    uint32_t c2 = 0, c3 = 0;
-    auto k0 = static_cast<uint32_t>(key);
-    auto k1 = static_cast<uint32_t>(key >> 32);
-    for (int round = 0; round < 10; ++round) {
-      const uint64_t p0 = uint64_t{0xD2511F53} * c0;
-      const uint64_t p1 = uint64_t{0xCD9E8D57} * c2;
-      c0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
-      c1 = static_cast<uint32_t>(p1);
-      c2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
-      c3 = static_cast<uint32_t>(p0);
-      k0 += 0x9E3779B9;
-      k1 += 0xBB67AE85;
-    }
-    words[0][b] = c0, words[1][b] = c1, words[2][b] = c2, words[3][b] = c3;
-  }
-}
-
-struct Dropout {
-  explicit Dropout(double p)
-      : threshold(static_cast<uint64_t>(std::ceil(p * 0x1.0p32))), scale(static_cast<float>(1 / (1 - p))) {}
-  float operator()(uint32_t word) const { return word >= threshold ? scale : 0; }
-  uint64_t threshold;
-  float scale;
-};
-
 }  // namespace
 
 void relu_max_pool(const float* input, const PoolShape& s, float* output, uint8_t* winner) {
@@ -207,26 +171,6 @@ void rows_times_vector_backward(const RowSelection& rows, const float* output_gr
       add_scaled(rows[i] + begin, output_gradient[i], end - begin, gradient + begin);
     }
   });
-}
-
-void dropout_mask(uint64_t key, double p, std::span<float> mask) {
-  const Dropout dropout(p);
-  constexpr int64_t kElements = 4 * kBlocks;
-  const auto count = static_cast<int64_t>(mask.size());
-  at::parallel_for(0, (count + kElements - 1) / kElements, 64, [&](int64_t begin, int64_t end) {
-    alignas(64) uint32_t words[4][kBlocks];
-    for (int64_t group = begin; group < end; ++group) {
-      philox_blocks(key, static_cast<uint64_t>(group * kBlocks), words);
-      const int64_t first = group * kElements;
-      const int64_t last = std::min(first + kElements, count);
-      for (int64_t i = first; i < last; ++i) mask[static_cast<size_t>(i)] = dropout(words[i % 4][(i - first) / 4]);
-    }
-  });
-}
-
-void dropout_mask_reference(uint64_t key, double p, std::span<float> mask) {
-  const Dropout dropout(p);
-  for (size_t i = 0; i < mask.size(); ++i) mask[i] = dropout(philox(key, i / 4, 0)[i % 4]);
 }
 
 }  // namespace mlbench::framework::torch_framework

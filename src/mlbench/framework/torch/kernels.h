@@ -4,7 +4,6 @@
 // gives the same bits.
 
 #include <cstdint>
-#include <span>
 
 namespace mlbench::framework::torch_framework {
 
@@ -34,9 +33,5 @@ struct RowSelection {
 void rows_times_vector(const RowSelection& rows, const float* weight, float* output);
 // gradient[j] = (or, with `add`, +=) the sum over i, in this order, of output_gradient[i] * row i [j].
 void rows_times_vector_backward(const RowSelection& rows, const float* output_gradient, bool add, float* gradient);
-
-// Dropout mask of models/model.h: 0 with probability p, else 1 / (1 - p).
-void dropout_mask(uint64_t key, double p, std::span<float> mask);
-void dropout_mask_reference(uint64_t key, double p, std::span<float> mask);
 
 }  // namespace mlbench::framework::torch_framework

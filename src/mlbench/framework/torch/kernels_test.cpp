@@ -73,29 +73,6 @@ TEST(ReluMaxPool, EqualsLibTorchsTwoOperationsToTheBit) {
   }
 }
 
-TEST(DropoutMask, EqualsItsReferenceToTheBit) {
-  for (const size_t count : {0, 1, 5, 255, 256, 257, 102400}) {
-    for (const double p : {0.0, 0.4, 0.5, 0.999}) {
-      std::vector<float> mask(count, -1), expected(count, -2);
-      dropout_mask(123456789012345ULL + count, p, mask);
-      dropout_mask_reference(123456789012345ULL + count, p, expected);
-      EXPECT_TRUE(same_bits(mask, expected)) << count << " elements, p " << p;
-    }
-  }
-}
-
-TEST(DropoutMask, DropsAShareOfPAndScalesTheRest) {
-  std::vector<float> mask(1 << 20);
-  dropout_mask(7, 0.4, mask);
-  double kept = 0;
-  for (const float value : mask) {
-    ASSERT_TRUE(value == 0 || value == static_cast<float>(1 / 0.6));
-    kept += value != 0;
-  }
-  const auto n = static_cast<double>(mask.size());
-  EXPECT_NEAR(kept / n, 0.6, 4 * std::sqrt(0.24 / n));
-}
-
 struct Rows {
   Rows(int64_t count, int64_t volume) : values(static_cast<size_t>(count * volume)) {
     RandomSequence random(3);

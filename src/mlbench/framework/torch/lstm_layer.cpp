@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/framework/lstm.h"
 #include "mlbench/framework/products.h"
 #include "mlbench/framework/torch/differentiable.h"
 #include "mlbench/framework/torch/graph_operations.h"
-#include "mlbench/framework/torch/lstm.h"
 #include "mlbench/framework/torch/products.h"
 
 namespace mlbench::framework::torch_framework {
@@ -36,6 +36,7 @@ struct LstmSequence {
 
   at::Tensor operator()(const std::vector<at::Tensor>& inputs, GraphPass& pass) const {
     at::Tensor x = inputs[0].detach();
+    const int64_t positions = x.size(0), sequences = x.size(1);
     const at::Tensor places = reverse ? turned(x.size(0), inputs[1]) : at::Tensor();
     if (reverse) x = turn(x, places);
     LayerState* state = state_of(pass);
@@ -48,19 +49,21 @@ struct LstmSequence {
     const auto tape = std::make_shared<LstmTape>();
     const auto forward = [&] {
       const at::Tensor recurrent = mask.defined() ? hh.value * mask : hh.value;
-      *tape = lstm_forward(x, {ih.value, recurrent, bias_ih.value, bias_hh.value}, goes_on ? state->rows[0] : zeros,
+      *tape = lstm_forward(x.flatten(0, 1), lstm_rows(positions, sequences),
+                           {ih.value, recurrent, bias_ih.value, bias_hh.value}, goes_on ? state->rows[0] : zeros,
                            goes_on ? state->rows[1] : zeros, type, on_host);
-      return reverse ? turn(tape->output(), places) : tape->output().detach();
+      const at::Tensor output = tape->output().view({positions, sequences, -1});
+      return reverse ? turn(output, places) : output.detach();
     };
     const LstmSequence self = *this;
     const at::Tensor output = differentiable_of_many(
         {inputs[0]}, forward, [=](const at::Tensor& dy, const std::vector<bool>& wanted) -> std::vector<at::Tensor> {
-          const at::Tensor dx = self.backward(*tape, reverse_of(dy, places), mask, wanted[0]);
-          return {wanted[0] ? reverse_of(dx, places) : dx};
+          const at::Tensor dx = self.backward(*tape, reverse_of(dy, places).flatten(0, 1), mask, wanted[0]);
+          return {wanted[0] ? reverse_of(dx.view({positions, sequences, -1}), places) : dx};
         });
     if (state != nullptr) {
-      const int64_t last = x.size(0);
-      state->rows = {tape->states[last].clone(), tape->cells[last].clone()};
+      const int64_t last = positions * sequences;
+      state->rows = {tape->states.narrow(0, last, sequences).clone(), tape->cells.narrow(0, last, sequences).clone()};
     }
     return output;
   }
@@ -75,15 +78,14 @@ struct LstmSequence {
     return carried && pass.carried != nullptr ? &(*pass.carried)[index] : nullptr;
   }
 
+  // Of rows, as lstm.h has them.
   at::Tensor backward(LstmTape& tape, const at::Tensor& dy, const at::Tensor& mask, bool input_wanted) const {
     const at::Tensor dx = lstm_backward(tape, dy, input_wanted, on_host);
-    const int64_t rows = tape.gates.size(0) * tape.gates.size(1);
-    const at::Tensor d_gates = tape.gates.view({rows, -1});
-    const at::Tensor d_bias = d_gates.sum(0);
+    const at::Tensor d_bias = tape.gates.sum(0);
     gradients->contribute(bias_hh.slot, [&](at::Tensor& to, bool add) { store(to, d_bias, add); });
     gradients->contribute(bias_ih.slot, [&](at::Tensor& to, bool add) { store(to, d_bias, add); });
-    const at::Tensor d = prepared(d_gates, type).t();
-    const at::Tensor before = tape.states.narrow(0, 0, tape.gates.size(0)).reshape({rows, -1});
+    const at::Tensor d = prepared(tape.gates, type).t();
+    const at::Tensor before = tape.before();
     gradients->contribute(hh.slot, [&](at::Tensor& to, bool add) {
       if (mask.defined()) {
         store(to, product(d, before, type).mul_(mask), add);
@@ -91,9 +93,7 @@ struct LstmSequence {
         store_product(to, d, before, add, type);
       }
     });
-    gradients->contribute(ih.slot, [&](at::Tensor& to, bool add) {
-      store_product(to, d, tape.x.view({rows, -1}), add, type);
-    });
+    gradients->contribute(ih.slot, [&](at::Tensor& to, bool add) { store_product(to, d, tape.x, add, type); });
     return dx;
   }
 };

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/framework/dropout.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/framework/products.h"
 #include "mlbench/framework/torch/batch_norm_layer.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/framework/torch/gradients.h"
+#include "mlbench/framework/gradients.h"
 #include "mlbench/framework/torch/kernels.h"
 #include "mlbench/framework/torch/layer_times.h"
 #include "mlbench/models/model.h"
@@ -27,13 +27,6 @@ struct Pass {
 };
 
 using Operation = std::function<at::Tensor(const at::Tensor& input, const Pass& pass)>;
-
-// A parameter: a view of the flat parameter buffer, unknown to autograd, and its slot in the gradient buffer, which the
-// backward pass of its operation fills.
-struct Parameter {
-  at::Tensor value;
-  size_t slot = 0;
-};
 
 struct BuildContext {
   const models::ModelDescription& model;

@@ -39,12 +39,6 @@ struct Linear : torch::autograd::Function<Linear> {
 
 }  // namespace
 
-at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
-  at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options().dtype(at::kFloat));
-  multiply(result, a, b, false, type);
-  return result;
-}
-
 void store_product(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, at::ScalarType type,
                    KeptMatrix* product) {
   multiply(to, a, b, add, type, product);

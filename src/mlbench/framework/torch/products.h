@@ -8,8 +8,6 @@
 
 namespace mlbench::framework::torch_framework {
 
-// a b of [n, k] and [k, m].
-at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType type);
 // Into `to`, or on top of it. `product`: as of multiply().
 void store_product(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, at::ScalarType type,
                    KeptMatrix* product = nullptr);

@@ -1,5 +1,4 @@
 #include "mlbench/framework/torch/sequence_model.h"
-#include "mlbench/framework/products.h"
 
 #include <fmt/format.h>
 #include <torch/torch.h>
@@ -36,7 +35,13 @@ SequenceModel::SequenceModel(const BuildContext& context)
       if (taken.insert(value).second) steps_[i].last_uses.push_back(value);
     }
   }
-  loss_.emplace(last, model_.loss, context);
+  TokenLossOptions of_loss{model_.loss,
+                           context.parameter(models::parameter_name(last, "weight")),
+                           {},
+                           context.product_type,
+                           context.on_host};
+  if (last.options.value("bias", true)) of_loss.bias = context.parameter(models::parameter_name(last, "bias"));
+  loss_.emplace(of_loss, context.gradients);
   loss_name_ = times_.name(last.name + "+loss");
 }
 
@@ -138,10 +143,6 @@ SequenceModel::Values SequenceModel::encode(const Values& sources) const {
     }
   }
   return values;
-}
-
-DecodePass SequenceModel::begin_decoding(int64_t rows_per_sample) const {
-  return {0, rows_per_sample, std::vector<LayerState>(steps_.size()), {}};
 }
 
 at::Tensor SequenceModel::decode(const at::Tensor& tokens, const Values& encoded, DecodePass& decode) const {

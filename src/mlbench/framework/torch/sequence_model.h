@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "mlbench/framework/framework.h"
+#include "mlbench/framework/token_loss.h"
 #include "mlbench/framework/torch/graph_operations.h"
-#include "mlbench/framework/torch/token_loss.h"
 
 namespace mlbench::framework::torch_framework {
 
@@ -42,10 +42,9 @@ class SequenceModel {
   // ---- for a decoder
   // What the layers that do not depend on the decoder's input yield, as far as others take it.
   Values encode(const Values& sources) const;
-  // Of one position: log probabilities [rows, classes] on the device. `tokens` int64 [rows]; `encoded` is read at
-  // position 0 alone.
+  // EncodedSources::step; `encoded` is read at position 0 alone.
   at::Tensor decode(const at::Tensor& tokens, const Values& encoded, DecodePass& pass) const;
-  DecodePass begin_decoding(int64_t rows_per_sample) const;
+  size_t steps() const { return steps_.size(); }
 
  private:
   struct Step {

@@ -6,17 +6,18 @@
 #include <torch/version.h>
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/framework/gradients.h"
+#include "mlbench/framework/host_memory.h"
+#include "mlbench/framework/sequence_decoder.h"
 #include "mlbench/framework/threads.h"
-#include "mlbench/framework/torch/gradients.h"
-#include "mlbench/framework/torch/host_memory.h"
 #include "mlbench/framework/torch/losses.h"
 #include "mlbench/framework/torch/operations.h"
 #include "mlbench/framework/torch/placement.h"
-#include "mlbench/framework/torch/sequence_decoder.h"
 #include "mlbench/framework/torch/sequence_model.h"
 
 namespace mlbench::framework::torch_framework {
@@ -159,7 +160,14 @@ class TorchFramework final : public Framework {
   std::unique_ptr<Decoder> make_decoder() override {
     if (options_.model.decoder_input.empty()) return Framework::make_decoder();
     parameters_.upload();
-    return make_sequence_decoder(*sequence_, [this](const BatchView& batch) { return tokens_of(batch); });
+    return make_sequence_decoder([this](const BatchView& sources) {
+      const auto encoded = std::make_shared<SequenceModel::Values>(sequence_->encode(tokens_of(sources)));
+      return EncodedSources{placement_.device(), sequence_->steps(), [this, encoded](const auto& tokens, auto& pass) {
+                              at::Tensor log_probabilities = sequence_->decode(tokens, *encoded, pass);
+                              encoded->clear();  // the layers have made of it what they need
+                              return log_probabilities;
+                            }};
+    });
   }
 
   std::vector<float> carried_state() override { return sequence_ ? sequence_->carried_state() : std::vector<float>(); }

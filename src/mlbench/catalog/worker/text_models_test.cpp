@@ -1,3 +1,6 @@
+// What each framework that computes makes of the models over tokens, beside their equations in float64.
+
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -10,15 +13,16 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/framework/contract_test.h"
+#include "mlbench/framework/text_reference_test.h"
 #include "mlbench/framework/token_batch_test.h"
-#include "mlbench/framework/torch/text_reference_test.h"
-#include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/models/graph.h"
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::catalog {
 namespace {
 
+using namespace framework;
 using contract::step;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
@@ -60,26 +64,53 @@ at::Tensor all_gradients(Framework& framework) {
   return at::cat(parts);
 }
 
-std::unique_ptr<Framework> started(const FrameworkOptions& options) {
-  auto framework = make(options);
-  framework->initialise();
-  return framework;
+struct TextCase {
+  const FrameworkRow* framework;
+  std::string model;
+
+  std::unique_ptr<Framework> started(const FrameworkOptions& options) const {
+    auto made = framework->make(options);
+    made->initialise();
+    return made;
+  }
+};
+
+std::vector<TextCase> cases(const std::vector<std::string>& models) {
+  std::vector<TextCase> all;
+  for (const FrameworkRow& row : frameworks()) {
+    if (row.name == std::string("null") || !row.available().available) continue;
+    for (const std::string& model : models) all.push_back({&row, model});
+  }
+  return all;
 }
 
-class TextModel : public ::testing::TestWithParam<const char*> {};
+std::string name_of_case(const testing::TestParamInfo<TextCase>& one) {
+  std::string name = one.param.framework->name + (one.param.model.empty() ? "" : "_" + one.param.model);
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
 
-INSTANTIATE_TEST_SUITE_P(Models, TextModel, ::testing::Values("awd-lstm", "gnmt", "transformer"), [](const auto& one) {
-  return std::string(one.param == std::string("awd-lstm") ? "awd_lstm" : one.param);
-});
+class TextModel : public ::testing::TestWithParam<TextCase> {
+ protected:
+  const std::string& model() const { return GetParam().model; }
+  std::unique_ptr<Framework> started(const FrameworkOptions& options) const { return GetParam().started(options); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Models, TextModel, ::testing::ValuesIn(cases({"awd-lstm", "gnmt", "transformer"})),
+                         name_of_case);
+
+// Of each framework once.
+class TextFramework : public TextModel {};
+INSTANTIATE_TEST_SUITE_P(Frameworks, TextFramework, ::testing::ValuesIn(cases({""})), name_of_case);
 
 TEST_P(TextModel, LossSumsAndGradientsEqualFloat64PerTensor) {
   for (const bool dropout : {false, true}) {
     SCOPED_TRACE(dropout ? "with dropout" : "without dropout");
-    FrameworkOptions options = text_options(GetParam());
+    FrameworkOptions options = text_options(model());
     options.dropout = dropout;
     options.rank = 2;
     const auto framework = started(options);
-    const TokenBatch batch = batch_for(GetParam());
+    const TokenBatch batch = batch_for(model());
     const double loss = step(*framework, batch.view(), 5);
     const TextReference reference(options, *framework, batch, 5);
     EXPECT_NEAR(loss, reference.loss, 2e-6 * reference.loss);
@@ -102,9 +133,9 @@ TEST_P(TextModel, LossSumsAndGradientsEqualFloat64PerTensor) {
 }
 
 TEST_P(TextModel, EveryMicroBatchHasItsOwnMasks) {
-  FrameworkOptions options = text_options(GetParam());
+  FrameworkOptions options = text_options(model());
   const auto framework = started(options);
-  const TokenBatch batch = batch_for(GetParam());
+  const TokenBatch batch = batch_for(model());
   framework->begin_step(3);
   std::vector<double> losses;
   for (int64_t number = 0; number < 3; ++number) {
@@ -118,8 +149,8 @@ TEST_P(TextModel, EveryMicroBatchHasItsOwnMasks) {
 }
 
 TEST_P(TextModel, SameStepSameBits) {
-  const FrameworkOptions options = text_options(GetParam());
-  const TokenBatch batch = batch_for(GetParam());
+  const FrameworkOptions options = text_options(model());
+  const TokenBatch batch = batch_for(model());
   const auto one = started(options), other = started(options);
   step(*one, batch.view(), 4);
   step(*other, batch.view(), 3);
@@ -129,10 +160,10 @@ TEST_P(TextModel, SameStepSameBits) {
 }
 
 TEST_P(TextModel, BackwardOverwritesAddsAndScales) {
-  FrameworkOptions options = text_options(GetParam());
+  FrameworkOptions options = text_options(model());
   options.dropout = false;
   const auto framework = started(options);
-  const TokenBatch batch = batch_for(GetParam());
+  const TokenBatch batch = batch_for(model());
   framework->gradients().fill_(1e9F);  // must not shine through
   step(*framework, batch.view());
   const at::Tensor once = all_gradients(*framework);
@@ -145,8 +176,8 @@ TEST_P(TextModel, BackwardOverwritesAddsAndScales) {
 
 // Tied parameters, too: with the last contribution.
 TEST_P(TextModel, TellsEachGradientOnceAndWhenItIsFinal) {
-  const auto framework = started(text_options(GetParam()));
-  const TokenBatch batch = batch_for(GetParam());
+  const auto framework = started(text_options(model()));
+  const TokenBatch batch = batch_for(model());
   std::set<int64_t> told;
   at::Tensor when_told = at::zeros_like(framework->gradients());
   framework->on_gradient_ready([&](int64_t first, int64_t count) {
@@ -167,15 +198,14 @@ TEST_P(TextModel, TellsEachGradientOnceAndWhenItIsFinal) {
 }
 
 TEST_P(TextModel, TwoMicroBatchesEqualOneBatch) {
-  FrameworkOptions options = text_options(GetParam(), 0.1,
-                                          std::string(GetParam()) == "awd-lstm"
-                                              ? Json{{"activation_regularisation", 0}, {"temporal_regularisation", 0}}
-                                              : Json::object());
+  FrameworkOptions options = text_options(
+      model(), 0.1,
+      model() == "awd-lstm" ? Json{{"activation_regularisation", 0}, {"temporal_regularisation", 0}} : Json::object());
   options.dropout = false;
   const auto framework = started(options);
   std::vector<TokenBatch> parts;
   TokenBatch whole;
-  if (GetParam() == std::string("awd-lstm")) {
+  if (model() == "awd-lstm") {
     whole = language_batch(kVocabulary, 6, 4);
     for (const int64_t first : {0, 2}) {
       TokenBatch part = language_batch(kVocabulary, 6, 2);
@@ -214,7 +244,7 @@ TEST_P(TextModel, TwoMicroBatchesEqualOneBatch) {
 }
 
 // What stands in the padding counts in nothing.
-TEST(Translation, PaddingDoesNotLeak) {
+TEST_P(TextFramework, PaddingDoesNotLeak) {
   for (const char* model : {"gnmt", "transformer"}) {
     SCOPED_TRACE(model);
     FrameworkOptions options = text_options(model);
@@ -232,7 +262,7 @@ TEST(Translation, PaddingDoesNotLeak) {
   }
 }
 
-TEST(LanguageModel, CarriedStateEqualsOneLongSequence) {
+TEST_P(TextFramework, CarriedStateEqualsOneLongSequence) {
   FrameworkOptions options = text_options("awd-lstm", 0);
   options.dropout = false;
   const auto framework = started(options);
@@ -266,9 +296,9 @@ TEST(LanguageModel, CarriedStateEqualsOneLongSequence) {
 // ---- own gradients
 
 TEST_P(TextModel, FiniteDifferencesAgree) {
-  FrameworkOptions options = text_options(GetParam());
+  FrameworkOptions options = text_options(model());
   const auto framework = started(options);
-  const TokenBatch batch = batch_for(GetParam());
+  const TokenBatch batch = batch_for(model());
   const auto loss_at = [&] {
     framework->begin_step(1);
     framework->forward(batch.view(), Mode::kTrain);
@@ -295,13 +325,13 @@ TEST_P(TextModel, FiniteDifferencesAgree) {
 
 // ---- decoding
 
-class Decoding : public ::testing::TestWithParam<const char*> {
+class Decoding : public TextModel {
  protected:
   void SetUp() override {
-    framework_ = started(text_options(GetParam()));
-    batch_ = batch_for(GetParam());
+    framework_ = started(text_options(model()));
+    batch_ = batch_for(model());
     // Log probabilities of every position, by the equations.
-    FrameworkOptions still = text_options(GetParam());
+    FrameworkOptions still = text_options(model());
     still.dropout = false;
     reference_ = std::make_unique<TextReference>(still, *framework_, batch_);
   }
@@ -314,8 +344,7 @@ class Decoding : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<TextReference> reference_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Models, Decoding, ::testing::Values("gnmt", "transformer"),
-                         [](const auto& one) { return std::string(one.param); });
+INSTANTIATE_TEST_SUITE_P(Models, Decoding, ::testing::ValuesIn(cases({"gnmt", "transformer"})), name_of_case);
 
 void expect_row(std::span<const float> all, size_t row, const at::Tensor& expected) {
   for (int64_t i = 0; i < kVocabulary; ++i) {
@@ -336,7 +365,7 @@ TEST_P(Decoding, StepByStepEqualsTheForwardPass) {
       const at::Tensor& expected = reference_->log_probs[row / kRows];
       if (t < expected.size(0)) expect_row(found, row, expected[t]);
     }
-    if (GetParam() == std::string("transformer")) {
+    if (model() == "transformer") {
       EXPECT_TRUE(decoder->attention().empty());
       continue;
     }
@@ -372,7 +401,7 @@ TEST_P(Decoding, ReorderPermutesTheRows) {
   expect_row(found, 1, reference_->log_probs[0][3]);
 }
 
-TEST(TextModels, RefuseWhatTheyCannotDo) {
+TEST_P(TextFramework, RefusesWhatItCannotDo) {
   const auto language = started(text_options("awd-lstm"));
   EXPECT_THAT([&] { language->make_decoder(); }, ThrowsMessage<UserError>(HasSubstr("gnmt and transformer")));
   language->forward(language_batch(kVocabulary, 3, 2).view(), Mode::kEvaluate);
@@ -385,24 +414,26 @@ TEST(TextModels, RefuseWhatTheyCannotDo) {
   options.model = graph.finish();
   options.model.name = "odd";
   options.model.loss.kind = "cross_entropy";
-  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("valid: token_cross_entropy")));
+  EXPECT_THAT([&] { GetParam().framework->make(options); },
+              ThrowsMessage<UserError>(HasSubstr("valid: token_cross_entropy")));
   options.model.loss.kind = "token_cross_entropy";
   options.model.layers[0].kind = "batch_norm2d";
-  EXPECT_THAT([&] { make(options); },
+  EXPECT_THAT([&] { GetParam().framework->make(options); },
               ThrowsMessage<UserError>(HasSubstr("no layer 'batch_norm2d' in graphs (model 'odd'); it has: linear")));
 }
 
 // ---- other places and precisions
 
 TEST_P(TextModel, AnswersTheSameFromMemoryOfItsOwn) {
+  if (GetParam().framework->name != std::string("torch")) return;  // the others compute in the host's memory alone
   for (const char* device : {"mirror", "cuda"}) {
     if (device == std::string("cuda") && !torch::cuda::is_available()) continue;
     SCOPED_TRACE(device);
-    FrameworkOptions options = text_options(GetParam());
+    FrameworkOptions options = text_options(model());
     const auto host = started(options);
     options.device = device;
     const auto other = started(options);
-    const TokenBatch batch = batch_for(GetParam());
+    const TokenBatch batch = batch_for(model());
     EXPECT_NEAR(step(*other, batch.view()), step(*host, batch.view()), 1e-5);
     EXPECT_LT(relative_difference(all_gradients(*other), all_gradients(*host)), 5e-6);
   }
@@ -411,11 +442,17 @@ TEST_P(TextModel, AnswersTheSameFromMemoryOfItsOwn) {
 TEST_P(TextModel, LearnsInSixteenBits) {
   for (const char* precision : {"bf16", "fp16"}) {
     SCOPED_TRACE(precision);
-    FrameworkOptions options = text_options(GetParam());
+    FrameworkOptions options = text_options(model());
     const auto exact = started(options);
     options.precision = precision;
-    const auto framework = started(options);
-    const TokenBatch batch = batch_for(GetParam());
+    std::unique_ptr<Framework> framework;
+    try {
+      framework = started(options);
+    } catch (const UserError& refusal) {
+      EXPECT_THAT(refusal.what(), HasSubstr(fmt::format("has no precision '{}' here", precision)));
+      continue;
+    }
+    const TokenBatch batch = batch_for(model());
     const double expected = step(*exact, batch.view());
     EXPECT_NEAR(step(*framework, batch.view()), expected, 0.02 * expected);
     EXPECT_LT(relative_difference(all_gradients(*framework), all_gradients(*exact)), 0.1);
@@ -423,4 +460,4 @@ TEST_P(TextModel, LearnsInSixteenBits) {
 }
 
 }  // namespace
-}  // namespace mlbench::framework::torch_framework
+}  // namespace mlbench::catalog

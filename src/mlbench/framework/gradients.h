@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::framework {
 
 class GradientBuffer {
  public:
@@ -45,4 +45,20 @@ class GradientBuffer {
   bool last_ = true;
 };
 
-}  // namespace mlbench::framework::torch_framework
+// A parameter: a view of the flat parameter buffer, unknown to autograd, and its slot in the gradient buffer, which the
+// backward pass of its operation fills.
+struct Parameter {
+  at::Tensor value;
+  size_t slot = 0;
+};
+
+// `gradient` into, or on top of, a slot of the gradient buffer.
+inline void store(at::Tensor& target, const at::Tensor& gradient, bool add) {
+  if (add) {
+    target.add_(gradient);
+  } else {
+    target.copy_(gradient);
+  }
+}
+
+}  // namespace mlbench::framework

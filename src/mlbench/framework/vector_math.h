@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::framework {
 
 // exp(x) as 2^n * exp(r) with |r| <= ln 2 / 2; the polynomial is that of Cephes' expf (Moshier).
 inline float fast_exp(float x) {
@@ -47,4 +47,4 @@ inline float fast_tanh(float x) {
   return x < 0.625F && x > -0.625F ? small : large;
 }
 
-}  // namespace mlbench::framework::torch_framework
+}  // namespace mlbench::framework

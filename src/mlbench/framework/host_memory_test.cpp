@@ -1,4 +1,4 @@
-#include "mlbench/framework/torch/host_memory.h"
+#include "mlbench/framework/host_memory.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::framework {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
@@ -82,4 +82,4 @@ TEST(HostMemory, ServesAllThreads) {
 }
 
 }  // namespace
-}  // namespace mlbench::framework::torch_framework
+}  // namespace mlbench::framework

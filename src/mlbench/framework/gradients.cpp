@@ -1,8 +1,8 @@
-#include "mlbench/framework/torch/gradients.h"
+#include "mlbench/framework/gradients.h"
 
 #include <utility>
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::framework {
 
 size_t GradientBuffer::add_slot(Slot slot) {
   slots_.push_back(std::move(slot));
@@ -17,4 +17,4 @@ void GradientBuffer::begin(bool accumulate, bool last) {
   }
 }
 
-}  // namespace mlbench::framework::torch_framework
+}  // namespace mlbench::framework

@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::framework {
 
 inline constexpr size_t kLeastKeptBlock = size_t{1} << 20;  // smaller ones are LibTorch's own affair
 
@@ -21,4 +21,4 @@ struct LargeBlocks {
 };
 LargeBlocks large_blocks();
 
-}  // namespace mlbench::framework::torch_framework
+}  // namespace mlbench::framework

@@ -1,4 +1,4 @@
-#include "mlbench/framework/torch/cross_entropy_kernel.h"
+#include "mlbench/framework/cross_entropy_kernel.h"
 
 #include <ATen/Parallel.h>
 
@@ -6,11 +6,11 @@
 #include <cmath>
 #include <vector>
 
-#include "mlbench/framework/torch/vector_math.h"
+#include "mlbench/framework/vector_math.h"
 
 #define MLBENCH_ENTROPY_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::framework {
 
 namespace {
 
@@ -118,4 +118,4 @@ CrossEntropySums cross_entropy_rows_reference(at::Tensor logits, const at::Tenso
   return {(1 - smoothing) * nll + smoothing * uniform, nll};
 }
 
-}  // namespace mlbench::framework::torch_framework
+}  // namespace mlbench::framework

@@ -1,4 +1,4 @@
-#include "mlbench/framework/torch/host_memory.h"
+#include "mlbench/framework/host_memory.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::framework {
 
 namespace {
 
@@ -120,4 +120,4 @@ void keep_large_blocks() {
 
 LargeBlocks large_blocks() { return HostMemory::instance().blocks(); }
 
-}  // namespace mlbench::framework::torch_framework
+}  // namespace mlbench::framework

@@ -1,15 +1,15 @@
-#include "mlbench/framework/torch/additive_attention.h"
+#include "mlbench/framework/additive_attention.h"
 
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <limits>
 
-#include "mlbench/framework/torch/vector_math.h"
+#include "mlbench/framework/vector_math.h"
 
 #define MLBENCH_ADDITIVE_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::framework {
 
 namespace {
 
@@ -121,4 +121,4 @@ AdditiveGradients additive_scores_backward_reference(const AdditiveInputs& input
   return result;
 }
 
-}  // namespace mlbench::framework::torch_framework
+}  // namespace mlbench::framework

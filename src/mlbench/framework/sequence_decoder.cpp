@@ -1,4 +1,4 @@
-#include "mlbench/framework/torch/sequence_decoder.h"
+#include "mlbench/framework/sequence_decoder.h"
 
 #include <fmt/format.h>
 
@@ -7,20 +7,18 @@
 
 #include "mlbench/base/errors.h"
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::framework {
 
 namespace {
 
 class SequenceDecoder final : public Decoder {
  public:
-  SequenceDecoder(const SequenceModel& model, std::function<SequenceModel::Values(const BatchView& batch)> bring)
-      : model_(model), bring_(std::move(bring)) {}
+  explicit SequenceDecoder(EncodeSources encode) : encode_(std::move(encode)) {}
 
   void start(const BatchView& sources, int64_t rows_per_sample) override {
     MLBENCH_CHECK(sources.samples > 0 && rows_per_sample > 0, "a decoder of no rows");
-    encoded_ = model_.encode(bring_(sources));
-    device_ = encoded_.begin()->second.device();
-    pass_ = model_.begin_decoding(rows_per_sample);
+    encoded_ = encode_(sources);
+    pass_ = {0, rows_per_sample, std::vector<LayerState>(encoded_.layers), {}};
     sample_of_row_.clear();
     for (int64_t row = 0; row < sources.samples * rows_per_sample; ++row)
       sample_of_row_.push_back(row / rows_per_sample);
@@ -29,15 +27,14 @@ class SequenceDecoder final : public Decoder {
   std::span<const float> step(std::span<const int64_t> tokens) override {
     MLBENCH_CHECK(tokens.size() == sample_of_row_.size(),
                   fmt::format("{} tokens for {} rows", tokens.size(), sample_of_row_.size()));
-    const at::Tensor ids = at::tensor(at::ArrayRef<int64_t>(tokens.data(), tokens.size())).to(device_);
-    log_probabilities_ = model_.decode(ids, encoded_, pass_).to(at::kCPU).contiguous();
-    encoded_.clear();  // the layers have made of it what they need
+    const at::Tensor ids = at::tensor(at::ArrayRef<int64_t>(tokens.data(), tokens.size())).to(encoded_.device);
+    log_probabilities_ = encoded_.step(ids, pass_).to(at::kCPU).contiguous();
     return {log_probabilities_.const_data_ptr<float>(), static_cast<size_t>(log_probabilities_.numel())};
   }
 
   void reorder(std::span<const int64_t> rows) override {
     MLBENCH_CHECK(pass_.position > 0, "rows are reordered after a step");
-    const at::Tensor index = at::tensor(at::ArrayRef<int64_t>(rows.data(), rows.size())).to(device_);
+    const at::Tensor index = at::tensor(at::ArrayRef<int64_t>(rows.data(), rows.size())).to(encoded_.device);
     std::vector<int64_t> samples;
     for (const int64_t row : rows) {
       MLBENCH_CHECK(row >= 0 && row < static_cast<int64_t>(sample_of_row_.size()), "no such row of the decoder");
@@ -60,10 +57,8 @@ class SequenceDecoder final : public Decoder {
   }
 
  private:
-  const SequenceModel& model_;
-  std::function<SequenceModel::Values(const BatchView& batch)> bring_;
-  SequenceModel::Values encoded_;
-  at::Device device_ = at::kCPU;
+  EncodeSources encode_;
+  EncodedSources encoded_;
   DecodePass pass_;
   std::vector<int64_t> sample_of_row_;
   at::Tensor log_probabilities_, attention_;
@@ -71,9 +66,8 @@ class SequenceDecoder final : public Decoder {
 
 }  // namespace
 
-std::unique_ptr<Decoder> make_sequence_decoder(const SequenceModel& model,
-                                               std::function<SequenceModel::Values(const BatchView& batch)> bring) {
-  return std::make_unique<SequenceDecoder>(model, std::move(bring));
+std::unique_ptr<Decoder> make_sequence_decoder(EncodeSources encode) {
+  return std::make_unique<SequenceDecoder>(std::move(encode));
 }
 
-}  // namespace mlbench::framework::torch_framework
+}  // namespace mlbench::framework

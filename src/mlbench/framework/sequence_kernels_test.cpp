@@ -4,13 +4,13 @@
 #include <limits>
 #include <vector>
 
-#include "mlbench/framework/torch/additive_attention.h"
-#include "mlbench/framework/torch/cross_entropy_kernel.h"
-#include "mlbench/framework/torch/lstm.h"
-#include "mlbench/framework/torch/lstm_kernels.h"
-#include "mlbench/framework/torch/vector_math.h"
+#include "mlbench/framework/additive_attention.h"
+#include "mlbench/framework/cross_entropy_kernel.h"
+#include "mlbench/framework/lstm.h"
+#include "mlbench/framework/lstm_kernels.h"
+#include "mlbench/framework/vector_math.h"
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::framework {
 namespace {
 
 constexpr double kUnit = std::numeric_limits<float>::epsilon();
@@ -69,16 +69,46 @@ TEST(LstmKernels, EqualTheReference) {
 TEST(Lstm, OnTheHostAndElsewhereTheSame) {
   at::manual_seed(2);
   const LstmWeights weights{at::randn({28, 5}), at::randn({28, 7}), at::randn({28}), at::randn({28})};
-  const at::Tensor x = at::randn({6, 3, 5}), state = at::randn({3, 7}), cell = at::randn({3, 7}),
-                   d_output = at::randn({6, 3, 7});
-  LstmTape host = lstm_forward(x, weights, state, cell, at::kFloat, true);
-  LstmTape other = lstm_forward(x, weights, state, cell, at::kFloat, false);
+  const at::Tensor x = at::randn({18, 5}), state = at::randn({3, 7}), cell = at::randn({3, 7}),
+                   d_output = at::randn({18, 7});
+  LstmTape host = lstm_forward(x, lstm_rows(6, 3), weights, state, cell, at::kFloat, true);
+  LstmTape other = lstm_forward(x, lstm_rows(6, 3), weights, state, cell, at::kFloat, false);
   EXPECT_LT(error_of(host.output(), other.output()), 1e-6);
-  EXPECT_TRUE(at::equal(host.states[0], state));
+  EXPECT_TRUE(at::equal(host.states.narrow(0, 0, 3), state));
   const at::Tensor dx = lstm_backward(host, d_output, true, true),
                    expected = lstm_backward(other, d_output, true, false);
   EXPECT_LT(error_of(dx, expected), 1e-6);
   EXPECT_LT(error_of(host.gates, other.gates), 1e-6);
+}
+
+// Each as if it were alone.
+TEST(Lstm, SequencesOfDifferentLengths) {
+  at::manual_seed(5);
+  const LstmWeights weights{at::randn({28, 5}), at::randn({28, 7}), at::randn({28}), at::randn({28})};
+  const std::vector<int64_t> lengths = {6, 4, 4, 1};
+  const LstmRows rows{{4, 3, 3, 3, 1, 1}};
+  const at::Tensor x = at::randn({15, 5}), state = at::randn({4, 7}), cell = at::randn({4, 7}),
+                   d_output = at::randn({15, 7});
+  LstmTape all = lstm_forward(x, rows, weights, state, cell, at::kFloat, true);
+  const at::Tensor output = all.output().clone(), before = all.before(), dx = lstm_backward(all, d_output, true, true);
+  at::Tensor d_weight = at::zeros({28, 7});
+  for (int64_t s = 0; s < 4; ++s) {
+    std::vector<int64_t> of_sequence;
+    int64_t first = 0;
+    for (int64_t t = 0; t < lengths[static_cast<size_t>(s)]; ++t) {
+      of_sequence.push_back(first + s);
+      first += rows.sequences[static_cast<size_t>(t)];
+    }
+    const at::Tensor index = at::tensor(of_sequence);
+    LstmTape one = lstm_forward(x.index_select(0, index), lstm_rows(index.size(0), 1), weights, state.narrow(0, s, 1),
+                                cell.narrow(0, s, 1), at::kFloat, true);
+    EXPECT_LT(error_of(output.index_select(0, index), one.output()), 1e-6) << s;
+    EXPECT_LT(error_of(dx.index_select(0, index), lstm_backward(one, d_output.index_select(0, index), true, true)),
+              2e-6)
+        << s;
+    d_weight += one.gates.t().mm(one.before());
+  }
+  EXPECT_LT(error_of(all.gates.t().mm(before), d_weight), 2e-6);
 }
 
 TEST(AdditiveAttention, EqualsTheReference) {
@@ -131,4 +161,4 @@ TEST(CrossEntropyRows, WhatIsNoNumberStaysNone) {
 }
 
 }  // namespace
-}  // namespace mlbench::framework::torch_framework
+}  // namespace mlbench::framework

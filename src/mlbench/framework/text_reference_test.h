@@ -17,7 +17,7 @@
 #include "mlbench/framework/framework.h"
 #include "mlbench/framework/token_batch_test.h"
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::framework {
 
 class TextReference {
  public:
@@ -248,4 +248,4 @@ class TextReference {
   std::map<std::string, Tensor> p_;
 };
 
-}  // namespace mlbench::framework::torch_framework
+}  // namespace mlbench::framework

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::framework {
 
 struct LstmShape {
   int64_t sequences = 0, hidden = 0;
@@ -26,4 +26,4 @@ void lstm_cell_reference(at::Tensor gates, const at::Tensor& before, at::Tensor 
 void lstm_cell_backward_reference(at::Tensor gates, const at::Tensor& before, const at::Tensor& cell,
                                   const at::Tensor& d_state, at::Tensor d_cell);
 
-}  // namespace mlbench::framework::torch_framework
+}  // namespace mlbench::framework

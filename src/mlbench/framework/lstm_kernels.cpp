@@ -1,15 +1,15 @@
-#include "mlbench/framework/torch/lstm_kernels.h"
+#include "mlbench/framework/lstm_kernels.h"
 
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "mlbench/framework/torch/vector_math.h"
+#include "mlbench/framework/vector_math.h"
 
 #define MLBENCH_LSTM_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::framework {
 
 namespace {
 
@@ -93,4 +93,4 @@ void lstm_cell_backward_reference(at::Tensor gates, const at::Tensor& before, co
   gates.copy_(sums);
 }
 
-}  // namespace mlbench::framework::torch_framework
+}  // namespace mlbench::framework

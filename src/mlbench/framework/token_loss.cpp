@@ -1,14 +1,13 @@
-#include "mlbench/framework/torch/token_loss.h"
+#include "mlbench/framework/token_loss.h"
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/products.h"
-#include "mlbench/framework/torch/differentiable.h"
-#include "mlbench/framework/torch/products.h"
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::framework {
 
 namespace {
 
@@ -17,15 +16,14 @@ constexpr int64_t kLeastRows = 64;                     // for products worth the
 
 }  // namespace
 
-TokenLoss::TokenLoss(const models::LayerSpec& layer, const models::LossSpec& loss, const BuildContext& context)
-    : loss_(loss),
-      weight_(context.parameter(models::parameter_name(layer, "weight"))),
-      biased_(layer.options.value("bias", true)),
-      on_host_(context.on_host),
-      type_(context.product_type),
-      gradients_(context.gradients) {
-  if (biased_) bias_ = context.parameter(models::parameter_name(layer, "bias"));
-}
+TokenLoss::TokenLoss(const TokenLossOptions& options, GradientBuffer& gradients)
+    : loss_(options.loss),
+      weight_(options.weight),
+      bias_(options.bias),
+      biased_(options.bias.value.defined()),
+      on_host_(options.on_host),
+      type_(options.product_type),
+      gradients_(gradients) {}
 
 MetricSums TokenLoss::forward(const at::Tensor& hidden, const at::Tensor& targets, bool training) {
   const at::NoGradGuard nothing_to_differentiate;
@@ -71,7 +69,7 @@ void TokenLoss::forward_chunk(const at::Tensor& rows, const at::Tensor& weight, 
   if (!buffer_.defined() || buffer_.size(0) < n) buffer_ = at::empty({n, classes}, weight_.value.options());
   at::Tensor logits = buffer_.narrow(0, 0, n);
   if (biased_) logits.copy_(bias_.value.expand(logits.sizes()));
-  store_product(logits, rows, weight.t(), biased_, type_, &rounded_logits_);
+  multiply(logits, rows, weight.t(), biased_, type_, &rounded_logits_);
   const CrossEntropySums part = on_host_
                                     ? cross_entropy_rows(logits, targets, loss_.label_smoothing, training)
                                     : cross_entropy_rows_reference(logits, targets, loss_.label_smoothing, training);
@@ -81,8 +79,8 @@ void TokenLoss::forward_chunk(const at::Tensor& rows, const at::Tensor& weight, 
   if (biased_) d_bias_.add_(logits.sum(0));
   at::Tensor d_rows = d_rows_.narrow(0, first, n);
   const at::Tensor d = prepared(logits, type_, &rounded_logits_);
-  store_product(d_rows, d, weight, false, type_, &rounded_gradient_);
-  store_product(d_weight_, d.t(), rows, first > 0, type_, &rounded_gradient_);
+  multiply(d_rows, d, weight, false, type_, &rounded_gradient_);
+  multiply(d_weight_, d.t(), rows, first > 0, type_, &rounded_gradient_);
 }
 
 at::Tensor TokenLoss::backward(double scale) {
@@ -106,8 +104,10 @@ at::Tensor TokenLoss::backward(double scale) {
 }
 
 at::Tensor TokenLoss::logits(const at::Tensor& hidden) const {
-  const at::Tensor y = linear_product(hidden, weight_.value, type_);
+  std::vector<int64_t> shape = hidden.sizes().vec();
+  shape.back() = weight_.value.size(0);
+  const at::Tensor y = product(hidden.flatten(0, -2), weight_.value.t(), type_).view(shape);
   return biased_ ? y + bias_.value : y;
 }
 
-}  // namespace mlbench::framework::torch_framework
+}  // namespace mlbench::framework

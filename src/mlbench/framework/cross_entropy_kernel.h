@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::framework {
 
 struct CrossEntropySums {
   double loss = 0, nll = 0;
@@ -22,4 +22,4 @@ CrossEntropySums cross_entropy_rows(at::Tensor logits, const at::Tensor& targets
 CrossEntropySums cross_entropy_rows_reference(at::Tensor logits, const at::Tensor& targets, double smoothing,
                                               bool gradient);
 
-}  // namespace mlbench::framework::torch_framework
+}  // namespace mlbench::framework

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::framework {
 
 struct AdditiveInputs {
   at::Tensor queries;  // [B, T, U], projected, with the bias; all contiguous float32
@@ -29,4 +29,4 @@ AdditiveGradients additive_scores_backward(const AdditiveInputs& inputs, const a
 at::Tensor additive_scores_reference(const AdditiveInputs& inputs);
 AdditiveGradients additive_scores_backward_reference(const AdditiveInputs& inputs, const at::Tensor& d_scores);
 
-}  // namespace mlbench::framework::torch_framework
+}  // namespace mlbench::framework

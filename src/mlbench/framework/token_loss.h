@@ -7,17 +7,25 @@
 
 #include <ATen/ATen.h>
 
+#include "mlbench/framework/cross_entropy_kernel.h"
 #include "mlbench/framework/framework.h"
+#include "mlbench/framework/gradients.h"
 #include "mlbench/framework/products.h"
-#include "mlbench/framework/torch/cross_entropy_kernel.h"
-#include "mlbench/framework/torch/operations.h"
 
-namespace mlbench::framework::torch_framework {
+namespace mlbench::framework {
+
+struct TokenLossOptions {
+  models::LossSpec loss;
+  Parameter weight, bias;                    // of the linear layer; without a bias its value is undefined
+  at::ScalarType product_type = at::kFloat;  // in which it multiplies
+  // The tensors are in the host's memory, so that this project's own kernels can read them; else LibTorch's are taken.
+  bool on_host = true;
+};
 
 class TokenLoss {
  public:
-  // `layer`: the linear one.
-  TokenLoss(const models::LayerSpec& layer, const models::LossSpec& loss, const BuildContext& context);
+  // The gradient buffer outlives it.
+  TokenLoss(const TokenLossOptions& options, GradientBuffer& gradients);
 
   // `hidden` [..., in], `targets` the extents before the last. With `training` makes the gradients, too.
   MetricSums forward(const at::Tensor& hidden, const at::Tensor& targets, bool training);
@@ -45,4 +53,4 @@ class TokenLoss {
   KeptMatrix rounded_weight_, rounded_logits_, rounded_gradient_;
 };
 
-}  // namespace mlbench::framework::torch_framework
+}  // namespace mlbench::framework
