@@ -1,6 +1,10 @@
 #include "mlbench/collectives/measure.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
+#include <string>
 
 namespace mlbench::collectives {
 
@@ -69,6 +73,12 @@ std::vector<double> times_of_iterations(const std::vector<std::vector<double>>& 
     if (average == spec::RankAverage::kMean) times[i] /= static_cast<double>(of_ranks.size());
   }
   return times;
+}
+
+double shortened(double figure) {
+  const std::string text = fmt::format("{:.9g}", figure);
+  std::from_chars(text.data(), text.data() + text.size(), figure);
+  return figure;
 }
 
 }  // namespace mlbench::collectives

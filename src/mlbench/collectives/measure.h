@@ -41,4 +41,8 @@ int64_t count_wrong(Exercise& exercise, int64_t operations, const Workplace& wor
 // The time of each iteration out of those of all ranks ([rank][iteration]).
 std::vector<double> times_of_iterations(const std::vector<std::vector<double>>& of_ranks, spec::RankAverage average);
 
+// To 9 significant digits, as which a figure of a long list takes at most 14 characters of JSON: the list is within a
+// line of the spool, which readers take up to a size (base/input.h).
+double shortened(double figure);
+
 }  // namespace mlbench::collectives

@@ -6,6 +6,7 @@
 #include "mlbench/collectives/bandwidth.h"
 #include "mlbench/collectives/control.h"
 #include "mlbench/collectives/exercise.h"
+#include "mlbench/collectives/measure.h"
 #include "mlbench/collectives/slow_parts.h"
 
 namespace mlbench::collectives {
@@ -49,6 +50,8 @@ class PairBenchmark {
       }
     }
     record::PairMatrix pairs;
+    std::ranges::transform(latency_us_, latency_us_.begin(), shortened);
+    std::ranges::transform(bandwidth_, bandwidth_.begin(), shortened);
     pairs.latency_us = control_.gathered(latency_us_);
     pairs.bandwidth = control_.gathered(bandwidth_);
     pairs.hosts = control_.gathered_hosts();

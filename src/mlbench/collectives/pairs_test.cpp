@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "mlbench/collectives/measure.h"
 #include "mlbench/collectives/test_group.h"
 
 namespace mlbench::collectives {
@@ -74,6 +75,39 @@ class DisturbedClock final : public Clock {
   mutable int looks_ = 0;
   mutable TimePoint now_{};
 };
+
+// Looks are about a third of a millisecond apart: the figures have no end.
+class UnevenClock final : public Clock {
+ public:
+  TimePoint now() const override { return now_ += Nanoseconds(333'333 + 1'000 * (++looks_ % 7)); }
+  std::chrono::system_clock::time_point wall_now() const override { return {}; }
+
+ private:
+  mutable int looks_ = 0;
+  mutable TimePoint now_{};
+};
+
+TEST(Pairs, FiguresHaveNineDigits) {
+  EXPECT_EQ(shortened(1.0 / 3), 0.333333333);
+  EXPECT_EQ(shortened(123456789.4), 123456789);
+  EXPECT_EQ(shortened(0), 0);
+  spec::CollectivesSpec spec;
+  spec.pairs.measure = true;
+  spec.pairs.iterations = 4;
+  spec.pairs.bandwidth_bytes = 1000;
+  record::PairMatrix found;
+  run_group(2, [&](comm::Communicator& comm) {
+    HostMemory memory(comm, false);
+    record::PairMatrix pairs = measure_pairs(spec, comm, memory, UnevenClock());
+    if (comm.rank() == 0) found = pairs;
+  });
+  for (const auto* matrix : {&found.latency_us, &found.bandwidth}) {
+    for (const auto& row : *matrix) {
+      for (const double value : row) EXPECT_LE(Json(value).dump().size(), 14u) << value;
+    }
+  }
+  EXPECT_GT(Json(found.bandwidth[0][1]).dump().size(), 9u) << found.bandwidth[0][1];
+}
 
 TEST(Pairs, AMomentsDisturbanceIsNoSlowLink) {
   spec::CollectivesSpec spec;

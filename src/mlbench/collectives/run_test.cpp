@@ -7,6 +7,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/collectives/exercise.h"
 #include "mlbench/collectives/test_group.h"
+#include "mlbench/record/events.h"
 
 namespace mlbench::collectives {
 namespace {
@@ -181,6 +182,38 @@ TEST(Collectives, TheTimeOfAnIterationOutOfThoseOfTheRanks) {
   EXPECT_DOUBLE_EQ(time(spec::RankAverage::kMax), 3000);
   spec.raw_times = false;
   EXPECT_TRUE(rows_of(2, spec)[0].in_place->raw_times_us.empty()) << "on request";
+}
+
+// Each look is some nanoseconds later than the last, never as many.
+class JumpingClock final : public Clock {
+ public:
+  TimePoint now() const override { return now_ += Nanoseconds(10'000'019 * (1 + ++looks_ % 97)); }
+  std::chrono::system_clock::time_point wall_now() const override { return {}; }
+
+ private:
+  mutable int64_t looks_ = 0;
+  mutable TimePoint now_{};
+};
+
+TEST(Collectives, TheRowWithMostRawTimesIsAnEventThatIsRead) {
+  CollectivesSpec spec = quick({Collective::kAllReduce}, {1});
+  spec.raw_times = true;
+  spec.iterations = spec::kMostRawTimes / 2;  // in both forms
+  spec.aggregated = 7;
+  std::vector<CollectiveRow> rows;
+  Sink sink;
+  sink.row = [&](const CollectiveRow& row) { rows.push_back(row); };
+  run_group(1, [&](comm::Communicator& comm) { run(spec, comm, JumpingClock(), sink); });
+  ASSERT_EQ(rows.size(), 1U);
+  const Json event =
+      record::make_event(record::EventKind::kCollective, {record::member::kRow(record::to_json(rows[0]))});
+  const std::string line = event.dump();
+  EXPECT_GT(line.size(), static_cast<size_t>(spec::kMostRawTimes) * 10) << "figures of 9 digits";
+  const auto read = record::parse_event(line);
+  ASSERT_TRUE(read.has_value()) << line.size() << " bytes";
+  EXPECT_EQ(record::collective_row_from_json(record::get(*read, record::member::kRow), "the event"), rows[0]);
+  ++spec.iterations;
+  EXPECT_THROW(spec::check_collectives(spec, 1), UserError) << "no row has more";
 }
 
 // The clock of rank 0 goes on by 1 ms with each look: at the begin, before each iteration beyond the least, and around

@@ -18,6 +18,7 @@
 // Of several such parts that one is named which explains the matrix best (least sum of distances); its links are left
 // out, and the rest is looked at again. Fewer than three hosts or ranks have nothing to compare with.
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -33,13 +34,16 @@ inline constexpr SlowRule kSlowBandwidth{};
 // Latencies differ more without a cause.
 inline constexpr SlowRule kSlowLatency{.below = 0.5, .deviations = 5};
 
+// The search ends there: where so many are slow, the rest is no rule.
+inline constexpr size_t kMostSlowParts = 100;
+
 // `speed` [from][to], the larger the better, above 0 beside the diagonal; `hosts` of each rank; `measure` is what the
-// parts are named with. Worst first.
+// parts are named with. Worst first, at most kMostSlowParts. Of n nodes each part takes a time that grows as n^2 log n.
 std::vector<record::SlowPart> slow_parts(const std::vector<std::vector<double>>& speed,
                                          const std::vector<std::string>& hosts, const std::string& measure,
                                          const SlowRule& rule);
 
-// Sets `slow` and `verdict` of a measured matrix.
+// Sets `slow` and `verdict` of a measured matrix. Where a search ended early, the verdict says so.
 void find_slow_parts(record::PairMatrix& pairs);
 
 }  // namespace mlbench::collectives

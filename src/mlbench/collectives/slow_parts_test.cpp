@@ -2,10 +2,17 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <functional>
+#include <optional>
 
 #include "mlbench/base/random.h"
+#include "mlbench/collectives/control.h"
+#include "mlbench/collectives/measure.h"
+#include "mlbench/record/events.h"
+#include "mlbench/spec/collectives.h"
 
 namespace mlbench::collectives {
 namespace {
@@ -166,6 +173,177 @@ TEST(SlowParts, TheVerdictIsASentence) {
                 same, [](size_t a, size_t b) { return a == 1 || b == 1 ? 3 : 1; }, hosts_of(4))
                 .verdict,
             "host h2 (rank 1) takes 3.0 times as long as the others");
+}
+
+// ---- the rule, word for word: every part over every link ------------------------------------------------------------
+
+struct PlainLink {
+  int64_t from, to;
+  double x;
+};
+
+bool holds(const SlowPart& part, const PlainLink& link) {
+  const int64_t a = part.ranks.front(), b = part.ranks.back();
+  if (part.kind == "host") return link.from == a || link.to == a;
+  if (part.kind == "sending") return link.from == a;
+  if (part.kind == "receiving") return link.to == a;
+  const bool forth = link.from == a && link.to == b, back = link.from == b && link.to == a;
+  return part.kind == "direction" ? forth : forth || back;
+}
+
+double plain_median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return record::percentile(values, 0.5);
+}
+
+// The sum of distances where the part is slow; sets its ratio.
+std::optional<double> plain_cost(SlowPart& part, const std::vector<PlainLink>& links, const SlowRule& rule) {
+  std::vector<double> inside, outside, distances;
+  for (const PlainLink& link : links) (holds(part, link) ? inside : outside).push_back(link.x);
+  if (inside.empty() || outside.size() < 2) return std::nullopt;
+  const double slow = plain_median(inside), usual = plain_median(outside), gap = usual - slow;
+  if (!(gap > std::log(1 / rule.below))) return std::nullopt;
+  if (std::ranges::any_of(inside, [&](double x) { return x > usual - gap / 2; })) return std::nullopt;
+  double cost = 0;
+  for (const double x : inside) distances.push_back(std::abs(x - slow));
+  for (const double x : outside) distances.push_back(std::abs(x - usual));
+  for (const double distance : distances) cost += distance;
+  const double noise = 1.4826 * plain_median(distances) * (1 + 4 / static_cast<double>(links.size()));
+  if (!(gap > rule.deviations * noise)) return std::nullopt;
+  part.ratio = std::exp(-gap);
+  return cost;
+}
+
+std::vector<SlowPart> plain_slow_parts(const Matrix& speed, const std::vector<std::string>& hosts,
+                                       const SlowRule& rule) {
+  const auto ranks = static_cast<int64_t>(speed.size());
+  const auto host = [&](int64_t rank) { return hosts[static_cast<size_t>(rank)]; };
+  std::vector<PlainLink> links;
+  std::vector<SlowPart> parts, slow;
+  for (int64_t a = 0; a < ranks; ++a) {
+    for (const char* kind : {"host", "sending", "receiving"}) parts.push_back({"bandwidth", kind, {a}, {host(a)}});
+    for (int64_t b = 0; b < ranks; ++b) {
+      if (a == b) continue;
+      links.push_back({a, b, std::log(speed[static_cast<size_t>(a)][static_cast<size_t>(b)])});
+      if (a < b) parts.push_back({"bandwidth", "link", {a, b}, {host(a), host(b)}});
+      parts.push_back({"bandwidth", "direction", {a, b}, {host(a), host(b)}});
+    }
+  }
+  for (;;) {
+    std::optional<SlowPart> best;
+    double least = 0;
+    for (SlowPart& part : parts) {
+      const auto cost = plain_cost(part, links, rule);
+      if (!cost || (best && *cost >= least)) continue;
+      best = part;
+      least = *cost;
+    }
+    if (!best) break;
+    slow.push_back(*best);
+    std::erase_if(links, [&](const PlainLink& link) { return holds(*best, link); });
+  }
+  std::ranges::stable_sort(slow, {}, &SlowPart::ratio);
+  return slow;
+}
+
+// Any causes in any noise; every other matrix has few different values, so that parts are equally good.
+Matrix any_matrix(size_t ranks, uint64_t key) {
+  RandomSequence random(key);
+  constexpr double kNoise[] = {0, 0.02, 0.1, 0.4};
+  Matrix speed = made(ranks, kNoise[random.below(4)], key, [](size_t, size_t) { return 1; });
+  for (uint64_t cause = random.below(5); cause > 0; --cause) {
+    const uint64_t kind = random.below(5), a = random.below(ranks), b = random.below(ranks);
+    const double factor = 0.2 + 0.1 * static_cast<double>(random.below(6));
+    for (size_t from = 0; from < ranks; ++from) {
+      for (size_t to = 0; to < ranks; ++to) {
+        const bool forth = from == a && to == b, back = from == b && to == a;
+        const bool held = kind == 0   ? from == a || to == a
+                          : kind == 1 ? from == a
+                          : kind == 2 ? to == a
+                          : kind == 3 ? forth || back
+                                      : forth;
+        if (held) speed[from][to] *= factor;
+      }
+    }
+  }
+  if (key % 2 == 0) return speed;
+  for (auto& row : speed) {
+    for (double& value : row) value = std::max(std::round(value), value > 0 ? 1.0 : 0.0);
+  }
+  return speed;
+}
+
+TEST(SlowParts, TheSearchFindsWhatTheRuleSays) {
+  size_t named = 0;
+  for (uint64_t key = 0; key < 600; ++key) {
+    const size_t ranks = 3 + key % 8;
+    const Matrix speed = any_matrix(ranks, key);
+    for (const SlowRule& rule : {kSlowBandwidth, kSlowLatency}) {
+      const auto expected = plain_slow_parts(speed, hosts_of(ranks), rule);
+      EXPECT_EQ(slow_parts(speed, hosts_of(ranks), "bandwidth", rule), expected) << ranks << " ranks, key " << key;
+      named += expected.size();
+    }
+  }
+  EXPECT_GE(named, 500u);
+}
+
+constexpr auto kMost = static_cast<size_t>(spec::kMostPairRanks);
+
+// Trying each part over all links takes two minutes for the first of these.
+TEST(SlowParts, AsManyRanksAsThereMayBeTakeNoTime) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto few = found(made(kMost, 0.05, 1,
+                              [](size_t a, size_t b) {
+                                if (a == 7 || b == 7) return 0.5;
+                                return a == 31 && b == 30 ? 0.3 : 1.0;
+                              }),
+                         hosts_of(kMost));
+  ASSERT_EQ(few.size(), 2u);
+  EXPECT_EQ(few[0].kind, "direction");
+  EXPECT_THAT(few[0].ranks, ElementsAre(31, 30));
+  EXPECT_EQ(few[1].kind, "host");
+  EXPECT_THAT(few[1].ranks, ElementsAre(7));
+  EXPECT_THAT(found(made(kMost, 0.05, 2, [](size_t, size_t) { return 1; }), hosts_of(kMost)), IsEmpty());
+  EXPECT_LE(found(made(kMost, 0.6, 3, [](size_t, size_t) { return 1; }), hosts_of(kMost)).size(), 4u);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+}
+
+const Factor every_fifth = [](size_t a, size_t b) { return (a + 2 * b) % 5 == 0 ? 0.3 : 1; };
+
+TEST(SlowParts, ASearchThatEndsEarlySaysSo) {
+  const record::PairMatrix pairs = matrix_of(
+      every_fifth, [](size_t, size_t) { return 1; }, hosts_of(40));
+  EXPECT_EQ(pairs.slow.size(), kMostSlowParts);
+  EXPECT_THAT(pairs.verdict, testing::EndsWith("of the others; there may be more"));
+}
+
+// Of as many ranks as there may be, with names as long as they may be, all figures of 9 digits, and as many slow parts
+// of both as are named.
+TEST(SlowParts, TheLargestMatrixIsAnEventThatIsRead) {
+  std::vector<std::string> hosts;
+  for (size_t rank = 0; rank < kMost; ++rank) {
+    const std::string number = std::to_string(rank);
+    hosts.push_back(std::string(Control::kMostHostName - number.size(), 'h') + number);
+  }
+  record::PairMatrix pairs;
+  pairs.hosts = hosts;
+  pairs.latency_bytes = pairs.bandwidth_bytes = spec::kMostCollectiveBytes;
+  pairs.window = 1'000'000;
+  pairs.bandwidth = made(kMost, 0.02, 1, every_fifth);
+  pairs.latency_us = made(kMost, 0.02, 2, [](size_t a, size_t b) { return 1 / every_fifth(a, b); });
+  for (Matrix* matrix : {&pairs.bandwidth, &pairs.latency_us}) {
+    for (auto& row : *matrix) {
+      for (double& value : row) value = shortened(value / 1e6);
+    }
+  }
+  find_slow_parts(pairs);
+  EXPECT_EQ(pairs.slow.size(), 2 * kMostSlowParts);
+  const Json event = record::make_event(record::EventKind::kPairs, {record::member::kMatrix(record::to_json(pairs))});
+  const std::string line = event.dump();
+  EXPECT_GT(line.size(), kMost * kMost * 2 * 14) << "figures of 9 digits";
+  const auto read = record::parse_event(line);
+  ASSERT_TRUE(read.has_value()) << line.size() << " bytes";
+  EXPECT_EQ(record::pair_matrix_from_json(record::get(*read, record::member::kMatrix), "the event"), pairs);
 }
 
 }  // namespace

@@ -1,13 +1,18 @@
 #include "mlbench/track/recorder.h"
 
+#include <fmt/format.h>
+
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
 #include "mlbench/record/step_format.h"
 #include "mlbench/track/spool_file.h"
 
@@ -218,10 +223,15 @@ void Recorder::push(const StepSample& sample) {
 void Recorder::event(Json event) {
   const std::lock_guard lock(state_->mutex);
   if (state_->closing) return;
-  Json line = {
-      {"event", event.value("event", "")}, {"sequence", state_->events_taken++}, {"end_ns", nanoseconds_since_start()}};
-  line.update(event);
-  state_->pending.push_back({state_->queue.pushed(), line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"});
+  const std::string name = event.value("event", "");
+  Json whole = {{"event", name}, {"sequence", state_->events_taken}, {"end_ns", nanoseconds_since_start()}};
+  whole.update(event);
+  std::string line = whole.dump(-1, ' ', false, Json::error_handler_t::replace);
+  MLBENCH_CHECK(line.size() <= inputs::kEventLine.most_bytes,
+                fmt::format("the event '{}' has {} bytes; at most {} are read back", name, line.size(),
+                            inputs::kEventLine.most_bytes));
+  ++state_->events_taken;
+  state_->pending.push_back({state_->queue.pushed(), std::move(line) + "\n"});
   state_->wake_writer.notify_one();
 }
 

@@ -11,6 +11,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/random.h"
 #include "mlbench/record/record.h"
 #include "mlbench/record/step_format.h"
@@ -288,6 +289,25 @@ TEST_F(RecorderTest, FullDiskKeepsWhatIsWrittenAndNeverBlocks) {
   EXPECT_EQ(size, bytes.size());
   EXPECT_EQ(read().steps.size(), 10U);
   EXPECT_EQ(read().events.size(), 1U);  // the other file had room
+}
+
+// A line that no reader takes would be lost without a word.
+TEST_F(RecorderTest, AnEventThatIsTooLongToBeReadIsRefused) {
+  const auto event = [](size_t bytes) { return Json{{"event", "failure"}, {"message", std::string(bytes, 'x')}}; };
+  Recorder recorder(options(), clock_);
+  recorder.event(event(1));
+  try {
+    recorder.event(event(inputs::kEventLine.most_bytes));
+    ADD_FAILURE() << "no error";
+  } catch (const InternalError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("the event 'failure' has 1048"));
+  }
+  recorder.event(event(inputs::kEventLine.most_bytes - 200));
+  recorder.close();
+  const RankSpool spool = read();
+  EXPECT_EQ(spool.left_out, 0);
+  ASSERT_EQ(spool.events.size(), 2U);
+  EXPECT_EQ(spool.events[1]["sequence"], 1) << "without a gap";
 }
 
 TEST_F(RecorderTest, FullDiskKeepsWholeEvents) {
