@@ -19,8 +19,10 @@ import tempfile
 import time
 
 SYS_PIDFD_GETFD = 438
-FAULTS = [("gloo", "kill"), ("gloo", "stop"), ("gloo", "cut"), ("mpi", "kill"), ("mpi", "stop"),
+FAULTS = [("gloo", "kill"), ("gloo", "stop"), ("gloo", "cut"), ("mpi", "kill"), ("mpi", "stop"), ("mpi", "cut"),
           ("shm", "kill"), ("shm", "stop")]
+# Where ranks of one host have no connection that could be cut.
+MORE = {("mpi", "cut"): ["--interface", "lo"]}
 
 
 def connections(pid):
@@ -70,7 +72,7 @@ def measure(options, home, backend, fault, number):
     name = f"{backend}-{fault}-{number}"
     command = [options.mlbench, "run", name, "2", "--task", "fashion-mnist", "--synthetic", "--backend", backend,
                "--threads-per-worker", "1", "--comm-timeout", str(options.comm_timeout), "--max-steps", "1000000",
-               "--set", "epochs=10000", "--home", home, "--local"]
+               "--set", "epochs=10000", "--home", home, "--local"] + MORE.get((backend, fault), [])
     environment = dict(os.environ, MLBENCH_CORE_LOCK=home + "/cores.lock")
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     run = pathlib.Path(home) / "runs" / f"{name}-2"

@@ -270,6 +270,33 @@ TEST_F(EndToEnd, SharedMemoryAgreesWithGloo) {
   EXPECT_LE(distance_in_eps(run_dir("twin-shm-3"), run_dir("twin-gloo-3"), false), 4);
 }
 
+// What changes the traffic, each alone and all at once: who only looks or waits changes no bit; 16 bits do.
+TEST_P(EachBackEnd, TrainsWithinEveryWrapper) {
+  const auto train = [](const std::string& name, std::vector<std::string> more) -> Json {
+    more.insert(more.begin(), {"2", "--max-steps", "3"});
+    const Result result = mlbench(run_arguments(named(name), with_backend(std::move(more))));
+    EXPECT_EQ(result.code, 0) << result.err;
+    return record(named(name) + "-2");
+  };
+  const std::vector<std::string> netem = {"--netem", "latency=0.1ms,bandwidth=10Gbit"};
+  const std::vector<std::string> narrow = {"--wire-dtype", "bfloat16"}, check = {"--check-collectives"};
+  std::vector<std::string> all = netem;
+  all.insert(all.end(), narrow.begin(), narrow.end());
+  all.insert(all.end(), check.begin(), check.end());
+
+  const Json plain = train("plain", {}), made = train("netem", netem), cast = train("cast", narrow),
+             checked = train("checked", check), whole = train("whole", all);
+  const std::string inner = plain["comm_stack"];
+  EXPECT_EQ(made["comm_stack"], "netem(ring(" + inner + "))");
+  EXPECT_EQ(cast["comm_stack"], "cast[bfloat16](" + inner + ")");
+  EXPECT_EQ(checked["comm_stack"], "check(" + inner + ")");
+  EXPECT_EQ(whole["comm_stack"], "check(cast[bfloat16](netem(ring(" + inner + "))))");
+  EXPECT_EQ(checked["weights_sha256"], plain["weights_sha256"]);
+  EXPECT_EQ(made["weights_sha256"], plain["weights_sha256"]) << "of two numbers there is one sum";
+  EXPECT_NE(cast["weights_sha256"], plain["weights_sha256"]);
+  EXPECT_EQ(whole["weights_sha256"], cast["weights_sha256"]);
+}
+
 TEST_F(EndToEnd, ProfileSaysWhatEachOperationCost) {
   if (mlbench({"list", "frameworks"}).out.find("onednn  not available") != std::string::npos) {
     GTEST_SKIP() << "missing capability: oneDNN";

@@ -9,6 +9,7 @@
 
 #include "mlbench/comm/contract_test.h"
 #include "mlbench/comm/ring/ring.h"
+#include "mlbench/comm/wrap/test_stack.h"
 
 namespace mlbench::comm {
 namespace {
@@ -32,6 +33,12 @@ const BackEnd kGloo = wrapped_gloo("gloo", [](auto transport) { return transport
 // Its messages alone.
 const BackEnd kRingOverGloo =
     wrapped_gloo("ring(gloo)", [](auto transport) { return make_ring(std::move(transport)); });
+
+const BackEnd kWrappedGloo = [] {
+  BackEnd back_end = wrapped_gloo(full_stack_of("gloo"), in_full_stack);
+  back_end.float32 = kBFloat16Precision;
+  return back_end;
+}();
 
 // In buffers that hold no block of an all_reduce: when a rank lets go, some are likely to be under way.
 const BackEnd kRingOverNarrowGloo = wrapped_gloo(
@@ -78,6 +85,9 @@ INSTANTIATE_TEST_SUITE_P(RingOverGloo, LostPeerContractTest, testing::Values(Con
                          contract_case_name);
 INSTANTIATE_TEST_SUITE_P(RingOverNarrowGloo, LostPeerContractTest,
                          testing::Values(ContractCase{kRingOverNarrowGloo, 5}), contract_case_name);
+INSTANTIATE_TEST_SUITE_P(WrappedGloo, ContractTest, testing::Values(ContractCase{kWrappedGloo, 3}), contract_case_name);
+INSTANTIATE_TEST_SUITE_P(WrappedGloo, LostPeerContractTest, testing::Values(ContractCase{kWrappedGloo, 3}),
+                         contract_case_name);
 
 void expect_no_errors(const std::vector<std::exception_ptr>& errors) {
   for (const auto& error : errors) {

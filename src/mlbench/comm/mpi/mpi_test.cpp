@@ -21,6 +21,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/comm/contract_test.h"
 #include "mlbench/comm/mpi/parameters.h"
+#include "mlbench/comm/wrap/test_stack.h"
 #include "mlbench/net/launch.h"
 
 namespace mlbench::comm {
@@ -82,10 +83,19 @@ const BackEnd kMpiInParts = {
     },
     launch().rank, make_shared_counter};
 
+const BackEnd kWrappedMpi = {
+    full_stack_of(kDescription),
+    [](int, std::chrono::milliseconds) -> MakeRank {
+      return
+          [](int rank) { return std::make_unique<Communicator>(in_full_stack(mpi_backend::make(options_of(rank)))); };
+    },
+    launch().rank, make_shared_counter, kBFloat16Precision};
+
 std::vector<ContractCase> case_of(const BackEnd& back_end) { return {{back_end, launch().size}}; }
 
 INSTANTIATE_TEST_SUITE_P(Mpi, ContractTest, testing::ValuesIn(case_of(kMpi)), contract_case_name);
 INSTANTIATE_TEST_SUITE_P(MpiInParts, ContractTest, testing::ValuesIn(case_of(kMpiInParts)), contract_case_name);
+INSTANTIATE_TEST_SUITE_P(WrappedMpi, ContractTest, testing::ValuesIn(case_of(kWrappedMpi)), contract_case_name);
 
 TEST(MpiParameters, AreThoseThatWereAskedFor) {
   using mpi_backend::parameters_of;

@@ -14,8 +14,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/comm/contract_test.h"
 #include "mlbench/comm/ring/ring.h"
-#include "mlbench/comm/wrap/cast.h"
-#include "mlbench/comm/wrap/check.h"
+#include "mlbench/comm/wrap/test_stack.h"
 
 namespace mlbench::comm {
 namespace {
@@ -45,15 +44,15 @@ const BackEnd kPassiveShm = wrapped_shm(
     "shm", [](auto transport) { return transport; }, true);
 // Its messages alone.
 const BackEnd kRingOverShm = wrapped_shm("ring(shm)", [](auto transport) { return make_ring(std::move(transport)); });
-// What wrappers ask of it: 16-bit buffers, and an all-gather before each collective.
-BackEnd wrapped_twice() {
-  BackEnd back_end = wrapped_shm("check(cast[bfloat16](shm))", [](auto transport) {
-    return make_check(make_cast(std::move(transport), DType::kBFloat16));
-  });
-  back_end.float32 = {.rounding = 0x1.1p-7};
+BackEnd in_bfloat16_at_least(const std::string& name, const WrapTransport& wrap) {
+  BackEnd back_end = wrapped_shm(name, wrap);
+  back_end.float32 = kBFloat16Precision;
   return back_end;
 }
-const BackEnd kCheckCastShm = wrapped_twice();
+// What wrappers ask of it: 16-bit buffers, and an all-gather before each collective.
+const BackEnd kCheckCastShm = in_bfloat16_at_least(
+    "check(cast[bfloat16](shm))", [](auto transport) { return make_check(in_bfloat16(std::move(transport))); });
+const BackEnd kWrappedShm = in_bfloat16_at_least(full_stack_of("shm"), in_full_stack);
 
 INSTANTIATE_TEST_SUITE_P(Shm, ContractTest, testing::ValuesIn(contract_cases(kShm)), contract_case_name);
 INSTANTIATE_TEST_SUITE_P(Shm, LostPeerContractTest, testing::ValuesIn(contract_cases(kShm)), contract_case_name);
@@ -66,6 +65,9 @@ INSTANTIATE_TEST_SUITE_P(RingOverShm, LostPeerContractTest, testing::Values(Cont
 INSTANTIATE_TEST_SUITE_P(CheckCastShm, ContractTest, testing::Values(ContractCase{kCheckCastShm, 2}),
                          contract_case_name);
 INSTANTIATE_TEST_SUITE_P(CheckCastShm, LostPeerContractTest, testing::Values(ContractCase{kCheckCastShm, 3}),
+                         contract_case_name);
+INSTANTIATE_TEST_SUITE_P(WrappedShm, ContractTest, testing::Values(ContractCase{kWrappedShm, 3}), contract_case_name);
+INSTANTIATE_TEST_SUITE_P(WrappedShm, LostPeerContractTest, testing::Values(ContractCase{kWrappedShm, 3}),
                          contract_case_name);
 
 TEST(Shm, IsAvailable) {
