@@ -1,6 +1,7 @@
 #include "mlbench/base/files.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <system_error>
 #include <thread>
 
 #include "mlbench/base/atomic_file.h"
@@ -82,6 +84,18 @@ void sync_file(int fd, const std::filesystem::path& path) {
 void sync_directory(const std::filesystem::path& directory) {
   const FileDescriptor fd = open_or_fail(directory, O_RDONLY | O_DIRECTORY, "open");
   sync_file(fd.get(), directory);
+}
+
+void replace_directory(const std::filesystem::path& made, const std::filesystem::path& target) {
+  if (rename(made.c_str(), target.c_str()) == 0) return;
+  if (errno != ENOTEMPTY && errno != EEXIST) fail("rename to", target);
+  std::error_code ignored;
+  if (renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
+    std::filesystem::remove_all(made, ignored);
+    return;
+  }
+  std::filesystem::remove_all(target, ignored);
+  if (rename(made.c_str(), target.c_str()) != 0) fail("rename to", target);
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {

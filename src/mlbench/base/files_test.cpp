@@ -57,6 +57,21 @@ TEST_F(Files, AFailedWriteLeavesTheOldFileAndNoTemporaryOne) {
   EXPECT_EQ(entries(), 1U);
 }
 
+TEST_F(Files, AFolderTakesThePlaceOfAnother) {
+  for (const char* name : {"made", "target"}) {
+    fs::create_directory(folder_ / name);
+    write_file_atomically(folder_ / name / name, name);
+  }
+  replace_directory(folder_ / "made", folder_ / "target");
+  EXPECT_FALSE(fs::exists(folder_ / "made"));
+  EXPECT_EQ(read_file(folder_ / "target" / "made"), "made");
+  EXPECT_FALSE(fs::exists(folder_ / "target" / "target"));
+  replace_directory(folder_ / "target", folder_ / "elsewhere");
+  EXPECT_EQ(read_file(folder_ / "elsewhere" / "made"), "made");
+  EXPECT_THROW(replace_directory(folder_ / "absent", folder_ / "elsewhere"), IoError);
+  EXPECT_TRUE(fs::exists(folder_ / "elsewhere" / "made"));
+}
+
 TEST_F(Files, AFullDiskIsAnError) {
   const FileDescriptor full(open("/dev/full", O_WRONLY | O_CLOEXEC));
   if (!full) GTEST_SKIP() << "missing capability: /dev/full";

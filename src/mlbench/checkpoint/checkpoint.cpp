@@ -1,12 +1,9 @@
 #include "mlbench/checkpoint/checkpoint.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <system_error>
@@ -14,7 +11,6 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/sha256.h"
-#include "mlbench/base/system_error.h"
 
 namespace mlbench::checkpoint {
 
@@ -99,23 +95,6 @@ void remove_quietly(const fs::path& path) {
   fs::remove_all(path, ignored);
 }
 
-// Puts `made` in the place of `target`, which may exist (a resumed run comes by the same step again).
-void move_into_place(const fs::path& made, const fs::path& target) {
-  if (rename(made.c_str(), target.c_str()) == 0) return;
-  if (errno != ENOTEMPTY && errno != EEXIST) {
-    throw_system_error("cannot rename to " + target.string(), errno);
-  }
-  if (renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
-    remove_quietly(made);
-    return;
-  }
-  // The file system cannot exchange: for a moment there is no checkpoint of this step.
-  remove_quietly(target);
-  if (rename(made.c_str(), target.c_str()) != 0) {
-    throw_system_error("cannot rename to " + target.string(), errno);
-  }
-}
-
 }  // namespace
 
 fs::path write_checkpoint(const fs::path& folder, int64_t step, const NamedState& state) {
@@ -146,7 +125,7 @@ fs::path write_checkpoint(const fs::path& folder, int64_t step, const NamedState
     json["sha256"] = digest_of(json);
     write_json_file(made / kStateFile, json);
     sync_directory(made);
-    move_into_place(made, target);
+    replace_directory(made, target);
   } catch (...) {
     remove_quietly(made);
     throw;

@@ -28,6 +28,7 @@ struct EngineDeath {
   bool host_gone = false;
   std::string kind = "start_failed";  // of LauncherDeath
   int rank = -1;                      // likewise
+  bool lost_place = false;            // likewise; as where a host is gone
 };
 
 // What the engine runs: the guards of all ranks. It owns the job: destroyed after end().
@@ -37,6 +38,8 @@ class EngineJob {
   // How far the engine is with it, in its words. kStarted: it says that the guards run (that the ranks do, their links
   // say); kFailed: why, and it stays. Takes a moment at most: an engine that is slow to answer is asked now and then.
   virtual StartStatus status() = 0;
+  // Files are on their way to the ranks: until now no limit on the time of the start has begun.
+  virtual void extend_start() {}
   // Takes a moment at most. Empty: all is well. Where no rank runs any more (`ranks_run`), a job that has ended is no
   // death; what the engine did to it is.
   virtual std::optional<EngineDeath> death(bool ranks_run) = 0;
@@ -95,7 +98,7 @@ class EngineGroup final : public RankGroup {
     const auto death = job_->death(links_->running());
     if (!death) return host_is_silent() ? std::nullopt : links_->launcher_death();
     if (death->host_gone && host_is_silent()) return std::nullopt;
-    return LauncherDeath{death->words, death->kind, death->rank};
+    return LauncherDeath{death->words, death->kind, death->rank, death->host_gone || death->lost_place};
   }
   std::vector<std::string> notes() override { return job_->notes(); }
   std::vector<std::optional<pid_t>> pids() const override { return links_->pids(); }
@@ -176,6 +179,7 @@ class EngineStart final : public Start {
   void look(std::chrono::milliseconds wait) {
     // What a guard says comes before what the engine makes of its end.
     if (decided_by_links(wait)) return;
+    if (links_->gives_files()) job_->extend_start();
     StartStatus said = job_->status();
     if (said.state == StartState::kFailed) {
       if (decided_by_links(std::chrono::milliseconds(0))) return;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,6 +28,9 @@ struct Links {
   std::string rendezvous;             // HOST:PORT, as the ranks' hosts reach it
   std::string secret;                 // of the run
   std::filesystem::path folder;       // of the run, here: what the ranks write on their hosts comes below it
+  // Files of that folder, relative to it, that a rank is to find on its host beside those of its executor: what it
+  // resumes from. Null: none.
+  std::function<std::vector<std::string>(int rank)> given = nullptr;
 };
 
 // A folder that ranks find at the same path as here.
@@ -79,6 +83,8 @@ struct LauncherDeath {
   std::string words;                  // in which it is said
   std::string kind = "start_failed";  // of record::Failure
   int rank = -1;                      // whose end it was, where the engine ended one; -1: nobody's
+  // The engine lost or took away the place of ranks (a host, requeue, eviction): they could run elsewhere, or later.
+  bool lost_place = false;
 };
 
 // Running ranks. Destruction kills and reaps what is left: no orphan.
@@ -130,6 +136,8 @@ class Start {
   // How far it is; waits up to `timeout` for it to come further. What is queued may wait for days and is no failure;
   // what starts may be queued again; kStarted and kFailed last. DiskFull where that kept the ranks from starting.
   virtual StartStatus poll(std::chrono::milliseconds timeout) = 0;
+  // Whether files are on their way to the hosts of ranks, which cannot run before: that takes the time that it takes.
+  virtual bool gives_files() const { return false; }
   // As RankGroup::notes(); what is not asked for here, that tells.
   virtual std::vector<std::string> notes() { return {}; }
   // All ranks run. Once, after poll() said kStarted.

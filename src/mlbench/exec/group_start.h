@@ -13,7 +13,7 @@
 namespace mlbench::exec {
 
 // Group: a RankGroup with `bool all_run(milliseconds timeout)`, which waits up to `timeout` for it, and throws IoError
-// when a rank could not start.
+// when a rank could not start. It may have Start's `bool gives_files() const`.
 template <typename Group>
 class GroupStart final : public Start {
  public:
@@ -30,6 +30,11 @@ class GroupStart final : public Start {
       group_.reset();
     }
     return status_;
+  }
+
+  bool gives_files() const override {
+    if constexpr (requires { group_->gives_files(); }) return group_ && group_->gives_files();
+    return false;
   }
 
   std::unique_ptr<RankGroup> take() override {

@@ -64,6 +64,14 @@ class LinkedGroup final : public RankGroup {
     }
   }
 
+  bool gives_files() const {
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      const bool waits = ranks_[rank].guard && !ranks_[rank].started;
+      if (waits && request_.links.server->has_unheard(static_cast<int>(rank))) return true;
+    }
+    return false;
+  }
+
   std::vector<RankExit> poll(milliseconds timeout) override {
     const auto deadline = steady_clock::now() + timeout;
     for (collect(); exits_.empty() && running() && steady_clock::now() < deadline; collect()) wait_for_words(deadline);
@@ -124,7 +132,10 @@ class LinkedGroup final : public RankGroup {
       const bool said = status == guard::Channel::Status::kMessage && message.word == "rank" &&
                         std::sscanf(message.text.c_str(), "%d", &rank) == 1;
       if (!said || rank < 0 || rank >= request_.workers || ranks_[static_cast<size_t>(rank)].guard) return true;
-      for (const std::string& name : files_) guard->send("put", name + "\n" + read_file(request_.links.folder / name));
+      for (const std::string& name : files_) guard->put(name);
+      if (request_.links.given) {
+        for (const std::string& name : request_.links.given(rank)) guard->put(name);
+      }
       if (mpirun_.empty()) guard->send("start", log_name(rank));
       ranks_[static_cast<size_t>(rank)].guard = std::move(guard);
       return true;

@@ -7,7 +7,8 @@
 //   guard       -> supervisor   host JSON                once, from another host: {"host", "environment", "cores"}, as
 //                                                        base/environment.h captures them, "local_rank", and "node":
 //                                                        the host, as the launcher calls it ("" where it does not)
-//   supervisor  -> guard        put NAME NEWLINE BYTES   a file of the run's folder on another host, before the start
+//   supervisor  -> guard        put NAME NEWLINE OFFSET SIZE NEWLINE BYTES   files of the run's folder on another
+//                                                        host, piece by piece, before the start
 //   supervisor  -> guard        start LOGFILE            once, with the descriptors that the rank is to inherit; on
 //                                                        another host relative to the run's folder there
 //   supervisor  -> guard        launch NAME COMMAND...   as_one(): a program of Open MPI's, to run beside the rank;
@@ -71,7 +72,11 @@ class Channel {
   virtual int fd() const = 0;  // readable when receive() has something to say
   // IoError when the other end is gone.
   virtual void send(const std::string& word, const std::string& text, std::span<const int> descriptors = {}) = 0;
-  // As send(), behind all that the rank wrote to its files. At most once.
+  // A file of the run's folder, whose pieces the guard puts below its own. IoError where it cannot be read.
+  virtual void put(const std::string& /*name*/) {}
+  // To a guard's supervisor: what comes into the folders of the run from now on, by a rename, is the rank's.
+  virtual void offer_folders() {}
+  // As send(), behind all that the rank wrote to its files and folders. At most once.
   virtual void send_behind_files(const std::string& word) { send(word, ""); }
   // The other end is on another host: descriptors do not travel, and files do.
   virtual bool elsewhere() const { return false; }

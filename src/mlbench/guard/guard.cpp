@@ -21,6 +21,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "mlbench/base/atomic_file.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
@@ -180,6 +181,7 @@ class Guard {
       wait();
       if (asked_) return 128 + *asked_;
     }
+    supervisor_->offer_folders();
     options.output = folder_ / start.text;
     if (openmpi_) {
       for (const auto& [name, value] : openmpi_->variables()) options.environment[name] = value;
@@ -257,11 +259,26 @@ class Guard {
     }
   }
 
-  // "NAME\nBYTES"
-  void put(const std::string& file) const {
-    const size_t end = file.find('\n');
-    if (folder_.empty() || end == std::string::npos) throw IoError("the supervisor of this run puts no file: " + file);
-    write_file_atomically(folder_ / file.substr(0, end), std::string_view(file).substr(end + 1));
+  // A piece of a file, behind the one before; the last puts the file in its place.
+  void put(const std::string& piece) {
+    const size_t name_end = piece.find('\n'), head_end = piece.find('\n', name_end + 1);
+    long long offset = 0, size = 0;
+    if (folder_.empty() || name_end == std::string::npos || head_end == std::string::npos ||
+        std::sscanf(piece.c_str() + name_end + 1, "%lld %lld", &offset, &size) != 2) {
+      throw IoError("the supervisor of this run puts no file: " + piece.substr(0, name_end));
+    }
+    const std::filesystem::path path = folder_ / piece.substr(0, name_end);
+    or_say_why([&] {
+      if (offset == 0) {
+        std::filesystem::create_directories(path.parent_path());
+        put_.emplace(path);
+      }
+      const std::string_view bytes = std::string_view(piece).substr(head_end + 1);
+      put_.value().write(bytes);
+      if (offset + static_cast<long long>(bytes.size()) < size) return;
+      put_->commit();
+      put_.reset();
+    });
   }
 
   // Daemons of the rank's that have ended. The rank itself, and what was launched, are waited for where they are known.
@@ -310,6 +327,7 @@ class Guard {
   bool closed_ = false;
   std::optional<int> asked_;  // the signal that is to end the guard: it is handed on
   std::optional<OpenMpi> openmpi_;
+  std::optional<AtomicFile> put_;  // whose pieces come
 };
 
 }  // namespace

@@ -182,9 +182,11 @@ class LinkedGuardTest : public testing::Test {
   LinkedGuardTest() {
     become_subreaper();
     std::filesystem::create_directory(folder_ / "here");
-    links_.emplace(net::LinkServerOptions{.size = 1, .folder = folder_ / "here", .files = [](int) {
-                                            return std::vector<std::string>{"spool/steps", "logs/log"};
-                                          }});
+    const auto names = [](std::vector<std::string> given) { return [given](int) { return given; }; };
+    links_.emplace(net::LinkServerOptions{.size = 1,
+                                          .folder = folder_ / "here",
+                                          .files = names({"spool/steps", "logs/log"}),
+                                          .folders = names({"checkpoints"})});
     net::KvServerOptions options;
     options.run_id = "1";
     options.secret = "sesame";
@@ -225,7 +227,8 @@ class LinkedGuardTest : public testing::Test {
     EXPECT_EQ(next(), "rank 0");
     host_ = next();
     EXPECT_THAT(host_, testing::AllOf(HasSubstr("host {"), HasSubstr("\"kernel\""), HasSubstr("\"cores\"")));
-    channel_->send("put", "spec.json\n{\"given\": 1}");
+    write_file_atomically(folder_ / "here/spec.json", "{\"given\": 1}");
+    channel_->put("spec.json");
   }
 
   std::string next() const {
@@ -280,6 +283,28 @@ TEST_F(LinkedGuardTest, AllThatARankWroteComesBehindItsEnd) {
   const auto end = guard_->wait(kPatience);
   ASSERT_TRUE(end);
   EXPECT_EQ(end->code, 137);
+}
+
+// Larger than what a link has under way at a time.
+TEST_F(LinkedGuardTest, CheckpointsGoBothWays) {
+  const std::string model(3'000'000, 'm');
+  std::filesystem::create_directories(folder_ / "here/checkpoints/step-4");
+  write_file_atomically(folder_ / "here/checkpoints/step-4/model", model);
+  connect(
+      "cd there/checkpoints; cp -r step-4 .tmp-8; echo more >> .tmp-8/model; : > .tmp-8/empty; mv .tmp-8 step-8; "
+      "mkdir .tmp-12; echo half > .tmp-12/model");
+  channel_->put("checkpoints/step-4/model");
+  begin();
+  EXPECT_EQ(next(), "end 0 0");
+  EXPECT_EQ(next(), "drained ");
+  EXPECT_TRUE(read_file(folder_ / "there/checkpoints/step-4/model") == model);
+  EXPECT_TRUE(here("checkpoints/step-8/model") == model + "more\n");
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "here/checkpoints/step-8/empty"));
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_ / "here/checkpoints")) {
+    names.push_back(entry.path().filename());
+  }
+  EXPECT_THAT(names, testing::UnorderedElementsAre("step-4", "step-8"));
 }
 
 TEST_F(LinkedGuardTest, FillsInTheRankWhereItIsTold) {

@@ -17,6 +17,7 @@ class SupervisorsEnd final : public Channel {
     MLBENCH_CHECK(descriptors.empty(), "descriptors do not travel to other hosts");
     links_.send(rank_, word, text);
   }
+  void put(const std::string& name) override { links_.send_file(rank_, "put", name); }
   bool elsewhere() const override { return true; }
   Status receive(Message& message) override {
     return receive_from([this](net::LinkWord& word) { return links_.receive(rank_, word); }, message);

@@ -17,6 +17,7 @@ class GuardsEnd final : public Channel {
     MLBENCH_CHECK(descriptors.empty(), "descriptors do not travel to other hosts");
     link_.send(word, text);
   }
+  void offer_folders() override { link_.offer_folders(); }
   void send_behind_files(const std::string& word) override { link_.send_behind_files(word, ""); }
   bool elsewhere() const override { return true; }
   Status receive(Message& message) override {

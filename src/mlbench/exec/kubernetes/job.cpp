@@ -213,7 +213,7 @@ std::optional<EngineDeath> Job::death(bool ranks_run) {
   }
   const auto end = done_to(seen, first_.value_or(std::vector<PodView>{}), ended_);
   if (!end) return std::nullopt;
-  return EngineDeath{said(end->words), end->node_gone, end->kind, end->rank};
+  return EngineDeath{said(end->words), end->node_gone, end->kind, end->rank, end->lost_place};
 }
 
 Json Job::allocation() {

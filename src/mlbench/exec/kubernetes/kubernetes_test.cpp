@@ -583,25 +583,27 @@ TEST(KubernetesStatus, EndsAreToldApart) {
 }
 
 TEST(KubernetesStatus, EndsAreOfARankAndOfAKind) {
-  const auto expect = [](const Json& patch, const std::string& phase, const std::string& kind) {
+  const auto expect = [](const Json& patch, const std::string& phase, const std::string& kind, bool lost_place) {
     const auto done = done_to(seen_with({pod_json(0, "Running"), pod_json(1, phase, patch)}), {});
     ASSERT_TRUE(done);
     EXPECT_EQ(done->rank, 1) << done->words;
     EXPECT_EQ(done->kind, kind) << done->words;
+    EXPECT_EQ(done->lost_place, lost_place) << done->words;
   };
   const auto ended = [](int code, const char* reason) {
     return rank_state({{"terminated", {{"exitCode", code}, {"reason", reason}}}});
   };
-  expect(ended(137, "OOMKilled"), "Failed", "rank_died");
-  expect(ended(137, "Error"), "Failed", "rank_died");
-  expect(ended(7, "Error"), "Failed", "rank_error");
-  expect({{"status", {{"reason", "Evicted"}}}}, "Failed", "rank_died");
-  expect({{"status", {{"reason", "NodeLost"}}}}, "Unknown", "host_lost");
-  expect({{"metadata", {{"deletionTimestamp", "x"}}}}, "Running", "rank_died");
+  expect(ended(137, "OOMKilled"), "Failed", "rank_died", false);
+  expect(ended(137, "Error"), "Failed", "rank_died", false);
+  expect(ended(7, "Error"), "Failed", "rank_error", false);
+  expect({{"status", {{"reason", "Evicted"}}}}, "Failed", "rank_died", true);
+  expect({{"status", {{"reason", "NodeLost"}}}}, "Unknown", "host_lost", true);
+  expect({{"metadata", {{"deletionTimestamp", "x"}}}}, "Running", "rank_died", true);
   Seen deleted = seen_with({pod_json(0, "Running")});
   deleted.job["metadata"]["deletionTimestamp"] = "x";
   EXPECT_EQ(done_to(deleted, {})->rank, -1) << "of the whole job, no rank is to blame";
   EXPECT_EQ(done_to(deleted, {})->kind, "start_failed");
+  EXPECT_FALSE(done_to(deleted, {})->lost_place) << "somebody wants no more of it";
 }
 
 // A job deletes its other pods once one has failed.

@@ -99,6 +99,12 @@ bool node_gone(const PodView& pod) {
          pod.disruption == "DeletionByPodGC" || pod.phase == "Unknown";
 }
 
+// Whether somebody or something else ended it: elsewhere its rank could run.
+bool place_taken(const PodView& pod) {
+  return pod.end_reason != "OOMKilled" &&
+         (pod.deleted() || !pod.disruption.empty() || pod.reason == "Evicted" || node_gone(pod));
+}
+
 // Exit codes above it are those of signals.
 constexpr int kSignals = 128;
 
@@ -214,10 +220,10 @@ std::optional<JobEnd> done_to(const Seen& seen, const std::vector<PodView>& firs
         seen.pods, [&](const PodView& one) { return ended_by_itself(one) && ended.contains(one.rank); });
     if (told) return std::nullopt;
   }
-  if (pod != nullptr) return JobEnd{end_of(*pod), kind_of_end(*pod), pod->rank, node_gone(*pod)};
+  if (pod != nullptr) return JobEnd{end_of(*pod), kind_of_end(*pod), pod->rank, node_gone(*pod), place_taken(*pod)};
   for (const PodView& before : first) {
     const bool there = std::ranges::any_of(seen.pods, [&](const PodView& one) { return one.uid == before.uid; });
-    if (!there) return JobEnd{name_of(before) + " was deleted", "rank_died", before.rank};
+    if (!there) return JobEnd{name_of(before) + " was deleted", "rank_died", before.rank, false, true};
   }
   return std::nullopt;
 }

@@ -62,6 +62,7 @@ struct JobEnd {
   std::string kind = "start_failed";  // of LauncherDeath
   int rank = -1;                      // likewise
   bool node_gone = false;
+  bool lost_place = false;  // likewise: its pod was taken away
 };
 // While ranks run: what Kubernetes, or somebody, does to the job or its pods. `first`: the pods as the ranks began.
 // `ended`: ranks whose ends are known by their links. Once a pod has failed, the job deletes all others: where a rank's

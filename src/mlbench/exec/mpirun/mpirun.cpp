@@ -69,6 +69,8 @@ class MpirunJob final : public EngineJob {
     return {StartState::kStarting};
   }
 
+  void extend_start() override { deadline_ = steady_clock::now() + patience_; }
+
   std::optional<EngineDeath> death(bool ranks_run) override {
     if (death_ || !ranks_run) return death_;
     const auto end = mpirun_.wait(milliseconds(0));
@@ -142,7 +144,7 @@ class MpirunJob final : public EngineJob {
   const seconds patience_;
   const std::filesystem::path log_;
   const size_t log_begin_;
-  const steady_clock::time_point deadline_;
+  steady_clock::time_point deadline_;
   ChildProcess mpirun_;
   size_t log_seen_ = 0;
   std::string failure_;

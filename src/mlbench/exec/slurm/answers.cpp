@@ -82,6 +82,8 @@ bool JobInfo::host_gone() const {
   return state() == "NODE_FAIL" || reason == "NodeDown" || reason == "NodeFail";
 }
 
+bool JobInfo::preempted() const { return state() == "PREEMPTED"; }
+
 bool JobInfo::ended_by_itself() const {
   return !requeued() && (phase() == JobPhase::kEnding || state() == "COMPLETED" || state() == "FAILED");
 }

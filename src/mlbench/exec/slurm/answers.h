@@ -32,6 +32,7 @@ struct JobInfo {
   JobPhase phase() const;
   bool requeued() const;
   bool host_gone() const;        // a node failed, says Slurm
+  bool preempted() const;        // for another job
   bool ended_by_itself() const;  // its script did, or is about to, as far as this says
   // "PENDING (Resources)", "RUNNING on n[1-4]".
   std::string words() const;

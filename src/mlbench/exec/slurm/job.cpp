@@ -72,10 +72,13 @@ std::optional<EngineDeath> Job::death(bool ranks_run) {
   if (!info_) return std::nullopt;
   if (!ranks_run && info_->ended_by_itself()) return std::nullopt;
   if (info_->requeued() || info_->phase() == JobPhase::kQueued) {
-    return EngineDeath{said("Slurm requeued it under its ranks"), info_->host_gone()};
+    return EngineDeath{
+        .words = said("Slurm requeued it under its ranks"), .host_gone = info_->host_gone(), .lost_place = true};
   }
   if (info_->phase() == JobPhase::kRunning) return std::nullopt;
-  return EngineDeath{said("Slurm ended it under its ranks"), info_->host_gone()};
+  return EngineDeath{.words = said("Slurm ended it under its ranks"),
+                     .host_gone = info_->host_gone(),
+                     .lost_place = info_->preempted()};
 }
 
 void Job::rank_ended(const RankExit& /*exit*/) {

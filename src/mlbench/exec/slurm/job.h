@@ -34,6 +34,7 @@ class Job final : public EngineJob {
   Job(JobName name, std::filesystem::path log, JobPace pace = {});
 
   StartStatus status() override;
+  void extend_start() override { running_since_.reset(); }
   std::optional<EngineDeath> death(bool ranks_run) override;
   std::chrono::milliseconds verdict_time() const override { return pace_.verdict; }
   void rank_ended(const RankExit& exit) override;

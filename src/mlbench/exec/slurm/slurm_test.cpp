@@ -317,6 +317,8 @@ TEST(SlurmAnswers, ARequeueAndALostNodeAreSeen) {
   EXPECT_TRUE(parse_job("JobId=1 JobState=NODE_FAIL Reason=None")->host_gone());
   EXPECT_TRUE(parse_job("JobId=1 JobState=COMPLETING Reason=NodeDown")->host_gone());
   EXPECT_FALSE(parse_job("JobId=1 JobState=TIMEOUT Reason=TimeLimit")->host_gone());
+  EXPECT_TRUE(parse_job("JobId=1 JobState=PREEMPTED Reason=None")->preempted());
+  EXPECT_FALSE(parse_job("JobId=1 JobState=CANCELLED Reason=None")->preempted());
 }
 
 TEST(SlurmAnswers, WhatIsNoJob) {

@@ -11,16 +11,25 @@
 // - A connection that breaks, or says nothing for 3 s, is made again by the client, and goes on where the other side
 //   is: no gap, nothing twice. Where that does not succeed within the patience (10 s since the last sign of life), the
 //   link is lost, for good and for both.
+// - Folders that come whole: what appears, by a rename, below some folders that the server names. The client offers
+//   each once, again where another takes its place, one after the other and behind the bytes of files; the server
+//   writes it under another name, and renames it at its end: whoever reads there finds all of it or nothing.
+// - A file of the server's goes the other way in pieces, each a word, of which no more than a few are in memory.
 // - A disk without room on the server's side loses nothing: the client offers the same bytes again, each second.
 //
 // Messages behind the proof, as in kv/wire.h; first, each time, client and server say where they are:
 //   client: {"op": "resume", "heard": sequence}
-//   server: {"op": "welcome", "heard", "files": [{"name", "kept"}]} or {"op": "refused", "error": text}
+//   server: {"op": "welcome", "heard", "files": [{"name", "kept"}], "folders": [names], "folder": {"number", "kept"}}
+//           (kept: -1 where it has no such file; folder: of which it heard last, or null), or
+//           {"op": "refused", "error": text}
 // Then:
 //   both:   {"op": "say", "sequence", "word": bytes, "text": bytes}, answered by {"op": "heard", "sequence"}
 //   client: {"op": "file", "name", "offset", "bytes": bytes}
 //   server: {"op": "kept", "name", "offset"}: all before the offset; {"op": "later", "name", "offset"}: no more than
-//           that, try again
+//           that (-1: not even the file), try again
+//   client: {"op": "folder", "name", "number", "files": [{"name", "bytes"}]}: the next one; "file" with its name and an
+//           offset into all its files; and {"op": "whole", "name"}
+//   server: "kept" and "later" of its name, and {"op": "whole", "name"}: it is in its place
 //   both:   {"op": "beat"} each second
 //   server: {"op": "bye"}: it wants no more of this client
 
@@ -49,6 +58,10 @@ struct LinkServerOptions {
   std::filesystem::path folder;  // of the run: where the files go
   // Those of a rank, relative to the folder, and on its host to the client's; called once per rank. None may be there.
   std::function<std::vector<std::string>(int rank)> files;
+  // More of them, that may be there, and go on behind that: the client's begin with the same bytes.
+  std::function<std::vector<std::string>(int rank)> older_files = nullptr;
+  // Those below which its folders come whole, likewise.
+  std::function<std::vector<std::string>(int rank)> folders = nullptr;
   std::chrono::milliseconds patience = kLinkPatience;  // more than a second: the pace of beats
 };
 
@@ -67,6 +80,11 @@ class LinkServer {
   // Of a rank that never came: nothing. Lost follows behind the last word.
   LinkStatus receive(int rank, LinkWord& word);
   void send(int rank, const std::string& word, const std::string& text);
+  // A file below the folder, as it is now: as words whose texts are "NAME\nOFFSET SIZE\nBYTES", the last of which
+  // reaches its size. IoError where it cannot be read.
+  void send_file(int rank, const std::string& word, const std::string& name);
+  // Whether some words are still on their way.
+  bool has_unheard(int rank) const;
   // Bye: the client is told, and nothing is taken from it any more.
   void close(int rank);
   // Why bytes could not be written, the first time: an IoError, DiskFull where there was no room. Null: they could.
@@ -99,7 +117,9 @@ class LinkClient {
   // Lost: by bye, by a refusal, or by the time; behind the last word.
   LinkStatus receive(LinkWord& word);
   void send(const std::string& word, const std::string& text);
-  // As send(), once all that the files hold at this moment is with the server. At most once.
+  // From now on folders are offered: those that are there already are not.
+  void offer_folders();
+  // As send(), once all that files and folders hold at this moment is with the server. At most once.
   void send_behind_files(const std::string& word, const std::string& text);
 
  private:

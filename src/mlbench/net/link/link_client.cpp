@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "mlbench/net/kv/greeting.h"
+#include "mlbench/net/link/folder_sender.h"
 #include "mlbench/net/link/link.h"
 #include "mlbench/net/link/words.h"
 #include "mlbench/net/proof.h"
@@ -34,14 +35,15 @@ struct GrowingFile {
   std::string name;
   std::filesystem::path path;
   FileDescriptor file;
-  int64_t kept = 0;  // by the server
-  int64_t sent = 0;
-  int64_t seen = 0;  // its size at the last look
+  // Bytes; -1: there is no such file. An empty one is more than none.
+  int64_t kept = -1;  // by the server
+  int64_t sent = -1;
+  int64_t seen = -1;  // its size at the last look
 };
 
 int64_t size_of(const std::filesystem::path& path) {
   struct stat info {};
-  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : 0;
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : -1;
 }
 
 }  // namespace
@@ -79,14 +81,19 @@ struct LinkClient::State {
   bool welcomed = false;
   SteadyClock::time_point last_sign, last_sent, next_look, pause_until;
   std::vector<GrowingFile> files;
-  size_t current = 0;          // the file that is being sent, of this look at all of them
-  bool looked_behind = false;  // since send_behind_files()
+  size_t current = 0;                        // the file that is being sent, of this look at all of them
+  bool looked_behind = false;                // since send_behind_files()
+  std::optional<link::FolderSender> folder;  // that is being sent
+  int64_t folders_sent = 0;
+  std::string given_up;  // a folder that could not be read to its end
 
   std::mutex mutex;  // guards what follows
   std::condition_variable changed;
   link::Heard heard;
   link::Spoken spoken;
   std::optional<LinkWord> behind_files;
+  std::vector<std::string> folders;               // below which they are
+  std::optional<link::SeenFolders> seen_folders;  // empty: none is offered yet
   bool closing = false, lost = false;
 
   std::thread thread;
@@ -208,6 +215,8 @@ struct LinkClient::State {
       spoken.heard(wire::integer_in(message, "sequence"));
     } else if (operation == "kept" || operation == "later") {
       take_answer(wire::text_in(message, "name"), wire::integer_in(message, "offset"), operation == "kept");
+    } else if (operation == "whole") {
+      if (folder && folder->name() == wire::text_in(message, "name")) folder.reset();
     } else if (operation != "beat") {
       throw wire::ProtocolError("operation '" + operation + "'");
     }
@@ -221,11 +230,12 @@ struct LinkClient::State {
     }
     const auto given = message.find("files");
     if (given == message.end() || !given->is_array()) throw wire::ProtocolError("a welcome without files");
+    take_folders(message);
     std::vector<GrowingFile> known = std::exchange(files, {});
     for (const Json& each : *given) {
       const std::string name = wire::text_in(each, "name");
       const auto old = std::ranges::find(known, name, &GrowingFile::name);
-      GrowingFile file = old != known.end() ? std::move(*old) : GrowingFile{name, options.folder / name, {}, 0, 0, 0};
+      GrowingFile file = old != known.end() ? std::move(*old) : GrowingFile{name, options.folder / name, {}};
       file.kept = file.sent = wire::integer_in(each, "kept");
       files.push_back(std::move(file));
     }
@@ -234,8 +244,29 @@ struct LinkClient::State {
     welcomed = true;
   }
 
+  void take_folders(const Json& welcome) {
+    {
+      const std::lock_guard lock(mutex);
+      folders.clear();
+      for (const Json& each : welcome.value("folders", Json::array())) {
+        if (!each.is_string()) throw wire::ProtocolError("a folder without a name");
+        folders.push_back(each.get<std::string>());
+      }
+    }
+    const Json last = welcome.value("folder", Json());
+    if (!folder) return;
+    const bool known = last.is_object() && wire::integer_in(last, "number") == folder->number();
+    folder->begin_again(known ? wire::integer_in(last, "kept") : -1);
+  }
+
   void take_answer(const std::string& name, int64_t offset, bool kept) {
+    if (folder && folder->name() == name) {
+      kept ? folder->kept(offset) : folder->later(offset);
+      if (!kept) pause_until = SteadyClock::now() + kNoRoomPause;
+      return;
+    }
     const auto file = std::ranges::find(files, name, &GrowingFile::name);
+    if (file == files.end() && name == given_up) return;
     if (file == files.end()) throw wire::ProtocolError("an answer about '" + name + "'");
     file->kept = std::max(file->kept, offset);
     if (kept) return;
@@ -251,54 +282,83 @@ struct LinkClient::State {
     if (now < pause_until) return;
     if (current == files.size()) {
       say_what_is_behind();
-      if (now < next_look) return;
-      look();
-      next_look = now + kLookInterval;
+      if (now >= next_look) {
+        look();
+        next_look = now + kLookInterval;
+      }
     }
     for (; current < files.size(); ++current) {
       GrowingFile& file = files[current];
       while (file.sent < file.seen) {
-        if (under_way() >= link::kUnderWayBytes || output.size() >= kMostWaitingBytes) return;
+        if (is_full()) return;
         offer(file);
       }
+    }
+    offer_folder();
+  }
+
+  bool is_full() const { return under_way() >= link::kUnderWayBytes || output.size() >= kMostWaitingBytes; }
+
+  void offer_folder() {
+    try {
+      while (folder && !is_full()) {
+        const std::string frame = folder->take_frame(link::kChunkBytes);
+        if (frame.empty()) return;
+        output += frame;
+      }
+    } catch (const IoError&) {
+      given_up = folder->name();
+      folder.reset();  // the server drops what is not whole
     }
   }
 
   // The sizes in the reverse order: what a later file tells of, an earlier one holds already.
   void look() {
-    {
-      const std::lock_guard lock(mutex);
-      looked_behind = behind_files.has_value();
-    }
+    const std::lock_guard lock(mutex);
+    looked_behind = behind_files.has_value();
+    look_at_folders();
     for (auto file = files.rbegin(); file != files.rend(); ++file) file->seen = size_of(file->path);
     current = 0;
   }
 
+  void look_at_folders() {
+    while (!folder && seen_folders) {
+      const auto name = seen_folders->next(options.folder, folders);
+      if (!name) return;
+      try {
+        folder.emplace(options.folder, *name, ++folders_sent);
+      } catch (const IoError&) {
+        // It is gone: the next one.
+      }
+    }
+  }
+
   void offer(GrowingFile& file) {
     if (!file.file) file.file = FileDescriptor(open(file.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-    std::string bytes(std::min(link::kChunkBytes, static_cast<size_t>(file.seen - file.sent)), '\0');
-    const ssize_t count = file.file ? pread(file.file.get(), bytes.data(), bytes.size(), file.sent) : -1;
-    if (count <= 0) {
+    const int64_t begin = std::max<int64_t>(file.sent, 0);
+    std::string bytes(std::min(link::kChunkBytes, static_cast<size_t>(file.seen - begin)), '\0');
+    const ssize_t count = file.file ? pread(file.file.get(), bytes.data(), bytes.size(), begin) : -1;
+    if (count < 0 || (count == 0 && file.seen > begin)) {
       file.seen = file.sent;  // nothing there any more: the next look will tell
       return;
     }
     bytes.resize(static_cast<size_t>(count));
-    output +=
-        wire::encode({{"op", "file"}, {"name", file.name}, {"offset", file.sent}, {"bytes", wire::to_bytes(bytes)}});
-    file.sent += count;
+    output += wire::encode({{"op", "file"}, {"name", file.name}, {"offset", begin}, {"bytes", wire::to_bytes(bytes)}});
+    file.sent = begin + count;
   }
 
   int64_t under_way() const {
-    int64_t bytes = 0;
+    int64_t bytes = folder ? folder->under_way() : 0;
     for (const GrowingFile& file : files) bytes += file.sent - file.kept;
     return bytes;
   }
 
   void say_what_is_behind() {
     const bool all_kept = std::ranges::all_of(files, [](const GrowingFile& file) { return file.kept >= file.seen; });
-    if (!looked_behind || !all_kept) return;
+    if (!looked_behind || !all_kept || folder) return;
     const std::lock_guard lock(mutex);
-    if (!behind_files) return;
+    look_at_folders();
+    if (!behind_files || folder) return;
     spoken.add(behind_files->word, behind_files->text);
     behind_files.reset();
     looked_behind = false;
@@ -334,6 +394,13 @@ void LinkClient::send(const std::string& word, const std::string& text) {
     state_->spoken.add(word, text);
   }
   state_->wakeup.ring();
+}
+
+void LinkClient::offer_folders() {
+  const std::lock_guard lock(state_->mutex);
+  link::SeenFolders& seen = state_->seen_folders.emplace();
+  while (seen.next(state_->options.folder, state_->folders)) {
+  }
 }
 
 void LinkClient::send_behind_files(const std::string& word, const std::string& text) {

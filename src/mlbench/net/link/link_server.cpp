@@ -14,6 +14,7 @@
 
 #include "mlbench/base/printable.h"
 #include "mlbench/net/kv/greeting.h"
+#include "mlbench/net/link/folder_taker.h"
 #include "mlbench/net/link/link.h"
 #include "mlbench/net/link/words.h"
 #include "mlbench/net/sockets.h"
@@ -30,9 +31,10 @@ constexpr Milliseconds kLinkFarewell{1000};
 constexpr size_t kMostUnsentLinkBytes = size_t{16} << 20;
 
 struct KeptFile {
-  std::string name;
-  FileDescriptor file;
-  int64_t kept = 0;  // bytes
+  std::string name = {};
+  bool is_older = false;
+  FileDescriptor file = {};
+  int64_t kept = -1;  // bytes; -1: it is not there
 };
 
 struct LinkedRank {
@@ -43,6 +45,8 @@ struct LinkedRank {
   link::Heard heard;
   link::Spoken spoken;
   std::vector<KeptFile> files;
+  std::vector<std::string> folders;
+  std::optional<link::FolderTaker> folder;  // the last one
   SteadyClock::time_point last_sign;
   bool lost = false, closed = false;
   // Of the connection that there is.
@@ -138,7 +142,7 @@ struct LinkServer::State {
     if (!known.session) {
       known.session = connection.session;
       known.host = connection.host;
-      for (std::string& name : options.files(known.rank)) known.files.push_back({std::move(name), {}, 0});
+      name_files(known);
       known.bell.ring();
     }
     known.socket = std::move(connection.socket);
@@ -148,6 +152,17 @@ struct LinkServer::State {
     known.welcomed = false;
     known.spoken.begin_again();
     known.last_sign = known.last_sent = now;
+  }
+
+  void name_files(LinkedRank& known) const {
+    for (std::string& name : options.files(known.rank)) known.files.push_back({.name = std::move(name)});
+    if (options.older_files) {
+      for (std::string& name : options.older_files(known.rank)) {
+        const int64_t kept = size_here(name);
+        known.files.push_back({.name = std::move(name), .is_older = true, .file = {}, .kept = kept});
+      }
+    }
+    if (options.folders) known.folders = options.folders(known.rank);
   }
 
   void receive(LinkedRank& from) {
@@ -179,8 +194,13 @@ struct LinkServer::State {
     } else if (operation == "file") {
       take_bytes(from, wire::text_in(message, "name"), wire::integer_in(message, "offset"),
                  wire::bytes_in(message, "bytes"));
+    } else if (operation == "folder") {
+      from.folder.reset();
+      from.folder.emplace(options.folder, from.folders, message);
+    } else if (operation == "whole") {
+      finish_folder(from, wire::text_in(message, "name"));
     } else if (operation != "beat") {
-      throw wire::ProtocolError("operation '" + operation + "': expected say, heard, file or beat");
+      throw wire::ProtocolError("operation '" + operation + "': expected say, heard, file, folder, whole or beat");
     }
   }
 
@@ -188,29 +208,71 @@ struct LinkServer::State {
     from.spoken.heard(heard);
     Json files = Json::array();
     for (const KeptFile& each : from.files) files.push_back({{"name", each.name}, {"kept", each.kept}});
-    from.output += wire::encode({{"op", "welcome"}, {"heard", from.heard.last()}, {"files", files}});
+    const Json folder =
+        from.folder ? Json{{"number", from.folder->number()}, {"kept", from.folder->kept()}} : Json(nullptr);
+    from.output += wire::encode({{"op", "welcome"},
+                                 {"heard", from.heard.last()},
+                                 {"files", files},
+                                 {"folders", from.folders},
+                                 {"folder", folder}});
     from.welcomed = true;
   }
 
   void take_bytes(LinkedRank& from, const std::string& name, int64_t offset, std::string_view bytes) {
+    if (offset < 0) throw wire::ProtocolError(fmt::format("offset {} of '{}'", offset, name));
+    if (from.folder && from.folder->name() == name) {
+      link::FolderTaker& folder = *from.folder;
+      return take_behind(
+          from, name, offset, bytes, [&] { return folder.kept(); },
+          [&](std::string_view fresh) { folder.write(fresh); });
+    }
     const auto file = std::ranges::find(from.files, name, &KeptFile::name);
     if (file == from.files.end()) throw wire::ProtocolError(fmt::format("'{}' is none of its files", name));
-    if (offset < 0) throw wire::ProtocolError(fmt::format("offset {} of '{}'", offset, name));
-    bool later = offset > file->kept;  // behind bytes that there was no room for
-    const auto known = static_cast<size_t>(std::max<int64_t>(file->kept - offset, 0));
-    if (!later && known < bytes.size()) {
-      try {
-        write(*file, bytes.substr(known));
-      } catch (const IoError& error) {
-        if (!write_error) {
-          write_error = std::current_exception();
-          spdlog::error("link: {}", error.what());
-          from.bell.ring();
-        }
-        later = true;
-      }
+    take_behind(
+        from, name, offset, bytes, [&] { return file->kept; }, [&](std::string_view fresh) { write(*file, fresh); });
+  }
+
+  // What of the bytes is not kept yet.
+  template <typename Kept, typename Write>
+  void take_behind(LinkedRank& from, const std::string& name, int64_t offset, std::string_view bytes, Kept kept,
+                   Write write_fresh) {
+    const int64_t before = std::max<int64_t>(kept(), 0);
+    bool later = offset > before;  // behind bytes that there was no room for
+    const auto known = static_cast<size_t>(std::max<int64_t>(before - offset, 0));
+    if (!later && (kept() < 0 || known < bytes.size())) {
+      later = !is_written(from, [&] { write_fresh(bytes.substr(std::min(known, bytes.size()))); });
     }
-    from.output += wire::encode({{"op", later ? "later" : "kept"}, {"name", name}, {"offset", file->kept}});
+    from.output += wire::encode({{"op", later ? "later" : "kept"}, {"name", name}, {"offset", kept()}});
+  }
+
+  void finish_folder(LinkedRank& from, const std::string& name) {
+    if (!from.folder || from.folder->name() != name) {
+      throw wire::ProtocolError(fmt::format("'{}' is whole, and has not begun", name));
+    }
+    const bool whole = is_written(from, [&] { from.folder->finish(); });
+    from.output += whole ? wire::encode({{"op", "whole"}, {"name", name}})
+                         : wire::encode({{"op", "later"}, {"name", name}, {"offset", from.folder->kept()}});
+  }
+
+  template <typename Write>
+  bool is_written(LinkedRank& from, Write write_it) {
+    try {
+      write_it();
+      return true;
+    } catch (const IoError& error) {
+      if (!write_error) {
+        write_error = std::current_exception();
+        spdlog::error("link: {}", error.what());
+        from.bell.ring();
+      }
+      return false;
+    }
+  }
+
+  int64_t size_here(const std::string& name) const {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(options.folder / name, error);
+    return error ? -1 : static_cast<int64_t>(size);
   }
 
   void write(KeptFile& file, std::string_view bytes) const {
@@ -219,8 +281,10 @@ struct LinkServer::State {
       std::error_code error;
       std::filesystem::create_directories(path.parent_path(), error);
       if (error) throw_system_error("cannot create " + path.parent_path().string(), error.value());
-      file.file = FileDescriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+      const int flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | (file.is_older ? 0 : O_EXCL);
+      file.file = FileDescriptor(open(path.c_str(), flags, 0666));
       if (!file.file) throw_system_error("cannot create " + path.string(), errno);
+      file.kept = std::max<int64_t>(file.kept, 0);
     }
     while (!bytes.empty()) {
       const ssize_t count = pwrite(file.file.get(), bytes.data(), bytes.size(), file.kept);
@@ -235,7 +299,7 @@ struct LinkServer::State {
   void tend(LinkedRank& one) {
     const auto now = SteadyClock::now();
     if (one.socket) {
-      if (one.welcomed && !one.closed) one.output += one.spoken.take_frames();
+      if (one.welcomed && !one.closed) take_frames(one);
       if (one.welcomed && !one.closed && one.output.empty() && now - one.last_sent >= link::kBeat) {
         one.output = wire::encode({{"op", "beat"}});
       }
@@ -248,6 +312,15 @@ struct LinkServer::State {
     if (one.session && !one.lost && !one.closed && now - one.last_sign > options.patience) lose(one);
   }
 
+  static void take_frames(LinkedRank& one) {
+    try {
+      one.output += one.spoken.take_frames();
+    } catch (const IoError& error) {
+      spdlog::error("link: rank {}: {}", one.rank, error.what());
+      lose(one);
+    }
+  }
+
   static void send_output(LinkedRank& to, SteadyClock::time_point now) {
     const ssize_t count = ::send(to.socket.get(), to.output.data(), to.output.size(), MSG_NOSIGNAL);
     if (count < 0 && errno != EAGAIN && errno != EINTR) return to.socket.reset();
@@ -258,6 +331,7 @@ struct LinkServer::State {
 
   static void lose(LinkedRank& one) {
     one.lost = true;
+    one.folder.reset();
     one.socket.reset();
     one.bell.ring();
   }
@@ -265,7 +339,9 @@ struct LinkServer::State {
   static void close(LinkedRank& one) {
     if (one.closed) return;
     one.closed = true;
-    if (one.socket) one.output += one.spoken.take_frames() + wire::encode({{"op", "bye"}});
+    if (!one.socket) return;
+    take_frames(one);
+    one.output += wire::encode({{"op", "bye"}});
   }
 
   // Unread input would turn a close into a reset that overtakes what was sent.
@@ -334,6 +410,19 @@ void LinkServer::send(int rank, const std::string& word, const std::string& text
     state_->client(rank).spoken.add(word, text);
   }
   state_->wakeup.ring();
+}
+
+void LinkServer::send_file(int rank, const std::string& word, const std::string& name) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->client(rank).spoken.add_file(word, name, state_->options.folder / name);
+  }
+  state_->wakeup.ring();
+}
+
+bool LinkServer::has_unheard(int rank) const {
+  const std::lock_guard lock(state_->mutex);
+  return !state_->client(rank).spoken.empty();
 }
 
 void LinkServer::close(int rank) {

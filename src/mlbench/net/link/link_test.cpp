@@ -10,7 +10,9 @@
 
 #include <atomic>
 #include <fstream>
+#include <map>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "mlbench/base/errors.h"
@@ -54,15 +56,19 @@ class LinkTest : public testing::Test {
     patience_ = patience;
     relay_.reset();
     rendezvous_.reset();
-    link_.emplace(
-        LinkServerOptions{.size = 2,
-                          .folder = folder_ / "here",
-                          .files =
-                              [](int rank) {
-                                const std::string r = std::to_string(rank);
-                                return std::vector<std::string>{"spool/steps-" + r, "spool/events-" + r, "log-" + r};
-                              },
-                          .patience = patience});
+    const auto names = [](const std::vector<std::string>& of_all) {
+      return [of_all](int rank) {
+        std::vector<std::string> own;
+        for (const std::string& name : of_all) own.push_back(name + std::to_string(rank));
+        return own;
+      };
+    };
+    link_.emplace(LinkServerOptions{.size = 2,
+                                    .folder = folder_ / "here",
+                                    .files = names({"spool/steps-", "spool/events-", "log-"}),
+                                    .older_files = names({"older-"}),
+                                    .folders = names({"whole-"}),
+                                    .patience = patience});
     KvServerOptions options;
     options.size = 2;
     options.run_id = "run-1";
@@ -213,6 +219,245 @@ TEST_F(LinkTest, TheOrderOfFilesHolds) {
   writer.join();
   EXPECT_EQ(next_here(), "written ");
   EXPECT_EQ(size("spool/steps-0"), 2000u);
+}
+
+TEST_F(LinkTest, EmptyFilesCome) {
+  write_file_atomically(there("log-0"), "");
+  LinkClient client(client_of(0));
+  EXPECT_TRUE(in_time([&] { return fs::exists(here("log-0")); }));
+  write_file_atomically(there("spool/steps-0"), "");
+  client.send_behind_files("all", "there");
+  EXPECT_EQ(next_here(), "all there");
+  EXPECT_TRUE(fs::exists(here("spool/steps-0")));
+  EXPECT_FALSE(fs::exists(here("spool/events-0"))) << "it is not there either";
+  EXPECT_EQ(content(here("log-0")), "");
+}
+
+TEST_F(LinkTest, AnEmptyFileGrowsWhereItWas) {
+  write_file_atomically(there("log-0"), "");
+  LinkClient client(client_of(0));
+  EXPECT_TRUE(in_time([&] { return fs::exists(here("log-0")); }));
+  std::ofstream(there("log-0"), std::ios::app) << "first\n";
+  client.send_behind_files("all", "there");
+  EXPECT_EQ(next_here(), "all there");
+  EXPECT_EQ(content(here("log-0")), "first\n");
+}
+
+TEST_F(LinkTest, AnOlderFileGoesOnBehindWhatItHas) {
+  write_file_atomically(here("older-0"), "old\n");
+  write_file_atomically(there("older-0"), "old\nnew\n");
+  LinkClient client(client_of(0));
+  client.send_behind_files("all", "there");
+  EXPECT_EQ(next_here(), "all there");
+  EXPECT_EQ(content(here("older-0")), "old\nnew\n");
+  EXPECT_EQ(link_->write_error(), nullptr);
+}
+
+// A client that knows the secret, and follows no rules.
+class RawLink {
+ public:
+  RawLink(int port, int rank) {
+    std::string reason;
+    const auto deadline = std::chrono::steady_clock::now() + kLinkTestPatience;
+    socket_ = connect_to("127.0.0.1", port, deadline, reason);
+    const Json hello = {{"op", "hello"},
+                        {"id", 0},
+                        {"for", "link"},
+                        {"nonce", wire::to_bytes(make_nonce())},
+                        {"session", wire::to_bytes("raw")},
+                        {"run", "run-1"},
+                        {"rank", rank},
+                        {"size", 2},
+                        {"pid", 77},
+                        {"host", "somewhere"}};
+    EXPECT_TRUE(wire::prove(socket_.get(), input_, hello, "sesame", deadline, reason)) << reason;
+  }
+  void send(const Json& message) {
+    wire::send_frame(socket_.get(), wire::encode(message), std::chrono::steady_clock::now() + kLinkTestPatience);
+  }
+  // Empty at the end of the stream.
+  std::optional<Json> receive() {
+    for (;;) {
+      if (auto message = input_.next(wire::kMaxMessageBytes)) return message;
+      if (!wait_for(socket_.get(), POLLIN, std::chrono::steady_clock::now() + kLinkTestPatience)) return std::nullopt;
+      try {
+        if (!wire::read_into(socket_.get(), input_)) return std::nullopt;
+      } catch (const CommError&) {
+        return std::nullopt;
+      }
+    }
+  }
+
+ private:
+  FileDescriptor socket_;
+  wire::FrameReader input_;
+};
+
+Json file_message(const std::string& name, int64_t offset, std::string_view bytes) {
+  return {{"op", "file"}, {"name", name}, {"offset", offset}, {"bytes", wire::to_bytes(bytes)}};
+}
+
+// ---- folders that come whole, and files that go the other way ------------------------------------------------------
+
+std::string bytes_of(size_t size, int salt) {
+  std::string bytes(size, '\0');
+  for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>((i * 7 + static_cast<size_t>(salt)) % 251);
+  return bytes;
+}
+
+class LinkFolders : public LinkTest {
+ protected:
+  // Under another name first, as checkpoints are.
+  void make_there(const std::string& name, const std::map<std::string, std::string>& files) const {
+    const fs::path made = there("whole-0/.made");
+    fs::create_directories(made / "deeper");
+    for (const auto& [file, text] : files) write_file_atomically(made / file, text);
+    replace_directory(made, there("whole-0/" + name));
+  }
+  std::set<std::string> names_here() const {
+    std::set<std::string> names;
+    if (!fs::exists(here("whole-0"))) return names;
+    for (const auto& entry : fs::directory_iterator(here("whole-0"))) names.insert(entry.path().filename());
+    return names;
+  }
+};
+
+TEST_F(LinkFolders, ComeOnceAndWhole) {
+  make_there("older", {{"a", "of an earlier time"}});
+  LinkClient client(client_of(0));
+  client.send("hello", "");
+  EXPECT_EQ(next_here(), "hello ");  // it was welcomed
+  client.offer_folders();
+  make_there("step-1", {{"a", ""}, {"b", bytes_of(3'000'000, 1)}, {"c", ""}, {"deeper/d", "d"}});
+  fs::create_directories(there("whole-0/.unfinished"));
+  write_file_atomically(there("whole-0/.unfinished/a"), "half");
+  EXPECT_TRUE(in_time([&] { return fs::exists(here("whole-0/step-1")); }));
+  EXPECT_TRUE(content(here("whole-0/step-1/b")) == bytes_of(3'000'000, 1));
+  EXPECT_TRUE(fs::exists(here("whole-0/step-1/a")));
+  EXPECT_TRUE(fs::exists(here("whole-0/step-1/c")));
+  EXPECT_EQ(content(here("whole-0/step-1/deeper/d")), "d");
+  make_there("step-1", {{"a", "again"}});  // in the place of the other
+  make_there("step-2", {{"a", "second"}});
+  client.send_behind_files("all", "there");
+  EXPECT_EQ(next_here(), "all there");
+  EXPECT_EQ(names_here(), (std::set<std::string>{"step-1", "step-2"}));
+  EXPECT_EQ(content(here("whole-0/step-1/a")), "again");
+  EXPECT_FALSE(fs::exists(here("whole-0/step-1/b")));
+  EXPECT_EQ(content(here("whole-0/step-2/a")), "second");
+}
+
+TEST_F(LinkFolders, FilesGrowBesideThem) {
+  LinkClient client(client_of(0));
+  client.offer_folders();
+  make_there("step-1", {{"a", bytes_of(30'000'000, 1)}});
+  write_file_atomically(there("log-0"), "line\n");
+  EXPECT_TRUE(in_time([&] { return content(here("log-0")) == "line\n"; }));
+  client.send_behind_files("all", "there");
+  EXPECT_EQ(next_here(), "all there");
+  EXPECT_TRUE(content(here("whole-0/step-1/a")) == bytes_of(30'000'000, 1));
+}
+
+TEST_F(LinkFolders, ACutOnTheWayLeavesNoHalf) {
+  LinkClient client(client_of(0));
+  client.offer_folders();
+  std::atomic<bool> over = false;
+  std::thread watcher([&] {
+    while (!over) {
+      if (fs::exists(here("whole-0/step-1"))) {
+        EXPECT_EQ(fs::file_size(here("whole-0/step-1/a")), 20'000'000u);
+        EXPECT_TRUE(fs::exists(here("whole-0/step-1/b")));
+      }
+      std::this_thread::sleep_for(1ms);
+    }
+  });
+  make_there("step-1", {{"a", bytes_of(20'000'000, 3)}, {"b", "b"}});
+  for (int i = 0; i < 8; ++i) {
+    std::this_thread::sleep_for(60ms);
+    relay_->cut();
+    std::this_thread::sleep_for(30ms);
+    relay_->heal();
+  }
+  client.send_behind_files("all", "there");
+  EXPECT_EQ(next_here(), "all there");
+  over = true;
+  watcher.join();
+  EXPECT_TRUE(content(here("whole-0/step-1/a")) == bytes_of(20'000'000, 3));
+  EXPECT_EQ(names_here(), (std::set<std::string>{"step-1"}));
+  EXPECT_GE(relay_->connections(), 2);
+}
+
+TEST_F(LinkFolders, OneThatIsCutOffForGoodLeavesNothing) {
+  serve(2s);
+  RawLink client(rendezvous_->port(), 0);
+  client.send({{"op", "resume"}, {"heard", 0}});
+  ASSERT_TRUE(client.receive());
+  client.send({{"op", "folder"},
+               {"name", "whole-0/step-1"},
+               {"number", 1},
+               {"files", Json::array({{{"name", "a"}, {"bytes", 10}}})}});
+  client.send(file_message("whole-0/step-1", 0, "half"));
+  EXPECT_TRUE(in_time([&] { return names_here() == std::set<std::string>{".tmp-step-1"}; }));
+  EXPECT_EQ(next_here(), "lost");  // it says nothing any more
+  EXPECT_TRUE(in_time([&] { return names_here().empty(); }));
+}
+
+TEST_F(LinkFolders, OthersThanItsOwnAreRefused) {
+  const auto folder = [](const std::string& name, const std::string& file, int64_t bytes) {
+    return Json{
+        {"op", "folder"}, {"name", name}, {"number", 1}, {"files", Json::array({{{"name", file}, {"bytes", bytes}}})}};
+  };
+  const std::vector<Json> bad = {folder("whole-1/step-1", "a", 1),       // another rank's
+                                 folder("whole-0", "a", 1),              // not in it
+                                 folder("whole-0/..", "a", 1),           //
+                                 folder("whole-0/.tmp-step-1", "a", 1),  //
+                                 folder("whole-0/a/b", "a", 1),          //
+                                 folder("whole-0/step-1", "../a", 1),    //
+                                 folder("whole-0/step-1", "/tmp/a", 1),  //
+                                 folder("whole-0/step-1", "", 1),        //
+                                 folder("whole-0/step-1", "a", -1),      //
+                                 {{"op", "folder"}, {"name", "whole-0/step-1"}, {"number", 1}},
+                                 {{"op", "whole"}, {"name", "whole-0/step-1"}}};
+  for (const Json& message : bad) {
+    serve(kLinkPatience);
+    RawLink client(rendezvous_->port(), 0);
+    client.send({{"op", "resume"}, {"heard", 0}});
+    ASSERT_TRUE(client.receive());
+    client.send(message);
+    client.send(file_message("whole-0/step-1", 0, "x"));
+    EXPECT_EQ(next_here(), "lost") << message;
+  }
+  serve(kLinkPatience);
+  RawLink client(rendezvous_->port(), 0);
+  client.send({{"op", "resume"}, {"heard", 0}});
+  client.send(folder("whole-0/step-1", "a", 2));
+  client.send(file_message("whole-0/step-1", 0, "more than two"));
+  EXPECT_EQ(next_here(), "lost");
+  EXPECT_FALSE(fs::exists(folder_ / "a"));
+}
+
+TEST_F(LinkFolders, AFileGoesTheOtherWayInPieces) {
+  const std::string large = bytes_of(5'000'000, 9);
+  write_file_atomically(here("large"), large);
+  write_file_atomically(here("empty"), "");
+  link_->send_file(0, "put", "large");
+  link_->send_file(0, "put", "empty");
+  link_->send(0, "behind", "");
+  EXPECT_THROW(link_->send_file(0, "put", "absent"), IoError);
+  LinkClient client(client_of(0));
+  std::string came;
+  for (int cuts = 0;;) {
+    const std::string said = next_there(client);
+    if (said == "put empty\n0 0\n") break;
+    ASSERT_TRUE(said.starts_with("put large\n" + std::to_string(came.size()) + " 5000000\n")) << said.substr(0, 40);
+    came += said.substr(said.find('\n', said.find('\n') + 1) + 1);
+    if (came.size() < 1'000'000 || cuts++ > 0) continue;
+    relay_->cut();
+    EXPECT_TRUE(in_time([&] { return !link_->within_reach(0); }));
+    relay_->heal();
+  }
+  EXPECT_TRUE(came == large);
+  EXPECT_EQ(next_there(client), "behind ");
+  EXPECT_TRUE(in_time([&] { return !link_->has_unheard(0); }));
 }
 
 // ---- cuts ----------------------------------------------------------------------------------------------------------
@@ -389,50 +634,6 @@ TEST_F(LinkTest, RefusalsSayWhy) {
   EXPECT_THAT([&] { LinkClient client(wrong); }, ThrowsMessage<CommError>(HasSubstr("nobody takes a link")));
 }
 
-// A client that knows the secret, and follows no rules.
-class RawLink {
- public:
-  RawLink(int port, int rank) {
-    std::string reason;
-    const auto deadline = std::chrono::steady_clock::now() + kLinkTestPatience;
-    socket_ = connect_to("127.0.0.1", port, deadline, reason);
-    const Json hello = {{"op", "hello"},
-                        {"id", 0},
-                        {"for", "link"},
-                        {"nonce", wire::to_bytes(make_nonce())},
-                        {"session", wire::to_bytes("raw")},
-                        {"run", "run-1"},
-                        {"rank", rank},
-                        {"size", 2},
-                        {"pid", 77},
-                        {"host", "somewhere"}};
-    EXPECT_TRUE(wire::prove(socket_.get(), input_, hello, "sesame", deadline, reason)) << reason;
-  }
-  void send(const Json& message) {
-    wire::send_frame(socket_.get(), wire::encode(message), std::chrono::steady_clock::now() + kLinkTestPatience);
-  }
-  // Empty at the end of the stream.
-  std::optional<Json> receive() {
-    for (;;) {
-      if (auto message = input_.next(wire::kMaxMessageBytes)) return message;
-      if (!wait_for(socket_.get(), POLLIN, std::chrono::steady_clock::now() + kLinkTestPatience)) return std::nullopt;
-      try {
-        if (!wire::read_into(socket_.get(), input_)) return std::nullopt;
-      } catch (const CommError&) {
-        return std::nullopt;
-      }
-    }
-  }
-
- private:
-  FileDescriptor socket_;
-  wire::FrameReader input_;
-};
-
-Json file_message(const std::string& name, int64_t offset, std::string_view bytes) {
-  return {{"op", "file"}, {"name", name}, {"offset", offset}, {"bytes", wire::to_bytes(bytes)}};
-}
-
 TEST_F(LinkTest, OtherFilesThanItsOwnAreRefused) {
   const std::vector<Json> bad = {
       file_message("../there/escaped", 0, "x"),
@@ -460,7 +661,7 @@ TEST_F(LinkTest, RangesThatComeTwiceAreWrittenOnce) {
   client.send({{"op", "resume"}, {"heard", 0}});
   const auto welcome = client.receive();
   ASSERT_TRUE(welcome);
-  EXPECT_EQ(welcome->at("files").size(), 3u);
+  EXPECT_EQ(welcome->at("files").size(), 4u);
   EXPECT_EQ(welcome->at("files")[2].at("name"), "log-0");
   const auto answer = [&](const Json& message) {
     client.send(message);

@@ -2,12 +2,19 @@
 
 // What both ends of a link share; for nobody else.
 
+#include <fcntl.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <deque>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "mlbench/base/errors.h"
@@ -24,6 +31,8 @@ inline constexpr std::chrono::seconds kSilence{3};  // a connection without a wo
 inline constexpr size_t kChunkBytes = size_t{64} << 10;
 inline constexpr int64_t kUnderWayBytes = int64_t{1} << 20;
 inline constexpr size_t kMessageBytes = size_t{32} << 20;
+// Of a file that goes as words.
+inline constexpr size_t kPieceBytes = size_t{256} << 10;
 
 // Readable while it is raised.
 class Bell {
@@ -45,24 +54,45 @@ class Bell {
   FileDescriptor fd_;
 };
 
+// A piece of a file: read when its word is told.
+struct Piece {
+  std::shared_ptr<FileDescriptor> file;
+  std::string name;
+  int64_t offset = 0, size = 0;  // of the file
+};
+
 // One direction of words, at the end that speaks: numbered from 1, kept until heard.
 class Spoken {
  public:
-  void add(const std::string& word, const std::string& text) { words_.push_back({++last_, {word, text}}); }
+  void add(const std::string& word, const std::string& text) { words_.push_back({++last_, {word, text}, {}}); }
+  // As LinkServer::send_file().
+  void add_file(const std::string& word, const std::string& name, const std::filesystem::path& path) {
+    auto file = std::make_shared<FileDescriptor>(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat info {};
+    if (!*file || fstat(file->get(), &info) != 0) throw_system_error("cannot read " + path.string(), errno);
+    for (int64_t offset = 0; offset == 0 || offset < info.st_size; offset += int64_t{kPieceBytes}) {
+      words_.push_back({++last_, {word, ""}, Piece{file, name, offset, info.st_size}});
+    }
+  }
   void heard(int64_t sequence) {
     while (!words_.empty() && words_.front().sequence <= sequence) words_.pop_front();
   }
-  void begin_again() { told_ = 0; }  // on a new connection
-  // Frames of those that this connection has not been told yet.
+  bool empty() const { return words_.empty(); }  // all was heard
+  void begin_again() { told_ = 0; }              // on a new connection
+  // Frames of those that this connection has not been told yet; no more than a few before the other end heard them.
+  // IoError where a piece cannot be read any more.
   std::string take_frames() {
     std::string frames;
+    int64_t under_way = 0;
     for (const Word& each : words_) {
+      if (under_way >= kUnderWayBytes) break;
+      under_way += each.piece ? int64_t{kPieceBytes} : std::ssize(each.said.text);
       if (each.sequence <= told_) continue;
-      told_ = each.sequence;
       frames += wire::encode({{"op", "say"},
                               {"sequence", each.sequence},
                               {"word", wire::to_bytes(each.said.word)},
-                              {"text", wire::to_bytes(each.said.text)}});
+                              {"text", wire::to_bytes(each.piece ? text_of(*each.piece) : each.said.text)}});
+      told_ = each.sequence;
     }
     return frames;
   }
@@ -71,7 +101,18 @@ class Spoken {
   struct Word {
     int64_t sequence = 0;
     LinkWord said;
+    std::optional<Piece> piece;
   };
+  static std::string text_of(const Piece& piece) {
+    std::string text = piece.name + "\n" + std::to_string(piece.offset) + " " + std::to_string(piece.size) + "\n";
+    const size_t head = text.size();
+    const auto bytes = static_cast<size_t>(std::min(int64_t{kPieceBytes}, piece.size - piece.offset));
+    text.resize(head + bytes);
+    const ssize_t count = pread(piece.file->get(), text.data() + head, bytes, piece.offset);
+    if (count < 0) throw_system_error("cannot read " + piece.name, errno);
+    if (static_cast<size_t>(count) != bytes) throw IoError("cannot read " + piece.name + ": it is shorter than it was");
+    return text;
+  }
   std::deque<Word> words_;
   int64_t last_ = 0, told_ = 0;
 };

@@ -1,0 +1,122 @@
+#include "mlbench/net/link/folder_taker.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/system_error.h"
+#include "mlbench/net/kv/wire.h"
+
+namespace mlbench::net::link {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// As checkpoints that are being written are called (checkpoint/): nobody takes such a folder for one.
+constexpr const char* kUnfinished = ".tmp-";
+constexpr size_t kMostFilesOfFolder = 10'000;
+// At once, the flush of a large file would keep all links waiting.
+constexpr int64_t kSyncedBytes = int64_t{8} << 20;
+
+bool stays_within(const fs::path& path) {
+  return !path.empty() && path.is_relative() && std::none_of(path.begin(), path.end(), [](const fs::path& part) {
+    return part.empty() || part == ".." || part == ".";
+  });
+}
+
+}  // namespace
+
+FolderTaker::FolderTaker(const fs::path& root, const std::vector<std::string>& parents, const Json& message)
+    : name_(wire::text_in(message, "name")), number_(wire::integer_in(message, "number")) {
+  const fs::path name(name_);
+  const bool taken = std::ranges::find(parents, name.parent_path().string()) != parents.end();
+  if (!taken || !stays_within(name) || name.filename().string().starts_with('.')) {
+    throw wire::ProtocolError(fmt::format("'{}' is none of its folders", name_));
+  }
+  target_ = root / name;
+  made_ = target_.parent_path() / (kUnfinished + name.filename().string());
+  const auto files = message.find("files");
+  if (files == message.end() || !files->is_array() || files->size() > kMostFilesOfFolder) {
+    throw wire::ProtocolError(fmt::format("'{}' without a list of files", name_));
+  }
+  for (const Json& each : *files) {
+    File file{wire::text_in(each, "name"), bytes_, wire::integer_in(each, "bytes")};
+    if (!stays_within(file.name) || file.bytes < 0 || file.bytes > INT64_MAX - bytes_) {
+      throw wire::ProtocolError(fmt::format("'{}' of {} bytes in '{}'", file.name, file.bytes, name_));
+    }
+    bytes_ += file.bytes;
+    files_.push_back(std::move(file));
+  }
+}
+
+FolderTaker::~FolderTaker() {
+  file_.reset();
+  std::error_code ignored;
+  if (begun_ && !whole_) fs::remove_all(made_, ignored);
+}
+
+void FolderTaker::write(std::string_view bytes) {
+  if (static_cast<int64_t>(bytes.size()) > bytes_ - kept_) {
+    throw wire::ProtocolError(fmt::format("more bytes of '{}' than its {}", name_, bytes_));
+  }
+  while (!bytes.empty()) {
+    while (kept_ == files_[current_].begin + files_[current_].bytes) close_file();
+    open_file();
+    const File& file = files_[current_];
+    const auto room = static_cast<size_t>(file.begin + file.bytes - kept_);
+    const ssize_t count =
+        pwrite(file_.get(), bytes.data(), std::min(room, bytes.size()), static_cast<off_t>(kept_ - file.begin));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw_system_error("cannot write " + (made_ / file.name).string(), errno);
+    kept_ += count;
+    bytes.remove_prefix(static_cast<size_t>(count));
+    if (kept_ - synced_ < kSyncedBytes) continue;
+    sync_file(file_.get(), made_ / file.name);
+    synced_ = kept_;
+  }
+}
+
+void FolderTaker::finish() {
+  if (kept_ < bytes_) throw wire::ProtocolError(fmt::format("'{}' ends before its end", name_));
+  if (whole_) return;
+  while (current_ < files_.size()) close_file();
+  if (!begun_) open_file();  // it holds nothing
+  sync_directory(made_);
+  replace_directory(made_, target_);
+  whole_ = true;
+  sync_directory(target_.parent_path());
+}
+
+// The current one, and before the first the folder.
+void FolderTaker::open_file() {
+  std::error_code error;
+  if (!begun_) {
+    fs::remove_all(made_, error);  // of somebody who was killed
+    if (!error) fs::create_directories(made_, error);
+    if (error) throw_system_error("cannot create " + made_.string(), error.value());
+    begun_ = true;
+  }
+  if (file_ || current_ == files_.size()) return;
+  const fs::path path = made_ / files_[current_].name;
+  fs::create_directories(path.parent_path(), error);
+  if (error) throw_system_error("cannot create " + path.parent_path().string(), error.value());
+  file_ = FileDescriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
+  if (!file_) throw_system_error("cannot create " + path.string(), errno);
+}
+
+// To the next one. An empty file is made here.
+void FolderTaker::close_file() {
+  open_file();
+  sync_file(file_.get(), made_ / files_[current_].name);
+  file_.reset();
+  ++current_;
+}
+
+}  // namespace mlbench::net::link
