@@ -15,7 +15,6 @@
 #include <cstdio>
 #include <iostream>
 #include <map>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +26,7 @@
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/comm/in_process.h"
+#include "mlbench/framework/host_values.h"
 #include "mlbench/models/chain.h"
 #include "mlbench/models/model.h"
 #include "mlbench/optim/factory.h"
@@ -86,12 +86,13 @@ spec::TaskSpec task_of(const Model& model, const Options& chosen) {
   return task;
 }
 
-void write_start(const framework::Framework& framework, std::span<const float> parameters, const std::string& file) {
+void write_start(framework::Framework& framework, const std::string& file) {
+  const framework::HostValues parameters(framework, framework.parameters());
   std::map<std::string, HostTensor> tensors;
   for (const FlatRange& range : framework.layout().ranges) {
     if (!range.trainable) continue;
     const auto values =
-        std::as_bytes(parameters.subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count)));
+        std::as_bytes(parameters.values().subspan(static_cast<size_t>(range.offset), static_cast<size_t>(range.count)));
     tensors[range.name] = {DType::kFloat32, range.shape, {values.begin(), values.end()}};
   }
   checkpoint::write_safetensors(file, tensors);
@@ -113,9 +114,10 @@ int run(const Options& chosen) {
   options.dropout = !chosen.no_dropout;
   const auto framework = catalog::make_framework(chosen.framework, options);
   framework->initialise();
-  if (!chosen.start.empty()) write_start(*framework, framework::values_of(framework->parameters()), chosen.start);
+  if (!chosen.start.empty()) write_start(*framework, chosen.start);
   const auto comm = std::move(comm::make_in_process_group(1, std::chrono::seconds(30)).front());
-  const auto optimizer = optim::make_optimizer(task.optimizer, framework->layout(), *comm);
+  const auto optimizer =
+      optim::make_optimizer(task.optimizer, framework->layout(), *comm, {.memory = framework->separate_memory()});
   optim::FlatTensors tensors{framework->parameters(), framework->gradients()};
   const FixedBatch batch = model.make_batch(options.model, task, batch_size);
 

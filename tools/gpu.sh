@@ -18,9 +18,11 @@ print(os.path.dirname(torch.__file__))')
 
 export MLBENCH_TORCH_DIR
 tools/setup.sh build run test
-tools/build.sh cuda mlbench mlbench-worker framework_torch_test
+tools/build.sh cuda mlbench mlbench-worker framework_torch_test optim_test
 
-build/cuda/tests/framework_torch_test --gtest_filter='*cuda*' | tee build/cuda/gpu-tests.log
+for tests in framework_torch_test optim_test; do
+  "build/cuda/tests/$tests" --gtest_filter='*cuda*'
+done | tee build/cuda/gpu-tests.log
 if grep -q SKIPPED build/cuda/gpu-tests.log; then
   echo "tools/gpu.sh: the tests on the GPU were skipped" >&2
   exit 1

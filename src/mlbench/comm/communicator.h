@@ -42,6 +42,8 @@ class Communicator {
   // Of the transport (transport.h).
   std::string description() const { return transport_->description(); }
   Json versions() const { return transport_->versions(); }
+  // Whether operations take buffers that lie there.
+  bool supports(const Device& device) const { return transport_->supports(device); }
 
   void barrier();
   void broadcast(BufferView buffer, int root);

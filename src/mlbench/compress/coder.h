@@ -24,8 +24,8 @@ enum class PayloadKind { kSum, kGather };
 
 struct Payload {
   PayloadKind kind = PayloadKind::kSum;
-  // Contiguous, on the host, of a type that base/buffer.h has. kSum: as long on every rank, and the sum is written back
-  // in place by the transport.
+  // Contiguous, where the gradient is, of a type that base/buffer.h has. kSum: as long on every rank, and the sum is
+  // written back in place by the transport.
   at::Tensor data;
   uint64_t bytes = 0;  // what counts as sent: data without padding
   // kGather: the ranks' lengths differ. They are exchanged first, in a small collective that counts no bytes. The same
@@ -42,7 +42,8 @@ class GradientCoder {
   virtual bool exact() const = 0;
   // What this rank sends in all rounds of a step; empty: it depends on the gradient.
   virtual std::optional<uint64_t> bytes_per_step() const = 0;
-  // `gradient`: flat, this rank's share (already weighted so that the sum over ranks is the wanted mean).
+  // `gradient`: flat, this rank's share (already weighted so that the sum over ranks is the wanted mean); on the host,
+  // but for "none", which sends it from where it lies.
   virtual Payload encode(int round, const at::Tensor& gradient) = 0;
   // `results`: kSum: one, the sum, of the payload's shape; kGather: the payload of each rank.
   // The last round leaves the aggregated gradient in `gradient`.

@@ -1,9 +1,10 @@
 #pragma once
 
-// A framework computes: forward, loss, backward, on flat float32 buffers in the neutral order. It owns the buffers;
-// parameter tensors are views of them. One thread makes it and uses it (OpenMP keeps the number of threads per caller).
-// A framework's folder exports `Availability available()` and `std::unique_ptr<Framework> make(const
-// FrameworkOptions&)`; make throws UserError for a loss, precision or layer that it lacks, naming those that it has.
+// A framework computes: forward, loss, backward, on flat float32 buffers in the neutral order. It owns the buffers,
+// which lie where it computes; parameter tensors are views of them. One thread makes it and uses it (OpenMP keeps the
+// number of threads per caller). A framework's folder exports `Availability available()` and
+// `std::unique_ptr<Framework> make(const FrameworkOptions&)`; make throws UserError for a loss, precision or
+// layer that it lacks, naming those that it has.
 
 #include <ATen/ATen.h>
 
@@ -19,7 +20,9 @@
 #include "mlbench/base/batch.h"
 #include "mlbench/base/buffer.h"
 #include "mlbench/base/clock.h"
+#include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
+#include "mlbench/base/separate_memory.h"
 #include "mlbench/models/model.h"
 #include "mlbench/spec/task.h"
 
@@ -27,8 +30,9 @@ namespace mlbench::framework {
 
 enum class Mode { kTrain, kEvaluate };
 
-// The values of a flat float32 tensor on the host.
+// The values of a flat float32 tensor in the host's memory. Of a framework's buffers: host_values.h.
 inline std::span<float> values_of(const at::Tensor& flat) {
+  MLBENCH_CHECK(flat.is_cpu(), "values of a tensor that is not in the host's memory");
   return {flat.data_ptr<float>(), static_cast<size_t>(flat.numel())};
 }
 
@@ -47,8 +51,8 @@ struct FrameworkOptions {
   bool dropout = true;             // tests of equality over k switch it off
   bool frozen_batch_norm = false;  // normalise by the running statistics in training, too: the same tests
   // Zeroed memory, aligned to 64 bytes, for gradients(): where a communicator reads them best. The constructor asks
-  // once, as all ranks may have to together. Null: the framework's own memory; so it is on a GPU, whose gradients come
-  // back to page-locked memory.
+  // once, as all ranks may have to together. Null: the framework's own memory. A framework with separate memory does
+  // not ask.
   MakeMemory gradient_memory;
 };
 
@@ -117,11 +121,15 @@ class Framework {
   virtual ~Framework() = default;
 
   virtual const models::FlatLayout& layout() const = 0;
-  // On the host, wherever the framework computes: what stands in them counts from the next forward pass on, and after
-  // backward the gradients and statistics are complete.
+  // Where the framework computes, the same memory for ever: what stands in them counts from the next forward pass on,
+  // and after backward the gradients and statistics are complete. The host reads and writes them through host_values.h.
   virtual at::Tensor parameters() = 0;  // flat [layout().parameter_elements]
   virtual at::Tensor gradients() = 0;   // flat, same layout
   virtual at::Tensor buffers() = 0;     // flat [layout().buffer_elements]: BatchNorm running statistics
+  // Where these lie apart from the host's memory; null: they are in it. As long as the framework.
+  virtual SeparateMemory* separate_memory() { return nullptr; }
+  // The host waits for all that was begun in separate memory.
+  virtual void synchronize() {}
 
   // Draws parameters and buffers from the seed (models::initialise); the same bits on every rank.
   virtual void initialise() = 0;
@@ -156,8 +164,9 @@ class Framework {
   virtual std::unique_ptr<Decoder> make_decoder();
 
   // Called by backward as soon as they are final, the last layer's first, with ranges [first, first + count) of
-  // gradients(): each element once, while the pass goes on. On the thread that called backward, outside of any parallel
-  // region, so that the callback may wait; what it throws, backward throws.
+  // gradients(): each element once, while the pass goes on; in separate memory final in the order of its stream.
+  // Outside of any parallel region, so that the callback may wait, on the thread that called backward or (GPU) on one
+  // that it waits for; what it throws, backward throws.
   using GradientReady = std::function<void(int64_t first, int64_t count)>;
   virtual void on_gradient_ready(GradientReady callback) = 0;
 

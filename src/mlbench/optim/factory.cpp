@@ -17,7 +17,7 @@ constexpr Range kShareRange{0, 1}, kDecayRange{0, 1e6}, kEpsRange{0, 1}, kNormRa
 constexpr Range kPatienceRange{0, 1e6};
 
 // A misspelt option is told before what its absence makes of the others: rules are made when all options are read.
-using MakeRule = std::function<std::unique_ptr<UpdateRule>(const FlatLayout&)>;
+using MakeRule = std::function<std::unique_ptr<UpdateRule>(const FlatLayout&, SeparateMemory*)>;
 
 MakeRule read_sgd(OptionReader& options) {
   SgdOptions sgd;
@@ -25,7 +25,9 @@ MakeRule read_sgd(OptionReader& options) {
   sgd.dampening = options.number("dampening", 0, kShareRange);
   sgd.nesterov = options.flag("nesterov", false);
   sgd.weight_decay = options.number("weight_decay", 0, kDecayRange);
-  return [sgd](const FlatLayout& layout) { return std::make_unique<SgdRule>(sgd, layout); };
+  return [sgd](const FlatLayout& layout, SeparateMemory* memory) {
+    return std::make_unique<SgdRule>(sgd, layout, memory);
+  };
 }
 
 MakeRule read_adam(OptionReader& options) {
@@ -36,7 +38,9 @@ MakeRule read_adam(OptionReader& options) {
   adam.eps = options.number("eps", adam.eps, kEpsRange);
   adam.weight_decay = options.number("weight_decay", 0, kDecayRange);
   adam.amsgrad = options.flag("amsgrad", false);
-  return [adam](const FlatLayout& layout) { return std::make_unique<AdamRule>(adam, layout); };
+  return [adam](const FlatLayout& layout, SeparateMemory* memory) {
+    return std::make_unique<AdamRule>(adam, layout, memory);
+  };
 }
 
 StepOptions read_step_options(OptionReader& options, int workers) {
@@ -79,10 +83,11 @@ std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const
       const MakeExchange make_exchange = read_exchange(row.exchange, options);
       const compress::MakeCoder make_coder = compress::read_coder(options.text("compression", "none"), options);
       options.finish();
-      auto rule = make_rule(layout);
+      auto rule = make_rule(layout, context.memory);
       auto coder = make_coder({layout, context.seed, comm.rank()});
-      auto exchange = make_exchange({comm, *coder, layout, context.seed, context.place});
-      return std::make_unique<Optimizer>(std::move(rule), std::move(coder), std::move(exchange), layout, step);
+      auto exchange = make_exchange({comm, *coder, layout, context.seed, context.place, context.memory});
+      return std::make_unique<Optimizer>(std::move(rule), std::move(coder), std::move(exchange), layout, step,
+                                         context.memory);
     }
     names += (names.empty() ? "" : ", ") + std::string(row.name);
   }

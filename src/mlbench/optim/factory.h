@@ -21,10 +21,12 @@ namespace mlbench::optim {
 //   loss_scale (0: none) and how it changes (loss_scaler.h); those of the exchange (exchange/exchange.h), compression
 //   ("none") and those of that coder.
 //
-// UserError listing the valid names or options. `comm` outlives the optimizer.
+// UserError listing the valid names or options. `comm` and `memory` outlive the optimizer.
 struct OptimizerContext {
   uint64_t seed = 42;             // of the run
   CommunicationPlace place = {};  // of a thread that communicates, if the exchange has one
+  // Where the framework's buffers are, and with them what an optimizer keeps beside them; null: the host's memory.
+  SeparateMemory* memory = nullptr;
 };
 std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const FlatLayout& layout,
                                           comm::Communicator& comm, const OptimizerContext& context = {});

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 namespace mlbench::optim {
 
@@ -53,26 +55,33 @@ double sum_of_squares(const float* values, int64_t count) {
   return total_of(sums);
 }
 
-GradientNorm::GradientNorm(const FlatLayout& layout) {
+double sum_of_squares(const float* flat, const FlatLayout& layout) {
+  struct Block {
+    int64_t offset = 0, count = 0;
+    double sum = 0;
+  };
+  std::vector<Block> blocks;
   for (const FlatRange& range : layout.ranges) {
     if (!range.trainable) continue;
     for (int64_t done = 0; done < range.count; done += kBlock) {
-      blocks_.push_back({range.offset + done, std::min(kBlock, range.count - done)});
+      blocks.push_back({range.offset + done, std::min(kBlock, range.count - done)});
     }
   }
-  sums_.resize(blocks_.size());
-}
-
-double GradientNorm::of(const at::Tensor& gradients) {
-  const float* values = gradients.const_data_ptr<float>();
-  at::parallel_for(0, static_cast<int64_t>(blocks_.size()), 1, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, static_cast<int64_t>(blocks.size()), 1, [&](int64_t begin, int64_t end) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      sums_[i] = sum_of_squares(values + blocks_[i].offset, blocks_[i].count);
+      blocks[i].sum = sum_of_squares(flat + blocks[i].offset, blocks[i].count);
     }
   });
   double sum = 0;
-  for (const double part : sums_) sum += part;
-  return std::sqrt(sum);
+  for (const Block& block : blocks) sum += block.sum;
+  return sum;
+}
+
+GradientNorm::GradientNorm(FlatLayout layout, const SeparateMemory* memory)
+    : layout_(std::move(layout)), arithmetic_(arithmetic_for(memory)) {}
+
+double GradientNorm::of(const at::Tensor& gradients) const {
+  return std::sqrt(arithmetic_.sum_of_squares(gradients, layout_));
 }
 
 }  // namespace mlbench::optim

@@ -1,13 +1,14 @@
 #pragma once
 
-// The Euclidean norm of the whole gradient, in float64: the same bits on every machine and for every number of threads.
+// The Euclidean norm of the whole gradient, in float64: in the host's memory the same bits on every machine and for
+// every number of threads.
 
 #include <ATen/ATen.h>
 
 #include <cstdint>
-#include <vector>
 
 #include "mlbench/base/flat_layout.h"
+#include "mlbench/optim/rules/arithmetic.h"
 
 namespace mlbench::optim {
 
@@ -16,20 +17,20 @@ namespace mlbench::optim {
 double sum_of_squares_reference(const float* values, int64_t count);
 // The same to the bit, vectorised.
 double sum_of_squares(const float* values, int64_t count);
+// Of the layout's trainable ranges in a flat buffer, in blocks that are summed each by itself, then in their order.
+double sum_of_squares(const float* flat, const FlatLayout& layout);
 
 // One pass over the gradient, which reads it. Padding does not count.
 class GradientNorm {
  public:
-  explicit GradientNorm(const FlatLayout& layout);
+  // Of gradients in that memory; null: in the host's.
+  explicit GradientNorm(FlatLayout layout, const SeparateMemory* memory = nullptr);
   // Infinite or NaN if and only if an element is.
-  double of(const at::Tensor& gradients);
+  double of(const at::Tensor& gradients) const;
 
  private:
-  struct Block {
-    int64_t offset = 0, count = 0;
-  };
-  std::vector<Block> blocks_;  // summed each by itself, then in this order
-  std::vector<double> sums_;
+  FlatLayout layout_;
+  const Arithmetic& arithmetic_;
 };
 
 }  // namespace mlbench::optim

@@ -15,7 +15,8 @@ constexpr double kClipEpsilon = 1e-6;
 }  // namespace
 
 Optimizer::Optimizer(std::unique_ptr<UpdateRule> rule, std::unique_ptr<compress::GradientCoder> coder,
-                     std::unique_ptr<Exchange> exchange, const FlatLayout& layout, const StepOptions& options)
+                     std::unique_ptr<Exchange> exchange, const FlatLayout& layout, const StepOptions& options,
+                     SeparateMemory* memory)
     : rule_(std::move(rule)),
       coder_(std::move(coder)),
       exchange_(std::move(exchange)),
@@ -29,8 +30,8 @@ Optimizer::Optimizer(std::unique_ptr<UpdateRule> rule, std::unique_ptr<compress:
           "to skip; expected compression \"none\" in a centralized optimizer, or loss_scale 0");
     }
   }
-  if (scaler_ || clip_norm_ > 0) norm_.emplace(layout);
-  if (options.averaging_patience > 0) average_.emplace(options.averaging_patience, layout);
+  if (scaler_ || clip_norm_ > 0) norm_.emplace(layout, memory);
+  if (options.averaging_patience > 0) average_.emplace(options.averaging_patience, layout, memory);
 }
 
 StepOutcome Optimizer::step(FlatTensors& tensors, double lr) {

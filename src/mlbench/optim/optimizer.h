@@ -56,9 +56,11 @@ struct StepOutcome {
 class Optimizer {
  public:
   // UserError: loss scaling of an exchange or coder whose result need not tell of every rank's overflow. Options other
-  // than the usual ones need the layout.
+  // than the usual ones need the layout. `memory`: where the tensors are, as rule and exchange were told; null: the
+  // host's.
   Optimizer(std::unique_ptr<UpdateRule> rule, std::unique_ptr<compress::GradientCoder> coder,
-            std::unique_ptr<Exchange> exchange, const FlatLayout& layout = {}, const StepOptions& options = {});
+            std::unique_ptr<Exchange> exchange, const FlatLayout& layout = {}, const StepOptions& options = {},
+            SeparateMemory* memory = nullptr);
   Promise promise() const { return exchange_->promise(); }
 
   // What the loss of the next step is to be multiplied by, on top of its share: a power of two, 1 without scaling. All

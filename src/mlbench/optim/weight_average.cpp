@@ -1,11 +1,9 @@
 #include "mlbench/optim/weight_average.h"
 
-#include <ATen/Parallel.h>
-
-#include <algorithm>
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/optim/rules/arithmetic.h"
 #include "mlbench/optim/rules/flat_state.h"
 
 namespace mlbench::optim {
@@ -18,11 +16,10 @@ const std::string kAveraging = "optimizer/averaging";
 const std::string kAveragedSteps = "optimizer/averaged_steps";
 const std::string kWeights = "optimizer/weights";
 
-constexpr int64_t kAverageGrain = 32768;
-
 }  // namespace
 
-WeightAverage::WeightAverage(int64_t patience, FlatLayout layout) : patience_(patience), layout_(std::move(layout)) {
+WeightAverage::WeightAverage(int64_t patience, FlatLayout layout, SeparateMemory* memory)
+    : patience_(patience), layout_(std::move(layout)), memory_(memory) {
   MLBENCH_CHECK(patience >= 1, "a trigger without patience");
 }
 
@@ -45,20 +42,12 @@ void WeightAverage::add(const at::Tensor& parameters) {
     average_.copy_(parameters);
     return;
   }
-  const float share = 1.0F / static_cast<float>(steps_ - 1);
-  const float* from = parameters.const_data_ptr<float>();
-  float* to = average_.data_ptr<float>();
-  at::parallel_for(0, parameters.numel(), kAverageGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) to[i] += (from[i] - to[i]) * share;
-  });
+  arithmetic_for(memory_).blend(average_, parameters, 1.0F / static_cast<float>(steps_ - 1));
 }
 
 void WeightAverage::swap(at::Tensor& parameters) {
   if (steps_ == 0) return;
-  float* one = parameters.data_ptr<float>();
-  float* other = average_.data_ptr<float>();
-  at::parallel_for(0, parameters.numel(), kAverageGrain,
-                   [&](int64_t begin, int64_t end) { std::swap_ranges(one + begin, one + end, other + begin); });
+  arithmetic_for(memory_).swap(parameters, average_);
   swapped_ = !swapped_;
 }
 
@@ -68,7 +57,7 @@ void WeightAverage::export_state(NamedState& state) const {
   state.scalars[kBad] = bad_;
   state.scalars[kAveraging] = static_cast<int64_t>(begun_);
   state.scalars[kAveragedSteps] = steps_;
-  if (steps_ > 0) export_flat(kWeights, layout_, average_, state);
+  if (steps_ > 0) export_flat(kWeights, layout_, average_, memory_, state);
 }
 
 void WeightAverage::import_state(const NamedState& state) {
@@ -78,8 +67,8 @@ void WeightAverage::import_state(const NamedState& state) {
   steps_ = state.integer(kAveragedSteps);
   swapped_ = steps_ > 0;
   if (steps_ == 0) return;
-  average_ = at::zeros({layout_.parameter_elements}, at::kFloat);
-  import_flat(kWeights, layout_, state, average_);
+  average_ = at::zeros({layout_.parameter_elements}, options_beside(memory_));
+  import_flat(kWeights, layout_, state, memory_, average_);
 }
 
 }  // namespace mlbench::optim

@@ -16,13 +16,14 @@
 
 #include "mlbench/base/flat_layout.h"
 #include "mlbench/base/named_state.h"
+#include "mlbench/base/separate_memory.h"
 
 namespace mlbench::optim {
 
 class WeightAverage {
  public:
-  // `patience`: at least 1.
-  WeightAverage(int64_t patience, FlatLayout layout);
+  // `patience`: at least 1. The parameters are in `memory`; null: in the host's.
+  WeightAverage(int64_t patience, FlatLayout layout, SeparateMemory* memory = nullptr);
 
   // The validation loss of an evaluation, the same on every rank. Only a smaller one than all before is a new best.
   void on_evaluation(double loss);
@@ -41,6 +42,7 @@ class WeightAverage {
  private:
   int64_t patience_;
   FlatLayout layout_;
+  SeparateMemory* memory_;
   double best_ = std::numeric_limits<double>::infinity();
   int64_t bad_ = 0;  // evaluations since the best one
   bool begun_ = false;

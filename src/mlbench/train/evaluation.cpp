@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/framework/host_values.h"
 #include "mlbench/spec/loss.h"
 #include "mlbench/train/snapshot.h"
 #include "mlbench/train/split_translator.h"
@@ -91,13 +92,21 @@ void add_shard(framework::Framework& framework, data::EvalLoader& loader, Metric
 void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm, bool replicated, const AddShard& add,
                        MetricSet& metrics) {
   const AveragedModel averaged = average_model(framework, comm, replicated);
-  const std::span<float> parameters = framework::values_of(framework.parameters());
-  const std::span<float> buffers = framework::values_of(framework.buffers());
-  AveragedModel own{{}, {buffers.begin(), buffers.end()}};
-  if (!replicated) own.parameters.assign(parameters.begin(), parameters.end());
+  const auto values_of = [&](const at::Tensor& flat) {
+    const framework::HostValues own(framework, flat);
+    return std::vector<float>(own.values().begin(), own.values().end());
+  };
+  const auto write = [&](const std::vector<float>& values, const at::Tensor& flat) {
+    if (values.empty()) return;
+    framework::HostValues written(framework, flat);
+    std::ranges::copy(values, written.values().begin());
+    written.store();
+  };
+  const AveragedModel own{replicated ? std::vector<float>() : values_of(framework.parameters()),
+                          values_of(framework.buffers())};
   const auto set = [&](const AveragedModel& model) {
-    std::ranges::copy(model.parameters, parameters.begin());
-    std::ranges::copy(model.buffers, buffers.begin());
+    write(model.parameters, framework.parameters());
+    write(model.buffers, framework.buffers());
   };
   set(averaged);
   metrics.reset();

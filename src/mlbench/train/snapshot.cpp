@@ -9,11 +9,14 @@
 #include <string>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/framework/host_values.h"
 #include "mlbench/train/own_state.h"
 
 namespace mlbench::train {
 
 namespace {
+
+using framework::HostValues;
 
 HostTensor host_copy(std::span<const float> flat, const models::FlatRange& range) {
   HostTensor tensor{DType::kFloat32, range.shape, {}};
@@ -44,16 +47,20 @@ std::vector<float> averaged_over_ranks(std::span<const float> own, comm::Communi
 
 AveragedModel average_model(framework::Framework& framework, comm::Communicator& comm, bool replicated) {
   AveragedModel averaged;
-  if (!replicated) averaged.parameters = averaged_over_ranks(framework::values_of(framework.parameters()), comm);
-  averaged.buffers = averaged_over_ranks(framework::values_of(framework.buffers()), comm);
+  const auto average = [&](const at::Tensor& flat) {
+    return averaged_over_ranks(HostValues(framework, flat).values(), comm);
+  };
+  if (!replicated) averaged.parameters = average(framework.parameters());
+  averaged.buffers = average(framework.buffers());
   return averaged;
 }
 
 std::string agreed_weights_sha256(framework::Framework& framework, comm::Communicator& comm, bool replicated) {
   const AveragedModel averaged = average_model(framework, comm, replicated);
-  const std::span<const float> own_parameters = framework::values_of(framework.parameters());
+  const HostValues own_parameters(framework, framework.parameters());
   const std::string hash = models::weights_sha256(
-      framework.layout(), replicated ? own_parameters : std::span<const float>(averaged.parameters), averaged.buffers);
+      framework.layout(), replicated ? std::span<const float>(own_parameters.values()) : averaged.parameters,
+      averaged.buffers);
   std::vector<uint8_t> all(hash.size() * static_cast<size_t>(comm.size()));
   const std::span<const uint8_t> own(reinterpret_cast<const uint8_t*>(hash.data()), hash.size());
   comm.all_gather(const_view_of(own), view_of(std::span(all)));
@@ -67,12 +74,11 @@ std::string agreed_weights_sha256(framework::Framework& framework, comm::Communi
 }
 
 void export_model(framework::Framework& framework, const AveragedModel& averaged, NamedState& state, NamedState& own) {
-  const std::span<const float> parameters = framework::values_of(framework.parameters());
-  const std::span<const float> buffers = framework::values_of(framework.buffers());
+  const HostValues parameters(framework, framework.parameters()), buffers(framework, framework.buffers());
   const bool replicated = averaged.parameters.empty();
   for (const models::FlatRange& range : framework.layout().ranges) {
     const bool differs = !range.trainable || !replicated;
-    const std::span<const float> mine = range.trainable ? parameters : buffers;
+    const std::span<const float> mine = (range.trainable ? parameters : buffers).values();
     const std::span<const float> mean = range.trainable ? averaged.parameters : averaged.buffers;
     state.tensors[range.name] = host_copy(differs ? mean : mine, range);
     if (differs) own.tensors[range.name] = host_copy(mine, range);
@@ -80,18 +86,18 @@ void export_model(framework::Framework& framework, const AveragedModel& averaged
 }
 
 void import_model(const NamedState& state, int rank, framework::Framework& framework) {
-  const std::span<float> parameters = framework::values_of(framework.parameters());
-  const std::span<float> buffers = framework::values_of(framework.buffers());
+  HostValues parameters(framework, framework.parameters()), buffers(framework, framework.buffers());
   for (const models::FlatRange& range : framework.layout().ranges) {
     std::string name = own_name(rank, range.name);
     if (range.trainable && !state.tensors.contains(name)) name = range.name;
-    copy_into(state.tensor(name), name, range, range.trainable ? parameters : buffers);
+    copy_into(state.tensor(name), name, range, (range.trainable ? parameters : buffers).values());
   }
+  parameters.store();
+  buffers.store();
 }
 
 void import_averaged_model(const std::map<std::string, HostTensor>& tensors, framework::Framework& framework) {
-  const std::span<float> parameters = framework::values_of(framework.parameters());
-  const std::span<float> buffers = framework::values_of(framework.buffers());
+  HostValues parameters(framework, framework.parameters()), buffers(framework, framework.buffers());
   std::vector<std::string> missing, known;
   for (const models::FlatRange& range : framework.layout().ranges) {
     known.push_back(range.name);
@@ -99,10 +105,14 @@ void import_averaged_model(const std::map<std::string, HostTensor>& tensors, fra
     if (tensor == tensors.end()) {
       missing.push_back(range.name);
     } else {
-      copy_into(tensor->second, range.name, range, range.trainable ? parameters : buffers);
+      copy_into(tensor->second, range.name, range, (range.trainable ? parameters : buffers).values());
     }
   }
-  if (missing.empty()) return;
+  if (missing.empty()) {
+    parameters.store();
+    buffers.store();
+    return;
+  }
   std::vector<std::string> other;
   for (const auto& [name, tensor] : tensors) {
     if (std::find(known.begin(), known.end(), name) == known.end()) other.push_back(name);

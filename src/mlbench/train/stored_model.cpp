@@ -6,6 +6,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/checkpoint/average.h"
 #include "mlbench/checkpoint/checkpoint.h"
+#include "mlbench/framework/host_values.h"
 #include "mlbench/models/model.h"
 #include "mlbench/train/evaluation.h"
 #include "mlbench/train/snapshot.h"
@@ -49,8 +50,9 @@ Json evaluate_stored(const std::filesystem::path& model, int64_t average, const 
   } catch (const UserError& error) {
     throw UserError(model.string() + " does not fit task " + run.task.task.name + ": " + error.what());
   }
-  const std::string hash = models::weights_sha256(framework.layout(), framework::values_of(framework.parameters()),
-                                                  framework::values_of(framework.buffers()));
+  const std::string hash =
+      models::weights_sha256(framework.layout(), framework::HostValues(framework, framework.parameters()).values(),
+                             framework::HostValues(framework, framework.buffers()).values());
   const dataset::PreparedDataset data = prepare();
   return {{"samples", data.split("test").samples},
           {"data", data.record()},

@@ -215,6 +215,7 @@ void TrainRun::train_step() {
   sample.bytes = c_.optimizer.finish();
   clock_.lap(StepKind::kAggregate);
   log_.update(step_ + 1, c_.optimizer.step(tensors_, sample.lr));
+  c_.framework.synchronize();
   clock_.lap(StepKind::kOptimizer);
   sample.bytes += c_.optimizer.after_update(tensors_);
   sample.exchange_ns = sample.hidden_ns + operation_clock_.take();

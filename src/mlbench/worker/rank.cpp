@@ -98,7 +98,8 @@ void train_run(const spec::RunSpec& run, const RankOptions& options, const net::
     throw UserError("framework '" + run.framework + "' cannot tell its operations" +
                     " apart here: --profile and --explain are for --framework onednn, but not its logistic regression");
   }
-  const auto optimizer = optim::make_optimizer(run.task.task.optimizer, framework->layout(), *comm, {run.seed, place});
+  const auto optimizer = optim::make_optimizer(run.task.task.optimizer, framework->layout(), *comm,
+                                               {run.seed, place, framework->separate_memory()});
 
   train::TrainContext context{run,
                               *comm,

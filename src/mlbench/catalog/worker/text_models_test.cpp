@@ -61,7 +61,7 @@ at::Tensor gradient_of(Framework& framework, const FlatRange& range) {
 at::Tensor all_gradients(Framework& framework) {
   std::vector<at::Tensor> parts;
   for (const FlatRange& range : framework.layout().ranges) parts.push_back(gradient_of(framework, range).clone());
-  return at::cat(parts);
+  return at::cat(parts).to(at::kCPU);
 }
 
 struct TextCase {

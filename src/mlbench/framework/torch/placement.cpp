@@ -28,12 +28,14 @@ at::Device find_gpu(int local_rank) {
 Placement::Placement(const std::string& device, int local_rank, const std::string& precision) {
   if (device == "cuda") {
     device_ = find_gpu(local_rank);
-    separate_ = true;
+    memory_.emplace();
+    // LibTorch's default stream, in which all work here goes, is CUDA's own: null.
+    memory_->stream.device = {Device::Kind::kCuda, local_rank};
     // LibTorch multiplies in TF32 in convolutions unless told not to; here nothing is rounded that nobody asked for.
     at::globalContext().setAllowTF32CuDNN(precision == "tf32");
     at::globalContext().setAllowTF32CuBLAS(precision == "tf32");
   } else if (device == "mirror") {
-    separate_ = true;
+    memory_.emplace();
   } else if (device != "cpu") {
     throw UserError(fmt::format("framework 'torch' has no device '{}'; valid: cpu, cuda", device));
   }
@@ -46,19 +48,20 @@ Placement::Placement(const std::string& device, int local_rank, const std::strin
 
 std::string Placement::name() const { return device_.str(); }
 
-FlatBuffer Placement::make_flat(int64_t elements) const {
-  return make_flat(at::zeros({elements}, at::TensorOptions(at::kFloat).pinned_memory(device_.is_cuda())));
+at::Tensor Placement::make_flat(int64_t elements) const {
+  return at::zeros({elements}, at::TensorOptions(at::kFloat).device(device_));
 }
 
-FlatBuffer Placement::make_flat(const at::Tensor& host) const {
-  return {host, separate_ ? at::zeros(host.sizes(), at::TensorOptions(at::kFloat).device(device_)) : host};
-}
-
-at::Tensor Placement::bring(const at::Tensor& host) const {
-  if (!separate_) return host;
+at::Tensor Placement::bring(const at::Tensor& host) {
+  if (!memory_) return host;
+  memory_->batch_bytes += host.nbytes();
   if (!device_.is_cuda()) return host.clone();
   // Pinned, the copy runs beside what the GPU still computes.
   return host.pin_memory().to(device_, /*non_blocking=*/true);
+}
+
+void Placement::synchronize() const {
+  if (device_.is_cuda()) torch::cuda::synchronize(device_.index());
 }
 
 }  // namespace mlbench::framework::torch_framework

@@ -13,6 +13,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/gradients.h"
 #include "mlbench/framework/host_memory.h"
+#include "mlbench/framework/host_values.h"
 #include "mlbench/framework/sequence_decoder.h"
 #include "mlbench/framework/threads.h"
 #include "mlbench/framework/torch/losses.h"
@@ -46,9 +47,8 @@ class TorchFramework final : public Framework {
         criterion_(find_loss(options.model)),
         placement_(options.device, options.local_rank, options.precision),
         parameters_(placement_.make_flat(layout_.parameter_elements)),
-        gradients_(placement_.device().is_cuda()
-                       ? placement_.make_flat(layout_.parameter_elements)
-                       : placement_.make_flat(make_gradients(options, layout_.parameter_elements))),
+        gradients_(placement_.separate() ? placement_.make_flat(layout_.parameter_elements)
+                                         : make_gradients(options, layout_.parameter_elements)),
         buffers_(placement_.make_flat(layout_.buffer_elements)) {
     const at::ScalarType product_type = product_type_of(options.precision);
     use_threads(options.threads, options.inter_op_threads);
@@ -65,12 +65,17 @@ class TorchFramework final : public Framework {
   }
 
   const FlatLayout& layout() const override { return layout_; }
-  at::Tensor parameters() override { return parameters_.host; }
-  at::Tensor gradients() override { return gradients_.host; }
-  at::Tensor buffers() override { return buffers_.host; }
+  at::Tensor parameters() override { return parameters_; }
+  at::Tensor gradients() override { return gradients_; }
+  at::Tensor buffers() override { return buffers_; }
+  SeparateMemory* separate_memory() override { return placement_.memory(); }
+  void synchronize() override { placement_.synchronize(); }
 
   void initialise() override {
-    models::initialise(options_.model, layout_, options_.seed, values_of(parameters_.host), values_of(buffers_.host));
+    HostValues parameters(*this, parameters_), buffers(*this, buffers_);
+    models::initialise(options_.model, layout_, options_.seed, parameters.values(), buffers.values());
+    parameters.store();
+    buffers.store();
   }
 
   void begin_step(int64_t step) override {
@@ -81,8 +86,6 @@ class TorchFramework final : public Framework {
   void forward(const BatchView& batch, Mode mode) override {
     loss_ = at::Tensor();
     weight_ = batch.weight;
-    parameters_.upload();
-    buffers_.upload();
     const bool training = mode == Mode::kTrain;
     const at::AutoGradMode differentiate(training);
     Pass pass{training, options_.seed, options_.rank, step_, micro_batch_, {}};
@@ -98,7 +101,6 @@ class TorchFramework final : public Framework {
     if (network_.reads_rows) pass.rows = rows_of(features, batch.samples);
     outputs_ =
         network_.forward(network_.reads_rows ? at::Tensor(at::empty({0})) : features_of(features, batch.samples), pass);
-    if (training) buffers_.download();
   }
 
   double loss() override {
@@ -120,9 +122,9 @@ class TorchFramework final : public Framework {
       // First, so that a gradient is final when its operation has added its part.
       const double scale = options.scale * options_.model.l2;
       if (accumulate) {
-        gradients_.own.add_(parameters_.own, scale);
+        gradients_.add_(parameters_, scale);
       } else {
-        at::mul_out(gradients_.own, parameters_.own, at::scalar_tensor(scale, at::kFloat));
+        at::mul_out(gradients_, parameters_, at::scalar_tensor(scale, at::kFloat));
       }
       accumulate = true;
     }
@@ -135,14 +137,12 @@ class TorchFramework final : public Framework {
       outputs_ = outputs_.detach();
     }
     layer_times_.backward_ends();
-    gradients_.download();
-    for (const auto& [first, count] : ready_) on_ready_(first, count);
-    ready_.clear();
+    // So that the clock of the pass contains it.
+    if (options.last) synchronize();
   }
 
   void zero_gradients() override {
-    gradients_.own.zero_();
-    gradients_.download();
+    gradients_.zero_();
     if (on_ready_) on_ready_(0, layout_.parameter_elements);
   }
 
@@ -159,7 +159,6 @@ class TorchFramework final : public Framework {
 
   std::unique_ptr<Decoder> make_decoder() override {
     if (options_.model.decoder_input.empty()) return Framework::make_decoder();
-    parameters_.upload();
     return make_sequence_decoder([this](const BatchView& sources) {
       const auto encoded = std::make_shared<SequenceModel::Values>(sequence_->encode(tokens_of(sources)));
       return EncodedSources{placement_.device(), sequence_->steps(), [this, encoded](const auto& tokens, auto& pass) {
@@ -177,9 +176,7 @@ class TorchFramework final : public Framework {
 
   void on_gradient_ready(GradientReady callback) override {
     on_ready_ = std::move(callback);
-    if (!on_ready_ || !placement_.separate()) return gradient_buffer_.on_ready(on_ready_);
-    // Final for the host when they have come back.
-    gradient_buffer_.on_ready([this](int64_t first, int64_t count) { ready_.emplace_back(first, count); });
+    gradient_buffer_.on_ready(on_ready_);
   }
 
   void on_layer(const Clock& clock, LayerDone done) override { layer_times_.observe(clock, std::move(done)); }
@@ -209,9 +206,8 @@ class TorchFramework final : public Framework {
       const auto view = [&range](const at::Tensor& flat) {
         return flat.narrow(0, range.offset, range.count).view(range.shape);
       };
-      if (!range.trainable) return {view(buffers_.own), 0};
-      const Parameter made{view(parameters_.own),
-                           gradient_buffer_.add_slot({view(gradients_.own), range.offset, range.count})};
+      if (!range.trainable) return {view(buffers_), 0};
+      const Parameter made{view(parameters_), gradient_buffer_.add_slot({view(gradients_), range.offset, range.count})};
       known_parameters_.emplace(name, made);
       return made;
     }
@@ -223,7 +219,7 @@ class TorchFramework final : public Framework {
     if (!sequence_ && loss_.defined()) return;
     if (!sequence_) loss_ = criterion_.mean(outputs_, labels_);
     penalty_ = 0;
-    if (options_.model.l2 > 0) penalty_ = options_.model.l2 / 2 * parameters_.own.dot(parameters_.own).item<double>();
+    if (options_.model.l2 > 0) penalty_ = options_.model.l2 / 2 * parameters_.dot(parameters_).item<double>();
   }
 
   static RowSelection rows_of(const BatchTensor& features, int64_t samples) {
@@ -245,7 +241,7 @@ class TorchFramework final : public Framework {
     return at::from_blob(const_cast<void*>(view.data), shape, type);
   }
 
-  at::Tensor features_of(const BatchTensor& tensor, int64_t samples) const {
+  at::Tensor features_of(const BatchTensor& tensor, int64_t samples) {
     const int64_t volume = tensor.row_volume();
     at::Tensor features = tensor_of(tensor, {tensor.values.count / volume, volume}, at::kFloat);
     if (!tensor.dense()) {
@@ -264,7 +260,7 @@ class TorchFramework final : public Framework {
   }
 
   // What the graph and its loss read; a batch of sources has no targets.
-  SequenceModel::Values tokens_of(const BatchView& batch) const {
+  SequenceModel::Values tokens_of(const BatchView& batch) {
     SequenceModel::Values values;
     const auto bring = [&](const std::string& name) {
       const BatchTensor* tensor = batch.find(name);
@@ -287,11 +283,10 @@ class TorchFramework final : public Framework {
   FlatLayout layout_;
   const SampleLoss& criterion_;
   Placement placement_;
-  FlatBuffer parameters_, gradients_, buffers_;
+  at::Tensor parameters_, gradients_, buffers_;  // flat
   GradientBuffer gradient_buffer_;
   LayerTimes layer_times_;
   GradientReady on_ready_;
-  std::vector<std::pair<int64_t, int64_t>> ready_;  // ranges whose gradients are final on the device
   std::map<std::string, Parameter> known_parameters_;
   Network network_;                          // of a chain
   std::unique_ptr<SequenceModel> sequence_;  // or of a graph

@@ -385,7 +385,7 @@ models::ModelDescription model_with_everything() {
   return model;
 }
 
-// A network with memory of its own, as on a GPU, beside the one in the host's buffers.
+// A network with memory of its own, as on a GPU, beside the one in the host's memory.
 class OnDevice : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -401,24 +401,30 @@ class OnDevice : public ::testing::TestWithParam<const char*> {
   }
   // The GPU's and LibTorch's own kernels add in another order.
   void expect_same(const at::Tensor& value, const at::Tensor& expected, const char* what) {
-    EXPECT_TRUE(value.device().is_cpu());
-    EXPECT_LT(relative_error(value, expected.to(at::kDouble)), 2e-6) << what;
+    EXPECT_LT(relative_error(value.to(at::kCPU), expected.to(at::kDouble)), 2e-6) << what;
   }
   std::unique_ptr<Framework> host_, device_;
 };
 
 TEST_P(OnDevice, TrainsAndEvaluatesLikeTheHost) {
   const Batch first(9, 5), second(6, 6);
+  ASSERT_EQ(host_->separate_memory(), nullptr);
+  const SeparateMemory& memory = *device_->separate_memory();
+  EXPECT_EQ(memory.batch_bytes, 0U);
+  const uint64_t for_the_start = memory.flat_bytes;
+  EXPECT_GT(for_the_start, 0U);
   for (int number = 0; number < 3; ++number) {
     const Batch& batch = number == 1 ? second : first;
     EXPECT_NEAR(step(*device_, batch.view(), number), step(*host_, batch.view(), number), 1e-5);
     expect_same(device_->gradients(), host_->gradients(), "gradients");
     expect_same(device_->buffers(), host_->buffers(), "running statistics");
-    // What an optimizer does on the host counts from the next forward pass on.
-    host_->parameters().sub_(host_->gradients(), 0.1);
+    // What an optimizer does counts from the next forward pass on.
+    for (Framework* one : {host_.get(), device_.get()}) one->parameters().sub_(one->gradients(), 0.1);
     device_->parameters().copy_(host_->parameters());
     device_->buffers().copy_(host_->buffers());
   }
+  EXPECT_EQ(memory.batch_bytes, (9 + 6 + 9) * (128 * sizeof(float) + sizeof(int64_t)));
+  EXPECT_EQ(memory.flat_bytes, for_the_start) << "parameters, gradients and statistics stay where they are";
   host_->forward(first.view(), Mode::kEvaluate);
   device_->forward(first.view(), Mode::kEvaluate);
   EXPECT_NEAR(device_->loss(), host_->loss(), 1e-5);

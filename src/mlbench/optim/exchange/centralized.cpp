@@ -16,6 +16,7 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 constexpr double kLargestBucketMb = 1 << 20;
+constexpr const char* kSentAsItIs = "none";  // the coder
 
 void check_options(const CentralizedOptions& options, const std::string& compression) {
   const bool buckets = options.bucket_mb > 0;
@@ -27,7 +28,7 @@ void check_options(const CentralizedOptions& options, const std::string& compres
     throw UserError(
         fmt::format("by_layer is true with bucket_mb {}: the gradient goes by layer or in buckets", options.bucket_mb));
   }
-  if (compression == "none") return;
+  if (compression == kSentAsItIs) return;
   const auto refuse = [&](const std::string& given, const char* otherwise) {
     throw UserError(
         fmt::format("{} with compression '{}'; expected compression \"none\", or {}", given, compression, otherwise));
@@ -45,6 +46,14 @@ std::vector<Bucket> divide(const FlatLayout& layout, const CentralizedOptions& o
   return sized_buckets(layout, std::min<int64_t>(bytes, kMiB), bytes);
 }
 
+// Whether gradients go by way of the host's memory.
+bool needs_staging(const ExchangeContext& context) {
+  if (context.memory == nullptr) return false;
+  if (context.coder.name() != kSentAsItIs) return true;
+  const Device& device = context.memory->stream.device;
+  return context.comm.size() > 1 && (device.kind == Device::Kind::kCpu || !context.comm.supports(device));
+}
+
 }  // namespace
 
 CentralizedExchange::CentralizedExchange(const ExchangeContext& context, const CentralizedOptions& options)
@@ -52,9 +61,15 @@ CentralizedExchange::CentralizedExchange(const ExchangeContext& context, const C
       coder_(context.coder),
       by_layer_(options.by_layer),
       overlap_(options.overlap && context.place.crowded.empty()),
-      overlap_off_(options.overlap ? context.place.crowded : "") {
+      overlap_off_(options.overlap ? context.place.crowded : ""),
+      separate_memory_(context.memory != nullptr) {
   check_options(options, coder_.name());
   buckets_ = divide(context.layout, options);
+  if (needs_staging(context)) {
+    staging_ = std::make_unique<Staging>(*context.memory, context.layout.parameter_elements);
+  } else if (context.memory != nullptr) {
+    stream_ = context.memory->stream;
+  }
   if (!overlap_ || alone()) return;
   if (buckets_.empty()) buckets_.push_back({0, context.layout.parameter_elements});
   schedule_ = std::make_unique<BucketSchedule>(context.layout, buckets_);
@@ -67,7 +82,7 @@ Promise CentralizedExchange::promise() const {
 
 void CentralizedExchange::begin(int64_t /*step*/, FlatTensors& tensors) {
   tensors_ = &tensors;
-  if (!buckets_.empty()) gradients_ = view_of(tensors.gradients);
+  if (!buckets_.empty()) gradients_ = view_of(sent(), stream_);
   if (schedule_) schedule_->begin();
 }
 
@@ -84,7 +99,10 @@ void CentralizedExchange::send_ready() {
 }
 
 void CentralizedExchange::reduce(size_t bucket) {
-  comm_.all_reduce(gradients_.slice(buckets_[bucket].offset, buckets_[bucket].count), comm::ReduceOp::kSum);
+  const auto [offset, count] = buckets_[bucket];
+  if (staging_) staging_->fetch(tensors_->gradients, offset, count);
+  comm_.all_reduce(gradients_.slice(offset, count), comm::ReduceOp::kSum);
+  if (staging_) staging_->put_back(tensors_->gradients, offset, count);
 }
 
 uint64_t CentralizedExchange::finish() {
@@ -106,13 +124,15 @@ uint64_t CentralizedExchange::finish() {
 }
 
 uint64_t CentralizedExchange::finish_by_coder() {
-  at::Tensor& gradients = tensors_->gradients;
+  at::Tensor& gradients = sent();
+  if (staging_) staging_->fetch(tensors_->gradients, 0, gradients.numel());
   uint64_t bytes = 0;
   for (int round = 0; round < coder_.rounds(); ++round) {
     const compress::Payload payload = coder_.encode(round, gradients);
-    coder_.absorb(round, combine(comm_, payload), gradients);
+    coder_.absorb(round, combine(comm_, payload, stream_), gradients);
     bytes += payload.bytes;
   }
+  if (staging_) staging_->put_back(tensors_->gradients, 0, gradients.numel());
   return bytes;
 }
 
@@ -137,6 +157,7 @@ Json CentralizedExchange::effective() const {
                     {"buckets", buckets_.empty() ? 1 : static_cast<int64_t>(buckets_.size())},
                     {"by_layer", by_layer_}};
   if (!overlap_off_.empty()) effective["overlap_off"] = overlap_off_;
+  if (separate_memory_) effective["staged"] = staging_ != nullptr;
   return effective;
 }
 

@@ -8,6 +8,9 @@
 // runs, a bucket as soon as all of its gradient is final and those before it have gone. The sums are the same to the
 // bit. All ranks need the same order of buckets: in the first step that of the layout, from then on the order in which
 // rank 0's backward pass finished them in that step, which it tells the others (8 bytes per bucket, once, not counted).
+//
+// A gradient in separate memory goes from there where the back end takes it and the coder sends it as it is; else each
+// bucket by way of the host's memory, on the thread that sends it.
 
 #include <memory>
 #include <string>
@@ -17,6 +20,7 @@
 #include "mlbench/optim/exchange/buckets.h"
 #include "mlbench/optim/exchange/communication_thread.h"
 #include "mlbench/optim/exchange/exchange.h"
+#include "mlbench/optim/exchange/staging.h"
 
 namespace mlbench::optim {
 
@@ -41,6 +45,8 @@ class CentralizedExchange final : public Exchange {
 
  private:
   bool alone() const { return comm_.size() == 1; }
+  // Where what is sent lies.
+  at::Tensor& sent() { return staging_ ? staging_->host() : tensors_->gradients; }
   void reduce(size_t bucket);
   void send_ready();
   void finish_overlapped();
@@ -51,9 +57,12 @@ class CentralizedExchange final : public Exchange {
   const bool by_layer_;
   bool overlap_;
   std::string overlap_off_;
-  std::vector<Bucket> buckets_;  // empty: the payload as it is
+  bool separate_memory_;
+  std::vector<Bucket> buckets_;       // empty: the payload as it is
+  std::unique_ptr<Staging> staging_;  // null: gradients go from where they are
+  Stream stream_;                     // of what is sent
   FlatTensors* tensors_ = nullptr;
-  BufferView gradients_;  // the same, for the buckets
+  BufferView gradients_;  // what is sent, for the buckets
   // With overlap and peers.
   std::unique_ptr<BucketSchedule> schedule_;
   bool order_agreed_ = false;

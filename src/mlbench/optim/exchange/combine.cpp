@@ -33,14 +33,14 @@ DType dtype_of(at::ScalarType type) {
   }
 }
 
-std::vector<at::Tensor> gather(comm::Communicator& comm, const compress::Payload& payload) {
+std::vector<at::Tensor> gather(comm::Communicator& comm, const compress::Payload& payload, const Stream& stream) {
   std::vector<int64_t> counts(static_cast<size_t>(comm.size()), payload.data.numel());
   if (payload.uneven) {
     const int64_t own = payload.data.numel();
     comm.all_gather(const_view_of(std::span(&own, 1)), mlbench::view_of(std::span(counts)));
   }
   const at::Tensor all = at::empty({std::reduce(counts.begin(), counts.end())}, payload.data.options());
-  comm.all_gather_v(view_of(payload.data), view_of(all), counts);
+  comm.all_gather_v(view_of(payload.data, stream), view_of(all, stream), counts);
   std::vector<at::Tensor> results;
   int64_t first = 0;
   for (const int64_t count : counts) {
@@ -53,15 +53,16 @@ std::vector<at::Tensor> gather(comm::Communicator& comm, const compress::Payload
 
 }  // namespace
 
-BufferView view_of(const at::Tensor& tensor) {
-  MLBENCH_CHECK(tensor.is_cpu() && tensor.is_contiguous(), "a payload is a contiguous tensor on the host");
-  return {tensor.data_ptr(), tensor.numel(), dtype_of(tensor.scalar_type()), {}};
+BufferView view_of(const at::Tensor& tensor, const Stream& stream) {
+  MLBENCH_CHECK((tensor.is_cpu() || stream.device.kind != Device::Kind::kCpu) && tensor.is_contiguous(),
+                "a payload is a contiguous tensor where its stream is");
+  return {tensor.data_ptr(), tensor.numel(), dtype_of(tensor.scalar_type()), stream};
 }
 
-std::vector<at::Tensor> combine(comm::Communicator& comm, const compress::Payload& payload) {
+std::vector<at::Tensor> combine(comm::Communicator& comm, const compress::Payload& payload, const Stream& stream) {
   if (comm.size() == 1) return {payload.data};
-  if (payload.kind == compress::PayloadKind::kGather) return gather(comm, payload);
-  comm.all_reduce(view_of(payload.data), comm::ReduceOp::kSum);
+  if (payload.kind == compress::PayloadKind::kGather) return gather(comm, payload, stream);
+  comm.all_reduce(view_of(payload.data, stream), comm::ReduceOp::kSum);
   return {payload.data};
 }
 

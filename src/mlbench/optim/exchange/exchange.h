@@ -48,7 +48,7 @@ class Exchange {
   virtual void export_state(NamedState& /*state*/) const {}
   virtual void import_state(const NamedState& /*state*/) {}
   // {overlap: with the backward pass, buckets: of the gradient, by_layer} for the record; overlap_off: why overlap that
-  // was asked for is not.
+  // was asked for is not; with separate memory staged: gradients go by way of the host's.
   virtual Json effective() const = 0;
 };
 
@@ -57,8 +57,9 @@ struct ExchangeContext {
   comm::Communicator& comm;
   compress::GradientCoder& coder;
   const FlatLayout& layout;
-  uint64_t seed = 42;             // of the run
-  CommunicationPlace place = {};  // of a thread that communicates, if it has one
+  uint64_t seed = 42;                // of the run
+  CommunicationPlace place = {};     // of a thread that communicates, if it has one
+  SeparateMemory* memory = nullptr;  // where the tensors are; null: the host's
 };
 
 using MakeExchange = std::function<std::unique_ptr<Exchange>(const ExchangeContext&)>;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/optim/rules/adam_kernel.h"
 #include "mlbench/optim/rules/flat_state.h"
 
 namespace mlbench::optim {
@@ -20,7 +19,8 @@ const std::string kMaxExpAvgSq = "optimizer/max_exp_avg_sq";
 
 }  // namespace
 
-AdamRule::AdamRule(const AdamOptions& options, FlatLayout layout) : options_(options), layout_(std::move(layout)) {
+AdamRule::AdamRule(const AdamOptions& options, FlatLayout layout, SeparateMemory* memory)
+    : options_(options), layout_(std::move(layout)), memory_(memory) {
   const auto require = [](bool right, const char* name, double given, const char* expected) {
     if (!right) throw UserError(fmt::format("Adam: {} is {}; expected {}", name, given, expected));
   };
@@ -29,9 +29,8 @@ AdamRule::AdamRule(const AdamOptions& options, FlatLayout layout) : options_(opt
   // An element whose gradient was always zero would be divided by zero.
   require(options.eps > 0, "eps", options.eps, "more than 0");
   require(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
-  exp_avg_ = at::zeros({layout_.parameter_elements}, at::kFloat);
-  exp_avg_sq_ = at::zeros({layout_.parameter_elements}, at::kFloat);
-  if (options.amsgrad) max_exp_avg_sq_ = at::zeros({layout_.parameter_elements}, at::kFloat);
+  const auto zeros = [this] { return at::zeros({layout_.parameter_elements}, options_beside(memory_)); };
+  moments_ = {zeros(), zeros(), options.amsgrad ? zeros() : at::Tensor()};
 }
 
 void AdamRule::update(FlatTensors& tensors, double lr, double gradient_scale) {
@@ -40,33 +39,36 @@ void AdamRule::update(FlatTensors& tensors, double lr, double gradient_scale) {
                 "flat buffers of another layout");
   ++steps_;
   const auto t = static_cast<double>(steps_);
-  const AdamMoments moments{exp_avg_.data_ptr<float>(), exp_avg_sq_.data_ptr<float>(),
-                            max_exp_avg_sq_.defined() ? max_exp_avg_sq_.data_ptr<float>() : nullptr};
-  adam_update(tensors.parameters.data_ptr<float>(), tensors.gradients.data_ptr<float>(), moments,
-              layout_.parameter_elements,
-              {.step_size = static_cast<float>(lr / (1 - std::pow(options_.beta1, t))),
-               .beta1 = static_cast<float>(options_.beta1),
-               .new_share1 = static_cast<float>(1 - options_.beta1),
-               .beta2 = static_cast<float>(options_.beta2),
-               .new_share2 = static_cast<float>(1 - options_.beta2),
-               .correction2 = static_cast<float>(std::sqrt(1 - std::pow(options_.beta2, t))),
-               .eps = static_cast<float>(options_.eps),
-               .weight_decay = static_cast<float>(options_.weight_decay),
-               .gradient_scale = static_cast<float>(gradient_scale)});
+  arithmetic_for(memory_).adam(tensors, moments_,
+                               {.step_size = static_cast<float>(lr / (1 - std::pow(options_.beta1, t))),
+                                .beta1 = static_cast<float>(options_.beta1),
+                                .new_share1 = static_cast<float>(1 - options_.beta1),
+                                .beta2 = static_cast<float>(options_.beta2),
+                                .new_share2 = static_cast<float>(1 - options_.beta2),
+                                .correction2 = static_cast<float>(std::sqrt(1 - std::pow(options_.beta2, t))),
+                                .eps = static_cast<float>(options_.eps),
+                                .weight_decay = static_cast<float>(options_.weight_decay),
+                                .gradient_scale = static_cast<float>(gradient_scale)});
 }
 
 void AdamRule::export_state(NamedState& state) const {
   state.scalars[kAdamSteps] = steps_;
-  export_flat(kExpAvg, layout_, exp_avg_, state);
-  export_flat(kExpAvgSq, layout_, exp_avg_sq_, state);
-  if (max_exp_avg_sq_.defined()) export_flat(kMaxExpAvgSq, layout_, max_exp_avg_sq_, state);
+  const auto store = [&](const std::string& name, const at::Tensor& moment) {
+    if (moment.defined()) export_flat(name, layout_, moment, memory_, state);
+  };
+  store(kExpAvg, moments_.exp_avg);
+  store(kExpAvgSq, moments_.exp_avg_sq);
+  store(kMaxExpAvgSq, moments_.max_exp_avg_sq);
 }
 
 void AdamRule::import_state(const NamedState& state) {
   steps_ = state.integer(kAdamSteps);
-  import_flat(kExpAvg, layout_, state, exp_avg_);
-  import_flat(kExpAvgSq, layout_, state, exp_avg_sq_);
-  if (max_exp_avg_sq_.defined()) import_flat(kMaxExpAvgSq, layout_, state, max_exp_avg_sq_);
+  const auto restore = [&](const std::string& name, at::Tensor& moment) {
+    if (moment.defined()) import_flat(name, layout_, state, memory_, moment);
+  };
+  restore(kExpAvg, moments_.exp_avg);
+  restore(kExpAvgSq, moments_.exp_avg_sq);
+  restore(kMaxExpAvgSq, moments_.max_exp_avg_sq);
 }
 
 }  // namespace mlbench::optim

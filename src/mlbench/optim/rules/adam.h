@@ -10,6 +10,7 @@
 
 #include "mlbench/base/flat_layout.h"
 #include "mlbench/optim/optimizer.h"
+#include "mlbench/optim/rules/arithmetic.h"
 
 namespace mlbench::optim {
 
@@ -23,8 +24,9 @@ struct AdamOptions {
 
 class AdamRule final : public UpdateRule {
  public:
-  // UserError: a beta outside of [0, 1), eps not above 0, negative weight decay.
-  AdamRule(const AdamOptions& options, FlatLayout layout);
+  // Of tensors in `memory`; null: in the host's. UserError: a beta outside of [0, 1), eps not above 0, negative weight
+  // decay.
+  AdamRule(const AdamOptions& options, FlatLayout layout, SeparateMemory* memory = nullptr);
   void update(FlatTensors& tensors, double lr, double gradient_scale) override;
   // "optimizer/adam_steps", "optimizer/exp_avg/<parameter>", "optimizer/exp_avg_sq/<parameter>" and, with amsgrad,
   // "optimizer/max_exp_avg_sq/<parameter>": PyTorch's names.
@@ -34,8 +36,8 @@ class AdamRule final : public UpdateRule {
  private:
   AdamOptions options_;
   FlatLayout layout_;
-  at::Tensor exp_avg_, exp_avg_sq_;
-  at::Tensor max_exp_avg_sq_;  // undefined without amsgrad
+  SeparateMemory* memory_;
+  AdamState moments_;
   int64_t steps_ = 0;
 };
 

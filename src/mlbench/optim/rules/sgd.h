@@ -21,8 +21,9 @@ struct SgdOptions {
 
 class SgdRule final : public UpdateRule {
  public:
-  // UserError: negative momentum or weight decay; nesterov without momentum or with dampening.
-  SgdRule(const SgdOptions& options, FlatLayout layout);
+  // Of tensors in `memory`; null: in the host's. UserError: negative momentum or weight decay; nesterov without
+  // momentum or with dampening.
+  SgdRule(const SgdOptions& options, FlatLayout layout, SeparateMemory* memory = nullptr);
   void update(FlatTensors& tensors, double lr, double gradient_scale) override;
   // "optimizer/momentum_steps" and, with momentum, "optimizer/momentum/<parameter>".
   void export_state(NamedState& state) const override;
@@ -31,6 +32,7 @@ class SgdRule final : public UpdateRule {
  private:
   SgdOptions options_;
   FlatLayout layout_;
+  SeparateMemory* memory_;
   at::Tensor momentum_;  // flat; undefined without momentum
   int64_t steps_ = 0;
 };

@@ -1,0 +1,126 @@
+#pragma once
+
+// A framework with separate memory that shows who reaches into it, for tests: its flat buffers lie on pages that are
+// open while an operation of LibTorch runs, as a kernel of a GPU, and closed otherwise. Host code that reads or writes
+// there ends the process.
+
+#include <ATen/ATen.h>
+#include <ATen/record_function.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/framework/framework.h"
+
+namespace mlbench::train::test {
+
+class FarPages {
+ public:
+  // LibTorch's callbacks are those of the process.
+  static FarPages& instance() {
+    static FarPages pages;
+    return pages;
+  }
+
+  // Zeros; until the end of the process, so that no other mapping gets their address.
+  at::Tensor zeros(int64_t elements) {
+    const size_t bytes = std::max<size_t>(static_cast<size_t>(elements), 1) * sizeof(float);
+    void* pages = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MLBENCH_CHECK(pages != MAP_FAILED, "mmap");
+    const std::lock_guard lock(mutex_);
+    buffers_.emplace_back(pages, bytes);
+    protect(buffers_.back());
+    return at::from_blob(pages, {elements}, at::kFloat);
+  }
+
+ private:
+  FarPages() {
+    at::addGlobalCallback(at::RecordFunctionCallback(
+                              [](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> {
+                                instance().change(+1);
+                                return nullptr;
+                              },
+                              [](const at::RecordFunction&, at::ObserverContext*) { instance().change(-1); })
+                              .scopes({at::RecordScope::FUNCTION}));
+  }
+
+  void change(int by) {
+    const std::lock_guard lock(mutex_);
+    const bool was_open = running_ > 0;
+    running_ += by;
+    if (was_open == (running_ > 0)) return;
+    for (const auto& buffer : buffers_) protect(buffer);
+  }
+  void protect(const std::pair<void*, size_t>& buffer) const {
+    MLBENCH_CHECK(mprotect(buffer.first, buffer.second, running_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE) == 0,
+                  "mprotect");
+  }
+
+  std::mutex mutex_;
+  int running_ = 0;  // operations
+  std::vector<std::pair<void*, size_t>> buffers_;
+};
+
+// Another framework's computing, on far buffers.
+class FarFramework final : public framework::Framework {
+ public:
+  explicit FarFramework(std::unique_ptr<Framework> near)
+      : near_(std::move(near)),
+        parameters_(FarPages::instance().zeros(near_->layout().parameter_elements)),
+        gradients_(FarPages::instance().zeros(near_->layout().parameter_elements)),
+        buffers_(FarPages::instance().zeros(near_->layout().buffer_elements)) {}
+
+  const models::FlatLayout& layout() const override { return near_->layout(); }
+  at::Tensor parameters() override { return parameters_; }
+  at::Tensor gradients() override { return gradients_; }
+  at::Tensor buffers() override { return buffers_; }
+  SeparateMemory* separate_memory() override { return &memory_; }
+
+  void initialise() override {
+    near_->initialise();
+    parameters_.copy_(near_->parameters());
+    buffers_.copy_(near_->buffers());
+  }
+  void begin_step(int64_t step) override { near_->begin_step(step); }
+  void forward(const BatchView& batch, framework::Mode mode) override {
+    near_->parameters().copy_(parameters_);
+    near_->buffers().copy_(buffers_);
+    near_->forward(batch, mode);
+    buffers_.copy_(near_->buffers());
+  }
+  double loss() override { return near_->loss(); }
+  framework::MetricSums metric_sums() override { return near_->metric_sums(); }
+  void backward(const framework::BackwardOptions& options) override {
+    near_->backward(options);
+    if (!ready_) gradients_.copy_(near_->gradients());
+  }
+  void zero_gradients() override {
+    near_->zero_gradients();
+    if (!ready_) gradients_.zero_();
+  }
+  std::span<const float> outputs() override { return near_->outputs(); }
+  void on_gradient_ready(GradientReady callback) override {
+    ready_ = std::move(callback);
+    if (!ready_) return near_->on_gradient_ready({});
+    near_->on_gradient_ready([this](int64_t first, int64_t count) {
+      gradients_.narrow(0, first, count).copy_(near_->gradients().narrow(0, first, count));
+      ready_(first, count);
+    });
+  }
+  Json effective() const override { return near_->effective(); }
+  Json versions() const override { return near_->versions(); }
+
+ private:
+  const std::unique_ptr<Framework> near_;
+  SeparateMemory memory_;
+  at::Tensor parameters_, gradients_, buffers_;
+  GradientReady ready_;
+};
+
+}  // namespace mlbench::train::test
