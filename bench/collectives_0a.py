@@ -47,6 +47,11 @@ def measure(mlbench, backend, ranks, folder, cap):
     with tempfile.TemporaryDirectory() as home:
         csv = subprocess.run(words, stdout=subprocess.PIPE, text=True, env={**os.environ, "MLBENCH_HOME": home})
     if csv.returncode == 0:
+        document = json.loads(file.read_text())
+        document["args"] = []  # what is kept names no machine and no folder
+        for device in document["devices"]:
+            device["hostname"] = "host"
+        file.write_text(json.dumps(document, indent=2) + "\n")
         file.with_suffix(".csv").write_text(csv.stdout)
         return True
     file.unlink(missing_ok=True)

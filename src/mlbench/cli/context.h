@@ -23,7 +23,8 @@ struct Context {
   std::optional<std::string> home_option;
   bool json = false;                                         // one JSON value on standard output, nothing else
   std::optional<std::string> url_option, token_file_option;  // of a master elsewhere
-  std::string command = "mlbench";  // this program as the user called it, for what to type next
+  std::string command = "mlbench";     // this program as the user called it, for what to type next
+  std::vector<std::string> arguments;  // as it was called, its name first
 
   std::filesystem::path home() const;          // resolve_home()
   std::filesystem::path home_to_read() const;  // the same where nothing is written

@@ -97,6 +97,7 @@ ExitCode run(int argc, char** argv) {
                "mlbench");
   Program program;
   if (std::string_view(argv[0]).find('/') != std::string_view::npos) program.context.command = argv[0];
+  program.context.arguments.assign(argv, argv + argc);
   bool version = false;
   app.get_formatter()->column_width(36);
   app.add_flag("--version", version, "print the version");

@@ -1,10 +1,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
-#include <optional>
 #include <type_traits>
 #include <variant>
+#include <vector>
 
 #include "mlbench/base/files.h"
 #include "mlbench/cli/context.h"
@@ -28,16 +29,26 @@ struct BenchOptions {
   spec::RunOptions run;
   spec::CollectivesOptions measured;
   StartOptions start;
-  std::string compare;  // a result or record to compare with
+  std::string compare;  // a file of results to compare with
   bool csv = false, percentiles = false;
 };
 
+// Of as many ranks; where there is none, the first, and the comparison says what differs. None without any.
+const report::CollectivesResult* counterpart(const std::vector<report::CollectivesResult>& others, int64_t workers) {
+  if (others.empty()) return nullptr;
+  const auto same = std::ranges::find(others, workers, &report::CollectivesResult::workers);
+  return same == others.end() ? &others.front() : &*same;
+}
+
 ExitCode measure(const Context& context, BenchOptions options) {
   const InterruptGuard guard;
+  if (context.json && options.csv) {
+    throw UserError("--json and --csv are both what standard output is to be: leave out one (-J FILE writes JSON)");
+  }
   options.run.collectives = spec::to_json(spec::collectives_spec(options.measured));
   options.run.next_repeat = true;  // it is measured again and again
-  std::optional<report::CollectivesResult> other;
-  if (!options.compare.empty()) other = report::read_collectives_result(options.compare);
+  std::vector<report::CollectivesResult> others;
+  if (!options.compare.empty()) others = report::read_collectives_results(options.compare);
   const RowFormat rows = context.json ? RowFormat::kNone : options.csv ? RowFormat::kCsv : RowFormat::kTable;
   const StartedRuns started = start_runs(context, options.run, options.start, rows);
   if (started.ends_with) return *started.ends_with;
@@ -45,11 +56,13 @@ ExitCode measure(const Context& context, BenchOptions options) {
   Json documents = Json::array();
   const bool texts = rows == RowFormat::kTable;
   for (const Json& record : started.records) {
-    const auto result = report::collectives_of(record);
+    auto result = report::collectives_of(record);
     if (!result) continue;
+    result->args = context.arguments;
     documents.push_back(report::to_json(*result));
     if (options.percentiles && texts) print("\n" + report::percentiles_table(result->rows));
-    if (!other) continue;
+    const report::CollectivesResult* const other = counterpart(others, result->workers);
+    if (other == nullptr) continue;
     const report::CollectivesComparison comparison = report::compare_collectives(*result, *other);
     documents.back()["comparison"] = report::to_json(comparison);
     if (texts) print("\n" + report::comparison_text(comparison));
@@ -117,13 +130,17 @@ void add_bench(CLI::App& app, Program& program) {
     add_run_option(*verb, options->run, member);
   }
   add_run_option(*verb, options->run, &Options::check_collectives);
+  add_run_option(*verb, options->run, &Options::gpu, "buffers on the hosts' NVIDIA GPUs, one per rank (nccl)");
   verb->add_option("--name", options->run.name, "of the run that keeps it: NAME-K (default: collectives)")
       ->type_name("NAME")
       ->group(how);
   verb->add_flag("--local", options->start.local, "measure from here even when a master serves this home")->group(how);
-  verb->add_flag("--dry-run", options->start.dry_run, "print what would run, and start nothing")->group(how);
+  verb->add_flag("--dry-run", options->start.dry_run,
+                 "print what would run, once all that is given is checked; nothing is started or written")
+      ->group(how);
   const char* outcome = "Outcome";
-  verb->add_option("--compare", options->compare, "say what is faster or slower than this result or record")
+  verb->add_option("--compare", options->compare,
+                   "say what is faster or slower than this result or record, that of as many ranks in a list")
       ->type_name("FILE")
       ->group(outcome);
   verb->add_flag("--csv", options->csv, "the table as comma-separated values")->group(outcome);
@@ -132,7 +149,8 @@ void add_bench(CLI::App& app, Program& program) {
   add_master_options(*verb, program);
   verb->footer(
       "Example:  mlbench bench collectives all_reduce -k 2 --backend gloo -b 8 -e 4M\n"
-      "What the columns mean: docs/communicators/collectives.md");
+      "What the columns mean: docs/communicators/collectives.md\n"
+      "Exit code: 5 when a benchmark failed or a result was wrong.");
   verb->callback([&program, options, verb] {
     program.reads_signals = true;
     options->start.executor_given = verb->count("--executor") > 0;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "mlbench/base/printable.h"
 #include "mlbench/report/table.h"
@@ -126,6 +127,18 @@ std::string why_not_comparable(const CollectivesResult& a, const CollectivesResu
   return words.empty() ? "" : fmt::format("not comparable: {} differ", fmt::join(words, ", "));
 }
 
+// "node-1:2 node-2:2": hosts in the order of their first ranks, and how many each has.
+std::string hosts_in_words(const CollectivesResult& result) {
+  std::vector<std::pair<std::string, int64_t>> hosts;
+  for (const CollectiveDevice& device : result.devices) {
+    const auto known = std::ranges::find(hosts, device.host, &std::pair<std::string, int64_t>::first);
+    ++(known == hosts.end() ? hosts.emplace_back(device.host, 0) : *known).second;
+  }
+  std::vector<std::string> words;
+  for (const auto& [host, ranks] : hosts) words.push_back(fmt::format("{}:{}", host, ranks));
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
 std::vector<std::string> differences_of(const CollectivesResult& a, const CollectivesResult& b) {
   std::vector<std::string> notes;
   const auto differ = [&](const char* what, const auto& mine, const auto& other) {
@@ -134,7 +147,8 @@ std::vector<std::string> differences_of(const CollectivesResult& a, const Collec
   differ("back end", a.backend, b.backend);
   differ("communicators", a.comm_stack, b.comm_stack);
   differ("oversubscribed", a.oversubscribed, b.oversubscribed);
-  differ("hosts", fmt::format("{}", fmt::join(a.hosts, " ")), fmt::format("{}", fmt::join(b.hosts, " ")));
+  if (!a.devices.empty() && !b.devices.empty()) differ("hosts", hosts_in_words(a), hosts_in_words(b));
+  differ("variables", fmt::format("{}", fmt::join(a.env, " ")), fmt::format("{}", fmt::join(b.env, " ")));
   differ("buffers of the communicator", a.spec.communicator_memory, b.spec.communicator_memory);
   return notes;
 }

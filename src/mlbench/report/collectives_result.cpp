@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <utility>
+
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/report/figures.h"
@@ -14,9 +17,10 @@ constexpr int kDocumentVersion = 1;
 
 Json named_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
-Json config_json(const spec::CollectivesSpec& spec) {
+Json config_json(const CollectivesResult& result) {
+  const spec::CollectivesSpec& spec = result.spec;
   Json config = {{"nthreads", 1},
-                 {"ngpus", 0},
+                 {"ngpus", result.gpus},
                  {"minimum_bytes", spec.sizes.begin_bytes},
                  {"maximum_bytes", spec.sizes.end_bytes}};
   if (spec.sizes.factor > 1) {
@@ -43,16 +47,62 @@ Json rows_json(const std::vector<record::CollectiveRow>& rows) {
 
 Json devices_json(const CollectivesResult& result) {
   Json devices = Json::array();
-  for (const std::string& host : result.hosts) {
+  for (const CollectiveDevice& device : result.devices) {
     devices.push_back({{"rank", devices.size()},
                        {"group", 0},
                        {"pid", nullptr},
-                       {"hostname", host},
-                       {"device", nullptr},
+                       {"hostname", device.host},
+                       {"device", device.gpu ? Json(*device.gpu) : Json(nullptr)},
                        {"device_hex", nullptr},
-                       {"device_info", result.rows.empty() ? "cpu" : result.rows.front().device}});
+                       {"device_info", device.info}});
   }
   return devices;
+}
+
+std::optional<int64_t> whole_member(const Json& json, const char* name) {
+  if (!json.is_object() || !json.contains(name)) return std::nullopt;
+  return integer_of(json[name]);
+}
+
+std::vector<CollectiveDevice> devices_of_document(const Json& json) {
+  std::vector<CollectiveDevice> devices;
+  for (const Json& one : json.value("devices", Json::array())) {
+    CollectiveDevice& device = devices.emplace_back(CollectiveDevice{text(one, "/hostname"), {}, ""});
+    device.info = text(one, "/device_info");
+    device.gpu = whole_member(one, "device");
+  }
+  return devices;
+}
+
+// A rank takes the GPU of its number among those of its host, unless its executor gave it another.
+std::vector<CollectiveDevice> devices_of_record(const Json& record, bool on_gpus) {
+  std::vector<CollectiveDevice> devices;
+  for (const Json& place : record.value("placement", Json::array())) {
+    CollectiveDevice& device = devices.emplace_back(CollectiveDevice{.host = text(place, "/host")});
+    if (!on_gpus) continue;
+    const auto given = whole_member(place, "gpu");
+    device.gpu = given ? given : whole_member(place, "local_rank");
+    device.info = "cuda";
+    for (const Json& host : record.value("hosts", Json::array())) {
+      if (!device.gpu || text(host, "/name") != device.host) continue;
+      const std::string model = text(host, fmt::format("/gpus/{}/name", *device.gpu).c_str());
+      if (!model.empty()) device.info = model;
+    }
+  }
+  return devices;
+}
+
+// "2.27.3" as NCCL counts it: 22703.
+std::optional<int64_t> nccl_version_of(const Json& record) {
+  const std::string version = text(record, "/environment/libraries/nccl");
+  int64_t parts[3] = {};
+  const char *at = version.data(), *const end = at + version.size();
+  for (int64_t& part : parts) {
+    const auto [next, error] = std::from_chars(at, end, part);
+    if (error != std::errc() || part < 0 || part > 99) return std::nullopt;
+    at = next != end && *next == '.' ? next + 1 : next;
+  }
+  return at == end ? std::optional(parts[0] * 10000 + parts[1] * 100 + parts[2]) : std::nullopt;
 }
 
 std::vector<record::CollectiveRow> collective_rows_of(const Json& list, const std::string& where) {
@@ -94,6 +144,18 @@ int64_t wrong_rows(const std::vector<record::CollectiveRow>& rows) {
   return wrong;
 }
 
+int64_t wrong_rows(const Json& record) {
+  int64_t wrong = 0;
+  const auto section = record.find("collectives");
+  if (section == record.end() || !section->is_object()) return wrong;
+  for (const Json& row : section->value("results", Json::array())) {
+    for (const char* form : {"/out_of_place/nwrong", "/in_place/nwrong"}) {
+      if (number(row, form).value_or(0) > 0) ++wrong;
+    }
+  }
+  return wrong;
+}
+
 std::optional<double> mean_bus_bandwidth(const std::vector<record::CollectiveRow>& rows) {
   double sum = 0;
   int64_t count = 0;
@@ -116,8 +178,8 @@ Json to_json(const CollectivesResult& result) {
           {"start_time", named_or_null(result.start_time)},
           {"args", result.args},
           {"env", result.env},
-          {"nccl_version", nullptr},
-          {"config", config_json(result.spec)},
+          {"nccl_version", result.nccl_version ? Json(*result.nccl_version) : Json(nullptr)},
+          {"config", config_json(result)},
           {"devices", devices_json(result)},
           {"results", rows_json(result.rows)},
           {"out_of_bounds", {{"count", wrong}, {"okay", wrong == 0}}},
@@ -156,16 +218,26 @@ CollectivesResult collectives_result_from_json(const Json& json, const std::stri
   result.args = text_list_of(json, "args", where);
   result.env = text_list_of(json, "env", where);
   result.errors = text_list_of(json, "errors", where);
-  for (const Json& device : json.value("devices", Json::array())) result.hosts.push_back(text(device, "/hostname"));
+  result.nccl_version = whole_member(json, "nccl_version");
+  result.gpus = whole_member(json["config"], "ngpus").value_or(0);
+  result.devices = devices_of_document(json);
   return result;
 }
 
-CollectivesResult read_collectives_result(const std::filesystem::path& file) {
-  return collectives_result_from_json(read_json_file(file, inputs::kCollectives), file.string());
+std::vector<CollectivesResult> read_collectives_results(const std::filesystem::path& file) {
+  const auto read = [](const Json& json, const std::string& where) {
+    auto of_record = json.is_object() && json.contains("collectives") ? collectives_of(json) : std::nullopt;
+    return of_record ? std::move(*of_record) : collectives_result_from_json(json, where);
+  };
+  const Json json = read_json_file(file, inputs::kCollectives);
+  if (!json.is_array() || json.empty()) return {read(json, file.string())};
+  std::vector<CollectivesResult> results;
+  for (const Json& one : json) results.push_back(read(one, fmt::format("{}[{}]", file.string(), results.size())));
+  return results;
 }
 
 Json collectives_section(const CollectivesResult& result) {
-  return {{"config", config_json(result.spec)},
+  return {{"config", config_json(result)},
           {"results", rows_json(result.rows)},
           {"pairs", result.pairs ? record::to_json(*result.pairs) : Json(nullptr)}};
 }
@@ -185,6 +257,12 @@ std::optional<CollectivesResult> collectives_of(const Json& record) {
   found.backend = text(record, "/backend");
   found.comm_stack = text(record, "/comm_stack");
   found.oversubscribed = record.value("oversubscribed", Json(false)) == true;
+  const bool on_gpus = text(record, "/requested/device") == "cuda";
+  found.gpus = on_gpus ? 1 : 0;
+  found.devices = devices_of_record(record, on_gpus);
+  found.nccl_version = nccl_version_of(record);
+  const Json effective = record.value("effective", Json());
+  if (effective.is_object()) found.env = text_list_of(effective, "variables", where + ": effective");
   found.start_time = text(record, "/started_at");
   found.end_time = text(record, "/finished_at");
   if (const std::string failure = text(record, "/failure/message"); !failure.empty()) found.errors = {failure};

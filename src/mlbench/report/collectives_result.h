@@ -15,16 +15,26 @@
 
 namespace mlbench::report {
 
+// Where a rank's buffers lie.
+struct CollectiveDevice {
+  std::string host = {};
+  std::optional<int64_t> gpu = {};  // its number on the host; empty: they are the host's
+  std::string info = "cpu";         // the GPU's model; "cuda" where it is not known
+  bool operator==(const CollectiveDevice&) const = default;
+};
+
 struct CollectivesResult {
   std::string name;  // of the run; "" where there is none
   int64_t workers = 0;
   std::string backend;     // "gloo"
   std::string comm_stack;  // "netem(ring(gloo))"; "" where it is not known
   bool oversubscribed = false;
-  std::string start_time, end_time;  // UTC
-  std::vector<std::string> args;     // of the command
-  std::vector<std::string> env;      // NAME=VALUE, of variables that change how communication works and no others
-  std::vector<std::string> hosts;    // of each rank; empty where they are not known
+  std::string start_time, end_time;       // UTC
+  std::vector<std::string> args;          // of the command, its program first; a record does not know them
+  std::vector<std::string> env;           // NAME=VALUE, of variables that change how communication works and no others
+  std::optional<int64_t> nccl_version;    // 22703 is 2.27.3
+  int64_t gpus = 0;                       // of each rank
+  std::vector<CollectiveDevice> devices;  // of each rank; empty where they are not known
   spec::CollectivesSpec spec;
   std::vector<record::CollectiveRow> rows;
   std::optional<record::PairMatrix> pairs;
@@ -34,19 +44,24 @@ struct CollectivesResult {
 
 // Rows with results that were wrong, forms counted apart.
 int64_t wrong_rows(const std::vector<record::CollectiveRow>& rows);
+// Of a run's record, whatever it holds.
+int64_t wrong_rows(const Json& record);
 // Mean of the bus bandwidths of all rows and forms that have one; empty when none has.
 std::optional<double> mean_bus_bandwidth(const std::vector<record::CollectiveRow>& rows);
 
 Json to_json(const CollectivesResult& result);
 // Inverse. UserError "WHERE: ..." naming what is wrong.
 CollectivesResult collectives_result_from_json(const Json& json, const std::string& where);
-CollectivesResult read_collectives_result(const std::filesystem::path& file);
+// All results in a file: a document, a run's record, or a list of either, as -J writes it of several numbers of ranks.
+// At least one.
+std::vector<CollectivesResult> read_collectives_results(const std::filesystem::path& file);
 
 // What a run's record holds of it under `collectives`: {"config", "results", "pairs"}.
 Json collectives_section(const CollectivesResult& result);
-// The result in a record with such a section, or in a document of to_json(); empty where there is none. Only rows,
-// pairs, names, back end, times, why it ended early (`errors`) and, where there is one, the specification are read:
-// records of MLBench's archives have no more. UserError when what is there is wrong.
+// The result in a record with such a section, or the rows and pairs of a document of to_json(); empty where there is
+// none. Devices are those of the record's placement, variables those of its effective settings. What a
+// record does not hold stays empty: those of MLBench's archives have rows, names and times alone. UserError when what
+// is there is wrong.
 std::optional<CollectivesResult> collectives_of(const Json& record);
 
 }  // namespace mlbench::report

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/test_error.h"
 #include "mlbench/record/test_schema.h"
 #include "mlbench/report/test_collectives.h"
@@ -41,6 +42,9 @@ CollectivesResult full_result() {
   result.oversubscribed = true;
   result.env = {"GLOO_SOCKET_IFNAME=eth0"};
   result.errors = {"something"};
+  result.nccl_version = 22703;
+  result.gpus = 1;
+  result.devices = {{"node-1", 0, "NVIDIA H100"}, {"node-2", std::nullopt, "cuda"}};
   result.spec.operations = {spec::Collective::kAllReduce, spec::Collective::kBarrier, spec::Collective::kBroadcast};
   result.pairs = made_pairs();
   return result;
@@ -75,6 +79,10 @@ TEST(CollectivesResult, WrongResultsAreCountedByRowAndForm) {
   EXPECT_EQ(wrong_rows(result.rows), 2);
   EXPECT_EQ(to_json(result)["out_of_bounds"], (Json{{"count", 2}, {"okay", false}}));
   EXPECT_EQ(mean_bus_bandwidth({}), std::nullopt);
+  EXPECT_EQ(wrong_rows(Json{{"collectives", collectives_section(result)}}), 2);
+  for (const Json& record : {Json::object(), Json{{"collectives", nullptr}}, Json{{"collectives", {{"results", 7}}}}}) {
+    EXPECT_EQ(wrong_rows(record), 0) << record;
+  }
 }
 
 TEST(CollectivesResult, WhatIsNoDocumentIsNamed) {
@@ -109,6 +117,71 @@ TEST(CollectivesResult, IsFoundInARecordAndInADocument) {
   EXPECT_EQ(collectives_of(to_json(result))->rows, result.rows);
   EXPECT_EQ(collectives_of({{"name", "trained"}, {"workers", 2}}), std::nullopt);
   EXPECT_EQ(collectives_of(nullptr), std::nullopt);
+}
+
+// What build_record() writes, less what is not looked at.
+Json record_on_hosts(bool gpus) {
+  Json record = {{"name", "r"}, {"workers", 3}, {"backend", gpus ? "nccl" : "mpi"}};
+  record["collectives"] = collectives_section(make_result("r", "mpi", 3, {}));
+  record["requested"] = {{"device", gpus ? "cuda" : "cpu"}};
+  for (int rank = 0; rank < 3; ++rank) {
+    record["placement"].push_back({{"rank", rank},
+                                   {"host", rank < 2 ? "node-1" : "node-2"},
+                                   {"local_rank", rank % 2},
+                                   {"cores", nullptr},
+                                   {"gpu", nullptr}});
+  }
+  record["hosts"] = {{{"name", "node-1"}, {"gpus", {{{"name", "NVIDIA A"}}, {{"name", "NVIDIA B"}}}}},
+                     {{"name", "node-2"}}};
+  record["environment"] = {{"libraries", {{"nccl", "2.27.3"}}}};
+  record["effective"] = {{"variables", {"OMPI_MCA_pml=ob1"}}};
+  return record;
+}
+
+TEST(CollectivesResult, DevicesVariablesAndVersionAreThoseOfTheRecord) {
+  const CollectivesResult on_hosts = collectives_of(record_on_hosts(false)).value();
+  EXPECT_EQ(on_hosts.devices, (std::vector<CollectiveDevice>{{"node-1"}, {"node-1"}, {"node-2"}}));
+  EXPECT_EQ(on_hosts.env, std::vector<std::string>{"OMPI_MCA_pml=ob1"});
+  EXPECT_EQ(on_hosts.gpus, 0);
+  EXPECT_EQ(to_json(on_hosts)["devices"][2]["device"], nullptr);
+
+  Json record = record_on_hosts(true);
+  record["placement"][1]["gpu"] = 0;  // as its executor says
+  const CollectivesResult on_gpus = collectives_of(record).value();
+  EXPECT_EQ(on_gpus.devices, (std::vector<CollectiveDevice>{
+                                 {"node-1", 0, "NVIDIA A"}, {"node-1", 0, "NVIDIA A"}, {"node-2", 0, "cuda"}}));
+  EXPECT_EQ(on_gpus.nccl_version, 22703);
+  const Json json = to_json(on_gpus);
+  EXPECT_EQ(json["config"]["ngpus"], 1);
+  EXPECT_EQ(json["nccl_version"], 22703);
+  EXPECT_EQ(json["devices"][1]["device_info"], "NVIDIA A");
+
+  // Before any start, and in archives.
+  for (const char* part : {"placement", "hosts", "environment", "effective"}) record[part] = nullptr;
+  EXPECT_TRUE(collectives_of(record)->devices.empty());
+  for (const char* part : {"placement", "hosts", "environment", "effective", "requested"}) record.erase(part);
+  EXPECT_EQ(collectives_of(record)->nccl_version, std::nullopt);
+  for (const char* version : {"", "2.27", "2.x.3", "2.270.3"}) {
+    record["environment"] = {{"libraries", {{"nccl", version}}}};
+    EXPECT_EQ(collectives_of(record)->nccl_version, std::nullopt) << version;
+  }
+}
+
+TEST(CollectivesResult, AFileHoldsOneOrAList) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "results.json";
+  const CollectivesResult two = full_result(), four = make_result("r", "gloo", 4, {});
+  write_json_file(file, to_json(two));
+  EXPECT_EQ(read_collectives_results(file), std::vector<CollectivesResult>{two});
+  write_json_file(file, {to_json(two), to_json(four)});
+  EXPECT_EQ(read_collectives_results(file), (std::vector<CollectivesResult>{two, four}));
+  write_json_file(file, record_on_hosts(false));
+  EXPECT_EQ(read_collectives_results(file), std::vector<CollectivesResult>{*collectives_of(record_on_hosts(false))});
+  write_json_file(file, {to_json(two), 4});
+  EXPECT_THAT(error_of([&] { read_collectives_results(file); }),
+              HasSubstr("results.json[1]: it is no result of 'mlbench bench collectives'"));
+  write_json_file(file, Json::array());
+  EXPECT_THAT(error_of([&] { read_collectives_results(file); }), HasSubstr("it is no result of"));
 }
 
 TEST(CollectivesResult, EveryKindOfDocumentMeetsTheSchema) {

@@ -103,11 +103,11 @@ std::string collectives_preamble(const CollectivesResult& result) {
   const spec::CollectivesSpec& spec = result.spec;
   std::string out;
   if (spec.counts.empty()) {
-    out = fmt::format("# nThread 1 nGpus 0 minBytes {} maxBytes {} step: {}({})", spec.sizes.begin_bytes,
+    out = fmt::format("# nThread 1 nGpus {} minBytes {} maxBytes {} step: {}({})", result.gpus, spec.sizes.begin_bytes,
                       spec.sizes.end_bytes, spec.sizes.factor > 1 ? spec.sizes.factor : spec.sizes.step_bytes,
                       spec.sizes.factor > 1 ? "factor" : "bytes");
   } else {
-    out = fmt::format("# nThread 1 nGpus 0 {} sizes in elements", spec.counts.size());
+    out = fmt::format("# nThread 1 nGpus {} {} sizes in elements", result.gpus, spec.counts.size());
   }
   out += fmt::format(" warmup iters: {} iters: {} agg iters: {} validation: {} graph: 0\n", spec.warm_up,
                      spec.iterations, spec.aggregated, spec.check);
@@ -116,10 +116,11 @@ std::string collectives_preamble(const CollectivesResult& result) {
                      result.workers == 1 ? "" : "s", result.comm_stack.empty() ? result.backend : result.comm_stack,
                      spec::on_made_network(result.comm_stack) ? ", synthetic network" : "",
                      result.oversubscribed ? ", oversubscribed" : "", spec::name_of(spec.average));
-  if (!result.hosts.empty()) out += "# Using devices\n";
-  for (size_t rank = 0; rank < result.hosts.size(); ++rank) {
-    out += fmt::format("#  Rank {:>2} Group  0 on {:>10} device {}\n", rank, printable(result.hosts[rank]),
-                       result.rows.empty() ? "cpu" : printable(result.rows.front().device));
+  if (!result.devices.empty()) out += "# Using devices\n";
+  for (size_t rank = 0; rank < result.devices.size(); ++rank) {
+    const CollectiveDevice& device = result.devices[rank];
+    out += fmt::format("#  Rank {:>2} Group  0 on {:>10} device {}{}\n", rank, printable(device.host),
+                       device.gpu ? fmt::format("{:>2} ", *device.gpu) : "", printable(device.info));
   }
   return printable_lines(out, "");
 }
@@ -167,7 +168,6 @@ CollectivesLines::CollectivesLines(CollectivesResult head) : head_(std::move(hea
 std::string CollectivesLines::begin() { return std::exchange(begun_, true) ? "" : collectives_preamble(head_); }
 
 std::string CollectivesLines::row(const CollectiveRow& row) {
-  if (!begun_) head_.rows = {row};  // tells where the buffers lie
   std::string out = begin();
   if (!section_.empty() && !same_section(section_.front(), row)) {
     out += section_footer(section_);

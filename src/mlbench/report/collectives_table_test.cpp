@@ -54,7 +54,7 @@ TEST(CollectivesTable, LinesOfOsu) {
       {make_row("barrier", 0, "", make_form(100, 0, 0)), make_row("latency", 8, "int8", make_form(1.5, 0, 0)),
        make_row("bandwidth", 1024, "int8", make_form(0.8192, 1.25, 1.25)),
        make_row("bidirectional_bandwidth", 1024, "int8", make_form(1, 2, 2))});
-  result.hosts.clear();
+  result.devices.clear();
   result.comm_stack = "mpi[serialized]";
   result.oversubscribed = true;
   result.spec.blocking = true;
@@ -88,6 +88,15 @@ TEST(CollectivesTable, LinesOfOsu) {
             "1024                   2000.00          20\n"
             "# Out of bounds values : 0 OK\n"
             "#\n");
+}
+
+TEST(CollectivesTable, GpusAreNamed) {
+  CollectivesResult result = make_result("r", "nccl", 2, {});
+  result.gpus = 1;
+  result.devices = {{"node-1", 0, "NVIDIA H100"}, {"node-1", 11, "cuda"}};
+  EXPECT_THAT(collectives_table(result), AllOf(testing::StartsWith("# nThread 1 nGpus 1 minBytes 8 "),
+                                               HasSubstr("#  Rank  0 Group  0 on     node-1 device  0 NVIDIA H100\n"
+                                                         "#  Rank  1 Group  0 on     node-1 device 11 cuda\n")));
 }
 
 TEST(CollectivesTable, AMadeNetworkIsNamed) {

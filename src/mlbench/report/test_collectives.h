@@ -51,7 +51,7 @@ inline CollectivesResult make_result(const std::string& name, const std::string&
   result.start_time = "2026-01-31T12:00:00.000000Z";
   result.end_time = "2026-01-31T12:00:10.000000Z";
   result.args = {"mlbench", "bench", "collectives", "all_reduce", "-k", "2"};
-  for (int64_t rank = 0; rank < workers; ++rank) result.hosts.push_back("node-" + std::to_string(rank + 1));
+  for (int64_t rank = 0; rank < workers; ++rank) result.devices.push_back({.host = "node-" + std::to_string(rank + 1)});
   result.rows = std::move(rows);
   return result;
 }

@@ -125,10 +125,11 @@ void measure_collectives(const spec::RunSpec& run, Session& session, Instruments
   const auto comm = catalog::make_backend(run.backend, session.comm_options(), session.board(), run.communication);
   with.preparation.skip(record::SpanKind::kPrepare, "connect");
   const auto spans = watch_operations(*comm, with.timeline);
-  with.recorder.event(record::make_event(
-      record::EventKind::kBegin,
-      {record::member::kEffective(Json::object()), record::member::kVersions(comm->versions()),
-       record::member::kCommStack(comm->description()), record::member::kPeakRss(peak_rss_bytes())}));
+  with.recorder.event(
+      record::make_event(record::EventKind::kBegin,
+                         {record::member::kEffective(Json{{"variables", catalog::backend_variables(run.backend)}}),
+                          record::member::kVersions(comm->versions()), record::member::kCommStack(comm->description()),
+                          record::member::kPeakRss(peak_rss_bytes())}));
   int64_t rows = 0;
   collectives::Sink sink;
   sink.row = [&](const record::CollectiveRow& row) {

@@ -1,5 +1,8 @@
 #include "mlbench/catalog/worker/catalog.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <optional>
@@ -38,10 +41,13 @@ const std::vector<BackendRow>& backends() {
        .waits_in = "MPI_Init",
        .spins = true,
        .algorithms = {std::begin(comm::mpi_backend::kAlgorithms), std::end(comm::mpi_backend::kAlgorithms)},
-       .tunables = {"socket_buffer", "interface"}},
+       .tunables = {"socket_buffer", "interface"},
+       // Not those by which mpirun tells a rank its place.
+       .variables = {"OMPI_MCA_btl", "OMPI_MCA_coll", "OMPI_MCA_mpi_", "OMPI_MCA_mtl", "OMPI_MCA_pml", "UCX_", "FI_"}},
       {.name = "nccl",
        .available = comm::nccl_backend::available,
        .make = comm::nccl_backend::make,
+       .variables = {"NCCL_", "CUDA_VISIBLE_DEVICES"},
        .gpu_memory = comm::nccl_backend::make_memory},
       {.name = "shm", .available = comm::shm_backend::available, .make = comm::shm_backend::make, .spins = true},
   };
@@ -127,6 +133,18 @@ std::unique_ptr<comm::Transport> wrapped(std::unique_ptr<comm::Transport> transp
 }  // namespace
 
 bool backend_spins(const std::string& name) { return find_row(backends(), name, "backend").spins; }
+
+std::vector<std::string> backend_variables(const std::string& name) {
+  const auto& beginnings = find_row(backends(), name, "backend").variables;
+  std::vector<std::string> found;
+  for (char** one = environ; *one != nullptr; ++one) {
+    const std::string_view variable(*one);
+    const auto begins = [&](std::string_view beginning) { return variable.starts_with(beginning); };
+    if (std::ranges::any_of(beginnings, begins)) found.emplace_back(variable);
+  }
+  std::ranges::sort(found);
+  return found;
+}
 
 std::unique_ptr<comm::Communicator> make_backend(const std::string& name, const comm::CommOptions& options,
                                                  std::shared_ptr<comm::OperationBoard> board,

@@ -28,6 +28,8 @@ struct BackendRow {
   // interface.
   std::vector<std::string_view> algorithms = {"auto"};
   std::vector<std::string_view> tunables = {};
+  // How the variables begin by which its library is told how to communicate.
+  std::vector<std::string_view> variables = {};
   // Makes buffers on the rank's GPU. Null: it takes buffers of the host alone.
   std::unique_ptr<comm::Memory> (*gpu_memory)(const comm::CommOptions& options) = nullptr;
 };
@@ -43,6 +45,8 @@ const std::vector<FrameworkRow>& frameworks();
 
 // UserError listing the valid names, or the reason why the chosen one is not available.
 bool backend_spins(const std::string& name);
+// NAME=VALUE of those of its variables that this process has, ordered.
+std::vector<std::string> backend_variables(const std::string& name);
 // With what is to stand around it: check(cast[...](netem(ring(NAME)))), each where it is asked for. A null board: one
 // of its own.
 std::unique_ptr<comm::Communicator> make_backend(const std::string& name, const comm::CommOptions& options,
