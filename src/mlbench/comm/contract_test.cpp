@@ -741,7 +741,7 @@ TEST_P(ContractTest, WrongArgumentsAreBugs) {
         EXPECT_THROW(comm.recv_async(buffer, peer, tag), InternalError);
       }
     }
-    const Stream gpu{{Device::Kind::kCuda, 0}, nullptr};
+    const Stream gpu{{Device::Kind::kCuda, 99}, nullptr};  // which no rank has
     EXPECT_THROW(comm.all_reduce({values, 4, DType::kFloat32, gpu}, ReduceOp::kSum), InternalError);
   });
 }

@@ -1,18 +1,38 @@
-// What can be told without a GPU.
+// What can be told without a GPU, and the contract of ranks that each have one.
 
 #include "mlbench/comm/nccl/nccl.h"
 
+#include <cuda_runtime_api.h>
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/process.h"
+#include "mlbench/comm/contract_test.h"
 #include "mlbench/comm/nccl/gpu_memory.h"
 #include "mlbench/comm/nccl/gpu_places.h"
+
+namespace mlbench::comm {
+// Here only by ranks.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ContractTest);
+}  // namespace mlbench::comm
 
 namespace mlbench::comm::nccl_backend {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
@@ -33,6 +53,86 @@ TEST(Nccl, WithoutAGpuItSaysSo) {
   EXPECT_THAT([] { make({}); }, ThrowsMessage<UserError>(HasSubstr("no NVIDIA GPU")));
   EXPECT_THAT([] { make_memory({}); }, ThrowsMessage<UserError>(HasSubstr("no NVIDIA GPU")));
 }
+
+// ---- the contract ---------------------------------------------------------------------------------------------------
+
+// A rank is this program once more, which finds in its environment who it is. Ranks run the same tests in the same
+// order, and so make the same groups and counters.
+constexpr const char* kRank = "MLBENCH_TEST_NCCL_RANK";
+constexpr const char* kSize = "MLBENCH_TEST_NCCL_SIZE";
+constexpr const char* kFolder = "MLBENCH_TEST_NCCL_FOLDER";
+
+fs::path next_path(const char* what) {
+  static int number = 0;
+  return fs::path(environment_variable(kFolder).value()) / fmt::format("{}{}", what, number++);
+}
+
+std::shared_ptr<std::atomic<int>> make_shared_counter() {
+  static_assert(std::atomic<int>::is_always_lock_free);
+  const int file = open(next_path("counter").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  MLBENCH_CHECK(file >= 0 && ftruncate(file, sizeof(std::atomic<int>)) == 0, "a counter of all ranks");
+  void* memory = mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  MLBENCH_CHECK(memory != MAP_FAILED, "a counter of all ranks");
+  return {static_cast<std::atomic<int>*>(memory), [](std::atomic<int>* counter) { munmap(counter, sizeof *counter); }};
+}
+
+std::vector<ContractCase> own_case() {
+  const std::optional<std::string> own = environment_variable(kRank);
+  if (!own) return {};
+  const int rank = std::stoi(*own), size = std::stoi(environment_variable(kSize).value());
+  const auto make_group = [size](int, std::chrono::milliseconds timeout) -> MakeRank {
+    CommOptions options;
+    options.size = size;
+    options.timeout = timeout;
+    const fs::path folder = next_path("group");
+    fs::create_directories(folder);
+    options.store = std::make_shared<FileStore>(folder);
+    return [options](int number) {
+      CommOptions mine = options;
+      mine.rank = mine.local_rank = number;
+      return std::make_unique<Communicator>(make(mine));
+    };
+  };
+  return {{{"nccl", make_group, rank, make_shared_counter}, size}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Nccl, ContractTest, testing::ValuesIn(own_case()), contract_case_name);
+
+class NcclRanks : public testing::TestWithParam<int> {};
+
+TEST_P(NcclRanks, MeetTheContract) {
+  const int size = GetParam();
+  int gpus = 0;
+  if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus < size) {
+    GTEST_SKIP() << fmt::format("missing capability: {} NVIDIA GPU{}", size, size == 1 ? "" : "s");
+  }
+  // Without what NCCL has not (nccl.h): tags, and receives that go on beside other operations.
+  const std::string filter =
+      "Nccl/ContractTest.*:-*.TaggedMessages/*:*.MessagesOfOneTagKeepTheirOrder/*:*.DoneWithoutWaiting/*:"
+      "*.MessagesAndCollectivesDoNotMeet/*";
+  const TemporaryFolder folder;
+  std::vector<ChildProcess> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    ProcessOptions options;
+    options.arguments = {"/proc/self/exe", "--gtest_filter=" + filter};
+    options.environment = {
+        {kRank, std::to_string(rank)}, {kSize, std::to_string(size)}, {kFolder, folder.path().string()}};
+    options.output = folder / fmt::format("rank{}.log", rank);
+    options.die_with_parent = true;
+    ranks.push_back(ChildProcess::start(options));
+  }
+  for (int rank = 0; rank < size; ++rank) {
+    const auto end = ranks[static_cast<size_t>(rank)].wait(std::chrono::minutes(10));
+    if (!end) ranks[static_cast<size_t>(rank)].stop(std::chrono::seconds(5));
+    const std::string said = read_file(folder / fmt::format("rank{}.log", rank));
+    EXPECT_EQ(end, ProcessEnd{}) << said;
+    EXPECT_THAT(said, HasSubstr("[  PASSED  ]")) << "rank " << rank;
+    EXPECT_THAT(said, testing::Not(HasSubstr("Running 0 tests"))) << "rank " << rank;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, NcclRanks, testing::Range(1, 6));
 
 }  // namespace
 }  // namespace mlbench::comm::nccl_backend
