@@ -30,6 +30,7 @@
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
 #include "mlbench/guard/openmpi.h"
+#include "mlbench/guard/shared_memory.h"
 #include "mlbench/net/launch.h"
 
 namespace mlbench::guard {
@@ -186,7 +187,9 @@ class Guard {
     }
     for (const FileDescriptor& descriptor : start.descriptors) options.inherited.push_back(descriptor.get());
     const int64_t kills = out_of_memory_kills();
+    MemoryOfRank memory{std::stoi(options.environment["RANK"]), 0, std::filesystem::file_time_type::clock::now()};
     ChildProcess rank = begin(options);
+    memory.pid = rank.pid();
     const ProcessEnd end = wait_for_end(rank);
     std::string how = std::to_string(end.code) + " " + std::to_string(end.signal.value_or(0));
     if (supervisor_->elsewhere() && end.code != 0 && out_of_memory_kills() > kills) how += kOutOfMemory;
@@ -197,6 +200,7 @@ class Guard {
     start.descriptors.clear();  // the cores are free
     if (!closed_ && supervisor_->elsewhere()) supervisor_->send_behind_files("drained");
     stay_until_closed();
+    remove_left_memory(memory);  // the other ranks of this host have ended with it, or do
     return end.code;
   }
 
