@@ -17,6 +17,7 @@ import time
 import unittest
 import urllib.request
 
+import mpirun_test
 import slurm_cluster
 
 PATIENCE_S = 180
@@ -112,7 +113,7 @@ class SlurmTest(unittest.TestCase):
         allocation = record["allocation"]
         self.assertEqual((allocation["engine"], allocation["partition"], allocation["nodes"], allocation["node_count"]),
                          ("slurm", "test", "n[1-4]", 4))
-        self.assertEqual(allocation["cpus"], 4)
+        self.assertEqual(allocation["cpus"], 8)  # all of each node's: no other job is there
         self.assertEqual(self.slurm.job(allocation["job"])["JobState"], "COMPLETED")
         self.assertRegex(record["weights_sha256"], "^[0-9a-f]{64}$")
         return record
@@ -135,6 +136,14 @@ class SlurmTest(unittest.TestCase):
         for rank in range(4):
             log = (self.run_folder("pairs-4") / f"logs/rank-{rank}.seg-1.log").read_text()
             self.assertEqual(log, f"{rank} {rank % 2}/2 {rank}\n")
+
+    def test_ranks_of_a_command_find_each_other(self):
+        self.mlbench("run", "meet", "3", "--executor", "slurm", "--ranks-per-host", "2", "--local", "--", sys.executable, "-c",
+                     mpirun_test.MEETING, "{rank}", "{hosts}")
+        said = (self.run_folder("meet-3") / "logs/rank-0.seg-1.log").read_text().splitlines()
+        # The nodes are all this machine.
+        at = "127.0.0.1,127.0.0.1,127.0.0.1 127.0.0.1 127.0.0.1 gloo"
+        self.assertEqual(said, [f"{at} 0/3 0/2 0/2", f"{at} 1/3 1/2 0/1", f"{at} 2/3 0/1 1/2"])
 
     def test_no_secret_is_shown(self):
         self.environment["TEST_TOKEN"] = "open-sesame"
@@ -245,6 +254,36 @@ class SlurmTest(unittest.TestCase):
         record = self.wait_for_state("waits-4", "stopped")
         self.assertIsNone(record["placement"])
         self.assertEqual(self.slurm.job(number)["JobState"], "CANCELLED")
+
+    def test_who_finds_a_lost_run_withdraws_its_job(self):
+        self.queued("orphan", "--", "sh", "-c", "touch started; sleep 600")
+        number = self.job_of("orphan-4")
+        for pid, (name, _, _) in self.processes().items():
+            if name.startswith("mlbench"):
+                os.kill(pid, signal.SIGKILL)
+        self.assertEqual(self.slurm.job(number)["JobState"], "PENDING")
+        self.mlbench("status", "orphan-4")
+        self.assertEqual(self.slurm.job(number)["JobState"], "CANCELLED")
+        failure = self.record("orphan-4")["failure"]
+        self.assertEqual(failure["kind"], "supervisor_lost")
+        self.assertIn(f"its job {number} of slurm was withdrawn", failure["message"])
+
+    def test_runs_share_a_node_only_if_they_say_so(self):
+        long = ["--slurm-option", "time=10", "--slurm-option", "nodelist=n1", "--local", "--detach", "--", "sh", "-c",
+                "echo ready; sleep 600"]
+        self.mlbench("run", "alone", "1", "--executor", "slurm", *long)
+        self.wait_for_ranks("alone-1", 1)
+        self.mlbench("run", "waits", "1", "--executor", "slurm", "--share-host", *long)
+        self.wait_for(lambda: any("PENDING (Resources)" in note or "PENDING (Priority)" in note
+                                  for note in self.record("waits-1")["notes"]), "waits-1 waits for the node")
+        self.mlbench("stop", "alone-1")
+        self.wait_for_ranks("waits-1", 1)
+        self.mlbench("run", "beside", "1", "--executor", "slurm", "--share-host", *long)
+        self.wait_for_ranks("beside-1", 1)
+        for name in ("waits-1", "beside-1"):
+            self.assertTrue(self.record(name)["shared_host"])
+            self.mlbench("stop", name)
+            self.wait_for_state(name, "stopped")
 
     def test_a_job_without_its_supervisor_ends(self):
         self.queued("alone", "--", "sh", "-c", "touch started; sleep 600")

@@ -20,7 +20,7 @@ PlanEngine::PlanEngine(const spec::RunOptions& given, const std::vector<std::str
   if (given.share_host && !executor_->shares_hosts()) {
     throw UserError(
         fmt::format("--share-host: the cores of other hosts are not ours to share out: the executor '{}' does not "
-                    "take it, the executors 'local' and 'kubernetes' do",
+                    "take it, the executors 'local', 'slurm' and 'kubernetes' do",
                     given.executor));
   }
   if (options.requeue > 0 && given.checkpoint_every.empty()) {

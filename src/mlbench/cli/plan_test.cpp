@@ -111,6 +111,11 @@ TEST_F(Plan, RunsThatShareTheirHostHaveCoresOfTheirOwn) {
   options_.image = "worker:1";
   facts_.executors = {"local", "kubernetes"};
   EXPECT_TRUE(plan_runs(options_, facts_).front().share_host) << "its pods say so to the scheduler";
+  options_.image.clear();
+  options_.executor = "slurm";
+  options_.hosts.clear();
+  facts_.executors = {"local", "slurm"};
+  EXPECT_TRUE(plan_runs(options_, facts_).front().share_host) << "Slurm gives each its cores";
   options_ = {};
   options_.name = "r";
   options_.workers = {"2"};

@@ -44,7 +44,10 @@ struct LaunchRequest {
   int64_t run_id = 0;                // in its home
   std::string backend;               // "mpi" makes exec/local use one local mpirun
   std::vector<std::string> command;  // worker program and arguments, the same for all ranks
-  bool rank_words = false;      // "{rank}" within the command's words stands for each rank's number; not with "mpi"
+  // A command of the user's: "{rank}" within its words stands for each rank's number (not with "mpi"), and elsewhere
+  // "{hosts}" for where the ranks are; what they find each other by, the executor adds (horovod.h).
+  bool rank_words = false;
+  bool in_image = false;        // the ranks run in containers: what programs are there, their image says
   std::filesystem::path guard;  // mlbench-guard, the parent of each rank
   int workers = 1;
   int threads = 1;                                 // cores that each rank uses
@@ -57,6 +60,9 @@ struct LaunchRequest {
   std::filesystem::path log_dir;                   // rank-R.seg-S.log, appended
   int64_t segment = 1;
   Links links = {};
+  // Told of an engine's job as soon as that has a name, so that it can be withdrawn by others: as
+  // RankGroup::allocation(), which tells more.
+  std::function<void(const Json& job)> note_job = {};
   std::vector<int> inherited;  // descriptors that ranks keep open (the core lock); the caller's, until the ranks run
 };
 
@@ -156,14 +162,16 @@ class Executor {
   // Whether ranks see the files of an image, and not those of this host: data sets lie at kImageData there, and what
   // they prepare goes to kImageCache.
   virtual bool in_images() const { return false; }
-  // Whether it fills in "{hosts}" in the words of a command itself: it knows the names when it starts them.
-  virtual bool names_hosts() const { return false; }
   // Asked before start(), which then has Links in its request, unless the ranks are on this host. IoError, UserError as
   // start().
   virtual Rendezvous rendezvous(const LaunchRequest& /*request*/) const { return {}; }
   // Never waits for ranks, nor for an engine that has no place for them. IoError, UserError for what is known to be
   // wrong at once.
   virtual std::unique_ptr<Start> start(const LaunchRequest& request) = 0;
+  // Ends what is left of a job of that run, whose supervisor is gone: by what LaunchRequest::note_job or the group's
+  // allocation() told. Nothing where there is none any more. Waits for its engine's answers, not for the job's end.
+  // IoError with the engine's words where it refuses or does not answer.
+  virtual void withdraw(const std::string& /*run_name*/, const Json& /*job*/) {}
   // The exact commands and environment additions that start() would use, less the address where guards connect, which
   // only exists then: one line per rank, or one in all.
   virtual std::vector<std::string> describe(const LaunchRequest& request) const = 0;

@@ -22,6 +22,7 @@
 #include <system_error>
 
 #include "mlbench/base/atomic_file.h"
+#include "mlbench/base/build_info.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
@@ -31,7 +32,9 @@
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
 #include "mlbench/guard/openmpi.h"
+#include "mlbench/guard/shared_memory.h"
 #include "mlbench/net/launch.h"
+#include "mlbench/net/sockets.h"
 
 namespace mlbench::guard {
 namespace {
@@ -148,11 +151,23 @@ int64_t out_of_memory_kills() {
   return 0;
 }
 
+// Where the other ranks find what this one listens with, if they do: where the supervisor does.
+net::Endpoint free_endpoint_towards(std::string_view supervisor) {
+  const auto endpoint = net::parse_endpoint(std::string(supervisor));
+  if (!endpoint) return {};
+  try {
+    return net::own_endpoint(net::listen_on(net::address_towards(endpoint->host), 0).get());
+  } catch (const std::exception&) {
+    return {};  // its name, or address, is none that this program finds
+  }
+}
+
 class Guard {
  public:
-  // `folder`: of the run, where it is not the supervisor's; else empty. `node`: the host, as the launcher calls it.
-  Guard(std::unique_ptr<Channel> supervisor, std::filesystem::path folder, std::string node)
-      : supervisor_(std::move(supervisor)), folder_(std::move(folder)), node_(std::move(node)) {
+  // `folder`: of the run, where it is not the supervisor's; else empty. `place`: what it says of that, as channel.h has
+  // it.
+  Guard(std::unique_ptr<Channel> supervisor, std::filesystem::path folder, Json place)
+      : supervisor_(std::move(supervisor)), folder_(std::move(folder)), place_(std::move(place)) {
     sigset_t signals;
     sigemptyset(&signals);
     for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
@@ -163,17 +178,16 @@ class Guard {
   int run(ProcessOptions options) {
     tell("rank", options.environment["RANK"]);
     if (supervisor_->elsewhere()) {
-      const Json said = {{"host", capture_host(0)},
-                         {"environment", capture_environment()},
-                         {"node", node_},
-                         {"local_rank", std::stoi(options.environment["LOCAL_RANK"])},
-                         {"cores", allowed_cores()}};
-      tell("host", said.dump(-1, ' ', false, Json::error_handler_t::replace));
+      place_["host"] = capture_host(0);
+      place_["environment"] = capture_environment();
+      place_["cores"] = allowed_cores();
+      tell("host", place_.dump(-1, ' ', false, Json::error_handler_t::replace));
     }
     Message start;
     while (start.word != "start") {
       if (take_message(start)) {
         if (start.word == "put") put(start.text);
+        if (start.word == "peers") take_peers(taken_apart(start.text), options);
         if (start.word == "launch") launch(taken_apart(start.text));
         continue;
       }
@@ -188,7 +202,9 @@ class Guard {
     }
     for (const FileDescriptor& descriptor : start.descriptors) options.inherited.push_back(descriptor.get());
     const int64_t kills = out_of_memory_kills();
+    MemoryOfRank memory{std::stoi(options.environment["RANK"]), 0, std::filesystem::file_time_type::clock::now()};
     ChildProcess rank = begin(options);
+    memory.pid = rank.pid();
     const ProcessEnd end = wait_for_end(rank);
     std::string how = std::to_string(end.code) + " " + std::to_string(end.signal.value_or(0));
     if (supervisor_->elsewhere() && end.code != 0 && out_of_memory_kills() > kills) how += kOutOfMemory;
@@ -199,6 +215,7 @@ class Guard {
     start.descriptors.clear();  // the cores are free
     if (!closed_ && supervisor_->elsewhere()) supervisor_->send_behind_files("drained");
     stay_until_closed();
+    remove_left_memory(memory);  // the other ranks of this host have ended with it, or do
     return end.code;
   }
 
@@ -257,6 +274,12 @@ class Guard {
       if (asked_) rank.signal(*asked_);
       asked_.reset();
     }
+  }
+
+  static void take_peers(const std::vector<std::string>& words, ProcessOptions& options) {
+    if (words.empty()) return;
+    fill_in(options.arguments, "{hosts}", words[0]);
+    for (size_t name = 1; name + 1 < words.size(); name += 2) options.environment[words[name]] = words[name + 1];
   }
 
   // A piece of a file, behind the one before; the last puts the file in its place.
@@ -322,7 +345,7 @@ class Guard {
 
   const std::unique_ptr<Channel> supervisor_;
   const std::filesystem::path folder_;
-  const std::string node_;
+  Json place_;
   FileDescriptor signals_;
   bool closed_ = false;
   std::optional<int> asked_;  // the signal that is to end the guard: it is handed on
@@ -343,7 +366,6 @@ int guard_rank(const std::vector<std::string>& arguments) {
                          {"WORLD_SIZE", required_variable(launcher.size)},
                          {"LOCAL_RANK", required_variable(launcher.local_rank)},
                          {"LOCAL_WORLD_SIZE", local_size_of(launcher)}};
-  number_in(launcher.local_rank);
   if (environment_variable(kRankWordsVariable)) {
     fill_in(options.arguments, "{rank}", options.environment["RANK"]);
     unsetenv(kRankWordsVariable);
@@ -352,15 +374,22 @@ int guard_rank(const std::vector<std::string>& arguments) {
   options.die_with_parent = true;
   const std::string address = taken_variable(kAddressVariable);
   RankOfRun rank{number_in(launcher.rank), number_in(launcher.size), {}, {}, {}};
-  if (address.starts_with("link:")) {
+  Json place = {{"local_rank", number_in(launcher.local_rank)},
+                {"local_size", std::stoi(options.environment["LOCAL_WORLD_SIZE"])}};
+  if (address.starts_with(kLink)) {
     rank.run_id = required_variable("MLBENCH_RUN_ID");
     rank.secret = taken_variable(kSecretVariable);
     rank.folder = taken_variable(kFolderVariable);
     make_folder(rank.folder);
+    const net::Endpoint own = free_endpoint_towards(std::string_view(address).substr(kLink.size()));
+    place["address"] = own.host;
+    place["port"] = own.port;
+    const auto build_id = elf_build_id(options.arguments.front());
+    place["build_id"] = build_id ? Json(*build_id) : Json();
   }
   become_subreaper();
-  const std::string node = launcher.host != nullptr ? environment_variable(launcher.host).value_or("") : "";
-  return Guard(connect_to(address, rank), rank.folder, node).run(std::move(options));
+  place["node"] = launcher.host != nullptr ? environment_variable(launcher.host).value_or("") : "";
+  return Guard(connect_to(address, rank), rank.folder, std::move(place)).run(std::move(options));
 }
 
 }  // namespace mlbench::guard

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -150,6 +151,36 @@ TEST_F(GuardTest, ProcessesThatForkOnAndOnEnd) {
   EXPECT_EQ(next(), "end 0 0");
   channel_.reset();
   expect_nothing_left(0);
+}
+
+TEST_F(GuardTest, SharedMemoryOfAKilledRankIsRemoved) {
+  namespace fs = std::filesystem;
+  if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "missing capability: /dev/shm";
+  struct stat space {};
+  ASSERT_EQ(stat("/proc/self/ns/pid", &space), 0);
+  const std::string mark = fs::path(folder_.path()).filename(), user = std::to_string(geteuid());
+  const std::string open_mpi = "/dev/shm/vader_segment." + mark + "." + user + ".abc", ours = "/dev/shm/mlbench-shm.";
+  const std::string older = open_mpi + "d.0", others = open_mpi + ".1", mapped = open_mpi + "e.0";
+  const std::string space_text = std::to_string(space.st_ino);
+  write_file_atomically(older, "x");
+  const FileDescriptor open_file(open(mapped.c_str(), O_RDWR | O_CREAT, 0600));
+  ASSERT_EQ(write(open_file.get(), "x", 1), 1);
+  void* memory = mmap(nullptr, 1, PROT_READ, MAP_SHARED, open_file.get(), 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  std::this_thread::sleep_for(50ms);  // clocks of files are coarse
+  start("for file in " + open_mpi + ".0 " + others + " " + mapped + " " + ours + space_text + ".$$.1." + mark + ".aa " +
+        ours + space_text + ".1$$.1." + mark + ".bb; do echo x >$file; done; kill -9 $$");
+  EXPECT_EQ(next(), "end 137 9");
+  EXPECT_TRUE(fs::exists(open_mpi + ".0")) << "others may still use it";
+  channel_.reset();
+  expect_nothing_left(137);
+  EXPECT_FALSE(fs::exists(open_mpi + ".0"));
+  EXPECT_FALSE(fs::exists(ours + space_text + "." + std::to_string(rank_) + ".1." + mark + ".aa"));
+  const std::string another = ours + space_text + ".1" + std::to_string(rank_) + ".1." + mark + ".bb";
+  for (const std::string& kept : {older, others, mapped, another}) {
+    EXPECT_TRUE(fs::remove(kept)) << kept << " is none of this rank's";
+  }
+  munmap(memory, 1);
 }
 
 TEST_F(GuardTest, OfAKilledGuardTheSupervisorEndsTheRest) {
@@ -313,6 +344,17 @@ TEST_F(LinkedGuardTest, FillsInTheRankWhereItIsTold) {
   EXPECT_EQ(next(), "end 0 0");
   EXPECT_EQ(next(), "drained ");
   EXPECT_EQ(here("logs/log"), "0-of-0 []\n");
+}
+
+TEST_F(LinkedGuardTest, TheRankIsToldOfItsPeers) {
+  connect("echo {hosts} \"$MASTER_ADDR\" \"$OTHER\"");
+  EXPECT_THAT(host_, testing::AllOf(HasSubstr("\"address\":\"127.0.0.1\""), HasSubstr("\"local_size\":1"),
+                                    testing::ContainsRegex("\"port\":[1-9][0-9]{3}")));
+  channel_->send("peers", as_one({"h1,h2", "MASTER_ADDR", "h 1", "OTHER", "x=y"}));
+  begin();
+  EXPECT_EQ(next(), "end 0 0");
+  EXPECT_EQ(next(), "drained ");
+  EXPECT_EQ(here("logs/log"), "h1,h2 h 1 x=y\n");
 }
 
 TEST_F(LinkedGuardTest, WordsStayAsTheyAre) {

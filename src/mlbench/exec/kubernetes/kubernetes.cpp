@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+#include <chrono>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -28,6 +31,8 @@ namespace mlbench::exec::kubernetes {
 namespace {
 
 constexpr size_t kSuffixBytes = 4;
+// Of a job that nobody waits for any more.
+constexpr std::chrono::seconds kWithdrawAnswer{5}, kWithdrawChange{15};
 constexpr const char* kLater = "(given at the start)";
 
 // "https://HOST:PORT", "https://[::1]:6443"
@@ -48,6 +53,12 @@ std::vector<std::string> addresses_of_nodes(Api& api) {
     }
   }
   return addresses;
+}
+
+// What may stand in a path of the API.
+bool is_name(const std::string& text) {
+  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-'; };
+  return !text.empty() && std::ranges::all_of(text, fits);
 }
 
 bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
@@ -74,10 +85,13 @@ std::string address_for_pods(const Cluster& cluster) {
 
 // What supervisor and links add to the environment of ranks, beside what the plan knows.
 std::vector<std::string> added_variables(const LaunchRequest& request) {
-  std::vector<std::string> names = {"MASTER_ADDR",         "MASTER_PORT",           "MLBENCH_RUN_ID",
-                                    "MLBENCH_RESUME_S",    guard::kAddressVariable, guard::kSecretVariable,
-                                    guard::kFolderVariable};
-  names.emplace_back(request.rank_words ? guard::kRankWordsVariable : "MLBENCH_SECRET");
+  std::vector<std::string> names = {"MLBENCH_RUN_ID", "MLBENCH_RESUME_S", guard::kAddressVariable,
+                                    guard::kSecretVariable, guard::kFolderVariable};
+  if (request.rank_words) {
+    names.emplace_back(guard::kRankWordsVariable);
+  } else {
+    names.insert(names.end(), {"MASTER_ADDR", "MASTER_PORT", "MLBENCH_SECRET"});
+  }
   return names;
 }
 
@@ -94,7 +108,6 @@ class KubernetesExecutor final : public Executor {
   bool on_this_host() const override { return false; }
   bool shares_hosts() const override { return true; }
   bool in_images() const override { return true; }
-  bool names_hosts() const override { return true; }
 
   Rendezvous rendezvous(const LaunchRequest& request) const override {
     check(request, engine_, defaults());
@@ -127,8 +140,12 @@ class KubernetesExecutor final : public Executor {
     if (request.rank_words && !url.empty() && !is_loopback(host_of(url))) values.emplace("MLBENCH_URL", url);
     const Objects objects = objects_of(theirs, engine_, defaults(), job.name, values);
     // Before the job: no guard may come earlier.
-    std::unique_ptr<Start> links = start_linked(request, {}, files_for_guards(request), mpirun_of(request));
+    std::unique_ptr<Start> links = start_linked(request, {}, files_for_guards(request), mpirun_of(request),
+                                                hosts_of_pods(job.name, request.workers));
     Api api(there, pace.api);
+    // Before it is made: it is suspended, or queued, until this process goes on.
+    if (request.note_job)
+      request.note_job({{"engine", "kubernetes"}, {"job", job.name}, {"namespace", job.name_space}});
     try {
       // Suspended, until all that its pods need is there; and that goes with it, since the job owns it.
       const Json made = api.create(fmt::format("/apis/batch/v1/namespaces/{}/jobs", job.name_space),
@@ -146,6 +163,19 @@ class KubernetesExecutor final : public Executor {
     const ApiAnswer version = api.get("/version");
     if (version.good() && version.body.is_object()) job.server = version.body.value("gitVersion", "");
     return std::make_unique<EngineStart>(std::make_unique<Job>(there, std::move(job), pace), std::move(links));
+  }
+
+  void withdraw(const std::string& /*run_name*/, const Json& job) override {
+    const auto text = [&](const char* key) {
+      const auto found = job.find(key);
+      return found != job.end() && found->is_string() ? found->get<std::string>() : "";
+    };
+    JobOfRun made;
+    made.name = text("job");
+    made.name_space = text("namespace");
+    if (text("engine") != "kubernetes" || !is_name(made.name) || !is_name(made.name_space)) return;
+    Api api(cluster(), {.answer = kWithdrawAnswer, .change = kWithdrawChange});
+    api.remove(made.path(), kGraceSeconds);
   }
 
   // The command of each pod with its variables, that of mpirun where there is one, and the objects behind it.

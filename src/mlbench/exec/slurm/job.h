@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "mlbench/exec/engine_group.h"
+#include "mlbench/exec/question.h"
 #include "mlbench/exec/slurm/answers.h"
-#include "mlbench/exec/slurm/question.h"
 
 namespace mlbench::exec::slurm {
 
@@ -27,6 +27,10 @@ struct JobPace {
   // For the end of a job that was cancelled.
   std::chrono::milliseconds cancel{std::chrono::minutes(1)};
 };
+
+// scontrol and scancel about a job, as commands.
+std::vector<std::string> show_command(const JobName& name);
+std::vector<std::string> cancel_command(const JobName& name);
 
 class Job final : public EngineJob {
  public:
@@ -44,8 +48,6 @@ class Job final : public EngineJob {
  private:
   using Clock = std::chrono::steady_clock;
 
-  std::vector<std::string> about_it(std::vector<std::string> command, const std::string& option) const;
-  std::vector<std::string> show() const;
   void look();
   void take(const Answer& answer);
   void look_and_wait();

@@ -7,6 +7,7 @@
 
 #include <thread>
 
+#include "mlbench/base/build_info.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
@@ -58,6 +59,7 @@ TEST(SlurmScript, HasAllThatASiteMaySetOtherwise) {
             "#SBATCH --open-mode=append\n"
             "#SBATCH --export=ALL\n"
             "#SBATCH --no-requeue\n"
+            "#SBATCH --exclusive\n"
             "\n"
             "if [ \"${SLURM_RESTART_COUNT:-0}\" != 0 ]; then\n"
             "  echo 'this job was requeued: its run does not begin again' >&2\n"
@@ -141,6 +143,49 @@ TEST(SlurmScript, TheImageIsThatOfTheRanks) {
               testing::ThrowsMessage<UserError>(HasSubstr("/a,b has a comma")));
   engine.slurm = {"container-image=other"};
   EXPECT_THAT([&] { make(engine); }, testing::ThrowsMessage<UserError>(HasSubstr("leave out one")));
+}
+
+TEST(SlurmScript, AFileOfApptainersIsItsToRun) {
+  LaunchRequest request = plain_request();
+  request.command.front() = "mlbench-worker";
+  request.folders = {{"/home/x/cache", true}, {"/data", false}};
+  spec::EngineOptions engine;
+  engine.image = "/images/my worker.sif";
+  std::string script = batch_script(on_hosts(request, engine), engine);
+  EXPECT_THAT(
+      script,
+      testing::EndsWith("\nexec srun --ntasks=4 --cpus-per-task=1 --distribution=block --cpu-bind=none --mpi=none "
+                        "--kill-on-bad-exit=0 --wait=0 --export=ALL --input=none --label apptainer exec --no-mount "
+                        "home,cwd,tmp --bind /opt/mlbench-guard:/opt/mlbench-guard:ro,/tmp:/tmp,/home/x/cache:"
+                        "/home/x/cache,/data:/data:ro '/images/my worker.sif' /opt/mlbench-guard slurm mlbench-worker "
+                        "--run-dir " +
+                        scratch_of(request) + " --segment 2\n"));
+  request.gpu = true;
+  request.working_directory = "/home/x/work";
+  script = batch_script(on_hosts(request, engine), engine);
+  EXPECT_THAT(script, HasSubstr("/data:/data:ro --nv --pwd /home/x/work '/images/my worker.sif' "));
+  EXPECT_THAT(script, Not(HasSubstr("--container")));
+  request.folders = {{"/a:b", true}};
+  EXPECT_THAT([&] { batch_script(on_hosts(request, engine), engine); },
+              testing::ThrowsMessage<UserError>(HasSubstr("at which Apptainer takes it apart")));
+  engine.image = "worker.sif";
+  EXPECT_THAT([&] { batch_script(request, engine); }, testing::ThrowsMessage<UserError>(HasSubstr("absolute path")));
+}
+
+TEST(SlurmScript, NodesAreOneRunsAloneUnlessItSharesThem) {
+  LaunchRequest request = plain_request();
+  const std::string line = "#SBATCH --exclusive\n";
+  spec::EngineOptions engine;
+  EXPECT_THAT(batch_script(request, engine), HasSubstr(line));
+  for (const char* option : {"exclusive=user", "oversubscribe"}) {
+    engine.slurm = {option};
+    EXPECT_THAT(batch_script(request, engine), testing::AllOf(HasSubstr(option), Not(HasSubstr(line))));
+  }
+  engine.slurm = {"exclusive-like=x"};
+  EXPECT_THAT(batch_script(request, engine), HasSubstr(line));
+  engine.slurm.clear();
+  request.share_host = true;
+  EXPECT_THAT(batch_script(request, engine), Not(HasSubstr("exclusive")));
 }
 
 TEST(SlurmScript, FewerRanksThanAHostTakesAreOnOne) {
@@ -444,6 +489,29 @@ TEST_F(SlurmTest, QueuesThenRunsWhereSlurmSays) {
   EXPECT_THAT(slurm_.read("calls"), Not(HasSubstr("scancel")));
 }
 
+TEST_F(SlurmTest, RanksOfACommandAreToldOfEachOther) {
+  slurm_.write("per_node", "2");
+  LaunchRequest launch = request(
+      "echo {rank} {hosts} $MASTER_ADDR $HOROVOD_CONTROLLER $HOROVOD_GLOO_RENDEZVOUS_ADDR $HOROVOD_RANK/$HOROVOD_SIZE "
+      "$HOROVOD_LOCAL_RANK/$HOROVOD_LOCAL_SIZE $HOROVOD_CROSS_RANK/$HOROVOD_CROSS_SIZE; echo $MASTER_PORT >port-{rank}",
+      3);
+  launch.rank_words = true;
+  launch.working_directory = folder();
+  launch.environment["HOROVOD_CONTROLLER"] = "theirs";
+  const auto begun = start(launch);
+  wait_for(*begun, StartState::kStarted);
+  auto group = begun->take();
+  for (int rank = 0; rank < 3; ++rank) wait_for_log(rank, "/");
+  const std::string all = "127.0.0.1,127.0.0.1,127.0.0.1 127.0.0.1 theirs 127.0.0.1 ";
+  EXPECT_EQ(log(0), "0 " + all + "0/3 0/2 0/2\n");
+  EXPECT_EQ(log(1), "1 " + all + "1/3 1/2 0/1\n");
+  EXPECT_EQ(log(2), "2 " + all + "2/3 0/1 1/2\n");
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (group->running() && std::chrono::steady_clock::now() < deadline) group->poll(100ms);
+  EXPECT_GT(std::stoi(read_file(folder() / "port-0")), 1023);
+  EXPECT_EQ(read_file(folder() / "port-0"), read_file(folder() / "port-2")) << "it is that of rank 0";
+}
+
 TEST_F(SlurmTest, SecretsStandInNoCommandAndNoScript) {
   const auto begun = start(request("exit 0", 1));
   wait_for(*begun, StartState::kStarted);
@@ -452,6 +520,41 @@ TEST_F(SlurmTest, SecretsStandInNoCommandAndNoScript) {
   EXPECT_THAT(read_file(folder() / "logs/slurm.seg-1.sbatch"), Not(HasSubstr("sesame")));
   EXPECT_EQ(fs::status(folder() / "logs/slurm.seg-1.sbatch").permissions() & fs::perms::others_write, fs::perms::none);
   EXPECT_THAT(slurm_.read("job.12/environment"), HasSubstr("MLBENCH_GUARD_SECRET=sesame"));
+}
+
+// As of a build that differs in nothing but its build id.
+void make_another_build_of(const fs::path& program) {
+  const std::string id = elf_build_id(program).value();
+  std::string note, bytes = read_file(program);
+  for (size_t digit = 0; digit < id.size(); digit += 2) {
+    note += static_cast<char>(std::stoi(id.substr(digit, 2), nullptr, 16));
+  }
+  const size_t place = bytes.find(note);
+  ASSERT_NE(place, std::string::npos);
+  bytes[place] = static_cast<char>(bytes[place] ^ 1);
+  write_file_atomically(program, bytes);
+  fs::permissions(program, fs::perms::owner_all);
+  ASSERT_NE(elf_build_id(program), id);
+}
+
+TEST_F(SlurmTest, AnotherBuildOnANodeIsRefused) {
+  const TemporaryFolder programs;  // not the run's: that is another one on the nodes
+  for (const char* name : {"mlbench-guard", "worker"}) {
+    slurm_.write("plan", "queue 1");
+    LaunchRequest launch = request("touch " + (programs / "began").string(), 2);
+    launch.guard = programs / "mlbench-guard";
+    launch.command.front() = programs / "worker";
+    fs::copy_file(GUARD, launch.guard, fs::copy_options::overwrite_existing);
+    fs::copy_file(fs::canonical("/bin/sh"), launch.command.front(), fs::copy_options::overwrite_existing);
+    const auto begun = start(launch);
+    const std::string here = elf_build_id(programs / name).value();
+    make_another_build_of(programs / name);
+    const StartStatus status = wait_for(*begun, StartState::kFailed);
+    EXPECT_THAT(status.words, testing::AllOf(HasSubstr("on n1: " + (programs / name).string() + " is another build"),
+                                             HasSubstr("there (" + elf_build_id(programs / name).value()),
+                                             HasSubstr("here (" + here + "): install the same")));
+    EXPECT_FALSE(fs::exists(programs / "began"));
+  }
 }
 
 TEST_F(SlurmTest, SaysWhySlurmRefuses) {
@@ -469,6 +572,24 @@ TEST_F(SlurmTest, AQueuedJobThatIsDroppedIsCancelled) {
   EXPECT_LT(std::chrono::steady_clock::now() - before, 10s);
   EXPECT_EQ(slurm_.read("job.12/state"), "CANCELLED\n");
   EXPECT_FALSE(fs::exists(folder() / "started"));
+}
+
+TEST_F(SlurmTest, AJobIsWithdrawnByWhatWasNotedOfIt) {
+  slurm_.write("plan", "queue 1000000");
+  Json noted;
+  LaunchRequest launch = request("exit 0", 1);
+  launch.note_job = [&](const Json& job) { noted = job; };
+  const auto begun = start(launch);
+  EXPECT_EQ(noted, Json({{"engine", "slurm"}, {"job", "12"}, {"cluster", nullptr}}));
+  executor_->withdraw("another", noted);
+  EXPECT_EQ(slurm_.read("job.12/state"), "PENDING\n") << "the number is now another run's";
+  executor_->withdraw("test", noted);
+  EXPECT_EQ(slurm_.read("job.12/state"), "CANCELLED\n");
+  const std::string asked = slurm_.read("calls");
+  executor_->withdraw("test", noted);
+  EXPECT_THAT(slurm_.read("calls").substr(asked.size()), Not(HasSubstr("scancel"))) << "it is over";
+  executor_->withdraw("test", {{"engine", "slurm"}, {"job", "13"}});
+  executor_->withdraw("test", {{"engine", "kubernetes"}, {"job", "12"}});
 }
 
 TEST_F(SlurmTest, WhatRunsWhenItIsDroppedEnds) {

@@ -1,0 +1,66 @@
+#include "mlbench/guard/shared_memory.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "mlbench/base/files.h"
+
+namespace mlbench::guard {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string own_pid_namespace() {
+  struct stat info {};
+  return stat("/proc/self/ns/pid", &info) == 0 ? std::to_string(info.st_ino) : "";
+}
+
+bool is_of(const std::string& name, const MemoryOfRank& of, const std::string& pid_namespace) {
+  const std::string user = "." + std::to_string(geteuid()) + ".", rank = "." + std::to_string(of.rank);
+  if (name.starts_with("vader_segment.")) return name.find(user) != std::string::npos && name.ends_with(rank);
+  return name.starts_with("mlbench-shm." + pid_namespace + "." + std::to_string(of.pid) + ".");
+}
+
+bool is_own(const fs::path& file) {
+  struct stat info {};
+  return lstat(file.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid();
+}
+
+// By some process whose maps may be read: this user's.
+bool is_mapped(const fs::path& file) {
+  std::error_code error;
+  for (fs::directory_iterator entry("/proc", error), end; !error && entry != end; entry.increment(error)) {
+    const std::string pid = entry->path().filename();
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    try {
+      if (read_file(entry->path() / "maps").find(" " + file.string() + "\n") != std::string::npos) return true;
+    } catch (const std::exception&) {
+      // It has ended, or is another's.
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+void remove_left_memory(const MemoryOfRank& of, const fs::path& folder) {
+  const std::string pid_namespace = own_pid_namespace();
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (is_of(entry->path().filename(), of, pid_namespace) && is_own(entry->path())) files.push_back(entry->path());
+  }
+  for (const fs::path& file : files) {
+    const auto changed = fs::last_write_time(file, error);
+    if (error || changed < of.since || is_mapped(file)) continue;
+    fs::remove(file, error);
+  }
+}
+
+}  // namespace mlbench::guard
