@@ -2,6 +2,7 @@
 // step through the key-value store, appends to its spool, exits as a worker does. Told by the environment:
 //   FAKE_STEPS=n       steps to do (default 20)
 //   FAKE_STEP_MS=n     how long one takes (default 10)
+//   FAKE_CHECKPOINT=n  rank 0 writes one each n steps (default: none); ranks that resume want theirs
 //   FAKE_FAULT=RANK:STEP:WHAT[:NUMBER]
 //       exit:CODE      ends with that code           kill:SIGNAL   sends itself the signal
 //       error          reports an error of its own, ends with code 4 (disk_full: that error)
@@ -119,12 +120,32 @@ Arguments parse(int argc, char** argv) {
   return arguments;
 }
 
+std::filesystem::path checkpoint_of(const Arguments& arguments, int64_t step) {
+  return arguments.run_dir / "checkpoints" / fmt::format("step-{:09}", step);
+}
+
+void write_checkpoint(const Arguments& arguments, int64_t step) {
+  const std::filesystem::path made = arguments.run_dir / "checkpoints" / ".tmp-fake";
+  std::filesystem::create_directories(made);
+  write_file_atomically(made / "model.safetensors", std::string(2'000'000, static_cast<char>('a' + step % 26)));
+  write_file_atomically(made / "state.json", std::to_string(step));
+  replace_directory(made, checkpoint_of(arguments, step));
+}
+
 int run(const Arguments& arguments) {
   const auto rank = static_cast<int>(number_from_environment("RANK", -1));
   const auto size = static_cast<int>(number_from_environment("WORLD_SIZE", -1));
   const auto run = spec::run_spec_from_json(read_json_file(arguments.run_dir / "spec.json"));
   const Fault fault = fault_of(rank);
   std::cerr << "fake worker, rank " << rank << " of " << size << std::endl;
+  if (arguments.start_step > 0 && environment_variable("FAKE_CHECKPOINT")) {
+    const auto checkpoint = checkpoint_of(arguments, arguments.start_step);
+    if (read_file(checkpoint / "state.json") != std::to_string(arguments.start_step) ||
+        read_file(checkpoint / "model.safetensors").size() != 2'000'000) {
+      throw UserError(checkpoint.string() + " is none");
+    }
+    std::cerr << "goes on from step " << arguments.start_step << std::endl;
+  }
   if (fault.what == "no_join") pause();
   if (fault.what == "ignore_term") signal(SIGTERM, SIG_IGN);
 
@@ -182,6 +203,7 @@ int run(const Arguments& arguments) {
                {"versions", {{"fake_library", "1.2"}}},
                {"step", 0}});
   const int64_t steps = number_from_environment("FAKE_STEPS", 20);
+  const int64_t checkpoint_every = number_from_environment("FAKE_CHECKPOINT", steps + 1);
   const std::chrono::milliseconds step_time(number_from_environment("FAKE_STEP_MS", 10));
   try {
     while (step < steps) {
@@ -203,6 +225,7 @@ int run(const Arguments& arguments) {
       in_progress = false;
       spool.step(static_cast<uint64_t>(step), std::chrono::steady_clock::now() - begin);
       ++step;
+      if (rank == 0 && step % checkpoint_every == 0) write_checkpoint(arguments, step);
     }
   } catch (const CommTimeout&) {
     report_failure("comm_timeout",

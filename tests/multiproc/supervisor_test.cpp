@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "mlbench/base/clock.h"
@@ -913,8 +914,9 @@ TEST_F(EngineRunTest, TheRecordHasPlacesAndHosts) {
 
 class OtherHostTest : public EngineRunTest {
  protected:
-  void begin_there(const fs::path& run_dir) {
+  void begin_there(const fs::path& run_dir, std::optional<int64_t> resume_step = std::nullopt) {
     options_ = options(run_dir);
+    options_.resume_step = resume_step;
     options_.guard = GUARD;
     options_.attached = false;
     begin(std::make_unique<exec::LinkedExecutor>(exec::OtherHost{.way =
@@ -923,6 +925,18 @@ class OtherHostTest : public EngineRunTest {
                                                                        return network_->port();
                                                                      },
                                                                  .files = {"spec.json"}}));
+  }
+
+  static void requeue(const fs::path& run_dir, int64_t times) {
+    Json spec = read_json_file(run_dir / "spec.json");
+    spec["engine"]["requeue"] = times;
+    write_json_file(run_dir / "spec.json", spec);
+  }
+
+  static std::set<std::string> names_in(const fs::path& folder) {
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename());
+    return names;
   }
 
   // Waits until each rank's first steps have arrived.
@@ -1014,6 +1028,99 @@ TEST_F(OtherHostTest, ALongerCutFailsTheRun) {
   EXPECT_EQ(json["failure"]["message"], "ranks 0, 1 on elsewhere: the link to their host was lost");
   EXPECT_EQ(json["exit_codes"], Json::array({nullptr, nullptr}));
   EXPECT_GE(steps_recorded(dir, 0), before) << "what had come is kept";
+  expect_no_process_left();
+}
+
+// Another host than before, or the same without what it had.
+TEST_F(OtherHostTest, ARunGoesOnWhereNothingIsOfIt) {
+  const Variable checkpoints("FAKE_CHECKPOINT", "5");
+  const fs::path dir = make_run("far-resumed-2", 2);
+  {
+    const Variable fault("FAKE_FAULT", "1:12:exit:4");
+    begin_there(dir);
+    EXPECT_EQ(end(), static_cast<int>(ExitCode::kRunFailed));
+  }
+  EXPECT_EQ(names_in(dir / "checkpoints"), (std::set<std::string>{"step-000000005", "step-000000010"}));
+  const fs::path model = "checkpoints/step-000000010/model.safetensors";
+  EXPECT_TRUE(read_file(dir / model) == read_file(exec::LinkedExecutor::there(dir) / model));
+  fs::remove_all(exec::LinkedExecutor::there(dir));
+
+  begin_there(dir, 10);
+  EXPECT_EQ(end(), 0);
+  const Json json = record(dir);
+  EXPECT_EQ(json["state"], "finished");
+  EXPECT_EQ(json["failure"], nullptr);
+  ASSERT_EQ(json["segments"].size(), 2u);
+  EXPECT_EQ(json["segments"][0]["failure"]["kind"], "rank_error");
+  EXPECT_EQ(json["segments"][1]["failure"], nullptr);
+  EXPECT_EQ(json["segments"][1]["start_step"], 10);
+  EXPECT_EQ(json["segments"][1]["steps"], 10);
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_THAT(read_file(exec::rank_log_path(dir / "logs", 2, rank)), HasSubstr("goes on from step 10"));
+  }
+  const fs::path spool = record::steps_path("", 1, 0);
+  EXPECT_TRUE(read_file(exec::LinkedExecutor::there(dir) / spool) == read_file(dir / spool));
+  EXPECT_EQ(names_in(dir / "checkpoints"),
+            (std::set<std::string>{"step-000000005", "step-000000010", "step-000000015", "step-000000020"}));
+  expect_no_process_left();
+}
+
+TEST_F(OtherHostTest, ACommandGoesOnFromItsOwnCheckpoint) {
+  const fs::path dir = make_command("far-own-2", 2, R"sh(
+      cd "$MLBENCH_RUN_DIR"; mkdir -p metrics; whole=checkpoints/step-000000007
+      if [ -n "$1" ]; then echo "goes on from $(cat $whole/state)"; echo two >> metrics/rank-$RANK.jsonl; exit 0; fi
+      echo one >> metrics/rank-$RANK.jsonl
+      if [ $RANK = 0 ]; then mkdir checkpoints/.new; echo 7 > checkpoints/.new/state; mv checkpoints/.new $whole; fi
+      while [ ! -e $whole ]; do sleep 0.1; done
+      exit 3)sh");
+  begin_there(dir);
+  EXPECT_EQ(end(), static_cast<int>(ExitCode::kRunFailed));
+  fs::remove_all(exec::LinkedExecutor::there(dir));
+  begin_there(dir, 7);
+  EXPECT_EQ(end(), 0);
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(read_file(exec::rank_log_path(dir / "logs", 2, rank)), "goes on from 7\n");
+    EXPECT_EQ(read_file(dir / "metrics" / ("rank-" + std::to_string(rank) + ".jsonl")), "one\ntwo\n");
+  }
+  expect_no_process_left();
+}
+
+TEST_F(OtherHostTest, ALostHostIsRequeued) {
+  const Variable steps("FAKE_STEPS", "200");
+  const Variable checkpoints("FAKE_CHECKPOINT", "20");
+  const fs::path dir = make_run("far-requeued-2", 2);
+  requeue(dir, 1);
+  begin_there(dir);
+  EXPECT_TRUE(eventually([&] { return fs::exists(dir / "checkpoints/step-000000040/state.json"); }));
+  network_->hold();
+  EXPECT_EQ(end(), 0);
+  const Json json = record(dir);
+  EXPECT_EQ(json["state"], "finished");
+  EXPECT_EQ(json["failure"], nullptr);
+  ASSERT_EQ(json["segments"].size(), 2u);
+  EXPECT_EQ(json["segments"][0]["failure"]["kind"], "host_lost");
+  EXPECT_EQ(json["segments"][0]["exit_codes"], Json::array({nullptr, nullptr}));
+  const int64_t from = json["segments"][1]["start_step"];
+  EXPECT_GE(from, 40);
+  EXPECT_EQ(json["segments"][1]["steps"], 200 - from);
+  EXPECT_GT(json["segments"][1]["lost_s"], 9) << "from the last that was heard";
+  EXPECT_EQ(json["exit_codes"], Json({0, 0}));
+  EXPECT_TRUE(notes_have(dir, "requeued from step " + std::to_string(from) + " (1 of 1): ranks 0, 1 on elsewhere"));
+  EXPECT_TRUE(fs::exists(dir / "checkpoints/step-000000200/state.json"));
+  expect_no_process_left();
+}
+
+TEST_F(OtherHostTest, ARankThatFailsIsNotRequeued) {
+  const Variable checkpoints("FAKE_CHECKPOINT", "5");
+  const Variable fault("FAKE_FAULT", "1:12:exit:4");
+  const fs::path dir = make_run("far-failed-2", 2);
+  requeue(dir, 3);
+  begin_there(dir);
+  EXPECT_EQ(end(), static_cast<int>(ExitCode::kRunFailed));
+  const Json json = record(dir);
+  EXPECT_EQ(json["failure"]["kind"], "rank_error");
+  EXPECT_EQ(json["segments"].size(), 1u);
+  EXPECT_EQ(json["segments"][0]["failure"], json["failure"]);
   expect_no_process_left();
 }
 

@@ -66,6 +66,13 @@ void add_meaning_of_files(CLI::App& verb, CLI::Option& added, RunOptions& option
   }
 }
 
+// Alone or with "=VALUE": the word behind it is none of it.
+CLI::Option* add_flag_with_value(CLI::App& verb, const RunOption& option, RunOptions& options,
+                                 const std::string& text) {
+  std::string& value = options.*std::get<std::string RunOptions::*>(option.member);
+  return verb.add_flag(fmt::format("{}{{{}}}", option.flags, option.bare), value, text);
+}
+
 }  // namespace
 
 void add_run_option(CLI::App& verb, RunOptions& options, RunOption::Member member, const std::string& help) {
@@ -78,6 +85,8 @@ void add_run_option(CLI::App& verb, RunOptions& options, RunOption::Member membe
           return nullptr;
         } else if constexpr (std::is_same_v<decltype(pointer), bool RunOptions::*>) {
           return verb.add_flag(flags, options.*pointer, text);
+        } else if (!option.bare.empty()) {
+          return add_flag_with_value(verb, option, options, text);
         } else {
           return verb.add_option(flags, options.*pointer, text);
         }

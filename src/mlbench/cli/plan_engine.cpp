@@ -23,6 +23,9 @@ PlanEngine::PlanEngine(const spec::RunOptions& given, const std::vector<std::str
                     "take it, the executor 'local' does",
                     given.executor));
   }
+  if (options.requeue > 0 && given.checkpoint_every.empty()) {
+    throw UserError("--requeue goes on from the last checkpoint: say when they are written with --checkpoint-every");
+  }
   if (!options.ssh_config.empty() && !std::filesystem::is_regular_file(options.ssh_config)) {
     throw UserError(fmt::format("--ssh-config '{}' is no file", options.ssh_config));
   }

@@ -114,6 +114,19 @@ TEST_F(Plan, RunsThatShareTheirHostHaveCoresOfTheirOwn) {
   EXPECT_THAT(error(), HasSubstr("--share-host: what a benchmark of collectives measures is time"));
 }
 
+TEST_F(Plan, ARunIsRequeuedFromACheckpoint) {
+  options_.requeue = "2";
+  EXPECT_THAT(error(), HasSubstr("--requeue: the executor 'local' starts ranks on this host alone"));
+  options_.executor = "mpirun";
+  options_.hosts = "h1:4";
+  facts_.executors = {"local", "mpirun"};
+  EXPECT_THAT(error(), HasSubstr("--requeue goes on from the last checkpoint"));
+  options_.checkpoint_every = "epoch";
+  EXPECT_EQ(plan_runs(options_, facts_).front().engine.requeue, 2);
+  options_.requeue = "0";
+  EXPECT_THAT(error(), HasSubstr("from 1 to 100"));
+}
+
 TEST_F(Plan, InAnImageACommandStartsWhereTheImageSays) {
   const std::string path = environment_variable("PATH").value_or("");
   write_file_atomically(folder_ / "podman", "#!/bin/sh\n");

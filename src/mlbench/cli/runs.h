@@ -3,16 +3,17 @@
 // Run folders: what verbs and master share.
 
 #include "mlbench/home/runs.h"
+#include "mlbench/supervise/link_files.h"
 
 namespace mlbench::cli {
 
 using home::check_names_free;
-using home::checkpoint_steps;
 using home::create_run;
 using home::current_record;
 using home::delete_run;
 using home::is_active_run;
 using home::read_spec;
 using home::without_repeat;
+using supervise::checkpoint_steps;
 
 }  // namespace mlbench::cli

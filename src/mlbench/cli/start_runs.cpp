@@ -189,6 +189,9 @@ void print_dry_run(const Context& context, const std::vector<spec::RunSpec>& run
 void print_manifest(const Context& context, const std::vector<spec::RunSpec>& runs, const std::string& kind) {
   Json objects = Json::array();
   for (const spec::RunSpec& run : runs) {
+    if (run.engine.requeue > 0) {
+      throw UserError("--emit with --requeue: such ranks have no supervisor that could begin again; leave it out");
+    }
     for (const std::string& text : run.environment) {
       const spec::Variable variable = spec::parse_variable(text);
       if (variable.from == spec::ValueFrom::kText) continue;

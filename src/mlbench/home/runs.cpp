@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <system_error>
 #include <thread>
@@ -192,20 +191,6 @@ bool is_active_run(const fs::path& run_dir) {
   } catch (const std::exception&) {
     return supervise::lease_held(run_dir);
   }
-}
-
-std::vector<int64_t> checkpoint_steps(const fs::path& run_dir) {
-  std::vector<int64_t> steps;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run_dir / "checkpoints", error)) {
-    const std::string name = entry.path().filename();
-    int64_t step = 0;
-    if (!name.starts_with("step-")) continue;
-    const auto [end, failed] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
-    if (failed == std::errc() && end == name.data() + name.size()) steps.push_back(step);
-  }
-  std::sort(steps.begin(), steps.end());
-  return steps;
 }
 
 void stop_run(const fs::path& home, const fs::path& run_dir) {

@@ -65,9 +65,6 @@ Json current_record(const std::filesystem::path& run_dir);
 // Whether a supervisor owns the run or is about to; also for a run whose record is damaged.
 bool is_active_run(const std::filesystem::path& run_dir);
 
-// Steps of the complete checkpoints, ascending.
-std::vector<int64_t> checkpoint_steps(const std::filesystem::path& run_dir);
-
 // A waiting run is stopped at once; another one's supervisor is asked to. UserError when the run is not active.
 void stop_run(const std::filesystem::path& home, const std::filesystem::path& run_dir);
 

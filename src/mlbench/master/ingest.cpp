@@ -28,13 +28,14 @@ int64_t bytes_in(const fs::path& file) {
 void Ingest::catch_up(const fs::path& run_dir) {
   const spec::RunSpec run = home::read_spec(run_dir);
   const std::lock_guard lock(mutex_);
+  const int64_t segments = record::last_segment(run_dir);
   for (int64_t rank = 0; rank < run.workers; ++rank) {
     if (!spec::uses_worker(run)) {
       while (read_lines(run_dir, run.id, rank)) {
       }
       continue;
     }
-    for (int64_t segment = 1; fs::exists(record::steps_path(run_dir, segment, rank)); ++segment) {
+    for (int64_t segment = 1; segment <= segments; ++segment) {
       while (read_some(run_dir, run.id, segment, rank)) {
       }
     }
@@ -43,13 +44,14 @@ void Ingest::catch_up(const fs::path& run_dir) {
 
 int64_t Ingest::left_out(const fs::path& run_dir) const {
   const spec::RunSpec run = home::read_spec(run_dir);
+  const int64_t segments = record::last_segment(run_dir);
   int64_t count = 0;
   for (int64_t rank = 0; rank < run.workers; ++rank) {
     if (!spec::uses_worker(run)) {
       count += cursor(run.id, record::tracker_lines_path(run_dir, rank).filename()).left_out;
       continue;
     }
-    for (int64_t segment = 1; fs::exists(record::events_path(run_dir, segment, rank)); ++segment) {
+    for (int64_t segment = 1; segment <= segments; ++segment) {
       count += cursor(run.id, record::events_path(run_dir, segment, rank).filename()).left_out;
     }
   }

@@ -77,6 +77,17 @@ Json last_event(const std::vector<RankSpool>& segments, EventKind kind) {
 
 // ---- parts of the record --------------------------------------------------------------------------------------------
 
+Json failure_json(const std::optional<Failure>& failure) {
+  if (!failure) return nullptr;
+  return {{"kind", failure->kind},
+          {"rank", failure->rank < 0 ? Json(nullptr) : Json(failure->rank)},
+          {"host", text_or_null(failure->host)},
+          {"operation", text_or_null(failure->operation)},
+          {"sequence", failure->sequence < 0 ? Json(nullptr) : Json(failure->sequence)},
+          {"message", failure->message},
+          {"log_tail", failure->log_tail}};
+}
+
 Json segments_json(const RunProgress& progress, const Spools& spools, const std::vector<SegmentTimes>& times) {
   Json list = Json::array();
   for (size_t i = 0; i < progress.segments.size(); ++i) {
@@ -90,23 +101,13 @@ Json segments_json(const RunProgress& progress, const Spools& spools, const std:
                     {"finished_at", text_or_null(info.finished_at)},
                     {"lost_s", info.lost_s},
                     {"exit_codes", codes},
+                    {"failure", failure_json(info.failure)},
                     {"steps", clocks.steps},
                     {"wall_s", times[i].wall_s},
                     {"train_s", seconds(clocks.train_ns)},
                     {"train_legacy_s", seconds(clocks.train_legacy_ns)}});
   }
   return list;
-}
-
-Json failure_json(const std::optional<Failure>& failure) {
-  if (!failure) return nullptr;
-  return {{"kind", failure->kind},
-          {"rank", failure->rank < 0 ? Json(nullptr) : Json(failure->rank)},
-          {"host", text_or_null(failure->host)},
-          {"operation", text_or_null(failure->operation)},
-          {"sequence", failure->sequence < 0 ? Json(nullptr) : Json(failure->sequence)},
-          {"message", failure->message},
-          {"log_tail", failure->log_tail}};
 }
 
 // These choices, in one order; what else `given` holds follows.

@@ -29,13 +29,14 @@ struct Failure {
   std::vector<std::string> log_tail;  // last lines of the culprit's log
 };
 
-// One start of the ranks: a run has one, plus one per resume.
+// One start of the ranks: a run has one, plus one each time that it is resumed or requeued.
 struct SegmentInfo {
   int64_t index = 1;  // from 1
   int64_t start_step = 0;
   std::string started_at, finished_at;         // UTC; empty while unknown
   double lost_s = 0;                           // gap since the previous segment's last record
   std::vector<std::optional<int>> exit_codes;  // per rank; null where nobody saw the end
+  std::optional<Failure> failure = {};         // with which it ended
 };
 
 // What the supervisor knows, beside spec and spools.

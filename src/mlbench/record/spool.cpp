@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <system_error>
 
 #include "mlbench/base/errors.h"
@@ -35,6 +36,18 @@ fs::path steps_path(const fs::path& run_dir, int64_t segment, int64_t rank) {
 
 fs::path events_path(const fs::path& run_dir, int64_t segment, int64_t rank) {
   return spool_file(run_dir, segment, rank, "events");
+}
+
+int64_t last_segment(const fs::path& run_dir) {
+  constexpr int64_t kMostSegments = 1000;  // who reads looks at each
+  int64_t last = 0;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run_dir / "spool", error)) {
+    long long rank = 0, segment = 0;
+    const bool named = std::sscanf(entry.path().filename().c_str(), "rank-%9lld.seg-%9lld.", &rank, &segment) == 2;
+    if (named && segment <= kMostSegments) last = std::max<int64_t>(last, segment);
+  }
+  return last;
 }
 
 bool is_plausible(const StepRecord& record) {

@@ -71,6 +71,10 @@ struct SpoolHeader {
 std::filesystem::path steps_path(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
 std::filesystem::path events_path(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
 
+// The last segment in which any rank wrote, of the first 1000; 0: none did. One before it may have no files: its ranks
+// could not start.
+int64_t last_segment(const std::filesystem::path& run_dir);
+
 // Of all whole numbers in a spool and their sums: sums and differences of a few do not overflow.
 inline constexpr int64_t kMostInteger = 100'000'000'000'000'000;
 

@@ -58,6 +58,17 @@ TEST_F(Spool, RefusesTimesThatNoRunHas) {
   }
 }
 
+TEST_F(Spool, TheLastSegmentMayStandBehindOneWithoutFiles) {
+  EXPECT_EQ(last_segment(dir()), 0);
+  write_spool(dir(), 1, 0, {}, {});
+  EXPECT_EQ(last_segment(dir()), 1);
+  write_spool(dir(), 12, 3, {}, {});
+  for (const char* name : {"rank-0.seg-x.steps", "rank-0.seg-999999999.steps"}) {
+    std::ofstream(dir() / "spool" / name) << "none";
+  }
+  EXPECT_EQ(last_segment(dir()), 12);
+}
+
 TEST_F(Spool, IgnoresATornEnd) {
   for (int64_t lost = 1; lost <= kOneStepBytes; lost += 37) {
     write_spool(dir(), 1, 0, {step_record(0, 1, 5), step_record(1, 1, 6)},

@@ -21,10 +21,7 @@ bool ProgressReader::update() {
                                 [this](const Json& event) { take(event); })) {
       news = true;
     }
-    if (!fs::exists(record::events_path(run_dir_, next_segment_, rank_)) &&
-        !fs::exists(record::steps_path(run_dir_, next_segment_, rank_))) {
-      return news;
-    }
+    if (!find_next_segment()) return news;
     progress_.segment = next_segment_++;
     progress_.prepared = progress_.training = false;
     progress_.end.reset();
@@ -33,6 +30,19 @@ bool ProgressReader::update() {
     window_.clear();
     news = true;
   }
+}
+
+bool ProgressReader::find_next_segment() {
+  const int64_t last = record::last_segment(run_dir_);
+  for (int64_t segment = next_segment_; segment <= last; ++segment) {
+    if (!fs::exists(record::events_path(run_dir_, segment, rank_)) &&
+        !fs::exists(record::steps_path(run_dir_, segment, rank_))) {
+      continue;
+    }
+    next_segment_ = segment;
+    return true;
+  }
+  return false;
 }
 
 void ProgressReader::take(const record::StepRecord& record) {

@@ -44,6 +44,8 @@ class ProgressReader {
   void each_row(std::function<void(const Json& row)> take) { take_row_ = std::move(take); }
 
  private:
+  // Those whose ranks could not start are passed by.
+  bool find_next_segment();
   void take(const record::StepRecord& record);
   void take(const Json& event);
 

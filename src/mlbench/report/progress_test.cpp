@@ -85,6 +85,18 @@ TEST(ProgressReader, GoesOnToTheNextSegment) {
   EXPECT_EQ(reader.progress().steps_done, 20);
 }
 
+TEST(ProgressReader, PassesByASegmentThatCouldNotStart) {
+  const TemporaryFolder run;
+  start_spool(run.path(), 1, 0);
+  ProgressReader reader(run.path());
+  reader.update();
+  start_spool(run.path(), 3, 0);
+  append_event(run.path(), 3, 0, {{"event", "begin"}, {"start_step", 20}, {"steps_per_epoch", 600}});
+  reader.update();
+  EXPECT_EQ(reader.progress().segment, 3);
+  EXPECT_EQ(reader.progress().steps_done, 20);
+}
+
 TEST(ProgressReader, RefusesAnotherFormat) {
   const TemporaryFolder run;
   const std::string other(64, 'x');

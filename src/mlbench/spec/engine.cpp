@@ -147,6 +147,7 @@ std::vector<std::string> names_of_given(const EngineOptions& engine) {
   look("queue", !kubernetes.queue.empty());
   look("host_network", kubernetes.host_network);
   look("pod_overlay", !kubernetes.pod_overlay.empty());
+  look("requeue", engine.requeue > 0);
   return names;
 }
 
@@ -166,7 +167,8 @@ Json to_json(const EngineOptions& engine) {
           {"data_volume", text_or_null(engine.kubernetes.data_volume)},
           {"queue", text_or_null(engine.kubernetes.queue)},
           {"host_network", engine.kubernetes.host_network},
-          {"pod_overlay", text_or_null(engine.kubernetes.pod_overlay)}};
+          {"pod_overlay", text_or_null(engine.kubernetes.pod_overlay)},
+          {"requeue", engine.requeue > 0 ? Json(engine.requeue) : Json()}};
 }
 
 }  // namespace mlbench::spec

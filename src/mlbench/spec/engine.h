@@ -13,6 +13,7 @@
 namespace mlbench::spec {
 
 inline constexpr Range kRanksPerHost{1, 1024};
+inline constexpr Range kRequeues{1, 100};
 inline constexpr size_t kLongestSetup = 64 * 1024;
 inline constexpr size_t kLongestPodOverlay = 64 * 1024;
 
@@ -37,6 +38,8 @@ struct EngineOptions {
   std::string scratch = {};             // absolute folder on the hosts for what ranks write; "": /tmp
   std::string image = {};               // of containers in which the ranks run; "": the executor's default
   KubernetesOptions kubernetes = {};
+  // How often a run goes on by itself from its last checkpoint, once a host was lost or the engine took ranks away.
+  int64_t requeue = 0;
   bool operator==(const EngineOptions&) const = default;
 };
 

@@ -74,6 +74,10 @@ TEST(Engine, TheRecordSaysWhatWasAskedFor) {
     EXPECT_TRUE(json.at(name).is_null());
   }
   EXPECT_EQ(json["host_network"], false);
+  EXPECT_TRUE(json.at("requeue").is_null());
+  engine.requeue = 3;
+  EXPECT_THAT(names_of_given(engine), ElementsAre("hosts", "slurm", "requeue"));
+  EXPECT_EQ(to_json(engine)["requeue"], 3);
 }
 
 TEST(Engine, WhatKubernetesIsToldIsNamedAsInARequest) {
@@ -98,6 +102,9 @@ TEST(Engine, OptionsBecomeWhatTheExecutorIsTold) {
   options.slurm = {"exclusive"};
   options.setup = "module load mpi\n";
   options.scratch = "/scratch";
+  options.requeue = "2";
+  EXPECT_EQ(engine_of(options).requeue, 2);
+  options.requeue.clear();
   EXPECT_EQ(engine_of(options),
             (EngineOptions{"h1:2,h2:1", 3, "/etc/ssh/other", {"exclusive"}, "module load mpi\n", "/scratch"}));
   options.scratch = "scratch";

@@ -150,6 +150,10 @@ constexpr RunOption kRows[] = {
      .group = kWhere, .help = "ranks on Kubernetes use the network of their nodes"},
     {.name = "pod_overlay", .flags = "--pod-overlay", .member = &Options::pod_overlay, .kind = Kind::kText,
      .value = "FILE", .group = kWhere, .help = "JSON or YAML that is merged into the pods' template"},
+    {.name = "requeue", .flags = "--requeue", .member = &Options::requeue, .kind = Kind::kCount,
+     .applies = kTraining, .range = kRequeues, .value = "N", .group = kWhere,
+     .help = "once a host is lost, or an engine takes ranks away, go on from the last checkpoint: at most N times, 3 "
+             "without =N", .bare = "3"},
     {.name = "work_dir", .flags = "--work-dir", .member = &Options::work_dir, .kind = Kind::kText,
      .applies = kCommands, .value = "DIR", .group = kHow,
      .help = "where a command behind -- starts (default: here; with --image its own)"},
@@ -324,6 +328,7 @@ EngineOptions engine_of(const RunOptions& options) {
   }
   if (engine.setup.find('\0') != std::string::npos) throw UserError("--setup holds a zero byte: it is no text");
   engine.image = options.image;
+  engine.requeue = count_of(options, &Options::requeue, 0);
   engine.kubernetes = {options.kube_context, options.name_space,   options.memory,     options.data_volume,
                        options.queue,        options.host_network, options.pod_overlay};
   if (options.pod_overlay.size() > kLongestPodOverlay) {

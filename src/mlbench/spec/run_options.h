@@ -36,6 +36,7 @@ struct RunOptions {
   std::vector<std::string> slurm;
   std::string kube_context, name_space, memory, data_volume, queue, pod_overlay;  // pod_overlay is text here
   bool host_network = false;
+  std::string requeue;
   // A custom run: what each rank starts, in which folder, with which variables (spec/variables.h) beside those of the
   // machine.
   std::vector<std::string> command;
@@ -84,6 +85,7 @@ struct RunOption {
   std::string_view group = {};
   std::string_view help = {};
   std::span<const std::string_view> choices = {};  // for texts; none: any
+  std::string_view bare = {};  // what the flag means without "=VALUE"; empty: it needs one behind it
 };
 
 // All of them, in the order of help.

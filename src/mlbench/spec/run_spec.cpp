@@ -43,6 +43,7 @@ void describe_engine(V& v, Engine& one) {
     v.field("host_network", kubernetes.host_network);
     v.field("pod_overlay", kubernetes.pod_overlay);
   });
+  v.field("requeue", one.requeue, {.range = Range{0, kRequeues.most}});
 }
 
 template <typename V, typename Spec>

@@ -27,7 +27,8 @@ RunSpec full_spec() {
                  "module load mpi\n",
                  "/scratch",
                  "worker:1",
-                 {"lab", "team", "4Gi", "claim", "queue", true, "{\"spec\": {}}"}};
+                 {"lab", "team", "4Gi", "claim", "queue", true, "{\"spec\": {}}"},
+                 3};
   spec.workers = 2;
   spec.threads_per_worker = 4;
   spec.inter_op_threads = 2;

@@ -89,6 +89,7 @@ record::RunProgress settled_progress(const std::filesystem::path& run_dir, const
   if (!progress.segments.empty() && progress.segments.back().finished_at.empty()) {
     record::SegmentInfo& segment = progress.segments.back();
     segment.finished_at = progress.finished_at;
+    segment.failure = progress.failure;
     segment.exit_codes.assign(segment.exit_codes.size(), std::nullopt);
   }
   return progress;

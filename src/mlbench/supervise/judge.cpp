@@ -52,11 +52,11 @@ Outcome failed(std::string kind, std::string message) {
   record::Failure failure;
   failure.kind = std::move(kind);
   failure.message = std::move(message);
-  return {record::RunState::kFailed, failure};
+  return {record::RunState::kFailed, failure, false};
 }
 
 Outcome ended_on_request(EndRequest request) {
-  if (request == EndRequest::kStop) return {record::RunState::kStopped, std::nullopt};
+  if (request == EndRequest::kStop) return {record::RunState::kStopped, std::nullopt, false};
   return failed("launcher_lost", "the command that started this run disappeared; the run ended with it");
 }
 
@@ -77,7 +77,10 @@ Judge::Judge(JudgeOptions options, TimePoint begin)
 std::optional<Outcome> Judge::judge(const RunView& view, TimePoint now) {
   if (now - last_look_ > kGrace) woke_ = now;
   last_look_ = now;
-  if (auto failure = failure_in(view, now)) return Outcome{record::RunState::kFailed, std::move(failure)};
+  if (auto failure = failure_in(view, now)) {
+    const bool lost_place = failure->kind == "host_lost" || (view.launcher_death && view.launcher_death->lost_place);
+    return Outcome{record::RunState::kFailed, std::move(failure), lost_place};
+  }
   if (!view.running) return Outcome{};
   return std::nullopt;
 }

@@ -25,6 +25,9 @@ namespace mlbench::supervise {
 struct Outcome {
   record::RunState state = record::RunState::kFinished;
   std::optional<record::Failure> failure;  // with the state kFailed, and only then
+  // It failed for the place of ranks, which an engine lost or took away (exec::LauncherDeath), or whose host is out of
+  // reach: they could go on elsewhere, or later.
+  bool lost_place = false;
 };
 Outcome failed(std::string kind, std::string message);
 Outcome ended_on_request(EndRequest request);
@@ -63,7 +66,7 @@ struct JudgeOptions {
 
 class Judge {
  public:
-  // `begin`: of the segment.
+  // `begin`: of the ranks.
   Judge(JudgeOptions options, TimePoint begin);
 
   // Empty: the run goes on. A failure comes once its cause had time to show: 1 s after the first sign of trouble (5 s

@@ -23,12 +23,35 @@ record::RunState state_of(const std::string& name) {
   throw UserError("unknown run state '" + name + "': valid are queued, running, finished, failed, stopped");
 }
 
+Json to_json(const std::optional<record::Failure>& failure) {
+  if (!failure) return nullptr;
+  return {{"kind", failure->kind},           {"rank", failure->rank},         {"host", failure->host},
+          {"operation", failure->operation}, {"sequence", failure->sequence}, {"message", failure->message},
+          {"log_tail", failure->log_tail}};
+}
+
 Json to_json(const record::SegmentInfo& segment) {
   Json codes = Json::array();
   for (const auto& code : segment.exit_codes) codes.push_back(code ? Json(*code) : Json(nullptr));
-  return {{"index", segment.index},           {"start_step", segment.start_step},
-          {"started_at", segment.started_at}, {"finished_at", segment.finished_at},
-          {"lost_s", segment.lost_s},         {"exit_codes", codes}};
+  return {{"index", segment.index},
+          {"start_step", segment.start_step},
+          {"started_at", segment.started_at},
+          {"finished_at", segment.finished_at},
+          {"lost_s", segment.lost_s},
+          {"exit_codes", codes},
+          {"failure", to_json(segment.failure)}};
+}
+
+record::Failure failure_from_json(const Json& json) {
+  record::Failure failure;
+  json.at("kind").get_to(failure.kind);
+  failure.rank = integer_member(json, "rank");
+  json.at("host").get_to(failure.host);
+  json.at("operation").get_to(failure.operation);
+  failure.sequence = integer_member(json, "sequence");
+  json.at("message").get_to(failure.message);
+  json.at("log_tail").get_to(failure.log_tail);
+  return failure;
 }
 
 record::SegmentInfo segment_from_json(const Json& json) {
@@ -43,25 +66,10 @@ record::SegmentInfo segment_from_json(const Json& json) {
     if (!number && !code.is_null()) throw UserError("progress.json: an exit code is neither a whole number nor null");
     segment.exit_codes.push_back(number ? std::optional(static_cast<int>(*number)) : std::nullopt);
   }
+  // Those of earlier programs do not say.
+  const Json failure = json.value("failure", Json(nullptr));
+  if (!failure.is_null()) segment.failure = failure_from_json(failure);
   return segment;
-}
-
-Json to_json(const record::Failure& failure) {
-  return {{"kind", failure.kind},           {"rank", failure.rank},         {"host", failure.host},
-          {"operation", failure.operation}, {"sequence", failure.sequence}, {"message", failure.message},
-          {"log_tail", failure.log_tail}};
-}
-
-record::Failure failure_from_json(const Json& json) {
-  record::Failure failure;
-  json.at("kind").get_to(failure.kind);
-  failure.rank = integer_member(json, "rank");
-  json.at("host").get_to(failure.host);
-  json.at("operation").get_to(failure.operation);
-  failure.sequence = integer_member(json, "sequence");
-  json.at("message").get_to(failure.message);
-  json.at("log_tail").get_to(failure.log_tail);
-  return failure;
 }
 
 std::filesystem::path progress_path(const std::filesystem::path& run_dir) { return run_dir / "progress.json"; }
@@ -79,7 +87,7 @@ Json to_json(const record::RunProgress& progress) {
           {"started_at", progress.started_at},
           {"finished_at", progress.finished_at},
           {"segments", segments},
-          {"failure", progress.failure ? to_json(*progress.failure) : Json(nullptr)},
+          {"failure", to_json(progress.failure)},
           {"placement", progress.placement},
           {"allocation", progress.allocation},
           {"hosts", progress.hosts},

@@ -17,16 +17,15 @@
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/link/link.h"
 #include "mlbench/net/sockets.h"
-#include "mlbench/record/spool.h"
-#include "mlbench/record/timeline.h"
-#include "mlbench/record/tracker_lines.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/core_lock.h"
 #include "mlbench/supervise/judge.h"
 #include "mlbench/supervise/lease.h"
+#include "mlbench/supervise/link_files.h"
 #include "mlbench/supervise/proc.h"
 #include "mlbench/supervise/progress.h"
+#include "mlbench/supervise/requeue.h"
 #include "mlbench/supervise/supervisor.h"
 #include "mlbench/supervise/traces.h"
 #include "mlbench/supervise/upkeep.h"
@@ -41,6 +40,8 @@ using std::chrono::steady_clock;
 constexpr milliseconds kTick{100};
 constexpr seconds kStopPatience{5};
 constexpr seconds kFinalRecordPatience{10};
+// A host that was lost may be back soon.
+constexpr seconds kRequeuePause{10};
 
 std::string utc_now() { return format_utc(std::chrono::system_clock::now()); }
 
@@ -50,17 +51,19 @@ std::string make_secret() {
   return fmt::format("{:02x}", fmt::join(bytes, ""));
 }
 
-// One segment of a run, from the lease to the last record.
-class Segment {
+// A run from the lease to the last record: one segment, and those for which it is requeued.
+class Supervisor {
  public:
-  Segment(const SupervisorOptions& options, exec::Executor& executor)
+  Supervisor(const SupervisorOptions& options, exec::Executor& executor)
       : options_(options),
         executor_(executor),
         lease_(take_lease(options.run_dir)),
         control_(options.run_dir, options.attached),
         run_(read_spec(options.run_dir)),
         upkeep_(run_, progress_, lease_, clock_),
-        core_path_(options.core_lock.empty() ? default_core_lock() : options.core_lock) {
+        core_path_(options.core_lock.empty() ? default_core_lock() : options.core_lock),
+        resume_step_(options.resume_step),
+        requeue_(run_) {
     load_progress();
     for (const char* folder : {"logs", "spool", "checkpoints"}) {
       std::filesystem::create_directories(options_.run_dir / folder);
@@ -74,6 +77,21 @@ class Segment {
   }
 
   int run() {
+    for (;;) {
+      const Outcome outcome = run_segment();
+      end_segment(outcome);
+      const Requeue::Verdict next = requeue_.next(outcome);
+      if (!next.note.empty()) progress_.notes.push_back(next.note);
+      if (!next.step) return finish(outcome);
+      spdlog::error("{}: {}", run_.name, next.note);
+      if (const auto request = prepare_segment(next)) return finish(ended_on_request(*request));
+    }
+  }
+
+ private:
+  // ---- the phases
+
+  Outcome run_segment() {
     Outcome outcome;
     try {
       outcome = queue_and_watch();
@@ -83,10 +101,40 @@ class Segment {
       outcome = failed("supervisor_lost", std::string("the supervisor failed: ") + error.what());
       spdlog::error("{}", outcome.failure->message);
     }
-    return finish(outcome);
+    return outcome;
   }
 
- private:
+  // What is left of the ranks goes; its time ends.
+  void end_segment(const Outcome& outcome) {
+    group_.reset();
+    cores_.reset();
+    beside_.reset();
+    server_.reset();
+    links_.reset();
+    if (own_segment_) {
+      segment().finished_at = utc_now();
+      segment().failure = outcome.failure;
+    }
+    upkeep_.end_segment();
+  }
+
+  // Nothing that was known of the last one's ranks holds for those to come. How the run is to end, if it is.
+  std::optional<EndRequest> prepare_segment(const Requeue::Verdict& next) {
+    resume_step_ = next.step;
+    own_segment_ = false;
+    ends_.clear();
+    ends_seen_ = 0;
+    progress_.state = record::RunState::kQueued;
+    upkeep_.save();
+    const auto until = steady_clock::now() + (next.wait ? kRequeuePause : seconds(0));
+    while (steady_clock::now() < until) {
+      if (const auto request = control_.poll()) return request;
+      upkeep_.keep_lease_fresh();
+      std::this_thread::sleep_for(kTick);
+    }
+    return std::nullopt;
+  }
+
   static Lease take_lease(const std::filesystem::path& run_dir) {
     auto lease = Lease::take(run_dir);
     if (!lease)
@@ -113,8 +161,6 @@ class Segment {
     progress_.finished_at.clear();
   }
 
-  // ---- the phases
-
   Outcome queue_and_watch() {
     reserve_room(options_.run_dir);
     if (const auto request = wait_for_cores()) return ended_on_request(*request);
@@ -124,10 +170,7 @@ class Segment {
     server_options.run_id = std::to_string(run_.id);
     server_options.secret = make_secret();
     if (!executor_.on_this_host()) {
-      links_.emplace(net::LinkServerOptions{
-          .size = server_options.size,
-          .folder = run_.run_dir,
-          .files = [segment = progress_.segments.back().index](int rank) { return files_of(segment, rank); }});
+      links_.emplace(link_options(run_, progress_.segments.back().index));
       rendezvous_ = executor_.rendezvous(plain_request());
       server_options.bind_address = rendezvous_.bind;
       server_options.take_link = [this](net::ProvedConnection link) { links_->take(std::move(link)); };
@@ -169,14 +212,14 @@ class Segment {
     }
 
     const std::string holder = describe_holder(core_path_);
-    enter_queue(fmt::format("waits for the cores: another run holds {}{}", core_path_.string(),
-                            holder.empty() ? "" : " (" + holder + ")"));
+    upkeep_.enter_queue(fmt::format("waits for the cores: another run holds {}{}", core_path_.string(),
+                                    holder.empty() ? "" : " (" + holder + ")"));
     while (!cores_) {
       if (const auto request = control_.poll()) return request;
       cores_ = queue.take(2 * kTick);
       upkeep_.keep_lease_fresh();
     }
-    leave_queue("for the cores");
+    upkeep_.leave_queue("for the cores");
     return keep_to_cores();
   }
 
@@ -192,7 +235,7 @@ class Segment {
   void begin_segment() {
     record::SegmentInfo segment;
     segment.index = progress_.segments.empty() ? 1 : progress_.segments.back().index + 1;
-    segment.start_step = options_.resume_step.value_or(0);
+    segment.start_step = resume_step_.value_or(0);
     segment.exit_codes.resize(static_cast<size_t>(run_.workers));
     own_host_ = {host_name(), capture_host(100), capture_environment()};
     progress_.placement = nullptr;
@@ -202,7 +245,7 @@ class Segment {
     progress_.segments.push_back(std::move(segment));
     own_segment_ = true;
     stamp_start();
-    ends_.resize(static_cast<size_t>(run_.workers));
+    ends_.assign(static_cast<size_t>(run_.workers), std::nullopt);
     // Before any rank can write under the segment's number: whoever resumes after us is not to use it again.
     write_progress(options_.run_dir, progress_);
   }
@@ -214,7 +257,6 @@ class Segment {
     if (progress_.segments.size() > 1) segment().lost_s = lost_seconds(now);
     if (progress_.started_at.empty()) progress_.started_at = segment().started_at;
     progress_.state = record::RunState::kRunning;
-    started_ = clock_.now();
     upkeep_.begin_segment();
   }
 
@@ -222,7 +264,6 @@ class Segment {
   void take_back_start() {
     if (progress_.started_at == segment().started_at) progress_.started_at.clear();
     segment().started_at.clear();
-    started_.reset();
     upkeep_.withdraw_segment();
   }
 
@@ -235,15 +276,15 @@ class Segment {
       const bool queued = status.state == exec::StartState::kQueued;
       const std::string note =
           fmt::format("waits in the queue of {}{}", executor_.name(), status.words.empty() ? "" : ": " + status.words);
-      if (queued && !queued_since_) {
+      if (queued && !upkeep_.is_queued()) {
         take_back_start();
-        enter_queue(note);
+        upkeep_.enter_queue(note);
       } else if (queued && progress_.notes.back() != note) {
         progress_.notes.back() = note;
-        count_queue();
+        upkeep_.count_queue();
         upkeep_.save();
-      } else if (!queued && queued_since_) {
-        leave_queue("in the queue of " + executor_.name());
+      } else if (!queued && upkeep_.is_queued()) {
+        upkeep_.leave_queue("in the queue of " + executor_.name());
         if (status.state != exec::StartState::kFailed) stamp_start();
         upkeep_.save();
       }
@@ -254,7 +295,7 @@ class Segment {
       if (const auto end = control_.poll()) return ended_on_request(*end);
       upkeep_.keep_lease_fresh();
       if (queued && upkeep_.record_is_due()) {
-        count_queue();
+        upkeep_.count_queue();
         upkeep_.update_record({});
       }
     }
@@ -266,27 +307,6 @@ class Segment {
     return std::nullopt;
   }
 
-  // ---- the queue: no time of the run
-
-  void enter_queue(std::string note) {
-    queued_since_ = clock_.now();
-    queue_before_s_ = progress_.queue_s;
-    progress_.state = record::RunState::kQueued;
-    progress_.notes.push_back(std::move(note));
-    upkeep_.save();
-  }
-
-  void count_queue() {
-    if (queued_since_) progress_.queue_s = queue_before_s_ + to_seconds(clock_.now() - *queued_since_);
-  }
-
-  // `where` behind "waited 2.0 s ".
-  void leave_queue(const std::string& where) {
-    count_queue();
-    progress_.notes.back() = fmt::format("waited {:.1f} s {}", progress_.queue_s - queue_before_s_, where);
-    queued_since_.reset();
-  }
-
   double lost_seconds(std::chrono::system_clock::time_point now) const {
     const record::SegmentInfo& previous = progress_.segments[progress_.segments.size() - 2];
     auto last = last_trace(run_, previous.index);
@@ -294,20 +314,8 @@ class Segment {
     return last ? std::max(0.0, to_seconds(now - *last)) : 0;
   }
 
-  // What a rank of another host writes, in the order in which it is to come: no event without its steps.
-  static std::vector<std::string> files_of(int64_t segment, int rank) {
-    std::vector<std::string> names;
-    for (const std::filesystem::path& path :
-         {record::steps_path("", segment, rank), record::events_path("", segment, rank),
-          record::timeline_path("", segment, rank), record::tracker_lines_path("", rank),
-          exec::rank_log_path("logs", segment, rank)}) {
-      names.push_back(path.string());
-    }
-    return names;
-  }
-
   exec::LaunchRequest plain_request() const {
-    return launch_request(run_, executor_, options_.worker, progress_.segments.back().index, options_.resume_step,
+    return launch_request(run_, executor_, options_.worker, progress_.segments.back().index, resume_step_,
                           run_.oversubscribed || progress_.oversubscribed);
   }
 
@@ -340,11 +348,12 @@ class Segment {
     request.links.rendezvous = net::endpoint_text(rendezvous_.address, server_->port());
     request.links.secret = server.secret;
     request.links.folder = run_.run_dir;
+    request.links.given = files_to_resume(run_, resume_step_);
     return request;
   }
 
   Outcome watch() {
-    Judge judge(judge_options(), *started_);
+    Judge judge(judge_options(), steady_clock::now());
     for (;;) {
       for (const exec::RankExit& exit : group_->poll(kTick)) note_end(exit);
       tick();
@@ -360,19 +369,11 @@ class Segment {
   }
 
   int finish(const Outcome& outcome) {
-    group_.reset();
-    cores_.reset();
-    beside_.reset();
-    server_.reset();
-    links_.reset();
     progress_.state = outcome.state;
     progress_.failure = outcome.failure;
     if (progress_.failure) explain_full_disk(*progress_.failure);
     release_room(options_.run_dir);
-    progress_.finished_at = utc_now();
-    if (own_segment_) segment().finished_at = progress_.finished_at;
-    count_queue();
-    upkeep_.count_time();
+    progress_.finished_at = own_segment_ ? segment().finished_at : utc_now();
     const auto deadline = steady_clock::now() + kFinalRecordPatience;
     while (!upkeep_.save()) {
       if (steady_clock::now() >= deadline) {
@@ -476,13 +477,12 @@ class Segment {
   exec::Rendezvous rendezvous_;           // theirs
   std::optional<net::KvServer> server_;
   std::unique_ptr<exec::RankGroup> group_;
-  exec::HostCapture own_host_;  // of this process
-  std::optional<TimePoint> queued_since_;
-  double queue_before_s_ = 0;                 // of earlier waits
+  exec::HostCapture own_host_;                // of this process
   std::vector<std::optional<RankEnd>> ends_;  // by the ranks' own doing
   int64_t ends_seen_ = 0;
-  bool own_segment_ = false;  // the last segment is this one's
-  std::optional<TimePoint> started_;
+  bool own_segment_ = false;            // the last segment has begun here
+  std::optional<int64_t> resume_step_;  // of the segment
+  Requeue requeue_;
 };
 
 }  // namespace
@@ -490,7 +490,7 @@ class Segment {
 int supervise(const SupervisorOptions& options, exec::Executor& executor) {
   // An attached supervisor shares the terminal with the command, which tells the user what happens.
   if (options.attached && !environment_variable("MLBENCH_LOG")) spdlog::set_level(spdlog::level::err);
-  return Segment(options, executor).run();
+  return Supervisor(options, executor).run();
 }
 
 }  // namespace mlbench::supervise

@@ -1,5 +1,7 @@
 #include "mlbench/supervise/upkeep.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -26,6 +28,31 @@ Upkeep::Upkeep(const spec::RunSpec& run, record::RunProgress& progress, Lease& l
 void Upkeep::begin_segment() {
   wall_before_s_ = progress_.wall_s;
   begin_ = clock_.now();
+}
+
+void Upkeep::end_segment() {
+  count_queue();
+  queued_since_.reset();
+  count_time();
+  begin_.reset();
+}
+
+void Upkeep::enter_queue(std::string note) {
+  queued_since_ = clock_.now();
+  queue_before_s_ = progress_.queue_s;
+  progress_.state = record::RunState::kQueued;
+  progress_.notes.push_back(std::move(note));
+  save();
+}
+
+void Upkeep::count_queue() {
+  if (queued_since_) progress_.queue_s = queue_before_s_ + to_seconds(clock_.now() - *queued_since_);
+}
+
+void Upkeep::leave_queue(const std::string& where) {
+  count_queue();
+  progress_.notes.back() = fmt::format("waited {:.1f} s {}", progress_.queue_s - queue_before_s_, where);
+  queued_since_.reset();
 }
 
 void Upkeep::remember(const std::vector<std::optional<pid_t>>& pids) {

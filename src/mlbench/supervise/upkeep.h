@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "mlbench/base/clock.h"
@@ -24,6 +25,13 @@ class Upkeep {
   void begin_segment();
   // It has not begun after all: its ranks wait in a queue. Before anything was written since begin_segment().
   void withdraw_segment() { begin_.reset(); }
+  // Its ranks are gone: neither wall time nor time in a queue counts any more.
+  void end_segment();
+  // ---- a queue: no time of the run. The note says why it waits, and where it waited ("for the cores") at the end.
+  void enter_queue(std::string note);
+  void count_queue();
+  void leave_queue(const std::string& where);
+  bool is_queued() const { return queued_since_.has_value(); }
   // Who takes over the lease ends these.
   void remember(const std::vector<std::optional<pid_t>>& pids);
 
@@ -51,6 +59,8 @@ class Upkeep {
   std::vector<ProcessIdentity> identities_;
   double wall_before_s_ = 0;  // of earlier segments
   std::optional<TimePoint> begin_;
+  double queue_before_s_ = 0;  // of earlier waits
+  std::optional<TimePoint> queued_since_;
   TimePoint next_record_{}, next_lease_{};
   bool lease_refused_ = false, record_refused_ = false;  // by the disk, the last time; said once
 };

@@ -47,13 +47,16 @@ const std::vector<ExecutorRow>& executors() {
       {"mpirun",
        exec::mpirun::available,
        exec::mpirun::make,
-       {"hosts", "ranks_per_host", "ssh_config", "scratch", "image"}},
-      {"slurm", exec::slurm::available, exec::slurm::make, {"ranks_per_host", "slurm", "setup", "scratch", "image"}},
+       {"hosts", "ranks_per_host", "ssh_config", "scratch", "image", "requeue"}},
+      {"slurm",
+       exec::slurm::available,
+       exec::slurm::make,
+       {"ranks_per_host", "slurm", "setup", "scratch", "image", "requeue"}},
       {"kubernetes",
        exec::kubernetes::available,
        exec::kubernetes::make,
        {"ranks_per_host", "image", "kube_context", "namespace", "memory", "data_volume", "queue", "host_network",
-        "pod_overlay"}},
+        "pod_overlay", "requeue"}},
   };
   return rows;
 }

@@ -27,6 +27,14 @@ TEST(ExecutorTable, WhatIsNotTakenIsNamedWithThoseThatTakeIt) {
             "slurm, kubernetes");
 }
 
+TEST(ExecutorTable, OnThisHostThereIsNowhereElseToGoOn) {
+  spec::EngineOptions engine;
+  engine.requeue = 1;
+  EXPECT_EQ(error_of([&] { make_executor("local", engine); }),
+            "--requeue: the executor 'local' starts ranks on this host alone; executors that take it: mpirun, slurm, "
+            "kubernetes");
+}
+
 TEST(ExecutorTable, OptionsOfAnotherEngineAreRefused) {
   spec::EngineOptions engine;
   engine.hosts = "h1:2";
