@@ -206,6 +206,33 @@ class MpirunTest(unittest.TestCase):
                 self.wait_for(lambda: not self.left(), f"something stays: {self.left()}", GONE_WITHIN_S)
                 self.network.heal("h3")
 
+    def test_a_host_that_comes_back_is_gone_on_with(self):
+        process = self.begin("back", "--requeue=3", "--checkpoint-every", "20")
+        checkpoints = self.run_folder("back") / "checkpoints"
+        self.wait_for(lambda: list(checkpoints.glob("step-*/state.json")), "a checkpoint comes")
+        self.network.cut("h3")
+        self.wait_for(lambda: len(self.record("back")["segments"]) > 1, "the next segment begins")
+        self.network.heal("h3")
+
+        def goes_on():
+            self.assertIsNone(process.poll(), self.record("back")["failure"])
+            last = len(self.record("back")["segments"])
+            spools = [self.run_folder("back") / "spool" / f"rank-{rank}.seg-{last}.steps" for rank in range(4)]
+            return all(spool.exists() and spool.stat().st_size > 2000 for spool in spools)
+        self.wait_for(goes_on, "all ranks train again", 120)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(60), 130)
+        record = self.record("back")
+        self.assertEqual(record["state"], "stopped")
+        self.assertIsNone(record["failure"])
+        first, *others = record["segments"]
+        self.assertEqual((first["failure"]["kind"], first["failure"]["host"]), ("host_lost", "h3"))
+        # Where the host was not back in time, a start in vain stands between.
+        self.assertEqual([segment["failure"] and segment["failure"]["kind"] for segment in others],
+                         ["start_failed"] * (len(others) - 1) + [None])
+        self.assertGreaterEqual(others[-1]["start_step"], 20)
+        self.assertTrue(any("requeued from step" in note for note in record["notes"]), record["notes"])
+
     def test_a_cut_that_heals_is_none(self):
         process = self.begin("heals")
         self.network.cut("h3")
