@@ -138,7 +138,7 @@ int run(const Arguments& arguments) {
   const auto run = spec::run_spec_from_json(read_json_file(arguments.run_dir / "spec.json"));
   const Fault fault = fault_of(rank);
   std::cerr << "fake worker, rank " << rank << " of " << size << std::endl;
-  if (arguments.start_step > 0) {
+  if (arguments.start_step > 0 && environment_variable("FAKE_CHECKPOINT")) {
     const auto checkpoint = checkpoint_of(arguments, arguments.start_step);
     if (read_file(checkpoint / "state.json") != std::to_string(arguments.start_step) ||
         read_file(checkpoint / "model.safetensors").size() != 2'000'000) {

@@ -150,12 +150,14 @@ TEST_F(JudgeTest, OnlyALostPlaceIsOne) {
   all_join();
   end(1, {4, {}});
   EXPECT_FALSE(after(2s)->lost_place);
+  view_ = {};
   begin(2);
   all_join();
   end(1, {137, SIGKILL});
   view_.ranks[1].end->lost = true;
   EXPECT_TRUE(after(2s)->lost_place);
   for (const bool lost : {false, true}) {
+    view_ = {};
     begin(2);
     all_join();
     view_.launcher_death = exec::LauncherDeath{"job 12: Slurm ended it under its ranks", "start_failed", -1, lost};
