@@ -4,7 +4,7 @@
 import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
 import {get, post, textOf, usePolled} from './api';
 import {NONE, number, plural, taskLabel} from './format';
-import {applies, commandOf, EMPTY, isComplete, rangeText, requestOf, type Field, type Fields, type Form, type Kind} from './request';
+import {applies, commandOf, EMPTY, engineOf, isComplete, rangeText, requestOf, takes, type Field, type Fields, type Form, type Kind} from './request';
 import {go, runHref} from './router';
 import type {Catalog, Choice, Plan, RunSummary, Task} from './types';
 import {Dialog, ErrorNote, Loading, Segmented} from './ui';
@@ -55,6 +55,12 @@ function NumberInput({label, field, usual, value, onInput}: {label: string; fiel
       {range !== '' && <span class="hint">{range}</span>}
     </label>
   );
+}
+
+interface TextProps {
+  placeholder?: string;
+  hint?: string;
+  lines?: boolean;
 }
 
 // One of what the master's description names.
@@ -114,7 +120,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
   const forms = offer?.tasks.filter((task) => task.name === form.task) ?? [];
   const task = forms.find((one) => (one.rules ?? '') === form.rules) ?? forms.at(-1);
   const kind: Kind = form.kind === 'task' && task?.goal === null ? 'measure' : form.kind;
-  const request = useMemo(() => requestOf({...form, kind}, offer?.fields ?? {}), [form, kind, offer]);
+  const request = useMemo(() => requestOf({...form, kind}, offer?.fields ?? {}, offer?.catalog?.executors ?? []), [form, kind, offer]);
   const key = JSON.stringify(request);
   const complete = isComplete(form);
   useEffect(() => {
@@ -152,8 +158,19 @@ export function NewRun({onClose}: {onClose: () => void}) {
 
   const ruleSets = forms.map((one) => one.rules ?? '').filter((rules) => rules !== '');
   const custom = form.kind === 'command';
-  const has = (field: string) => applies(offer?.fields ?? {}, field, kind);
+  const engines = offer?.catalog?.executors ?? [];
+  const engine = engineOf(engines, form.executor);
+  const has = (field: string) => applies(offer?.fields ?? {}, field, kind) && takes(engines, form.executor, field);
   const fieldOf = (name: string): Field | undefined => (has(name) ? offer?.fields[name] : undefined);
+  // What is asked for as text, where it goes with the run and its engine.
+  const textField = (of: keyof Form, label: string, {placeholder, hint, lines = false}: TextProps = {}) => (has(of) ? (
+    <label class={lines ? 'full' : undefined}>{label}
+      {lines
+        ? <textarea class="mono" rows={2} spellcheck={false} placeholder={placeholder} value={String(form[of])} onInput={typed(of)} />
+        : <input spellcheck={false} autocomplete="off" placeholder={placeholder} value={String(form[of])} onInput={typed(of)} />}
+      {hint !== undefined && <span class="hint">{hint}</span>}
+    </label>
+  ) : null);
   const catalog = offer?.catalog;
   const gpu = catalog?.devices?.some((device) => device.name === 'cuda' && device.available) ?? false;
   const count = current?.plan?.runs.length ?? 0;
@@ -182,7 +199,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
                   <span class="hint">{'{rank}, {run_id}, {hosts} and {backend} are filled in. Quotes hold words together; no shell runs.'}</span>
                 </label>
               )}
-              {custom && has('image') && <label>Custom image<input spellcheck={false} autocomplete="off" placeholder="none: programs of the host" value={form.image} onInput={typed('image')} /></label>}
+              {custom && textField('image', 'Custom image', {placeholder: engine?.name === 'kubernetes' ? 'that of the workers' : 'none: programs of the host'})}
               {has('work_dir') && <label>Folder where it starts<input spellcheck={false} placeholder={form.image === '' ? 'home of the master' : 'that of the image'} value={form.work_dir} onInput={typed('work_dir')} /></label>}
               {has('env') && <label>Environment<textarea class="mono" rows={1} spellcheck={false} placeholder="NAME=VALUE, one per line" value={form.env} onInput={typed('env')} /></label>}
               {has('task') && <label>Task
@@ -255,6 +272,25 @@ export function NewRun({onClose}: {onClose: () => void}) {
               </label>}
             </div>
           </details>
+          {engine?.options !== undefined && <details>
+            <summary>What {engine.name} is told</summary>
+            <div class="fields">
+              {!custom && textField('image', 'Image of the ranks', {placeholder: engine.name === 'kubernetes' ? 'that of the workers' : 'none: programs of the host'})}
+              {textField('hosts', 'Hosts', {placeholder: 'h1:2,h2:2', hint: 'With how many ranks each takes.'})}
+              <NumberInput label="Ranks per host" field={fieldOf('ranks_per_host')} usual="what a host has room for" value={form.ranks_per_host} onInput={typed('ranks_per_host')} />
+              {textField('ssh_config', 'Configuration of ssh', {placeholder: 'a path on the machine of the master'})}
+              {textField('scratch', 'Scratch folder on the hosts', {placeholder: '/tmp'})}
+              {textField('slurm', 'Options of sbatch, one KEY or KEY=VALUE per line', {placeholder: 'partition=gpu', lines: true})}
+              {textField('setup', 'Set-up: lines of shell before the ranks', {placeholder: 'module load openmpi', lines: true})}
+              {textField('namespace', 'Namespace')}
+              {textField('kube_context', 'Context of the kubeconfig')}
+              {textField('memory', 'Memory of a rank', {placeholder: '4Gi'})}
+              {textField('data_volume', 'Volume of data sets', {placeholder: 'a claim, or /path of the nodes'})}
+              {textField('queue', 'Queue of Kueue')}
+              {textField('pod_overlay', 'Overlay of the pods, JSON or YAML', {placeholder: 'spec: {nodeSelector: {pool: bench}}', lines: true})}
+              {has('host_network') && <div class="checks"><label class="check"><input type="checkbox" checked={form.host_network} onChange={(event) => change({host_network: event.currentTarget.checked})} /> on the network of the nodes, not that of the cluster</label></div>}
+            </div>
+          </details>}
           {has('algorithm') && <details>
             <summary>How ranks communicate</summary>
             <div class="fields">
@@ -262,9 +298,11 @@ export function NewRun({onClose}: {onClose: () => void}) {
               <NumberInput label="Connections between two ranks" field={fieldOf('links')} value={form.links} onInput={typed('links')} />
               {has('socket_buffer') && <label>Socket buffers<input spellcheck={false} autocomplete="off" placeholder="64K, 4M" value={form.socket_buffer} onInput={typed('socket_buffer')} /></label>}
               {has('interface') && <label>Network interface<input spellcheck={false} autocomplete="off" placeholder="loopback" value={form.interface} onInput={typed('interface')} /></label>}
+              <NumberInput label="Longest wait for a peer" field={fieldOf('comm_timeout')} usual="30s" value={form.comm_timeout} onInput={typed('comm_timeout')} />
               <OneOf label="Type on the wire" field={fieldOf('wire_dtype')} usual="that of the gradient" value={form.wire_dtype} onChoose={(wire_dtype) => change({wire_dtype})} />
               {has('netem') && <label>Made network<input class="mono" spellcheck={false} autocomplete="off" placeholder="latency=0.2ms,bandwidth=1Gbit" value={form.netem} onInput={typed('netem')} /></label>}
               <div class="checks">
+                {has('overlap') && <label class="check"><input type="checkbox" checked={form.overlap} onChange={(event) => change({overlap: event.currentTarget.checked})} /> exchange gradients while they are computed</label>}
                 {has('check_collectives') && <label class="check"><input type="checkbox" checked={form.check_collectives} onChange={(event) => change({check_collectives: event.currentTarget.checked})} /> name ranks that do not call the same operation (slower)</label>}
                 {has('timeline') && <label class="check"><input type="checkbox" checked={form.timeline} onChange={(event) => change({timeline: event.currentTarget.checked})} /> keep a timeline of all ranks</label>}
               </div>

@@ -22,7 +22,21 @@ export interface Form {
   max_steps: string;
   max_epochs: string;
   max_time: string;
+  comm_timeout: string;
   image: string;
+  hosts: string;
+  ranks_per_host: string;
+  ssh_config: string;
+  slurm: string;        // one KEY or KEY=VALUE per line
+  setup: string;        // lines of shell
+  scratch: string;
+  kube_context: string;
+  namespace: string;
+  memory: string;
+  data_volume: string;
+  queue: string;
+  host_network: boolean;
+  pod_overlay: string;  // JSON or YAML
   work_dir: string;
   algorithm: string;
   links: string;
@@ -33,6 +47,7 @@ export interface Form {
   check_collectives: boolean;
   timeline: boolean;
   gpu: boolean;
+  overlap: boolean;
   light: boolean;
   to_the_end: boolean;
   synthetic: boolean;
@@ -45,9 +60,10 @@ export interface Form {
 
 export const EMPTY: Form = {
   kind: 'task', name: '', workers: '1', task: '', rules: '', variant: '', framework: '', backend: '', executor: '',
-  threads_per_worker: '', seed: '', repeat: '', max_steps: '', max_epochs: '', max_time: '', image: '', work_dir: '',
+  threads_per_worker: '', seed: '', repeat: '', max_steps: '', max_epochs: '', max_time: '', comm_timeout: '', image: '', hosts: '', ranks_per_host: '', ssh_config: '',
+  slurm: '', setup: '', scratch: '', kube_context: '', namespace: '', memory: '', data_volume: '', queue: '', host_network: false, pod_overlay: '', work_dir: '',
   algorithm: '', links: '', socket_buffer: '', interface: '', wire_dtype: '', netem: '', check_collectives: false, timeline: false,
-  gpu: false, light: false, to_the_end: false, synthetic: false, no_wait: false, share_host: false, set: '', env: '', command: '',
+  gpu: false, overlap: false, light: false, to_the_end: false, synthetic: false, no_wait: false, share_host: false, set: '', env: '', command: '',
 };
 
 // A field of RunRequest in the master's description of itself.
@@ -71,6 +87,23 @@ export function applies(fields: Fields, name: string, kind: Kind): boolean {
   if (field === undefined) return false;
   const to = field['x-applies-to'];
   return to === undefined || {tasks: kind !== 'command', training: kind === 'task', commands: kind === 'command'}[to];
+}
+
+// An executor in the master's catalog: which of its engine's options it takes, and whether runs that name none have it.
+export interface Engine {
+  name: string;
+  options?: string[];   // not of masters before these were told
+  usual?: boolean;
+}
+
+// The one that runs, where `chosen` is '' for the usual one.
+export const engineOf = <T extends Engine>(engines: T[], chosen: string): T | undefined =>
+  engines.find((one) => (chosen === '' ? one.usual === true : one.name === chosen));
+
+// Whether the engine takes a field. What is no option of any engine goes with all of them.
+export function takes(engines: Engine[], chosen: string, name: string): boolean {
+  if (!engines.some((one) => one.options?.includes(name))) return true;
+  return engineOf(engines, chosen)?.options?.includes(name) ?? false;
 }
 
 // "1 to 1,024", "1 ms to 8760 h 00 min"; nothing where there is no range that says something.
@@ -113,18 +146,21 @@ export function commandWords(text: string): string[] | null {
 export const isComplete = (form: Form): boolean => form.name.trim() !== '' && words(form.workers).length > 0 &&
   (form.kind === 'command' ? (commandWords(form.command) ?? []).length > 0 : form.task !== '');
 
-// Only what was given, and what goes with the kind of run: everything else is the server's to choose.
-export function requestOf(form: Form, fields: Fields): RunRequest {
+// What the request holds as text, and the command line takes as a file: its name there.
+const FILES: Record<string, string> = {setup: 'setup.sh', pod_overlay: 'pod.yaml'};
+
+// Only what was given, and what goes with the kind of run and its engine: everything else is the server's to choose.
+export function requestOf(form: Form, fields: Fields, engines: Engine[] = []): RunRequest {
   const request: RunRequest = {name: form.name.trim(), workers: words(form.workers)};
   for (const [name, value] of Object.entries(form)) {
-    if (name === 'kind' || name in request || !applies(fields, name, form.kind)) continue;
+    if (name === 'kind' || name in request || !applies(fields, name, form.kind) || !takes(engines, form.executor, name)) continue;
     if (typeof value === 'boolean') {
       if (value) request[name] = true;
     } else if (fields[name]!.type === 'array') {
       const list = name === 'command' ? commandWords(value) ?? [] : linesOf(value);
       if (list.length > 0) request[name] = list;
     } else if (value.trim() !== '') {
-      request[name] = value.trim();
+      request[name] = name in FILES ? `${value.trimEnd()}\n` : value.trim();
     }
   }
   return request;
@@ -132,12 +168,19 @@ export function requestOf(form: Form, fields: Fields): RunRequest {
 
 const quoted = (word: string): string => /^[A-Za-z0-9_./:=,@%+{}-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 
-// `mlbench run` with the same meaning.
+// Of the command line, where it is not the field's name.
+const FLAGS: Record<string, string> = {slurm: '--slurm-option'};
+
+// `mlbench run` with the same meaning; what is a file there, is named.
 export function commandOf(request: RunRequest): string {
   const out = ['mlbench', 'run', String(request['name'] || 'NAME'), ...(request['workers'] as string[])];
   for (const [key, value] of Object.entries(request)) {
     if (key === 'name' || key === 'workers' || key === 'command') continue;
-    const flag = `--${key.replaceAll('_', '-')}`;
+    const flag = FLAGS[key] ?? `--${key.replaceAll('_', '-')}`;
+    if (key in FILES) {
+      out.push(flag, `${String(request['name'])}-${FILES[key]!}`);
+      continue;
+    }
     if (value === true) out.push(flag, ...(key === 'timeline' ? [`${String(request['name'])}-timeline.json`] : []));
     if (typeof value === 'string') out.push(flag, value);
     if (Array.isArray(value)) for (const one of value) out.push(flag, one);

@@ -199,6 +199,8 @@ export interface Choice {
   available: boolean;
   reason?: string;
   algorithms?: string[];  // of a communication backend
+  options?: string[];     // of an executor: what its engine can be told, by the names of RunRequest
+  usual?: boolean;        // of an executor: runs that name none have it
 }
 
 export interface Catalog {

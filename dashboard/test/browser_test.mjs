@@ -258,6 +258,54 @@ test('how ranks communicate is chosen, checked and said as a command', async () 
   await page.keyboard.press('Escape');
 });
 
+test('an engine is told what it takes', async () => {
+  await page.getByRole('button', {name: 'New run'}).first().click();
+  await dialog().getByLabel(/^Name/).fill('told');
+  await dialog().getByLabel(/^Workers/).fill('4');
+  await page.getByText('Limits, seed, overrides').click();
+  await page.getByLabel('made data instead of the real set').check();
+  await page.getByText('How ranks communicate').click();
+  await page.getByLabel('exchange gradients while they are computed').check();
+  await page.getByLabel('Longest wait for a peer').fill('2m');
+  const said = (words) => page.locator('.preview code').getByText(words, {exact: true}).waitFor();
+  await said('mlbench run told 4 --task fashion-mnist --comm-timeout 2m --overlap --synthetic');
+  // Of this machine there is little to say.
+  await page.getByText('What local is told').click();
+  await page.getByLabel('Image of the ranks').waitFor();
+  assert.equal(await page.getByLabel('Ranks per host').count(), 0);
+  assert.equal(await page.getByLabel('Namespace').count(), 0);
+  // Engines that are not here are shown as such.
+  const executor = dialog().getByLabel('Executor');
+  const offered = await executor.locator('option').evaluateAll((all) => all.map((one) => [one.value, one.disabled]));
+  for (const [name, disabled] of offered) {
+    const row = (await api('/catalog')).executors.find((one) => one.name === name);
+    assert.equal(disabled, name !== '' && !row.available, name);
+  }
+  await executor.selectOption('mpirun');
+  await page.getByText('What mpirun is told').waitFor();
+  await page.getByLabel(/^Hosts/).fill('h1:2,h2:x');
+  await page.locator('.preview .note.error').getByText(/slots of host h2/).waitFor();
+  await page.getByLabel(/^Hosts/).fill('h1:2,h2:2');
+  await page.getByLabel('Ranks per host').fill('2');
+  await said('mlbench run told 4 --task fashion-mnist --executor mpirun --comm-timeout 2m --hosts h1:2,h2:2 --ranks-per-host 2 --overlap --synthetic');
+  await eventually('it may be started', async () => page.getByRole('button', {name: 'Start the run'}).isEnabled());
+  // Back again, what mpirun was told is no matter.
+  await executor.selectOption('');
+  await said('mlbench run told 4 --task fashion-mnist --comm-timeout 2m --overlap --synthetic');
+  await page.keyboard.press('Escape');
+});
+
+test('a command runs in an image of its own', async () => {
+  await page.getByRole('button', {name: 'New run'}).first().click();
+  await page.getByRole('button', {name: 'A command of yours'}).click();
+  await dialog().getByLabel(/^Name/).fill('imaged');
+  await dialog().getByLabel(/^Workers/).fill('1');
+  await dialog().getByLabel(/^Command, started once/).fill('python3 train.py');
+  await dialog().getByLabel('Custom image').fill('lab.example/train:1');
+  await page.locator('.preview code').getByText('mlbench run imaged 1 --image lab.example/train:1 -- python3 train.py', {exact: true}).waitFor();
+  await page.keyboard.press('Escape');
+});
+
 test('charts grow while a run goes on', async () => {
   await page.getByRole('link', {name: 'first-1'}).click();
   await page.getByRole('heading', {name: 'first-1'}).waitFor();

@@ -147,6 +147,25 @@ test('how ranks communicate goes with tasks, and a timeline is named in the comm
   assert.deepEqual(request.requestOf({...form, kind: 'command', command: 'true'}, FIELDS), {name: 'r', workers: ['2'], command: ['true']});
 });
 
+test('an engine is told what it takes, and no other', () => {
+  const fields = {...FIELDS, executor: text, image: text, slurm: list, setup: text, hosts: text, pod_overlay: text, host_network: flag, overlap: task(flag), comm_timeout: tasks(text)};
+  const engines = [{name: 'local', options: ['image']}, {name: 'slurm', options: ['slurm', 'setup', 'image']},
+    {name: 'kubernetes', usual: true, options: ['image', 'host_network', 'pod_overlay']}];
+  assert.deepEqual(['', 'local', 'slurm', 'none'].map((chosen) => request.engineOf(engines, chosen)?.name), ['kubernetes', 'local', 'slurm', undefined]);
+  assert.deepEqual(['', 'local', 'slurm'].map((chosen) => ['image', 'setup', 'pod_overlay', 'seed'].map((name) => request.takes(engines, chosen, name))),
+    [[true, false, true, true], [true, false, false, true], [true, true, false, true]]);
+  assert.equal(request.takes([], '', 'setup'), true, 'a master that tells nothing of its engines refuses by itself');
+
+  const form = {...request.EMPTY, name: 'r', workers: '4', task: '1a', image: 'w:1', slurm: 'partition=gpu\nexclusive', setup: 'module load x\n',
+    pod_overlay: '  spec:\n    hostPID: false\n\n', host_network: true, overlap: true, comm_timeout: '2m'};
+  const slurm = request.requestOf({...form, executor: 'slurm'}, fields, engines);
+  assert.deepEqual(slurm, {name: 'r', workers: ['4'], task: '1a', executor: 'slurm', comm_timeout: '2m', image: 'w:1', slurm: ['partition=gpu', 'exclusive'], setup: 'module load x\n', overlap: true});
+  assert.equal(request.commandOf(slurm), 'mlbench run r 4 --task 1a --executor slurm --comm-timeout 2m --image w:1 --slurm-option partition=gpu --slurm-option exclusive --setup r-setup.sh --overlap');
+  const usual = request.requestOf(form, fields, engines);
+  assert.deepEqual(usual, {name: 'r', workers: ['4'], task: '1a', comm_timeout: '2m', image: 'w:1', host_network: true, pod_overlay: '  spec:\n    hostPID: false\n', overlap: true});
+  assert.equal(request.commandOf(usual), 'mlbench run r 4 --task 1a --comm-timeout 2m --image w:1 --host-network --pod-overlay r-pod.yaml --overlap');
+});
+
 test('a command is split into words as a shell would, without a shell', () => {
   assert.deepEqual(request.commandWords(`python3 'my script.py' --x="a b" c\\ d {rank} '' $HOME`), ['python3', 'my script.py', '--x=a b', 'c d', '{rank}', '', '$HOME']);
   assert.equal(request.commandWords("python3 'open"), null);

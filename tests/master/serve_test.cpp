@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <random>
@@ -501,6 +502,12 @@ TEST_F(Serve, WhatTheVariablesOfTheMasterSayHoldsForItsRuns) {
   body["threads_per_worker"] = 4;
   EXPECT_THAT(post("/runs", body, 400)["message"].get<std::string>(), HasSubstr("4 cores"));
   EXPECT_FALSE(fs::exists(home() / "runs" / "c-1"));
+  // The page asks for what the usual engine takes.
+  for (const Json& row : get("/catalog")["executors"]) {
+    EXPECT_EQ(row["usual"], row["name"] == "kubernetes") << row;
+    const auto options = row["options"].get<std::vector<std::string>>();
+    EXPECT_EQ(std::ranges::find(options, "pod_overlay") != options.end(), row["name"] == "kubernetes") << row;
+  }
 }
 
 TEST_F(Serve, AMasterOfAPodIsFoundByItsAddress) {

@@ -215,6 +215,7 @@ TEST_F(Cli, ListsOfTheWorkerComeFromItsCatalog) {
   EXPECT_THAT(mlbench({"list", "data"}).out, HasSubstr("60,000 train, 10,000 test"));
   const Json all = mlbench({"list", "--json"}).json();
   EXPECT_EQ(all["backends"][1]["reason"], "built without CUDA");
+  EXPECT_EQ(all["executors"][0]["options"], Json({"image"})) << "what can be said to the engine of local runs";
 }
 
 TEST_F(Cli, ListsSayThatThereIsNoWorker) {

@@ -61,7 +61,7 @@ Json list_executors() {
   Json rows = Json::array();
   for (const auto& row : catalog::executors()) {
     const Availability here = row.available();
-    rows.push_back({{"name", row.name}, {"available", here.available}});
+    rows.push_back({{"name", row.name}, {"available", here.available}, {"options", row.options}});
     if (!here.available) rows.back()["reason"] = here.reason;
   }
   return rows;

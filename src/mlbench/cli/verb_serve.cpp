@@ -71,11 +71,12 @@ master::Hooks make_hooks(const Context& context, const ServeDefaults& defaults, 
     return planned;
   };
   hooks.tasks = list_tasks;
-  hooks.catalog = [home, worker] {
+  hooks.catalog = [home, worker, usual = defaults.executor.empty() ? "local" : defaults.executor] {
     const auto found = supervise::worker_catalog(worker, home);
     if (!found.catalog) throw UserError(found.reason);
     Json catalog = *found.catalog;
     catalog["executors"] = list_executors();
+    for (Json& row : catalog["executors"]) row["usual"] = row["name"] == usual;
     const bool gpus = !capture_host(0).at("gpus").empty();
     catalog["devices"] = {{{"name", "cpu"}, {"available", true}, {"reason", ""}},
                           {{"name", "cuda"}, {"available", gpus}, {"reason", gpus ? "" : "no NVIDIA GPU here"}}};
