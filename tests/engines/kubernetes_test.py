@@ -671,6 +671,31 @@ class ChartTest(ClusterTest):
             call("POST", "/runs", self.command("next", 1, "true"))
             self.assertEqual(self.ended(call, "next-1")["state"], "finished")
 
+    def test_a_master_that_crashes(self):
+        """Within its container: another process takes its place, and finds the run, whose supervisor never ended."""
+        pod = self.sleepers_of("a", "stays", 2)
+
+        def masters():
+            """The process that serves, whose parent keeps it: by their command lines they are the same."""
+            found = {}
+            for pid in slurm_cluster.pids():
+                with contextlib.suppress(OSError):
+                    if (slurm_cluster.environment_of(pid).get("MLBENCH_POD_NAME") == pod
+                            and pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"mlbench\0serve\0")):
+                        found[pid] = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            return [pid for pid, parent in found.items() if parent in found]
+
+        [before] = masters()
+        os.kill(before, signal.SIGKILL)
+        self.wait_for(lambda: masters() not in ([], [before]), "another process serves")
+        self.assertEqual(self.pod_of("a"), pod)
+        [status] = KUBE.get("pod", pod, "--namespace", "lab")["status"]["containerStatuses"]
+        self.assertEqual(status["restartCount"], 0)
+        with self.master("a") as call:
+            self.assertEqual(call("GET", "/runs/stays-2")["state"], "running")
+            call("POST", "/runs/stays-2/stop", {})
+            self.assertEqual(self.ended(call, "stays-2")["state"], "stopped")
+
     def test_a_master_that_is_lost(self):
         """No time to end in order: its runs are lost, and said to be, and Kubernetes removes their jobs with its pod."""
         before = self.sleepers_of("a", "lost", 2)

@@ -443,6 +443,50 @@ TEST_F(Serve, RunsOutliveTheirMasterAndAreAdopted) {
   ASSERT_TRUE(becomes("next-1", "stopped"));
 }
 
+// What keeps it takes the place of a container's restart, which would end the supervisors, too.
+TEST_F(Serve, AMasterThatIsKilledIsStartedAgainWhereItIsKept) {
+  setenv("FAKE_STEPS", "100000", 1);
+  start({"--keep", "--stop-runs", "60s"});
+  const auto owner = [&] {
+    const auto address = home::find_master(home());
+    return address ? address->pid : 0;
+  };
+  post("/runs", request("long"), 201);
+  post("/runs", request("next"), 201);
+  ASSERT_TRUE(eventually([&] { return spool_bytes("long-1") > 10'000; }));
+  const auto first = owner();
+  ASSERT_NE(first, serve_->pid()) << "the keeper is another process";
+  for (const int signal : {SIGKILL, SIGABRT}) {
+    const auto before = owner();
+    ASSERT_EQ(kill(before, signal), 0);
+    ASSERT_TRUE(eventually([&] { return owner() != 0 && owner() != before; })) << output_of("serve.log");
+    url_ = home::find_master(home())->url;
+    EXPECT_THAT(output_of("serve.log"), HasSubstr(fmt::format("process {} was ended by signal {}", before, signal)));
+    EXPECT_EQ(get("/runs?state=running")["total"], 1) << "adopted";
+    EXPECT_EQ(state_of("next-1"), "queued");
+    const uintmax_t then = spool_bytes("long-1");
+    EXPECT_TRUE(eventually([&] { return spool_bytes("long-1") > then + 10'000; })) << "its supervisor never ended";
+  }
+  // In order it ends its runs and then itself, as without.
+  kill(serve_->pid(), SIGTERM);
+  const auto end = serve_->wait(kPatience);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->code, 0) << output_of("serve.log");
+  EXPECT_EQ(state_of("long-1"), "stopped");
+  EXPECT_EQ(owner(), 0);
+  EXPECT_TRUE(eventually([&] { return mark_.processes().empty(); }));
+}
+
+TEST_F(Serve, WhatEndsByItselfIsNotStartedAgain) {
+  const ProcessOutput refused = mlbench({"serve", "--keep", "--listen", "nonsense"});
+  EXPECT_EQ(refused.end.code, 2);
+  EXPECT_THAT(refused.standard_error, AllOf(HasSubstr("expected ADDRESS:PORT"), Not(HasSubstr("started again"))));
+  // A keeper that is gone takes its master along.
+  start({"--keep"});
+  kill_master();
+  EXPECT_TRUE(eventually([&] { return !home::find_master(home()); }));
+}
+
 TEST_F(Serve, RunsThatCannotOutliveTheirMasterAreStoppedFirst) {
   setenv("FAKE_STEPS", "100000", 1);
   start({"--stop-runs", "60s"});

@@ -17,6 +17,7 @@
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/clusters/port_forward.h"
 #include "mlbench/cli/context.h"
+#include "mlbench/cli/keeper.h"
 #include "mlbench/cli/lists.h"
 #include "mlbench/cli/plan.h"
 #include "mlbench/cli/remote.h"
@@ -43,6 +44,7 @@ struct ServeOptions {
   std::vector<std::string> allowed_hosts;
   std::string stop_runs;  // time; "": runs go on
   bool legacy_api = false;
+  bool keep = false;
 };
 
 master::Hooks make_hooks(const Context& context, const ServeDefaults& defaults, const std::string& data_dir) {
@@ -86,6 +88,9 @@ master::Hooks make_hooks(const Context& context, const ServeDefaults& defaults, 
 }
 
 ExitCode serve(const Context& context, const ServeOptions& options) {
+  if (options.keep) {
+    if (const auto end = keep_running()) return static_cast<ExitCode>(*end);
+  }
   set_up_logging("serve");
   raise_descriptor_limit();  // before any thread
   master::MasterOptions settings;
@@ -213,6 +218,8 @@ void add_serve(CLI::App& app, Program& program) {
                    "at the end stop the runs that it started, within this time: where they cannot outlive it (default: "
                    "they go on)")
       ->type_name("TIME");
+  verb->add_flag("--keep", options->keep,
+                 "start it again when it crashes or is killed: a process of its own, which finds its runs again");
   verb->add_flag("--legacy-api", options->legacy_api,
                  "serve MLBench's clients under /api/, which send no token: for networks that you trust");
   verb->callback([&program, options] {
