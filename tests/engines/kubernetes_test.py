@@ -218,6 +218,23 @@ class RunsTest(ClusterTest):
         self.mlbench("run", "here", "4", *TASK, "--backend", "mpi", "--local")
         self.assertEqual(self.record("here-4")["weights_sha256"], record["weights_sha256"])
 
+    def test_the_network_of_the_nodes(self):
+        """In place of the cluster's: the ranks' addresses are those of their nodes, and train the same."""
+        name = self.sleepers("nets", 2, "--ranks-per-host", "1", "--host-network")
+        for pod in self.pods_of(NAMESPACE, name):
+            self.assertEqual(pod["status"]["podIP"], pod["status"]["hostIP"])
+        self.mlbench("stop", name)
+        self.wait_for_state(name, "stopped")
+        for backend in ("gloo", "mpi"):
+            weights = []
+            for network in ([], ["--host-network"]):
+                run = f"{backend}-{len(network)}"
+                self.run_on_kubernetes(run, 2, "--ranks-per-host", "1", *TASK, "--backend", backend, *network)
+                record = self.record(f"{run}-2")
+                self.assertEqual(record["state"], "finished", record["failure"])
+                weights.append(record["weights_sha256"])
+            self.assertEqual(weights[0], weights[1])
+
     @unittest.skipUnless((DATASETS / "fashion-mnist").exists(), "missing capability: the package dataset-fashion-mnist")
     def test_data_of_a_volume(self):
         self.run_on_kubernetes("data", 2, "--data-volume", str(DATASETS), "--task", "fashion-mnist", *SETTINGS, "--max-steps", "10",
