@@ -283,9 +283,9 @@ test('an engine is told what it takes', async () => {
   }
   await executor.selectOption('mpirun');
   await page.getByText('What mpirun is told').waitFor();
-  await page.getByLabel('Hosts').fill('h1:2,h2:x');
-  await page.locator('.preview .note.error').getByText(/h2:x/).waitFor();
-  await page.getByLabel('Hosts').fill('h1:2,h2:2');
+  await page.getByLabel(/^Hosts/).fill('h1:2,h2:x');
+  await page.locator('.preview .note.error').getByText(/slots of host h2/).waitFor();
+  await page.getByLabel(/^Hosts/).fill('h1:2,h2:2');
   await page.getByLabel('Ranks per host').fill('2');
   await said('mlbench run told 4 --task fashion-mnist --executor mpirun --comm-timeout 2m --hosts h1:2,h2:2 --ranks-per-host 2 --overlap --synthetic');
   await eventually('it may be started', async () => page.getByRole('button', {name: 'Start the run'}).isEnabled());
