@@ -200,6 +200,7 @@ class MpirunTest(unittest.TestCase):
                                     "1M", "-f", "16", "-n", "3", "--json", *self.engine())
                 rows = json.loads(done.stdout)[0]["results"]
                 self.assertEqual([row["size"] for row in rows], [4096, 65536, 1048576])
+                self.assertEqual([row[form]["nwrong"] for row in rows for form in ("out_of_place", "in_place")], [0] * 6)
 
     def test_a_command_of_your_own(self):
         self.mlbench("run", "own", "4", *self.engine("h1:2,h2:2"), "--", "sh", "-c", "echo {rank} $RANK on $(hostname)")

@@ -222,12 +222,14 @@ TEST_F(Serve, BenchmarksOfCollectivesAreRunsOfTheMaster) {
   Json small = {{"name", "b"},
                 {"workers", {2}},
                 {"next_repeat", true},
+                {"check_collectives", true},
                 {"collectives", {{"operations", {"reduce"}}, {"sizes", {{"end_bytes", 16}}}, {"iterations", 5}}}};
   EXPECT_EQ(post("/runs", small, 201)["runs"][0]["name"], "b-2.4");
   ASSERT_TRUE(becomes("b-2.4", "finished"));
   post("/runs/b-2.4/clone", {{"name", "c"}}, 201);
   ASSERT_TRUE(becomes("c-2", "finished"));
   EXPECT_EQ(get("/runs/c-2")["collectives"]["config"], get("/runs/b-2.4")["collectives"]["config"]);
+  EXPECT_EQ(get("/runs/c-2")["comm_stack"], "check(gloo)");
   small["collectives"]["opperations"] = 1;
   EXPECT_THAT(post("/runs", small, 422)["message"].dump(), HasSubstr("unknown key 'opperations'"));
 }

@@ -10,6 +10,8 @@
 //       no_join        never joins (STEP is ignored)
 //       ignore_term    goes on, deaf to SIGTERM
 //       outlive        goes on (without communication) when the supervisor is lost
+//       wrong:COUNT    of a benchmark of collectives: so many wrong elements in the row of that step
+// Of a benchmark of collectives rank 0 has a row for each step.
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -27,6 +29,8 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/net/kv/kv.h"
+#include "mlbench/record/collectives.h"
+#include "mlbench/record/events.h"
 #include "mlbench/record/step_format.h"
 #include "mlbench/spec/run_spec.h"
 
@@ -202,6 +206,20 @@ int run(const Arguments& arguments) {
                {"start_step", arguments.start_step},
                {"versions", {{"fake_library", "1.2"}}},
                {"step", 0}});
+  const auto write_row = [&](int64_t wrong) {
+    record::CollectiveRow row;
+    row.operation = "all_reduce";
+    row.dtype = "float32";
+    row.reduction = "sum";
+    row.count = step + 1;
+    row.size_bytes = 4 * row.count;
+    record::CollectiveForm& form = row.in_place.emplace();
+    form.time_us = 10;
+    form.alg_bw = 1;
+    form.bus_bw = 1;
+    form.wrong = wrong;
+    spool.event(record::make_event(record::EventKind::kCollective, {record::member::kRow(record::to_json(row))}));
+  };
   const int64_t steps = number_from_environment("FAKE_STEPS", 20);
   const int64_t checkpoint_every = number_from_environment("FAKE_CHECKPOINT", steps + 1);
   const std::chrono::milliseconds step_time(number_from_environment("FAKE_STEP_MS", 10));
@@ -224,6 +242,7 @@ int run(const Arguments& arguments) {
       meet("step/" + std::to_string(step));
       in_progress = false;
       spool.step(static_cast<uint64_t>(step), std::chrono::steady_clock::now() - begin);
+      if (run.collectives && rank == 0) write_row(fault.what == "wrong" && step == fault.step ? fault.number : 0);
       ++step;
       if (rank == 0 && step % checkpoint_every == 0) write_checkpoint(arguments, step);
     }

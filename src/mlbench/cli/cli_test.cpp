@@ -18,6 +18,7 @@
 #include <sstream>
 #include <thread>
 
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
@@ -1345,6 +1346,124 @@ TEST_F(Cli, CollectivesAreMeasuredVerifiedAndCompared) {
   ASSERT_EQ(again.code, 0) << again.err;
   EXPECT_EQ(again.json()[0]["comparison"]["rows"].size(), 8U) << "four sizes in two forms";
   EXPECT_TRUE(fs::exists(home() / "runs/first-2.2"));
+}
+
+// The document and the table say where the ranks were and what they were told: as the record has it.
+TEST_F(Cli, AResultSaysWhereAndHowItWasMeasured) {
+  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
+  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
+  environment_["MLBENCH_WORKER"] = worker;
+  const Json backends = mlbench({"list", "backends", "--json"}).json();
+  const bool mpi = program_exists("mpirun") && std::ranges::any_of(backends, [](const Json& row) {
+                     return row.value("name", "") == "mpi" && row.value("available", false);
+                   });
+  environment_["OMPI_MCA_coll_tuned_priority"] = "40";
+  environment_["NOT_OF_MPI"] = "x";
+  const std::vector<std::string> words = {"bench", "collectives", "barrier",           "-k", "2", "-n",
+                                          "3",     "--backend",   mpi ? "mpi" : "gloo"};
+  std::vector<std::string> with_json = words;
+  with_json.emplace_back("--json");
+  const Result result = mlbench(with_json);
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json document = result.json()[0];
+  EXPECT_EQ(document["args"].size(), with_json.size() + 1);
+  EXPECT_EQ(document["args"].back(), "--json");
+  ASSERT_EQ(document["devices"].size(), 2U);
+  for (const Json& device : document["devices"]) {
+    EXPECT_EQ(device["hostname"], host_name());
+    EXPECT_EQ(device["device_info"], "cpu");
+  }
+  EXPECT_EQ(document["config"]["ngpus"], 0);
+  EXPECT_EQ(document["nccl_version"], nullptr);
+  const auto variables = document["env"].get<std::vector<std::string>>();
+  EXPECT_THAT(variables, Not(Contains(HasSubstr("NOT_OF_MPI"))));
+  if (mpi) {
+    EXPECT_THAT(variables, Contains("OMPI_MCA_coll_tuned_priority=40"));
+  } else {
+    EXPECT_THAT(variables, testing::IsEmpty());
+  }
+
+  const Result table = mlbench(words);
+  ASSERT_EQ(table.code, 0) << table.err;
+  EXPECT_THAT(table.out,
+              HasSubstr(fmt::format("# Using devices\n#  Rank  0 Group  0 on {:>10} device cpu\n", host_name())));
+}
+
+// ---- of benchmarks of collectives, with fake ranks ------------------------------------------------------------------
+
+TEST_F(Cli, WrongResultsEndWithAnExitCodeOfTheirOwn) {
+  environment_["FAKE_STEPS"] = "3";
+  const auto measure = [&](const std::string& name) {
+    return mlbench({"bench", "collectives", "all_reduce", "-k", "2", "--name", name});
+  };
+  const Result right = measure("right");
+  EXPECT_EQ(right.code, 0) << right.err;
+  EXPECT_THAT(right.out, HasSubstr("# Out of bounds values : 0 OK"));
+
+  environment_["FAKE_FAULT"] = "0:1:wrong:7";
+  const auto failed = static_cast<int>(ExitCode::kRunFailed);
+  const Result wrong = measure("wrong");
+  EXPECT_EQ(wrong.code, failed) << wrong.err;
+  EXPECT_THAT(wrong.out, AllOf(HasSubstr("# Out of bounds values : 1 FAILED"), HasSubstr("wrong results")));
+  EXPECT_THAT(wrong.err, HasSubstr("wrong-2  finished, 3 rows, 1 GB/s, 1 wrong"));
+  EXPECT_EQ(mlbench({"run", "task", "2", "--task", "0a"}).code, failed);
+  EXPECT_EQ(mlbench({"watch", "task-2"}).code, failed);
+  environment_.erase("FAKE_FAULT");
+  EXPECT_EQ(mlbench({"run", "well", "2", "--task", "0a"}).code, 0);
+}
+
+TEST_F(Cli, ADryRunOfABenchmarkChecksAllAndWritesNothing) {
+  const fs::path file = folder_.path() / "result.json";
+  const std::vector<std::string> words = {"bench", "collectives", "all_reduce", "-k",          "2,4",
+                                          "-e",    "64",          "-J",         file.string(), "--dry-run"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return more;
+  };
+  const Result text = mlbench(words);
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(StartsWith("collectives-2: collectives, 2 workers x 1 thread, gloo, own"),
+                              HasSubstr("\ncollectives-4: collectives, 4 workers"), HasSubstr("\n  rank 3    ")));
+  const Json plan = mlbench(with({"--json"})).json();
+  ASSERT_EQ(plan.size(), 2U);
+  EXPECT_EQ(plan[1]["name"], "collectives-4");
+  EXPECT_EQ(plan[1]["commands"].size(), 4U);
+  EXPECT_EQ(plan[1]["spec"]["task"]["canonical"]["collectives"]["sizes"]["end_bytes"], 64);
+  EXPECT_FALSE(fs::exists(file)) << "-J";
+  EXPECT_FALSE(fs::exists(home() / "runs/collectives-2"));
+
+  const Result missing = mlbench(with({"--compare", (folder_.path() / "none.json").string()}));
+  EXPECT_NE(missing.code, 0) << "what is to be compared with is looked at";
+  EXPECT_THAT(missing.err, HasSubstr("none.json"));
+  write_json_file(file, Json::object());
+  expect_error(with({"--compare", file}), HasSubstr("it is no result of 'mlbench bench collectives'"));
+  expect_error(with({"--csv", "--json"}), HasSubstr("--json and --csv are both what standard output is to be"));
+}
+
+// -J of several numbers of ranks is a list, and that of as many ranks is compared with.
+TEST_F(Cli, ResultsOfSeveralNumbersOfRanksAreCompared) {
+  environment_["FAKE_STEPS"] = "3";
+  const std::string file = folder_.path() / "result.json";
+  const Result first = mlbench({"bench", "collectives", "all_reduce", "-k", "2,3", "-J", file});
+  ASSERT_EQ(first.code, 0) << first.err;
+  ASSERT_EQ(read_json_file(file).size(), 2U);
+  const Json again = mlbench({"bench", "collectives", "all_reduce", "-k", "3,2,1", "--compare", file, "--json"}).json();
+  ASSERT_EQ(again.size(), 3U);
+  EXPECT_EQ(again[0]["comparison"]["other"], "collectives-3");
+  EXPECT_EQ(again[0]["comparison"]["rows"].size(), 3U);
+  EXPECT_EQ(again[1]["comparison"]["other"], "collectives-2");
+  EXPECT_EQ(again[2]["comparison"]["not_comparable"], "not comparable: ranks (1, 2) differ");
+
+  const std::string record = home() / "runs/collectives-3/run.json";
+  const Result text = mlbench({"bench", "collectives", "all_reduce", "-k", "3", "--compare", record});
+  EXPECT_THAT(text.out, HasSubstr("collectives-3.3 against collectives-3: ratio of the medians")) << text.err;
+}
+
+TEST_F(Cli, BuffersOnGpusNeedABackEndThatTakesThem) {
+  const std::vector<std::string> words = {"bench", "collectives", "all_reduce", "-k", "2", "--gpu"};
+  expect_error(words,
+               HasSubstr("--gpu: backend 'gloo' takes buffers of the host alone; with buffers on GPUs: none here"));
+  EXPECT_THAT(mlbench({"bench", "collectives", "--help"}).out, HasSubstr("--gpu"));
 }
 
 // Lines of data of a table.

@@ -19,6 +19,7 @@
 #include "mlbench/cli/progress_view.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/record/events.h"
+#include "mlbench/report/collectives_result.h"
 #include "mlbench/report/progress.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/summary.h"
@@ -206,7 +207,7 @@ ExitCode exit_code_of_runs(const std::vector<Json>& records) {
   for (const Json& record : records) {
     const std::string state = record.value("state", "");
     if (state == "stopped") return ExitCode::kStopped;
-    if (state == "failed") code = ExitCode::kRunFailed;
+    if (state == "failed" || report::wrong_rows(record) > 0) code = ExitCode::kRunFailed;
   }
   return code;
 }

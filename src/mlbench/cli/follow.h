@@ -43,7 +43,7 @@ Json run_detached(const spec::RunSpec& run, supervise::SupervisorOptions options
 std::string results_text(const std::filesystem::path& home, const std::vector<Json>& records,
                          const std::string& command);
 
-// kOk, kRunFailed when one failed, kStopped when one was stopped.
+// kOk, kRunFailed when one failed or measured collectives whose results were wrong, kStopped when one was stopped.
 ExitCode exit_code_of_runs(const std::vector<Json>& records);
 
 // Options of a supervisor for a run of this program.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "mlbench/report/collectives_result.h"
 #include "mlbench/report/table.h"
 #include "mlbench/spec/communication.h"
 #include "mlbench/spec/goal.h"
@@ -53,22 +54,21 @@ std::string last_evaluation(const Json& record) {
 }
 
 // "160 rows, 3.21 GB/s, 0 wrong": so far, the mean bus bandwidth, results that were not what they had to be.
-std::string collectives_words(const Json& collectives) {
+std::string collectives_words(const Json& collectives, int64_t wrong) {
   const Json* rows = find(collectives, "/results");
   if (rows == nullptr || !rows->is_array() || rows->empty()) return "";
-  double bandwidth = 0, forms = 0, wrong = 0;
+  double bandwidth = 0, forms = 0;
   for (const Json& row : *rows) {
-    for (const char* form : {"/out_of_place", "/in_place"}) {
-      wrong += number(row, fmt::format("{}/nwrong", form).c_str()).value_or(0) > 0 ? 1 : 0;
-      if (const auto bus = number(row, fmt::format("{}/bus_bw", form).c_str()); bus && *bus > 0) {
-        bandwidth += *bus;
-        ++forms;
-      }
+    for (const char* form : {"/out_of_place/bus_bw", "/in_place/bus_bw"}) {
+      const auto bus = number(row, form);
+      if (!bus || *bus <= 0) continue;
+      bandwidth += *bus;
+      ++forms;
     }
   }
   std::string words = fmt::format("{} row{}", rows->size(), rows->size() == 1 ? "" : "s");
   if (forms > 0) words += fmt::format(", {:.3g} GB/s", bandwidth / forms);
-  return words + fmt::format(", {:.0f} wrong", wrong);
+  return words + fmt::format(", {} wrong", wrong);
 }
 }  // namespace
 
@@ -118,7 +118,9 @@ RunFigures figures_of(const Json& record) {
     figures.exchange_exact = truth(record, "/exchange/exact");
     figures.hidden_share = number(record, "/exchange/hidden_s/0").value_or(0) / *figures.train_s;
   }
-  figures.evaluation = measures ? collectives_words(*collectives) : last_evaluation(record);
+  const int64_t wrong = measures ? wrong_rows(record) : 0;
+  figures.evaluation = measures ? collectives_words(*collectives, wrong) : last_evaluation(record);
+  if (wrong > 0) figures.labels.emplace_back("wrong results");
 
   if (truth(record, "/data/synthetic")) {
     figures.labels.push_back("synthetic");

@@ -102,6 +102,19 @@ void add_engine(Json& request, const spec::EngineOptions& engine) {
   for (const std::string& name : spec::names_of_given(engine)) request[name] = given.at(name);
 }
 
+void add_communication(Json& request, const spec::Communication& communication) {
+  const auto add_text = [&](const char* name, const std::string& value) {
+    if (!value.empty()) request[name] = value;
+  };
+  add_text("algorithm", communication.algorithm);
+  add_text("interface", communication.network_interface);
+  add_text("wire_dtype", communication.wire_dtype);
+  add_text("netem", communication.netem);
+  if (communication.links > 1) request["links"] = communication.links;
+  if (communication.socket_buffer_bytes > 0) request["socket_buffer"] = communication.socket_buffer_bytes;
+  if (communication.check) request["check_collectives"] = true;
+}
+
 // What would make this run again, as a request, but for what its executor was told.
 Json request_of(const spec::RunSpec& run) {
   if (spec::kind_of(run) == spec::RunKind::kCommand) {
@@ -116,7 +129,9 @@ Json request_of(const spec::RunSpec& run) {
                     {"executor", run.executor},
                     {"seed", run.seed},
                     {"threads_per_worker", run.threads_per_worker},
+                    {"gpu", run.device == "cuda"},
                     {"comm_timeout", run.comm_timeout_s}};
+    add_communication(request, run.communication);
     if (*run.collectives == spec::task_0a()) {
       request["task"] = spec::kTask0a;
     } else {
@@ -146,17 +161,7 @@ Json request_of(const spec::RunSpec& run) {
   if (run.limits.max_steps > 0) request["max_steps"] = run.limits.max_steps;
   if (run.limits.max_epochs > 0) request["max_epochs"] = run.limits.max_epochs;
   if (run.limits.max_time_s > 0) request["max_time"] = run.limits.max_time_s;
-  const spec::Communication& communication = run.communication;
-  const auto add_text = [&](const char* name, const std::string& value) {
-    if (!value.empty()) request[name] = value;
-  };
-  add_text("algorithm", communication.algorithm);
-  add_text("interface", communication.network_interface);
-  add_text("wire_dtype", communication.wire_dtype);
-  add_text("netem", communication.netem);
-  if (communication.links > 1) request["links"] = communication.links;
-  if (communication.socket_buffer_bytes > 0) request["socket_buffer"] = communication.socket_buffer_bytes;
-  if (communication.check) request["check_collectives"] = true;
+  add_communication(request, run.communication);
   if (run.checkpoint.every_epoch) request["checkpoint_every"] = "epoch";
   if (run.checkpoint.every_steps > 0) request["checkpoint_every"] = run.checkpoint.every_steps;
   return request;
