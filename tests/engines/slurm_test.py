@@ -17,6 +17,7 @@ import time
 import unittest
 import urllib.request
 
+import mpirun_test
 import slurm_cluster
 
 PATIENCE_S = 180
@@ -135,6 +136,14 @@ class SlurmTest(unittest.TestCase):
         for rank in range(4):
             log = (self.run_folder("pairs-4") / f"logs/rank-{rank}.seg-1.log").read_text()
             self.assertEqual(log, f"{rank} {rank % 2}/2 {rank}\n")
+
+    def test_ranks_of_a_command_find_each_other(self):
+        self.mlbench("run", "meet", "3", "--executor", "slurm", "--ranks-per-host", "2", "--local", "--", sys.executable, "-c",
+                     mpirun_test.MEETING, "{rank}", "{hosts}")
+        said = (self.run_folder("meet-3") / "logs/rank-0.seg-1.log").read_text().splitlines()
+        # The nodes are all this machine.
+        at = "127.0.0.1,127.0.0.1,127.0.0.1 127.0.0.1 127.0.0.1 gloo"
+        self.assertEqual(said, [f"{at} 0/3 0/2 0/2", f"{at} 1/3 1/2 0/1", f"{at} 2/3 0/1 1/2"])
 
     def test_no_secret_is_shown(self):
         self.environment["TEST_TOKEN"] = "open-sesame"

@@ -40,7 +40,10 @@ struct LaunchRequest {
   int64_t run_id = 0;                // in its home
   std::string backend;               // "mpi" makes exec/local use one local mpirun
   std::vector<std::string> command;  // worker program and arguments, the same for all ranks
-  bool rank_words = false;      // "{rank}" within the command's words stands for each rank's number; not with "mpi"
+  // A command of the user's: "{rank}" within its words stands for each rank's number (not with "mpi"), and elsewhere
+  // "{hosts}" for where the ranks are; what they find each other by, the executor adds (horovod.h).
+  bool rank_words = false;
+  bool in_image = false;        // the ranks run in containers: what programs are there, their image says
   std::filesystem::path guard;  // mlbench-guard, the parent of each rank
   int workers = 1;
   int threads = 1;                                 // cores that each rank uses
@@ -145,8 +148,6 @@ class Executor {
   // Whether ranks see the files of an image, and not those of this host: data sets lie at kImageData there, and what
   // they prepare goes to kImageCache.
   virtual bool in_images() const { return false; }
-  // Whether it fills in "{hosts}" in the words of a command itself: it knows the names when it starts them.
-  virtual bool names_hosts() const { return false; }
   // Asked before start(), which then has Links in its request, unless the ranks are on this host. IoError, UserError as
   // start().
   virtual Rendezvous rendezvous(const LaunchRequest& /*request*/) const { return {}; }

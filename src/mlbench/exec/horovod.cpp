@@ -1,5 +1,6 @@
 #include "mlbench/exec/horovod.h"
 
+#include <map>
 #include <utility>
 
 namespace mlbench::exec {
@@ -15,6 +16,20 @@ void add_horovod(LaunchRequest& request) {
   environment.emplace("HOROVOD_GLOO_RENDEZVOUS_ADDR", host);
   environment.emplace("HOROVOD_GLOO_RENDEZVOUS_PORT", number);
   if (host.starts_with("127.")) environment.emplace("HOROVOD_GLOO_IFACE", "lo");
+}
+
+std::vector<HorovodPlace> horovod_places(std::span<const LocalPlace> places) {
+  std::map<int, int> across;  // ranks that are the first, second, ... of their hosts
+  std::vector<HorovodPlace> result;
+  for (const LocalPlace& place : places) {
+    result.push_back({.rank = static_cast<int>(result.size()),
+                      .size = static_cast<int>(places.size()),
+                      .local_rank = place.rank,
+                      .local_size = place.size,
+                      .cross_rank = across[place.rank]++});
+  }
+  for (HorovodPlace& place : result) place.cross_size = across[place.local_rank];
+  return result;
 }
 
 void add_horovod(std::map<std::string, std::string>& environment, const HorovodPlace& place) {

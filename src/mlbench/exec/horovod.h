@@ -4,7 +4,9 @@
 // call hvd.init(). What the user gave the run by --env stays as it is.
 
 #include <map>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "mlbench/exec/executor.h"
 
@@ -20,7 +22,12 @@ struct HorovodPlace {
   int local_rank = 0, local_size = 1;  // on its host
   int cross_rank = 0, cross_size = 1;  // its host among those that have such a local rank
 };
-// Of one rank: HOROVOD_RANK, HOROVOD_SIZE, ... Under mpirun none are needed: Horovod asks MPI.
+struct LocalPlace {
+  int rank = 0, size = 1;  // on its host
+};
+// Of all ranks, by their numbers.
+std::vector<HorovodPlace> horovod_places(std::span<const LocalPlace> places);
+// Of one rank: HOROVOD_RANK, HOROVOD_SIZE, ... With the back end mpi none are needed: Horovod asks MPI.
 void add_horovod(std::map<std::string, std::string>& environment, const HorovodPlace& place);
 
 }  // namespace mlbench::exec

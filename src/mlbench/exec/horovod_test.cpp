@@ -61,6 +61,21 @@ TEST(Horovod, ARankKnowsItsPlace) {
                                                 Pair("HOROVOD_CROSS_RANK", "1"), Pair("HOROVOD_CROSS_SIZE", "2")));
 }
 
+TEST(Horovod, RanksAreCountedOnTheirHostsAndAcross) {
+  // Three on the first host, one on the second, two on the third, which share it with others.
+  const std::vector<LocalPlace> on_hosts = {{0, 3}, {1, 3}, {2, 3}, {0, 1}, {0, 2}, {1, 2}};
+  const std::vector<HorovodPlace> places = horovod_places(on_hosts);
+  const std::vector<std::pair<int, int>> across = {{0, 3}, {0, 2}, {0, 1}, {1, 3}, {2, 3}, {1, 2}};
+  ASSERT_EQ(places.size(), on_hosts.size());
+  for (size_t rank = 0; rank < places.size(); ++rank) {
+    EXPECT_EQ(places[rank].rank, static_cast<int>(rank));
+    EXPECT_EQ(places[rank].size, 6);
+    EXPECT_EQ(std::pair(places[rank].local_rank, places[rank].local_size),
+              std::pair(on_hosts[rank].rank, on_hosts[rank].size));
+    EXPECT_EQ(std::pair(places[rank].cross_rank, places[rank].cross_size), across[rank]) << "rank " << rank;
+  }
+}
+
 TEST(Horovod, RanksOfCustomRunsAloneHaveThem) {
   LaunchRequest request = custom_request("gloo");
   const auto lines = local::make()->describe(request);

@@ -1,14 +1,17 @@
 #include "mlbench/exec/linked.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <utility>
 
+#include "mlbench/base/build_info.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
@@ -16,6 +19,7 @@
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/text.h"
 #include "mlbench/exec/group_start.h"
+#include "mlbench/exec/horovod.h"
 #include "mlbench/exec/openmpi.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/net/link/link.h"
@@ -38,13 +42,18 @@ constexpr const char* kOutOfMemory =
 class LinkedGroup final : public RankGroup {
  public:
   LinkedGroup(LaunchRequest request, std::vector<Placement> placement, std::vector<std::string> files,
-              std::vector<std::string> mpirun)
+              std::vector<std::string> mpirun, std::vector<std::string> peers)
       : request_(std::move(request)),
         placement_(std::move(placement)),
         files_(std::move(files)),
         mpirun_(std::move(mpirun)),
+        peers_(std::move(peers)),
         arrivals_(*request_.links.server, request_.workers, request_.links.rendezvous),
         ranks_(static_cast<size_t>(request_.workers)) {
+    if (!request_.in_image) {
+      guard_build_ = elf_build_id(request_.guard);
+      if (!request_.rank_words) worker_build_ = elf_build_id(request_.command.front());
+    }
     if (!placement_.empty()) return;
     guards_place_ = true;
     for (int rank = 0; rank < request_.workers; ++rank) placement_.push_back({.rank = rank});
@@ -57,6 +66,7 @@ class LinkedGroup final : public RankGroup {
       while (auto guard = arrivals_.accept()) strangers_.push_back(std::move(guard));
       greet();
       collect();
+      begin();
       if (!start_error_.empty()) throw IoError(start_error_);
       if (std::ranges::all_of(ranks_, &Rank::started)) return true;
       if (steady_clock::now() >= deadline) return false;
@@ -105,6 +115,10 @@ class LinkedGroup final : public RankGroup {
  private:
   struct Rank {
     std::unique_ptr<guard::Channel> guard;
+    bool placed = false;  // said where it is
+    std::string address;  // as it said; "": it did not
+    int port = 0;         // likewise, free there
+    LocalPlace local;
     bool started = false;
     bool running = false;  // or what it wrote is still on its way
     bool ended = false;
@@ -125,14 +139,46 @@ class LinkedGroup final : public RankGroup {
                         std::sscanf(message.text.c_str(), "%d", &rank) == 1;
       if (!said || rank < 0 || rank >= request_.workers || ranks_[static_cast<size_t>(rank)].guard) return true;
       for (const std::string& name : files_) guard->send("put", name + "\n" + read_file(request_.links.folder / name));
-      if (mpirun_.empty()) guard->send("start", log_name(rank));
       ranks_[static_cast<size_t>(rank)].guard = std::move(guard);
       return true;
     });
-    const bool all_came = std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.guard != nullptr; });
-    if (mpirun_.empty() || mpirun_began_ || !all_came) return;
-    mpirun_began_ = true;
-    launch(0, "mpirun", mpirun_);
+  }
+
+  // Once all guards came, so that ranks can be told of each other.
+  void begin() {
+    if (begun_ || !start_error_.empty() || !std::ranges::all_of(ranks_, &Rank::placed)) return;
+    begun_ = true;
+    if (request_.rank_words) tell_of_peers();
+    if (!mpirun_.empty()) return launch(0, "mpirun", mpirun_);
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) start(rank);
+  }
+
+  void start(size_t rank) { ranks_[rank].guard->send("start", log_name(static_cast<int>(rank))); }
+
+  void tell_of_peers() {
+    std::vector<std::string> hosts = peers_;
+    std::vector<LocalPlace> places;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      places.push_back(ranks_[rank].local);
+      if (!peers_.empty()) continue;
+      const bool by_address = guards_place_ && !ranks_[rank].address.empty();
+      hosts.push_back(by_address ? ranks_[rank].address : host_of(rank));
+    }
+    LaunchRequest told = request_;
+    told.environment["MASTER_ADDR"] = hosts.front();
+    told.environment["MASTER_PORT"] = std::to_string(ranks_.front().port);
+    add_horovod(told);
+    const std::vector<HorovodPlace> horovod = horovod_places(places);
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      auto variables = told.environment;
+      if (request_.backend != "mpi") add_horovod(variables, horovod[rank]);
+      std::vector<std::string> words = {fmt::format("{}", fmt::join(hosts, ","))};
+      for (const auto& [name, value] : variables) {
+        const auto known = request_.environment.find(name);
+        if (known == request_.environment.end() || known->second != value) words.insert(words.end(), {name, value});
+      }
+      ranks_[rank].guard->send("peers", guard::as_one(words));
+    }
   }
 
   // Beside the rank.
@@ -161,6 +207,7 @@ class LinkedGroup final : public RankGroup {
     mpirun_doubted_until_ = steady_clock::now() + (killed ? milliseconds(0) : kDoubt);
   }
 
+  bool mpirun_runs() const { return begun_ && !mpirun_.empty(); }
   bool is_doubted() const { return steady_clock::now() < mpirun_doubted_until_; }
 
   void take_failure() {
@@ -195,11 +242,11 @@ class LinkedGroup final : public RankGroup {
     } else if (message.word == "error") {
       fail_to_start(rank, message.text);
       one.started = true;
-    } else if (mpirun_began_ && message.word == "agent" && rank == 0 && !one.started) {
+    } else if (mpirun_runs() && message.word == "agent" && rank == 0 && !one.started) {
       launch_daemon(message.text);
-    } else if (mpirun_began_ && message.word == "asked") {
-      one.guard->send("start", log_name(static_cast<int>(rank)));
-    } else if (mpirun_began_ && message.word == "launched-end") {
+    } else if (mpirun_runs() && message.word == "asked") {
+      start(rank);
+    } else if (mpirun_runs() && message.word == "launched-end") {
       take_launched_end(rank, message.text);
     } else if (message.word == "end" && std::sscanf(message.text.c_str(), "%d %d", &code, &number) == 2) {
       one.ended = true;
@@ -212,19 +259,35 @@ class LinkedGroup final : public RankGroup {
   }
 
   void capture(size_t rank, const std::string& text) {
+    ranks_[rank].placed = true;
     const auto said = try_parse_json(text, inputs::kMessage);
     if (!said || !said->is_object()) return;
+    ranks_[rank].address = text_in(*said, "address", "");
+    ranks_[rank].port = number_in(*said, "port", 0);
+    ranks_[rank].local = {number_in(*said, "local_rank", 0), number_in(*said, "local_size", 1)};
     if (guards_place_) place(rank, *said);
+    expect_build(rank, request_.guard, guard_build_, said->value("environment", Json::object()));
+    expect_build(rank, request_.command.front(), worker_build_, *said);
     const auto known = std::ranges::find(captures_, host_of(rank), &HostCapture::name);
     if (known != captures_.end()) return;
     captures_.push_back(
         {host_of(rank), said->value("host", Json::object()), said->value("environment", Json::object())});
   }
 
+  // `said`: with the "build_id" of that program there. Of a program that is not there, its start says so.
+  void expect_build(size_t rank, const std::filesystem::path& program, const std::optional<std::string>& here,
+                    const Json& said) {
+    const std::string there = text_in(said, "build_id", "");
+    if (!here || there.empty() || there == *here) return;
+    fail_to_start(rank, fmt::format("{} is another build there ({}) than here ({}): install the same one on all hosts, "
+                                    "at this path",
+                                    program.string(), there, *here));
+  }
+
   void place(size_t rank, const Json& said) {
     Placement& place = placement_[rank];
     place.host = text_in(said, "node", request_.links.server->host(static_cast<int>(rank)));
-    place.local_rank = static_cast<int>(integer_of(said.value("local_rank", Json())).value_or(0));
+    place.local_rank = ranks_[rank].local.rank;
     for (const Json& core : said.value("cores", Json::array())) {
       if (const auto number = integer_of(core)) place.cores.push_back(static_cast<int>(*number));
     }
@@ -234,6 +297,10 @@ class LinkedGroup final : public RankGroup {
     const auto found = said.find(key);
     const bool text = found != said.end() && found->is_string();
     return text && !found->get_ref<const std::string&>().empty() ? found->get<std::string>() : otherwise;
+  }
+
+  static int number_in(const Json& said, const char* key, int otherwise) {
+    return static_cast<int>(integer_of(said.value(key, Json())).value_or(otherwise));
   }
 
   // The first to fail is the one to be told of.
@@ -272,10 +339,11 @@ class LinkedGroup final : public RankGroup {
   }
 
   const LaunchRequest request_;
+  std::optional<std::string> guard_build_, worker_build_;  // here; of what is not compared: empty
   std::vector<Placement> placement_;
   bool guards_place_ = false;
-  const std::vector<std::string> files_, mpirun_;
-  bool mpirun_began_ = false;
+  const std::vector<std::string> files_, mpirun_, peers_;
+  bool begun_ = false;  // all guards came
   std::string mpirun_death_;
   steady_clock::time_point mpirun_doubted_until_;
   bool failed_ = false;  // some rank
@@ -326,11 +394,13 @@ LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folde
 }
 
 std::unique_ptr<Start> start_linked(const LaunchRequest& request, std::vector<Placement> placement,
-                                    std::vector<std::string> files, std::vector<std::string> mpirun) {
+                                    std::vector<std::string> files, std::vector<std::string> mpirun,
+                                    std::vector<std::string> peers) {
   MLBENCH_CHECK(request.links.server != nullptr, "ranks of other hosts need links");
   MLBENCH_CHECK(placement.empty() || placement.size() == static_cast<size_t>(request.workers), "each rank has a place");
-  return std::make_unique<GroupStart<LinkedGroup>>(
-      std::make_unique<LinkedGroup>(request, std::move(placement), std::move(files), std::move(mpirun)));
+  MLBENCH_CHECK(peers.empty() || peers.size() == static_cast<size_t>(request.workers), "each rank has a host");
+  return std::make_unique<GroupStart<LinkedGroup>>(std::make_unique<LinkedGroup>(
+      request, std::move(placement), std::move(files), std::move(mpirun), std::move(peers)));
 }
 
 }  // namespace mlbench::exec

@@ -34,9 +34,14 @@ LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folde
 // Where the placement is empty, it is what the guards say of their hosts. Each guard is given `files` of the run's
 // folder (spec.json) first. How long that may take, and what the engine says meanwhile, is for the executor. The group
 // has no process of this host: its end tells the guards, which end the ranks.
+// Guards and workers of another build than here are refused; those of an image are its own.
+// A command of the user's (rank_words) has "{hosts}" in its words filled in by the guards, and MASTER_ADDR, MASTER_PORT
+// and what Horovod needs: `peers` names the ranks' hosts, as they reach each other; where it is empty, the placement
+// does, or else the addresses that the guards say. The port is free on the host of rank 0.
 // `mpirun`: of openmpi.h, where ranks use MPI and nobody but the guards can start it. It begins when all guards came; a
 // rank runs once it wants that, and what it does to the ranks is the group's launcher_death().
 std::unique_ptr<Start> start_linked(const LaunchRequest& request, std::vector<Placement> placement,
-                                    std::vector<std::string> files, std::vector<std::string> mpirun = {});
+                                    std::vector<std::string> files, std::vector<std::string> mpirun = {},
+                                    std::vector<std::string> peers = {});
 
 }  // namespace mlbench::exec

@@ -20,7 +20,6 @@ namespace {
 // The descriptors are those of a launch request.
 constexpr size_t kMostDescriptors = 16;
 constexpr std::string_view kUnix = "unix:";
-constexpr std::string_view kLink = "link:";
 
 struct Address {
   sockaddr_un address{};

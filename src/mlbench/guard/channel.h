@@ -5,9 +5,16 @@
 //
 //   guard       -> supervisor   rank NUMBER              once
 //   guard       -> supervisor   host JSON                once, from another host: {"host", "environment", "cores"}, as
-//                                                        base/environment.h captures them, "local_rank", and "node":
-//                                                        the host, as the launcher calls it ("" where it does not)
+//                                                        base/environment.h captures them, "local_rank", "local_size",
+//                                                        "node": the host, as the launcher calls it ("" where it does
+//                                                        not), "address": by which it reaches the supervisor ("" where
+//                                                        it cannot say), "port": one that is free there, "build_id":
+//                                                        of the rank's program, or null; the guard's is that of
+//                                                        "environment"
 //   supervisor  -> guard        put NAME NEWLINE BYTES   a file of the run's folder on another host, before the start
+//   supervisor  -> guard        peers HOSTS NAME VALUE.. as_one(): where the ranks are, for a command of the user's:
+//                                                        what "{hosts}" stands for in its words, and variables of the
+//                                                        rank; before the start
 //   supervisor  -> guard        start LOGFILE            once, with the descriptors that the rank is to inherit; on
 //                                                        another host relative to the run's folder there
 //   supervisor  -> guard        launch NAME COMMAND...   as_one(): a program of Open MPI's, to run beside the rank;
@@ -45,6 +52,7 @@ namespace mlbench::guard {
 // The environment variable with the address of the supervisor: "unix:NAME", or "link:HOST:PORT" with the variables
 // below and MLBENCH_RUN_ID. HOST is best a number: a static program may find no names.
 inline constexpr const char* kAddressVariable = "MLBENCH_GUARD";
+inline constexpr std::string_view kLink = "link:";
 inline constexpr const char* kSecretVariable = "MLBENCH_GUARD_SECRET";  // the run's
 inline constexpr const char* kFolderVariable =
     "MLBENCH_GUARD_FOLDER";  // of the run, on the rank's host; made if absent, for its user alone

@@ -21,6 +21,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "mlbench/base/build_info.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
@@ -32,6 +33,7 @@
 #include "mlbench/guard/openmpi.h"
 #include "mlbench/guard/shared_memory.h"
 #include "mlbench/net/launch.h"
+#include "mlbench/net/sockets.h"
 
 namespace mlbench::guard {
 namespace {
@@ -148,11 +150,23 @@ int64_t out_of_memory_kills() {
   return 0;
 }
 
+// Where the other ranks find what this one listens with, if they do: where the supervisor does.
+net::Endpoint free_endpoint_towards(std::string_view supervisor) {
+  const auto endpoint = net::parse_endpoint(std::string(supervisor));
+  if (!endpoint) return {};
+  try {
+    return net::own_endpoint(net::listen_on(net::address_towards(endpoint->host), 0).get());
+  } catch (const std::exception&) {
+    return {};  // its name, or address, is none that this program finds
+  }
+}
+
 class Guard {
  public:
-  // `folder`: of the run, where it is not the supervisor's; else empty. `node`: the host, as the launcher calls it.
-  Guard(std::unique_ptr<Channel> supervisor, std::filesystem::path folder, std::string node)
-      : supervisor_(std::move(supervisor)), folder_(std::move(folder)), node_(std::move(node)) {
+  // `folder`: of the run, where it is not the supervisor's; else empty. `place`: what it says of that, as channel.h has
+  // it.
+  Guard(std::unique_ptr<Channel> supervisor, std::filesystem::path folder, Json place)
+      : supervisor_(std::move(supervisor)), folder_(std::move(folder)), place_(std::move(place)) {
     sigset_t signals;
     sigemptyset(&signals);
     for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
@@ -163,17 +177,16 @@ class Guard {
   int run(ProcessOptions options) {
     tell("rank", options.environment["RANK"]);
     if (supervisor_->elsewhere()) {
-      const Json said = {{"host", capture_host(0)},
-                         {"environment", capture_environment()},
-                         {"node", node_},
-                         {"local_rank", std::stoi(options.environment["LOCAL_RANK"])},
-                         {"cores", allowed_cores()}};
-      tell("host", said.dump(-1, ' ', false, Json::error_handler_t::replace));
+      place_["host"] = capture_host(0);
+      place_["environment"] = capture_environment();
+      place_["cores"] = allowed_cores();
+      tell("host", place_.dump(-1, ' ', false, Json::error_handler_t::replace));
     }
     Message start;
     while (start.word != "start") {
       if (take_message(start)) {
         if (start.word == "put") put(start.text);
+        if (start.word == "peers") take_peers(taken_apart(start.text), options);
         if (start.word == "launch") launch(taken_apart(start.text));
         continue;
       }
@@ -261,6 +274,12 @@ class Guard {
     }
   }
 
+  static void take_peers(const std::vector<std::string>& words, ProcessOptions& options) {
+    if (words.empty()) return;
+    fill_in(options.arguments, "{hosts}", words[0]);
+    for (size_t name = 1; name + 1 < words.size(); name += 2) options.environment[words[name]] = words[name + 1];
+  }
+
   // "NAME\nBYTES"
   void put(const std::string& file) const {
     const size_t end = file.find('\n');
@@ -309,7 +328,7 @@ class Guard {
 
   const std::unique_ptr<Channel> supervisor_;
   const std::filesystem::path folder_;
-  const std::string node_;
+  Json place_;
   FileDescriptor signals_;
   bool closed_ = false;
   std::optional<int> asked_;  // the signal that is to end the guard: it is handed on
@@ -329,7 +348,6 @@ int guard_rank(const std::vector<std::string>& arguments) {
                          {"WORLD_SIZE", required_variable(launcher.size)},
                          {"LOCAL_RANK", required_variable(launcher.local_rank)},
                          {"LOCAL_WORLD_SIZE", local_size_of(launcher)}};
-  number_in(launcher.local_rank);
   if (environment_variable(kRankWordsVariable)) {
     fill_in(options.arguments, "{rank}", options.environment["RANK"]);
     unsetenv(kRankWordsVariable);
@@ -338,15 +356,22 @@ int guard_rank(const std::vector<std::string>& arguments) {
   options.die_with_parent = true;
   const std::string address = taken_variable(kAddressVariable);
   RankOfRun rank{number_in(launcher.rank), number_in(launcher.size), {}, {}, {}};
-  if (address.starts_with("link:")) {
+  Json place = {{"local_rank", number_in(launcher.local_rank)},
+                {"local_size", std::stoi(options.environment["LOCAL_WORLD_SIZE"])}};
+  if (address.starts_with(kLink)) {
     rank.run_id = required_variable("MLBENCH_RUN_ID");
     rank.secret = taken_variable(kSecretVariable);
     rank.folder = taken_variable(kFolderVariable);
     make_folder(rank.folder);
+    const net::Endpoint own = free_endpoint_towards(std::string_view(address).substr(kLink.size()));
+    place["address"] = own.host;
+    place["port"] = own.port;
+    const auto build_id = elf_build_id(options.arguments.front());
+    place["build_id"] = build_id ? Json(*build_id) : Json();
   }
   become_subreaper();
-  const std::string node = launcher.host != nullptr ? environment_variable(launcher.host).value_or("") : "";
-  return Guard(connect_to(address, rank), rank.folder, node).run(std::move(options));
+  place["node"] = launcher.host != nullptr ? environment_variable(launcher.host).value_or("") : "";
+  return Guard(connect_to(address, rank), rank.folder, std::move(place)).run(std::move(options));
 }
 
 }  // namespace mlbench::guard

@@ -321,6 +321,17 @@ TEST_F(LinkedGuardTest, FillsInTheRankWhereItIsTold) {
   EXPECT_EQ(here("logs/log"), "0-of-0 []\n");
 }
 
+TEST_F(LinkedGuardTest, TheRankIsToldOfItsPeers) {
+  connect("echo {hosts} \"$MASTER_ADDR\" \"$OTHER\"");
+  EXPECT_THAT(host_, testing::AllOf(HasSubstr("\"address\":\"127.0.0.1\""), HasSubstr("\"local_size\":1"),
+                                    testing::ContainsRegex("\"port\":[1-9][0-9]{3}")));
+  channel_->send("peers", as_one({"h1,h2", "MASTER_ADDR", "h 1", "OTHER", "x=y"}));
+  begin();
+  EXPECT_EQ(next(), "end 0 0");
+  EXPECT_EQ(next(), "drained ");
+  EXPECT_EQ(here("logs/log"), "h1,h2 h 1 x=y\n");
+}
+
 TEST_F(LinkedGuardTest, WordsStayAsTheyAre) {
   start("echo $0");
   EXPECT_EQ(next(), "end 0 0");

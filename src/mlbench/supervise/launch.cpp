@@ -12,15 +12,15 @@
 namespace mlbench::supervise {
 namespace {
 
-// A custom command with its run's words in place of {run_id}, {hosts} (one per rank) and {backend}; {rank} is the
-// executor's, and so may be {hosts}.
+// A custom command with its run's words in place of {run_id}, {backend} and, where all ranks are on this host, {hosts}
+// (one per rank); {rank} is the executor's.
 std::vector<std::string> filled_in(const spec::RunSpec& run, const exec::Executor& executor) {
-  const std::vector<std::string> places =
-      named_places(run).value_or(std::vector<std::string>(static_cast<size_t>(run.workers), "127.0.0.1"));
-  const std::string hosts = fmt::format("{}", fmt::join(places, ","));
   std::vector<std::string> command = run.command;
   fill_in(command, "{run_id}", std::to_string(run.id));
-  if (!executor.names_hosts()) fill_in(command, "{hosts}", hosts);
+  if (executor.on_this_host()) {
+    const std::vector<std::string> hosts(static_cast<size_t>(run.workers), "127.0.0.1");
+    fill_in(command, "{hosts}", fmt::format("{}", fmt::join(hosts, ",")));
+  }
   fill_in(command, "{backend}", run.backend);
   return command;
 }
@@ -60,6 +60,7 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
   request.threads = static_cast<int>(run.threads_per_worker);
   request.gpu = run.device == "cuda";
   request.network_interface = run.communication.network_interface;
+  request.in_image = executor.in_images() || !run.engine.image.empty();
   request.guard = guard_path();
   if (!spec::uses_worker(run)) {
     request.command = filled_in(run, executor);

@@ -320,12 +320,18 @@ class Segment {
       }
     }
     for (auto& [name, value] : spec::variable_values(run_)) request.environment[name] = std::move(value);
-    request.environment["MASTER_ADDR"] = links_ ? rendezvous_.address : server.bind_address;
-    request.environment["MASTER_PORT"] = std::to_string(server_->port());
     request.environment["MLBENCH_RUN_ID"] = server.run_id;
-    if (!spec::uses_worker(run_)) {
-      // The rendezvous above is this program's own; a script makes its own at this port, where rank 0 is.
-      if (const auto places = named_places(run_)) request.environment["MASTER_ADDR"] = places->front();
+    request.note_job = [this](const Json& job) {  // for who finds the run without its supervisor
+      progress_.allocation = job;
+      write_progress(options_.run_dir, progress_);
+    };
+    if (spec::uses_worker(run_)) {
+      request.environment["MASTER_ADDR"] = links_ ? rendezvous_.address : server.bind_address;
+      request.environment["MASTER_PORT"] = std::to_string(server_->port());
+      request.environment["MLBENCH_SECRET"] = server.secret;
+    } else if (executor_.on_this_host()) {
+      // That rendezvous is this program's own; a script makes its own, where rank 0 is. On other hosts: exec/linked.h.
+      request.environment["MASTER_ADDR"] = server.bind_address;
       request.environment["MASTER_PORT"] = std::to_string(net::free_port());
       exec::add_horovod(request);
     } else {

@@ -13,7 +13,9 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/text.h"
 #include "mlbench/catalog/control/catalog.h"
+#include "mlbench/exec/horovod.h"
 #include "mlbench/exec/kubernetes/test_fake_kubernetes.h"
 #include "mlbench/exec/linked.h"
 #include "mlbench/exec/local/local.h"
@@ -198,6 +200,33 @@ TEST_P(ExecutorContractTest, RanksSeeTheirPlaceAndLog) {
     const std::string r = std::to_string(rank);
     const std::string on_its_host = executor_->in_images() ? "0/1" : r + "/3";  // a container is a host of its own
     EXPECT_EQ(read_file(log_path(rank, 2)), r + "/3 " + on_its_host + " words with space\noops\n");
+  }
+}
+
+// Of a command of the user's, which finds its ranks itself.
+TEST_P(ExecutorContractTest, RanksOfACommandAreToldOfEachOther) {
+  const bool here = executor_->on_this_host() || row_name() == "queueing";  // whose ranks are local's
+  if (here && GetParam().backend == "mpi") return;                          // mpirun tells them
+  LaunchRequest launch = request(
+      "echo $RANK {hosts} $MASTER_ADDR:$MASTER_PORT $HOROVOD_CONTROLLER $HOROVOD_RANK/$HOROVOD_SIZE "
+      "$HOROVOD_LOCAL_RANK/$HOROVOD_LOCAL_SIZE $HOROVOD_CROSS_RANK/$HOROVOD_CROSS_SIZE",
+      2);
+  launch.rank_words = true;
+  if (here) {  // as the supervisor does
+    fill_in(launch.command, "{hosts}", "127.0.0.1,127.0.0.1");
+    launch.environment = {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "4711"}};
+    exec::add_horovod(launch);
+  }
+  wait_for_all(*start(launch));
+  const std::string host = executor_->in_images() ? "[-a-z0-9.]+" : "[a-z0-9.]+";
+  const bool alone = executor_->in_images();  // a container is a host of its own
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::string r = std::to_string(rank);
+    const std::string horovod = GetParam().backend == "mpi" ? "mpi / / /"
+                                : alone                     ? "gloo " + r + "/2 0/1 " + r + "/2"
+                                                            : "gloo " + r + "/2 " + r + "/2 0/1";
+    EXPECT_THAT(read_file(log_path(rank)),
+                testing::MatchesRegex(r + " " + host + "," + host + " " + host + ":[1-9][0-9]+ " + horovod + "\n"));
   }
 }
 

@@ -74,10 +74,13 @@ std::string address_for_pods(const Cluster& cluster) {
 
 // What supervisor and links add to the environment of ranks, beside what the plan knows.
 std::vector<std::string> added_variables(const LaunchRequest& request) {
-  std::vector<std::string> names = {"MASTER_ADDR",         "MASTER_PORT",           "MLBENCH_RUN_ID",
-                                    "MLBENCH_RESUME_S",    guard::kAddressVariable, guard::kSecretVariable,
-                                    guard::kFolderVariable};
-  names.emplace_back(request.rank_words ? guard::kRankWordsVariable : "MLBENCH_SECRET");
+  std::vector<std::string> names = {"MLBENCH_RUN_ID", "MLBENCH_RESUME_S", guard::kAddressVariable,
+                                    guard::kSecretVariable, guard::kFolderVariable};
+  if (request.rank_words) {
+    names.emplace_back(guard::kRankWordsVariable);
+  } else {
+    names.insert(names.end(), {"MASTER_ADDR", "MASTER_PORT", "MLBENCH_SECRET"});
+  }
   return names;
 }
 
@@ -93,7 +96,6 @@ class KubernetesExecutor final : public Executor {
   std::string name() const override { return "kubernetes"; }
   bool on_this_host() const override { return false; }
   bool in_images() const override { return true; }
-  bool names_hosts() const override { return true; }
 
   Rendezvous rendezvous(const LaunchRequest& request) const override {
     check(request, engine_, defaults());
@@ -126,7 +128,8 @@ class KubernetesExecutor final : public Executor {
     if (request.rank_words && !url.empty() && !is_loopback(host_of(url))) values.emplace("MLBENCH_URL", url);
     const Objects objects = objects_of(theirs, engine_, defaults(), job.name, values);
     // Before the job: no guard may come earlier.
-    std::unique_ptr<Start> links = start_linked(request, {}, files_for_guards(request), mpirun_of(request));
+    std::unique_ptr<Start> links = start_linked(request, {}, files_for_guards(request), mpirun_of(request),
+                                                hosts_of_pods(job.name, request.workers));
     Api api(there, pace.api);
     try {
       // Suspended, until all that its pods need is there; and that goes with it, since the job owns it.

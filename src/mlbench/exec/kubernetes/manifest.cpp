@@ -340,15 +340,15 @@ LaunchRequest in_pods(const LaunchRequest& request, const std::string& name) {
     if (program == kWorker) theirs.command.front() = program;
     return theirs;
   }
-  std::vector<std::string> hosts;
-  for (int rank = 0; rank < request.workers; ++rank) hosts.push_back(fmt::format("{0}-{1}.{0}", name, rank));
-  fill_in(theirs.command, "{hosts}", fmt::format("{}", fmt::join(hosts, ",")));
-  theirs.environment["MASTER_ADDR"] = hosts.front();
-  if (const auto found = theirs.environment.find("HOROVOD_GLOO_RENDEZVOUS_ADDR"); found != theirs.environment.end()) {
-    found->second = hosts.front();
-    if (theirs.environment["HOROVOD_GLOO_IFACE"] == "lo") theirs.environment.erase("HOROVOD_GLOO_IFACE");
-  }
+  fill_in(theirs.command, "{hosts}", fmt::format("{}", fmt::join(hosts_of_pods(name, request.workers), ",")));
+  theirs.environment["MASTER_ADDR"] = fmt::format("{0}-0.{0}", name);
   return theirs;
+}
+
+std::vector<std::string> hosts_of_pods(const std::string& name, int ranks) {
+  std::vector<std::string> hosts;
+  for (int rank = 0; rank < ranks; ++rank) hosts.push_back(fmt::format("{0}-{1}.{0}", name, rank));
+  return hosts;
 }
 
 Objects objects_of(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults,

@@ -44,6 +44,7 @@ std::string job_name(const LaunchRequest& request, const std::string& suffix, si
 // The request as a pod has it: folder, program, and for a command of the user's MASTER_ADDR and {hosts}, with the names
 // of the pods (NAME-INDEX.NAME).
 LaunchRequest in_pods(const LaunchRequest& request, const std::string& name);
+std::vector<std::string> hosts_of_pods(const std::string& name, int ranks);
 
 struct Objects {
   Json job, secret, service;

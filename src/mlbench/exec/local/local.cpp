@@ -21,8 +21,11 @@ std::map<std::string, std::string> environment_of(const LaunchRequest& request, 
   std::map<std::string, std::string> environment = request.environment;
   environment["RANK"] = environment["LOCAL_RANK"] = std::to_string(rank);
   environment["WORLD_SIZE"] = environment["LOCAL_WORLD_SIZE"] = std::to_string(request.workers);
-  // All are on this host.
-  if (request.rank_words) add_horovod(environment, {rank, request.workers, rank, request.workers, 0, 1});
+  if (request.rank_words) {
+    std::vector<LocalPlace> places;  // all are on this host
+    for (int each = 0; each < request.workers; ++each) places.push_back({each, request.workers});
+    add_horovod(environment, horovod_places(places)[static_cast<size_t>(rank)]);
+  }
   return environment;
 }
 

@@ -36,11 +36,13 @@ constexpr seconds kKillPatience{3};
 
 // What the supervisor and the links add to the environment of ranks, beside what the plan knows.
 std::vector<std::string> added_variables(const LaunchRequest& request) {
-  std::vector<std::string> names = {"MASTER_ADDR",         "MASTER_PORT",           "MLBENCH_RUN_ID",
-                                    "MLBENCH_RESUME_S",    guard::kAddressVariable, guard::kSecretVariable,
-                                    guard::kFolderVariable};
-  // Workers alone have a rendezvous of ours.
-  names.emplace_back(request.rank_words ? guard::kRankWordsVariable : "MLBENCH_SECRET");
+  std::vector<std::string> names = {"MLBENCH_RUN_ID", "MLBENCH_RESUME_S", guard::kAddressVariable,
+                                    guard::kSecretVariable, guard::kFolderVariable};
+  if (request.rank_words) {
+    names.emplace_back(guard::kRankWordsVariable);
+  } else {  // workers alone have a rendezvous of ours
+    names.insert(names.end(), {"MASTER_ADDR", "MASTER_PORT", "MLBENCH_SECRET"});
+  }
   return names;
 }
 

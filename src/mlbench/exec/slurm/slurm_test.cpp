@@ -7,6 +7,7 @@
 
 #include <thread>
 
+#include "mlbench/base/build_info.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
@@ -442,6 +443,29 @@ TEST_F(SlurmTest, QueuesThenRunsWhereSlurmSays) {
   EXPECT_THAT(slurm_.read("calls"), Not(HasSubstr("scancel")));
 }
 
+TEST_F(SlurmTest, RanksOfACommandAreToldOfEachOther) {
+  slurm_.write("per_node", "2");
+  LaunchRequest launch = request(
+      "echo {rank} {hosts} $MASTER_ADDR $HOROVOD_CONTROLLER $HOROVOD_GLOO_RENDEZVOUS_ADDR $HOROVOD_RANK/$HOROVOD_SIZE "
+      "$HOROVOD_LOCAL_RANK/$HOROVOD_LOCAL_SIZE $HOROVOD_CROSS_RANK/$HOROVOD_CROSS_SIZE; echo $MASTER_PORT >port-{rank}",
+      3);
+  launch.rank_words = true;
+  launch.working_directory = folder();
+  launch.environment["HOROVOD_CONTROLLER"] = "theirs";
+  const auto begun = start(launch);
+  wait_for(*begun, StartState::kStarted);
+  auto group = begun->take();
+  for (int rank = 0; rank < 3; ++rank) wait_for_log(rank, "/");
+  const std::string all = "127.0.0.1,127.0.0.1,127.0.0.1 127.0.0.1 theirs 127.0.0.1 ";
+  EXPECT_EQ(log(0), "0 " + all + "0/3 0/2 0/2\n");
+  EXPECT_EQ(log(1), "1 " + all + "1/3 1/2 0/1\n");
+  EXPECT_EQ(log(2), "2 " + all + "2/3 0/1 1/2\n");
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (group->running() && std::chrono::steady_clock::now() < deadline) group->poll(100ms);
+  EXPECT_GT(std::stoi(read_file(folder() / "port-0")), 1023);
+  EXPECT_EQ(read_file(folder() / "port-0"), read_file(folder() / "port-2")) << "it is that of rank 0";
+}
+
 TEST_F(SlurmTest, SecretsStandInNoCommandAndNoScript) {
   const auto begun = start(request("exit 0", 1));
   wait_for(*begun, StartState::kStarted);
@@ -450,6 +474,41 @@ TEST_F(SlurmTest, SecretsStandInNoCommandAndNoScript) {
   EXPECT_THAT(read_file(folder() / "logs/slurm.seg-1.sbatch"), Not(HasSubstr("sesame")));
   EXPECT_EQ(fs::status(folder() / "logs/slurm.seg-1.sbatch").permissions() & fs::perms::others_write, fs::perms::none);
   EXPECT_THAT(slurm_.read("job.12/environment"), HasSubstr("MLBENCH_GUARD_SECRET=sesame"));
+}
+
+// As of a build that differs in nothing but its build id.
+void make_another_build_of(const fs::path& program) {
+  const std::string id = elf_build_id(program).value();
+  std::string note, bytes = read_file(program);
+  for (size_t digit = 0; digit < id.size(); digit += 2) {
+    note += static_cast<char>(std::stoi(id.substr(digit, 2), nullptr, 16));
+  }
+  const size_t place = bytes.find(note);
+  ASSERT_NE(place, std::string::npos);
+  bytes[place] = static_cast<char>(bytes[place] ^ 1);
+  write_file_atomically(program, bytes);
+  fs::permissions(program, fs::perms::owner_all);
+  ASSERT_NE(elf_build_id(program), id);
+}
+
+TEST_F(SlurmTest, AnotherBuildOnANodeIsRefused) {
+  const TemporaryFolder programs;  // not the run's: that is another one on the nodes
+  for (const char* name : {"mlbench-guard", "worker"}) {
+    slurm_.write("plan", "queue 1");
+    LaunchRequest launch = request("touch " + (programs / "began").string(), 2);
+    launch.guard = programs / "mlbench-guard";
+    launch.command.front() = programs / "worker";
+    fs::copy_file(GUARD, launch.guard, fs::copy_options::overwrite_existing);
+    fs::copy_file(fs::canonical("/bin/sh"), launch.command.front(), fs::copy_options::overwrite_existing);
+    const auto begun = start(launch);
+    const std::string here = elf_build_id(programs / name).value();
+    make_another_build_of(programs / name);
+    const StartStatus status = wait_for(*begun, StartState::kFailed);
+    EXPECT_THAT(status.words, testing::AllOf(HasSubstr("on n1: " + (programs / name).string() + " is another build"),
+                                             HasSubstr("there (" + elf_build_id(programs / name).value()),
+                                             HasSubstr("here (" + here + "): install the same")));
+    EXPECT_FALSE(fs::exists(programs / "began"));
+  }
 }
 
 TEST_F(SlurmTest, SaysWhySlurmRefuses) {
