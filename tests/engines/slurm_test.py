@@ -233,6 +233,36 @@ class SlurmTest(unittest.TestCase):
         self.assertIsNone(record["placement"])
         self.assertEqual(self.slurm.job(number)["JobState"], "CANCELLED")
 
+    def test_who_finds_a_lost_run_withdraws_its_job(self):
+        self.queued("orphan", "--", "sh", "-c", "touch started; sleep 600")
+        number = self.job_of("orphan-4")
+        for pid, (name, _, _) in self.processes().items():
+            if name.startswith("mlbench"):
+                os.kill(pid, signal.SIGKILL)
+        self.assertEqual(self.slurm.job(number)["JobState"], "PENDING")
+        self.mlbench("status", "orphan-4")
+        self.assertEqual(self.slurm.job(number)["JobState"], "CANCELLED")
+        failure = self.record("orphan-4")["failure"]
+        self.assertEqual(failure["kind"], "supervisor_lost")
+        self.assertIn(f"its job {number} of slurm was withdrawn", failure["message"])
+
+    def test_runs_share_a_node_only_if_they_say_so(self):
+        long = ["--slurm-option", "time=10", "--slurm-option", "nodelist=n1", "--local", "--detach", "--", "sh", "-c",
+                "echo ready; sleep 600"]
+        self.mlbench("run", "alone", "1", "--executor", "slurm", *long)
+        self.wait_for_ranks("alone-1", 1)
+        self.mlbench("run", "waits", "1", "--executor", "slurm", "--share-host", *long)
+        self.wait_for(lambda: any("PENDING (Resources)" in note or "PENDING (Priority)" in note
+                                  for note in self.record("waits-1")["notes"]), "waits-1 waits for the node")
+        self.mlbench("stop", "alone-1")
+        self.wait_for_ranks("waits-1", 1)
+        self.mlbench("run", "beside", "1", "--executor", "slurm", "--share-host", *long)
+        self.wait_for_ranks("beside-1", 1)
+        for name in ("waits-1", "beside-1"):
+            self.assertTrue(self.record(name)["shared_host"])
+            self.mlbench("stop", name)
+            self.wait_for_state(name, "stopped")
+
     def test_a_job_without_its_supervisor_ends(self):
         self.queued("alone", "--", "sh", "-c", "touch started; sleep 600")
         number = self.job_of("alone-4")

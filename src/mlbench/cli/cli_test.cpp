@@ -872,6 +872,30 @@ TEST_F(Cli, ASecretIsNamedNotGiven) {
   expect_error({"resume", "c-1"}, AllOf(HasSubstr("--env MY_TOKEN"), HasSubstr("set MY_TOKEN here")));
 }
 
+// A job of an engine that waits, without a supervisor: it would start some day.
+TEST_F(Cli, WhoFindsALostRunWithdrawsItsJob) {
+  const fs::path slurm = folder_ / "slurm";
+  fs::create_directories(slurm / "bin");
+  for (const char* name : {"sbatch", "scancel", "scontrol", "sinfo", "srun"}) {
+    fs::create_symlink(FAKE_SLURM, slurm / "bin" / name);
+  }
+  write_file_atomically(slurm / "plan", "queue 1000000");
+  environment_["PATH"] = (slurm / "bin").string() + ":" + environment_variable("PATH").value();
+  environment_["FAKE_SLURM"] = slurm;
+  ASSERT_EQ(mlbench({"run", "q", "2", "--executor", "slurm", "--detach", "--", "true"}).code, 0);
+  const fs::path run_dir = home() / "runs/q-2";
+  const auto allocation = [&] { return read_json_file(run_dir / "progress.json")["allocation"]; };
+  ASSERT_TRUE(eventually([&] { return fs::exists(run_dir / "progress.json") && allocation().is_object(); }));
+  EXPECT_EQ(allocation()["job"], "12");
+  kill(supervise::read_lease(run_dir)->holder.pid, SIGKILL);
+  EXPECT_EQ(read_file(slurm / "job.12/state"), "PENDING\n");
+  ASSERT_TRUE(eventually([&] { return mlbench({"status", "q-2", "--json"}).json()["state"] == "failed"; }));
+  EXPECT_EQ(read_file(slurm / "job.12/state"), "CANCELLED\n");
+  const Json failure = read_json_file(run_dir / "run.json")["failure"];
+  EXPECT_EQ(failure["kind"], "supervisor_lost");
+  EXPECT_THAT(failure["message"].get<std::string>(), HasSubstr("; its job 12 of slurm was withdrawn"));
+}
+
 TEST_F(Cli, AManifestForOthersIsAllThatIsPrinted) {
   const Result job = mlbench({"run", "e", "2", "--executor", "kubernetes", "--image", "train:1", "--emit", "job",
                               "--env", "A=b", "--", "train", "{hosts}"});

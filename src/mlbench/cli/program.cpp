@@ -32,6 +32,16 @@ int supervise_run(const std::vector<std::string>& arguments) {
   return supervise::supervise(options, *executor);
 }
 
+// `mlbench withdraw --run-dir DIR`: the end of an engine's job whose supervisor is gone. Internal likewise.
+int withdraw_run(const std::vector<std::string>& arguments) {
+  set_up_logging("withdraw");
+  if (arguments.size() != 2 || arguments[0] != "--run-dir") throw UserError("withdraw: --run-dir DIR is needed");
+  const spec::RunSpec run = read_spec(arguments[1]);
+  const auto executor = catalog::make_executor(run.executor, run.engine);
+  supervise::withdraw_job(arguments[1], *executor);
+  return static_cast<int>(ExitCode::kOk);
+}
+
 ExitCode print_version(const Context& context) {
   const BuildInfo& build = build_info();
   if (context.json) {
@@ -144,6 +154,9 @@ int run_program(int argc, char** argv) {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && arguments.front() == "supervise") {
       return supervise_run({arguments.begin() + 1, arguments.end()});
+    }
+    if (!arguments.empty() && arguments.front() == "withdraw") {
+      return withdraw_run({arguments.begin() + 1, arguments.end()});
     }
     const ExitCode code = run(argc, argv);
     flush_output();

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -55,6 +56,9 @@ struct LaunchRequest {
   std::filesystem::path log_dir;                   // rank-R.seg-S.log, appended
   int64_t segment = 1;
   Links links = {};
+  // Told of an engine's job as soon as that has a name, so that it can be withdrawn by others: as
+  // RankGroup::allocation(), which tells more.
+  std::function<void(const Json& job)> note_job = {};
   std::vector<int> inherited;  // descriptors that ranks keep open (the core lock); the caller's, until the ranks run
 };
 
@@ -154,6 +158,10 @@ class Executor {
   // Never waits for ranks, nor for an engine that has no place for them. IoError, UserError for what is known to be
   // wrong at once.
   virtual std::unique_ptr<Start> start(const LaunchRequest& request) = 0;
+  // Ends what is left of a job of that run, whose supervisor is gone: by what LaunchRequest::note_job or the group's
+  // allocation() told. Nothing where there is none any more. Waits for its engine's answers, not for the job's end.
+  // IoError with the engine's words where it refuses or does not answer.
+  virtual void withdraw(const std::string& /*run_name*/, const Json& /*job*/) {}
   // The exact commands and environment additions that start() would use, less the address where guards connect, which
   // only exists then: one line per rank, or one in all.
   virtual std::vector<std::string> describe(const LaunchRequest& request) const = 0;

@@ -8,6 +8,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/numbers.h"
+#include "mlbench/base/paths.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/lease.h"
@@ -23,6 +24,7 @@ using std::chrono::seconds;
 
 // For a supervisor that took its run to say who it is.
 constexpr seconds kOwnerPatience{10};
+constexpr seconds kWithdrawPatience{30};
 
 std::filesystem::path record_path(const std::filesystem::path& run_dir) { return run_dir / "run.json"; }
 
@@ -94,6 +96,31 @@ record::RunProgress settled_progress(const std::filesystem::path& run_dir, const
   return progress;
 }
 
+// What became of the job that an engine holds of it, if any: for the message.
+std::string withdrawn(const std::filesystem::path& run_dir, const Json& allocation) {
+  const auto text = [&](const char* key) {
+    const auto found = allocation.find(key);
+    return found != allocation.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  // Containers of this host have ended with their ranks.
+  if (text("job").empty() || spec::read_run_spec(run_dir / "spec.json").executor == "local") return "";
+  const std::string job = "its job " + text("job") + " of " + text("engine");
+  std::string why = "there is no mlbench beside this program";
+  try {
+    ProcessOptions withdraw;
+    withdraw.arguments = withdraw_command(run_dir);
+    if (!withdraw.arguments.empty()) {
+      const ProcessOutput said = run_process(withdraw, kWithdrawPatience);
+      if (said.end.code == 0) return "; " + job + " was withdrawn";
+      why = said.standard_error;
+      while (why.ends_with('\n')) why.pop_back();
+    }
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  return "; " + job + " was not withdrawn, and may still come to run: " + why;
+}
+
 // `without_record`: a supervisor of ours died before its first record.
 bool settle(const std::filesystem::path& run_dir, bool without_record) {
   const auto lost = [&] {
@@ -106,7 +133,11 @@ bool settle(const std::filesystem::path& run_dir, bool without_record) {
 
   const auto owner = read_lease(run_dir);
   if (owner) end_ranks_of(*owner);
-  const record::RunProgress progress = settled_progress(run_dir, owner);
+  const auto before = read_progress(run_dir);
+  record::RunProgress progress = settled_progress(run_dir, owner);
+  if (progress.failure && before && active_state(std::string(record::name_of(before->state)))) {
+    progress.failure->message += withdrawn(run_dir, before->allocation);
+  }
   write_progress(run_dir, progress);
   write_json_file(record_path(run_dir), record_of(run_dir, progress), inputs::kRecord);
   return true;
@@ -222,6 +253,18 @@ void request_stop(const std::filesystem::path& run_dir) {
   }
   std::filesystem::create_directories(stop_file(run_dir).parent_path());
   write_file_atomically(stop_file(run_dir), "stop\n");
+}
+
+std::vector<std::string> withdraw_command(const std::filesystem::path& run_dir) {
+  const std::filesystem::path program = program_path().parent_path() / "mlbench";
+  if (!std::filesystem::exists(program)) return {};
+  return {program.string(), "withdraw", "--run-dir", run_dir.string()};
+}
+
+void withdraw_job(const std::filesystem::path& run_dir, exec::Executor& executor) {
+  const auto progress = read_progress(run_dir);
+  const spec::RunSpec run = spec::read_run_spec(run_dir / "spec.json");
+  if (progress && progress->allocation.is_object()) executor.withdraw(run.name, progress->allocation);
 }
 
 bool lease_held(const std::filesystem::path& run_dir) { return lease_held(run_dir, kLeaseStandstill); }

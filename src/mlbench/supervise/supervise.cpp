@@ -334,8 +334,6 @@ class Segment {
       request.environment["MASTER_ADDR"] = server.bind_address;
       request.environment["MASTER_PORT"] = std::to_string(net::free_port());
       exec::add_horovod(request);
-    } else {
-      request.environment["MLBENCH_SECRET"] = server.secret;
     }
     if (executor_.on_this_host()) {
       request.inherited = cores_ ? cores_->descriptors() : std::vector<int>{beside_.get()};

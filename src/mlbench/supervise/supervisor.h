@@ -91,11 +91,18 @@ void request_stop(const std::filesystem::path& run_dir);
 bool lease_held(const std::filesystem::path& run_dir);
 
 // If the record says queued or running but nobody holds the lease: takes it, ends ranks that are left on this host
-// (they have 5 s to end by themselves) and writes the record as failed (supervisor_lost, exit codes null). Returns
-// whether it did. Safe to call from several processes at once.
+// (they have 5 s to end by themselves), withdraws the job that an engine holds (within 30 s: withdraw_command()), and
+// writes the record as failed (supervisor_lost, exit codes null). Returns whether it did. Safe to call from several
+// processes at once.
 bool settle_if_lost(const std::filesystem::path& run_dir);
 // The record that it would write, where the disk refuses. Nothing is ended or written.
 Json lost_record(const std::filesystem::path& run_dir);
+
+// Its executor is not known here, but to the program: `mlbench withdraw --run-dir DIR`. Empty where there is no mlbench
+// beside this program.
+std::vector<std::string> withdraw_command(const std::filesystem::path& run_dir);
+// The body of that: what the executor's engine holds of the run, by its progress.json. Throws as Executor::withdraw().
+void withdraw_job(const std::filesystem::path& run_dir, exec::Executor& executor);
 
 // ---- the worker's catalog -------------------------------------------------------------------------------------------
 

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+#include <chrono>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -28,6 +31,8 @@ namespace mlbench::exec::kubernetes {
 namespace {
 
 constexpr size_t kSuffixBytes = 4;
+// Of a job that nobody waits for any more.
+constexpr std::chrono::seconds kWithdrawAnswer{5}, kWithdrawChange{15};
 constexpr const char* kLater = "(given at the start)";
 
 // "https://HOST:PORT", "https://[::1]:6443"
@@ -48,6 +53,12 @@ std::vector<std::string> addresses_of_nodes(Api& api) {
     }
   }
   return addresses;
+}
+
+// What may stand in a path of the API.
+bool is_name(const std::string& text) {
+  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-'; };
+  return !text.empty() && std::ranges::all_of(text, fits);
 }
 
 bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
@@ -131,6 +142,9 @@ class KubernetesExecutor final : public Executor {
     std::unique_ptr<Start> links = start_linked(request, {}, files_for_guards(request), mpirun_of(request),
                                                 hosts_of_pods(job.name, request.workers));
     Api api(there, pace.api);
+    // Before it is made: it is suspended, or queued, until this process goes on.
+    if (request.note_job)
+      request.note_job({{"engine", "kubernetes"}, {"job", job.name}, {"namespace", job.name_space}});
     try {
       // Suspended, until all that its pods need is there; and that goes with it, since the job owns it.
       const Json made = api.create(fmt::format("/apis/batch/v1/namespaces/{}/jobs", job.name_space),
@@ -148,6 +162,19 @@ class KubernetesExecutor final : public Executor {
     const ApiAnswer version = api.get("/version");
     if (version.good() && version.body.is_object()) job.server = version.body.value("gitVersion", "");
     return std::make_unique<EngineStart>(std::make_unique<Job>(there, std::move(job), pace), std::move(links));
+  }
+
+  void withdraw(const std::string& /*run_name*/, const Json& job) override {
+    const auto text = [&](const char* key) {
+      const auto found = job.find(key);
+      return found != job.end() && found->is_string() ? found->get<std::string>() : "";
+    };
+    JobOfRun made;
+    made.name = text("job");
+    made.name_space = text("namespace");
+    if (text("engine") != "kubernetes" || !is_name(made.name) || !is_name(made.name_space)) return;
+    Api api(cluster(), {.answer = kWithdrawAnswer, .change = kWithdrawChange});
+    api.remove(made.path(), kGraceSeconds);
   }
 
   // The command of each pod with its variables, that of mpirun where there is one, and the objects behind it.

@@ -932,6 +932,27 @@ TEST_F(KubernetesRun, MakesThreeObjectsThatGoTogether) {
   EXPECT_TRUE(fake_.empty());
 }
 
+TEST_F(KubernetesRun, AJobIsWithdrawnByWhatWasNotedOfIt) {
+  Json noted;
+  request_.note_job = [&](const Json& job) {
+    noted = job;
+    EXPECT_TRUE(fake_.jobs().empty()) << "known before it is there";
+  };
+  engine_.kubernetes.queue = "later";  // it stays suspended
+  const auto start = begin("exec sleep 600");
+  ASSERT_EQ(fake_.jobs().size(), 1u);
+  EXPECT_EQ(noted,
+            Json({{"engine", "kubernetes"}, {"job", fake_.jobs()[0]["metadata"]["name"]}, {"namespace", "team"}}));
+  const auto other = make(engine_);
+  other->withdraw("r-2", {{"engine", "slurm"}, {"job", noted["job"]}, {"namespace", "team"}});
+  EXPECT_FALSE(fake_.empty());
+  other->withdraw("r-2", noted);
+  EXPECT_TRUE(fake_.empty());
+  other->withdraw("r-2", noted);
+  fake_.fail("DELETE", "/jobs/", 403, 1);
+  EXPECT_THROW(other->withdraw("r-2", noted), IoError);
+}
+
 TEST_F(KubernetesRun, AJobThatIsDeletedByOthersIsNamed) {
   auto group = run("trap '' TERM; while :; do sleep 0.05; done");
   fake_.delete_jobs();

@@ -118,6 +118,20 @@ std::optional<JobInfo> parse_job(const std::string& output) {
 
 bool job_is_unknown(const std::string& errors) { return errors.find("Invalid job id") != std::string::npos; }
 
+Json identity_of(const JobName& name) {
+  return {{"engine", "slurm"}, {"job", name.id}, {"cluster", text_or_null(name.cluster)}};
+}
+
+std::optional<JobName> job_of(const Json& allocation) {
+  const auto text = [&](const char* key) {
+    const auto found = allocation.find(key);
+    return found != allocation.end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  if (!allocation.is_object() || text("engine") != "slurm") return std::nullopt;
+  const std::string cluster = text("cluster");
+  return parse_submission(cluster.empty() ? text("job") : text("job") + ";" + cluster);
+}
+
 Json allocation_of(const JobName& name, const JobInfo& job) {
   const std::string given = job.field("AllocTRES");
   const std::string resources = given.empty() ? job.field("TRES") : given;  // before and since Slurm 23.11

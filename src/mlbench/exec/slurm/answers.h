@@ -42,6 +42,10 @@ std::optional<JobInfo> parse_job(const std::string& output);
 // Of scontrol, where it said that there is no such job (any more).
 bool job_is_unknown(const std::string& errors);
 
+// What is known of it before Slurm is asked: the beginning of the following; and back. Empty where it is no job's.
+Json identity_of(const JobName& name);
+std::optional<JobName> job_of(const Json& allocation);
+
 // The record's `allocation` (api/run.schema.json).
 Json allocation_of(const JobName& name, const JobInfo& job);
 

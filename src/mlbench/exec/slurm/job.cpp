@@ -25,7 +25,20 @@ constexpr milliseconds kStepPatience{10000};
 // Of slurmstepd: it could not open the file of --output.
 constexpr const char* kNoOutputFile = "0:53";
 
+std::vector<std::string> about(const JobName& name, std::vector<std::string> command,
+                               const std::vector<std::string>& words) {
+  if (!name.cluster.empty()) command.push_back("--clusters=" + name.cluster);
+  command.insert(command.end(), words.begin(), words.end());
+  return slurm_command(std::move(command));
+}
+
 }  // namespace
+
+std::vector<std::string> show_command(const JobName& name) {
+  return about(name, {"scontrol"}, {"--oneliner", "show", "job", name.id});
+}
+
+std::vector<std::string> cancel_command(const JobName& name) { return about(name, {"scancel"}, {name.id}); }
 
 Job::Job(JobName name, std::filesystem::path log, JobPace pace)
     : name_(std::move(name)),
@@ -90,9 +103,9 @@ Json Job::allocation() {
   const bool running = info_ && info_->phase() == JobPhase::kRunning && !info_->field("NodeList").empty();
   if (!running) {
     question_.reset();
-    take(ask(show(), std::min(pace_.answer, kAllocationPatience)));
+    take(ask(show_command(name_), std::min(pace_.answer, kAllocationPatience)));
   }
-  return info_ ? allocation_of(name_, *info_) : Json{{"engine", "slurm"}, {"job", name_.id}};
+  return info_ ? allocation_of(name_, *info_) : identity_of(name_);
 }
 
 void Job::end(milliseconds patience) {
@@ -125,22 +138,9 @@ bool Job::gone_within(milliseconds patience, bool stays_queued) {
 }
 
 void Job::cancel() const {
-  const Answer answer = ask(about_it({"scancel"}, name_.id), pace_.answer);
+  const Answer answer = ask(cancel_command(name_), pace_.answer);
   if (answer.good() || job_is_unknown(answer.errors)) return;
   spdlog::warn("scancel {}: {}", name_.id, answer.errors);
-}
-
-std::vector<std::string> Job::about_it(std::vector<std::string> command, const std::string& option) const {
-  if (!name_.cluster.empty()) command.push_back("--clusters=" + name_.cluster);
-  command.push_back(option);
-  return slurm_command(std::move(command));
-}
-
-std::vector<std::string> Job::show() const {
-  std::vector<std::string> command = {"scontrol"};
-  if (!name_.cluster.empty()) command.push_back("--clusters=" + name_.cluster);
-  command.insert(command.end(), {"--oneliner", "show", "job", name_.id});
-  return slurm_command(std::move(command));
 }
 
 void Job::look() {
@@ -148,7 +148,7 @@ void Job::look() {
   if (!question_) {
     if (Clock::now() < next_look_) return;
     last_look_ = Clock::now();
-    question_ = std::make_unique<Question>(show(), pace_.answer);
+    question_ = std::make_unique<Question>(show_command(name_), pace_.answer);
   }
   const auto answer = question_->answer(milliseconds(0));
   if (!answer) return;
@@ -162,7 +162,7 @@ void Job::look() {
 
 void Job::look_and_wait() {
   last_look_ = Clock::now();
-  take(ask(show(), pace_.answer));
+  take(ask(show_command(name_), pace_.answer));
 }
 
 // A controller that does not answer has not lost its jobs.

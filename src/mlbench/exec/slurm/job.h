@@ -28,6 +28,10 @@ struct JobPace {
   std::chrono::milliseconds cancel{std::chrono::minutes(1)};
 };
 
+// scontrol and scancel about a job, as commands.
+std::vector<std::string> show_command(const JobName& name);
+std::vector<std::string> cancel_command(const JobName& name);
+
 class Job final : public EngineJob {
  public:
   // `log`: what the job says, where that can be read here.
@@ -43,8 +47,6 @@ class Job final : public EngineJob {
  private:
   using Clock = std::chrono::steady_clock;
 
-  std::vector<std::string> about_it(std::vector<std::string> command, const std::string& option) const;
-  std::vector<std::string> show() const;
   void look();
   void take(const Answer& answer);
   void look_and_wait();

@@ -63,8 +63,6 @@ std::filesystem::path start_folder(const LaunchRequest& request, const spec::Eng
   return engine.scratch.empty() ? kScratch : engine.scratch;
 }
 
-std::string run_name(const LaunchRequest& request) { return request.run_name.empty() ? "run" : request.run_name; }
-
 bool is_address(const std::string& text) {
   const auto fits = [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; };
   return text.find(':') != std::string::npos || std::ranges::all_of(text, fits);
@@ -151,6 +149,8 @@ LaunchRequest on_hosts(const LaunchRequest& request, const spec::EngineOptions& 
   return theirs;
 }
 
+std::string job_name(const std::string& run_name) { return "mlbench-" + (run_name.empty() ? "run" : run_name); }
+
 std::filesystem::path script_path(const LaunchRequest& request) {
   return request.log_dir / fmt::format("slurm.seg-{}.sbatch", request.segment);
 }
@@ -161,7 +161,7 @@ std::filesystem::path log_path(const LaunchRequest& request) {
 
 std::string batch_script(const LaunchRequest& request, const spec::EngineOptions& engine) {
   std::string text = "#!/bin/bash\n";
-  text += line("job-name", "mlbench-" + run_name(request));
+  text += line("job-name", job_name(request.run_name));
   text += line("ntasks", std::to_string(request.workers));
   if (engine.ranks_per_host > 0) {
     const int64_t on_each = std::min<int64_t>(engine.ranks_per_host, request.workers);

@@ -18,6 +18,8 @@ std::string option_line(const std::string& option);
 // The request as the job has it: with the run's folder as it is on the hosts, and what Slurm's tasks need beside.
 LaunchRequest on_hosts(const LaunchRequest& request, const spec::EngineOptions& engine);
 
+std::string job_name(const std::string& run_name);
+
 std::filesystem::path script_path(const LaunchRequest& request);  // logs/slurm.seg-S.sbatch
 std::filesystem::path log_path(const LaunchRequest& request);     // logs/slurm.seg-S.log
 

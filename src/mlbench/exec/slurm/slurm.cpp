@@ -28,6 +28,8 @@ using std::chrono::seconds;
 // sbatch tries again for a while when the controller is busy.
 constexpr seconds kSubmitPatience{60};
 constexpr seconds kNodesPatience{15};
+// For each answer about a job that nobody waits for any more.
+constexpr seconds kWithdrawPatience{10};
 
 std::vector<std::string> submission(const LaunchRequest& request) {
   return slurm_command({"sbatch", "--parsable", script_path(request).string()});
@@ -89,7 +91,25 @@ class SlurmExecutor final : public Executor {
       throw IoError(fmt::format("Slurm refuses the job ({}): {}", script_path(request).string(),
                                 said.standard_error.empty() ? "sbatch named none" : said.standard_error));
     }
-    return std::make_unique<EngineStart>(std::make_unique<Job>(*name, log_path(request)), std::move(links));
+    auto start = std::make_unique<EngineStart>(std::make_unique<Job>(*name, log_path(request)), std::move(links));
+    if (request.note_job) request.note_job(identity_of(*name));
+    return start;
+  }
+
+  void withdraw(const std::string& run_name, const Json& job) override {
+    const auto name = job_of(job);
+    if (!name) return;
+    const auto insist = [&](const std::vector<std::string>& command) -> std::optional<Answer> {
+      Answer answer = ask(command, kWithdrawPatience);
+      if (answer.good()) return answer;
+      if (job_is_unknown(answer.errors)) return std::nullopt;
+      throw IoError(fmt::format("Slurm job {}: {}", name->id, answer.errors.empty() ? "no answer" : answer.errors));
+    };
+    const auto shown = insist(show_command(*name));
+    const auto info = shown ? parse_job(shown->output) : std::nullopt;
+    // Slurm gives numbers again.
+    if (!info || info->field("JobName") != job_name(run_name) || info->phase() == JobPhase::kEnded) return;
+    insist(cancel_command(*name));
   }
 
   // The command, and the script behind it.

@@ -528,6 +528,24 @@ TEST_F(SlurmTest, AQueuedJobThatIsDroppedIsCancelled) {
   EXPECT_FALSE(fs::exists(folder() / "started"));
 }
 
+TEST_F(SlurmTest, AJobIsWithdrawnByWhatWasNotedOfIt) {
+  slurm_.write("plan", "queue 1000000");
+  Json noted;
+  LaunchRequest launch = request("exit 0", 1);
+  launch.note_job = [&](const Json& job) { noted = job; };
+  const auto begun = start(launch);
+  EXPECT_EQ(noted, Json({{"engine", "slurm"}, {"job", "12"}, {"cluster", nullptr}}));
+  executor_->withdraw("another", noted);
+  EXPECT_EQ(slurm_.read("job.12/state"), "PENDING\n") << "the number is now another run's";
+  executor_->withdraw("test", noted);
+  EXPECT_EQ(slurm_.read("job.12/state"), "CANCELLED\n");
+  const std::string asked = slurm_.read("calls");
+  executor_->withdraw("test", noted);
+  EXPECT_THAT(slurm_.read("calls").substr(asked.size()), Not(HasSubstr("scancel"))) << "it is over";
+  executor_->withdraw("test", {{"engine", "slurm"}, {"job", "13"}});
+  executor_->withdraw("test", {{"engine", "kubernetes"}, {"job", "12"}});
+}
+
 TEST_F(SlurmTest, WhatRunsWhenItIsDroppedEnds) {
   auto begun = start(request("echo ready; exec sleep 600", 2));
   wait_for(*begun, StartState::kStarted);
