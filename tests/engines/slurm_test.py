@@ -113,7 +113,7 @@ class SlurmTest(unittest.TestCase):
         allocation = record["allocation"]
         self.assertEqual((allocation["engine"], allocation["partition"], allocation["nodes"], allocation["node_count"]),
                          ("slurm", "test", "n[1-4]", 4))
-        self.assertEqual(allocation["cpus"], 4)
+        self.assertEqual(allocation["cpus"], 8)  # all of each node's: no other job is there
         self.assertEqual(self.slurm.job(allocation["job"])["JobState"], "COMPLETED")
         self.assertRegex(record["weights_sha256"], "^[0-9a-f]{64}$")
         return record

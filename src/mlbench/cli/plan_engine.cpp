@@ -17,10 +17,10 @@ PlanEngine::PlanEngine(const spec::RunOptions& given, const std::vector<std::str
     : options(spec::engine_of(given)) {
   check_choice(given.executor, "executor", executors);
   executor_ = catalog::make_executor(given.executor, options);
-  if (given.share_host && !executor_->on_this_host()) {
+  if (given.share_host && !executor_->shares_hosts()) {
     throw UserError(
         fmt::format("--share-host: the cores of other hosts are not ours to share out: the executor '{}' does not "
-                    "take it, the executor 'local' does",
+                    "take it, the executors 'local' and 'slurm' do",
                     given.executor));
   }
   if (!options.ssh_config.empty() && !std::filesystem::is_regular_file(options.ssh_config)) {

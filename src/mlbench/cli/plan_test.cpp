@@ -106,6 +106,10 @@ TEST_F(Plan, RunsThatShareTheirHostHaveCoresOfTheirOwn) {
   options_.hosts = "h1:4";
   facts_.executors = {"local", "mpirun"};
   EXPECT_THAT(error(), HasSubstr("--share-host: the cores of other hosts are not ours"));
+  options_.executor = "slurm";
+  options_.hosts.clear();
+  facts_.executors = {"local", "slurm"};
+  EXPECT_TRUE(plan_runs(options_, facts_).front().share_host) << "Slurm gives each its cores";
   options_ = {};
   options_.name = "r";
   options_.workers = {"2"};

@@ -49,6 +49,7 @@ struct LaunchRequest {
   int workers = 1;
   int threads = 1;                                 // cores that each rank uses
   bool gpu = false;                                // each rank uses one
+  bool share_host = false;                         // ranks of other runs may be on its hosts
   std::string network_interface = {};              // name or address that ranks use; "": as they reach the rendezvous
   std::map<std::string, std::string> environment;  // common to all ranks
   std::filesystem::path working_directory;         // of ranks; empty: the supervisor's, in an image the image's
@@ -149,6 +150,8 @@ class Executor {
   // Whether the ranks take the cores of this host: such runs take turns on it (the core lock), and may be told which
   // cores they have. Others wait where their engine lets them wait.
   virtual bool on_this_host() const = 0;
+  // Whether it can put runs that ask for it (--share-host) on one host, and keeps others from it.
+  virtual bool shares_hosts() const { return on_this_host(); }
   // Whether ranks see the files of an image, and not those of this host: data sets lie at kImageData there, and what
   // they prepare goes to kImageCache.
   virtual bool in_images() const { return false; }

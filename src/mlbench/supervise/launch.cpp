@@ -59,6 +59,7 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
   request.backend = run.backend;
   request.threads = static_cast<int>(run.threads_per_worker);
   request.gpu = run.device == "cuda";
+  request.share_host = run.share_host;
   request.network_interface = run.communication.network_interface;
   request.in_image = executor.in_images() || !run.engine.image.empty();
   request.guard = guard_path();

@@ -41,6 +41,12 @@ constexpr OwnOption kOwnOptions[] = {
     {"hetjob", "nothing: heterogeneous jobs are not supported"},
 };
 
+// How nodes are shared is then the user's to decide.
+bool says_who_shares(const std::string& option) {
+  const std::string_view key = std::string_view(option).substr(0, option.find('='));
+  return key == "exclusive" || key == "oversubscribe" || key == "share";
+}
+
 bool is_option_key(std::string_view key) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; };
   return !key.empty() && std::isalpha(static_cast<unsigned char>(key.front())) != 0 && std::ranges::all_of(key, fits);
@@ -68,7 +74,10 @@ bool is_address(const std::string& text) {
   return text.find(':') != std::string::npos || std::ranges::all_of(text, fits);
 }
 
-// Of the guard and of the folders that ranks need, at the same paths within, as pyxis takes them.
+// By the form of its name: a file of Apptainer's, which runs it; all others are pyxis'.
+bool is_of_apptainer(const std::string& image) { return image.ends_with(".sif"); }
+
+// Of the guard and of the folders that ranks need, at the same paths within, as both take them.
 std::string mounts(const LaunchRequest& request, const spec::EngineOptions& engine) {
   std::vector<SharedFolder> folders = {{request.guard, false},
                                        {engine.scratch.empty() ? kScratch : engine.scratch, true}};
@@ -77,12 +86,28 @@ std::string mounts(const LaunchRequest& request, const spec::EngineOptions& engi
   for (const SharedFolder& folder : folders) {
     const std::string path = folder.path.string();
     if (path.find_first_of(",:") != std::string::npos) {
-      throw UserError(
-          fmt::format("--image: the path {} has a comma or colon in it, at which pyxis takes it apart", path));
+      throw UserError(fmt::format("--image: the path {} has a comma or colon in it, at which {} takes it apart", path,
+                                  is_of_apptainer(engine.image) ? "Apptainer" : "pyxis"));
     }
     text += fmt::format("{}{}:{}{}", text.empty() ? "" : ",", path, path, folder.writable ? "" : ":ro");
   }
   return text;
+}
+
+// Nothing of the host is there but what is mounted; its devices, processes and /dev/shm are, as Open MPI needs them.
+std::vector<std::string> apptainer(const LaunchRequest& request, const spec::EngineOptions& engine) {
+  if (!engine.image.starts_with('/')) {
+    throw UserError(
+        fmt::format("--image {}: a file of Apptainer's needs its absolute path, on all nodes", engine.image));
+  }
+  std::vector<std::string> words = {"apptainer",    "exec",   "--no-mount",
+                                    "home,cwd,tmp", "--bind", mounts(request, engine)};
+  if (request.gpu) words.emplace_back("--nv");
+  if (!request.working_directory.empty()) {
+    words.insert(words.end(), {"--pwd", request.working_directory.string()});
+  }
+  words.push_back(engine.image);
+  return words;
 }
 
 std::vector<std::string> srun(const LaunchRequest& request, const spec::EngineOptions& engine) {
@@ -95,7 +120,9 @@ std::vector<std::string> srun(const LaunchRequest& request, const spec::EngineOp
   words.insert(words.end(),
                {"--distribution=block", "--cpu-bind=none", request.backend == "mpi" ? "--mpi=pmix" : "--mpi=none",
                 "--kill-on-bad-exit=0", "--wait=0", "--export=ALL", "--input=none", "--label"});
-  if (!engine.image.empty()) {
+  if (is_of_apptainer(engine.image)) {
+    for (std::string& word : apptainer(request, engine)) words.push_back(std::move(word));
+  } else if (!engine.image.empty()) {
     words.push_back("--container-image=" + engine.image);
     words.push_back("--container-mounts=" + mounts(request, engine));
     if (!request.working_directory.empty()) {
@@ -174,6 +201,7 @@ std::string batch_script(const LaunchRequest& request, const spec::EngineOptions
   text += line("open-mode", "append");
   text += line("export", "ALL");
   text += "#SBATCH --no-requeue\n";
+  if (!request.share_host && std::ranges::none_of(engine.slurm, says_who_shares)) text += "#SBATCH --exclusive\n";
   for (const std::string& option : engine.slurm) text += option_line(option);
   text +=
       "\n"

@@ -70,6 +70,7 @@ class SlurmExecutor final : public Executor {
 
   std::string name() const override { return "slurm"; }
   bool on_this_host() const override { return false; }
+  bool shares_hosts() const override { return true; }
 
   Rendezvous rendezvous(const LaunchRequest& /*request*/) const override {
     if (!address_) address_ = address_for_nodes();

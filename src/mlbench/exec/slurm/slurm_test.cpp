@@ -59,6 +59,7 @@ TEST(SlurmScript, HasAllThatASiteMaySetOtherwise) {
             "#SBATCH --open-mode=append\n"
             "#SBATCH --export=ALL\n"
             "#SBATCH --no-requeue\n"
+            "#SBATCH --exclusive\n"
             "\n"
             "if [ \"${SLURM_RESTART_COUNT:-0}\" != 0 ]; then\n"
             "  echo 'this job was requeued: its run does not begin again' >&2\n"
@@ -142,6 +143,49 @@ TEST(SlurmScript, TheImageIsThatOfTheRanks) {
               testing::ThrowsMessage<UserError>(HasSubstr("/a,b has a comma")));
   engine.slurm = {"container-image=other"};
   EXPECT_THAT([&] { make(engine); }, testing::ThrowsMessage<UserError>(HasSubstr("leave out one")));
+}
+
+TEST(SlurmScript, AFileOfApptainersIsItsToRun) {
+  LaunchRequest request = plain_request();
+  request.command.front() = "mlbench-worker";
+  request.folders = {{"/home/x/cache", true}, {"/data", false}};
+  spec::EngineOptions engine;
+  engine.image = "/images/my worker.sif";
+  std::string script = batch_script(on_hosts(request, engine), engine);
+  EXPECT_THAT(
+      script,
+      testing::EndsWith("\nexec srun --ntasks=4 --cpus-per-task=1 --distribution=block --cpu-bind=none --mpi=none "
+                        "--kill-on-bad-exit=0 --wait=0 --export=ALL --input=none --label apptainer exec --no-mount "
+                        "home,cwd,tmp --bind /opt/mlbench-guard:/opt/mlbench-guard:ro,/tmp:/tmp,/home/x/cache:"
+                        "/home/x/cache,/data:/data:ro '/images/my worker.sif' /opt/mlbench-guard slurm mlbench-worker "
+                        "--run-dir " +
+                        scratch_of(request) + " --segment 2\n"));
+  request.gpu = true;
+  request.working_directory = "/home/x/work";
+  script = batch_script(on_hosts(request, engine), engine);
+  EXPECT_THAT(script, HasSubstr("/data:/data:ro --nv --pwd /home/x/work '/images/my worker.sif' "));
+  EXPECT_THAT(script, Not(HasSubstr("--container")));
+  request.folders = {{"/a:b", true}};
+  EXPECT_THAT([&] { batch_script(on_hosts(request, engine), engine); },
+              testing::ThrowsMessage<UserError>(HasSubstr("at which Apptainer takes it apart")));
+  engine.image = "worker.sif";
+  EXPECT_THAT([&] { batch_script(request, engine); }, testing::ThrowsMessage<UserError>(HasSubstr("absolute path")));
+}
+
+TEST(SlurmScript, NodesAreOneRunsAloneUnlessItSharesThem) {
+  LaunchRequest request = plain_request();
+  const std::string line = "#SBATCH --exclusive\n";
+  spec::EngineOptions engine;
+  EXPECT_THAT(batch_script(request, engine), HasSubstr(line));
+  for (const char* option : {"exclusive=user", "oversubscribe"}) {
+    engine.slurm = {option};
+    EXPECT_THAT(batch_script(request, engine), testing::AllOf(HasSubstr(option), Not(HasSubstr(line))));
+  }
+  engine.slurm = {"exclusive-like=x"};
+  EXPECT_THAT(batch_script(request, engine), HasSubstr(line));
+  engine.slurm.clear();
+  request.share_host = true;
+  EXPECT_THAT(batch_script(request, engine), Not(HasSubstr("exclusive")));
 }
 
 TEST(SlurmScript, FewerRanksThanAHostTakesAreOnOne) {

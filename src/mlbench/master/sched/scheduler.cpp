@@ -20,8 +20,9 @@ constexpr auto kOwnPatience = 10s;                             // for a supervis
 constexpr auto kFirstPause = 500ms, kLongestPause = 30'000ms;  // between tries to start a run
 
 Job job_of(const spec::RunSpec& run, bool no_wait) {
-  return {run.name, run.workers, no_wait, supervise::hosts_needed(run),
-          run.share_host ? run.workers * run.threads_per_worker : 0};
+  std::vector<std::string> hosts = supervise::hosts_needed(run);
+  const bool cores = run.share_host && !hosts.empty();  // those of an engine's hosts it gives itself
+  return {run.name, run.workers, no_wait, std::move(hosts), cores ? run.workers * run.threads_per_worker : 0};
 }
 }  // namespace
 
