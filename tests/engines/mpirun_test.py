@@ -32,6 +32,36 @@ def mlbench_path():
     return pathlib.Path(os.environ["MLBENCH_TEST_MLBENCH"]).resolve()
 
 
+# A command that finds its ranks by what it is told. Arguments: {rank} and {hosts}.
+MEETING = '''
+import os, socket, sys
+def told(name):
+    return f"{os.environ[f'HOROVOD_{name}RANK']}/{os.environ[f'HOROVOD_{name}SIZE']}"
+place = " ".join([sys.argv[2], os.environ["MASTER_ADDR"], os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"],
+                  os.environ["HOROVOD_CONTROLLER"], told(""), told("LOCAL_"), told("CROSS_")])
+at = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if sys.argv[1] == "0":
+    with socket.create_server(at) as server:
+        server.settimeout(60)
+        places = [place]
+        while len(places) < int(os.environ["WORLD_SIZE"]):
+            with server.accept()[0] as peer:
+                places.append(peer.makefile().read())
+        print("\\n".join(sorted(places, key=lambda one: one.split()[4])))
+else:
+    for attempt in range(600):
+        try:
+            with socket.create_connection(at, 5) as peer:
+                peer.sendall(place.encode())
+            break
+        except ConnectionRefusedError:
+            import time
+            time.sleep(0.1)
+    else:
+        sys.exit("nobody listens at " + str(at))
+'''
+
+
 class MpirunTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -105,6 +135,12 @@ class MpirunTest(unittest.TestCase):
         self.assertTrue(found, f"no {word} on {host}: {self.network.programs(host)}")
         return found[0]
 
+    def pid_of_guard(self, host):
+        found = [pid for pid, words in self.network.programs(host).items()
+                 if pathlib.Path(words.split()[0]).name == "mlbench-guard"]
+        self.assertEqual(len(found), 1, f"guards on {host}: {self.network.programs(host)}")
+        return found[0]
+
     def expect_failed(self, process, name, began, within_s=LOST_WITHIN_S):
         self.assertEqual(process.wait(60), RUN_FAILED)
         self.assertLess(time.monotonic() - began, within_s)
@@ -118,7 +154,7 @@ class MpirunTest(unittest.TestCase):
         arrived = [spool.read_bytes() for spool in self.spools(name)]
         pid, began = self.pid_of(host, word), time.monotonic()
         os.kill(pid, signal.SIGKILL)
-        record = self.expect_failed(process, name, began, 30)
+        record = self.expect_failed(process, name, began)
         self.expect_kept(name, arrived)
         return record
 
@@ -171,6 +207,14 @@ class MpirunTest(unittest.TestCase):
         self.assertEqual([(logs / f"rank-{rank}.seg-1.log").read_text() for rank in range(4)],
                          ["0 0 on h1\n", "1 1 on h1\n", "2 2 on h2\n", "3 3 on h2\n"])
 
+    def test_ranks_of_a_command_find_each_other(self):
+        # Rank 0 listens where all are told to; what it hears is where they say they are.
+        self.mlbench("run", "meet", "3", *self.engine("h2:2,h1"), "--", sys.executable, "-c", MEETING, "{rank}", "{hosts}")
+        folder = self.run_folder("meet", 3)
+        said = (folder / "logs/rank-0.seg-1.log").read_text().splitlines()
+        self.assertEqual(said, ["h2,h2,h1 h2 h2 gloo 0/3 0/2 0/2", "h2,h2,h1 h2 h2 gloo 1/3 1/2 0/1",
+                                "h2,h2,h1 h2 h2 gloo 2/3 0/1 1/2"])
+
     def test_no_secret_is_shown(self):
         process = self.begin("secret")
         worker = self.pid_of("h2", "mlbench-worker")
@@ -221,7 +265,16 @@ class MpirunTest(unittest.TestCase):
         record = self.fail_by("h3", "mlbench-worker", "rank")
         self.assertEqual((record["failure"]["kind"], record["failure"]["rank"], record["failure"]["host"]),
                          ("rank_died", 2, "h3"))
+        self.assertIn("rank 2", record["failure"]["message"])
         self.assertEqual(record["exit_codes"][2], 137)
+
+    def test_a_killed_guard(self):
+        process = self.begin("guard")
+        guard, began = self.pid_of_guard("h3"), time.monotonic()
+        os.kill(guard, signal.SIGKILL)
+        record = self.expect_failed(process, "guard", began)
+        self.assertEqual((record["failure"]["kind"], record["failure"]["host"]), ("host_lost", "h3"))
+        self.assertIn("rank 2 on h3", record["failure"]["message"])
 
     def test_a_killed_daemon(self):
         record = self.fail_by("h3", "orted", "daemon")
@@ -230,6 +283,7 @@ class MpirunTest(unittest.TestCase):
     def test_a_killed_mpirun(self):
         record = self.fail_by("h1", "mpirun", "launcher")
         self.assertIn("mpirun was killed by signal 9", record["failure"]["message"])
+        self.assertIn("h1 (rank 0), h2 (rank 1), h3 (rank 2), h4 (rank 3)", record["failure"]["message"])
 
     def test_a_killed_supervisor(self):
         process = self.begin("supervisor")

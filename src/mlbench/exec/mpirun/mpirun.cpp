@@ -84,7 +84,10 @@ class MpirunJob final : public EngineJob {
                                        *host, ranks_on(*host, hosts_)),
                            true};
     } else if (end) {
-      death_ = EngineDeath{fmt::format("mpirun {} under its ranks: {}", how(*end), last_lines(text)), false};
+      const std::string words = last_lines(text);
+      death_ = EngineDeath{fmt::format("mpirun {} under its ranks, {}{}{}", how(*end),
+                                       places([](size_t) { return true; }), words.empty() ? "" : ": ", words),
+                           false};
     }
     return death_;
   }
@@ -127,15 +130,21 @@ class MpirunJob final : public EngineJob {
     return text.substr(std::min(log_begin_, text.size()));
   }
 
-  // "h2 (ranks 2, 3), h3 (rank 4)"
-  std::string missing() const {
+  // "h2 (ranks 2, 3), h3 (rank 4)": the hosts of such ranks.
+  template <typename Wanted>
+  std::string places(Wanted wanted) const {
     std::vector<std::string> hosts, words;
     for (size_t rank = 0; rank < hosts_.size(); ++rank) {
       if (links_.came(static_cast<int>(rank)) || std::ranges::find(hosts, hosts_[rank]) != hosts.end()) continue;
       hosts.push_back(hosts_[rank]);
       words.push_back(fmt::format("{} ({})", hosts_[rank], ranks_on(hosts_[rank], hosts_)));
     }
-    return words.empty() ? "their start" : fmt::format("{}", fmt::join(words, ", "));
+    return fmt::format("{}", fmt::join(words, ", "));
+  }
+
+  std::string missing() const {
+    const std::string hosts = places([this](size_t rank) { return !links_.came(static_cast<int>(rank)); });
+    return hosts.empty() ? "their start" : hosts;
   }
 
   net::LinkServer& links_;

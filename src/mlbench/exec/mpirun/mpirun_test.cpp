@@ -379,7 +379,8 @@ TEST_F(FakeMpirunTest, AKilledMpirunIsTold) {
   auto group = begun->take();
   EXPECT_FALSE(group->launcher_death());
   kill(std::stoi(read_file(dir_ / "pid")), SIGKILL);
-  EXPECT_THAT(wait_for_death(*group).value_or(""), HasSubstr("mpirun was killed by signal 9 (SIGKILL)"));
+  EXPECT_THAT(wait_for_death(*group).value_or(""), AllOf(HasSubstr("mpirun was killed by signal 9 (SIGKILL)"),
+                                                         HasSubstr("under its ranks, h1 (rank 0), h2 (ranks 1, 2)")));
   group.reset();
   EXPECT_TRUE(nobody_is_left());
 }
