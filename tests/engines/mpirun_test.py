@@ -305,16 +305,32 @@ class MpirunTest(unittest.TestCase):
                      code=RUN_FAILED)
         self.assertIn("h3", self.record("deaf", 2)["failure"]["message"])
 
+    def in_a_folder_of_its_own(self):
+        """The folder, which is h1's alone, and the words that run the mlbench in it."""
+        programs = " ".join(str(mlbench_path().with_name(name)) for name in ("mlbench", "mlbench-guard", "mlbench-worker"))
+        place, libraries = self.network.scratch / "bin", mlbench_path().with_name("libtorch")
+        script = (f'[ -e {place} ] || {{ mkdir {place} && cp {programs} {place} && ln -s {libraries} {place}; }}; '
+                  f'exec {place}/mlbench "$@"')
+        return place, ["sh", "-c", script, "sh"]
+
     def test_a_host_without_the_program(self):
         # The folder is each host's own: what h1 copies there is on h1 alone.
-        programs = " ".join(str(mlbench_path().with_name(name)) for name in ("mlbench", "mlbench-guard", "mlbench-worker"))
-        place = self.network.scratch / "bin"
-        libraries = mlbench_path().with_name("libtorch")
-        script = f'mkdir {place} && cp {programs} {place} && ln -s {libraries} {place} && exec {place}/mlbench "$@"'
-        self.mlbench("run", "lacks", "2", *SETTINGS, "--synthetic", "--max-steps", "2", *self.engine("h1,h2"),
-                     code=RUN_FAILED, program=["sh", "-c", script, "sh"])
-        message = self.record("lacks", 2)["failure"]["message"]
-        self.assertIn(f"mlbench-guard is not at {place}/mlbench-guard on h2: install the same build there", message)
+        place, program = self.in_a_folder_of_its_own()
+        words = [*SETTINGS, "--synthetic", "--max-steps", "2", *self.engine("h1,h2")]
+        plan = self.mlbench("run", "plan", "2", *words, "--dry-run", program=program).stdout
+        self.assertIn("where one lacks them, all have them in", plan)
+        self.mlbench("run", "lacks", "2", *words, program=program)
+        self.assertEqual(self.record("lacks", 2)["state"], "finished")
+        built = self.network.run("h2", ["sh", "-c", f"ls -d {self.network.scratch}/mlbench-*/build-*/complete"])
+        self.assertEqual(len(built.stdout.split()), 1)
+        began = self.network.run("h2", ["stat", "-c", "%Y %i", *built.stdout.split()]).stdout
+        self.mlbench("run", "again", "2", *words, program=program)
+        self.assertEqual(self.network.run("h2", ["stat", "-c", "%Y %i", *built.stdout.split()]).stdout, began, "copied twice")
+        # Another build at the path of h1's is no better than none.
+        self.network.run("h2", ["sh", "-c", f"mkdir {place} && cp {mlbench_path().with_name('mlbench-guard')} "
+                                f"{mlbench_path().with_name('mlbench-worker')} {place} && printf x >>{place}/mlbench-guard"])
+        self.mlbench("run", "other", "2", *words, program=program)
+        self.assertEqual(self.record("other", 2)["state"], "finished")
 
     def test_no_hosts(self):
         done = self.mlbench("run", "hosts", "2", *SETTINGS, "--synthetic", "--executor", "mpirun", "--local", code=INPUT)

@@ -132,22 +132,23 @@ std::optional<std::string> own_address_on(const std::string& interface) {
   return std::nullopt;
 }
 
-std::string ssh_arguments(const std::string& ssh_config) {
+std::vector<std::string> ssh_options(const std::string& ssh_config) {
   std::vector<std::string> words;
-  if (!ssh_config.empty()) {
-    if (!is_plain(ssh_config)) {
-      throw UserError(
-          fmt::format("--ssh-config {}: mpirun takes ssh's words apart at blanks, and a shell sees them: give "
-                      "a path of letters, digits and ._-/+@=:, alone",
-                      ssh_config));
-    }
-    words.push_back("-F " + ssh_config);
-  }
+  if (!ssh_config.empty()) words = {"-F", ssh_config};
   // Nobody is there to be asked; and what does not answer ends, before mpirun's own patience does.
-  words.push_back("-o BatchMode=yes");
-  words.push_back(fmt::format("-o ConnectTimeout={}", kConnectSeconds));
-  words.push_back("-o ServerAliveInterval=5 -o ServerAliveCountMax=2");
-  return fmt::format("{}", fmt::join(words, " "));
+  words.insert(words.end(), {"-o", "BatchMode=yes", "-o", fmt::format("ConnectTimeout={}", kConnectSeconds), "-o",
+                             "ServerAliveInterval=5", "-o", "ServerAliveCountMax=2"});
+  return words;
+}
+
+std::string ssh_arguments(const std::string& ssh_config) {
+  if (!ssh_config.empty() && !is_plain(ssh_config)) {
+    throw UserError(
+        fmt::format("--ssh-config {}: mpirun takes ssh's words apart at blanks, and a shell sees them: give "
+                    "a path of letters, digits and ._-/+@=:, alone",
+                    ssh_config));
+  }
+  return fmt::format("{}", fmt::join(ssh_options(ssh_config), " "));
 }
 
 ProcessOptions command(const spec::EngineOptions& engine, const LaunchRequest& moved,

@@ -28,7 +28,10 @@ std::string network_of(const std::string& interface);
 // This host's own address on such a network (IPv4), as a number. Empty where it has none.
 std::optional<std::string> own_address_on(const std::string& interface);
 
-// ssh's options, for Open MPI, which takes them apart at blanks. UserError where that would break ssh_config's path.
+// ssh's options: nobody is asked for anything, and what does not answer ends.
+std::vector<std::string> ssh_options(const std::string& ssh_config);
+
+// The same for Open MPI, which takes them apart at blanks. UserError where that would break ssh_config's path.
 std::string ssh_arguments(const std::string& ssh_config);
 
 // mpirun with the guards and the request's command, which is `moved` to the hosts. It hands the variables on by their

@@ -16,6 +16,7 @@
 #include "mlbench/exec/engine_group.h"
 #include "mlbench/exec/linked.h"
 #include "mlbench/exec/mpirun/command.h"
+#include "mlbench/exec/mpirun/programs.h"
 #include "mlbench/exec/mpirun/words.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
@@ -135,7 +136,7 @@ class MpirunJob final : public EngineJob {
   std::string places(Wanted wanted) const {
     std::vector<std::string> hosts, words;
     for (size_t rank = 0; rank < hosts_.size(); ++rank) {
-      if (links_.came(static_cast<int>(rank)) || std::ranges::find(hosts, hosts_[rank]) != hosts.end()) continue;
+      if (!wanted(rank) || std::ranges::find(hosts, hosts_[rank]) != hosts.end()) continue;
       hosts.push_back(hosts_[rank]);
       words.push_back(fmt::format("{} ({})", hosts_[rank], ranks_on(hosts_[rank], hosts_)));
     }
@@ -186,13 +187,12 @@ class MpirunExecutor final : public Executor {
     if (!all_here(hosts) && !program_exists("ssh")) {
       throw IoError("executor mpirun: there is no ssh in PATH (Debian: openssh-client)");
     }
-    const std::filesystem::path folder = folder_on_hosts(request, engine_.scratch);
-    LaunchRequest moved = moved_to(request, folder);
-    moved.environment.merge(guard_environment(request, folder));
-    const ProcessOptions options = command(engine_, moved, hosts);
-    auto links = start_linked(request, placement_on(hosts), files_for_guards(request));
-    auto job = std::make_unique<MpirunJob>(options, request, std::move(hosts), engine_);
-    return std::make_unique<EngineStart>(std::move(job), std::move(links));
+    if (all_here(hosts) || request.in_image) return launch(request, hosts, engine_, std::nullopt);
+    const Programs programs = programs_of(request);
+    const std::filesystem::path folder = folder_of_build(programs, engine_.scratch);
+    return start_with_programs(ssh(), hosts, programs, folder, [request, hosts, engine = engine_, folder](bool copied) {
+      return launch(request, hosts, engine, copied ? std::optional(folder) : std::nullopt);
+    });
   }
 
   std::vector<std::string> describe(const LaunchRequest& request) const override {
@@ -201,12 +201,59 @@ class MpirunExecutor final : public Executor {
     plan = moved_to(plan, folder_on_hosts(plan, engine_.scratch));
     const auto added = added_variables(plan);
     for (const std::string& name : added) plan.environment[name];
-    ProcessOptions options = command(engine_, plan, hosts_of_ranks(engine_, plan.workers));
+    const std::vector<std::string> hosts = hosts_of_ranks(engine_, plan.workers);
+    ProcessOptions options = command(engine_, plan, hosts);
     for (const std::string& name : added) options.environment.erase(name);
-    return {command_line(options.environment, options.arguments)};
+    return {command_line(options.environment, options.arguments) + bringing(request, hosts)};
   }
 
  private:
+  // `copied`: where the programs are instead.
+  static std::unique_ptr<Start> launch(const LaunchRequest& request, const std::vector<std::string>& hosts,
+                                       const spec::EngineOptions& engine,
+                                       const std::optional<std::filesystem::path>& copied) {
+    const std::filesystem::path folder = folder_on_hosts(request, engine.scratch);
+    LaunchRequest moved = moved_to(request, folder);
+    moved.environment.merge(guard_environment(request, folder));
+    if (copied) {
+      moved.guard = *copied / request.guard.filename();
+      if (!request.rank_words) {
+        moved.command.front() = *copied / std::filesystem::path(request.command.front()).filename();
+      }
+    }
+    const ProcessOptions options = command(engine, moved, hosts);
+    auto links = start_linked(request, placement_on(hosts), files_for_guards(request));
+    auto job = std::make_unique<MpirunJob>(options, request, hosts, engine);
+    return std::make_unique<EngineStart>(std::move(job), std::move(links));
+  }
+
+  static Programs programs_of(const LaunchRequest& request) {
+    return {request.guard, request.rank_words ? "" : request.command.front()};
+  }
+
+  std::vector<std::string> ssh() const {
+    std::vector<std::string> words = ssh_options(engine_.ssh_config);
+    words.insert(words.begin(), "ssh");
+    return words;
+  }
+
+  // What comes before mpirun. Of programs that are not there, nothing can be said.
+  std::string bringing(const LaunchRequest& request, std::vector<std::string> hosts) const {
+    const Programs programs = programs_of(request);
+    const bool there = std::filesystem::exists(programs.guard) &&
+                       (programs.worker.empty() || std::filesystem::exists(programs.worker));
+    if (all_here(hosts) || request.in_image || !there) return "";
+    hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+    const std::filesystem::path folder = folder_of_build(programs, engine_.scratch);
+    std::string text = "\n# before it, each host is asked for the same programs:";
+    for (const std::string& host : hosts) text += "\n" + command_line({}, question_to(ssh(), host, programs, folder));
+    text += fmt::format("\n# where one lacks them, all have them in {}, by a tar file of them and their libraries:",
+                        folder.string());
+    for (const std::string& host : hosts)
+      text += "\n" + command_line({}, installation_on(ssh(), host, programs, folder));
+    return text;
+  }
+
   const spec::EngineOptions engine_;
 };
 

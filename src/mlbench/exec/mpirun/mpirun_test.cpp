@@ -15,6 +15,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/exec/linked.h"
 #include "mlbench/exec/mpirun/command.h"
+#include "mlbench/exec/mpirun/programs.h"
 #include "mlbench/exec/mpirun/words.h"
 #include "mlbench/exec/test_fake_podman.h"
 #include "mlbench/net/link/link.h"
@@ -270,12 +271,18 @@ class FakeMpirunTest : public testing::Test {
     return fs::exists(path) ? read_file(path) : "";
   }
 
-  std::unique_ptr<Start> start(const std::string& script) {
+  LaunchRequest command(const std::string& script) const {
     LaunchRequest request;
-    request.backend = "gloo";
     request.guard = GUARD;
     request.command = {"/bin/sh", "-c", script, "{rank}"};
     request.rank_words = true;
+    return request;
+  }
+
+  std::unique_ptr<Start> start(const std::string& script) { return start(command(script)); }
+
+  std::unique_ptr<Start> start(LaunchRequest request) {
+    request.backend = "gloo";
     request.workers = 3;
     request.log_dir = run() / "logs";
     request.run_name = "fake";
@@ -351,6 +358,84 @@ TEST_F(FakeMpirunTest, RanksAreWhereTheirHostsAre) {
   EXPECT_TRUE(nobody_is_left());
   EXPECT_THAT(read_file(dir_ / "words"),
               AllOf(HasSubstr("--host h1,h2,h2 "), HasSubstr("-x MLBENCH_GUARD_SECRET"), Not(HasSubstr("sesame"))));
+}
+
+// Hosts that are this one's files, less one at the paths that it has here.
+class WithoutPrograms : public FakeMpirunTest {
+ protected:
+  WithoutPrograms() {
+    program("ssh", "for word; do host=$line; line=$word; done; echo \"$host $line\" >> " + (dir_ / "calls").string() +
+                       "\n[ $host = h1 ] || line=$(echo \"$line\" | sed 's#" GUARD
+                       "#/absent#')\nexec sh -c \"$line\"\n");
+    program("mpirun", "echo \"$*\" > " + (dir_ / "words").string() + kStartGuards + "wait\n");
+  }
+  fs::path folder() const { return folder_of_build({GUARD, ""}, engine_.scratch); }
+  int64_t copies() const {
+    const std::string calls = read_file(dir_ / "calls");
+    return static_cast<int64_t>(parts(calls, "tar -x"));
+  }
+  static size_t parts(const std::string& text, const std::string& part) {
+    size_t count = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+    return count;
+  }
+  void run_to_its_end() {
+    const auto begun = start("echo done");
+    wait_for(*begun, StartState::kStarted);
+    auto group = begun->take();
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (group->running() && std::chrono::steady_clock::now() < deadline) group->poll(100ms);
+    EXPECT_EQ(log(2).substr(0, 5), "done\n");
+  }
+};
+
+TEST_F(WithoutPrograms, ProgramsAreBroughtOnceToEachHost) {
+  EXPECT_THAT(folder().string(), testing::MatchesRegex(".*/scratch/mlbench-[0-9]+/build-[0-9a-f]{12}"));
+  run_to_its_end();
+  EXPECT_EQ(copies(), 2) << read_file(dir_ / "calls");
+  EXPECT_EQ(read_file(folder() / "mlbench-guard"), read_file(GUARD));
+  EXPECT_TRUE(fs::exists(folder() / "complete"));
+  EXPECT_THAT(read_file(dir_ / "words"), HasSubstr(" " + (folder() / "mlbench-guard").string() + " openmpi /bin/sh "));
+  EXPECT_EQ(fs::status(folder().parent_path()).permissions() & (fs::perms::group_write | fs::perms::others_write),
+            fs::perms::none);
+  run_to_its_end();
+  EXPECT_EQ(copies(), 2) << "they are there";
+}
+
+TEST_F(WithoutPrograms, WhereAllHaveThemNothingIsBrought) {
+  engine_.hosts = "h1:3";
+  executor_ = make(engine_);
+  run_to_its_end();
+  EXPECT_EQ(copies(), 0);
+  EXPECT_THAT(read_file(dir_ / "words"), HasSubstr(" " GUARD " openmpi /bin/sh "));
+  EXPECT_FALSE(fs::exists(folder()));
+}
+
+TEST_F(WithoutPrograms, AProgramThatDoesNotStartThereIsToldOf) {
+  LaunchRequest request = command("");
+  request.rank_words = false;
+  request.command = {"/usr/bin/false"};  // --help ends with an error
+  const auto begun = start(request);
+  const StartStatus status = wait_for(*begun, StartState::kFailed);
+  EXPECT_THAT(status.words, AllOf(HasSubstr("false cannot be brought to " + (dir_ / "scratch").string()),
+                                  HasSubstr(" on h"), HasSubstr("the rest is the system's")));
+  EXPECT_FALSE(fs::exists(dir_ / "words")) << "mpirun was started";
+}
+
+TEST_F(WithoutPrograms, ThePlanSaysWhatIsAskedAndBrought) {
+  LaunchRequest request = command("true");
+  request.workers = 3;
+  request.log_dir = run() / "logs";
+  const std::string plan = executor_->describe(request).front();
+  EXPECT_THAT(plan, testing::StartsWith("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n 3 "));
+  const std::string ssh =
+      "\nssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o "
+      "ServerAliveCountMax=2 h2 '/bin/sh -c ";
+  EXPECT_EQ(parts(plan, ssh), 2U) << plan;
+  EXPECT_EQ(parts(plan, "sha256sum"), 2U) << "of h1 and h2, each once";
+  EXPECT_EQ(parts(plan, "tar -x"), 2U);
+  EXPECT_THAT(plan, HasSubstr(folder().string()));
+  EXPECT_FALSE(fs::exists(dir_ / "calls"));
 }
 
 TEST_F(FakeMpirunTest, WhatSshSaysIsTheReason) {

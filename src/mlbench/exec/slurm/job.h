@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "mlbench/exec/engine_group.h"
+#include "mlbench/exec/question.h"
 #include "mlbench/exec/slurm/answers.h"
-#include "mlbench/exec/slurm/question.h"
 
 namespace mlbench::exec::slurm {
 

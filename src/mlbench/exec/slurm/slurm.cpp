@@ -14,9 +14,9 @@
 #include "mlbench/base/process.h"
 #include "mlbench/exec/engine_group.h"
 #include "mlbench/exec/linked.h"
+#include "mlbench/exec/question.h"
 #include "mlbench/exec/slurm/answers.h"
 #include "mlbench/exec/slurm/job.h"
-#include "mlbench/exec/slurm/question.h"
 #include "mlbench/exec/slurm/script.h"
 #include "mlbench/net/sockets.h"
 

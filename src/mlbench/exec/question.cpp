@@ -1,4 +1,4 @@
-#include "mlbench/exec/slurm/question.h"
+#include "mlbench/exec/question.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/system_error.h"
 
-namespace mlbench::exec::slurm {
+namespace mlbench::exec {
 namespace {
 
 using std::chrono::milliseconds;
@@ -40,7 +40,7 @@ std::string trimmed_end(std::string text) {
 
 }  // namespace
 
-Question::Question(const std::vector<std::string>& command, milliseconds limit)
+Question::Question(const std::vector<std::string>& command, milliseconds limit, int standard_input)
     : limit_(limit), deadline_(steady_clock::now() + limit) {
   for (const std::string& word : command) {
     // `env --unset=NAME ... PROGRAM`
@@ -52,6 +52,8 @@ Question::Question(const std::vector<std::string>& command, milliseconds limit)
     errors_ = memory_file();
     ProcessOptions options;
     options.arguments = command;
+    options.standard_input = standard_input;
+    options.die_with_parent = true;
     options.standard_output = output_.get();
     options.standard_error = errors_.get();
     process_ = ChildProcess::start(options);
@@ -87,4 +89,4 @@ Answer ask(const std::vector<std::string>& command, milliseconds limit) {
   }
 }
 
-}  // namespace mlbench::exec::slurm
+}  // namespace mlbench::exec

@@ -10,7 +10,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/process.h"
 
-namespace mlbench::exec::slurm {
+namespace mlbench::exec {
 
 struct Answer {
   std::optional<ProcessEnd> end;  // empty: there was none in time
@@ -23,8 +23,8 @@ struct Answer {
 // Asked without waiting. Destroyed before its answer, the program is killed.
 class Question {
  public:
-  // Killed after `limit`.
-  Question(const std::vector<std::string>& command, std::chrono::milliseconds limit);
+  // Killed after `limit`, and with the thread that asks. `standard_input`: a descriptor that it reads; -1: nothing.
+  Question(const std::vector<std::string>& command, std::chrono::milliseconds limit, int standard_input = -1);
   ~Question();
   Question(const Question&) = delete;
   Question& operator=(const Question&) = delete;
@@ -43,4 +43,4 @@ class Question {
 // Asks and waits.
 Answer ask(const std::vector<std::string>& command, std::chrono::milliseconds limit);
 
-}  // namespace mlbench::exec::slurm
+}  // namespace mlbench::exec
