@@ -199,25 +199,26 @@ class SlurmTest(unittest.TestCase):
 
     def test_a_lost_node_is_gone_on_without(self):
         self.mlbench("run", "on", "3", *SLURM, "--local", "--detach", "--task", "fashion-mnist", "--synthetic", *SETTINGS,
-                     "--set", "epochs=1000", "--max-steps", "1000", "--threads-per-worker", "1", "--checkpoint-every",
-                     "20", "--requeue=1")
+                     "--set", "epochs=10000", "--max-steps", "1000000", "--threads-per-worker", "1",
+                     "--checkpoint-every", "20", "--requeue=1")
         checkpoints = self.run_folder("on-3") / "checkpoints"
         self.wait_for(lambda: list(checkpoints.glob("step-*/state.json")), "a checkpoint comes")
         node = self.record("on-3")["placement"][2]["host"]
         self.slurm.kill_node(node)
+        spool = self.run_folder("on-3") / "spool" / "rank-2.seg-2.steps"
         try:
+            self.wait_for(lambda: spool.exists() and spool.stat().st_size > 2000, "rank 2 trains again")
+            self.mlbench("stop", "on-3")
             record = self.wait_for_state("on-3", *ENDED)
         finally:
             self.slurm.start_node(node)
             self.wait_for(lambda: self.slurm.node_state(node) == "IDLE", f"{node} is back")
-        self.assertEqual(record["state"], "finished", record["failure"])
+        self.assertEqual(record["state"], "stopped", record["failure"])
         first, second = record["segments"]
         self.assertIsNotNone(first["failure"])
         self.assertIsNone(second["failure"])
         self.assertGreaterEqual(second["start_step"], 20)
-        self.assertEqual(second["steps"], 1000 - second["start_step"])
         self.assertNotIn(node, [place["host"] for place in record["placement"]])
-        self.assertTrue((checkpoints / "step-000001000" / "state.json").exists())
 
     def test_a_requeue_is_seen(self):
         self.mlbench("run", "again", "4", *SLURM, "--slurm-option", "requeue", "--local", "--detach", "--", "sh", "-c",
