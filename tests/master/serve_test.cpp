@@ -334,7 +334,8 @@ TEST_F(Serve, NumbersBeyondTheirRangesAreRefused) {
     ++checked;
     const auto with = [&, key = name](const Json& value) {
       Json body = request("x", {1});
-      if (key == "ranks_per_host") body.update({{"executor", "mpirun"}, {"hosts", "localhost"}});
+      if (key == "ranks_per_host" || key == "requeue") body.update({{"executor", "mpirun"}, {"hosts", "localhost"}});
+      if (key == "requeue") body["checkpoint_every"] = "10";
       body[key] = list ? Json::array({value}) : value;
       return body;
     };
@@ -346,7 +347,7 @@ TEST_F(Serve, NumbersBeyondTheirRangesAreRefused) {
     }
     EXPECT_EQ(post("/plan", with(number["minimum"]), 200)["runs"].size(), 1U) << name;
   }
-  EXPECT_EQ(checked, 13);
+  EXPECT_EQ(checked, 14);
   EXPECT_THAT(post("/plan", request("x", {9'000}), 422)["message"].get<std::string>(), HasSubstr("starts at most"));
   EXPECT_EQ(get("/runs")["total"], 0);
 }

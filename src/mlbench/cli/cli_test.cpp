@@ -749,7 +749,8 @@ TEST_F(Cli, ClustersHaveNames) {
   EXPECT_EQ(mlbench({"set-cluster", "other", "-u", "https://other:8", "--token-file", token}).code, 0);
   EXPECT_EQ(mlbench({"list-clusters"}).out, "  lab    http://127.0.0.1:1\n* other  https://other:8\n");
   EXPECT_EQ(mlbench({"get-dashboard-url"}).out, "https://other:8\n");
-  EXPECT_EQ(mlbench({"set-cluster", "kind", "lab"}).out, "Ok\n");
+  expect_error({"set-cluster", "kind", "lab"}, HasSubstr("lab is no cluster of kind"));
+  EXPECT_EQ(mlbench({"set-cluster", "lab"}).out, "Ok\n");
   EXPECT_EQ(mlbench({"status"}).code, 3) << "nobody answers there";
   EXPECT_EQ(mlbench({"get-dashboard-url", "-u", "here:1", "--token-file", token}).out, "http://here:1\n");
   EXPECT_EQ(mlbench({"set-cluster", "local"}).out, "Ok\n");

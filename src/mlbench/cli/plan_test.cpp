@@ -461,6 +461,10 @@ TEST_F(Plan, NoNumberBeyondItsRangeIsPlanned) {
       Json request = good;
       request["workers"] = {1};
       if (option.member == spec::RunOption::Member(&RunOptions::ranks_per_host)) request["executor"] = "slurm";
+      if (option.member == spec::RunOption::Member(&RunOptions::requeue)) {
+        request["executor"] = "slurm";
+        request["checkpoint_every"] = "10";
+      }
       request[name] = list ? Json::array({value}) : value;
       const std::string answer = planned(request);
       if (answer.empty()) continue;

@@ -202,7 +202,7 @@ class Guard {
     }
     for (const FileDescriptor& descriptor : start.descriptors) options.inherited.push_back(descriptor.get());
     const int64_t kills = out_of_memory_kills();
-    MemoryOfRank memory{std::stoi(options.environment["RANK"]), 0, std::filesystem::file_time_type::clock::now()};
+    MemoryOfRank memory{std::stoi(options.environment["RANK"]), 0, file_time_now()};
     ChildProcess rank = begin(options);
     memory.pid = rank.pid();
     const ProcessEnd end = wait_for_end(rank);

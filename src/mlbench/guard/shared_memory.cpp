@@ -1,6 +1,7 @@
 #include "mlbench/guard/shared_memory.h"
 
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,6 +49,13 @@ bool is_mapped(const fs::path& file) {
 }
 
 }  // namespace
+
+fs::file_time_type file_time_now() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME_COARSE, &now);
+  const auto since_epoch = std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+  return std::chrono::file_clock::from_sys(std::chrono::sys_time<std::chrono::nanoseconds>(since_epoch));
+}
 
 void remove_left_memory(const MemoryOfRank& of, const fs::path& folder) {
   const std::string pid_namespace = own_pid_namespace();

@@ -15,6 +15,9 @@ struct MemoryOfRank {
   std::filesystem::file_time_type since;  // it began then, or later
 };
 
+// As files that are written now have it: their clock goes by ticks, and would lie before a finer one's.
+std::filesystem::file_time_type file_time_now();
+
 // Removes Open MPI's file of a rank of that number (vader_segment.HOST.UID.JOB.RANK) and the segments of the back end
 // shm that its process made (comm/shm/segment.h), where they are this user's, younger than the rank, and mapped by no
 // process that this one sees. To be called once it has ended, and those that it shared its memory with, if they do.

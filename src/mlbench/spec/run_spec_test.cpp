@@ -127,7 +127,7 @@ TEST(RunSpec, NoNumberIsReadBeyondItsRange) {
       }
     }
   }
-  EXPECT_EQ(checked, 14);
+  EXPECT_EQ(checked, 15);
 }
 
 TEST(RunSpec, DivisionFollowsTheRules) {
