@@ -438,15 +438,25 @@ TEST_F(HttpServer, MemoryInFlightHasABudget) {
     return answer.status == 503;
   };
   std::vector<FileDescriptor> senders;
-  senders.push_back(held(""));
   const auto eventually = [&](const auto& condition) {
-    for (int tries = 0; tries < 1000 && !condition(); ++tries) std::this_thread::sleep_for(10ms);
-    return condition();
+    for (int tries = 0; tries < 1000; ++tries) {
+      if (condition()) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
   };
-  EXPECT_TRUE(eventually([&] { return busy({}); })) << "one body fills the quarter of unknown senders";
+  // A sender that came while another's body was under way was itself refused: it comes again.
+  EXPECT_TRUE(eventually([&] {
+    senders.clear();
+    senders.push_back(held(""));
+    return busy({}) || busy({});
+  })) << "one body fills the quarter of unknown senders";
   EXPECT_FALSE(busy({{"X-Known", "yes"}}));
-  for (int i = 0; i < 3; ++i) senders.push_back(held("X-Known: yes\r\n"));
-  EXPECT_TRUE(eventually([&] { return busy({{"X-Known", "yes"}}); }));
+  EXPECT_TRUE(eventually([&] {
+    senders.resize(1);
+    for (int i = 0; i < 3; ++i) senders.push_back(held("X-Known: yes\r\n"));
+    return busy({{"X-Known", "yes"}}) || busy({{"X-Known", "yes"}});
+  }));
   EXPECT_EQ(send("GET", "/").status, 200);
   senders.clear();
   EXPECT_TRUE(eventually([&] { return !busy({}) && !busy({{"X-Known", "yes"}}); }));
