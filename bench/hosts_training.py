@@ -7,8 +7,8 @@ rendezvous (Gloo). Root, sshd, Open MPI (tools/setup.sh engines).
                       [--tasks 1a:10,fashion-mnist:20] [--ways gloo,mpi,rendezvous] [--output docs/results/hosts-training]
     hosts_training.py --table           what is kept, as Markdown
 
-Writes OUTPUT/LINK/TASK-WAY.json (the runs' records) and OUTPUT/table.csv. Judged, exit code 1: weights that differ between
-the ways of Gloo and those of a local run of as many ranks; a link that has not carried what the gradients are.
+Writes OUTPUT/table.csv. Judged, exit code 1: weights that differ between the ways of Gloo and those of a local run of as
+many ranks; a link that has not carried what the gradients are.
 """
 import argparse
 import csv
@@ -126,8 +126,6 @@ def measure(given, network, home, link, task, steps, way):
         record = by_rendezvous(given, network, home, name, task, steps)
     else:
         record = by_mpirun(given, network, home, name, task, steps, way)
-    (given.output / link).mkdir(parents=True, exist_ok=True)
-    (given.output / link / f"{task}-{way}.json").write_text(json.dumps(record, indent=1) + "\n")
     return row_of(link, task, way, record, network.bytes("h2")[0] - before)
 
 
