@@ -92,6 +92,15 @@ struct BackwardOptions {
   bool last = true;         // of its step: gradients are final, and the callback learns of it
 };
 
+// The model's L2 penalty.
+double l2_penalty(const models::ModelDescription& model, const at::Tensor& parameters);
+// Its part of the gradients, before any operation's: so one is final when its operation has added its part. Returns
+// whether operations add to what is there.
+bool begin_gradients(const models::ModelDescription& model, const at::Tensor& parameters, at::Tensor& gradients,
+                     const BackwardOptions& options);
+// UserError of Framework::outputs() for a model over tokens.
+[[noreturn]] void refuse_outputs(const models::ModelDescription& model);
+
 // Of one forward pass.
 struct MetricSums {
   double loss = 0;     // what the mean loss is made of, without the model's penalties

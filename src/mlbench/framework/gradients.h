@@ -7,7 +7,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
 #include <vector>
+
+#include "mlbench/models/model.h"
 
 namespace mlbench::framework {
 
@@ -50,6 +54,22 @@ class GradientBuffer {
 struct Parameter {
   at::Tensor value;
   size_t slot = 0;
+};
+
+// Views of a layout's parameters and buffers by name. The buffers outlive it; they have the layout's extents.
+class ParameterTable {
+ public:
+  ParameterTable(const models::ModelDescription& model, const models::FlatLayout& layout, at::Tensor parameters,
+                 at::Tensor gradients, at::Tensor buffers, GradientBuffer& slots);
+  // Asked for again where several layers share it, which then have one slot. A buffer has none.
+  Parameter get(const std::string& name);
+
+ private:
+  const std::string model_;
+  const std::vector<models::FlatRange> ranges_;
+  const at::Tensor parameters_, gradients_, buffers_;
+  GradientBuffer& slots_;
+  std::map<std::string, Parameter> known_;
 };
 
 // `gradient` into, or on top of, a slot of the gradient buffer.

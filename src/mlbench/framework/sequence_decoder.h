@@ -10,15 +10,9 @@
 #include <vector>
 
 #include "mlbench/framework/framework.h"
+#include "mlbench/framework/layer_state.h"
 
 namespace mlbench::framework {
-
-// What a layer keeps from one pass to the next; the first extent of each tensor is the row: a sequence, or a hypothesis
-// of a decoder.
-struct LayerState {
-  std::vector<at::Tensor> rows;    // goes on from position to position: states of an LSTM, keys and values so far
-  std::vector<at::Tensor> memory;  // of the source, the same for all hypotheses of a sentence
-};
 
 // One position of sequences that are being written; layers take and yield one position.
 struct DecodePass {

@@ -4,7 +4,6 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include <map>
 #include <utility>
 
 #include "mlbench/base/errors.h"
@@ -31,12 +30,13 @@ class GraphFramework final : public Framework {
         product_type_(product_type_of(options.precision)),
         parameters_(at::zeros({layout_.parameter_elements}, at::kFloat)),
         gradients_(make_gradients(options, layout_.parameter_elements)),
-        buffers_(at::zeros({layout_.buffer_elements}, at::kFloat)) {
+        buffers_(at::zeros({layout_.buffer_elements}, at::kFloat)),
+        table_(options.model, layout_, parameters_, gradients_, buffers_, gradient_buffer_) {
     if (product_type_ == at::kBFloat16) require_bfloat16();
     at::set_num_threads(options.threads);
     pinned_ = bind_threads(options.cores);
     network_ = std::make_unique<GraphNetwork>(GraphContext{options_.model,
-                                                           [this](const std::string& name) { return parameter(name); },
+                                                           [this](const std::string& name) { return table_.get(name); },
                                                            gradient_buffer_, options_.dropout, product_type_});
   }
 
@@ -67,25 +67,11 @@ class GraphFramework final : public Framework {
                   fmt::format("a batch of weight {} has {} targets", batch.weight, network_->sums().weight));
   }
 
-  double loss() override {
-    if (options_.model.l2 <= 0) return network_->mean_loss();
-    return network_->mean_loss() + options_.model.l2 / 2 * parameters_.dot(parameters_).item<double>();
-  }
+  double loss() override { return network_->mean_loss() + l2_penalty(options_.model, parameters_); }
   MetricSums metric_sums() override { return network_->sums(); }
 
   void backward(const BackwardOptions& options) override {
-    bool accumulate = options.accumulate;
-    if (options_.model.l2 > 0) {
-      // First, so that a gradient is final when its operation has added its part.
-      const double scale = options.scale * options_.model.l2;
-      if (accumulate) {
-        gradients_.add_(parameters_, scale);
-      } else {
-        at::mul_out(gradients_, parameters_, at::scalar_tensor(scale, at::kFloat));
-      }
-      accumulate = true;
-    }
-    gradient_buffer_.begin(accumulate, options.last);
+    gradient_buffer_.begin(begin_gradients(options_.model, parameters_, gradients_, options), options.last);
     network_->backward(options.scale);
   }
 
@@ -94,12 +80,7 @@ class GraphFramework final : public Framework {
     if (on_ready_) on_ready_(0, layout_.parameter_elements);
   }
 
-  std::span<const float> outputs() override {
-    throw UserError(
-        fmt::format("model '{}' has no outputs per sample: its loss is over tokens; metrics of it: loss, "
-                    "perplexity, BLEU",
-                    options_.model.name));
-  }
+  std::span<const float> outputs() override { refuse_outputs(options_.model); }
 
   std::vector<float> carried_state() override { return network_->carried_state(); }
   void set_carried_state(std::span<const float> state, int64_t sequences) override {
@@ -128,32 +109,12 @@ class GraphFramework final : public Framework {
   Json versions() const override { return onednn_versions(); }
 
  private:
-  // Asked for again where several layers share it.
-  framework::Parameter parameter(const std::string& name) {
-    if (const auto known = known_parameters_.find(name); known != known_parameters_.end()) {
-      gradient_buffer_.share(known->second.slot);
-      return known->second;
-    }
-    for (const FlatRange& range : layout_.ranges) {
-      if (range.name != name) continue;
-      const auto view = [&range](const at::Tensor& flat) {
-        return flat.narrow(0, range.offset, range.count).view(range.shape);
-      };
-      const framework::Parameter made{view(parameters_),
-                                      gradient_buffer_.add_slot({view(gradients_), range.offset, range.count})};
-      known_parameters_.emplace(name, made);
-      return made;
-    }
-    MLBENCH_CHECK(false, "model '" + options_.model.name + "' has no parameter " + name);
-    return {};
-  }
-
   FrameworkOptions options_;
   FlatLayout layout_;
   at::ScalarType product_type_;
   at::Tensor parameters_, gradients_, buffers_;
   GradientBuffer gradient_buffer_;
-  std::map<std::string, framework::Parameter> known_parameters_;
+  ParameterTable table_;
   std::unique_ptr<GraphNetwork> network_;
   GradientReady on_ready_;
   bool pinned_ = false;

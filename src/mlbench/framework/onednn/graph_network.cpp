@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "mlbench/base/errors.h"
@@ -33,33 +32,28 @@ std::vector<int64_t> counted_lengths(const BatchTensor& targets, int64_t ignored
   return lengths;
 }
 
+const models::ModelDescription& with_known_loss(const models::ModelDescription& model) {
+  if (model.loss.kind == "token_cross_entropy") return model;
+  throw UserError(fmt::format("framework 'onednn' has no loss '{}' for a model over tokens; valid: token_cross_entropy",
+                              model.loss.kind));
+}
+
+std::vector<GraphOrder::Step> order_of(const std::vector<GraphStep>& made) {
+  std::vector<GraphOrder::Step> steps;
+  for (const GraphStep& step : made) steps.push_back({step.inputs, step.output});
+  return steps;
+}
+
 }  // namespace
 
 GraphNetwork::GraphNetwork(const GraphContext& context)
-    : model_(context.model), carried_(context.model.layers.size()), evaluated_(context.model.layers.size()) {
+    : model_(with_known_loss(context.model)),
+      steps_(make_graph_steps(context)),
+      order_(model_, order_of(steps_)),
+      carried_(context.model.layers.size()),
+      evaluated_(context.model.layers.size()) {
   const models::LayerSpec& last = model_.layers.back();
-  if (model_.loss.kind != "token_cross_entropy") {
-    throw UserError(
-        fmt::format("framework 'onednn' has no loss '{}' for a model over tokens; valid: "
-                    "token_cross_entropy",
-                    model_.loss.kind));
-  }
   MLBENCH_CHECK(last.kind == "linear", "a model over tokens ends in a linear layer, " + last.name + " is none");
-  std::set<std::string> of_decoder = {model_.decoder_input};
-  for (GraphStep& made : make_graph_steps(context)) {
-    Step step{std::move(made), {}, false};
-    step.decodes = std::ranges::any_of(step.inputs, [&](const auto& value) { return of_decoder.contains(value); });
-    if (step.decodes) of_decoder.insert(step.output);
-    steps_.push_back(std::move(step));
-  }
-  // Values are let go of when the last layer that takes them has run.
-  std::set<std::string> taken(last.inputs.begin(), last.inputs.end());
-  taken.insert(model_.penalties.begin(), model_.penalties.end());
-  for (size_t i = steps_.size(); i-- > 0;) {
-    for (const std::string& value : steps_[i].inputs) {
-      if (taken.insert(value).second) steps_[i].last_uses.push_back(value);
-    }
-  }
   TokenLossOptions loss{model_.loss, context.of(last, "weight"), {}, context.product_type, true};
   if (last.options.value("bias", true)) loss.bias = context.of(last, "bias");
   loss_.emplace(loss, context.gradients);
@@ -111,7 +105,7 @@ GraphNetwork::Values GraphNetwork::inputs_of(const BatchView& batch) const {
   return values;
 }
 
-void GraphNetwork::run(Step& step, Values& values, const GraphPass& pass) {
+void GraphNetwork::run(GraphStep& step, Values& values, const GraphPass& pass) {
   GraphLayer::Inputs inputs;
   for (const std::string& value : step.inputs) {
     const auto found = values.find(value);
@@ -130,9 +124,9 @@ void GraphNetwork::forward(const BatchView& batch, GraphPass pass) {
   std::vector<LayerState>& states = pass.training ? carried_ : evaluated_;
   if (!batch.continues) states.assign(states.size(), {});
   pass.carried = &states;
-  for (Step& step : steps_) {
-    run(step, values, pass);
-    for (const std::string& value : step.last_uses) values.erase(value);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    run(steps_[i], values, pass);
+    for (const std::string& value : order_.last_uses(i)) values.erase(value);
   }
   penalty_ = 0;
   if (pass.training) {
@@ -171,7 +165,7 @@ void GraphNetwork::backward(double scale) {
     return std::ranges::find(model_.inputs, value) != model_.inputs.end();
   };
   for (size_t i = steps_.size(); i-- > 0;) {
-    Step& step = steps_[i];
+    GraphStep& step = steps_[i];
     const auto found = gradients.find(step.output);
     if (found == gradients.end()) continue;
     const at::Tensor dy = std::exchange(found->second, {});
@@ -185,36 +179,10 @@ void GraphNetwork::backward(double scale) {
   }
 }
 
-std::vector<float> GraphNetwork::carried_state() const {
-  std::vector<float> all;
-  for (const LayerState& state : carried_) {
-    for (const at::Tensor& one : state.rows) {
-      all.insert(all.end(), one.const_data_ptr<float>(), one.const_data_ptr<float>() + one.numel());
-    }
-  }
-  return all;
-}
+std::vector<float> GraphNetwork::carried_state() const { return values_of(carried_); }
 
 void GraphNetwork::set_carried_state(std::span<const float> state, int64_t sequences) {
-  size_t used = 0;
-  for (size_t i = 0; i < carried_.size(); ++i) {
-    const Json& options = model_.layers[i].options;
-    carried_[i] = {};
-    if (!options.value("carried", false) || state.empty()) continue;
-    const auto hidden = options.at("hidden").get<int64_t>();
-    const auto count = static_cast<size_t>(sequences * hidden);
-    for (int part = 0; part < 2; ++part, used += count) {
-      MLBENCH_CHECK(used + count <= state.size(), "a carried state of another model or batch");
-      carried_[i].rows.push_back(at::tensor(at::ArrayRef<float>(state.data() + used, count)).view({sequences, hidden}));
-    }
-  }
-  MLBENCH_CHECK(used == state.size(), "a carried state of another model or batch");
-}
-
-bool GraphNetwork::is_needed_by_decoder(const std::string& value) const {
-  return std::ranges::any_of(steps_, [&](const Step& step) {
-    return step.decodes && std::ranges::find(step.inputs, value) != step.inputs.end();
-  });
+  carried_ = states_of(model_, state, sequences, at::kCPU);
 }
 
 EncodedSources GraphNetwork::encode(const BatchView& sources) {
@@ -222,10 +190,10 @@ EncodedSources GraphNetwork::encode(const BatchView& sources) {
   const auto values = std::make_shared<Values>(inputs_of(sources));
   values->erase(model_.decoder_input);
   const GraphPass pass;
-  for (Step& step : steps_) {
-    if (!step.decodes) run(step, *values, pass);
-    for (const std::string& value : step.last_uses) {
-      if (!is_needed_by_decoder(value)) values->erase(value);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (!order_.decodes(i)) run(steps_[i], *values, pass);
+    for (const std::string& value : order_.last_uses(i)) {
+      if (!order_.is_needed_by_decoder(value)) values->erase(value);
     }
   }
   return {at::kCPU, model_.layers.size(), [this, values](const at::Tensor& tokens, DecodePass& decoding) {
@@ -245,8 +213,8 @@ at::Tensor GraphNetwork::decode(const at::Tensor& tokens, const Values& encoded,
       false};
   GraphPass pass;
   pass.decode = &decoding;
-  for (Step& step : steps_) {
-    if (step.decodes) run(step, values, pass);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (order_.decodes(i)) run(steps_[i], values, pass);
   }
   ++decoding.position;
   return at::log_softmax(loss_->logits(values.at(model_.layers.back().inputs[0]).data), 1);

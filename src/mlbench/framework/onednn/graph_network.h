@@ -14,6 +14,7 @@
 
 #include "mlbench/base/batch.h"
 #include "mlbench/framework/framework.h"
+#include "mlbench/framework/graph_order.h"
 #include "mlbench/framework/onednn/graph_layers.h"
 #include "mlbench/framework/token_loss.h"
 
@@ -44,20 +45,16 @@ class GraphNetwork {
   std::vector<std::string> fused() const;  // what is computed as one, for the record
 
  private:
-  struct Step : GraphStep {
-    std::vector<std::string> last_uses;  // values that nobody takes after it
-    bool decodes = false;                // depends on the decoder's input
-  };
   using Values = std::map<std::string, GraphValue>;
 
-  void run(Step& step, Values& values, const GraphPass& pass);
+  void run(GraphStep& step, Values& values, const GraphPass& pass);
   Values inputs_of(const BatchView& batch) const;
   GraphValue tokens_of(const BatchView& batch, const BatchTensor& tensor) const;
-  bool is_needed_by_decoder(const std::string& value) const;
   at::Tensor decode(const at::Tensor& tokens, const Values& encoded, DecodePass& pass);
 
   models::ModelDescription model_;
-  std::vector<Step> steps_;  // all layers but the last
+  std::vector<GraphStep> steps_;  // all layers but the last
+  GraphOrder order_;
   std::optional<TokenLoss> loss_;
   std::string loss_name_;
   std::vector<LayerState> carried_, evaluated_;
@@ -65,7 +62,6 @@ class GraphNetwork {
   Framework::LayerDone done_;
 
   // Of the last forward pass.
-  std::map<std::string, bool> has_gradient_;  // values: what layers compute of parameters
   MetricSums sums_;
   double penalty_ = 0;
 };

@@ -155,10 +155,7 @@ class OneDnnFramework final : public Framework {
     mean_loss_ = sum / static_cast<double>(batch.samples);
   }
 
-  double loss() override {
-    if (options_.model.l2 <= 0) return mean_loss_;
-    return mean_loss_ + options_.model.l2 / 2 * parameters_.dot(parameters_).item<double>();
-  }
+  double loss() override { return mean_loss_ + l2_penalty(options_.model, parameters_); }
 
   MetricSums metric_sums() override {
     const double sum = mean_loss_ * static_cast<double>(weight_);
@@ -167,18 +164,8 @@ class OneDnnFramework final : public Framework {
 
   void backward(const BackwardOptions& options) override {
     const double loss_scale = options.scale;
-    bool accumulate = options.accumulate;
     const GradientReady ready = options.last ? ready_ : GradientReady();
-    if (options_.model.l2 > 0) {
-      // First, so that a gradient is final when its operation has added its part.
-      const double scale = loss_scale * options_.model.l2;
-      if (accumulate) {
-        gradients_.add_(parameters_, scale);
-      } else {
-        at::mul_out(gradients_, parameters_, at::scalar_tensor(scale, at::kFloat));
-      }
-      accumulate = true;
-    }
+    const bool accumulate = begin_gradients(options_.model, parameters_, gradients_, options);
     if (rows_) {
       rows_->gradient(static_cast<float>(loss_scale), accumulate, gradients_.data_ptr<float>());
       if (ready) ready(layout_.ranges[0].offset, layout_.ranges[0].count);

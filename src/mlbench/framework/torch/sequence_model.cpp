@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
-#include <algorithm>
-#include <set>
 #include <utility>
 
 #include "mlbench/base/errors.h"
@@ -12,28 +10,28 @@
 
 namespace mlbench::framework::torch_framework {
 
+namespace {
+
+std::vector<GraphOrder::Step> steps_of(const models::ModelDescription& model) {
+  std::vector<GraphOrder::Step> steps;
+  for (size_t i = 0; i + 1 < model.layers.size(); ++i)
+    steps.push_back({model.layers[i].inputs, model.layers[i].output});
+  return steps;
+}
+
+}  // namespace
+
 SequenceModel::SequenceModel(const BuildContext& context)
     : model_(context.model),
       times_(context.times),
+      order_(model_, steps_of(model_)),
       carried_(context.model.layers.size()),
       evaluated_(context.model.layers.size()) {
   const models::LayerSpec& last = model_.layers.back();
   MLBENCH_CHECK(last.kind == "linear", "a model over tokens ends in a linear layer, " + last.name + " is none");
-  std::set<std::string> of_decoder = {model_.decoder_input};
   for (size_t i = 0; i + 1 < model_.layers.size(); ++i) {
     const models::LayerSpec& layer = model_.layers[i];
-    Step step{&layer, make_graph_operation(layer, i, context), times_.name(layer.name), {}, false};
-    step.decodes = std::ranges::any_of(layer.inputs, [&](const auto& value) { return of_decoder.contains(value); });
-    if (step.decodes) of_decoder.insert(layer.output);
-    steps_.push_back(std::move(step));
-  }
-  // Values are let go of when the last layer that takes them has run.
-  std::set<std::string> taken(last.inputs.begin(), last.inputs.end());
-  taken.insert(model_.penalties.begin(), model_.penalties.end());
-  for (size_t i = steps_.size(); i-- > 0;) {
-    for (const std::string& value : steps_[i].layer->inputs) {
-      if (taken.insert(value).second) steps_[i].last_uses.push_back(value);
-    }
+    steps_.push_back({&layer, make_graph_operation(layer, i, context), times_.name(layer.name)});
   }
   TokenLossOptions of_loss{model_.loss,
                            context.parameter(models::parameter_name(last, "weight")),
@@ -60,10 +58,10 @@ void SequenceModel::forward(const Values& batch, const Pass& pass, bool continue
   std::vector<LayerState>& states = pass.training ? carried_ : evaluated_;
   if (!continues) states.assign(states.size(), {});
   GraphPass graph{pass, &states, nullptr};
-  for (const Step& step : steps_) {
-    at::Tensor output = run(step, values, graph);
-    for (const std::string& value : step.last_uses) values.erase(value);
-    values.emplace(step.layer->output, std::move(output));
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    at::Tensor output = run(steps_[i], values, graph);
+    for (const std::string& value : order_.last_uses(i)) values.erase(value);
+    values.emplace(steps_[i].layer->output, std::move(output));
   }
   hidden_ = values.at(model_.layers.back().inputs[0]);
   penalty_ = at::Tensor();
@@ -94,52 +92,24 @@ void SequenceModel::backward(double scale) {
   penalty_ = at::Tensor();
 }
 
-std::vector<float> SequenceModel::carried_state() const {
-  std::vector<float> all;
-  for (const LayerState& state : carried_) {
-    for (const at::Tensor& one : state.rows) {
-      const at::Tensor host = one.to(at::kCPU).contiguous();
-      all.insert(all.end(), host.const_data_ptr<float>(), host.const_data_ptr<float>() + host.numel());
-    }
-  }
-  return all;
-}
+std::vector<float> SequenceModel::carried_state() const { return values_of(carried_); }
 
 void SequenceModel::set_carried_state(std::span<const float> state, int64_t sequences, const at::Device& device) {
-  size_t used = 0;
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    const Json& options = steps_[i].layer->options;
-    carried_[i] = {};
-    if (!options.value("carried", false) || state.empty()) continue;
-    const auto hidden = options.at("hidden").get<int64_t>();
-    const auto count = static_cast<size_t>(sequences * hidden);
-    for (int part = 0; part < 2; ++part, used += count) {
-      MLBENCH_CHECK(used + count <= state.size(), "a carried state of another model or batch");
-      carried_[i].rows.push_back(
-          at::tensor(at::ArrayRef<float>(state.data() + used, count)).view({sequences, hidden}).to(device));
-    }
-  }
-  MLBENCH_CHECK(used == state.size(), "a carried state of another model or batch");
+  carried_ = states_of(model_, state, sequences, device);
 }
 
 std::vector<std::string> SequenceModel::kernels(at::ScalarType product_type) {
   return {"linear+token_cross_entropy", "products: " + product_kernels_name(product_type)};
 }
 
-bool SequenceModel::is_needed_by_decoder(const std::string& value) const {
-  return std::ranges::any_of(steps_, [&](const Step& step) {
-    return step.decodes && std::ranges::find(step.layer->inputs, value) != step.layer->inputs.end();
-  });
-}
-
 SequenceModel::Values SequenceModel::encode(const Values& sources) const {
   const at::NoGradGuard nothing_to_differentiate;
   Values values = sources;
   GraphPass pass;
-  for (const Step& step : steps_) {
-    if (!step.decodes) values[step.layer->output] = run(step, values, pass);
-    for (const std::string& value : step.last_uses) {
-      if (!is_needed_by_decoder(value)) values.erase(value);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (!order_.decodes(i)) values[steps_[i].layer->output] = run(steps_[i], values, pass);
+    for (const std::string& value : order_.last_uses(i)) {
+      if (!order_.is_needed_by_decoder(value)) values.erase(value);
     }
   }
   return values;
@@ -150,8 +120,8 @@ at::Tensor SequenceModel::decode(const at::Tensor& tokens, const Values& encoded
   Values values = encoded;
   values[model_.decoder_input] = tokens.unsqueeze(1);
   GraphPass pass{{}, nullptr, &decode};
-  for (const Step& step : steps_) {
-    if (step.decodes) values[step.layer->output] = run(step, values, pass);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (order_.decodes(i)) values[steps_[i].layer->output] = run(steps_[i], values, pass);
   }
   ++decode.position;
   const at::Tensor logits = loss_->logits(values.at(model_.layers.back().inputs[0]));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mlbench/framework/framework.h"
+#include "mlbench/framework/graph_order.h"
 #include "mlbench/framework/token_loss.h"
 #include "mlbench/framework/torch/graph_operations.h"
 
@@ -51,17 +52,15 @@ class SequenceModel {
     const models::LayerSpec* layer = nullptr;
     GraphOperation operation;
     LayerTimes::Name name = nullptr;
-    std::vector<std::string> last_uses;  // values that nobody takes after it
-    bool decodes = false;                // depends on the decoder's input
   };
 
   at::Tensor run(const Step& step, Values& values, GraphPass& pass) const;
-  bool is_needed_by_decoder(const std::string& value) const;
 
   models::ModelDescription model_;
   std::vector<Step> steps_;  // all layers but the last
   std::optional<TokenLoss> loss_;
   LayerTimes& times_;
+  GraphOrder order_;  // of steps_
   LayerTimes::Name loss_name_;
   std::vector<LayerState> carried_, evaluated_;
 

@@ -5,7 +5,6 @@
 #include <torch/torch.h>
 #include <torch/version.h>
 
-#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -49,11 +48,12 @@ class TorchFramework final : public Framework {
         parameters_(placement_.make_flat(layout_.parameter_elements)),
         gradients_(placement_.separate() ? placement_.make_flat(layout_.parameter_elements)
                                          : make_gradients(options, layout_.parameter_elements)),
-        buffers_(placement_.make_flat(layout_.buffer_elements)) {
+        buffers_(placement_.make_flat(layout_.buffer_elements)),
+        table_(options.model, layout_, parameters_, gradients_, buffers_, gradient_buffer_) {
     const at::ScalarType product_type = product_type_of(options.precision);
     use_threads(options.threads, options.inter_op_threads);
     pinned_ = bind_threads(options.cores);
-    const BuildContext context{options_.model,   [this](const std::string& name) { return parameter(name); },
+    const BuildContext context{options_.model,   [this](const std::string& name) { return table_.get(name); },
                                gradient_buffer_, layer_times_,
                                options_.dropout, options_.frozen_batch_norm,
                                product_type,     !placement_.separate()};
@@ -117,17 +117,7 @@ class TorchFramework final : public Framework {
 
   void backward(const BackwardOptions& options) override {
     compute_loss();
-    bool accumulate = options.accumulate;
-    if (options_.model.l2 > 0) {
-      // First, so that a gradient is final when its operation has added its part.
-      const double scale = options.scale * options_.model.l2;
-      if (accumulate) {
-        gradients_.add_(parameters_, scale);
-      } else {
-        at::mul_out(gradients_, parameters_, at::scalar_tensor(scale, at::kFloat));
-      }
-      accumulate = true;
-    }
+    const bool accumulate = begin_gradients(options_.model, parameters_, gradients_, options);
     gradient_buffer_.begin(accumulate, options.last);
     if (sequence_) {
       sequence_->backward(options.scale);
@@ -147,12 +137,7 @@ class TorchFramework final : public Framework {
   }
 
   std::span<const float> outputs() override {
-    if (sequence_) {
-      throw UserError(
-          fmt::format("model '{}' has no outputs per sample: its loss is over tokens; metrics of it: loss, "
-                      "perplexity, BLEU",
-                      options_.model.name));
-    }
+    if (sequence_) refuse_outputs(options_.model);
     scores_ = criterion_.scores(outputs_.detach()).to(at::kCPU).contiguous();
     return {scores_.const_data_ptr<float>(), static_cast<size_t>(scores_.numel())};
   }
@@ -195,31 +180,10 @@ class TorchFramework final : public Framework {
   Json versions() const override { return {{"libtorch", TORCH_VERSION}}; }
 
  private:
-  // Asked for again where several layers share it.
-  Parameter parameter(const std::string& name) {
-    if (const auto known = known_parameters_.find(name); known != known_parameters_.end()) {
-      gradient_buffer_.share(known->second.slot);
-      return known->second;
-    }
-    for (const FlatRange& range : layout_.ranges) {
-      if (range.name != name) continue;
-      const auto view = [&range](const at::Tensor& flat) {
-        return flat.narrow(0, range.offset, range.count).view(range.shape);
-      };
-      if (!range.trainable) return {view(buffers_), 0};
-      const Parameter made{view(parameters_), gradient_buffer_.add_slot({view(gradients_), range.offset, range.count})};
-      known_parameters_.emplace(name, made);
-      return made;
-    }
-    MLBENCH_CHECK(false, "model '" + options_.model.name + "' has no parameter " + name);
-    return {};
-  }
-
   void compute_loss() {
     if (!sequence_ && loss_.defined()) return;
     if (!sequence_) loss_ = criterion_.mean(outputs_, labels_);
-    penalty_ = 0;
-    if (options_.model.l2 > 0) penalty_ = options_.model.l2 / 2 * parameters_.dot(parameters_).item<double>();
+    penalty_ = l2_penalty(options_.model, parameters_);
   }
 
   static RowSelection rows_of(const BatchTensor& features, int64_t samples) {
@@ -285,9 +249,9 @@ class TorchFramework final : public Framework {
   Placement placement_;
   at::Tensor parameters_, gradients_, buffers_;  // flat
   GradientBuffer gradient_buffer_;
+  ParameterTable table_;
   LayerTimes layer_times_;
   GradientReady on_ready_;
-  std::map<std::string, Parameter> known_parameters_;
   Network network_;                          // of a chain
   std::unique_ptr<SequenceModel> sequence_;  // or of a graph
   int64_t step_ = 0, micro_batch_ = 0, weight_ = 0;
