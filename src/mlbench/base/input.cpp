@@ -149,6 +149,12 @@ int64_t integer_member(const Json& object, const char* name) {
   return *number;
 }
 
+std::string text_member(const Json& object, const char* name) {
+  if (!object.is_object()) return "";
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 Json read_json_file(const std::filesystem::path& path, const Input& input) {
   const std::string text = read_file(path, input);
   try {

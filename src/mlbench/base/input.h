@@ -93,6 +93,8 @@ std::optional<Json> try_parse_json(std::string_view text, const Input& input);
 std::optional<int64_t> integer_of(const Json& value);
 // Of a member of an object; UserError when it is absent or none.
 int64_t integer_member(const Json& object, const char* name);
+// Of a member of an object; "" when it is absent or none, and where there is no object.
+std::string text_member(const Json& object, const char* name);
 
 // A whole file. IoError when the system refuses; UserError (path, size, limit) when it is too large or no plain file.
 // Never waits for a pipe that somebody put in a file's place.

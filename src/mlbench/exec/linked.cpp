@@ -273,7 +273,7 @@ class LinkedGroup final : public RankGroup {
     ranks_[rank].placed = true;
     const auto said = try_parse_json(text, inputs::kMessage);
     if (!said || !said->is_object()) return;
-    ranks_[rank].address = text_in(*said, "address", "");
+    ranks_[rank].address = text_member(*said, "address");
     ranks_[rank].port = number_in(*said, "port", 0);
     ranks_[rank].local = {number_in(*said, "local_rank", 0), number_in(*said, "local_size", 1)};
     if (guards_place_) place(rank, *said);
@@ -288,7 +288,7 @@ class LinkedGroup final : public RankGroup {
   // `said`: with the "build_id" of that program there. Of a program that is not there, its start says so.
   void expect_build(size_t rank, const std::filesystem::path& program, const std::optional<std::string>& here,
                     const Json& said) {
-    const std::string there = text_in(said, "build_id", "");
+    const std::string there = text_member(said, "build_id");
     if (!here || there.empty() || there == *here) return;
     fail_to_start(rank, fmt::format("{} is another build there ({}) than here ({}): install the same one on all hosts, "
                                     "at this path",
@@ -297,17 +297,12 @@ class LinkedGroup final : public RankGroup {
 
   void place(size_t rank, const Json& said) {
     Placement& place = placement_[rank];
-    place.host = text_in(said, "node", request_.links.server->host(static_cast<int>(rank)));
+    const std::string node = text_member(said, "node");
+    place.host = node.empty() ? request_.links.server->host(static_cast<int>(rank)) : node;
     place.local_rank = ranks_[rank].local.rank;
     for (const Json& core : said.value("cores", Json::array())) {
       if (const auto number = integer_of(core)) place.cores.push_back(static_cast<int>(*number));
     }
-  }
-
-  static std::string text_in(const Json& said, const char* key, const std::string& otherwise) {
-    const auto found = said.find(key);
-    const bool text = found != said.end() && found->is_string();
-    return text && !found->get_ref<const std::string&>().empty() ? found->get<std::string>() : otherwise;
   }
 
   static int number_in(const Json& said, const char* key, int otherwise) {
@@ -394,6 +389,17 @@ std::map<std::string, std::string> guard_environment(const LaunchRequest& reques
                                                   {guard::kFolderVariable, folder.string()}};
   if (request.rank_words) variables[guard::kRankWordsVariable] = "1";
   return variables;
+}
+
+std::vector<std::string> variables_of_links(const LaunchRequest& request) {
+  std::vector<std::string> names = {"MLBENCH_RUN_ID", "MLBENCH_RESUME_S", guard::kAddressVariable,
+                                    guard::kSecretVariable, guard::kFolderVariable};
+  if (request.rank_words) {
+    names.emplace_back(guard::kRankWordsVariable);
+  } else {  // workers alone have a rendezvous of ours
+    names.insert(names.end(), {"MASTER_ADDR", "MASTER_PORT", "MLBENCH_SECRET"});
+  }
+  return names;
 }
 
 LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folder) {

@@ -22,6 +22,9 @@ std::vector<std::string> files_for_guards(const LaunchRequest& request);
 // two runs. Without `scratch` it is below /tmp.
 std::filesystem::path folder_on_hosts(const LaunchRequest& request, const std::filesystem::path& scratch);
 
+// What the supervisor and the links add to the environment of ranks on other hosts, beside what a plan knows: names.
+std::vector<std::string> variables_of_links(const LaunchRequest& request);
+
 // What a guard needs in its environment beside the request's and its launcher's variables. `folder`: of the run on the
 // rank's host, which is its own: the guard makes it. With it a guard fills in the request's rank words.
 std::map<std::string, std::string> guard_environment(const LaunchRequest& request, const std::filesystem::path& folder);

@@ -99,13 +99,10 @@ record::RunProgress settled_progress(const std::filesystem::path& run_dir, const
 
 // What became of the job that an engine holds of it, if any: for the message.
 std::string withdrawn(const std::filesystem::path& run_dir, const Json& allocation) {
-  const auto text = [&](const char* key) {
-    const auto found = allocation.find(key);
-    return found != allocation.end() && found->is_string() ? found->get<std::string>() : std::string();
-  };
+  const std::string name = text_member(allocation, "job");
   // Containers of this host have ended with their ranks.
-  if (text("job").empty() || spec::read_run_spec(run_dir / "spec.json").executor == "local") return "";
-  const std::string job = "its job " + text("job") + " of " + text("engine");
+  if (name.empty() || spec::read_run_spec(run_dir / "spec.json").executor == "local") return "";
+  const std::string job = "its job " + name + " of " + text_member(allocation, "engine");
   std::string why = "there is no mlbench beside this program";
   try {
     ProcessOptions withdraw;

@@ -19,11 +19,6 @@ constexpr size_t kLongestSubdomain = 253;
 bool is_letter_or_digit(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 bool is_lower_alnum(char c) { return is_letter_or_digit(c) && std::isupper(static_cast<unsigned char>(c)) == 0; }
 
-bool is_label(std::string_view text) {
-  return !text.empty() && text.size() <= kLongestLabel && is_lower_alnum(text.front()) && is_lower_alnum(text.back()) &&
-         std::ranges::all_of(text, [](char c) { return is_lower_alnum(c) || c == '-'; });
-}
-
 bool is_subdomain(std::string_view text) {
   if (text.empty() || text.size() > kLongestSubdomain) return false;
   for (size_t begin = 0; begin <= text.size();) {
@@ -63,6 +58,11 @@ void expect(bool right, const char* option, const std::string& given, const char
 }
 
 }  // namespace
+
+bool is_label(std::string_view text) {
+  return !text.empty() && text.size() <= kLongestLabel && is_lower_alnum(text.front()) && is_lower_alnum(text.back()) &&
+         std::ranges::all_of(text, [](char c) { return is_lower_alnum(c) || c == '-'; });
+}
 
 std::string data_volume_of(const spec::EngineOptions& engine, const Defaults& defaults) {
   return engine.kubernetes.data_volume.empty() ? defaults.data_volume : engine.kubernetes.data_volume;

@@ -17,11 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string text_of(const Json& object, const char* key) {
-  const auto found = object.is_object() ? object.find(key) : object.end();
-  return object.is_object() && found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 std::string decoded(const std::string& text, const std::string& what) {
   std::string bytes;
   uint32_t bits = 0;
@@ -42,9 +37,9 @@ std::string decoded(const std::string& text, const std::string& what) {
 
 // KEY-data, or the content of the file that KEY names.
 std::string pem_of(const Json& object, const std::string& key, const fs::path& folder, const std::string& file) {
-  const std::string data = text_of(object, (key + "-data").c_str());
+  const std::string data = text_member(object, (key + "-data").c_str());
   if (!data.empty()) return decoded(data, fmt::format("{}: {}-data", file, key));
-  const std::string path = text_of(object, key.c_str());
+  const std::string path = text_member(object, key.c_str());
   return path.empty() ? "" : read_file(folder / path, inputs::kKubeConfig);
 }
 
@@ -54,7 +49,7 @@ Json named(const Json& config, const char* list, const char* key, const std::str
   const auto found = config.find(list);
   if (found != config.end() && found->is_array()) {
     for (const Json& one : *found) {
-      names.push_back(text_of(one, "name"));
+      names.push_back(text_member(one, "name"));
       if (names.back() != name) continue;
       const auto inner = one.find(key);
       return inner != one.end() && inner->is_object() ? *inner : Json(Json::object());
@@ -75,8 +70,8 @@ void set_user(Cluster& cluster, const Json& user, const fs::path& folder, const 
   }
   cluster.certificate = pem_of(user, "client-certificate", folder, file);
   cluster.key = pem_of(user, "client-key", folder, file);
-  cluster.token = text_of(user, "token");
-  if (const std::string path = text_of(user, "tokenFile"); cluster.token.empty() && !path.empty()) {
+  cluster.token = text_member(user, "token");
+  if (const std::string path = text_member(user, "tokenFile"); cluster.token.empty() && !path.empty()) {
     cluster.token_file = folder / path;
   }
 }
@@ -111,7 +106,7 @@ Surroundings own_surroundings() {
 Cluster cluster_of(const Json& config, const std::string& context, const fs::path& file) {
   const std::string path = file.string();
   if (!config.is_object()) throw UserError(fmt::format("{}: it is no kubeconfig", path));
-  const std::string name = context.empty() ? text_of(config, "current-context") : context;
+  const std::string name = context.empty() ? text_member(config, "current-context") : context;
   if (name.empty()) {
     throw UserError(fmt::format(
         "{}: it has no current context: choose one with kubectl config use-context NAME, or with --kube-context",
@@ -119,23 +114,23 @@ Cluster cluster_of(const Json& config, const std::string& context, const fs::pat
   }
   const fs::path folder = file.parent_path();
   const Json chosen = named(config, "contexts", "context", name, path);
-  const Json server = named(config, "clusters", "cluster", text_of(chosen, "cluster"), path);
+  const Json server = named(config, "clusters", "cluster", text_member(chosen, "cluster"), path);
   Cluster cluster;
   cluster.from = fmt::format("context '{}' of {}", name, path);
-  cluster.server = text_of(server, "server");
+  cluster.server = text_member(server, "server");
   while (cluster.server.ends_with('/')) cluster.server.pop_back();
   if (!cluster.server.starts_with("https://") && !cluster.server.starts_with("http://")) {
     throw UserError(
         fmt::format("{}: {} has the server '{}'; expected https://HOST:PORT", path, cluster.from, cluster.server));
   }
-  if (!text_of(server, "proxy-url").empty()) {
+  if (!text_member(server, "proxy-url").empty()) {
     throw UserError(fmt::format("{}: {} is behind a proxy (proxy-url), which is not supported", path, cluster.from));
   }
-  cluster.name_space = text_of(chosen, "namespace");
+  cluster.name_space = text_member(chosen, "namespace");
   if (cluster.name_space.empty()) cluster.name_space = "default";
   cluster.authority = pem_of(server, "certificate-authority", folder, path);
   cluster.insecure = server.value("insecure-skip-tls-verify", Json(false)) == Json(true);
-  if (const std::string user = text_of(chosen, "user"); !user.empty()) {
+  if (const std::string user = text_member(chosen, "user"); !user.empty()) {
     set_user(cluster, named(config, "users", "user", user, path), folder, path);
   }
   return cluster;

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/text.h"
@@ -55,12 +54,6 @@ std::vector<std::string> addresses_of_nodes(Api& api) {
   return addresses;
 }
 
-// What may stand in a path of the API.
-bool is_name(const std::string& text) {
-  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-'; };
-  return !text.empty() && std::ranges::all_of(text, fits);
-}
-
 bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
 // The address of this host towards the nodes of the cluster, else towards its server.
@@ -81,18 +74,6 @@ std::string address_for_pods(const Cluster& cluster) {
   }
   if (!own.empty()) return own;  // all of it is here
   throw IoError(fmt::format("no node of {} can be reached from this host: {}", cluster.from, reason));
-}
-
-// What supervisor and links add to the environment of ranks, beside what the plan knows.
-std::vector<std::string> added_variables(const LaunchRequest& request) {
-  std::vector<std::string> names = {"MLBENCH_RUN_ID", "MLBENCH_RESUME_S", guard::kAddressVariable,
-                                    guard::kSecretVariable, guard::kFolderVariable};
-  if (request.rank_words) {
-    names.emplace_back(guard::kRankWordsVariable);
-  } else {
-    names.insert(names.end(), {"MASTER_ADDR", "MASTER_PORT", "MLBENCH_SECRET"});
-  }
-  return names;
 }
 
 Json owned_by(Json object, const Json& owner) {
@@ -166,14 +147,10 @@ class KubernetesExecutor final : public Executor {
   }
 
   void withdraw(const std::string& /*run_name*/, const Json& job) override {
-    const auto text = [&](const char* key) {
-      const auto found = job.find(key);
-      return found != job.end() && found->is_string() ? found->get<std::string>() : "";
-    };
     JobOfRun made;
-    made.name = text("job");
-    made.name_space = text("namespace");
-    if (text("engine") != "kubernetes" || !is_name(made.name) || !is_name(made.name_space)) return;
+    made.name = text_member(job, "job");
+    made.name_space = text_member(job, "namespace");
+    if (text_member(job, "engine") != "kubernetes" || !is_label(made.name) || !is_label(made.name_space)) return;
     Api api(cluster(), {.answer = kWithdrawAnswer, .change = kWithdrawChange});
     api.remove(made.path(), kGraceSeconds);
   }
@@ -186,7 +163,7 @@ class KubernetesExecutor final : public Executor {
     const LaunchRequest theirs = in_pods(request, name);
     std::map<std::string, std::string> values;
     for (const auto& [key, value] : theirs.environment) values[key] = kLater;
-    for (const std::string& key : added_variables(theirs)) values[key] = kLater;
+    for (const std::string& key : variables_of_links(theirs)) values[key] = kLater;
     Objects objects = objects_of(theirs, engine_, defaults(), name, values);
     const std::vector<std::string> command =
         objects.job["spec"]["template"]["spec"]["containers"][0]["command"].get<std::vector<std::string>>();

@@ -275,8 +275,9 @@ LaunchRequest in_pods(const LaunchRequest& request, const std::string& name) {
     if (program == kWorker) theirs.command.front() = program;
     return theirs;
   }
-  fill_in(theirs.command, "{hosts}", fmt::format("{}", fmt::join(hosts_of_pods(name, request.workers), ",")));
-  theirs.environment["MASTER_ADDR"] = fmt::format("{0}-0.{0}", name);
+  const std::vector<std::string> hosts = hosts_of_pods(name, request.workers);
+  fill_in(theirs.command, "{hosts}", fmt::format("{}", fmt::join(hosts, ",")));
+  theirs.environment["MASTER_ADDR"] = hosts.front();
   return theirs;
 }
 

@@ -20,16 +20,11 @@ const Json& member(const Json& object, const char* key) {
   return object.is_object() && found != object.end() ? *found : kNone;
 }
 
-std::string text_in(const Json& object, const char* key) {
-  const Json& value = member(object, key);
-  return value.is_string() ? value.get<std::string>() : "";
-}
-
 // The condition of a status, or null.
 const Json& condition(const Json& object, std::string_view type) {
   static const Json kNone;
   for (const Json& one : member(member(object, "status"), "conditions")) {
-    if (text_in(one, "type") == type) return one;
+    if (text_member(one, "type") == type) return one;
   }
   return kNone;
 }
@@ -40,17 +35,17 @@ void look_at(const Json& containers, PodView& view) {
     const Json& state = member(container, "state");
     const Json& waiting = member(state, "waiting");
     if (view.waiting.empty()) {
-      view.waiting = text_in(waiting, "reason");
-      view.waiting_words = text_in(waiting, "message");
+      view.waiting = text_member(waiting, "reason");
+      view.waiting_words = text_member(waiting, "message");
     }
     const Json& ended = member(state, "terminated");
     const auto code = integer_of(member(ended, "exitCode"));
-    if (code && (*code != 0 || text_in(container, "name") == kRankContainer) && view.exit_code.value_or(0) == 0) {
+    if (code && (*code != 0 || text_member(container, "name") == kRankContainer) && view.exit_code.value_or(0) == 0) {
       view.exit_code = static_cast<int>(*code);
-      view.end_reason = text_in(ended, "reason");
-      view.end_words = text_in(ended, "message");
+      view.end_reason = text_member(ended, "reason");
+      view.end_words = text_member(ended, "message");
     }
-    if (text_in(container, "name") == kRankContainer) view.image_id = text_in(container, "imageID");
+    if (text_member(container, "name") == kRankContainer) view.image_id = text_member(container, "imageID");
   }
 }
 
@@ -118,17 +113,17 @@ std::string kind_of_end(const PodView& pod) {
 PodView pod_view(const Json& pod) {
   const Json &metadata = member(pod, "metadata"), &spec = member(pod, "spec"), &status = member(pod, "status");
   PodView view;
-  view.name = text_in(metadata, "name");
-  view.uid = text_in(metadata, "uid");
-  view.node = text_in(spec, "nodeName");
-  view.phase = text_in(status, "phase");
-  view.deleted_at = text_in(metadata, "deletionTimestamp");
-  std::string index = text_in(member(metadata, "labels"), kIndexLabel);
-  if (index.empty()) index = text_in(member(metadata, "annotations"), kIndexLabel);
+  view.name = text_member(metadata, "name");
+  view.uid = text_member(metadata, "uid");
+  view.node = text_member(spec, "nodeName");
+  view.phase = text_member(status, "phase");
+  view.deleted_at = text_member(metadata, "deletionTimestamp");
+  std::string index = text_member(member(metadata, "labels"), kIndexLabel);
+  if (index.empty()) index = text_member(member(metadata, "annotations"), kIndexLabel);
   std::from_chars(index.data(), index.data() + index.size(), view.rank);
   const Json& scheduled = condition(pod, "PodScheduled");
-  if (text_in(scheduled, "status") == "False") {
-    view.unschedulable = text_in(scheduled, "reason") + behind(text_in(scheduled, "message"));
+  if (text_member(scheduled, "status") == "False") {
+    view.unschedulable = text_member(scheduled, "reason") + behind(text_member(scheduled, "message"));
   }
   look_at(member(status, "initContainerStatuses"), view);
   if (view.waiting.empty() || view.waiting == "PodInitializing") {
@@ -139,12 +134,12 @@ PodView pod_view(const Json& pod) {
     look_at(member(status, "containerStatuses"), rest);
     view.image_id = rest.image_id;
   }
-  view.reason = text_in(status, "reason");
-  view.reason_words = text_in(status, "message");
+  view.reason = text_member(status, "reason");
+  view.reason_words = text_member(status, "message");
   const Json& disruption = condition(pod, "DisruptionTarget");
-  if (text_in(disruption, "status") == "True") {
-    view.disruption = text_in(disruption, "reason");
-    view.disruption_words = text_in(disruption, "message");
+  if (text_member(disruption, "status") == "True") {
+    view.disruption = text_member(disruption, "reason");
+    view.disruption_words = text_member(disruption, "message");
   }
   return view;
 }
@@ -175,16 +170,16 @@ JobWords before_ranks(const Seen& seen, int ranks, const std::string& queue) {
   if (seen.job.is_null()) {
     return {seen.silence.empty() ? JobState::kBegins : JobState::kWaits, "is submitted" + behind(seen.silence)};
   }
-  if (!text_in(member(seen.job, "metadata"), "deletionTimestamp").empty()) {
+  if (!text_member(member(seen.job, "metadata"), "deletionTimestamp").empty()) {
     return {JobState::kOver, "somebody deletes it"};
   }
   if (const PodView* pod = first_end(seen.pods)) return {JobState::kOver, end_of(*pod)};
   for (const PodView& pod : seen.pods) {
     if (pod.over()) return {JobState::kOver, end_of(pod)};
   }
-  if (const Json& failed = condition(seen.job, "Failed"); text_in(failed, "status") == "True") {
+  if (const Json& failed = condition(seen.job, "Failed"); text_member(failed, "status") == "True") {
     return {JobState::kOver,
-            fmt::format("it failed ({}){}", text_in(failed, "reason"), behind(text_in(failed, "message")))};
+            fmt::format("it failed ({}){}", text_member(failed, "reason"), behind(text_member(failed, "message")))};
   }
   if (member(member(seen.job, "spec"), "suspend") == Json(true)) {
     return {JobState::kWaits,
@@ -211,7 +206,7 @@ JobWords before_ranks(const Seen& seen, int ranks, const std::string& queue) {
 std::optional<JobEnd> done_to(const Seen& seen, const std::vector<PodView>& first, const std::set<int>& ended) {
   if (seen.gone) return JobEnd{"somebody deleted it under its ranks"};
   if (seen.job.is_null()) return std::nullopt;
-  if (!text_in(member(seen.job, "metadata"), "deletionTimestamp").empty()) {
+  if (!text_member(member(seen.job, "metadata"), "deletionTimestamp").empty()) {
     return JobEnd{"somebody deletes it under its ranks"};
   }
   const PodView* pod = first_end(seen.pods);
@@ -233,10 +228,10 @@ std::vector<std::string> Warnings::news(const Json& events, const std::string& j
   std::vector<std::string> notes;
   for (const Json& event : events) {
     const Json& object = member(event, "involvedObject");
-    const std::string pod = text_in(object, "name"), reason = text_in(event, "reason");
-    const std::string words = text_in(event, "message");
+    const std::string pod = text_member(object, "name"), reason = text_member(event, "reason");
+    const std::string words = text_member(event, "message");
     if (count_ == kMost) break;
-    if (text_in(event, "type") != "Warning" || text_in(object, "kind") != "Pod" || !pod.starts_with(job + "-"))
+    if (text_member(event, "type") != "Warning" || text_member(object, "kind") != "Pod" || !pod.starts_with(job + "-"))
       continue;
     // Of a hundred pods, all may say the same.
     const bool of_pod = said_.insert(pod + " " + reason).second, of_all = said_.insert(reason + ": " + words).second;

@@ -35,18 +35,6 @@ constexpr seconds kStartPatience{60}, kPullPatience{600};
 // After SIGKILL, for mpirun and what it leaves on this host: ssh, guards.
 constexpr seconds kKillPatience{3};
 
-// What the supervisor and the links add to the environment of ranks, beside what the plan knows.
-std::vector<std::string> added_variables(const LaunchRequest& request) {
-  std::vector<std::string> names = {"MLBENCH_RUN_ID", "MLBENCH_RESUME_S", guard::kAddressVariable,
-                                    guard::kSecretVariable, guard::kFolderVariable};
-  if (request.rank_words) {
-    names.emplace_back(guard::kRankWordsVariable);
-  } else {  // workers alone have a rendezvous of ours
-    names.insert(names.end(), {"MASTER_ADDR", "MASTER_PORT", "MLBENCH_SECRET"});
-  }
-  return names;
-}
-
 class MpirunJob final : public EngineJob {
  public:
   MpirunJob(const ProcessOptions& options, const LaunchRequest& request, std::vector<std::string> hosts,
@@ -201,7 +189,7 @@ class MpirunExecutor final : public Executor {
     LaunchRequest plan = request;
     plan.links.folder = folder_here(plan);
     plan = moved_to(plan, folder_on_hosts(plan, engine_.scratch));
-    const auto added = added_variables(plan);
+    const auto added = variables_of_links(plan);
     for (const std::string& name : added) plan.environment[name];
     const std::vector<std::string> hosts = hosts_of_ranks(engine_, plan.workers);
     ProcessOptions options = command(engine_, plan, hosts);
@@ -248,11 +236,12 @@ class MpirunExecutor final : public Executor {
     hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
     const std::filesystem::path folder = folder_of_build(programs, engine_.scratch);
     std::string text = "\n# before it, each host is asked for the same programs:";
-    for (const std::string& host : hosts) text += "\n" + command_line({}, question_to(ssh(), host, programs, folder));
+    const std::vector<std::string> question = question_about(programs, folder);
+    const std::vector<std::string> installation = installation_of(programs, folder);
+    for (const std::string& host : hosts) text += "\n" + command_line({}, on_host(ssh(), host, question));
     text += fmt::format("\n# where one lacks them, all have them in {}, by a tar file of them and their libraries:",
                         folder.string());
-    for (const std::string& host : hosts)
-      text += "\n" + command_line({}, installation_on(ssh(), host, programs, folder));
+    for (const std::string& host : hosts) text += "\n" + command_line({}, on_host(ssh(), host, installation));
     return text;
   }
 

@@ -55,15 +55,6 @@ std::vector<fs::path> all_of(const Programs& programs) {
   return all;
 }
 
-std::vector<std::string> on_host(const std::vector<std::string>& ssh, const std::string& host,
-                                 std::vector<std::string> command) {
-  if (is_this_host(host)) return command;
-  std::vector<std::string> words = ssh;
-  // ssh hands a shell one line.
-  words.insert(words.end(), {host, command_line({}, command)});
-  return words;
-}
-
 // Of a dynamic program, as its loader finds them: what lies below the program's own folder, links resolved, is ours,
 // all else the system's.
 std::vector<fs::path> own_libraries(const fs::path& program, const fs::path& folder) {
@@ -129,11 +120,12 @@ class ProgramsStart final : public Start {
   ProgramsStart(std::vector<std::string> ssh, std::vector<std::string> hosts, Programs programs, fs::path folder,
                 std::function<std::unique_ptr<Start>(bool)> launch)
       : ssh_(std::move(ssh)), programs_(std::move(programs)), folder_(std::move(folder)), launch_(std::move(launch)) {
+    const std::vector<std::string> question = question_about(programs_, folder_);
     for (std::string& name : hosts) {
       if (std::ranges::find(hosts_, name, &Host::name) != hosts_.end()) continue;
       hosts_.push_back({.name = std::move(name)});
       Host& host = hosts_.back();
-      host.question = std::make_unique<Question>(question_to(ssh_, host.name, programs_, folder_), kAskPatience);
+      host.question = std::make_unique<Question>(on_host(ssh_, host.name, question), kAskPatience);
     }
   }
 
@@ -190,7 +182,7 @@ class ProgramsStart final : public Start {
     lay_out(programs_, layout_.path());
     for (Host& host : hosts_) {
       if (says(*host.said, "copied")) continue;
-      host.copy = std::make_unique<Copy>(installation_on(ssh_, host.name, programs_, folder_), layout_.path());
+      host.copy = std::make_unique<Copy>(on_host(ssh_, host.name, installation_of(programs_, folder_)), layout_.path());
     }
   }
 
@@ -228,18 +220,25 @@ fs::path folder_of_build(const Programs& programs, const fs::path& scratch) {
   return (scratch.empty() ? "/tmp" : scratch) / fmt::format("mlbench-{}", geteuid()) / ("build" + ids);
 }
 
-std::vector<std::string> question_to(const std::vector<std::string>& ssh, const std::string& host,
-                                     const Programs& programs, const fs::path& folder) {
+std::vector<std::string> question_about(const Programs& programs, const fs::path& folder) {
   std::vector<std::string> command = {"/bin/sh", "-c", kAsk, "sh", folder.string()};
   for (const fs::path& program : all_of(programs)) {
     command.insert(command.end(), {program.string(), sha256_hex(read_file(program))});
   }
-  return on_host(ssh, host, std::move(command));
+  return command;
 }
 
-std::vector<std::string> installation_on(const std::vector<std::string>& ssh, const std::string& host,
-                                         const Programs& programs, const fs::path& folder) {
-  return on_host(ssh, host, {"/bin/sh", "-c", kInstall, "sh", folder.string(), programs.worker.filename().string()});
+std::vector<std::string> installation_of(const Programs& programs, const fs::path& folder) {
+  return {"/bin/sh", "-c", kInstall, "sh", folder.string(), programs.worker.filename().string()};
+}
+
+std::vector<std::string> on_host(const std::vector<std::string>& ssh, const std::string& host,
+                                 std::vector<std::string> command) {
+  if (is_this_host(host)) return command;
+  std::vector<std::string> words = ssh;
+  // ssh hands a shell one line.
+  words.insert(words.end(), {host, command_line({}, command)});
+  return words;
 }
 
 std::unique_ptr<Start> start_with_programs(const std::vector<std::string>& ssh, std::vector<std::string> hosts,

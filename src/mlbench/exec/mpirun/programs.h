@@ -21,13 +21,14 @@ struct Programs {
 // SCRATCH/mlbench-UID/build-ID, of all runs with these programs, on each host. UserError where one has no build id.
 std::filesystem::path folder_of_build(const Programs& programs, const std::filesystem::path& scratch);
 
-// What is asked of a host, by its shell; `ssh`: program and options. It answers with the words "installed" (at the
-// paths that they have here) and "copied" (in the folder of the build), as far as they hold.
-std::vector<std::string> question_to(const std::vector<std::string>& ssh, const std::string& host,
-                                     const Programs& programs, const std::filesystem::path& folder);
+// What every host is asked, by its shell. It answers with the words "installed" (at the paths that they have here) and
+// "copied" (in the folder of the build), as far as they hold. Reads the programs.
+std::vector<std::string> question_about(const Programs& programs, const std::filesystem::path& folder);
 // What makes that folder there, of a tar file at its standard input; under a lock, and once.
-std::vector<std::string> installation_on(const std::vector<std::string>& ssh, const std::string& host,
-                                         const Programs& programs, const std::filesystem::path& folder);
+std::vector<std::string> installation_of(const Programs& programs, const std::filesystem::path& folder);
+// The command that does either on a host; `ssh`: program and options.
+std::vector<std::string> on_host(const std::vector<std::string>& ssh, const std::string& host,
+                                 std::vector<std::string> command);
 
 // Asks the hosts (each once; this one is asked without ssh). Where some host does not have the programs at their paths,
 // all that lack the folder of the build get it. Then `launch` starts, which is told whether they are in that folder.

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "mlbench/base/input.h"
 #include "mlbench/base/text.h"
 
 namespace mlbench::exec::slurm {
@@ -125,13 +126,9 @@ Json identity_of(const JobName& name) {
 }
 
 std::optional<JobName> job_of(const Json& allocation) {
-  const auto text = [&](const char* key) {
-    const auto found = allocation.find(key);
-    return found != allocation.end() && found->is_string() ? found->get<std::string>() : "";
-  };
-  if (!allocation.is_object() || text("engine") != "slurm") return std::nullopt;
-  const std::string cluster = text("cluster");
-  return parse_submission(cluster.empty() ? text("job") : text("job") + ";" + cluster);
+  if (text_member(allocation, "engine") != "slurm") return std::nullopt;
+  const std::string job = text_member(allocation, "job"), cluster = text_member(allocation, "cluster");
+  return parse_submission(cluster.empty() ? job : job + ";" + cluster);
 }
 
 Json allocation_of(const JobName& name, const JobInfo& job) {
