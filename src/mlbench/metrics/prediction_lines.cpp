@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "mlbench/base/errors.h"
@@ -23,6 +24,11 @@ constexpr size_t kMostNamed = 5;  // indices that an error names
 std::string shortened(std::string_view text) {
   constexpr size_t kMost = 60;
   return text.size() <= kMost ? std::string(text) : std::string(text.substr(0, kMost)) + "...";
+}
+
+bool is_below(const Json& value, int64_t end) {
+  return value.is_number_integer() && (value.is_number_unsigned() || value.get<int64_t>() >= 0) &&
+         value.get<uint64_t>() < static_cast<uint64_t>(end);
 }
 
 PredictionLines::PredictionLines(const std::filesystem::path& file, int64_t end, std::string whose)
@@ -53,9 +59,7 @@ size_t PredictionLines::index_of(const Json& line, std::string_view text) {
   }
   const auto index = line.find("index");
   if (index == line.end()) fail("there is no \"index\"");
-  const bool known = index->is_number_integer() && (index->is_number_unsigned() || index->get<int64_t>() >= 0) &&
-                     index->get<uint64_t>() < line_of_.size();
-  if (!known) {
+  if (!is_below(*index, std::ssize(line_of_))) {
     fail(fmt::format("index {} is not among {}: 0 to {}", shortened(index->dump()), whose_, line_of_.size() - 1));
   }
   const auto number = index->get<size_t>();

@@ -39,6 +39,9 @@ class PredictionLines {
   int64_t line_ = 0, most_ = -1;
 };
 
+// A whole number of at least 0, below `end`.
+bool is_below(const Json& value, int64_t end);
+
 // For texts of errors: at most 60 characters.
 std::string shortened(std::string_view text);
 

@@ -14,11 +14,6 @@ namespace mlbench::metrics {
 
 namespace {
 
-bool is_below(const Json& value, int64_t end) {
-  return value.is_number_integer() && (value.is_number_unsigned() || value.get<int64_t>() >= 0) &&
-         value.get<uint64_t>() < static_cast<uint64_t>(end);
-}
-
 class Reader {
  public:
   Reader(const std::filesystem::path& file, const PredictionShape& shape)
