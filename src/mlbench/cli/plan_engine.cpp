@@ -1,6 +1,7 @@
 #include "mlbench/cli/plan_engine.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -18,10 +19,14 @@ PlanEngine::PlanEngine(const spec::RunOptions& given, const std::vector<std::str
   check_choice(given.executor, "executor", executors);
   executor_ = catalog::make_executor(given.executor, options);
   if (given.share_host && !executor_->shares_hosts()) {
+    std::vector<std::string> sharing;
+    for (const catalog::ExecutorRow& row : catalog::executors()) {
+      if (row.make({})->shares_hosts()) sharing.emplace_back(row.name);
+    }
     throw UserError(
         fmt::format("--share-host: the cores of other hosts are not ours to share out: the executor '{}' does not "
-                    "take it, the executors 'local', 'slurm' and 'kubernetes' do",
-                    given.executor));
+                    "take it; executors that take it: {}",
+                    given.executor, fmt::join(sharing, ", ")));
   }
   if (options.requeue > 0 && given.checkpoint_every.empty()) {
     throw UserError("--requeue goes on from the last checkpoint: say when they are written with --checkpoint-every");
