@@ -23,8 +23,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "engines"))
 import netns  # noqa: E402
+from hosts_collectives import closed_form_us  # noqa: E402
 
-PAYLOAD = 1448 / 1514
 COLUMNS = ["link", "task", "way", "ranks", "steps", "gradient_bytes", "step_ms", "exchange_ms", "closed_form_ms",
            "samples_per_s", "sent_bytes", "least_bytes", "weights_sha256"]
 PORT = 29500
@@ -86,11 +86,10 @@ def row_of(link, task, way, record, sent):
     ranks, steps = record["workers"], record["segments"][0]["steps"]
     size = record["parameters"] * 4
     least = 2 * (ranks - 1) / ranks * size * steps  # what a ring sends of it from each host
-    rate = netns.bits_per_second(link) * PAYLOAD
     return {"link": link, "task": task, "way": way, "ranks": ranks, "steps": steps, "gradient_bytes": size,
             "step_ms": round(record["clocks"]["train_s"] / steps * 1e3, 1),
             "exchange_ms": round(record["steps_s"]["agg"] / steps * 1e3, 1),
-            "closed_form_ms": round(least / steps * 8 / rate * 1e3, 1),
+            "closed_form_ms": round(closed_form_us(ranks, size, link) / 1e3, 1),
             "samples_per_s": round(record["throughput"]["samples_per_s"], 1), "sent_bytes": sent, "least_bytes": round(least),
             "weights_sha256": record["weights_sha256"]}
 
