@@ -254,11 +254,13 @@ export function NewRun({onClose}: {onClose: () => void}) {
             </div>
           </fieldset>
           <details>
-            <summary>{kind === 'task' ? 'Limits, seed, overrides' : 'Seed, repeats'}</summary>
+            <summary>{kind === 'task' ? 'Limits, checkpoints, seed, overrides' : 'Seed, repeats'}</summary>
             <div class="fields">
               <NumberInput label="At most so many epochs" field={fieldOf('max_epochs')} value={form.max_epochs} onInput={typed('max_epochs')} />
               <NumberInput label="At most so many steps" field={fieldOf('max_steps')} value={form.max_steps} onInput={typed('max_steps')} />
               <NumberInput label="At most so long" field={fieldOf('max_time')} usual="90s, 5m, 2h, official" value={form.max_time} onInput={typed('max_time')} />
+              <NumberInput label="Checkpoint every so many steps" field={fieldOf('checkpoint_every')} usual="epoch, or one at the end" value={form.checkpoint_every} onInput={typed('checkpoint_every')} />
+              <NumberInput label="Go on by itself, at most so often" field={fieldOf('requeue')} usual="never" value={form.requeue} onInput={typed('requeue')} />
               <NumberInput label="Seed" field={fieldOf('seed')} value={form.seed} onInput={typed('seed')} />
               <NumberInput label="Repeats" field={fieldOf('repeat')} value={form.repeat} onInput={typed('repeat')} />
               <div class="checks">

@@ -22,6 +22,8 @@ export interface Form {
   max_steps: string;
   max_epochs: string;
   max_time: string;
+  checkpoint_every: string;  // steps, or "epoch"
+  requeue: string;
   comm_timeout: string;
   image: string;
   hosts: string;
@@ -60,7 +62,7 @@ export interface Form {
 
 export const EMPTY: Form = {
   kind: 'task', name: '', workers: '1', task: '', rules: '', variant: '', framework: '', backend: '', executor: '',
-  threads_per_worker: '', seed: '', repeat: '', max_steps: '', max_epochs: '', max_time: '', comm_timeout: '', image: '', hosts: '', ranks_per_host: '', ssh_config: '',
+  threads_per_worker: '', seed: '', repeat: '', max_steps: '', max_epochs: '', max_time: '', checkpoint_every: '', requeue: '', comm_timeout: '', image: '', hosts: '', ranks_per_host: '', ssh_config: '',
   slurm: '', setup: '', scratch: '', kube_context: '', namespace: '', memory: '', data_volume: '', queue: '', host_network: false, pod_overlay: '', work_dir: '',
   algorithm: '', links: '', socket_buffer: '', interface: '', wire_dtype: '', netem: '', check_collectives: false, timeline: false,
   gpu: false, overlap: false, light: false, to_the_end: false, synthetic: false, no_wait: false, share_host: false, set: '', env: '', command: '',
@@ -170,6 +172,8 @@ const quoted = (word: string): string => /^[A-Za-z0-9_./:=,@%+{}-]+$/.test(word)
 
 // Of the command line, where it is not the field's name.
 const FLAGS: Record<string, string> = {slurm: '--slurm-option'};
+// Their value may be left out, so it does not stand in a word of its own.
+const OPTIONAL_VALUE = new Set(['requeue']);
 
 // `mlbench run` with the same meaning; what is a file there, is named.
 export function commandOf(request: RunRequest): string {
@@ -182,7 +186,7 @@ export function commandOf(request: RunRequest): string {
       continue;
     }
     if (value === true) out.push(flag, ...(key === 'timeline' ? [`${String(request['name'])}-timeline.json`] : []));
-    if (typeof value === 'string') out.push(flag, value);
+    if (typeof value === 'string') out.push(...(OPTIONAL_VALUE.has(key) ? [`${flag}=${value}`] : [flag, value]));
     if (Array.isArray(value)) for (const one of value) out.push(flag, one);
   }
   if (Array.isArray(request['command'])) out.push('--', ...request['command']);

@@ -211,7 +211,7 @@ test('a run is made in the dialog, with the keyboard alone', async () => {
   await dialog().getByLabel(/^Workers/).focus();
   await page.keyboard.press('Control+A');
   await page.keyboard.type('1 2');
-  await page.getByText('Limits, seed, overrides').focus();
+  await page.getByText('Limits, checkpoints, seed, overrides').focus();
   await page.keyboard.press('Enter');
   await page.getByLabel('made data instead of the real set').focus();
   await page.keyboard.press('Space');
@@ -232,7 +232,7 @@ test('a wrong choice is said before anything starts', async () => {
   await page.getByRole('button', {name: 'New run'}).first().click();
   await dialog().getByLabel(/^Name/).fill('first');
   await dialog().getByLabel(/^Workers/).fill('1');
-  await page.getByText('Limits, seed, overrides').click();
+  await page.getByText('Limits, checkpoints, seed, overrides').click();
   await page.getByLabel('made data instead of the real set').check();
   await page.getByText('name taken').waitFor();
   assert.ok(await page.getByRole('button', {name: 'Start the run'}).isDisabled());
@@ -245,7 +245,7 @@ test('how ranks communicate is chosen, checked and said as a command', async () 
   await page.getByRole('button', {name: 'New run'}).first().click();
   await dialog().getByLabel(/^Name/).fill('tuned');
   await dialog().getByLabel(/^Workers/).fill('2');
-  await page.getByText('Limits, seed, overrides').click();
+  await page.getByText('Limits, checkpoints, seed, overrides').click();
   await page.getByLabel('made data instead of the real set').check();
   await page.getByText('How ranks communicate').click();
   await page.getByLabel('Made network').fill('latency=1');
@@ -262,7 +262,7 @@ test('an engine is told what it takes', async () => {
   await page.getByRole('button', {name: 'New run'}).first().click();
   await dialog().getByLabel(/^Name/).fill('told');
   await dialog().getByLabel(/^Workers/).fill('4');
-  await page.getByText('Limits, seed, overrides').click();
+  await page.getByText('Limits, checkpoints, seed, overrides').click();
   await page.getByLabel('made data instead of the real set').check();
   await page.getByText('How ranks communicate').click();
   await page.getByLabel('exchange gradients while they are computed').check();
@@ -273,6 +273,7 @@ test('an engine is told what it takes', async () => {
   await page.getByText('What local is told').click();
   await page.getByLabel('Image of the ranks').waitFor();
   assert.equal(await page.getByLabel('Ranks per host').count(), 0);
+  assert.equal(await page.getByLabel(/^Go on by itself/).count(), 0);
   assert.equal(await page.getByLabel('Namespace').count(), 0);
   // Engines that are not here are shown as such.
   const executor = dialog().getByLabel('Executor');
@@ -289,6 +290,16 @@ test('an engine is told what it takes', async () => {
   await page.getByLabel('Ranks per host').fill('2');
   await said('mlbench run told 4 --task fashion-mnist --executor mpirun --comm-timeout 2m --hosts h1:2,h2:2 --ranks-per-host 2 --overlap --synthetic');
   await eventually('it may be started', async () => page.getByRole('button', {name: 'Start the run'}).isEnabled());
+  // Going on by itself needs checkpoints, in the master's words.
+  const requeue = page.getByLabel(/^Go on by itself/);
+  await requeue.fill('101');
+  await page.locator('.preview .note.error').getByText(/requeue '101' is not a whole number from 1 to 100/).waitFor();
+  await requeue.fill('2');
+  await page.locator('.preview .note.error').getByText(/goes on from the last checkpoint/).waitFor();
+  await page.getByLabel(/^Checkpoint every/).fill('epoch');
+  await said('mlbench run told 4 --task fashion-mnist --executor mpirun --checkpoint-every epoch --requeue=2 --comm-timeout 2m --hosts h1:2,h2:2 --ranks-per-host 2 --overlap --synthetic');
+  await eventually('it may be started', async () => page.getByRole('button', {name: 'Start the run'}).isEnabled());
+  await page.getByLabel(/^Checkpoint every/).fill('');
   // Back again, what mpirun was told is no matter.
   await executor.selectOption('');
   await said('mlbench run told 4 --task fashion-mnist --comm-timeout 2m --overlap --synthetic');

@@ -148,8 +148,9 @@ test('how ranks communicate goes with tasks, and a timeline is named in the comm
 });
 
 test('an engine is told what it takes, and no other', () => {
-  const fields = {...FIELDS, executor: text, image: text, slurm: list, setup: text, hosts: text, pod_overlay: text, host_network: flag, overlap: task(flag), comm_timeout: tasks(text)};
-  const engines = [{name: 'local', options: ['image']}, {name: 'slurm', options: ['slurm', 'setup', 'image']},
+  const fields = {...FIELDS, executor: text, image: text, slurm: list, setup: text, hosts: text, pod_overlay: text, host_network: flag, overlap: task(flag), comm_timeout: tasks(text),
+    checkpoint_every: task(text), requeue: task(count)};
+  const engines = [{name: 'local', options: ['image']}, {name: 'slurm', options: ['slurm', 'setup', 'image', 'requeue']},
     {name: 'kubernetes', usual: true, options: ['image', 'host_network', 'pod_overlay']}];
   assert.deepEqual(['', 'local', 'slurm', 'none'].map((chosen) => request.engineOf(engines, chosen)?.name), ['kubernetes', 'local', 'slurm', undefined]);
   assert.deepEqual(['', 'local', 'slurm'].map((chosen) => ['image', 'setup', 'pod_overlay', 'seed'].map((name) => request.takes(engines, chosen, name))),
@@ -161,7 +162,9 @@ test('an engine is told what it takes, and no other', () => {
   const slurm = request.requestOf({...form, executor: 'slurm'}, fields, engines);
   assert.deepEqual(slurm, {name: 'r', workers: ['4'], task: '1a', executor: 'slurm', comm_timeout: '2m', image: 'w:1', slurm: ['partition=gpu', 'exclusive'], setup: 'module load x\n', overlap: true});
   assert.equal(request.commandOf(slurm), 'mlbench run r 4 --task 1a --executor slurm --comm-timeout 2m --image w:1 --slurm-option partition=gpu --slurm-option exclusive --setup r-setup.sh --overlap');
-  const usual = request.requestOf(form, fields, engines);
+  const again = request.requestOf({...form, executor: 'slurm', slurm: '', setup: '', image: '', checkpoint_every: 'epoch', requeue: '2'}, fields, engines);
+  assert.equal(request.commandOf(again), 'mlbench run r 4 --task 1a --executor slurm --checkpoint-every epoch --requeue=2 --comm-timeout 2m --overlap');
+  const usual = request.requestOf({...form, requeue: '2'}, fields, engines);
   assert.deepEqual(usual, {name: 'r', workers: ['4'], task: '1a', comm_timeout: '2m', image: 'w:1', host_network: true, pod_overlay: '  spec:\n    hostPID: false\n', overlap: true});
   assert.equal(request.commandOf(usual), 'mlbench run r 4 --task 1a --comm-timeout 2m --image w:1 --host-network --pod-overlay r-pod.yaml --overlap');
 });
