@@ -11,12 +11,8 @@ name=demo-$(date +%Y%m%d-%H%M%S)
 mlbench=build/release/bin/mlbench
 echo "demo: $mlbench run $name 1 2 --task fashion-mnist --light --local (about 2 min on 2 cores)"
 "$mlbench" run "$name" 1 2 --task fashion-mnist --light --local
-
+# They go on the list that the runs end with.
 cat <<END
-
-Type next:
-  $mlbench status                                    what was run
-  $mlbench download $name-2 -o $name-2.zip     everything about the run with 2 workers
-  $mlbench list tasks                                what else can be run
-  $mlbench run --help                                with which choices
+         $mlbench list tasks    (what else can be run)
+         $mlbench run --help    (with which choices)
 END
