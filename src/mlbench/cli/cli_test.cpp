@@ -1331,6 +1331,7 @@ TEST_F(Cli, CollectivesAreMeasuredVerifiedAndCompared) {
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(written["results"][i]["out_of_place"]["nwrong"], 0);
     EXPECT_EQ(written["results"][i]["in_place"]["nwrong"], 0);
+    EXPECT_TRUE(written["results"][i]["in_place"]["iterations"].contains("p95")) << "asked for or not";
   }
 
   // The run that keeps it: named, listed, of a kind of its own, without a goal that it could miss.
@@ -1465,6 +1466,11 @@ TEST_F(Cli, BuffersOnGpusNeedABackEndThatTakesThem) {
   expect_error(words,
                HasSubstr("--gpu: backend 'gloo' takes buffers of the host alone; with buffers on GPUs: none here"));
   EXPECT_THAT(mlbench({"bench", "collectives", "--help"}).out, HasSubstr("--gpu"));
+}
+
+TEST_F(Cli, PercentilesAreATableOfTheirOwn) {
+  environment_["FAKE_STEPS"] = "2";
+  EXPECT_THAT(mlbench({"bench", "collectives", "all_reduce", "-k", "2", "--percentiles"}).out, HasSubstr("p95"));
 }
 
 // Lines of data of a table.

@@ -144,7 +144,8 @@ void add_bench(CLI::App& app, Program& program) {
       ->type_name("FILE")
       ->group(outcome);
   verb->add_flag("--csv", options->csv, "the table as comma-separated values")->group(outcome);
-  verb->add_flag("--percentiles", options->percentiles, "a second table with the percentiles of the iterations")
+  verb->add_flag("--percentiles", options->percentiles,
+                 "a second table with the percentiles of the iterations, which JSON and CSV have in any case")
       ->group(outcome);
   add_master_options(*verb, program);
   verb->footer(
