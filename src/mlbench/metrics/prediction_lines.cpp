@@ -11,6 +11,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/numbers.h"
 #include "mlbench/base/system_error.h"
 
 namespace mlbench::metrics {
@@ -20,11 +21,6 @@ namespace {
 constexpr size_t kMostNamed = 5;  // indices that an error names
 
 }  // namespace
-
-std::string shortened(std::string_view text) {
-  constexpr size_t kMost = 60;
-  return text.size() <= kMost ? std::string(text) : std::string(text.substr(0, kMost)) + "...";
-}
 
 bool is_below(const Json& value, int64_t end) {
   return value.is_number_integer() && (value.is_number_unsigned() || value.get<int64_t>() >= 0) &&

@@ -42,7 +42,4 @@ class PredictionLines {
 // A whole number of at least 0, below `end`.
 bool is_below(const Json& value, int64_t end);
 
-// For texts of errors: at most 60 characters.
-std::string shortened(std::string_view text);
-
 }  // namespace mlbench::metrics

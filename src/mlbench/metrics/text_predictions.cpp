@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/numbers.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/metrics/prediction_lines.h"
 
