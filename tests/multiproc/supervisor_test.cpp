@@ -20,6 +20,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/base/sha256.h"
 #include "mlbench/exec/local/local.h"
 #include "mlbench/exec/test_executor.h"
 #include "mlbench/exec/test_linked_executor.h"
@@ -39,6 +40,7 @@ using test::Variable;
 using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
+using testing::StartsWith;
 namespace fs = std::filesystem;
 
 class SupervisorTest : public testing::Test {
@@ -1082,6 +1084,30 @@ TEST_F(OtherHostTest, ACommandGoesOnFromItsOwnCheckpoint) {
     EXPECT_EQ(read_file(exec::rank_log_path(dir / "logs", 2, rank)), "goes on from 7\n");
     EXPECT_EQ(read_file(dir / "metrics" / ("rank-" + std::to_string(rank) + ".jsonl")), "one\ntwo\n");
   }
+  expect_no_process_left();
+}
+
+TEST_F(OtherHostTest, WhatARunGoesOnFromIsSentOncePerHost) {
+  constexpr int64_t kBytes = 4'000'000;
+  const fs::path dir = make_command("far-once-3", 3, R"sh(
+      cd "$MLBENCH_RUN_DIR"; whole=checkpoints/step-000000007
+      if [ -n "$1" ]; then sha256sum < $whole/state; exit 0; fi
+      if [ $RANK = 0 ]; then
+        mkdir checkpoints/.new; head -c 4000000 /dev/urandom > checkpoints/.new/state; mv checkpoints/.new $whole
+      fi
+      while [ ! -e $whole ]; do sleep 0.1; done
+      exit 3)sh");
+  begin_there(dir);
+  EXPECT_EQ(end(), static_cast<int>(ExitCode::kRunFailed));
+  fs::remove_all(exec::LinkedExecutor::there(dir));
+  begin_there(dir, 7);
+  EXPECT_EQ(end(), 0);
+  const std::string hash = sha256_hex(read_file(dir / "checkpoints/step-000000007/state"));
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_THAT(read_file(exec::rank_log_path(dir / "logs", 2, rank)), StartsWith(hash)) << "rank " << rank;
+  }
+  EXPECT_GE(network_->bytes_to_clients(), kBytes);
+  EXPECT_LT(network_->bytes_to_clients(), 2 * kBytes);
   expect_no_process_left();
 }
 

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "mlbench/base/build_info.h"
@@ -127,6 +129,9 @@ class LinkedGroup final : public RankGroup {
     std::string address;  // as it said; "": it did not
     int port = 0;         // likewise, free there
     LocalPlace local;
+    std::string folder;       // of the run there, as its guards tell it from others
+    std::set<size_t> behind;  // ranks whose guards write what it is to find
+    bool due = false;         // to be started
     bool started = false;
     bool running = false;  // or what it wrote is still on its way
     bool ended = false;
@@ -136,7 +141,7 @@ class LinkedGroup final : public RankGroup {
     return rank_log_path(request_.log_dir, request_.segment, rank).lexically_relative(request_.links.folder);
   }
 
-  // A guard that said its rank hears what the rank needs.
+  // Guards say their ranks.
   void greet() {
     std::erase_if(strangers_, [&](std::unique_ptr<guard::Channel>& guard) {
       guard::Message message;
@@ -146,10 +151,6 @@ class LinkedGroup final : public RankGroup {
       const bool said = status == guard::Channel::Status::kMessage && message.word == "rank" &&
                         std::sscanf(message.text.c_str(), "%d", &rank) == 1;
       if (!said || rank < 0 || rank >= request_.workers || ranks_[static_cast<size_t>(rank)].guard) return true;
-      for (const std::string& name : files_) guard->put(name);
-      if (request_.links.given) {
-        for (const std::string& name : request_.links.given(rank)) guard->put(name);
-      }
       ranks_[static_cast<size_t>(rank)].guard = std::move(guard);
       return true;
     });
@@ -164,7 +165,33 @@ class LinkedGroup final : public RankGroup {
     for (size_t rank = 0; rank < ranks_.size(); ++rank) start(rank);
   }
 
-  void start(size_t rank) { ranks_[rank].guard->send("start", log_name(static_cast<int>(rank))); }
+  // What the rank is to find in its folder, once for all ranks that share it: the guard of the first writes it.
+  void give(size_t rank) {
+    std::vector<std::string> names = files_;
+    if (request_.links.given) {
+      for (std::string& name : request_.links.given(static_cast<int>(rank))) names.push_back(std::move(name));
+    }
+    for (const std::string& name : names) {
+      const auto [writer, first] = writers_.try_emplace({ranks_[rank].folder, name}, rank);
+      if (first) ranks_[rank].guard->put(name);
+      if (writer->second != rank) ranks_[rank].behind.insert(writer->second);
+    }
+  }
+
+  // A rank that runs has found all that its guard was to write: those that share it may follow.
+  void start(size_t rank) {
+    Rank& one = ranks_[rank];
+    one.due = true;
+    if (std::ranges::all_of(one.behind, [&](size_t writer) { return ranks_[writer].started; })) {
+      one.guard->send("start", log_name(static_cast<int>(rank)));
+    }
+  }
+
+  void start_those_behind(size_t writer) {
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (ranks_[rank].due && ranks_[rank].behind.contains(writer)) start(rank);
+    }
+  }
 
   void tell_of_peers() {
     std::vector<std::string> hosts = peers_;
@@ -248,8 +275,10 @@ class LinkedGroup final : public RankGroup {
     int code = 0, number = 0;
     if (message.word == "host") {
       capture(rank, message.text);
+      give(rank);
     } else if (message.word == "pid") {
       one.started = one.running = true;
+      start_those_behind(rank);
     } else if (message.word == "error") {
       fail_to_start(rank, message.text);
       one.started = true;
@@ -271,10 +300,12 @@ class LinkedGroup final : public RankGroup {
 
   void capture(size_t rank, const std::string& text) {
     ranks_[rank].placed = true;
+    ranks_[rank].folder = fmt::format("of rank {}", rank);
     const auto said = try_parse_json(text, inputs::kMessage);
     if (!said || !said->is_object()) return;
     ranks_[rank].address = text_member(*said, "address");
     ranks_[rank].port = number_in(*said, "port", 0);
+    if (const std::string folder = text_member(*said, "folder"); !folder.empty()) ranks_[rank].folder = folder;
     ranks_[rank].local = {number_in(*said, "local_rank", 0), number_in(*said, "local_size", 1)};
     if (guards_place_) place(rank, *said);
     expect_build(rank, request_.guard, guard_build_, said->value("environment", Json::object()));
@@ -356,6 +387,7 @@ class LinkedGroup final : public RankGroup {
   guard::LinkArrivals arrivals_;
   std::vector<std::unique_ptr<guard::Channel>> strangers_;  // that have not said their rank yet
   std::vector<Rank> ranks_;
+  std::map<std::pair<std::string, std::string>, size_t> writers_;  // of a file in a folder: the rank whose guard it is
   std::vector<HostCapture> captures_;
   std::vector<RankExit> exits_;  // seen, not yet given to the caller
   std::string start_error_;

@@ -34,9 +34,10 @@ std::map<std::string, std::string> guard_environment(const LaunchRequest& reques
 LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folder);
 
 // kStarting until all guards came and their ranks run; it fails with the words of a guard whose rank could not start.
-// Where the placement is empty, it is what the guards say of their hosts. Each guard is given `files` of the run's
-// folder (spec.json) first. How long that may take, and what the engine says meanwhile, is for the executor. The group
-// has no process of this host: its end tells the guards, which end the ranks.
+// Where the placement is empty, it is what the guards say of their hosts. Guards are given `files` of the run's folder
+// (spec.json) and those of Links::given first, each file once for all ranks that share a folder there. How long that
+// may take, and what the engine says meanwhile, is for the executor. The group has no process of this host: its end
+// tells the guards, which end the ranks.
 // Guards and workers of another build than here are refused; those of an image are its own.
 // A command of the user's (rank_words) has "{hosts}" in its words filled in by the guards, and MASTER_ADDR, MASTER_PORT
 // and what Horovod needs: `peers` names the ranks' hosts, as they reach each other; where it is empty, the placement

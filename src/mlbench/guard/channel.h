@@ -8,11 +8,13 @@
 //                                                        base/environment.h captures them, "local_rank", "local_size",
 //                                                        "node": the host, as the launcher calls it ("" where it does
 //                                                        not), "address": by which it reaches the supervisor ("" where
-//                                                        it cannot say), "port": one that is free there, "build_id":
-//                                                        of the rank's program, or null; the guard's is that of
-//                                                        "environment"
+//                                                        it cannot say), "port": one that is free there, "folder":
+//                                                        the run's there, the same text from all guards that share
+//                                                        it, "build_id": of the rank's program, or null; the guard's
+//                                                        is that of "environment"
 //   supervisor  -> guard        put NAME NEWLINE OFFSET SIZE NEWLINE BYTES   files of the run's folder on another
-//                                                        host, piece by piece, before the start
+//                                                        host, piece by piece, before the start; one that several
+//                                                        guards share to one of them, whose rank starts first
 //   supervisor  -> guard        peers HOSTS NAME VALUE.. as_one(): where the ranks are, for a command of the user's:
 //                                                        what "{hosts}" stands for in its words, and variables of the
 //                                                        rank; before the start

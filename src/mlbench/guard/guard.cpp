@@ -131,6 +131,13 @@ void make_folder(const std::filesystem::path& folder) {
   for (const char* name : {"logs", "spool", "checkpoints"}) std::filesystem::create_directories(folder / name);
 }
 
+// The same for all who share it, whatever they call it.
+std::string identity_of(const std::filesystem::path& folder) {
+  struct stat info {};
+  if (stat(folder.c_str(), &info) != 0) throw_system_error("cannot look at " + folder.string(), errno);
+  return boot_id() + ":" + std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino);
+}
+
 // How many processes the kernel has killed because this container was out of memory; 0 where it does not say.
 int64_t out_of_memory_kills() {
   constexpr std::array<const char*, 2> kFiles = {"/sys/fs/cgroup/memory.events",  // cgroup 2, 1
@@ -384,6 +391,7 @@ int guard_rank(const std::vector<std::string>& arguments) {
     const net::Endpoint own = free_endpoint_towards(std::string_view(address).substr(kLink.size()));
     place["address"] = own.host;
     place["port"] = own.port;
+    place["folder"] = identity_of(rank.folder);
     const auto build_id = elf_build_id(options.arguments.front());
     place["build_id"] = build_id ? Json(*build_id) : Json();
   }

@@ -349,7 +349,7 @@ TEST_F(LinkedGuardTest, FillsInTheRankWhereItIsTold) {
 TEST_F(LinkedGuardTest, TheRankIsToldOfItsPeers) {
   connect("echo {hosts} \"$MASTER_ADDR\" \"$OTHER\"");
   EXPECT_THAT(host_, testing::AllOf(HasSubstr("\"address\":\"127.0.0.1\""), HasSubstr("\"local_size\":1"),
-                                    testing::ContainsRegex("\"port\":[1-9][0-9]{3}")));
+                                    HasSubstr("\"folder\":\""), testing::ContainsRegex("\"port\":[1-9][0-9]{3}")));
   channel_->send("peers", as_one({"h1,h2", "MASTER_ADDR", "h 1", "OTHER", "x=y"}));
   begin();
   EXPECT_EQ(next(), "end 0 0");

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <list>
 #include <string>
 #include <thread>
@@ -37,6 +38,7 @@ class Relay {
 
   int port() const { return net::own_endpoint(listener_.get()).port; }
   int connections() const { return connections_; }  // made so far
+  int64_t bytes_to_clients() const { return bytes_to_clients_; }
 
   // Connections are reset, and new ones as soon as they come.
   void cut() { state_ = State::kCut; }
@@ -97,14 +99,17 @@ class Relay {
       }
     }
     poll(polled.data(), polled.size(), kTick_ms);
-    std::erase_if(ways_, [](Way& way) {
-      if (move(way.client, way.server, way.pending[0]) && move(way.server, way.client, way.pending[1])) return false;
-      return true;
+    std::erase_if(ways_, [this](Way& way) {
+      int64_t to_server = 0, to_client = 0;
+      const bool stands = move(way.client, way.server, way.pending[0], to_server) &&
+                          move(way.server, way.client, way.pending[1], to_client);
+      bytes_to_clients_ += to_client;
+      return !stands;
     });
   }
 
   // False at the end of either side.
-  static bool move(const FileDescriptor& from, const FileDescriptor& to, std::string& pending) {
+  static bool move(const FileDescriptor& from, const FileDescriptor& to, std::string& pending, int64_t& moved) {
     char buffer[65536];
     if (pending.size() < kMostPendingBytes) {
       const ssize_t count = recv(from.get(), buffer, sizeof buffer, MSG_DONTWAIT);
@@ -117,6 +122,7 @@ class Relay {
     if (pending.empty()) return true;
     const ssize_t sent = send(to.get(), pending.data(), pending.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) return errno == EAGAIN || errno == EINTR;
+    moved = sent;
     pending.erase(0, static_cast<size_t>(sent));
     return true;
   }
@@ -126,6 +132,7 @@ class Relay {
   std::list<Way> ways_;
   std::atomic<State> state_{State::kOpen};
   std::atomic<int> connections_{0};
+  std::atomic<int64_t> bytes_to_clients_{0};
   std::atomic<bool> closing_{false};
   std::thread thread_;
 };
