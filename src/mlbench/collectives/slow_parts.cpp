@@ -23,6 +23,7 @@ using record::SlowPart;
 
 constexpr double kDeviationPerMedian = 1.4826;  // of the normal distribution
 constexpr size_t kLeastNodes = 3;
+constexpr double kFewLinks = 12;  // of SlowRule::deviations
 
 double middle_of(std::vector<double> values) {
   const auto upper = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -232,7 +233,7 @@ class Links {
     // Whatever the distances of the part's own links are, only so many places can they move the middle one.
     const size_t middle = (links_.size() - 1) / 2;
     const double least = middle >= inside ? distance_of_rank(one.usual, middle - inside) : 0;
-    if (!(gap > rule.deviations * noise_of(least))) return std::nullopt;
+    if (!(gap > rule.deviations_among(links_.size()) * noise_of(least))) return std::nullopt;
     one.about = distances_from(one.usual);
     for (const double x : values) one.about += std::abs(x - one.slow) - std::abs(x - one.usual);
     return one;
@@ -252,7 +253,7 @@ class Links {
     }
     Fit found{*one.part, one.usual - one.slow, std::accumulate(distances.begin(), distances.end(), 0.0)};
     const double noise = noise_of(middle_of(std::move(distances)));
-    if (!(found.gap > rule.deviations * noise)) return std::nullopt;
+    if (!(found.gap > rule.deviations_among(links_.size()) * noise)) return std::nullopt;
     return found;
   }
 
@@ -321,6 +322,11 @@ std::string sentence(const SlowPart& part, bool one_host) {
 }
 
 }  // namespace
+
+double SlowRule::deviations_among(size_t links) const {
+  const double more = std::max(1.0, static_cast<double>(links) / kFewLinks);
+  return std::sqrt(deviations * deviations + 2 * std::log(more));
+}
 
 std::vector<SlowPart> slow_parts(const Matrix& speed, const std::vector<std::string>& hosts, const std::string& measure,
                                  const SlowRule& rule) {

@@ -13,8 +13,9 @@
 // A part is slow when
 //   the median of its x is below that of all other links by more than log(1 / below),
 //   each of its links is on its own side of the middle between the two medians (one bad link makes no bad host),
-//   and the distance is more than `deviations` times the noise: the median of all links' distances from the median of
-//   their own side, as a standard deviation (x 1.4826), the more the fewer links there are (x (1 + 4 / links)).
+//   and the distance is more than deviations_among(links) times the noise: the median of all links' distances from the
+//   median of their own side, as a standard deviation (x 1.4826), the more the fewer links there are (x (1 + 4 /
+//   links)).
 // Of several such parts that one is named which explains the matrix best (least sum of distances); its links are left
 // out, and the rest is looked at again. Fewer than three hosts or ranks have nothing to compare with.
 
@@ -27,8 +28,12 @@
 namespace mlbench::collectives {
 
 struct SlowRule {
-  double below = 0.75;  // of the speed of the others
-  double deviations = 4;
+  double below = 0.75;    // of the speed of the others
+  double deviations = 4;  // among the 12 links of four hosts
+
+  // The more links, the farther from the others the farthest is by chance: of normal noise as many are beyond this as
+  // are beyond `deviations` among 12, whose share falls as exp(-deviations^2 / 2). Among fewer it is `deviations`.
+  double deviations_among(size_t links) const;
 };
 inline constexpr SlowRule kSlowBandwidth{};
 // Latencies differ more without a cause.

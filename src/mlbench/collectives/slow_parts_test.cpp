@@ -39,6 +39,28 @@ Matrix made(size_t ranks, double noise, uint64_t key, const Factor& factor) {
   return speed;
 }
 
+// The same as pairs.cpp comes to it: the best of three passes, each the median of five windows, one in twenty of which
+// something disturbs.
+Matrix measured(size_t ranks, double noise, uint64_t key, const Factor& factor) {
+  RandomSequence random(key);
+  const auto pass = [&] {
+    double windows[5];
+    for (double& window : windows) {
+      window = noise * random.normal() - (random.below(20) == 0 ? std::abs(random.normal()) : 0);
+    }
+    std::ranges::sort(windows);
+    return windows[2];
+  };
+  Matrix speed(ranks, std::vector<double>(ranks));
+  for (size_t from = 0; from < ranks; ++from) {
+    for (size_t to = 0; to < ranks; ++to) {
+      const double scatter = std::exp(std::max({pass(), pass(), pass()}));
+      speed[from][to] = from == to ? 0 : 10 * scatter * factor(from, to);
+    }
+  }
+  return speed;
+}
+
 std::vector<std::string> hosts_of(size_t ranks) {
   std::vector<std::string> hosts;
   for (size_t rank = 0; rank < ranks; ++rank) hosts.push_back("h" + std::to_string(rank + 1));
@@ -83,6 +105,45 @@ TEST(SlowParts, NoiseAloneNamesNobody) {
       for (uint64_t key = 100; key < 120; ++key) {
         EXPECT_THAT(found(made(ranks, noise, key, [](size_t, size_t) { return 1; }), hosts_of(ranks)), IsEmpty())
             << ranks << " ranks, noise " << noise << ", key " << key;
+      }
+    }
+  }
+}
+
+// As many links of normal noise are beyond the limit as of four hosts, however many there are.
+TEST(SlowParts, TheLimitGrowsWithTheNumberOfLinks) {
+  const auto beyond = [](double deviations) { return std::erfc(deviations / std::sqrt(2)) / 2; };
+  for (const SlowRule& rule : {kSlowBandwidth, kSlowLatency}) {
+    for (const size_t few : {size_t{6}, size_t{12}}) EXPECT_EQ(rule.deviations_among(few), rule.deviations);
+    const double false_names = 12 * beyond(rule.deviations);
+    for (const size_t links : {size_t{56}, size_t{992}, size_t{22350}}) {
+      EXPECT_NEAR(static_cast<double>(links) * beyond(rule.deviations_among(links)) / false_names, 1, 0.35) << links;
+    }
+  }
+}
+
+TEST(SlowParts, OfOneHundredMatricesNoiseNamesSomebodyInAtMostOne) {
+  for (const auto& noisy : {made, measured}) {
+    for (const size_t ranks : {size_t{4}, size_t{32}, size_t{150}}) {
+      size_t named = 0;
+      for (uint64_t key = 0; key < 100; ++key) {
+        const Matrix speed = noisy(ranks, ranks == 4 ? 0.05 : 0.12, 1000 + key, [](size_t, size_t) { return 1; });
+        named += found(speed, hosts_of(ranks)).empty() ? 0 : 1;
+      }
+      EXPECT_LE(named, 1u) << ranks << " ranks, noise " << (noisy == made ? "made" : "measured");
+    }
+  }
+}
+
+TEST(SlowParts, OneLinkOfHalfTheSpeedIsNamedAmongAsManyAsThereMayBe) {
+  const Cause link = causes()[3];
+  for (const auto& noisy : {made, measured}) {
+    for (const size_t ranks : {size_t{4}, size_t{32}, size_t{150}}) {
+      for (uint64_t key = 0; key < (ranks < 150 ? 100u : 20u); ++key) {
+        const auto parts = found(noisy(ranks, 0.05, 2000 + key, link.factor), hosts_of(ranks));
+        ASSERT_EQ(parts.size(), 1u) << ranks << " ranks, key " << key;
+        EXPECT_EQ(parts[0].kind, link.kind) << ranks << " ranks, key " << key;
+        EXPECT_EQ(parts[0].ranks, link.ranks);
       }
     }
   }
@@ -209,7 +270,7 @@ std::optional<double> plain_cost(SlowPart& part, const std::vector<PlainLink>& l
   for (const double x : outside) distances.push_back(std::abs(x - usual));
   for (const double distance : distances) cost += distance;
   const double noise = 1.4826 * plain_median(distances) * (1 + 4 / static_cast<double>(links.size()));
-  if (!(gap > rule.deviations * noise)) return std::nullopt;
+  if (!(gap > rule.deviations_among(links.size()) * noise)) return std::nullopt;
   part.ratio = std::exp(-gap);
   return cost;
 }
