@@ -24,6 +24,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
+#include "mlbench/exec/test_fake_podman.h"
 #include "mlbench/report/test_timeline.h"
 #include "mlbench/report/zip.h"
 #include "mlbench/supervise/core_lock.h"
@@ -897,6 +898,21 @@ TEST_F(Cli, WhoFindsALostRunWithdrawsItsJob) {
   const Json failure = read_json_file(run_dir / "run.json")["failure"];
   EXPECT_EQ(failure["kind"], "supervisor_lost");
   EXPECT_THAT(failure["message"].get<std::string>(), HasSubstr("; its job 12 of slurm was withdrawn"));
+}
+
+// Its containers have ended with their ranks.
+TEST_F(Cli, OfALostRunInAnImageHereThereIsNothingToWithdraw) {
+  const exec::FakePodman podman(FAKE_PODMAN);
+  ASSERT_EQ(mlbench({"run", "c", "1", "--image", "here", "--detach", "--", "sleep", "300"}).code, 0);
+  const fs::path run_dir = home() / "runs/c-1";
+  const auto allocation = [&] { return read_json_file(run_dir / "progress.json")["allocation"]; };
+  ASSERT_TRUE(eventually([&] { return fs::exists(run_dir / "progress.json") && allocation().is_object(); }));
+  EXPECT_EQ(allocation()["engine"], "podman");
+  kill(supervise::read_lease(run_dir)->holder.pid, SIGKILL);
+  ASSERT_TRUE(eventually([&] { return mlbench({"status", "c-1", "--json"}).json()["state"] == "failed"; }));
+  const Json failure = read_json_file(run_dir / "run.json")["failure"];
+  EXPECT_EQ(failure["kind"], "supervisor_lost");
+  EXPECT_THAT(failure["message"].get<std::string>(), Not(HasSubstr("withdrawn")));
 }
 
 TEST_F(Cli, AManifestForOthersIsAllThatIsPrinted) {

@@ -38,7 +38,7 @@ int withdraw_run(const std::vector<std::string>& arguments) {
   if (arguments.size() != 2 || arguments[0] != "--run-dir") throw UserError("withdraw: --run-dir DIR is needed");
   const spec::RunSpec run = read_spec(arguments[1]);
   const auto executor = catalog::make_executor(run.executor, run.engine);
-  supervise::withdraw_job(arguments[1], *executor);
+  if (supervise::withdraw_job(arguments[1], *executor)) print("withdrawn\n");
   return static_cast<int>(ExitCode::kOk);
 }
 

@@ -169,9 +169,9 @@ class Executor {
   // wrong at once.
   virtual std::unique_ptr<Start> start(const LaunchRequest& request) = 0;
   // Ends what is left of a job of that run, whose supervisor is gone: by what LaunchRequest::note_job or the group's
-  // allocation() told. Nothing where there is none any more. Waits for its engine's answers, not for the job's end.
-  // IoError with the engine's words where it refuses or does not answer.
-  virtual void withdraw(const std::string& /*run_name*/, const Json& /*job*/) {}
+  // allocation() told. Whether there was something: not of an executor whose ranks end with their guards. Waits for its
+  // engine's answers, not for the job's end. IoError with the engine's words where it refuses or does not answer.
+  virtual bool withdraw(const std::string& /*run_name*/, const Json& /*job*/) { return false; }
   // The exact commands and environment additions that start() would use, less the address where guards connect, which
   // only exists then: one line per rank, or one in all.
   virtual std::vector<std::string> describe(const LaunchRequest& request) const = 0;

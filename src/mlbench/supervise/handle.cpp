@@ -100,8 +100,7 @@ record::RunProgress settled_progress(const std::filesystem::path& run_dir, const
 // What became of the job that an engine holds of it, if any: for the message.
 std::string withdrawn(const std::filesystem::path& run_dir, const Json& allocation) {
   const std::string name = text_member(allocation, "job");
-  // Containers of this host have ended with their ranks.
-  if (name.empty() || spec::read_run_spec(run_dir / "spec.json").executor == "local") return "";
+  if (name.empty()) return "";
   const std::string job = "its job " + name + " of " + text_member(allocation, "engine");
   std::string why = "there is no mlbench beside this program";
   try {
@@ -109,7 +108,7 @@ std::string withdrawn(const std::filesystem::path& run_dir, const Json& allocati
     withdraw.arguments = withdraw_command(run_dir);
     if (!withdraw.arguments.empty()) {
       const ProcessOutput said = run_process(withdraw, kWithdrawPatience);
-      if (said.end.code == 0) return "; " + job + " was withdrawn";
+      if (said.end.code == 0) return said.standard_output.empty() ? "" : "; " + job + " was withdrawn";
       why = said.standard_error;
       while (why.ends_with('\n')) why.pop_back();
     }
@@ -259,10 +258,10 @@ std::vector<std::string> withdraw_command(const std::filesystem::path& run_dir) 
   return {program.string(), "withdraw", "--run-dir", run_dir.string()};
 }
 
-void withdraw_job(const std::filesystem::path& run_dir, exec::Executor& executor) {
+bool withdraw_job(const std::filesystem::path& run_dir, exec::Executor& executor) {
   const auto progress = read_progress(run_dir);
   const spec::RunSpec run = spec::read_run_spec(run_dir / "spec.json");
-  if (progress && progress->allocation.is_object()) executor.withdraw(run.name, progress->allocation);
+  return progress && progress->allocation.is_object() && executor.withdraw(run.name, progress->allocation);
 }
 
 bool lease_held(const std::filesystem::path& run_dir) { return lease_held(run_dir, kLeaseStandstill); }

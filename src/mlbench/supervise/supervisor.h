@@ -101,8 +101,9 @@ Json lost_record(const std::filesystem::path& run_dir);
 // Its executor is not known here, but to the program: `mlbench withdraw --run-dir DIR`. Empty where there is no mlbench
 // beside this program.
 std::vector<std::string> withdraw_command(const std::filesystem::path& run_dir);
-// The body of that: what the executor's engine holds of the run, by its progress.json. Throws as Executor::withdraw().
-void withdraw_job(const std::filesystem::path& run_dir, exec::Executor& executor);
+// The body of that, which says on standard output where there was one: what the executor's engine holds of the run, by
+// its progress.json. As Executor::withdraw().
+bool withdraw_job(const std::filesystem::path& run_dir, exec::Executor& executor);
 
 // ---- the worker's catalog -------------------------------------------------------------------------------------------
 

@@ -146,13 +146,13 @@ class KubernetesExecutor final : public Executor {
     return std::make_unique<EngineStart>(std::make_unique<Job>(there, std::move(job), pace), std::move(links));
   }
 
-  void withdraw(const std::string& /*run_name*/, const Json& job) override {
+  bool withdraw(const std::string& /*run_name*/, const Json& job) override {
     JobOfRun made;
     made.name = text_member(job, "job");
     made.name_space = text_member(job, "namespace");
-    if (text_member(job, "engine") != "kubernetes" || !is_label(made.name) || !is_label(made.name_space)) return;
+    if (text_member(job, "engine") != "kubernetes" || !is_label(made.name) || !is_label(made.name_space)) return false;
     Api api(cluster(), {.answer = kWithdrawAnswer, .change = kWithdrawChange});
-    api.remove(made.path(), kGraceSeconds);
+    return api.remove(made.path(), kGraceSeconds);
   }
 
   // The command of each pod with its variables, that of mpirun where there is one, and the objects behind it.

@@ -956,11 +956,11 @@ TEST_F(KubernetesRun, AJobIsWithdrawnByWhatWasNotedOfIt) {
   EXPECT_EQ(noted,
             Json({{"engine", "kubernetes"}, {"job", fake_.jobs()[0]["metadata"]["name"]}, {"namespace", "team"}}));
   const auto other = make(engine_);
-  other->withdraw("r-2", {{"engine", "slurm"}, {"job", noted["job"]}, {"namespace", "team"}});
+  EXPECT_FALSE(other->withdraw("r-2", {{"engine", "slurm"}, {"job", noted["job"]}, {"namespace", "team"}}));
   EXPECT_FALSE(fake_.empty());
-  other->withdraw("r-2", noted);
+  EXPECT_TRUE(other->withdraw("r-2", noted));
   EXPECT_TRUE(fake_.empty());
-  other->withdraw("r-2", noted);
+  EXPECT_FALSE(other->withdraw("r-2", noted));
   fake_.fail("DELETE", "/jobs/", 403, 1);
   EXPECT_THROW(other->withdraw("r-2", noted), IoError);
 }

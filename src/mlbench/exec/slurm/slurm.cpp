@@ -97,9 +97,9 @@ class SlurmExecutor final : public Executor {
     return start;
   }
 
-  void withdraw(const std::string& run_name, const Json& job) override {
+  bool withdraw(const std::string& run_name, const Json& job) override {
     const auto name = job_of(job);
-    if (!name) return;
+    if (!name) return false;
     const auto insist = [&](const std::vector<std::string>& command) -> std::optional<Answer> {
       Answer answer = ask(command, kWithdrawPatience);
       if (answer.good()) return answer;
@@ -109,8 +109,8 @@ class SlurmExecutor final : public Executor {
     const auto shown = insist(show_command(*name));
     const auto info = shown ? parse_job(shown->output) : std::nullopt;
     // Slurm gives numbers again.
-    if (!info || info->field("JobName") != job_name(run_name) || info->phase() == JobPhase::kEnded) return;
-    insist(cancel_command(*name));
+    if (!info || info->field("JobName") != job_name(run_name) || info->phase() == JobPhase::kEnded) return false;
+    return insist(cancel_command(*name)).has_value();
   }
 
   // The command, and the script behind it.

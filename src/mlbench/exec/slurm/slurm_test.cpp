@@ -581,15 +581,15 @@ TEST_F(SlurmTest, AJobIsWithdrawnByWhatWasNotedOfIt) {
   launch.note_job = [&](const Json& job) { noted = job; };
   const auto begun = start(launch);
   EXPECT_EQ(noted, Json({{"engine", "slurm"}, {"job", "12"}, {"cluster", nullptr}}));
-  executor_->withdraw("another", noted);
+  EXPECT_FALSE(executor_->withdraw("another", noted));
   EXPECT_EQ(slurm_.read("job.12/state"), "PENDING\n") << "the number is now another run's";
-  executor_->withdraw("test", noted);
+  EXPECT_TRUE(executor_->withdraw("test", noted));
   EXPECT_EQ(slurm_.read("job.12/state"), "CANCELLED\n");
   const std::string asked = slurm_.read("calls");
-  executor_->withdraw("test", noted);
+  EXPECT_FALSE(executor_->withdraw("test", noted));
   EXPECT_THAT(slurm_.read("calls").substr(asked.size()), Not(HasSubstr("scancel"))) << "it is over";
-  executor_->withdraw("test", {{"engine", "slurm"}, {"job", "13"}});
-  executor_->withdraw("test", {{"engine", "kubernetes"}, {"job", "12"}});
+  EXPECT_FALSE(executor_->withdraw("test", {{"engine", "slurm"}, {"job", "13"}}));
+  EXPECT_FALSE(executor_->withdraw("test", {{"engine", "kubernetes"}, {"job", "12"}}));
 }
 
 TEST_F(SlurmTest, WhatRunsWhenItIsDroppedEnds) {
