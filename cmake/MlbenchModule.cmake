@@ -55,13 +55,13 @@ set(MLBENCH_TEST_OPTIONS "$<$<CONFIG:Release>:-O1;-Wno-array-bounds;-Wno-stringo
 set(test_headers <gmock/gmock.h> <nlohmann/json.hpp> <algorithm> <fstream> <functional> <map> <set> <thread>)
 set(test_deps GTest::gmock nlohmann_json::nlohmann_json)
 if(MLBENCH_TORCH)
-  _mlbench_precompile(torch HEADERS <torch/torch.h> DEPS LibTorch::LibTorch)
+  _mlbench_precompile(torch HEADERS <ATen/ATen.h> <torch/autograd.h> DEPS LibTorch::LibTorch)
 endif()
 if(MLBENCH_TESTS)
   _mlbench_precompile(test HEADERS ${test_headers} DEPS ${test_deps} OPTIONS ${MLBENCH_TEST_OPTIONS})
 endif()
 if(MLBENCH_TESTS AND MLBENCH_TORCH)
-  _mlbench_precompile(torch_test HEADERS <torch/torch.h> ${test_headers} DEPS LibTorch::LibTorch ${test_deps}
+  _mlbench_precompile(torch_test HEADERS <ATen/ATen.h> <torch/autograd.h> ${test_headers} DEPS LibTorch::LibTorch ${test_deps}
     OPTIONS ${MLBENCH_TEST_OPTIONS})
 endif()
 

@@ -4,7 +4,6 @@
 // the simplest way and in float64: sentence by sentence, without padding, position by position.
 
 #include <ATen/ATen.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,10 @@
 // What each framework that computes makes of the models over tokens, beside their equations in float64.
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/cuda.h>
 
 #include <algorithm>
 #include <cmath>

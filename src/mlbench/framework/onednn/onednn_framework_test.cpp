@@ -3,9 +3,9 @@
 
 #include "mlbench/framework/onednn/onednn_framework.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <cmath>
 #include <limits>

@@ -2,8 +2,9 @@
 // that a reference in float64 has there, so that no sign that flips further up can excuse an error. The rule per
 // tensor: the norm of the error against float64 is at most twice LibTorch's own in float32, or 8 eps x norm.
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/autograd.h>
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,7 @@
 // The layers multi_head_attention and additive_attention.
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <torch/autograd.h>
 
 #include <cmath>
 #include <limits>

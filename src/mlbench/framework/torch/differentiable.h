@@ -2,7 +2,8 @@
 
 // Operations with a backward pass of their own, as nodes of autograd's graph.
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <torch/autograd.h>
 
 #include <functional>
 #include <utility>

@@ -1,7 +1,8 @@
 #include "mlbench/framework/torch/kernels.h"
 
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <cmath>
 #include <cstring>

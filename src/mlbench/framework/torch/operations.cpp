@@ -1,8 +1,9 @@
 #include "mlbench/framework/torch/operations.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/torch.h>
+#include <torch/autograd.h>
 
 #include <algorithm>
 #include <memory>

@@ -1,7 +1,8 @@
 #include "mlbench/framework/torch/placement.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/cuda.h>
 
 #include "mlbench/base/errors.h"
 

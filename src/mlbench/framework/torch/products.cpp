@@ -1,6 +1,7 @@
 #include "mlbench/framework/torch/products.h"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <torch/autograd.h>
 
 #include "mlbench/framework/products.h"
 

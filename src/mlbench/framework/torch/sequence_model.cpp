@@ -1,7 +1,8 @@
 #include "mlbench/framework/torch/sequence_model.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/autograd.h>
 
 #include <utility>
 

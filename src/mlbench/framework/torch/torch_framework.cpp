@@ -1,8 +1,8 @@
 #include "mlbench/framework/torch/torch_framework.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <torch/torch.h>
 #include <torch/version.h>
 
 #include <memory>

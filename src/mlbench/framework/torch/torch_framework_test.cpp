@@ -1,8 +1,9 @@
 #include "mlbench/framework/torch/torch_framework.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/cuda.h>
 
 #include <cmath>
 #include <vector>
