@@ -228,7 +228,25 @@ test('a run is made in the dialog, with the keyboard alone', async () => {
   await page.getByRole('link', {name: 'first-2'}).waitFor();
 });
 
+test('charts grow while a run goes on', async () => {
+  await page.getByRole('link', {name: 'first-1'}).click();
+  await page.getByRole('heading', {name: 'first-1'}).waitFor();
+  const chart = 'first-1-train-loss';
+  await page.locator(`figure[data-chart="${chart}"] canvas`).waitFor();
+  let last = await pointsOf(chart);
+  for (let round = 0; round < 2; ++round) {
+    const before = last;
+    last = await eventually('the chart grows', async () => {
+      const now = await pointsOf(chart);
+      return now > before ? now : 0;
+    });
+  }
+  await eventually('first-1 finishes', async () => (await stateOf('first-1')) === 'finished');
+  await page.locator('h1 .badge.finished').waitFor();
+});
+
 test('a wrong choice is said before anything starts', async () => {
+  await show('#/runs');
   await page.getByRole('button', {name: 'New run'}).first().click();
   await dialog().getByLabel(/^Name/).fill('first');
   await dialog().getByLabel(/^Workers/).fill('1');
@@ -315,23 +333,6 @@ test('a command runs in an image of its own', async () => {
   await dialog().getByLabel('Custom image').fill('lab.example/train:1');
   await page.locator('.preview code').getByText('mlbench run imaged 1 --image lab.example/train:1 -- python3 train.py', {exact: true}).waitFor();
   await page.keyboard.press('Escape');
-});
-
-test('charts grow while a run goes on', async () => {
-  await page.getByRole('link', {name: 'first-1'}).click();
-  await page.getByRole('heading', {name: 'first-1'}).waitFor();
-  const chart = 'first-1-train-loss';
-  await page.locator(`figure[data-chart="${chart}"] canvas`).waitFor();
-  let last = await pointsOf(chart);
-  for (let round = 0; round < 2; ++round) {
-    const before = last;
-    last = await eventually('the chart grows', async () => {
-      const now = await pointsOf(chart);
-      return now > before ? now : 0;
-    });
-  }
-  await eventually('first-1 finishes', async () => (await stateOf('first-1')) === 'finished');
-  await page.locator('h1 .badge.finished').waitFor();
 });
 
 test('ranks are shown merged or each, over steps or time', async () => {
