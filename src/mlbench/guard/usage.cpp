@@ -1,0 +1,115 @@
+#include "mlbench/guard/usage.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "mlbench/base/files.h"
+
+namespace mlbench::guard {
+namespace {
+
+// Beyond all that a rank can have used: a sum over all ranks does not overflow.
+constexpr int64_t kMostUsed = 1'000'000'000'000'000;
+
+struct Times {
+  int64_t own_ticks = 0, waited_ticks = 0;  // of it and of the children that it waited for
+  int64_t pages = 0;                        // resident
+};
+
+// The beginning of a file of /proc. Empty: it is gone.
+std::optional<std::string> read_all(const std::string& path) {
+  const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return std::nullopt;
+  std::string text;
+  std::array<char, 4096> piece{};
+  ssize_t count = 0;
+  while ((count = read(fd.get(), piece.data(), piece.size())) > 0)
+    text.append(piece.data(), static_cast<size_t>(count));
+  if (count < 0) return std::nullopt;
+  return text;
+}
+
+std::optional<Times> times_of(const std::string& process) {
+  const auto text = read_all(process + "/stat");
+  // The program's name stands in parentheses and may hold anything.
+  const size_t end_of_name = text ? text->rfind(')') : std::string::npos;
+  if (end_of_name == std::string::npos) return std::nullopt;
+  long long user = 0, system = 0, waited_user = 0, waited_system = 0, pages = 0;
+  constexpr const char* kFields =
+      " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lld %lld %lld %lld %*d %*d %*d %*d %*u %*u %lld";
+  if (std::sscanf(text->c_str() + end_of_name + 1, kFields, &user, &system, &waited_user, &waited_system, &pages) !=
+      5) {
+    return std::nullopt;
+  }
+  return Times{user + system, waited_user + waited_system, pages};
+}
+
+// Each thread has its own. False: it is gone, or the kernel does not say.
+bool add_children(const std::string& process, std::vector<pid_t>& children) {
+  const std::string threads = process + "/task/";
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(threads.c_str()), closedir);
+  if (!folder) return false;
+  bool known = false;
+  while (const dirent* thread = readdir(folder.get())) {
+    if (thread->d_name[0] == '.') continue;
+    const auto list = read_all(threads + thread->d_name + "/children");
+    if (!list) continue;
+    known = true;
+    const char* const end = list->data() + list->size();
+    for (const char* at = list->data(); at < end;) {
+      pid_t child = 0;
+      const auto [stop, error] = std::from_chars(at, end, child);
+      if (error == std::errc()) children.push_back(child);
+      at = stop + 1;  // behind a blank
+    }
+  }
+  return known;
+}
+
+}  // namespace
+
+std::optional<Usage> usage_below(pid_t root, std::span<const pid_t> left_out) {
+  const auto folder_of = [](pid_t pid) { return "/proc/" + std::to_string(pid); };
+  const auto above = times_of(folder_of(root));
+  std::vector<pid_t> found;
+  if (!above || !add_children(folder_of(root), found)) return std::nullopt;
+  std::erase_if(found, [&](pid_t pid) { return std::find(left_out.begin(), left_out.end(), pid) != left_out.end(); });
+  int64_t ticks = above->waited_ticks, pages = 0;
+  // A parent comes before its children: one that ends meanwhile is not counted twice.
+  for (size_t i = 0; i < found.size(); ++i) {
+    const std::string process = folder_of(found[i]);
+    const auto times = times_of(process);
+    if (!times) continue;
+    ticks += times->own_ticks + times->waited_ticks;
+    pages += times->pages;
+    add_children(process, found);
+  }
+  return Usage{std::chrono::microseconds(ticks * (1'000'000 / sysconf(_SC_CLK_TCK))), pages * sysconf(_SC_PAGESIZE)};
+}
+
+std::string to_text(const Usage& usage) {
+  return std::to_string(usage.processor.count()) + " " + std::to_string(usage.memory_bytes);
+}
+
+std::optional<Usage> parse_usage(std::string_view text) {
+  const char* const end = text.data() + text.size();
+  int64_t processor = 0, memory = 0;
+  const auto first = std::from_chars(text.data(), end, processor);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != ' ') return std::nullopt;
+  const auto second = std::from_chars(first.ptr + 1, end, memory);
+  if (second.ec != std::errc() || second.ptr != end) return std::nullopt;
+  const auto possible = [](int64_t used) { return used >= 0 && used <= kMostUsed; };
+  if (!possible(processor) || !possible(memory)) return std::nullopt;
+  return Usage{std::chrono::microseconds(processor), memory};
+}
+
+}  // namespace mlbench::guard
