@@ -28,6 +28,7 @@
 //                                                        what was said last
 //   guard       -> supervisor   pid NUMBER | error TEXT  the rank runs, in a session of its own; or could not start,
 //                                                        or a program of Open MPI's could not
+//   guard       -> supervisor   usage MICROSECONDS BYTES usage.h: every 2 s while the rank runs, from another host
 //   supervisor  -> guard        signal NUMBER            for the rank's group
 //   guard       -> supervisor   end CODE SIGNAL [oom]    how the rank ended (signal 0: by itself; oom: the kernel
 //                                                        killed it because its container was out of memory)

@@ -33,6 +33,7 @@
 #include "mlbench/guard/descendants.h"
 #include "mlbench/guard/openmpi.h"
 #include "mlbench/guard/shared_memory.h"
+#include "mlbench/guard/usage.h"
 #include "mlbench/net/launch.h"
 #include "mlbench/net/sockets.h"
 
@@ -40,6 +41,7 @@ namespace mlbench::guard {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
 // What a rank whose supervisor is gone gets to end by itself, and then to act on SIGTERM: all is over within 5 s.
 constexpr milliseconds kEndPatience{1500};
@@ -158,6 +160,11 @@ int64_t out_of_memory_kills() {
   return 0;
 }
 
+int milliseconds_until(steady_clock::time_point time) {
+  const auto left = std::chrono::ceil<milliseconds>(time - steady_clock::now());
+  return static_cast<int>(std::max(left, milliseconds(0)).count());
+}
+
 // Where the other ranks find what this one listens with, if they do: where the supervisor does.
 net::Endpoint free_endpoint_towards(std::string_view supervisor) {
   const auto endpoint = net::parse_endpoint(std::string(supervisor));
@@ -265,8 +272,13 @@ class Guard {
   }
 
   ProcessEnd wait_for_end(ChildProcess& rank) {
+    // Of a rank of its own host the supervisor sees that itself.
+    if (supervisor_->elsewhere()) next_usage_ = steady_clock::now() + kUsageInterval;
     for (;;) {
-      if (const auto end = rank.wait(milliseconds(0))) return *end;
+      if (const auto end = rank.wait(milliseconds(0))) {
+        next_usage_.reset();
+        return *end;
+      }
       reap_orphans(rank.pid(), launched());
       if (closed_) {
         if (const auto end = rank.wait(kEndPatience)) return *end;
@@ -276,6 +288,7 @@ class Guard {
       while (take_message(message)) {
         if (message.word == "signal") rank.signal(std::stoi(message.text));
       }
+      tell_usage_if_due();
       if (closed_) continue;
       wait();
       if (asked_) rank.signal(*asked_);
@@ -320,14 +333,20 @@ class Guard {
     }
   }
 
-  // Until the supervisor, a signal or the end of a child.
+  void tell_usage_if_due() {
+    if (!next_usage_ || steady_clock::now() < *next_usage_) return;
+    next_usage_ = steady_clock::now() + kUsageInterval;
+    if (const auto usage = usage_below(getpid(), launched())) tell("usage", to_text(*usage));
+  }
+
+  // Until the supervisor, a signal, the end of a child or, while the rank runs, the next look at what it uses.
   void wait() {
     if (closed_) return;
     std::vector<pollfd> inputs{{supervisor_->fd(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
     if (openmpi_) {
       for (const int fd : openmpi_->fds()) inputs.push_back({fd, POLLIN, 0});
     }
-    poll(inputs.data(), inputs.size(), -1);
+    poll(inputs.data(), inputs.size(), next_usage_ ? milliseconds_until(*next_usage_) : -1);
     signalfd_siginfo info{};
     while (read(signals_.get(), &info, sizeof info) == sizeof info) {
       if (info.ssi_signo != SIGCHLD) asked_ = static_cast<int>(info.ssi_signo);
@@ -355,7 +374,8 @@ class Guard {
   Json place_;
   FileDescriptor signals_;
   bool closed_ = false;
-  std::optional<int> asked_;  // the signal that is to end the guard: it is handed on
+  std::optional<int> asked_;                            // the signal that is to end the guard: it is handed on
+  std::optional<steady_clock::time_point> next_usage_;  // while the rank runs on another host than the supervisor
   std::optional<OpenMpi> openmpi_;
   std::optional<AtomicFile> put_;  // whose pieces come
 };

@@ -19,6 +19,7 @@
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
 #include "mlbench/guard/openmpi.h"
+#include "mlbench/guard/usage.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/link/link.h"
 
@@ -262,11 +263,16 @@ class LinkedGuardTest : public testing::Test {
     channel_->put("spec.json");
   }
 
-  std::string next() const {
+  // Of what the rank uses, which comes when it comes, the last is kept.
+  std::string next() {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (std::chrono::steady_clock::now() < deadline) {
       Message message;
       const auto status = channel_->receive(message);
+      if (status == Channel::Status::kMessage && message.word == "usage") {
+        usage_ = message.text;
+        continue;
+      }
       if (status == Channel::Status::kMessage) return message.word + " " + message.text;
       if (status == Channel::Status::kClosed) return "closed";
       pollfd input{channel_->fd(), POLLIN, 0};
@@ -293,6 +299,7 @@ class LinkedGuardTest : public testing::Test {
   std::map<std::string, std::string> variables_ = {
       {"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}};
   std::string host_;  // what it said of it
+  std::string usage_;
   std::optional<net::LinkServer> links_;
   std::optional<net::KvServer> rendezvous_;
   std::optional<LinkArrivals> arrivals_;
@@ -344,6 +351,20 @@ TEST_F(LinkedGuardTest, FillsInTheRankWhereItIsTold) {
   EXPECT_EQ(next(), "end 0 0");
   EXPECT_EQ(next(), "drained ");
   EXPECT_EQ(here("logs/log"), "0-of-0 []\n");
+}
+
+TEST_F(LinkedGuardTest, SaysWhatTheRankUses) {
+  if (!usage_below(getpid())) GTEST_SKIP() << "missing capability: /proc/PID/task/TID/children";
+  start("sh -c 'i=0; while [ ! -e go ]; do i=$((i + 1)); done'; exit 0");
+  std::this_thread::sleep_for(2 * kUsageInterval + 500ms);
+  write_file_atomically(folder_ / "go", "");
+  EXPECT_EQ(next(), "end 0 0");
+  const auto usage = parse_usage(usage_);
+  ASSERT_TRUE(usage) << usage_;
+  EXPECT_GT(usage->processor, 200ms) << "what it started counts";
+  EXPECT_LT(usage->processor, 60s);
+  EXPECT_GT(usage->memory_bytes, 100 << 10);
+  EXPECT_LT(usage->memory_bytes, 100 << 20);
 }
 
 TEST_F(LinkedGuardTest, TheRankIsToldOfItsPeers) {
