@@ -983,6 +983,18 @@ TEST_F(OtherHostTest, ARunIsAsWholeAsHere) {
   expect_no_process_left();
 }
 
+TEST_F(OtherHostTest, WhatRanksUseThereIsKnownHere) {
+  const fs::path dir = make_command("far-busy-2", 2, "sh -c 'while [ ! -e go ]; do :; done' & wait");
+  begin_there(dir);
+  EXPECT_TRUE(
+      eventually([&] { return fs::exists(dir / "run.json") && record(dir)["utilisation"]["cpu"].is_number(); }));
+  write_file_atomically(folder_.path() / "go", "");
+  EXPECT_EQ(end(), 0);
+  const Json utilisation = record(dir)["utilisation"];
+  EXPECT_GT(utilisation["cpu"], 0.01);
+  EXPECT_LT(utilisation["cpu"], 1.1);
+}
+
 TEST_F(OtherHostTest, WhatAKilledRankWroteStillComes) {
   const Variable fault("FAKE_FAULT", "1:10:kill:9");
   const fs::path dir = make_run("far-killed-2", 2);

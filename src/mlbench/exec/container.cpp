@@ -78,6 +78,7 @@ class ContainerGroup final : public RankGroup {
   std::vector<std::string> notes() override { return ranks_->notes(); }
   std::vector<std::optional<pid_t>> pids() const override { return ranks_->pids(); }
   std::vector<Placement> placement() const override { return ranks_->placement(); }
+  GroupUsage usage() const override { return ranks_->usage(); }
   Json allocation() const override { return allocation_; }
   bool out_of_reach(int rank) const override { return ranks_->out_of_reach(rank); }
   std::vector<HostCapture> captures() const override { return ranks_->captures(); }

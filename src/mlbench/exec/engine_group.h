@@ -103,6 +103,7 @@ class EngineGroup final : public RankGroup {
   std::vector<std::string> notes() override { return job_->notes(); }
   std::vector<std::optional<pid_t>> pids() const override { return links_->pids(); }
   std::vector<Placement> placement() const override { return links_->placement(); }
+  GroupUsage usage() const override { return links_->usage(); }
   Json allocation() const override { return job_->allocation(); }
   bool out_of_reach(int rank) const override { return links_->out_of_reach(rank); }
   std::vector<HostCapture> captures() const override { return links_->captures(); }

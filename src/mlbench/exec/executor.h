@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
 #include "mlbench/exec/placement.h"
@@ -93,6 +94,17 @@ struct LauncherDeath {
   bool lost_place = false;
 };
 
+// What a rank uses of its host, with all that it started (guard/usage.h).
+struct RankUsage {
+  double cpu_s = 0;  // so far
+  int64_t memory_bytes = 0;
+  Nanoseconds age{0};  // since it was seen
+};
+struct GroupUsage {
+  std::vector<std::optional<RankUsage>> ranks;  // empty where it is not known, and of those that ended
+  int cores = 1;                                // that they may use on their hosts, each once
+};
+
 // Running ranks. Destruction kills and reaps what is left: no orphan.
 class RankGroup {
  public:
@@ -107,6 +119,7 @@ class RankGroup {
   virtual std::vector<std::string> notes() { return {}; }
   virtual std::vector<std::optional<pid_t>> pids() const = 0;  // of ranks on this host
   virtual std::vector<Placement> placement() const = 0;        // of all ranks, by their numbers
+  virtual GroupUsage usage() const = 0;
   // The record's `allocation`: what the engine gave, in its words {"engine", "job", ...}; null where there is none.
   virtual Json allocation() const { return nullptr; }
   // Whether nothing is heard of the rank's host at this moment; the rank may be well.

@@ -10,11 +10,13 @@
 #include <fstream>
 #include <utility>
 
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/exec/group_start.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
+#include "mlbench/guard/usage.h"
 
 namespace mlbench::exec {
 namespace {
@@ -115,6 +117,17 @@ class GuardedGroup final : public RankGroup {
   }
 
   std::vector<Placement> placement() const override { return placement_; }
+
+  GroupUsage usage() const override {
+    GroupUsage usage{{}, available_cores()};
+    for (const Rank& rank : ranks_) {
+      const auto guard = rank.running ? rank.guard->peer() : std::nullopt;
+      const auto seen = guard ? guard::usage_below(*guard) : std::nullopt;
+      usage.ranks.push_back(seen ? std::optional(RankUsage{to_seconds(seen->processor), seen->memory_bytes})
+                                 : std::nullopt);
+    }
+    return usage;
+  }
 
   void signal_all(int signal_number) override {
     for (const Rank& rank : ranks_) {

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -24,6 +23,7 @@
 #include "mlbench/exec/horovod.h"
 #include "mlbench/exec/openmpi.h"
 #include "mlbench/guard/channel.h"
+#include "mlbench/guard/usage.h"
 #include "mlbench/net/link/link.h"
 
 namespace mlbench::exec {
@@ -38,6 +38,7 @@ constexpr milliseconds kLinkPoll{50};
 constexpr seconds kLastPatience{20};
 // An mpirun that ends by itself may have been told to by a rank that fails (MPI_Abort), whose end is on its way.
 constexpr milliseconds kDoubt{3000};
+constexpr int64_t kMostCores = 1 << 20;  // of a host
 constexpr const char* kOutOfMemory =
     "out of memory: the kernel killed a process of it at the memory limit of its container";
 
@@ -102,6 +103,17 @@ class LinkedGroup final : public RankGroup {
   }
 
   std::vector<Placement> placement() const override { return placement_; }
+
+  GroupUsage usage() const override {
+    GroupUsage usage{{}, cores()};
+    const auto now = steady_clock::now();
+    for (const Rank& rank : ranks_) {
+      auto& one = usage.ranks.emplace_back();
+      if (!rank.running || rank.ended || !rank.usage) continue;
+      one = RankUsage{to_seconds(rank.usage->processor), rank.usage->memory_bytes, now - rank.usage_came};
+    }
+    return usage;
+  }
   bool out_of_reach(int rank) const override { return !request_.links.server->within_reach(rank); }
   std::vector<HostCapture> captures() const override { return captures_; }
 
@@ -132,6 +144,9 @@ class LinkedGroup final : public RankGroup {
     std::string folder;       // of the run there, as its guards tell it from others
     std::set<size_t> behind;  // ranks whose guards write what it is to find
     bool due = false;         // to be started
+    CoreShare cores;
+    std::optional<guard::Usage> usage;
+    steady_clock::time_point usage_came;
     bool started = false;
     bool running = false;  // or what it wrote is still on its way
     bool ended = false;
@@ -276,6 +291,8 @@ class LinkedGroup final : public RankGroup {
     if (message.word == "host") {
       capture(rank, message.text);
       give(rank);
+    } else if (message.word == "usage") {
+      take_usage(one, message.text);
     } else if (message.word == "pid") {
       one.started = one.running = true;
       start_those_behind(rank);
@@ -298,6 +315,24 @@ class LinkedGroup final : public RankGroup {
     }
   }
 
+  // Time that was used stays used.
+  static void take_usage(Rank& rank, const std::string& text) {
+    const auto usage = guard::parse_usage(text);
+    if (!usage || (rank.usage && usage->processor < rank.usage->processor)) return;
+    rank.usage = usage;
+    rank.usage_came = steady_clock::now();
+  }
+
+  // Of hosts as they call themselves: a pod is one of its own.
+  int cores() const {
+    std::vector<CoreShare> shares;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      shares.push_back(ranks_[rank].cores);
+      shares.back().host = request_.links.server->host(static_cast<int>(rank));
+    }
+    return static_cast<int>(std::min(cores_together(shares), kMostCores));
+  }
+
   void capture(size_t rank, const std::string& text) {
     ranks_[rank].placed = true;
     ranks_[rank].folder = fmt::format("of rank {}", rank);
@@ -307,13 +342,21 @@ class LinkedGroup final : public RankGroup {
     ranks_[rank].port = number_in(*said, "port", 0);
     if (const std::string folder = text_member(*said, "folder"); !folder.empty()) ranks_[rank].folder = folder;
     ranks_[rank].local = {number_in(*said, "local_rank", 0), number_in(*said, "local_size", 1)};
+    ranks_[rank].cores.numbers.clear();
+    for (const Json& core : said->value("cores", Json::array())) {
+      const auto number = integer_of(core);
+      if (number && *number >= 0 && *number < kMostCores)
+        ranks_[rank].cores.numbers.push_back(static_cast<int>(*number));
+    }
+    const Json host = said->value("host", Json::object());
+    const int64_t cores = host.is_object() ? integer_of(host.value("cores", Json())).value_or(1) : 1;
+    ranks_[rank].cores.at_a_time = std::clamp<int64_t>(cores, 1, kMostCores);
     if (guards_place_) place(rank, *said);
     expect_build(rank, request_.guard, guard_build_, said->value("environment", Json::object()));
     expect_build(rank, request_.command.front(), worker_build_, *said);
     const auto known = std::ranges::find(captures_, host_of(rank), &HostCapture::name);
     if (known != captures_.end()) return;
-    captures_.push_back(
-        {host_of(rank), said->value("host", Json::object()), said->value("environment", Json::object())});
+    captures_.push_back({host_of(rank), host, said->value("environment", Json::object())});
   }
 
   // `said`: with the "build_id" of that program there. Of a program that is not there, its start says so.
@@ -331,9 +374,7 @@ class LinkedGroup final : public RankGroup {
     const std::string node = text_member(said, "node");
     place.host = node.empty() ? request_.links.server->host(static_cast<int>(rank)) : node;
     place.local_rank = ranks_[rank].local.rank;
-    for (const Json& core : said.value("cores", Json::array())) {
-      if (const auto number = integer_of(core)) place.cores.push_back(static_cast<int>(*number));
-    }
+    place.cores = ranks_[rank].cores.numbers;
   }
 
   static int number_in(const Json& said, const char* key, int otherwise) {

@@ -5,10 +5,30 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "mlbench/base/environment.h"
 
 namespace mlbench::exec {
+
+int64_t cores_together(std::span<const CoreShare> shares) {
+  struct Host {
+    std::set<int> numbers;
+    int64_t at_a_time = 0;
+  };
+  std::map<std::string, Host> hosts;
+  for (const CoreShare& share : shares) {
+    Host& host = hosts[share.host];
+    host.numbers.insert(share.numbers.begin(), share.numbers.end());
+    host.at_a_time += share.at_a_time;
+  }
+  int64_t cores = 0;
+  for (const auto& [name, host] : hosts) {
+    cores += host.numbers.empty() ? host.at_a_time : std::min(host.at_a_time, std::ssize(host.numbers));
+  }
+  return cores;
+}
 
 bool is_loopback(const std::string& name) {
   in_addr number{};

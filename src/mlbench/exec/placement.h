@@ -2,6 +2,7 @@
 
 // Where the ranks of a run run, as their executor chose.
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +19,15 @@ struct Placement {
   std::vector<int> cores = {};  // that it may use, ascending; empty: the executor does not know
   std::optional<int> gpu = {};  // its number on the host; empty: the executor gave none
 };
+
+// The cores of its host that a rank may use.
+struct CoreShare {
+  std::string host = {};
+  std::vector<int> numbers = {};  // empty: not known
+  int64_t at_a_time = 1;          // fewer than these where a container has a quota
+};
+// Of all these ranks; those of one host share what several may use.
+int64_t cores_together(std::span<const CoreShare> shares);
 
 // By a host's name alone, without a look-up: "localhost", or a number of the loopback.
 bool is_loopback(const std::string& name);

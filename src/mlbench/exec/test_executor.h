@@ -60,6 +60,7 @@ class ScriptedExecutor final : public Executor {
     std::vector<std::string> notes() override { return std::exchange(notes_, {}); }
     std::vector<std::optional<pid_t>> pids() const override { return below_->pids(); }
     std::vector<Placement> placement() const override { return placement_.empty() ? below_->placement() : placement_; }
+    GroupUsage usage() const override { return below_->usage(); }
     std::vector<HostCapture> captures() const override { return captures_; }
     void signal_all(int signal_number) override { below_->signal_all(signal_number); }
     void stop(std::chrono::milliseconds patience) override { below_->stop(patience); }

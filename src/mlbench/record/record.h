@@ -53,7 +53,7 @@ struct RunProgress {
   double queue_s = 0;           // before launch: for cores and in the queue of an engine, sum over segments
   double wall_s = 0;            // launch to end, sum over segments
   bool oversubscribed = false;  // started with --no-wait beside another run; the record says spec's or this
-  Json utilisation = nullptr;   // of the record: {"cpu": used share of the host's cores | null, "gpu": null}
+  Json utilisation = nullptr;   // of the record: {"cpu": used share of the ranks' cores | null, "gpu": null}
 };
 
 // Pure: builds the complete record from the frozen spec, the progress and all spools in spec.run_dir (fields in the

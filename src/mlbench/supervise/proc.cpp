@@ -1,7 +1,5 @@
 #include "mlbench/supervise/proc.h"
 
-#include <unistd.h>
-
 #include <sstream>
 
 #include "mlbench/base/errors.h"
@@ -23,13 +21,9 @@ std::optional<ProcessStatus> process_status(pid_t pid) {
   ProcessStatus status;
   fields >> status.state;
   std::string skipped;
-  for (int field = 4; field <= 13; ++field) fields >> skipped;
-  uint64_t user_ticks = 0, system_ticks = 0;
-  fields >> user_ticks >> system_ticks;
-  for (int field = 16; field <= 21; ++field) fields >> skipped;
+  for (int field = 4; field <= 21; ++field) fields >> skipped;
   fields >> status.start_time;
   if (!fields) return std::nullopt;
-  status.cpu_s = static_cast<double>(user_ticks + system_ticks) / static_cast<double>(sysconf(_SC_CLK_TCK));
   return status;
 }
 

@@ -13,7 +13,6 @@ namespace mlbench::supervise {
 struct ProcessStatus {
   char state = '?';         // R S D T t Z ... as in proc(5)
   uint64_t start_time = 0;  // clock ticks since boot: with the pid, identifies a process
-  double cpu_s = 0;         // user + system time of all its threads
 };
 
 // Empty when there is no such process (any more).

@@ -296,7 +296,7 @@ class Supervisor {
       upkeep_.keep_lease_fresh();
       if (queued && upkeep_.record_is_due()) {
         upkeep_.count_queue();
-        upkeep_.update_record({});
+        upkeep_.update_record();
       }
     }
     group_ = start->take();
@@ -443,7 +443,7 @@ class Supervisor {
     if (!upkeep_.record_is_due()) return;
     watch_neighbours();
     note_warnings(*group_);
-    upkeep_.update_record(group_->pids());
+    upkeep_.update_record(group_->usage());
   }
 
   void watch_neighbours() {

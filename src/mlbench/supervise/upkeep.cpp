@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
@@ -76,10 +75,10 @@ void Upkeep::keep_lease_fresh() {
   if (clock_.now() >= next_lease_) refresh_lease();
 }
 
-void Upkeep::update_record(const std::vector<std::optional<pid_t>>& pids) {
+void Upkeep::update_record(const exec::GroupUsage& usage) {
   const auto now = clock_.now();
   count_time();
-  measure_utilisation(pids);
+  measure_utilisation(usage);
   save();
   const auto cost = clock_.now() - now;
   next_record_ =
@@ -106,16 +105,16 @@ bool Upkeep::save() {
   }
 }
 
-void Upkeep::measure_utilisation(const std::vector<std::optional<pid_t>>& pids) {
-  const double wall_s = progress_.wall_s - wall_before_s_;
-  if (!begin_ || wall_s <= 0) return;  // no rank runs yet
-  double cpu_s = 0;
-  for (const auto& pid : pids) {
-    const auto process = pid ? process_status(*pid) : std::nullopt;
-    if (!process) return;  // one is gone: the last complete figure stays
-    cpu_s += process->cpu_s;
+void Upkeep::measure_utilisation(const exec::GroupUsage& usage) {
+  if (!begin_ || usage.ranks.empty()) return;  // no rank runs yet
+  double cpu_s = 0, age_s = 0;
+  for (const auto& rank : usage.ranks) {
+    if (!rank) return;  // one is gone: the last complete figure stays
+    cpu_s += rank->cpu_s;
+    age_s += to_seconds(rank->age);
   }
-  progress_.utilisation = {{"cpu", cpu_s / (wall_s * available_cores())}, {"gpu", nullptr}};
+  const double seen_s = progress_.wall_s - wall_before_s_ - age_s / static_cast<double>(usage.ranks.size());
+  if (seen_s > 0) progress_.utilisation = {{"cpu", cpu_s / (seen_s * usage.cores)}, {"gpu", nullptr}};
 }
 
 }  // namespace mlbench::supervise

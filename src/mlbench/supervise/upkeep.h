@@ -1,7 +1,7 @@
 #pragma once
 
 // What a supervisor keeps up while ranks work: the lease and the record of the run, its wall time, and what the ranks
-// use of the host.
+// use of their hosts.
 
 #include <sys/types.h>
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mlbench/base/clock.h"
+#include "mlbench/exec/executor.h"
 #include "mlbench/record/record.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/supervise/lease.h"
@@ -42,15 +43,15 @@ class Upkeep {
 
   // Every 2 s; less often where writing takes more than 1 % of the time, as it does with the spools of a long run.
   bool record_is_due() const { return clock_.now() >= next_record_; }
-  // Wall time and the share of the host's cores that the ranks used so far, into the record.
-  void update_record(const std::vector<std::optional<pid_t>>& pids);
+  // Wall time and the share of their cores that the ranks used so far, into the record.
+  void update_record(const exec::GroupUsage& usage = {});
   void count_time();
   // progress.json, then run.json: whoever finds the first complete beside an older second can finish the job. False,
   // with a line in the log, when the disk refuses.
   bool save();
 
  private:
-  void measure_utilisation(const std::vector<std::optional<pid_t>>& pids);
+  void measure_utilisation(const exec::GroupUsage& usage);
 
   const spec::RunSpec& run_;
   record::RunProgress& progress_;

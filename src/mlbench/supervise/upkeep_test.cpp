@@ -55,7 +55,7 @@ TEST_F(UpkeepTest, TheLeaseNamesTheRanksOfThisHost) {
 TEST_F(UpkeepTest, TheRecordIsDueAtOnceAndThenEachTwoSeconds) {
   upkeep_.begin_segment();
   EXPECT_TRUE(upkeep_.record_is_due());
-  upkeep_.update_record({});
+  upkeep_.update_record();
   EXPECT_FALSE(upkeep_.record_is_due());
   clock_.advance(1999ms);
   EXPECT_FALSE(upkeep_.record_is_due());
@@ -72,7 +72,7 @@ TEST_F(UpkeepTest, WallTimeGoesOnBehindEarlierSegments) {
   clock_.advance(3s);
   upkeep_.count_time();
   clock_.advance(4s);
-  upkeep_.update_record({});
+  upkeep_.update_record();
   EXPECT_EQ(progress_.wall_s, 57);
   EXPECT_EQ(read_progress(folder_.path()).value().wall_s, 57);
   EXPECT_EQ(record().at("clocks").at("wall_s"), 57);
@@ -84,7 +84,7 @@ TEST_F(UpkeepTest, WhatWaitsInAQueueHasNotBegun) {
   clock_.advance(1s);
   upkeep_.withdraw_segment();
   clock_.advance(1h);
-  upkeep_.update_record({});
+  upkeep_.update_record();
   EXPECT_EQ(progress_.wall_s, 50);
   EXPECT_TRUE(progress_.utilisation.is_null());
   upkeep_.begin_segment();
@@ -95,13 +95,23 @@ TEST_F(UpkeepTest, WhatWaitsInAQueueHasNotBegun) {
 
 TEST_F(UpkeepTest, UtilisationIsThatOfTheTimeWhenAllRanksWereThere) {
   upkeep_.begin_segment();
-  clock_.advance(1s);
-  upkeep_.update_record({getpid()});
+  clock_.advance(10s);
+  upkeep_.update_record({{exec::RankUsage{4.5}, exec::RankUsage{3}}, 3});
   const Json all = progress_.utilisation;
-  EXPECT_GT(all.at("cpu"), 0);
+  EXPECT_EQ(all.at("cpu"), 0.25);
   clock_.advance(1h);
-  upkeep_.update_record({getpid(), std::nullopt});
+  upkeep_.update_record({{exec::RankUsage{5}, std::nullopt}, 3});
   EXPECT_EQ(progress_.utilisation, all);
+}
+
+TEST_F(UpkeepTest, UtilisationIsThatOfTheTimeWhenItWasSeen) {
+  upkeep_.begin_segment();
+  clock_.advance(2s);
+  upkeep_.update_record({{exec::RankUsage{0.5, 0, 2s}}, 1});
+  EXPECT_TRUE(progress_.utilisation.is_null()) << "of no time at all";
+  clock_.advance(8s);
+  upkeep_.update_record({{exec::RankUsage{2, 0, 1s}, exec::RankUsage{2, 0, 3s}}, 2});
+  EXPECT_EQ(progress_.utilisation.at("cpu"), 0.25);
 }
 
 TEST_F(UpkeepTest, ARecordThatCannotBeWrittenIsTriedAgain) {

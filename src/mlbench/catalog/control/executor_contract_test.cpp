@@ -11,6 +11,8 @@
 #include <set>
 #include <thread>
 
+#include "mlbench/base/clock.h"
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/text.h"
@@ -286,6 +288,30 @@ TEST_P(ExecutorContractTest, SignalsReachAllRanks) {
   ASSERT_EQ(ends.size(), 2u);
   EXPECT_EQ(ends.at(0).code, 40);
   EXPECT_EQ(ends.at(1).code, 40);
+}
+
+TEST_P(ExecutorContractTest, SaysWhatRanksUse) {
+  const auto group = start(request("if [ $RANK = 1 ]; then exec sleep 600; fi; sh -c 'while :; do :; done'; :", 2));
+  exec::GroupUsage usage;
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  do {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "what the ranks use was never known";
+    EXPECT_TRUE(group->poll(100ms).empty());
+    usage = group->usage();
+    ASSERT_EQ(usage.ranks.size(), 2u);
+  } while (!usage.ranks[0] || !usage.ranks[1] || usage.ranks[0]->cpu_s < 0.5);
+  EXPECT_LT(usage.ranks[0]->cpu_s, to_seconds(kPatience));
+  EXPECT_LT(usage.ranks[1]->cpu_s, 0.5);
+  for (const auto& rank : usage.ranks) {
+    EXPECT_GT(rank->memory_bytes, 100 << 10);
+    EXPECT_LT(rank->memory_bytes, 200 << 20);
+    EXPECT_LT(rank->age, kPatience);
+  }
+  EXPECT_GE(usage.cores, 1);
+  EXPECT_LE(usage.cores, 2 * available_cores());
+  group->stop(3s);
+  usage = group->usage();
+  EXPECT_FALSE(usage.ranks.at(0) || usage.ranks.at(1)) << "they have ended";
 }
 
 TEST_P(ExecutorContractTest, StopsWithTermThenKill) {
