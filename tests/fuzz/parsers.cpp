@@ -29,6 +29,7 @@
 #include "mlbench/exec/kubernetes/status.h"
 #include "mlbench/exec/kubernetes/yaml.h"
 #include "mlbench/exec/slurm/answers.h"
+#include "mlbench/guard/usage.h"
 #include "mlbench/home/summary.h"
 #include "mlbench/master/gpus.h"
 #include "mlbench/master/hosts.h"
@@ -48,6 +49,7 @@
 #include "mlbench/record/step_format.h"
 #include "mlbench/record/timeline.h"
 #include "mlbench/record/tracker_lines.h"
+#include "mlbench/record/usage_lines.h"
 #include "mlbench/report/measured_run.h"
 #include "mlbench/report/notes.h"
 #include "mlbench/report/price.h"
@@ -458,6 +460,21 @@ const Parser kParsers[] = {
        return with_hard_json(
            R"({"sequence": 1, "time": 2.5, "step": 4, "epoch": 1, "values": {"loss": 1e3}, "text": {"a": "b"},)"
            R"( "goal": {"metric": "Prec@1", "split": "test", "target": 80, "value": 81}})");
+     }},
+    {"usage",
+     [](const std::string& input) {
+       if (const auto usage = guard::parse_usage(input)) guard::to_text(*usage);
+     },
+     []() -> std::vector<std::string> {
+       return {"1500000 4096", "0 0"};
+     }},
+    {"usage_line",
+     [](const std::string& input) {
+       record::Points points;
+       if (const auto line = record::parse_usage_line(input)) record::add_points(points, *line);
+     },
+     [] {
+       return with_hard_json(R"({"time_us": 1, "wall_s": 2.5, "cpu_cores": [0.5, null], "memory_bytes": [1, 2]})");
      }},
     {"points", [](const std::string& input) { master::parse_points(input, 1); },
      []() -> std::vector<std::string> {

@@ -25,6 +25,7 @@
 #include "mlbench/exec/test_executor.h"
 #include "mlbench/exec/test_linked_executor.h"
 #include "mlbench/net/test_relay.h"
+#include "mlbench/record/usage_lines.h"
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/progress.h"
 #include "mlbench/supervise/supervisor.h"
@@ -941,6 +942,15 @@ class OtherHostTest : public EngineRunTest {
     return names;
   }
 
+  static std::vector<record::UsageLine> usage_lines(const fs::path& run_dir) {
+    std::vector<record::UsageLine> lines;
+    std::ifstream in(record::usage_path(run_dir));
+    for (std::string text; std::getline(in, text);) {
+      if (auto line = record::parse_usage_line(text)) lines.push_back(std::move(*line));
+    }
+    return lines;
+  }
+
   // Waits until each rank's first steps have arrived.
   static void wait_for_steps(const fs::path& run_dir, int workers, size_t steps) {
     EXPECT_TRUE(eventually([&] {
@@ -988,11 +998,23 @@ TEST_F(OtherHostTest, WhatRanksUseThereIsKnownHere) {
   begin_there(dir);
   EXPECT_TRUE(
       eventually([&] { return fs::exists(dir / "run.json") && record(dir)["utilisation"]["cpu"].is_number(); }));
+  std::vector<record::UsageLine::Rank> ranks;
+  EXPECT_TRUE(eventually([&] {
+    const auto lines = usage_lines(dir);
+    if (!lines.empty()) ranks = lines.back().ranks;
+    return ranks.size() == 2 && ranks[0].cpu_cores && ranks[1].cpu_cores;
+  }));
   write_file_atomically(folder_.path() / "go", "");
   EXPECT_EQ(end(), 0);
   const Json utilisation = record(dir)["utilisation"];
   EXPECT_GT(utilisation["cpu"], 0.01);
   EXPECT_LT(utilisation["cpu"], 1.1);
+  for (const record::UsageLine::Rank& rank : ranks) {
+    EXPECT_GT(rank.cpu_cores.value(), 0.01);
+    EXPECT_LT(rank.cpu_cores.value(), 1.5);
+    EXPECT_GT(rank.memory_bytes.value(), 100 << 10);
+    EXPECT_LT(rank.memory_bytes.value(), 100 << 20);
+  }
 }
 
 TEST_F(OtherHostTest, WhatAKilledRankWroteStillComes) {

@@ -58,6 +58,7 @@ inline constexpr Input kEventFile{"a rank's events", 256 * kMiB};
 inline constexpr Input kStepFile{"a rank's steps", 16384 * kMiB};         // read in blocks
 inline constexpr Input kTimelineFile{"a rank's timeline", 16384 * kMiB};  // read in blocks
 inline constexpr Input kTrackerLine{"a recorded line", 4 * kMiB};
+inline constexpr Input kUsageLine{"a line of what ranks use", 4 * kMiB};
 inline constexpr Input kClientFile{"a rank's recorded lines", 256 * kMiB};
 inline constexpr Input kCheckpointState{"a checkpoint's state.json", 16 * kMiB};
 // Of a home.

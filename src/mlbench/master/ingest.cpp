@@ -10,6 +10,7 @@
 #include "mlbench/record/points.h"
 #include "mlbench/record/spool_tail.h"
 #include "mlbench/record/tracker_lines.h"
+#include "mlbench/record/usage_lines.h"
 
 namespace mlbench::master {
 
@@ -29,6 +30,8 @@ void Ingest::catch_up(const fs::path& run_dir) {
   const spec::RunSpec run = home::read_spec(run_dir);
   const std::lock_guard lock(mutex_);
   const int64_t segments = record::last_segment(run_dir);
+  while (read_usage(run_dir, run.id)) {
+  }
   for (int64_t rank = 0; rank < run.workers; ++rank) {
     if (!spec::uses_worker(run)) {
       while (read_lines(run_dir, run.id, rank)) {
@@ -45,7 +48,7 @@ void Ingest::catch_up(const fs::path& run_dir) {
 int64_t Ingest::left_out(const fs::path& run_dir) const {
   const spec::RunSpec run = home::read_spec(run_dir);
   const int64_t segments = record::last_segment(run_dir);
-  int64_t count = 0;
+  int64_t count = cursor(run.id, record::usage_path(run_dir).filename()).left_out;
   for (int64_t rank = 0; rank < run.workers; ++rank) {
     if (!spec::uses_worker(run)) {
       count += cursor(run.id, record::tracker_lines_path(run_dir, rank).filename()).left_out;
@@ -91,6 +94,25 @@ bool Ingest::read_lines(const fs::path& run_dir, int64_t run, int64_t rank) {
   if (!moved) return false;
   warn_of(file, at.left_out);
   std::map<std::string, int64_t> offsets = {{sequence_key, last_sequence}};
+  keep(offsets, key, at);
+  series_.append(run, points, offsets);
+  return true;
+}
+
+bool Ingest::read_usage(const fs::path& run_dir, int64_t run) {
+  const fs::path file = record::usage_path(run_dir);
+  const std::string key = file.filename();
+  if (bytes_in(file) <= series_.offset(run, key)) return false;
+  LineCursor at = cursor(run, key);
+  record::Points points;
+  const bool moved = mlbench::read_lines(file, at, [&](std::string_view text) {
+    const auto line = record::parse_usage_line(text);
+    if (line) record::add_points(points, *line);
+    if (!line && !text.empty()) ++at.left_out;
+  });
+  if (!moved) return false;
+  warn_of(file, at.left_out);
+  std::map<std::string, int64_t> offsets;
   keep(offsets, key, at);
   series_.append(run, points, offsets);
   return true;

@@ -19,10 +19,11 @@ class Ingest {
  public:
   explicit Ingest(store::SeriesStore& series) : series_(series) {}
 
-  // Everything that the ranks of the run have written until now, as the series of record/points.h. A line that is none,
-  // or too long (base/growing_lines.h), is left out, and the log says so. UserError for a damaged run.
+  // Everything that the ranks of the run, and of them its supervisor, have written until now, as the series of
+  // record/points.h. A line that is none, or too long (base/growing_lines.h), is left out, and the log says so.
+  // UserError for a damaged run.
   void catch_up(const std::filesystem::path& run_dir);
-  // Lines that were left out, over all ranks.
+  // Lines that were left out, over all files.
   int64_t left_out(const std::filesystem::path& run_dir) const;
 
  private:
@@ -30,6 +31,7 @@ class Ingest {
   // Adds where `cursor` is to what is stored with the points behind it.
   static void keep(std::map<std::string, int64_t>& offsets, const std::string& key, const LineCursor& cursor);
   bool read_lines(const std::filesystem::path& run_dir, int64_t run, int64_t rank);
+  bool read_usage(const std::filesystem::path& run_dir, int64_t run);
   bool read_some(const std::filesystem::path& run_dir, int64_t run, int64_t segment, int64_t rank);
 
   void warn_of(const std::filesystem::path& file, int64_t left_out);

@@ -56,6 +56,16 @@ void add_points(Points& points, const TrackerLine& line, int64_t rank) {
   points[{"", "epoch", rank}].push_back({line.time_us, line.step, static_cast<double>(line.epoch)});
 }
 
+void add_points(Points& points, const UsageLine& line) {
+  const auto step = static_cast<int64_t>(line.wall_s);
+  for (size_t i = 0; i < line.ranks.size(); ++i) {
+    const auto rank = static_cast<int64_t>(i);
+    const auto& [cores, memory] = line.ranks[i];
+    if (cores) points[{"", "cpu_cores", rank}].push_back({line.time_us, step, *cores});
+    if (memory) points[{"", "memory_bytes", rank}].push_back({line.time_us, step, static_cast<double>(*memory)});
+  }
+}
+
 Points read_points(const std::filesystem::path& run_dir, int64_t segments, int64_t rank) {
   Points points;
   for (const TrackerLine& line : read_tracker_lines(run_dir, rank).lines) add_points(points, line, rank);

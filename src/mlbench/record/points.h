@@ -4,6 +4,8 @@
 //   of steps        (train, loss), the mean over the samples; ("", lr), samples_per_s; per step step_s, bytes, KIND_s
 //   of epochs       (train, METRIC) over all ranks; of evaluations on test data (test, METRIC) over all ranks
 //   over all ranks  ("", gradient_norm) of epochs; ("", loss_scale) where it changed
+//   of all runs     ("", cpu_cores) and ("", memory_bytes) of each rank, whose steps are seconds of the run's wall
+//                   clock; not in exports
 //   of custom runs  the values by the names that the script gave (legacy_names.h), and ("", epoch)
 
 #include <cstdint>
@@ -16,6 +18,7 @@
 #include "mlbench/record/series_key.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/record/tracker_lines.h"
+#include "mlbench/record/usage_lines.h"
 
 namespace mlbench::record {
 
@@ -30,6 +33,7 @@ using Points = std::map<SeriesKey, std::vector<Point>>;
 void add_points(Points& points, const StepRecord& record, const SpoolHeader& header);
 void add_points(Points& points, const Json& event, const SpoolHeader& header);
 void add_points(Points& points, const TrackerLine& line, int64_t rank);
+void add_points(Points& points, const UsageLine& line);
 
 // All that a rank of this run recorded, each series in the order of time. Of steps that were done again after a resume
 // the later ones count. `segments`: how many there may be.

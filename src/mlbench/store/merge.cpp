@@ -1,12 +1,15 @@
 #include "mlbench/store/merge.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
 namespace mlbench::store {
 
 Merge merge_of(std::string_view metric) {
-  return metric == "samples_per_s" || metric == "bytes" ? Merge::kSum : Merge::kMean;
+  constexpr std::array<std::string_view, 4> kSummed = {"samples_per_s", "bytes", "cpu_cores", "memory_bytes"};
+  return std::ranges::find(kSummed, metric) != kSummed.end() ? Merge::kSum : Merge::kMean;
 }
 
 std::string_view name_of(Merge merge) { return merge == Merge::kSum ? "sum" : "mean"; }

@@ -22,11 +22,12 @@ constexpr double kRecordShare = 0.01;
 }  // namespace
 
 Upkeep::Upkeep(const spec::RunSpec& run, record::RunProgress& progress, Lease& lease, const Clock& clock)
-    : run_(run), progress_(progress), lease_(lease), clock_(clock) {}
+    : run_(run), progress_(progress), lease_(lease), clock_(clock), usage_log_(clock) {}
 
 void Upkeep::begin_segment() {
   wall_before_s_ = progress_.wall_s;
   begin_ = clock_.now();
+  usage_log_.begin_segment();
 }
 
 void Upkeep::end_segment() {
@@ -79,6 +80,7 @@ void Upkeep::update_record(const exec::GroupUsage& usage) {
   const auto now = clock_.now();
   count_time();
   measure_utilisation(usage);
+  usage_log_.add(run_.run_dir, progress_.wall_s, usage);
   save();
   const auto cost = clock_.now() - now;
   next_record_ =

@@ -14,6 +14,7 @@
 #include "mlbench/record/record.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/supervise/lease.h"
+#include "mlbench/supervise/usage_log.h"
 
 namespace mlbench::supervise {
 
@@ -57,6 +58,7 @@ class Upkeep {
   record::RunProgress& progress_;
   Lease& lease_;
   const Clock& clock_;
+  UsageLog usage_log_;
   std::vector<ProcessIdentity> identities_;
   double wall_before_s_ = 0;  // of earlier segments
   std::optional<TimePoint> begin_;

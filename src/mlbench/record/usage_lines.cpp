@@ -1,0 +1,52 @@
+#include "mlbench/record/usage_lines.h"
+
+#include <cmath>
+
+#include "mlbench/base/input.h"
+#include "mlbench/record/spool.h"
+
+namespace mlbench::record {
+namespace {
+
+constexpr const char* kTime = "time_us";
+constexpr const char* kWall = "wall_s";
+constexpr const char* kCores = "cpu_cores";
+constexpr const char* kMemory = "memory_bytes";
+
+// An amount of which sums do not overflow.
+std::optional<double> amount_of(const Json& value) {
+  if (!value.is_number()) return std::nullopt;
+  const auto amount = value.get<double>();
+  return amount >= 0 && amount <= static_cast<double>(kMostInteger) ? std::optional(amount) : std::nullopt;
+}
+
+}  // namespace
+
+std::filesystem::path usage_path(const std::filesystem::path& run_dir) { return run_dir / "spool" / "usage.jsonl"; }
+
+std::string to_text(const UsageLine& line) {
+  Json cores = Json::array(), memory = Json::array();
+  for (const UsageLine::Rank& rank : line.ranks) {
+    cores.push_back(rank.cpu_cores ? Json(*rank.cpu_cores) : Json(nullptr));
+    memory.push_back(rank.memory_bytes ? Json(*rank.memory_bytes) : Json(nullptr));
+  }
+  return Json({{kTime, line.time_us}, {kWall, line.wall_s}, {kCores, std::move(cores)}, {kMemory, std::move(memory)}})
+      .dump();
+}
+
+std::optional<UsageLine> parse_usage_line(std::string_view text) {
+  const auto json = try_parse_json(text, inputs::kUsageLine);
+  if (!json || !json->is_object()) return std::nullopt;
+  const auto time = integer_of(json->value(kTime, Json()));
+  const auto wall = amount_of(json->value(kWall, Json()));
+  const Json cores = json->value(kCores, Json()), memory = json->value(kMemory, Json());
+  if (!time || !wall || !cores.is_array() || !memory.is_array() || cores.size() != memory.size()) return std::nullopt;
+  UsageLine line{*time, *wall, {}};
+  for (size_t rank = 0; rank < cores.size(); ++rank) {
+    const auto bytes = amount_of(memory[rank]);
+    line.ranks.push_back({amount_of(cores[rank]), bytes ? std::optional(std::llround(*bytes)) : std::nullopt});
+  }
+  return line;
+}
+
+}  // namespace mlbench::record
