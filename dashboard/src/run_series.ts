@@ -26,8 +26,13 @@ const TITLES = new Map<string, [string, string]>([
   ['step_s', ['Step time', 'seconds per step']],
   ['lr', ['Learning rate', 'learning rate']],
   ['bytes', ['Bytes sent', 'bytes per step']],
+  ['cpu_cores', ['Processors', 'cores in use']],
+  ['memory_bytes', ['Memory', 'bytes in use']],
 ]);
 const ORDER = [...TITLES.keys()];
+
+// What the supervisor sees from time to time belongs to no step.
+export const isOverTime = ({split, metric}: Metric): boolean => split === '' && (metric === 'cpu_cores' || metric === 'memory_bytes');
 
 export function titleOf(of: Metric): {title: string; unit: string} {
   const {split, metric} = of;

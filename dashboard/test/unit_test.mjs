@@ -58,6 +58,7 @@ test('charts are in order, the goal first', () => {
     ['test-Prec@1', 'test-loss', 'train-loss', 'samples_per_s', 'lr', 'train-Prec@1', 'mine']);
   assert.deepEqual(all.map((of) => runSeries.titleOf(of).title),
     ['agg_s', 'mine', 'Learning rate', 'Throughput', 'Training: Prec@1', 'Training loss', 'Evaluation: loss', 'Evaluation: Prec@1']);
+  assert.deepEqual([metric('', 'cpu_cores'), metric('', 'memory_bytes'), metric('test', 'cpu_cores'), metric('', 'lr')].map(runSeries.isOverTime), [true, true, false, false]);
 });
 
 const form = (p50, more = {}) => ({time: 2 * p50, alg_bw: 1, bus_bw: 1.5, nwrong: 0, iterations: {count: 5, p50, p99: p50}, copies: false, capped: false, ...more});

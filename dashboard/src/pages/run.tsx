@@ -10,7 +10,7 @@ import {bytes, NONE, number, percent, plural, seconds, stamp, taskLabel} from '.
 import {Logs} from '../logs';
 import {Notes} from '../notes';
 import {compareHref, go, runHref, timelineHref} from '../router';
-import {charted, idOf, isSame, KIND_TITLES, kindOf, kinds, loadSeries, LOSS, metricsOf, titleOf, type Measured, type Ranks} from '../run_series';
+import {charted, idOf, isOverTime, isSame, KIND_TITLES, kindOf, kinds, loadSeries, LOSS, metricsOf, titleOf, type Measured, type Ranks} from '../run_series';
 import {average, labelOf, lines, type Line, type XAxis} from '../series';
 import type {Exchange, FullRecord, Json, Metric, Progress, RunSummary, SeriesPoints} from '../types';
 import {Dialog, ErrorNote, Facts, GoalBar, Loading, Segmented, StateBadge} from '../ui';
@@ -149,7 +149,7 @@ function Charts({run, active, by, x}: {run: FullRecord; active: boolean; by: Ran
   useEffect(() => { if (polled.data) setKept(polled.data); }, [polled.data]);
   const start_us = run.started_at ? Date.parse(run.started_at) * 1000 : 0;
   const charts = useMemo(() => kept.charts.map(({of, series}) => {
-    const drawn = lines(series, x, start_us);
+    const drawn = lines(series, isOverTime(of) ? 'time' : x, start_us);
     const target = isSame(of, run.goal) ? run.goal!.target : isSame(of, LOSS) ? run.goal?.target_loss : undefined;
     const all = drawn.flatMap((line) => line.x);
     if (target !== undefined && all.length > 0) {
@@ -167,7 +167,7 @@ function Charts({run, active, by, x}: {run: FullRecord; active: boolean; by: Ran
       <div class="charts">
         {charts.map(({of, drawn}) => {
           const {title, unit} = titleOf(of);
-          return <Chart key={`${of.split}/${of.metric}`} title={title} file={`${run.name}-${idOf(of)}`} xLabel={x === 'step' ? 'step' : 'seconds'} yLabel={unit} lines={drawn} empty={waiting}
+          return <Chart key={`${of.split}/${of.metric}`} title={title} file={`${run.name}-${idOf(of)}`} xLabel={x === 'step' && !isOverTime(of) ? 'step' : 'seconds'} yLabel={unit} lines={drawn} empty={waiting}
             note={run.goal && isSame(of, run.goal) && run.goal.higher_is_better !== undefined ? `goal: ${run.goal.higher_is_better ? 'at least' : 'at most'} ${number(run.goal.target, 4)}` : ''} />;
         })}
       </div>
