@@ -49,7 +49,8 @@ class Recorder {
   // Training thread only. One queue push; waits only if the writer is a whole queue behind.
   void push(const StepSample& sample);
   // Ends the current merged record, then appends the event ("sequence" and "end_ns" are added). Any thread; nothing
-  // after close(). InternalError for one whose line is too long to be read back (inputs::kEventLine): it is not written.
+  // after close(). InternalError for one whose line is too long to be read back (inputs::kEventLine): it is not
+  // written.
   void event(Json event);
   // Returns when everything pushed so far is on disk (write, fsync), or could not be written. Ends the current record.
   void flush();

@@ -67,7 +67,8 @@ Json labels_of(const LaunchRequest& request, const Defaults& defaults, const std
 // Of the pods, with the overlays of site and run.
 Json template_of(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults,
                  const std::string& name, const Rank& rank);
-// Small letters, digits and '-', as a name of a namespace, a Job or a Service has them: it may stand in a path of the API.
+// Small letters, digits and '-', as a name of a namespace, a Job or a Service has them: it may stand in a path of the
+// API.
 bool is_label(std::string_view text);
 // The run's, else the site's; "": none.
 std::string data_volume_of(const spec::EngineOptions& engine, const Defaults& defaults);
