@@ -52,16 +52,17 @@ endfunction()
 # What tests include most takes longer to read than they do. Nor are they optimised: they call what is. At that level
 # GCC 12 sees bounds of strings exceeded that are not.
 set(MLBENCH_TEST_OPTIONS "$<$<CONFIG:Release>:-O1;-Wno-array-bounds;-Wno-stringop-overflow>")
+set(torch_headers <ATen/ATen.h> <torch/autograd.h>)
 set(test_headers <gmock/gmock.h> <nlohmann/json.hpp> <algorithm> <fstream> <functional> <map> <set> <thread>)
 set(test_deps GTest::gmock nlohmann_json::nlohmann_json)
 if(MLBENCH_TORCH)
-  _mlbench_precompile(torch HEADERS <ATen/ATen.h> <torch/autograd.h> DEPS LibTorch::LibTorch)
+  _mlbench_precompile(torch HEADERS ${torch_headers} DEPS LibTorch::LibTorch)
 endif()
 if(MLBENCH_TESTS)
   _mlbench_precompile(test HEADERS ${test_headers} DEPS ${test_deps} OPTIONS ${MLBENCH_TEST_OPTIONS})
 endif()
 if(MLBENCH_TESTS AND MLBENCH_TORCH)
-  _mlbench_precompile(torch_test HEADERS <ATen/ATen.h> <torch/autograd.h> ${test_headers} DEPS LibTorch::LibTorch ${test_deps}
+  _mlbench_precompile(torch_test HEADERS ${torch_headers} ${test_headers} DEPS LibTorch::LibTorch ${test_deps}
     OPTIONS ${MLBENCH_TEST_OPTIONS})
 endif()
 
