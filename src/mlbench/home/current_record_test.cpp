@@ -7,6 +7,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/home/runs.h"
+#include "mlbench/supervise/progress.h"
 
 namespace mlbench::home {
 namespace {
@@ -60,6 +61,14 @@ TEST_F(CurrentRecord, NobodyStartsARunOfAnEarlierBoot) {
   write_json_file(dir / "control/made.json", made);
   EXPECT_EQ(state(dir), "failed");
   EXPECT_THAT(current_record(dir)["failure"]["kind"].get<std::string>(), HasSubstr("supervisor_lost"));
+}
+
+TEST_F(CurrentRecord, ARunThatASupervisorHadIsNoLongerJustMade) {
+  const fs::path dir = make();
+  record::RunProgress progress;
+  progress.state = record::RunState::kQueued;  // by an engine
+  supervise::write_progress(dir, progress);
+  EXPECT_EQ(state(dir), "failed");
 }
 
 TEST_F(CurrentRecord, AWaitingRunThatCannotStartSaysWhy) {

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Between the making of a folder and its supervisor taking the lease nobody owns the run.
+// Between the making of a folder and its supervisor taking the lease, which then writes progress, nobody owns the run.
 constexpr std::chrono::seconds kStartGrace{15};
 // More than a master waits, with the lock, for a supervisor that it started.
 constexpr std::chrono::seconds kLockPatience{30};
@@ -47,6 +47,7 @@ void note_the_making(const fs::path& run_dir) {
 }
 
 bool just_made(const fs::path& run_dir, const Json& record) {
+  if (supervise::read_progress(run_dir)) return false;
   Json made = Json::object();
   if (fs::exists(made_path(run_dir))) made = read_json_file(made_path(run_dir), inputs::kMarker);
   if (made.value("host", host_name()) != host_name()) {
