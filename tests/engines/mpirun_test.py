@@ -341,6 +341,11 @@ class MpirunTest(unittest.TestCase):
                   f'exec {place}/mlbench "$@"')
         return place, ["sh", "-c", script, "sh"]
 
+    def on_h2(self, script):
+        """What it says over ssh, which sees the host's own folder where sshd does."""
+        words = ["ssh", "-F", self.network.ssh_config, "-o", "BatchMode=yes", "h2", script]
+        return self.network.run("h1", words).stdout
+
     def test_a_host_without_the_program(self):
         # The folder is each host's own: what h1 copies there is on h1 alone.
         place, program = self.in_a_folder_of_its_own()
@@ -349,14 +354,13 @@ class MpirunTest(unittest.TestCase):
         self.assertIn("where one lacks them, all have them in", plan)
         self.mlbench("run", "lacks", "2", *words, program=program)
         self.assertEqual(self.record("lacks", 2)["state"], "finished")
-        built = self.network.run("h2", ["sh", "-c", f"ls -d {self.network.scratch}/mlbench-*/build-*/complete"])
-        self.assertEqual(len(built.stdout.split()), 1)
-        began = self.network.run("h2", ["stat", "-c", "%Y %i", *built.stdout.split()]).stdout
+        (built,) = self.on_h2(f"ls -d {self.network.scratch}/mlbench-*/build-*/complete").split()
+        began = self.on_h2(f"stat -c '%Y %i' {built}")
         self.mlbench("run", "again", "2", *words, program=program)
-        self.assertEqual(self.network.run("h2", ["stat", "-c", "%Y %i", *built.stdout.split()]).stdout, began, "copied twice")
+        self.assertEqual(self.on_h2(f"stat -c '%Y %i' {built}"), began, "copied twice")
         # Another build at the path of h1's is no better than none.
-        self.network.run("h2", ["sh", "-c", f"mkdir {place} && cp {mlbench_path().with_name('mlbench-guard')} "
-                                f"{mlbench_path().with_name('mlbench-worker')} {place} && printf x >>{place}/mlbench-guard"])
+        programs = " ".join(str(mlbench_path().with_name(name)) for name in ("mlbench-guard", "mlbench-worker"))
+        self.on_h2(f"mkdir {place} && cp {programs} {place} && printf x >>{place}/mlbench-guard")
         self.mlbench("run", "other", "2", *words, program=program)
         self.assertEqual(self.record("other", 2)["state"], "finished")
 
