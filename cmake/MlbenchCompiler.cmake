@@ -30,9 +30,9 @@ add_compile_options(-Wall -Wextra -Wpedantic $<$<BOOL:${MLBENCH_WERROR}>:-Werror
 # GCC 12 sees overlaps in std::string concatenation that are not there (GCC bug 105651).
 add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 
-# The presets for release and sanitizers compile up to twelve files of a module as one (CMake's unity build): most of
-# the time goes into the same headers and templates, once per file. So within a module names in anonymous namespaces
-# differ. Tests stay as they are. GCC takes the files for headers, hence the warning.
+# The presets for release and sanitizers compile up to twelve files of a module or a test as one (CMake's unity build):
+# most of the time goes into the same headers and templates, once per file. So within a module, and within a test, names
+# in anonymous namespaces differ. GCC takes the files for headers, hence the warning.
 if(CMAKE_UNITY_BUILD)
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endif()

@@ -8,11 +8,12 @@
 # mlbench_program(<name> SOURCES <file>... DEPS <dep>... [TORCH])
 #   An executable bin/<name>.
 #
-# mlbench_test(<name> SOURCES <file>... DEPS <dep>... [TORCH] [LABELS <label>...]
+# mlbench_test(<name> SOURCES <file>... DEPS <dep>... [TORCH] [WORKER] [LABELS <label>...]
 #              [TIMEOUT <seconds>] [RUN_SERIAL] [RESOURCE_LOCK <name>...] [ENVIRONMENT <VAR=value>...])
 #   A GoogleTest executable tests/<name> and one ctest entry <name>. Its first label is the
 #   folder; LABELS adds more ("long", "speed" and the like take it out of the default set). A test that
-#   starts ranks or measures time says RUN_SERIAL.
+#   starts ranks or measures time says RUN_SERIAL; one that starts the worker says WORKER, which is
+#   not there without LibTorch.
 #   In its environment: MLBENCH_TEST_SOURCE_DIR, MLBENCH_TEST_BINARY_DIR, MLBENCH_TEST_MLBENCH,
 #   MLBENCH_TEST_WORKER (the two programs), MLBENCH_TEST_PYTHON (imports torch; may be empty).
 
@@ -116,18 +117,18 @@ function(mlbench_program name)
 endfunction()
 
 function(mlbench_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;RUN_SERIAL" "TIMEOUT"
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;WORKER;RUN_SERIAL" "TIMEOUT"
     "SOURCES;DEPS;LABELS;RESOURCE_LOCK;ENVIRONMENT")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "mlbench_test(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
   endif()
-  if(NOT MLBENCH_TESTS OR (arg_TORCH AND NOT MLBENCH_TORCH))
+  if(NOT MLBENCH_TESTS OR ((arg_TORCH OR arg_WORKER) AND NOT MLBENCH_TORCH))
     return()
   endif()
   string(REPLACE / _ target ${name})
   _mlbench_deps(deps ${arg_DEPS})
   add_executable(${target} ${arg_SOURCES})
-  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests UNITY_BUILD OFF)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${target} PRIVATE ${deps} GTest::gmock GTest::gtest_main)
   target_compile_options(${target} PRIVATE ${MLBENCH_TEST_OPTIONS})

@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kCount = 200;
 constexpr int kSteps = 100;
 
-struct Case {
+struct RuleCase {
   const char* ours;
   const char* peer;  // in torch.optim; the options have the same names
   Json options;
@@ -32,7 +32,7 @@ struct Case {
   bool averaged = false;
 };
 
-std::vector<Case> cases() {
+std::vector<RuleCase> cases() {
   return {{"centralized_sgd", "SGD", Json::object()},
           {"centralized_sgd", "SGD", {{"momentum", 0.9}}},
           {"centralized_sgd", "SGD", {{"momentum", 0.9}, {"nesterov", true}, {"weight_decay", 1e-4}}},
@@ -68,7 +68,7 @@ Problem make_problem() {
   return problem;
 }
 
-std::vector<float> ours(const Problem& problem, const Case& test) {
+std::vector<float> ours(const Problem& problem, const RuleCase& test) {
   const FlatLayout layout{.ranges = {{"w", {kCount}, 0, kCount, true}}, .parameter_elements = kCount};
   const auto comm = std::move(comm::make_in_process_group(1, std::chrono::seconds(20)).front());
   spec::OptimizerSpec spec;
@@ -92,7 +92,7 @@ std::vector<float> ours(const Problem& problem, const Case& test) {
 Json ask_pytorch(const Problem& problem, const std::string& python) {
   const TemporaryFolder folder;
   Json json = {{"start", problem.start}, {"gradients", problem.gradients}, {"lr", problem.lr}};
-  for (const Case& test : cases()) {
+  for (const RuleCase& test : cases()) {
     Json options = test.options;
     if (test.averaged) options.update({{"t0", 0}, {"lambd", 0}});
     json["cases"].push_back({{"optimizer", test.peer}, {"options", options}, {"clip_norm", test.clip_norm}});
@@ -119,7 +119,7 @@ TEST(OptimizerGolden, AHundredStepsEqualPyTorchs) {
   ASSERT_EQ(golden.size(), cases().size());
   std::set<std::string> compared;
   for (size_t i = 0; i < cases().size(); ++i) {
-    const Case test = cases()[i];
+    const RuleCase test = cases()[i];
     SCOPED_TRACE(std::string(test.ours) + " " + test.options.dump());
     compared.insert(test.ours);
     const auto exact = golden[i]["float64"].get<std::vector<double>>();

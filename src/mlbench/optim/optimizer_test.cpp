@@ -8,7 +8,6 @@
 #include <cstring>
 #include <functional>
 #include <set>
-#include <thread>
 #include <vector>
 
 #include "mlbench/base/errors.h"
@@ -22,6 +21,7 @@
 #include "mlbench/optim/rules/adam_kernel.h"
 #include "mlbench/optim/rules/sgd.h"
 #include "mlbench/optim/rules/sgd_kernel.h"
+#include "mlbench/optim/test_ranks.h"
 
 namespace mlbench::optim {
 namespace {
@@ -31,8 +31,6 @@ using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 using ::testing::ThrowsMessage;
-
-constexpr std::chrono::seconds kTimeout{20};
 
 // Two tensors with padding between them.
 const FlatLayout kLayout{.ranges = {{"a", {2}, 0, 2, true}, {"b", {3, 5}, 16, 15, true}, {"mean", {4}, 0, 4, false}},
@@ -64,7 +62,7 @@ uint64_t aggregate(Optimizer& optimizer, FlatTensors& tensors, int64_t step) {
   return optimizer.finish();
 }
 
-std::unique_ptr<comm::Communicator> alone() { return std::move(comm::make_in_process_group(1, kTimeout).front()); }
+std::unique_ptr<comm::Communicator> alone() { return std::move(comm::make_in_process_group(1, kPatience).front()); }
 
 // Parameter after each of three steps with gradients 1, 2, -1, from 1, at the given rates.
 std::vector<float> three_steps(const spec::OptimizerSpec& spec, std::array<double, 3> lr = {0.5, 0.5, 0.5}) {
@@ -266,16 +264,6 @@ TEST_P(EveryOptimizer, ResumesIdentically) {
     wrong.tensors.erase(key);
     EXPECT_THAT([&] { whole->import_state(wrong); }, ThrowsMessage<UserError>(HasSubstr(key)));
   }
-}
-
-// Runs `body(rank, communicator)` on ranks that are threads.
-void on_ranks(int size, const std::function<void(int, comm::Communicator&)>& body) {
-  auto group = comm::make_in_process_group(size, kTimeout);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] { body(rank, *group[static_cast<size_t>(rank)]); });
-  }
-  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_P(EveryOptimizer, SameOnOneAndManyRanksAndCountsBytesWithoutPadding) {

@@ -17,6 +17,7 @@
 #include "mlbench/optim/exchange/centralized.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/optim/rules/sgd.h"
+#include "mlbench/optim/test_ranks.h"
 
 namespace mlbench::optim {
 namespace {
@@ -24,7 +25,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-constexpr std::chrono::seconds kTimeout{20};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Two tensors with padding between them.
@@ -54,11 +54,11 @@ void exchange(Optimizer& optimizer, FlatTensors& tensors, int64_t step) {
   optimizer.finish();
 }
 
-std::unique_ptr<comm::Communicator> one_rank() { return std::move(comm::make_in_process_group(1, kTimeout).front()); }
+std::unique_ptr<comm::Communicator> one_rank() { return std::move(comm::make_in_process_group(1, kPatience).front()); }
 
 // Runs `body(rank, communicator)` on ranks that are threads; `wire`: 16 bits, or float32 as it is.
 void on_wired_ranks(int size, DType wire, const std::function<void(int, comm::Communicator&)>& body) {
-  auto transports = comm::make_in_process_transports(size, kTimeout);
+  auto transports = comm::make_in_process_transports(size, kPatience);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {

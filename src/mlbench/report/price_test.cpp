@@ -58,7 +58,7 @@ TEST(Cost, OfThePublishedBaselines) {
   EXPECT_NEAR(cost_of(407, 1, price_of_worker(table, "n1-standard-4 (2018)+K80", true)), 0.019784, 1e-6);
 }
 
-std::string error_of(const std::string& items, bool preemptible) {
+std::string price_error(const std::string& items, bool preemptible) {
   try {
     price_of_worker(default_prices(), items, preemptible);
   } catch (const UserError& error) {
@@ -68,9 +68,9 @@ std::string error_of(const std::string& items, bool preemptible) {
 }
 
 TEST(PriceTable, AnUnknownPriceIsAnErrorNotZero) {
-  EXPECT_THAT(error_of("n1-standard-8", false), testing::HasSubstr("n1-standard-4, T4, n1-standard-4 (2018), K80"));
-  EXPECT_THAT(error_of("n1-standard-4+", false), testing::HasSubstr("no price for ''"));
-  EXPECT_THAT(error_of("K80", false), testing::HasSubstr("give --preemptible"));
+  EXPECT_THAT(price_error("n1-standard-8", false), testing::HasSubstr("n1-standard-4, T4, n1-standard-4 (2018), K80"));
+  EXPECT_THAT(price_error("n1-standard-4+", false), testing::HasSubstr("no price for ''"));
+  EXPECT_THAT(price_error("K80", false), testing::HasSubstr("give --preemptible"));
 }
 
 TEST(PriceTable, ReadsBackWhatItWrites) {

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int64_t kEnd = 3, kVocabulary = 40;
+constexpr int64_t kEndOfSentence = 3, kVocabulary = 40;
 
 // Repeats the source: the right token has probability 0.8, the one after it 0.15.
 class EchoDecoder final : public framework::Decoder {
@@ -35,7 +35,7 @@ class EchoDecoder final : public framework::Decoder {
   std::span<const float> step(std::span<const int64_t> tokens) override {
     values_.assign(tokens.size() * kVocabulary, static_cast<float>(std::log(1e-6)));
     for (size_t row = 0; row < tokens.size(); ++row) {
-      const int64_t right = step_ < rows_[row].size() ? rows_[row][step_] : kEnd;
+      const int64_t right = step_ < rows_[row].size() ? rows_[row][step_] : kEndOfSentence;
       float* own = values_.data() + row * kVocabulary;
       own[(right + 1) % kVocabulary] = static_cast<float>(std::log(0.15));
       own[right] = static_cast<float>(std::log(0.8));

@@ -23,7 +23,7 @@
 namespace mlbench::framework::onednn_framework {
 namespace {
 
-constexpr double kEps = std::numeric_limits<float>::epsilon();
+constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
 constexpr int64_t kSamples = 5;
 constexpr int kThreads = 2;
 constexpr Chunk kChunks[] = {{0, 0, 2}, {0, 2, 1}, {1, 3, 2}};
@@ -198,7 +198,7 @@ class ResNet20 : public testing::Test {
   void compare(const std::string& what, const at::Tensor& ours, const at::Tensor& peer, const at::Tensor& exact) {
     const at::Tensor mine = ours.reshape(exact.sizes()).to(at::kDouble);
     ++compared_;
-    EXPECT_LE(norm(mine - exact), std::max(2 * norm(peer.to(at::kDouble) - exact), 8 * kEps * norm(exact)))
+    EXPECT_LE(norm(mine - exact), std::max(2 * norm(peer.to(at::kDouble) - exact), 8 * kEpsilon * norm(exact)))
         << what << ": LibTorch's error is " << norm(peer.to(at::kDouble) - exact) << ", norm " << norm(exact);
   }
   // Tensors under 64 elements are pooled by layer type.

@@ -9,7 +9,6 @@
 
 #include <cstring>
 #include <set>
-#include <thread>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
@@ -18,14 +17,13 @@
 #include "mlbench/compress/toy_coders_test.h"
 #include "mlbench/optim/exchange/combine.h"
 #include "mlbench/optim/exchange/toy_exchanges_test.h"
+#include "mlbench/optim/test_ranks.h"
 
 namespace mlbench::optim {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
-
-constexpr std::chrono::seconds kTimeout{20};
 
 // Tensors of so many elements, each at a multiple of 64 bytes, and a buffer that is none of the gradient's business.
 FlatLayout layout_of(const std::vector<int64_t>& counts) {
@@ -45,7 +43,7 @@ const std::vector<std::vector<int64_t>> kLayouts = {{1}, {16, 32}, {3, 1, 17, 10
 int64_t count_tensors(const FlatLayout& layout) { return std::ssize(layout.ranges) - 1; }
 int64_t one(const FlatLayout&) { return 1; }
 
-struct Case {
+struct ExchangeCase {
   std::string exchange;
   Json options;
   int64_t (*buckets)(const FlatLayout& layout);  // in which the gradient goes
@@ -61,7 +59,7 @@ compress::MakeCoder with_memory() {
   return [](const compress::CoderContext& context) { return std::make_unique<compress::ErrorMemoryCoder>(context); };
 }
 
-std::vector<Case> cases() {
+std::vector<ExchangeCase> exchange_cases() {
   return {{"centralized", Json::object(), one},
           {"centralized", {{"by_layer", true}}, count_tensors},
           {"centralized", {{"bucket_mb", 1e-6}}, count_tensors},  // filled by any tensor
@@ -74,14 +72,14 @@ std::vector<Case> cases() {
           {"neighbour_averaging", Json::object(), one, averaging(3)}};
 }
 
-class EveryExchange : public testing::TestWithParam<Case> {};
+class EveryExchange : public testing::TestWithParam<ExchangeCase> {};
 
-INSTANTIATE_TEST_SUITE_P(Table, EveryExchange, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Table, EveryExchange, testing::ValuesIn(exchange_cases()),
                          [](const auto& info) { return fmt::format("{}_{}", info.param.exchange, info.index); });
 
 TEST(Exchanges, EveryRowHasACase) {
   std::set<std::string> tested;
-  for (const Case& test : cases()) tested.insert(test.exchange);
+  for (const ExchangeCase& test : exchange_cases()) tested.insert(test.exchange);
   for (const std::string& name : exchange_names()) EXPECT_EQ(tested.count(name), 1U) << name;
 }
 
@@ -103,24 +101,10 @@ at::Tensor sum_of_gradients(const FlatLayout& layout, int ranks, int step) {
   return sum;
 }
 
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return a.numel() == b.numel() &&
-         std::memcmp(a.data_ptr<float>(), b.data_ptr<float>(), static_cast<size_t>(a.numel()) * sizeof(float)) == 0;
-}
-
-void on_ranks(int size, const std::function<void(int, comm::Communicator&)>& body) {
-  auto group = comm::make_in_process_group(size, kTimeout);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] { body(rank, *group[static_cast<size_t>(rank)]); });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 // An exchange with its coder.
 class Subject {
  public:
-  Subject(const Case& test, const FlatLayout& layout, comm::Communicator& comm)
+  Subject(const ExchangeCase& test, const FlatLayout& layout, comm::Communicator& comm)
       : layout_(layout),
         coder_(test.coder ? test.coder({layout_, 42, comm.rank()})
                           : std::make_unique<compress::IdentityCoder>(layout_)) {
@@ -263,7 +247,7 @@ TEST_P(EveryExchange, GivesTheSameHoweverItIsToldWhatIsReady) {
 
 TEST(CentralizedExchange, HasOneCollectivePerBucket) {
   const FlatLayout layout = layout_of({3, 1, 17, 103});
-  for (const Case& test : cases()) {
+  for (const ExchangeCase& test : exchange_cases()) {
     if (test.exchange != "centralized" || test.coder) continue;
     on_ranks(2, [&](int rank, comm::Communicator& comm) {
       const Subject subject(test, layout, comm);
@@ -323,7 +307,7 @@ class GatheringCoder final : public compress::GradientCoder {
   }
 };
 
-Case gathering(Json options) {
+ExchangeCase gathering(Json options) {
   return {"centralized", std::move(options), one, {}, [](const compress::CoderContext&) {
             return std::make_unique<GatheringCoder>();
           }};

@@ -7,19 +7,17 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <mutex>
-#include <thread>
 
 #include "mlbench/comm/communicator.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/compress/identity.h"
 #include "mlbench/compress/toy_coders_test.h"
 #include "mlbench/optim/exchange/centralized.h"
+#include "mlbench/optim/test_ranks.h"
 
 namespace mlbench::optim {
 namespace {
 
-constexpr std::chrono::seconds kPatience{20};
 const FlatLayout kStagedLayout{.ranges = {{"a", {3}, 0, 3, true}, {"b", {32}, 16, 32, true}}, .parameter_elements = 48};
 
 at::Tensor share_of(int rank) { return (at::arange(48, at::kFloat) + static_cast<double>(10 * rank)).mul_(0.5); }
@@ -32,39 +30,33 @@ TEST(Staging, GivesTheSumsOfTheHostsMemoryAndCountsWhatItCopies) {
     for (const int size : {1, 2, 3}) {
       SCOPED_TRACE(fmt::format("by layer {}, buckets of {} MiB, overlap {}, {} ranks", division.by_layer,
                                division.bucket_mb, division.overlap, size));
-      auto group = comm::make_in_process_group(size, kPatience);
-      std::vector<std::thread> ranks;
-      for (int rank = 0; rank < size; ++rank) {
-        ranks.emplace_back([&, rank] {
-          comm::Communicator& comm = *group[static_cast<size_t>(rank)];
-          compress::IdentityCoder coder(kStagedLayout);
-          SeparateMemory memory;
-          CentralizedExchange exchange({.comm = comm, .coder = coder, .layout = kStagedLayout, .memory = &memory},
-                                       division);
-          EXPECT_EQ(exchange.effective().at("staged"), size > 1);
-          FlatTensors tensors{at::zeros({48}), share_of(rank)};
-          at::Tensor sum = at::zeros({48});
-          for (int one = 0; one < size; ++one) sum += share_of(one);
-          for (const int step : {0, 1}) {
-            tensors.gradients.copy_(share_of(rank));
-            exchange.begin(step, tensors);
-            if (exchange.listens()) {
-              exchange.ready(16, 32);
-              exchange.ready(0, 3);
-            }
-            EXPECT_EQ(exchange.finish(), size == 1 ? 0U : 35 * sizeof(float));
-            for (const FlatRange& range : kStagedLayout.ranges) {
-              EXPECT_TRUE(at::equal(tensors.gradients.narrow(0, range.offset, range.count),
-                                    sum.narrow(0, range.offset, range.count)));
-            }
+      on_ranks(size, [&](int rank, comm::Communicator& comm) {
+        compress::IdentityCoder coder(kStagedLayout);
+        SeparateMemory memory;
+        CentralizedExchange exchange({.comm = comm, .coder = coder, .layout = kStagedLayout, .memory = &memory},
+                                     division);
+        EXPECT_EQ(exchange.effective().at("staged"), size > 1);
+        FlatTensors tensors{at::zeros({48}), share_of(rank)};
+        at::Tensor sum = at::zeros({48});
+        for (int one = 0; one < size; ++one) sum += share_of(one);
+        for (const int step : {0, 1}) {
+          tensors.gradients.copy_(share_of(rank));
+          exchange.begin(step, tensors);
+          if (exchange.listens()) {
+            exchange.ready(16, 32);
+            exchange.ready(0, 3);
           }
-          const bool whole = !division.by_layer && division.bucket_mb == 0;
-          const uint64_t once = (whole ? 48 : 35) * sizeof(float);
-          EXPECT_EQ(memory.flat_bytes, size == 1 ? 0 : 2 * 2 * once) << "there and back, in each of two steps";
-          EXPECT_EQ(memory.batch_bytes, 0U);
-        });
-      }
-      for (std::thread& rank : ranks) rank.join();
+          EXPECT_EQ(exchange.finish(), size == 1 ? 0U : 35 * sizeof(float));
+          for (const FlatRange& range : kStagedLayout.ranges) {
+            EXPECT_TRUE(at::equal(tensors.gradients.narrow(0, range.offset, range.count),
+                                  sum.narrow(0, range.offset, range.count)));
+          }
+        }
+        const bool whole = !division.by_layer && division.bucket_mb == 0;
+        const uint64_t once = (whole ? 48 : 35) * sizeof(float);
+        EXPECT_EQ(memory.flat_bytes, size == 1 ? 0 : 2 * 2 * once) << "there and back, in each of two steps";
+        EXPECT_EQ(memory.batch_bytes, 0U);
+      });
     }
   }
 }

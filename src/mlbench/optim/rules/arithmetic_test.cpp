@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "mlbench/base/random.h"
+#include "mlbench/optim/test_ranks.h"
 
 namespace mlbench::optim {
 namespace {
@@ -23,11 +24,6 @@ at::Tensor normal(uint64_t seed, int64_t count) {
 }
 
 // `other` may be elsewhere.
-bool same_bits(const at::Tensor& other, const at::Tensor& b) {
-  const at::Tensor a = other.to(at::kCPU);
-  return a.nbytes() == b.nbytes() && std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
-}
-
 class TensorArithmetic : public testing::TestWithParam<at::DeviceType> {
  protected:
   void SetUp() override {
