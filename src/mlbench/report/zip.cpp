@@ -15,6 +15,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/growing_lines.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/record/legacy_names.h"
 #include "mlbench/record/points.h"
@@ -22,6 +23,7 @@
 #include "mlbench/record/spool.h"
 #include "mlbench/record/step_reader.h"
 #include "mlbench/record/tracker_lines.h"
+#include "mlbench/record/usage_lines.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/notes.h"
 #include "mlbench/report/records.h"
@@ -179,6 +181,24 @@ Series series_of(const std::filesystem::path& run_dir, const Json& record) {
   return series;
 }
 
+// By member, without ".json".
+SeriesByName usage_of(const std::filesystem::path& run_dir, const Json& record) {
+  const auto workers = static_cast<size_t>(number(record, "/workers").value_or(0));
+  SeriesByName series;
+  LineCursor at;
+  const auto add = [&](std::string_view text) {
+    const auto line = record::parse_usage_line(text);
+    for (size_t rank = 0; line && rank < std::min(workers, line->ranks.size()); ++rank) {
+      const auto& [cores, bytes] = line->ranks[rank];
+      if (cores) series[fmt::format("rank-{}_cpu", rank)].push_back({line->time_us, *cores});
+      if (bytes) series[fmt::format("rank-{}_memory", rank)].push_back({line->time_us, double(*bytes) / (1 << 20)});
+    }
+  };
+  while (read_lines(record::usage_path(run_dir), at, add)) {
+  }
+  return series;
+}
+
 // Nothing is ever unpacked to disk, but a name is printed and may be handed on.
 std::string checked_name(archive_entry* entry) {
   const char* given = archive_entry_pathname(entry);
@@ -264,14 +284,16 @@ std::function<std::string()> json_list(size_t count, std::function<std::string(s
 Download download_of(const std::filesystem::path& run_dir, const Json& record) {
   const bool custom = text(record, "/division") == "custom";
   Download download;
-  for (auto& [name, series] : run_series(run_dir, record)) {
+  const auto add = [&](std::string member, std::vector<SeriesPoint> series) {
     download.held_bytes += series.size() * sizeof(SeriesPoint);
     const auto points = std::make_shared<const std::vector<SeriesPoint>>(std::move(series));
     const auto one = [points](size_t i) {
       return point_text(archive_date((*points)[i].unix_us), value_text((*points)[i].value), false);
     };
-    download.parts.push_back({"result_" + safe(name) + ".json", json_list(points->size(), one)});
-  }
+    download.parts.push_back({std::move(member), json_list(points->size(), one)});
+  };
+  for (auto& [name, series] : run_series(run_dir, record)) add("result_" + safe(name) + ".json", std::move(series));
+  for (auto& [name, series] : usage_of(run_dir, record)) add(name + ".json", std::move(series));
   if (const RunNotes notes = notes_or_none(run_dir); notes != RunNotes{}) {
     download.parts.push_back(text_part("notes.json", to_json(notes).dump(2) + "\n"));
   }

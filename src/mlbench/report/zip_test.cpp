@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/record/usage_lines.h"
 #include "mlbench/report/test_records.h"
 
 namespace mlbench::report {
@@ -86,6 +88,29 @@ TEST_F(Download, PointsHaveDateValueAndCumulative) {
   EXPECT_EQ(losses[0]["date"], "2026-01-31T12:00:01.040Z");
   EXPECT_EQ(losses[1]["value"], "0.5");
   EXPECT_EQ(losses[1]["date"], "2026-01-31T12:00:02Z");
+}
+
+TEST_F(Download, HoldsWhatRanksUsed) {
+  const int64_t start_us = unix_us(parse_utc("2026-01-31T12:00:00Z"));
+  const std::vector<record::UsageLine> lines = {
+      {start_us, 2, {{1.5, 3 << 20}, {std::nullopt, 1 << 19}}},
+      {start_us + 2'000'000, 4, {{0.25, 4 << 20}, {1, std::nullopt}, {9, 9}}}};
+  std::string text = "damaged\n";
+  for (const record::UsageLine& line : lines) text += to_text(line) + "\n";
+  write_file_atomically(record::usage_path(run_.path()), text);
+  const auto members = download_members(run_.path(), record_);
+  const auto values = [&](const std::string& name) {
+    std::vector<std::string> all;
+    for (const Json& point : Json::parse(content_of(members, name))) all.push_back(point["value"]);
+    return all;
+  };
+  EXPECT_THAT(values("rank-0_cpu.json"), ElementsAre("1.5", "0.25"));
+  EXPECT_THAT(values("rank-0_memory.json"), ElementsAre("3", "4")) << "MiB";
+  EXPECT_THAT(values("rank-1_cpu.json"), ElementsAre("1"));
+  EXPECT_THAT(values("rank-1_memory.json"), ElementsAre("0.5"));
+  EXPECT_EQ(Json::parse(content_of(members, "rank-1_cpu.json"))[0]["date"], "2026-01-31T12:00:02Z");
+  const auto names = names_of(members);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "rank-2_cpu.json"), 0) << "the run has two ranks";
 }
 
 TEST_F(Download, TimesAddUp) {
