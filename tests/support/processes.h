@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "mlbench/supervise/proc.h"
+#include "mlbench/base/process_status.h"
 
 namespace mlbench::test {
 
@@ -55,8 +55,8 @@ class ProcessMark {
       const std::string name = entry.path().filename();
       if (name.find_first_not_of("0123456789") != std::string::npos) continue;
       const auto pid = static_cast<pid_t>(std::stol(name));
-      const auto status = supervise::process_status(pid);
-      if (!status || status->state == 'Z' || pid == getpid()) continue;
+      const auto status = process_status(pid);
+      if (!status || status->ended() || pid == getpid()) continue;
       std::ifstream file(entry.path() / "environ");
       const std::string environment((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
       if (environment.find(text_) != std::string::npos) found.push_back(pid);

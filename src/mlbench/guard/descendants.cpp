@@ -1,7 +1,6 @@
 #include "mlbench/guard/descendants.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -10,13 +9,11 @@
 #include <algorithm>
 #include <charconv>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
-#include <string>
 #include <thread>
 #include <vector>
 
-#include "mlbench/base/files.h"
+#include "mlbench/base/process_status.h"
 
 namespace mlbench::guard {
 namespace {
@@ -24,24 +21,9 @@ namespace {
 using std::chrono::milliseconds;
 
 struct Process {
-  pid_t pid = 0, parent = 0, group = 0, session = 0;
-  char state = '?';
+  pid_t pid = 0;
+  ProcessStatus status = {};
 };
-
-// Of /proc/PID/stat. False: it is gone.
-bool read_process(const char* pid, Process& process) {
-  const std::string path = std::string("/proc/") + pid + "/stat";
-  const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return false;
-  char text[1024];
-  const ssize_t count = read(fd.get(), text, sizeof text - 1);
-  if (count <= 0) return false;
-  text[count] = 0;
-  // The program's name stands in parentheses and may hold anything.
-  const char* behind_name = std::strrchr(text, ')');
-  return behind_name != nullptr && std::sscanf(behind_name + 1, " %c %d %d %d", &process.state, &process.parent,
-                                               &process.group, &process.session) == 4;
-}
 
 std::vector<Process> all_processes() {
   std::vector<Process> found;
@@ -49,9 +31,10 @@ std::vector<Process> all_processes() {
   if (folder == nullptr) return found;
   while (const dirent* entry = readdir(folder)) {
     const char* end = entry->d_name + std::strlen(entry->d_name);
-    Process process;
-    const auto [last, error] = std::from_chars(entry->d_name, end, process.pid);
-    if (error == std::errc() && last == end && read_process(entry->d_name, process)) found.push_back(process);
+    pid_t pid = 0;
+    const auto [last, error] = std::from_chars(entry->d_name, end, pid);
+    if (error != std::errc() || last != end) continue;
+    if (const auto status = process_status(pid)) found.push_back({pid, *status});
   }
   closedir(folder);
   return found;
@@ -59,13 +42,13 @@ std::vector<Process> all_processes() {
 
 std::vector<Process> below(pid_t root, std::span<const pid_t> kept) {
   std::vector<Process> all = all_processes();
-  const auto by_parent = [](const Process& a, const Process& b) { return a.parent < b.parent; };
+  const auto by_parent = [](const Process& a, const Process& b) { return a.status.parent < b.status.parent; };
   std::sort(all.begin(), all.end(), by_parent);
   std::vector<Process> found;
   std::vector<pid_t> parents = {root};
   for (size_t i = 0; i < parents.size(); ++i) {
     Process key;
-    key.parent = parents[i];
+    key.status.parent = parents[i];
     const auto [begin, end] = std::equal_range(all.begin(), all.end(), key, by_parent);
     for (auto child = begin; child != end; ++child) {
       if (std::find(kept.begin(), kept.end(), child->pid) != kept.end()) continue;
@@ -103,14 +86,14 @@ bool end_descendants(std::span<const pid_t> kept, milliseconds patience) {
   for (;;) {
     bool alive = false;
     for (const Process& process : below(self, kept)) {
-      if (process.state == 'Z' || process.state == 'X') {
-        if (process.parent == self) waitpid(process.pid, nullptr, WNOHANG);
+      if (process.status.ended()) {
+        if (process.status.parent == self) waitpid(process.pid, nullptr, WNOHANG);
         continue;
       }
       alive = true;
       // A whole group at once: none of it can fork out of that. A rank's session is its own, so a group of another
       // session than ours holds nobody else.
-      if (process.session != own_session) kill(-process.group, SIGKILL);
+      if (process.status.session != own_session) kill(-process.status.group, SIGKILL);
       kill(process.pid, SIGKILL);
     }
     if (!alive) return true;
@@ -122,9 +105,8 @@ bool end_descendants(std::span<const pid_t> kept, milliseconds patience) {
 bool wait_for_end(pid_t pid, milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   for (;;) {
-    Process process;
-    if (!read_process(std::to_string(pid).c_str(), process) || process.state == 'Z' || process.state == 'X')
-      return true;
+    const auto status = process_status(pid);
+    if (!status || status->ended()) return true;
     if (std::chrono::steady_clock::now() >= deadline) return false;
     std::this_thread::sleep_for(milliseconds(1));
   }

@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdio>
-#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "mlbench/base/files.h"
+#include "mlbench/base/process_status.h"
 
 namespace mlbench::guard {
 namespace {
@@ -20,12 +19,7 @@ namespace {
 // Beyond all that a rank can have used: a sum over all ranks does not overflow.
 constexpr int64_t kMostUsed = 1'000'000'000'000'000;
 
-struct Times {
-  int64_t own_ticks = 0, waited_ticks = 0;  // of it and of the children that it waited for
-  int64_t pages = 0;                        // resident
-};
-
-// The beginning of a file of /proc. Empty: it is gone.
+// A file of /proc. Empty: it is gone.
 std::optional<std::string> read_all(const std::string& path) {
   const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return std::nullopt;
@@ -38,24 +32,9 @@ std::optional<std::string> read_all(const std::string& path) {
   return text;
 }
 
-std::optional<Times> times_of(const std::string& process) {
-  const auto text = read_all(process + "/stat");
-  // The program's name stands in parentheses and may hold anything.
-  const size_t end_of_name = text ? text->rfind(')') : std::string::npos;
-  if (end_of_name == std::string::npos) return std::nullopt;
-  long long user = 0, system = 0, waited_user = 0, waited_system = 0, pages = 0;
-  constexpr const char* kFields =
-      " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lld %lld %lld %lld %*d %*d %*d %*d %*u %*u %lld";
-  if (std::sscanf(text->c_str() + end_of_name + 1, kFields, &user, &system, &waited_user, &waited_system, &pages) !=
-      5) {
-    return std::nullopt;
-  }
-  return Times{user + system, waited_user + waited_system, pages};
-}
-
 // Each thread has its own. False: it is gone, or the kernel does not say.
-bool add_children(const std::string& process, std::vector<pid_t>& children) {
-  const std::string threads = process + "/task/";
+bool add_children(pid_t pid, std::vector<pid_t>& children) {
+  const std::string threads = "/proc/" + std::to_string(pid) + "/task/";
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(threads.c_str()), closedir);
   if (!folder) return false;
   bool known = false;
@@ -78,20 +57,18 @@ bool add_children(const std::string& process, std::vector<pid_t>& children) {
 }  // namespace
 
 std::optional<Usage> usage_below(pid_t root, std::span<const pid_t> left_out) {
-  const auto folder_of = [](pid_t pid) { return "/proc/" + std::to_string(pid); };
-  const auto above = times_of(folder_of(root));
+  const auto above = process_status(root);
   std::vector<pid_t> found;
-  if (!above || !add_children(folder_of(root), found)) return std::nullopt;
+  if (!above || !add_children(root, found)) return std::nullopt;
   std::erase_if(found, [&](pid_t pid) { return std::find(left_out.begin(), left_out.end(), pid) != left_out.end(); });
   int64_t ticks = above->waited_ticks, pages = 0;
   // A parent comes before its children: one that ends meanwhile is not counted twice.
   for (size_t i = 0; i < found.size(); ++i) {
-    const std::string process = folder_of(found[i]);
-    const auto times = times_of(process);
-    if (!times) continue;
-    ticks += times->own_ticks + times->waited_ticks;
-    pages += times->pages;
-    add_children(process, found);
+    const auto status = process_status(found[i]);
+    if (!status) continue;
+    ticks += status->processor_ticks + status->waited_ticks;
+    pages += status->pages;
+    add_children(found[i], found);
   }
   return Usage{std::chrono::microseconds(ticks * (1'000'000 / sysconf(_SC_CLK_TCK))), pages * sysconf(_SC_PAGESIZE)};
 }

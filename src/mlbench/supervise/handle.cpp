@@ -12,7 +12,6 @@
 #include "mlbench/base/system_error.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/lease.h"
-#include "mlbench/supervise/proc.h"
 #include "mlbench/supervise/progress.h"
 #include "mlbench/supervise/supervisor.h"
 

@@ -9,8 +9,8 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/process_status.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/supervise/proc.h"
 
 namespace mlbench::supervise {
 namespace {
@@ -33,7 +33,7 @@ ProcessIdentity identity_from_json(const Json& json) {
 
 bool alive(const ProcessIdentity& identity) {
   const auto process = process_status(identity.pid);
-  return process && process->start_time == identity.start_time && process->state != 'Z' && process->state != 'X';
+  return process && process->start_time == identity.start_time && !process->ended();
 }
 
 std::optional<Lease> Lease::take(const std::filesystem::path& run_dir) {

@@ -15,9 +15,9 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/base/process_status.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/core_lock.h"
-#include "mlbench/supervise/proc.h"
 #include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::supervise {
@@ -112,27 +112,6 @@ TEST(Lease, OnAnotherHostTheCounterTells) {
     }
   });
   EXPECT_TRUE(lease_held(folder.path(), 30s));
-}
-
-TEST(ProcessStatus, OfThisProcess) {
-  const auto status = process_status(getpid());
-  ASSERT_TRUE(status);
-  EXPECT_EQ(status->state, 'R');
-  EXPECT_GT(status->start_time, 0u);
-  EXPECT_FALSE(process_status(1 << 29)) << "no such process";
-}
-
-TEST(ProcessStatus, SeesAStoppedProcess) {
-  const pid_t child = fork();
-  if (child == 0) {
-    raise(SIGSTOP);
-    _exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
-  EXPECT_EQ(process_status(child)->state, 'T');
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
 }
 
 TEST(CoreLock, IsForAllUsersWhateverTheUmask) {

@@ -8,7 +8,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
-#include "mlbench/supervise/proc.h"
+#include "mlbench/base/process_status.h"
 #include "mlbench/supervise/progress.h"
 
 namespace mlbench::supervise {
