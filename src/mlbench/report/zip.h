@@ -10,7 +10,7 @@
 //   result_val_global_METRIC @ 0.json    per evaluation on test data; result_val_global_loss @ 0.json, too
 //   result_global_cum_KIND @ 0.json      rank 0's seconds over the whole run
 //   result_TotalCumulativeTrainTime @ 0  rank 0's train_legacy clock
-//   rank-R_cpu.json, rank-R_memory.json  what rank R and all that it started used, as MLBench has it of a pod: cores; MiB
+//   rank-R_cpu.json, rank-R_memory.json  what rank R and all that it started used, as of MLBench's pods: cores; MiB
 //   official_result.txt                  when the goal was reached
 //   notes.json                           what was said about the run (notes.h), where something was
 //   run.json                             the record
