@@ -79,7 +79,7 @@ TEST(KubernetesManifest, HasAllThatAClusterMayDecideOtherwise) {
       "template": {
         "metadata": {"labels": {
           "app.kubernetes.io/name": "mlbench", "app.kubernetes.io/component": "rank", "mlbench/run": "r-4",
-          "mlbench/start": "mlbench-r-4-ab"}},
+          "mlbench/start": "mlbench-r-4-ab", "mlbench/nodes": "alone"}},
         "spec": {
           "restartPolicy": "Never", "subdomain": "mlbench-r-4-ab", "terminationGracePeriodSeconds": 5,
           "automountServiceAccountToken": false, "enableServiceLinks": false,
@@ -143,20 +143,34 @@ TEST(KubernetesManifest, HasWhatWasAskedFor) {
   EXPECT_EQ(pod["hostNetwork"], true);
   EXPECT_EQ(pod["dnsPolicy"], "ClusterFirstWithHostNet");
   const Json& rule = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-  ASSERT_EQ(rule.size(), 2u) << "no other rank of this run, and none of another";
-  EXPECT_EQ(rule[0]["topologyKey"], "kubernetes.io/hostname");
-  EXPECT_EQ(rule[0]["labelSelector"]["matchLabels"], Json({{"mlbench/start", "mlbench-r-4-ab"}}));
-  EXPECT_TRUE(rule[1]["labelSelector"].contains("matchExpressions"));
-  request.share_host = true;
-  const Json shared = template_of(objects_for(request, engine)).at("spec");
-  EXPECT_EQ(shared["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"],
-            Json::array({rule[0]}));
+  ASSERT_EQ(rule.size(), 1u) << "the scheduler wakes who waits when a pod goes that all its rules name";
+  const Json of_others = {{"key", "mlbench/start"}, {"operator", "NotIn"}, {"values", {"mlbench-r-4-ab"}}};
+  EXPECT_EQ(rule[0]["labelSelector"]["matchExpressions"], Json::array({of_others}));
+  EXPECT_EQ(pod["topologySpreadConstraints"], Json::parse(R"([{
+    "maxSkew": 1, "minDomains": 4, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+    "nodeTaintsPolicy": "Honor",
+    "labelSelector": {"matchLabels": {"app.kubernetes.io/name": "mlbench", "app.kubernetes.io/component": "rank",
+                                      "mlbench/start": "mlbench-r-4-ab"}}}])"))
+      << "a rank per node";
   engine.ranks_per_host = 3;
   engine.kubernetes.data_volume = "/mnt/data";
   const Json other = template_of(objects_for(request, engine)).at("spec");
-  EXPECT_FALSE(other.contains("affinity")) << "it shares its nodes";
   EXPECT_EQ(other["topologySpreadConstraints"][0]["minDomains"], 2);
   EXPECT_EQ(other["volumes"].back()["hostPath"], Json({{"path", "/mnt/data"}, {"type", "Directory"}}));
+}
+
+TEST(KubernetesManifest, RunsThatShareTheirNodesComeToNoMeasurements) {
+  LaunchRequest request = plain_request();
+  request.share_host = true;
+  const Json made = template_of(objects_for(request, with_image()));
+  EXPECT_EQ(made["metadata"]["labels"]["mlbench/nodes"], "shared");
+  EXPECT_EQ(made["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"],
+            Json::parse(R"([{
+              "labelSelector": {
+                "matchLabels": {"app.kubernetes.io/name": "mlbench", "app.kubernetes.io/component": "rank"},
+                "matchExpressions": [{"key": "mlbench/start", "operator": "NotIn", "values": ["mlbench-r-4-ab"]},
+                                     {"key": "mlbench/nodes", "operator": "In", "values": ["alone"]}]},
+              "namespaceSelector": {}, "topologyKey": "kubernetes.io/hostname"}])"));
 }
 
 TEST(KubernetesManifest, AnImageOfTheUsersOwnGetsAGuard) {
@@ -1290,12 +1304,18 @@ TEST(KubernetesEmit, AnMpiJobHasALauncherAndWorkersWithAnSshd) {
         "Launcher": {"replicas": 1, "restartPolicy": "Never", "template": {
           "metadata": {"labels": {
             "app.kubernetes.io/name": "mlbench", "app.kubernetes.io/component": "launcher", "mlbench/run": "r-4",
-            "mlbench/start": "NAME"}},
+            "mlbench/start": "NAME", "mlbench/nodes": "shared"}},
           "spec": {
             "terminationGracePeriodSeconds": 5, "automountServiceAccountToken": false, "enableServiceLinks": false,
             "securityContext": {"runAsNonRoot": true, "runAsUser": 10001, "runAsGroup": 10001, "fsGroup": 10001,
                                 "seccompProfile": {"type": "RuntimeDefault"}},
             "imagePullSecrets": [{"name": "lab"}],
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+              {"labelSelector": {
+                 "matchLabels": {"app.kubernetes.io/name": "mlbench", "app.kubernetes.io/component": "rank"},
+                 "matchExpressions": [{"key": "mlbench/start", "operator": "NotIn", "values": ["NAME"]},
+                                      {"key": "mlbench/nodes", "operator": "In", "values": ["alone"]}]},
+               "namespaceSelector": {}, "topologyKey": "kubernetes.io/hostname"}]}},
             "containers": [{
               "name": "rank", "image": "worker:1",
               "command": [
@@ -1325,18 +1345,22 @@ TEST(KubernetesEmit, AnMpiJobHasALauncherAndWorkersWithAnSshd) {
         "Worker": {"replicas": 2, "restartPolicy": "Never", "template": {
           "metadata": {"labels": {
             "app.kubernetes.io/name": "mlbench", "app.kubernetes.io/component": "rank", "mlbench/run": "r-4",
-            "mlbench/start": "NAME"}},
+            "mlbench/start": "NAME", "mlbench/nodes": "alone"}},
           "spec": {
             "terminationGracePeriodSeconds": 5, "automountServiceAccountToken": false, "enableServiceLinks": false,
             "securityContext": {"runAsNonRoot": true, "runAsUser": 10001, "runAsGroup": 10001, "fsGroup": 10001,
                                 "seccompProfile": {"type": "RuntimeDefault"}},
             "imagePullSecrets": [{"name": "lab"}],
             "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-              {"labelSelector": {"matchLabels": {"mlbench/start": "NAME"}}, "topologyKey": "kubernetes.io/hostname"},
               {"labelSelector": {
                  "matchLabels": {"app.kubernetes.io/name": "mlbench", "app.kubernetes.io/component": "rank"},
                  "matchExpressions": [{"key": "mlbench/start", "operator": "NotIn", "values": ["NAME"]}]},
                "namespaceSelector": {}, "topologyKey": "kubernetes.io/hostname"}]}},
+            "topologySpreadConstraints": [{
+              "maxSkew": 1, "minDomains": 2, "topologyKey": "kubernetes.io/hostname",
+              "whenUnsatisfiable": "DoNotSchedule", "nodeTaintsPolicy": "Honor",
+              "labelSelector": {"matchLabels": {
+                "app.kubernetes.io/name": "mlbench", "app.kubernetes.io/component": "rank", "mlbench/start": "NAME"}}}],
             "containers": [{
               "name": "rank", "image": "worker:1",
               "command": [

@@ -30,6 +30,8 @@ constexpr const char* kGuard = "mlbench-guard";
 constexpr const char* kWorker = "mlbench-worker";
 constexpr const char* kTools = "/mlbench";
 constexpr const char* kNodeName = "kubernetes.io/hostname";
+constexpr const char* kNodesLabel = "mlbench/nodes";  // of pods: whether they share them
+constexpr const char* kAlone = "alone";
 constexpr const char* kPort = "29500";
 constexpr const char* kRunDirVariable = "MLBENCH_RUN_DIR";
 constexpr const char* kOverlayVariable = "MLBENCH_POD_OVERLAY";
@@ -83,30 +85,28 @@ Json resources_of(const LaunchRequest& request, const spec::EngineOptions& engin
   return {{"requests", each}, {"limits", each}};
 }
 
-// How ranks spread over nodes. On a node of a measurement there is no other run's rank, in whatever namespace: neither
-// comes to the other, since Kubernetes keeps the rules of those that are there against those that come.
+// How ranks spread over nodes. On a node of a measurement there is no other run's rank, in whatever namespace, and one
+// that shares its nodes comes to no measurement's. Each says so itself, and has no other rule of this kind: when a pod
+// goes, the scheduler looks at once at those that wait only if it matches all their own rules, else within 5 minutes.
 void place(Json& pod, const LaunchRequest& request, const spec::EngineOptions& engine, const std::string& name) {
-  const Json these = {{"matchLabels", {{kStartLabel, name}}}};
-  Json apart = Json::array();
-  if (engine.ranks_per_host == 1) apart.push_back({{"labelSelector", these}, {"topologyKey", kNodeName}});
-  if (!request.share_host) {
-    const Json others = {{"key", kStartLabel}, {"operator", "NotIn"}, {"values", Json::array({name})}};
-    apart.push_back(
-        {{"labelSelector", {{"matchLabels", labels_of_ranks()}, {"matchExpressions", Json::array({others})}}},
-         {"namespaceSelector", Json::object()},
-         {"topologyKey", kNodeName}});
+  Json others = Json::array({{{"key", kStartLabel}, {"operator", "NotIn"}, {"values", Json::array({name})}}});
+  if (request.share_host) {
+    others.push_back({{"key", kNodesLabel}, {"operator", "In"}, {"values", Json::array({kAlone})}});
   }
-  if (!apart.empty()) {
-    pod["affinity"] = {{"podAntiAffinity", {{"requiredDuringSchedulingIgnoredDuringExecution", std::move(apart)}}}};
-  }
-  if (engine.ranks_per_host > 1) {
+  const Json apart = {{"labelSelector", {{"matchLabels", labels_of_ranks()}, {"matchExpressions", std::move(others)}}},
+                      {"namespaceSelector", Json::object()},
+                      {"topologyKey", kNodeName}};
+  pod["affinity"] = {{"podAntiAffinity", {{"requiredDuringSchedulingIgnoredDuringExecution", Json::array({apart})}}}};
+  if (engine.ranks_per_host > 0) {
     const int64_t nodes = (request.workers + engine.ranks_per_host - 1) / engine.ranks_per_host;
+    Json these = labels_of_ranks();
+    these[kStartLabel] = name;
     pod["topologySpreadConstraints"] = Json::array({{{"maxSkew", 1},
                                                      {"minDomains", nodes},
                                                      {"topologyKey", kNodeName},
                                                      {"whenUnsatisfiable", "DoNotSchedule"},
                                                      {"nodeTaintsPolicy", "Honor"},
-                                                     {"labelSelector", these}}});
+                                                     {"labelSelector", {{"matchLabels", std::move(these)}}}}});
   }
 }
 
@@ -171,7 +171,9 @@ Json template_of(const LaunchRequest& request, const spec::EngineOptions& engine
   container["volumeMounts"] = std::move(mounts);
   pod["containers"] = Json::array({std::move(container)});
   pod["volumes"] = std::move(volumes);
-  Json made = {{"metadata", {{"labels", labels_of(request, defaults, name)}}}, {"spec", std::move(pod)}};
+  Json labels = labels_of(request, defaults, name);
+  labels[kNodesLabel] = request.share_host ? "shared" : kAlone;
+  Json made = {{"metadata", {{"labels", std::move(labels)}}}, {"spec", std::move(pod)}};
   made = with_overlay(std::move(made), defaults.pod_overlay, kOverlayVariable);
   return with_overlay(std::move(made), options.pod_overlay, "--pod-overlay");
 }
