@@ -8,14 +8,14 @@ namespace {
 
 template <typename Format, ReduceOp op>
 void accumulate_portable(void* accumulator, const void* other, size_t count, bool other_first) {
-  auto* __restrict a = static_cast<typename Format::Stored*>(accumulator);
-  const auto* __restrict b = static_cast<const typename Format::Stored*>(other);
+  auto* __restrict a = static_cast<Element<Format>*>(accumulator);
+  const auto* __restrict b = static_cast<const Element<Format>*>(other);
   for (size_t i = 0; i < count; ++i) accumulate_one<Format, op>(a[i], b[i], other_first);
 }
 
 template <typename Format>
 void divide_portable(void* values, size_t count, int divisor) {
-  auto* v = static_cast<typename Format::Stored*>(values);
+  auto* v = static_cast<Element<Format>*>(values);
   for (size_t i = 0; i < count; ++i) divide_one<Format>(v[i], divisor);
 }
 

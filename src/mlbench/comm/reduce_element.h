@@ -28,6 +28,12 @@ struct BFloat16 {
   static uint16_t store(float value) { return float_to_bfloat16(value); }
 };
 
+// An element where it lies: a buffer may begin anywhere.
+template <typename Format>
+struct [[gnu::packed]] Element {
+  typename Format::Stored value;
+};
+
 template <ReduceOp op, typename T>
 inline T combine(T a, T b) {
   if constexpr (op == ReduceOp::kMin) {
@@ -45,20 +51,20 @@ inline T combine(T a, T b) {
 }
 
 template <typename Format, ReduceOp op>
-inline void accumulate_one(typename Format::Stored& accumulator, typename Format::Stored other, bool other_first) {
-  const auto a = Format::load(accumulator);
-  const auto b = Format::load(other);
-  accumulator = Format::store(other_first ? combine<op>(b, a) : combine<op>(a, b));
+inline void accumulate_one(Element<Format>& accumulator, Element<Format> other, bool other_first) {
+  const auto a = Format::load(accumulator.value);
+  const auto b = Format::load(other.value);
+  accumulator.value = Format::store(other_first ? combine<op>(b, a) : combine<op>(a, b));
 }
 
 template <typename Format>
-inline void divide_one(typename Format::Stored& value, int divisor) {
-  const auto dividend = Format::load(value);
+inline void divide_one(Element<Format>& element, int divisor) {
+  const auto dividend = Format::load(element.value);
   using T = std::remove_const_t<decltype(dividend)>;
   if constexpr (std::is_integral_v<T>) {
-    value = Format::store(static_cast<T>(dividend / divisor));
+    element.value = Format::store(static_cast<T>(dividend / divisor));
   } else {
-    value = Format::store(dividend / static_cast<T>(divisor));
+    element.value = Format::store(dividend / static_cast<T>(divisor));
   }
 }
 

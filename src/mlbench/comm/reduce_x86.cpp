@@ -12,22 +12,22 @@ namespace {
 // The plain loop again, vectorised by the compiler for wider registers.
 template <typename Format, ReduceOp op>
 MLBENCH_AVX2 void accumulate_avx2(void* accumulator, const void* other, size_t count, bool other_first) {
-  auto* __restrict a = static_cast<typename Format::Stored*>(accumulator);
-  const auto* __restrict b = static_cast<const typename Format::Stored*>(other);
+  auto* __restrict a = static_cast<Element<Format>*>(accumulator);
+  const auto* __restrict b = static_cast<const Element<Format>*>(other);
   for (size_t i = 0; i < count; ++i) accumulate_one<Format, op>(a[i], b[i], other_first);
 }
 
-MLBENCH_AVX2 inline __m256 load_eight(const uint16_t* bits, Float16) {
-  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bits)));
+MLBENCH_AVX2 inline __m256 load_eight(const void* bits, Float16) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(bits)));
 }
-MLBENCH_AVX2 inline void store_eight(uint16_t* bits, __m256 values, Float16) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(bits), _mm256_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
+MLBENCH_AVX2 inline void store_eight(void* bits, __m256 values, Float16) {
+  _mm_storeu_si128(static_cast<__m128i*>(bits), _mm256_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
 }
-MLBENCH_AVX2 inline __m256 load_eight(const uint16_t* bits, BFloat16) {
-  const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bits)));
+MLBENCH_AVX2 inline __m256 load_eight(const void* bits, BFloat16) {
+  const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(bits)));
   return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
-MLBENCH_AVX2 inline void store_eight(uint16_t* bits, __m256 values, BFloat16) {
+MLBENCH_AVX2 inline void store_eight(void* bits, __m256 values, BFloat16) {
   const __m256i raw = _mm256_castps_si256(values);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(raw, 16), _mm256_set1_epi32(1));
   const __m256i rounded = _mm256_add_epi32(raw, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
@@ -35,7 +35,7 @@ MLBENCH_AVX2 inline void store_eight(uint16_t* bits, __m256 values, BFloat16) {
   const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(values, values, _CMP_UNORD_Q));
   const __m256i high = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, is_nan), 16);
   const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(high, high), 0b1000);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(bits), _mm256_castsi256_si128(packed));
+  _mm_storeu_si128(static_cast<__m128i*>(bits), _mm256_castsi256_si128(packed));
 }
 
 template <ReduceOp op>
@@ -49,8 +49,8 @@ MLBENCH_AVX2 inline __m256 combine_eight(__m256 a, __m256 b) {
 
 template <typename Format, ReduceOp op>
 MLBENCH_AVX2 void accumulate_half_avx2(void* accumulator, const void* other, size_t count, bool other_first) {
-  auto* __restrict a = static_cast<uint16_t*>(accumulator);
-  const auto* __restrict b = static_cast<const uint16_t*>(other);
+  auto* __restrict a = static_cast<Element<Format>*>(accumulator);
+  const auto* __restrict b = static_cast<const Element<Format>*>(other);
   size_t i = 0;
   for (; i + 8 <= count; i += 8) {
     const __m256 x = load_eight(a + i, Format());
@@ -62,7 +62,7 @@ MLBENCH_AVX2 void accumulate_half_avx2(void* accumulator, const void* other, siz
 
 template <typename Format>
 MLBENCH_AVX2 void divide_half_avx2(void* values, size_t count, int divisor) {
-  auto* v = static_cast<uint16_t*>(values);
+  auto* v = static_cast<Element<Format>*>(values);
   const __m256 divisors = _mm256_set1_ps(static_cast<float>(divisor));
   size_t i = 0;
   for (; i + 8 <= count; i += 8) store_eight(v + i, _mm256_div_ps(load_eight(v + i, Format()), divisors), Format());
