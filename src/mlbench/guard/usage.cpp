@@ -1,15 +1,14 @@
 #include "mlbench/guard/usage.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <memory>
 #include <vector>
 
+#include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/process_status.h"
 
@@ -19,19 +18,6 @@ namespace {
 // Beyond all that a rank can have used: a sum over all ranks does not overflow.
 constexpr int64_t kMostUsed = 1'000'000'000'000'000;
 
-// A file of /proc. Empty: it is gone.
-std::optional<std::string> read_all(const std::string& path) {
-  const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return std::nullopt;
-  std::string text;
-  std::array<char, 4096> piece{};
-  ssize_t count = 0;
-  while ((count = read(fd.get(), piece.data(), piece.size())) > 0)
-    text.append(piece.data(), static_cast<size_t>(count));
-  if (count < 0) return std::nullopt;
-  return text;
-}
-
 // Each thread has its own. False: it is gone, or the kernel does not say.
 bool add_children(pid_t pid, std::vector<pid_t>& children) {
   const std::string threads = "/proc/" + std::to_string(pid) + "/task/";
@@ -40,11 +26,15 @@ bool add_children(pid_t pid, std::vector<pid_t>& children) {
   bool known = false;
   while (const dirent* thread = readdir(folder.get())) {
     if (thread->d_name[0] == '.') continue;
-    const auto list = read_all(threads + thread->d_name + "/children");
-    if (!list) continue;
+    std::string list;
+    try {
+      list = read_file(threads + thread->d_name + "/children");
+    } catch (const IoError&) {
+      continue;  // it is gone
+    }
     known = true;
-    const char* const end = list->data() + list->size();
-    for (const char* at = list->data(); at < end;) {
+    const char* const end = list.data() + list.size();
+    for (const char* at = list.data(); at < end;) {
       pid_t child = 0;
       const auto [stop, error] = std::from_chars(at, end, child);
       if (error == std::errc()) children.push_back(child);
