@@ -1,22 +1,19 @@
 #pragma once
 
-// Ranks as threads, a clock whose time is known, and a transport that makes mistakes, for the tests of this folder.
-
-#include <gtest/gtest.h>
+// A clock whose time is known, and a transport that makes mistakes, for the tests of this folder.
 
 #include <chrono>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/comm/communicator.h"
 #include "mlbench/comm/in_process.h"
+#include "mlbench/comm/test_group.h"
 
 namespace mlbench::collectives {
 
@@ -32,26 +29,8 @@ class TickingClock final : public Clock {
   mutable TimePoint now_{};
 };
 
-inline constexpr std::chrono::milliseconds kGroupPatience{60'000};
-
-// Runs `body` on a thread of each of these ranks. What one throws is a failure of the test.
-inline void run_group(std::vector<std::unique_ptr<comm::Communicator>> ranks,
-                      const std::function<void(comm::Communicator&)>& body) {
-  std::vector<std::thread> threads;
-  for (auto& rank : ranks) {
-    threads.emplace_back([&body, comm = std::move(rank)] {
-      try {
-        body(*comm);
-      } catch (const std::exception& error) {
-        ADD_FAILURE() << "rank " << comm->rank() << ": " << error.what();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-inline void run_group(int size, const std::function<void(comm::Communicator&)>& body) {
-  run_group(comm::make_in_process_group(size, kGroupPatience), body);
-}
+using comm::kGroupPatience;
+using comm::run_group;
 
 // Told of the output of each operation of a rank, when it is done; may change it.
 using Hook = std::function<void(const std::string& operation, BufferView output)>;

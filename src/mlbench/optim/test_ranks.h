@@ -7,10 +7,9 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
-#include <thread>
-#include <vector>
 
 #include "mlbench/comm/in_process.h"
+#include "mlbench/comm/test_group.h"
 
 namespace mlbench::optim {
 
@@ -18,12 +17,8 @@ inline constexpr std::chrono::seconds kPatience{20};
 
 // Runs `body(rank, communicator)` on each of `size` ranks, and waits for all.
 inline void on_ranks(int size, const std::function<void(int, comm::Communicator&)>& body) {
-  auto group = comm::make_in_process_group(size, kPatience);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] { body(rank, *group[static_cast<size_t>(rank)]); });
-  }
-  for (std::thread& thread : threads) thread.join();
+  comm::run_group(comm::make_in_process_group(size, kPatience),
+                  [&](comm::Communicator& comm) { body(comm.rank(), comm); });
 }
 
 // Of tensors anywhere, whole.

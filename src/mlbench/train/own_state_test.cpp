@@ -4,10 +4,9 @@
 
 #include <cmath>
 #include <limits>
-#include <thread>
 #include <vector>
 
-#include "mlbench/comm/in_process.h"
+#include "mlbench/comm/test_group.h"
 
 namespace mlbench::train {
 namespace {
@@ -42,18 +41,14 @@ bool equal(const NamedState& a, const NamedState& b) {
 
 TEST(OwnState, OfEachRankIsOnRankZeroUnderItsPrefix) {
   for (const int size : {1, 2, 3, 12}) {
-    auto group = comm::make_in_process_group(size, std::chrono::seconds(20));
     NamedState all;
     all.scalars["shared"] = int64_t{5};
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < size; ++rank) {
-      threads.emplace_back([&, rank] {
-        NamedState nothing;
-        gather_own_state(state_of(rank), *group[static_cast<size_t>(rank)], rank == 0 ? all : nothing);
-        EXPECT_TRUE(rank == 0 || (nothing.tensors.empty() && nothing.scalars.empty()));
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    comm::run_group(comm::make_in_process_group(size, std::chrono::seconds(20)), [&](comm::Communicator& comm) {
+      const int rank = comm.rank();
+      NamedState nothing;
+      gather_own_state(state_of(rank), comm, rank == 0 ? all : nothing);
+      EXPECT_TRUE(rank == 0 || (nothing.tensors.empty() && nothing.scalars.empty()));
+    });
     for (int rank = 0; rank < size; ++rank) {
       EXPECT_TRUE(equal(own_state_of(all, rank), state_of(rank))) << rank << " of " << size;
     }

@@ -2,10 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include <thread>
-
 #include "mlbench/base/errors.h"
-#include "mlbench/comm/in_process.h"
+#include "mlbench/comm/test_group.h"
 #include "mlbench/framework/null/null_framework.h"
 #include "mlbench/models/chain.h"
 
@@ -104,49 +102,40 @@ TEST(AverageModel, IsTheExactMeanOfBuffersOnAllRanksAndLeavesTheirOwn) {
     };
     const auto rank_mean = static_cast<float>(size - 1) / 2;
     const std::vector<float> mean = {rank_mean * 1.5F, rank_mean * -3 + 0.25F, 7};
-    auto group = comm::make_in_process_group(size, std::chrono::seconds(20));
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < size; ++rank) {
-      threads.emplace_back([&, rank] {
-        const auto model = make_model();
-        NamedState state;
-        state.tensors = stored();
-        state.tensors["rank0/bn.running_mean"] = tensor_of({3}, own_of(rank));
-        import_model(state, 0, *model);
-        const AveragedModel averaged = average_model(*model, *group[static_cast<size_t>(rank)], true);
-        EXPECT_TRUE(averaged.parameters.empty()) << "all have the same";
-        ASSERT_EQ(static_cast<int64_t>(averaged.buffers.size()), model->layout().buffer_elements);
-        EXPECT_EQ(std::vector<float>(averaged.buffers.begin(), averaged.buffers.begin() + 3), mean)
-            << rank << " of " << size;
-        EXPECT_EQ(values_of(*model, "bn.running_mean"), own_of(rank)) << rank << " of " << size;
-        EXPECT_THAT(values_of(*model, "fc.bias"), ElementsAre(7, 8, 9));
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    comm::run_group(comm::make_in_process_group(size, std::chrono::seconds(20)), [&](comm::Communicator& comm) {
+      const int rank = comm.rank();
+      const auto model = make_model();
+      NamedState state;
+      state.tensors = stored();
+      state.tensors["rank0/bn.running_mean"] = tensor_of({3}, own_of(rank));
+      import_model(state, 0, *model);
+      const AveragedModel averaged = average_model(*model, comm, true);
+      EXPECT_TRUE(averaged.parameters.empty()) << "all have the same";
+      ASSERT_EQ(static_cast<int64_t>(averaged.buffers.size()), model->layout().buffer_elements);
+      EXPECT_EQ(std::vector<float>(averaged.buffers.begin(), averaged.buffers.begin() + 3), mean)
+          << rank << " of " << size;
+      EXPECT_EQ(values_of(*model, "bn.running_mean"), own_of(rank)) << rank << " of " << size;
+      EXPECT_THAT(values_of(*model, "fc.bias"), ElementsAre(7, 8, 9));
+    });
   }
 }
 
 TEST(AverageModel, IsTheMeanOfParametersWhereRanksDiffer) {
-  auto group = comm::make_in_process_group(2, std::chrono::seconds(20));
   std::vector<std::string> hashes(2);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      comm::Communicator& comm = *group[static_cast<size_t>(rank)];
-      const auto model = make_model();
-      model->parameters().fill_(static_cast<float>(3 * rank));
-      const AveragedModel averaged = average_model(*model, comm, false);
-      EXPECT_THAT(averaged.parameters, testing::Each(1.5F));
-      EXPECT_THAT(values_of(*model, "fc.bias"), testing::Each(static_cast<float>(3 * rank)));
-      NamedState state, own;
-      export_model(*model, averaged, state, own);
-      EXPECT_EQ(state.tensor("fc.bias").bytes, tensor_of({3}, {1.5, 1.5, 1.5}).bytes);
-      const auto mine = static_cast<float>(3 * rank);
-      EXPECT_EQ(own.tensor("fc.bias").bytes, tensor_of({3}, {mine, mine, mine}).bytes);
-      hashes[static_cast<size_t>(rank)] = agreed_weights_sha256(*model, comm, false);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  comm::run_group(comm::make_in_process_group(2, std::chrono::seconds(20)), [&](comm::Communicator& comm) {
+    const int rank = comm.rank();
+    const auto model = make_model();
+    model->parameters().fill_(static_cast<float>(3 * rank));
+    const AveragedModel averaged = average_model(*model, comm, false);
+    EXPECT_THAT(averaged.parameters, testing::Each(1.5F));
+    EXPECT_THAT(values_of(*model, "fc.bias"), testing::Each(static_cast<float>(3 * rank)));
+    NamedState state, own;
+    export_model(*model, averaged, state, own);
+    EXPECT_EQ(state.tensor("fc.bias").bytes, tensor_of({3}, {1.5, 1.5, 1.5}).bytes);
+    const auto mine = static_cast<float>(3 * rank);
+    EXPECT_EQ(own.tensor("fc.bias").bytes, tensor_of({3}, {mine, mine, mine}).bytes);
+    hashes[static_cast<size_t>(rank)] = agreed_weights_sha256(*model, comm, false);
+  });
   EXPECT_EQ(hashes[0].size(), 64U);
   EXPECT_EQ(hashes[0], hashes[1]);
   auto alone = std::move(comm::make_in_process_group(1, std::chrono::seconds(20)).front());
