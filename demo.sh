@@ -9,7 +9,7 @@ tools/build.sh release mlbench mlbench-worker
 
 name=demo-$(date +%Y%m%d-%H%M%S)
 mlbench=build/release/bin/mlbench
-echo "demo: $mlbench run $name 1 2 --task fashion-mnist --light --local (about 2 min on 2 cores)"
+echo "demo: $mlbench run $name 1 2 --task fashion-mnist --light --local (2 to 5 min on 2 cores)"
 "$mlbench" run "$name" 1 2 --task fashion-mnist --light --local
 # They go on the list that the runs end with.
 cat <<END

@@ -14,7 +14,7 @@ cmake --preset "$preset" ${MLBENCH_TORCH_DIR:+-DMLBENCH_TORCH_DIR="$MLBENCH_TORC
 grep -o 'LibTorch [0-9.]*: .*' "$build/configure.log" || true
 
 if [[ ! -f $build/.built ]]; then
-  echo "build: the first build takes up to 10 min on 2 cores"
+  echo "build: the first build takes some 10 min on 2 cores, on old ones up to 40"
 fi
 started=$SECONDS
 NINJA_STATUS='[%f/%t, %es] ' cmake --build --preset "$preset" ${1:+--target "$@"}
