@@ -24,6 +24,9 @@ class ChartMaker {
       for (const StudyPoint& point : line.points) counts.insert(point.workers);
     }
     counts_.assign(counts.begin(), counts.end());
+    std::set<std::string> labels;
+    for (const StudyLine& line : study.lines) labels.insert(line.labels.begin(), line.labels.end());
+    labels_.assign(labels.begin(), labels.end());
   }
 
   std::vector<Chart> make() {
@@ -81,6 +84,7 @@ class ChartMaker {
     chart.id = std::move(id);
     chart.title = study_.task + ": " + title;
     chart.subtitle = std::move(subtitle);
+    chart.labels = labels_;
     chart.x_label = std::move(x_label);
     chart.y_label = std::move(y_label);
     return charts_.emplace_back(std::move(chart));
@@ -278,6 +282,7 @@ class ChartMaker {
   const std::vector<MeasuredRun>& runs_;
   const ChartOptions& options_;
   std::vector<int64_t> counts_;
+  std::vector<std::string> labels_;  // of the runs of all lines
   std::vector<Chart> charts_;
 };
 

@@ -28,6 +28,7 @@ struct ChartSeries {
 struct Chart {
   std::string id;  // "speedup": base name of its files; letters, digits, '_' and '-'
   std::string title, subtitle, x_label, y_label;
+  std::vector<std::string> labels;  // what a reader must know of the runs drawn, below the subtitle: "oversubscribed"
   ChartKind kind = ChartKind::kLines;
   std::vector<std::string> ticks;
   std::vector<ChartSeries> series;

@@ -53,6 +53,11 @@ TEST_F(Charts, SpeedUpHasItsBaselineAndTheLinearLine) {
   EXPECT_THAT(values(speed_up.series[1]), ElementsAre(1, 2, 16));
 }
 
+TEST_F(Charts, WhatAReaderMustKnowStandsInEach) {
+  for (MeasuredRun& run : runs_) run.record["oversubscribed"] = true;
+  for (const Chart& one : charts()) EXPECT_THAT(one.labels, ElementsAre("light", "oversubscribed")) << one.id;
+}
+
 TEST_F(Charts, ThroughputHasALinearLineOfEachLinesOwn) {
   const Chart rates = chart("throughput");
   ASSERT_EQ(rates.series.size(), 2U);
@@ -179,6 +184,7 @@ TEST(ChartCsv, QuotesAndDisarms) {
                     .subtitle = "",
                     .x_label = "workers",
                     .y_label = "",
+                    .labels = {},
                     .ticks = {"1", "4"},
                     .series = {{"=cmd()", {{0, 1.5}}, false}, {"a \"b\", c", {{0, 2}, {1, 3}}, false}}};
   EXPECT_EQ(chart_csv(chart), "workers,'=cmd(),\"a \"\"b\"\", c\"\n1,1.5,2\n4,,3\n");

@@ -1,6 +1,7 @@
 #include "mlbench/report/collectives_charts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "mlbench/report/statistics.h"
+#include "mlbench/spec/communication.h"
 
 namespace mlbench::report {
 
@@ -22,6 +24,7 @@ struct LineKey {
   std::string backend;
   int64_t ranks = 0;
   std::string dtype;
+  std::string labels;  // what a reader must know of it: "oversubscribed"
   auto operator<=>(const LineKey&) const = default;
 };
 // What has charts of its own.
@@ -41,13 +44,14 @@ const CollectiveForm* form_of(const CollectiveRow& row) {
   return in_place->copies ? out_of_place : in_place;
 }
 
-void add_row(const std::string& backend, int64_t ranks, const CollectiveRow& row, std::map<PlotKey, Lines>& plots) {
+void add_row(LineKey line, const CollectiveRow& row, std::map<PlotKey, Lines>& plots) {
   const CollectiveForm* form = form_of(row);
   if (form == nullptr || row.size_bytes <= 0 || row.dtype.empty()) return;
   const double time_us = form->iterations ? form->iterations->p50_us : form->time_us;
   if (!(time_us > 0)) return;
   const auto bytes = static_cast<double>(row.size_bytes);
-  SizePoints& points = plots[{row.operation, row.reduction, row.device}][{backend, ranks, row.dtype}];
+  line.dtype = row.dtype;
+  SizePoints& points = plots[{row.operation, row.reduction, row.device}][line];
   points.times_us[bytes / static_cast<double>(size_of(spec::dtype_named(row.dtype)))].push_back(time_us);
   // Of the time shown.
   if (form->bus_bw && *form->bus_bw > 0 && form->time_us > 0) {
@@ -57,6 +61,13 @@ void add_row(const std::string& backend, int64_t ranks, const CollectiveRow& row
 
 std::string known_backend(const CollectivesResult& result) {
   return result.comm_stack.empty() ? result.backend : result.comm_stack;
+}
+
+std::string labels_of(const CollectivesResult& result) {
+  std::vector<std::string> labels;
+  if (spec::on_made_network(result.comm_stack)) labels.emplace_back("synthetic network");
+  if (result.oversubscribed) labels.emplace_back("oversubscribed");
+  return fmt::format("{}", fmt::join(labels, ", "));
 }
 
 std::vector<ChartPoint> points_of(const std::map<double, std::vector<double>>& by_size) {
@@ -75,7 +86,8 @@ class CollectivesChartMaker {
     for (const CollectivesResult& result : results) {
       std::string backend = known_backend(result);
       if (backend.empty()) backend = by_name ? result.name : "unknown back end";
-      for (const CollectiveRow& row : result.rows) add_row(backend, result.workers, row, plots_);
+      const LineKey line{backend, result.workers, "", labels_of(result)};
+      for (const CollectiveRow& row : result.rows) add_row(line, row, plots_);
     }
   }
 
@@ -144,7 +156,7 @@ class CollectivesChartMaker {
   std::string label_of(const LineKey& line, bool several_backends, bool several_ranks) const {
     std::string label = several_backends ? line.backend : several_ranks ? fmt::format("k = {}", line.ranks) : "";
     if (label.empty() || !one_type_) label += (label.empty() ? "" : ", ") + line.dtype;
-    return label;
+    return line.labels.empty() ? label : fmt::format("{} ({})", label, line.labels);
   }
 
   std::map<PlotKey, Lines> plots_;

@@ -53,6 +53,16 @@ TEST(CollectivesCharts, OneResult) {
   EXPECT_DOUBLE_EQ(charts[1].series[1].points[1].y, 2.5);
 }
 
+TEST(CollectivesCharts, WhatAReaderMustKnowStandsBesideTheLine) {
+  std::vector<CollectivesResult> results = {sweep("gloo", 2), sweep("gloo", 4), sweep("gloo", 8)};
+  results[1].oversubscribed = results[2].oversubscribed = true;
+  results[2].comm_stack = "netem(ring(gloo))";
+  EXPECT_THAT(names_of(collectives_charts({results[0], results[1]})[0]),
+              ElementsAre("k = 2", "k = 4 (oversubscribed)"));
+  EXPECT_THAT(names_of(collectives_charts({results[2]})[0]),
+              ElementsAre("float32 (synthetic network, oversubscribed)"));
+}
+
 TEST(CollectivesCharts, ByBackEndAndByNumberOfRanks) {
   const std::vector<Chart> charts =
       collectives_charts({sweep("gloo", 2), sweep("gloo", 4), sweep("mpi", 2), sweep("mpi", 4), sweep("shm", 2)});

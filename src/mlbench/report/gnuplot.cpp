@@ -1,6 +1,7 @@
 #include "mlbench/report/gnuplot.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -41,6 +42,8 @@ std::string cell(std::string text) {
 }
 
 class Script {
+  static constexpr size_t kFirstName = 6;  // of the series, in $text
+
  public:
   explicit Script(const Chart& chart) : chart_(chart) {}
 
@@ -53,11 +56,13 @@ class Script {
             "set datafile separator \"\\t\"\n"
             "set encoding utf8\n";
     out_ += style;
-    out_ += chart_.subtitle.empty() ? "set title $text[1][2:*] noenhanced\n"
-                                    : "set title $text[1][2:*].\"\\n\".$text[2][2:*] noenhanced\n";
+    out_ += "set title $text[1][2:*]";
+    if (!chart_.subtitle.empty()) out_ += ".\"\\n\".$text[2][2:*]";
+    if (!chart_.labels.empty()) out_ += ".\"\\n\".$text[3][2:*]";
+    out_ += " noenhanced\n";
     out_ +=
-        "set xlabel $text[3][2:*] noenhanced\n"
-        "set ylabel $text[4][2:*] noenhanced\n";
+        "set xlabel $text[4][2:*] noenhanced\n"
+        "set ylabel $text[5][2:*] noenhanced\n";
     if (chart_.log_x) out_ += "set logscale x 10\n";
     if (chart_.log_y) out_ += "set logscale y 10\n";
     if (chart_.from_zero && !chart_.log_y) out_ += fmt::format("set yrange [0:{}]\n", highest() > 0 ? "*" : "1");
@@ -73,7 +78,8 @@ class Script {
  private:
   void texts() {
     out_ += fmt::format("$text << {}\n", kEnd);
-    for (const std::string& text : {chart_.title, chart_.subtitle, chart_.x_label, chart_.y_label}) {
+    const std::string labels = fmt::format("{}", fmt::join(chart_.labels, ", "));
+    for (const std::string& text : {chart_.title, chart_.subtitle, labels, chart_.x_label, chart_.y_label}) {
       out_ += cell(text) + "\n";
     }
     for (const ChartSeries& series : chart_.series) out_ += cell(series.name) + "\n";
@@ -102,7 +108,7 @@ class Script {
   void ticks() {
     out_ += "set xtics ()\n";
     for (size_t i = 0; i < chart_.ticks.size(); ++i) {
-      out_ += fmt::format("set xtics add ($text[{}][2:*] {})\n", 5 + chart_.series.size() + i, i);
+      out_ += fmt::format("set xtics add ($text[{}][2:*] {})\n", kFirstName + chart_.series.size() + i, i);
     }
     out_ += fmt::format("set xrange [-0.5:{}.5]\n", chart_.ticks.size() - 1);
   }
@@ -113,7 +119,7 @@ class Script {
     for (size_t i = 0; i < chart_.series.size(); ++i) {
       const ChartSeries& series = chart_.series[i];
       if (i > 0) out_ += ", \\\n  ";
-      const size_t title = i + 5;
+      const size_t title = kFirstName + i;
       if (bars) {
         out_ += fmt::format("$data{} using 2 title $text[{}][2:*] lc rgb '{}'", i, title, next(colour));
       } else if (series.guide) {

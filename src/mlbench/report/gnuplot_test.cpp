@@ -20,6 +20,7 @@ Chart chart_named(const std::string& name) {
           .subtitle = name,
           .x_label = name,
           .y_label = name,
+          .labels = {name, name},
           .ticks = {"1", name},
           .series = {{name, {{0, 1}, {1, 2.5}}, false}, {"linear", {{0, 1}, {1, 2}}, true}}};
 }
@@ -30,11 +31,12 @@ TEST(Gnuplot, Script) {
                             .subtitle = "s",
                             .x_label = "x",
                             .y_label = "y",
+                            .labels = {"light", "open"},
                             .ticks = {},
                             .series = {{"a", {{0.5, 1}}, false}},
                             .from_zero = false},
                            ImageFormat::kSvg),
-            "$text << END_OF_BLOCK\n|t\n|s\n|x\n|y\n|a\nEND_OF_BLOCK\n"
+            "$text << END_OF_BLOCK\n|t\n|s\n|light, open\n|x\n|y\n|a\nEND_OF_BLOCK\n"
             "$data0 << END_OF_BLOCK\n0.5\t1\nEND_OF_BLOCK\n"
             "set terminal svg noenhanced size 900,560 background '#ffffff'\n"
             "set datafile separator \"\\t\"\n"
@@ -43,10 +45,10 @@ TEST(Gnuplot, Script) {
             "set grid y lc rgb '#dddddd'\n"
             "set tics nomirror\n"
             "set key outside right top reverse Left noenhanced\n"
-            "set title $text[1][2:*].\"\\n\".$text[2][2:*] noenhanced\n"
-            "set xlabel $text[3][2:*] noenhanced\n"
-            "set ylabel $text[4][2:*] noenhanced\n"
-            "plot $data0 using 1:2 with linespoints lw 2 pt 7 ps 0.7 lc rgb '#0072B2' title $text[5][2:*]\n");
+            "set title $text[1][2:*].\"\\n\".$text[2][2:*].\"\\n\".$text[3][2:*] noenhanced\n"
+            "set xlabel $text[4][2:*] noenhanced\n"
+            "set ylabel $text[5][2:*] noenhanced\n"
+            "plot $data0 using 1:2 with linespoints lw 2 pt 7 ps 0.7 lc rgb '#0072B2' title $text[6][2:*]\n");
 }
 
 TEST(Gnuplot, DrawsBothFormats) {
@@ -66,6 +68,7 @@ TEST(Gnuplot, DrawsInCharacters) {
                                       .subtitle = "",
                                       .x_label = "epoch",
                                       .y_label = "y",
+                                      .labels = {},
                                       .ticks = {},
                                       .series = {{"1 worker", {{0, 0}, {1, 2}}, false}}},
                                      70);

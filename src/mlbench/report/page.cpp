@@ -58,6 +58,7 @@ Json to_json(const Chart& chart) {
   return {{"id", chart.id},
           {"title", chart.title},
           {"subtitle", chart.subtitle},
+          {"labels", chart.labels},
           {"x_label", chart.x_label},
           {"y_label", chart.y_label},
           {"kind", chart.kind == ChartKind::kStackedBars ? "stacked_bars" : "lines"},

@@ -15,6 +15,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::IsSupersetOf;
 using testing::Not;
 using testing::SizeIs;
 
@@ -161,6 +162,10 @@ TEST(Sweep, OneHostIsNoCluster) {
   EXPECT_TRUE(sweep.nodes[2].crowded);
   EXPECT_DOUBLE_EQ(sweep.nodes[2].efficiency.value(), 0.5);
   EXPECT_THAT(text_of(tables_of(sweep)), HasSubstr("(50 %)"));
+  for (const Chart& chart : charts_of(sweep)) {
+    if (chart.x_label != "nodes") continue;
+    EXPECT_THAT(chart.labels, IsSupersetOf({"ranks on one host", "oversubscribed"}));
+  }
   EXPECT_THAT(sweep.notes, Contains(HasSubstr("stood on one host")));
   EXPECT_THAT(sweep.notes, Contains(HasSubstr("in brackets")));
 }

@@ -172,6 +172,17 @@ void csv_row(std::string& out, const char* stage, const SweepPoint& point) {
   out += "\n";
 }
 
+// Each label of any of the points once.
+std::vector<std::string> labels_of(const std::vector<SweepPoint>& points) {
+  std::vector<std::string> labels;
+  for (const SweepPoint& point : points) {
+    for (const std::string& label : point.labels) {
+      if (std::ranges::find(labels, label) == labels.end()) labels.push_back(label);
+    }
+  }
+  return labels;
+}
+
 // Charts over nodes: the numbers of nodes are one step apart.
 class NodeCharts {
  public:
@@ -187,6 +198,7 @@ class NodeCharts {
     chart.id = id;
     chart.title = title;
     chart.subtitle = sweep_.best ? words_of(sweep_.settings[*sweep_.best].request.setting) : "";
+    chart.labels = labels_of(sweep_.nodes);
     chart.x_label = "nodes";
     chart.y_label = y_label;
     for (const int64_t count : counts_) chart.ticks.push_back(std::to_string(count));
@@ -257,6 +269,7 @@ Chart settings_chart(const Sweep& sweep) {
   chart.id = "sweep_settings";
   chart.title = "Throughput of one node";
   chart.subtitle = "p processes, t intra-op threads of each, i inter-op threads";
+  chart.labels = labels_of(sweep.settings);
   chart.x_label = "setting";
   chart.y_label = "samples/s";
   chart.kind = ChartKind::kStackedBars;

@@ -120,7 +120,7 @@
     context.font = `bold ${15 * scale}px sans-serif`;
     context.fillText(entry.chart.title, 12 * scale, 20 * scale, to.width - 24 * scale);
     context.font = small;
-    context.fillText(entry.chart.subtitle, 12 * scale, 37 * scale, to.width - 24 * scale);
+    context.fillText(subtitleOf(entry.chart), 12 * scale, 37 * scale, to.width - 24 * scale);
     context.drawImage(from, 0, head);
     for (const {one, x, y} of legend) {
       context.fillStyle = colourOf(one);
@@ -144,6 +144,8 @@
     save(`${chart.id}.csv`, new Blob([`${lines.join('\n')}\n`], {type: 'text/csv'}));
   };
 
+  const subtitleOf = (chart) => [chart.subtitle, chart.labels.join(', ')].filter((words) => words !== '').join('; ');
+
   const figure = (chart) => {
     const entry = {chart, place: element('div')};
     const button = (label, act) => {
@@ -153,7 +155,7 @@
       made.addEventListener('click', () => act(entry));
       return made;
     };
-    entry.subtitle = element('p', chart.subtitle);
+    entry.subtitle = element('p', subtitleOf(chart));
     const actions = element('div', null, button('PNG', savePng), button('CSV', saveCsv));
     actions.className = 'actions';
     const made = element('figure', null, element('figcaption', null, element('h3', chart.title), entry.subtitle),
@@ -213,7 +215,7 @@
         one.y = points.map((point) => point.cost);
       }
       const entry = drawn.find((candidate) => candidate.chart === chart);
-      entry.subtitle.textContent = words;
+      entry.subtitle.textContent = subtitleOf(chart);
       draw(entry);
     }
     tables.forEach(fillTable);
