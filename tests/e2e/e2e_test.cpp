@@ -60,7 +60,8 @@ class EndToEnd : public testing::Test {
   static std::vector<std::string> run_arguments(const std::string& name, const std::vector<std::string>& more) {
     std::vector<std::string> arguments = {"run", name};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    for (const char* word : {"--task", "fashion-mnist", "--synthetic", "--threads-per-worker", "1"}) {
+    for (const char* word :
+         {"--task", "fashion-mnist", "--data", "made-images", "--synthetic", "--threads-per-worker", "1"}) {
       arguments.emplace_back(word);
     }
     return arguments;
@@ -230,7 +231,8 @@ double distance_in_eps(const fs::path& a, const fs::path& b, bool weights_only) 
 }
 
 // Whichever library adds up the gradients. After one step the momentum is the gradient: what differs is the order of
-// additions alone. Later, ReLU and max-pooling choose otherwise near ties, so only the weights stay that close.
+// additions alone. Later, ReLU and max-pooling choose otherwise near ties, so only the weights stay close, to 236 eps
+// on an x86-64 without AVX-512; two ranks in place of three end 2.8 million away.
 TEST_F(EndToEnd, BackEndsAgree) {
   if (mlbench({"list", "backends"}).out.find("mpi  not available") != std::string::npos || !program_exists("mpirun")) {
     GTEST_SKIP() << "missing capability: MPI";
@@ -250,7 +252,7 @@ TEST_F(EndToEnd, BackEndsAgree) {
   train("five-gloo", "gloo", "5", {"3"});
   train("five-mpi", "mpi", "5", {"3"});
   train("again-mpi", "mpi", "5", {"3"});
-  EXPECT_LE(distance_in_eps(run_dir("five-mpi-3"), run_dir("five-gloo-3"), true), 64);
+  EXPECT_LE(distance_in_eps(run_dir("five-mpi-3"), run_dir("five-gloo-3"), true), 2048);
   EXPECT_EQ(record("five-mpi-3")["weights_sha256"], record("again-mpi-3")["weights_sha256"]);
 }
 
@@ -360,8 +362,8 @@ TEST_F(EndToEnd, ACopyOfATaskIsOnesOwnAndItsLimitMeetsNoGoal) {
   }
   const fs::path copy = home_->path() / "fashion-mnist.toml";
   std::ofstream(copy) << text;
-  const Result made = mlbench({"run", "copy", "1", "--task", copy, "--synthetic", "--max-steps", "5",
-                               "--checkpoint-every", "2", "--threads-per-worker", "1"});
+  const Result made = mlbench({"run", "copy", "1", "--task", copy, "--data", "made-images", "--synthetic",
+                               "--max-steps", "5", "--checkpoint-every", "2", "--threads-per-worker", "1"});
   ASSERT_EQ(made.code, 0) << made.err;
   EXPECT_THAT(made.err, HasSubstr("so the runs are of division own"));
   const Json json = record("copy-1");

@@ -91,9 +91,13 @@ TEST_F(TimelineEndToEnd, AWrongClockIsRemovedAndASlowLoaderBlamed) {
 TEST_F(TimelineEndToEnd, ARealTraceMeetsTheSchemaAndNests) {
   if (const std::string missing = record::SchemaValidator::missing(); !missing.empty()) GTEST_SKIP() << missing;
   const fs::path file = folder_ / "out.json";
-  const ProcessOutput made = mlbench({"run", "real", "2", "--task", "fashion-mnist", "--synthetic", "--backend", "gloo",
-                                      "--overlap", "--set", "optimizer.bucket_mb=0.25", "--max-steps", "30",
-                                      "--checkpoint-every", "10", "--local", "--timeline", file});
+  std::vector<std::string> arguments = {"run", "real", "2", "--task", "fashion-mnist", "--data", "made-images"};
+  for (const std::string word : {"--synthetic", "--local", "--backend=gloo", "--overlap",
+                                 "--set=optimizer.bucket_mb=0.25", "--max-steps=30", "--checkpoint-every=10"}) {
+    arguments.push_back(word);
+  }
+  arguments.insert(arguments.end(), {"--timeline", file});
+  const ProcessOutput made = mlbench(arguments);
   ASSERT_EQ(made.end.code, 0) << all(made);
   const Json trace = read_json_file(file, report::kWholeTrace);
   EXPECT_EQ(record::SchemaValidator("timeline.schema.json").complaint(trace), "");

@@ -1566,7 +1566,8 @@ TEST_F(Cli, TheRealWorkerTrainsAndIsReported) {
   const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
   if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
   environment_["MLBENCH_WORKER"] = worker;
-  const Result result = run({"1", "2", "--threads-per-worker", "1", "--max-steps", "4", "--json"});
+  const Result result =
+      run({"1", "2", "--data", "made-images", "--threads-per-worker", "1", "--max-steps", "4", "--json"});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("r-2  finished: goal not reached (max_steps), Prec@1 "));
   const Json records = result.json();
@@ -1589,7 +1590,8 @@ TEST_F(Cli, EvaluatingACheckpointGivesWhatItsRunRecorded) {
   const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
   if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
   environment_["MLBENCH_WORKER"] = worker;
-  const Result trained = run({"1", "4", "--threads-per-worker", "1", "--max-steps", "2", "--seed", "5", "--json"});
+  const Result trained = run(
+      {"1", "4", "--data", "made-images", "--threads-per-worker", "1", "--max-steps", "2", "--seed", "5", "--json"});
   ASSERT_EQ(trained.code, 0) << trained.err;
   for (const Json& record : trained.json()) {
     const std::string name = record["name"];
@@ -1607,12 +1609,14 @@ TEST_F(Cli, EvaluatingACheckpointGivesWhatItsRunRecorded) {
   // Away from its run, by the task alone.
   const fs::path moved = folder_.path() / "moved";
   fs::copy(home() / "runs/r-4/checkpoints/step-000000002", moved, fs::copy_options::recursive);
-  EXPECT_EQ(mlbench({"evaluate", moved, "--task", "fashion-mnist", "--synthetic", "--json"}).json()["metrics"],
-            trained.json()[1]["evaluations"].back()["metrics"]);
+  const auto evaluate = [&](const fs::path& what, std::vector<std::string> more) {
+    more.insert(more.begin(), {"evaluate", what, "--task", "fashion-mnist", "--data", "made-images", "--synthetic"});
+    return mlbench(more);
+  };
+  EXPECT_EQ(evaluate(moved, {"--json"}).json()["metrics"], trained.json()[1]["evaluations"].back()["metrics"]);
   const Json one = trained.json()[0];
   const fs::path model = home() / "runs/r-1/checkpoints/step-000000002/model.safetensors";
-  const Result weights =
-      mlbench({"evaluate", model, "--task", "fashion-mnist", "--synthetic", "--threads-per-worker", "1", "--json"});
+  const Result weights = evaluate(model, {"--threads-per-worker", "1", "--json"});
   ASSERT_EQ(weights.code, 0) << weights.err;
   EXPECT_EQ(weights.json()["kind"], "weights");
   EXPECT_EQ(weights.json()["metrics"], one["evaluations"].back()["metrics"]);
@@ -1643,8 +1647,8 @@ TEST_F(Cli, EvaluatesTheMeanOfTheLastCheckpoints) {
   const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
   if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
   environment_["MLBENCH_WORKER"] = worker;
-  const Result trained =
-      run({"1", "--threads-per-worker", "1", "--max-steps", "3", "--checkpoint-every", "1", "--json"});
+  const Result trained = run({"1", "--data", "made-images", "--threads-per-worker", "1", "--max-steps", "3",
+                              "--checkpoint-every", "1", "--json"});
   ASSERT_EQ(trained.code, 0) << trained.err;
   const Json mean = mlbench({"evaluate", "r-1", "--average", "2", "--json"}).json();
   EXPECT_EQ(mean["path"], (home() / "runs/r-1/checkpoints/step-000000003").string());

@@ -418,8 +418,10 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   std::vector<spec::RunSpec> runs = for_each_count(
       options, facts, engine, common, [&](spec::RunSpec& run) { spec::set_task(run, common.task, common.overrides); });
   // Last: it may be what the user has to fetch, and the rest is then known to be right.
-  if (!options.synthetic && !engine.in_images()) {
-    dataset::locate(dataset::find_description(common.data_name), common.data_dirs);
+  if (!options.synthetic) {
+    const dataset::DatasetDescription& data = dataset::find_description(common.data_name);
+    dataset::require_files(data);
+    if (!engine.in_images()) dataset::locate(data, common.data_dirs);
   }
   return runs;
 }

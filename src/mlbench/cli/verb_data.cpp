@@ -42,8 +42,11 @@ ExitCode list(const Context& context, const DataOptions& options) {
   for (const std::string& name : dataset::dataset_names()) {
     Json row = {{"name", name}, {"found", false}, {"folder", nullptr}, {"origin", nullptr}, {"misfits", nullptr}};
     std::string where = "no: mlbench data fetch " + name;
-    const dataset::SearchResult search = dataset::search(dataset::find_description(name), dirs);
-    if (!search.misfits.empty()) {
+    const dataset::DatasetDescription& description = dataset::find_description(name);
+    const dataset::SearchResult search = dataset::search(description, dirs);
+    if (description.only_made()) {
+      where = "no files: made by --synthetic";
+    } else if (!search.misfits.empty()) {
       row["misfits"] = search.misfits.substr(search.misfits.find_first_not_of("\n "));
       where = "does not fit: " + row["misfits"].get<std::string>();
     } else if (search.found) {

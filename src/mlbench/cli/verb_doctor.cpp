@@ -116,6 +116,7 @@ std::vector<Finding> check_data(const Context& context) {
   }
   for (const std::string& name : dataset::dataset_names()) {
     const dataset::DatasetDescription& description = dataset::find_description(name);
+    if (description.only_made()) continue;
     const dataset::SearchResult search = dataset::search(description, dirs);
     if (!search.misfits.empty()) {
       findings.push_back({"data", Verdict::kWarn,

@@ -46,7 +46,6 @@ void describe(spec::FieldReader& reader, DatasetDescription& description) {
   reader.field("sample_shape", description.sample_shape, {.range = kExtents});
   reader.field("classes", description.classes, {.required = true, .range = kClasses});
   reader.field("fingerprint", description.fingerprint);
-  reader.field("folder", description.folder, kFilled);
   reader.field("system_package", description.system_package);
   reader.field("system_path", description.system_path);
   reader.field("licence", description.licence);
@@ -83,10 +82,10 @@ void describe(spec::FieldReader& reader, DatasetDescription& description) {
       [&](SplitSpec& split) {
         reader.field("name", split.name, kFilled);
         reader.field("samples", split.samples, {.required = true, .range = kSamples});
-        reader.list(
-            "file", split.files, [&](FileSource& file) { describe_file(reader, file); }, kFilled);
+        reader.list("file", split.files, [&](FileSource& file) { describe_file(reader, file); }, {});
       },
       kFilled);
+  reader.field("folder", description.folder, description.only_made() ? spec::Rule{} : kFilled);
 }
 
 void check_hash(const spec::FieldReader& reader, const std::string& path, const std::string& value) {
@@ -116,7 +115,15 @@ void check_split(const spec::FieldReader& reader, const DatasetDescription& desc
     reader.fail(path + "samples", fmt::format("split '{}' has {} samples of {:g} values; expected at most {:g} values",
                                               split.name, split.samples, volume, kMostValues));
   }
+  const auto before = std::span(description.splits).first(index);
+  if (std::ranges::any_of(before, [&](const SplitSpec& other) { return other.name == split.name; })) {
+    reader.fail(path + "name", fmt::format("split '{}' is there twice", split.name));
+  }
+  if (description.only_made()) return;
   const auto files = static_cast<int64_t>(split.files.size());
+  if (files == 0) {
+    reader.fail(path + "name", fmt::format("split '{}' has no 'file', and another split has", split.name));
+  }
   if (format.files_per_split != 0 && split.files.size() != format.files_per_split) {
     reader.fail(path + "file", fmt::format("split '{}' has {} files: format {} expects {}", split.name, files,
                                            format.name, format.files_per_split));
@@ -124,10 +131,6 @@ void check_split(const spec::FieldReader& reader, const DatasetDescription& desc
   if (format.files_per_split == 0 && format.make_tokens == nullptr && split.samples % files != 0) {
     reader.fail(path + "file", fmt::format("split '{}' has {} files for {} samples: expected as many in each file",
                                            split.name, files, split.samples));
-  }
-  const auto before = std::span(description.splits).first(index);
-  if (std::ranges::any_of(before, [&](const SplitSpec& other) { return other.name == split.name; })) {
-    reader.fail(path + "name", fmt::format("split '{}' is there twice", split.name));
   }
 }
 
@@ -183,6 +186,10 @@ void check_relations(const spec::FieldReader& reader, const DatasetDescription& 
 
 int64_t DatasetDescription::sample_volume() const { return volume_of(sample_shape); }
 
+bool DatasetDescription::only_made() const {
+  return std::ranges::all_of(splits, [](const SplitSpec& split) { return split.files.empty(); });
+}
+
 DatasetDescription parse_description(const std::string& file, std::string_view text) {
   const spec::TomlDocument document = spec::read_toml(file, text, inputs::kDataDescription);
   spec::FieldReader reader(document.root,
@@ -215,6 +222,11 @@ const DatasetDescription& find_description(const std::string& name) {
     if (description.name == name) return description;
   }
   throw UserError(fmt::format("unknown data set '{}'; valid: {}", name, fmt::join(dataset_names(), ", ")));
+}
+
+void require_files(const DatasetDescription& description) {
+  if (!description.only_made()) return;
+  throw UserError(fmt::format("data set {} has no files, it is only made: run with --synthetic", description.name));
 }
 
 }  // namespace mlbench::dataset

@@ -35,7 +35,7 @@ struct Lookalike {
 struct SplitSpec {
   std::string name;               // "train" | "test"
   int64_t samples = 0;            // of a text as one record: its tokens
-  std::vector<FileSource> files;  // what the format's reader expects, in its order
+  std::vector<FileSource> files;  // what the format's reader expects, in its order; none of data that are only made
 };
 // How text becomes tokens; of formats of text.
 struct TextSpec {
@@ -61,6 +61,7 @@ struct DatasetDescription {
   double synthetic_length = 24;  // of made text: the median of a sentence's tokens, of either side
 
   int64_t sample_volume() const;  // product of sample_shape
+  bool only_made() const;         // it has no files: synthetic.h makes all there is of it
 };
 
 // Checks every key and value. UserError "FILE:LINE:COLUMN: what was given, what was expected".
@@ -69,5 +70,8 @@ DatasetDescription parse_description(const std::string& file, std::string_view t
 // The embedded description. UserError listing the valid names.
 const DatasetDescription& find_description(const std::string& name);
 std::vector<std::string> dataset_names();
+
+// UserError of data that are only made.
+void require_files(const DatasetDescription& description);
 
 }  // namespace mlbench::dataset

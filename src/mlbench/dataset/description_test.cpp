@@ -2,6 +2,8 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/dataset/description.h"
+#include "mlbench/dataset/fetch.h"
+#include "mlbench/dataset/locate.h"
 #include "mlbench/dataset/test_support.h"
 
 namespace mlbench::dataset {
@@ -68,10 +70,28 @@ TEST(Description, EmbeddedOnesAreComplete) {
   EXPECT_EQ(fashion.splits[1].samples, 10000);
 }
 
+TEST(Description, DataThatAreOnlyMadeHaveNoFiles) {
+  const DatasetDescription& made = find_description("made-images");
+  EXPECT_TRUE(made.only_made());
+  EXPECT_EQ(made.sample_shape, find_description("fashion-mnist").sample_shape);
+  EXPECT_EQ(made.classes, find_description("fashion-mnist").classes);
+  EXPECT_FALSE(find_description("fashion-mnist").only_made());
+  const SearchResult searched = search(made, {"/"});
+  EXPECT_FALSE(searched.found);
+  EXPECT_EQ(searched.tried, "");
+  const std::string why = "data set made-images has no files, it is only made: run with --synthetic";
+  EXPECT_EQ(message_of<UserError>([&] { locate(made, {"/"}); }), why);
+  const TemporaryFolder folder;
+  EXPECT_EQ(message_of<UserError>([&] { fetch(made, folder.path(), {}); }), why);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  EXPECT_THAT(parse_error(replaced(test::tiny_toml(), "folder", "licence")), HasSubstr("folder"));
+}
+
 TEST(Description, UnknownNameListsTheValidOnes) {
-  EXPECT_THAT(message_of<UserError>([] { find_description("emnist"); }),
-              AllOf(HasSubstr("'emnist'"),
-                    HasSubstr("fashion-mnist, madelon, mnist, multi30k, wikitext2, wmt16-mlbench, wmt16")));
+  EXPECT_THAT(
+      message_of<UserError>([] { find_description("emnist"); }),
+      AllOf(HasSubstr("'emnist'"),
+            HasSubstr("fashion-mnist, made-images, madelon, mnist, multi30k, wikitext2, wmt16-mlbench, wmt16")));
 }
 
 TEST(Description, ErrorsNameThePlaceTheValueAndWhatIsValid) {

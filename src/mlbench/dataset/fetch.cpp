@@ -198,6 +198,7 @@ void fetch_source(const FileSource& source, const DatasetDescription& descriptio
 
 fs::path fetch(const DatasetDescription& description, const fs::path& data_dir,
                const std::function<void(const std::string& file, int64_t done, int64_t total)>& progress) {
+  require_files(description);
   const fs::path folder = data_dir / description.folder;
   std::error_code error;
   fs::create_directories(folder, error);

@@ -137,6 +137,7 @@ Lack lack_of(const DatasetDescription& description, const fs::path& folder, cons
 
 SearchResult search(const DatasetDescription& description, const std::vector<std::string>& data_dirs) {
   SearchResult result;
+  if (description.only_made()) return result;
   for (const Place& place : places_of(description, data_dirs)) {
     std::vector<std::string> missing;
     if ((result.found = find_at(description, place, missing))) return result;
@@ -149,6 +150,7 @@ SearchResult search(const DatasetDescription& description, const std::vector<std
 }
 
 LocatedDataset locate(const DatasetDescription& description, const std::vector<std::string>& data_dirs) {
+  require_files(description);
   SearchResult result = search(description, data_dirs);
   if (result.found && result.misfits.empty()) return *std::move(result.found);
   if (result.found) {

@@ -27,10 +27,11 @@ struct SearchResult {
 };
 // Looks in the folders in order (DIR/<folder>, then DIR: two sets may name their files alike; in each also in the
 // archive's folder), then in the system package. A file may be there as it was published or unpacked, or all of them in
-// the archive.
+// the archive. Of data that are only made nothing is found and no place tried.
 SearchResult search(const DatasetDescription& description, const std::vector<std::string>& data_dirs);
 // What the search found. UserError that lists every place tried, what is missing there, what was taken for it and the
-// command that fetches it; and where another copy would silently stand in for what does not fit in an earlier place.
+// command that fetches it; where another copy would silently stand in for what does not fit in an earlier place; and of
+// data that are only made.
 LocatedDataset locate(const DatasetDescription& description, const std::vector<std::string>& data_dirs);
 
 // FOLDER/PATTERN, packed in one of the known ways (the first of kPackedSuffixes of input_file.h that is there) or

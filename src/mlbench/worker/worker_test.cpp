@@ -42,7 +42,7 @@ class WorkerTest : public testing::Test {
     run.seed = 3;
     run.limits.max_steps = 6;
     run.comm_timeout_s = 20;
-    run.data_name = "fashion-mnist";
+    run.data_name = "made-images";
     run.cache_dir = (folder_ / "cache").string();
     run.synthetic = true;
     run.run_dir = (folder_ / name).string();
@@ -315,7 +315,6 @@ TEST_F(WorkerTest, adam_resumes_in_the_middle_of_an_epoch) {
   const auto mnist = [&](const std::string& name) {
     spec::RunSpec run = make_run(name, 2);
     spec::set_task(run, spec::find_task("mnist", "", "", {}), {});
-    run.data_name = "mnist";
     return run;
   };
   const Json whole = train(mnist("whole"));
