@@ -174,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(BackEnds, EachBackEnd, testing::Values("gloo", "mpi", "
 
 TEST_F(EndToEnd, OneHashForAllRanksAndForTheSameSeed) {
   for (const char* name : {"hash-a", "hash-b"}) {
-    const Result result = mlbench(run_arguments(name, {"1", "2", "--max-steps", "20", "--json"}));
+    const Result result = mlbench(run_arguments(name, {"1", "2", "--max-steps", "8", "--json"}));
     ASSERT_EQ(result.code, 0) << result.err;
     EXPECT_EQ(Json::parse(result.out).size(), 2u);
   }
@@ -327,11 +327,11 @@ TEST_F(EndToEnd, ProfileSaysWhatEachOperationCost) {
 }
 
 TEST_F(EndToEnd, ResumeInMidEpochGivesTheSameWeights) {
-  const Result whole = mlbench(run_arguments("whole", {"2", "--max-steps", "60"}));
+  const Result whole = mlbench(run_arguments("whole", {"2", "--max-steps", "30"}));
   ASSERT_EQ(whole.code, 0) << whole.err;
 
-  ChildProcess process = start(run_arguments("parts", {"2", "--max-steps", "60", "--checkpoint-every", "10"}));
-  EXPECT_TRUE(eventually([&] { return fs::exists(run_dir("parts-2") / "checkpoints" / "step-000000020"); }));
+  ChildProcess process = start(run_arguments("parts", {"2", "--max-steps", "30", "--checkpoint-every", "5"}));
+  EXPECT_TRUE(eventually([&] { return fs::exists(run_dir("parts-2") / "checkpoints" / "step-000000010"); }));
   const auto lease = supervise::read_lease(run_dir("parts-2"));
   ASSERT_TRUE(lease && lease->ranks.size() == 2);
   kill(lease->ranks[1].pid, SIGKILL);
@@ -342,7 +342,7 @@ TEST_F(EndToEnd, ResumeInMidEpochGivesTheSameWeights) {
   const Json json = record("parts-2");
   EXPECT_EQ(json["state"], "finished");
   EXPECT_EQ(json["segments"].size(), 2u);
-  EXPECT_GE(json["segments"][1]["start_step"].get<int64_t>(), 20);
+  EXPECT_GE(json["segments"][1]["start_step"].get<int64_t>(), 10);
   EXPECT_GT(json["segments"][1]["lost_s"].get<double>(), 0);
   EXPECT_EQ(json["division"], "closed");
   EXPECT_EQ(json["weights_sha256"], record("whole-2")["weights_sha256"]);
@@ -589,7 +589,7 @@ TEST_F(EndToEnd, SecondCommandWaitsForTheCoresAndSaysSo) {
 TEST_F(EndToEnd, NoWaitRunsBesideAndBothRecordsSaySo) {
   ChildProcess first = start_long_run("long");
   wait_for_training("long-2");
-  const Result beside = mlbench(run_arguments("beside", {"1", "--max-steps", "60", "--no-wait"}));
+  const Result beside = mlbench(run_arguments("beside", {"1", "--max-steps", "20", "--no-wait"}));
   EXPECT_EQ(beside.code, 0) << beside.err;
   EXPECT_EQ(record("beside-1")["state"], "finished");
   EXPECT_TRUE(record("beside-1")["oversubscribed"].get<bool>());
