@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "mlbench/base/files.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/dataset/locate.h"

@@ -24,8 +24,8 @@ struct LineKey {
   std::string backend;
   int64_t ranks = 0;
   std::string dtype;
-  std::string labels;  // what a reader must know of it: "oversubscribed"
-  auto operator<=>(const LineKey&) const = default;
+  std::string labels;                                // what a reader must know of it: "oversubscribed"
+  auto operator<=>(const LineKey&) const = default;  // NOLINT(modernize-use-nullptr): taken for a comparison with 0
 };
 // What has charts of its own.
 using PlotKey = std::tuple<std::string, std::string, std::string>;  // operation, reduction, device

@@ -189,8 +189,7 @@ class NodeCharts {
   explicit NodeCharts(const Sweep& sweep) : sweep_(sweep) {
     for (const SweepPoint& point : sweep.nodes) counts_.push_back(point.request.nodes);
     std::ranges::sort(counts_);
-    const auto same = std::ranges::unique(counts_);
-    counts_.erase(same.begin(), same.end());
+    counts_.erase(std::unique(counts_.begin(), counts_.end()), counts_.end());
   }
 
   Chart start(const char* id, const std::string& title, const std::string& y_label) const {
