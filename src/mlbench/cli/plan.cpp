@@ -420,8 +420,11 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   // Last: it may be what the user has to fetch, and the rest is then known to be right.
   if (!options.synthetic) {
     const dataset::DatasetDescription& data = dataset::find_description(common.data_name);
-    dataset::require_files(data);
-    if (!engine.in_images()) dataset::locate(data, common.data_dirs);
+    if (engine.in_images()) {
+      dataset::require_files(data);
+    } else {
+      dataset::locate(data, common.data_dirs);
+    }
   }
   return runs;
 }

@@ -1,7 +1,6 @@
 #include "mlbench/report/collectives_charts.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -10,7 +9,6 @@
 #include <utility>
 
 #include "mlbench/report/statistics.h"
-#include "mlbench/spec/communication.h"
 
 namespace mlbench::report {
 
@@ -61,13 +59,6 @@ void add_row(LineKey line, const CollectiveRow& row, std::map<PlotKey, Lines>& p
 
 std::string known_backend(const CollectivesResult& result) {
   return result.comm_stack.empty() ? result.backend : result.comm_stack;
-}
-
-std::string labels_of(const CollectivesResult& result) {
-  std::vector<std::string> labels;
-  if (spec::on_made_network(result.comm_stack)) labels.emplace_back("synthetic network");
-  if (result.oversubscribed) labels.emplace_back("oversubscribed");
-  return fmt::format("{}", fmt::join(labels, ", "));
 }
 
 std::vector<ChartPoint> points_of(const std::map<double, std::vector<double>>& by_size) {

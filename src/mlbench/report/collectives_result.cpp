@@ -1,6 +1,7 @@
 #include "mlbench/report/collectives_result.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/report/figures.h"
+#include "mlbench/spec/communication.h"
 
 namespace mlbench::report {
 
@@ -154,6 +156,13 @@ int64_t wrong_rows(const Json& record) {
     }
   }
   return wrong;
+}
+
+std::string labels_of(const CollectivesResult& result) {
+  std::vector<std::string> labels;
+  if (spec::on_made_network(result.comm_stack)) labels.emplace_back("synthetic network");
+  if (result.oversubscribed) labels.emplace_back("oversubscribed");
+  return fmt::format("{}", fmt::join(labels, ", "));
 }
 
 std::optional<double> mean_bus_bandwidth(const std::vector<record::CollectiveRow>& rows) {

@@ -46,6 +46,8 @@ struct CollectivesResult {
 int64_t wrong_rows(const std::vector<record::CollectiveRow>& rows);
 // Of a run's record, whatever it holds.
 int64_t wrong_rows(const Json& record);
+// "synthetic network, oversubscribed": what a reader must know of its times; may be "".
+std::string labels_of(const CollectivesResult& result);
 // Mean of the bus bandwidths of all rows and forms that have one; empty when none has.
 std::optional<double> mean_bus_bandwidth(const std::vector<record::CollectiveRow>& rows);
 

@@ -8,7 +8,6 @@
 
 #include "mlbench/base/printable.h"
 #include "mlbench/report/table.h"
-#include "mlbench/spec/communication.h"
 
 namespace mlbench::report {
 
@@ -112,10 +111,10 @@ std::string collectives_preamble(const CollectivesResult& result) {
   out += fmt::format(" warmup iters: {} iters: {} agg iters: {} validation: {} graph: 0\n", spec.warm_up,
                      spec.iterations, spec.aggregated, spec.check);
   if (spec.blocking) out += "# Blocking Enabled: a barrier behind each operation, within its time\n";
+  const std::string labels = labels_of(result);
   out += fmt::format("# {} rank{}, {}{}{}, time of an iteration: {} of the ranks'\n#\n", result.workers,
                      result.workers == 1 ? "" : "s", result.comm_stack.empty() ? result.backend : result.comm_stack,
-                     spec::on_made_network(result.comm_stack) ? ", synthetic network" : "",
-                     result.oversubscribed ? ", oversubscribed" : "", spec::name_of(spec.average));
+                     labels.empty() ? "" : ", ", labels, spec::name_of(spec.average));
   if (!result.devices.empty()) out += "# Using devices\n";
   for (size_t rank = 0; rank < result.devices.size(); ++rank) {
     const CollectiveDevice& device = result.devices[rank];

@@ -143,4 +143,8 @@ RunFigures figures_of(const Json& record) {
   return figures;
 }
 
+void add_label(std::vector<std::string>& labels, const std::string& label) {
+  if (std::ranges::find(labels, label) == labels.end()) labels.push_back(label);
+}
+
 }  // namespace mlbench::report

@@ -43,4 +43,7 @@ struct RunFigures {
 };
 RunFigures figures_of(const Json& record);
 
+// Behind the others, unless it is among them.
+void add_label(std::vector<std::string>& labels, const std::string& label);
+
 }  // namespace mlbench::report

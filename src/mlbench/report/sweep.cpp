@@ -37,10 +37,6 @@ std::string_view meaning_of(TimePart part) {
   return "";
 }
 
-void add_label(std::vector<std::string>& labels, const std::string& label) {
-  if (std::ranges::find(labels, label) == labels.end()) labels.push_back(label);
-}
-
 // Nodes that were asked for and hosts that there were are not the same.
 void add_host_label(SweepPoint& point, const Json& record) {
   const Json hosts = record.value("hosts", Json::array());

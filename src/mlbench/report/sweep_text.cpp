@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mlbench/base/printable.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/sweep.h"
 
 namespace mlbench::report {
@@ -176,9 +177,7 @@ void csv_row(std::string& out, const char* stage, const SweepPoint& point) {
 std::vector<std::string> labels_of(const std::vector<SweepPoint>& points) {
   std::vector<std::string> labels;
   for (const SweepPoint& point : points) {
-    for (const std::string& label : point.labels) {
-      if (std::ranges::find(labels, label) == labels.end()) labels.push_back(label);
-    }
+    for (const std::string& label : point.labels) add_label(labels, label);
   }
   return labels;
 }
