@@ -71,8 +71,14 @@ class Nccl final : public Transport {
       : gpu_(std::move(gpu)), comm_(comm), rank_(rank), size_(size) {}
   ~Nccl() override {
     if (comm_ == nullptr) return;
-    ncclCommFinalize(comm_);
-    ncclCommDestroy(comm_);
+    try {
+      check(ncclCommFinalize(comm_), "ncclCommFinalize");
+      // Destroyed before that has ended, it would leave an error behind to the next communicator of this thread.
+      wait([this] { return state() != ncclInProgress; });
+      ncclCommDestroy(std::exchange(comm_, nullptr));
+    } catch (const CommError&) {  // nobody is left to hear of it
+      let_go();
+    }
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }

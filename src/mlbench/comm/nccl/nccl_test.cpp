@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "mlbench/base/errors.h"
@@ -33,6 +35,7 @@ namespace mlbench::comm::nccl_backend {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
@@ -54,6 +57,23 @@ TEST(Nccl, WithoutAGpuItSaysSo) {
   EXPECT_THAT([] { make_memory({}); }, ThrowsMessage<UserError>(HasSubstr("no NVIDIA GPU")));
 }
 
+TEST(Nccl, RanksOnOneGpuHearWhyTheyAreRefused) {
+  if (!available().available) GTEST_SKIP() << "missing capability: an NVIDIA GPU";
+  const auto store = std::make_shared<MemoryStore>();
+  const auto start = [&](int rank) {
+    CommOptions options;
+    options.rank = rank;
+    options.size = 2;
+    options.store = store;
+    EXPECT_THAT([&] { make(options); },
+                ThrowsMessage<UserError>(AllOf(HasSubstr("backend nccl: ranks 0 and 1 are both on GPU "),
+                                               HasSubstr("start at most as many workers per host as it has GPUs"))));
+  };
+  std::thread other(start, 1);
+  start(0);
+  other.join();
+}
+
 // ---- the contract ---------------------------------------------------------------------------------------------------
 
 // A rank is this program once more, which finds in its environment who it is. Ranks run the same tests in the same
@@ -61,6 +81,12 @@ TEST(Nccl, WithoutAGpuItSaysSo) {
 constexpr const char* kRank = "MLBENCH_TEST_NCCL_RANK";
 constexpr const char* kSize = "MLBENCH_TEST_NCCL_SIZE";
 constexpr const char* kFolder = "MLBENCH_TEST_NCCL_FOLDER";
+constexpr const char* kHost = "MLBENCH_TEST_NCCL_HOST";  // its name, where each rank is a host of its own
+
+// Only its name is other: ranks of such hosts meet on one GPU, and NCCL takes its way over the network between them.
+void become_host(const std::string& name) {
+  MLBENCH_CHECK(unshare(CLONE_NEWUTS) == 0 && sethostname(name.data(), name.size()) == 0, "a name of its own");
+}
 
 fs::path next_path(const char* what) {
   static int number = 0;
@@ -81,16 +107,20 @@ std::vector<ContractCase> own_case() {
   const std::optional<std::string> own = environment_variable(kRank);
   if (!own) return {};
   const int rank = std::stoi(*own), size = std::stoi(environment_variable(kSize).value());
-  const auto make_group = [size](int, std::chrono::milliseconds timeout) -> MakeRank {
+  const std::optional<std::string> host = environment_variable(kHost);
+  if (host) become_host(*host);
+  const bool alone = host.has_value();
+  const auto make_group = [size, alone](int, std::chrono::milliseconds timeout) -> MakeRank {
     CommOptions options;
     options.size = size;
     options.timeout = timeout;
     const fs::path folder = next_path("group");
     fs::create_directories(folder);
     options.store = std::make_shared<FileStore>(folder);
-    return [options](int number) {
+    return [options, alone](int number) {
       CommOptions mine = options;
-      mine.rank = mine.local_rank = number;
+      mine.rank = number;
+      mine.local_rank = alone ? 0 : number;
       return std::make_unique<Communicator>(make(mine));
     };
   };
@@ -104,8 +134,10 @@ class NcclRanks : public testing::TestWithParam<int> {};
 TEST_P(NcclRanks, MeetTheContract) {
   const int size = GetParam();
   int gpus = 0;
-  if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus < size) {
-    GTEST_SKIP() << fmt::format("missing capability: {} NVIDIA GPU{}", size, size == 1 ? "" : "s");
+  if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) GTEST_SKIP() << "missing capability: an NVIDIA GPU";
+  const bool share = gpus < size;
+  if (share && geteuid() != 0) {
+    GTEST_SKIP() << fmt::format("missing capability: {} NVIDIA GPUs, or root, to give ranks names of hosts", size);
   }
   // Without what NCCL has not (nccl.h): tags, and receives that go on beside other operations.
   const std::string filter =
@@ -118,6 +150,10 @@ TEST_P(NcclRanks, MeetTheContract) {
     options.arguments = {"/proc/self/exe", "--gtest_filter=" + filter};
     options.environment = {
         {kRank, std::to_string(rank)}, {kSize, std::to_string(size)}, {kFolder, folder.path().string()}};
+    if (share) {
+      const std::string host = fmt::format("host{}", rank);
+      options.environment.insert({{kHost, host}, {"NCCL_HOSTID", host}, {"NCCL_SOCKET_IFNAME", "lo"}});
+    }
     options.output = folder / fmt::format("rank{}.log", rank);
     options.die_with_parent = true;
     ranks.push_back(ChildProcess::start(options));
