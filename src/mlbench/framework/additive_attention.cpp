@@ -51,6 +51,16 @@ at::Tensor is_padding(const AdditiveInputs& inputs) {  // [B, S]
   return at::arange(inputs.keys.size(1), inputs.lengths.options()).unsqueeze(0) >= inputs.lengths.unsqueeze(1);
 }
 
+// Of the references: one, but on a GPU, which wants much work at a time, as many as 256 MB of tanh hold.
+int64_t queries_at_once(const AdditiveInputs& inputs) {
+  constexpr int64_t kValues = int64_t{1} << 26;
+  return inputs.queries.is_cuda() ? std::max<int64_t>(kValues / std::max<int64_t>(inputs.keys.numel(), 1), 1) : 1;
+}
+
+at::Tensor values_of(const at::Tensor& queries, const AdditiveInputs& inputs) {  // [B, queries, S, U]
+  return at::tanh(queries.unsqueeze(2) + inputs.keys.unsqueeze(1));
+}
+
 }  // namespace
 
 at::Tensor additive_scores(const AdditiveInputs& inputs) {
@@ -100,24 +110,27 @@ AdditiveGradients additive_scores_backward(const AdditiveInputs& inputs, const a
 }
 
 at::Tensor additive_scores_reference(const AdditiveInputs& inputs) {
-  std::vector<at::Tensor> rows;
-  for (int64_t t = 0; t < inputs.queries.size(1); ++t) {
-    rows.push_back(at::tanh(inputs.queries.select(1, t).unsqueeze(1) + inputs.keys).matmul(inputs.weight));
+  std::vector<at::Tensor> scores;
+  for (const at::Tensor& queries : inputs.queries.split(queries_at_once(inputs), 1)) {
+    scores.push_back(values_of(queries, inputs).matmul(inputs.weight));
   }
-  return at::stack(rows, 1).masked_fill_(is_padding(inputs).unsqueeze(1), kMinusInfinity);
+  return at::cat(scores, 1).masked_fill_(is_padding(inputs).unsqueeze(1), kMinusInfinity);
 }
 
 AdditiveGradients additive_scores_backward_reference(const AdditiveInputs& inputs, const at::Tensor& d_scores) {
-  AdditiveGradients result{at::zeros_like(inputs.queries), at::zeros_like(inputs.keys), at::zeros_like(inputs.weight)};
-  const at::Tensor seen = d_scores.masked_fill(is_padding(inputs).unsqueeze(1), 0);
-  for (int64_t t = 0; t < inputs.queries.size(1); ++t) {
-    const at::Tensor value = at::tanh(inputs.queries.select(1, t).unsqueeze(1) + inputs.keys);  // [B, S, U]
-    const at::Tensor d = seen.select(1, t).unsqueeze(2);
-    result.weight.add_((d * value).sum({0, 1}));
-    const at::Tensor d_sum = d * inputs.weight * (1 - value * value);
-    result.queries.select(1, t).copy_(d_sum.sum(1));
-    result.keys.add_(d_sum);
+  AdditiveGradients result{{}, at::zeros_like(inputs.keys), at::zeros_like(inputs.weight)};
+  const int64_t at_once = queries_at_once(inputs);
+  const std::vector<at::Tensor> queries = inputs.queries.split(at_once, 1),
+                                d = d_scores.masked_fill(is_padding(inputs).unsqueeze(1), 0).split(at_once, 1);
+  std::vector<at::Tensor> d_queries;
+  for (size_t i = 0; i < queries.size(); ++i) {
+    const at::Tensor value = values_of(queries[i], inputs), d_score = d[i].unsqueeze(3);
+    result.weight.add_((d_score * value).sum(at::IntArrayRef{0, 1, 2}));
+    const at::Tensor d_sum = d_score * inputs.weight * (1 - value * value);
+    d_queries.push_back(d_sum.sum(2));
+    result.keys.add_(d_sum.sum(1));
   }
+  result.queries = at::cat(d_queries, 1);
   return result;
 }
 

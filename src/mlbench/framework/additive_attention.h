@@ -2,8 +2,8 @@
 
 // Scores of additive attention, over B sequences, T queries, S positions of the memory and U units:
 //   score[b, t, s] = <v, tanh(q[b, t] + k[b, s])>   for s < length[b], else -infinity
-// without ever holding the [B, T, S, U] values of tanh: the backward pass computes them again. Kernels on host memory
-// with references by LibTorch, which go query by query and run on any device.
+// without ever holding all [B, T, S, U] values of tanh: the backward pass computes them again. Kernels on host memory
+// with references by LibTorch, which go query by query and run on any device, on a GPU with some queries at a time.
 
 #include <ATen/ATen.h>
 

@@ -199,7 +199,7 @@ struct AdditiveAttention {
     const at::Tensor &d_queries = found.queries, &d_keys = found.keys;
     contribute_weight(found.weight);
     gradients->contribute(score_bias.slot, [&](at::Tensor& to, bool add) {
-      store(to, found.queries.sum({0, 1}), add);
+      store(to, found.queries.sum(at::IntArrayRef{0, 1}), add);
     });
     const auto contribute = [&](const Parameter& weight, const at::Tensor& a, const at::Tensor& b) {
       gradients->contribute(weight.slot, [&](at::Tensor& to, bool add) {

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/framework/dropout.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/framework/torch/differentiable.h"
 
@@ -158,13 +157,6 @@ constexpr GraphRow kGraphLayers[] = {
 };
 
 }  // namespace
-
-at::Tensor dropout_mask_of(const Pass& pass, size_t layer, double p, at::IntArrayRef shape, const at::Device& device) {
-  const at::Tensor mask = at::empty(shape, at::kFloat);
-  const std::span<float> values(mask.data_ptr<float>(), static_cast<size_t>(mask.numel()));
-  dropout_mask(models::dropout_key(pass.seed, pass.rank, pass.step, layer, pass.micro_batch), p, values);
-  return mask.to(device);
-}
 
 GraphOperation make_graph_operation(const models::LayerSpec& layer, size_t index, const BuildContext& context) {
   for (const GraphRow& row : kGraphLayers) {

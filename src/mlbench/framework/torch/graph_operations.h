@@ -26,9 +26,6 @@ using GraphOperation = std::function<at::Tensor(const std::vector<at::Tensor>& i
 // UserError for a kind that this framework lacks, naming those that it has.
 GraphOperation make_graph_operation(const models::LayerSpec& layer, size_t index, const BuildContext& context);
 
-// 0 or 1 / (1 - p), for the layer in this pass, on the pass's device.
-at::Tensor dropout_mask_of(const Pass& pass, size_t layer, double p, at::IntArrayRef shape, const at::Device& device);
-
 // ---- one file each
 GraphOperation make_lstm_sequence(const models::LayerSpec& layer, size_t index, const BuildContext& context);
 GraphOperation make_multi_head_attention(const models::LayerSpec& layer, size_t index, const BuildContext& context);

@@ -1,5 +1,8 @@
 // The layer lstm_sequence.
 
+#include <ATen/ATen.h>
+#include <torch/autograd.h>
+
 #include <memory>
 #include <utility>
 
@@ -46,12 +49,13 @@ struct LstmSequence {
     const at::Tensor mask = weight_dropout > 0 && pass.pass.training
                                 ? dropout_mask_of(pass.pass, index, weight_dropout, hh.value.sizes(), x.device())
                                 : at::Tensor();
+    const at::Tensor start = goes_on ? state->rows[0] : zeros, start_cells = goes_on ? state->rows[1] : zeros;
+    if (x.is_cuda()) return by_library(inputs[0], places, mask, start, start_cells, state);
     const auto tape = std::make_shared<LstmTape>();
     const auto forward = [&] {
       const at::Tensor recurrent = mask.defined() ? hh.value * mask : hh.value;
       *tape = lstm_forward(x.flatten(0, 1), lstm_rows(positions, sequences),
-                           {ih.value, recurrent, bias_ih.value, bias_hh.value}, goes_on ? state->rows[0] : zeros,
-                           goes_on ? state->rows[1] : zeros, type, on_host);
+                           {ih.value, recurrent, bias_ih.value, bias_hh.value}, start, start_cells, type, on_host);
       const at::Tensor output = tape->output().view({positions, sequences, -1});
       return reverse ? turn(output, places) : output.detach();
     };
@@ -69,6 +73,50 @@ struct LstmSequence {
   }
 
  private:
+  // All positions at once, as cuDNN can; autograd keeps what the backward pass needs.
+  at::Tensor by_library(const at::Tensor& input, const at::Tensor& places, const at::Tensor& mask,
+                        const at::Tensor& start, const at::Tensor& start_cells, LayerState* state) const {
+    struct Graph {
+      std::vector<at::Tensor> leaves;  // input and weights
+      at::Tensor output;
+    };
+    const auto graph = std::make_shared<Graph>();
+    const bool training = at::GradMode::is_enabled();
+    const auto forward = [&] {
+      const at::AutoGradMode differentiate(training);
+      for (const at::Tensor& one : {input, ih.value, hh.value, bias_ih.value, bias_hh.value}) {
+        graph->leaves.push_back(one.detach().requires_grad_(training));
+      }
+      const auto& leaves = graph->leaves;
+      const at::Tensor x = reverse_of(leaves[0], places);
+      const at::Tensor recurrent = mask.defined() ? leaves[2] * mask : leaves[2];
+      const auto [output, last, last_cells] =
+          at::lstm(x.to(type), {start.unsqueeze(0).to(type), start_cells.unsqueeze(0).to(type)},
+                   {leaves[1].to(type), recurrent.to(type), leaves[3].to(type), leaves[4].to(type)},
+                   /*has_biases=*/true, /*num_layers=*/1, /*dropout=*/0, training, /*bidirectional=*/false,
+                   /*batch_first=*/false);
+      if (state != nullptr) {
+        state->rows = {last.detach().squeeze(0).to(at::kFloat), last_cells.detach().squeeze(0).to(at::kFloat)};
+      }
+      graph->output = reverse_of(output.to(at::kFloat), places);
+      return graph->output.detach();
+    };
+    const LstmSequence self = *this;
+    return differentiable_of_many(
+        {input}, forward, [=](const at::Tensor& dy, const std::vector<bool>& wanted) -> std::vector<at::Tensor> {
+          const auto& leaves = graph->leaves;
+          std::vector<at::Tensor> of(leaves.begin() + 1, leaves.end());
+          if (wanted[0]) of.push_back(leaves[0]);
+          const std::vector<at::Tensor> found = torch::autograd::grad({graph->output}, of, {dy});
+          const Parameter* const parameters[] = {&self.ih, &self.hh, &self.bias_ih, &self.bias_hh};
+          for (const size_t i : {3, 2, 1, 0}) {  // as the other way
+            self.gradients->contribute(parameters[i]->slot,
+                                       [&](at::Tensor& to, bool add) { store(to, found[i], add); });
+          }
+          return {wanted[0] ? found[4] : at::Tensor()};
+        });
+  }
+
   static at::Tensor reverse_of(const at::Tensor& x, const at::Tensor& places) {
     return places.defined() ? turn(x, places) : x;
   }

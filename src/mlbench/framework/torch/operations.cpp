@@ -18,6 +18,7 @@
 #include "mlbench/framework/products.h"
 #include "mlbench/framework/torch/batch_norm_layer.h"
 #include "mlbench/framework/torch/differentiable.h"
+#include "mlbench/framework/torch/dropout_on_gpu.h"
 #include "mlbench/framework/torch/kernels.h"
 #include "mlbench/framework/torch/products.h"
 
@@ -219,9 +220,7 @@ Operation make_dropout(const models::LayerSpec& layer, size_t index, const Build
   const bool enabled = context.dropout && p > 0;
   return [=](const at::Tensor& input, const Pass& pass) {
     if (!enabled || !pass.training) return input;
-    const at::Tensor mask = at::empty(input.sizes(), at::kFloat);
-    dropout_mask(models::dropout_key(pass.seed, pass.rank, pass.step, index, pass.micro_batch), p, values_of(mask));
-    return input * mask.to(input.device());
+    return input * dropout_mask_of(pass, index, p, input.sizes(), input.device());
   };
 }
 
@@ -389,6 +388,14 @@ std::vector<std::string> simple_layers() {
   std::vector<std::string> names;
   for (const Row& row : kSimpleLayers) names.emplace_back(row.kind);
   return names;
+}
+
+at::Tensor dropout_mask_of(const Pass& pass, size_t layer, double p, at::IntArrayRef shape, const at::Device& device) {
+  const uint64_t key = models::dropout_key(pass.seed, pass.rank, pass.step, layer, pass.micro_batch);
+  if (device.is_cuda()) return dropout_mask_on_gpu(key, p, shape, device);
+  const at::Tensor mask = at::empty(shape, at::kFloat);
+  dropout_mask(key, p, values_of(mask));
+  return mask;
 }
 
 Network build(const BuildContext& context) {

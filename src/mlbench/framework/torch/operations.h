@@ -57,4 +57,7 @@ Operation make_simple_layer(const models::LayerSpec& layer, size_t index, const 
 // Their names.
 std::vector<std::string> simple_layers();
 
+// 0 or 1 / (1 - p), for the layer in this pass: the same on each device.
+at::Tensor dropout_mask_of(const Pass& pass, size_t layer, double p, at::IntArrayRef shape, const at::Device& device);
+
 }  // namespace mlbench::framework::torch_framework

@@ -99,8 +99,9 @@ void SequenceModel::set_carried_state(std::span<const float> state, int64_t sequ
   carried_ = states_of(model_, state, sequences, device);
 }
 
-std::vector<std::string> SequenceModel::kernels(at::ScalarType product_type) {
-  return {"linear+token_cross_entropy", "products: " + product_kernels_name(product_type)};
+std::vector<std::string> SequenceModel::kernels(at::ScalarType product_type, const at::Device& device) {
+  return {"linear+token_cross_entropy",
+          "products: " + (device.is_cpu() ? product_kernels_name(product_type) : "LibTorch")};
 }
 
 SequenceModel::Values SequenceModel::encode(const Values& sources) const {

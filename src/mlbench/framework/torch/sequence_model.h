@@ -38,7 +38,7 @@ class SequenceModel {
   std::vector<float> carried_state() const;
   void set_carried_state(std::span<const float> state, int64_t sequences, const at::Device& device);
 
-  static std::vector<std::string> kernels(at::ScalarType product_type);  // for the record
+  static std::vector<std::string> kernels(at::ScalarType product_type, const at::Device& device);  // for the record
 
   // ---- for a decoder
   // What the layers that do not depend on the decoder's input yield, as far as others take it.

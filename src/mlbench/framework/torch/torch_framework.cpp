@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <fmt/format.h>
 #include <torch/version.h>
 
@@ -174,10 +175,19 @@ class TorchFramework final : public Framework {
             {"precision", options_.precision},
             {"layout", sequence_ ? "tokens" : "nhwc"},
             {"fused", false},
-            {"kernels", sequence_ ? SequenceModel::kernels(product_type_of(options_.precision)) : network_.fused}};
+            {"kernels", sequence_ ? SequenceModel::kernels(product_type_of(options_.precision), placement_.device())
+                                  : network_.fused}};
   }
 
-  Json versions() const override { return {{"libtorch", TORCH_VERSION}}; }
+  Json versions() const override {
+    Json versions = {{"libtorch", TORCH_VERSION}};
+    if (placement_.device().is_cuda()) {
+      const at::CUDAHooksInterface& cuda = at::detail::getCUDAHooks();
+      versions["cudart"] = fmt::format("{}.{}", cuda.versionCUDART() / 1000, cuda.versionCUDART() % 1000 / 10);
+      versions["cudnn"] = std::to_string(cuda.versionCuDNN());
+    }
+    return versions;
+  }
 
  private:
   void compute_loss() {

@@ -11,6 +11,8 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/framework/contract_test.h"
+#include "mlbench/framework/dropout.h"
+#include "mlbench/framework/torch/dropout_on_gpu.h"
 #include "mlbench/models/chain.h"
 
 namespace mlbench::framework::torch_framework {
@@ -237,6 +239,19 @@ TEST(TorchFramework, DropoutUsesTheMaskOfTheStreamAndEvaluationNone) {
 
   framework->forward(batch.view(), Mode::kEvaluate);
   EXPECT_NEAR(framework->loss(), Oracle(options.model, *framework, batch, {}).loss, 1e-6);
+}
+
+TEST(DropoutMaskOnGpu, HasTheBitsOfTheHosts) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "missing capability: an NVIDIA GPU, and LibTorch with CUDA";
+  constexpr uint64_t kKey = 0xFEDCBA9876543210;
+  for (const double p : {0.0, 0.1, 0.5, 0.65}) {
+    for (const int64_t elements : {1, 3, 1023, 1'000'003}) {
+      const at::Tensor expected = at::empty({elements});
+      dropout_mask_reference(kKey, p, {expected.data_ptr<float>(), static_cast<size_t>(elements)});
+      const at::Tensor mask = dropout_mask_on_gpu(kKey, p, {elements}, at::Device("cuda:0"));
+      EXPECT_TRUE(at::equal(mask.to(at::kCPU), expected)) << elements << " elements, p " << p;
+    }
+  }
 }
 
 TEST(TorchFramework, SameStepSameBitsOtherStepOrRankOtherDropout) {
