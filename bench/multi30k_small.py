@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A tiny Transformer and a small GNMT on Multi30k: ours on 2 ranks beside PyTorch, a fixed number of epochs, 3 seeds.
 
-    multi30k_small.py --home FOLDER [--task 4a|4b] [--data-dir DIR] [--seeds 42,43,44] [--only ours|peer]
-    multi30k_small.py --table [--task 4a|4b]         what is kept, as Markdown
+    multi30k_small.py --home FOLDER [--task 4a|4b] [--data-dir DIR] [--seeds 42,43,44] [--only ours|peer] [--gpu]
+    multi30k_small.py --table [--task 4a|4b] [--gpu]       what is kept, as Markdown
 
 Both train by bench/tasks/4b-multi30k.toml (10 epochs) or 4a-multi30k.toml (6) on the same prepared tokens: data, steps,
 dropouts, smoothing, clipping and rates; two ranks are one batch at the peer. Ours is scored by its run after the last
@@ -80,7 +80,7 @@ def summarise(study, seeds):
     bleu, perplexity, seconds = ({side: statistics.median(row[column] for row in last[side]) for side in text_seeds.SIDES}
                                  for column in (7, 6, 4))
     behind = bleu["peer"] - bleu["ours"]
-    return rows, {"task": study.task.stem, "epochs": study.epochs, "ranks": text_seeds.RANKS, "seeds": seeds,
+    return rows, {"task": study.task.stem, "epochs": study.epochs, "ranks": study.ranks, "seeds": seeds,
                   "median_bleu": bleu, "median_perplexity": perplexity, "median_train_s": seconds, "behind": behind,
                   "limit": LIMIT, "met": behind <= LIMIT}
 
@@ -105,6 +105,8 @@ def main():
     options = text_seeds.checked(parser)
     chosen = [options.task] if options.task else list(EPOCHS)
     studies = [study_of(task, options.try_out.resolve(), 1) if options.try_out else study_of(task) for task in chosen]
+    if options.gpu:
+        studies = [study.on_gpu() for study in studies]
     for study in [] if options.table else studies:
         for seed in options.seeds:
             for side in text_seeds.SIDES:

@@ -1,8 +1,8 @@
 // Training steps of a framework on one fixed batch in memory, without the harness around them: for profiling, and
 // beside bench/torch_peer.py and bench/text_peer.py through bench/ratio.py. Verifies that the steps learn: the loss on
 // the batch must fall.
-//   step_bench [--framework NAME] [--precision float32|bf16] [--threads N] [--batch N] [--steps N] [--no-dropout]
-//     [--model fashion-mnist|lstm|attention|awd-lstm|gnmt|transformer] [--size full|small|tiny] [--start FILE]
+//   step_bench [--framework NAME] [--precision float32|bf16] [--device cpu|cuda] [--threads N] [--batch N] [--steps N]
+//     [--model fashion-mnist|lstm|attention|awd-lstm|gnmt|transformer] [--size full|small|tiny] [--no-dropout] [--start FILE]
 // --start FILE: writes the parameters before the first step, from which the peer begins for a comparison of losses.
 // --turns: prints a line when warm; then for each line of its input takes --steps steps and prints what they took,
 // until the input ends. So two programs take turns (bench/ratio.py --turns).
@@ -41,7 +41,7 @@ double median(std::vector<double> values) {
 }
 
 struct Options {
-  std::string framework = "torch", precision = "float32", model = "fashion-mnist", size = "full", start;
+  std::string framework = "torch", precision = "float32", device = "cpu", model = "fashion-mnist", size = "full", start;
   int threads = 2;
   int64_t batch = 0, steps = 0;
   bool no_dropout = false, turns = false;
@@ -111,6 +111,7 @@ int run(const Options& chosen) {
     options.cores.assign(cores.begin(), cores.begin() + chosen.threads);
   }
   options.precision = chosen.precision;
+  options.device = chosen.device;
   options.dropout = !chosen.no_dropout;
   const auto framework = catalog::make_framework(chosen.framework, options);
   framework->initialise();
@@ -139,6 +140,7 @@ int run(const Options& chosen) {
       const auto backward_end = std::chrono::steady_clock::now();
       optimizer->finish();
       optimizer->step(tensors, model.lr);
+      framework->synchronize();
       const auto end = std::chrono::steady_clock::now();
       const auto seconds = [](auto duration) { return std::chrono::duration<double>(duration).count(); };
       forward_s.push_back(seconds(forward_end - begin));
@@ -200,6 +202,7 @@ int main(int argc, char** argv) {
   for (const mlbench::Model& one : mlbench::kModels) models.emplace_back(one.name);
   app.add_option("--framework", options.framework);
   app.add_option("--precision", options.precision, "float32, bf16");
+  app.add_option("--device", options.device, "cpu, cuda (torch)");
   app.add_option("--model", options.model)->check(CLI::IsMember(models));
   app.add_option("--size", options.size, "of a model of text")->check(CLI::IsMember({"full", "small", "tiny"}));
   app.add_option("--start", options.start, "safetensors file to write the first parameters to");

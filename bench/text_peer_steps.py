@@ -42,6 +42,7 @@ def pairs_of_sentences(vocabulary, pairs):
 def run(options):
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
+    torch.backends.cudnn.allow_tf32 = False  # on a GPU: float32, as with ours
     torch.manual_seed(0)
     task_name, batch_size = options.task_of_model
     batch_size = options.batch or batch_size

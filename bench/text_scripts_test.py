@@ -161,20 +161,20 @@ class Seeds(InFolder):
             return mock.Mock(returncode=0)
 
         options = argparse.Namespace(home=self.folder / "home", mlbench="mlbench", data_dir=None, no_wait=True)
-        with mock.patch.object(text_seeds.subprocess, "run", run), contextlib.redirect_stderr(io.StringIO()):
-            text_seeds.train_ours(self.study, options, 7)
-        self.assertTrue((self.kept[0] / "run.json").exists(), self.kept)
-        self.assertEqual(self.kept[1], self.folder / "results/ours-7")
-        for word in ("--no-wait", "--to-the-end"):
-            self.assertIn(word, self.command)
+        for study, results, gpu in ((self.study, "results", False), (self.study.on_gpu(), "results-gpu", True)):
+            with mock.patch.object(text_seeds.subprocess, "run", run), contextlib.redirect_stderr(io.StringIO()):
+                text_seeds.train_ours(study, options, 7)
+            self.assertTrue((self.kept[0] / "run.json").exists(), self.kept)
+            self.assertEqual(self.kept[1], self.folder / results / "ours-7")
+            for word in ("--no-wait", "--to-the-end"):
+                self.assertIn(word, self.command)
+            self.assertEqual("--gpu" in self.command, gpu)
 
 
 class WikiText2(InFolder):
     def setUp(self):
         super().setUp()
-        patch = mock.patch.object(wikitext2_small, "STUDY", dataclasses.replace(wikitext2_small.STUDY, results=self.folder))
-        patch.start()
-        self.addCleanup(patch.stop)
+        self.study = dataclasses.replace(wikitext2_small.STUDY, results=self.folder)
 
     def keep(self, side, seed, last):
         values = [400.0, 300.0, 250.0, last]
@@ -186,27 +186,27 @@ class WikiText2(InFolder):
                         "epochs": [{"epoch": e, "train_loss": 5.0} for e in range(1, 5)],
                         "evaluations": [{"split": "test", "epoch": float(e), "step": 10 * e, "train_s": e,
                                          "metrics": {"Perplexity": value}} for e, value in enumerate(values, 1)]}
-        text_seeds.ratio.write(wikitext2_small.STUDY.kept(side, seed), document)
+        text_seeds.ratio.write(self.study.kept(side, seed), document)
 
     def test_medians_decide(self):
         for seed, ours, peer in ((1, 210, 200), (2, 205, 500), (3, 900, 190)):
             self.keep("ours", seed, ours)
             self.keep("peer", seed, peer)
-        rows, summary = wikitext2_small.summarise([1, 2, 3])
+        rows, summary = wikitext2_small.summarise(self.study, [1, 2, 3])
         self.assertEqual(len(rows), 24)
         self.assertEqual(summary["median_perplexity"]["ours"], [400, 300, 250, 210])
         self.assertAlmostEqual(summary["ratio"], 1.05)
         self.assertFalse(summary["met"])
         self.keep("ours", 1, 206)
-        rows, summary = wikitext2_small.summarise([1, 2, 3])
+        rows, summary = wikitext2_small.summarise(self.study, [1, 2, 3])
         self.assertTrue(summary["met"])
-        text_seeds.write_results(wikitext2_small.STUDY, wikitext2_small.COLUMNS, rows, summary)
+        text_seeds.write_results(self.study, wikitext2_small.COLUMNS, rows, summary)
         self.assertEqual(len((self.folder / "curve.csv").read_text().splitlines()), 25)
         self.assertTrue((self.folder / "summary.json").exists())
 
     def test_what_is_missing_gives_no_verdict(self):
         self.keep("ours", 1, 200)
-        rows, summary = wikitext2_small.summarise([1])
+        rows, summary = wikitext2_small.summarise(self.study, [1])
         self.assertEqual(len(rows), 4)
         self.assertIsNone(summary)
         self.assertEqual([text_seeds.exit_code(given) for given in ([summary], [{"met": True}], [{"met": True}, {"met": False}])],

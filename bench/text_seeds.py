@@ -1,7 +1,8 @@
 """For wikitext2_small.py and multi30k_small.py: trainings by one task file with several seeds, ours and the peer's.
 
 What was done is not done again. Runs of ours stay in the home; each is kept with its record and spools
-(tools/keep_result.py). The peer is bench/text_peer.py train, with the Python that bench/setup_peer.sh prints.
+(tools/keep_result.py). The peer is bench/text_peer.py train, with the Python that bench/setup_peer.sh prints. With --gpu
+both are on the GPU, ours with one worker, the peer with --peer-python; results lie beside those of the CPU.
 """
 import argparse
 import csv
@@ -17,7 +18,6 @@ import ratio
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SIDES = ("ours", "peer")
-RANKS = 2
 
 
 def fail(text):
@@ -32,6 +32,12 @@ class Study:
     data: str  # the data set, as mlbench calls it
     results: pathlib.Path
     epochs: int
+    ranks: int = 2
+    device: str = "cpu"
+
+    def on_gpu(self):
+        return dataclasses.replace(self, name=f"{self.name}-gpu", results=self.results.with_name(f"{self.results.name}-gpu"),
+                                   ranks=1, device="cuda")
 
     def kept(self, side, seed):
         return self.results / (f"ours-{seed}/run.json" if side == "ours" else f"peer-{seed}.json")
@@ -45,6 +51,8 @@ def parser(documentation):
     made.add_argument("--only", choices=SIDES)
     made.add_argument("--mlbench", type=pathlib.Path, default=ROOT / "build/release/bin/mlbench")
     made.add_argument("--peer-threads", type=int, default=2)
+    made.add_argument("--gpu", action="store_true", help="on the GPU of this host")
+    made.add_argument("--peer-python", help="with PyTorch, in place of the one that bench/setup_peer.sh installs")
     made.add_argument("--no-wait", action="store_true",
                       help="others use the machine: start at once, and leave the peer's threads unbound")
     made.add_argument("--table", action="store_true")
@@ -82,7 +90,7 @@ def find_run(study, home, seed):
     """(name, folder) of the first run that is finished or not begun yet: one that was cut off stays as it is."""
     for attempt in itertools.count(1):
         name = f"{study.name}-epochs{study.epochs}-seed{seed}-try{attempt}"
-        folder = home / "runs" / f"{name}-{RANKS}"  # of RANKS workers
+        folder = home / "runs" / f"{name}-{study.ranks}"
         if not folder.exists() or is_finished(folder):
             return name, folder
 
@@ -91,8 +99,9 @@ def train_ours(study, options, seed):
     name, folder = find_run(study, options.home, seed)
     if not folder.exists():
         ratio.say(f"ours, seed {seed}: run {name}")
-        done = mlbench(options, "run", name, RANKS, "--task", study.task, "--seed", seed, "--max-epochs", study.epochs,
-                       "--to-the-end", "--threads-per-worker", 1, "--local", *waiting(options))
+        done = mlbench(options, "run", name, study.ranks, "--task", study.task, "--seed", seed, "--max-epochs", study.epochs,
+                       "--to-the-end", "--threads-per-worker", 1, "--local", *waiting(options),
+                       *(["--gpu"] if study.device == "cuda" else []))
         if done.returncode != 0:
             fail(f"run {name} ended with exit code {done.returncode}; the next call begins another")
     done = subprocess.run([sys.executable, ROOT / "tools/keep_result.py", folder, study.kept("ours", seed).parent], check=False)
@@ -117,11 +126,12 @@ def prepared(study, options):
 
 def train_peer(study, options, seed, model):
     """What it says after each epoch; the parameters are in the file `model`."""
-    python = subprocess.run([ROOT / "bench/setup_peer.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    python = options.peer_python or subprocess.run([ROOT / "bench/setup_peer.sh"], check=True, stdout=subprocess.PIPE,
+                                                   text=True).stdout.strip()
     ratio.say(f"peer, seed {seed}")
     command = [python, "-B", ROOT / "bench/text_peer.py", "train", study.task, "--cache", prepared(study, options),
-               "--seed", seed, "--ranks", RANKS, "--epochs", study.epochs, "--threads", options.peer_threads,
-               "--output", model, *(["--unbound"] if options.no_wait else [])]
+               "--seed", seed, "--ranks", study.ranks, "--epochs", study.epochs, "--threads", options.peer_threads,
+               "--device", study.device, "--output", model, *(["--unbound"] if options.no_wait else [])]
     epochs = []
     with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True) as child:
         for line in child.stdout:
@@ -133,7 +143,7 @@ def train_peer(study, options, seed, model):
 
 
 def keep_peer(study, options, seed, epochs, **more):
-    ratio.write(study.kept("peer", seed), {"epochs": epochs, "threads": options.peer_threads, "bound": not options.no_wait,
+    ratio.write(study.kept("peer", seed), {"epochs": epochs, "device": study.device, "threads": options.peer_threads, "bound": not options.no_wait,
                                            "machine": ratio.machine(), "measured_at": ratio.now(), **more})
 
 
@@ -142,7 +152,7 @@ def keep_peer(study, options, seed, epochs, **more):
 def record_of(study, seed):
     """Ours, of that seed."""
     document = json.loads(study.kept("ours", seed).read_text())
-    if document["seed"] != seed or document["task"] != study.task.stem or document["workers"] != RANKS:
+    if document["seed"] != seed or document["task"] != study.task.stem or document["workers"] != study.ranks:
         fail(f"{study.kept('ours', seed)}: not the run of seed {seed}")
     return document
 

@@ -123,6 +123,7 @@ def cores_with_bound_threads():
 def train(options):
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
+    torch.backends.cudnn.allow_tf32 = False  # on a GPU: float32, as with ours
     torch.manual_seed(options.rank)
     if options.ranks > 1:
         torch.distributed.init_process_group("gloo", init_method="file://" + options.store, rank=options.rank,

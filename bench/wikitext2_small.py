@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A small AWD-LSTM (two layers of 200, all dropouts) on WikiText-2: ours on 2 ranks beside PyTorch, 4 epochs, 3 seeds.
 
-    wikitext2_small.py --home FOLDER [--data-dir DIR] [--seeds 42,43,44] [--only ours|peer]
-    wikitext2_small.py --table         what is kept, as Markdown
+    wikitext2_small.py --home FOLDER [--data-dir DIR] [--seeds 42,43,44] [--only ours|peer] [--gpu]
+    wikitext2_small.py --table [--gpu] what is kept, as Markdown
 
 Both train by bench/tasks/3a-small.toml on the same prepared tokens: data, steps, dropouts, penalties, clipping and rates.
 Averaging needs 5 evaluations without a new best, which 4 epochs don't have. 2 ranks are one batch of 40 columns at the
@@ -25,61 +25,62 @@ LIMIT = 1.03
 COLUMNS = ("side", "seed", "epoch", "steps", "train_s", "train_loss", "perplexity")
 
 
-def train(side, options, seed):
+def train(study, side, options, seed):
     if side == "ours":
-        text_seeds.train_ours(STUDY, options, seed)
+        text_seeds.train_ours(study, options, seed)
         return
     with tempfile.TemporaryDirectory(prefix="mlbench-wikitext2-") as folder:
-        epochs = text_seeds.train_peer(STUDY, options, seed, pathlib.Path(folder) / "model.safetensors")
-    text_seeds.keep_peer(STUDY, options, seed, epochs)
+        epochs = text_seeds.train_peer(study, options, seed, pathlib.Path(folder) / "model.safetensors")
+    text_seeds.keep_peer(study, options, seed, epochs)
 
 
-def rows_of(side, seed):
+def rows_of(study, side, seed):
     """COLUMNS"""
     if side == "peer":
         return [(side, seed, one["epoch"], one["steps"], one["train_s"], one["train_loss"], one["perplexity"])
-                for one in json.loads(STUDY.kept(side, seed).read_text())["epochs"]]
+                for one in json.loads(study.kept(side, seed).read_text())["epochs"]]
     return [(side, seed, epoch, one["step"], one["train_s"], loss, one["metrics"]["Perplexity"])
-            for epoch, loss, one in text_seeds.evaluations_of(text_seeds.record_of(STUDY, seed))]
+            for epoch, loss, one in text_seeds.evaluations_of(text_seeds.record_of(study, seed))]
 
 
-def summarise(seeds):
+def summarise(study, seeds):
     """(rows, summary), or (rows, None) while something is missing."""
-    there = [(side, seed) for side in text_seeds.SIDES for seed in seeds if STUDY.kept(side, seed).exists()]
-    rows = [row for side, seed in there for row in rows_of(side, seed)]
+    there = [(side, seed) for side in text_seeds.SIDES for seed in seeds if study.kept(side, seed).exists()]
+    rows = [row for side, seed in there for row in rows_of(study, side, seed)]
     if len(there) != len(text_seeds.SIDES) * len(seeds):
         return rows, None
     medians = {side: [statistics.median(row[6] for row in rows if row[0] == side and row[2] == epoch)
-                      for epoch in range(1, STUDY.epochs + 1)] for side in text_seeds.SIDES}
-    seconds = {side: statistics.median(row[4] for row in rows if row[0] == side and row[2] == STUDY.epochs)
+                      for epoch in range(1, study.epochs + 1)] for side in text_seeds.SIDES}
+    seconds = {side: statistics.median(row[4] for row in rows if row[0] == side and row[2] == study.epochs)
                for side in text_seeds.SIDES}
     excess = medians["ours"][-1] / medians["peer"][-1]
-    return rows, {"task": "3a-small", "epochs": STUDY.epochs, "ranks": text_seeds.RANKS, "seeds": seeds,
+    return rows, {"task": "3a-small", "epochs": study.epochs, "ranks": study.ranks, "seeds": seeds,
                   "median_perplexity": medians, "median_train_s": seconds, "ratio": excess, "limit": LIMIT,
                   "met": excess <= LIMIT}
 
 
-def print_table(rows, summary):
+def print_table(study, rows, summary):
     print("| epoch | " + " | ".join(f"{side} {seed}" for side, seed in sorted({row[:2] for row in rows})) + " |")
     print("|---|" + "---|" * len({row[:2] for row in rows}))
-    for epoch in range(1, STUDY.epochs + 1):
+    for epoch in range(1, study.epochs + 1):
         cells = {row[:2]: f"{row[6]:.2f}" for row in rows if row[2] == epoch}
         print(f"| {epoch} | " + " | ".join(cells.get(key, "") for key in sorted({row[:2] for row in rows})) + " |")
     if summary:
         ours, peer = (summary["median_perplexity"][side][-1] for side in text_seeds.SIDES)
-        print(f"\nMedians after {STUDY.epochs} epochs: {ours:.2f} and {peer:.2f}, ratio {summary['ratio']:.4f}; "
+        print(f"\nMedians after {study.epochs} epochs: {ours:.2f} and {peer:.2f}, ratio {summary['ratio']:.4f}; "
               f"at most {LIMIT}: {'met' if summary['met'] else 'missed'}.")
 
 
 def main():
     options = text_seeds.checked(text_seeds.parser(__doc__))
+    study = STUDY.on_gpu() if options.gpu else STUDY
     for seed in [] if options.table else options.seeds:
         for side in text_seeds.SIDES:
-            if options.only in (None, side) and not STUDY.kept(side, seed).exists():
-                train(side, options, seed)
-                text_seeds.write_results(STUDY, COLUMNS, *summarise(options.seeds))
-    rows, summary = summarise(options.seeds)
-    print_table(rows, summary)
+            if options.only in (None, side) and not study.kept(side, seed).exists():
+                train(study, side, options, seed)
+                text_seeds.write_results(study, COLUMNS, *summarise(study, options.seeds))
+    rows, summary = summarise(study, options.seeds)
+    print_table(study, rows, summary)
     sys.exit(text_seeds.exit_code([summary]))
 
 
