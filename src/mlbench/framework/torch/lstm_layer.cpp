@@ -1,14 +1,12 @@
 // The layer lstm_sequence.
 
-#include <ATen/ATen.h>
-#include <torch/autograd.h>
-
 #include <memory>
 #include <utility>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/lstm.h"
 #include "mlbench/framework/products.h"
+#include "mlbench/framework/torch/cudnn_lstm.h"
 #include "mlbench/framework/torch/differentiable.h"
 #include "mlbench/framework/torch/graph_operations.h"
 #include "mlbench/framework/torch/products.h"
@@ -50,7 +48,7 @@ struct LstmSequence {
                                 ? dropout_mask_of(pass.pass, index, weight_dropout, hh.value.sizes(), x.device())
                                 : at::Tensor();
     const at::Tensor start = goes_on ? state->rows[0] : zeros, start_cells = goes_on ? state->rows[1] : zeros;
-    if (x.is_cuda()) return by_library(inputs[0], places, mask, start, start_cells, state);
+    if (x.is_cuda()) return by_cudnn(inputs[0], places, mask, start, start_cells, state);
     const auto tape = std::make_shared<LstmTape>();
     const auto forward = [&] {
       const at::Tensor recurrent = mask.defined() ? hh.value * mask : hh.value;
@@ -73,47 +71,29 @@ struct LstmSequence {
   }
 
  private:
-  // All positions at once, as cuDNN can; autograd keeps what the backward pass needs.
-  at::Tensor by_library(const at::Tensor& input, const at::Tensor& places, const at::Tensor& mask,
-                        const at::Tensor& start, const at::Tensor& start_cells, LayerState* state) const {
-    struct Graph {
-      std::vector<at::Tensor> leaves;  // input and weights
-      at::Tensor output;
-    };
-    const auto graph = std::make_shared<Graph>();
-    const bool training = at::GradMode::is_enabled();
+  // All positions at once, by cuDNN.
+  at::Tensor by_cudnn(const at::Tensor& input, const at::Tensor& places, const at::Tensor& mask,
+                      const at::Tensor& start, const at::Tensor& start_cells, LayerState* state) const {
+    const auto tape = std::make_shared<CudnnLstm>(hh.value.size(1), at::GradMode::is_enabled());
     const auto forward = [&] {
-      const at::AutoGradMode differentiate(training);
-      for (const at::Tensor& one : {input, ih.value, hh.value, bias_ih.value, bias_hh.value}) {
-        graph->leaves.push_back(one.detach().requires_grad_(training));
-      }
-      const auto& leaves = graph->leaves;
-      const at::Tensor x = reverse_of(leaves[0], places);
-      const at::Tensor recurrent = mask.defined() ? leaves[2] * mask : leaves[2];
-      const auto [output, last, last_cells] =
-          at::lstm(x.to(type), {start.unsqueeze(0).to(type), start_cells.unsqueeze(0).to(type)},
-                   {leaves[1].to(type), recurrent.to(type), leaves[3].to(type), leaves[4].to(type)},
-                   /*has_biases=*/true, /*num_layers=*/1, /*dropout=*/0, training, /*bidirectional=*/false,
-                   /*batch_first=*/false);
-      if (state != nullptr) {
-        state->rows = {last.detach().squeeze(0).to(at::kFloat), last_cells.detach().squeeze(0).to(at::kFloat)};
-      }
-      graph->output = reverse_of(output.to(at::kFloat), places);
-      return graph->output.detach();
+      tape->forward(reverse_of(input.detach(), places).to(type),
+                    {ih.value, mask.defined() ? hh.value * mask : hh.value, bias_ih.value, bias_hh.value},
+                    start.to(type), start_cells.to(type));
+      if (state != nullptr) state->rows = {tape->last_state().to(at::kFloat), tape->last_cells().to(at::kFloat)};
+      return reverse_of(tape->output().to(at::kFloat), places);
     };
     const LstmSequence self = *this;
     return differentiable_of_many(
         {input}, forward, [=](const at::Tensor& dy, const std::vector<bool>& wanted) -> std::vector<at::Tensor> {
-          const auto& leaves = graph->leaves;
-          std::vector<at::Tensor> of(leaves.begin() + 1, leaves.end());
-          if (wanted[0]) of.push_back(leaves[0]);
-          const std::vector<at::Tensor> found = torch::autograd::grad({graph->output}, of, {dy});
+          CudnnLstm::Gradients found = tape->backward(reverse_of(dy, places).to(self.type), wanted[0]);
+          if (mask.defined()) found.weights[1] = found.weights[1].to(at::kFloat).mul_(mask);
           const Parameter* const parameters[] = {&self.ih, &self.hh, &self.bias_ih, &self.bias_hh};
-          for (const size_t i : {3, 2, 1, 0}) {  // as the other way
-            self.gradients->contribute(parameters[i]->slot,
-                                       [&](at::Tensor& to, bool add) { store(to, found[i], add); });
+          for (const size_t i : {3, 2, 1, 0}) {  // in the order of backward()
+            self.gradients->contribute(parameters[i]->slot, [&](at::Tensor& to, bool add) {
+              store(to, found.weights[i].to(at::kFloat), add);
+            });
           }
-          return {wanted[0] ? found[4] : at::Tensor()};
+          return {wanted[0] ? reverse_of(found.input.to(at::kFloat), places) : at::Tensor()};
         });
   }
 
