@@ -2,7 +2,8 @@
 // beside bench/torch_peer.py and bench/text_peer.py through bench/ratio.py. Verifies that the steps learn: the loss on
 // the batch must fall.
 //   step_bench [--framework NAME] [--precision float32|bf16] [--device cpu|cuda] [--threads N] [--batch N] [--steps N]
-//     [--model fashion-mnist|lstm|attention|awd-lstm|gnmt|transformer] [--size full|small|tiny] [--no-dropout] [--start FILE]
+//     [--model fashion-mnist|lstm|attention|awd-lstm|gnmt|transformer] [--size full|small|tiny] [--no-dropout]
+//     [--start FILE]
 // --start FILE: writes the parameters before the first step, from which the peer begins for a comparison of losses.
 // --turns: prints a line when warm; then for each line of its input takes --steps steps and prints what they took,
 // until the input ends. So two programs take turns (bench/ratio.py --turns).
