@@ -1,5 +1,7 @@
 #include "mlbench/framework/torch/cudnn_lstm.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <array>
 #include <tuple>
 
