@@ -143,8 +143,9 @@ def train_peer(study, options, seed, model):
 
 
 def keep_peer(study, options, seed, epochs, **more):
-    ratio.write(study.kept("peer", seed), {"epochs": epochs, "device": study.device, "threads": options.peer_threads, "bound": not options.no_wait,
-                                           "machine": ratio.machine(), "measured_at": ratio.now(), **more})
+    ratio.write(study.kept("peer", seed), {"epochs": epochs, "device": study.device, "threads": options.peer_threads,
+                                           "bound": not options.no_wait, "machine": ratio.machine(),
+                                           "measured_at": ratio.now(), **more})
 
 
 # ---- what is kept ----
