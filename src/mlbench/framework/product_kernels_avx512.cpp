@@ -13,6 +13,7 @@ namespace mlbench::framework::product_kernels {
 namespace {
 
 constexpr int64_t kLanes = 16;
+constexpr int kSliceRows = 24;
 
 __mmask16 first_lanes(int64_t count) { return static_cast<__mmask16>((1U << count) - 1U); }
 
@@ -148,8 +149,6 @@ void pack_as(Factors factors, const float* from, int64_t across, int64_t along, 
   }
 }
 
-}  // namespace
-
 bool available(Factors factors) {
   const bool all = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                    __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
@@ -174,6 +173,10 @@ void multiply_tile(const Tile& tile, Factors factors) {
   const auto& tiles = factors == Factors::kBFloat16 ? kBFloat16Tiles : kFloatTiles;
   tiles[static_cast<size_t>(tile.rows - 1)](tile);
 }
+
+}  // namespace
+
+const Kernels kAvx512{"AVX-512", kSliceRows, 448, 8 * kSliceRows, available, pack_slice, pack_panel, multiply_tile};
 
 }  // namespace mlbench::framework::product_kernels
 

@@ -15,12 +15,9 @@ namespace {
 
 using namespace product_kernels;
 
-// Extents of blocks: a panel of the right factor stays in the first cache, a block of the left one in the second, the
-// panels of a block of columns in the third.
-constexpr int64_t kInnerBlock = 448;
-constexpr int64_t kRowBlock = 8 * kSliceRows;
-constexpr int64_t kColumnBlock = 64 * kPanelColumns;
-constexpr int64_t kLeastWork = int64_t{1} << 15;  // multiplications that are worth another thread
+constexpr int64_t kColumnBlock = 64 * kPanelColumns;  // whose panels stay in the third cache
+constexpr int64_t kLeastWork = int64_t{1} << 15;      // multiplications that are worth another thread
+constexpr int64_t kRowsWorthSharing = 48;             // per thread: as many as pay for panels that all threads read
 
 int64_t parts_of(int64_t extent, int64_t most) { return (extent + most - 1) / most; }
 
@@ -80,32 +77,34 @@ int64_t threads_for(const Extents& extents) {
 // Rows of `a` from here on, as slices of nearly equal height next to each other.
 struct Slices {
   int64_t rows = 0, count = 0;
-  explicit Slices(int64_t all) : rows(all), count(parts_of(all, kSliceRows)) {}
+  Slices(int64_t all, const Kernels& kernels) : rows(all), count(parts_of(all, kernels.slice_rows)) {}
   int64_t begin(int64_t i) const { return rows * i / count; }
 };
 
-void pack_slices(const Slices& slices, const View& a, int64_t inner, Factors factors, float* packed) {
+void pack_slices(const Kernels& kernels, const Slices& slices, const View& a, int64_t inner, Factors factors,
+                 float* packed) {
   for (int64_t i = 0; i < slices.count; ++i) {
     const int64_t first = slices.begin(i);
-    pack_slice(a.at(first, 0), slices.begin(i + 1) - first, inner, factors,
-               packed + first * packed_rows(inner, factors));
+    kernels.pack_slice(a.at(first, 0), slices.begin(i + 1) - first, inner, factors,
+                       packed + first * packed_rows(inner, factors));
   }
 }
 
 // c = slices panel, or c += it.
-void multiply_slices(const Slices& slices, const float* slices_at, Tile tile, Factors factors) {
+void multiply_slices(const Kernels& kernels, const Slices& slices, const float* slices_at, Tile tile, Factors factors) {
   float* const c = tile.c;
   for (int64_t i = 0; i < slices.count; ++i) {
     const int64_t top = slices.begin(i);
     tile.rows = slices.begin(i + 1) - top;
     tile.slice = slices_at + top * tile.inner;
     tile.c = c + top * tile.stride;
-    multiply_tile(tile, factors);
+    kernels.multiply_tile(tile, factors);
   }
 }
 
 // What all products of a call have in common.
 struct Call {
+  const Kernels& kernels;
   View a = {}, b = {};
   float* c = nullptr;
   int64_t stride = 0;
@@ -118,13 +117,13 @@ struct InnerPart {
   int64_t first = 0, length = 0, packed = 0;
 };
 
-std::vector<InnerPart> inner_parts(int64_t inner, Factors factors) {
-  const int64_t parts = parts_of(packed_rows(inner, factors), kInnerBlock);
+std::vector<InnerPart> inner_parts(int64_t inner, const Call& call) {
+  const int64_t parts = parts_of(packed_rows(inner, call.factors), call.kernels.inner_block);
   const int64_t step = parts_of(parts_of(inner, parts), 2) * 2;
   std::vector<InnerPart> result;
   for (int64_t first = 0; first < inner; first += step) {
     const int64_t length = std::min(step, inner - first);
-    result.push_back({first, length, packed_rows(length, factors)});
+    result.push_back({first, length, packed_rows(length, call.factors)});
   }
   return result;
 }
@@ -137,20 +136,21 @@ int64_t width_of(int64_t panel, int64_t columns) {
 void pack_panels(const Call& call, const InnerPart& part, int64_t column, int64_t columns, int64_t begin, int64_t end,
                  float* panels) {
   for (int64_t panel = begin; panel < end; ++panel) {
-    pack_panel(call.b.at(part.first, column + panel * kPanelColumns), part.length, width_of(panel, columns),
-               call.factors, panels + panel * kPanelColumns * part.packed);
+    call.kernels.pack_panel(call.b.at(part.first, column + panel * kPanelColumns), part.length,
+                            width_of(panel, columns), call.factors, panels + panel * kPanelColumns * part.packed);
   }
 }
 
 // Rows from `row` on, a block at a time, times these panels.
 void multiply_rows(const Call& call, const InnerPart& part, int64_t row, int64_t rows, int64_t column, int64_t columns,
                    const float* panels) {
-  const at::Tensor own = scratch(std::min(kRowBlock, rows) * part.packed);
-  for (const int64_t end = row + rows; row < end; row += kRowBlock) {
-    const Slices slices(std::min(kRowBlock, end - row));
-    pack_slices(slices, call.a.at(row, part.first), part.length, call.factors, own.data_ptr<float>());
+  const int64_t block = call.kernels.row_block;
+  const at::Tensor own = scratch(std::min(block, rows) * part.packed);
+  for (const int64_t end = row + rows; row < end; row += block) {
+    const Slices slices(std::min(block, end - row), call.kernels);
+    pack_slices(call.kernels, slices, call.a.at(row, part.first), part.length, call.factors, own.data_ptr<float>());
     for (int64_t panel = 0; panel < parts_of(columns, kPanelColumns); ++panel) {
-      multiply_slices(slices, own.const_data_ptr<float>(),
+      multiply_slices(call.kernels, slices, own.const_data_ptr<float>(),
                       {.columns = width_of(panel, columns),
                        .inner = part.packed,
                        .panel = panels + panel * kPanelColumns * part.packed,
@@ -166,11 +166,11 @@ void multiply_rows(const Call& call, const InnerPart& part, int64_t row, int64_t
 void multiply_by_rows(const Call& call, const Extents& extents, int64_t threads) {
   const int64_t column_step =
       parts_of(parts_of(extents.columns, parts_of(extents.columns, kColumnBlock)), kPanelColumns) * kPanelColumns;
-  const at::Tensor shared = scratch(column_step * std::min(kInnerBlock + 1, extents.inner));
+  const at::Tensor shared = scratch(column_step * std::min(call.kernels.inner_block + 1, extents.inner));
   float* const panels = shared.data_ptr<float>();
   for (int64_t column = 0; column < extents.columns; column += column_step) {
     const int64_t columns = std::min(column_step, extents.columns - column);
-    for (const InnerPart& part : inner_parts(extents.inner, call.factors)) {
+    for (const InnerPart& part : inner_parts(extents.inner, call)) {
       at::parallel_for(0, parts_of(columns, kPanelColumns), 4, [&](int64_t begin, int64_t end) {
         pack_panels(call, part, column, columns, begin, end, panels);
       });
@@ -184,19 +184,19 @@ void multiply_by_rows(const Call& call, const Extents& extents, int64_t threads)
 
 // Of few rows: threads share out the columns.
 void multiply_by_columns(const Call& call, const Extents& extents, int64_t threads) {
-  const std::vector<InnerPart> parts = inner_parts(extents.inner, call.factors);
+  const std::vector<InnerPart> parts = inner_parts(extents.inner, call);
   at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
-    const at::Tensor own = scratch(kPanelColumns * std::min(kInnerBlock + 1, extents.inner));
+    const at::Tensor own = scratch(kPanelColumns * std::min(call.kernels.inner_block + 1, extents.inner));
     const int64_t panels = parts_of(extents.columns, kPanelColumns);
     for (const InnerPart& part : parts) {
-      const Slices slices(extents.rows);
+      const Slices slices(extents.rows, call.kernels);
       const at::Tensor left = scratch(extents.rows * part.packed);
-      pack_slices(slices, call.a.at(0, part.first), part.length, call.factors, left.data_ptr<float>());
+      pack_slices(call.kernels, slices, call.a.at(0, part.first), part.length, call.factors, left.data_ptr<float>());
       for (int64_t panel = panels * begin / threads; panel < panels * end / threads; ++panel) {
         const int64_t column = panel * kPanelColumns;
-        pack_panel(call.b.at(part.first, column), part.length, width_of(panel, extents.columns), call.factors,
-                   own.data_ptr<float>());
-        multiply_slices(slices, left.const_data_ptr<float>(),
+        call.kernels.pack_panel(call.b.at(part.first, column), part.length, width_of(panel, extents.columns),
+                                call.factors, own.data_ptr<float>());
+        multiply_slices(call.kernels, slices, left.const_data_ptr<float>(),
                         {.columns = width_of(panel, extents.columns),
                          .inner = part.packed,
                          .panel = own.const_data_ptr<float>(),
@@ -209,17 +209,28 @@ void multiply_by_columns(const Call& call, const Extents& extents, int64_t threa
   });
 }
 
-// LibTorch has the better products of bfloat16 (oneDNN's).
-bool takes_all(Factors factors) { return factors != Factors::kBFloat16 && available(factors); }
+// The fastest of this processor for a factor of many products; null: none.
+const Kernels* kernels_for(Factors factors) {
+  for (const Kernels* kernels : all_kernels()) {
+    if (kernels->available(factors)) return kernels;
+  }
+  return nullptr;
+}
+
+// For any product; LibTorch has the better ones of bfloat16 (oneDNN's).
+const Kernels* kernels_for_all(Factors factors) {
+  return factors == Factors::kBFloat16 ? nullptr : kernels_for(factors);
+}
 
 bool by_kernels(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, Factors factors) {
+  const Kernels* const kernels = kernels_for_all(factors);
   const auto left = view_of(a), right = view_of(b), result = view_of(to);
-  if (!takes_all(factors) || !left || !right || !result || result->along_columns != 1) return false;
+  if (kernels == nullptr || !left || !right || !result || result->along_columns != 1) return false;
   const Extents extents{to.size(0), to.size(1), a.size(1)};
   if (extents.rows < 1 || extents.columns < 1 || extents.inner < 1) return false;
-  const Call call{*left, *right, to.data_ptr<float>(), result->along_rows, add, factors};
+  const Call call{*kernels, *left, *right, to.data_ptr<float>(), result->along_rows, add, factors};
   const int64_t threads = threads_for(extents);
-  if (extents.rows >= 2 * kSliceRows * threads) {
+  if (extents.rows >= kRowsWorthSharing * threads) {
     multiply_by_rows(call, extents, threads);
   } else {
     multiply_by_columns(call, extents, threads);
@@ -265,8 +276,9 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType fact
 RightFactor::RightFactor(const at::Tensor& b, at::ScalarType factors)
     : factors_(factors), inner_(b.size(0)), columns_(b.size(1)) {
   const Factors kind = factors_of(factors);
+  const Kernels* const kernels = kernels_for(kind);
   const auto view = view_of(b);
-  if (!available(kind) || !view || inner_ < 1 || columns_ < 1) {
+  if (kernels == nullptr || !view || inner_ < 1 || columns_ < 1) {
     plain_ = rounded(b, factors);
     return;
   }
@@ -274,7 +286,7 @@ RightFactor::RightFactor(const at::Tensor& b, at::ScalarType factors)
   panels_ = scratch(panels * kPanelColumns * packed);
   float* const to = panels_.data_ptr<float>();
   at::parallel_for(0, panels, 8, [&](int64_t begin, int64_t end) {
-    pack_panels({.b = *view, .factors = kind}, {0, inner_, packed}, 0, columns_, begin, end, to);
+    pack_panels({.kernels = *kernels, .b = *view, .factors = kind}, {0, inner_, packed}, 0, columns_, begin, end, to);
   });
 }
 
@@ -287,17 +299,18 @@ void RightFactor::multiply(at::Tensor& to, const at::Tensor& a, bool add) const 
   const auto left = view_of(a), result = view_of(to);
   MLBENCH_CHECK(left && result && result->along_columns == 1, "a product of matrices whose neighbours are apart");
   const Factors factors = factors_of(factors_);
-  const Slices slices(a.size(0));
+  const Kernels& kernels = *kernels_for(factors);
+  const Slices slices(a.size(0), kernels);
   const float* const panels_at = panels_.const_data_ptr<float>();
   float* const c = to.data_ptr<float>();
   const int64_t panels = parts_of(columns_, kPanelColumns), packed = packed_rows(inner_, factors);
   const int64_t threads = threads_for({slices.rows, columns_, inner_});
   at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
     const at::Tensor own = scratch(slices.rows * packed);
-    pack_slices(slices, *left, inner_, factors, own.data_ptr<float>());
+    pack_slices(kernels, slices, *left, inner_, factors, own.data_ptr<float>());
     for (int64_t panel = panels * begin / threads; panel < panels * end / threads; ++panel) {
       const int64_t column = panel * kPanelColumns;
-      multiply_slices(slices, own.const_data_ptr<float>(),
+      multiply_slices(kernels, slices, own.const_data_ptr<float>(),
                       {.columns = width_of(panel, columns_),
                        .inner = packed,
                        .panel = panels_at + column * packed,
@@ -310,7 +323,8 @@ void RightFactor::multiply(at::Tensor& to, const at::Tensor& a, bool add) const 
 }
 
 std::string product_kernels_name(at::ScalarType factors) {
-  return takes_all(factors_of(factors)) ? "AVX-512" : "LibTorch";
+  const Kernels* const kernels = kernels_for_all(factors_of(factors));
+  return kernels != nullptr ? kernels->name : "LibTorch";
 }
 
 }  // namespace mlbench::framework

@@ -2,9 +2,10 @@
 
 // Products of float32 matrices, whose factors may be rounded to 16 bits before; sums and results are float32.
 //
-// On the host LibTorch's own of float32 are MKL's, which takes kernels of AVX2 on processors that are not Intel's, and
-// those of float16 are scalar code: with AVX-512 ours are taken. Those of bfloat16 are oneDNN's, and fast; theirs are
-// left alone, but for a factor that serves many products. docs/results/text-speed.md has both side by side.
+// On the host LibTorch's own of float32 are MKL's, which takes kernels of AVX2 on processors that are not Intel's and
+// is slow where rows are few, and those of float16 are scalar code: with AVX-512 or AVX2 ours are taken. Those of
+// bfloat16 are oneDNN's, and fast; theirs are left alone, but for a factor that serves many products where there is
+// AVX512-BF16. docs/results/text-speed.md has both side by side.
 
 #include <ATen/ATen.h>
 
@@ -54,7 +55,7 @@ class RightFactor {
   int64_t inner_ = 0, columns_ = 0;
 };
 
-// Whose products of such factors on the host these are: "AVX-512", or "LibTorch".
+// Whose products of such factors on the host these are: "AVX-512", "AVX2", or "LibTorch".
 std::string product_kernels_name(at::ScalarType factors);
 
 }  // namespace mlbench::framework
