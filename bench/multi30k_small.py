@@ -2,13 +2,15 @@
 """A tiny Transformer and a small GNMT on Multi30k: ours on 2 ranks beside PyTorch, a fixed number of epochs, 3 seeds.
 
     multi30k_small.py --home FOLDER [--task 4a|4b] [--data-dir DIR] [--seeds 42,43,44] [--only ours|peer] [--gpu]
-    multi30k_small.py --table [--task 4a|4b] [--gpu]       what is kept, as Markdown
+                      [--epochs N]
+    multi30k_small.py --table [--task 4a|4b] [--gpu] [--epochs N]       what is kept, as Markdown
 
 Both train by bench/tasks/4b-multi30k.toml (10 epochs) or 4a-multi30k.toml (6) on the same prepared tokens: data, steps,
 dropouts, smoothing, clipping and rates; two ranks are one batch at the peer. Ours is scored by its run after the last
 epoch, the peer by `mlbench evaluate` of its parameters: the same beam search, the same BLEU. What was done is not done
 again (text_seeds.py): a second call goes on where the first one ended.
 
+With --epochs both end later or sooner, and results lie in a folder that says so.
 docs/results/4b-multi30k/ and 4a-multi30k/ get ours-SEED/, peer-SEED.json, curve.csv and summary.json: per side the median
 over the seeds of BLEU; met where ours is not more than 1 below the peer's. Exit code 0: met; 1: missed; 3: seeds are
 missing yet; 2: could not be measured.
@@ -28,9 +30,9 @@ COLUMNS = ("side", "seed", "epoch", "steps", "train_s", "train_loss", "perplexit
 
 
 def study_of(task, results=text_seeds.ROOT / "docs/results", epochs=None):
-    name = f"{task}-multi30k"
-    return text_seeds.Study(f"multi30k-{task}", text_seeds.ROOT / f"bench/tasks/{name}.toml", "multi30k", results / name,
-                            epochs or EPOCHS[task])
+    name, epochs = f"{task}-multi30k", epochs or EPOCHS[task]
+    folder = results / (name if epochs == EPOCHS[task] else f"{name}-{epochs}-epochs")
+    return text_seeds.Study(f"multi30k-{task}", text_seeds.ROOT / f"bench/tasks/{name}.toml", "multi30k", folder, epochs)
 
 
 def train(study, side, options, seed):
@@ -39,16 +41,16 @@ def train(study, side, options, seed):
         return
     # Both stay until the peer is scored: a call that is cut off there does not train again.
     folder = options.home / "peers" / f"{study.name}-epochs{study.epochs}-seed{seed}"
-    model, said = folder / "model.safetensors", folder / "epochs.json"
+    model, said = folder / "model.safetensors", folder / "trained.json"
     if not said.exists():
         folder.mkdir(parents=True, exist_ok=True)
         ratio.write(said, text_seeds.train_peer(study, options, seed, model))
-    text_seeds.keep_peer(study, options, seed, json.loads(said.read_text()), evaluation=score(study, options, model))
+    text_seeds.keep_peer(study, seed, json.loads(said.read_text()), evaluation=score(study, options, model))
 
 
 def score(study, options, model):
-    done = text_seeds.mlbench(options, "evaluate", model, "--task", study.task, "--json", *text_seeds.waiting(options),
-                              stdout=subprocess.PIPE, text=True)
+    done = text_seeds.mlbench(options, "evaluate", model, "--task", study.task, "--json", "--threads-per-worker",
+                              options.peer_threads, *text_seeds.waiting(options), stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         text_seeds.fail(f"{model} could not be evaluated")
     answer = json.loads(done.stdout)
@@ -101,10 +103,12 @@ def print_table(study, rows, summary):
 def main():
     parser = text_seeds.parser(__doc__)
     parser.add_argument("--task", choices=EPOCHS, help="default: both")
+    parser.add_argument("--epochs", type=int, metavar="N", help="default: 10 of 4b, 6 of 4a")
     parser.add_argument("--try-out", type=pathlib.Path, metavar="FOLDER", help="one epoch; results to that folder")
     options = text_seeds.checked(parser)
     chosen = [options.task] if options.task else list(EPOCHS)
-    studies = [study_of(task, options.try_out.resolve(), 1) if options.try_out else study_of(task) for task in chosen]
+    studies = [study_of(task, options.try_out.resolve(), 1) if options.try_out else study_of(task, epochs=options.epochs)
+               for task in chosen]
     if options.gpu:
         studies = [study.on_gpu() for study in studies]
     for study in [] if options.table else studies:

@@ -262,22 +262,23 @@ class Multi30k(InFolder):
         def train_peer(_, options, seed, model):
             trained.append(seed)
             self.assertTrue(model.parent.is_dir())
-            return [{"epoch": 1}, {"epoch": 2}]
+            return {"epochs": [{"epoch": 1}, {"epoch": 2}], "machine": "where it was trained"}
 
         def mlbench(_, *words, **more):
             self.assertEqual(words[0], "evaluate")
+            self.assertEqual(words[words.index("--threads-per-worker") + 1], 3)
             answer = {"task": "t", "task_hash": "h", "data": {}, "split": "test", "samples": 1, "metrics": {"BLEU": 7},
                       "weights_sha256": "w", "path": "/of/this/machine"}
             return mock.Mock(returncode=codes.pop(0), stdout=text_seeds.json.dumps(answer))
 
-        options = argparse.Namespace(home=self.folder, peer_threads=1, no_wait=True)
+        options = argparse.Namespace(home=self.folder, peer_threads=3, no_wait=True)
         with mock.patch.object(text_seeds, "train_peer", train_peer), mock.patch.object(text_seeds, "mlbench", mlbench):
             self.assertEqual(quiet(multi30k_small.train, self.study, "peer", options, 5)[0], 2)
             self.assertFalse(self.study.kept("peer", 5).exists())
             self.assertEqual(quiet(multi30k_small.train, self.study, "peer", options, 5)[0], 0)
         self.assertEqual(trained, [5])
         kept = text_seeds.json.loads(self.study.kept("peer", 5).read_text())
-        self.assertEqual((kept["evaluation"]["metrics"], kept["threads"], kept["bound"]), ({"BLEU": 7}, 1, False))
+        self.assertEqual((kept["evaluation"]["metrics"], kept["machine"]), ({"BLEU": 7}, "where it was trained"))
         self.assertNotIn("path", kept["evaluation"])
 
 

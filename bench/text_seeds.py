@@ -125,7 +125,7 @@ def prepared(study, options):
 
 
 def train_peer(study, options, seed, model):
-    """What it says after each epoch; the parameters are in the file `model`."""
+    """What it says after each epoch, and where and when that was; the parameters are in the file `model`."""
     python = options.peer_python or subprocess.run([ROOT / "bench/setup_peer.sh"], check=True, stdout=subprocess.PIPE,
                                                    text=True).stdout.strip()
     ratio.say(f"peer, seed {seed}")
@@ -139,13 +139,12 @@ def train_peer(study, options, seed, model):
             ratio.say(f"  epoch {epochs[-1]['epoch']}: perplexity {epochs[-1]['perplexity']:.2f}")
     if child.returncode != 0 or len(epochs) != study.epochs:
         fail(f"the peer ended with exit code {child.returncode} after {len(epochs)} of {study.epochs} epochs")
-    return epochs
+    return {"epochs": epochs, "device": study.device, "threads": options.peer_threads, "bound": not options.no_wait,
+            "machine": ratio.machine(), "measured_at": ratio.now()}
 
 
-def keep_peer(study, options, seed, epochs, **more):
-    ratio.write(study.kept("peer", seed), {"epochs": epochs, "device": study.device, "threads": options.peer_threads,
-                                           "bound": not options.no_wait, "machine": ratio.machine(),
-                                           "measured_at": ratio.now(), **more})
+def keep_peer(study, seed, trained, **more):
+    ratio.write(study.kept("peer", seed), {**trained, **more})
 
 
 # ---- what is kept ----

@@ -30,8 +30,8 @@ def train(study, side, options, seed):
         text_seeds.train_ours(study, options, seed)
         return
     with tempfile.TemporaryDirectory(prefix="mlbench-wikitext2-") as folder:
-        epochs = text_seeds.train_peer(study, options, seed, pathlib.Path(folder) / "model.safetensors")
-    text_seeds.keep_peer(study, options, seed, epochs)
+        trained = text_seeds.train_peer(study, options, seed, pathlib.Path(folder) / "model.safetensors")
+    text_seeds.keep_peer(study, seed, trained)
 
 
 def rows_of(study, side, seed):
