@@ -120,6 +120,8 @@ def main():
     summaries = []
     for study in studies:
         rows, summary = summarise(study, options.seeds)
+        if not options.table:
+            text_seeds.write_results(study, COLUMNS, rows, summary)  # calls side by side have each written what it knew
         print_table(study, rows, summary)
         summaries.append(summary)
     sys.exit(text_seeds.exit_code(summaries))

@@ -80,6 +80,8 @@ def main():
                 train(study, side, options, seed)
                 text_seeds.write_results(study, COLUMNS, *summarise(study, options.seeds))
     rows, summary = summarise(study, options.seeds)
+    if not options.table:
+        text_seeds.write_results(study, COLUMNS, rows, summary)  # calls side by side have each written what it knew
     print_table(study, rows, summary)
     sys.exit(text_seeds.exit_code([summary]))
 
