@@ -5,9 +5,6 @@
 
 #include "mlbench/framework/product_kernels.h"
 
-#pragma GCC push_options
-#pragma GCC target("avx2,fma,f16c")
-
 namespace mlbench::framework::product_kernels {
 namespace {
 
@@ -123,8 +120,8 @@ constexpr std::array<Multiply, sizeof...(kRows)> by_rows(std::integer_sequence<i
 constexpr auto kTiles = by_rows(std::make_integer_sequence<int, kSliceRows>());
 
 bool available(Factors factors) {
-  return factors != Factors::kBFloat16 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c");
+  // Each processor with AVX2 has F16C.
+  return factors != Factors::kBFloat16 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
 void pack_slice(const View& a, int64_t rows, int64_t inner, Factors factors, float* slice) {
@@ -143,8 +140,8 @@ void multiply_tile(const Tile& tile, Factors) { kTiles[static_cast<size_t>(tile.
 
 }  // namespace
 
-const Kernels kAvx2{"AVX2", kSliceRows, 512, 16 * kSliceRows, available, pack_slice, pack_panel, multiply_tile};
+// No code of this file runs where it must not.
+constinit const Kernels kAvx2{"AVX2",    kSliceRows, 512,        16 * kSliceRows,
+                              available, pack_slice, pack_panel, multiply_tile};
 
 }  // namespace mlbench::framework::product_kernels
-
-#pragma GCC pop_options

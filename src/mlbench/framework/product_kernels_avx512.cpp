@@ -5,10 +5,6 @@
 
 #include "mlbench/framework/product_kernels.h"
 
-#pragma GCC push_options
-// Of the last, GCC makes no instruction that is not asked for by its name.
-#pragma GCC target("avx512f,avx512vl,avx512bw,avx512dq,fma,avx512bf16")
-
 namespace mlbench::framework::product_kernels {
 namespace {
 
@@ -176,8 +172,8 @@ void multiply_tile(const Tile& tile, Factors factors) {
 
 }  // namespace
 
-const Kernels kAvx512{"AVX-512", kSliceRows, 448, 8 * kSliceRows, available, pack_slice, pack_panel, multiply_tile};
+// No code of this file runs where it must not.
+constinit const Kernels kAvx512{"AVX-512", kSliceRows, 448,        8 * kSliceRows,
+                                available, pack_slice, pack_panel, multiply_tile};
 
 }  // namespace mlbench::framework::product_kernels
-
-#pragma GCC pop_options

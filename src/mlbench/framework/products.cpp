@@ -13,7 +13,12 @@
 namespace mlbench::framework {
 namespace {
 
-using namespace product_kernels;
+using product_kernels::Factors;
+using product_kernels::Kernels;
+using product_kernels::kPanelColumns;
+using product_kernels::packed_rows;
+using product_kernels::Tile;
+using product_kernels::View;
 
 constexpr int64_t kColumnBlock = 64 * kPanelColumns;  // whose panels stay in the third cache
 constexpr int64_t kLeastWork = int64_t{1} << 15;      // multiplications that are worth another thread
@@ -211,7 +216,7 @@ void multiply_by_columns(const Call& call, const Extents& extents, int64_t threa
 
 // The fastest of this processor for a factor of many products; null: none.
 const Kernels* kernels_for(Factors factors) {
-  for (const Kernels* kernels : all_kernels()) {
+  for (const Kernels* kernels : product_kernels::all_kernels()) {
     if (kernels->available(factors)) return kernels;
   }
   return nullptr;
