@@ -23,7 +23,8 @@ using record::SlowPart;
 
 constexpr double kDeviationPerMedian = 1.4826;  // of the normal distribution
 constexpr size_t kLeastNodes = 3;
-constexpr double kFewLinks = 12;  // of SlowRule::deviations
+constexpr double kFewLinks = 12;    // of SlowRule::deviations
+constexpr size_t kFewestLinks = 6;  // of three nodes
 
 double middle_of(std::vector<double> values) {
   const auto upper = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -212,8 +213,12 @@ class Links {
     return std::max(x - ascending_[first], ascending_[first + nearer] - x);
   }
 
-  double noise_of(double middle_distance) const {
-    return kDeviationPerMedian * middle_distance * (1 + 4 / static_cast<double>(links_.size()));
+  // Then the largest distance tells the noise, else the middle one.
+  bool few() const { return links_.size() <= kFewestLinks; }
+
+  double noise_of(double distance) const {
+    const double more = 4 / static_cast<double>(links_.size());
+    return few() ? distance * (0.25 + more) : kDeviationPerMedian * distance * (1 + more);
   }
 
   // All that the rule says but for the noise, of which the least that it can be is looked at.
@@ -230,9 +235,9 @@ class Links {
     one.usual = median_without(places);
     const double gap = one.usual - one.slow;
     if (!(gap > std::log(1 / rule.below)) || values.back() > one.usual - gap / 2) return std::nullopt;
-    // Whatever the distances of the part's own links are, only so many places can they move the middle one.
-    const size_t middle = (links_.size() - 1) / 2;
-    const double least = middle >= inside ? distance_of_rank(one.usual, middle - inside) : 0;
+    // Whatever the distances of the part's own links are, only so many places can they move the one that tells.
+    const size_t telling = few() ? links_.size() - 1 : (links_.size() - 1) / 2;
+    const double least = telling >= inside ? distance_of_rank(one.usual, telling - inside) : 0;
     if (!(gap > rule.deviations_among(links_.size()) * noise_of(least))) return std::nullopt;
     one.about = distances_from(one.usual);
     for (const double x : values) one.about += std::abs(x - one.slow) - std::abs(x - one.usual);
@@ -252,7 +257,7 @@ class Links {
       }
     }
     Fit found{*one.part, one.usual - one.slow, std::accumulate(distances.begin(), distances.end(), 0.0)};
-    const double noise = noise_of(middle_of(std::move(distances)));
+    const double noise = noise_of(few() ? std::ranges::max(distances) : middle_of(std::move(distances)));
     if (!(found.gap > rule.deviations_among(links_.size()) * noise)) return std::nullopt;
     return found;
   }

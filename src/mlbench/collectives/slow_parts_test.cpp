@@ -110,6 +110,25 @@ TEST(SlowParts, NoiseAloneNamesNobody) {
   }
 }
 
+// However noisy three hosts are, and with what is slow told apart where the noise allows it.
+TEST(SlowParts, ThreeHostsAreSeldomNamedByNoiseAlone) {
+  for (const double noise : {0.1, 0.2, 0.3, 0.6}) {
+    size_t named = 0;
+    for (uint64_t key = 0; key < 1000; ++key) {
+      named += found(made(3, noise, 3000 + key, [](size_t, size_t) { return 1; }), hosts_of(3)).empty() ? 0 : 1;
+    }
+    EXPECT_LE(named, 60u) << "of 1000, noise " << noise;
+  }
+  for (const Cause& cause : causes()) {
+    size_t right = 0;
+    for (uint64_t key = 0; key < 100; ++key) {
+      const auto parts = found(made(3, 0.1, 4000 + key, cause.factor), hosts_of(3));
+      right += parts.size() == 1 && parts[0].kind == cause.kind && parts[0].ranks == cause.ranks ? 1 : 0;
+    }
+    EXPECT_GE(right, 70u) << "of 100, noise 0.1, " << cause.kind;
+  }
+}
+
 // As many links of normal noise are beyond the limit as of four hosts, however many there are.
 TEST(SlowParts, TheLimitGrowsWithTheNumberOfLinks) {
   const auto beyond = [](double deviations) { return std::erfc(deviations / std::sqrt(2)) / 2; };
@@ -269,7 +288,9 @@ std::optional<double> plain_cost(SlowPart& part, const std::vector<PlainLink>& l
   for (const double x : inside) distances.push_back(std::abs(x - slow));
   for (const double x : outside) distances.push_back(std::abs(x - usual));
   for (const double distance : distances) cost += distance;
-  const double noise = 1.4826 * plain_median(distances) * (1 + 4 / static_cast<double>(links.size()));
+  const double more = 4 / static_cast<double>(links.size());
+  const double noise =
+      links.size() <= 6 ? std::ranges::max(distances) * (0.25 + more) : 1.4826 * plain_median(distances) * (1 + more);
   if (!(gap > rule.deviations_among(links.size()) * noise)) return std::nullopt;
   part.ratio = std::exp(-gap);
   return cost;
