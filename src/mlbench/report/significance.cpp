@@ -106,21 +106,32 @@ std::string with_interval(const Sample& sample, const auto& format) {
   return out;
 }
 
-std::string ratio_words(const std::optional<RatioEstimate>& estimate) {
-  if (!estimate) return std::string(kNone);
-  std::string out = format_ratio(estimate->ratio);
-  if (estimate->interval) {
-    out += fmt::format(" [{}, {}]", format_ratio(estimate->interval->low), format_ratio(estimate->interval->high));
-  }
-  return out;
-}
-
 std::string verdict(const std::optional<RatioEstimate>& estimate, const char* more, const char* less) {
   if (!estimate) return std::string(kNone);
   const auto differs = estimate->differs();
-  if (!differs) return "not known: needs repeats";
-  if (!*differs) return "no difference shown";
+  if (!differs) return estimate->no_spread ? "not known: equal repeats" : "not known: needs repeats";
+  if (!*differs) return no_difference_words(*estimate);
   return estimate->ratio > 1 ? more : less;
+}
+
+// Ratios of one run to another, and the values that they are of.
+constexpr struct {
+  Sample RepeatedFigures::*sample;
+  std::optional<RatioEstimate> RepeatedFigures::*ratio;
+} kRatios[] = {{&RepeatedFigures::time_to_goal_s, &RepeatedFigures::time_ratio},
+               {&RepeatedFigures::samples_per_s, &RepeatedFigures::rate_ratio},
+               {&RepeatedFigures::value_after, &RepeatedFigures::value_ratio}};
+
+void set_ratios(RepeatedFigures& figures, const RepeatedFigures& base) {
+  size_t verdicts = 0;
+  const auto estimate = [&](const auto& row, size_t among) {
+    return ratio_of((figures.*row.sample).values, (base.*row.sample).values, among);
+  };
+  for (const auto& row : kRatios) {
+    const auto alone = estimate(row, 1);
+    verdicts += alone && alone->interval ? 1 : 0;
+  }
+  for (const auto& row : kRatios) figures.*row.ratio = estimate(row, std::max<size_t>(verdicts, 1));
 }
 
 // The latest moment at which every run whose goal is about the same has a value; empty where one never has.
@@ -169,9 +180,7 @@ Significance significance_of(const std::vector<RepeatedRun>& given, const Signif
         figures.no_ratio = "no ratio: other runs were on its host (--share-host)";
       }
       if (figures.no_ratio.empty()) {
-        figures.time_ratio = ratio_of(figures.time_to_goal_s.values, base.time_to_goal_s.values);
-        figures.rate_ratio = ratio_of(figures.samples_per_s.values, base.samples_per_s.values);
-        figures.value_ratio = ratio_of(figures.value_after.values, base.value_after.values);
+        set_ratios(figures, base);
       } else {
         significance.notes.push_back(fmt::format("{}: {}", figures.name, figures.no_ratio));
       }
@@ -216,10 +225,27 @@ std::string ratios_text(const Significance& significance, bool timed) {
     ratios.add_row(std::move(cells));
   }
   if (ratios.empty()) return "";
-  return fmt::format("\nRatio to {} [95 % interval]\n", significance.runs.front().name) + ratios.render();
+  return fmt::format("\nRatio to {} [95 % interval of all ratios of a run together]\n",
+                     significance.runs.front().name) +
+         ratios.render();
 }
 
 }  // namespace
+
+std::string ratio_words(const std::optional<RatioEstimate>& estimate) {
+  if (!estimate) return std::string(kNone);
+  std::string out = format_ratio(estimate->ratio);
+  if (estimate->interval) {
+    out += fmt::format(" [{}, {}]", format_ratio(estimate->interval->low), format_ratio(estimate->interval->high));
+  }
+  return out;
+}
+
+std::string no_difference_words(const RatioEstimate& estimate) {
+  const auto size = estimate.shown_by_half();
+  if (!size) return "no difference: all equal";
+  return fmt::format("no difference shown ({:.{}f} % would show in 50 of 100)", *size * 100, *size < 0.1 ? 1 : 0);
+}
 
 std::string significance_text(const Significance& significance) {
   const auto seconds = [](double value) { return format_seconds(value); };
@@ -265,9 +291,11 @@ Json to_json(const Significance& significance) {
   const auto ratio = [&](const std::optional<RatioEstimate>& value) {
     if (!value) return Json(nullptr);
     const auto differs = value->differs();
+    const auto shown = value->shown_by_half();
     return Json({{"ratio", value->ratio},
                  {"interval", interval(value->interval)},
-                 {"differs", differs ? Json(*differs) : Json(nullptr)}});
+                 {"differs", differs ? Json(*differs) : Json(nullptr)},
+                 {"shown_by_half", shown ? Json(*shown) : Json(nullptr)}});
   };
   Json rows = Json::array();
   for (const RepeatedFigures& one : significance.runs) {

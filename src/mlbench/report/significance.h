@@ -1,8 +1,8 @@
 #pragma once
 
 // `mlbench compare`: repeated runs side by side, and whether their differences are real. A difference is real when the
-// 95 % interval of the ratio (statistics.h) leaves out 1, which needs two repeats of each. What has a ratio is said in
-// comparison.h.
+// interval of the ratio (statistics.h) leaves out 1, which needs two repeats of each. The intervals of one run's ratios
+// are wide enough that at least 95 % of such rows hold every true ratio. What has a ratio is said in comparison.h.
 
 #include <optional>
 #include <string>
@@ -54,6 +54,11 @@ struct SignificanceOptions {
 
 // At least one run. Repeats that differ in a key become runs of their own.
 Significance significance_of(const std::vector<RepeatedRun>& runs, const SignificanceOptions& options);
+
+// "0.50 [0.49, 0.51]"; "-" without.
+std::string ratio_words(const std::optional<RatioEstimate>& estimate);
+// Of one that differs() says does not: that, and what would have been shown.
+std::string no_difference_words(const RatioEstimate& estimate);
 
 std::string significance_text(const Significance& significance);
 Json to_json(const Significance& significance);

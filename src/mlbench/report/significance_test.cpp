@@ -41,6 +41,34 @@ TEST(Significance, NoiseIsNoDifferenceAndOneRunSaysNothing) {
   EXPECT_EQ(to_json(single)["runs"][1]["time_to_goal_ratio"]["differs"], nullptr);
 }
 
+// Of three verdicts each has a third of the error, and each says what it would have shown.
+TEST(Significance, VerdictsOfOnePairShareTheirError) {
+  const std::vector<double> first = {40, 50, 45}, second = {44, 52, 39};
+  const auto one = repeats("a-2", first), other = repeats("b-2", second);
+  const RepeatedFigures three = significance_of({{"a-2", one}, {"b-2", other}}, {}).runs[1];
+  ASSERT_TRUE(three.time_ratio->interval && three.rate_ratio->interval && three.value_ratio);
+  const size_t verdicts = three.value_ratio->interval ? 3 : 2;
+  EXPECT_DOUBLE_EQ(three.time_ratio->interval->low, ratio_of(second, first, verdicts)->interval->low);
+  const Significance early = significance_of({{"a-2", one}, {"b-2", other}}, {1});
+  EXPECT_EQ(early.runs[1].value_ratio, std::nullopt) << "nobody has a value after a second";
+  EXPECT_DOUBLE_EQ(early.runs[1].time_ratio->interval->low, ratio_of(second, first, 2)->interval->low);
+  const int size = static_cast<int>(std::round(*ratio_of(second, first, 2)->shown_by_half() * 100));
+  EXPECT_THAT(significance_text(early),
+              HasSubstr("no difference shown (" + std::to_string(size) + " % would show in 50 of 100)"));
+  EXPECT_DOUBLE_EQ(to_json(early)["runs"][1]["time_to_goal_ratio"]["shown_by_half"].get<double>(),
+                   *early.runs[1].time_ratio->shown_by_half());
+}
+
+TEST(Significance, EqualRepeatsSayNothing) {
+  const Significance tie =
+      significance_of({{"a-2", repeats("a-2", {40, 40})}, {"b-2", repeats("b-2", {40, 40, 40})}}, {});
+  EXPECT_THAT(significance_text(tie), HasSubstr("no difference: all equal"));
+  const Significance other =
+      significance_of({{"a-2", repeats("a-2", {40, 40})}, {"b-2", repeats("b-2", {41, 41})}}, {});
+  EXPECT_THAT(significance_text(other), HasSubstr("not known: equal repeats"));
+  EXPECT_EQ(to_json(other)["runs"][1]["time_to_goal_ratio"]["differs"], nullptr);
+}
+
 TEST(Significance, ARepeatThatMissedLeavesNoTime) {
   auto second = repeats("b-2", {20, 21});
   second[1]["goal"]["reached"] = false;
@@ -111,7 +139,7 @@ TEST(Significance, Text) {
             "a-2        2        2  40.0 [40.0, 40.0]  2,500 [2,500, 2,500]  78.50 [78.50, 78.50]       0.31  light\n"
             "b-2        1        2               20.0                 5,000                 85.25       0.15  light\n"
             "\n"
-            "Ratio to a-2 [95 % interval]\n"
+            "Ratio to a-2 [95 % interval of all ratios of a run together]\n"
             "run  time to goal                            throughput                            Prec@1                "
             "            differs in\n"
             "b-2          0.50  not known: needs repeats        2.00  not known: needs repeats    1.09  not known: "

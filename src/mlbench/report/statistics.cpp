@@ -57,8 +57,11 @@ std::optional<Logs> logs_of(const std::vector<double>& values) {
   Logs logs;
   logs.count = values.size();
   const auto n = static_cast<double>(values.size());
+  if (std::ranges::count(values, values.front()) == std::ssize(values)) {  // a sum's rounding is no spread
+    logs.mean = std::log(values.front());
+    return logs;
+  }
   for (const double value : values) logs.mean += std::log(value) / n;
-  if (values.size() < 2) return logs;
   for (const double value : values) {
     const double difference = std::log(value) - logs.mean;
     logs.variance_of_mean += difference * difference / (n - 1) / n;
@@ -104,22 +107,54 @@ std::optional<bool> RatioEstimate::differs() const {
   return interval->low > 1 || interval->high < 1;
 }
 
-std::optional<RatioEstimate> ratio_of(const std::vector<double>& values, const std::vector<double>& others) {
-  const auto a = logs_of(values), b = logs_of(others);
+std::optional<double> RatioEstimate::shown_by_half() const {
+  if (!interval || no_spread) return std::nullopt;
+  return std::sqrt(interval->high / interval->low) - 1;
+}
+
+namespace {
+
+constexpr double kError = 0.05;
+constexpr size_t kEnoughForWelch = 4;
+
+// Where one of the two has a variance.
+double degrees_of_freedom(const Logs& a, const Logs& b) {
+  const size_t smaller = std::min(a.count, b.count);
+  const auto least = static_cast<double>(smaller - 1);
+  if (smaller < kEnoughForWelch) return least;
+  const double variance = a.variance_of_mean + b.variance_of_mean;
+  const double welch = variance * variance /
+                       (a.variance_of_mean * a.variance_of_mean / static_cast<double>(a.count - 1) +
+                        b.variance_of_mean * b.variance_of_mean / static_cast<double>(b.count - 1));
+  return std::min(welch, 2 * least);
+}
+
+}  // namespace
+
+std::optional<RatioEstimate> ratio_of(const std::vector<double>& values, const std::vector<double>& others,
+                                      size_t verdicts) {
+  MLBENCH_CHECK(verdicts > 0, "an estimate is one verdict at least");
+  auto a = logs_of(values), b = logs_of(others);
   if (!a || !b) return std::nullopt;
   RatioEstimate estimate;
   const double difference = a->mean - b->mean;
   estimate.ratio = std::exp(difference);
   if (a->count < 2 || b->count < 2) return estimate;
+  const auto take_spread = [](Logs& one, const Logs& other) {
+    if (one.variance_of_mean > 0) return;
+    one.variance_of_mean = other.variance_of_mean * static_cast<double>(other.count) / static_cast<double>(one.count);
+  };
+  take_spread(*a, *b);
+  take_spread(*b, *a);
   const double variance = a->variance_of_mean + b->variance_of_mean;
-  if (variance == 0) {
-    estimate.interval = Interval{estimate.ratio, estimate.ratio};
+  estimate.no_spread = variance == 0;
+  if (estimate.no_spread) {
+    if (difference == 0) estimate.interval = Interval{1, 1};
     return estimate;
   }
-  const double degrees = variance * variance /
-                         (a->variance_of_mean * a->variance_of_mean / static_cast<double>(a->count - 1) +
-                          b->variance_of_mean * b->variance_of_mean / static_cast<double>(b->count - 1));
-  estimate.interval = around(difference, student_t_quantile(0.975, degrees) * std::sqrt(variance));
+  const double error = kError / static_cast<double>(verdicts);
+  estimate.interval =
+      around(difference, student_t_quantile(1 - error / 2, degrees_of_freedom(*a, *b)) * std::sqrt(variance));
   return estimate;
 }
 
