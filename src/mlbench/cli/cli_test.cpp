@@ -1472,6 +1472,16 @@ TEST_F(Cli, ResultsOfSeveralNumbersOfRanksAreCompared) {
   EXPECT_EQ(again[1]["comparison"]["other"], "collectives-2");
   EXPECT_EQ(again[2]["comparison"]["not_comparable"], "not comparable: ranks (1, 2) differ");
 
+  // Starts: runs of one benchmark, in one file or in several.
+  const Json repeated = mlbench({"bench", "collectives", "all_reduce", "-k", "2", "--repeat", "2", "--compare", file,
+                                 "--compare", home() / "runs/collectives-2.2/run.json", "--json"})
+                            .json();
+  ASSERT_EQ(repeated.size(), 2U);
+  EXPECT_EQ(repeated[0]["comparison"]["starts"], 2);
+  EXPECT_EQ(repeated[0]["comparison"]["other_starts"], 2);
+  EXPECT_NE(repeated[0]["comparison"]["rows"][0]["verdict"], "needs starts");
+  EXPECT_FALSE(repeated[1].contains("comparison")) << "of both together";
+
   const std::string record = home() / "runs/collectives-3/run.json";
   const Result text = mlbench({"bench", "collectives", "all_reduce", "-k", "3", "--compare", record});
   EXPECT_THAT(text.out, HasSubstr("collectives-3.3 against collectives-3: ratio of the medians")) << text.err;

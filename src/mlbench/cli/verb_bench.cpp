@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <type_traits>
 #include <variant>
@@ -29,15 +30,25 @@ struct BenchOptions {
   spec::RunOptions run;
   spec::CollectivesOptions measured;
   StartOptions start;
-  std::string compare;  // a file of results to compare with
+  std::vector<std::string> compare;  // files of results to compare with
   bool csv = false, percentiles = false;
 };
 
-// Of as many ranks; where there is none, the first, and the comparison says what differs. None without any.
-const report::CollectivesResult* counterpart(const std::vector<report::CollectivesResult>& others, int64_t workers) {
-  if (others.empty()) return nullptr;
-  const auto same = std::ranges::find(others, workers, &report::CollectivesResult::workers);
-  return same == others.end() ? &others.front() : &*same;
+using Results = std::vector<report::CollectivesResult>;
+
+// The starts of so many ranks.
+Results of_workers(const Results& results, int64_t workers) {
+  Results starts;
+  std::ranges::copy_if(results, std::back_inserter(starts),
+                       [&](const report::CollectivesResult& one) { return one.workers == workers; });
+  return starts;
+}
+
+// Beside those of as many ranks; where there are none, beside the first, and the comparison says what differs.
+report::CollectivesComparison compared(const Results& starts, const Results& others) {
+  Results counterparts = of_workers(others, starts.front().workers);
+  if (counterparts.empty()) counterparts = of_workers(others, others.front().workers);
+  return report::compare_collectives(starts, counterparts);
 }
 
 ExitCode measure(const Context& context, BenchOptions options) {
@@ -47,13 +58,16 @@ ExitCode measure(const Context& context, BenchOptions options) {
   }
   options.run.collectives = spec::to_json(spec::collectives_spec(options.measured));
   options.run.next_repeat = true;  // it is measured again and again
-  std::vector<report::CollectivesResult> others;
-  if (!options.compare.empty()) others = report::read_collectives_results(options.compare);
+  Results others;
+  for (const std::string& file : options.compare) {
+    std::ranges::move(report::read_collectives_results(file), std::back_inserter(others));
+  }
   const RowFormat rows = context.json ? RowFormat::kNone : options.csv ? RowFormat::kCsv : RowFormat::kTable;
   const StartedRuns started = start_runs(context, options.run, options.start, rows);
   if (started.ends_with) return *started.ends_with;
 
   Json documents = Json::array();
+  Results results;
   const bool texts = rows == RowFormat::kTable;
   for (const Json& record : started.records) {
     auto result = report::collectives_of(record);
@@ -61,10 +75,14 @@ ExitCode measure(const Context& context, BenchOptions options) {
     result->args = context.arguments;
     documents.push_back(report::to_json(*result));
     if (options.percentiles && texts) print("\n" + report::percentiles_table(result->rows));
-    const report::CollectivesResult* const other = counterpart(others, result->workers);
-    if (other == nullptr) continue;
-    const report::CollectivesComparison comparison = report::compare_collectives(*result, *other);
-    documents.back()["comparison"] = report::to_json(comparison);
+    results.push_back(std::move(*result));
+  }
+  // In the document of the first start of so many ranks.
+  for (size_t i = 0; i < results.size() && !others.empty(); ++i) {
+    const Results starts = of_workers(results, results[i].workers);
+    if (starts.front().name != results[i].name) continue;
+    const report::CollectivesComparison comparison = compared(starts, others);
+    documents[i]["comparison"] = report::to_json(comparison);
     if (texts) print("\n" + report::comparison_text(comparison));
   }
   if (!options.measured.output_file.empty()) {
@@ -116,6 +134,9 @@ void add_bench(CLI::App& app, Program& program) {
   add_run_option(*verb, options->run, &spec::RunOptions::executor);
   add_run_option(*verb, options->run, &spec::RunOptions::comm_timeout);
   add_run_option(*verb, options->run, &spec::RunOptions::no_wait);
+  add_run_option(
+      *verb, options->run, &spec::RunOptions::repeat,
+      "starts of each benchmark, in processes of their own; --compare has verdicts from 2, better 4, of both");
   add_timeline_option(*verb, options->start.timeline);
   using Options = spec::RunOptions;
   for (const auto member : {&Options::hosts, &Options::ranks_per_host, &Options::ssh_config, &Options::setup,
@@ -140,7 +161,9 @@ void add_bench(CLI::App& app, Program& program) {
       ->group(how);
   const char* outcome = "Outcome";
   verb->add_option("--compare", options->compare,
-                   "say what is faster or slower than this result or record, that of as many ranks in a list")
+                   "say what is faster or slower than this result or record, by the starts of as many ranks in it "
+                   "(repeatable)")
+      ->allow_extra_args(false)
       ->type_name("FILE")
       ->group(outcome);
   verb->add_flag("--csv", options->csv, "the table as comma-separated values")->group(outcome);

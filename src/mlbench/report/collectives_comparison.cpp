@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
+#include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/report/significance.h"
 #include "mlbench/report/table.h"
 
 namespace mlbench::report {
@@ -20,94 +23,85 @@ using record::CollectiveForm;
 using record::CollectiveRow;
 using RowKey = std::tuple<std::string, std::string, std::string, std::string, int64_t, int64_t, int64_t, bool>;
 
-constexpr size_t kEnoughCycles = 3;
+constexpr size_t kFewestStarts = 2;  // that have a spread
 
 RowKey key_of(const CollectiveRow& row, bool in_place) {
   return {row.operation, row.dtype, row.reduction, row.device, row.root, row.size_bytes, row.count, in_place};
 }
 
-// The same row and form as often as it was measured.
+// A row and form of one start, as often as its cycles measured it.
+struct Cycles {
+  std::vector<double> medians_us;
+  bool wrong = false;
+};
+
+// The same row and form of all starts.
 struct Measurements {
   CollectiveRow row;
   bool in_place = false;
-  std::vector<const CollectiveForm*> forms;
+  std::vector<double> medians_us;  // of the starts that have it
+  bool wrong = false;
 };
 
-std::vector<Measurements> measurements_of(const CollectivesResult& result) {
-  std::vector<Measurements> all;
-  std::map<RowKey, size_t> places;
-  for (const CollectiveRow& row : result.rows) {
+std::map<RowKey, Cycles> cycles_of(const CollectivesResult& start) {
+  std::map<RowKey, Cycles> all;
+  for (const CollectiveRow& row : start.rows) {
     for (const bool in_place : {false, true}) {
       const std::optional<CollectiveForm>& form = in_place ? row.in_place : row.out_of_place;
       if (!form) continue;
-      const auto [place, added] = places.try_emplace(key_of(row, in_place), all.size());
-      if (added) {
-        Measurements& one = all.emplace_back(Measurements{row, in_place, {}});
-        one.row.out_of_place.reset();
-        one.row.in_place.reset();
-      }
-      all[place->second].forms.push_back(&*form);
+      Cycles& cycles = all[key_of(row, in_place)];
+      cycles.medians_us.push_back(form->iterations ? form->iterations->p50_us : form->time_us);
+      cycles.wrong = cycles.wrong || form->wrong.value_or(0) > 0;
     }
   }
   return all;
 }
 
-std::vector<double> medians_of(const Measurements& measured) {
-  std::vector<double> medians;
-  for (const CollectiveForm* form : measured.forms) {
-    medians.push_back(form->iterations ? form->iterations->p50_us : form->time_us);
+// In the order in which the starts have them.
+std::vector<Measurements> measurements_of(const std::vector<CollectivesResult>& starts) {
+  std::vector<Measurements> all;
+  std::map<RowKey, size_t> places;
+  for (const CollectivesResult& start : starts) {
+    const std::map<RowKey, Cycles> cycles = cycles_of(start);
+    std::set<RowKey> seen;
+    for (const CollectiveRow& row : start.rows) {
+      for (const bool in_place : {false, true}) {
+        const RowKey key = key_of(row, in_place);
+        const auto found = cycles.find(key);
+        if (found == cycles.end() || !seen.insert(key).second) continue;
+        const auto [place, added] = places.try_emplace(key, all.size());
+        if (added) {
+          Measurements& one = all.emplace_back(Measurements{row, in_place, {}});
+          one.row.out_of_place.reset();
+          one.row.in_place.reset();
+        }
+        all[place->second].medians_us.push_back(median(found->second.medians_us).value_or(0));
+        all[place->second].wrong = all[place->second].wrong || found->second.wrong;
+      }
+    }
   }
-  return medians;
-}
-
-bool has_wrong(const Measurements& measured) {
-  return std::ranges::any_of(measured.forms, [](const CollectiveForm* form) { return form->wrong.value_or(0) > 0; });
-}
-
-// Of the median over the iterations of every time it was measured; none where one of them has none.
-std::optional<Interval> interval_of_iterations(const Measurements& measured) {
-  std::optional<Interval> interval;
-  for (const CollectiveForm* form : measured.forms) {
-    if (!form->iterations || !form->iterations->p50_low_us || !form->iterations->p50_high_us) return std::nullopt;
-    const Interval one{*form->iterations->p50_low_us, *form->iterations->p50_high_us};
-    interval = interval ? Interval{std::min(interval->low, one.low), std::max(interval->high, one.high)} : one;
-  }
-  return interval;
+  return all;
 }
 
 void judge(const Measurements& mine, const Measurements& other, CollectiveComparison& comparison) {
-  const std::vector<double> my_medians = medians_of(mine), other_medians = medians_of(other);
-  comparison.median_us = median(my_medians).value_or(0);
-  comparison.other_us = median(other_medians).value_or(0);
-  if (has_wrong(mine) || has_wrong(other)) {
+  comparison.median_us = median(mine.medians_us).value_or(0);
+  comparison.other_us = median(other.medians_us).value_or(0);
+  if (mine.wrong || other.wrong) {
     comparison.why_unknown = "wrong results";
     return;
   }
-  if (!(comparison.median_us > 0 && comparison.other_us > 0)) {
+  comparison.estimate = ratio_of(mine.medians_us, other.medians_us);
+  if (!comparison.estimate) {
     comparison.why_unknown = "no time";
     return;
   }
-  comparison.ratio = comparison.median_us / comparison.other_us;
-  if (my_medians.size() >= kEnoughCycles && other_medians.size() >= kEnoughCycles) {
-    if (const auto estimate = ratio_of(my_medians, other_medians); estimate && estimate->interval) {
-      comparison.of_cycles = true;
-      comparison.ratio = estimate->ratio;
-      comparison.interval = estimate->interval;
-    }
-  } else {
-    const auto low_high = interval_of_iterations(mine), others = interval_of_iterations(other);
-    if (low_high && others && others->low > 0) {
-      comparison.interval = Interval{low_high->low / others->high, low_high->high / others->low};
-    }
-  }
-  if (!comparison.interval) {
-    comparison.why_unknown = "too few iterations";
-  } else if (comparison.interval->high < 1) {
-    comparison.verdict = CollectiveVerdict::kFaster;
-  } else if (comparison.interval->low > 1) {
-    comparison.verdict = CollectiveVerdict::kSlower;
-  } else {
+  const auto differs = comparison.estimate->differs();
+  if (!differs) {
+    comparison.why_unknown = comparison.estimate->no_spread ? "equal starts" : "needs starts";
+  } else if (!*differs) {
     comparison.verdict = CollectiveVerdict::kNoDifference;
+  } else {
+    comparison.verdict = comparison.estimate->ratio < 1 ? CollectiveVerdict::kFaster : CollectiveVerdict::kSlower;
   }
 }
 
@@ -139,7 +133,8 @@ std::string hosts_in_words(const CollectivesResult& result) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
-std::vector<std::string> differences_of(const CollectivesResult& a, const CollectivesResult& b) {
+// What one may want to compare; hosts have other names in each start where they are made for it.
+std::vector<std::string> differences_of(const CollectivesResult& a, const CollectivesResult& b, bool of_one_side) {
   std::vector<std::string> notes;
   const auto differ = [&](const char* what, const auto& mine, const auto& other) {
     if (mine != other) notes.push_back(fmt::format("{}: {}, {}", what, mine, other));
@@ -147,10 +142,24 @@ std::vector<std::string> differences_of(const CollectivesResult& a, const Collec
   differ("back end", a.backend, b.backend);
   differ("communicators", a.comm_stack, b.comm_stack);
   differ("oversubscribed", a.oversubscribed, b.oversubscribed);
-  if (!a.devices.empty() && !b.devices.empty()) differ("hosts", hosts_in_words(a), hosts_in_words(b));
+  if (!of_one_side && !a.devices.empty() && !b.devices.empty()) differ("hosts", hosts_in_words(a), hosts_in_words(b));
   differ("variables", fmt::format("{}", fmt::join(a.env, " ")), fmt::format("{}", fmt::join(b.env, " ")));
   differ("buffers of the communicator", a.spec.communicator_memory, b.spec.communicator_memory);
   return notes;
+}
+
+std::string name_of(const CollectivesResult& result) { return result.name.empty() ? "a result" : result.name; }
+
+// Why these are no starts of one benchmark; "" where they are.
+std::string why_not_alike(const std::vector<CollectivesResult>& starts) {
+  for (const CollectivesResult& start : starts) {
+    std::vector<std::string> notes = differences_of(starts.front(), start, true);
+    if (std::string why = why_not_comparable(starts.front(), start); !why.empty()) notes.push_back(std::move(why));
+    if (notes.empty()) continue;
+    return fmt::format("not comparable: {} and {} are no starts of one benchmark ({})", name_of(starts.front()),
+                       name_of(start), fmt::join(notes, "; "));
+  }
+  return "";
 }
 
 std::string_view name_of(CollectiveVerdict verdict) {
@@ -166,43 +175,49 @@ std::string_view name_of(CollectiveVerdict verdict) {
   }
 }
 
-std::string verdict_words(const CollectiveComparison& one) {
+std::string in_words(const CollectiveComparison& one) {
+  if (one.verdict == CollectiveVerdict::kNoDifference) return no_difference_words(*one.estimate);
   return one.why_unknown.empty() ? std::string(name_of(one.verdict)) : one.why_unknown;
 }
 
 void sum_up(CollectivesComparison& comparison) {
   std::vector<double> ratios;
-  bool of_iterations = false;
   for (const CollectiveComparison& one : comparison.rows) {
     ++(one.verdict == CollectiveVerdict::kFaster         ? comparison.faster
        : one.verdict == CollectiveVerdict::kSlower       ? comparison.slower
        : one.verdict == CollectiveVerdict::kNoDifference ? comparison.same
                                                          : comparison.unknown);
-    if (one.ratio) ratios.push_back(*one.ratio);
-    of_iterations = of_iterations || (one.interval && !one.of_cycles);
+    if (one.estimate) ratios.push_back(one.estimate->ratio);
   }
   comparison.ratio = geometric_mean(ratios);
-  if (of_iterations) {
+  if (std::min(comparison.starts, comparison.other_starts) < kFewestStarts) {
     comparison.notes.emplace_back(
-        "intervals are of the iterations of one time: what differs from one time to the next is not in them (-N 3 of "
-        "both measures it)");
+        "no verdicts: what differs from one start to the next is in no iteration or cycle of one; --repeat 4 of both "
+        "measures it");
   }
 }
 
 }  // namespace
 
-CollectivesComparison compare_collectives(const CollectivesResult& result, const CollectivesResult& other) {
+CollectivesComparison compare_collectives(const std::vector<CollectivesResult>& starts,
+                                          const std::vector<CollectivesResult>& other_starts) {
+  MLBENCH_CHECK(!starts.empty() && !other_starts.empty(), "each side has a start");
+  const CollectivesResult &result = starts.front(), &other = other_starts.front();
   CollectivesComparison comparison;
   comparison.name = result.name.empty() ? "this" : result.name;
   comparison.other = other.name.empty() ? "the other" : other.name;
-  comparison.notes = differences_of(result, other);
-  comparison.not_comparable = why_not_comparable(result, other);
+  comparison.starts = starts.size();
+  comparison.other_starts = other_starts.size();
+  comparison.notes = differences_of(result, other, false);
+  for (std::string why : {why_not_comparable(result, other), why_not_alike(starts), why_not_alike(other_starts)}) {
+    if (comparison.not_comparable.empty()) comparison.not_comparable = std::move(why);
+  }
   if (!comparison.not_comparable.empty()) return comparison;
-  const std::vector<Measurements> others = measurements_of(other);
+  const std::vector<Measurements> others = measurements_of(other_starts);
   std::map<RowKey, size_t> places;
   for (size_t i = 0; i < others.size(); ++i) places[key_of(others[i].row, others[i].in_place)] = i;
   size_t missing = 0;
-  for (const Measurements& mine : measurements_of(result)) {
+  for (const Measurements& mine : measurements_of(starts)) {
     const auto found = places.find(key_of(mine.row, mine.in_place));
     if (found == places.end()) {
       ++missing;
@@ -222,8 +237,12 @@ CollectivesComparison compare_collectives(const CollectivesResult& result, const
 }
 
 std::string comparison_text(const CollectivesComparison& comparison) {
-  std::string out = fmt::format("{} against {}: ratio of the medians, below 1 is faster [its 95 % interval]\n",
-                                comparison.name, comparison.other);
+  const auto side = [](const std::string& name, size_t starts) {
+    return starts == 1 ? name : fmt::format("{} ({} starts)", name, starts);
+  };
+  std::string out =
+      fmt::format("{} against {}: ratio of the medians, below 1 is faster [its 95 % interval]\n",
+                  side(comparison.name, comparison.starts), side(comparison.other, comparison.other_starts));
   if (!comparison.not_comparable.empty()) out += comparison.not_comparable + "\n";
   if (!comparison.rows.empty()) {
     Table table({{"operation", "", Align::kLeft},
@@ -236,12 +255,11 @@ std::string comparison_text(const CollectivesComparison& comparison) {
                  {"ratio", "", Align::kRight},
                  {"verdict", "", Align::kLeft}});
     for (const CollectiveComparison& one : comparison.rows) {
-      std::string ratio = format_ratio(one.ratio);
-      if (one.interval) ratio += fmt::format(" [{:.2f}, {:.2f}]", one.interval->low, one.interval->high);
-      table.add_row(
-          {one.row.operation, fmt::format("{}", one.row.size_bytes), one.row.dtype.empty() ? "none" : one.row.dtype,
-           one.row.reduction.empty() ? "none" : one.row.reduction, one.in_place ? "in_place" : "out_of_place",
-           fmt::format("{:.2f}", one.median_us), fmt::format("{:.2f}", one.other_us), ratio, verdict_words(one)});
+      table.add_row({one.row.operation, fmt::format("{}", one.row.size_bytes),
+                     one.row.dtype.empty() ? "none" : one.row.dtype,
+                     one.row.reduction.empty() ? "none" : one.row.reduction, one.in_place ? "in_place" : "out_of_place",
+                     fmt::format("{:.2f}", one.median_us), fmt::format("{:.2f}", one.other_us),
+                     ratio_words(one.estimate), in_words(one)});
     }
     out += table.render();
     out += fmt::format("{} faster, {} slower, {} without a difference, {} unknown; geometric mean of the ratios: {}\n",
@@ -256,6 +274,10 @@ Json to_json(const CollectivesComparison& comparison) {
   const auto figure = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
   Json rows = Json::array();
   for (const CollectiveComparison& one : comparison.rows) {
+    Json interval(nullptr);
+    if (one.estimate && one.estimate->interval) {
+      interval = {one.estimate->interval->low, one.estimate->interval->high};
+    }
     rows.push_back({{"operation", one.row.operation},
                     {"size", one.row.size_bytes},
                     {"count", one.row.count},
@@ -266,15 +288,15 @@ Json to_json(const CollectivesComparison& comparison) {
                     {"form", one.in_place ? "in_place" : "out_of_place"},
                     {"median", one.median_us},
                     {"other_median", one.other_us},
-                    {"ratio", figure(one.ratio)},
-                    {"interval", one.interval ? Json({one.interval->low, one.interval->high}) : Json(nullptr)},
-                    {"interval_of", !one.interval   ? Json(nullptr)
-                                    : one.of_cycles ? Json("cycles")
-                                                    : Json("iterations")},
-                    {"verdict", verdict_words(one)}});
+                    {"ratio", one.estimate ? Json(one.estimate->ratio) : Json(nullptr)},
+                    {"interval", std::move(interval)},
+                    {"shown_by_half", one.estimate ? figure(one.estimate->shown_by_half()) : Json(nullptr)},
+                    {"verdict", one.why_unknown.empty() ? std::string(name_of(one.verdict)) : one.why_unknown}});
   }
   return {{"name", comparison.name},
           {"other", comparison.other},
+          {"starts", comparison.starts},
+          {"other_starts", comparison.other_starts},
           {"confidence", 0.95},
           {"not_comparable", comparison.not_comparable.empty() ? Json(nullptr) : Json(comparison.not_comparable)},
           {"rows", rows},

@@ -2,16 +2,14 @@
 
 // Two results of `mlbench bench collectives`, size by size, with a verdict beyond noise.
 //
-// Rows of the same operation, type, reduction, root, size and form are compared by the ratio of their medians, below 1
-// being faster than the other result. How far the ratio may be off:
+// What is compared are starts: a start is one run of the benchmark, in processes of its own (--repeat N makes N). Rows
+// of the same operation, type, reduction, root, size and form are compared by the ratio of the geometric means over the
+// starts, below 1 being faster than the other result. A start counts with the median of its iterations, of several
+// cycles (-N) with the median of these.
 //
-//   cycles      where both have the row at least three times (-N 3, or a size given twice): the 95 % interval of the
-//               ratio of the geometric means of the medians (statistics.h), which holds what differs from one time to
-//               the next;
-//   iterations  else: from the least to the greatest ratio of the two medians' intervals (record::TimeSummary), of
-//               97.5 % each, so of at least 95 % together. The iterations of one time tell nothing of the next.
-//
-// A ratio is a difference when its interval leaves out 1. Of 20 rows without a difference, one may pass for one.
+// A ratio is a difference when its interval (statistics.h) leaves out 1, which needs two starts of each: what differs
+// from one start to the next (where memory, threads and connections came to lie) is neither in the iterations nor in
+// the cycles of one. Of 20 rows without a difference, one may pass for one.
 
 #include <optional>
 #include <string>
@@ -28,16 +26,15 @@ enum class CollectiveVerdict { kFaster, kSlower, kNoDifference, kUnknown };
 struct CollectiveComparison {
   record::CollectiveRow row;  // whose operation, type, ... are meant; without figures
   bool in_place = false;
-  double median_us = 0, other_us = 0;
-  std::optional<double> ratio;       // median / other
-  std::optional<Interval> interval;  // none where there are too few iterations
-  bool of_cycles = false;            // what the interval is made of
+  double median_us = 0, other_us = 0;     // of the starts
+  std::optional<RatioEstimate> estimate;  // of the starts: its ratio is median / other
   CollectiveVerdict verdict = CollectiveVerdict::kUnknown;
-  std::string why_unknown;  // "too few iterations", "wrong results"
+  std::string why_unknown;  // "needs starts", "wrong results"
 };
 
 struct CollectivesComparison {
-  std::string name, other;                 // of the results
+  std::string name, other;  // of the first starts
+  size_t starts = 0, other_starts = 0;
   std::string not_comparable;              // why there are no rows; "" where there may be some
   std::vector<CollectiveComparison> rows;  // in the order of the first result
   std::optional<double> ratio;             // geometric mean over the rows that have one
@@ -45,7 +42,9 @@ struct CollectivesComparison {
   std::vector<std::string> notes;  // what differs between the two, what is missing in one
 };
 
-CollectivesComparison compare_collectives(const CollectivesResult& result, const CollectivesResult& other);
+// Each at least one start; those of one side were measured alike, else nothing is compared.
+CollectivesComparison compare_collectives(const std::vector<CollectivesResult>& starts,
+                                          const std::vector<CollectivesResult>& others);
 
 std::string comparison_text(const CollectivesComparison& comparison);
 Json to_json(const CollectivesComparison& comparison);

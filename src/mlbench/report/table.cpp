@@ -94,7 +94,8 @@ std::string format_wait(std::optional<double> fraction, bool exact) { return for
 std::string format_transfer(std::optional<double> fraction, bool exact) { return format_bound("<=", fraction, exact); }
 
 std::string format_ratio(std::optional<double> ratio) {
-  return ratio && std::isfinite(*ratio) ? fmt::format("{:.2f}", *ratio) : std::string(kNone);
+  if (!ratio || !std::isfinite(*ratio)) return std::string(kNone);
+  return *ratio > 0 && *ratio < 0.0995 ? fmt::format("{:.2g}", *ratio) : fmt::format("{:.2f}", *ratio);
 }
 
 std::string format_metric(double value) {
