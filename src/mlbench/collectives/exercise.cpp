@@ -194,7 +194,8 @@ class CollectiveExercise final : public Exercise {
   }
 
   std::vector<Segment> outputs(uint64_t seed) const {
-    const Reduced reduced{case_.dtype, reduction(), ranks_, seed};
+    const bool on_device = at_.memory.stream().device.kind != Device::Kind::kCpu;
+    const Reduced reduced{case_.dtype, reduction(), ranks_, seed, on_device};
     std::vector<Segment> segments;
     switch (case_.operation) {
       case Collective::kAllReduce:

@@ -1,6 +1,8 @@
 #include "mlbench/collectives/pattern.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -40,6 +42,27 @@ void store(DType dtype, int64_t value, std::byte* to) {
       return store_as(static_cast<float>(value), to);
     case DType::kFloat64:
       return store_as(static_cast<double>(value), to);
+  }
+}
+
+template <typename T>
+T load_as(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+// Of floats.
+double load(DType dtype, const std::byte* from) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return comm::float16_to_float(load_as<uint16_t>(from));
+    case DType::kBFloat16:
+      return comm::bfloat16_to_float(load_as<uint16_t>(from));
+    case DType::kFloat32:
+      return load_as<float>(from);
+    default:
+      return load_as<double>(from);
   }
 }
 
@@ -127,7 +150,7 @@ int64_t combined(Reduction reduction, int64_t a, int64_t b) {
 }  // namespace
 
 Pattern::Pattern(DType dtype, const std::function<int64_t(int64_t place)>& value)
-    : size_(size_of(dtype)), bytes_(static_cast<size_t>((kPeriodsPerChunk + 1) * kPeriod) * size_) {
+    : dtype_(dtype), size_(size_of(dtype)), bytes_(static_cast<size_t>((kPeriodsPerChunk + 1) * kPeriod) * size_) {
   const size_t period = static_cast<size_t>(kPeriod) * size_;
   for (int64_t place = 0; place < kPeriod; ++place) {
     store(dtype, value(place), bytes_.data() + static_cast<size_t>(place) * size_);
@@ -151,10 +174,16 @@ int64_t Pattern::differing(const std::byte* from, int64_t first, int64_t count) 
     const std::byte* chunk = from + static_cast<size_t>(done) * size_;
     if (std::memcmp(chunk, right, n * size_) == 0) continue;
     for (size_t i = 0; i < n; ++i) {
-      if (std::memcmp(chunk + i * size_, right + i * size_, size_) != 0) ++different;
+      if (std::memcmp(chunk + i * size_, right + i * size_, size_) == 0) continue;
+      if (relative_error_ == 0 || !near(chunk + i * size_, right + i * size_)) ++different;
     }
   }
   return different;
+}
+
+bool Pattern::near(const std::byte* element, const std::byte* right) const {
+  const double expected = load(dtype_, right);
+  return std::abs(load(dtype_, element) - expected) <= relative_error_ * std::abs(expected);
 }
 
 Pattern moved_pattern(DType dtype, int source, int destination, uint64_t seed) {
@@ -166,7 +195,7 @@ Pattern given_pattern(const Reduced& what, int rank) {
 }
 
 Pattern outcome_pattern(const Reduced& what) {
-  return Pattern(what.dtype, [&](int64_t place) {
+  Pattern outcome(what.dtype, [&](int64_t place) {
     int64_t value = given(what, 0, place);
     for (int64_t rank = 1; rank < what.ranks; ++rank) {
       value = combined(what.reduction, value, given(what, rank, place));
@@ -175,6 +204,12 @@ Pattern outcome_pattern(const Reduced& what) {
     MLBENCH_CHECK(value % what.ranks == 0, "the sum of an average is a multiple of the number of ranks");
     return value / what.ranks;
   });
+  const bool rounds = !std::has_single_bit(static_cast<unsigned>(what.ranks)) && !is_integer(what.dtype);
+  if (what.scaled_first && what.reduction == Reduction::kAvg && rounds) {
+    const double roundoff = 1 / static_cast<double>(exact_up_to(what.dtype));
+    outcome.allow((what.ranks + 2) * roundoff);
+  }
+  return outcome;
 }
 
 }  // namespace mlbench::collectives

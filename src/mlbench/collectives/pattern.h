@@ -26,11 +26,17 @@ class Pattern {
 
   // Elements [first, first + count) of the row, to or from memory of this host at any address.
   void write(std::byte* to, int64_t first, int64_t count) const;
-  // How many of them are another there.
+  // How many of them are another there, beyond what may be.
   int64_t differing(const std::byte* from, int64_t first, int64_t count) const;
+  // From now on floats that differ by so much of the value are none.
+  void allow(double relative_error) { relative_error_ = relative_error; }
 
  private:
-  size_t size_;                   // of an element
+  bool near(const std::byte* element, const std::byte* right) const;
+
+  DType dtype_;
+  size_t size_;  // of an element
+  double relative_error_ = 0;
   std::vector<std::byte> bytes_;  // some periods, and one more
 };
 
@@ -43,6 +49,10 @@ struct Reduced {
   spec::Reduction reduction = spec::Reduction::kSum;
   int ranks = 1;
   uint64_t seed = 0;
+  // Of an average of floats: each value may be multiplied by 1 / ranks before it is added, as NCCL does on a device.
+  // That is at most ranks + 2 roundings, of values that are not negative, so the outcome may be off by as many units of
+  // roundoff; of a power of two nothing is rounded.
+  bool scaled_first = false;
 };
 // What a rank gives, and what comes of all ranks' together.
 //   sum       0 to M - 1 with M so small that the sum of all ranks is exact: 127, in bfloat16 256 / ranks + 1; of more

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <set>
 #include <string>
@@ -137,6 +138,63 @@ TEST(Pattern, ReductionsAreExactInEveryOrder) {
       }
     }
   }
+}
+
+// One element after the other, in the type.
+std::vector<std::byte> written(DType dtype, const std::vector<double>& values) {
+  std::vector<std::byte> bytes(values.size() * size_of(dtype));
+  for (size_t i = 0; i < values.size(); ++i) {
+    std::byte* to = bytes.data() + i * size_of(dtype);
+    const auto as_float = static_cast<float>(values[i]);
+    const uint16_t half =
+        dtype == DType::kFloat16 ? comm::float_to_float16(as_float) : comm::float_to_bfloat16(as_float);
+    if (dtype == DType::kFloat64) std::memcpy(to, &values[i], sizeof(double));
+    if (dtype == DType::kFloat32) std::memcpy(to, &as_float, sizeof as_float);
+    if (size_of(dtype) == 2) std::memcpy(to, &half, sizeof half);
+  }
+  return bytes;
+}
+
+int mantissa_bits(DType dtype) {
+  return dtype == DType::kFloat16 ? 11 : dtype == DType::kBFloat16 ? 8 : dtype == DType::kFloat32 ? 24 : 53;
+}
+
+// As NCCL's ncclAvg has it: the reciprocal in the type, a product, then the sum.
+TEST(Pattern, AnAverageOfScaledValuesIsRight) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+    size_t rounded_ones = 0;
+    for (const int ranks : {2, 3, 4, 5, 6, 7, 12, 64, 100}) {
+      for (uint64_t seed = 0; seed < 5; ++seed) {
+        const Reduced what{dtype, Reduction::kAvg, ranks, seed, true};
+        std::vector<double> sum(static_cast<size_t>(kPeriod), 0);
+        for (int rank = 0; rank < ranks; ++rank) {
+          const std::vector<double> given = period_of(dtype, given_pattern(what, rank));
+          for (size_t i = 0; i < sum.size(); ++i) {
+            sum[i] = rounded(dtype, sum[i] + rounded(dtype, given[i] * rounded(dtype, 1.0 / ranks)));
+          }
+        }
+        const Pattern outcome = outcome_pattern(what);
+        const std::vector<std::byte> scaled = written(dtype, sum);
+        EXPECT_EQ(outcome.differing(scaled.data(), 0, kPeriod), 0) << name_of(dtype) << " of " << ranks << " ranks";
+        const auto strict = outcome_pattern({dtype, Reduction::kAvg, ranks, seed}).differing(scaled.data(), 0, kPeriod);
+        if (ranks == 2 || ranks == 4 || ranks == 64) {
+          EXPECT_EQ(strict, 0) << "of a power of two all are exact";
+        }
+        rounded_ones += static_cast<size_t>(strict);
+
+        std::vector<double> off = period_of(dtype, outcome);
+        const double factor = 1 + (ranks + 6) * std::pow(2, -mantissa_bits(dtype));
+        for (double& value : off) value = rounded(dtype, value * factor);
+        off[0] = std::nan("");
+        const auto bytes = written(dtype, off);
+        EXPECT_GE(outcome.differing(bytes.data(), 0, kPeriod), kPeriod / 2) << name_of(dtype) << " of " << ranks;
+      }
+    }
+    EXPECT_GT(rounded_ones, 100u) << name_of(dtype) << ": without the bound right ones are called wrong";
+  }
+  EXPECT_GT(outcome_pattern({DType::kInt32, Reduction::kAvg, 3, 0, true})
+                .differing(std::vector<std::byte>(static_cast<size_t>(kPeriod) * 4).data(), 0, kPeriod),
+            0);
 }
 
 TEST(Pattern, OutcomesAreNotAllTheSameNumber) {
