@@ -41,7 +41,7 @@ void ring_step(Mesh& mesh, std::byte* data, std::span<const size_t> offsets, int
                 data + first(in), bytes(in), combine);
 }
 
-// In parts that a socket buffer holds: Gloo would enlarge it for a longer message.
+// In parts that a socket buffer holds.
 void send_in_chunks(Mesh& mesh, int to, const std::byte* data, size_t bytes) {
   for (size_t first = 0; first < bytes; first += mesh.chunk_bytes()) {
     mesh.send(to, data + first, std::min(mesh.chunk_bytes(), bytes - first), first / mesh.chunk_bytes());

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -29,7 +30,7 @@ constexpr const char* kListenerName = "pair";
 class ConnectedPair final : public tcp::Pair {
  public:
   ConnectedPair(tcp::Context* context, tcp::Device* device, int rank, std::chrono::milliseconds timeout,
-                FileDescriptor socket, bool keep_buffers)
+                FileDescriptor socket, size_t send_buffer_bytes)
       : tcp::Pair(context, device, rank, timeout) {
     const std::lock_guard lock(m_);
     if (state_ != LISTENING) throw IoError("somebody connected to the private socket of a pair of Gloo's");
@@ -41,8 +42,11 @@ class ConnectedPair final : public tcp::Pair {
     fd_ = socket.get();
     handleConnected();
     static_cast<void>(socket.release());
-    // It enlarges what is below twice the message at hand.
-    if (keep_buffers) sendBufferSize_ = std::numeric_limits<size_t>::max();
+    // Gloo enlarges what is below the message at hand, and takes all that the system grants for room: a message that
+    // just fits then fills the buffer with what the system keeps beside it. Both ends of an exchange wait in writing
+    // until a delayed acknowledgement makes room, 40 ms.
+    sendBufferSize_ =
+        send_buffer_bytes == 0 ? std::numeric_limits<size_t>::max() : set_send_buffer(fd_, send_buffer_bytes);
   }
 
  protected:
@@ -70,9 +74,9 @@ class ConnectedContext final : public tcp::Context {
   ConnectedContext(std::shared_ptr<tcp::Device> device, int rank, int size)
       : tcp::Context(std::move(device), rank, size) {}
 
-  void connect(int peer, FileDescriptor socket, bool keep_buffers) {
+  void connect(int peer, FileDescriptor socket, size_t send_buffer_bytes) {
     pairs_[static_cast<size_t>(peer)] =
-        std::make_unique<ConnectedPair>(this, device_.get(), peer, getTimeout(), std::move(socket), keep_buffers);
+        std::make_unique<ConnectedPair>(this, device_.get(), peer, getTimeout(), std::move(socket), send_buffer_bytes);
   }
 };
 
@@ -121,13 +125,21 @@ class NamedDevice final : public tcp::Device {
 
 }  // namespace
 
+size_t set_send_buffer(int socket, size_t bytes) {
+  int granted = static_cast<int>(std::min<size_t>(bytes, std::numeric_limits<int>::max()));
+  socklen_t length = sizeof granted;
+  setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &granted, length);
+  getsockopt(socket, SOL_SOCKET, SO_SNDBUF, &granted, &length);
+  return static_cast<size_t>(granted);
+}
+
 ConnectedDevice::ConnectedDevice()
     : place_(open_folder("/")), device_(std::make_shared<NamedDevice>(name_in(place_.get()))) {}
 
 std::shared_ptr<gloo::transport::Context> ConnectedDevice::connected(int rank, int size,
                                                                      std::chrono::milliseconds timeout,
                                                                      std::vector<FileDescriptor> sockets,
-                                                                     bool keep_buffers) {
+                                                                     size_t send_buffer_bytes) {
   auto context = std::make_shared<ConnectedContext>(device_, rank, size);
   context->setTimeout(timeout);
   const TemporaryFolder folder;  // of this user alone
@@ -135,7 +147,7 @@ std::shared_ptr<gloo::transport::Context> ConnectedDevice::connected(int rank, i
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
     try {
-      context->connect(peer, std::move(sockets[static_cast<size_t>(peer)]), keep_buffers);
+      context->connect(peer, std::move(sockets[static_cast<size_t>(peer)]), send_buffer_bytes);
     } catch (const std::exception& error) {
       throw CommError(fmt::format("lost rank {} ({})", peer, error.what()));
     }

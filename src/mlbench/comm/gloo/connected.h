@@ -14,14 +14,19 @@
 
 namespace mlbench::comm::gloo_backend {
 
+// Asks for a send buffer of so many bytes. Returns what the system grants, with its own bookkeeping: twice as many
+// where there is no limit.
+size_t set_send_buffer(int socket, size_t bytes);
+
 class ConnectedDevice {
  public:
   ConnectedDevice();
 
-  // A context whose pairs are connected: sockets[r] with rank r, the own one none. `keep_buffers`: Gloo is not to set
-  // the sizes of their buffers.
+  // A context whose pairs are connected: sockets[r] with rank r, the own one none. Each asks for a send buffer of
+  // `send_buffer_bytes`, 0: the buffers are as they are to be. Only for a message that is longer than what was granted
+  // does Gloo set another.
   std::shared_ptr<gloo::transport::Context> connected(int rank, int size, std::chrono::milliseconds timeout,
-                                                      std::vector<FileDescriptor> sockets, bool keep_buffers);
+                                                      std::vector<FileDescriptor> sockets, size_t send_buffer_bytes);
 
  private:
   // Each pair of Gloo's begins with listening, at the address of its device; here that is a name in a folder that no

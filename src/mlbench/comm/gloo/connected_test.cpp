@@ -64,7 +64,7 @@ void close_end(FileDescriptor& end, bool reset) {
 std::shared_ptr<gloo::transport::Context> context_of(ConnectedDevice& device, int rank, FileDescriptor socket) {
   std::vector<FileDescriptor> sockets(2);
   sockets[static_cast<size_t>(1 - rank)] = std::move(socket);
-  return device.connected(rank, 2, kPatience, std::move(sockets), true);
+  return device.connected(rank, 2, kPatience, std::move(sockets), 0);
 }
 
 class MessageUnderWay : public testing::TestWithParam<bool> {
@@ -96,6 +96,39 @@ TEST_P(MessageUnderWay, IsLostWithItsConnection) {
 
 INSTANTIATE_TEST_SUITE_P(Connected, MessageUnderWay, testing::Bool(),
                          [](const auto& info) { return info.param ? "PeerLetsGo" : "PeerEnds"; });
+
+int send_buffer_of(int socket) {
+  int bytes = 0;
+  socklen_t length = sizeof bytes;
+  getsockopt(socket, SOL_SOCKET, SO_SNDBUF, &bytes, &length);
+  return bytes;
+}
+
+// Gloo by itself makes the buffer twice 32 KiB, which it takes for enough for 64 KiB: with what the system keeps beside
+// them it is not, and both ends of an exchange stall in writing.
+TEST(SendBuffer, HoldsFourChunksWhateverWasSentBefore) {
+  constexpr size_t kChunk = 64 << 10;
+  for (const size_t asked : {size_t{0}, 2 * kChunk}) {
+    Ends ends = connected_ends();
+    const int socket = ends.rank.get();
+    const int expected = asked == 0 ? send_buffer_of(socket) : static_cast<int>(4 * kChunk);
+    std::vector<FileDescriptor> sockets(2);
+    sockets[1] = std::move(ends.rank);
+    ConnectedDevice device;
+    Mesh mesh({device.connected(0, 2, kPatience, std::move(sockets), asked)}, Mesh::Options{kPatience, kChunk});
+    for (const size_t bytes : {size_t{8}, kChunk / 2, kChunk}) {
+      std::vector<std::byte> message(bytes);
+      mesh.send(1, message.data(), bytes);
+      for (size_t got = 0; got < bytes;) {
+        MLBENCH_CHECK(net::wait_for(ends.between.get(), POLLIN, net::deadline_after(kPatience)), "nothing comes");
+        const ssize_t count = recv(ends.between.get(), message.data(), message.size(), 0);
+        ASSERT_GT(count, 0);
+        got += static_cast<size_t>(count);
+      }
+      EXPECT_EQ(send_buffer_of(socket), expected) << "after a message of " << bytes << " bytes";
+    }
+  }
+}
 
 }  // namespace
 }  // namespace mlbench::comm::gloo_backend

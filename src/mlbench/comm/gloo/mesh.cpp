@@ -4,7 +4,6 @@
 #include <gloo/transport/buffer.h>
 #include <gloo/transport/pair.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <future>
@@ -54,16 +53,10 @@ void close_pairs(gloo::transport::Context& context) noexcept {
   }
 }
 
-// What the kernel grants a socket for unsent bytes that asks for so many: with its own bookkeeping, twice as many where
-// there is no limit.
-size_t granted_send_buffer(int bytes) {
-  const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) throw IoError("cannot create a socket: " + errno_text(errno));
-  socklen_t length = sizeof bytes;
-  setsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &bytes, length);
-  getsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &bytes, &length);
-  ::close(descriptor);
-  return static_cast<size_t>(bytes);
+size_t granted_send_buffer(size_t bytes) {
+  const FileDescriptor any(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!any) throw IoError("cannot create a socket: " + errno_text(errno));
+  return set_send_buffer(any.get(), bytes);
 }
 
 }  // namespace
@@ -82,10 +75,7 @@ void Mesh::transfer(int peer, size_t number, Call call) {
 // Up to three chunks are on their way over a link in an exchange; when they fill the send buffer both sides stall in
 // writing until timers of TCP fire. So a chunk is a quarter of the buffer.
 Mesh::Mesh(std::vector<std::shared_ptr<gloo::transport::Context>> links, const Options& options)
-    : links_(std::move(links)),
-      options_(options),
-      large_out_(static_cast<size_t>(size()), false),
-      large_in_(static_cast<size_t>(size()), false) {
+    : links_(std::move(links)), options_(options) {
   for (int peer = 0; peer < size(); ++peer) {
     for (size_t link = 0; peer != rank() && link < links_.size(); ++link) {
       transfer(peer, link, [](gloo::transport::Pair& pair) { pair.setSync(true, false); });
@@ -109,20 +99,8 @@ void Mesh::recv(int peer, std::byte* data, size_t bytes, size_t number) {
 }
 
 std::byte* Mesh::scratch() {
-  scratch_.resize(2 * chunk_bytes());
+  scratch_.resize(chunk_bytes());
   return scratch_.data();
-}
-
-// Gloo sets a socket's send buffer to twice the largest message so far: one message of two chunks makes it four.
-void Mesh::prepare(int to, bool large_out, int from, bool large_in) {
-  const auto sender = static_cast<size_t>(from);
-  const auto receiver = static_cast<size_t>(to);
-  large_out = large_out && !large_out_[receiver];
-  large_in = large_in && !large_in_[sender];
-  for (size_t link = 0; large_out && link < links_.size(); ++link) send(to, scratch(), 2 * chunk_bytes(), link);
-  for (size_t link = 0; large_in && link < links_.size(); ++link) recv(from, scratch(), 2 * chunk_bytes(), link);
-  if (large_out) large_out_[receiver] = true;
-  if (large_in) large_in_[sender] = true;
 }
 
 void Mesh::exchange(int to, const std::byte* out, size_t out_bytes, int from, std::byte* in, size_t in_bytes,
@@ -130,7 +108,6 @@ void Mesh::exchange(int to, const std::byte* out, size_t out_bytes, int from, st
   const size_t chunk = chunk_bytes();
   const size_t out_chunks = (out_bytes + chunk - 1) / chunk;
   const size_t in_chunks = (in_bytes + chunk - 1) / chunk;
-  if (options_.grows) prepare(to, out_chunks > 1, from, in_chunks > 1);
   const auto send_chunk = [&](size_t i) {
     if (i < out_chunks) send(to, out + i * chunk, std::min(chunk, out_bytes - i * chunk), i);
   };
@@ -293,12 +270,12 @@ net::PeerSockets listen(net::PeerOptions options) {
 
 Connections connect(ConnectedDevice& device, RendezvousStore& store, const std::string& prefix,
                     const net::PeerOptions& peers, int links_per_peer, std::chrono::milliseconds timeout) {
-  constexpr int kEnough = 64 << 20;
+  constexpr size_t kEnough = 64 << 20;
   const bool asked = peers.socket_buffer_bytes > 0;
   const auto for_collectives = static_cast<size_t>(links_per_peer);
   const size_t contexts = for_collectives + 1;  // the last one: for messages
   net::PeerSockets own = listen(peers);
-  const size_t granted = granted_send_buffer(asked ? static_cast<int>(peers.socket_buffer_bytes) : kEnough);
+  const size_t granted = granted_send_buffer(asked ? static_cast<size_t>(peers.socket_buffer_bytes) : kEnough);
   Announcement announcement{own.address(), granted};
   store.set(prefix + std::to_string(peers.rank), announcement.encode());
   uint64_t send_buffer_bytes = announcement.send_buffer_bytes;
@@ -317,14 +294,14 @@ Connections connect(ConnectedDevice& device, RendezvousStore& store, const std::
   for (size_t i = 0; i < links.size(); ++i) {
     sockets[links[i].channel][static_cast<size_t>(links[i].peer)] = std::move(connected[i]);
   }
+  const size_t quarter = std::max<size_t>(static_cast<size_t>(send_buffer_bytes) / 4 / 4096, 1) * 4096;
+  const size_t chunk_bytes = std::min(kMaxChunkBytes, quarter);
   const auto context = [&](size_t channel) {
-    return device.connected(peers.rank, peers.size, timeout, std::move(sockets[channel]), asked);
+    return device.connected(peers.rank, peers.size, timeout, std::move(sockets[channel]), asked ? 0 : 2 * chunk_bytes);
   };
   std::vector<std::shared_ptr<gloo::transport::Context>> meshed;
   for (size_t channel = 0; channel < for_collectives; ++channel) meshed.push_back(context(channel));
-  const size_t quarter = std::max<size_t>(static_cast<size_t>(send_buffer_bytes) / 4 / 4096, 1) * 4096;
-  const size_t chunk_bytes = std::min(kMaxChunkBytes, quarter);
-  auto mesh = std::make_unique<Mesh>(std::move(meshed), Mesh::Options{timeout, chunk_bytes, !asked});
+  auto mesh = std::make_unique<Mesh>(std::move(meshed), Mesh::Options{timeout, chunk_bytes});
   return {std::move(mesh), std::make_unique<Mailbox>(context(for_collectives), timeout), asked ? granted / 2 : 0};
 }
 

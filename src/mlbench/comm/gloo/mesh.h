@@ -40,8 +40,7 @@ class Mesh {
  public:
   struct Options {
     std::chrono::milliseconds timeout{30000};
-    size_t chunk_bytes = 0;
-    bool grows = true;  // Gloo sets the send buffers; else they are as they are to be
+    size_t chunk_bytes = 0;  // at most a quarter of what the send buffers hold
   };
   // One context per link: as many connections to each other rank.
   Mesh(std::vector<std::shared_ptr<gloo::transport::Context>> links, const Options& options);
@@ -60,8 +59,6 @@ class Mesh {
   void close() noexcept;
 
  private:
-  // Makes both ends agree that the next messages between them are large.
-  void prepare(int to, bool large_out, int from, bool large_in);
   std::byte* scratch();
   template <typename Call>
   void transfer(int peer, size_t number, Call call);
@@ -69,8 +66,6 @@ class Mesh {
   std::vector<std::shared_ptr<gloo::transport::Context>> links_;
   Options options_;
   std::vector<std::byte> scratch_;
-  std::vector<bool> large_out_;
-  std::vector<bool> large_in_;
 };
 
 // The messages of a group that are under way. Gloo leaves those waiting whose connection its own side has closed.
