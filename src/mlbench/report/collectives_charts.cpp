@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "mlbench/report/collectives_stalls.h"
 #include "mlbench/report/statistics.h"
 
 namespace mlbench::report {
@@ -140,8 +141,20 @@ class CollectivesChartMaker {
       if (!points.bandwidth.empty()) bandwidth.series.push_back({label, points_of(points.bandwidth), false});
     }
     if (time.series.empty()) return;
+    mark_stalls(time);
     charts_.push_back(std::move(time));
     if (!bandwidth.series.empty()) charts_.push_back(std::move(bandwidth));
+  }
+
+  static void mark_stalls(Chart& chart) {
+    ChartSeries marks{"stalled: ten times both neighbours", {}, false, true};
+    for (const ChartSeries& line : chart.series) {
+      std::vector<double> times;
+      for (const ChartPoint& point : line.points) times.push_back(point.y);
+      for (const size_t i : stalled_among(times)) marks.points.push_back(line.points[i]);
+    }
+    std::ranges::stable_sort(marks.points, {}, &ChartPoint::x);
+    if (!marks.points.empty()) chart.series.push_back(std::move(marks));
   }
 
   std::string label_of(const LineKey& line, bool several_backends, bool several_ranks) const {

@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/report/collectives_stalls.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/spec/communication.h"
 
@@ -183,6 +184,8 @@ std::optional<double> mean_bus_bandwidth(const std::vector<record::CollectiveRow
 Json to_json(const CollectivesResult& result) {
   const int64_t wrong = wrong_rows(result.rows);
   const std::optional<double> bandwidth = mean_bus_bandwidth(result.rows);
+  Json stalled = Json::array();
+  for (const Stall& stall : stalls_of(result.rows)) stalled.push_back(to_json(stall));
   return {{"version", kDocumentVersion},
           {"start_time", named_or_null(result.start_time)},
           {"args", result.args},
@@ -192,6 +195,7 @@ Json to_json(const CollectivesResult& result) {
           {"devices", devices_json(result)},
           {"results", rows_json(result.rows)},
           {"out_of_bounds", {{"count", wrong}, {"okay", wrong == 0}}},
+          {"stalled", std::move(stalled)},
           {"average_bus_bandwidth", {{"bandwidth", bandwidth ? Json(*bandwidth) : Json(nullptr)}, {"okay", nullptr}}},
           {"errors", result.errors},
           {"end_time", named_or_null(result.end_time)},

@@ -187,7 +187,13 @@ TEST(CollectivesResult, AFileHoldsOneOrAList) {
 TEST(CollectivesResult, EveryKindOfDocumentMeetsTheSchema) {
   if (const std::string missing = record::SchemaValidator::missing(); !missing.empty()) GTEST_SKIP() << missing;
   const record::SchemaValidator validator("collectives.schema.json");
-  for (const CollectivesResult& result : {full_result(), make_result("", "", 1, {})}) {
+  std::vector<record::CollectiveRow> stalled;
+  for (const int64_t count : {8, 16, 32}) {
+    stalled.push_back(make_row("all_gather", count, "float32", make_form(count == 16 ? 10'000 : 10, 1, 1)));
+  }
+  ASSERT_EQ(to_json(make_result("r-2", "gloo", 2, stalled))["stalled"].size(), 1U);
+  for (const CollectivesResult& result :
+       {full_result(), make_result("", "", 1, {}), make_result("r-2", "gloo", 2, stalled)}) {
     EXPECT_EQ(validator.complaint(to_json(result)), "");
   }
   // The validator is awake, down to the members of rows.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mlbench/base/printable.h"
+#include "mlbench/report/collectives_stalls.h"
 #include "mlbench/report/table.h"
 
 namespace mlbench::report {
@@ -151,7 +152,9 @@ std::string section_line(const CollectiveRow& row) {
 std::string section_footer(std::span<const CollectiveRow> rows) {
   const std::vector<CollectiveRow> all(rows.begin(), rows.end());
   const int64_t wrong = wrong_rows(all);
-  std::string out = fmt::format("# Out of bounds values : {} {}\n", wrong, wrong == 0 ? "OK" : "FAILED");
+  std::string out;
+  for (const Stall& stall : stalls_of(rows)) out += fmt::format("# Stalled: {}\n", in_words(stall));
+  out += fmt::format("# Out of bounds values : {} {}\n", wrong, wrong == 0 ? "OK" : "FAILED");
   if (all.empty() || is_osu(all.front())) return out + "#\n";
   if (const auto bandwidth = mean_bus_bandwidth(all)) out += fmt::format("# Avg bus bandwidth    : {:g}\n", *bandwidth);
   return out + fmt::format("#\n# Collective test concluded: {}\n", all.front().operation);
