@@ -100,6 +100,7 @@ void describe_task(V& v, Task& task) {
     v.field("length_penalty", decoding.length_penalty, {.choices = kLengthPenalties});
     v.field("length_exponent", decoding.length_exponent, {.range = kPenaltyRange});
     v.field("coverage_penalty", decoding.coverage_penalty, {.range = kPenaltyRange});
+    v.field("min_length", decoding.min_length, {.range = Range{0, 1000}});
     v.field("length_ratio", decoding.length_ratio, {.range = kPenaltyRange});
     v.field("length_extra", decoding.length_extra, {.range = Range{0, 1e6}});
     v.field("n_best", decoding.n_best, {.range = Range{1, 1000}});

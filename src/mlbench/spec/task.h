@@ -102,7 +102,9 @@ struct DecodingSpec {
   std::string length_penalty = "wu";
   double length_exponent = 0;
   double coverage_penalty = 0;  // beta of the same equation: needs a model with one attention
-  // A hypothesis has at most length_ratio * source tokens + length_extra tokens.
+  // A hypothesis has at least min_length tokens without its end, and at most length_ratio * source tokens +
+  // length_extra, where that is not less.
+  int64_t min_length = 0;
   double length_ratio = 0;
   int64_t length_extra = 0;
   int64_t n_best = 1;  // of each sentence, how many are written to the run's folder

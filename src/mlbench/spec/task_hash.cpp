@@ -51,6 +51,7 @@ const std::vector<LaterKey>& later_keys() {
       {"global_batch", 0},
       {"loss_divisor", "weight"},
       {"label_smoothing", 0},
+      {"decoding.min_length", 0},
       {"schedule.warmup_steps", 0},
       {"schedule.warmup_from", "lr"},
       {"schedule.warmup_factor", 0},

@@ -279,6 +279,13 @@ TEST(Task, DecodingStandsInTasksThatTranslate) {
   // What is written beside the best translation decides nothing.
   EXPECT_FALSE(parse(translates, {{"decoding.n_best", "4"}}).open);
   EXPECT_EQ(parse(with_decoding("beam = 4\nlength_extra = 50\nn_best = 3")).hash, parse(translates).hash);
+  // A key that came later: without it a task is what it was.
+  EXPECT_EQ(file.task.decoding.min_length, 0);
+  EXPECT_EQ(parse(with_decoding("beam = 4\nlength_extra = 50\nmin_length = 0")).hash, parse(translates).hash);
+  const FrozenTask longer = parse(with_decoding("beam = 4\nlength_extra = 50\nmin_length = 1"));
+  EXPECT_EQ(longer.task.decoding.min_length, 1);
+  EXPECT_NE(longer.hash, parse(translates).hash);
+  EXPECT_EQ(task_from_json(longer.canonical), longer.task);
 }
 
 TEST(Task, DecodingIsComplete) {

@@ -81,8 +81,10 @@ class SentenceSearch {
   SentenceSearch(const SearchOptions& options, int64_t source_length)
       : options_(options),
         beam_(static_cast<size_t>(options.decoding.beam)),
-        most_tokens_(static_cast<int64_t>(options.decoding.length_ratio * static_cast<double>(source_length)) +
-                     options.decoding.length_extra),
+        most_tokens_(std::max(
+            options.decoding.min_length,
+            static_cast<int64_t>(options.decoding.length_ratio * static_cast<double>(source_length)) +
+                options.decoding.length_extra)),
         live_(1) {
     if (options.decoding.coverage_penalty > 0) live_[0].coverage.resize(static_cast<size_t>(source_length), 0);
   }
@@ -99,7 +101,8 @@ class SentenceSearch {
     for (size_t place = 0; place < best.size(); ++place) {
       const Continuation& one = best[place];
       if (one.token == options_.end) {
-        if (place < beam_ && finished_.size() < beam_) finish(one, covered(one.row, attention));
+        const bool ends = length_ >= options_.decoding.min_length && place < beam_ && finished_.size() < beam_;
+        if (ends) finish(one, covered(one.row, attention));
       } else if (next.size() < beam_) {
         written_.push_back({live_[one.row].node, one.token});
         next.push_back({std::ssize(written_) - 1, one.log_probability, covered(one.row, attention)});

@@ -129,7 +129,7 @@ std::vector<float> tangled_attention(int64_t source, const Tokens& written) {
   return {static_cast<float>(first), static_cast<float>(second), static_cast<float>(1 - first - second)};
 }
 
-// All hypotheses of up to `most` tokens, the best first.
+// All hypotheses of decoding.min_length up to `most` tokens, the best first.
 std::vector<Hypothesis> exhaustive(int64_t source, int64_t most, const spec::DecodingSpec& decoding) {
   std::vector<Hypothesis> all;
   const std::function<void(const Tokens&, double, std::vector<double>)> visit =
@@ -147,7 +147,7 @@ std::vector<Hypothesis> exhaustive(int64_t source, int64_t most, const spec::Dec
                               : std::pow(static_cast<double>(length), decoding.length_exponent);
         double penalty = 0;
         for (const double received : coverage) penalty += decoding.coverage_penalty * std::log(std::min(received, 1.0));
-        all.push_back({written, with(kEnd), with(kEnd) / lp + penalty});
+        if (std::ssize(written) >= decoding.min_length) all.push_back({written, with(kEnd), with(kEnd) / lp + penalty});
         if (std::ssize(written) == most) return;
         for (const int64_t token : {int64_t{1}, kA, kB}) {
           Tokens longer = written;
@@ -160,12 +160,21 @@ std::vector<Hypothesis> exhaustive(int64_t source, int64_t most, const spec::Dec
   return all;
 }
 
+// There are 1 + 3 + 9 + 27 hypotheses of up to 3 tokens.
 TEST(BeamSearch, AWideBeamFindsWhatExhaustiveSearchFinds) {
-  for (const bool wu : {true, false}) {
-    SearchOptions options = options_of(64, 3);  // there are 1 + 3 + 9 + 27 hypotheses
-    options.decoding.length_penalty = wu ? "wu" : "power";
+  struct Case {
+    const char* length_penalty;
+    double coverage_penalty;
+    int64_t min_length;
+    size_t hypotheses;
+  };
+  for (const auto& [length_penalty, coverage_penalty, min_length, hypotheses] :
+       {Case{"wu", 0.1, 0, 40}, Case{"power", 0, 0, 40}, Case{"wu", 0, 1, 39}, Case{"wu", 0, 2, 36}}) {
+    SearchOptions options = options_of(64, 3);
+    options.decoding.length_penalty = length_penalty;
     options.decoding.length_exponent = 0.6;
-    options.decoding.coverage_penalty = wu ? 0.1 : 0;
+    options.decoding.coverage_penalty = coverage_penalty;
+    options.decoding.min_length = min_length;
     const Tokens numbers = {1, 4, 5, 77};
     const auto sources = sources_of(numbers, {3, 3, 3, 3});
     ToyDecoder decoder(tangled, tangled_attention);
@@ -173,8 +182,8 @@ TEST(BeamSearch, AWideBeamFindsWhatExhaustiveSearchFinds) {
     ASSERT_EQ(found.size(), 4U);
     for (size_t i = 0; i < numbers.size(); ++i) {
       const std::vector<Hypothesis> expected = exhaustive(numbers[i], 3, options.decoding);
-      ASSERT_EQ(expected.size(), 40U);
-      ASSERT_EQ(found[i].size(), 40U);
+      ASSERT_EQ(expected.size(), hypotheses);
+      ASSERT_EQ(found[i].size(), hypotheses);
       for (size_t h = 0; h < expected.size(); ++h) {
         EXPECT_EQ(found[i][h].tokens, expected[h].tokens) << "sentence " << i << ", hypothesis " << h;
         EXPECT_NEAR(found[i][h].score, expected[h].score, 1e-12);
@@ -203,6 +212,40 @@ TEST(BeamSearch, TwoHypothesesByHand) {
   EXPECT_NEAR(found[0][0].score, std::log(0.27), 1e-6);
   EXPECT_NEAR(found[0][1].score, std::log(0.2), 1e-6);
   EXPECT_THAT(decoder.sizes, ElementsAre(1, 2));
+}
+
+// By hand: end 0.6, a 0.3, b 0.1; after one token end 0.5, a 0.4, b 0.1.
+std::array<double, kTokens> ends_early(int64_t /*source*/, const Tokens& written) {
+  return written.empty() ? std::array<double, kTokens>{0, 0, 0, 0.6, 0.3, 0.1}
+                         : std::array<double, kTokens>{0, 0, 0, 0.5, 0.4, 0.1};
+}
+
+TEST(BeamSearch, AMinimumLengthLeavesNoTranslationEmpty) {
+  const auto sources = sources_of({4}, {1});
+  SearchOptions options = options_of(2, 9);
+  options.decoding.length_exponent = 0.6;
+  // The end is the best: nothing is a translation. a and b are gone on with, and a end 0.15 is the second one.
+  ToyDecoder free(ends_early);
+  const auto empty = search(free, sources->view, options).front();
+  ASSERT_EQ(empty.size(), 2U);
+  EXPECT_THAT(empty[0].tokens, IsEmpty());
+  EXPECT_THAT(empty[1].tokens, ElementsAre(kA));
+  EXPECT_NEAR(empty[1].score, std::log(0.15) / std::pow(7.0 / 6, 0.6), 1e-6);
+  // The end counts for nothing at first: a and b are gone on with. Then a end 0.15, a a 0.12, b end 0.05, b a 0.04: a has
+  // ended, a a and b a go on. Then a a end 0.06, a a a 0.048: two have ended.
+  options.decoding.min_length = 1;
+  ToyDecoder held(ends_early);
+  const auto found = search(held, sources->view, options).front();
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_THAT(found[0].tokens, ElementsAre(kA));
+  EXPECT_THAT(found[1].tokens, ElementsAre(kA, kA));
+  EXPECT_NEAR(found[0].score, std::log(0.15) / std::pow(7.0 / 6, 0.6), 1e-6);
+  EXPECT_NEAR(found[1].score, std::log(0.06) / std::pow(8.0 / 6, 0.6), 1e-6);
+  EXPECT_THAT(held.sizes, ElementsAre(1, 2, 2));
+  // The least length holds where the rule of the greatest one gives less.
+  options.decoding.length_extra = 0;
+  ToyDecoder bounded(ends_early);
+  EXPECT_THAT(search(bounded, sources->view, options).front()[0].tokens, ElementsAre(kA));
 }
 
 TEST(BeamSearch, GreedyTakesTheBestTokenOfEachStep) {
