@@ -115,6 +115,22 @@ TEST(AwdLstm, ResumesBeforeAtAndBehindTheSwitchToAveragedSgdWithTheSameBits) {
   }
 }
 
+// Of real float16: the gradient of a token's logits is S times less than 1, or that divided by the tokens of the step.
+TEST(Fp16, AnOverflowIsSeenWhereTheSumIsDividedBehindTheExchange) {
+  for (const bool behind : {false, true}) {
+    SCOPED_TRACE(behind);
+    TextResume test({"text", "transformer", "tokens", "fp16", 16, 96});
+    test.run.workers = 2;
+    test.run.task.task.epochs = 2;
+    test.run.task.task.loss_divisor = behind ? "weight_after_sum" : "weight";
+    test.run.task.task.optimizer = {"centralized_adam", 2e-3, {{"loss_scale", 1 << 17}}};
+    const ToyOutcome outcome = test.start();
+    EXPECT_EQ(outcome.skipped_steps > 0, behind) << outcome.skipped_steps;
+    EXPECT_LT(outcome.skipped_steps, outcome.steps);
+    for (const auto& [loss, perplexity] : outcome.evaluations) EXPECT_TRUE(std::isfinite(perplexity)) << loss;
+  }
+}
+
 class Accumulation : public testing::TestWithParam<TextCase> {};
 INSTANTIATE_TEST_SUITE_P(Models, Accumulation,
                          testing::Values(TextCase{"gnmt", "gnmt", "sentences", "float32", 3, 18},

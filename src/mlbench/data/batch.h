@@ -16,8 +16,8 @@ struct Batch {
   int64_t samples = 0, weight = 0;                // of this rank: sums over its micro-batches
   int64_t global_samples = 0, global_weight = 0;  // of all ranks
   // A micro-batch's share of the step's gradient is that of its mean loss times its weight / divisor; the exchange of
-  // the ranks sums (plan.h).
-  double divisor = 1;
+  // the ranks sums, and the sum is divided by sum_divisor (plan.h).
+  double divisor = 1, sum_divisor = 1;
   double relative_length = 1;  // of the step's sequences; 1 where all are alike
 
   double share_of(const BatchView& part) const { return static_cast<double>(part.weight) / divisor; }

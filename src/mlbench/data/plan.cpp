@@ -27,6 +27,13 @@ int64_t BatchPlan::samples_after(int64_t steps) const {
   return epoch * samples_per_epoch() + samples_in(epoch, steps - first_step(epoch));
 }
 
+void set_divisors(StepPlan& plan, Divisor divisor) {
+  const auto weight = static_cast<double>(plan.global_weight);
+  const auto sentences = static_cast<double>(std::max<int64_t>(std::ssize(plan.rows), 1));
+  plan.divisor = divisor == Divisor::kWeight ? weight : divisor == Divisor::kLocalSamples ? sentences : 1;
+  plan.sum_divisor = divisor == Divisor::kWeightAfterSum ? weight : 1;
+}
+
 Part even_part(int64_t count, int64_t parts, int64_t index) {
   const int64_t even = count / parts, larger = count % parts;
   return {index * even + std::min(index, larger), even + (index < larger ? 1 : 0)};

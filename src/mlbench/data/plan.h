@@ -29,8 +29,9 @@ struct StepPlan {
   std::vector<Piece> pieces;   // empty: this rank has nothing in this step
   int64_t global_samples = 0;  // of all ranks
   int64_t global_weight = 0;   // of all ranks: what their means are over (BatchView::weight)
-  // What a micro-batch's weight is divided by for its share of the step's gradient: the ranks' exchange sums.
-  double divisor = 1;
+  // What a micro-batch's weight is divided by for its share of the step's gradient: the ranks' exchange sums. What the
+  // sum is divided by then.
+  double divisor = 1, sum_divisor = 1;
   double relative_length = 1;  // of the step's sequences, for learning rates that follow it
 };
 
@@ -79,7 +80,7 @@ class EvenPlan : public BatchPlan {
   int64_t steps_ = 1;
 };
 
-enum class Divisor { kWeight, kLocalSamples };
+enum class Divisor { kWeight, kWeightAfterSum, kLocalSamples };
 
 struct PlanOptions {
   int64_t workers = 1;
@@ -88,6 +89,9 @@ struct PlanOptions {
   Divisor divisor = Divisor::kWeight;
   uint64_t seed = 42;
 };
+
+// Both divisors of a plan that has its rows and its global weight.
+void set_divisors(StepPlan& plan, Divisor divisor);
 
 // What of `count` things, parted as evenly as possible among `parts` (the first ones take the larger parts), `index`
 // takes.

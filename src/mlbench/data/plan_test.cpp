@@ -246,6 +246,26 @@ TEST(SentencePlan, CutsARanksPartIntoEvenMicroBatches) {
   EXPECT_TRUE(std::ranges::is_sorted(part.rows, std::greater<>(), [](int64_t row) { return corpus().length(row); }));
 }
 
+// The product over micro-batches of what divides a token's loss is the same; what stands before the sum differs.
+TEST(BatchPlan, DividesBeforeOrBehindTheSumOfTheRanks) {
+  for (const bool tokens : {false, true}) {
+    const auto make = [tokens](Divisor divisor) {
+      const PlanOptions options{.workers = 3, .batch_size = tokens ? 200 : 20, .global_batch = 800, .divisor = divisor};
+      return tokens ? make_token_plan(corpus(), 8, options) : make_sentence_plan(corpus(), options);
+    };
+    StepPlan before, behind, own;
+    for (const int64_t rank : {0, 1, 2}) {
+      make(Divisor::kWeight)->epoch(0)->fill(0, rank, before);
+      make(Divisor::kWeightAfterSum)->epoch(0)->fill(0, rank, behind);
+      make(Divisor::kLocalSamples)->epoch(0)->fill(0, rank, own);
+      const auto weight = static_cast<double>(before.global_weight);
+      EXPECT_EQ(std::pair(before.divisor, before.sum_divisor), std::pair(weight, 1.0));
+      EXPECT_EQ(std::pair(behind.divisor, behind.sum_divisor), std::pair(1.0, weight));
+      EXPECT_EQ(std::pair(own.divisor, own.sum_divisor), std::pair(static_cast<double>(own.rows.size()), 1.0));
+    }
+  }
+}
+
 TEST(SentencePlan, NothingLeftIsAnError) {
   const test::Pairs pairs({5, 6}, {7, 8});
   const SentenceSource source(pairs.split(), {.max_length = 3});

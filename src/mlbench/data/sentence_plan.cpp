@@ -42,8 +42,7 @@ class SentenceEpoch final : public EpochPlan {
     plan.global_samples = end - begin;
     plan.global_weight = 0;
     for (int64_t i = begin; i < end; ++i) plan.global_weight += sentences_.weight(order_[static_cast<size_t>(i)]);
-    plan.divisor = static_cast<double>(options_.divisor == Divisor::kLocalSamples ? std::max<int64_t>(part.count, 1)
-                                                                                  : plan.global_weight);
+    set_divisors(plan, options_.divisor);
     plan.relative_length = 1;
   }
 

@@ -103,8 +103,7 @@ class TokenEpoch final : public EpochPlan {
       plan.pieces.push_back({.begin = std::ssize(plan.rows), .count = to - from});
       plan.rows.insert(plan.rows.end(), first + from, first + to);
     }
-    plan.divisor = static_cast<double>(
-        options_.divisor == Divisor::kLocalSamples ? std::max<int64_t>(std::ssize(plan.rows), 1) : plan.global_weight);
+    set_divisors(plan, options_.divisor);
     plan.relative_length = 1;
   }
 

@@ -58,6 +58,7 @@ class StepDecoder {
     batch.global_samples = plan.global_samples;
     batch.global_weight = plan.global_weight;
     batch.divisor = plan.divisor;
+    batch.sum_divisor = plan.sum_divisor;
     batch.relative_length = plan.relative_length;
   }
 

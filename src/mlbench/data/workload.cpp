@@ -1,5 +1,7 @@
 #include "mlbench/data/workload.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -76,6 +78,22 @@ std::unique_ptr<Workload> translation_workload(const Ingredients& from) {
   return make_planned_workload(std::move(source), std::move(plan), make_eval);
 }
 
+struct DivisorRow {
+  std::string_view name;
+  Divisor divisor;
+};
+constexpr DivisorRow kDivisors[] = {
+    {"weight", Divisor::kWeight},
+    {"weight_after_sum", Divisor::kWeightAfterSum},
+    {"local_samples", Divisor::kLocalSamples},
+};
+
+Divisor divisor_of(const std::string& name) {
+  const auto* const row = std::ranges::find(kDivisors, name, &DivisorRow::name);
+  MLBENCH_CHECK(row != std::end(kDivisors), name);
+  return row->divisor;
+}
+
 struct WorkloadRow {
   std::string_view batching;
   std::unique_ptr<Workload> (*make)(const Ingredients& from);
@@ -101,7 +119,7 @@ std::unique_ptr<Workload> make_workload(const spec::TaskSpec& task, const datase
   from.plan.workers = workers;
   from.plan.batch_size = task.batch_size;
   from.plan.global_batch = task.global_batch;
-  from.plan.divisor = task.loss_divisor == "local_samples" ? Divisor::kLocalSamples : Divisor::kWeight;
+  from.plan.divisor = divisor_of(task.loss_divisor);
   from.plan.seed = seed;
   for (const WorkloadRow& row : kWorkloads) {
     if (row.batching == task.data.batching) return row.make(from);

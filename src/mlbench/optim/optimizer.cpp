@@ -34,9 +34,9 @@ Optimizer::Optimizer(std::unique_ptr<UpdateRule> rule, std::unique_ptr<compress:
   if (options.averaging_patience > 0) average_.emplace(options.averaging_patience, layout, memory);
 }
 
-StepOutcome Optimizer::step(FlatTensors& tensors, double lr) {
+StepOutcome Optimizer::step(FlatTensors& tensors, double lr, double sum_divisor) {
   StepOutcome outcome;
-  double gradient_scale = 1 / (loss_scale() * static_cast<double>(reduce_divisor_));
+  double gradient_scale = 1 / (loss_scale() * static_cast<double>(reduce_divisor_) * sum_divisor);
   if (norm_) {
     const double norm = norm_->of(tensors.gradients) * gradient_scale;
     outcome.gradient_norm = norm;

@@ -30,8 +30,8 @@ class UpdateRule {
   virtual void import_state(const NamedState& state) = 0;
 };
 
-// Of a step, with g the gradient that the exchange left, S the loss scale:
-//   g <- g / S, and with reduce "mean" / k
+// Of a step, with g the gradient that the exchange left, S the loss scale, d the step's divisor of the sum:
+//   g <- g / (S d), and with reduce "mean" / k
 //   not finite, with loss scaling: the step is skipped
 //   n = norm(g);  g <- g * min(1, clip_norm / (n + 1e-6))      (Pascanu et al. 2013, with PyTorch's epsilon)
 struct StepOptions {
@@ -45,7 +45,7 @@ struct StepOptions {
 
 struct StepOutcome {
   bool skipped = false;  // parameters, the rule's state and averages are as before
-  // Of the gradient before it was clipped, without the loss scale; empty where nobody asked for it. Not finite only
+  // Of the gradient before it was clipped, without loss scale and divisor; empty where nobody asked for it. Not finite only
   // where the gradient was not.
   std::optional<double> gradient_norm;
   bool clipped = false;
@@ -76,8 +76,8 @@ class Optimizer {
   void ready(int64_t first, int64_t count) { exchange_->ready(first, count); }
   uint64_t finish() { return exchange_->finish(); }
   void abandon() noexcept { exchange_->abandon(); }
-  // The rule, on a gradient of loss_scale() times the loss.
-  StepOutcome step(FlatTensors& tensors, double lr);
+  // The rule, on a gradient of loss_scale() * sum_divisor times the loss.
+  StepOutcome step(FlatTensors& tensors, double lr, double sum_divisor = 1);
   uint64_t after_update(FlatTensors& tensors) { return exchange_->after_update(tensors); }
 
   // The validation loss of an evaluation at the task's cadence: what averaging waits for.

@@ -259,6 +259,36 @@ TEST(LossScale, ItsPathOverAThousandStepsIsTheSameOnAllRanksAndEqualsASimulation
   EXPECT_EQ(paths[0], paths[1]);
 }
 
+// Each rank's share is S times a sum of losses; the sum over ranks is divided by S and the step's weight. Beside the same
+// in float64, by SGD's equation.
+TEST(LossScale, WhatIsDividedBehindTheSumEqualsFloat64) {
+  constexpr double kWeight = 131'071, kRate = 0.5, kClip = 0.75;
+  for (const double clip : {0.0, kClip}) {
+    on_wired_ranks(3, DType::kFloat32, [&](int rank, comm::Communicator& comm) {
+      const auto optimizer = make_optimizer(spec_of(with_scale({{"clip_norm", clip}})), kStepLayout, comm);
+      FlatTensors tensors{flat_of(1), flat_of(0)};
+      at::Tensor exact = flat_of(1).to(at::kDouble);
+      for (int step = 0; step < 5; ++step) {
+        const auto share = [&](int of) { return gradient_of(step, static_cast<float>((0.3 + of) * kWeight / 8)); };
+        at::Tensor gradient = at::zeros({32}, at::kDouble);
+        for (const int of : {0, 1, 2}) gradient += share(of).to(at::kDouble) / kWeight;
+        const double norm = gradient.norm().item<double>();
+        const double factor = clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1;
+        exact -= kRate * factor * gradient;
+
+        tensors.gradients.copy_(share(rank) * optimizer->loss_scale());
+        exchange(*optimizer, tensors, step);
+        const StepOutcome outcome = optimizer->step(tensors, kRate, kWeight);
+        EXPECT_FALSE(outcome.skipped);
+        EXPECT_EQ(outcome.clipped, factor < 1);
+        EXPECT_NEAR(outcome.gradient_norm.value(), norm, 1e-6 * norm);
+      }
+      EXPECT_LT((tensors.parameters.to(at::kDouble) - exact).abs().max().item<double>(), 1e-5);
+      EXPECT_GT((exact - flat_of(1)).abs().max().item<double>(), 0.1) << "something was learned";
+    });
+  }
+}
+
 TEST(LossScale, NeedsRanksThatSeeEachOthersOverflows) {
   on_wired_ranks(2, DType::kFloat32, [](int rank, comm::Communicator& comm) {
     auto coder = std::make_unique<compress::ErrorMemoryCoder>(compress::CoderContext{kStepLayout, 42, rank});

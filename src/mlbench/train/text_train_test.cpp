@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "mlbench/data/test_text.h"
 #include "mlbench/train/toy_test.h"
@@ -21,7 +22,16 @@ constexpr int64_t kVocabulary = 200;
 //   of a text            h = w[token before] + h before / 2, carried along the column; gradients end at h before
 class TextFramework final : public ToyFramework {
  public:
-  explicit TextFramework(bool translates) : ToyFramework(kVocabulary), translates_(translates) {}
+  // `largest`: what a gradient holds at most; beyond it is infinite.
+  TextFramework(bool translates, float largest)
+      : ToyFramework(kVocabulary), translates_(translates), largest_(largest) {}
+
+  void backward(const framework::BackwardOptions& options) override {
+    ToyFramework::backward(options);
+    for (float& value : framework::values_of(gradients())) {
+      if (std::abs(value) > largest_) value = std::copysign(std::numeric_limits<float>::infinity(), value);
+    }
+  }
 
   std::vector<float> carried_state() override { return carried_; }
   void set_carried_state(std::span<const float> state, int64_t sequences) override {
@@ -73,6 +83,7 @@ class TextFramework final : public ToyFramework {
   }
 
   const bool translates_;
+  const float largest_;
   std::vector<float> carried_, evaluated_;
 };
 
@@ -95,8 +106,9 @@ struct Texts {
 
 class TextRun : private Texts, public ToyRun {
  public:
-  explicit TextRun(const std::string& batching)
-      : ToyRun([columns = batching == "columns"](int) { return std::make_unique<TextFramework>(!columns); },
+  explicit TextRun(const std::string& batching, float largest = std::numeric_limits<float>::max())
+      : ToyRun([columns = batching == "columns",
+                largest](int) { return std::make_unique<TextFramework>(!columns, largest); },
                splits(batching == "columns")) {
     spec::TaskSpec& task = run.task.task;
     task.loss = "token_cross_entropy";
@@ -187,6 +199,46 @@ TEST(Translation, may_divide_by_the_local_sentences) {
   // Two ranks of 10 sentences each sum to twice as much.
   for (float& value : expected) value *= 2;
   expect_near(change("local_samples", 2).first, expected);
+}
+
+// Divided behind the sum of the ranks, the loss scale meets the sum of losses: what the framework is told to multiply by.
+TEST(Translation, may_divide_behind_the_sum_of_the_ranks) {
+  for (const std::string batching : {"sentences", "tokens"}) {
+    const auto train = [&](const std::string& divisor, int64_t workers) {
+      TextRun test(batching);
+      test.run.workers = workers;
+      test.run.task.task.batch_size = batching == "tokens" ? 16 : 5;
+      test.run.task.task.global_batch = batching == "tokens" ? 64 : 20;
+      test.run.task.task.loss_divisor = divisor;
+      test.run.task.task.optimizer.options["loss_scale"] = 1024;
+      return test.start();
+    };
+    const ToyOutcome one = train("weight", 1);
+    for (const int64_t workers : {1, 2, 3}) {
+      SCOPED_TRACE(testing::Message() << batching << " " << workers);
+      expect_near(train("weight_after_sum", workers), one);
+    }
+  }
+}
+
+// A framework that holds gradients in 16 bits up to 65504: with sums of some hundred tokens times 2^k, a scale overflows
+// that would not if the tokens had divided the loss before. It is halved until the sums fit.
+TEST(Translation, an_overflow_of_the_sum_is_seen) {
+  const auto train = [](const std::string& divisor) {
+    TextRun test("sentences", 65504);
+    test.run.workers = 2;
+    test.run.task.task.batch_size = 5;
+    test.run.task.task.global_batch = 20;
+    test.run.task.task.loss_divisor = divisor;
+    test.run.task.task.optimizer.options["loss_scale"] = 65536;
+    test.run.task.task.epochs = 8;
+    return test.start();
+  };
+  const ToyOutcome before = train("weight"), behind = train("weight_after_sum");
+  EXPECT_EQ(before.skipped_steps, 0);
+  EXPECT_GT(behind.skipped_steps, 0);
+  EXPECT_LT(behind.skipped_steps, behind.steps);
+  EXPECT_LT(behind.evaluations.back().first, behind.evaluations.front().first) << "it learns behind that";
 }
 
 // ---- a text ---------------------------------------------------------------------------------------------------------

@@ -214,7 +214,7 @@ void TrainRun::train_step() {
   sample.hidden_ns = operation_clock_.take();
   sample.bytes = c_.optimizer.finish();
   clock_.lap(StepKind::kAggregate);
-  log_.update(step_ + 1, c_.optimizer.step(tensors_, sample.lr));
+  log_.update(step_ + 1, c_.optimizer.step(tensors_, sample.lr, batch.sum_divisor));
   c_.framework.synchronize();
   clock_.lap(StepKind::kOptimizer);
   sample.bytes += c_.optimizer.after_update(tensors_);
