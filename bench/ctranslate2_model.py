@@ -107,7 +107,8 @@ def decode(folder, sources_file, settings_file, batches, threads, translations_f
     def translate(lines):
         return translator.translate_batch(lines, max_batch_size=settings["batch"], beam_size=settings["beam"],
                                           length_penalty=settings["length_exponent"], max_input_length=0,
-                                          max_decoding_length=settings["most_tokens"], min_decoding_length=0,
+                                          max_decoding_length=settings["most_tokens"],
+                                          min_decoding_length=settings["least_tokens"],
                                           return_scores=True)
 
     translate(sorted(sources, key=len)[:settings["batch"]] * int(batches))

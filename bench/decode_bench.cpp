@@ -35,7 +35,7 @@ namespace mlbench {
 namespace {
 
 struct Options {
-  std::string task, model, sources, output, size, framework = "torch";
+  std::string task, model, sources, output, size, length_penalty, framework = "torch";
   int64_t batch = 64;
   int threads = 2;
 };
@@ -45,6 +45,7 @@ using Sentence = std::vector<int64_t>;
 spec::TaskSpec read_task(const Options& options) {
   std::vector<spec::Override> overrides;
   if (!options.size.empty()) overrides.push_back({"model.size", options.size});
+  if (!options.length_penalty.empty()) overrides.push_back({"decoding.length_penalty", options.length_penalty});
   if (!options.task.ends_with(".toml")) return spec::find_task(options.task, "", "", overrides).task;
   return spec::parse_task({options.task, read_file(options.task, inputs::kTaskFile)}, "", overrides).task;
 }
@@ -154,6 +155,7 @@ int main(int argc, char** argv) {
   app.add_option("--output", options.output)->required();
   app.add_option("--size", options.size, "of the model; default: the task's")
       ->check(CLI::IsMember({"full", "small", "tiny"}));
+  app.add_option("--length-penalty", options.length_penalty, "default: the task's");
   app.add_option("--framework", options.framework);
   app.add_option("--batch", options.batch)->check(CLI::PositiveNumber);
   app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
