@@ -55,6 +55,18 @@ def glorot(tensor):
     return tensor.uniform_(-1, 1).mul_(math.sqrt(6 / sum(tensor.shape)))
 
 
+def three_glorots(tensor):
+    """Queries, keys and values: each a matrix of its own."""
+    for part in tensor.chunk(3):
+        glorot(part)
+    return tensor
+
+
+def without_padding(tensor):
+    tensor[PAD] = 0
+    return tensor
+
+
 def locked(x, p, training):
     """One mask for all positions of x [positions, batch, features]."""
     if not training or p == 0:
@@ -135,7 +147,7 @@ class Gnmt(Named):
         self.add_lstm("decoder.lstm1", h, h, start, zeros)
         self.add("attention.query_weight", (h, h), start)
         self.add("attention.key_weight", (h, h), start)
-        self.add("attention.score_weight", (h,), uniform(1 / math.sqrt(h)))
+        self.add("attention.score_weight", (h,), start)
         self.add("attention.score_scale", (1,), constant(1 / math.sqrt(h)))
         self.add("attention.score_bias", (h,), zeros)
         for layer in range(2, self.layers + 1):
@@ -192,7 +204,7 @@ class Transformer(Named):
             self.add(name + ".bias", (d,), constant(0))
 
         def add_attention(name):
-            self.add(name + ".in_weight", (3 * d, d), glorot)
+            self.add(name + ".in_weight", (3 * d, d), three_glorots)
             self.add(name + ".out_weight", (d, d), glorot)
 
         def add_feed(name):
@@ -201,7 +213,7 @@ class Transformer(Named):
             self.add(name + ".fc2.weight", (d, feed), glorot)
             self.add(name + ".fc2.bias", (d,), constant(0))
 
-        self.add("embedding.weight", (vocabulary, d), lambda tensor: tensor.normal_(0, d**-0.5))
+        self.add("embedding.weight", (vocabulary, d), lambda tensor: without_padding(tensor.normal_(0, d**-0.5)))
         for layer in range(1, self.layers + 1):
             add_norm(f"encoder{layer}.norm1")
             add_attention(f"encoder{layer}.self_attention")

@@ -149,7 +149,7 @@ const std::vector<std::string> kTransformer = {
     "model.relu_dropout=0", "optimizer.eps=1e-3", "precision=float32"};
 
 const TextTask k3a{"3a", "Perplexity", kLanguage, 1}, k4a{"4a", "BLEU-intl-lc", kGnmt, 30},
-    k4b{"4b", "BLEU-none", kTransformer, 30};
+    k4b{"4b", "BLEU-intl-lc", kTransformer, 30};
 std::string name_of(const testing::TestParamInfo<TextTask>& one) { return std::string("task") + one.param.name; }
 
 class Dictionary : public Text {};

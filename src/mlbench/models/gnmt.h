@@ -11,9 +11,9 @@
 //   logits = y W^T + b
 //
 // Encoder and decoder share the embedding; the softmax has a weight of its own, as the number of parameters says.
-// Option size: full (4 + 4 layers of 1024), small (2 + 2 of 256), tiny (3 + 3 of 16). Option dropout (0.2). Full, with
-// 32,320 tokens: 160,671,297 parameters. Start (the same reference): uniform within +-0.1, bias_hh 0; of the attention,
-// score_weight within +-1 / sqrt(units), score_scale 1 / sqrt(units), score_bias 0.
+// Option size: full (4 + 4 layers of 1024), small (2 + 2 of 256), tiny (3 + 3 of 16). Options dropout (0.2),
+// initial_bound (0.1). Full, with 32,320 tokens: 160,671,297 parameters. Start (MLBench's code): uniform within
+// +-initial_bound, bias_hh 0; of the attention, score_scale 1 / sqrt(units), score_bias 0.
 
 #include "mlbench/models/model.h"
 

@@ -77,11 +77,11 @@ uint64_t dropout_key(uint64_t seed, int rank, int64_t step, size_t layer, int64_
   return derive_key(seed, {kDropoutStream, place, number, layer, static_cast<uint64_t>(micro_batch)});
 }
 
-void initialise(const ParameterSpec& parameter, size_t index, uint64_t seed, std::span<float> values) {
-  MLBENCH_CHECK(static_cast<int64_t>(values.size()) == volume_of(parameter.shape), parameter.name);
-  RandomSequence random(derive_key(seed, {kInitStream, index}));
-  const double scale = parameter.initialiser.scale;
-  switch (parameter.initialiser.kind) {
+namespace {
+
+void fill(const Initialiser& initialiser, RandomSequence random, std::span<float> values) {
+  const double scale = initialiser.scale;
+  switch (initialiser.kind) {
     case Initialiser::Kind::kZeros:
       std::ranges::fill(values, 0.0F);
       return;
@@ -98,6 +98,17 @@ void initialise(const ParameterSpec& parameter, size_t index, uint64_t seed, std
       for (float& value : values) value = static_cast<float>(scale * random.normal());
       return;
   }
+}
+
+}  // namespace
+
+void initialise(const ParameterSpec& parameter, size_t index, uint64_t seed, std::span<float> values) {
+  MLBENCH_CHECK(static_cast<int64_t>(values.size()) == volume_of(parameter.shape), parameter.name);
+  const Initialiser& initialiser = parameter.initialiser;
+  fill(initialiser, RandomSequence(derive_key(seed, {kInitStream, index})), values);
+  if (initialiser.zero_rows == 0) return;
+  const int64_t zeros = initialiser.zero_rows * (volume_of(parameter.shape) / parameter.shape.front());
+  std::ranges::fill(values.first(static_cast<size_t>(zeros)), 0.0F);
 }
 
 FlatLayout lay_out(const ModelDescription& model) {

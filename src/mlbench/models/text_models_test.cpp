@@ -6,6 +6,7 @@
 #include <set>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/shape.h"
 #include "mlbench/models/chain.h"
 #include "mlbench/models/graph.h"
 #include "mlbench/models/layer_kinds.h"
@@ -121,11 +122,6 @@ TEST(Gnmt, SharesTheEmbeddingAndAppendsTheContext) {
   }
   EXPECT_THAT(layer_of(model, "encoder.sum3").inputs, ElementsAre("encoder.lstm2", "encoder.lstm3"));
   EXPECT_TRUE(std::ranges::none_of(model.layers, [](const LayerSpec& one) { return one.name == "decoder.sum2"; }));
-  const auto scale = std::ranges::find(model.parameters, "attention.score_scale", &ParameterSpec::name);
-  ASSERT_NE(scale, model.parameters.end());
-  std::vector<float> value(1);
-  initialise(*scale, 0, 1, value);
-  EXPECT_EQ(value[0], 1 / 32.0F);
 }
 
 TEST(Transformer, IsPreNormWithOneEmbedding) {
@@ -141,6 +137,103 @@ TEST(Transformer, IsPreNormWithOneEmbedding) {
   EXPECT_THAT(layer_of(model, "softmax").inputs, ElementsAre("decoder_norm"));
 }
 
+// ---- initial weights, by what MLBench's code draws them from ---------------------------------------------------------
+
+// Values of the rows [first, first + rows) of a parameter; all of them where rows is 0.
+std::vector<float> drawn(const ModelDescription& model, const std::string& name, int64_t first = 0, int64_t rows = 0) {
+  const auto found = std::ranges::find(model.parameters, name, &ParameterSpec::name);
+  MLBENCH_CHECK(found != model.parameters.end(), name);
+  std::vector<float> values(static_cast<size_t>(volume_of(found->shape)));
+  initialise(*found, static_cast<size_t>(found - model.parameters.begin()), 42, values);
+  const int64_t row = std::ssize(values) / found->shape.front();
+  if (rows == 0) return values;
+  return {values.begin() + first * row, values.begin() + (first + rows) * row};
+}
+
+struct Moments {
+  double mean = 0, deviation = 0, largest = 0;
+};
+
+Moments moments_of(const std::vector<float>& values) {
+  Moments moments;
+  for (const float value : values) moments.mean += static_cast<double>(value);
+  moments.mean /= static_cast<double>(values.size());
+  for (const float value : values) {
+    moments.deviation += std::pow(static_cast<double>(value) - moments.mean, 2);
+    moments.largest = std::max(moments.largest, std::abs(static_cast<double>(value)));
+  }
+  moments.deviation = std::sqrt(moments.deviation / static_cast<double>(values.size()));
+  return moments;
+}
+
+// Of n values the mean lies within 5 standard errors; the largest one comes near the bound.
+void expect_uniform(const std::vector<float>& values, double bound) {
+  const Moments moments = moments_of(values);
+  const auto n = static_cast<double>(values.size());
+  EXPECT_LE(moments.largest, bound * (1 + 1e-6));
+  EXPECT_GE(moments.largest, bound * (1 - 20 / n));
+  EXPECT_NEAR(moments.deviation, bound / std::sqrt(3.0), 5 * bound / std::sqrt(n));
+  EXPECT_NEAR(moments.mean, 0, 5 * bound / std::sqrt(3 * n));
+}
+
+TEST(Transformer, QueriesKeysAndValuesAreThreeMatrices) {
+  constexpr double kBound = 0.054126587736527;  // sqrt(6 / (1024 + 1024))
+  const ModelDescription model = describe_model(text_task("transformer", 100));
+  for (const char* name : {"encoder1.self_attention", "decoder6.self_attention", "decoder6.cross_attention"}) {
+    for (int64_t part = 0; part < 3; ++part) {
+      SCOPED_TRACE(std::string(name) + " " + std::to_string(part));
+      expect_uniform(drawn(model, std::string(name) + ".in_weight", 1024 * part, 1024), kBound);
+    }
+    expect_uniform(drawn(model, std::string(name) + ".out_weight"), kBound);
+  }
+}
+
+TEST(Transformer, StartsAsTheCodeDoes) {
+  const ModelDescription model = describe_model(text_task("transformer", 1000));
+  const Moments padding = moments_of(drawn(model, "embedding.weight", 0, 1));
+  EXPECT_EQ(padding.largest, 0);
+  const Moments embedding = moments_of(drawn(model, "embedding.weight", 1, 999));
+  EXPECT_NEAR(embedding.deviation, 1 / 32.0, 1e-4);
+  EXPECT_NEAR(embedding.mean, 0, 2e-4);
+  EXPECT_GT(embedding.largest, 4 / 32.0) << "normal, not uniform";
+  constexpr double kFeed = 0.034232659844072;  // sqrt(6 / (1024 + 4096))
+  expect_uniform(drawn(model, "encoder1.feed.fc1.weight"), kFeed);
+  expect_uniform(drawn(model, "decoder1.feed.fc2.weight"), kFeed);
+  EXPECT_EQ(moments_of(drawn(model, "decoder1.feed.fc1.bias")).largest, 0);
+  const Moments norm = moments_of(drawn(model, "encoder1.norm1.weight"));
+  EXPECT_EQ(norm.mean, 1);
+  EXPECT_EQ(norm.deviation, 0);
+  EXPECT_EQ(moments_of(drawn(model, "encoder1.norm1.bias")).largest, 0);
+}
+
+TEST(Gnmt, StartsAsTheCodeDoes) {
+  for (const double bound : {0.1, 0.02}) {
+    const ModelDescription model = describe_model(text_task("gnmt", 500, {{"initial_bound", bound}}));
+    for (const char* name :
+         {"embedding.weight", "encoder.lstm1.weight_ih", "encoder.lstm1_reverse.weight_hh", "encoder.lstm4.bias_ih",
+          "decoder.lstm4.weight_ih", "attention.query_weight", "attention.key_weight", "attention.score_weight",
+          "softmax.weight", "softmax.bias"}) {
+      SCOPED_TRACE(name);
+      expect_uniform(drawn(model, name), bound);
+    }
+    EXPECT_EQ(moments_of(drawn(model, "encoder.lstm1.bias_hh")).largest, 0);
+    EXPECT_EQ(moments_of(drawn(model, "attention.score_bias")).largest, 0);
+    EXPECT_THAT(drawn(model, "attention.score_scale"), ElementsAre(1 / 32.0F));
+  }
+  expect_uniform(drawn(describe_model(text_task("gnmt", 500)), "attention.score_weight"), 0.1);
+}
+
+TEST(AwdLstm, StartsAsTheCodeDoes) {
+  const ModelDescription model = describe_model(text_task("awd-lstm", 500));
+  expect_uniform(drawn(model, "embedding.weight"), 0.1);
+  for (const char* role : {".weight_ih", ".weight_hh", ".bias_ih", ".bias_hh"}) {
+    SCOPED_TRACE(role);
+    expect_uniform(drawn(model, std::string("lstm1") + role), 1 / std::sqrt(1150.0));
+    expect_uniform(drawn(model, std::string("lstm3") + role), 1 / std::sqrt(400.0));
+  }
+  EXPECT_EQ(moments_of(drawn(model, "softmax.bias")).largest, 0);
+}
+
 TEST(TextModels, RefuseWhatTheyCannotBuild) {
   EXPECT_THAT(
       [] {
@@ -151,7 +244,7 @@ TEST(TextModels, RefuseWhatTheyCannotBuild) {
       [] {
         describe_model(text_task("gnmt", 100, {{"dropouts", 0.1}}));
       },
-      ThrowsMessage<UserError>(HasSubstr("no option 'dropouts'; valid: size, dropout")));
+      ThrowsMessage<UserError>(HasSubstr("no option 'dropouts'; valid: size, dropout, initial_bound")));
   EXPECT_THAT(
       [] {
         describe_model(text_task("awd-lstm", 100, {{"weight_dropout", 1.0}}));

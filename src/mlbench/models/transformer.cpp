@@ -39,7 +39,9 @@ struct TransformerWriter {
                                       {"scale", std::sqrt(static_cast<double>(d))},
                                       {"row_dropout", 0}}};
     if (name == "embedding") {
-      layer.initialisers = {{"weight", normal(1 / std::sqrt(static_cast<double>(d)))}};
+      Initialiser start = normal(1 / std::sqrt(static_cast<double>(d)));
+      start.zero_rows = 1;  // of the padding, token 0
+      layer.initialisers = {{"weight", start}};
     } else {
       layer.shared = {{"weight", "embedding.weight"}};
     }
@@ -65,7 +67,7 @@ struct TransformerWriter {
                                   {"causal", causal},
                                   {"cross", !memory.empty()},
                                   {"dropout", attention_dropout}},
-                      .initialisers = {{"in_weight", glorot(3 * d, d)}, {"out_weight", glorot(d, d)}}});
+                      .initialisers = {{"in_weight", glorot(d, d)}, {"out_weight", glorot(d, d)}}});
   }
 
   std::string linear(const std::string& name, const std::string& x, int64_t outputs) {

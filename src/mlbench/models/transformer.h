@@ -13,8 +13,8 @@
 //
 // Option size: full (6 + 6 layers, d 1024, feed 4096, 16 heads), small (3 + 3, 128, 512, 4), tiny (2 + 2, 16, 32, 2).
 // Options dropout (0.1), attention_dropout (0.1, of its weights), relu_dropout (0.1). Full, with 33,712 tokens:
-// 210,808,832 parameters. Start: embedding normal with deviation d^(-1/2), matrices uniform within
-// +-sqrt(6 / (rows + columns)) (Glorot & Bengio 2010), biases 0.
+// 210,808,832 parameters. Start: embedding normal with deviation d^(-1/2), its row of the padding 0; matrices uniform
+// within +-sqrt(6 / (rows + columns)) (Glorot & Bengio 2010), queries, keys and values being three of d x d; biases 0.
 
 #include "mlbench/models/model.h"
 

@@ -90,13 +90,13 @@ const std::vector<OfficialTask>& official_tasks() {
       if (line.empty() || line.starts_with('#')) continue;
       std::istringstream words(line);
       OfficialTask one;
-      std::string mark;
-      words >> one.hash >> one.task >> one.rules >> one.variant >> mark;
+      words >> one.hash >> one.task >> one.rules >> one.variant >> one.mark;
       MLBENCH_CHECK(!one.variant.empty(), "official_hashes.txt: a line without hash, task, rules and variant");
       for (std::string* word : {&one.rules, &one.variant}) {
         if (*word == "-") word->clear();
       }
-      one.before_list = mark == "before-list";
+      MLBENCH_CHECK(one.mark.empty() || one.mark == kBeforeList || one.mark == kWrongRule,
+                    "official_hashes.txt: an unknown mark");
       tasks.push_back(std::move(one));
     }
     return tasks;
@@ -105,7 +105,9 @@ const std::vector<OfficialTask>& official_tasks() {
 }
 
 bool is_official(std::string_view hash) {
-  return std::ranges::any_of(official_tasks(), [&](const OfficialTask& one) { return one.hash == hash; });
+  return std::ranges::any_of(official_tasks(), [&](const OfficialTask& one) {
+    return one.hash == hash && one.mark != kWrongRule;
+  });
 }
 
 }  // namespace mlbench::spec

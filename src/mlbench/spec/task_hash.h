@@ -28,13 +28,17 @@ std::string hash_of(const Json& canonical);
 // list of variants, too.
 bool hash_fits(const Json& canonical, const std::string& hash);
 
+inline constexpr std::string_view kBeforeList = "before-list", kWrongRule = "wrong-rule";
+
 struct OfficialTask {
   std::string hash, task, rules, variant;  // rules, variant: "" where there is none
-  // Of a task file from before the list. It identifies runs of that time: no task file has it any more.
-  bool before_list = false;
+  // before-list: of a task file from before the list. It identifies runs of that time: no task file has it any more.
+  // wrong-rule: of a task file that did not say what its sources do. Its runs are not the task's.
+  std::string mark;
 };
 // In the order of the list.
 const std::vector<OfficialTask>& official_tasks();
+// Whether the hash is listed, and not as of a wrong rule.
 bool is_official(std::string_view hash);
 
 }  // namespace mlbench::spec

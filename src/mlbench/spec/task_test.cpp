@@ -356,6 +356,8 @@ TEST(Task, GnmtIsTask4a) {
   EXPECT_EQ(task.decoding.length_penalty, "wu");
   EXPECT_EQ(task.decoding.length_exponent, 0.6);
   EXPECT_EQ(task.decoding.coverage_penalty, 0.1);
+  EXPECT_EQ(task.decoding.min_length, 0);
+  EXPECT_EQ(task.model.options["initial_bound"], 0.1);
   EXPECT_EQ(task.goal.metric, "BLEU-intl-lc");
   EXPECT_EQ(task.goal.target, 24);
   EXPECT_EQ(task.goal.light_target, 20);
@@ -369,7 +371,7 @@ TEST(Task, TransformerIsTask4b) {
   EXPECT_EQ(task.data.max_length, 80);
   EXPECT_EQ(task.batch_size, 1 << 13);
   EXPECT_EQ(task.global_batch, 1 << 17);
-  EXPECT_EQ(task.loss_divisor, "weight");
+  EXPECT_EQ(task.loss_divisor, "weight_after_sum");
   EXPECT_EQ(task.label_smoothing, 0.1);
   EXPECT_EQ(task.epochs, 10);
   EXPECT_EQ(task.optimizer.lr, 1.976e-3);
@@ -383,9 +385,10 @@ TEST(Task, TransformerIsTask4b) {
   EXPECT_EQ(task.schedule.warmup_from, "zero");
   EXPECT_EQ(task.schedule.decay, "inverse_sqrt_after_warmup");
   EXPECT_EQ(task.decoding.beam, 4);
-  EXPECT_EQ(task.decoding.length_penalty, "power");
+  EXPECT_EQ(task.decoding.length_penalty, "wu");
   EXPECT_EQ(task.decoding.length_exponent, 0.6);
-  EXPECT_EQ(task.goal.metric, "BLEU-none");
+  EXPECT_EQ(task.decoding.min_length, 1);
+  EXPECT_EQ(task.goal.metric, "BLEU-intl-lc");
   EXPECT_EQ(task.goal.target, 25);
   EXPECT_EQ(task.goal.light_target, 20);
 }
