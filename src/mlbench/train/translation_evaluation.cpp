@@ -159,6 +159,7 @@ void write_translations(const std::filesystem::path& folder, int64_t step, const
                         {"length_penalty", decoding.length_penalty},
                         {"length_exponent", decoding.length_exponent},
                         {"coverage_penalty", decoding.coverage_penalty},
+                        {"min_length", decoding.min_length},
                         {"metrics", metrics}};
   write_file_atomically(folder / (name + ".json"), summary.dump(2) + "\n");
 }

@@ -212,6 +212,7 @@ TEST(TranslationEvaluation, FilesAreOfOneLinePerSentence) {
   spec::DecodingSpec decoding;
   decoding.beam = 4;
   decoding.n_best = 2;
+  decoding.min_length = 1;
   const std::filesystem::path place = folder / "translations";
   write_translations(place, 12, split, decoding, {{"BLEU", 24.5}});
   EXPECT_EQ(read_file(place / "step-12.txt"), "ein Haus\n\n");
@@ -220,6 +221,7 @@ TEST(TranslationEvaluation, FilesAreOfOneLinePerSentence) {
   const std::string summary = read_file(place / "step-12.json");
   EXPECT_THAT(summary, HasSubstr("\"words_per_second\": 4.0"));
   EXPECT_THAT(summary, HasSubstr("\"BLEU\": 24.5"));
+  EXPECT_THAT(summary, HasSubstr("\"min_length\": 1"));
   decoding.n_best = 1;
   write_translations(place, 13, split, decoding, Json::object());
   EXPECT_FALSE(std::filesystem::exists(place / "step-13.nbest.txt"));
