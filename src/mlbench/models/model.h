@@ -20,7 +20,7 @@ namespace mlbench::models {
 struct Initialiser {
   enum class Kind { kZeros, kOnes, kUniform, kNormal, kConstant };
   Kind kind = Kind::kZeros;
-  double scale = 0;  // uniform in [-scale, scale], standard deviation, or the constant
+  double scale = 0;       // uniform in [-scale, scale], standard deviation, or the constant
   int64_t zero_rows = 0;  // so many of the parameter's first rows start as zeros; the others' values stay the same
 };
 

@@ -137,7 +137,7 @@ TEST(Transformer, IsPreNormWithOneEmbedding) {
   EXPECT_THAT(layer_of(model, "softmax").inputs, ElementsAre("decoder_norm"));
 }
 
-// ---- initial weights, by what MLBench's code draws them from ---------------------------------------------------------
+// ---- initial weights, by what MLBench's code draws them from --------------------------------------------------------
 
 // Values of the rows [first, first + rows) of a parameter; all of them where rows is 0.
 std::vector<float> drawn(const ModelDescription& model, const std::string& name, int64_t first = 0, int64_t rows = 0) {
@@ -209,10 +209,9 @@ TEST(Transformer, StartsAsTheCodeDoes) {
 TEST(Gnmt, StartsAsTheCodeDoes) {
   for (const double bound : {0.1, 0.02}) {
     const ModelDescription model = describe_model(text_task("gnmt", 500, {{"initial_bound", bound}}));
-    for (const char* name :
-         {"embedding.weight", "encoder.lstm1.weight_ih", "encoder.lstm1_reverse.weight_hh", "encoder.lstm4.bias_ih",
-          "decoder.lstm4.weight_ih", "attention.query_weight", "attention.key_weight", "attention.score_weight",
-          "softmax.weight", "softmax.bias"}) {
+    for (const char* name : {"embedding.weight", "encoder.lstm1.weight_ih", "encoder.lstm1_reverse.weight_hh",
+                             "encoder.lstm4.bias_ih", "decoder.lstm4.weight_ih", "attention.query_weight",
+                             "attention.key_weight", "attention.score_weight", "softmax.weight", "softmax.bias"}) {
       SCOPED_TRACE(name);
       expect_uniform(drawn(model, name), bound);
     }

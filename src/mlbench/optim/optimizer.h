@@ -45,8 +45,8 @@ struct StepOptions {
 
 struct StepOutcome {
   bool skipped = false;  // parameters, the rule's state and averages are as before
-  // Of the gradient before it was clipped, without loss scale and divisor; empty where nobody asked for it. Not finite only
-  // where the gradient was not.
+  // Of the gradient before it was clipped, without loss scale and divisor; empty where nobody asked for it. Not finite
+  // only where the gradient was not.
   std::optional<double> gradient_norm;
   bool clipped = false;
 };

@@ -259,8 +259,8 @@ TEST(LossScale, ItsPathOverAThousandStepsIsTheSameOnAllRanksAndEqualsASimulation
   EXPECT_EQ(paths[0], paths[1]);
 }
 
-// Each rank's share is S times a sum of losses; the sum over ranks is divided by S and the step's weight. Beside the same
-// in float64, by SGD's equation.
+// Each rank's share is S times a sum of losses; the sum over ranks is divided by S and the step's weight. Beside the
+// same in float64, by SGD's equation.
 TEST(LossScale, WhatIsDividedBehindTheSumEqualsFloat64) {
   constexpr double kWeight = 131'071, kRate = 0.5, kClip = 0.75;
   for (const double clip : {0.0, kClip}) {

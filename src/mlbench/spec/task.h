@@ -128,9 +128,9 @@ struct TaskSpec {
   int64_t batch_size = 0;
   int64_t global_batch = 0;  // sentences or tokens of a step, of all workers; 0: batch_size * workers
   // What a step's sum of losses is divided by: the "weight" of the global batch, so that ranks sum to its mean;
-  // "weight_after_sum", the same, but the gradient is divided behind the sum over ranks, so that the loss scale meets the
-  // undivided sum (task 4b); or "local_samples", each rank's own number of sentences, so that ranks sum to k times as
-  // much (task 4a).
+  // "weight_after_sum", the same, but the gradient is divided behind the sum over ranks, so that the loss scale meets
+  // the undivided sum (task 4b); or "local_samples", each rank's own number of sentences, so that ranks sum to k times
+  // as much (task 4a).
   std::string loss_divisor = "weight";
   double epochs = 0;
   std::string precision = "float32";  // float32 (without TF32) | tf32 | bf16 | fp16

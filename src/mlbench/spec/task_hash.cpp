@@ -39,24 +39,12 @@ Json without_outside_hash(Json canonical) {
 
 const std::vector<LaterKey>& later_keys() {
   static const std::vector<LaterKey> kKeys = {
-      {"limits.max_time_s", 0},
-      {"data.batching", "samples"},
-      {"data.bptt", 0},
-      {"data.bptt_deviation", 0},
-      {"data.short_probability", 0},
-      {"data.evaluation_batch", 0},
-      {"data.max_length", 0},
-      {"data.evaluation_max_length", 0},
-      {"data.length_multiple", 1},
-      {"global_batch", 0},
-      {"loss_divisor", "weight"},
-      {"label_smoothing", 0},
-      {"decoding.min_length", 0},
-      {"schedule.warmup_steps", 0},
-      {"schedule.warmup_from", "lr"},
-      {"schedule.warmup_factor", 0},
-      {"schedule.by_length", false},
-      {"schedule.fractions", Json::array()},
+      {"limits.max_time_s", 0},      {"data.batching", "samples"},      {"data.bptt", 0},
+      {"data.bptt_deviation", 0},    {"data.short_probability", 0},     {"data.evaluation_batch", 0},
+      {"data.max_length", 0},        {"data.evaluation_max_length", 0}, {"data.length_multiple", 1},
+      {"global_batch", 0},           {"loss_divisor", "weight"},        {"label_smoothing", 0},
+      {"decoding.min_length", 0},    {"schedule.warmup_steps", 0},      {"schedule.warmup_from", "lr"},
+      {"schedule.warmup_factor", 0}, {"schedule.by_length", false},     {"schedule.fractions", Json::array()},
   };
   return kKeys;
 }
@@ -105,9 +93,8 @@ const std::vector<OfficialTask>& official_tasks() {
 }
 
 bool is_official(std::string_view hash) {
-  return std::ranges::any_of(official_tasks(), [&](const OfficialTask& one) {
-    return one.hash == hash && one.mark != kWrongRule;
-  });
+  return std::ranges::any_of(official_tasks(),
+                             [&](const OfficialTask& one) { return one.hash == hash && one.mark != kWrongRule; });
 }
 
 }  // namespace mlbench::spec

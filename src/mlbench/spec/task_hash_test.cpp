@@ -68,9 +68,9 @@ TEST(OfficialTasks, HashesOfAWrongRuleStayListedAndAreNotOfficial) {
     EXPECT_EQ(is_official(one.hash), one.mark != kWrongRule) << one.hash;
     if (one.mark == kWrongRule) wrong.push_back(one.task + " " + one.hash);
   }
-  EXPECT_THAT(wrong, testing::UnorderedElementsAre(
-                         "4b 1e379f8536dab450288da6171309f0c695b4bd82122220f10a0ed607d376cabe",
-                         "4a dd02499c9041083cab68c3be30628f39d0a1ced3a6a38dc69c111664ba761530"));
+  EXPECT_THAT(wrong,
+              testing::UnorderedElementsAre("4b 1e379f8536dab450288da6171309f0c695b4bd82122220f10a0ed607d376cabe",
+                                            "4a dd02499c9041083cab68c3be30628f39d0a1ced3a6a38dc69c111664ba761530"));
   RunSpec run;
   run.workers = 2;
   run.task = find_task("4b", "", "", {});
@@ -90,8 +90,7 @@ TEST(OfficialTasks, WhatWasListedOnceStays) {
     EXPECT_EQ(one.hash.size(), 64U) << one.hash;
     EXPECT_TRUE(hashes.insert(one.hash).second) << one.hash << " is listed twice";
     if (hashes.size() <= kLines) {
-      text += fmt::format("{} {} {} {} {}\n", one.hash, one.task, one.rules, one.variant,
-                          one.mark == kBeforeList);
+      text += fmt::format("{} {} {} {} {}\n", one.hash, one.task, one.rules, one.variant, one.mark == kBeforeList);
     }
   }
   ASSERT_GE(hashes.size(), kLines);

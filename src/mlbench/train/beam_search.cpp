@@ -81,10 +81,9 @@ class SentenceSearch {
   SentenceSearch(const SearchOptions& options, int64_t source_length)
       : options_(options),
         beam_(static_cast<size_t>(options.decoding.beam)),
-        most_tokens_(std::max(
-            options.decoding.min_length,
-            static_cast<int64_t>(options.decoding.length_ratio * static_cast<double>(source_length)) +
-                options.decoding.length_extra)),
+        most_tokens_(std::max(options.decoding.min_length,
+                              static_cast<int64_t>(options.decoding.length_ratio * static_cast<double>(source_length)) +
+                                  options.decoding.length_extra)),
         live_(1) {
     if (options.decoding.coverage_penalty > 0) live_[0].coverage.resize(static_cast<size_t>(source_length), 0);
   }

@@ -37,9 +37,9 @@ double coverage_penalty(double beta, const std::vector<double>& coverage);
 //
 // In each step the 2 * beam best continuations of a sentence's hypotheses are looked at, by log-probability (they are
 // equally long). Of the first `beam` of them those that end, and have decoding.min_length tokens, are finished; of all,
-// the first `beam` that don't end are gone on with. A sentence is done with `beam` finished ones; at its greatest length
-// every hypothesis ends. Rows of sentences that are done leave the batch. A model whose probabilities are no numbers
-// gives empty translations.
+// the first `beam` that don't end are gone on with. A sentence is done with `beam` finished ones; at its greatest
+// length every hypothesis ends. Rows of sentences that are done leave the batch. A model whose probabilities are no
+// numbers gives empty translations.
 //
 // UserError: a coverage penalty, but a model without attention that could be covered.
 std::vector<std::vector<Hypothesis>> search(framework::Decoder& decoder, const BatchView& sources,

@@ -231,8 +231,8 @@ TEST(BeamSearch, AMinimumLengthLeavesNoTranslationEmpty) {
   EXPECT_THAT(empty[0].tokens, IsEmpty());
   EXPECT_THAT(empty[1].tokens, ElementsAre(kA));
   EXPECT_NEAR(empty[1].score, std::log(0.15) / std::pow(7.0 / 6, 0.6), 1e-6);
-  // The end counts for nothing at first: a and b are gone on with. Then a end 0.15, a a 0.12, b end 0.05, b a 0.04: a has
-  // ended, a a and b a go on. Then a a end 0.06, a a a 0.048: two have ended.
+  // The end counts for nothing at first: a and b are gone on with. Then a end 0.15, a a 0.12, b end 0.05, b a 0.04: a
+  // has ended, a a and b a go on. Then a a end 0.06, a a a 0.048: two have ended.
   options.decoding.min_length = 1;
   ToyDecoder held(ends_early);
   const auto found = search(held, sources->view, options).front();

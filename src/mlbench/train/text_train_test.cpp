@@ -201,7 +201,7 @@ TEST(Translation, may_divide_by_the_local_sentences) {
   expect_near(change("local_samples", 2).first, expected);
 }
 
-// Divided behind the sum of the ranks, the loss scale meets the sum of losses: what the framework is told to multiply by.
+// Divided behind the sum of the ranks, the loss scale meets the sum of losses: so the framework is told to multiply.
 TEST(Translation, may_divide_behind_the_sum_of_the_ranks) {
   for (const std::string batching : {"sentences", "tokens"}) {
     const auto train = [&](const std::string& divisor, int64_t workers) {
@@ -221,8 +221,8 @@ TEST(Translation, may_divide_behind_the_sum_of_the_ranks) {
   }
 }
 
-// A framework that holds gradients in 16 bits up to 65504: with sums of some hundred tokens times 2^k, a scale overflows
-// that would not if the tokens had divided the loss before. It is halved until the sums fit.
+// A framework that holds gradients in 16 bits up to 65504: with sums of some hundred tokens, a scale overflows that
+// would not if the tokens had divided the loss before. It is halved until the sums fit.
 TEST(Translation, an_overflow_of_the_sum_is_seen) {
   const auto train = [](const std::string& divisor) {
     TextRun test("sentences", 65504);
