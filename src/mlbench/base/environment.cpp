@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "mlbench/base/build_info.h"
+#include "mlbench/base/cgroups.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/text.h"
@@ -62,35 +63,6 @@ std::optional<T> number_in(const std::optional<std::string>& text) {
 template <typename T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
-}
-
-// Version 2: "max 100000" or "200000 100000".
-std::optional<double> quota_in_v2(const fs::path& folder) {
-  std::istringstream in(read_if_possible(folder / "cpu.max").value_or(""));
-  double quota = 0;
-  double period = 0;
-  if (in >> quota >> period && quota > 0 && period > 0) return quota / period;
-  return std::nullopt;
-}
-
-std::optional<double> quota_in_v1(const fs::path& folder) {
-  const auto quota = number_in<double>(read_if_possible(folder / "cpu.cfs_quota_us"));  // -1: none
-  const auto period = number_in<double>(read_if_possible(folder / "cpu.cfs_period_us"));
-  if (quota && period && *quota > 0 && *period > 0) return *quota / *period;
-  return std::nullopt;
-}
-
-// Smallest quota from `mount`/`group` up to `mount`. In a container the group's path may be the host's and lead
-// nowhere; its own group is then the mount point.
-std::optional<double> smallest_quota(const fs::path& mount, const std::string& group,
-                                     std::optional<double> (*read)(const fs::path&)) {
-  std::optional<double> smallest;
-  fs::path relative = fs::path(group).relative_path();
-  for (;;) {
-    if (const auto quota = read(mount / relative)) smallest = std::min(smallest.value_or(*quota), *quota);
-    if (relative.empty()) return smallest;
-    relative = relative.parent_path();
-  }
 }
 
 struct NetworkInterfaces {
@@ -164,27 +136,6 @@ std::optional<CpuTicks> parse_cpu_ticks(const std::string& stat) {
   return ticks;
 }
 
-std::optional<double> cgroup_cpu_quota(const fs::path& root) {
-  const fs::path mount = root / "sys/fs/cgroup";
-  std::istringstream lines(read_if_possible(root / "proc/self/cgroup").value_or(""));
-  std::optional<double> smallest;
-  for (std::string line; std::getline(lines, line);) {  // "0::/a/b" (version 2), "4:cpu,cpuacct:/a/b" (version 1)
-    const size_t first = line.find(':');
-    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
-    const std::string group = line.substr(second + 1);
-    std::optional<double> quota;
-    if (controllers == ",,") {
-      quota = smallest_quota(mount, group, quota_in_v2);
-    } else if (controllers.find(",cpu,") != std::string::npos) {
-      quota = smallest_quota(mount / "cpu", group, quota_in_v1);
-    }
-    if (quota) smallest = std::min(smallest.value_or(*quota), *quota);
-  }
-  return smallest;
-}
-
 std::vector<int> allowed_cores() {
   for (int count = 1024; count <= 1 << 20; count *= 2) {
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> mask(CPU_ALLOC(static_cast<size_t>(count)),
@@ -218,11 +169,29 @@ int64_t peak_rss_bytes() {
   return usage.ru_maxrss * 1024;
 }
 
-int available_cores() {
-  const size_t allowed = allowed_cores().size();
-  const int cores = static_cast<int>(allowed > 0 ? static_cast<long>(allowed) : sysconf(_SC_NPROCESSORS_ONLN));
+namespace {
+
+int within_quota(int cores) {
   const auto quota = cgroup_cpu_quota();
   return std::max(1, quota && *quota < cores ? static_cast<int>(std::floor(*quota)) : cores);
+}
+
+}  // namespace
+
+int host_cores() { return within_quota(static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))); }
+
+int available_cores() {
+  const size_t allowed = allowed_cores().size();
+  return allowed > 0 ? within_quota(static_cast<int>(allowed)) : host_cores();
+}
+
+std::optional<int64_t> host_memory_bytes() {
+  const Json text = value_in_file("/proc/meminfo", "MemTotal", ':');  // "8011092 kB"
+  constexpr int64_t kUnknown = int64_t{1} << 60;
+  int64_t bytes = kUnknown;
+  if (text.is_string()) bytes = number_in<int64_t>(text.get<std::string>()).value_or(kUnknown / 1024) * 1024;
+  if (const auto group = cgroup_memory()) bytes = std::min(bytes, group->limit_bytes);
+  return bytes == kUnknown ? std::nullopt : std::optional(bytes);
 }
 
 std::string host_name() {
@@ -245,13 +214,11 @@ Json capture_host(int sample_ms) {
     const bool known = speed.value_or(-1) > 0;  // the kernel says -1 for unknown
     nics.push_back({{"name", name}, {"speed_mbit", known ? Json(*speed) : Json(nullptr)}});
   }
-  const Json memory = value_in_file("/proc/meminfo", "MemTotal", ':');  // "8011092 kB"
-  const auto kibibytes = memory.is_string() ? number_in<int64_t>(memory.get<std::string>()) : std::nullopt;
   return {{"name", host_name()},
           {"addresses", interfaces.addresses},
           {"cpu", value_in_file("/proc/cpuinfo", "model name", ':')},
           {"cores", available_cores()},
-          {"ram_bytes", kibibytes ? Json(*kibibytes * 1024) : Json(nullptr)},
+          {"ram_bytes", or_null(host_memory_bytes())},
           {"nics", nics},
           {"gpus", gpus()},
           {"load_1m", or_null(number_in<double>(read_if_possible("/proc/loadavg")))},

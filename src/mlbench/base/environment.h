@@ -3,7 +3,6 @@
 // What a record says about the machine: captured, never assumed; what cannot be read is null, not zero.
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +15,11 @@ namespace mlbench {
 // Cores that this process may keep busy: those of its affinity mask, and no more than the whole cores of its cgroup
 // quota (2.5 count as 2). At least 1.
 int available_cores();
+// Cores of this host, whatever the affinity mask of this process is, and no more than the whole cores of its cgroup
+// quota. At least 1.
+int host_cores();
+// Memory of this host, or the smaller limit of the process's cgroup. Empty where the kernel does not say.
+std::optional<int64_t> host_memory_bytes();
 // Largest resident memory of this process so far.
 int64_t peak_rss_bytes();
 // The numbers of the cores in the calling thread's affinity mask, ascending. Empty where the kernel does not say.
@@ -24,9 +28,6 @@ std::vector<int> allowed_cores();
 // refuses.
 bool bind_thread(std::span<const int> cores);
 inline bool bind_thread(int core) { return bind_thread(std::span<const int>(&core, 1)); }
-// The smallest CPU quota of the process's cgroup and its parents, in cores; empty when none is set. Cgroup versions 1
-// and 2. `root` stands before /proc and /sys/fs/cgroup.
-std::optional<double> cgroup_cpu_quota(const std::filesystem::path& root = "/");
 
 // Of all cores, since boot.
 struct CpuTicks {

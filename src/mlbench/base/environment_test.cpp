@@ -4,64 +4,17 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "mlbench/base/build_info.h"
+#include "mlbench/base/cgroups.h"
 #include "mlbench/base/files.h"
 
 namespace mlbench {
 namespace {
 
 namespace fs = std::filesystem;
-
-class CgroupQuota : public testing::Test {
- protected:
-  void put(const std::string& path, const std::string& content) {
-    fs::create_directories((root_ / path).parent_path());
-    write_file_atomically(root_ / path, content);
-  }
-  TemporaryFolder root_;
-};
-
-TEST_F(CgroupQuota, NoneWithoutCgroups) { EXPECT_FALSE(cgroup_cpu_quota(root_.path())); }
-
-TEST_F(CgroupQuota, Version2) {
-  put("proc/self/cgroup", "0::/user/job\n");
-  put("sys/fs/cgroup/user/job/cpu.max", "max 100000\n");
-  EXPECT_FALSE(cgroup_cpu_quota(root_.path()));
-  put("sys/fs/cgroup/user/job/cpu.max", "250000 100000\n");
-  EXPECT_EQ(cgroup_cpu_quota(root_.path()), 2.5);
-}
-
-TEST_F(CgroupQuota, Version2TakesTheSmallestOfAllParents) {
-  put("proc/self/cgroup", "0::/a/b/c\n");
-  put("sys/fs/cgroup/a/b/c/cpu.max", "800000 100000\n");
-  put("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
-  put("sys/fs/cgroup/a/cpu.max", "50000 100000\n");
-  EXPECT_EQ(cgroup_cpu_quota(root_.path()), 0.5);
-}
-
-TEST_F(CgroupQuota, Version2InAContainerThatSeesTheHostsPath) {
-  put("proc/self/cgroup", "0::/kubepods/pod1/container2\n");
-  put("sys/fs/cgroup/cpu.max", "150000 50000\n");
-  EXPECT_EQ(cgroup_cpu_quota(root_.path()), 3.0);
-}
-
-TEST_F(CgroupQuota, Version1) {
-  put("proc/self/cgroup", "12:cpuset:/job\n4:cpu,cpuacct:/job\n1:name=systemd:/job\n");
-  put("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n");
-  put("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
-  EXPECT_FALSE(cgroup_cpu_quota(root_.path()));
-  put("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "400000\n");
-  EXPECT_EQ(cgroup_cpu_quota(root_.path()), 4.0);
-}
-
-TEST_F(CgroupQuota, BothVersionsAtOnce) {
-  put("proc/self/cgroup", "4:cpu,cpuacct:/job\n0::/\n");
-  put("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "300000\n");
-  put("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
-  EXPECT_EQ(cgroup_cpu_quota(root_.path()), 3.0);
-}
 
 TEST(Environment, AvailableCoresFollowTheAffinityMask) {
   cpu_set_t before;
@@ -128,8 +81,10 @@ TEST(Environment, HostIsCapturedWithNullForWhatCannotBeRead) {
     EXPECT_EQ(host.at("name"), host_name());
     EXPECT_EQ(host.at("cores"), available_cores());
     ASSERT_TRUE(host.at("ram_bytes").is_number_integer());
-    // MemTotal is the page count that sysconf gives.
-    EXPECT_EQ(host.at("ram_bytes").get<int64_t>(), int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
+    // MemTotal is the page count that sysconf gives; a smaller limit of the process's control group counts instead.
+    const auto group = cgroup_memory();
+    const int64_t machine = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+    EXPECT_EQ(host.at("ram_bytes").get<int64_t>(), std::min(machine, group ? group->limit_bytes : machine));
     EXPECT_TRUE(host.at("cpu").is_string() || host.at("cpu").is_null());
     EXPECT_TRUE(host.at("gpus").is_array());
     for (const Json& address : host.at("addresses")) {

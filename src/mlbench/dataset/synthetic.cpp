@@ -11,6 +11,7 @@
 #include <span>
 #include <thread>
 
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/base/shape.h"
@@ -190,7 +191,7 @@ PreparedDataset make_synthetic(const DatasetDescription& description, const std:
                     description.name, name_of(format->dtype), description.classes));
   }
   const auto fill = [&](size_t split, const SplitBuffers& out) {
-    generator.make({description, split, std::max(1U, std::thread::hardware_concurrency()), progress}, out);
+    generator.make({description, split, static_cast<unsigned>(available_cores()), progress}, out);
   };
   const std::string made_by = fmt::format("{}, seed {}", generator.name, description.synthetic_seed);
   return open_or_make_cache({description, made_by, cache_key(description, {{"generator", made_by}})}, cache_dir, fill,

@@ -3,6 +3,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "mlbench/base/cgroups.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
@@ -90,6 +91,11 @@ void HostSampler::work() {
       good = before.all > 0;
       before = now;
       std::tie(sample.memory, sample.memory_total) = parse_memory_mib(read_file("/proc/meminfo"));
+      const auto group = cgroup_memory();
+      if (group && static_cast<double>(group->limit_bytes) < sample.memory_total * kMiB) {
+        sample.memory = static_cast<double>(group->used_bytes) / kMiB;
+        sample.memory_total = static_cast<double>(group->limit_bytes) / kMiB;
+      }
       std::tie(sample.network_in, sample.network_out) = parse_network_mib(read_file("/proc/net/dev"));
       sample.time_us = now_us();
     } catch (const std::exception& error) {

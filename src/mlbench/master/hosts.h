@@ -20,7 +20,7 @@ inline constexpr size_t kHostSamplesKept = 900;  // 30 minutes
 struct HostSample {
   int64_t time_us = 0;
   double cpu = 0;     // cores in use
-  double memory = 0;  // MiB in use
+  double memory = 0;  // MiB in use: of the host, or of a control group with less than it has
   double memory_total = 0;
   double network_in = 0;  // MiB since the host started, without loopback
   double network_out = 0;

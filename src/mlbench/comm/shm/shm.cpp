@@ -1,13 +1,13 @@
 #include "mlbench/comm/shm/shm.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
 
+#include "mlbench/base/environment.h"
 #include "mlbench/comm/shm/collectives.h"
 #include "mlbench/comm/shm/meeting.h"
 #include "mlbench/comm/shm/messages.h"
@@ -29,7 +29,7 @@ std::vector<size_t> offsets_of(std::span<const int64_t> counts, DType dtype) {
 }
 
 // The cores of the host, not those of this process: each rank may be bound to its own.
-bool more_than_cores(int ranks) { return ranks > sysconf(_SC_NPROCESSORS_ONLN); }
+bool more_than_cores(int ranks) { return ranks > host_cores(); }
 
 class Shm final : public Transport {
  public:
