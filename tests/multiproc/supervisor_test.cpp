@@ -29,6 +29,7 @@
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/progress.h"
 #include "mlbench/supervise/supervisor.h"
+#include "tests/support/control_group.h"
 #include "tests/support/processes.h"
 
 namespace mlbench::supervise {
@@ -282,6 +283,23 @@ TEST_F(SupervisorTest, StoppedOnlyRankIsNoticedByTheSupervisor) {
   EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kRunFailed));
   EXPECT_EQ(record(dir)["failure"]["kind"], "comm_timeout");
   EXPECT_THAT(record(dir)["failure"]["message"].get<std::string>(), HasSubstr("is stopped"));
+  expect_no_process_left();
+}
+
+TEST_P(SupervisorOfEachTest, ALimitedControlGroupIsTheMachine) {
+  constexpr int64_t kMemory = int64_t{160} << 20;
+  const auto group = test::ControlGroup::make(1.5, kMemory);
+  if (!group) GTEST_SKIP() << "missing capability: control groups with limits";
+  const fs::path dir = make_command(
+      "small-2", 2, "[ $RANK = 0 ] && exec sleep 300; sleep 1; exec dd if=/dev/zero of=/dev/null bs=400M count=1");
+  SupervisorHandle handle = group->with([&] { return start(options(dir)); });
+  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kRunFailed));
+  const Json json = record(dir);
+  EXPECT_EQ(json["hosts"][0]["cores"], 1);
+  EXPECT_EQ(json["hosts"][0]["ram_bytes"], kMemory);
+  EXPECT_EQ(json["failure"]["kind"], "rank_died");
+  EXPECT_EQ(json["failure"]["rank"], 1);
+  EXPECT_THAT(json["failure"]["message"].get<std::string>(), AllOf(HasSubstr("SIGKILL"), HasSubstr("out of memory")));
   expect_no_process_left();
 }
 

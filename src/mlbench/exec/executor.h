@@ -85,6 +85,10 @@ struct RankExit {
   std::string why = {};  // what its host says of that, where it says something: "out of memory: ..."
 };
 
+// RankExit::why of a rank in whose control group the kernel killed a process meanwhile.
+inline constexpr const char* kOutOfMemory =
+    "out of memory: the kernel killed a process of its control group (container, batch job) at a memory limit";
+
 // How what started the ranks (mpirun, an engine's job) ended under them.
 struct LauncherDeath {
   std::string words;                  // in which it is said

@@ -276,3 +276,4 @@ std::unique_ptr<Start> start_guarded(const LaunchRequest& request, std::vector<P
 }
 
 }  // namespace mlbench::exec
+      if (said && message.text.ends_with(guard::kOutOfMemory)) exits_.back().why = kOutOfMemory;

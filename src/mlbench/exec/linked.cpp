@@ -39,8 +39,6 @@ constexpr seconds kLastPatience{20};
 // An mpirun that ends by itself may have been told to by a rank that fails (MPI_Abort), whose end is on its way.
 constexpr milliseconds kDoubt{3000};
 constexpr int64_t kMostCores = 1 << 20;  // of a host
-constexpr const char* kOutOfMemory =
-    "out of memory: the kernel killed a process of it at the memory limit of its container";
 
 class LinkedGroup final : public RankGroup {
  public:

@@ -30,8 +30,9 @@
 //                                                        or a program of Open MPI's could not
 //   guard       -> supervisor   usage MICROSECONDS BYTES usage.h: every 2 s while the rank runs, from another host
 //   supervisor  -> guard        signal NUMBER            for the rank's group
-//   guard       -> supervisor   end CODE SIGNAL [oom]    how the rank ended (signal 0: by itself; oom: the kernel
-//                                                        killed it because its container was out of memory)
+//   guard       -> supervisor   end CODE SIGNAL [oom]    how the rank ended (signal 0: by itself; oom: meanwhile the
+//                                                        kernel killed a process of its control group, which was out
+//                                                        of memory)
 //   guard       -> supervisor   drained                  once, from another host: nothing of the rank is left, and all
 //                                                        that it wrote has arrived
 

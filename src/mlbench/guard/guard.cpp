@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -23,6 +22,7 @@
 
 #include "mlbench/base/atomic_file.h"
 #include "mlbench/base/build_info.h"
+#include "mlbench/base/cgroups.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
@@ -140,26 +140,6 @@ std::string identity_of(const std::filesystem::path& folder) {
   return boot_id() + ":" + std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino);
 }
 
-// How many processes the kernel has killed because this container was out of memory; 0 where it does not say.
-int64_t out_of_memory_kills() {
-  constexpr std::array<const char*, 2> kFiles = {"/sys/fs/cgroup/memory.events",  // cgroup 2, 1
-                                                 "/sys/fs/cgroup/memory/memory.oom_control"};
-  constexpr std::string_view kKey = "oom_kill ";
-  for (const char* file : kFiles) {
-    try {
-      const std::string text = std::filesystem::exists(file) ? "\n" + read_file(file) : "";
-      const size_t line = text.find("\n" + std::string(kKey));
-      int64_t count = 0;
-      if (line == std::string::npos) continue;
-      std::from_chars(text.data() + line + 1 + kKey.size(), text.data() + text.size(), count);
-      return count;
-    } catch (const std::exception&) {
-      // Not to be read here: nothing is known.
-    }
-  }
-  return 0;
-}
-
 int milliseconds_until(steady_clock::time_point time) {
   const auto left = std::chrono::ceil<milliseconds>(time - steady_clock::now());
   return static_cast<int>(std::max(left, milliseconds(0)).count());
@@ -215,13 +195,13 @@ class Guard {
       for (const auto& [name, value] : openmpi_->variables()) options.environment[name] = value;
     }
     for (const FileDescriptor& descriptor : start.descriptors) options.inherited.push_back(descriptor.get());
-    const int64_t kills = out_of_memory_kills();
+    const auto kills = cgroup_out_of_memory_kills();
     MemoryOfRank memory{std::stoi(options.environment["RANK"]), 0, file_time_now()};
     ChildProcess rank = begin(options);
     memory.pid = rank.pid();
     const ProcessEnd end = wait_for_end(rank);
     std::string how = std::to_string(end.code) + " " + std::to_string(end.signal.value_or(0));
-    if (supervisor_->elsewhere() && end.code != 0 && out_of_memory_kills() > kills) how += kOutOfMemory;
+    if (end.code != 0 && kills && cgroup_out_of_memory_kills() > kills) how += kOutOfMemory;
     tell("end", how);
     if (!end_descendants(launched(), kSweepPatience)) {
       std::fputs("mlbench-guard: a process that the rank left behind cannot be ended\n", stderr);
