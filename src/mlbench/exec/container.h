@@ -4,6 +4,7 @@
 // the guard the rank: as it is the first process there, its end is that of all that is in the container, whoever killed
 // it, and it ends by itself when the supervisor is gone. Network, IPC and the host's user are the container's, too.
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -22,6 +23,8 @@ struct ContainerOptions {
   std::vector<SharedFolder> folders = {};   // at the same paths within
   std::vector<std::string> variables = {};  // names; their values are in the environment of the engine's command alone
   std::vector<int> cores = {};              // of docker, whose containers are no children of ours; empty: all
+  double cpus = 0;                          // that it may keep busy at a time; 0: all
+  int64_t memory_bytes = 0;                 // that it may take; 0: all
 };
 
 // podman where it is in PATH, else docker. UserError naming the packages where neither is.

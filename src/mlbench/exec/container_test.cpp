@@ -38,6 +38,8 @@ TEST(Container, TheCommandIsExact) {
   options.folders = {{"/home/x/runs/r-2", true}, {"/data", false}};
   options.variables = {"RANK", "MY_TOKEN"};
   options.cores = {0, 1, 4};
+  options.cpus = 2.5;
+  options.memory_bytes = int64_t{4} << 30;
   EXPECT_THAT(container_command(options, request, "direct", {"python3", "train.py", "a b"}),
               ElementsAreArray({"docker",
                                 "run",
@@ -54,6 +56,10 @@ TEST(Container, TheCommandIsExact) {
                                 "label=disable",
                                 "--cpuset-cpus",
                                 "0-1,4",
+                                "--cpus",
+                                "2.5",
+                                "--memory",
+                                "4294967296",
                                 "--volume",
                                 "/opt/mlbench-guard:/opt/mlbench-guard:ro",
                                 "--volume",

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "mlbench/base/cgroups.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/text.h"
@@ -41,11 +42,16 @@ std::vector<std::string> command_of(const LaunchRequest& request, int rank) {
   return command;
 }
 
-// Of docker, where this process has not all cores of the host.
-std::vector<int> cores_for_containers() {
-  std::vector<int> cores = allowed_cores();
-  if (std::ssize(cores) >= sysconf(_SC_NPROCESSORS_ONLN)) cores.clear();
-  return cores;
+// Containers are in control groups of their own, beside that of this process: what it is held to, each of them is.
+// Podman without root may not be able to do that.
+ContainerOptions container_of(const std::string& image) {
+  ContainerOptions options{.engine = container_engine(), .image = image};
+  const std::vector<int> cores = allowed_cores();
+  if (std::ssize(cores) < sysconf(_SC_NPROCESSORS_ONLN)) options.cores = cores;
+  if (options.engine == "podman" && geteuid() != 0) return options;
+  options.cpus = cgroup_cpu_quota().value_or(0);
+  if (const auto memory = cgroup_memory()) options.memory_bytes = memory->limit_bytes;
+  return options;
 }
 
 std::vector<std::string> command_in_image(ContainerOptions container, const LaunchRequest& request, int rank) {
@@ -116,9 +122,7 @@ class LocalExecutor final : public Executor {
   }
 
  private:
-  ContainerOptions container() const {
-    return {.engine = container_engine(), .image = image_, .cores = cores_for_containers()};
-  }
+  ContainerOptions container() const { return container_of(image_); }
 
   std::unique_ptr<Start> start_containers(const LaunchRequest& request) const {
     const ContainerOptions options = container();
