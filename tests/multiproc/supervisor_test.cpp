@@ -1085,6 +1085,20 @@ TEST_F(OtherHostTest, ALongerCutFailsTheRun) {
   expect_no_process_left();
 }
 
+// Nothing says there that a process is stopped: who waited for it is not to blame all the same.
+TEST_F(OtherHostTest, ARankThatNeverComesIsNamed) {
+  const Variable fault("FAKE_FAULT", "1:0:no_join");
+  const fs::path dir = make_run("far-absent-2", 2, 2);
+  begin_there(dir);
+  EXPECT_EQ(end(), static_cast<int>(ExitCode::kRunFailed));
+  const Json failure = record(dir)["failure"];
+  EXPECT_EQ(failure["kind"], "start_failed");
+  EXPECT_EQ(failure["rank"], 1);
+  EXPECT_EQ(failure["host"], "elsewhere");
+  EXPECT_THAT(failure["message"].get<std::string>(), StartsWith("rank 1 on elsewhere did not join the rendezvous"));
+  expect_no_process_left();
+}
+
 // Another host than before, or the same without what it had.
 TEST_F(OtherHostTest, ARunGoesOnWhereNothingIsOfIt) {
   const Variable checkpoints("FAKE_CHECKPOINT", "5");

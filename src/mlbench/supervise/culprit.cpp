@@ -125,6 +125,21 @@ record::Failure lost_host(const std::vector<RankFacts>& ranks, size_t rank) {
                                 fmt::join(lost, ", "), ranks[rank].host, alone ? "its" : "their"));
 }
 
+record::Failure not_joined(const std::vector<RankFacts>& ranks, const std::vector<size_t>& missing,
+                           const std::string& how) {
+  record::Failure failure;
+  failure.kind = "start_failed";
+  failure.rank = static_cast<int64_t>(missing.front());
+  failure.host = ranks[missing.front()].host;
+  std::vector<std::string> hosts;
+  for (const size_t rank : missing) {
+    if (std::ranges::find(hosts, ranks[rank].host) == hosts.end()) hosts.push_back(ranks[rank].host);
+  }
+  failure.message = fmt::format("{} {} on {} {}", missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "),
+                                fmt::join(hosts, ", "), how);
+  return failure;
+}
+
 namespace {
 
 std::optional<size_t> first_ended(const std::vector<RankFacts>& ranks, bool (*matches)(const RankFacts&)) {
@@ -159,20 +174,38 @@ std::optional<record::Failure> ended_by_itself(const std::vector<RankFacts>& ran
   return std::nullopt;
 }
 
+// Ranks that live and have not come, where others were at the rendezvous and gave up. One that ended before it came
+// says more by that.
+std::optional<record::Failure> waited_for_in_vain(const std::vector<RankFacts>& ranks) {
+  std::vector<size_t> missing;
+  std::optional<size_t> waited;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const RankFacts& facts = ranks[rank];
+    if (!facts.joined && facts.end) return std::nullopt;
+    if (!facts.joined) missing.push_back(rank);
+    if (facts.joined && !waited && facts.end && facts.end->code == static_cast<int>(ExitCode::kCommError))
+      waited = rank;
+  }
+  if (missing.empty() || !waited) return std::nullopt;
+  return not_joined(ranks, missing,
+                    fmt::format("did not join the rendezvous, where rank {} waited; it {}", *waited,
+                                describe_end(*ranks[*waited].end)));
+}
+
 std::optional<size_t> longest_silent(const std::vector<RankFacts>& ranks) {
   std::optional<size_t> silent;
   double freshest = 0;
-  bool any_fresh = false;
+  size_t heard = 0;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const auto age = ranks[rank].heartbeat_age_s;
-    if (!age) continue;
-    if (!any_fresh || *age < freshest) freshest = *age;
-    any_fresh = true;
+    if (!age || (ranks[rank].end && ranks[rank].end->code == 0)) continue;  // one that is done has nothing to say
+    if (heard == 0 || *age < freshest) freshest = *age;
+    ++heard;
     if (ranks[rank].end || reported_failure(ranks[rank]) || *age < kSilent_s) continue;
     if (!silent || *age > *ranks[*silent].heartbeat_age_s) silent = rank;
   }
   // When all are silent, the machine was busy or the supervisor slept: no evidence against one.
-  if (silent && ranks.size() > 1 && *ranks[*silent].heartbeat_age_s < freshest + kSilent_s / 2) return std::nullopt;
+  if (silent && heard > 1 && *ranks[*silent].heartbeat_age_s < freshest + kSilent_s / 2) return std::nullopt;
   return silent;
 }
 
@@ -257,6 +290,7 @@ record::Failure name_culprit(const std::vector<RankFacts>& ranks) {
                       with_space(describe_activity(ranks[rank].heartbeat)), what_peers_say(ranks, rank)));
     }
   }
+  if (auto failure = waited_for_in_vain(ranks)) return *failure;
   if (const auto silent = longest_silent(ranks)) {
     return failure_of(
         ranks, *silent, "comm_timeout",

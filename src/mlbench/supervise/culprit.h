@@ -44,14 +44,19 @@ record::Failure failure_at(const std::vector<RankFacts>& ranks, int64_t rank, st
 // "ranks 2, 3 on n2: the link to their host was lost": `rank` and all of its host that were lost.
 record::Failure lost_host(const std::vector<RankFacts>& ranks, size_t rank);
 
+// Ranks `missing`, of whom there is one at least, that have not come to the rendezvous: "ranks 0, 2 on n1, n2 HOW".
+record::Failure not_joined(const std::vector<RankFacts>& ranks, const std::vector<size_t>& missing,
+                           const std::string& how);
+
 // Called once something went wrong; in this order the culprit is
 //  1. the first rank that was killed by a signal, or ended with a code that is no communication error, or reported an
 //     error of its own; or whose host is out of reach, with the others there;
 //  2. a rank whose process is stopped;
-//  3. a rank that is alive but has stopped heart-beating (the longest silent one);
-//  4. nobody, where the ranks wait in MPI_Init: what keeps them from coming up is mpirun, or who connects to its ports;
-//  5. the rank with the lowest sequence number, where they differ;
-//  6. the first one that ended or reported: it is named, the cause stays with its message.
+//  3. a rank that has not come to the rendezvous, where others gave up waiting for it;
+//  4. a rank that is alive but has stopped heart-beating (the longest silent one);
+//  5. nobody, where the ranks wait in MPI_Init: what keeps them from coming up is mpirun, or who connects to its ports;
+//  6. the rank with the lowest sequence number, where they differ;
+//  7. the first one that ended or reported: it is named, the cause stays with its message.
 // log_tail and times are the caller's.
 record::Failure name_culprit(const std::vector<RankFacts>& ranks);
 

@@ -149,6 +149,45 @@ TEST(Culprit, SilentRank) {
   EXPECT_THAT(failure.message, HasSubstr("rank 2 on node1 sends no heartbeat for 31 s during all_reduce #124"));
 }
 
+// On another host nothing says that it is stopped.
+TEST(Culprit, ARankThatDidNotComeWinsOverWhoWaitedForIt) {
+  RankFacts waited = working(0);
+  waited.heartbeat_age_s.reset();
+  waited.heartbeat = Json::object();
+  RankFacts absent;
+  absent.host = "node2";
+  auto failure = name_culprit({ended(waited, {3, {}}, 0), absent, waited});
+  EXPECT_EQ(failure.kind, "start_failed");
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.host, "node2");
+  EXPECT_EQ(failure.message,
+            "rank 1 on node2 did not join the rendezvous, where rank 0 waited; it exited with code 3 (communication "
+            "error)");
+  failure = name_culprit({absent, ended(waited, {3, {}}, 0), absent});
+  EXPECT_EQ(failure.rank, 0);
+  EXPECT_THAT(failure.message, HasSubstr("ranks 0, 2 on node2 did not join"));
+  RankFacts frozen = absent;
+  frozen.process_state = 'T';
+  EXPECT_THAT(name_culprit({ended(waited, {3, {}}, 0), frozen}).message, HasSubstr("is stopped"));
+}
+
+TEST(Culprit, ARankThatEndedBeforeItCameWinsOverThoseThatHaveNotComeYet) {
+  RankFacts waits = working(0), refused, late;
+  waits.heartbeat_age_s.reset();
+  refused.host = late.host = "node2";
+  EXPECT_EQ(name_culprit({waits, late, ended(refused, {3, {}}, 0)}).rank, 2);
+  EXPECT_EQ(name_culprit({ended(waits, {3, {}}, 1), late, ended(refused, {3, {}}, 0)}).rank, 2);
+}
+
+TEST(Culprit, ASilentRankIsNamedThoughTheOthersAreDone) {
+  RankFacts done = ended(working(124, false), {0, {}}, 0), silent = working(124, false);
+  done.heartbeat_age_s = silent.heartbeat_age_s = 33;
+  const auto failure = name_culprit({done, silent, done});
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_THAT(failure.message, HasSubstr("rank 1 on node1 sends no heartbeat for 33 s after all_reduce #124"));
+  EXPECT_EQ(name_culprit({done, silent, silent}).rank, -1) << "nothing tells them apart";
+}
+
 TEST(Culprit, SilenceOfAllAccusesNobody) {
   RankFacts a = timed_out(124), b = working(120);
   a.heartbeat_age_s = 8.0;

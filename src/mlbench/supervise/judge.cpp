@@ -1,7 +1,6 @@
 #include "mlbench/supervise/judge.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -38,6 +37,12 @@ std::optional<record::Failure> judge_custom(const std::vector<RankFacts>& ranks)
                                 first->end->signal ? "was killed by " + signal_name(*first->end->signal)
                                                    : fmt::format("exited with code {}", first->end->code));
   if (!first->why.empty()) failure.message += ", " + first->why;
+  // What it may have waited for.
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (!stopped(ranks[rank])) continue;
+    failure.message += fmt::format("; rank {} on {} is stopped (state {}, as by SIGSTOP)", rank, ranks[rank].host,
+                                   ranks[rank].process_state);
+  }
   return failure;
 }
 
@@ -145,19 +150,9 @@ std::optional<record::Failure> Judge::never_joined(const std::vector<RankFacts>&
   const bool gone =
       std::all_of(missing.begin(), missing.end(), [&](size_t rank) { return ranks[rank].end.has_value(); });
   if (!gone && now - begin_ < options_.start_timeout) return std::nullopt;
-  record::Failure failure;
-  failure.kind = "start_failed";
-  failure.rank = static_cast<int64_t>(missing.front());
-  failure.host = ranks[missing.front()].host;
-  std::vector<std::string> hosts;
-  for (const size_t rank : missing) {
-    if (std::ranges::find(hosts, ranks[rank].host) == hosts.end()) hosts.push_back(ranks[rank].host);
-  }
-  failure.message = fmt::format(
-      "{} {} on {} {}", missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "), fmt::join(hosts, ", "),
-      gone ? std::string("ended without joining the rendezvous")
-           : fmt::format("did not join the rendezvous within {} s", options_.start_timeout.count()));
-  return failure;
+  return not_joined(ranks, missing,
+                    gone ? std::string("ended without joining the rendezvous")
+                         : fmt::format("did not join the rendezvous within {} s", options_.start_timeout.count()));
 }
 
 // A rank that ended with code 0 in the middle of its work: at once when all have ended, else when it left the others

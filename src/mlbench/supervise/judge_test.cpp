@@ -269,6 +269,16 @@ TEST_F(JudgeTest, OfCommandsOfOthersOnlyTheirEndsCount) {
   EXPECT_THAT(asked_, ElementsAre());
 }
 
+TEST_F(JudgeTest, WithTheFailureOfACommandStandsWhoseProcessIsStopped) {
+  options_.own_worker = false;
+  begin(2);
+  view_.ranks[1].process_state = 'T';
+  EXPECT_FALSE(after(1min));
+  end(0, {1, {}});
+  EXPECT_EQ(failure(look()).message,
+            "rank 0 on node1 exited with code 1; rank 1 on node1 is stopped (state T, as by SIGSTOP)");
+}
+
 TEST_F(JudgeTest, CommandsOfOthersThatAllEndWithZeroHaveFinished) {
   options_.own_worker = false;
   begin(2);
