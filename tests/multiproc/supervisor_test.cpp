@@ -286,6 +286,21 @@ TEST_F(SupervisorTest, StoppedOnlyRankIsNoticedByTheSupervisor) {
   expect_no_process_left();
 }
 
+// All steps are done; only who would tell so is stopped.
+TEST_P(SupervisorOfEachTest, AStoppedGuardIsNoFailureOfItsRank) {
+  const Variable steps("FAKE_STEPS", "200");
+  const fs::path dir = make_run("guarded-2", 2, 3);
+  SupervisorHandle handle = start(options(dir));
+  const auto ranks = wait_for_work(dir, 2);
+  const auto rank = process_status(ranks[1]);
+  ASSERT_TRUE(rank);
+  kill(rank->parent, SIGSTOP);
+  EXPECT_EQ(wait(handle), 0);
+  EXPECT_EQ(record(dir)["state"], "finished");
+  EXPECT_EQ(record(dir)["exit_codes"], Json({0, 0}));
+  expect_no_process_left();
+}
+
 TEST_P(SupervisorOfEachTest, ALimitedControlGroupIsTheMachine) {
   constexpr int64_t kMemory = int64_t{160} << 20;
   const auto group = test::ControlGroup::make(1.5, kMemory);

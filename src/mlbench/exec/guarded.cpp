@@ -1,6 +1,7 @@
 #include "mlbench/exec/guarded.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -12,10 +13,12 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/process_status.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/exec/group_start.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
+#include "mlbench/guard/shared_memory.h"
 #include "mlbench/guard/usage.h"
 
 namespace mlbench::exec {
@@ -67,7 +70,7 @@ class GuardedGroup final : public RankGroup {
       }
       const auto now = steady_clock::now();
       if (now >= *start_deadline_) {
-        throw IoError(fmt::format("{} has not started the ranks within {} s: {}", name_of(launched_.front()),
+        throw IoError(fmt::format("{} has not started {} within {} s: {}", name_of(launched_.front()), missing(),
                                   kStartPatience.count(), last_words_in(*launched_.front().output)));
       }
       if (now - begin >= timeout) return false;
@@ -80,14 +83,21 @@ class GuardedGroup final : public RankGroup {
   ~GuardedGroup() override {
     signal_all(SIGKILL);
     force();
+    std::vector<guard::MemoryOfRank> left;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      wake_guard(ranks_[rank]);
+      left.push_back({static_cast<int>(rank), ranks_[rank].pid, launched_at_});
+    }
     ranks_.clear();  // closes the channels: the guards end what is left, and exit
     arrivals_.clear();
     const auto deadline = steady_clock::now() + kLauncherPatience;
     for (ChildProcess& launcher : launchers_) {
-      const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
-      if (!launcher.wait(std::max(left, milliseconds(0)))) launcher.stop(seconds(1));
+      const auto time = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
+      if (!launcher.wait(std::max(time, milliseconds(0)))) launcher.stop(seconds(1));
     }
     guard::end_descendants({}, kGuardPatience);
+    // Of guards that were killed, or had no time for it because mpirun was.
+    for (const guard::MemoryOfRank& memory : left) guard::remove_left_memory(memory, milliseconds(0));
   }
 
   std::vector<RankExit> poll(milliseconds timeout) override {
@@ -137,6 +147,7 @@ class GuardedGroup final : public RankGroup {
       } catch (const IoError&) {
         // Its guard is gone, and the rank with it: collect() will see that.
       }
+      wake_guard(rank);
     }
   }
 
@@ -159,6 +170,27 @@ class GuardedGroup final : public RankGroup {
 
   static std::string name_of(const ProcessOptions& launcher) {
     return std::filesystem::path(launcher.arguments.front()).filename();
+  }
+
+  // A guard that somebody stopped hands on no signal, and tells of no end.
+  static void wake_guard(const Rank& rank) {
+    const auto guard = rank.guard ? rank.guard->peer() : std::nullopt;
+    const auto status = guard ? process_status(*guard) : std::nullopt;
+    if (status && status->state == 'T') kill(*guard, SIGCONT);
+  }
+
+  static bool has_ended(const Rank& rank) {
+    const auto status = process_status(rank.pid);
+    return !status || status->ended();
+  }
+
+  // "rank 1", "ranks 0, 2": those that do not run yet.
+  std::string missing() const {
+    std::vector<size_t> numbers;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (ranks_[rank].pid == 0) numbers.push_back(rank);
+    }
+    return fmt::format("{} {}", numbers.size() == 1 ? "rank" : "ranks", fmt::join(numbers, ", "));
   }
 
   // SIGKILL was sent: what a guard does not do within a moment because somebody stopped it, its own end does.
@@ -233,7 +265,10 @@ class GuardedGroup final : public RankGroup {
       if (!ranks_[rank].running) continue;
       guard::Message message;
       const auto status = ranks_[rank].guard->receive(message);
-      if (status == guard::Channel::Status::kNothing) continue;
+      if (status == guard::Channel::Status::kNothing) {
+        if (has_ended(ranks_[rank])) wake_guard(ranks_[rank]);
+        continue;
+      }
       ranks_[rank].running = false;
       ProcessEnd end{128 + SIGKILL, SIGKILL};  // without a word: the guard was killed, and its rank with it
       int code = 0, number = 0;
@@ -245,6 +280,7 @@ class GuardedGroup final : public RankGroup {
       if (const auto guard = said ? std::nullopt : ranks_[rank].guard->peer())
         guard::wait_for_end(*guard, kGuardPatience);
       exits_.push_back({static_cast<int>(rank), end});
+      if (said && message.text.ends_with(guard::kOutOfMemory)) exits_.back().why = kOutOfMemory;
     }
     // What was in a container ends with its guard; what is below us are the others', too.
     if (!guard_lost || in_containers_) return;
@@ -264,6 +300,7 @@ class GuardedGroup final : public RankGroup {
   std::vector<std::unique_ptr<guard::Channel>> arrivals_;   // guards that have not said their rank yet
   std::vector<Rank> ranks_;
   std::vector<RankExit> exits_;  // seen, not yet given to the caller
+  const std::filesystem::file_time_type launched_at_ = guard::file_time_now();
 };
 
 }  // namespace
@@ -276,4 +313,3 @@ std::unique_ptr<Start> start_guarded(const LaunchRequest& request, std::vector<P
 }
 
 }  // namespace mlbench::exec
-      if (said && message.text.ends_with(guard::kOutOfMemory)) exits_.back().why = kOutOfMemory;

@@ -79,9 +79,13 @@ class Hurry {
 
 }  // namespace
 
-bool end_descendants(std::span<const pid_t> kept, milliseconds patience) {
-  const Hurry hurry;
-  const pid_t self = getpid(), own_session = getsid(0);
+namespace {
+
+// Until nothing is alive below this process but the children `kept` and what is below these; what is, is handed to
+// `meet`, again and again. Whether that was reached within the time.
+template <typename Meet>
+bool until_none_is_below(std::span<const pid_t> kept, milliseconds patience, milliseconds pause, Meet meet) {
+  const pid_t self = getpid();
   const auto deadline = std::chrono::steady_clock::now() + patience;
   for (;;) {
     bool alive = false;
@@ -91,15 +95,29 @@ bool end_descendants(std::span<const pid_t> kept, milliseconds patience) {
         continue;
       }
       alive = true;
-      // A whole group at once: none of it can fork out of that. A rank's session is its own, so a group of another
-      // session than ours holds nobody else.
-      if (process.status.session != own_session) kill(-process.status.group, SIGKILL);
-      kill(process.pid, SIGKILL);
+      meet(process);
     }
     if (!alive) return true;
     if (std::chrono::steady_clock::now() >= deadline) return false;
-    std::this_thread::sleep_for(milliseconds(1));
+    std::this_thread::sleep_for(pause);
   }
+}
+
+}  // namespace
+
+bool end_descendants(std::span<const pid_t> kept, milliseconds patience) {
+  const Hurry hurry;
+  const pid_t own_session = getsid(0);
+  return until_none_is_below(kept, patience, milliseconds(1), [&](const Process& process) {
+    // A whole group at once: none of it can fork out of that. A rank's session is its own, so a group of another
+    // session than ours holds nobody else.
+    if (process.status.session != own_session) kill(-process.status.group, SIGKILL);
+    kill(process.pid, SIGKILL);
+  });
+}
+
+bool wait_for_descendants(milliseconds patience) {
+  return until_none_is_below({}, patience, milliseconds(10), [](const Process&) {});
 }
 
 bool wait_for_end(pid_t pid, milliseconds patience) {

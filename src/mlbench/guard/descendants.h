@@ -18,6 +18,9 @@ void become_subreaper();
 // became another user's, stays.
 bool end_descendants(std::span<const pid_t> kept, std::chrono::milliseconds patience);
 
+// Waits until all that is below this process has ended by itself, and reaps what became its child. Whether it has.
+bool wait_for_descendants(std::chrono::milliseconds patience);
+
 // Waits until a process of anybody's has ended, and so given its children away; reaped or not. Whether it has.
 bool wait_for_end(pid_t pid, std::chrono::milliseconds patience);
 

@@ -200,6 +200,7 @@ class Guard {
     ChildProcess rank = begin(options);
     memory.pid = rank.pid();
     const ProcessEnd end = wait_for_end(rank);
+    const bool alone = closed_;
     std::string how = std::to_string(end.code) + " " + std::to_string(end.signal.value_or(0));
     if (end.code != 0 && kills && cgroup_out_of_memory_kills() > kills) how += kOutOfMemory;
     tell("end", how);
@@ -209,7 +210,8 @@ class Guard {
     start.descriptors.clear();  // the cores are free
     if (!closed_ && supervisor_->elsewhere()) supervisor_->send_behind_files("drained");
     stay_until_closed();
-    remove_left_memory(memory);  // the other ranks of this host have ended with it, or do
+    // The other ranks of this host have ended with it; or their guards, without a supervisor too, end them now.
+    remove_left_memory(memory, alone ? kEndPatience + kStopPatience : milliseconds(0));
     return end.code;
   }
 

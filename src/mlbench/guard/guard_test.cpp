@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <signal.h>
@@ -182,6 +183,26 @@ TEST_F(GuardTest, SharedMemoryOfAKilledRankIsRemoved) {
     EXPECT_TRUE(fs::remove(kept)) << kept << " is none of this rank's";
   }
   munmap(memory, 1);
+}
+
+TEST_F(GuardTest, WithoutASupervisorItWaitsForOthersThatShareTheMemory) {
+  namespace fs = std::filesystem;
+  if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "missing capability: /dev/shm";
+  const std::string shared =
+      fmt::format("/dev/shm/vader_segment.{}.{}.abc.0", fs::path(folder_.path()).filename().string(), geteuid());
+  start("echo x > " + shared + "; echo made; exec sleep 600");
+  wait_for_log("made");
+  const FileDescriptor open_file(open(shared.c_str(), O_RDONLY));
+  ASSERT_TRUE(open_file);
+  void* memory = mmap(nullptr, 1, PROT_READ, MAP_SHARED, open_file.get(), 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  channel_.reset();
+  EXPECT_TRUE(wait_for_end(rank_, kPatience));
+  std::this_thread::sleep_for(300ms);
+  EXPECT_TRUE(fs::exists(shared)) << "another rank still maps it";
+  munmap(memory, 1);
+  expect_nothing_left(143);
+  EXPECT_FALSE(fs::remove(shared));
 }
 
 TEST_F(GuardTest, OfAKilledGuardTheSupervisorEndsTheRest) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "mlbench/base/files.h"
@@ -57,7 +58,8 @@ fs::file_time_type file_time_now() {
   return std::chrono::file_clock::from_sys(std::chrono::sys_time<std::chrono::nanoseconds>(since_epoch));
 }
 
-void remove_left_memory(const MemoryOfRank& of, const fs::path& folder) {
+void remove_left_memory(const MemoryOfRank& of, std::chrono::milliseconds patience, const fs::path& folder) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
   const std::string pid_namespace = own_pid_namespace();
   std::vector<fs::path> files;
   std::error_code error;
@@ -66,8 +68,12 @@ void remove_left_memory(const MemoryOfRank& of, const fs::path& folder) {
   }
   for (const fs::path& file : files) {
     const auto changed = fs::last_write_time(file, error);
-    if (error || changed < of.since || is_mapped(file)) continue;
-    fs::remove(file, error);
+    if (error || changed < of.since) continue;
+    bool mapped = is_mapped(file);
+    for (; mapped && std::chrono::steady_clock::now() < deadline; mapped = is_mapped(file)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    if (!mapped) fs::remove(file, error);
   }
 }
 

@@ -20,7 +20,8 @@ std::filesystem::file_time_type file_time_now();
 
 // Removes Open MPI's file of a rank of that number (vader_segment.HOST.UID.JOB.RANK) and the segments of the back end
 // shm that its process made (comm/shm/segment.h), where they are this user's, younger than the rank, and mapped by no
-// process that this one sees. To be called once it has ended, and those that it shared its memory with, if they do.
-void remove_left_memory(const MemoryOfRank& of, const std::filesystem::path& folder = "/dev/shm");
+// process that this one sees; waits up to `patience` for processes that map one to end. To be called once it has ended.
+void remove_left_memory(const MemoryOfRank& of, std::chrono::milliseconds patience,
+                        const std::filesystem::path& folder = "/dev/shm");
 
 }  // namespace mlbench::guard

@@ -1,12 +1,14 @@
 #include "mlbench/exec/local/local.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <set>
 #include <thread>
 
 #include "mlbench/base/environment.h"
@@ -155,7 +157,76 @@ TEST_P(LocalExecutorTest, KilledGuardTakesItsRankWithIt) {
   EXPECT_TRUE(FileLock::acquire(lock, kPatience)) << "somebody outlived the group";
 }
 
+// Files of shared memory as Open MPI calls that of each rank, of a name of this test's own.
+class LeftMemory {
+ public:
+  static std::string made_by_ranks(const fs::path& folder) {
+    return fmt::format("echo x > /dev/shm/vader_segment.{}.{}.abc.$RANK; echo made; ", folder.filename().string(),
+                       geteuid());
+  }
+  explicit LeftMemory(const fs::path& folder) : mark_("." + folder.filename().string() + ".") {}
+  ~LeftMemory() {
+    for (const fs::path& file : files()) fs::remove(file);
+  }
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator("/dev/shm")) {
+      if (entry.path().filename().string().find(mark_) != std::string::npos) found.push_back(entry.path());
+    }
+    return found;
+  }
+
+ private:
+  const std::string mark_;
+};
+
+TEST_P(LocalExecutorTest, AKilledGuardLeavesNoSharedMemory) {
+  if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "missing capability: /dev/shm";
+  const LeftMemory memory(dir_.path());
+  auto group = start(request("echo $PPID; " + LeftMemory::made_by_ranks(dir_.path()) + "exec sleep 600", 2));
+  for (int rank = 0; rank < 2; ++rank) wait_for_log(rank, "made\n");
+  EXPECT_EQ(memory.files().size(), 2u);
+  kill(std::stoi(log(1)), SIGKILL);
+  EXPECT_FALSE(group->poll(kPatience).empty());
+  group.reset();
+  EXPECT_THAT(memory.files(), testing::IsEmpty());
+}
+
+// Stopped by somebody: its rank ends all the same, and what it cannot tell is found out.
+TEST_P(LocalExecutorTest, AStoppedGuardTellsOfTheEndOfItsRank) {
+  const auto group =
+      start(request("echo $PPID; while [ ! -e " + (dir_ / "go").string() + " ]; do sleep 0.05; done; exit 7", 2));
+  for (int rank = 0; rank < 2; ++rank) wait_for_log(rank, "\n");
+  kill(std::stoi(log(1)), SIGSTOP);
+  EXPECT_THAT(group->poll(300ms), testing::IsEmpty());
+  write_file_atomically(dir_ / "go", "");
+  std::set<int> ended;
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (group->running() && std::chrono::steady_clock::now() < deadline) {
+    for (const RankExit& exit : group->poll(100ms)) {
+      EXPECT_EQ(exit.end.code, 7) << exit.rank;
+      ended.insert(exit.rank);
+    }
+  }
+  EXPECT_EQ(ended.size(), 2u);
+}
+
 class UnderMpirunTest : public LocalExecutorTest {};
+
+// The guards end by themselves, which takes a moment: they are given it.
+TEST_P(UnderMpirunTest, AKilledMpirunLeavesNoSharedMemory) {
+  if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "missing capability: /dev/shm";
+  const LeftMemory memory(dir_.path());
+  auto group =
+      start(request("grep PPid /proc/$PPID/status; " + LeftMemory::made_by_ranks(dir_.path()) + "exec sleep 600", 2));
+  for (int rank = 0; rank < 2; ++rank) wait_for_log(rank, "made\n");
+  EXPECT_EQ(memory.files().size(), 2u);
+  kill(std::stoi(log(0).substr(log(0).find_first_of("0123456789"))), SIGKILL);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!group->launcher_death() && std::chrono::steady_clock::now() < deadline) group->poll(10ms);
+  group.reset();
+  EXPECT_THAT(memory.files(), testing::IsEmpty());
+}
 
 // It takes the guards with it: without a word about it a rank would be to blame.
 TEST_P(UnderMpirunTest, AKilledMpirunIsTold) {

@@ -87,11 +87,15 @@ class MpirunJob final : public EngineJob {
     try {
       // A guard that comes now is sent away.
       for (size_t rank = 0; rank < hosts_.size(); ++rank) links_.close(static_cast<int>(rank));
+      const auto deadline = steady_clock::now() + patience;
       // It needs seconds to act on SIGTERM, and does not where a host is cut off. Its daemons end without it.
       if (!mpirun_.wait(patience)) {
         mpirun_.signal(SIGKILL);
         mpirun_.wait(kKillPatience);
       }
+      // Of one that was killed, the guards on this host are below this process: they end the same way.
+      const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
+      guard::wait_for_descendants(std::max(left, milliseconds(0)));
     } catch (const std::exception&) {
       // What is left of it is below this process.
     }

@@ -1,5 +1,6 @@
 #include "mlbench/exec/mpirun/mpirun.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -468,6 +469,26 @@ TEST_F(FakeMpirunTest, AKilledMpirunIsTold) {
                                                          HasSubstr("under its ranks, h1 (rank 0), h2 (ranks 1, 2)")));
   group.reset();
   EXPECT_TRUE(nobody_is_left());
+}
+
+TEST_F(FakeMpirunTest, AKilledMpirunLeavesNoSharedMemory) {
+  if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "missing capability: /dev/shm";
+  const std::string file = fmt::format("/dev/shm/vader_segment.{}.{}.abc.", dir_.path().filename().string(), geteuid());
+  // Open MPI gives each of its children a group of its own.
+  std::string guards = kStartGuards;
+  guards.replace(guards.find("\"$@\" &"), 0, "setsid ");
+  program("mpirun", "echo $$ > " + (dir_ / "pid").string() + "\n" + guards + "wait\n");
+  const auto begun = start("echo x > " + file + "$RANK; echo > " + (dir_ / "made").string() + "$RANK; exec sleep 600");
+  wait_for(*begun, StartState::kStarted);
+  auto group = begun->take();
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  for (const char* rank : {"0", "1", "2"}) {
+    while (!fs::exists((dir_ / "made").string() + rank)) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  }
+  kill(std::stoi(read_file(dir_ / "pid")), SIGKILL);
+  EXPECT_TRUE(wait_for_death(*group));
+  group.reset();
+  for (const char* rank : {"0", "1", "2"}) EXPECT_FALSE(fs::remove(file + rank)) << "rank " << rank;
 }
 
 TEST_F(FakeMpirunTest, ALostDaemonIsToldBeforeMpirunEnds) {
