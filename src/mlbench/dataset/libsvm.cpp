@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "mlbench/base/errors.h"
@@ -135,13 +137,15 @@ class RowParser {
 
   template <typename T>
   bool number(T& value) {
-    if (at_ != end_ && *at_ == '+') ++at_;  // common in labels, and unknown to from_chars
+    if (at_ != end_ && *at_ == '+') {  // common in labels, and unknown to from_chars
+      ++at_;
+      if (at_ != end_ && *at_ == '-') return false;
+    }
     auto [end, error] = std::from_chars(at_, end_, value);
     if (error == std::errc::result_out_of_range) {
-      // What is too small for a float is zero, what is too large is refused.
-      double wide = 0;
-      error = std::from_chars(at_, end_, wide).ec;
-      value = static_cast<T>(wide);
+      // What is too small for a T is zero, what is too large is refused: strtod tells them apart.
+      value = static_cast<T>(std::strtod(std::string(at_, end).c_str(), nullptr));
+      error = std::errc();
     }
     if (error != std::errc() || !std::isfinite(value)) return false;
     at_ = end;

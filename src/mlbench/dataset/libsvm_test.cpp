@@ -16,6 +16,7 @@ namespace mlbench::dataset {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::string_literals;
 using test::message_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -92,6 +93,29 @@ TEST_F(Libsvm, LineEndsSpacesAndATinyValue) {
   const PreparedDataset data = prepare_text("1 1:1e-60\t2:2  \r\n -1 4:-1e-50", 2);
   EXPECT_THAT(values(data.split("train")), ElementsAre(0, 2, 0, 0, 0, 0, 0, 0));
   EXPECT_THAT(labels(data.split("train")), ElementsAre(1, 0));
+}
+
+// As strtod has it: what is too small is zero, what is too large no number.
+TEST_F(Libsvm, NumbersBelowADoublesRangeAreZero) {
+  const std::string zeros(400, '0');
+  const auto read = [&](const std::string& value) { return values(prepare_text("1 1:" + value, 1).split("train"))[0]; };
+  for (const std::string& value :
+       {"1e-400"s, "0." + zeros + "1", "4.9e-325"s, "+1e-46"s, "1e-99999999999"s, "0.000001e-400"s}) {
+    EXPECT_EQ(read(value), 0.0F) << value;
+    EXPECT_EQ(read("-" + (value[0] == '+' ? value.substr(1) : value)), 0.0F) << value;
+  }
+  EXPECT_EQ(read("1e-40"), 1e-40F);
+  EXPECT_EQ(read("1" + zeros + "e-400"), 1.0F);
+  EXPECT_EQ(read("0." + zeros + "1e401"), 1.0F);
+  for (const std::string& value : {"1e400"s, "-1e400"s, "1" + zeros, "3.5e38"s, "1e99999999999"s}) {
+    EXPECT_THAT(error_of("1 1:" + value, 1), HasSubstr("a finite number")) << value;
+  }
+  for (const std::string& value : {"+-0.5"s, "+-0"s, "+-1e-46"s, "++1"s, "-+1"s, "--1"s, "+"s}) {
+    EXPECT_THAT(error_of("1 1:" + value, 1), HasSubstr("a finite number")) << value;
+  }
+  for (const std::string& label : {"+-1"s, "++1"s, "-+1"s}) {
+    EXPECT_THAT(error_of(label + " 1:1", 1), HasSubstr("'" + label + "' is no label"));
+  }
 }
 
 TEST_F(Libsvm, ManyClassesKeepTheirNumbers) {
