@@ -11,6 +11,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/text_blocks.h"
 #include "mlbench/spec/collectives.h"
 
 namespace mlbench::cli {
@@ -49,15 +50,15 @@ std::string full_help(const RunOption& option, const std::string& help) {
 // What names a file of this host is read, or made absolute, before it goes anywhere else.
 void add_meaning_of_files(CLI::App& verb, CLI::Option& added, RunOptions& options, RunOption::Member member) {
   if (member == RunOption::Member(&RunOptions::setup)) {
-    added.transform([](const std::string& file) { return read_file(file, inputs::kSetup); });
+    added.transform([](const std::string& file) { return read_text_file(file, inputs::kSetup); });
   } else if (member == RunOption::Member(&RunOptions::pod_overlay)) {
-    added.transform([](const std::string& file) { return read_file(file, inputs::kPodOverlay); });
+    added.transform([](const std::string& file) { return read_text_file(file, inputs::kPodOverlay); });
   } else if (member == RunOption::Member(&RunOptions::ssh_config)) {
     added.transform(
         [](const std::string& file) { return std::filesystem::absolute(file).lexically_normal().string(); });
   } else if (member == RunOption::Member(&RunOptions::hosts)) {
     const auto take = [&options](const std::string& file) {
-      options.hosts = spec::hosts_of_file(read_file(file, inputs::kHostFile), file);
+      options.hosts = spec::hosts_of_file(read_text_file(file, inputs::kHostFile), file);
     };
     verb.add_option_function<std::string>("--hostfile", take, "file that names them: lines as 'h1 slots=2'")
         ->type_name("FILE")

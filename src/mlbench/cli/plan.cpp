@@ -13,6 +13,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/text_blocks.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/plan_engine.h"
@@ -90,7 +91,8 @@ spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Overr
   }
   if (!options.task.ends_with(".toml")) return spec::find_task(options.task, options.rules, options.variant, overrides);
   if (!options.rules.empty()) throw UserError("--rules chooses among the built-in tasks; a task file is one rule set");
-  const std::string text = options.task_text.empty() ? read_file(options.task, inputs::kTaskFile) : options.task_text;
+  const std::string text =
+      options.task_text.empty() ? read_text_file(options.task, inputs::kTaskFile) : options.task_text;
   return spec::parse_task({options.task, text}, options.variant, overrides);
 }
 

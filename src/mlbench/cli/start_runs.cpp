@@ -10,6 +10,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/text_blocks.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/clusters/defaults.h"
 #include "mlbench/cli/follow.h"
@@ -67,7 +68,7 @@ std::string limits_text(const spec::Limits& limits) {
 // What the files and variables of this command mean must not depend on where the master runs.
 Json request_of(RunOptions options) {
   if (options.task.ends_with(".toml")) {
-    options.task_text = read_file(options.task, inputs::kTaskFile);
+    options.task_text = read_text_file(options.task, inputs::kTaskFile);
     options.task = fs::path(options.task).filename();
   }
   if (spec::asks_for_training(options)) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "mlbench/base/files.h"
@@ -132,6 +133,25 @@ void InputFile::expect_end() {
   const int64_t end = position_;
   if (read(more) != 0)
     throw UserError(fmt::format("{}: goes on after its last record, at byte {}", path_.string(), end));
+}
+
+TextFile::TextFile(const std::filesystem::path& path, Origin origin) : file_(path) {
+  if (origin == Origin::kOutside) blocks_.emplace(path.string());
+}
+
+size_t TextFile::read(std::span<char> out) {
+  if (!blocks_) return file_.read(std::as_writable_bytes(out));
+  size_t done = 0;
+  // A second time where the mark at the beginning left room.
+  for (bool more = true; more && done < out.size();) {
+    const std::span<char> rest = out.subspan(done);
+    const std::string_view block(rest.data(), file_.read(std::as_writable_bytes(rest)));
+    const std::string_view text = blocks_->take(block);
+    more = text.size() < block.size();
+    std::memmove(rest.data(), text.data(), text.size());
+    done += text.size();
+  }
+  return done;
 }
 
 }  // namespace mlbench::dataset

@@ -7,8 +7,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
+
+#include "mlbench/base/text_blocks.h"
 
 namespace mlbench::dataset {
 
@@ -38,6 +41,22 @@ class InputFile {
   std::filesystem::path path_;
   std::unique_ptr<Stream> stream_;
   int64_t position_ = 0;  // in the unpacked content
+};
+
+// A file of text, whatever it is packed with. From outside it is as TextBlocks has it; what this program wrote is given
+// as it is.
+class TextFile {
+ public:
+  enum class Origin { kOutside, kOwn };
+  explicit TextFile(const std::filesystem::path& path, Origin origin = Origin::kOutside);
+
+  const std::filesystem::path& path() const { return file_.path(); }
+  // Fills as much of `out` (three bytes at least) as the text still has. As InputFile::read and TextBlocks.
+  size_t read(std::span<char> out);
+
+ private:
+  InputFile file_;
+  std::optional<TextBlocks> blocks_;  // empty: our own
 };
 
 }  // namespace mlbench::dataset

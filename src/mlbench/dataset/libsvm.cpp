@@ -62,12 +62,12 @@ class Lines {
       buffer_.resize(2 * buffer_.size());
     }
     const size_t wanted = buffer_.size() - end_;
-    const size_t count = file_.read(std::as_writable_bytes(std::span(buffer_).subspan(end_)));
+    const size_t count = file_.read(std::span(buffer_).subspan(end_));
     end_ += count;
     at_end_ = count < wanted;
   }
 
-  InputFile file_;
+  TextFile file_;
   std::vector<char> buffer_;
   size_t begin_ = 0, end_ = 0;  // what is not yet given out
   bool at_end_ = false;

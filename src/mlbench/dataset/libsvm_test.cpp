@@ -118,6 +118,18 @@ TEST_F(Libsvm, NumbersBelowADoublesRangeAreZero) {
   }
 }
 
+TEST_F(Libsvm, TextIsUtf8WithOrWithoutItsMark) {
+  const std::string fingerprint = prepare_text(kRows, 4).fingerprint();
+  EXPECT_EQ(prepare_text("\xEF\xBB\xBF" + std::string(kRows), 4).fingerprint(), fingerprint);
+  std::string wide;
+  for (const char c : std::string(kRows)) wide += {c, '\0'};
+  EXPECT_THAT(error_of("\xFF\xFE" + wide, 4), HasSubstr("rows.train is text in UTF-16"));
+  EXPECT_THAT(error_of(wide, 4), HasSubstr("rows.train: byte 2 is zero"));
+  // Other white space is none between numbers.
+  for (const char* space : {"\v", "\f", "\r", "\u00A0"})
+    EXPECT_NE(error_of("1 1:1" + std::string(space) + "2:1", 1), "");
+}
+
 TEST_F(Libsvm, ManyClassesKeepTheirNumbers) {
   EXPECT_THAT(labels(prepare_text("2 1:1\n0\n1\n", 3, 3).split("train")), ElementsAre(2, 0, 1));
 }

@@ -13,6 +13,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/base/text_blocks.h"
 
 namespace mlbench::metrics {
 
@@ -37,11 +38,13 @@ void PredictionLines::fail(const std::string& text) const {
 void PredictionLines::read(const std::function<void(const Json& line, size_t index)>& take) {
   std::ifstream in(path_);
   if (!in) throw_system_error(fmt::format("cannot read {}", file_), errno);
+  TextBlocks blocks(file_);
   std::vector<char> buffer(inputs::kPredictionLine.most_bytes + 1);
   while (in.getline(buffer.data(), static_cast<std::streamsize>(buffer.size())) || in.gcount() > 0) {
     ++line_;
     if (in.fail()) fail(fmt::format("the line is longer than {} bytes", inputs::kPredictionLine.most_bytes));
-    const std::string_view text(buffer.data());
+    const auto counted = static_cast<size_t>(in.gcount());
+    const std::string_view text = blocks.take({buffer.data(), in.eof() ? counted : counted - 1}, 1);
     if (text.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const Json line = try_parse_json(text, inputs::kPredictionLine).value_or(nullptr);
     take(line, index_of(line, text));

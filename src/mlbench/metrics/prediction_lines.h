@@ -19,7 +19,7 @@ class PredictionLines {
   PredictionLines(const std::filesystem::path& file, int64_t end, std::string whose);
 
   // Calls `take` with each line and its index. UserError "FILE:LINE: ..." for a line that is no object, has no index,
-  // one out of range or one that was given before. IoError.
+  // one out of range or one that was given before; as TextBlocks. IoError.
   void read(const std::function<void(const Json& line, size_t index)>& take);
 
   // UserError naming file and line, while a line is taken.

@@ -52,6 +52,16 @@ TEST_F(PredictionsTest, ScoresInAnyOrder) {
   EXPECT_THAT(read_back.scores, ElementsAre(0.25F, 3, 1, -2.5F));
 }
 
+TEST_F(PredictionsTest, AreUtf8WithOrWithoutItsMark) {
+  const std::string lines = "{\"index\":0,\"label\":0}\n{\"index\":1,\"label\":1}\n{\"index\":2,\"label\":2}\n";
+  EXPECT_THAT(read("\xEF\xBB\xBF" + lines).labels, ElementsAre(0, 1, 2));
+  std::string wide = "\xFF\xFE";
+  for (const char c : lines) wide += {c, '\0'};
+  EXPECT_THAT(error_of(wide), HasSubstr("is text in UTF-16"));
+  EXPECT_THAT(error_of(wide.substr(2)), HasSubstr("byte 2 is zero"));
+  EXPECT_THAT(error_of("{\"index\":0,\"label\":0}" + std::string(1, '\0') + "?\n"), HasSubstr("byte 22 is zero"));
+}
+
 TEST_F(PredictionsTest, DeepLinesAreNamed) {
   const std::string deep(500'000, '[');
   EXPECT_THAT(error_of("{\"index\":0,\"label\":0}\n" + deep + "\n"), HasSubstr(":2: "));

@@ -8,6 +8,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/base/text_blocks.h"
 #include "mlbench/unicode/unicode.h"
 
 namespace mlbench::metrics {
@@ -53,11 +54,12 @@ std::vector<std::string> read_sentences(const std::filesystem::path& file) {
   const auto fail = [&](const std::string& text) {
     throw UserError(fmt::format("{}:{}: {}", file.string(), sentences.size() + 1, text));
   };
+  TextBlocks blocks(file.string());
   std::vector<char> buffer(inputs::kPredictionLine.most_bytes + 1);
   while (in.getline(buffer.data(), static_cast<std::streamsize>(buffer.size())) || in.gcount() > 0) {
     if (in.fail()) fail(fmt::format("the line is longer than {} bytes", inputs::kPredictionLine.most_bytes));
     const auto counted = static_cast<size_t>(in.gcount());
-    const std::string_view line(buffer.data(), in.eof() ? counted : counted - 1);
+    const std::string_view line = blocks.take({buffer.data(), in.eof() ? counted : counted - 1}, 1);
     if (const auto bad = unicode::first_bad_byte(line)) {
       fail(
           fmt::format("byte {} of the line, 0x{:02x}, is no UTF-8; a Latin-1 file becomes UTF-8 by "

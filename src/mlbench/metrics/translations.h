@@ -13,8 +13,8 @@
 
 namespace mlbench::metrics {
 
-// Lines end in \n; white space at their end, \r with it, does not belong to them. UserError with file and line for
-// bytes that are no UTF-8, a line above 1 MiB, a file without lines. IoError.
+// Lines end in \n; white space at their end, \r with it, does not belong to them. UserError as TextBlocks; with file
+// and line for bytes that are no UTF-8, a line above 1 MiB, a file without lines. IoError.
 std::vector<std::string> read_sentences(const std::filesystem::path& file);
 
 struct TranslationOptions {

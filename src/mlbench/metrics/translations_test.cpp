@@ -44,11 +44,11 @@ TEST_F(TranslationsTest, LinesEndInLineFeedsAndLoseTrailingSpace) {
                           "f"));
   EXPECT_THAT(read_sentences(file("a", "one\ntwo")), ElementsAre("one", "two"));
   EXPECT_THAT(read_sentences(file("a", "\n")), ElementsAre(""));
-  EXPECT_THAT(read_sentences(file("a", std::string_view("a\0b\n", 4))), ElementsAre(std::string("a\0b", 3)));
   EXPECT_THAT(read_sentences(file("a",
                                   "\xEF\xBB\xBF"
-                                  "a\n")),
-              ElementsAre("\uFEFFa"));  // as sacreBLEU: no mark
+                                  "a\n\uFEFFb")),
+              ElementsAre("a", "\uFEFFb"))
+      << "sacreBLEU takes the mark for a letter of the first sentence";
 }
 
 TEST_F(TranslationsTest, ErrorsNameTheLine) {
@@ -60,6 +60,15 @@ TEST_F(TranslationsTest, ErrorsNameTheLine) {
               HasSubstr("long:2: the line is longer than 1048576 bytes"));
   EXPECT_THROW(read_sentences(folder_ / "none"), IoError);
   EXPECT_THROW(read_sentences(folder_.path()), IoError);
+}
+
+TEST_F(TranslationsTest, Utf16IsRefused) {
+  using namespace std::string_view_literals;
+  EXPECT_THAT(error_of([&] { read_sentences(file("u", "\xFF\xFEg\0u\0t\0\n\0"sv)); }),
+              HasSubstr("u is text in UTF-16 or UTF-32; expected UTF-8"));
+  EXPECT_THAT(error_of([&] { read_sentences(file("le", "g\0u\0t\0\n\0"sv)); }),
+              AllOf(HasSubstr("le: byte 2 is zero"), HasSubstr("iconv -f utf-16le -t utf-8")));
+  EXPECT_THAT(error_of([&] { read_sentences(file("z", "gut\nsch\0n\n"sv)); }), HasSubstr("z: byte 8 is zero"));
 }
 
 TEST_F(TranslationsTest, FilesHaveEquallyManyLines) {

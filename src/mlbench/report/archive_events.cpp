@@ -10,14 +10,20 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/text_blocks.h"
 
 namespace mlbench::report {
 
 namespace {
 
+std::string_view text_of(const ZipMember& member) {
+  return TextBlocks(printable("the archive's member " + member.name)).take(member.content);
+}
+
 Json json_of(const ZipMember& member) {
+  const std::string_view text = text_of(member);
   try {
-    return parse_json(member.content, inputs::kArchiveMember);
+    return parse_json(text, inputs::kArchiveMember);
   } catch (const UserError& error) {
     ArchiveEvents::fail(member.name, fmt::format("it is not JSON ({})", error.what()));
   }
@@ -65,7 +71,7 @@ ArchiveEvents::ArchiveEvents(const std::vector<ZipMember>& members) {
       record_ = json_of(member);
       if (!record_->is_object()) fail(member.name, "it is not a JSON object");
     } else if (member.name == "official_result.txt") {
-      claim_ = member.content;
+      claim_ = text_of(member);
       while (!claim_->empty() && (claim_->back() == '\n' || claim_->back() == '\r')) claim_->pop_back();
     } else if (std::regex_match(member.name, match, kName)) {
       series_[{match[1], std::stoll(match[2])}] = parse_series(member);

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "mlbench/base/errors.h"
@@ -402,6 +403,25 @@ TEST(DashboardArchive, AnythingMayStandInTheClaim) {
     EXPECT_THAT(differences_of(result), ElementsAre("official_result.txt"));
     EXPECT_EQ(result_text(result).find('\x1b'), std::string::npos);
   }
+}
+
+TEST(DashboardArchive, TextIsUtf8WithOrWithoutItsMark) {
+  Members members = archive_of(cifar());
+  const Json plain = derive(members);
+  const auto with = [&](const std::function<std::string(const std::string&)>& change) {
+    Members changed;
+    for (const auto& [name, content] : members) changed[name] = change(content);
+    return derive(changed);
+  };
+  EXPECT_EQ(with([](const std::string& text) { return "\xEF\xBB\xBF" + text; }), plain);
+  const auto wide = [](const std::string& text) {
+    std::string twice;
+    for (const char c : text) twice += {c, '\0'};
+    return twice;
+  };
+  EXPECT_THAT([&] { with([&](const std::string& text) { return "\xFF\xFE" + wide(text); }); },
+              testing::ThrowsMessage<UserError>(HasSubstr("is text in UTF-16")));
+  EXPECT_THAT([&] { with(wide); }, testing::ThrowsMessage<UserError>(HasSubstr("byte 2 is zero")));
 }
 
 // ---- our own archives -----------------------------------------------------------------------------------------------

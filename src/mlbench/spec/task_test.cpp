@@ -210,6 +210,7 @@ TEST(Task, HashIgnoresHowTheFileIsWritten) {
   EXPECT_EQ(parse(with("epochs = 10", "epochs = 10.0  # ten")).hash, hash);
   EXPECT_EQ(parse(with("[goal]\n", "[goal]\nsplit = \"test\"\n")).hash, hash);  // the default, spelt out
   EXPECT_EQ(parse(with("name = \"toy\"\ntitle = \"A toy\"\n", "title = \"A toy\"\nname = \"toy\"\n")).hash, hash);
+  EXPECT_EQ(parse("\xEF\xBB\xBF" + std::string(kText)).hash, hash);
   EXPECT_NE(parse(with("epochs = 10", "epochs = 11")).hash, hash);
 }
 

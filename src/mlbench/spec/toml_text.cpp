@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/text_blocks.h"
 
 namespace mlbench::spec {
 
@@ -21,7 +22,7 @@ class TomlDepth {
 
   // Where it becomes too deep; empty when it does not.
   std::optional<size_t> find_fault() {
-    for (at_ = text_.starts_with("\xEF\xBB\xBF") ? 3 : 0; at_ < text_.size(); ++at_) {
+    for (at_ = 0; at_ < text_.size(); ++at_) {
       const char c = text_[at_];
       if (c == '#') {
         at_ = std::min(text_.find('\n', at_), text_.size()) - 1;
@@ -123,6 +124,7 @@ std::string position_of(std::string_view text, size_t at) {
 
 toml::table parse_toml(std::string_view text, const std::string& file, const Input& input) {
   if (text.size() > input.most_bytes) refuse_size(file, text.size(), input);
+  text = TextBlocks(file).take(text);
   if (const auto fault = TomlDepth(text).find_fault()) {
     throw UserError(fmt::format("{}:{}: nested deeper than {} (brackets, tables and parts of dotted keys)", file,
                                 position_of(text, *fault), kDeepestNesting));

@@ -13,7 +13,7 @@
 namespace mlbench::spec {
 
 // UserError "FILE:LINE:COLUMN: ..." for what is no TOML, is nested deeper than kDeepestNesting (brackets, tables and
-// the parts of dotted keys together) or larger than its row says.
+// the parts of dotted keys together) or larger than its row says, and as TextBlocks does.
 toml::table parse_toml(std::string_view text, const std::string& file, const Input& input);
 
 }  // namespace mlbench::spec

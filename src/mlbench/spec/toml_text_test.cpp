@@ -34,6 +34,26 @@ std::vector<std::string> deep_documents(size_t count) {
   };
 }
 
+TEST(Toml, IsUtf8WithOrWithoutItsMark) {
+  EXPECT_EQ(parse_toml("\xEF\xBB\xBF[a]\nb = 1\n", "f", kAnything).size(), 1);
+  EXPECT_THAT(
+      [] {
+        parse_toml(std::string_view("\xFE\xFF\0a\0=\0"
+                                    "1",
+                                    8),
+                   "f.toml", kAnything);
+      },
+      ThrowsMessage<UserError>(HasSubstr("f.toml is text in UTF-16")));
+  EXPECT_THAT(
+      [] {
+        parse_toml(std::string_view("a\0=\0"
+                                    "1\0",
+                                    6),
+                   "f.toml", kAnything);
+      },
+      ThrowsMessage<UserError>(HasSubstr("f.toml: byte 2 is zero")));
+}
+
 TEST(Toml, IsReadUpToTheLimitOfDepth) {
   for (const std::string& text : deep_documents(kDeepestNesting - 4)) {
     EXPECT_NO_THROW(parse_toml(text, "f", kAnything)) << text;

@@ -6,6 +6,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/text_blocks.h"
 #include "mlbench/cli/clusters/config.h"
 
 namespace mlbench::cli {
@@ -26,7 +27,7 @@ void apply_cluster(const Context& context, bool executor_given, spec::RunOptions
   if (options.ssh_config.empty()) options.ssh_config = cluster.ssh_config;
   if (options.network_interface.empty()) options.network_interface = cluster.interface;
   if (options.scratch.empty()) options.scratch = cluster.scratch;
-  if (options.setup.empty() && !cluster.setup.empty()) options.setup = read_file(cluster.setup, inputs::kSetup);
+  if (options.setup.empty() && !cluster.setup.empty()) options.setup = read_text_file(cluster.setup, inputs::kSetup);
   const auto key_of = [](const std::string& option) { return option.substr(0, option.find('=')); };
   std::vector<std::string> usual;
   for (const std::string& option : cluster.slurm) {

@@ -15,6 +15,7 @@
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/text_blocks.h"
 #include "mlbench/cli/clusters/host_check.h"
 #include "mlbench/cli/clusters/provider.h"
 #include "mlbench/cli/context.h"
@@ -66,7 +67,7 @@ class HostsProvider : public Provider {
     Cluster& cluster = plan.cluster;
     cluster.provider = "hosts";
     if (!hostfile_.empty()) {
-      cluster.hosts = spec::hosts_of_file(read_file(hostfile_, inputs::kHostFile), hostfile_);
+      cluster.hosts = spec::hosts_of_file(read_text_file(hostfile_, inputs::kHostFile), hostfile_);
     }
     if (cluster.hosts.empty()) throw UserError("which hosts? Name them as -H h1:2,h2:2 or --hostfile FILE");
     hosts_ = spec::parse_hosts(cluster.hosts);

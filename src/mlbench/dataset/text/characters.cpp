@@ -60,4 +60,17 @@ std::string_view stripped_ascii(std::string_view text) {
   return text;
 }
 
+void make_blanks(std::string& text) {
+  // What most text has none of: white space beyond ASCII begins with one of these bytes.
+  const bool beyond_ascii = text.find_first_of("\xC2\xE1\xE2\xE3") != std::string::npos;
+  if (!beyond_ascii) {
+    std::ranges::replace_if(
+        text, [](char c) { return is_space(static_cast<unsigned char>(c)); }, ' ');
+    return;
+  }
+  std::u32string characters = code_points(text);
+  std::ranges::replace_if(characters, is_space, U' ');
+  text = to_utf8(characters);
+}
+
 }  // namespace mlbench::dataset::text

@@ -29,6 +29,8 @@ bool is_cjk(char32_t c);
 // White space around it taken away.
 std::u32string_view stripped(std::u32string_view text);
 std::string_view stripped_ascii(std::string_view text);
+// White space becomes blanks (U+0020), character by character.
+void make_blanks(std::string& text);
 // Words between single or several blanks (U+0020 alone).
 template <typename Visit>
 void for_each_word(std::string_view text, Visit&& visit) {

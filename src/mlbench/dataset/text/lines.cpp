@@ -30,11 +30,11 @@ int64_t count_rest(TextLines& lines) {
 
 }  // namespace
 
-TextLines::TextLines(const fs::path& path) : file_(path), buffer_(kTextBlock) {}
+TextLines::TextLines(const fs::path& path, TextFile::Origin origin) : file_(path, origin), buffer_(kTextBlock) {}
 
 bool TextLines::refill() {
   begin_ = 0;
-  end_ = file_.read(std::as_writable_bytes(std::span(buffer_)));
+  end_ = file_.read(buffer_);
   return end_ > 0;
 }
 

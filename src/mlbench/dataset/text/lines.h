@@ -24,7 +24,7 @@ class TextLines {
     kEnd,
   };
 
-  explicit TextLines(const std::filesystem::path& path);
+  explicit TextLines(const std::filesystem::path& path, TextFile::Origin origin = TextFile::Origin::kOutside);
 
   Kind next(std::string& line);
   int64_t number() const { return number_; }  // of the line that next() gave last, from 1
@@ -33,7 +33,7 @@ class TextLines {
  private:
   bool refill();
 
-  InputFile file_;
+  TextFile file_;
   std::vector<char> buffer_;
   size_t begin_ = 0, end_ = 0;  // what is not yet given out
   int64_t number_ = 0;

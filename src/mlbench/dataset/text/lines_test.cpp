@@ -46,6 +46,37 @@ TEST_F(Lines, EndWithOrWithoutCarriageReturnOrAtTheEndOfTheFile) {
   EXPECT_THAT(lines_of("\n"), ElementsAre(""));
 }
 
+TEST_F(Lines, AreUtf8WithOrWithoutItsMark) {
+  using namespace std::string_literals;
+  const std::string mark = "\xEF\xBB\xBF";
+  EXPECT_THAT(lines_of(mark + "a\n" + mark + "b"), ElementsAre("a", mark + "b"));
+  EXPECT_THAT(lines_of(mark), ElementsAre());
+  // A block is not shorter for the mark.
+  const std::string longer(inputs::kTextLine.most_bytes, 'x');
+  EXPECT_THAT(lines_of(mark + longer + "\n" + longer), ElementsAre(longer, longer));
+  test::write_file(folder_ / "own", mark + "a\0b\n"s);
+  TextLines own(folder_ / "own", TextFile::Origin::kOwn);
+  std::string line;
+  own.next(line);
+  EXPECT_EQ(line, mark + "a\0b"s);
+
+  EXPECT_THAT(message_of<UserError>([&] {
+                lines_of(
+                    "\xFF\xFE"
+                    "a\0\n\0"s);
+              }),
+              HasSubstr("a.txt is text in UTF-16"));
+  EXPECT_THAT(message_of<UserError>([&] { lines_of("a\0\n\0"s); }), HasSubstr("a.txt: byte 2 is zero"));
+  EXPECT_THAT(message_of<UserError>([&] { lines_of("\0a\0\n"s); }), HasSubstr("a.txt: byte 1 is zero"));
+  const std::string wide = "o\0n\0e\0\n\0"s;
+  for (const std::string& content : {"\xFF\xFE" + wide, wide}) {
+    EXPECT_THAT(message_of<UserError>([&] { pairs_of({file("s", "eins\n"), file("t", content)}); }), HasSubstr("/t"));
+    EXPECT_THAT(message_of<UserError>([&] { pairs_of({file("s.tsv", content)}); }), HasSubstr("s.tsv"));
+  }
+  EXPECT_THAT(message_of<UserError>([&] { lines_of("a\nb\n" + std::string(3 << 20, 'x') + "\0\n"s); }),
+              HasSubstr("a.txt: byte 3145733 is zero"));
+}
+
 TEST_F(Lines, LongOnesArePassedOver) {
   const size_t most = inputs::kTextLine.most_bytes;
   EXPECT_THAT(lines_of("a\n" + std::string(most + 1, 'x') + "\nb\n" + std::string(5 * most, 'y')),

@@ -140,7 +140,7 @@ TextCounts write_evaluated(const TextJob& job, size_t split, const SideTokenizer
 void write_training(const TextJob& job, const TrainingText& text, TextVocabulary& vocabulary) {
   PairWriter writer(job, kTrainSplit, job.description.classes);
   const std::vector<fs::path> paths = text.paths();
-  TextLines sources(paths[0]), targets(paths[1]);
+  TextLines sources(paths[0], TextFile::Origin::kOwn), targets(paths[1], TextFile::Origin::kOwn);
   ProgressLines news(job, "writing tokens");
   std::vector<int32_t> source, target;
   for (std::string line; sources.next(line) != TextLines::Kind::kEnd; news.count()) {

@@ -179,7 +179,7 @@ std::vector<std::string> PreparedText::references(const std::string& split) cons
     throw UserError(fmt::format("split '{}' in {} has no references: it is not one of pairs that is evaluated", split,
                                 folder_.string()));
   }
-  TextLines lines(path);
+  TextLines lines(path, TextFile::Origin::kOwn);
   std::vector<std::string> all;
   for (std::string line; lines.next(line) != TextLines::Kind::kEnd;) all.push_back(line);
   return all;

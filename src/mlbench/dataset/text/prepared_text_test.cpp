@@ -119,6 +119,29 @@ TEST_F(PreparedWords, ChangedSourceIsPreparedAnew) {
   EXPECT_NE(prepare_all(description()).fingerprint(), before);
 }
 
+// Python's str.split() takes a line apart at any of it.
+TEST_F(PreparedWords, AMarkAndOtherWhiteSpaceChangeNothing) {
+  const std::string plain = prepare_all(description()).fingerprint();
+  test::write_file(data_ / "w/b.txt",
+                   "\xEF\xBB\xBF"
+                   "a d\n");
+  EXPECT_EQ(prepare_all(description()).fingerprint(), plain);
+  test::write_file(data_ / "w/a.txt",
+                   "\xEF\xBB\xBF \r\n\u00A0b\ta\v\u3000a \n\x1F\na\u2028<unk>\u0085"
+                   "b c\f\n");
+  EXPECT_EQ(prepare_all(description()).fingerprint(), plain);
+}
+
+TEST_F(PreparedWords, Utf16IsRefused) {
+  std::string wide;
+  for (const char c : std::string("a d\n")) wide += {c, '\0'};
+  test::write_file(data_ / "w/b.txt", "\xFF\xFE" + wide);
+  EXPECT_THAT(message_of<UserError>([&] { prepare_all(description()); }), HasSubstr("b.txt is text in UTF-16"));
+  test::write_file(data_ / "w/b.txt", wide);
+  EXPECT_THAT(message_of<UserError>([&] { prepare_all(description()); }), HasSubstr("b.txt: byte 2 is zero"));
+  EXPECT_THAT(in_cache(), IsEmpty());
+}
+
 TEST_F(PreparedWords, DamageIsSeenAndMended) {
   const PreparedDataset whole = prepare_all(description());
   const fs::path folder = whole.text()->folder();

@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::string_view kUnknownWord = "<unk>", kEndWord = "<eos>";
 
-// Every line of the files, with white space as blanks; a line that is too long or no UTF-8 is counted and left out.
+// Every line of the files, with white space, as Python's str.split() takes it, as blanks; a line that is too long or no
+// UTF-8 is counted and left out.
 template <typename Visit>
 void visit_lines(const std::vector<fs::path>& files, TextCounts& counts, const Visit& visit) {
   for (const fs::path& file : files) {
@@ -32,8 +33,7 @@ void visit_lines(const std::vector<fs::path>& files, TextCounts& counts, const V
                                                                 : Verdict::kBadUtf8;
       counts.add(verdict);
       if (verdict != Verdict::kKept) continue;
-      std::ranges::replace_if(
-          line, [](char c) { return c >= '\t' && c <= '\r'; }, ' ');
+      make_blanks(line);
       visit(line);
     }
     if (lines.number() == 0) throw UserError(file.string() + " is empty: expected text");

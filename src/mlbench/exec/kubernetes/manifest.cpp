@@ -15,6 +15,7 @@
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/text.h"
+#include "mlbench/base/text_blocks.h"
 #include "mlbench/exec/kubernetes/overlay.h"
 #include "mlbench/exec/linked.h"
 
@@ -235,7 +236,7 @@ Defaults own_defaults(const Surroundings& here) {
                     .master_url = value("MLBENCH_URL")};
   if (const std::string file = value(kOverlayVariable); !file.empty()) {
     try {
-      defaults.pod_overlay = read_file(file, inputs::kPodOverlay);
+      defaults.pod_overlay = read_text_file(file, inputs::kPodOverlay);
     } catch (const IoError& error) {
       throw UserError(fmt::format("{}: {}", kOverlayVariable, error.what()));
     }
