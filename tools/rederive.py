@@ -217,7 +217,7 @@ class Run:
             figures[f"{name}.length"] = len(rows)
             for index, row in enumerate(rows):
                 figures |= {f"{name}[{index}].{key}": value for key, value in row.items()}
-        figures |= self.goal() | self.exchange() | self.end()
+        figures |= self.goal() | self.exchange("exchange") | self.end()
         figures["share of communication"] = self.kinds_ns[KINDS.index("agg")] / self.train_ns if self.train_ns else None
         return figures
 
@@ -249,14 +249,21 @@ class Run:
         for place, row in (("goal", met or best), ("goal.best", best)):
             figures[f"{place}.value"] = value(row) if row else None
             figures |= {f"{place}.{name}": row[name] if row else None for name in ("epoch", "step", "train_s")}
+        if met:
+            steps = [step for index, one in enumerate(self.rank0[:met["segment"]]) for step in one.steps
+                     if index + 1 < met["segment"] or step.first + step.count <= met["step"]]
+            figures |= {f"goal.steps_s.{name}": sum(step.kinds[i] for step in steps) / 1e9 for i, name in enumerate(KINDS)}
+            if self.record["workers"] > 1:
+                figures |= self.exchange("goal.exchange", met["segment"], met["step"])
         return figures
 
-    def exchange(self):
+    def exchange(self, place, segment=None, until=math.inf):
         """A rank's exchange of a step less the shortest of that step is waiting, the shortest is transfer; what of it was
-        not hidden was exposed."""
+        not hidden was exposed. Up to a step of a segment, else of the whole run."""
+        segment = segment or len(self.rank0)
         wait_ns, transfer_ns, steps = [0] * len(self.spool), 0, 0
         hidden_ns, exposed_ns = [0] * len(self.spool), [0] * len(self.spool)
-        for index in range(len(self.rank0)):
+        for index in range(segment):
             by_rank = []
             for rank in self.spool.values():
                 each = {}
@@ -266,6 +273,8 @@ class Run:
                     each |= {step.first + i: pair for i, pair in enumerate(zip(step.exchange_ns, step.hidden_ns))}
                 by_rank.append(each)
             for number in set.intersection(*map(set, by_rank)):
+                if index + 1 == segment and number >= until:
+                    continue
                 own = [each[number][0] for each in by_rank]
                 transfer_ns += min(own)
                 steps += 1
@@ -273,10 +282,10 @@ class Run:
                     wait_ns[rank] += own[rank] - min(own)
                     hidden_ns[rank] += each[number][1]
                     exposed_ns[rank] += own[rank] - each[number][1]
-        return {"exchange.steps": steps, "exchange.wait_s": [ns / 1e9 for ns in wait_ns],
-                "exchange.transfer_s": [transfer_ns / 1e9] * len(self.spool),
-                "exchange.hidden_s": [ns / 1e9 for ns in hidden_ns],
-                "exchange.exposed_s": [ns / 1e9 for ns in exposed_ns]}
+        return {f"{place}.steps": steps, f"{place}.wait_s": [ns / 1e9 for ns in wait_ns],
+                f"{place}.transfer_s": [transfer_ns / 1e9] * len(self.spool),
+                f"{place}.hidden_s": [ns / 1e9 for ns in hidden_ns],
+                f"{place}.exposed_s": [ns / 1e9 for ns in exposed_ns]}
 
     def end(self):
         figures = {}

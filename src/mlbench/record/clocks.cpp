@@ -4,10 +4,13 @@
 
 namespace mlbench::record {
 
-Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank) {
+Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank, const Moment& until) {
   Clocks clocks;
+  int64_t segment = 0;
   for (const RankSpool& spool : segments_of_one_rank) {
+    if (++segment > until.segment) break;
     for (const StepRecord& record : spool.steps) {
+      if (segment == until.segment && record.first_step + record.count > until.step) break;
       for (size_t kind = 0; kind < kStepKinds; ++kind) clocks.kinds_ns[kind] += record.kinds_ns[kind];
       clocks.steps += record.count;
       clocks.samples += static_cast<int64_t>(record.samples);

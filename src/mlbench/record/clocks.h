@@ -4,12 +4,19 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "mlbench/base/json.h"
 #include "mlbench/record/spool.h"
 
 namespace mlbench::record {
+
+// When the first `step` steps were done in a segment; the end of the run where nothing is said.
+struct Moment {
+  int64_t segment = std::numeric_limits<int64_t>::max();  // from 1
+  uint64_t step = std::numeric_limits<uint64_t>::max();
+};
 
 // Clocks of one rank over all segments, in integer nanoseconds (exact).
 struct Clocks {
@@ -19,7 +26,8 @@ struct Clocks {
   int64_t steps = 0;  // redone steps count again
   int64_t samples = 0;
 };
-Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank);
+// `until`: one at which an event was recorded, for merged steps end there.
+Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank, const Moment& until = {});
 
 // Seconds by the names of the kinds.
 Json steps_json(const Clocks& clocks);

@@ -152,17 +152,26 @@ Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments
   for (const char* name : {"value", "epoch", "step", "train_s"}) json[name] = field_of(best, name);
   json["best"] = best;
   if (goal.target_loss > 0 && !spec.limits.light) json["target_loss"] = goal.target_loss;
+  const auto moment = goal_moment(segments);
+  if (!moment) return json;
+  const auto segment = static_cast<size_t>(moment->segment - 1);
+  const Json event = events_of(segments[segment], EventKind::kGoal).front();
+  json["reached"] = true;
+  json["value"] = field_of(event, member::kValue);
+  json["epoch"] = field_of(event, member::kEpoch);
+  json["step"] = field_of(event, member::kStep);
+  json["train_s"] = seconds(times[segment].train_before_ns + train_ns_at(times[segment], event));
+  json["steps_s"] = steps_json(derive_clocks(segments, *moment));
+  return json;
+}
+
+std::optional<Moment> goal_moment(const std::vector<RankSpool>& segments) {
   for (size_t i = segments.size(); i-- > 0;) {
     for (const Json& event : events_of(segments[i], EventKind::kGoal)) {
-      json["reached"] = true;
-      json["value"] = field_of(event, member::kValue);
-      json["epoch"] = field_of(event, member::kEpoch);
-      json["step"] = field_of(event, member::kStep);
-      json["train_s"] = seconds(times[i].train_before_ns + train_ns_at(times[i], event));
-      return json;
+      return Moment{static_cast<int64_t>(i) + 1, static_cast<uint64_t>(get(event, member::kStep))};
     }
   }
-  return json;
+  return std::nullopt;
 }
 
 }  // namespace mlbench::record

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/record/clocks.h"
 #include "mlbench/record/record.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/spec/run_spec.h"
@@ -36,7 +37,12 @@ std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, co
 // end, as clocks.h counts them.
 Json evaluations_json(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times);
 Json epochs_json(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times);
+//
+// A goal that was reached has steps_s, too: those of the record up to it.
 Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments,
                const std::vector<SegmentTimes>& times, const Json& evaluations, const Json& epochs);
+
+// When the goal was reached, where it was.
+std::optional<Moment> goal_moment(const std::vector<RankSpool>& segments);
 
 }  // namespace mlbench::record

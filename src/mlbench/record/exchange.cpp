@@ -63,10 +63,12 @@ bool align(std::vector<Exchanges>& ranks, bool& all_steps) {
   }
 }
 
-void add_segment(std::vector<Exchanges> ranks, ExchangeTimes& times) {
+// The first `most` steps of a segment.
+void add_segment(std::vector<Exchanges> ranks, uint64_t most, ExchangeTimes& times) {
   if (std::ranges::none_of(ranks, &Exchanges::any)) return;
   for (const Exchanges& rank : ranks) rank.check();
   while (align(ranks, times.all_steps)) {
+    if (ranks.front().step() >= most) return;
     const int64_t shortest = std::ranges::min_element(ranks, {}, &Exchanges::ns)->ns();
     times.transfer_ns += shortest;
     ++times.steps;
@@ -88,25 +90,26 @@ bool one_blocking_collective(const spec::RunSpec& spec, const Json& effective) {
 
 }  // namespace
 
-ExchangeTimes derive_exchange(const std::filesystem::path& run_dir, int64_t workers, int64_t segments) {
+ExchangeTimes derive_exchange(const std::filesystem::path& run_dir, int64_t workers, int64_t segments,
+                              const Moment& until) {
   ExchangeTimes times;
   for (auto* of_ranks : {&times.wait_ns, &times.exposed_ns, &times.hidden_ns}) {
     of_ranks->resize(static_cast<size_t>(workers));
   }
-  for (int64_t segment = 1; segment <= segments; ++segment) {
+  for (int64_t segment = 1; segment <= std::min(segments, until.segment); ++segment) {
     std::vector<Exchanges> ranks;
     for (int64_t rank = 0; rank < workers; ++rank) ranks.emplace_back(run_dir, segment, rank);
-    add_segment(std::move(ranks), times);
+    add_segment(std::move(ranks), segment == until.segment ? until.step : Moment().step, times);
   }
   return times;
 }
 
-Json exchange_json(const spec::RunSpec& spec, int64_t segments, const Json& effective,
-                   std::vector<std::string>* notes) {
+Json exchange_json(const spec::RunSpec& spec, int64_t segments, const Json& effective, std::vector<std::string>* notes,
+                   const Moment& until) {
   if (spec.workers < 2 || !spec::trains(spec)) return nullptr;
   ExchangeTimes times;
   try {
-    times = derive_exchange(spec.run_dir, spec.workers, segments);
+    times = derive_exchange(spec.run_dir, spec.workers, segments, until);
   } catch (const std::runtime_error& error) {
     const auto says_it = [&](const std::string& note) { return note.ends_with(error.what()); };
     if (notes && std::ranges::none_of(*notes, says_it)) {

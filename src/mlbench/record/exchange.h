@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/record/clocks.h"
 #include "mlbench/spec/run_spec.h"
 
 namespace mlbench::record {
@@ -28,12 +29,14 @@ struct ExchangeTimes {
   bool all_steps = true;  // none was left out
 };
 
-// Sums over the segments from 1 to `segments`. Reads the spools of all ranks side by side, in little memory. UserError,
-// naming the file, when one is lost, damaged, or of version 1, which has no exchange_ns.
-ExchangeTimes derive_exchange(const std::filesystem::path& run_dir, int64_t workers, int64_t segments);
+// Sums over the segments from 1 to `segments`, up to a moment. Reads the spools of all ranks side by side, in little
+// memory. UserError, naming the file, when one is lost, damaged, or of version 1, which has no exchange_ns.
+ExchangeTimes derive_exchange(const std::filesystem::path& run_dir, int64_t workers, int64_t segments,
+                              const Moment& until = {});
 
 // `exchange` of the record (api/run.schema.json); null where nothing is exchanged or it is not known. `effective`: the
 // record's. `notes`, of a run that has ended: why it is not known, or not of all steps; null: nowhere.
-Json exchange_json(const spec::RunSpec& spec, int64_t segments, const Json& effective, std::vector<std::string>* notes);
+Json exchange_json(const spec::RunSpec& spec, int64_t segments, const Json& effective, std::vector<std::string>* notes,
+                   const Moment& until = {});
 
 }  // namespace mlbench::record

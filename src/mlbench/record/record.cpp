@@ -386,3 +386,8 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
 }
 
 }  // namespace mlbench::record
+  if (const auto moment = goal_moment(rank0); moment && record["goal"].is_object()) {
+    const bool at_its_end = derive_clocks(rank0, *moment).steps == clocks.steps;
+    record["goal"]["exchange"] =
+        at_its_end ? exchange : exchange_json(spec, std::ssize(rank0), effective, nullptr, *moment);
+  }

@@ -64,6 +64,7 @@ struct RunProgress {
 // - evaluations, epochs: where a step (epoch) exists in two segments, the later segment's. Their train_s and wall_s
 //   count the earlier segments' whole clocks; wall_s starts at the launch of each segment. elapsed_s: curve.h.
 // - goal: value, epoch, step and train_s of the moment when it was reached; else of the best value so far, or null.
+//   Where it was reached, steps_s and exchange are those of the record up to then.
 //   `best` is the best value of the whole run, reached or not, at a limit or not. A throughput run has no goal (null).
 // - stop_reason: why rank 0 ended in the last segment; null while it runs, and where something else ended it.
 // - throughput.samples_per_s: samples of all ranks / train clock.

@@ -273,6 +273,40 @@ TEST_F(Record, TheBestValueIsThatOfTheWholeRun) {
   EXPECT_EQ(record["evaluations"][1]["cadence"], false);
 }
 
+// Of a run that is resumed and goes on past its goal: 10 steps in 4 s, then 5 of 15 steps in 2 s of 8 s.
+TEST_F(Record, AGoalHasTheSumsUpToIt) {
+  progress_.segments.push_back({1, 0, "", "", 0, {}});
+  progress_.segments.push_back({2, 10, "", "", 0, {}});
+  for (int64_t rank = 0; rank < 2; ++rank) {
+    const auto exchanging = [&](StepRecord step) {
+      for (uint64_t i = 0; i < step.count; ++i) step.exchange_ns[i] = kSecond / 10 * (2 - rank);
+      return step;
+    };
+    std::vector<Json> events;
+    if (rank == 0) {
+      events = {evaluation(15, 91.5, 2 * kSecond, 3 * kSecond),
+                {{"event", "goal"}, {"step", 15}, {"value", 91.5}, {"epoch", 1.5}, {"train_ns", 2 * kSecond}}};
+    }
+    write_spool(folder_.path(), 1, rank, {exchanging(step_record(0, 10, 4 * kSecond))}, {});
+    write_spool(folder_.path(), 2, rank,
+                {exchanging(step_record(10, 5, 2 * kSecond)), exchanging(step_record(15, 10, 6 * kSecond))}, events);
+  }
+  spec_.limits.to_the_end = true;
+  const Json record = build();
+  const Json& goal = record["goal"];
+  EXPECT_EQ(goal["train_s"], 6.0);
+  EXPECT_DOUBLE_EQ(goal["steps_s"]["batch_load"].get<double>(), 1.2);
+  EXPECT_DOUBLE_EQ(goal["steps_s"]["backprop"].get<double>(), 4.2);
+  EXPECT_DOUBLE_EQ(record["steps_s"]["backprop"].get<double>(), 8.4);
+  EXPECT_EQ(goal["exchange"]["steps"], 15);
+  EXPECT_DOUBLE_EQ(goal["exchange"]["wait_s"][0].get<double>(), 1.5);
+  EXPECT_DOUBLE_EQ(goal["exchange"]["transfer_s"][0].get<double>(), 1.5);
+  EXPECT_EQ(record["exchange"]["steps"], 25);
+  if (SchemaValidator::missing().empty()) {
+    EXPECT_EQ(SchemaValidator("run.schema.json").complaint(record), "");
+  }
+}
+
 TEST_F(Record, AValueAtALimitReachesNothing) {
   Json last = evaluation(15, 95, kSecond, 2 * kSecond);
   last["cadence"] = false;

@@ -108,6 +108,7 @@ class TrackerFigures {
   void add_epoch(const TrackerLine& line, double epoch_s);
   void add_evaluation(const TrackerLine& line, const Json& evaluated);
   void add_goal(const TrackerLine& line, std::optional<double> total_s);
+  Json steps_json() const;  // so far
 
   int64_t started_us_;
   Json goal_ = nullptr, result_ = nullptr, evaluations_ = Json::array(), epochs_ = Json::array();
@@ -191,21 +192,26 @@ void TrackerFigures::add_goal(const TrackerLine& line, std::optional<double> tot
            {"value", field("value").is_number() ? field("value") : Json(nullptr)},
            {"epoch", line.epoch},
            {"step", line.step},
-           {"train_s", rounded_to_ns(total_s.value_or(train_s_))}};
+           {"train_s", rounded_to_ns(total_s.value_or(train_s_))},
+           {"steps_s", steps_json()}};
   if (const auto higher = spec::higher_is_better(field("metric").get<std::string>())) {
     goal_["higher_is_better"] = *higher;
   }
 }
 
-Json TrackerFigures::json() const {
+Json TrackerFigures::steps_json() const {
   Json steps_s = Json::object();
   for (const std::string_view kind : kStepKindNames) {
     const auto found = kinds_.find(kind);
     steps_s[std::string(kind)] = found == kinds_.end() ? 0.0 : rounded_to_ns(found->second);
   }
+  return steps_s;
+}
+
+Json TrackerFigures::json() const {
   return {{"goal", goal_},
           {"clocks", {{"train_s", rounded_to_ns(train_s_)}, {"train_legacy_s", rounded_to_ns(train_s_)}}},
-          {"steps_s", steps_s},
+          {"steps_s", steps_json()},
           {"evaluations", evaluations_},
           {"epochs", epochs_},
           {"steps", steps_},

@@ -55,11 +55,15 @@ TEST_F(TrackerLines, BecomeFiguresOfARecord) {
   write(R"({"sequence":7,"step":20,"epoch":2,"values":{"TotalCumulativeTrainTime":8.5,"global_cum_agg":2.5},)"
         R"("text":{"TaskResult":"80% ..."},"goal":{"metric":"Prec@1","split":"test","target":80,"value":81}})"
         "\n");
+  write(R"({"sequence":8,"step":30,"epoch":2,"values":{"fwd_pass":100,"agg":50}})"
+        "\n");
   const Json figures = tracker_figures(read_tracker_lines(folder_.path(), 0).lines, 2'000'000);
   EXPECT_EQ(figures["clocks"]["train_s"], 8.5);
-  EXPECT_EQ(figures["steps_s"]["fwd_pass"], 5.0);
-  EXPECT_EQ(figures["steps_s"]["agg"], 2.5);
+  EXPECT_EQ(figures["steps_s"]["fwd_pass"], 105.0);
+  EXPECT_EQ(figures["steps_s"]["agg"], 52.5);
   EXPECT_EQ(figures["steps_s"]["backprop"], 0.0);
+  EXPECT_EQ(figures["goal"]["steps_s"]["fwd_pass"], 5.0) << "the script went on past its goal";
+  EXPECT_EQ(figures["goal"]["steps_s"]["agg"], 2.5);
   ASSERT_EQ(figures["epochs"].size(), 2U);
   EXPECT_EQ(figures["epochs"][0]["train_loss"], 0.9);
   EXPECT_EQ(figures["epochs"][1]["train_loss"], nullptr);
@@ -73,7 +77,7 @@ TEST_F(TrackerLines, BecomeFiguresOfARecord) {
   EXPECT_EQ(figures["goal"]["higher_is_better"], true);
   EXPECT_EQ(figures["goal"]["train_s"], 8.5);
   EXPECT_EQ(figures["result"], "80% ...");
-  EXPECT_EQ(figures["steps"], 20);
+  EXPECT_EQ(figures["steps"], 30);
 }
 
 TEST_F(TrackerLines, OneThatIsNoneCostsItselfAlone) {

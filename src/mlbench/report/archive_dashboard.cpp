@@ -235,6 +235,7 @@ Json derive_dashboard(const ArchiveEvents& events) {
           {"official_result", text_or_null(official)},
           {"claimed", events.claim() ? Json(*events.claim()) : Json(nullptr)},
           {"seconds", seconds},
+          {"steps_s", sums.steps_s},
           {"source", sums.own ? "totals" : "epochs"},
           {"epochs", sums.epochs},
           {"evaluations", values.size()},

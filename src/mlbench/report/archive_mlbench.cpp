@@ -161,6 +161,7 @@ Json derive_mlbench(const ArchiveEvents& events) {
           {"official_result", text_or_null(official)},
           {"claimed", events.claim() ? Json(*events.claim()) : Json(nullptr)},
           {"seconds", split_json(legacy_s, steps_s, false, train_s)},
+          {"steps_s", steps_s},
           {"source", "epochs"},
           {"epochs", events.points(kEpochTime).size()},
           {"evaluations", values.size()},

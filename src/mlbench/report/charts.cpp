@@ -46,10 +46,11 @@ class ChartMaker {
     for (size_t i = 0; i < study_.lines.size(); ++i) step_kinds(i, seconds);
     for (size_t i = 0; i < study_.lines.size(); ++i) hidden_communication(i, seconds);
     train_loss();
-    over_workers("communication_ratio", "Share of communication", "agg / train clock, median of the repeats",
-                 "communication / total", [](const StudyPoint& point) { return point.communication_share; });
+    over_workers("communication_ratio", "Share of communication",
+                 "agg / train clock of the whole run, median of the repeats", "communication / total",
+                 [](const StudyPoint& point) { return point.communication_share; });
     over_workers("communication_compute_ratio", "Communication / computation",
-                 "agg / (init, fwd_pass, comp_loss, backprop and opt_step) on rank 0, median of the repeats",
+                 "agg / (init, fwd_pass, comp_loss, backprop and opt_step) on rank 0, whole run, median of the repeats",
                  "communication / computation",
                  [](const StudyPoint& point) { return point.communication_per_compute; });
     over_workers("cost", "Cost", options_.price_note,
@@ -149,7 +150,7 @@ class ChartMaker {
     const std::string title =
         study_.lines.size() == 1 ? "Time per kind of step" : "Time per kind of step, " + line.name;
     Chart& chart = start(index == 0 ? "time_for_all_phases" : fmt::format("time_for_all_phases-{}", index + 1), title,
-                         "rank 0, of the repeat with the median train clock; agg without wait and transfer where known",
+                         "rank 0, of the repeat with the median time; agg without wait and transfer where known",
                          "workers", seconds);
     chart.kind = ChartKind::kStackedBars;
     const bool exact = std::ranges::none_of(
@@ -192,7 +193,7 @@ class ChartMaker {
     const std::string title = "Communication, exposed and hidden";
     Chart& chart = start(index == 0 ? "communication_hidden" : fmt::format("communication_hidden-{}", index + 1),
                          study_.lines.size() == 1 ? title : title + ", " + line.name,
-                         "rank 0, of the repeat with the median train clock; hidden: while the gradient was computed",
+                         "rank 0, of the repeat with the median time; hidden: while the gradient was computed",
                          "workers", seconds);
     chart.kind = ChartKind::kStackedBars;
     chart.series = {{"exposed", {}, false}, {"hidden", {}, false}};
@@ -228,7 +229,7 @@ class ChartMaker {
   }
 
   void train_loss() {
-    Chart& chart = start("train_loss", "Training loss", "rank 0, of the repeat with the median train clock",
+    Chart& chart = start("train_loss", "Training loss", "rank 0, of the repeat with the median time",
                          "train clock, seconds", "loss");
     over_runs(chart, [](const MeasuredRun& run) {
       std::vector<ChartPoint> points;
@@ -249,7 +250,7 @@ class ChartMaker {
     if (study_.metric.empty()) return;
     ChartSeries at_limit{"at a limit: meets no goal", {}, false, true};
     Chart& chart = start(id, fmt::format("{} on {} data over {}", study_.metric, study_.split, over),
-                         "of the repeat with the median train clock", x_label, study_.metric);
+                         "of the repeat with the median time", x_label, study_.metric);
     over_runs(chart, [&](const MeasuredRun& run) {
       std::vector<ChartPoint> points;
       const Json rows = run.record.value(study_.split == "train" ? "epochs" : "evaluations", Json::array());

@@ -34,9 +34,8 @@ std::optional<double> wall_to_goal(const Json& record) {
       if (const auto wall_s = number(evaluation, "/wall_s")) return wall_s;
     }
   }
-  // A goal on training data is met by no evaluation: then the whole run is what is known, where it ended there.
-  const bool went_on = truth(record, "/limits/to_the_end") || text(record, "/division") == "custom";
-  return went_on ? std::nullopt : number(record, "/clocks/wall_s");
+  // A goal on training data is met by no evaluation.
+  return ended_at_goal(record) ? number(record, "/clocks/wall_s") : std::nullopt;
 }
 
 std::string last_evaluation(const Json& record) {
@@ -87,6 +86,17 @@ std::optional<bool> goal_higher_is_better(const Json& record) {
   const Json* given = find(record, "/goal/higher_is_better");
   if (given != nullptr && given->is_boolean()) return given->get<bool>();
   return spec::higher_is_better(text(record, "/goal/metric"));
+}
+
+bool ended_at_goal(const Json& record) {
+  return !truth(record, "/limits/to_the_end") && text(record, "/division") != "custom";
+}
+
+const Json* sums_to_goal(const Json& record) {
+  if (!truth(record, "/goal/reached")) return nullptr;
+  const Json* goal = find(record, "/goal");
+  if (goal->contains("steps_s")) return goal;
+  return ended_at_goal(record) ? &record : nullptr;
 }
 
 RunFigures figures_of(const Json& record) {

@@ -20,6 +20,13 @@ std::string text(const Json& record, const char* pointer);
 // metric. Empty when neither tells.
 std::optional<bool> goal_higher_is_better(const Json& record);
 
+// Of a run that reached its goal: whether it ended there, so that what the whole run took is what it took to the goal.
+bool ended_at_goal(const Json& record);
+
+// Where a record has steps_s and exchange of the time up to its goal: in its goal, or as a whole where the run ended
+// there. Null where the goal was not reached, or that is not on record.
+const Json* sums_to_goal(const Json& record);
+
 // What a table shows of one run.
 struct RunFigures {
   std::string name, state;

@@ -12,6 +12,8 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/record/clocks.h"
+#include "mlbench/record/curve.h"
 #include "mlbench/record/legacy_names.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/report/figures.h"
@@ -129,16 +131,16 @@ Json record_of_dashboard(const std::vector<ZipMember>& members, const Archive& a
                  {"limits", {{"light", result.value("light", Json(nullptr))}}},
                  {"goal", result.value("goal", Json(nullptr))},
                  {"clocks", {{"train_s", seconds.value("total", Json(nullptr))}}},
-                 {"steps_s", Json::object()},
+                 {"steps_s", result.value("steps_s", Json::object())},
                  {"evaluations", Json::array()}};
   record["clocks"]["train_legacy_s"] = record["clocks"]["train_s"];
   if (record["goal"].is_object()) record["goal"]["train_s"] = record["clocks"]["train_s"];
+  // Sums of the whole run, where the run is no longer than what was derived.
+  const bool whole = result.value("epochs", Json(nullptr)) == series_of(archive, "CumulativeTrainTimeEpoch").size();
   for (const std::string_view kind : record::kStepKindNames) {
-    std::vector<DatedValue> parts = series_of(archive, std::string(kind));
-    if (parts.empty()) parts = series_of(archive, "global_cum_" + std::string(kind));
-    double sum = 0;
-    for (const DatedValue& part : parts) sum += part.value;
-    if (!parts.empty()) record["steps_s"][std::string(kind)] = sum;
+    if (!whole || record["steps_s"].contains(kind)) continue;
+    const std::vector<DatedValue> sum = series_of(archive, "global_cum_" + std::string(kind));
+    if (!sum.empty()) record["steps_s"][std::string(kind)] = sum.back().value;
   }
   const std::string metric = text(record, "/goal/metric");
   double epoch = 0;
@@ -158,11 +160,19 @@ MeasuredRun read_run_folder(const fs::path& run_dir) {
   MeasuredRun run{read_record(run_dir), {}, run_dir.string()};
   LossMerger merger;
   double train_s = 0;
+  // Records of earlier programs lack what their steps took up to the goal.
+  const bool lacks_sums = number(run.record, "/goal/step") && sums_to_goal(run.record) == nullptr;
+  std::vector<record::RankSpool> spools;
   for (int64_t segment = 1; segment <= segment_count(run.record); ++segment) {
-    for (const record::StepRecord& step : record::read_spool(run_dir, segment, 0).steps) {
+    record::RankSpool spool = record::read_spool(run_dir, segment, 0);
+    for (const record::StepRecord& step : spool.steps) {
       train_s += static_cast<double>(step.total_ns()) / 1e9;
       merger.add(train_s, step.loss_sum, static_cast<double>(step.samples));
     }
+    if (lacks_sums) spools.push_back(std::move(spool));
+  }
+  if (const auto moment = record::goal_moment(spools)) {
+    run.record["goal"]["steps_s"] = record::steps_json(record::derive_clocks(spools, *moment));
   }
   run.loss = merger.points();
   if (run.loss.empty()) run.loss = read_run_record(run.record).loss;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <tuple>
 
 #include "mlbench/base/errors.h"
@@ -40,6 +41,22 @@ TEST_F(MeasuredRunTest, AFolderHasItsLossOnTheTrainClock) {
   EXPECT_DOUBLE_EQ(run.loss[2].train_s, 5);
   EXPECT_DOUBLE_EQ(run.loss[2].loss, 0.5);
   EXPECT_EQ(run.record["name"], "r-1");
+}
+
+// As earlier programs wrote it.
+TEST_F(MeasuredRunTest, ARecordWithoutTheSumsUpToItsGoalGetsThemFromTheSpool) {
+  make_run("r-1");
+  const auto run = folder_.path() / "r-1";
+  Json record = make_record("r-1", 1, 5, 1500, true);
+  record["limits"]["to_the_end"] = true;
+  record["goal"]["step"] = 50;
+  write_json_file(run / "run.json", record);
+  append_event(run, 1, 0, {{"event", "goal"}, {"step", 50}});
+  EXPECT_EQ(read_run_folder(run).record["goal"]["steps_s"]["fwd_pass"], 2.0) << "of 5 s";
+
+  record["limits"]["to_the_end"] = false;
+  write_json_file(run / "run.json", record);
+  EXPECT_FALSE(read_run_folder(run).record["goal"].contains("steps_s")) << "the whole run is what it took";
 }
 
 TEST_F(MeasuredRunTest, LongRunsAreMergedBySamples) {
@@ -108,6 +125,21 @@ TEST_F(MeasuredRunTest, AnArchiveOfTheDashboard) {
   ASSERT_EQ(run.loss.size(), 2U);
   EXPECT_DOUBLE_EQ(run.loss[0].train_s, 8);
   EXPECT_DOUBLE_EQ(run.loss[1].train_s, 14);
+
+  // One that went on for an epoch after its goal was met: times and their parts are those up to it.
+  const auto set = [&](const std::string& name, const std::string& content) {
+    std::ranges::find(members, "result_" + name + " @ 0.json", &ZipMember::name)->content = content;
+  };
+  set("CumulativeTrainTimeEpoch",
+      series({{"2020-11-30T12:00:10Z", "8.0"}, {"2020-11-30T12:00:20Z", "6.0"}, {"2020-11-30T12:00:40Z", "20.0"}}));
+  set("agg",
+      series({{"2020-11-30T12:00:10Z", "2.5"}, {"2020-11-30T12:00:20Z", "1.5"}, {"2020-11-30T12:00:40Z", "9.0"}}));
+  set("fwd_pass",
+      series({{"2020-11-30T12:00:10Z", "5.0"}, {"2020-11-30T12:00:20Z", "4.0"}, {"2020-11-30T12:00:40Z", "8.0"}}));
+  members.push_back({"result_global_cum_opt_step @ 0.json", series({{"2020-11-30T12:00:45Z", "3.0"}})});
+  const MeasuredRun longer = read_run_archive(members, "cifar-2");
+  EXPECT_EQ(longer.record["clocks"]["train_s"], 14.0);
+  EXPECT_EQ(longer.record["steps_s"], (Json{{"fwd_pass", 9.0}, {"agg", 4.0}}));
 }
 
 // Of task 0, which trains nothing: what it holds are rows of a benchmark of collectives.

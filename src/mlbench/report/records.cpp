@@ -149,9 +149,10 @@ void check_record(const Json& record) {
   };
   check_members(member("limits"), "limits.", {{"true or false", {"light", "to_the_end"}}});
   check_present(member("limits"), "limits.", {"light"});
-  check_members(
-      member("goal"), "goal.",
-      {{"text", {"metric", "split"}}, {"true or false", {"higher_is_better", "reached"}}, {"object", {"best"}}});
+  check_members(member("goal"), "goal.",
+                {{"text", {"metric", "split"}},
+                 {"true or false", {"higher_is_better", "reached"}},
+                 {"object", {"best", "steps_s", "exchange"}}});
   check_present(member("goal"), "goal.", {"reached"});
   const auto workers = record.find("workers");
   const double ranks = workers != record.end() && workers->is_number() ? workers->get<double>() : 0;

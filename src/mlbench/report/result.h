@@ -32,10 +32,10 @@ namespace mlbench::report {
 //  best | null, "evaluation": its number from 1 | null} | null,
 //  "official_result": text|null, "claimed": official_result.txt|null,
 //  "seconds": {"total", "compute", "communication", "metrics", "preprocessing", "other", "train": clock|null},
-//  "source": "epochs" | "totals", "epochs": n, "evaluations": n,
+//  "steps_s": {kind of step: what of the total it took}, "source": "epochs" | "totals", "epochs": n, "evaluations": n,
 //  "differences": [{"what", "claimed", "derived"}], "notes": [text],
 //  "run_notes": {"description", "expected", "tags"} (notes.h) | null}
-// Of task 0: "task" "0a"; "goal", "seconds" and "source" null, "epochs" and "evaluations" 0; and
+// Of task 0: "task" "0a"; "goal", "seconds" and "source" null, no "steps_s", "epochs" and "evaluations" 0; and
 //  "collectives": {"results": rows (record/collectives.h)}
 // UserError naming the member: what a derivation needs is missing or malformed.
 Json derive_result(const std::vector<ZipMember>& members);

@@ -143,6 +143,13 @@ class StudyMaker {
     }
   }
 
+  // steps_s and exchange of the time that `seconds` are; empty where that is not on record.
+  const Json& sums(size_t run) const {
+    static const Json kNothing = Json::object();
+    const Json* sums = study_.to_goal ? sums_to_goal(record(run)) : &record(run);
+    return sums != nullptr ? *sums : kNothing;
+  }
+
   // What a duration of this run is divided by.
   Figure unit(size_t run) const { return study_.to_goal ? Figure(1) : kilosamples(record(run)); }
   Figure in_unit(size_t run, Figure seconds) const {
@@ -163,21 +170,21 @@ class StudyMaker {
     StudyPoint point;
     point.workers = workers;
     point.runs = repeats;
-    std::vector<double> train;  // what the repeat shown is chosen by, also where the goal was missed
+    std::vector<double> train;
     std::vector<double> times;
     for (const size_t run : repeats) {
       if (goal_s(run)) ++point.reached;
       if (const Figure seconds = seconds_of(run)) times.push_back(*seconds);
       train.push_back(in_unit(run, number(record(run), "/clocks/train_s")).value_or(0));
     }
-    point.shown = repeats[median_index(train)];
     const bool complete = !study_.to_goal || point.reached == std::ssize(repeats);
+    point.shown = repeats[median_index(complete && times.size() == repeats.size() ? times : train)];
     if (complete && !times.empty()) {
       point.seconds = median(times);
       point.least_s = *std::min_element(times.begin(), times.end());
       point.most_s = *std::max_element(times.begin(), times.end());
       point.compute_s =
-          median_over(repeats, [&](size_t run) { return in_unit(run, with_value(compute_seconds(record(run)))); });
+          median_over(repeats, [&](size_t run) { return in_unit(run, with_value(compute_seconds(sums(run)))); });
       add_cost(point);
     } else if (study_.to_goal) {
       study_.notes.push_back(fmt::format("{}: {} of {} did not reach the goal, so k = {} has no time to it",
@@ -194,7 +201,12 @@ class StudyMaker {
     });
     add_exchange(point);
     for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
-      point.kinds_s[kind] = in_unit(point.shown, kind_seconds(record(point.shown), record::kStepKindNames[kind]));
+      point.kinds_s[kind] = in_unit(point.shown, kind_seconds(sums(point.shown), record::kStepKindNames[kind]));
+    }
+    if (goal_s(point.shown) && sums(point.shown).empty()) {
+      study_.notes.push_back(
+          fmt::format("{}: what its steps took up to the goal is not on record, so k = {} has no bars",
+                      names_of({point.shown}), workers));
     }
     if (official_ && official_->schedule.decay == "inverse_sqrt") {
       const auto alpha = official_->schedule.lr_by_workers.find(workers);
@@ -209,9 +221,7 @@ class StudyMaker {
     point.transfer_share = median_over(point.runs, [&](size_t run) { return figures(run).transfer_share; });
     point.exchange_exact = std::ranges::all_of(point.runs, [&](size_t run) { return figures(run).exchange_exact; });
     point.hidden_share = median_over(point.runs, [&](size_t run) { return figures(run).hidden_share; });
-    const auto of_shown = [&](const char* pointer) {
-      return in_unit(point.shown, number(record(point.shown), pointer));
-    };
+    const auto of_shown = [&](const char* pointer) { return in_unit(point.shown, number(sums(point.shown), pointer)); };
     point.wait_s = of_shown("/exchange/wait_s/0");
     point.transfer_s = of_shown("/exchange/transfer_s/0");
     point.exposed_s = of_shown("/exchange/exposed_s/0");

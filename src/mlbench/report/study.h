@@ -9,11 +9,12 @@
 //
 // What is compared is the time to the goal on the train clock, median of the repeats, where any run of the study
 // reached it (a point of which a repeat missed the goal has no time: times of the lucky runs alone would be biased);
-// else the train clock per 1,000 samples of all workers.
+// else the train clock per 1,000 samples of all workers. Parts of that time are of the same steps: a run that went on
+// past its goal is counted up to it. Shares are ratios of a run, all of it.
 //
 //   speed-up          time of the baseline / time
 //   compute-only      the same of the time in init, fwd_pass, comp_loss, backprop and opt_step on rank 0
-//   communication     agg / train clock (and agg / the compute time), medians
+//   communication     agg / train clock (and agg / the compute time), of the whole run, medians
 //   wait, transfer    parts of it on rank 0, over the train clock, medians (record/exchange.h)
 //   hidden            what of both ran while rank 0 computed its gradient, in the same way
 //   cost              time x workers x price of a worker per hour, on the clock that is billed; without a goal, per
@@ -35,8 +36,10 @@ namespace mlbench::report {
 struct StudyPoint {
   int64_t workers = 0;
   std::vector<size_t> runs;  // repeats, as indices into the runs given
-  size_t shown = 0;          // the repeat of the median time: its parts, losses and evaluations are drawn
-  int64_t reached = 0;       // repeats that reached the goal
+  // The repeat of the median time, where one has none of the median train clock: its parts, losses and evaluations are
+  // drawn.
+  size_t shown = 0;
+  int64_t reached = 0;                             // repeats that reached the goal
   std::optional<double> seconds, least_s, most_s;  // median and range over the repeats
   std::optional<double> compute_s;                 // median
   std::optional<double> samples_per_s;             // median
@@ -45,8 +48,8 @@ struct StudyPoint {
   std::optional<double> wait_share, transfer_share;
   bool exchange_exact = false;  // else the shares are at least and at most so much
   std::optional<double> hidden_share;
-  // Of the repeat shown, in the unit of `seconds`. Wait and transfer are parts of `agg` where nothing is hidden;
-  // exposed is one always.
+  // Of the repeat shown, in the unit of `seconds`; none where it missed the goal of the study. Wait and transfer are
+  // parts of `agg` where nothing is hidden; exposed is one always.
   std::array<std::optional<double>, record::kStepKinds> kinds_s;
   std::optional<double> wait_s, transfer_s, exposed_s, hidden_s;
   bool hides() const { return hidden_s.value_or(0) > 0; }

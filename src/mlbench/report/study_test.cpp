@@ -141,6 +141,58 @@ TEST(Study, CostIsOnTheClockThatIsBilled) {
   EXPECT_THAT(study.notes, Contains("Cost and price index are on the wall clock, all else on the train clock"));
 }
 
+// Twice the workers need three times the steps to the goal, and go on to the same end, on which they spend half.
+TEST(Study, OfRunsToTheEndTheStepsUpToTheGoalCount) {
+  std::vector<MeasuredRun> runs = {published("r-1", {1, 10, 80, 0}), published("r-2", {2, 30, 40, 20})};
+  for (MeasuredRun& run : runs) {
+    run.record["limits"]["to_the_end"] = true;
+    run.record["clocks"]["train_s"] = 100;
+  }
+  runs[0].record["goal"]["steps_s"] = {{"fwd_pass", 8.0}, {"agg", 0.0}};
+  runs[1].record["goal"]["steps_s"] = {{"fwd_pass", 12.0}, {"agg", 6.0}};
+  runs[1].record["exchange"] = {{"wait_s", {15, 1}}, {"transfer_s", {5, 5}}, {"exact", true}};
+  runs[1].record["goal"]["exchange"] = {{"wait_s", {4, 1}}, {"transfer_s", {2, 2}}, {"exact", true}};
+  const Study study = studies_of(runs)[0];
+  const StudyPoint &one = study.lines[0].points[0], &two = study.lines[0].points[1];
+  EXPECT_DOUBLE_EQ(*two.speed_up, 1.0 / 3);
+  EXPECT_DOUBLE_EQ(*two.compute_speed_up, 8.0 / 12);
+  EXPECT_EQ(one.kinds_s[static_cast<size_t>(record::StepKind::kForward)], 8);
+  EXPECT_EQ(two.kinds_s[static_cast<size_t>(record::StepKind::kAggregate)], 6);
+  EXPECT_EQ(two.wait_s, 4);
+  EXPECT_DOUBLE_EQ(*two.communication_share, 0.2) << "a share is of the whole run";
+  for (const Chart& chart : charts_of(study, runs, {})) {
+    if (chart.id != "time_for_all_phases") continue;
+    double bar = 0;
+    for (const ChartSeries& series : chart.series) bar += series.points.at(1).y;
+    EXPECT_LE(bar, 30) << "T of k = 2";
+  }
+
+  // A record without them has no such figures.
+  runs[1].record["goal"].erase("steps_s");
+  const Study without = studies_of(runs)[0];
+  EXPECT_TRUE(without.lines[0].points[1].speed_up);
+  EXPECT_FALSE(without.lines[0].points[1].compute_speed_up);
+  EXPECT_FALSE(without.lines[0].points[1].kinds_s[static_cast<size_t>(record::StepKind::kForward)]);
+  EXPECT_THAT(without.notes,
+              Contains("r-2: what its steps took up to the goal is not on record, so k = 2 has no bars"));
+}
+
+// What is drawn is the median of T, not of the whole runs; a run that missed the goal has no bar among bars of T.
+TEST(Study, OfRunsToTheEndTheMedianTimeToTheGoalIsShown) {
+  std::vector<MeasuredRun> runs = {published("r-2", {2, 40, 25, 10}), published("r-2.2", {2, 20, 24, 5}),
+                                   published("r-2.3", {2, 30, 26, 6})};
+  for (size_t i = 0; i < runs.size(); ++i) {
+    runs[i].record["limits"]["to_the_end"] = true;
+    runs[i].record["clocks"]["train_s"] = 100 + i;
+    runs[i].record["goal"]["steps_s"] = runs[i].record["steps_s"];
+  }
+  EXPECT_EQ(studies_of(runs)[0].lines[0].points[0].shown, 2U);
+  for (MeasuredRun& run : runs) run.record["goal"]["reached"] = &run == &runs[0];
+  const StudyPoint point = studies_of(runs)[0].lines[0].points[0];
+  EXPECT_EQ(point.shown, 1U);
+  EXPECT_FALSE(point.kinds_s[static_cast<size_t>(record::StepKind::kForward)]);
+}
+
 TEST(Study, WaitAndTransferAreMediansOfRank0) {
   std::vector<MeasuredRun> runs = {published("r-1", {1, 60, 50, 0}), published("r-2", {2, 40, 25, 10}),
                                    published("r-2.2", {2, 50, 25, 10}), published("r-2.3", {2, 100, 25, 10})};

@@ -230,11 +230,12 @@ std::string checked_name(archive_entry* entry) {
 }  // namespace
 
 std::string official_result(const Json& record) {
+  if (text(record, "/division") == "custom") return text(record, "/custom/result");
   const auto goal = record.find("goal");
   const auto total = number(record, "/clocks/train_legacy_s");
   const auto target = number(record, "/goal/target");
   if (goal == record.end() || !goal->is_object() || !goal->value("reached", false) || !total || !target) return "";
-  if (record.value(Json::json_pointer("/limits/to_the_end"), false)) return "";
+  if (!ended_at_goal(record)) return "";
   const std::string metric = text(record, "/goal/metric");
   const std::string split = text(record, "/goal/split") == "train" ? "Training" : "Validation";
   std::string out = metric.starts_with("Prec@")
@@ -282,7 +283,6 @@ std::function<std::string()> json_list(size_t count, std::function<std::string(s
 }
 
 Download download_of(const std::filesystem::path& run_dir, const Json& record) {
-  const bool custom = text(record, "/division") == "custom";
   Download download;
   const auto add = [&](std::string member, std::vector<SeriesPoint> series) {
     download.held_bytes += series.size() * sizeof(SeriesPoint);
@@ -297,8 +297,8 @@ Download download_of(const std::filesystem::path& run_dir, const Json& record) {
   if (const RunNotes notes = notes_or_none(run_dir); notes != RunNotes{}) {
     download.parts.push_back(text_part("notes.json", to_json(notes).dump(2) + "\n"));
   }
-  std::string official = custom ? text(record, "/custom/result") : official_result(record);
-  if (!official.empty()) download.parts.push_back(text_part("official_result.txt", std::move(official)));
+  if (std::string official = official_result(record); !official.empty())
+    download.parts.push_back(text_part("official_result.txt", std::move(official)));
   std::string json = record.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   download.held_bytes += json.size();
   download.parts.push_back(text_part("run.json", std::move(json)));

@@ -68,7 +68,7 @@ std::function<std::string()> json_list(size_t count, std::function<std::string(s
 std::string point_text(const std::string& date, const std::string& value, bool cumulative);
 
 // "85% Top 1 Validation Accuracy reached in 41.234 seconds, Compute: ... seconds, ..."; "" without a goal reached, and
-// of a run that went on past its goal, whose clocks are not those of the goal.
+// of a run that went on past its goal, whose clocks are not those of the goal. Of a custom run what its script said.
 std::string official_result(const Json& record);
 
 // The bytes of an archive (deflated; member times are `mtime`, seconds since the epoch, so that equal input gives equal

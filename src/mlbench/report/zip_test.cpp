@@ -212,5 +212,15 @@ TEST(OfficialResult, HasMlbenchsSentence) {
   EXPECT_EQ(official_result(record), "");
 }
 
+// A script says itself what it reached, and when: it may have gone on.
+TEST(OfficialResult, OfACustomRunIsItsScripts) {
+  Json record = make_record("r-2", 2, 40, 5400, true);
+  record["division"] = "custom";
+  record["custom"] = {{"result", nullptr}};
+  EXPECT_EQ(official_result(record), "");
+  record["custom"]["result"] = "85% Top 1 Validation Accuracy reached in 30.000 seconds";
+  EXPECT_EQ(official_result(record), "85% Top 1 Validation Accuracy reached in 30.000 seconds");
+}
+
 }  // namespace
 }  // namespace mlbench::report
