@@ -105,7 +105,7 @@ TEST(Events, EachMemberHasARowAndBelongsToAnEvent) {
                           member::kWeightsSha256, member::kKind, member::kOperation, member::kMessage}) {
     check(one, MemberType::kText);
   }
-  for (const auto& one : {member::kMetrics, member::kData, member::kEffective, member::kVersions}) {
+  for (const auto& one : {member::kMetrics, member::kData, member::kEffective, member::kVersions, member::kStorage}) {
     check(one, MemberType::kObject);
   }
   check(member::kCadence, MemberType::kBoolean);

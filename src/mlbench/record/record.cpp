@@ -1,6 +1,7 @@
 #include "mlbench/record/record.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -110,6 +111,10 @@ Json segments_json(const RunProgress& progress, const Spools& spools, const std:
   return list;
 }
 
+Json checkpoint_every(const spec::CheckpointPolicy& policy) {
+  return policy.every_epoch ? Json("epoch") : positive_or_null(policy.every_steps);
+}
+
 // These choices, in one order; what else `given` holds follows.
 Json choices_json(const Json& given) {
   Json choices = Json::object();
@@ -128,6 +133,24 @@ Json data_json(const spec::RunSpec& spec, const Json& prepared) {
                {"samples", nullptr}};
   if (const Json found = field_of(prepared, member::kData); found.is_object()) data.update(found);
   return data;
+}
+
+// What the ranks' data and files lie on: "nfs"; "data nfs, run local"; "not known" where a rank did not say.
+Json storage_json(const Spools& spools) {
+  const auto of_all = [&](const char* part) {
+    std::set<std::string> kinds;
+    for (const auto& segments : spools.ranks) {
+      const Json kind = field_of(field_of(last_event(segments, EventKind::kBegin), member::kStorage), part);
+      kinds.insert(kind.is_string() ? kind.get<std::string>() : "");
+    }
+    return kinds.contains("") ? std::string() : fmt::format("{}", fmt::join(kinds, " + "));
+  };
+  const std::string data = of_all("data"), run = of_all("run");
+  const std::string kind = data.empty() || run.empty() ? "not known"
+                           : data == run               ? run
+                                                       : fmt::format("data {}, run {}", data, run);
+  return {{"kind", kind},        {"data", text_or_null(data)}, {"run", text_or_null(run)},
+          {"endpoint", nullptr}, {"objects", nullptr},         {"bytes", nullptr}};
 }
 
 Json clocks_json(const RunProgress& progress, const std::vector<RankSpool>& segments, const Clocks& clocks) {
@@ -356,7 +379,10 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
                                       {"device", spec.device},
                                       {"by_layer", task.optimizer.options.value("by_layer", Json(nullptr))},
                                       {"bucket_mb", task.optimizer.options.value("bucket_mb", Json(nullptr))},
-                                      {"overlap", task.optimizer.options.value("overlap", Json(nullptr))}});
+                                      {"overlap", task.optimizer.options.value("overlap", Json(nullptr))},
+                                      {"checkpoint_every", checkpoint_every(spec.checkpoint)},
+                                      {"profile", spec.profile},
+                                      {"timeline", spec.timeline}});
   record["effective"] = effective;
   record["failure"] = failure_json(progress.failure);
   record["segments"] = segments;
@@ -366,9 +392,14 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record["allocation"] = progress.allocation;
   record["hosts"] = progress.hosts;
   record["data"] = data_json(spec, last_event(rank0, EventKind::kPrepared));
-  record["storage"] = {{"kind", "local"}, {"endpoint", nullptr}, {"objects", nullptr}, {"bytes", nullptr}};
+  record["storage"] = storage_json(spools);
   record["goal"] = goal_json(spec, rank0, times, evaluations, epochs);
   if (record["goal"].is_object() && record["data"]["official"] != true) record["goal"].erase("target_loss");
+  if (const auto moment = goal_moment(rank0); moment && record["goal"].is_object()) {
+    const bool at_its_end = derive_clocks(rank0, *moment).steps == clocks.steps;
+    record["goal"]["exchange"] =
+        at_its_end ? exchange : exchange_json(spec, std::ssize(rank0), effective, nullptr, *moment);
+  }
   record["clocks"] = clocks_json(progress, rank0, clocks);
   record["steps_s"] = steps_json(clocks);
   record["exchange"] = exchange;
@@ -386,8 +417,3 @@ Json build_record(const spec::RunSpec& spec, const RunProgress& progress) {
 }
 
 }  // namespace mlbench::record
-  if (const auto moment = goal_moment(rank0); moment && record["goal"].is_object()) {
-    const bool at_its_end = derive_clocks(rank0, *moment).steps == clocks.steps;
-    record["goal"]["exchange"] =
-        at_its_end ? exchange : exchange_json(spec, std::ssize(rank0), effective, nullptr, *moment);
-  }

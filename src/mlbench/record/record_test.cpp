@@ -307,6 +307,26 @@ TEST_F(Record, AGoalHasTheSumsUpToIt) {
   }
 }
 
+TEST_F(Record, StorageIsThatOfAllRanks) {
+  const auto begin = [](const Json& storage) { return Json{{"event", "begin"}, {"storage", storage}}; };
+  const auto storage_of = [&](const Json& first, const Json& second) {
+    write_spool(folder_.path(), 1, 0, {step_record(0, 15, kSecond)}, {first});
+    write_spool(folder_.path(), 1, 1, {step_record(0, 15, kSecond)}, {second});
+    return build()["storage"];
+  };
+  const Json local = begin({{"data", "local"}, {"run", "local"}}), shared = begin({{"data", "nfs"}, {"run", "nfs"}});
+  EXPECT_EQ(storage_of(local, local)["kind"], "local");
+  EXPECT_EQ(storage_of(shared, shared)["kind"], "nfs");
+  EXPECT_EQ(storage_of(begin({{"data", "nfs"}, {"run", "local"}}), begin({{"data", "nfs"}, {"run", "local"}}))["kind"],
+            "data nfs, run local");
+  EXPECT_EQ(storage_of(local, shared)["kind"], "local + nfs");
+  const Json half = storage_of(local, begin({{"data", nullptr}, {"run", "local"}}));
+  EXPECT_EQ(half["kind"], "not known");
+  EXPECT_EQ(half["data"], nullptr);
+  EXPECT_EQ(half["run"], "local");
+  EXPECT_EQ(storage_of(local, {{"event", "begin"}})["kind"], "not known") << "of an earlier program";
+}
+
 TEST_F(Record, AValueAtALimitReachesNothing) {
   Json last = evaluation(15, 95, kSecond, 2 * kSecond);
   last["cadence"] = false;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mlbench/base/environment.h"
+#include "mlbench/base/storage.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/record/events.h"
 
@@ -26,12 +27,17 @@ void RunLog::begin(int64_t step, int64_t last_step) {
   effective.update(c_.optimizer.effective());
   Json versions = c_.framework.versions();
   versions.update(c_.comm.versions());
-  c_.recorder.event(
-      make_event(EventKind::kBegin,
-                 {member::kStartStep(step), member::kParameters(c_.framework.layout().parameter_count()),
-                  member::kEffective(effective), member::kVersions(versions), member::kCommStack(c_.comm.description()),
-                  member::kStepsPerEpoch(plan_.steps_per_epoch()), member::kLastStep(last_step),
-                  member::kSamplesBefore(plan_.samples_after(step)), member::kPeakRss(peak_rss_bytes())}));
+  const auto lies_on = [](const std::string& folder) {
+    const std::string kind = storage_kind(folder);
+    return kind.empty() ? Json(nullptr) : Json(kind);
+  };
+  const Json storage = {{"data", lies_on(c_.run.cache_dir)}, {"run", lies_on(c_.run.run_dir)}};
+  c_.recorder.event(make_event(
+      EventKind::kBegin, {member::kStartStep(step), member::kStorage(storage),
+                          member::kParameters(c_.framework.layout().parameter_count()), member::kEffective(effective),
+                          member::kVersions(versions), member::kCommStack(c_.comm.description()),
+                          member::kStepsPerEpoch(plan_.steps_per_epoch()), member::kLastStep(last_step),
+                          member::kSamplesBefore(plan_.samples_after(step)), member::kPeakRss(peak_rss_bytes())}));
 }
 
 void RunLog::step(track::StepSample sample) {

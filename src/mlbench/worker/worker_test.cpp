@@ -13,6 +13,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/storage.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/spec/run_spec.h"
@@ -225,6 +226,13 @@ TEST_F(WorkerTest, another_seed_gives_other_weights) {
   spec::RunSpec other = make_run("other", 1);
   other.seed = 4;
   EXPECT_NE(train(other)["weights_sha256"], one["weights_sha256"]);
+}
+
+TEST_F(WorkerTest, the_record_says_what_data_and_run_lie_on) {
+  const spec::RunSpec run = make_run("lies", 1);
+  const Json storage = train(run)["storage"];
+  EXPECT_EQ(storage["data"], storage_kind(run.cache_dir));
+  EXPECT_EQ(storage["run"], storage_kind(run.run_dir));
 }
 
 TEST_F(WorkerTest, a_gradient_in_buckets_gives_the_same_weights) {
