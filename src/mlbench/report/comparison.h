@@ -32,10 +32,11 @@ enum class KeyKind {
 struct ComparisonKey {
   std::string_view name;
   KeyKind kind;
-  std::string (*value)(const Json& record);  // as people read it; "" where the record does not tell
+  std::function<std::string(const Json& record)> value;  // as people read it; "" where the record does not tell
 };
 
-// Every key, in the order in which names of lines show them.
+// Every key, in the order in which names of lines show them. What options are compared by, and why some by none, their
+// rows say (spec/run_options.h).
 std::span<const ComparisonKey> comparison_keys();
 std::vector<std::string> keys_to_vary();   // those that --vary may name: all that are not fixed
 std::vector<std::string> keys_of_lines();  // those that --lines may name: the free ones

@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
 
+#include "mlbench/base/sha256.h"
 #include "mlbench/report/figures.h"
+#include "mlbench/spec/run_options.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::report {
@@ -18,6 +21,7 @@ namespace mlbench::report {
 namespace {
 
 constexpr double kMemoryTolerance = 0.05;
+constexpr size_t kLongestTold = 100;  // bytes of what an engine was told; longer ones are shown by their hash
 
 std::string joined(const auto& words, std::string_view between = ", ") {
   return fmt::format("{}", fmt::join(words, between));
@@ -115,7 +119,8 @@ std::string framework(const Json& record) {
   return joined(words);
 }
 
-// With its settings, as they were asked for: what came of them may depend on the number of workers.
+// With its settings, as they were asked for: what came of them may depend on the number of workers. The interface is in
+// no stack.
 std::string backend(const Json& record) {
   const std::string name = text(record, "/backend"), stack = text(record, "/comm_stack");
   std::vector<std::string> words;
@@ -126,6 +131,9 @@ std::string backend(const Json& record) {
     const Json value = record.contains(path) ? record.at(path) : Json(nullptr);
     if (value.is_null() || value == Json(false) || value == Json(0)) continue;
     words.push_back(value == Json(true) ? std::string(setting) : fmt::format("{}={}", setting, value.dump()));
+  }
+  if (const std::string given = text(record, "/communication/interface"); !given.empty()) {
+    words.push_back("interface=" + given);
   }
   return joined(words);
 }
@@ -161,9 +169,18 @@ std::string shared_host(const Json& record) {
   return truth_of(record, "/shared_host").value_or(false) ? "shared host" : "host of its own";
 }
 
+// How many, and where their ranks are more unlike than they must be, how many of these.
 std::string hosts(const Json& record) {
   const size_t count = list_of(record, "hosts").size();
-  return count == 0 ? "" : fmt::format("{} host{}", count, count == 1 ? "" : "s");
+  if (count == 0) return "";
+  std::map<std::string, int> ranks_on;
+  for (const Json& rank : list_of(record, "placement")) ++ranks_on[text(rank, "/host")];
+  std::vector<int> ranks;
+  for (const auto& [host, number] : ranks_on) ranks.push_back(number);
+  std::ranges::sort(ranks, std::greater());
+  const bool uneven = !ranks.empty() && ranks.front() > ranks.back() + 1;
+  return fmt::format("{} host{}{}", count, count == 1 ? "" : "s",
+                     uneven ? fmt::format(" with {} ranks", joined(ranks, " + ")) : "");
 }
 
 std::string cpu_and_gpus(const Json& host) {
@@ -202,16 +219,33 @@ std::string network(const Json& record) {
   return joined(words, " + ");
 }
 
+// Records of earlier programs do not tell: nearly all had the usual ones.
+std::string checkpoints(const Json& record) {
+  const Json::json_pointer path("/requested/checkpoint_every");
+  const Json every = record.contains(path) ? record.at(path) : Json(nullptr);
+  if (every.is_null()) return "checkpoint at the end";
+  return every.is_string() ? "checkpoint every " + every.get<std::string>()
+                           : fmt::format("checkpoint every {} steps", every.dump());
+}
+
+// What was recorded beside the steps, and took time.
+std::string recording(const Json& record) {
+  std::vector<std::string> words;
+  if (text(record, "/requested/profile") == "time") words.emplace_back("profile");
+  if (truth_of(record, "/requested/timeline").value_or(false)) words.emplace_back("timeline");
+  return words.empty() ? "no profile" : joined(words);
+}
+
 std::string storage(const Json& record) {
   std::vector<std::string> words;
-  add_word(words, text(record, "/storage/kind"));
+  if (const std::string kind = text(record, "/storage/kind"); kind != "not known") add_word(words, kind);
   add_word(words, text(record, "/storage/endpoint"));
   return joined(words);
 }
 
 }  // namespace values
 
-constexpr auto kKeys = std::to_array<ComparisonKey>({
+const ComparisonKey kOwnKeys[] = {
     {"task", KeyKind::kFixed, values::task},
     {"overrides", KeyKind::kFixed, values::overrides},
     {"division", KeyKind::kFixed, values::division},
@@ -231,11 +265,56 @@ constexpr auto kKeys = std::to_array<ComparisonKey>({
     {"hardware", KeyKind::kFree, values::hardware},
     {"network", KeyKind::kFree, values::network},
     {"storage", KeyKind::kFree, values::storage},
-});
+    {"checkpoints", KeyKind::kFree, values::checkpoints},
+    {"recording", KeyKind::kFree, values::recording},
+};
+
+// What the engine was told of an option, by the words that it was told with; long texts by their hash. Slurm's
+// partition is the one that it gave.
+std::string told_to_engine(const Json& record, std::string_view option) {
+  const Json::json_pointer path = Json::json_pointer("/engine") / std::string(option);
+  Json told = record.contains(path) ? record.at(path) : Json(nullptr);
+  std::string words(option);
+  std::ranges::replace(words, '_', ' ');
+  if (option == "slurm") {
+    std::vector<std::string> given;
+    for (const Json& one : list_of(record.value("engine", Json::object()), "slurm")) {
+      if (one.is_string()) given.push_back(one.get<std::string>());
+    }
+    const std::string partition = text(record, "/allocation/partition");
+    if (!partition.empty()) {
+      std::erase_if(given, [](const std::string& one) { return one.starts_with("partition="); });
+      given.push_back("partition=" + partition);
+    }
+    std::ranges::sort(given);
+    told = joined(given, " ");
+  }
+  if (told.is_null() || told == Json(false) || told == Json("")) return words + " not set";
+  if (told == Json(true)) return words;
+  std::string value = told.is_string() ? told.get<std::string>() : told.dump();
+  if (value.size() > kLongestTold || value.find('\n') != std::string::npos) value = sha256_hex(value);
+  return words + " " + value;
+}
+
+// The keys of this file, and one of each option of an engine whose row says that it is compared by itself.
+std::vector<ComparisonKey> all_keys() {
+  std::vector<ComparisonKey> keys(std::begin(kOwnKeys), std::end(kOwnKeys));
+  for (const spec::RunOption& option : spec::run_options()) {
+    const std::string_view name = option.name;
+    if (option.compared != name || std::ranges::count(keys, name, &ComparisonKey::name) > 0) continue;
+    keys.push_back({name, KeyKind::kFree, [name](const Json& record) { return told_to_engine(record, name); }});
+  }
+  return keys;
+}
+
+const std::vector<ComparisonKey>& key_table() {
+  static const std::vector<ComparisonKey> kKeys = all_keys();
+  return kKeys;
+}
 
 std::vector<std::string> names_where(const auto& wanted) {
   std::vector<std::string> names;
-  for (const ComparisonKey& key : kKeys) {
+  for (const ComparisonKey& key : key_table()) {
     if (wanted(key.kind)) names.emplace_back(key.name);
   }
   return names;
@@ -243,7 +322,7 @@ std::vector<std::string> names_where(const auto& wanted) {
 
 }  // namespace
 
-std::span<const ComparisonKey> comparison_keys() { return kKeys; }
+std::span<const ComparisonKey> comparison_keys() { return key_table(); }
 
 std::vector<std::string> keys_to_vary() {
   return names_where([](KeyKind kind) { return kind != KeyKind::kFixed; });
@@ -259,7 +338,7 @@ bool Conditions::HostKind::operator==(const HostKind& other) const {
 }
 
 Conditions::Conditions(const Json& record) {
-  for (const ComparisonKey& key : kKeys) values_.push_back(key.value(record));
+  for (const ComparisonKey& key : key_table()) values_.push_back(key.value(record));
   for (const Json& host : list_of(record, "hosts")) {
     host_kinds_.push_back({values::cpu_and_gpus(host), number(host, "/ram_bytes").value_or(0)});
   }
@@ -267,18 +346,18 @@ Conditions::Conditions(const Json& record) {
 }
 
 const std::string& Conditions::value(const ComparisonKey& key) const {
-  return values_.at(static_cast<size_t>(&key - kKeys.data()));
+  return values_.at(static_cast<size_t>(&key - key_table().data()));
 }
 
 bool Conditions::equal(size_t key, const Conditions& other) const {
   if (values_[key] == other.values_[key]) return true;
-  if (kKeys[key].name == "hardware") {
+  if (key_table()[key].name == "hardware") {
     const auto has_all = [](const auto& kinds, const auto& of) {
       return std::ranges::all_of(of, [&](const HostKind& kind) { return std::ranges::count(kinds, kind) > 0; });
     };
     return has_all(host_kinds_, other.host_kinds_) && has_all(other.host_kinds_, host_kinds_);
   }
-  if (kKeys[key].name == "division") return division_but_keys_ == other.division_but_keys_;
+  if (key_table()[key].name == "division") return division_but_keys_ == other.division_but_keys_;
   return false;
 }
 
@@ -287,10 +366,10 @@ bool Conditions::alike(const Conditions& other) const { return values_ == other.
 Keys Conditions::differences(const Conditions& other) const {
   Keys keys;
   bool workers_differ = false;
-  for (size_t i = 0; i < kKeys.size(); ++i) {
+  for (size_t i = 0; i < key_table().size(); ++i) {
     if (equal(i, other)) continue;
-    keys.push_back(&kKeys[i]);
-    workers_differ = workers_differ || kKeys[i].kind == KeyKind::kWorkers;
+    keys.push_back(&key_table()[i]);
+    workers_differ = workers_differ || key_table()[i].kind == KeyKind::kWorkers;
   }
   if (workers_differ) {
     std::erase_if(keys, [](const ComparisonKey* key) { return key->kind == KeyKind::kFollowsWorkers; });

@@ -11,6 +11,7 @@
 #include "mlbench/report/study.h"
 #include "mlbench/report/summary.h"
 #include "mlbench/report/test_comparisons.h"
+#include "mlbench/spec/run_options.h"
 
 namespace mlbench::report {
 namespace {
@@ -44,6 +45,39 @@ TEST(Comparison, EveryKeyIsTried) {
   std::set<std::string> tried = {"workers"};  // by the tests of speed-ups
   for (const Change& change : changes_of_one_key()) tried.insert(change.key);
   for (const ComparisonKey& key : comparison_keys()) EXPECT_TRUE(tried.contains(std::string(key.name))) << key.name;
+}
+
+TEST(Comparison, EveryOptionIsComparedByAKeyOrSaysWhyNot) {
+  std::set<std::string_view> keys;
+  for (const ComparisonKey& key : comparison_keys()) keys.insert(key.name);
+  for (const spec::RunOption& option : spec::run_options()) {
+    EXPECT_NE(option.compared.empty(), option.not_compared.empty()) << option.name;
+    EXPECT_TRUE(option.compared.empty() || keys.contains(option.compared)) << option.name;
+  }
+}
+
+// Runs of one number of workers and hosts: 2 + 2 ranks, and 3 + 1.
+TEST(Comparison, HowRanksAreSpreadIsADifference) {
+  const auto spread = [](const std::vector<const char*>& hosts) {
+    Json record = told_record("a-4", 4);
+    record["hosts"].push_back(record["hosts"][0]);
+    for (size_t rank = 0; rank < hosts.size(); ++rank) record["placement"][rank]["host"] = hosts[rank];
+    return record;
+  };
+  const Json even = spread({"n1", "n1", "n2", "n2"}), uneven = spread({"n1", "n1", "n1", "n2"});
+  EXPECT_THAT(differences(even, uneven), ElementsAre("hosts"));
+  EXPECT_THAT(differences(even, spread({"n2", "n1", "n2", "n1"})), IsEmpty());
+  EXPECT_EQ(Conditions(uneven).value(key_named("hosts")), "2 hosts with 3 + 1 ranks");
+}
+
+// Slurm's default partition, and the same by its name.
+TEST(Comparison, APartitionIsTheOneThatSlurmGave) {
+  Json asked = told_record("a-1", 1), given = asked;
+  asked["engine"]["slurm"] = {"exclusive", "partition=short"};
+  given["engine"]["slurm"] = {"exclusive"};
+  asked["allocation"]["partition"] = given["allocation"]["partition"] = "short";
+  EXPECT_THAT(differences(asked, given), IsEmpty());
+  EXPECT_EQ(Conditions(given).value(key_named("slurm")), "slurm exclusive partition=short");
 }
 
 TEST(Comparison, RecordsDifferInThatKeyAlone) {

@@ -22,6 +22,9 @@ inline Json told_record(const std::string& name, int64_t workers) {
   record["effective"] = {{"device", "cpu"}, {"precision", "float32"}, {"layout", "nhwc"}};
   record["data"]["fingerprint"] = std::string(64, 'b');
   record["storage"] = {{"kind", "local"}, {"endpoint", nullptr}};
+  record["engine"] = nullptr;
+  record["placement"] = Json::array();
+  for (int64_t rank = 0; rank < workers; ++rank) record["placement"].push_back({{"rank", rank}, {"host", "node-1"}});
   record["goal"]["higher_is_better"] = true;
   record["environment"] = {{"version", "1.0.0"}, {"git_describe", "abc"}};
   const Json nic = {{"name", "eth0"}, {"speed_mbit", 10000}};
@@ -102,6 +105,22 @@ inline std::vector<Change> changes_of_one_key() {
       {"hardware", "a GPU", set("/hosts/0/gpus", Json::array({Json::object({{"name", "T4"}})}))},
       {"network", "the network", set("/hosts/0/nics/0/speed_mbit", 1000)},
       {"storage", "the storage", set("/storage/kind", "s3")},
+      {"storage", "one that is not known", set("/storage/kind", "not known")},
+      {"backend", "its interface", set("/communication/interface", "eth1")},
+      {"checkpoints", "every epoch", set("/requested/checkpoint_every", "epoch")},
+      {"checkpoints", "every few steps", set("/requested/checkpoint_every", 5)},
+      {"recording", "what operations cost", set("/requested/profile", "time")},
+      {"recording", "a timeline", set("/requested/timeline", true)},
+      {"slurm", "the partition that was asked for", set("/engine/slurm", {"partition=long"})},
+      {"slurm", "the partition that Slurm chose", set("/allocation/partition", "long")},
+      {"setup", "modules", set("/engine/setup", "module load a\nmodule load b\n")},
+      {"scratch", "another disk", set("/engine/scratch", "/nvme")},
+      {"image", "the image", set("/engine/image", "mlbench:2")},
+      {"kube_context", "another cluster", set("/engine/kube_context", "lab")},
+      {"memory", "the limit of memory", set("/engine/memory", "4Gi")},
+      {"data_volume", "the volume", set("/engine/data_volume", "/data")},
+      {"host_network", "the network of the nodes", set("/engine/host_network", true)},
+      {"pod_overlay", "what pods get beside", set("/engine/pod_overlay", "{}")},
   };
 }
 
@@ -119,6 +138,12 @@ inline std::vector<Change> changes_of_no_key() {
       {"", "which GPU it is", set("/effective/device", "cpu:1")},
       {"", "the layout that came of it", set("/effective/layout", "nChw16c")},
       {"", "a limit", set("/limits/max_epochs", 3)},
+      {"", "names of hosts", set("/engine/hosts", "h1:2,h2:2")},
+      {"", "the configuration of ssh", set("/engine/ssh_config", "/etc/mine")},
+      {"", "the namespace", set("/engine/namespace", "ml")},
+      {"", "the queue", set("/engine/queue", "night")},
+      {"", "how often it may go on", set("/engine/requeue", 3)},
+      {"", "which kernels were taken", set("/requested/profile", "explain")},
       {"", "the commit", set("/environment/git_describe", "def")},
       {"", "an override outside of the hash, which is the back end's", set("/overrides", buckets)},
   };

@@ -9,6 +9,7 @@
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/communication.h"
 #include "mlbench/spec/fields.h"
+#include "mlbench/spec/run_option_members.h"
 
 namespace mlbench::spec {
 
@@ -34,158 +35,179 @@ constexpr auto kTasks = AppliesTo::kTasks, kTraining = AppliesTo::kTraining, kCo
 // clang-format off
 constexpr RunOption kRows[] = {
     {.name = "name", .flags = "NAME", .member = &Options::name, .kind = Kind::kText,
-     .help = "the runs are called NAME-K (repeats: NAME-K.2, ...)"},
+     .help = "the runs are called NAME-K (repeats: NAME-K.2, ...)", .not_compared = "names say nothing of a run"},
     {.name = "workers", .flags = "K", .member = &Options::workers, .kind = Kind::kCounts, .range = kWorkerCounts,
-     .help = "worker counts, e.g. 1 2 4"},
+     .help = "worker counts, e.g. 1 2 4", .compared = "workers"},
 
     {.name = "task", .flags = "--task", .member = &Options::task, .kind = Kind::kText, .applies = kTasks,
-     .value = "TASK", .group = kWhat, .help = "a name of 'mlbench list tasks', or a task file (.toml)"},
-    {.name = "task_text", .flags = "", .member = &Options::task_text, .kind = Kind::kText, .applies = kTraining},
+     .value = "TASK", .group = kWhat, .help = "a name of 'mlbench list tasks', or a task file (.toml)",
+     .compared = "task"},
+    {.name = "task_text", .flags = "", .member = &Options::task_text, .kind = Kind::kText, .applies = kTraining,
+     .compared = "task"},
     {.name = "rules", .flags = "--rules", .member = &Options::rules, .kind = Kind::kText, .applies = kTraining,
-     .value = "RULES", .group = kWhat, .help = "rule set of the task (default: the newest)"},
+     .value = "RULES", .group = kWhat, .help = "rule set of the task (default: the newest)", .compared = "task"},
     {.name = "variant", .flags = "--variant", .member = &Options::variant, .kind = Kind::kText, .applies = kTraining,
-     .value = "VARIANT", .group = kWhat, .help = "official variant of the task (default: its first)"},
+     .value = "VARIANT", .group = kWhat, .help = "official variant of the task (default: its first)",
+     .compared = "task"},
     {.name = "framework", .flags = "--framework", .member = &Options::framework, .kind = Kind::kText,
-     .applies = kTraining, .value = "NAME", .group = kWhat, .help = "see 'mlbench list frameworks'"},
+     .applies = kTraining, .value = "NAME", .group = kWhat, .help = "see 'mlbench list frameworks'",
+     .compared = "framework"},
     {.name = "backend", .flags = "--backend", .member = &Options::backend, .kind = Kind::kText, .value = "NAME",
-     .group = kWhat, .help = "communication backend, see 'mlbench list backends'"},
+     .group = kWhat, .help = "communication backend, see 'mlbench list backends'", .compared = "backend"},
     {.name = "executor", .flags = "--executor", .member = &Options::executor, .kind = Kind::kText, .usual = "local",
-     .value = "NAME", .group = kWhat, .help = "see 'mlbench list executors'"},
+     .value = "NAME", .group = kWhat, .help = "see 'mlbench list executors'", .compared = "executor"},
     {.name = "set", .flags = "--set", .member = &Options::overrides, .kind = Kind::kTexts, .applies = kTraining,
      .range = kListRange, .value = "KEY=VALUE", .group = kWhat,
-     .help = "override a key of the task; the run becomes open (repeatable)"},
+     .help = "override a key of the task; the run becomes open (repeatable)", .compared = "overrides"},
     {.name = "command", .flags = "", .member = &Options::command, .kind = Kind::kTexts, .applies = kCommands,
-     .range = kWordRange},
-    {.name = "collectives", .flags = "", .member = &Options::collectives, .kind = Kind::kObject, .applies = kTasks},
+     .range = kWordRange, .compared = "task"},
+    {.name = "collectives", .flags = "", .member = &Options::collectives, .kind = Kind::kObject, .applies = kTasks,
+     .compared = "task"},
 
     {.name = "data", .flags = "--data", .member = &Options::data, .kind = Kind::kText, .applies = kTraining,
-     .value = "NAME", .group = kData, .help = "another data set, see 'mlbench list data'"},
+     .value = "NAME", .group = kData, .help = "another data set, see 'mlbench list data'", .compared = "data"},
     {.name = "data_dir", .flags = "--data-dir", .member = &Options::data_dir, .kind = Kind::kText, .applies = kTraining,
-     .value = "DIR", .group = kData, .help = "where data sets lie (default: MLBENCH_DATA_DIR)"},
+     .value = "DIR", .group = kData, .help = "where data sets lie (default: MLBENCH_DATA_DIR)", .compared = "storage"},
     {.name = "synthetic", .flags = "--synthetic", .member = &Options::synthetic, .kind = Kind::kFlag,
-     .applies = kTraining, .group = kData, .help = "made data instead of the real set"},
+     .applies = kTraining, .group = kData, .help = "made data instead of the real set", .compared = "data"},
     {.name = "fixed_batch", .flags = "--fixed-batch", .member = &Options::fixed_batch, .kind = Kind::kFlag,
-     .applies = kTraining, .group = kData, .help = "one batch kept in memory: measures throughput only"},
+     .applies = kTraining, .group = kData, .help = "one batch kept in memory: measures throughput only",
+     .compared = "division"},
 
     {.name = "light", .flags = "-l,--light", .member = &Options::light, .kind = Kind::kFlag, .applies = kTraining,
-     .group = kLimits, .help = "the task's light goal"},
+     .group = kLimits, .help = "the task's light goal", .compared = "goal"},
     {.name = "to_the_end", .flags = "--to-the-end", .member = &Options::to_the_end, .kind = Kind::kFlag,
      .applies = kTraining, .group = kLimits,
-     .help = "go on past the goal, whose time is kept, to the last epoch or a limit"},
+     .help = "go on past the goal, whose time is kept, to the last epoch or a limit",
+     .not_compared = "times are those up to the goal"},
     {.name = "max_steps", .flags = "--max-steps", .member = &Options::max_steps, .kind = Kind::kCount,
      .applies = kTraining, .range = kStepRange, .unit = "steps", .value = "N", .group = kLimits,
-     .help = "stop after this many steps"},
+     .help = "stop after this many steps", .not_compared = "a limit"},
     {.name = "max_epochs", .flags = "--max-epochs", .member = &Options::max_epochs, .kind = Kind::kReal,
      .applies = kTraining, .range = kEpochLimits, .unit = "epochs", .value = "X", .group = kLimits,
-     .help = "stop after this many epochs"},
+     .help = "stop after this many epochs", .not_compared = "a limit"},
     {.name = "max_time", .flags = "--max-time", .member = &Options::max_time, .kind = Kind::kDuration,
      .applies = kTraining, .range = kTimeRange, .unit = "s", .word = "official", .value = "TIME", .group = kLimits,
-     .help = "stop after this time from the first batch: 90s, 5m, 2h, or 'official', the task's"},
+     .help = "stop after this time from the first batch: 90s, 5m, 2h, or 'official', the task's",
+     .not_compared = "a limit"},
 
     {.name = "seed", .flags = "--seed", .member = &Options::seed, .kind = Kind::kSeed, .usual = "42", .value = "N",
-     .group = kHow, .help = "repeat r runs with N + r - 1"},
+     .group = kHow, .help = "repeat r runs with N + r - 1", .not_compared = "repeats differ in it"},
     {.name = "repeat", .flags = "--repeat", .member = &Options::repeat, .kind = Kind::kCount, .range = kRepeatRange,
-     .usual = "1", .value = "N", .group = kHow, .help = "run each worker count N times"},
+     .usual = "1", .value = "N", .group = kHow, .help = "run each worker count N times",
+     .not_compared = "repeats differ in it"},
     {.name = "threads_per_worker", .flags = "-c,--threads-per-worker,--num-cpus",
      .member = &Options::threads_per_worker, .kind = Kind::kCount, .range = kThreadRange, .value = "N",
-     .group = kHow, .help = "default: cores / largest K, at least 1"},
+     .group = kHow, .help = "default: cores / largest K, at least 1", .compared = "threads_per_worker"},
     {.name = "inter_op_threads", .flags = "--inter-op-threads", .member = &Options::inter_op_threads,
      .kind = Kind::kCount, .applies = kTraining, .range = kThreadRange, .usual = "1", .value = "N", .group = kHow,
-     .help = "pool for operations beside each other (torch); the steps of our tasks launch none there"},
+     .help = "pool for operations beside each other (torch); the steps of our tasks launch none there",
+     .compared = "inter_op_threads"},
     {.name = "checkpoint_every", .flags = "--checkpoint-every", .member = &Options::checkpoint_every,
      .kind = Kind::kSteps, .applies = kTraining, .range = kStepRange, .unit = "steps", .word = "epoch",
-     .value = "STEPS|epoch", .group = kHow, .help = "default: one checkpoint at the end"},
+     .value = "STEPS|epoch", .group = kHow, .help = "default: one checkpoint at the end", .compared = "checkpoints"},
     {.name = "comm_timeout", .flags = "--comm-timeout", .member = &Options::comm_timeout, .kind = Kind::kDuration,
      .applies = kTasks, .range = kTimeoutRange, .unit = "s", .usual = "30s", .value = "TIME", .group = kHow,
-     .help = "how long an operation may wait for a peer"},
+     .help = "how long an operation may wait for a peer", .not_compared = "a limit"},
     {.name = "algorithm", .flags = "--algorithm", .member = &Options::algorithm, .kind = Kind::kText,
      .applies = kTasks, .usual = "auto", .value = "NAME", .group = kCommunication,
      .help = "of all_reduce: auto, ring, halving_doubling, bcube; which depends on the back end",
-     .choices = kAlgorithms},
+     .choices = kAlgorithms, .compared = "backend"},
     {.name = "links", .flags = "--links", .member = &Options::links, .kind = Kind::kCount, .applies = kTasks,
      .range = kLinkCounts, .usual = "1", .value = "N", .group = kCommunication,
-     .help = "connections between two ranks, over which large messages are spread"},
+     .help = "connections between two ranks, over which large messages are spread", .compared = "backend"},
     {.name = "socket_buffer", .flags = "--socket-buffer", .member = &Options::socket_buffer, .kind = Kind::kSize,
      .applies = kTasks, .range = kSocketBuffers, .unit = "bytes", .value = "SIZE", .group = kCommunication,
-     .help = "send and receive buffer of each connection: 4M (default: the system's choice)"},
+     .help = "send and receive buffer of each connection: 4M (default: the system's choice)", .compared = "backend"},
     {.name = "interface", .flags = "--interface", .member = &Options::network_interface, .kind = Kind::kText,
      .applies = kTasks, .value = "NAME|ADDRESS", .group = kCommunication,
-     .help = "network interface, or its address, that ranks use (default: loopback, or that to the supervisor)"},
+     .help = "network interface, or its address, that ranks use (default: loopback, or that to the supervisor)",
+     .compared = "backend"},
     {.name = "wire_dtype", .flags = "--wire-dtype", .member = &Options::wire_dtype, .kind = Kind::kText,
      .applies = kTasks, .value = "TYPE", .group = kCommunication,
-     .help = "float32 travels as float16 or bfloat16; the run becomes open", .choices = kWireTypes},
+     .help = "float32 travels as float16 or bfloat16; the run becomes open", .choices = kWireTypes,
+     .compared = "backend"},
     {.name = "netem", .flags = "--netem", .member = &Options::netem, .kind = Kind::kText, .applies = kTasks,
      .value = "LINKS", .group = kCommunication,
-     .help = "a made network, labelled: 'latency=0.2ms,bandwidth=1Gbit;0>1:latency=1ms'; the run becomes open"},
+     .help = "a made network, labelled: 'latency=0.2ms,bandwidth=1Gbit;0>1:latency=1ms'; the run becomes open",
+     .compared = "backend"},
     {.name = "check_collectives", .flags = "--check-collectives", .member = &Options::check_collectives,
      .kind = Kind::kFlag, .applies = kTasks, .group = kCommunication,
-     .help = "name ranks that do not call the same operation, instead of hanging (slower)"},
+     .help = "name ranks that do not call the same operation, instead of hanging (slower)", .compared = "backend"},
     {.name = "hosts", .flags = "-H,--hosts", .member = &Options::hosts, .kind = Kind::kText, .value = "HOST[:N],...",
-     .group = kWhere, .help = "hosts, and how many ranks each takes: h1:2,h2:2 (executor mpirun)"},
+     .group = kWhere, .help = "hosts, and how many ranks each takes: h1:2,h2:2 (executor mpirun)",
+     .compared = "hosts"},
     {.name = "ranks_per_host", .flags = "--ranks-per-host,--procs-per-node", .member = &Options::ranks_per_host,
      .kind = Kind::kCount, .range = kRanksPerHost, .value = "N", .group = kWhere,
-     .help = "so many ranks on each host, in place of its slots"},
+     .help = "so many ranks on each host, in place of its slots", .compared = "hosts"},
     {.name = "ssh_config", .flags = "--ssh-config", .member = &Options::ssh_config, .kind = Kind::kText,
-     .value = "FILE", .group = kWhere, .help = "configuration of ssh in place of the user's own"},
+     .value = "FILE", .group = kWhere, .help = "configuration of ssh in place of the user's own",
+     .not_compared = "how ranks are started, not how they run"},
     {.name = "slurm", .flags = "--slurm-option", .member = &Options::slurm, .kind = Kind::kTexts, .range = kListRange,
-     .value = "KEY[=VALUE]", .group = kWhere, .help = "option of sbatch, as it is: partition=short (repeatable)"},
+     .value = "KEY[=VALUE]", .group = kWhere, .help = "option of sbatch, as it is: partition=short (repeatable)",
+     .compared = "slurm"},
     {.name = "setup", .flags = "--setup", .member = &Options::setup, .kind = Kind::kText, .value = "FILE",
-     .group = kWhere, .help = "lines of shell that the job runs before its ranks: module load ..."},
+     .group = kWhere, .help = "lines of shell that the job runs before its ranks: module load ...",
+     .compared = "setup"},
     {.name = "scratch", .flags = "--scratch", .member = &Options::scratch, .kind = Kind::kText, .value = "DIR",
-     .group = kWhere, .help = "absolute folder on the hosts for what ranks write (default: /tmp)"},
+     .group = kWhere, .help = "absolute folder on the hosts for what ranks write (default: /tmp)",
+     .compared = "scratch"},
     {.name = "image", .flags = "--image", .member = &Options::image, .kind = Kind::kText, .value = "IMAGE",
-     .group = kWhere, .help = "container image in which the ranks run"},
+     .group = kWhere, .help = "container image in which the ranks run", .compared = "image"},
     {.name = "kube_context", .flags = "--kube-context", .member = &Options::kube_context, .kind = Kind::kText,
-     .value = "NAME", .group = kWhere, .help = "of the kubeconfig (default: its current one)"},
+     .value = "NAME", .group = kWhere, .help = "of the kubeconfig (default: its current one)",
+     .compared = "kube_context"},
     {.name = "namespace", .flags = "--namespace", .member = &Options::name_space, .kind = Kind::kText,
-     .value = "NAME", .group = kWhere, .help = "of Kubernetes (default: that of the context)"},
+     .value = "NAME", .group = kWhere, .help = "of Kubernetes (default: that of the context)",
+     .not_compared = "where pods are listed; its limits are in memory and hardware"},
     {.name = "memory", .flags = "--memory", .member = &Options::memory, .kind = Kind::kText, .value = "QUANTITY",
-     .group = kWhere, .help = "of each rank on Kubernetes, request and limit: 4Gi"},
+     .group = kWhere, .help = "of each rank on Kubernetes, request and limit: 4Gi", .compared = "memory"},
     {.name = "data_volume", .flags = "--data-volume", .member = &Options::data_volume, .kind = Kind::kText,
      .value = "CLAIM|/PATH", .group = kWhere,
-     .help = "claim, or folder of the nodes, with data sets; ranks on Kubernetes read it at /datasets"},
+     .help = "claim, or folder of the nodes, with data sets; ranks on Kubernetes read it at /datasets",
+     .compared = "data_volume"},
     {.name = "queue", .flags = "--queue", .member = &Options::queue, .kind = Kind::kText, .value = "NAME",
-     .group = kWhere, .help = "queue of Kueue that is to admit the job"},
+     .group = kWhere, .help = "queue of Kueue that is to admit the job",
+     .not_compared = "waiting in it is in no clock but queue_s"},
     {.name = "host_network", .flags = "--host-network", .member = &Options::host_network, .kind = Kind::kFlag,
-     .group = kWhere, .help = "ranks on Kubernetes use the network of their nodes"},
+     .group = kWhere, .help = "ranks on Kubernetes use the network of their nodes", .compared = "host_network"},
     {.name = "pod_overlay", .flags = "--pod-overlay", .member = &Options::pod_overlay, .kind = Kind::kText,
-     .value = "FILE", .group = kWhere, .help = "JSON or YAML that is merged into the pods' template"},
+     .value = "FILE", .group = kWhere, .help = "JSON or YAML that is merged into the pods' template",
+     .compared = "pod_overlay"},
     {.name = "requeue", .flags = "--requeue", .member = &Options::requeue, .kind = Kind::kCount,
      .applies = kTraining, .range = kRequeues, .value = "N", .group = kWhere,
      .help = "once a host is lost, or an engine takes ranks away, go on from the last checkpoint: at most N times, 3 "
-             "without =N", .bare = "3"},
+             "without =N", .bare = "3", .not_compared = "what came of it are segments, which are labelled"},
     {.name = "work_dir", .flags = "--work-dir", .member = &Options::work_dir, .kind = Kind::kText,
      .applies = kCommands, .value = "DIR", .group = kHow,
-     .help = "where a command behind -- starts (default: here; with --image its own)"},
+     .help = "where a command behind -- starts (default: here; with --image its own)",
+     .not_compared = "belongs to the command, which says what it reads there"},
     {.name = "env", .flags = "--env", .member = &Options::environment, .kind = Kind::kTexts, .applies = kCommands,
      .range = kListRange, .value = "NAME[=VALUE|=@FILE]", .group = kHow,
-     .help = "variable of a command behind --; a secret as NAME (its value here) or NAME=@FILE (repeatable)"},
+     .help = "variable of a command behind --; a secret as NAME (its value here) or NAME=@FILE (repeatable)",
+     .not_compared = "may be secrets, which no record holds"},
     {.name = "gpu", .flags = "-g,--gpu", .member = &Options::gpu, .kind = Kind::kFlag, .applies = kTasks,
-     .group = kHow, .help = "use the host's NVIDIA GPUs, one per worker"},
+     .group = kHow, .help = "use the host's NVIDIA GPUs, one per worker", .compared = "device"},
     {.name = "overlap", .flags = "--overlap", .member = &Options::overlap, .kind = Kind::kFlag, .applies = kTraining,
-     .group = kHow, .help = "exchange gradients while they are computed: --set optimizer.overlap=true"},
+     .group = kHow, .help = "exchange gradients while they are computed: --set optimizer.overlap=true",
+     .compared = "backend"},
     {.name = "explain", .flags = "--explain", .member = &Options::explain, .kind = Kind::kFlag, .applies = kTraining,
-     .group = kHow, .help = "at the end, say which kernels the framework took (onednn)"},
+     .group = kHow, .help = "at the end, say which kernels the framework took (onednn)", .not_compared = "it costs no step anything"},
     {.name = "profile", .flags = "--profile", .member = &Options::profile, .kind = Kind::kFlag, .applies = kTraining,
-     .group = kHow, .help = "at the end, say what each operation of a step cost (onednn; takes about 1 %)"},
-    {.name = "timeline", .flags = "", .member = &Options::timeline, .kind = Kind::kFlag, .applies = kTasks},
+     .group = kHow, .help = "at the end, say what each operation of a step cost (onednn; takes about 1 %)",
+     .compared = "recording"},
+    {.name = "timeline", .flags = "", .member = &Options::timeline, .kind = Kind::kFlag, .applies = kTasks,
+     .compared = "recording"},
     {.name = "no_wait", .flags = "--no-wait", .member = &Options::no_wait, .kind = Kind::kFlag, .group = kHow,
-     .help = "start at once even when another run holds the cores (labelled oversubscribed)"},
+     .help = "start at once even when another run holds the cores (labelled oversubscribed)",
+     .compared = "oversubscribed"},
     {.name = "share_host", .flags = "--share-host", .member = &Options::share_host, .kind = Kind::kFlag, .group = kHow,
-     .help = "on cores of its own (-c, default 1) beside other runs that do the same (labelled shared host)"},
-    {.name = "next_repeat", .flags = "", .member = &Options::next_repeat, .kind = Kind::kFlag},
+     .help = "on cores of its own (-c, default 1) beside other runs that do the same (labelled shared host)",
+     .compared = "shared_host"},
+    {.name = "next_repeat", .flags = "", .member = &Options::next_repeat, .kind = Kind::kFlag,
+     .not_compared = "names say nothing of a run"},
 };
 // clang-format on
-
-// Calls `text`, `list`, `flag` or `object` with the member.
-template <typename Given, typename Text, typename List, typename Flag, typename Object>
-void visit_member(const RunOption& option, Given& options, const Text& text, const List& list, const Flag& flag,
-                  const Object& object) {
-  if (const auto* one = std::get_if<std::string Options::*>(&option.member)) text(options.**one);
-  if (const auto* many = std::get_if<std::vector<std::string> Options::*>(&option.member)) list(options.**many);
-  if (const auto* set = std::get_if<bool Options::*>(&option.member)) flag(options.**set);
-  if (const auto* whole = std::get_if<Json Options::*>(&option.member)) object(options.**whole);
-}
 
 bool is_given(const RunOption& option, const RunOptions& options) {
   bool given = false;
@@ -242,49 +264,6 @@ void check_list(const RunOption& option, const std::vector<std::string>& values)
   if (option.kind == Kind::kTexts && !option.range.contains(static_cast<double>(values.size()))) {
     throw UserError(
         fmt::format("{} has {} values; expected at most {}", label_of(option), values.size(), option.range.most));
-  }
-}
-
-std::string text_of(const Json& value, const RunOption& option) {
-  if (value.is_string()) return value.get<std::string>();
-  const bool number = option.kind != Kind::kText && option.kind != Kind::kTexts;
-  if (value.is_number() && number) return value.dump();
-  throw UserError(
-      fmt::format("{} is {}; expected {}", option.name, describe_value(value), number ? "a number, or text" : "text"));
-}
-
-Json number_schema(const RunOption& option) {
-  const bool real = option.kind == Kind::kReal || option.kind == Kind::kDuration;
-  const auto end = [&](double value) { return real ? Json(value) : Json(static_cast<int64_t>(value)); };
-  Json schema = {{"type", {"string", real ? "number" : "integer"}}};
-  schema["minimum"] = option.kind == Kind::kSeed ? Json(0) : end(option.range.least);
-  schema["maximum"] = option.kind == Kind::kSeed ? Json(std::numeric_limits<uint64_t>::max()) : end(option.range.most);
-  if (option.usual.empty()) return schema;
-  const std::string usual(option.usual);
-  schema["default"] = option.kind == Kind::kDuration ? Json(parse_duration(usual, option.name, option.range))
-                                                     : Json(parse_seed(usual, option.name));
-  return schema;
-}
-
-Json schema_of(const RunOption& option) {
-  switch (option.kind) {
-    case Kind::kText: {
-      Json schema = {{"type", "string"}};
-      for (const std::string_view choice : option.choices) schema["enum"].push_back(choice);
-      if (!option.usual.empty()) schema["default"] = option.usual;
-      return schema;
-    }
-    case Kind::kTexts:
-      return {
-          {"type", "array"}, {"items", {{"type", "string"}}}, {"maxItems", static_cast<int64_t>(option.range.most)}};
-    case Kind::kFlag:
-      return {{"type", "boolean"}, {"default", false}};
-    case Kind::kCounts:
-      return {{"type", "array"}, {"items", number_schema(option)}, {"minItems", 1}, {"maxItems", kMostRunsPerRequest}};
-    case Kind::kObject:
-      return {{"type", "object"}};
-    default:
-      return number_schema(option);
   }
 }
 
@@ -418,78 +397,6 @@ std::vector<int64_t> workers_of(const RunOptions& options) {
     counts.push_back(count);
   }
   return counts;
-}
-
-Json to_json(const RunOptions& options) {
-  Json request = Json::object();
-  for (const RunOption& option : kRows) {
-    const std::string name(option.name);
-    visit_member(
-        option, options,
-        [&](const std::string& value) {
-          if (!value.empty()) request[name] = value;
-        },
-        [&](const std::vector<std::string>& values) {
-          if (!values.empty()) request[name] = values;
-        },
-        [&](bool value) {
-          if (value) request[name] = true;
-        },
-        [&](const Json& value) {
-          if (!value.is_null()) request[name] = value;
-        });
-  }
-  return request;
-}
-
-RunOptions run_options_from_json(const Json& request) {
-  RunOptions options;
-  std::vector<std::string> names;
-  for (const RunOption& option : kRows) names.emplace_back(option.name);
-  for (const auto& [name, value] : request.items()) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-      const std::string given = name.substr(0, 80);
-      throw UserError(fmt::format("unknown field '{}': {}", given, suggest(given, names)));
-    }
-  }
-  for (const RunOption& option : kRows) {
-    const auto found = request.find(option.name);
-    if (found == request.end() || found->is_null()) continue;
-    visit_member(
-        option, options, [&](std::string& value) { value = text_of(*found, option); },
-        [&](std::vector<std::string>& values) {
-          if (!found->is_array()) {
-            throw UserError(fmt::format("{} is {}; expected a list", option.name, describe_value(*found)));
-          }
-          for (const Json& value : *found) values.push_back(text_of(value, option));
-        },
-        [&](bool& value) {
-          if (!found->is_boolean()) {
-            throw UserError(fmt::format("{} is {}; expected true or false", option.name, describe_value(*found)));
-          }
-          value = found->get<bool>();
-        },
-        [&](Json& value) {
-          if (!found->is_object()) {
-            throw UserError(fmt::format("{} is {}; expected an object", option.name, describe_value(*found)));
-          }
-          value = *found;
-        });
-  }
-  return options;
-}
-
-Json run_request_properties() {
-  Json properties = Json::object();
-  for (const RunOption& option : kRows) {
-    Json schema = schema_of(option);
-    if (!option.unit.empty()) schema["x-unit"] = option.unit;
-    if (option.applies == kTasks) schema["x-applies-to"] = "tasks";
-    if (option.applies == kTraining) schema["x-applies-to"] = "training";
-    if (option.applies == kCommands) schema["x-applies-to"] = "commands";
-    properties[std::string(option.name)] = std::move(schema);
-  }
-  return properties;
 }
 
 }  // namespace mlbench::spec

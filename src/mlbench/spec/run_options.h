@@ -86,6 +86,9 @@ struct RunOption {
   std::string_view help = {};
   std::span<const std::string_view> choices = {};  // for texts; none: any
   std::string_view bare = {};  // what the flag means without "=VALUE"; empty: it needs one behind it
+  // What keeps runs apart that differ in it (report/comparison.h): a key of that name, which of an option of the engine
+  // is its own; or why none does.
+  std::string_view compared = {}, not_compared = {};
 };
 
 // All of them, in the order of help.
