@@ -267,18 +267,54 @@ export interface Scaling {
   efficiency: number;
 }
 
-export type ComparedRun = RunSummary & {
+export interface Scaled {
   to_goal: Scaling | null;
   rate: Scaling | null;
   baseline: string;  // '' where there is none
   no_ratio: string;  // why
-};
+}
+
+export type ComparedRun = RunSummary & Scaled;
+
+// Of repeats: geometric mean and its 95 % interval.
+export interface Sample {
+  values: number[];
+  geometric_mean: number | null;
+  interval: [number, number] | null;
+}
+
+export interface Ratio {
+  ratio: number;
+  interval: [number, number] | null;
+  differs: boolean | null;  // null: not known
+}
+
+// A run with its repeats, as `mlbench compare` has it; ratios are to the first.
+export interface RepeatedRun {
+  name: string;
+  repeats: string[];
+  shown: string;  // the repeat that is drawn
+  runs: number;
+  reached: number;
+  time_to_goal_s: Sample;
+  samples_per_s: Sample;
+  value_after: Sample;
+  communication_per_compute: Sample;
+  labels: string[];
+  differs_in: string[];
+  no_ratio: string | null;
+  time_to_goal_ratio: Ratio | null;
+  samples_per_s_ratio: Ratio | null;
+  value_after_ratio: Ratio | null;
+  scaling: Scaled;
+}
 
 export interface Comparison {
   baseline: string;  // of all runs; '' where there is none, or several
   baseline_workers: number;
   notes: string[];
-  runs: ComparedRun[];
+  runs: ComparedRun[];  // each repeat
+  repeated: {runs: RepeatedRun[]; metric: string; split: string; after_s: number | null; notes: string[]};
 }
 
 export interface Log {

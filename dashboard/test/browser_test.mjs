@@ -511,20 +511,37 @@ test('a command of mine becomes a run', async () => {
   await page.getByText("sh -c echo I am {rank}", {exact: false}).first().waitFor();
 });
 
+// A run folder like that of first-2, with another record.
+function copyOfRun(name, id, record = {}) {
+  const from = join(home, 'runs', 'first-2'), to = join(home, 'runs', name);
+  mkdirSync(to);
+  // As text: the task's hash is that of its numbers as they are written, and 40.0 is 40 for JSON.stringify.
+  writeFileSync(join(to, 'spec.json'), readFileSync(join(from, 'spec.json'), 'utf8').replaceAll('first-2', name).replace(/("id": *)\d+/, `$1${id}`));
+  writeFileSync(join(to, 'run.json'), JSON.stringify({...JSON.parse(readFileSync(join(from, 'run.json'), 'utf8')), id, name, ...record}));
+}
+
+test('a run is compared with its repeats', async () => {
+  copyOfRun('twice-2', 911);
+  copyOfRun('twice-2.2', 912, {repeat: 2, seed: 43});
+  await show('#/compare?runs=twice-2,first-1');
+  const figures = page.getByRole('region', {name: 'Figures'});
+  await figures.getByRole('link', {name: 'first-1'}).waitFor();
+  assert.deepEqual(await figures.locator('thead a').allInnerTexts(), ['twice-2', 'first-1']);
+  assert.match(await figures.locator('tr', {hasText: 'Repeats'}).innerText(), /Repeats\s+2\s+1/);
+  assert.match(await figures.locator('tr', {hasText: 'Seeds'}).innerText(), /42, 43\s+42/);
+  await page.getByText('Of runs with repeats the one of the median time is drawn: twice-2').waitFor();
+  if (shots) await page.screenshot({path: join(shots, 'repeats-light-1440.png'), fullPage: true});
+  for (const name of ['twice-2', 'twice-2.2']) rmSync(join(home, 'runs', name), {recursive: true});
+});
+
 // Run folders as two benchmarks leave them: the fake worker measures nothing.
 function benchmark(name, id, backend, factor) {
-  const from = join(home, 'runs', 'first-2'), to = join(home, 'runs', name);
   const form = (us, copies) => ({time: us, alg_bw: 0.5, bus_bw: 0.5, nwrong: 0, iterations: {count: 20, min: us, p50: us, p95: us, p99: us, max: us, avg: us, stdev: 0, cv: 0}, copies, capped: false});
   const results = [8, 4096, 1048576, 400000000].map((size) => ({operation: 'all_reduce', cycle: 1, size, count: size / 4, type: 'float', dtype: 'float32', redop: 'sum',
     root: -1, device: 'cpu', out_of_place: form(factor * (12 + size / 800), true), in_place: form(factor * (10 + size / 1000), false), actual_iterations: 20}));
   const pairs = {hosts: ['n-0', 'n-1'], latency_bytes: 8, bandwidth_bytes: 65536, window: 64, disjoint: false, latency: [[null, 10], [40, null]], bandwidth: [[null, 2], [0.5, null]],
     slow: [], verdict: 'none; two hosts have one link, which nothing can be compared with'};
-  const json = (file) => JSON.parse(readFileSync(join(from, file), 'utf8'));
-  mkdirSync(to);
-  // As text: the task's hash is that of its numbers as they are written, and 40.0 is 40 for JSON.stringify.
-  writeFileSync(join(to, 'spec.json'), readFileSync(join(from, 'spec.json'), 'utf8').replaceAll('first-2', name).replace(/("id": *)\d+/, `$1${id}`));
-  writeFileSync(join(to, 'run.json'), JSON.stringify({...json('run.json'), id, name, task: '0a', rules: '', variant: '', framework: 'none', backend, comm_stack: backend, goal: null, evaluations: [],
-    notes: [], collectives: {config: {}, results, pairs}}));
+  copyOfRun(name, id, {task: '0a', rules: '', variant: '', framework: 'none', backend, comm_stack: backend, goal: null, evaluations: [], notes: [], collectives: {config: {}, results, pairs}});
 }
 
 test('a benchmark of collectives has a table, charts and pairs of its own', async () => {

@@ -44,6 +44,20 @@ test('speed-ups are those that the master tells, and else the reason why there a
   assert.equal(comparison.heading({baseline: '', runs: [{baseline: ''}]}), 'Runs side by side');
 });
 
+test('differences are those that the master tells', () => {
+  const text = (differs, ratio, interval) => comparison.ratioText({ratio, interval, differs}, 'slower', 'faster');
+  assert.equal(text(true, 1.5, [1.21, 1.853]), '1.50 [1.21, 1.85], slower');
+  assert.equal(text(true, 0.5, [0.4, 0.6]), '0.50 [0.40, 0.60], faster');
+  assert.equal(text(false, 1.01, [0.9, 1.1]), '1.01 [0.90, 1.10], no difference shown');
+  assert.equal(text(null, 1.5, null), '1.50, not known: needs repeats');
+  assert.equal(comparison.ratioText(null, 'slower', 'faster'), '–');
+  assert.equal(comparison.sampleText({values: [2, 2], geometric_mean: 2, interval: [1, 4]}, (value) => `${value} s`), '2 s [1 s, 4 s]');
+  assert.equal(comparison.sampleText({values: [], geometric_mean: null, interval: null}, String), '–');
+  assert.equal(comparison.rangeText([85.5, null, 84.25], String), '84.25 to 85.5');
+  assert.equal(comparison.rangeText([undefined, 3], String), '3');
+  assert.equal(comparison.rangeText([null], String), '–');
+});
+
 test('a line per series says whose it is', () => {
   const of = [rank(0, [1, 2], [1, 2]), rank('all', [1, 2], [3, null]), {...rank('all', [1, 2], [2, 3]), merge: 'mean', ranks: 2}];
   assert.deepEqual(series.lines(of, 'step', 0).map((line) => [line.label, line.y]),

@@ -1,46 +1,52 @@
-// Runs side by side: figures, quality over time, where the time goes.
+// Runs with their repeats side by side, as `mlbench compare` takes them: figures, quality over time, where the time goes.
 
 import {useEffect, useMemo, useState} from 'preact/hooks';
 import {get, segment, usePolled} from '../api';
 import {Chart} from '../chart';
 import {CollectiveCharts} from '../collectives_view';
-import {heading, speedUps} from '../comparison';
+import {heading, rangeText, ratioText, sampleText, speedUps} from '../comparison';
 import {NONE, number, percent, plural, seconds, taskLabel} from '../format';
 import {compareHref, go, runHref} from '../router';
 import {KIND_TITLES, kinds, loadSeries, LOSS, RATE, type Measured} from '../run_series';
 import {lines, type Line} from '../series';
-import type {Comparison, FullRecord, RunPage} from '../types';
+import type {ComparedRun, Comparison, FullRecord, RepeatedRun, RunPage} from '../types';
 import {Empty, ErrorNote, Loading, Segmented, StateBadge} from '../ui';
 
 const PERIOD_MS = 3000;
 const COMPARED = [LOSS, RATE];
 
 interface Loaded {
+  key: string;  // what was asked for
   comparison: Comparison;
-  records: FullRecord[];
-  series: Measured[][];  // of each run, in the order of COMPARED
+  groups: RepeatedRun[];
+  repeats: ComparedRun[][];  // of each group
+  records: FullRecord[];     // of the repeat shown
+  series: Measured[][];      // of that, in the order of COMPARED
 }
 
 async function load(names: string[]): Promise<Loaded> {
-  const [comparison, records, series] = await Promise.all([
-    get<Comparison>(`/compare?runs=${names.map(segment).join(',')}`),
-    Promise.all(names.map((name) => get<FullRecord>(`/runs/${segment(name)}`))),
-    Promise.all(names.map((name) => loadSeries(name, COMPARED, 'merged'))),
+  const comparison = await get<Comparison>(`/compare?runs=${names.map(segment).join(',')}`);
+  const groups = comparison.repeated.runs;
+  const [records, series] = await Promise.all([
+    Promise.all(groups.map((group) => get<FullRecord>(`/runs/${segment(group.shown)}`))),
+    Promise.all(groups.map((group) => loadSeries(group.shown, COMPARED, 'merged'))),
   ]);
-  return {comparison, records, series};
+  const repeats = groups.map((group) => comparison.runs.filter((run) => group.repeats.includes(run.name)));
+  return {key: names.join(','), comparison, groups, repeats, records, series};
 }
 
 type Axis = 'time' | 'epoch';
 
-function Charts({names, data}: {names: string[]; data: Loaded}) {
+function Charts({data}: {data: Loaded}) {
   const [axis, setAxis] = useState<Axis>('time');
+  const names = data.groups.map((group) => group.name);
   const made = useMemo(() => {
     const metrics = [...new Set(data.records.flatMap((run) => run.goal ? [run.goal.metric] : []))];
     const quality = metrics.map((metric) => {
       const lines: Line[] = data.records.flatMap((run, i) => {
         if (run.goal?.metric !== metric) return [];
         const seen = run.evaluations.filter((one) => one.split === run.goal!.split && one.metrics[metric] != null);
-        return [{label: run.name, colour: i, x: seen.map((one) => axis === 'time' ? one.train_s : one.epoch), y: seen.map((one) => one.metrics[metric]!)}];
+        return [{label: names[i]!, colour: i, x: seen.map((one) => axis === 'time' ? one.train_s : one.epoch), y: seen.map((one) => one.metrics[metric]!)}];
       });
       const all = lines.flatMap((line) => line.x);
       const targets = [...new Set(data.records.flatMap((run) => run.goal?.metric === metric ? [run.goal.target] : []))];
@@ -66,6 +72,7 @@ function Charts({names, data}: {names: string[]; data: Loaded}) {
         <h2>Charts</h2>
         <Segmented label="Quality over" value={axis} choices={[['time', 'Train time'], ['epoch', 'Epochs']]} onChoose={setAxis} />
       </div>
+      {data.groups.some((group) => group.runs > 1) && <p class="soft">Of runs with repeats the one of the median time is drawn: {data.groups.filter((group) => group.runs > 1).map((group) => group.shown).join(', ')}</p>}
       <div class="charts">
         {made.quality.map(({metric, lines}) => (
           <Chart key={metric} title={`Evaluation: ${metric}`} file={file(metric)} xLabel={axis === 'time' ? 'seconds of the train clock' : 'epoch'} yLabel={metric} lines={lines} empty="No run has an evaluation yet." />
@@ -80,26 +87,34 @@ function Charts({names, data}: {names: string[]; data: Loaded}) {
 }
 
 function Figures({data}: {data: Loaded}) {
-  const {comparison, records} = data;
+  const {comparison: {repeated}, groups, repeats, records} = data;
+  const over = (i: number, figure: (run: ComparedRun) => number | null | undefined, format: (value: number) => string) => rangeText(repeats[i]!.map(figure), format);
+  const ratio = (figure: 'time_to_goal_ratio' | 'samples_per_s_ratio' | 'value_after_ratio', more: string, less: string) => (i: number) => ratioText(groups[i]![figure], more, less);
+  const after = `${repeated.metric} after ${seconds(repeated.after_s)}`;
   const rows: [string, (i: number) => string, boolean][] = [
     ['Task', (i) => taskLabel(records[i]!), true], ['Goal', (i) => records[i]!.goal ? `${records[i]!.goal!.metric} ${number(records[i]!.goal!.target, 4)}${records[i]!.limits['light'] ? ', light' : ''}` : 'none', true],
     ['Division', (i) => records[i]!.division ?? NONE, true], ['Workers', (i) => String(records[i]!.workers), true], ['CPUs per worker', (i) => String(records[i]!.threads_per_worker), true],
-    ['Framework', (i) => records[i]!.framework ?? NONE, true], ['Backend', (i) => records[i]!.comm_stack ?? records[i]!.backend ?? NONE, true], ['Seed', (i) => String(records[i]!.seed), true],
+    ['Framework', (i) => records[i]!.framework ?? NONE, true], ['Backend', (i) => records[i]!.comm_stack ?? records[i]!.backend ?? NONE, true], ['Seeds', (i) => repeats[i]!.map((run) => run.seed ?? NONE).join(', '), true],
     ['Overrides', (i) => records[i]!.overrides.map((one) => `${one.key}=${one.value}`).join(' ') || 'none', true],
     ['Build', (i) => String(records[i]!.environment['git_describe'] ?? NONE), true],
-    ['Time to goal', (i) => seconds(comparison.runs[i]!.time_to_goal_s), false], ['Best value', (i) => number(records[i]!.goal?.value, 5), false], ['Train clock', (i) => seconds(comparison.runs[i]!.train_s), false],
-    ['Samples/s', (i) => number(comparison.runs[i]!.samples_per_s), false], ['Communication', (i) => percent(comparison.runs[i]!.communication_share), false],
-    ...speedUps.map(([name, cell]): [string, (i: number) => string, boolean] => [name, (i) => cell(comparison.runs[i]!), false]),
+    ['Repeats', (i) => String(groups[i]!.runs), false],
+    ['Time to goal', (i) => groups[i]!.time_to_goal_s.geometric_mean === null && records[i]!.goal ? `${groups[i]!.reached} of ${groups[i]!.runs} reached` : sampleText(groups[i]!.time_to_goal_s, seconds), false],
+    ['Best value', (i) => over(i, (run) => run.goal?.value, (value) => number(value, 5)), false], ['Train clock', (i) => over(i, (run) => run.train_s, seconds), false],
+    ['Samples/s', (i) => sampleText(groups[i]!.samples_per_s, number), false], [after, (i) => sampleText(groups[i]!.value_after, (value) => number(value, 5)), false],
+    ['Communication', (i) => over(i, (run) => run.communication_share, percent), false],
+    ['Ratio of time to goal', ratio('time_to_goal_ratio', 'slower', 'faster'), false], ['Ratio of samples/s', ratio('samples_per_s_ratio', 'faster', 'slower'), false],
+    [`Ratio of ${after}`, ratio('value_after_ratio', 'higher', 'lower'), false], ['Differs in', (i) => groups[i]!.differs_in.join(', ').replaceAll('_', ' ') || NONE, false],
+    ...speedUps.map(([name, cell]): [string, (i: number) => string, boolean] => [name, (i) => cell(groups[i]!.scaling), false]),
   ];
   return (
     <div class="scroll panel" tabIndex={0} role="region" aria-label="Figures">
       <table class="figures compare">
-        <thead><tr><th><span class="hidden">Figure</span></th>{records.map((run, i) => (
-          <th key={run.name} class="num"><span class="swatch" style={{background: `var(--series-${i % 9})`}} /> <a href={runHref(run.name)}>{run.name}</a><br /><StateBadge state={run.state} /></th>
+        <thead><tr><th><span class="hidden">Figure</span></th>{groups.map((group, i) => (
+          <th key={group.name} class="num"><span class="swatch" style={{background: `var(--series-${i % 9})`}} /> <a href={runHref(group.shown)}>{group.name}</a><br /><StateBadge state={records[i]!.state} /></th>
         ))}</tr></thead>
         <tbody>
           {rows.map(([name, cell, setting], r) => {
-            const cells = records.map((_, i) => cell(i));
+            const cells = groups.map((_, i) => cell(i));
             if (!setting && cells.every((text) => text === NONE)) return null;
             const differs = setting && new Set(cells).size > 1;
             return <tr key={name} class={`${differs ? 'differs' : ''} ${r > 0 && setting !== rows[r - 1]![2] ? 'first' : ''}`}><th>{name}{differs && <span class="mark" title="the runs differ in this"> ≠</span>}</th>{cells.map((text, i) => <td class="num" key={i}>{text}</td>)}</tr>;
@@ -111,9 +126,9 @@ function Figures({data}: {data: Loaded}) {
 }
 
 // Benchmarks among the runs: a line each, named by back end and ranks, too.
-function Collectives({records}: {records: FullRecord[]}) {
-  const runs = useMemo(() => records.flatMap((run) => run.collectives
-    ? [{label: `${run.name} (${run.comm_stack ?? run.backend}, ${plural(run.workers ?? 0, 'rank')})`, rows: run.collectives.results}] : []), [records]);
+function Collectives({groups, records}: {groups: RepeatedRun[]; records: FullRecord[]}) {
+  const runs = useMemo(() => records.flatMap((run, i) => run.collectives
+    ? [{label: `${groups[i]!.name} (${run.comm_stack ?? run.backend}, ${plural(run.workers ?? 0, 'rank')})`, rows: run.collectives.results}] : []), [groups, records]);
   return runs.length === 0 ? null : <CollectiveCharts runs={runs} file="compare" empty="No row is on record yet." />;
 }
 
@@ -124,17 +139,19 @@ export function ComparePage({query}: {query: URLSearchParams}) {
   const [live, setLive] = useState(true);
   const polled = usePolled(`compare ${key}`, async () => names.length === 0 ? null : load(names), live ? PERIOD_MS : 0);
   const data = polled.data;
-  useEffect(() => { if (data) setLive(data.records.some((run) => run.state === 'running' || run.state === 'queued')); }, [data]);
+  useEffect(() => { if (data) setLive(data.comparison.runs.some((run) => run.state === 'running' || run.state === 'queued')); }, [data]);
   useEffect(() => setLive(true), [key]);
-  const others = known.filter((run) => run.state !== 'damaged' && !names.includes(run.name));
+  const compared = new Set([...names, ...data?.comparison.runs.map((run) => run.name) ?? []]);
+  const others = known.filter((run) => run.state !== 'damaged' && !compared.has(run.name));
+  const colourOf = (name: string) => data ? data.groups.findIndex((group) => group.name === name || group.repeats.includes(name)) : names.indexOf(name);
   const show = (list: string[]) => go(list.length === 0 ? '#/compare' : compareHref(list), true);
 
   return (
     <>
       <div class="page-head"><div><h1>Compare</h1><p class="soft">{data ? heading(data.comparison) : 'Runs side by side'}</p></div></div>
       <div class="toolbar">
-        {names.map((name, i) => (
-          <span key={name} class="chip"><span class="swatch" style={{background: `var(--series-${i % 9})`}} />{name}
+        {names.map((name) => (
+          <span key={name} class="chip"><span class="swatch" style={{background: `var(--series-${Math.max(0, colourOf(name)) % 9})`}} />{name}
             <button type="button" class="quiet" aria-label={`Take ${name} away`} onClick={() => show(names.filter((one) => one !== name))}>✕</button></span>
         ))}
         {others.length > 0 && names.length < 12 && (
@@ -147,8 +164,8 @@ export function ComparePage({query}: {query: URLSearchParams}) {
       <ErrorNote text={polled.error} again={polled.again} />
       {names.length === 0 && <Empty title="Nothing to compare yet."><p class="soft">Add runs above, or select them on the page of <a href="#/runs">all runs</a>.</p></Empty>}
       {names.length > 0 && data === null && polled.error === '' && <Loading what="runs" />}
-      {data && data.records.length === names.length && <><Figures data={data} />{data.comparison.notes.map((note) => <p class="soft" key={note}>{note}</p>)}
-        <Collectives records={data.records} />{data.records.some((run) => !run.collectives) && <Charts names={names} data={data} />}</>}
+      {data && data.key === key && <><Figures data={data} />{[...new Set([...data.comparison.repeated.notes, ...data.comparison.notes])].map((note) => <p class="soft" key={note}>{note}</p>)}
+        <Collectives groups={data.groups} records={data.records} />{data.records.some((run) => !run.collectives) && <Charts data={data} />}</>}
     </>
   );
 }

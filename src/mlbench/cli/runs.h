@@ -13,6 +13,7 @@ using home::current_record;
 using home::delete_run;
 using home::is_active_run;
 using home::read_spec;
+using home::records_of_repeats;
 using home::without_repeat;
 using supervise::checkpoint_steps;
 

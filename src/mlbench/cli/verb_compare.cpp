@@ -42,14 +42,9 @@ std::vector<Found> find_runs(const Context& context, const std::string& given, s
     return found;
   }
   const fs::path run = report::find_run(context.home_to_read(), given);
-  found.push_back({run.parent_path(), current_record(run)});
-  for (const std::string& name : report::run_names(context.home_to_read())) {
-    if (name == given || without_repeat(name) != given) continue;
-    found.push_back({run.parent_path(), current_record(run.parent_path() / name)});
+  for (Json& record : records_of_repeats(context.home_to_read(), run.filename())) {
+    found.push_back({run.parent_path(), std::move(record)});
   }
-  std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
-    return a.record.value("id", int64_t{0}) < b.record.value("id", int64_t{0});
-  });
   return found;
 }
 

@@ -184,6 +184,17 @@ Json current_record(const fs::path& run_dir) {
   return report::read_record(run_dir);
 }
 
+std::vector<Json> records_of_repeats(const fs::path& home, const std::string& name) {
+  std::vector<Json> records = {current_record(report::runs_dir(home) / name)};
+  for (const std::string& other : report::run_names(home)) {
+    if (other != name && without_repeat(other) == name) {
+      records.push_back(current_record(report::runs_dir(home) / other));
+    }
+  }
+  std::ranges::stable_sort(records, {}, [](const Json& record) { return record.value("id", int64_t{0}); });
+  return records;
+}
+
 bool is_active_run(const fs::path& run_dir) {
   try {
     if (!report::is_active(report::read_record(run_dir))) return false;

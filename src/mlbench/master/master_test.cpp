@@ -506,6 +506,46 @@ TEST_F(MasterTest, ComparesWhatMayBeCompared) {
   }
 }
 
+// As `mlbench compare` takes them: a run with its repeats, one that differs in a key by itself.
+TEST_F(MasterTest, ComparesRunsWithTheirRepeats) {
+  const auto write = [&](const std::string& name, int64_t id, double time_s, const std::string& backend) {
+    Json record = report::told_record(name, name.starts_with("a-1") ? 1 : 2);
+    record["id"] = id;
+    record["backend"] = backend;
+    record["goal"]["train_s"] = time_s;
+    record["clocks"]["train_s"] = time_s;
+    const fs::path folder = home() / "runs" / name;
+    fs::create_directories(folder);
+    write_json_file(folder / "spec.json", Json::object());
+    write_json_file(folder / "run.json", record);
+  };
+  write("a-1", 1, 60, "gloo");
+  write("a-1.2", 2, 70, "gloo");
+  write("a-1.3", 3, 62, "gloo");
+  write("a-1.4", 4, 50, "mpi");
+  write("b-2", 5, 30, "gloo");
+  const auto compare = [&](const std::string& names) {
+    const ClientResponse response = send("GET", "/api/v1/compare?runs=" + names);
+    EXPECT_EQ(response.status, 200) << response.body;
+    return parse_json(response.body, inputs::kMasterAnswer);
+  };
+  const Json answer = compare("a-1,b-2,a-1.2");
+  ASSERT_EQ(answer["runs"].size(), 5U);
+  const Json& groups = answer["repeated"]["runs"];
+  ASSERT_EQ(groups.size(), 3U);
+  EXPECT_EQ(groups[0]["name"], "a-1");
+  EXPECT_EQ(groups[0]["repeats"], (Json{"a-1", "a-1.2", "a-1.3"}));
+  EXPECT_EQ(groups[0]["shown"], "a-1.3") << "the median";
+  EXPECT_EQ(groups[0]["time_to_goal_s"]["values"], (Json{60.0, 70.0, 62.0}));
+  EXPECT_EQ(groups[1]["name"], "a-1.4");
+  EXPECT_EQ(groups[1]["differs_in"], Json{"backend"});
+  EXPECT_EQ(groups[2]["name"], "b-2");
+  EXPECT_DOUBLE_EQ(groups[2]["scaling"]["to_goal"]["speed_up"].get<double>(), 62.0 / 30);
+  EXPECT_EQ(groups[2]["scaling"]["baseline"], "a-1, a-1.2, a-1.3");
+  // One of them, where it is named.
+  EXPECT_EQ(compare("a-1.2")["repeated"]["runs"][0]["repeats"], Json{"a-1.2"});
+}
+
 TEST_F(MasterTest, TheApiOfTodaysClientsIsOffUnlessAsked) {
   options_.legacy_api = true;
   EXPECT_EQ(send("GET", "/api/runs", "", "", {}, false).body, "[]");

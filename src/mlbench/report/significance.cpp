@@ -67,6 +67,7 @@ RepeatedFigures figures_of_repeats(const RepeatedRun& run, const Significance& a
   std::set<std::string> labels;
   for (const Json& record : run.records) {
     const RunFigures one = figures_of(record);
+    figures.repeats.push_back(one.name);
     figures.workers = one.workers;
     figures.shared_host = one.shared_host;
     if (one.time_to_goal_s) times.push_back(*one.time_to_goal_s);
@@ -300,6 +301,7 @@ Json to_json(const Significance& significance) {
   Json rows = Json::array();
   for (const RepeatedFigures& one : significance.runs) {
     rows.push_back({{"name", one.name},
+                    {"repeats", one.repeats},
                     {"workers", one.workers},
                     {"runs", one.runs},
                     {"reached", one.reached},

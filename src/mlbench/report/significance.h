@@ -26,6 +26,7 @@ struct Sample {
 
 struct RepeatedFigures {
   std::string name;
+  std::vector<std::string> repeats;  // their names
   int64_t workers = 0;
   size_t runs = 0, reached = 0;
   bool shared_host = false;  // then it has no times, rates or ratios

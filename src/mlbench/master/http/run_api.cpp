@@ -12,7 +12,6 @@
 #include "mlbench/report/figures.h"
 #include "mlbench/report/measured_run.h"
 #include "mlbench/report/records.h"
-#include "mlbench/report/scaling.h"
 #include "mlbench/report/tensorboard.h"
 #include "mlbench/report/zip.h"
 
@@ -117,37 +116,6 @@ Response loss(const Services& services, const Call& call) {
   return json_response(200, {{"points", std::move(points)}});
 }
 
-Json scaling_json(const std::optional<report::Scaling>& scaling) {
-  if (!scaling) return nullptr;
-  return {{"speed_up", scaling->speed_up}, {"efficiency", scaling->efficiency}};
-}
-
-Response compare_runs(const Services& services, const Request& request) {
-  const std::string names = request.query("runs").value_or("");
-  std::vector<Json> records;
-  for (size_t begin = 0; begin <= names.size() && !names.empty();) {
-    const size_t end = std::min(names.find(',', begin), names.size());
-    records.push_back(home::current_record(find_run_folder(services, names.substr(begin, end - begin))));
-    begin = end + 1;
-    if (records.size() > 100) throw HttpError(400, "runs: at most 100 can be compared");
-  }
-  if (records.empty()) throw HttpError(400, "runs is needed: names with commas between them");
-  const report::ScaledRuns scaled = report::scale_runs(records);
-  Json rows = Json::array();
-  for (size_t i = 0; i < records.size(); ++i) {
-    Json row = home::summary_of(records[i]);
-    row["to_goal"] = scaling_json(scaled.runs[i].to_goal);
-    row["rate"] = scaling_json(scaled.runs[i].rate);
-    row["baseline"] = scaled.runs[i].baseline;
-    row["no_ratio"] = scaled.runs[i].no_ratio;
-    rows.push_back(std::move(row));
-  }
-  return json_response(200, {{"baseline_workers", scaled.baseline_workers},
-                             {"baseline", scaled.baseline_names},
-                             {"notes", scaled.notes},
-                             {"runs", std::move(rows)}});
-}
-
 }  // namespace
 
 fs::path find_run_folder(const Services& services, const std::string& name_or_id) {
@@ -231,8 +199,8 @@ std::vector<Route> run_routes(Services& services) {
        [s](const Call&) {
          return events([s](std::shared_ptr<Stream> stream) { s->live.follow_all(std::move(stream)); });
        }},
-      {"GET", "/api/v1/compare", Access::kToken, [s](const Call& call) { return compare_runs(*s, call.request); },
-       Lane::kSlow},
+      {"GET", "/api/v1/compare", Access::kToken,
+       [s](const Call& call) { return run_handlers::compare(*s, call.request); }, Lane::kSlow},
   };
 }
 

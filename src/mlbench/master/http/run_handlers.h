@@ -12,6 +12,9 @@ Response preview_runs(Services& services, const Request& request);
 Response retry(Services& services, const Call& call);
 Response clone(Services& services, const Call& call);
 
+// run_compare.cpp
+Response compare(const Services& services, const Request& request);
+
 // run_logs.cpp
 Response list_logs(const Services& services, const Call& call);
 Response read_log(Services& services, const Call& call);
