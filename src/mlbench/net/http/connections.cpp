@@ -18,6 +18,7 @@ Connection* Connections::add(int fd, std::chrono::milliseconds idle_time) {
   all_.insert(made.get());
   made->unknown = unknown_.insert(unknown_.end(), made.get());
   if (!room || unknown_.size() > most_unknown_) close_an_unknown_one();
+  if (all_.size() > most_) close_an_idle_one();
   return made.release();
 }
 
@@ -30,10 +31,25 @@ void Connections::remove(Connection* connection) {
 
 void Connections::close_an_unknown_one() {
   const auto idle = std::find_if(unknown_.begin(), unknown_.end(), [](const Connection* one) { return !one->busy; });
-  Connection& chosen = **(idle == unknown_.end() ? unknown_.begin() : idle);
-  unknown_.erase(*chosen.unknown);
-  chosen.unknown.reset();
-  shutdown(chosen.fd, SHUT_RDWR);  // the library sees it and cleans up
+  close(**(idle == unknown_.end() ? unknown_.begin() : idle));
+}
+
+void Connections::close_an_idle_one() {
+  const auto open = std::ranges::count_if(all_, [](const Connection* one) { return !one->closing; });
+  if (static_cast<size_t>(open) <= most_) return;
+  Connection* longest = nullptr;
+  for (Connection* one : all_) {
+    if (one->closing || one->busy) continue;
+    if (longest == nullptr || one->deadline < longest->deadline) longest = one;
+  }
+  if (longest != nullptr) close(*longest);
+}
+
+void Connections::close(Connection& connection) {
+  if (connection.unknown) unknown_.erase(*connection.unknown);
+  connection.unknown.reset();
+  connection.closing = true;
+  shutdown(connection.fd, SHUT_RDWR);  // the library sees it and cleans up
 }
 
 void Connections::now_known(Connection& connection) {

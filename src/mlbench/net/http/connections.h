@@ -21,6 +21,7 @@ struct Connection {
   std::atomic<std::chrono::steady_clock::rep> deadline{0};  // 0: none
   std::atomic<bool> busy{false};                            // with a request
   bool left = false;                                        // by the watchdog alone: had ended when it looked last
+  bool closing = false;                                     // to make room; under the lock of Connections
   // Its place among those of unknown senders; under the lock of Connections.
   std::optional<std::list<Connection*>::iterator> unknown;
   void allow(std::chrono::milliseconds time) {
@@ -34,10 +35,14 @@ class Connections {
  public:
   // Of unknown senders at most half of `most`; each holds `bytes` of the budget.
   Connections(const MemoryBudget& budget, size_t most, size_t bytes)
-      : budget_(budget), most_unknown_(most / 2 > 1 ? most / 2 : 1), bytes_(bytes) {}
+      : budget_(budget),
+        most_(most > kSpare * 2 ? most - most / kSpare : most - most / 2),
+        most_unknown_(most / 2 > 1 ? most / 2 : 1),
+        bytes_(bytes) {}
 
-  // Of an unknown sender, until remove(). When there are too many, or no memory, one of them makes room: the oldest
-  // that is idle, else the oldest.
+  // Of an unknown sender, until remove(). When there are too many of them, or no memory, one of them makes room: the
+  // oldest that is idle, else the oldest. When hardly any connection is left, it is the one of any sender that has been
+  // idle longest.
   Connection* add(int fd, std::chrono::milliseconds idle_time);
   void remove(Connection* connection);
   // The sender showed who it is.
@@ -46,10 +51,14 @@ class Connections {
   void check();
 
  private:
+  static constexpr size_t kSpare = 16;  // one of so many stays free for whoever comes next
+
   void close_an_unknown_one();
+  void close_an_idle_one();
+  void close(Connection& connection);
 
   const MemoryBudget& budget_;
-  const size_t most_unknown_, bytes_;
+  const size_t most_, most_unknown_, bytes_;
   std::mutex mutex_;
   std::unordered_set<Connection*> all_;
   std::list<Connection*> unknown_;  // those that are not being closed, the oldest first

@@ -100,6 +100,11 @@ void PushedStream::end() {
   finish();
 }
 
+bool PushedStream::open() const {
+  const std::lock_guard lock(mutex_);
+  return connection_ != nullptr;
+}
+
 void PushedStream::check_reader() {
   const std::lock_guard lock(mutex_);
   pollfd reader{fd_, POLLRDHUP, 0};

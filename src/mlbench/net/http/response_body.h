@@ -29,6 +29,9 @@ class PushedStream final : public Stream {
   // A connection that waits for us is not looked at by the library: whether its reader left.
   void check_reader();
 
+  // Whether it has a reader.
+  bool open() const;
+
   // By the connection's thread.
   ssize_t read(char* buffer, size_t size);
   void reader_gone();

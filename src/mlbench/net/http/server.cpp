@@ -1,6 +1,7 @@
 #include "mlbench/net/http/server.h"
 
 #include <microhttpd.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -30,6 +31,8 @@ using std::chrono::steady_clock;
 constexpr size_t kLibraryBytes = 4096;  // of a connection's memory, for the library itself
 // What a gzip body may unpack to: text that is worth packing shrinks to a tenth.
 constexpr size_t kMostRatio = 100, kAlwaysUnpacked = 64 << 10;
+// One of so many connections may have an open stream, which lasts: the rest is for what is answered soon.
+constexpr size_t kStreamShare = 3;
 
 struct Lanes {
   Pool quick{4, 256}, bulk{4, 64}, slow{4, 32};
@@ -57,6 +60,21 @@ Response busy() {
   Response response = refusal(503, "the server has too much to do at the moment: try again");
   response.headers.emplace_back("Retry-After", "1");
   return response;
+}
+
+// Why the length of the body is not one thing for all who read the request; "" where it is. What stands before or
+// behind this server may take another one.
+std::string ambiguous_length(const Request& request) {
+  size_t lengths = 0, encodings = 0;
+  bool chunked = true;
+  for (const auto& [name, value] : request.headers) {
+    if (strcasecmp(name.c_str(), "Content-Length") == 0) ++lengths;
+    if (strcasecmp(name.c_str(), "Transfer-Encoding") != 0) continue;
+    ++encodings;
+    chunked = strcasecmp(value.c_str(), "chunked") == 0;
+  }
+  if (lengths + encodings > 1) return "expected one Content-Length, or Transfer-Encoding: chunked, once";
+  return chunked ? "" : "unknown Transfer-Encoding: valid is chunked";
 }
 
 std::string message_of(const char* format, va_list arguments) {
@@ -235,6 +253,11 @@ class Server::Impl {
     request.secure = !options_.tls_certificate.empty();
     MHD_get_connection_values_n(connection, MHD_HEADER_KIND, &Impl::add_header, &request.headers);
     connection_of(connection).allow(options_.limits.body_time);
+    if (const std::string wrong = ambiguous_length(request); !wrong.empty()) {
+      Response response = refusal(400, wrong);
+      response.headers.emplace_back("Connection", "close");
+      return answer(connection, exchange, std::move(response));
+    }
     auto target = parse_target(request.raw_target);
     if (!target) return answer(connection, exchange, refusal(400, "this is no valid request target"));
     request.target = std::move(*target);
@@ -336,6 +359,7 @@ class Server::Impl {
 
   MHD_Result answer(MHD_Connection* connection, Exchange& exchange, Response response) {
     const bool known = exchange.admission.known;
+    if (response.open_stream && !room_for_a_stream()) response = busy();
     exchange.request.body = {};
     exchange.body = {};
     exchange.memory.release();
@@ -351,7 +375,6 @@ class Server::Impl {
                                               std::move(memory));
       const std::lock_guard lock(mutex_);
       if (stopping_) return MHD_NO;
-      std::erase_if(streams_, [](const auto& weak) { return weak.expired(); });
       streams_.push_back(stream);
       made = pushed_body(stream);
     } else if (response.next) {
@@ -372,6 +395,15 @@ class Server::Impl {
     if (stream && queued == MHD_YES) response.open_stream(stream);
     MHD_destroy_response(made);
     return queued;
+  }
+
+  bool room_for_a_stream() {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(streams_, [](const auto& weak) {
+      const auto stream = weak.lock();
+      return !stream || !stream->open();
+    });
+    return streams_.size() < std::max<size_t>(1, options_.limits.connections / kStreamShare);
   }
 
   void watch() {

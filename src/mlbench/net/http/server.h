@@ -18,7 +18,7 @@ struct Limits {
   size_t header_bytes = 16 << 10;                 // request line and headers together: 414 or 431
   size_t stream_bytes = 256 << 10;                // waiting for one reader of a Stream: it is cut off
   size_t memory_bytes = 128 << 20;                // of all requests in flight together (budget.h): 503
-  unsigned connections = 1500;                    // half of them of unknown senders: the oldest idle one makes room
+  unsigned connections = 1500;                    // at most half of unknown senders, a third with a Stream: 503
   std::chrono::milliseconds idle_time{75'000};    // without a byte, or waiting for a request
   std::chrono::milliseconds header_time{10'000};  // from the request line to the last header
   std::chrono::milliseconds body_time{60'000};    // from the last header to the end of the body

@@ -423,6 +423,76 @@ TEST_F(HttpServer, IdleConnectionsOfUnknownSendersMakeRoom) {
   EXPECT_TRUE(ask());
 }
 
+TEST_F(HttpServer, IdleConnectionsOfKnownSendersMakeRoom) {
+  ServerOptions options;
+  options.limits.connections = 64;
+  start(options);
+  std::vector<FileDescriptor> held;
+  for (int i = 0; i < 200; ++i) {
+    char buffer[4096];
+    held.push_back(connect_raw());
+    ASSERT_TRUE(put(held.back(), "GET / HTTP/1.1\r\nHost: x\r\nX-Known: yes\r\n\r\n"));
+    ASSERT_GT(recv(held.back().get(), buffer, sizeof buffer, 0), 0) << i;
+  }
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(send("GET", "/").status, 200);
+}
+
+// Streams of one who is known, more than there are connections.
+TEST_F(HttpServer, StreamsLeaveConnectionsForShortRequests) {
+  ServerOptions options;
+  options.limits.connections = 48;
+  start(options);
+  std::vector<FileDescriptor> readers;
+  const auto open = [&](int count) {
+    int opened = 0;
+    for (int i = 0; i < count; ++i) {
+      char buffer[4096];
+      readers.push_back(connect_raw());
+      put(readers.back(), "GET /stream HTTP/1.1\r\nHost: x\r\nX-Known: yes\r\n\r\n");
+      const ssize_t n = recv(readers.back().get(), buffer, sizeof buffer, 0);
+      const std::string answer(buffer, static_cast<size_t>(std::max<ssize_t>(n, 0)));
+      if (answer.starts_with("HTTP/1.1 200 ")) ++opened;
+      if (!answer.starts_with("HTTP/1.1 200 ")) {
+        EXPECT_THAT(answer, StartsWith("HTTP/1.1 503 "));
+        EXPECT_THAT(answer, HasSubstr("Retry-After: 1"));
+      }
+    }
+    return opened;
+  };
+  EXPECT_EQ(open(100), 16);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(send("GET", "/").status, 200);
+  // Whoever leaves makes room for others.
+  readers.clear();
+  int again = 0;
+  for (int tries = 0; tries < 200 && again == 0; ++tries) {
+    std::this_thread::sleep_for(50ms);
+    again = open(1);
+  }
+  EXPECT_EQ(again, 1);
+}
+
+TEST_F(HttpServer, ABodyHasOneLength) {
+  start();
+  const auto answer_to = [&](const std::string& headers, const std::string& body) {
+    return exchange("POST / HTTP/1.1\r\nHost: x\r\n" + headers + "\r\n" + body);
+  };
+  for (const char* headers :
+       {"Content-Length: 5\r\nContent-Length: 6\r\n", "Content-Length: 5\r\nContent-Length: 5\r\n",
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding: chunked\r\ncontent-length: 5\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding: identity\r\n", "Content-Length: 5, 6\r\n", "Content-Length: +5\r\n",
+        "Content-Length: 5x\r\n", "Content-Length: -5\r\n"}) {
+    const std::string answer = answer_to(headers, "5\r\nhello\r\n0\r\n\r\nGET /second HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 ")) << headers;
+    EXPECT_EQ(answer.find("TIMEOUT"), std::string::npos) << headers << ": the connection is closed";
+    EXPECT_EQ(answer.find("GET "), std::string::npos) << headers << ": what follows is no request";
+  }
+  EXPECT_EQ(service.handled, 0);
+  EXPECT_THAT(answer_to("Connection: close\r\nTransfer-Encoding: Chunked\r\n", "5\r\nhello\r\n0\r\n\r\n"),
+              HasSubstr("POST 5 hello"));
+  EXPECT_THAT(answer_to("Connection: close\r\nContent-Length: 5\r\n", "hello"), HasSubstr("POST 5 hello"));
+}
+
 TEST_F(HttpServer, MemoryInFlightHasABudget) {
   ServerOptions options;
   options.limits.memory_bytes = 4 << 20;
