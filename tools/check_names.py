@@ -3,7 +3,8 @@
 usage: check_names.py [ROOT]
 
 Looked at are Markdown files (links, and what stands in backticks; options in examples, too) and the comments of C++
-sources. A name is that of a file or folder when it has an ending of one or a slash behind it, or begins with a folder
+sources; of their sentences, errors and help, the options: an option is there when a text without a blank names it, as
+where it is made or given to a program. A name is that of a file or folder when it has an ending of one or a slash behind it, or begins with a folder
 of the tree ("comm/gloo"); it must be the end of a path in the tree. Words in capitals stand for something (RUN/spool,
 NAME.toml). What a program makes, or belongs to others, is in tools/names.toml, each with the reason.
 
@@ -32,6 +33,7 @@ MAKES_VERB = re.compile(r'(?:add_verb\(|add_subcommand\(|front\(\) ==)[\w*, ]*"(
 MAKES_CASE = re.compile(r"\b(?:TYPED_)?TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)")
 CASE = re.compile(r"([A-Z]\w+)\.(\*|[A-Z]\w+)")  # GoogleTest's
 TEST_NAME = re.compile(r"\w+_test")
+TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')  # in C++
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
 
 
@@ -48,6 +50,10 @@ def comment_of(line: str) -> str:
         if line[: found.start()].count('"') % 2 == 0 and not line[: found.start()].endswith(":"):
             return line[found.end() :]
     return ""
+
+
+def texts_of(line: str) -> list[str]:
+    return TEXT.findall(line[: len(line) - len(comment_of(line))])
 
 
 class Tree:
@@ -86,7 +92,7 @@ class Tree:
                     self.cases |= {(suite, name), (suite, "*")}
                 if path.startswith("/src/mlbench/cli/"):
                     self.verbs |= set(MAKES_VERB.findall(text))
-                text = "\n".join(line[: len(line) - len(comment_of(line))] for line in text.splitlines())
+                text = "\n".join(one for line in text.splitlines() for one in texts_of(line) if " " not in one)
             if not re.search(r"_test\.\w+$", path):
                 self.options |= set(OPTION.findall(text))
 
@@ -158,11 +164,13 @@ class Tree:
                 for rule in [*self.check_words(span), *self.check_verbs(span)]:
                     yield number, rule
 
-    def check_source(self, text: str):
+    def check_source(self, path: str, text: str):
+        is_test = re.search(r"_test\.\w+$", path)
         for number, line in enumerate(text.splitlines(), 1):
             comment = comment_of(line)
             words = self.check_words(comment.replace("`", " "))
-            for rule in [*words, *self.check_tests(comment), *self.check_options(comment)]:
+            sentences = " ".join(one for one in texts_of(line) if " " in one and not is_test)
+            for rule in [*words, *self.check_tests(comment), *self.check_options(comment + " " + sentences)]:
                 yield number, rule
 
     def check(self):
@@ -173,7 +181,7 @@ class Tree:
             if path.endswith(".md"):
                 found = self.check_markdown(path, (self.root / path).read_text())
             elif path.endswith(SOURCES):
-                found = self.check_source((self.root / path).read_text())
+                found = self.check_source(path, (self.root / path).read_text())
             for line, rule in found:
                 yield f"{path}:{line}: {rule}"
 

@@ -79,6 +79,12 @@ class CheckNames(unittest.TestCase):
         self.expect_one("`mlbench run --least-steps`", rule)
         self.expect_one("// --least-steps is none\n", rule, "src/mlbench/base/a.h")
 
+    def test_an_option_in_a_sentence(self):
+        rule = "names the option --least-steps, which no program has"
+        self.expect_one('throw UserError("give fewer, or --least-steps");\n', rule, "src/mlbench/base/a.h")
+        code, _ = run_check({"src/mlbench/base/a.h": 'add("--least-steps", "see \\"--least-steps\\" there");\n'})
+        self.assertEqual(code, 0)
+
     def test_an_option_in_an_example(self):
         code, lines = run_check({"README.md": "```\nmlbench run --faster\n```\n"})
         self.assertEqual((code, lines[0]), (1, "README.md:2: names the option --faster, which no program has"))
