@@ -7,7 +7,9 @@
 
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <iostream>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -19,6 +21,8 @@ int fail(const std::string& text) {
   std::cerr << text << '\n';
   return 2;
 }
+
+constexpr size_t kNotCharacters = 5;  // the four special pieces, and the mark before a word
 
 // What a piece may hold is left to the merges, as in subword-nmt: no borders between scripts, digits and signs beside
 // those of words. Texts are not normalised; characters that occur are pieces.
@@ -40,6 +44,7 @@ std::unordered_map<std::string, std::string> training_options(const std::string&
           {"minloglevel", "2"}};
 }
 
+// Lines "WORD\tCOUNT".
 class WordFile : public sentencepiece::SentenceIterator {
  public:
   explicit WordFile(const std::string& path) : file_(path) { read(); }
@@ -48,10 +53,24 @@ class WordFile : public sentencepiece::SentenceIterator {
   const std::string& value() const override { return line_; }
   sentencepiece::util::Status status() const override { return {}; }
 
+  // Different characters of the words that were read; each is a piece.
+  size_t characters() const { return characters_.size(); }
+
  private:
-  void read() { done_ = !std::getline(file_, line_); }
+  void read() {
+    done_ = !std::getline(file_, line_);
+    const std::string_view word = std::string_view(line_).substr(0, line_.find('\t'));
+    const auto continues = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; };
+    for (size_t at = 0; at < word.size();) {
+      size_t end = at + 1;
+      while (end < word.size() && continues(word[end])) ++end;
+      characters_.emplace(word.substr(at, end - at));
+      at = end;
+    }
+  }
 
   std::ifstream file_;
+  std::set<std::string, std::less<>> characters_;
   std::string line_;
   bool done_ = false;
 };
@@ -61,7 +80,13 @@ int learn(const std::string& words, const std::string& size, const std::string& 
   if (file.done()) return fail(words + " holds no words");
   std::string bytes;
   const auto status = sentencepiece::SentencePieceTrainer::Train(training_options(size), &file, &bytes);
-  if (!status.ok()) return fail(status.ToString());
+  // SentencePiece's own words would advise options of its program.
+  const size_t least = file.characters() + kNotCharacters;
+  if (!status.ok() && least > std::stoull(size)) {
+    return fail("the words have " + std::to_string(file.characters()) + " different characters; expected at least " +
+                std::to_string(least) + " pieces");
+  }
+  if (!status.ok()) return fail("SentencePiece: " + status.ToString());
   std::ofstream out(model, std::ios::binary);
   out << bytes;
   out.close();

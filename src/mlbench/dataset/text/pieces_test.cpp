@@ -129,6 +129,13 @@ TEST_F(LearnedPieces, RefusalsSayWhy) {
   test::write_file(folder_ / "words", "");
   EXPECT_THAT(test::message_of<UserError>([&] { learn_pieces(folder_ / "words", 100, folder_ / "model"); }),
               HasSubstr("holds no words"));
+  // Seven characters, the mark before a word, four special pieces: SentencePiece would advise options of its program.
+  test::write_file(folder_ / "words",
+                   "abc\t3\nd\xE6\x9D\xB1"
+                   "efab\t1\n");
+  EXPECT_THAT(test::message_of<UserError>([&] { learn_pieces(folder_ / "words", 11, folder_ / "model"); }),
+              "cannot learn 11 pieces of words: the words have 7 different characters; expected at least 12 pieces");
+  EXPECT_EQ(learn_pieces(folder_ / "words", 12, folder_ / "model").size(), 12U);
 }
 
 }  // namespace
