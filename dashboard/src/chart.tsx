@@ -5,7 +5,7 @@ import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import {save} from './api';
-import {NONE, number} from './format';
+import {NONE, number, visible} from './format';
 import {csv, linesCsv, table, type Line} from './series';
 import {colour, useThemeRound} from './theme';
 
@@ -146,10 +146,10 @@ async function savePng(plot: uPlot, props: ChartProps, hidden: Set<string>): Pro
   draw.textBaseline = 'top';
   draw.fillStyle = colour('--text');
   draw.font = font(15, '600');
-  draw.fillText(props.title, pad, pad, source.width);
+  draw.fillText(visible(props.title), pad, pad, source.width);
   draw.fillStyle = colour('--soft');
   draw.font = font(12);
-  draw.fillText(`${props.yLabel} over ${props.xLabel}`, pad, pad + 20 * scale, source.width);
+  draw.fillText(visible(`${props.yLabel} over ${props.xLabel}`), pad, pad + 20 * scale, source.width);
   draw.drawImage(source, pad, top);
   for (const place of places) {
     const y = top + source.height + place.row * 20 * scale + 4 * scale;
@@ -157,7 +157,7 @@ async function savePng(plot: uPlot, props: ChartProps, hidden: Set<string>): Pro
     draw.fillRect(pad + place.x, y + 5 * scale, 14 * scale, 3 * scale);
     draw.fillStyle = colour('--text');
     draw.font = font(12);
-    draw.fillText(place.line.label, pad + place.x + 20 * scale, y);
+    draw.fillText(visible(place.line.label), pad + place.x + 20 * scale, y);
   }
   const blob = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve, 'image/png'));
   if (blob) save(blob, `${safeFile(props.file)}.png`);

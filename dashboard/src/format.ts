@@ -2,6 +2,12 @@
 
 export const NONE = '–';
 
+// Text of others as it may be shown: what changes the direction of writing, and control characters that are no white
+// space, as \u202e.
+export const visible = (text: string): string =>
+  text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
+    (symbol) => `\\u${symbol.charCodeAt(0).toString(16).padStart(4, '0')}`);
+
 export function number(value: number | null | undefined, digits = 3): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
   const size = Math.abs(value);

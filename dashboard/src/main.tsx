@@ -1,7 +1,8 @@
 import './style.css';
-import {render} from 'preact';
+import {options, render, type VNode} from 'preact';
 import {useEffect, useState} from 'preact/hooks';
 import {logIn, logOut, resume, textOf, whenLoggedOut} from './api';
+import {visible} from './format';
 import {NewRun} from './new_run';
 import {ClusterPage} from './pages/cluster';
 import {ComparePage} from './pages/compare';
@@ -12,6 +13,14 @@ import {TimelinePage} from './pages/timeline';
 import {go, usePlace} from './router';
 import {chooseTheme, chosenTheme, THEMES, type Theme} from './theme';
 import {Empty} from './ui';
+
+// Every text that the page shows; what is typed or sent is no text of the page.
+const before = options.vnode;
+options.vnode = (vnode: VNode) => {
+  const text = vnode as {type: unknown; props: unknown};
+  if (text.type === null && typeof text.props === 'string') text.props = visible(text.props);
+  before?.(vnode);
+};
 
 type Login = {state: 'asking' | 'in'} | {state: 'out'; message: string};
 

@@ -58,6 +58,11 @@ test('differences are those that the master tells', () => {
   assert.equal(comparison.rangeText([null], String), '–');
 });
 
+test('text of others is shown as what it is', () => {
+  assert.equal(format.visible('Zürich 東京\n\ttab'), 'Zürich 東京\n\ttab');
+  assert.equal(format.visible('\u202ecod.exe\u2066 \u001b[2J\u009b'), '\\u202ecod.exe\\u2066 \\u001b[2J\\u009b');
+});
+
 test('a line per series says whose it is', () => {
   const of = [rank(0, [1, 2], [1, 2]), rank('all', [1, 2], [3, null]), {...rank('all', [1, 2], [2, 3]), merge: 'mean', ranks: 2}];
   assert.deepEqual(series.lines(of, 'step', 0).map((line) => [line.label, line.y]),

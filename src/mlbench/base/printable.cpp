@@ -87,4 +87,21 @@ std::string printable_lines(std::string_view text, std::string_view indent) {
   return out;
 }
 
+std::string printable_json(std::string json) {
+  const auto plain = [](char byte) { return static_cast<unsigned char>(byte) < 0x7F; };
+  if (std::ranges::all_of(json, plain)) return json;
+  std::string out;
+  for (std::string_view rest = json; !rest.empty();) {
+    const Symbol symbol = first_symbol(rest);
+    const size_t bytes = std::max<size_t>(symbol.bytes, 1);
+    if (symbol.code >= 0x7F && (is_control(symbol.code) || misleads(symbol.code))) {
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<uint32_t>(symbol.code));
+    } else {
+      out += rest.substr(0, bytes);
+    }
+    rest.remove_prefix(bytes);
+  }
+  return out;
+}
+
 }  // namespace mlbench

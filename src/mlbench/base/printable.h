@@ -17,4 +17,8 @@ std::string printable(std::string_view text, size_t max_bytes = 500);
 // line of its own (set_up_logging() does that to every message).
 std::string printable_lines(std::string_view text, std::string_view indent = "    ");
 
+// The same value as JSON, in which no such character stands as itself, but as \u202e: `json` is a text of UTF-8 that
+// Json::dump() made.
+std::string printable_json(std::string json);
+
 }  // namespace mlbench

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "mlbench/base/json.h"
+
 namespace mlbench {
 namespace {
 
@@ -41,6 +43,13 @@ TEST(Printable, LongTextIsCut) {
 TEST(Printable, LinesStayLinesButAreIndented) {
   EXPECT_EQ(printable_lines("one\n12:00:00 info [x] two\n\x1b[2J"), "one\n    12:00:00 info [x] two\n    \\x1b[2J");
   EXPECT_EQ(printable_lines("one\ntwo\x1b[2J\n", ""), "one\ntwo\\x1b[2J\n");
+}
+
+TEST(Printable, JsonIsTheSameValue) {
+  const std::string name = "Z\xC3\xBCrich \xE2\x80\xAE\x7F\xC2\x9B end\n";
+  const std::string text = printable_json(Json{{"name", name}}.dump(2));
+  EXPECT_EQ(text, "{\n  \"name\": \"Z\xC3\xBCrich \\u202e\\u007f\\u009b end\\n\"\n}");
+  EXPECT_EQ(Json::parse(text)["name"], name);
 }
 
 }  // namespace

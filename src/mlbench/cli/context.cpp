@@ -35,13 +35,14 @@ CLI::App* add_verb(CLI::App& app, Program& program, const std::string& name, con
   return verb;
 }
 
-void print(std::string_view text) {
+void print(std::string_view text) { print_as_it_is(printable_lines(text, "")); }
+
+void print_as_it_is(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) flush_output();
 }
 
-void print_json(const Json& value) {
-  print(value.dump(2, ' ', false, Json::error_handler_t::replace));
-  print("\n");
+void print_json(const Json& value, int indent) {
+  print_as_it_is(printable_json(value.dump(indent, ' ', false, Json::error_handler_t::replace)) + "\n");
 }
 
 void flush_output() {

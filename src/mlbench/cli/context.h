@@ -45,8 +45,11 @@ CLI::App* add_verb(CLI::App& app, Program& program, const std::string& name, con
 // ---- answers -------------------------------------------------------------------------------------------------------
 
 // Standard output. IoError when it cannot be written (checked at the latest by flush_output()).
+// Lines for people: text of others does nothing to a terminal (printable_lines).
 void print(std::string_view text);
-void print_json(const Json& value);
+// What programs read, or what is coloured: its texts were looked at.
+void print_as_it_is(std::string_view text);
+void print_json(const Json& value, int indent = 2);
 void flush_output();
 // A diagnostic on standard error: "mlbench: TEXT".
 void say(std::string_view text);

@@ -163,7 +163,9 @@ int run_program(int argc, char** argv) {
     flush_output();
     return static_cast<int>(code);
   } catch (const DiskFull& error) {
-    std::fputs(fmt::format("mlbench: error: {}; free space there, and type the same again\n", error.what()).c_str(),
+    std::fputs(fmt::format("mlbench: error: {}; free space there, and type the same again\n",
+                           printable_lines(error.what(), ""))
+                   .c_str(),
                stderr);
     return static_cast<int>(exit_code_of(error));
   } catch (const std::exception& error) {

@@ -64,7 +64,7 @@ ProgressView::ProgressView(std::FILE* out, bool terminal, std::chrono::seconds i
     : out_(out), terminal_(terminal), interval_(interval) {}
 
 void ProgressView::show(const spec::RunSpec& run, const report::Progress& progress, Phase phase, double elapsed_s) {
-  std::string line = progress_line(run, progress, phase, elapsed_s);
+  std::string line = printable_lines(progress_line(run, progress, phase, elapsed_s), "");
   if (terminal_) {
     // One column stays free: some terminals wrap when the last one is written.
     const auto width = static_cast<size_t>(terminal_width(fileno(out_)) - 1);

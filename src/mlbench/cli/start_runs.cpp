@@ -181,8 +181,8 @@ void print_dry_run(const Context& context, const std::vector<spec::RunSpec>& run
                       one.task.hash, limits_text(one.limits)));
     const Json& commands = plans[run].at("commands");
     for (size_t i = 0; i < commands.size(); ++i) {
-      print(fmt::format("  {:<9} {}\n", commands.size() == 1 ? "command" : fmt::format("rank {}", i),
-                        commands[i].get<std::string>()));
+      print_as_it_is(fmt::format("  {:<9} {}\n", commands.size() == 1 ? "command" : fmt::format("rank {}", i),
+                                 commands[i].get<std::string>()));
     }
   }
 }
@@ -207,8 +207,7 @@ void print_manifest(const Context& context, const std::vector<spec::RunSpec>& ru
     const Json spec = spec::uses_worker(run) ? spec::to_json(run) : Json();
     for (Json& object : executor->manifest(kind, request, spec)) objects.push_back(std::move(object));
   }
-  print((objects.size() == 1 ? objects[0] : Json{{"apiVersion", "v1"}, {"kind", "List"}, {"items", objects}}).dump(2) +
-        "\n");
+  print_json(objects.size() == 1 ? objects[0] : Json{{"apiVersion", "v1"}, {"kind", "List"}, {"items", objects}});
 }
 
 StartedRuns start_runs(const Context& context, RunOptions options, const StartOptions& start, RowFormat rows) {

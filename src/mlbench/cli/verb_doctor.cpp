@@ -9,6 +9,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/base/process.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/plan.h"
@@ -201,8 +202,8 @@ ExitCode doctor(const Context& context) {
                       {"message", finding.message},
                       {"advice", finding.advice}});
     if (context.json) continue;
-    print(fmt::format("{}{:<4}{}  {:<10}  {}\n", colour ? kColours[verdict] : "", kWords[verdict],
-                      colour ? "\x1b[0m" : "", finding.check, finding.message));
+    print_as_it_is(fmt::format("{}{:<4}{}  {:<10}  {}\n", colour ? kColours[verdict] : "", kWords[verdict],
+                               colour ? "\x1b[0m" : "", finding.check, printable_lines(finding.message)));
     if (!finding.advice.empty()) print(fmt::format("      {:<10}  {}\n", "", finding.advice));
   }
   if (context.json) print_json(answer);

@@ -104,7 +104,7 @@ void follow_rank(const fs::path& run_dir, int64_t rank) {
   const auto copy_new = [&](bool last) {
     for (const LogFile& file : log_files(run_dir, rank)) {
       Followed& followed = all[file.path];
-      const auto line = [&](std::string_view content) { print(fmt::format("{}\n", shown(content))); };
+      const auto line = [&](std::string_view content) { print_as_it_is(shown(content) + "\n"); };
       for (std::string text; !(text = read_from(file.path, followed.offset, kPieceBytes)).empty();) {
         followed.offset += text.size();
         followed.lines.add(text, line);
@@ -198,7 +198,7 @@ ExitCode show_combined(const Context& context, const std::string& name,
     if (context.json) {
       all.emplace_back(line);
     } else {
-      print(shown(line) + "\n");
+      print_as_it_is(shown(line) + "\n");
     }
   });
   if (context.json) {
@@ -216,7 +216,7 @@ ExitCode remote_logs(const Context& context, const MasterClient& master, const s
     for (bool active = true; active;) {
       active = source.active();
       for (RemoteLog& log : source.update()) {
-        source.more(log, !active, [&](std::string_view line) { print(fmt::format("{}\n", shown(line))); });
+        source.more(log, !active, [&](std::string_view line) { print_as_it_is(shown(line) + "\n"); });
       }
       flush_output();
       if (active) std::this_thread::sleep_for(kRemoteLogsPoll);
@@ -239,7 +239,7 @@ ExitCode remote_logs(const Context& context, const MasterClient& master, const s
       print(log.rank.is_null() ? "==> supervisor <==\n"
                                : fmt::format("==> rank {}, segment {} <==\n", log.rank.dump(), log.segment));
     }
-    source.more(log, true, [](std::string_view line) { print(fmt::format("{}\n", shown(line))); });
+    source.more(log, true, [](std::string_view line) { print_as_it_is(shown(line) + "\n"); });
   }
   if (context.json) {
     print_json(answer);
@@ -301,7 +301,7 @@ ExitCode logs(const Context& context, const LogsOptions& options) {
       continue;
     }
     if (files.size() > 1) print(fmt::format("==> {} <==\n", title(file)));
-    each([](std::string_view line) { print(fmt::format("{}\n", shown(line))); });
+    each([](std::string_view line) { print_as_it_is(shown(line) + "\n"); });
   }
   if (context.json) {
     print_json(answer);

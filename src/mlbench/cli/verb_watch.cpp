@@ -146,10 +146,10 @@ class Screen {
     int row = 0;
     for (size_t begin = 0; begin < text.size() && row < rows; ++row) {
       const size_t end = std::min(text.find('\n', begin), text.size());
-      out += text.substr(begin, end - begin) + "\x1b[K\n";
+      out += printable_lines(text.substr(begin, end - begin)) + "\x1b[K\n";
       begin = end + 1;
     }
-    print((first_ ? "\x1b[2J" : "") + out + "\x1b[J");
+    print_as_it_is((first_ ? "\x1b[2J" : "") + out + "\x1b[J");
     flush_output();
     first_ = false;
   }
@@ -182,7 +182,7 @@ ExitCode watch_run(const Context& context, Source& source, const std::string& na
       screen.draw(fmt::format("{} UTC, Ctrl-C ends the view\n\n{}",
                               format_utc(std::chrono::system_clock::now()).substr(11, 8), report::run_details(record)));
     } else if (context.json) {
-      if (summary.dump() != line) print(summary.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+      if (summary.dump() != line) print_json(summary, -1);
       line = summary.dump();
     } else if (stage_of(summary) != stage) {
       print(plain_line(summary) + "\n");
@@ -213,7 +213,8 @@ ExitCode watch_all(const Context& context, Source& source) {
       for (const Json& run : runs) {
         std::string& before = shown[run.value("name", "")];
         const std::string now = context.json ? run.dump(-1, ' ', false, Json::error_handler_t::replace) : stage_of(run);
-        if (now != before) print((context.json ? now : plain_line(run)) + "\n");
+        if (now != before && context.json) print_json(run, -1);
+        if (now != before && !context.json) print(plain_line(run) + "\n");
         before = now;
       }
     }

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "mlbench/base/printable.h"
 #include "mlbench/report/figures.h"
 
 namespace mlbench::report {
@@ -288,7 +289,7 @@ class ChartMaker {
 };
 
 std::string csv_cell(const std::string& text) {
-  std::string safe = text;
+  std::string safe = printable(text);
   if (!safe.empty() && std::string_view("=+-@\t\r").find(safe.front()) != std::string_view::npos) safe = "'" + safe;
   if (safe.find_first_of(",\"\n\r") == std::string::npos) return safe;
   std::string quoted = "\"";

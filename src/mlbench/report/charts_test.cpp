@@ -188,6 +188,10 @@ TEST(ChartCsv, QuotesAndDisarms) {
                     .ticks = {"1", "4"},
                     .series = {{"=cmd()", {{0, 1.5}}, false}, {"a \"b\", c", {{0, 2}, {1, 3}}, false}}};
   EXPECT_EQ(chart_csv(chart), "workers,'=cmd(),\"a \"\"b\"\", c\"\n1,1.5,2\n4,,3\n");
+  chart.series[0].name =
+      "\xE2\x80\xAE"
+      "fdp.exe";
+  EXPECT_THAT(chart_csv(chart), testing::StartsWith("workers,\\u202efdp.exe,"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "mlbench/base/files.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/base/process.h"
 #include "mlbench/base/system_error.h"
 
@@ -35,11 +36,7 @@ constexpr int kTextLines = 24;
 constexpr const char* kTextStyle = "set key outside top center horizontal noenhanced\n";
 
 // One line of a block, behind a mark: it can neither be the line that ends the block nor start another one.
-std::string cell(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, ' ');
-  return "|" + text;
-}
+std::string cell(const std::string& text) { return "|" + printable(text); }
 
 class Script {
   static constexpr size_t kFirstName = 6;  // of the series, in $text

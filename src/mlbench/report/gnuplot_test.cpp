@@ -99,6 +99,8 @@ TEST(Gnuplot, NamesAreTextAlone) {
     EXPECT_FALSE(std::filesystem::exists(owned)) << name;
   }
   EXPECT_THAT(draw(chart_named("<script>alert(1)</script>"), ImageFormat::kSvg), Not(HasSubstr("<script>alert")));
+  EXPECT_THAT(draw(chart_named("\xE2\x80\xAE right to left"), ImageFormat::kSvg),
+              testing::AllOf(Not(HasSubstr("\xE2\x80\xAE")), HasSubstr("u202e right to left")));
 }
 
 TEST(Gnuplot, AnAbsentOneIsNamedWithItsPackage) {

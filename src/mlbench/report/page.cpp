@@ -8,6 +8,7 @@
 
 #include "mlbench/base/embedded_file.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/base/sha256.h"
 
 namespace mlbench {
@@ -69,6 +70,21 @@ Json to_json(const Chart& chart) {
           {"series", series}};
 }
 
+// Every text in it as it may be shown: a page is read by people, too.
+Json shown(const Json& json) {
+  if (json.is_string()) return printable_lines(json.get_ref<const std::string&>(), "");
+  if (!json.is_structured()) return json;
+  Json out = json.is_array() ? Json::array() : Json::object();
+  for (const auto& [key, value] : json.items()) {
+    if (json.is_array()) {
+      out.push_back(shown(value));
+    } else {
+      out[key] = shown(value);
+    }
+  }
+  return out;
+}
+
 // JSON that holds nothing that HTML acts on.
 std::string html_safe(const Json& json) {
   const std::string text = json.dump(-1, ' ', true, Json::error_handler_t::replace);
@@ -124,7 +140,7 @@ std::string report_page(const Page& page) {
     html += fmt::format("<style>{}</style>\n", file(style));
   }
   html += "</head>\n<body>\n<main></main>\n";
-  html += fmt::format("<script type=\"application/json\" id=\"data\">{}</script>\n", html_safe(data));
+  html += fmt::format("<script type=\"application/json\" id=\"data\">{}</script>\n", html_safe(shown(data)));
   for (const std::string_view one : {library, script}) html += fmt::format("<script>{}</script>\n", one);
   return html + "</body>\n</html>\n";
 }

@@ -427,7 +427,7 @@ std::string run_details(const Json& record) {
     if (result && (!result->rows.empty() || result->pairs)) out += "\n" + collectives_table(*result);
   }
   if (const std::string failure = failure_text(record); !failure.empty()) out += "\n" + failure;
-  return out;
+  return printable_lines(out, "");
 }
 
 }  // namespace mlbench::report

@@ -228,5 +228,17 @@ TEST(RunDetails, ThroughputRunsHaveNoGoal) {
   EXPECT_THAT(run_details(record), Not(HasSubstr("Prec@1 85 on")));
 }
 
+TEST(Summary, NamesOfARunDoNothingToATerminal) {
+  Json record = make_record("r-2", 2, 40, 5400, true);
+  record["data"]["name"] =
+      "\xE2\x80\xAE"
+      "data";
+  record["notes"] = {"a note\x1b[2J"};
+  record["evaluations"][0]["metrics"]["Prec\xE2\x80\xAE@1"] = 1.0;
+  const std::string details = run_details(record);
+  EXPECT_THAT(details, AllOf(HasSubstr("\\u202edata"), HasSubstr("a note\\x1b[2J"), HasSubstr("Prec\\u202e@1")));
+  EXPECT_THAT(details, AllOf(Not(HasSubstr("\xE2\x80\xAE")), Not(HasSubstr("\x1b"))));
+}
+
 }  // namespace
 }  // namespace mlbench::report

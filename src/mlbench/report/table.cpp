@@ -16,7 +16,12 @@ size_t display_width(std::string_view text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {
+  for (Column& column : columns_) {
+    column.heading = printable(column.heading);
+    column.unit = printable(column.unit);
+  }
+}
 
 void Table::add_row(std::vector<std::string> cells) {
   MLBENCH_CHECK(cells.size() == columns_.size(), fmt::format("{} cells, {} columns", cells.size(), columns_.size()));

@@ -72,5 +72,12 @@ TEST(Format, Figures) {
   EXPECT_EQ(format_elapsed(3723), "1:02:03");
 }
 
+// A metric's name, as anybody's record has it.
+TEST(Table, HeadingsAndCellsDoNothingToATerminal) {
+  Table table({{"Prec\xE2\x80\xAE@1", "\x1b[2J", Align::kLeft}});
+  table.add_row({"\xE2\x81\xA6 1"});
+  EXPECT_EQ(table.render(), "Prec\\u202e@1\n\\x1b[2J\n\\u2066 1\n");
+}
+
 }  // namespace
 }  // namespace mlbench::report
