@@ -18,6 +18,9 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
+// One probability p of class 1 stands for the scores [1 - p, p].
+int64_t classes_of(const Outputs& outputs) { return std::max<int64_t>(outputs.classes, 2); }
+
 void check_scores(const Outputs& outputs) {
   MLBENCH_CHECK(outputs.classes >= 1, "outputs without classes");
   MLBENCH_CHECK(outputs.scores.size() == outputs.labels.size() * static_cast<size_t>(outputs.classes),
@@ -87,6 +90,10 @@ class ScoreMetric : public SumMetric<Sums> {
     }
     if (of_texts(outputs)) return;
     check_scores(outputs);
+    for (const int64_t label : outputs.labels) {
+      MLBENCH_CHECK(label >= 0 && label < classes_of(outputs),
+                    fmt::format("label {} of {} classes", label, classes_of(outputs)));
+    }
     this->sums_[0] += static_cast<double>(outputs.labels.size());
     accumulate(outputs);
   }
@@ -101,14 +108,13 @@ class TopK final : public ScoreMetric<2> {
 
  private:
   void accumulate(const Outputs& outputs) override {
-    const int64_t classes = std::max<int64_t>(outputs.classes, 2);  // one probability p stands for [1 - p, p]
+    const int64_t classes = classes_of(outputs);
     if (k_ >= classes) {
       throw UserError(fmt::format("metric '{}' needs more than {} classes, the task has {}", name_, k_, classes));
     }
     int64_t correct = 0;
     for (size_t i = 0; i < outputs.labels.size(); ++i) {
       const int64_t label = outputs.labels[i];
-      MLBENCH_CHECK(label >= 0 && label < classes, fmt::format("label {} of {} classes", label, classes));
       if (outputs.classes == 1) {
         const float p = outputs.scores[i];
         const std::array<float, 2> both = {1 - p, p};
@@ -152,9 +158,10 @@ class F1Score final : public ScoreMetric<4> {
   void accumulate(const Outputs& outputs) override {
     expect_binary(outputs, name_);
     for (size_t i = 0; i < outputs.labels.size(); ++i) {
-      const bool predicted = outputs.scores[i] >= 0.5F;
+      const float score = outputs.scores[i];
+      const bool predicted = !(score < 0.5F);  // a NaN is
       const bool actual = outputs.labels[i] == 1;
-      sums_[1] += predicted && actual ? 1 : 0;
+      sums_[1] += score >= 0.5F && actual ? 1 : 0;
       sums_[2] += predicted ? 1 : 0;
       sums_[3] += actual ? 1 : 0;
     }

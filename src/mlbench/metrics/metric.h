@@ -40,8 +40,8 @@ class Metric {
 
 // UserError listing the valid names:
 //   loss              mean over the samples, or tokens
-//   Prec@1, Prec@5    percent of samples whose label is among the k highest scores (of equal ones the first counts as
-//                     the higher); one probability p per sample stands for the scores [1 - p, p]
+//   Prec@1, Prec@5    percent of samples whose label is among the k highest scores (the first of equal ones; a NaN is
+//                     above all and never right); one probability p per sample stands for the scores [1 - p, p]
 //   F1-Score          2PR / (P + R) of class 1 with threshold 0.5, P and R over all samples; eps 1e-9 in each division
 //   Dice Coefficient  (2 sum(p y) + eps) / (sum(p) + sum(y) + eps) with the probabilities p and eps 1e-4
 //   Perplexity        exp of the negative log likelihood per token

@@ -4,17 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/test_error.h"
+#include "mlbench/base/test_odd_values.h"
 #include "mlbench/metrics/text_metric.h"
 #include "mlbench/spec/goal.h"
 
 namespace mlbench::metrics {
 namespace {
-
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 double value_of(const std::string& name, const std::vector<float>& scores, const std::vector<int64_t>& labels,
                 int64_t classes, double loss_sum = 0) {
@@ -157,9 +155,43 @@ TEST(Metric, TopFiveTakesRanksOneToFive) {
   }
 }
 
-TEST(Metric, NotANumberIsNeverRight) {
-  EXPECT_EQ(value_of("Prec@1", {kNaN, kNaN}, {0}, 2), 0);
-  EXPECT_EQ(value_of("Prec@1", {kNaN, 1}, {1}, 2), 0);
+// A batch of the table of odd values.
+void add_batch(Metric& metric, const Json& batch) {
+  if (batch.contains("scores")) {
+    std::vector<float> scores;
+    for (const Json& row : batch["scores"]) {
+      for (const Json& score : row) scores.push_back(static_cast<float>(odd_value(score)));
+    }
+    const auto labels = batch["labels"].get<std::vector<int64_t>>();
+    const size_t width = batch["scores"].empty() ? 1 : batch["scores"][0].size();
+    metric.add({scores, labels, static_cast<int64_t>(width)});
+  } else if (batch.contains("hypotheses")) {
+    const auto hypotheses = batch["hypotheses"].get<std::vector<std::string>>();
+    const auto references = batch["references"].get<std::vector<std::string>>();
+    metric.add(texts(hypotheses, references));
+  } else {
+    const auto samples = batch["samples"].get<int64_t>();
+    const double sum = odd_value(batch["loss"]) * static_cast<double>(samples);
+    metric.add(tokens(sum, sum, samples));
+  }
+}
+
+TEST(Metric, OddValuesCountAsTheTableSays) {
+  for (const Json& row : odd_values("metrics")) {
+    SCOPED_TRACE(row.dump());
+    const auto metric = make_metric(row["metric"]);
+    const auto add_all = [&] {
+      for (const Json& batch : row["batches"]) add_batch(*metric, batch);
+    };
+    if (row["value"] == "refused") {
+      EXPECT_ANY_THROW(add_all());
+      continue;
+    }
+    add_all();
+    const double expected = odd_value(row["value"]), value = metric->value();
+    EXPECT_TRUE(std::isnan(expected) ? std::isnan(value) : value == expected || std::abs(value - expected) < 1e-8)
+        << value;
+  }
 }
 
 TEST(Metric, OneProbabilityStandsForTwoClasses) {

@@ -148,7 +148,7 @@ class Plateau final : public WarmUp {
 
   void on_evaluation(int64_t step, double validation_loss) override {
     if (step < warmup_steps()) return;
-    if (validation_loss <= best_ - threshold_) {
+    if (std::isfinite(validation_loss) && validation_loss <= best_ - threshold_) {
       best_ = validation_loss;
       bad_ = 0;
     } else if (++bad_ >= patience_) {

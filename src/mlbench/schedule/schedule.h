@@ -9,8 +9,8 @@
 //   constant      1
 //   multistep     factor ^ (milestones reached); a milestone at epoch e is reached at step round(e * steps per epoch)
 //   fractions     the same with milestones at round(fraction * all steps)
-//   plateau       max(floor, factor ^ n): n grows by one when `patience` evaluations in a row had no loss at least
-//                 `threshold` below the best one. Evaluations during the warm-up don't count.
+//   plateau       max(floor, factor ^ n): n grows by one when `patience` evaluations in a row had no finite loss
+//                 at least `threshold` below the best one. Evaluations during the warm-up don't count.
 //   inverse_sqrt  1 / sqrt(t), t = s + 1
 //   inverse_sqrt_after_warmup  1 for s < W, then sqrt(W / s) (Vaswani et al. 2017, section 5.3)
 // and, with by_length, by the relative length of the step's sequences (Merity et al. 2018, section 5).

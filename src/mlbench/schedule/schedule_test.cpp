@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/test_odd_values.h"
 
 namespace mlbench::schedule {
 namespace {
@@ -95,6 +96,19 @@ TEST(Schedule, PlateauImprovementOfExactlyTheThresholdCounts) {
   const auto schedule = make_schedule(spec, {1, 1, 1});
   for (int i = 0; i < 10; ++i) schedule->on_evaluation(i + 1, 10 - 0.25 * i);
   EXPECT_EQ(schedule->lr(100), 1);
+}
+
+TEST(Schedule, PlateauSeesNoImprovementInOddValues) {
+  for (const Json& row : odd_values("plateau")) {
+    SCOPED_TRACE(row.dump());
+    ScheduleSpec spec = plateau();
+    spec.patience = row["patience"];
+    const auto schedule = make_schedule(spec, {1, 1, 1});
+    for (size_t i = 0; i < row["losses"].size(); ++i) {
+      schedule->on_evaluation(static_cast<int64_t>(i) + 1, odd_value(row["losses"][i]));
+      expect_lr(*schedule, 100, std::pow(spec.factor, row["reductions"][i].get<int>()));
+    }
+  }
 }
 
 TEST(Schedule, PlateauStopsAtItsFloor) {

@@ -23,12 +23,12 @@ double goal_target(const GoalSpec& goal, bool light) { return light ? goal.light
 
 bool goal_met(const GoalSpec& goal, bool light, double value) {
   const double target = goal_target(goal, light);
-  return goal.higher_is_better ? value >= target : value <= target;
+  return std::isfinite(value) && (goal.higher_is_better ? value >= target : value <= target);
 }
 
 bool is_better(const GoalSpec& goal, double value, std::optional<double> best) {
-  if (!best) return !std::isnan(value);
-  return goal.higher_is_better ? value > *best : value < *best;
+  if (!std::isfinite(value)) return false;
+  return !best || (goal.higher_is_better ? value > *best : value < *best);
 }
 
 const std::vector<PublishedGoal>& published_goals() {

@@ -23,9 +23,9 @@ struct GoalSpec {
 std::optional<bool> higher_is_better(std::string_view metric);
 
 double goal_target(const GoalSpec& goal, bool light);
-// Whether `value` meets the goal (light or full).
+// Whether `value` meets the goal (light or full): what is not finite meets none.
 bool goal_met(const GoalSpec& goal, bool light, double value);
-// Whether `value` is better than the best so far: any number is better than none, NaN is never.
+// Whether `value` is better than the best so far: any finite one is better than none, what is not finite never is.
 bool is_better(const GoalSpec& goal, double value, std::optional<double> best);
 
 // The goals of MLBench's tasks, by which archives of its dashboard are judged. 3a's is later than 2020-12: it was 50

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "mlbench/base/test_odd_values.h"
+
 namespace mlbench::spec {
 namespace {
 
@@ -24,8 +26,6 @@ TEST(Goal, IsMetAtItsThreshold) {
   EXPECT_TRUE(goal_met(perplexity, false, 70));
   EXPECT_FALSE(goal_met(perplexity, false, 70.1));
   EXPECT_TRUE(goal_met(perplexity, true, 89));
-  EXPECT_FALSE(goal_met(perplexity, true, std::nan("")));
-  EXPECT_FALSE(goal_met(accuracy, true, std::nan("")));
 }
 
 TEST(Goal, TheBestIsHighestOrLowest) {
@@ -36,8 +36,28 @@ TEST(Goal, TheBestIsHighestOrLowest) {
   EXPECT_TRUE(is_better(perplexity, 1, 2));
   EXPECT_FALSE(is_better(perplexity, 2, 1));
   EXPECT_TRUE(is_better(accuracy, -1, std::nullopt));
-  EXPECT_FALSE(is_better(accuracy, std::nan(""), std::nullopt));
-  EXPECT_FALSE(is_better(perplexity, std::nan(""), 1));
+}
+
+TEST(Goal, OddValuesMeetNoneAndAreNeverTheBest) {
+  for (const Json& row : odd_values("goals")) {
+    SCOPED_TRACE(row.dump());
+    const std::string metric = row["metric"];
+    const double target = row["target"];
+    const GoalSpec goal{metric, "test", target, target, higher_is_better(metric).value()};
+    for (size_t i = 0; i < row["values"].size(); ++i) {
+      EXPECT_EQ(goal_met(goal, false, odd_value(row["values"][i])), row["met"][i]) << i;
+    }
+  }
+  for (const Json& row : odd_values("best")) {
+    SCOPED_TRACE(row.dump());
+    const GoalSpec goal{"", "test", 0, 0, row["higher_is_better"].get<bool>()};
+    std::optional<double> best;
+    for (size_t i = 0; i < row["values"].size(); ++i) {
+      const double value = odd_value(row["values"][i]);
+      EXPECT_EQ(is_better(goal, value, best), row["best"][i]) << i;
+      if (is_better(goal, value, best)) best = value;
+    }
+  }
 }
 
 TEST(Goal, PublishedOnesHaveTheDirectionOfTheirMetrics) {
