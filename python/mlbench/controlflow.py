@@ -52,8 +52,9 @@ def validation_round(
             target = _to(target, dtype if transform_target_type else None, use_cuda)
             output = model(data)
             loss = loss_function(output, target)
-            loss_sum += float(loss) * len(target)
-            samples += len(target)
+            if len(target) > 0:  # the mean loss of no sample is NaN
+                loss_sum += float(loss) * len(target)
+                samples += len(target)
             for metric in metrics:
                 metric.update(loss, output, target)
     finally:

@@ -1,6 +1,8 @@
 """Goals: a factory returns what a Tracker calls with every value. It answers None, or, when the goal is met, MLBench's
 result."""
 
+import math
+
 
 def _result(opening, tracker):
     text = "%s reached in %.3f seconds" % (opening, tracker.get_total_train_time())
@@ -17,7 +19,8 @@ def _result(opening, tracker):
 
 def _goal(metric, target, met, opening):
     def goal(name, value, tracker):
-        return _result(opening, tracker) if name == "val_global_" + metric and met(value) else None
+        reached = name == "val_global_" + metric and math.isfinite(value) and met(value)
+        return _result(opening, tracker) if reached else None
 
     # What the run's record says about its goal.
     goal.metric, goal.split, goal.target = metric, "test", target

@@ -22,21 +22,46 @@ def sum_over_ranks(values):
     return tensor.tolist()
 
 
-def _list(values):
+def _plain(values):
+    """Tensors, arrays and sequences as lists of Python's own values."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
-    return values.tolist() if hasattr(values, "tolist") else list(values)
+    if hasattr(values, "tolist"):
+        return values.tolist()
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        return values
+    return [_plain(value) for value in values]
 
 
 def _flat(values):
-    for value in _list(values):
-        if isinstance(value, (list, tuple)):
+    for value in values if isinstance(values, list) else [values]:
+        if isinstance(value, list):
             yield from _flat(value)
         else:
             yield value
 
 
+def _check_numbers(scores):
+    for score in scores:
+        if not isinstance(score, (int, float)):
+            raise ValueError("an output is %r; expected a number" % (score,))
+
+
+def _labels(target, samples, classes):
+    """One class from 0 to classes - 1 for each of the samples."""
+    labels = list(_flat(_plain(target)))
+    if len(labels) != samples:
+        raise ValueError("there are %d outputs and %d labels; expected one label per output" % (samples, len(labels)))
+    for label in labels:
+        if not (isinstance(label, (int, float)) and 0 <= label < classes and label == int(label)):
+            raise ValueError("label %r is none of the %d classes: 0 to %d" % (label, classes, classes - 1))
+    return [int(label) for label in labels]
+
+
 class Metric:
+    """What is no number counts as in mlbench itself: a score that is NaN is larger than all and never right, and a
+    value without any sample is NaN. Labels that are no class, and outputs without a label, are a ValueError."""
+
     name = ""
 
     def __init__(self):
@@ -46,11 +71,11 @@ class Metric:
         self._counts = None
 
     def counts(self, loss, output, target):
-        """What a batch adds, as a list of numbers whose sums over batches give the value."""
+        """What a batch adds: the number of its samples first, then numbers whose sums over batches give the value."""
         raise NotImplementedError
 
     def value(self, counts):
-        return counts[0] / counts[1] if counts[1] else 0.0
+        return self._of_sums(*counts) if counts[0] else math.nan
 
     def __call__(self, *arguments):
         return self.value(self.counts(*self._arguments(arguments)))
@@ -64,6 +89,10 @@ class Metric:
             raise RuntimeError("%s.average() before update()" % type(self).__name__)
         return self.value(sum_over_ranks(self._counts))
 
+    def _of_sums(self, samples, *sums):
+        """The value of at least one sample."""
+        raise NotImplementedError
+
     @staticmethod
     def _arguments(arguments):
         if len(arguments) not in (2, 3):
@@ -72,8 +101,8 @@ class Metric:
 
 
 class TopKAccuracy(Metric):
-    """Percent of samples whose class is among the k of the highest output. Outputs of one column are the probability of
-    class 1."""
+    """Percent of samples whose class is among the k of the highest output; of equal outputs the first is the higher.
+    Outputs of one column are the probability of class 1."""
 
     def __init__(self, topk=1):
         self.topk = int(topk)
@@ -81,32 +110,53 @@ class TopKAccuracy(Metric):
         super().__init__()
 
     def counts(self, loss, output, target):
-        right = 0
-        rows, classes = _list(output), list(_flat(target))
-        for row, wanted in zip(rows, classes):
-            row = list(row) if isinstance(row, (list, tuple)) else [row]
-            if len(row) == 1:
-                row = [1 - row[0], row[0]]
-            if self.topk >= len(row):
-                raise ValueError("top %d of %d classes is always right" % (self.topk, len(row)))
-            score = row[int(wanted)]
-            # As many classes as stand before it: higher ones, and equal ones with a lower number.
-            before = sum(1 for i, other in enumerate(row) if other > score or (other == score and i < int(wanted)))
-            right += before < self.topk
-        return [100.0 * right, float(len(classes))]
+        rows = [row if isinstance(row, list) else [row] for row in _plain(output)]
+        width = len(rows[0]) if rows else 1
+        for row in rows:
+            if len(row) != width or not row:
+                raise ValueError("an output has %d scores; expected %d, as the first has" % (len(row), width))
+            _check_numbers(row)
+        classes = max(width, 2)
+        if self.topk >= classes and rows:
+            raise ValueError("top %d of %d classes is always right" % (self.topk, classes))
+        labels = _labels(target, len(rows), classes)
+        if width == 1:
+            rows = [[1 - row[0], row[0]] for row in rows]
+        right = sum(self._is_right(row, label) for row, label in zip(rows, labels))
+        return [float(len(rows)), float(right)]
+
+    def _is_right(self, scores, label):
+        own = scores[label]
+        if own != own:  # NaN
+            return False
+        before = sum(1 for i, other in enumerate(scores) if not other <= own or (other == own and i < label))
+        return before < self.topk
+
+    def _of_sums(self, samples, right):
+        return 100.0 * right / samples
 
 
 class Perplexity(Metric):
-    """exp of the mean cross-entropy, which is the loss."""
+    """exp of the mean cross-entropy, which is the loss; infinite where that is beyond the range of a float."""
 
     name = "Perplexity"
 
     def counts(self, loss, output, target):
-        samples = float(len(_list(target)))
-        return [float(loss.item() if hasattr(loss, "item") else loss) * samples, samples]
+        samples = float(len(_plain(target)))
+        return [samples, float(loss.item() if hasattr(loss, "item") else loss) * samples if samples else 0.0]
 
-    def value(self, counts):
-        return math.exp(counts[0] / counts[1]) if counts[1] else math.inf
+    def _of_sums(self, samples, loss):
+        try:
+            return math.exp(loss / samples)
+        except OverflowError:
+            return math.inf
+
+
+def _probabilities(output, target):
+    """Outputs, each the probability of class 1, and their labels, 0 or 1."""
+    scores = list(_flat(_plain(output)))
+    _check_numbers(scores)
+    return scores, _labels(target, len(scores), 2)
 
 
 class F1Score(Metric):
@@ -119,16 +169,12 @@ class F1Score(Metric):
         super().__init__()
 
     def counts(self, loss, output, target):
-        both = predicted = actual = 0
-        for score, label in zip(_flat(output), _flat(target)):
-            positive, true = score >= self.threshold, label >= 0.5
-            both += positive and true
-            predicted += positive
-            actual += true
-        return [float(both), float(predicted), float(actual)]
+        scores, labels = _probabilities(output, target)
+        both = sum(score >= self.threshold and label == 1 for score, label in zip(scores, labels))
+        predicted = sum(not score < self.threshold for score in scores)  # NaN is
+        return [float(len(scores)), float(both), float(predicted), float(sum(labels))]
 
-    def value(self, counts):
-        both, predicted, actual = counts
+    def _of_sums(self, samples, both, predicted, actual):
         precision, recall = both / (predicted + self.eps), both / (actual + self.eps)
         return 2 * precision * recall / (precision + recall + self.eps)
 
@@ -143,11 +189,12 @@ class DiceCoefficient(Metric):
         super().__init__()
 
     def counts(self, loss, output, target):
-        scores, labels = list(_flat(output)), list(_flat(target))
-        return [math.fsum(a * b for a, b in zip(scores, labels)), math.fsum(scores), math.fsum(labels)]
+        scores, labels = _probabilities(output, target)
+        both = sum(score * label for score, label in zip(scores, labels))
+        return [float(len(scores)), float(both), float(sum(scores)), float(sum(labels))]
 
-    def value(self, counts):
-        return (2 * counts[0] + self.eps) / (counts[1] + counts[2] + self.eps)
+    def _of_sums(self, samples, both, predicted, actual):
+        return (2 * both + self.eps) / (predicted + actual + self.eps)
 
 
 class BLEUScore(Metric):
@@ -157,27 +204,33 @@ class BLEUScore(Metric):
     name = "BLEU-Score"
 
     def counts(self, loss, output, target):
-        counts = [0.0] * 10  # hits and n-grams for n = 1 to 4, tokens of output and of target
-        for hypothesis, reference in zip(output, target):
-            words, wanted = self._tokens(hypothesis), self._tokens(reference)
-            for n in range(1, 5):
-                found, known = self._grams(words, n), self._grams(wanted, n)
-                counts[2 * n - 2] += sum(min(count, known[gram]) for gram, count in found.items())
-                counts[2 * n - 1] += sum(found.values())
-            counts[8] += len(words)
-            counts[9] += len(wanted)
-        return counts
+        hypotheses, references = self._sentences(output), self._sentences(target)
+        if len(hypotheses) != len(references):
+            raise ValueError(
+                "there are %d translations and %d references; expected one reference each"
+                % (len(hypotheses), len(references))
+            )
+        hits, grams = [0.0] * 4, [0.0] * 4  # for n = 1 to 4
+        for words, wanted in zip(hypotheses, references):
+            for n in range(4):
+                found, known = self._grams(words, n + 1), self._grams(wanted, n + 1)
+                hits[n] += sum(min(count, known[gram]) for gram, count in found.items())
+                grams[n] += sum(found.values())
+        words, wanted = (float(sum(map(len, sentences))) for sentences in (hypotheses, references))
+        return [float(len(hypotheses)), words, wanted, *hits, *grams]
 
-    def value(self, counts):
-        hits, grams = counts[0:8:2], counts[1:8:2]
-        if not all(hits) or not counts[8]:
+    def _of_sums(self, sentences, words, wanted, *counts):
+        hits, grams = counts[:4], counts[4:]
+        if not all(hits):
             return 0.0
         precision = math.exp(math.fsum(math.log(a / b) for a, b in zip(hits, grams)) / 4)
-        return 100.0 * precision * min(1.0, math.exp(1 - counts[9] / counts[8]))
+        return 100.0 * precision * min(1.0, math.exp(1 - wanted / words))
 
     @staticmethod
-    def _tokens(text):
-        return text.split() if isinstance(text, str) else list(text)
+    def _sentences(texts):
+        if isinstance(texts, str):
+            raise ValueError("expected a list of sentences, not one text")
+        return [text.split() if isinstance(text, str) else list(text) for text in map(_plain, texts)]
 
     @staticmethod
     def _grams(tokens, n):

@@ -1,10 +1,10 @@
 """Where records go: a file in the run's folder, or the master. A record is one JSON line:
 
-    {"rank": 0, "sequence": 1763720000000123, "step": 25, "time": 1763720000.000456, "epoch": 0,
-     "values": {"train_loss": 0.51}, "text": {"TaskResult": "80% Top 1 ..."}, "goal": {"metric": "Prec@1", ...}}
+    {"rank": 0, "step": 25, "time": 1763720000.000456, "epoch": 0, "values": {"train_loss": 0.51},
+     "text": {"TaskResult": "80% Top 1 ..."}, "goal": {"metric": "Prec@1", ...}}
 
-`time` is in seconds since 1970. `text` and `goal` are there only when the goal was reached. Sequences rise per rank,
-also over restarts of a script: a record that arrives twice is counted once.
+`time` is in seconds since 1970, and orders nothing: the order is that of the lines. `text` and `goal` are there only
+when the goal was reached. What is no number (NaN) is null.
 """
 
 import gzip
@@ -53,22 +53,33 @@ class FileSink:
 
 def _point(record):
     """What the master takes: numbers alone, the epoch as one of them."""
-    point = {key: record[key] for key in ("rank", "sequence", "step", "time") if key in record}
+    point = {key: record[key] for key in ("rank", "step", "time") if key in record}
     point["values"] = dict(record["values"])
     if "epoch" in record:
         point["values"]["epoch"] = record["epoch"]
     return point
 
 
+class _Busy(Exception):
+    """The master may take the batch later."""
+
+
+class _Refused(Exception):
+    """The master never takes the batch."""
+
+
 class HttpSink:
     """Posts batches to URL/api/v1/runs/RUN_ID/points from a thread of its own: write() never waits for the network.
 
-    A batch is sent again until the master takes it (it knows what it has seen). When the master refuses one as wrong,
-    or is away when the script ends, that is logged and the records are lost; training goes on in any case.
+    A batch is sent again until the master takes it: it knows by their sequences which records it has, so that one that
+    arrives twice is counted once. Sequences go on behind the last that the master has of a rank, of whatever start of
+    the script; an empty batch asks for it. When the master refuses a batch as wrong, or is away when the script ends,
+    that is logged and the records are lost; training goes on in any case.
     """
 
     MOST_LINES = 5000
     MOST_WAITING = 1_000_000
+    MOST_ANSWER_BYTES = 16_000_000
 
     def __init__(self, url, run_id, token, pause=0.25, timeout=10.0):
         parts = urllib.parse.urlsplit(url if "://" in url else "http://" + url)
@@ -83,12 +94,13 @@ class HttpSink:
         self._deadline = math.inf
         self._connection = None
         self._lost = 0
+        self._last = None  # sequence of each rank, as the master names ranks
         self._thread = threading.Thread(target=self._run, name="mlbench", daemon=True)
         self._thread.start()
 
     def write(self, record):
         try:
-            self._waiting.put_nowait(_line(_point(record)))
+            self._waiting.put_nowait(_point(record))
         except queue.Full:
             self._lose(1, "the master does not answer")
 
@@ -123,23 +135,31 @@ class HttpSink:
         return batch
 
     def _send(self, batch):
-        body = gzip.compress(b"".join(batch), compresslevel=1)
+        try:
+            if self._last is None:
+                self._last = dict(self._deliver([]).get("last_sequence") or {})
+            for record in batch:
+                rank = str(record.get("rank", 0))
+                record["sequence"] = self._last[rank] = self._last.get(rank, 0) + 1
+            self._deliver(batch)
+        except _Refused as refused:
+            self._lose(len(batch), str(refused))
+
+    def _deliver(self, batch):
+        """The master's answer once it has taken the batch. _Refused where it never will."""
+        body = gzip.compress(b"".join(map(_line, batch)), compresslevel=1)
         wait = 0.1
         while True:
-            why = self._post(body)
-            if why is None:
-                return
-            if not why.startswith("again: "):
-                self._lose(len(batch), why)
-                return
-            if time.monotonic() + wait > self._deadline:
-                self._lose(len(batch), why[len("again: ") :])
-                return
+            try:
+                return self._post(body)
+            except _Busy as busy:
+                if time.monotonic() + wait > self._deadline:
+                    raise _Refused(str(busy)) from busy
             self._closing.wait(wait) if not self._closing.is_set() else time.sleep(wait)
             wait = min(wait * 2, 5.0)
 
     def _post(self, body):
-        """None when it was taken, "again: REASON" when it may be later, else why never."""
+        """The master's answer. _Busy where it may take the batch later, _Refused where it never will."""
         headers = {"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"}
         if self._token:
             headers["Authorization"] = "Bearer " + self._token
@@ -148,16 +168,19 @@ class HttpSink:
                 self._connection = self._connect()
             self._connection.request("POST", self._path, body, headers)
             answer = self._connection.getresponse()
-            text = answer.read(2000).decode("utf-8", "replace")
+            text = answer.read(self.MOST_ANSWER_BYTES).decode("utf-8", "replace")
             if answer.will_close or answer.length:
                 self._disconnect()
         except (OSError, http.client.HTTPException) as error:
             self._disconnect()
-            return "again: %s" % error
+            raise _Busy(str(error)) from error
         if 200 <= answer.status < 300:
-            return None
-        why = "the master answered %d: %s" % (answer.status, text)
-        return "again: " + why if answer.status in (408, 429) or answer.status >= 500 else why
+            try:
+                return dict(json.loads(text))
+            except (TypeError, ValueError) as error:
+                raise _Refused("the master's answer is no JSON object: %.200s" % text) from error
+        why = "the master answered %d: %.2000s" % (answer.status, text)
+        raise _Busy(why) if answer.status in (408, 429) or answer.status >= 500 else _Refused(why)
 
     def _connect(self):
         host, port = self._parts.hostname, self._parts.port
@@ -172,10 +195,15 @@ class HttpSink:
             self._connection = None
 
 
+def _finite(value):
+    """A record that is no JSON (NaN) would be refused with its whole batch: null stands for what is not finite."""
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _line(record):
-    # A record that is no JSON (NaN) would be refused with its whole batch.
-    values = {name: value if math.isfinite(value) else None for name, value in record["values"].items()}
-    return (json.dumps(dict(record, values=values), separators=(",", ":"), allow_nan=False) + "\n").encode()
+    return (json.dumps(_finite(record), separators=(",", ":"), allow_nan=False) + "\n").encode()
 
 
 def sink_of(environment, run_id, rank):

@@ -1,6 +1,7 @@
 """The tracker of a training script: what it measures, and the calls by which the script says where it is."""
 
 import atexit
+import math
 import os
 import time
 
@@ -12,8 +13,9 @@ class _Mean:
         self.sum, self.count = 0.0, 0
 
     def update(self, value, n=1):
-        self.sum += value * n
-        self.count += n
+        if n:  # NaN times 0 is NaN
+            self.sum += value * n
+            self.count += n
 
     @property
     def value(self):
@@ -33,7 +35,8 @@ class Tracker:
     Times run on a monotonic clock. Only what lies between batch_start() and batch_end() is training time.
 
     `goal` is what a factory of mlbench.goals returned; it sees every value that is recorded, on every rank, and
-    `goal_reached` stays True once it is met. Rank 0 then reports MLBench's result and its totals.
+    `goal_reached` stays True once it is met. Rank 0 then reports MLBench's result and its totals. A value that is not
+    finite meets no goal of mlbench.goals, and is never the best.
 
     Records go where the environment of the run says (mlbench.sink); `environment` and `sink` are for tests.
     """
@@ -78,7 +81,6 @@ class Tracker:
         self._total_times = {}
         self._train_time = self._epoch_train_time = 0.0
         self._means = {}
-        self._sequence = time.time_ns() // 1000  # above every one of an earlier start of the script
         self._sink = sink or sink_of(os.environ if environment is None else environment, run_id, self.rank)
         atexit.register(self.close)
 
@@ -226,7 +228,8 @@ class Tracker:
 
     def _judge(self, value):
         best = self.best_metric_value
-        self._is_best = best is None or (value < best if self.minimize else value > best)
+        better = best is None or (value < best if self.minimize else value > best)
+        self._is_best = better and math.isfinite(value)
         if self._is_best:
             self.best_metric_value, self.best_epoch = value, self.current_epoch
 
@@ -243,12 +246,10 @@ class Tracker:
     def _write(self, values, more=None):
         record = {
             "rank": self.rank,
-            "sequence": self._sequence,
             "step": self.current_batch,
             "time": time.time_ns() / 1e9,
             "epoch": self.current_epoch,
             "values": values,
             **(more or {}),
         }
-        self._sequence += 1
         self._sink.write(record)

@@ -19,6 +19,18 @@ import mlbench  # noqa: E402
 from mlbench import goals, metrics, sink, tracker  # noqa: E402
 
 
+# What is no number, no class or no pair: the program's own tests read this table, too.
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tests/golden/odd_values.json")) as table:
+    ODD = json.load(table)
+
+
+def odd(value):
+    """A value of the table: "nan", "inf" and "-inf" stand for themselves."""
+    if isinstance(value, list):
+        return [odd(one) for one in value]
+    return float(value) if value in ("nan", "inf", "-inf") else value
+
+
 class ListSink:
     def __init__(self):
         self.records = []
@@ -131,14 +143,6 @@ class TrackerTest(unittest.TestCase):
         made.record_metric(made.metrics[0], 71.5, log_to_api=True)
         self.assertEqual(self.values(), [{"train_loss": 0.5}, {"val_x": 3.0}, {"val_Prec@1": 71.5}])
 
-    def test_sequences_rise(self):
-        made = self.tracker()
-        for value in range(3):
-            made.record_stat("x", value, log_to_api=True)
-        sequences = [record["sequence"] for record in self.sink.records]
-        self.assertEqual(sequences, [sequences[0], sequences[0] + 1, sequences[0] + 2])
-        self.assertGreater(sequences[0], 1_700_000_000_000_000)
-
     def test_the_best_epoch(self):
         made = self.tracker()
         made.validation()
@@ -152,6 +156,22 @@ class TrackerTest(unittest.TestCase):
         down.record_metric(down.metrics[0], 5)
         down.record_metric(down.metrics[0], 6)
         self.assertFalse(down.is_best())
+
+    def test_odd_values_are_never_the_best(self):
+        for row in ODD["best"]:
+            made = self.tracker(minimize=not row["higher_is_better"])
+            made.validation()
+            best = []
+            for value in map(odd, row["values"]):
+                made.record_metric(made.metrics[0], value)
+                best.append(made.is_best())
+            self.assertEqual(best, row["best"], row)
+
+    def test_the_mean_loss_of_no_sample_is_no_loss(self):
+        made = self.tracker()
+        made.record_loss(0.5, 2)
+        made.record_loss(math.nan, 0)
+        self.assertEqual(made.mean("train_loss"), 0.5)
 
     def test_validation_time(self):
         made = self.tracker()
@@ -227,7 +247,74 @@ class GoalTest(unittest.TestCase):
         self.check(goals.task4_time_to_bleu_goal(25), "val_global_BLEU-Score", 25, 24, "Validation BLEU-Score of 25")
 
 
+    def test_odd_values_meet_none(self):
+        factories = {"Prec@1": goals.time_to_accuracy_goal, "Perplexity": goals.time_to_perplexity_goal,
+                     "BLEU-Score": goals.time_to_bleu_goal}  # fmt: skip
+        for row in ODD["goals"]:
+            goal = factories[row["metric"]](row["target"])
+            seen = mlbench.Tracker([], "7", 0, sink=ListSink())
+            self.addCleanup(seen.close)
+            met = [goal("val_global_" + row["metric"], odd(value), seen) is not None for value in row["values"]]
+            self.assertEqual(met, row["met"], row)
+
+
 class MetricTest(unittest.TestCase):
+    METRICS = {"Prec@1": metrics.TopKAccuracy(1), "Prec@5": metrics.TopKAccuracy(5), "F1-Score": metrics.F1Score(),
+               "Dice Coefficient": metrics.DiceCoefficient(), "Perplexity": metrics.Perplexity(),
+               "BLEU": metrics.BLEUScore()}  # fmt: skip
+
+    def value_of(self, row):
+        batches = [{key: odd(value) for key, value in batch.items()} for batch in row["batches"]]
+        if row["metric"] == "loss":
+            loader = [(batch["loss"], [0] * batch["samples"]) for batch in batches]
+            return mlbench.validation_round(loader, lambda data: data, lambda output, target: output, [])[1]
+        metric = self.METRICS[row["metric"]]
+        metric.reset()
+        for batch in batches:
+            if "loss" in batch:
+                metric.update(batch["loss"], None, [0] * batch["samples"])
+            else:
+                keys = ("scores", "labels") if "scores" in batch else ("hypotheses", "references")
+                metric.update(*(batch[key] for key in keys))
+        return metric.average()
+
+    def test_odd_values_count_as_the_table_says(self):
+        for row in ODD["metrics"]:
+            with self.subTest(row=row):
+                if row["value"] == "refused":
+                    self.assertRaises(ValueError, self.value_of, row)
+                    continue
+                value, expected = self.value_of(row), odd(row["value"])
+                if math.isnan(expected):
+                    self.assertTrue(math.isnan(value), value)
+                else:
+                    self.assertTrue(value == expected or abs(value - expected) < 1e-8, value)
+
+    def test_what_is_no_class_or_score_is_refused(self):
+        accuracy, f1, bleu = metrics.TopKAccuracy(1), metrics.F1Score(), metrics.BLEUScore()
+        scores = [[0.1, 0.2, 0.7]]
+        for call in (
+            lambda: accuracy(scores, [0.5]),
+            lambda: accuracy(scores, [math.nan]),
+            lambda: accuracy(scores, [math.inf]),
+            lambda: accuracy(scores, [None]),
+            lambda: accuracy(scores, ["2"]),
+            lambda: accuracy([[0.1, 0.9], [0.1, 0.2, 0.7]], [1, 1]),
+            lambda: accuracy([[[0.1, 0.9], [0.8, 0.2]]], [1]),
+            lambda: accuracy([[None, 0.9]], [1]),
+            lambda: f1(["0.9"], [1]),
+            lambda: bleu("a b c d", "a b c d"),
+        ):
+            self.assertRaises(ValueError, call)
+
+    def test_rows_may_be_arrays(self):
+        class Array(list):
+            def tolist(self):
+                return list(self)
+
+        self.assertEqual(metrics.TopKAccuracy(1)([Array([0.1, 0.9]), Array([0.8, 0.2])], Array([1, 1])), 50.0)
+        self.assertAlmostEqual(metrics.BLEUScore()([Array([1, 2, 3, 4])], [Array([1, 2, 3, 4])]), 100.0)
+
     def test_top_k(self):
         output, target = [[0.1, 0.7, 0.2], [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]], [1, 1, 0]
         self.assertAlmostEqual(metrics.TopKAccuracy(1)(output, target), 100 / 3)
@@ -297,6 +384,18 @@ class ValidationTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "no batch"):
             mlbench.validation_round([], None, None, [])
 
+    def test_a_diverged_model_reaches_no_goal(self):
+        made = mlbench.Tracker([metrics.TopKAccuracy(1)], "7", 0, goals.task1_time_to_accuracy_goal(), sink=ListSink())
+        self.addCleanup(made.close)
+        loader = [([1, 2, 3, 4], [0, 3, 5, 9])]
+        values, loss = mlbench.validation_round(
+            loader, lambda data: [[math.nan] * 10] * len(data), lambda output, target: math.nan, made.metrics,
+            tracker=made,
+        )  # fmt: skip
+        self.assertEqual(values, {"Prec@1": 0.0})
+        self.assertTrue(math.isnan(loss))
+        self.assertFalse(made.goal_reached)
+
     def test_training_batches(self):
         records = ListSink()
         made = mlbench.Tracker([metrics.TopKAccuracy(1)], "7", 0, sink=records)
@@ -317,9 +416,16 @@ class FileTest(unittest.TestCase):
             with open(os.path.join(folder, "metrics", "rank-3.jsonl"), encoding="utf-8") as file:
                 lines = [json.loads(line) for line in file]
         self.assertEqual([line["values"] for line in lines], [{"train_x": None}, {"train_y": 1.5}] * 2)
-        sequences = [line["sequence"] for line in lines]
-        self.assertEqual(sequences, sorted(set(sequences)))
         self.assertEqual(lines[0]["rank"], 3)
+
+    def test_a_record_is_json_whatever_a_goal_says(self):
+        with tempfile.TemporaryDirectory() as folder:
+            made = sink.FileSink(folder, 0)
+            made.write({"values": {"x": math.inf}, "goal": {"metric": "m", "target": -math.inf, "value": math.nan}})
+            made.close()
+            with open(os.path.join(folder, "metrics", "rank-0.jsonl"), encoding="utf-8") as file:
+                line = json.loads(file.read())
+        self.assertEqual(line, {"values": {"x": None}, "goal": {"metric": "m", "target": None, "value": None}})
 
     def test_the_folder_goes_before_the_master(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -335,7 +441,7 @@ class FileTest(unittest.TestCase):
 
 
 class Master(http.server.BaseHTTPRequestHandler):
-    """Answers with the statuses in `answers`, then 200; keeps what it accepted."""
+    """Answers with the statuses in `answers`, then 200; keeps what it accepted, each sequence of a rank once."""
 
     protocol_version = "HTTP/1.1"
 
@@ -343,10 +449,13 @@ class Master(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         status = self.server.answers.pop(0) if self.server.answers else 200
         if status == 200:
-            lines = gzip.decompress(body).decode().splitlines()
-            self.server.accepted += [json.loads(line) for line in lines]
+            for line in map(json.loads, gzip.decompress(body).decode().splitlines()):
+                rank = str(line["rank"])
+                if line["sequence"] > self.server.last.get(rank, 0):
+                    self.server.last[rank] = line["sequence"]
+                    self.server.accepted.append(line)
             self.server.requests.append((self.path, self.headers["Authorization"], self.headers["Content-Encoding"]))
-        answer = b"{}"
+        answer = json.dumps({"last_sequence": self.server.last}).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
@@ -360,6 +469,7 @@ class HttpTest(unittest.TestCase):
     def setUp(self):
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Master)
         self.server.answers, self.server.accepted, self.server.requests = [], [], []
+        self.server.last = {}
         thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         self.addCleanup(thread.join)
@@ -385,21 +495,30 @@ class HttpTest(unittest.TestCase):
     def test_sends_again_when_the_master_is_busy(self):
         self.server.answers += [503, 429, 500]
         made = sink.HttpSink(self.url, 7, "", pause=0.01)
-        made.write({"values": {"x": 1}})
+        made.write({"rank": 0, "values": {"x": 1}})
         made.close()
-        self.assertEqual(self.server.accepted, [{"values": {"x": 1}}])
+        self.assertEqual(self.server.accepted, [{"rank": 0, "values": {"x": 1}, "sequence": 1}])
+
+    def test_a_script_that_starts_again_goes_on_whatever_the_clock_says(self):
+        for now in (2_000_000_000, 1_000_000_000, 1_000_000_000):
+            with mock.patch.object(time, "time_ns", lambda now=now: now * 10**9):
+                made = mlbench.Tracker([], "7", 1, environment={"MLBENCH_URL": self.url})
+                made.record_stat("x", now, log_to_api=True)
+                made.record_stat("y", now, log_to_api=True)
+                made.close()
+        self.assertEqual([one["sequence"] for one in self.server.accepted], [1, 2, 3, 4, 5, 6])
 
     def test_a_refusal_is_logged_and_training_goes_on(self):
         self.server.answers += [422]
         made = sink.HttpSink(self.url, 7, "", pause=0.01)
         with self.assertLogs("mlbench", "WARNING") as logged:
-            made.write({"values": {"x": 1}})
+            made.write({"rank": 0, "values": {"x": 1}})
             while not logged.output:
                 time.sleep(0.01)
-            made.write({"values": {"x": 2}})
+            made.write({"rank": 0, "values": {"x": 2}})
             made.close()
         self.assertIn("the master answered 422", logged.output[0])
-        self.assertEqual(self.server.accepted, [{"values": {"x": 2}}])
+        self.assertEqual(self.server.accepted, [{"rank": 0, "values": {"x": 2}, "sequence": 1}])
 
     def test_a_master_that_is_gone_does_not_keep_the_script(self):
         made = sink.HttpSink("http://127.0.0.1:1", 7, "", pause=0.01)

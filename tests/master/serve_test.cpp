@@ -692,6 +692,16 @@ Json custom(const std::string& name, const std::string& script, int workers = 1)
   return {{"name", name}, {"workers", {workers}}, {"command", {"/bin/sh", "-c", script, "sh", "{rank}"}}};
 }
 
+// A script that went on from a checkpoint, and whose numbers began anew.
+TEST_F(Serve, WhatAScriptRecordsIsInTheOrderOfItsLines) {
+  start();
+  post("/runs", custom("c", kRecorder + "record 3 4; record 1 2"), 201);
+  ASSERT_TRUE(becomes("c-1", "finished")) << get("/runs/c-1").dump(1);
+  const Json series = get("/runs/c-1/series?metric=mine&points=10")["series"];
+  ASSERT_THAT(series, SizeIs(1));
+  EXPECT_EQ(series[0]["points"]["mean"], Json({3.0, 4.0, 1.0, 2.0}));
+}
+
 TEST_F(Serve, AnyCommandIsARun) {
   start();
   const fs::path folder = folder_.path() / "work";

@@ -79,21 +79,18 @@ void Ingest::warn_of(const fs::path& file, int64_t left_out) {
 
 bool Ingest::read_lines(const fs::path& run_dir, int64_t run, int64_t rank) {
   const fs::path file = record::tracker_lines_path(run_dir, rank);
-  const std::string key = file.filename(), sequence_key = key + " sequence";
+  const std::string key = file.filename();
   if (bytes_in(file) <= series_.offset(run, key)) return false;
   LineCursor at = cursor(run, key);
-  int64_t last_sequence = series_.offset(run, sequence_key);
   record::Points points;
   const bool moved = mlbench::read_lines(file, at, [&](std::string_view text) {
     const auto line = record::parse_tracker_line(text);
     if (!line && !text.empty()) ++at.left_out;
-    if (!line || line->sequence <= last_sequence) return;
-    last_sequence = line->sequence;
-    record::add_points(points, *line, rank);
+    if (line) record::add_points(points, *line, rank);
   });
   if (!moved) return false;
   warn_of(file, at.left_out);
-  std::map<std::string, int64_t> offsets = {{sequence_key, last_sequence}};
+  std::map<std::string, int64_t> offsets;
   keep(offsets, key, at);
   series_.append(run, points, offsets);
   return true;

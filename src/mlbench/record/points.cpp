@@ -7,6 +7,7 @@
 
 #include "mlbench/record/events.h"
 #include "mlbench/record/legacy_names.h"
+#include "mlbench/record/measured_value.h"
 
 namespace mlbench::record {
 
@@ -43,8 +44,9 @@ void add_points(Points& points, const Json& event, const SpoolHeader& header) {
   if (!evaluation && !is(event, EventKind::kEpoch)) return;
   const Json metrics = get(event, member::kMetrics, Json::object());
   for (const auto& [metric, value] : metrics.items()) {
-    if (!value.is_number() || (!evaluation && metric == "loss")) continue;  // the steps tell that of training
-    add(evaluation ? kTestSplit : kTrainSplit, metric, value.get<double>());
+    const auto measured = measured_value(value);
+    if (!measured || (!evaluation && metric == "loss")) continue;  // the steps tell that of training
+    add(evaluation ? kTestSplit : kTrainSplit, metric, *measured);
   }
   if (const auto norm = find(event, member::kGradientNorm)) add("", "gradient_norm", *norm);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
-// What a rank recorded as series of points: what charts, the master's store and exports show.
+// What a rank recorded as series of points: what charts, the master's store and exports show. A metric that was not
+// finite is a point whose value is NaN.
 //   of steps        (train, loss), the mean over the samples; ("", lr), samples_per_s; per step step_s, bytes, KIND_s
 //   of epochs       (train, METRIC) over all ranks; of evaluations on test data (test, METRIC) over all ranks
 //   over all ranks  ("", gradient_norm) of epochs; ("", loss_scale) where it changed
@@ -35,8 +36,8 @@ void add_points(Points& points, const Json& event, const SpoolHeader& header);
 void add_points(Points& points, const TrackerLine& line, int64_t rank);
 void add_points(Points& points, const UsageLine& line);
 
-// All that a rank of this run recorded, each series in the order of time. Of steps that were done again after a resume
-// the later ones count. `segments`: how many there may be.
+// All that a rank of this run recorded, each series in the order of recording, whatever wall clocks said. Of
+// steps that were done again after a resume the later ones count. `segments`: how many there may be.
 Points read_points(const std::filesystem::path& run_dir, int64_t segments, int64_t rank);
 
 }  // namespace mlbench::record

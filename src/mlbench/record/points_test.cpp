@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "mlbench/record/test_spool.h"
@@ -84,6 +85,19 @@ TEST(Points, OfStepsThatWereDoneAgainAreThoseOfTheLaterSegment) {
   const Points points = read_points(folder.path(), 2, 0);
   EXPECT_THAT(steps_of(points, {"", "step_s", 0}), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(steps_of(points, {"test", "loss", kAllRanks}), ElementsAre(2, 3, 4));
+}
+
+TEST(Points, OfWhatIsNoNumberAreNaN) {
+  const TemporaryFolder folder;
+  const Json metrics = {{"Perplexity", nullptr}};
+  write_spool(folder.path(), 1, 0, {step_record(0, 1, 5)},
+              {{{"event", "epoch"}, {"step", 1}, {"metrics", metrics}},
+               {{"event", "evaluation"}, {"split", "test"}, {"step", 1}, {"metrics", metrics}}});
+  const Points points = read_points(folder.path(), 1, 0);
+  for (const char* split : {kTrainSplit, kTestSplit}) {
+    ASSERT_EQ(steps_of(points, {split, "Perplexity", kAllRanks}).size(), 1U) << split;
+    EXPECT_TRUE(std::isnan(points.at({split, "Perplexity", kAllRanks})[0].value)) << split;
+  }
 }
 
 TEST(Points, OfCustomRunsAreTheValuesOfTheScript) {

@@ -9,6 +9,7 @@
 
 #include "mlbench/base/input.h"
 #include "mlbench/record/legacy_names.h"
+#include "mlbench/record/measured_value.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/spec/goal.h"
 
@@ -34,7 +35,6 @@ bool is_name(std::string_view name) {
 
 TrackerLine line_of(const Json& record) {
   TrackerLine line;
-  line.sequence = whole(record, "sequence");
   if (const auto time = record.find("time"); time != record.end() && time->is_number()) {
     const double seconds = time->get<double>();
     if (std::abs(seconds) < kMostSeconds) line.time_us = std::llround(seconds * 1e6);
@@ -43,7 +43,8 @@ TrackerLine line_of(const Json& record) {
   line.epoch = std::max<int64_t>(0, whole(record, "epoch"));
   if (const auto values = record.find("values"); values != record.end() && values->is_object()) {
     for (const auto& [name, value] : values->items()) {
-      if (value.is_number() && is_name(name)) line.values.emplace_back(name, value.get<double>());
+      const auto measured = measured_value(value);
+      if (measured && is_name(name)) line.values.emplace_back(name, *measured);
     }
   }
   if (const auto text = record.find("text"); text != record.end() && text->is_object()) {
@@ -77,19 +78,17 @@ TrackerLines read_tracker_lines(const std::filesystem::path& run_dir, int64_t ra
   if (!std::filesystem::exists(file, error)) return {};
   const std::string text = read_file(file, inputs::kClientFile);
   TrackerLines read;
-  std::map<int64_t, TrackerLine> lines;
   size_t begin = 0;
   for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const std::string_view one = std::string_view(text).substr(begin, end - begin);
     if (one.empty()) continue;
-    auto line = lines.size() < kMostLines ? parse_tracker_line(one) : std::nullopt;
+    auto line = read.lines.size() < kMostLines ? parse_tracker_line(one) : std::nullopt;
     if (line) {
-      lines.emplace(line->sequence, std::move(*line));
+      read.lines.push_back(std::move(*line));
     } else {
       ++read.left_out;
     }
   }
-  for (auto& [sequence, line] : lines) read.lines.push_back(std::move(line));
   return read;
 }
 
@@ -131,14 +130,17 @@ void TrackerFigures::add(const TrackerLine& line) {
   std::optional<double> epoch_s, total_s;
   for (const auto& [name, value] : line.values) {
     const SeriesKey key = key_of_legacy_name(name, 0);
+    const bool finite = std::isfinite(value);
+    if (key.split.empty() && !finite) continue;  // times are numbers
+    const Json metric = finite ? Json(value) : Json(nullptr);
     if (name == "CumulativeTrainTimeEpoch") {
       epoch_s = value;
     } else if (name == "TotalCumulativeTrainTime") {
       total_s = value;
     } else if (key.split == kTestSplit && key.rank == kAllRanks) {
-      evaluated[key.metric] = value;
+      evaluated[key.metric] = metric;
     } else if (key.split == kTrainSplit) {
-      trained_[key.metric] = value;
+      trained_[key.metric] = metric;
     } else if (std::find(kStepKindNames.begin(), kStepKindNames.end(), name) != kStepKindNames.end()) {
       kinds_[name] += value;
     }

@@ -17,10 +17,9 @@
 namespace mlbench::record {
 
 struct TrackerLine {
-  int64_t sequence = 0;
   int64_t time_us = 0;  // Unix epoch
   int64_t step = 0, epoch = 0;
-  std::vector<std::pair<std::string, double>> values;  // those that are numbers
+  std::vector<std::pair<std::string, double>> values;  // NaN for null
   std::map<std::string, std::string> text;             // "TaskResult"
   Json goal = nullptr;                                 // {"metric", "split", "target", "value"} of a reached goal
 };
@@ -32,7 +31,7 @@ std::filesystem::path tracker_lines_path(const std::filesystem::path& run_dir, i
 std::optional<TrackerLine> parse_tracker_line(std::string_view text);
 
 struct TrackerLines {
-  std::vector<TrackerLine> lines;  // complete ones by rising sequence, each sequence once
+  std::vector<TrackerLine> lines;  // complete ones, in the order of the file
   int64_t left_out = 0;            // complete ones that are no record of this form, or behind the first million
 };
 // Empty without a file. UserError when it is too large or no plain file.

@@ -20,22 +20,21 @@ class TrackerLines : public testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(TrackerLines, AreReadInOrderAndOnce) {
+// Whatever a clock said: numbers and times may go back where a script is started again.
+TEST_F(TrackerLines, AreReadInTheOrderOfTheFile) {
   EXPECT_THAT(read_tracker_lines(folder_.path(), 0).lines, IsEmpty());
   write(R"({"rank":0,"sequence":12,"time":0.000005,"step":25,"epoch":1,"values":{"b":2,"bad":null,"word":"x"}})"
         "\n");
-  write(R"({"rank":0,"sequence":11,"values":{"a":1}})"
-        "\n");
-  write(R"({"rank":0,"sequence":11,"values":{"again":1}})"
+  write(R"({"rank":0,"sequence":11,"time":0.000004,"values":{"a":1}})"
         "\n");
   write("not json\n[1]\n\n");
-  write(R"({"rank":0,"sequence":13,"values":{"cut":1})");
+  write(R"({"rank":0,"values":{"cut":1})");
   const auto lines = read_tracker_lines(folder_.path(), 0).lines;
   ASSERT_EQ(lines.size(), 2U);
-  EXPECT_THAT(lines[0].values, ElementsAre(Pair("a", 1)));
-  EXPECT_THAT(lines[1].values, ElementsAre(Pair("b", 2)));
-  EXPECT_EQ(lines[1].step, 25);
-  EXPECT_EQ(lines[1].time_us, 5);
+  EXPECT_THAT(lines[0].values, ElementsAre(Pair("b", 2), Pair("bad", testing::IsNan())));
+  EXPECT_EQ(lines[0].step, 25);
+  EXPECT_EQ(lines[0].time_us, 5);
+  EXPECT_THAT(lines[1].values, ElementsAre(Pair("a", 1)));
   EXPECT_THAT(read_tracker_lines(folder_.path(), 1).lines, IsEmpty());
 }
 
@@ -78,6 +77,26 @@ TEST_F(TrackerLines, BecomeFiguresOfARecord) {
   EXPECT_EQ(figures["goal"]["train_s"], 8.5);
   EXPECT_EQ(figures["result"], "80% ...");
   EXPECT_EQ(figures["steps"], 30);
+}
+
+TEST_F(TrackerLines, OfWhatIsNoNumberAreNull) {
+  write(R"({"step":10,"epoch":0,"values":{"train_loss":0.9}})"
+        "\n");
+  write(R"({"step":10,"epoch":0,"values":{"train_loss":null}})"
+        "\n");
+  write(R"({"step":10,"epoch":0,"values":{"CumulativeTrainTimeEpoch":4.5,"fwd_pass":null}})"
+        "\n");
+  write(R"({"step":10,"epoch":0,"values":{"CumulativeTrainTimeEpoch":null}})"
+        "\n");
+  write(R"({"step":10,"epoch":1,"values":{"val_global_Perplexity":null,"val_global_Prec@1":0}})"
+        "\n");
+  const Json figures = tracker_figures(read_tracker_lines(folder_.path(), 0).lines, 0);
+  ASSERT_EQ(figures["epochs"].size(), 1U);
+  EXPECT_EQ(figures["epochs"][0]["train_loss"], nullptr) << "the last, not one before it";
+  EXPECT_EQ(figures["clocks"]["train_s"], 4.5);
+  EXPECT_EQ(figures["steps_s"]["fwd_pass"], 0.0);
+  ASSERT_EQ(figures["evaluations"].size(), 1U);
+  EXPECT_EQ(figures["evaluations"][0]["metrics"], (Json{{"Perplexity", nullptr}, {"Prec@1", 0.0}}));
 }
 
 TEST_F(TrackerLines, OneThatIsNoneCostsItselfAlone) {
