@@ -7,6 +7,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/record/legacy_names.h"
+#include "mlbench/record/measured_value.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/report/derivation.h"
 #include "mlbench/report/figures.h"
@@ -73,7 +74,7 @@ void check_evaluations(const Json& record, const ArchiveEvents& events, const st
     if (text(evaluation, "/split") != "test") continue;
     const Json values = evaluation.value("metrics", Json::object());
     for (const auto& [name, value] : values.items()) {
-      if (value.is_number()) claimed[name].push_back(value.get<double>());
+      if (const auto measured = record::measured_value(value)) claimed[name].push_back(*measured);
     }
   }
   for (const auto& [name, values] : claimed) {
@@ -81,7 +82,8 @@ void check_evaluations(const Json& record, const ArchiveEvents& events, const st
         events.numbers(record::legacy_name_of({record::kTestSplit, name, record::kAllRanks}).name);
     auto from = found.begin();
     const bool in_order = std::all_of(values.begin(), values.end(), [&](double value) {
-      from = std::find(from, found.end(), value);
+      from = std::find_if(from, found.end(),
+                          [&](double one) { return one == value || (!std::isfinite(value) && !std::isfinite(one)); });
       return from != found.end() && (++from, true);
     });
     if (!in_order || (!resumed && found.size() != values.size())) {

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "mlbench/base/printable.h"
+#include "mlbench/record/measured_value.h"
 #include "mlbench/report/figures.h"
 
 namespace mlbench::report {
@@ -216,7 +217,8 @@ class ChartMaker {
     for (const StudyLine& line : study_.lines) {
       for (const StudyPoint& point : line.points) {
         ChartSeries series{run_name(line, point), points_of(runs_[point.shown]), false};
-        if (!series.points.empty()) chart.series.push_back(std::move(series));
+        const bool any = std::ranges::any_of(series.points, [](ChartPoint p) { return std::isfinite(p.y); });
+        if (any) chart.series.push_back(std::move(series));
       }
     }
   }
@@ -261,9 +263,11 @@ class ChartMaker {
         const auto x = number(row, pointer);
         const Json metrics = row.value("metrics", Json::object());
         const auto y = metrics.find(study_.metric);
-        if (!x || y == metrics.end() || !y->is_number()) continue;
-        points.push_back({*x, y->get<double>()});
-        if (row.value("cadence", Json(true)) == false) at_limit.points.push_back(points.back());
+        const auto value = y == metrics.end() ? std::nullopt : record::measured_value(*y);
+        if (!x || !value) continue;
+        points.push_back({*x, *value});
+        const bool due = row.value("cadence", Json(true)) != false;
+        if (!due && std::isfinite(*value)) at_limit.points.push_back(points.back());
       }
       std::stable_sort(points.begin(), points.end(), by_x);
       return points;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <map>
 
 #include "mlbench/report/gnuplot.h"
@@ -159,6 +160,18 @@ TEST_F(Charts, WhatALimitBroughtAboutIsRinged) {
   EXPECT_EQ(rings.points[0].x, 1.25);
   EXPECT_EQ(rings.points[0].y, 85.25);
   EXPECT_THAT(gnuplot_script(epochs, ImageFormat::kSvg), testing::HasSubstr("$data3 using 1:2 with points pt 6"));
+}
+
+TEST_F(Charts, WhatIsNoNumberIsAGapAndNothingElseIsNoCurve) {
+  Json& evaluations = runs_[0].record["evaluations"];
+  evaluations[1]["metrics"]["Prec@1"] = nullptr;
+  evaluations[1]["cadence"] = false;
+  const Chart gap = chart("accuracy_epochs");
+  ASSERT_EQ(gap.series.size(), 4U) << "a ring has a number";
+  ASSERT_EQ(gap.series[0].points.size(), 2U);
+  EXPECT_TRUE(std::isnan(gap.series[0].points[1].y));
+  evaluations[0]["metrics"]["Prec@1"] = nullptr;
+  EXPECT_EQ(chart("accuracy_epochs").series.size(), 3U);
 }
 
 TEST_F(Charts, CostIsThatOfAllWorkers) {

@@ -1,8 +1,10 @@
 #include "mlbench/report/course.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "mlbench/record/measured_value.h"
 #include "mlbench/report/figures.h"
 
 namespace mlbench::report {
@@ -48,8 +50,9 @@ Course course_of(const Json& record) {
     if (course.metric.empty() && !metrics.empty()) course.metric = metrics.begin().key();
     const auto value = metrics.find(course.metric);
     const auto elapsed_s = number(row, "/elapsed_s");
-    if (value == metrics.end() || !value->is_number() || !(elapsed_s || train_s)) continue;
-    course.evaluations.push_back({elapsed_s ? *elapsed_s : *train_s + evaluating_s, value->get<double>()});
+    const auto measured = value == metrics.end() ? std::nullopt : record::measured_value(*value);
+    if (!measured || !(elapsed_s || train_s)) continue;
+    course.evaluations.push_back({elapsed_s ? *elapsed_s : *train_s + evaluating_s, *measured});
   }
   course.end_s = number(record, "/clocks/train_s").value_or(0);
   for (const auto& [start_s, duration_s] : times) course.end_s += duration_s;
@@ -65,7 +68,7 @@ std::optional<TimedValue> value_after(const Course& course, double seconds) {
     if (one.at_s > seconds && !weights_of_then) continue;
     found = TimedValue{course.metric, one.value, one.at_s, course.end_s < seconds};
   }
-  return found;
+  return found && std::isfinite(found->value) ? found : std::nullopt;
 }
 
 std::optional<TimedValue> value_after(const Json& record, double seconds) {

@@ -12,8 +12,8 @@
 namespace mlbench::report {
 
 struct Evaluation {
-  double at_s = 0;  // when it ended
-  double value = 0;
+  double at_s = 0;   // when it ended
+  double value = 0;  // NaN: it was not finite
 };
 
 // Without a goal it is the course of the first metric on test data.
@@ -31,7 +31,8 @@ struct Course {
 Course course_of(const Json& record);
 
 // Accuracy after time: the value of the last evaluation that had ended by then; of a run that was stopped at just that
-// moment, of its weights at that moment; of a run that had ended before, its last. Empty when there is none.
+// moment, of its weights at that moment; of a run that had ended before, its last. Empty when there is none, and
+// where it was not finite: an earlier one is not what the model had then.
 struct TimedValue {
   std::string metric;
   double value = 0;

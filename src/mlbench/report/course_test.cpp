@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "mlbench/base/test_odd_values.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/test_records.h"
 
 namespace mlbench::report {
@@ -51,6 +53,32 @@ TEST(ValueAfter, OfARunThatWasStoppedThenIsThatOfItsWeights) {
   EXPECT_EQ(value_after(record, 43)->value, 78.5);
   record["stop_reason"] = "goal";
   EXPECT_EQ(value_after(record, 42)->value, 78.5);
+}
+
+TEST(ValueAfter, IsThatOfThenAlsoWhereItIsNoNumber) {
+  for (const Json& row : odd_values("value_after")) {
+    SCOPED_TRACE(row.dump());
+    Json record = evaluated_run();
+    const Json evaluation = record["evaluations"][0];
+    record["evaluations"] = Json::array();
+    for (size_t i = 0; i < row["values"].size(); ++i) {
+      const double value = odd_value(row["values"][i]);
+      Json one = evaluation;
+      one["elapsed_s"] = 10.0 * static_cast<double>(i + 1);
+      one["metrics"]["Prec@1"] = std::isfinite(value) ? Json(value) : Json(nullptr);
+      record["evaluations"].push_back(one);
+    }
+    for (size_t i = 0; i < row["after"].size(); ++i) {
+      const auto found = value_after(record, 10.0 * static_cast<double>(i + 1));
+      EXPECT_EQ(found ? Json(found->value) : Json(nullptr), row["after"][i]) << i;
+    }
+  }
+}
+
+TEST(ValueAfter, TheLastEvaluationIsShownAsWhatItIs) {
+  Json record = evaluated_run();
+  record["evaluations"][1]["metrics"]["Prec@1"] = nullptr;
+  EXPECT_EQ(figures_of(record).evaluation, "Prec@1 nan");
 }
 
 // Epochs end at 10 s and 40 s of the train clock; the evaluation at 8 s took 1 s.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "mlbench/record/measured_value.h"
 #include "mlbench/report/collectives_result.h"
 #include "mlbench/report/table.h"
 #include "mlbench/spec/communication.h"
@@ -46,8 +47,10 @@ std::string last_evaluation(const Json& record) {
   for (auto evaluation = evaluations->rbegin(); evaluation != evaluations->rend(); ++evaluation) {
     if (!split.empty() && text(*evaluation, "/split") != split) continue;
     const Json* metrics = find(*evaluation, "/metrics");
-    if (metrics == nullptr || !metrics->contains(metric) || !metrics->at(metric).is_number()) continue;
-    return fmt::format("{} {}", metric, format_metric(metrics->at(metric).get<double>()));
+    if (metrics == nullptr || !metrics->contains(metric)) continue;
+    if (const auto value = record::measured_value(metrics->at(metric))) {
+      return fmt::format("{} {}", metric, format_metric(*value));
+    }
   }
   return "";
 }

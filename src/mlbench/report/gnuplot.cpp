@@ -88,7 +88,9 @@ class Script {
     for (size_t i = 0; i < chart_.series.size(); ++i) {
       out_ += fmt::format("$data{} << {}\n", i, kEnd);
       for (const ChartPoint point : chart_.series[i].points) {
-        if (std::isfinite(point.x) && std::isfinite(point.y)) out_ += fmt::format("{}\t{}\n", point.x, point.y);
+        // "NaN" is a gap. A point that is left out would be bridged by a line, and move the bars behind it.
+        const bool finite = std::isfinite(point.x) && std::isfinite(point.y);
+        out_ += finite ? fmt::format("{}\t{}\n", point.x, point.y) : fmt::format("{}\tNaN\n", point.x);
       }
       out_ += fmt::format("{}\n", kEnd);
     }
@@ -97,7 +99,9 @@ class Script {
   double highest() const {
     double high = 0;
     for (const ChartSeries& series : chart_.series) {
-      for (const ChartPoint point : series.points) high = std::max(high, point.y);
+      for (const ChartPoint point : series.points) {
+        if (std::isfinite(point.y)) high = std::max(high, point.y);
+      }
     }
     return high;
   }

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <cstdlib>
 
 #include "mlbench/base/errors.h"
@@ -49,6 +50,19 @@ TEST(Gnuplot, Script) {
             "set xlabel $text[4][2:*] noenhanced\n"
             "set ylabel $text[5][2:*] noenhanced\n"
             "plot $data0 using 1:2 with linespoints lw 2 pt 7 ps 0.7 lc rgb '#0072B2' title $text[6][2:*]\n");
+}
+
+TEST(Gnuplot, LeavesAGapWhereThereIsNoNumber) {
+  Chart chart = chart_named("task");
+  chart.series[0].points = {{0, 1}, {1, NAN}, {2, INFINITY}, {3, 2}};
+  const std::string script = gnuplot_script(chart, ImageFormat::kSvg);
+  EXPECT_THAT(script, HasSubstr("0\t1\n1\tNaN\n2\tNaN\n3\t2\n"));
+  EXPECT_THAT(script, HasSubstr("set yrange [0:*]"));
+  if (!gnuplot_exists()) GTEST_SKIP() << "missing capability: gnuplot";
+  for (const ChartKind kind : {ChartKind::kLines, ChartKind::kStackedBars}) {
+    chart.kind = kind;
+    EXPECT_THAT(draw(chart, ImageFormat::kSvg), HasSubstr("</svg>"));
+  }
 }
 
 TEST(Gnuplot, DrawsBothFormats) {

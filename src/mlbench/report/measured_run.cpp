@@ -15,6 +15,7 @@
 #include "mlbench/record/clocks.h"
 #include "mlbench/record/curve.h"
 #include "mlbench/record/legacy_names.h"
+#include "mlbench/record/measured_value.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
@@ -42,7 +43,7 @@ class LossMerger {
         loss += pieces_[j].loss_sum;
         samples += pieces_[j].samples;
       }
-      if (samples > 0 && std::isfinite(loss)) merged.push_back({pieces_[end - 1].train_s, loss / samples});
+      if (samples > 0) merged.push_back({pieces_[end - 1].train_s, loss / samples});
     }
     return merged;
   }
@@ -63,7 +64,7 @@ struct DatedValue {
 
 using Archive = std::map<std::string, std::string>;
 
-// "result_NAME @ 0.json"; points that are no numbers are left out.
+// "result_NAME @ 0.json"; points whose values are no text of a number are left out, those of NaN are not.
 std::vector<DatedValue> series_of(const Archive& archive, const std::string& name) {
   const auto member = archive.find("result_" + record::with_rank({name, 0}) + ".json");
   if (member == archive.end()) return {};
@@ -75,7 +76,7 @@ std::vector<DatedValue> series_of(const Archive& archive, const std::string& nam
     const std::string date = text(point, "/date"), value = text(point, "/value");
     double number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(number)) continue;
+    if (error != std::errc() || end != value.data() + value.size()) continue;
     try {
       const auto time = parse_utc(date).time_since_epoch();
       series.push_back({std::chrono::duration<double>(time).count(), number});
@@ -93,6 +94,7 @@ class TrainClock {
   explicit TrainClock(const std::vector<DatedValue>& epoch_times) {
     double train_s = 0;
     for (const DatedValue& epoch : epoch_times) {
+      if (!std::isfinite(epoch.value)) continue;
       if (anchors_.empty()) anchors_.push_back({epoch.unix_s - epoch.value, 0});
       train_s += epoch.value;
       anchors_.push_back({epoch.unix_s, train_s});
@@ -140,16 +142,17 @@ Json record_of_dashboard(const std::vector<ZipMember>& members, const Archive& a
   for (const std::string_view kind : record::kStepKindNames) {
     if (!whole || record["steps_s"].contains(kind)) continue;
     const std::vector<DatedValue> sum = series_of(archive, "global_cum_" + std::string(kind));
-    if (!sum.empty()) record["steps_s"][std::string(kind)] = sum.back().value;
+    if (!sum.empty() && std::isfinite(sum.back().value)) record["steps_s"][std::string(kind)] = sum.back().value;
   }
   const std::string metric = text(record, "/goal/metric");
   double epoch = 0;
   for (const DatedValue& point :
        series_of(archive, record::legacy_name_of({record::kTestSplit, metric, record::kAllRanks}).name)) {
+    const bool finite = std::isfinite(point.value);
     record["evaluations"].push_back({{"epoch", ++epoch},
                                      {"split", "test"},
                                      {"train_s", clock.known() ? Json(clock.at(point.unix_s)) : Json(nullptr)},
-                                     {"metrics", {{metric, point.value}}}});
+                                     {"metrics", {{metric, finite ? Json(point.value) : Json(nullptr)}}}});
   }
   return record;
 }
@@ -204,7 +207,7 @@ MeasuredRun read_run_record(const Json& record) {
   const auto epochs = record.find("epochs");
   if (epochs == record.end() || !epochs->is_array()) return run;
   for (const Json& epoch : *epochs) {
-    const auto seconds = number(epoch, "/train_s"), loss = number(epoch, "/train_loss");
+    const auto seconds = number(epoch, "/train_s"), loss = record::measured_value(epoch.value("train_loss", Json("")));
     if (seconds && loss) run.loss.push_back({*seconds, *loss});
   }
   return run;

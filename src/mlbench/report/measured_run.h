@@ -13,7 +13,7 @@ namespace mlbench::report {
 
 struct LossPoint {
   double train_s = 0;  // train clock at its end
-  double loss = 0;     // mean over the samples since the last point
+  double loss = 0;     // mean over the samples since the last point; NaN: it was not finite
 };
 
 struct MeasuredRun {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "mlbench/base/errors.h"
@@ -68,6 +69,25 @@ TEST_F(MeasuredRunTest, LongRunsAreMergedBySamples) {
   const MeasuredRun read = read_run_folder(run);
   EXPECT_EQ(read.loss.size(), 334U);  // three to a point
   EXPECT_DOUBLE_EQ(read.loss[0].loss, (1.0 + 3 + 1) / 3);
+}
+
+// A chart that left them out would draw a line from what was before to what came after.
+TEST_F(MeasuredRunTest, ALossThatIsNoNumberIsAPoint) {
+  const auto run = folder_.path() / "nan-1";
+  std::filesystem::create_directories(run);
+  start_spool(run, 1, 0);
+  for (uint64_t i = 0; i < 3; ++i) append_step(run, 1, 0, make_step(i, 1, 0, i == 1 ? NAN : 1.0, 1'000'000'000, 1000));
+  write_json_file(run / "run.json", make_record("nan-1", 1, 3, 1500, true));
+  write_json_file(run / "spec.json", {{"id", 1}});
+  const MeasuredRun read = read_run_folder(run);
+  ASSERT_EQ(read.loss.size(), 3U);
+  EXPECT_TRUE(std::isnan(read.loss[1].loss));
+
+  Json record = make_record("r-1", 1, 5, 1500, true);
+  record["epochs"] = Json::array({{{"train_s", 2.0}, {"train_loss", nullptr}}, {{"train_s", 3.0}, {"train_loss", 1}}});
+  const MeasuredRun of_record = read_run_record(record);
+  ASSERT_EQ(of_record.loss.size(), 2U);
+  EXPECT_TRUE(std::isnan(of_record.loss[0].loss));
 }
 
 // The end of an epoch fixes the train clock; the evaluation between the epochs is not in it.

@@ -510,6 +510,17 @@ TEST_F(OwnArchive, AgreesToTheLastDigit) {
                     HasSubstr("what the archive claims is what its events give\n")));
 }
 
+// The last evaluation, which a limit brought about and no goal is judged by, is that of a model that diverged.
+TEST_F(OwnArchive, AnEvaluationThatIsNoNumberIsOne) {
+  const Json metrics = {{"Prec@1", nullptr}, {"loss", nullptr}};
+  append_event(run_.path(), 1, 0,
+               {{"event", "evaluation"}, {"split", "test"}, {"end_ns", 1'600'000'000}, {"metrics", metrics}});
+  record_["evaluations"].push_back({{"split", "test"}, {"cadence", false}, {"metrics", metrics}});
+  EXPECT_EQ(derive(members())["differences"], Json::array());
+  EXPECT_THAT(differences_of(derive(with("/evaluations/3/metrics/Prec@1", 85.25))),
+              ElementsAre("run.json evaluations, Prec@1"));
+}
+
 TEST_F(OwnArchive, EveryClaimIsChecked) {
   const std::pair<const char*, Json> changes[] = {
       {"/clocks/train_s", 1.0}, {"/clocks/train_legacy_s", 1.0}, {"/steps_s/agg", 0.001}, {"/workers", 4},

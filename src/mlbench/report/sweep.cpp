@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
+#include "mlbench/record/measured_value.h"
 #include "mlbench/report/comparison.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/scaling.h"
@@ -53,11 +55,10 @@ std::optional<double> last_accuracy(const Json& record, const std::string& metri
   for (const Json& row : rows) {
     if (split != "train" && text(row, "/split") != split) continue;
     const Json metrics = row.value("metrics", Json::object());
-    if (metrics.is_object() && metrics.contains(metric) && metrics.at(metric).is_number()) {
-      last = metrics.at(metric).get<double>();
-    }
+    if (!metrics.is_object() || !metrics.contains(metric)) continue;
+    if (const auto value = record::measured_value(metrics.at(metric))) last = value;
   }
-  return last;
+  return last && std::isfinite(*last) ? last : std::nullopt;
 }
 
 void set_state(SweepPoint& point, const SweepAnswer& answer) {

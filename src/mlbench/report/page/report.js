@@ -59,7 +59,7 @@
                 value: (plot, value) => number(value)};
       }
       return {label: one.name, stroke: paint, width: one.guide ? 1 : 2, dash: one.guide ? [6, 4] : undefined,
-              spanGaps: true, points: {show: !one.guide && one.x.length <= 40, size: 6},
+              points: {show: !one.guide && one.x.length <= 40, size: 6},
               value: (plot, value) => number(value)};
     });
     const range = (plot, low, high) => {
