@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/forward_clock.h"
 
 namespace mlbench {
 namespace {
@@ -45,6 +46,25 @@ TEST(Clock, ManualClockStandsStillUntilToldToAdvance) {
   EXPECT_EQ(clock.now() - start, 1500ms);
   EXPECT_EQ(clock.wall_now() - wall, 1500ms);
   EXPECT_EQ(to_seconds(clock.now() - start), 1.5);
+}
+
+// A wall clock that somebody sets.
+class SetClock final : public Clock {
+ public:
+  TimePoint now() const override { return monotonic.now(); }
+  std::chrono::system_clock::time_point wall_now() const override { return monotonic.wall_now() + set; }
+  ManualClock monotonic;
+  std::chrono::seconds set{7200};
+};
+
+TEST(Clock, TheForwardOneDoesNotGoBack) {
+  SetClock clock;
+  const ForwardClock forward(clock);
+  const auto start = forward.now();
+  EXPECT_EQ(start, clock.wall_now());
+  clock.monotonic.advance(2s);
+  clock.set -= 3600s;
+  EXPECT_EQ(forward.now() - start, 2s);
 }
 
 TEST(Clock, SystemClockIsMonotonic) {

@@ -86,7 +86,7 @@ class GuardedGroup final : public RankGroup {
     std::vector<guard::MemoryOfRank> left;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       wake_guard(ranks_[rank]);
-      left.push_back({static_cast<int>(rank), ranks_[rank].pid, launched_at_});
+      left.push_back({static_cast<int>(rank), ranks_[rank].pid, memory_before_});
     }
     ranks_.clear();  // closes the channels: the guards end what is left, and exit
     arrivals_.clear();
@@ -300,7 +300,7 @@ class GuardedGroup final : public RankGroup {
   std::vector<std::unique_ptr<guard::Channel>> arrivals_;   // guards that have not said their rank yet
   std::vector<Rank> ranks_;
   std::vector<RankExit> exits_;  // seen, not yet given to the caller
-  const std::filesystem::file_time_type launched_at_ = guard::file_time_now();
+  const std::set<ino_t> memory_before_ = guard::files_of_memory();
 };
 
 }  // namespace

@@ -196,7 +196,7 @@ class Guard {
     }
     for (const FileDescriptor& descriptor : start.descriptors) options.inherited.push_back(descriptor.get());
     const auto kills = cgroup_out_of_memory_kills();
-    MemoryOfRank memory{std::stoi(options.environment["RANK"]), 0, file_time_now()};
+    MemoryOfRank memory{std::stoi(options.environment["RANK"]), 0, files_of_memory()};
     ChildProcess rank = begin(options);
     memory.pid = rank.pid();
     const ProcessEnd end = wait_for_end(rank);

@@ -165,13 +165,16 @@ TEST_F(GuardTest, SharedMemoryOfAKilledRankIsRemoved) {
   const std::string older = open_mpi + "d.0", others = open_mpi + ".1", mapped = open_mpi + "e.0";
   const std::string space_text = std::to_string(space.st_ino);
   write_file_atomically(older, "x");
-  const FileDescriptor open_file(open(mapped.c_str(), O_RDWR | O_CREAT, 0600));
-  ASSERT_EQ(write(open_file.get(), "x", 1), 1);
+  // A clock that was set back gives what is new the time of what is old.
+  start("for file in " + open_mpi + ".0 " + others + " " + mapped + " " + ours + space_text + ".$$.1." + mark + ".aa " +
+            ours + space_text + ".1$$.1." + mark + ".bb; do echo x >$file; done; touch -d '1 hour ago' " + open_mpi +
+            ".0; echo made; while [ ! -e go ]; do sleep 0.01; done; kill -9 $$",
+        folder_.path());
+  wait_for_log("made");
+  const FileDescriptor open_file(open(mapped.c_str(), O_RDWR));
   void* memory = mmap(nullptr, 1, PROT_READ, MAP_SHARED, open_file.get(), 0);
   ASSERT_NE(memory, MAP_FAILED);
-  std::this_thread::sleep_for(50ms);  // clocks of files are coarse
-  start("for file in " + open_mpi + ".0 " + others + " " + mapped + " " + ours + space_text + ".$$.1." + mark + ".aa " +
-        ours + space_text + ".1$$.1." + mark + ".bb; do echo x >$file; done; kill -9 $$");
+  write_file_atomically(folder_ / "go", "");
   EXPECT_EQ(next(), "end 137 9");
   EXPECT_TRUE(fs::exists(open_mpi + ".0")) << "others may still use it";
   channel_.reset();

@@ -1,10 +1,11 @@
 #include "mlbench/guard/shared_memory.h"
 
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -29,9 +30,11 @@ bool is_of(const std::string& name, const MemoryOfRank& of, const std::string& p
   return name.starts_with("mlbench-shm." + pid_namespace + "." + std::to_string(of.pid) + ".");
 }
 
-bool is_own(const fs::path& file) {
+// This user's plain file; empty for anything else.
+std::optional<ino_t> own_file(const fs::path& file) {
   struct stat info {};
-  return lstat(file.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid();
+  const bool own = lstat(file.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid();
+  return own ? std::optional(info.st_ino) : std::nullopt;
 }
 
 // By some process whose maps may be read: this user's.
@@ -51,11 +54,13 @@ bool is_mapped(const fs::path& file) {
 
 }  // namespace
 
-fs::file_time_type file_time_now() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME_COARSE, &now);
-  const auto since_epoch = std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-  return std::chrono::file_clock::from_sys(std::chrono::sys_time<std::chrono::nanoseconds>(since_epoch));
+std::set<ino_t> files_of_memory(const fs::path& folder) {
+  std::set<ino_t> files;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (const auto file = own_file(entry->path())) files.insert(*file);
+  }
+  return files;
 }
 
 void remove_left_memory(const MemoryOfRank& of, std::chrono::milliseconds patience, const fs::path& folder) {
@@ -64,11 +69,12 @@ void remove_left_memory(const MemoryOfRank& of, std::chrono::milliseconds patien
   std::vector<fs::path> files;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (is_of(entry->path().filename(), of, pid_namespace) && is_own(entry->path())) files.push_back(entry->path());
+    const auto file = own_file(entry->path());
+    if (file && !of.before.contains(*file) && is_of(entry->path().filename(), of, pid_namespace)) {
+      files.push_back(entry->path());
+    }
   }
   for (const fs::path& file : files) {
-    const auto changed = fs::last_write_time(file, error);
-    if (error || changed < of.since) continue;
     bool mapped = is_mapped(file);
     for (; mapped && std::chrono::steady_clock::now() < deadline; mapped = is_mapped(file)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));

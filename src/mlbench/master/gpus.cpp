@@ -10,7 +10,6 @@
 
 #include "mlbench/base/log.h"
 #include "mlbench/master/hosts.h"
-#include "mlbench/master/http/dates.h"
 
 namespace mlbench::master {
 
@@ -54,7 +53,7 @@ std::optional<Gpu> parse_gpu_line(std::string_view line, int64_t time_us) {
   return gpu;
 }
 
-GpuSampler::GpuSampler() {
+GpuSampler::GpuSampler(const Clock& clock) : clock_(clock) {
   if (!program_exists(kProgram)) return;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return;
@@ -99,7 +98,7 @@ void GpuSampler::work(FileDescriptor lines) {
     waiting.append(buffer.data(), static_cast<size_t>(count));
     size_t begin = 0;
     for (size_t end; (end = waiting.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      auto gpu = parse_gpu_line(std::string_view(waiting).substr(begin, end - begin), now_us());
+      auto gpu = parse_gpu_line(std::string_view(waiting).substr(begin, end - begin), unix_us(clock_.now()));
       if (!gpu) continue;
       const std::lock_guard lock(mutex_);
       auto row = std::find_if(rows_.begin(), rows_.end(), [&](const Row& one) { return one.gpu.index == gpu->index; });

@@ -13,12 +13,13 @@
 #include <thread>
 #include <vector>
 
+#include "mlbench/base/forward_clock.h"
 #include "mlbench/base/process.h"
 
 namespace mlbench::master {
 
 struct GpuSample {
-  int64_t time_us = 0;
+  int64_t time_us = 0;     // Unix epoch; rises from sample to sample
   double utilisation = 0;  // percent of the time in which a kernel ran
   double memory = 0;       // MiB in use
 };
@@ -32,7 +33,7 @@ struct Gpu {
 
 class GpuSampler {
  public:
-  GpuSampler();
+  explicit GpuSampler(const Clock& clock);
   ~GpuSampler();
   GpuSampler(const GpuSampler&) = delete;
   GpuSampler& operator=(const GpuSampler&) = delete;
@@ -46,6 +47,7 @@ class GpuSampler {
   };
   void work(FileDescriptor lines);
 
+  const ForwardClock clock_;
   std::optional<ChildProcess> process_;
   mutable std::mutex mutex_;
   std::vector<Row> rows_;

@@ -53,7 +53,8 @@ struct TwoGpus : FakeProgram {
 };
 
 TEST_F(TwoGpus, AreSampledAndTheProgramIsEnded) {
-  std::optional<GpuSampler> sampler(std::in_place);
+  const SystemClock clock;
+  std::optional<GpuSampler> sampler(std::in_place, clock);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   const auto sampled = [&] {
     const auto gpus = sampler->gpus(0);
@@ -79,7 +80,8 @@ struct BrokenDriver : FakeProgram {
 };
 
 TEST_F(BrokenDriver, HasNoGpus) {
-  const GpuSampler sampler;
+  const SystemClock clock;
+  const GpuSampler sampler(clock);
   EXPECT_THAT(sampler.gpus(0), IsEmpty());
 }
 

@@ -8,7 +8,6 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/log.h"
-#include "mlbench/master/http/dates.h"
 
 namespace mlbench::master {
 
@@ -53,7 +52,8 @@ std::pair<double, double> parse_network_mib(const std::string& text) {
   return {received / kMiB, sent / kMiB};
 }
 
-HostSampler::HostSampler() : host_(host_name()), cores_(available_cores()), thread_([this] { work(); }) {}
+HostSampler::HostSampler(const Clock& clock)
+    : host_(host_name()), cores_(available_cores()), clock_(clock), thread_([this] { work(); }) {}
 
 HostSampler::~HostSampler() {
   {
@@ -97,7 +97,7 @@ void HostSampler::work() {
         sample.memory_total = static_cast<double>(group->limit_bytes) / kMiB;
       }
       std::tie(sample.network_in, sample.network_out) = parse_network_mib(read_file("/proc/net/dev"));
-      sample.time_us = now_us();
+      sample.time_us = unix_us(clock_.now());
     } catch (const std::exception& error) {
       spdlog::debug("no host sample: {}", error.what());
       good = false;

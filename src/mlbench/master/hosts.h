@@ -12,15 +12,17 @@
 #include <thread>
 #include <vector>
 
+#include "mlbench/base/forward_clock.h"
+
 namespace mlbench::master {
 
 inline constexpr std::chrono::seconds kHostPeriod{2};
 inline constexpr size_t kHostSamplesKept = 900;  // 30 minutes
 
 struct HostSample {
-  int64_t time_us = 0;
-  double cpu = 0;     // cores in use
-  double memory = 0;  // MiB in use: of the host, or of a control group with less than it has
+  int64_t time_us = 0;  // Unix epoch; rises from sample to sample
+  double cpu = 0;       // cores in use
+  double memory = 0;    // MiB in use: of the host, or of a control group with less than it has
   double memory_total = 0;
   double network_in = 0;  // MiB since the host started, without loopback
   double network_out = 0;
@@ -31,7 +33,7 @@ double value_of(const HostSample& sample, size_t series);
 
 class HostSampler {
  public:
-  HostSampler();
+  explicit HostSampler(const Clock& clock);
   ~HostSampler();
   HostSampler(const HostSampler&) = delete;
   HostSampler& operator=(const HostSampler&) = delete;
@@ -45,6 +47,7 @@ class HostSampler {
 
   const std::string host_;
   const int cores_;
+  const ForwardClock clock_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;

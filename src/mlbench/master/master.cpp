@@ -216,9 +216,9 @@ class Master::Impl {
   LiveFeed live_;
   Watcher watcher_;
   Scheduler scheduler_;
-  HostSampler hosts_;
-  GpuSampler gpus_;
   const SystemClock clock_;
+  HostSampler hosts_{clock_};
+  GpuSampler gpus_{clock_};
   Sessions sessions_;
   Services services_;
   Api api_;

@@ -66,8 +66,9 @@ std::string tensorboard_events(const std::filesystem::path& run_dir, const Json&
   for (const auto& [tag, series] : points) {
     for (const record::Point& point : series) entries.push_back({&point, &tag});
   }
+  // By steps, which only count up: a wall clock may go back between two segments.
   std::stable_sort(entries.begin(), entries.end(),
-                   [](const Entry& a, const Entry& b) { return a.point->time_us < b.point->time_us; });
+                   [](const Entry& a, const Entry& b) { return a.point->step < b.point->step; });
 
   std::string file;
   tensorboard::Event first;

@@ -54,7 +54,7 @@ TEST_F(TensorBoard, BeginAsEveryEventFile) {
   EXPECT_EQ(read_events(file)[0].file_version(), "brain.Event:2");
 }
 
-TEST_F(TensorBoard, HaveEveryPointInTheOrderOfTime) {
+TEST_F(TensorBoard, HaveEveryPointInTheOrderOfSteps) {
   const std::vector<tensorboard::Event> events = read_events(tensorboard_events(run_.path(), record_, 1));
   std::vector<std::pair<int64_t, float>> losses;
   double before = 0;
@@ -73,6 +73,20 @@ TEST_F(TensorBoard, HaveEveryPointInTheOrderOfTime) {
   EXPECT_THAT(losses, testing::ElementsAre(std::pair(19, 2.0F), std::pair(39, 1.0F)));
   // Two records of loss, rate, speed, seconds and bytes of a step and seconds of its forward pass.
   EXPECT_EQ(events.size(), 1U + 2 * 6 + 1);
+}
+
+// The second segment's wall clock is an hour behind.
+TEST_F(TensorBoard, StayInOrderWhereAClockWentBack) {
+  start_spool(run_.path(), 2, 1, -3'600'000'000);
+  append_step(run_.path(), 2, 1, make_step(40, 20, 1, 0.5, 1'000'000, 20'000'000));
+  record_["segments"] = Json::array({Json::object(), Json::object()});
+  std::vector<int64_t> steps;
+  for (const tensorboard::Event& event : read_events(tensorboard_events(run_.path(), record_, 1))) {
+    for (const auto& value : event.summary().value()) {
+      if (value.tag() == "train_loss") steps.push_back(event.step());
+    }
+  }
+  EXPECT_THAT(steps, testing::ElementsAre(19, 39, 59));
 }
 
 // TensorBoard leaves out a value of which nothing is written.

@@ -95,12 +95,12 @@ inline void append(const std::filesystem::path& file, const void* data, size_t s
   std::ofstream(file, std::ios::binary | std::ios::app).write(static_cast<const char*>(data), std::streamsize(size));
 }
 
-inline void start_spool(const std::filesystem::path& run_dir, int64_t segment, int64_t rank) {
+inline void start_spool(const std::filesystem::path& run_dir, int64_t segment, int64_t rank, int64_t later_us = 0) {
   record::SpoolHeader header;
   header.run_id = 7;
   header.segment = static_cast<uint32_t>(segment);
   header.rank = static_cast<uint32_t>(rank);
-  header.start_wall_us = 1769860800'000'000;  // 2026-01-31T12:00:00Z
+  header.start_wall_us = 1769860800'000'000 + later_us;  // 2026-01-31T12:00:00Z
   const std::string bytes = record::encode_header(header);
   append(record::steps_path(run_dir, segment, rank), bytes.data(), bytes.size());
 }
