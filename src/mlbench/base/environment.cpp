@@ -26,6 +26,7 @@
 #include "mlbench/base/cgroups.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/processor.h"
 #include "mlbench/base/text.h"
 
 namespace mlbench {
@@ -214,11 +215,13 @@ Json capture_host(int sample_ms) {
     const bool known = speed.value_or(-1) > 0;  // the kernel says -1 for unknown
     nics.push_back({{"name", name}, {"speed_mbit", known ? Json(*speed) : Json(nullptr)}});
   }
+  const std::string firmware = firmware_version();
   return {{"name", host_name()},
           {"addresses", interfaces.addresses},
           {"cpu", value_in_file("/proc/cpuinfo", "model name", ':')},
           {"cores", available_cores()},
           {"ram_bytes", or_null(host_memory_bytes())},
+          {"firmware", firmware.empty() ? Json(nullptr) : Json(firmware)},
           {"nics", nics},
           {"gpus", gpus()},
           {"load_1m", or_null(number_in<double>(read_if_possible("/proc/loadavg")))},

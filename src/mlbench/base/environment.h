@@ -42,9 +42,9 @@ std::string host_name();
 // Identity of this boot of this host: boot id of the kernel, with the network namespace's inode.
 std::string boot_id();
 
-// {name, addresses[], cpu|null, cores, ram_bytes|null, nics[{name, speed_mbit|null}], gpus[{name}], load_1m|null,
-// steal_percent|null}. Loopback and link-local addresses are left out. Measures CPU steal over `sample_ms` (0: since
-// boot), sleeping that long.
+// {name, addresses[], cpu|null, cores, ram_bytes|null, firmware|null, nics[{name, speed_mbit|null}], gpus[{name}],
+// load_1m|null, steal_percent|null}. Loopback and link-local addresses are left out. Measures CPU steal over
+// `sample_ms` (0: since boot), sleeping that long.
 Json capture_host(int sample_ms);
 
 // {version, git_describe, build_id, build_type, compiler, libraries{name: version}, kernel, os|null, gpu_driver|null}:

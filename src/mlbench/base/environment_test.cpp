@@ -87,6 +87,7 @@ TEST(Environment, HostIsCapturedWithNullForWhatCannotBeRead) {
     EXPECT_EQ(host.at("ram_bytes").get<int64_t>(), std::min(machine, group ? group->limit_bytes : machine));
     EXPECT_TRUE(host.at("cpu").is_string() || host.at("cpu").is_null());
     EXPECT_TRUE(host.at("gpus").is_array());
+    EXPECT_TRUE(host.at("firmware").is_string() || host.at("firmware").is_null());
     for (const Json& address : host.at("addresses")) {
       EXPECT_NE(address, "127.0.0.1");
       EXPECT_NE(address, "::1");

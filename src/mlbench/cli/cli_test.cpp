@@ -24,6 +24,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/processor.h"
 #include "mlbench/exec/test_fake_podman.h"
 #include "mlbench/report/test_timeline.h"
 #include "mlbench/report/zip.h"
@@ -1075,6 +1076,7 @@ TEST_F(Cli, DoctorReportsEachThing) {
   EXPECT_EQ(findings["worker"]["verdict"], "ok");
   EXPECT_EQ(findings["guard"]["verdict"], "ok");
   EXPECT_EQ(findings["core lock"]["verdict"], "ok");
+  EXPECT_EQ(findings.contains("precision"), !why_bfloat16_is_slow().empty());
   EXPECT_THAT(findings["backends"]["message"].get<std::string>(),
               HasSubstr("not available: nccl (built without CUDA)"));
 

@@ -13,6 +13,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/processor.h"
 #include "mlbench/base/text_blocks.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
@@ -450,6 +451,10 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
   const spec::Communication& communication = runs.front().communication;
   if (!communication.wire_dtype.empty()) {
     warnings.push_back(fmt::format("float32 travels as {}: no official task does that", communication.wire_dtype));
+  }
+  const bool bfloat16 = runs.front().precision == "bf16" && runs.front().device == "cpu";
+  if (bfloat16 && catalog::on_this_host(runs.front().executor)) {
+    if (std::string slow = why_bfloat16_is_slow(); !slow.empty()) warnings.push_back(std::move(slow));
   }
   if (!communication.netem.empty()) warnings.emplace_back("the network is made (--netem): times are synthetic");
   if (!oversubscribed.empty()) {

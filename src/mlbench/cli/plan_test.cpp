@@ -8,11 +8,13 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/processor.h"
 
 namespace mlbench::cli {
 namespace {
 
 using testing::AllOf;
+using testing::Conditional;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -570,6 +572,19 @@ TEST_F(Plan, BuffersOnGpusNeedABackEndThatTakesThem) {
   EXPECT_EQ(plan_runs(options_, facts_).front().device, "cuda");
   options_.wire_dtype = "float16";
   EXPECT_EQ(error(), "--wire-dtype works on buffers of the host, and --gpu puts them on GPUs");
+}
+
+TEST_F(Plan, Bfloat16IsWarnedOfWhereThisProcessorIsSlowAtIt) {
+  options_.workers = {"1"};
+  options_.overrides = {"precision=bf16"};
+  const std::string slow = why_bfloat16_is_slow();
+  const auto warned = [&] { return plan_warnings(plan_runs(options_, facts_), 8); };
+  EXPECT_THAT(warned(), Conditional(slow.empty(), IsEmpty(), ElementsAre(slow)));
+  auto elsewhere = plan_runs(options_, facts_);
+  for (spec::RunSpec& run : elsewhere) run.executor = "mpirun";
+  EXPECT_THAT(plan_warnings(elsewhere, 8), IsEmpty());
+  options_.overrides.clear();
+  EXPECT_THAT(warned(), IsEmpty());
 }
 
 TEST_F(Plan, AMadeNetworkOrAnotherTypeOnTheWireOpensARun) {

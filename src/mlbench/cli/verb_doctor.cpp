@@ -11,6 +11,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/processor.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/plan.h"
 #include "mlbench/cli/verbs.h"
@@ -150,6 +151,9 @@ std::vector<Finding> check_cores() {
     }
   }
   findings.push_back({"cores", verdict, message, advice});
+  if (const std::string slow = why_bfloat16_is_slow(); !slow.empty()) {
+    findings.push_back({"precision", Verdict::kWarn, slow, "train in float32, or measure both: --set precision=bf16"});
+  }
   const fs::path lock = supervise::default_core_lock();
   try {
     if (supervise::take_core_lock(lock, std::chrono::milliseconds(0))) {

@@ -42,6 +42,7 @@ constexpr MemberRow kMemberRows[] = {
     {"versions", kObject, "", "of libraries"},
     {"comm_stack", kText, "", "the communicator with what wraps it"},
     {"storage", kObject, "", "on what the prepared `data` and the files of the `run` lie: local, nfs, ...; else null"},
+    {"notes", kList, "", "sentences that the record's notes take over"},
     {"metric", kText, "", "of the goal"},
     {"target", kNumber, "", "of the goal"},
     {"value", kNumber, "", "of the goal's metric when it was met"},
@@ -61,7 +62,7 @@ constexpr MemberRow kMemberRows[] = {
 constexpr std::string_view kPreparedAlways[] = {"prepare_s", "data"};
 constexpr std::string_view kBeginAlways[] = {"effective", "versions", "comm_stack", "peak_rss"};
 constexpr std::string_view kBeginSometimes[] = {"start_step",     "last_step",  "steps_per_epoch",
-                                                "samples_before", "parameters", "storage"};
+                                                "samples_before", "parameters", "storage", "notes"};
 constexpr std::string_view kEpochAlways[] = {"step", "epoch"};
 constexpr std::string_view kEpochSometimes[] = {"train_ns", "train_loss", "metrics", "gradient_norm", "clipped_steps"};
 constexpr std::string_view kEvaluationAlways[] = {"step", "duration_ns"};

@@ -76,6 +76,7 @@ inline constexpr Member<Json> kEffective{"effective"};
 inline constexpr Member<Json> kVersions{"versions"};
 inline constexpr Member<std::string> kCommStack{"comm_stack"};
 inline constexpr Member<Json> kStorage{"storage"};
+inline constexpr Member<Json> kNotes{"notes"};
 // of `epoch`, `loss_scale`, `end`
 inline constexpr Member<double> kGradientNorm{"gradient_norm"};
 inline constexpr Member<int64_t> kClippedSteps{"clipped_steps"};

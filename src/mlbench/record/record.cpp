@@ -223,6 +223,9 @@ Json weights_json(const Spools& spools, std::vector<std::string>& notes) {
 
 // What the updates of this run were beside the task's rule.
 void note_updates(const std::vector<RankSpool>& segments, std::vector<std::string>& notes) {
+  for (const Json& note : get(last_event(segments, EventKind::kBegin), member::kNotes, Json::array())) {
+    if (note.is_string()) notes.push_back(note);
+  }
   Json scale = last_event(segments, EventKind::kEnd);
   if (!find(scale, member::kSkippedSteps)) scale = last_event(segments, EventKind::kLossScale);
   if (const auto skipped = find(scale, member::kSkippedSteps)) {

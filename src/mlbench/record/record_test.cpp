@@ -132,6 +132,13 @@ TEST_F(Record, TargetLossIsOfOfficialDataAlone) {
   EXPECT_FALSE(build()["goal"].contains("target_loss"));
 }
 
+TEST_F(Record, TakesOverWhatRankZeroSaysOfTheFigures) {
+  one_finished_segment();
+  write_spool(folder_.path(), 1, 0, {step_record(0, 10, kSecond)},
+              {Json{{"event", "begin"}, {"notes", {"it is slow"}}}}, micros("2026-01-31T12:00:01.000000Z"));
+  EXPECT_EQ(build()["notes"][0], "it is slow");
+}
+
 TEST_F(Record, QueuedRunHasAllFieldsAndNoMeasurements) {
   const Json record = build();
   EXPECT_EQ(record["state"], "queued");

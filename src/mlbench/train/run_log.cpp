@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mlbench/base/environment.h"
+#include "mlbench/base/processor.h"
 #include "mlbench/base/storage.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/record/events.h"
@@ -11,6 +12,14 @@
 namespace mlbench::train {
 
 namespace {
+
+// What a reader of the figures must know of how they were computed.
+Json notes_on(const Json& effective) {
+  Json notes = Json::array();
+  const bool bfloat16 = effective.value("precision", "") == "bf16" && effective.value("device", "") == "cpu";
+  if (std::string slow = bfloat16 ? why_bfloat16_is_slow() : ""; !slow.empty()) notes.push_back(std::move(slow));
+  return notes;
+}
 
 using record::add_members;
 using record::EventKind;
@@ -32,12 +41,15 @@ void RunLog::begin(int64_t step, int64_t last_step) {
     return kind.empty() ? Json(nullptr) : Json(kind);
   };
   const Json storage = {{"data", lies_on(c_.run.cache_dir)}, {"run", lies_on(c_.run.run_dir)}};
-  c_.recorder.event(make_event(
-      EventKind::kBegin, {member::kStartStep(step), member::kStorage(storage),
-                          member::kParameters(c_.framework.layout().parameter_count()), member::kEffective(effective),
-                          member::kVersions(versions), member::kCommStack(c_.comm.description()),
-                          member::kStepsPerEpoch(plan_.steps_per_epoch()), member::kLastStep(last_step),
-                          member::kSamplesBefore(plan_.samples_after(step)), member::kPeakRss(peak_rss_bytes())}));
+  Json event =
+      make_event(EventKind::kBegin,
+                 {member::kStartStep(step), member::kStorage(storage),
+                  member::kParameters(c_.framework.layout().parameter_count()), member::kEffective(effective),
+                  member::kVersions(versions), member::kCommStack(c_.comm.description()),
+                  member::kStepsPerEpoch(plan_.steps_per_epoch()), member::kLastStep(last_step),
+                  member::kSamplesBefore(plan_.samples_after(step)), member::kPeakRss(peak_rss_bytes())});
+  if (Json notes = notes_on(effective); !notes.empty()) add_members(event, {member::kNotes(std::move(notes))});
+  c_.recorder.event(std::move(event));
 }
 
 void RunLog::step(track::StepSample sample) {

@@ -13,6 +13,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/processor.h"
 #include "mlbench/base/storage.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/record/spool.h"
@@ -317,6 +318,8 @@ TEST_F(WorkerTest, bf16_trains_to_the_light_goal) {
   EXPECT_EQ(record["requested"]["precision"], "bf16");
   EXPECT_EQ(record["effective"]["precision"], "bf16");
   EXPECT_EQ(record["division"], "open");
+  const std::string slow = why_bfloat16_is_slow();
+  EXPECT_EQ(record["notes"].dump().find(slow.empty() ? "bfloat16" : slow) != std::string::npos, !slow.empty());
 }
 
 TEST_F(WorkerTest, adam_resumes_in_the_middle_of_an_epoch) {

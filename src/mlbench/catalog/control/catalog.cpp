@@ -78,4 +78,9 @@ bool in_images(const std::string& name) {
                              [&](const ExecutorRow& row) { return row.name == name && row.make({})->in_images(); });
 }
 
+bool on_this_host(const std::string& name) {
+  return std::ranges::any_of(executors(),
+                             [&](const ExecutorRow& row) { return row.name == name && row.make({})->on_this_host(); });
+}
+
 }  // namespace mlbench::catalog

@@ -25,5 +25,7 @@ std::unique_ptr<exec::Executor> make_executor(const std::string& name, const spe
 
 // Whether ranks of this executor see the files of an image; false where there is none of that name.
 bool in_images(const std::string& name);
+// Whether its ranks run on this host; false where there is none of that name.
+bool on_this_host(const std::string& name);
 
 }  // namespace mlbench::catalog
