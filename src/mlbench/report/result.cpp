@@ -22,8 +22,13 @@ namespace {
 
 Json derive_events(const ArchiveEvents& events) {
   // A custom run's events are those of its script, as a dashboard would have stored them.
-  if (!events.record() || text(*events.record(), "/division") == "custom") {
-    return is_of_task_0(events) ? derive_task_0(events) : derive_dashboard(events);
+  const bool custom = events.record() && text(*events.record(), "/division") == "custom";
+  if (!events.record() || custom) {
+    Json result = is_of_task_0(events) ? derive_task_0(events) : derive_dashboard(events);
+    if (!custom) return result;
+    result["format"] = "custom";
+    result["name"] = text_or_null(text(*events.record(), "/name"));
+    return result;
   }
   try {
     return derive_mlbench(events);
@@ -49,11 +54,17 @@ Json derive_result(const std::vector<ZipMember>& members) {
 
 namespace {
 
+// Where the archive comes from.
+const char* source_of(const Json& result) {
+  if (result["format"] == "mlbench") return "mlbench";
+  return result["format"] == "custom" ? "mlbench, a custom run" : "MLBench's dashboard";
+}
+
 std::string task_0_text(const Json& result) {
   const auto workers = result["workers"].get<int64_t>();
   const std::optional<CollectivesResult> measured = collectives_of(result);
-  std::string out = fmt::format("MLBench's task 0a: all-reduce, {} worker{} (archive of MLBench's dashboard)\n",
-                                workers, workers == 1 ? "" : "s");
+  std::string out = fmt::format("MLBench's task 0a: all-reduce, {} worker{} (archive of {})\n", workers,
+                                workers == 1 ? "" : "s", source_of(result));
   if (measured) out += means_table(measured->rows);
   for (const Json& note : result["notes"]) out += fmt::format("note: {}\n", note.get<std::string>());
   return printable_lines(out, "");
@@ -74,8 +85,7 @@ std::string result_text(const Json& result) {
                     goal["metric"].get<std::string>(),
                     goal["higher_is_better"].get<bool>() ? ">=" : "<=", goal["target"].get<double>());
   }
-  out += fmt::format(", {} worker{} (archive of {})\n", workers, workers == 1 ? "" : "s",
-                     result["format"] == "mlbench" ? "mlbench" : "MLBench's dashboard");
+  out += fmt::format(", {} worker{} (archive of {})\n", workers, workers == 1 ? "" : "s", source_of(result));
   if (result["official_result"].is_string()) {
     out += result["official_result"].get<std::string>() + "\n";
   } else if (goal.is_object()) {

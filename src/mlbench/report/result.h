@@ -27,14 +27,15 @@
 
 namespace mlbench::report {
 
-// {"format": "mlbench" | "dashboard", "name": text|null, "task": text|null, "light": bool|null, "workers": n,
+// {"format": "mlbench" | "custom" (of a custom run's download) | "dashboard", "name": text|null, "task": text|null,
+//  "light": bool|null, "workers": n,
 //  "goal": {"metric", "split", "target", "higher_is_better", "reached", "value": of the evaluation that met it or the
 //  best | null, "evaluation": its number from 1 | null} | null,
 //  "official_result": text|null, "claimed": official_result.txt|null,
 //  "seconds": {"total", "compute", "communication", "metrics", "preprocessing", "other", "train": clock|null},
 //  "steps_s": {kind of step: what of the total it took}, "source": "epochs" | "totals", "epochs": n, "evaluations": n,
 //  "differences": [{"what", "claimed", "derived"}], "notes": [text],
-//  "run_notes": {"description", "expected", "tags"} (notes.h) | null}
+//  "run_notes": as to_json() of notes.h has them | null}
 // Of task 0: "task" "0a"; "goal", "seconds" and "source" null, no "steps_s", "epochs" and "evaluations" 0; and
 //  "collectives": {"results": rows (record/collectives.h)}
 // UserError naming the member: what a derivation needs is missing or malformed.

@@ -233,6 +233,18 @@ TEST(Task0Archive, WhatIsNotAsItShouldBe) {
   EXPECT_THAT(error_of(members), HasSubstr("'result_val_cuda @ 0.json': there is none"));
 }
 
+TEST(DashboardArchive, OfACustomRunSaysSo) {
+  Members members = archive_of(cifar());
+  members["run.json"] = R"({"division": "custom", "name": "c-2"})";
+  const Json result = derive(members);
+  EXPECT_EQ(result["format"], "custom");
+  EXPECT_EQ(result["name"], "c-2");
+  EXPECT_EQ(result["differences"], Json::array());
+  EXPECT_THAT(result_text(result),
+              testing::StartsWith("c-2: task 1a, goal Prec@1 >= 80, 2 workers (archive of mlbench, "
+                                  "a custom run)\n"));
+}
+
 TEST(DashboardArchive, OneWorkerHasNoCommunication) {
   DashboardRun run = cifar();
   run.workers = 1;
