@@ -6,7 +6,7 @@ import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import {save} from './api';
 import {NONE, number, visible} from './format';
-import {csv, linesCsv, table, type Line} from './series';
+import {csv, linesCsv, table, type Column, type Line} from './series';
 import {colour, useThemeRound} from './theme';
 
 export const COLOURS = 9;
@@ -37,7 +37,7 @@ const paint = (line: Line, index: number): string =>
 const safeFile = (name: string): string => name.replaceAll(/[^A-Za-z0-9._-]+/g, '-');
 
 // Stacked columns: each the sum of its own and all before.
-function stack(columns: (number | null)[][], shown: boolean[]): (number | null)[][] {
+function stack(columns: Column[], shown: boolean[]): Column[] {
   const sums: number[] = (columns[0] ?? []).map(() => 0);
   return columns.map((column, c) => {
     if (!shown[c]) return column.map(() => null);
@@ -95,7 +95,7 @@ function options(props: ChartProps, hidden: Set<string>, width: number, onCursor
     low === null || high === null || low <= 0 ? [1, 10] : uPlot.rangeLog(low, high, 10, false) as [number, number];
   const one = (line: Line, index: number): uPlot.Series => {
     const stroke = paint(line, index);
-    const base: uPlot.Series = {label: '', stroke, show: !hidden.has(line.label), spanGaps: true};
+    const base: uPlot.Series = {label: '', stroke, show: !hidden.has(line.label)};
     if (props.kind === 'bars') return {...base, fill: stroke, width: 0, points: {show: false}, paths: uPlot.paths.bars!({size: [0.6, 90]})};
     if (props.kind === 'stacked') return {...base, fill: stroke, width: 1, points: {show: false}};
     return {
@@ -167,7 +167,7 @@ function csvOf(props: ChartProps): string {
   if (props.kind !== 'bars') return linesCsv(props.xLabel, props.lines);
   const {x, columns} = table(props.lines);
   return csv([props.xLabel, ...props.lines.map((line) => line.label)],
-    x.map((at, i) => [props.categories?.[at] ?? String(at), ...columns.map((column) => column[i]!)]));
+    x.map((at, i) => [props.categories?.[at] ?? String(at), ...columns.map((column) => column[i] ?? null)]));
 }
 
 export function Chart(props: ChartProps) {
@@ -221,7 +221,8 @@ export function Chart(props: ChartProps) {
     const column = columns[index]!;
     const from = at ?? column.length - 1;
     for (let i = from; i >= 0; --i) {
-      if (column[i] !== null) return column[i]!;
+      const value = column[i];
+      if (value !== undefined) return value;
     }
     return null;
   };

@@ -3,17 +3,22 @@
 import type {ComponentChildren} from 'preact';
 import {useState} from 'preact/hooks';
 import {get, put, segment, textOf, usePolled} from './api';
-import type {RunNotes} from './types';
+import type {NoteName, RunNotes} from './types';
 import {Dialog, ErrorNote, Facts} from './ui';
 
 const MOST_BYTES = 8192, MOST_TAGS = 32;
+
+// Name, title, lines to write in.
+const TEXTS: [NoteName, string, number][] = [
+  ['description', 'Description', 4], ['cluster', 'Name of the cluster', 1], ['firewall', 'Firewall', 1],
+  ['expected', 'Expected result', 2], ['summary', 'Summary', 2], ['next_steps', 'Next steps', 2],
+];
 
 // "a, b,, a" -> a, b
 export const tagsOf = (text: string): string[] => [...new Set(text.split(',').map((tag) => tag.trim()).filter((tag) => tag !== ''))];
 
 function Edit({path, notes, onClose, onSaved}: {path: string; notes: RunNotes; onClose: () => void; onSaved: () => void}) {
-  const [description, setDescription] = useState(notes.description);
-  const [expected, setExpected] = useState(notes.expected);
+  const [texts, setTexts] = useState(notes);
   const [tags, setTags] = useState(notes.tags.join(', '));
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState('');
@@ -21,7 +26,7 @@ function Edit({path, notes, onClose, onSaved}: {path: string; notes: RunNotes; o
     setBusy(true);
     setError('');
     try {
-      await put(path, {description, expected, tags: tagsOf(tags)});
+      await put(path, {...texts, tags: tagsOf(tags)});
       onSaved();
     } catch (problem) {
       setError(textOf(problem));
@@ -31,10 +36,10 @@ function Edit({path, notes, onClose, onSaved}: {path: string; notes: RunNotes; o
   return (
     <Dialog title="Notes" onClose={onClose}>
       <form onSubmit={(event) => { event.preventDefault(); void save(); }}>
-        <label>Description
-          <textarea rows={4} maxLength={MOST_BYTES} value={description} onInput={(event) => setDescription(event.currentTarget.value)} /></label>
-        <label>Expected result
-          <textarea rows={2} maxLength={MOST_BYTES} value={expected} onInput={(event) => setExpected(event.currentTarget.value)} /></label>
+        {TEXTS.map(([name, title, rows]) => (
+          <label key={name}>{title}
+            <textarea rows={rows} maxLength={MOST_BYTES} value={texts[name]} onInput={(event) => setTexts({...texts, [name]: event.currentTarget.value})} /></label>
+        ))}
         <label>Tags
           <input type="text" placeholder="with commas between them" value={tags} onInput={(event) => setTags(event.currentTarget.value)} />
           <span class="hint">At most {MOST_TAGS}; the list of runs searches in all of this.</span></label>
@@ -54,7 +59,7 @@ export function Notes({run}: {run: string}) {
   const [editing, setEditing] = useState(false);
   const notes = polled.data;
   const rows: [string, string][] = notes === null ? [] :
-    [['Description', notes.description], ['Expected result', notes.expected], ['Tags', notes.tags.join(', ')]];
+    [...TEXTS.map(([name, title]): [string, string] => [title, notes[name]]), ['Tags', notes.tags.join(', ')]];
   const said = rows.filter(([, text]) => text !== '');
   return (
     <section class="panel notes">

@@ -41,12 +41,15 @@ export function rates(time_us: number[], total: number[]): (number | null)[] {
   });
 }
 
-// Lines with x of their own as one table of columns: all x, then one column per line, null where it has no value.
-export function table(of: Line[]): {x: number[]; columns: (number | null)[][]} {
+// A column of a table: null where the line has a gap there, as it was no number; undefined where it has no point.
+export type Column = (number | null | undefined)[];
+
+// Lines with x of their own as one table of columns: all x, then one column per line.
+export function table(of: Line[]): {x: number[]; columns: Column[]} {
   const x = [...new Set(of.flatMap((line) => line.x))].sort((a, b) => a - b);
   const at = new Map(x.map((value, i) => [value, i]));
   const columns = of.map((line) => {
-    const column: (number | null)[] = x.map(() => null);
+    const column: Column = x.map(() => undefined);
     line.x.forEach((value, i) => { column[at.get(value)!] = line.y[i] ?? null; });
     return column;
   });
@@ -67,7 +70,7 @@ export function csv(head: string[], rows: (string | number | null)[][]): string 
 
 export function linesCsv(xLabel: string, of: Line[]): string {
   const {x, columns} = table(of);
-  return csv([xLabel, ...of.map((line) => line.label)], x.map((value, i) => [value, ...columns.map((column) => column[i]!)]));
+  return csv([xLabel, ...of.map((line) => line.label)], x.map((value, i) => [value, ...columns.map((column) => column[i] ?? null)]));
 }
 
 // How far a run is on the way to its goal, from 0 to 1.

@@ -47,9 +47,9 @@ export interface RunSummary {
   failure?: string;
 }
 
-export interface RunNotes {
-  description: string;
-  expected: string;
+export type NoteName = 'description' | 'cluster' | 'firewall' | 'expected' | 'summary' | 'next_steps';
+
+export interface RunNotes extends Record<NoteName, string> {
   tags: string[];
 }
 

@@ -115,6 +115,12 @@ test('CSV keeps texts texts', () => {
     'step,a,b\r\n1,1,\r\n2,2,5\r\n3,,\r\n');
 });
 
+test('what is no number is a gap, and what another line has alone is none', () => {
+  const {x, columns} = series.table([{label: 'a', x: [1, 2, 4], y: [1, null, 3]}, {label: 'b', x: [3], y: [5]}]);
+  assert.deepEqual(x, [1, 2, 3, 4]);
+  assert.deepEqual(columns, [[1, null, undefined, 3], [undefined, undefined, 5, undefined]]);
+});
+
 test('the way to a goal goes both ways', () => {
   assert.equal(series.goalShare(45, 90, true), 0.5);
   assert.equal(series.goalShare(4, 2, false), 0.5);

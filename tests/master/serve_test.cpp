@@ -839,14 +839,19 @@ TEST_F(Serve, RunSubmitsToTheMasterOfItsHome) {
 TEST_F(Serve, NotesAreKeptSearchedAndExported) {
   start();
   ASSERT_EQ(mlbench(run_of({"1", "2"})).end.code, 0);
-  const Json none = {{"description", ""}, {"expected", ""}, {"tags", Json::array()}};
+  const Json none = {{"description", ""}, {"cluster", ""},    {"firewall", ""},       {"expected", ""},
+                     {"summary", ""},     {"next_steps", ""}, {"tags", Json::array()}};
   EXPECT_EQ(get("/runs/r-1/notes"), none);
-  const Json notes = {{"description", "<b>Bigger</b> batches\n=1+1"}, {"expected", "80 %_"}, {"tags", {"a b", "x"}}};
+  Json notes = none;
+  notes["description"] = "<b>Bigger</b> batches\n=1+1";
+  notes["expected"] = "80 %_";
+  notes["next_steps"] = "try 16 workers";
+  notes["tags"] = {"a b", "x"};
   const auto put = [&](const Json& body) { return send("PUT", "/api/v1/runs/r-1/notes", body.dump()).status; };
   EXPECT_EQ(put(notes), 200);
   EXPECT_EQ(get("/runs/r-1/notes"), notes);
   EXPECT_EQ(Json::parse(read_file(home() / "runs" / "r-1" / "notes.json")), notes);
-  for (const char* text : {"BIGGER", "80%20%25_", "a%20b", "r-1"}) {
+  for (const char* text : {"BIGGER", "80%20%25_", "16%20w", "a%20b", "r-1"}) {
     EXPECT_EQ(get(std::string("/runs?q=") + text)["runs"][0]["name"], "r-1") << text;
     EXPECT_EQ(get(std::string("/runs?q=") + text)["total"], 1) << text;
   }

@@ -45,8 +45,8 @@ function Charts({data}: {data: Loaded}) {
     const quality = metrics.map((metric) => {
       const lines: Line[] = data.records.flatMap((run, i) => {
         if (run.goal?.metric !== metric) return [];
-        const seen = run.evaluations.filter((one) => one.split === run.goal!.split && one.metrics[metric] != null);
-        return [{label: names[i]!, colour: i, x: seen.map((one) => axis === 'time' ? one.train_s : one.epoch), y: seen.map((one) => one.metrics[metric]!)}];
+        const seen = run.evaluations.filter((one) => one.split === run.goal!.split && one.metrics[metric] !== undefined);
+        return [{label: names[i]!, colour: i, x: seen.map((one) => axis === 'time' ? one.train_s : one.epoch), y: seen.map((one) => one.metrics[metric] ?? null)}];
       });
       const all = lines.flatMap((line) => line.x);
       const targets = [...new Set(data.records.flatMap((run) => run.goal?.metric === metric ? [run.goal.target] : []))];

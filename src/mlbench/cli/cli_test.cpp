@@ -553,7 +553,18 @@ TEST_F(Cli, VerbsOnAFinishedRun) {
       mlbench({"note", "r-2", "--description", "two\nlines", "--expect", "80 %", "--tag", "a", "--tag", "b c"}).out,
       "description  two\n             lines\nexpected     80 %\ntags         a, b c\n");
   EXPECT_EQ(mlbench({"note", "r-2", "--remove-tag", "a", "--tag", "d", "--json"}).json(),
-            (Json{{"description", "two\nlines"}, {"expected", "80 %"}, {"tags", {"b c", "d"}}}));
+            (Json{{"description", "two\nlines"},
+                  {"cluster", ""},
+                  {"firewall", ""},
+                  {"expected", "80 %"},
+                  {"summary", ""},
+                  {"next_steps", ""},
+                  {"tags", {"b c", "d"}}}));
+  EXPECT_EQ(
+      mlbench({"note", "r-2", "--cluster", "north", "--firewall", "none", "--summary", "s", "--next-steps", "n"}).out,
+      "description  two\n             lines\ncluster      north\nfirewall     none\nexpected     80 %\n"
+      "summary      s\nnext steps   n\ntags         b c, d\n");
+  mlbench({"note", "r-2", "--cluster", "", "--firewall", "", "--summary", "", "--next-steps", ""});
   expect_error({"note", "r-2", "--remove-tag", "a"}, HasSubstr("has no tag 'a'"));
   EXPECT_THAT(mlbench({"status", "r-2"}).out, HasSubstr("\nexpected     80 %\ntags         b c, d\n"));
   EXPECT_THAT(mlbench({"status", "--search", "LINES"}).out, HasSubstr("  r-2   finished"));

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "mlbench/cli/context.h"
@@ -16,14 +17,13 @@ namespace {
 
 struct NoteOptions {
   std::string name;
-  std::optional<std::string> description, expected;
+  std::map<const report::NoteText*, std::string> texts;  // those that are given
   std::vector<std::string> tags, without_tags;
-  bool edits() const { return description || expected || !tags.empty() || !without_tags.empty(); }
+  bool edits() const { return !texts.empty() || !tags.empty() || !without_tags.empty(); }
 };
 
 void edit(report::RunNotes& notes, const NoteOptions& options) {
-  if (options.description) notes.description = *options.description;
-  if (options.expected) notes.expected = *options.expected;
+  for (const auto& [row, text] : options.texts) notes.*row->text = text;
   for (const std::string& tag : options.without_tags) {
     if (std::erase(notes.tags, tag) == 0) throw UserError(fmt::format("run '{}' has no tag '{}'", options.name, tag));
   }
@@ -65,12 +65,16 @@ ExitCode note(const Context& context, const NoteOptions& options) {
 }  // namespace
 
 void add_note(CLI::App& app, Program& program) {
-  CLI::App* verb = add_verb(app, program, "note", "What you say about a run: description, expected result, tags");
+  CLI::App* verb =
+      add_verb(app, program, "note", "What you say about a run: what it is for, where it ran, what came out");
   add_master_options(*verb, program);
   auto options = std::make_shared<NoteOptions>();
   verb->add_option("NAME-K", options->name, "the run")->required();
-  verb->add_option("--description", options->description, "what it is for; \"\": none")->type_name("TEXT");
-  verb->add_option("--expect", options->expected, "the result that you expect; \"\": none")->type_name("TEXT");
+  for (const report::NoteText& row : report::note_texts()) {
+    const auto take = [options, &row](const std::string& text) { options->texts[&row] = text; };
+    verb->add_option_function<std::string>(row.option, take, fmt::format("{}; \"\": none", row.help))
+        ->type_name("TEXT");
+  }
   verb->add_option("--tag", options->tags, "one more tag; may come several times")
       ->type_name("TAG")
       ->allow_extra_args(false);

@@ -130,9 +130,7 @@ void add_status(CLI::App& app, Program& program) {
   add_master_options(*verb, program);
   auto options = std::make_shared<StatusOptions>();
   verb->add_option("NAME-K", options->name, "the run (default: a table of all)");
-  verb->add_option("-s,--search", options->search,
-                   "only runs with this in their name, description, expected result or tags")
-      ->type_name("TEXT");
+  verb->add_option("-s,--search", options->search, "only runs with this in their name or notes")->type_name("TEXT");
   verb->add_option("-m,--metric", options->metric, "of the last evaluation, shown behind a run in detail")
       ->type_name("METRIC")
       ->capture_default_str();

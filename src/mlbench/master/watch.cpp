@@ -110,7 +110,7 @@ bool Watcher::look(const std::string& name, std::vector<store::IndexedRun>& chan
     run.state = record.value("state", "damaged");
     run.task = report::text(record, "/task");
     run.summary = summary.dump(-1, ' ', false, Json::error_handler_t::replace);
-    run.words = fmt::format("{}\n{}\n{}", notes.description, notes.expected, fmt::join(notes.tags, "\n"));
+    run.words = report::all_words(notes);
   } catch (const std::exception& error) {
     if (is_transient(error)) throw;
     run.summary = Json{{"id", nullptr}, {"name", name}, {"state", "damaged"}, {"failure", error.what()}}.dump(

@@ -51,9 +51,25 @@ const Json& text_member(const Json& json, const char* name) {
 
 }  // namespace
 
+std::span<const NoteText> note_texts() {
+  static constexpr NoteText kTexts[] = {
+      {"description", &RunNotes::description, "--description", "description", "what it is for"},
+      {"cluster", &RunNotes::cluster, "--cluster", "name of the cluster", "the name of the cluster that it ran on"},
+      {"firewall", &RunNotes::firewall, "--firewall", "firewall",
+       "whether the cluster is behind a firewall, and which"},
+      {"expected", &RunNotes::expected, "--expect", "expected result", "the result that you expect"},
+      {"summary", &RunNotes::summary, "--summary", "summary", "what came out, in short"},
+      {"next_steps", &RunNotes::next_steps, "--next-steps", "next steps", "what is to be done next"},
+  };
+  return kTexts;
+}
+
 void check_notes(const RunNotes& notes) {
-  check_note(notes.description, "description", kMostNoteBytes, true);
-  check_note(notes.expected, "expected result", kMostNoteBytes, true);
+  for (const NoteText& row : note_texts()) check_note(notes.*row.text, row.words, kMostNoteBytes, true);
+  const size_t size = to_json(notes).dump(-1, ' ', false, Json::error_handler_t::replace).size();
+  if (size > inputs::kNotes.most_bytes) {
+    throw UserError(fmt::format("the notes have {} bytes as JSON: at most {}", size, inputs::kNotes.most_bytes));
+  }
   if (notes.tags.size() > kMostTags) {
     throw UserError(fmt::format("{} tags are too many: at most {}", notes.tags.size(), kMostTags));
   }
@@ -67,18 +83,27 @@ void check_notes(const RunNotes& notes) {
 }
 
 Json to_json(const RunNotes& notes) {
-  return {{"description", notes.description}, {"expected", notes.expected}, {"tags", notes.tags}};
+  Json json = Json::object();
+  for (const NoteText& row : note_texts()) json[row.name] = notes.*row.text;
+  json["tags"] = notes.tags;
+  return json;
 }
 
 RunNotes notes_from_json(const Json& json) {
   if (!json.is_object()) throw UserError("notes are a JSON object");
+  std::vector<std::string> valid;
+  RunNotes notes;
+  for (const NoteText& row : note_texts()) {
+    valid.emplace_back(row.name);
+    notes.*row.text = text_member(json, row.name);
+  }
+  valid.emplace_back("tags");
   for (const auto& [name, unused] : json.items()) {
-    if (name != "description" && name != "expected" && name != "tags") {
+    if (std::ranges::find(valid, name) == valid.end()) {
       throw UserError(
-          fmt::format("notes have no '{}': valid are description, expected, tags", printable(name, kMostTagBytes)));
+          fmt::format("notes have no '{}': valid are {}", printable(name, kMostTagBytes), fmt::join(valid, ", ")));
     }
   }
-  RunNotes notes{text_member(json, "description"), text_member(json, "expected"), {}};
   const Json tags = json.value("tags", Json::array());
   if (!tags.is_array()) throw UserError("notes: 'tags' is no list");
   for (const Json& tag : tags) {
@@ -113,10 +138,15 @@ RunNotes notes_or_none(const std::filesystem::path& run_dir) {
   }
 }
 
+std::string all_words(const RunNotes& notes) {
+  std::string words;
+  for (const NoteText& row : note_texts()) words += notes.*row.text + "\n";
+  for (const std::string& tag : notes.tags) words += tag + "\n";
+  return words;
+}
+
 bool mentions(const RunNotes& notes, const std::string& text) {
-  const std::string wanted = lower(text);
-  const auto holds = [&](const std::string& one) { return lower(one).find(wanted) != std::string::npos; };
-  return holds(notes.description) || holds(notes.expected) || std::ranges::any_of(notes.tags, holds);
+  return lower(all_words(notes)).find(lower(text)) != std::string::npos;
 }
 
 std::string notes_text(const RunNotes& notes) {
@@ -124,8 +154,11 @@ std::string notes_text(const RunNotes& notes) {
   const auto add = [&](const char* title, const std::string& text) {
     if (!text.empty()) out += fmt::format("{:12} {}\n", title, printable_lines(text, std::string(13, ' ')));
   };
-  add("description", notes.description);
-  add("expected", notes.expected);
+  for (const NoteText& row : note_texts()) {
+    std::string title = row.name;
+    std::ranges::replace(title, '_', ' ');
+    add(title.c_str(), notes.*row.text);
+  }
   add("tags", fmt::format("{}", fmt::join(notes.tags, ", ")));
   return out;
 }
