@@ -81,8 +81,10 @@ std::string command_line(const std::map<std::string, std::string>& environment,
 struct RankExit {
   int rank = 0;
   ProcessEnd end;
-  bool lost = false;     // nobody saw how it ended: its host is out of reach
-  std::string why = {};  // what its host says of that, where it says something: "out of memory: ..."
+  bool lost = false;  // nobody saw how it ended: its host is out of reach
+  // What its host says of that, where it says something: "out of memory: ...". Of one that is lost: what its guard
+  // said against the protocol, for which nothing more was taken from it; else "".
+  std::string why = {};
 };
 
 // RankExit::why of a rank in whose control group the kernel killed a process meanwhile.

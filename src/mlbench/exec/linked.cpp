@@ -4,22 +4,19 @@
 #include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
-#include <unistd.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "mlbench/base/build_info.h"
-#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
-#include "mlbench/base/files.h"
-#include "mlbench/base/input.h"
-#include "mlbench/base/sha256.h"
-#include "mlbench/base/text.h"
+#include "mlbench/base/peer_words.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/exec/group_start.h"
+#include "mlbench/exec/guard_words.h"
 #include "mlbench/exec/horovod.h"
 #include "mlbench/exec/openmpi.h"
 #include "mlbench/guard/channel.h"
@@ -38,8 +35,6 @@ constexpr milliseconds kLinkPoll{50};
 constexpr seconds kLastPatience{20};
 // An mpirun that ends by itself may have been told to by a rank that fails (MPI_Abort), whose end is on its way.
 constexpr milliseconds kDoubt{3000};
-constexpr int64_t kMostCores = 1 << 20;  // of a host
-
 class LinkedGroup final : public RankGroup {
  public:
   LinkedGroup(LaunchRequest request, std::vector<Placement> placement, std::vector<std::string> files,
@@ -69,7 +64,7 @@ class LinkedGroup final : public RankGroup {
       collect();
       begin();
       if (!start_error_.empty()) throw IoError(start_error_);
-      if (std::ranges::all_of(ranks_, &Rank::started)) return true;
+      if (all_started()) return true;
       if (steady_clock::now() >= deadline) return false;
       wait_for_words(deadline);
     }
@@ -154,17 +149,20 @@ class LinkedGroup final : public RankGroup {
     return rank_log_path(request_.log_dir, request_.segment, rank).lexically_relative(request_.links.folder);
   }
 
-  // Guards say their ranks.
+  // Guards say their ranks: each that of its link.
   void greet() {
     std::erase_if(strangers_, [&](std::unique_ptr<guard::Channel>& guard) {
+      const auto rank = static_cast<size_t>(guard->rank());
       guard::Message message;
       const auto status = guard->receive(message);
       if (status == guard::Channel::Status::kNothing) return false;
-      int rank = -1;
-      const bool said = status == guard::Channel::Status::kMessage && message.word == "rank" &&
-                        std::sscanf(message.text.c_str(), "%d", &rank) == 1;
-      if (!said || rank < 0 || rank >= request_.workers || ranks_[static_cast<size_t>(rank)].guard) return true;
-      ranks_[static_cast<size_t>(rank)].guard = std::move(guard);
+      if (status == guard::Channel::Status::kClosed) {
+        fail_to_start(rank, why_lost(rank));
+      } else if (message.word != "rank" || message.text != std::to_string(rank)) {
+        fail_to_start(rank, fmt::format("its guard does not say that it is of rank {}", rank));
+      } else {
+        ranks_[rank].guard = std::move(guard);
+      }
       return true;
     });
   }
@@ -240,24 +238,23 @@ class LinkedGroup final : public RankGroup {
 
   // A daemon of Open MPI's, which its mpirun beside rank 0 wants: a command for the shell of a rank's host.
   void launch_daemon(const std::string& wanted) {
-    const std::vector<std::string> words = guard::taken_apart(wanted);
-    for (size_t rank = 0; words.size() == 2 && rank < ranks_.size(); ++rank) {
-      if (openmpi_host(static_cast<int>(rank)) != words[0]) continue;
-      return launch(rank, "Open MPI's daemon", {"/bin/sh", "-c", words[1]});
+    const DaemonWords words = daemon_words(wanted);
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (openmpi_host(static_cast<int>(rank)) != words.host) continue;
+      return launch(rank, "Open MPI's daemon", {"/bin/sh", "-c", words.command});
     }
     fail_to_start(0, "mpirun wants a daemon on a host that is none of this run's");
   }
 
   void take_launched_end(size_t rank, const std::string& told) {
-    const std::vector<std::string> words = guard::taken_apart(told);
-    if (words.size() != 2) return;
-    if (!std::ranges::all_of(ranks_, &Rank::started)) return fail_to_start(rank, words[1]);
-    const bool killed = words[0] != "0";
+    const auto [killed, how] = launched_end_words(told);
+    if (!all_started()) return fail_to_start(rank, how);
     if (failed_ || (!mpirun_death_.empty() && !(killed && is_doubted()))) return;
-    mpirun_death_ = fmt::format("beside rank {}{}: {}", rank, on_host(rank), words[1]);
+    mpirun_death_ = fmt::format("beside rank {}{}: {}", rank, on_host(rank), how);
     mpirun_doubted_until_ = steady_clock::now() + (killed ? milliseconds(0) : kDoubt);
   }
 
+  bool all_started() const { return std::ranges::all_of(ranks_, &Rank::started); }
   bool mpirun_runs() const { return begun_ && !mpirun_.empty(); }
   bool is_doubted() const { return steady_clock::now() < mpirun_doubted_until_; }
 
@@ -274,28 +271,46 @@ class LinkedGroup final : public RankGroup {
         const auto status = one.guard->receive(message);
         if (status == guard::Channel::Status::kNothing) break;
         if (status == guard::Channel::Status::kClosed) {
-          if (!one.started) fail_to_start(rank, "its guard is out of reach");
-          give_up(rank);
+          if (!one.started) fail_to_start(rank, why_lost(rank));
+          give_up(rank, request_.links.server->fault(static_cast<int>(rank)));
           break;
         }
-        take(rank, message);
+        try {
+          take(rank, message);
+        } catch (const PeerFault& fault) {
+          blame(rank, fault.what());
+        }
       }
     }
   }
 
+  // What its guard said, is wrong: nothing more is taken from it.
+  void blame(size_t rank, const std::string& fault) {
+    spdlog::error("rank {}{}: {}", rank, on_host(rank), printable(fault));
+    if (!ranks_[rank].started) fail_to_start(rank, "its guard breaks the protocol: " + fault);
+    give_up(rank, fault);
+    request_.links.server->close(static_cast<int>(rank));
+  }
+
+  std::string why_lost(size_t rank) const {
+    const std::string fault = request_.links.server->fault(static_cast<int>(rank));
+    return fault.empty() ? "its guard is out of reach" : "its guard breaks the protocol: " + fault;
+  }
+
   void take(size_t rank, const guard::Message& message) {
     Rank& one = ranks_[rank];
-    int code = 0, number = 0;
     if (message.word == "host") {
       capture(rank, message.text);
       give(rank);
     } else if (message.word == "usage") {
       take_usage(one, message.text);
     } else if (message.word == "pid") {
+      number_of(peer_words::kProcess, message.text);
+      if (!one.due || one.started) throw PeerFault("it says that its rank runs, which was not to start");
       one.started = one.running = true;
       start_those_behind(rank);
     } else if (message.word == "error") {
-      fail_to_start(rank, message.text);
+      fail_to_start(rank, reason_of(peer_words::kReason, message.text));
       one.started = true;
     } else if (mpirun_runs() && message.word == "agent" && rank == 0 && !one.started) {
       launch_daemon(message.text);
@@ -303,14 +318,20 @@ class LinkedGroup final : public RankGroup {
       start(rank);
     } else if (mpirun_runs() && message.word == "launched-end") {
       take_launched_end(rank, message.text);
-    } else if (message.word == "end" && std::sscanf(message.text.c_str(), "%d %d", &code, &number) == 2) {
-      one.ended = true;
-      if (code != 0) take_failure();
-      exits_.push_back({static_cast<int>(rank), {code, number > 0 ? std::optional(number) : std::nullopt}});
-      if (message.text.ends_with(guard::kOutOfMemory)) exits_.back().why = kOutOfMemory;
+    } else if (message.word == "end") {
+      take_end(rank, message.text);
     } else if (message.word == "drained") {
+      if (!one.ended) throw PeerFault("it says that nothing is left of its rank, and not how that ended");
       one.running = false;
     }
+  }
+
+  void take_end(size_t rank, const std::string& text) {
+    Rank& one = ranks_[rank];
+    if (!one.running || one.ended) throw PeerFault("it says how its rank ended, which does not run");
+    exits_.push_back(end_words(static_cast<int>(rank), text));
+    one.ended = true;
+    if (exits_.back().end.code != 0) take_failure();
   }
 
   // Time that was used stays used.
@@ -328,55 +349,40 @@ class LinkedGroup final : public RankGroup {
       shares.push_back(ranks_[rank].cores);
       shares.back().host = request_.links.server->host(static_cast<int>(rank));
     }
-    return static_cast<int>(std::min(cores_together(shares), kMostCores));
+    return static_cast<int>(std::min(cores_together(shares), peer_words::kCores.most));
   }
 
   void capture(size_t rank, const std::string& text) {
-    ranks_[rank].placed = true;
-    ranks_[rank].folder = fmt::format("of rank {}", rank);
-    const auto said = try_parse_json(text, inputs::kMessage);
-    if (!said || !said->is_object()) return;
-    ranks_[rank].address = text_member(*said, "address");
-    ranks_[rank].port = number_in(*said, "port", 0);
-    if (const std::string folder = text_member(*said, "folder"); !folder.empty()) ranks_[rank].folder = folder;
-    ranks_[rank].local = {number_in(*said, "local_rank", 0), number_in(*said, "local_size", 1)};
-    ranks_[rank].cores.numbers.clear();
-    for (const Json& core : said->value("cores", Json::array())) {
-      const auto number = integer_of(core);
-      if (number && *number >= 0 && *number < kMostCores)
-        ranks_[rank].cores.numbers.push_back(static_cast<int>(*number));
-    }
-    const Json host = said->value("host", Json::object());
-    const int64_t cores = host.is_object() ? integer_of(host.value("cores", Json())).value_or(1) : 1;
-    ranks_[rank].cores.at_a_time = std::clamp<int64_t>(cores, 1, kMostCores);
-    if (guards_place_) place(rank, *said);
-    expect_build(rank, request_.guard, guard_build_, said->value("environment", Json::object()));
-    expect_build(rank, request_.command.front(), worker_build_, *said);
+    Rank& one = ranks_[rank];
+    if (one.placed) throw PeerFault("it says twice where it is");
+    const HostWords said = host_words(text);
+    one.placed = true;
+    one.address = said.address;
+    one.port = said.port;
+    one.folder = said.folder.empty() ? fmt::format("of rank {}", rank) : said.folder;
+    one.local = said.local;
+    one.cores = said.cores;
+    if (guards_place_) place(rank, said);
+    expect_build(rank, request_.guard, guard_build_, said.guard_build_id);
+    expect_build(rank, request_.command.front(), worker_build_, said.build_id);
     const auto known = std::ranges::find(captures_, host_of(rank), &HostCapture::name);
-    if (known != captures_.end()) return;
-    captures_.push_back({host_of(rank), host, said->value("environment", Json::object())});
+    if (known == captures_.end()) captures_.push_back({host_of(rank), said.host, said.environment});
   }
 
-  // `said`: with the "build_id" of that program there. Of a program that is not there, its start says so.
+  // `there`: the build of that program on its host. Of a program that is not there, its start says so.
   void expect_build(size_t rank, const std::filesystem::path& program, const std::optional<std::string>& here,
-                    const Json& said) {
-    const std::string there = text_member(said, "build_id");
+                    const std::string& there) {
     if (!here || there.empty() || there == *here) return;
     fail_to_start(rank, fmt::format("{} is another build there ({}) than here ({}): install the same one on all hosts, "
                                     "at this path",
                                     program.string(), there, *here));
   }
 
-  void place(size_t rank, const Json& said) {
+  void place(size_t rank, const HostWords& said) {
     Placement& place = placement_[rank];
-    const std::string node = text_member(said, "node");
-    place.host = node.empty() ? request_.links.server->host(static_cast<int>(rank)) : node;
-    place.local_rank = ranks_[rank].local.rank;
-    place.cores = ranks_[rank].cores.numbers;
-  }
-
-  static int number_in(const Json& said, const char* key, int otherwise) {
-    return static_cast<int>(integer_of(said.value(key, Json())).value_or(otherwise));
+    place.host = said.node.empty() ? request_.links.server->host(static_cast<int>(rank)) : said.node;
+    place.local_rank = said.local.rank;
+    place.cores = said.cores.numbers;
   }
 
   // The first to fail is the one to be told of.
@@ -388,10 +394,11 @@ class LinkedGroup final : public RankGroup {
 
   std::string host_of(size_t rank) const { return placement_.at(rank).host; }
 
-  void give_up(size_t rank) {
+  // `fault`: of what its guard said, where that is why.
+  void give_up(size_t rank, const std::string& fault = "") {
     Rank& one = ranks_[rank];
     if (one.started && !one.ended) {
-      exits_.push_back({static_cast<int>(rank), {128 + SIGKILL, SIGKILL}, true});
+      exits_.push_back({static_cast<int>(rank), {128 + SIGKILL, SIGKILL}, true, fault});
       take_failure();
     }
     one.started = one.ended = true;
@@ -433,53 +440,6 @@ class LinkedGroup final : public RankGroup {
 };
 
 }  // namespace
-
-std::filesystem::path folder_here(const LaunchRequest& request) {
-  return request.links.folder.empty() ? request.log_dir.parent_path() : request.links.folder;
-}
-
-std::vector<std::string> files_for_guards(const LaunchRequest& request) {
-  constexpr const char* kSpec = "spec.json";
-  if (!std::filesystem::exists(request.links.folder / kSpec)) return {};
-  return {kSpec};
-}
-
-std::filesystem::path folder_on_hosts(const LaunchRequest& request, const std::filesystem::path& scratch) {
-  constexpr size_t kHashDigits = 8;
-  const std::filesystem::path here = folder_here(request).lexically_normal();
-  // Supervisors of several hosts, and homes, may have runs of one name; so may a home, one after the other.
-  const std::string hash = sha256_hex(fmt::format("{}:{}:{}", host_name(), here.string(), request.run_id));
-  return (scratch.empty() ? "/tmp" : scratch) / fmt::format("mlbench-{}", geteuid()) /
-         fmt::format("{}-{}", request.run_name.empty() ? "run" : request.run_name, hash.substr(0, kHashDigits));
-}
-
-std::map<std::string, std::string> guard_environment(const LaunchRequest& request,
-                                                     const std::filesystem::path& folder) {
-  std::map<std::string, std::string> variables = {{guard::kAddressVariable, "link:" + request.links.rendezvous},
-                                                  {guard::kSecretVariable, request.links.secret},
-                                                  {guard::kFolderVariable, folder.string()}};
-  if (request.rank_words) variables[guard::kRankWordsVariable] = "1";
-  return variables;
-}
-
-std::vector<std::string> variables_of_links(const LaunchRequest& request) {
-  std::vector<std::string> names = {"MLBENCH_RUN_ID", "MLBENCH_RESUME_S", guard::kAddressVariable,
-                                    guard::kSecretVariable, guard::kFolderVariable};
-  if (request.rank_words) {
-    names.emplace_back(guard::kRankWordsVariable);
-  } else {  // workers alone have a rendezvous of ours
-    names.insert(names.end(), {"MASTER_ADDR", "MASTER_PORT", "MLBENCH_SECRET"});
-  }
-  return names;
-}
-
-LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folder) {
-  const std::string here = request.links.folder.string();
-  MLBENCH_CHECK(!here.empty(), "a run that is moved has a folder here");
-  fill_in(request.command, here, folder.string());
-  for (auto& [name, value] : request.environment) fill_in(value, here, folder.string());
-  return request;
-}
 
 std::unique_ptr<Start> start_linked(const LaunchRequest& request, std::vector<Placement> placement,
                                     std::vector<std::string> files, std::vector<std::string> mpirun,

@@ -6,9 +6,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mlbench/base/files.h"
+#include "mlbench/base/json.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/link/link.h"
 
@@ -24,6 +26,13 @@ class LinkedTest : public testing::Test {
  protected:
   LinkedTest() {
     std::filesystem::create_directory(folder_ / "here");
+    serve();
+  }
+
+  void serve() {
+    group_.reset();
+    guards_.clear();
+    rendezvous_.reset();
     links_.emplace(net::LinkServerOptions{
         .size = 2, .folder = folder_ / "here", .files = [](int) { return std::vector<std::string>{}; }});
     net::KvServerOptions options;
@@ -41,25 +50,34 @@ class LinkedTest : public testing::Test {
     request_.links.rendezvous = "127.0.0.1:" + std::to_string(rendezvous_->port());
   }
 
+  void connect(int rank) {
+    net::LinkClientOptions options;
+    options.address = "127.0.0.1";
+    options.port = rendezvous_->port();
+    options.rank = rank;
+    options.size = 2;
+    options.run_id = "1";
+    options.secret = "sesame";
+    options.folder = folder_.path();
+    guards_.push_back(std::make_unique<net::LinkClient>(options));
+  }
+
   // `hosts`: what the guard of each rank says of it.
   void start(const std::vector<std::string>& hosts) {
     auto start = start_linked(request_, {}, {});
     for (int rank = 0; rank < 2; ++rank) {
-      net::LinkClientOptions options;
-      options.address = "127.0.0.1";
-      options.port = rendezvous_->port();
-      options.rank = rank;
-      options.size = 2;
-      options.run_id = "1";
-      options.secret = "sesame";
-      options.folder = folder_.path();
-      guards_.push_back(std::make_unique<net::LinkClient>(options));
+      connect(rank);
       guards_.back()->send("rank", std::to_string(rank));
       guards_.back()->send("host", hosts[static_cast<size_t>(rank)]);
-      guards_.back()->send("pid", "1");
     }
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (start->poll(100ms).state != StartState::kStarted) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    while (start->poll(20ms).state != StartState::kStarted) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+      for (const auto& guard : guards_) {
+        net::LinkWord word;
+        if (guard->receive(word) == net::LinkStatus::kWord && word.word == "start") guard->send("pid", "1");
+      }
+    }
     group_ = start->take();
   }
 
@@ -119,9 +137,110 @@ TEST_F(LinkedTest, ContainersMayHaveFewerThanTheySee) {
   start({R"({"host": {"cores": 1}, "cores": [0, 1, 2, 3]})", R"({"host": {"cores": 1}, "cores": [0, 1, 2, 3]})"});
   EXPECT_EQ(group_->usage().cores, 2);
 }
-TEST_F(LinkedTest, CoresAreNoNonsense) {
-  start({R"({"host": {"cores": -5}, "cores": ["a", -1, 1e99]})", R"({"host": 7, "cores": "x"})"});
-  EXPECT_EQ(group_->usage().cores, 2);
+
+// ---- a host that is broken, or not what it says ---------------------------------------------------------------------
+
+using Words = std::vector<std::pair<std::string, std::string>>;
+
+class HostileGuard : public LinkedTest {
+ protected:
+  // What becomes of a start in which the guard of rank 1 says these words, and that of rank 0 is well.
+  std::string start_with(const Words& said) {
+    serve();
+    request_.rank_words = true;
+    auto start = start_linked(request_, {}, {});
+    connect(0);
+    guards_[0]->send("rank", "0");
+    guards_[0]->send("host", "{}");
+    connect(1);
+    for (const auto& [word, text] : said) guards_[1]->send(word, text);
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (start->poll(100ms).state == StartState::kStarting && !was_told(0)) {
+      if (std::chrono::steady_clock::now() >= deadline) return "nothing came of it";
+    }
+    const StartStatus status = start->poll(0ms);
+    return status.state == StartState::kFailed ? status.words : "rank 0 was told of it";
+  }
+
+  bool was_told(size_t rank) {
+    net::LinkWord word;
+    return guards_.at(rank)->receive(word) == net::LinkStatus::kWord;
+  }
+
+  static Words placed(const std::string& host) { return {{"rank", "1"}, {"host", host}}; }
+};
+
+// The words with which a host would set variables of the others, or have their shells run something, among them.
+TEST_F(HostileGuard, IsNamedForWhatNoHostSays) {
+  std::vector<Words> bad = {{{"rank", "0"}},  // which another is
+                            {{"rank", "x"}},
+                            {{"host", "{}"}},
+                            placed("no JSON"),
+                            placed("7"),
+                            {{"rank", "1"}, {"host", "{}"}, {"host", "{}"}},
+                            {{"rank", "1"}, {"pid", "x"}},
+                            {{"rank", "1"}, {"end", "0 0"}},
+                            {{"rank", "1"}, {"pid", "1"}, {"drained", ""}},
+                            {{"rank", "1"}, {"pid", "1"}, {"pid", "1"}}};
+  for (const char* host : {R"({"address": "h1\u0000BASH_ENV\u0000/tmp/evil"})",
+                           "{\"address\": \"$(touch /tmp/evil)\"}",
+                           R"({"address": "h1;touch evil"})",
+                           R"({"address": "h1 h2"})",
+                           R"({"address": "-oProxyCommand=evil"})",
+                           R"({"address": 7})",
+                           R"({"node": "n1\n#!/bin/sh"})",
+                           R"({"node": "n1`evil`"})",
+                           R"({"port": 65536})",
+                           R"({"port": -1})",
+                           R"({"port": "4711"})",
+                           R"({"port": 1e3})",
+                           R"({"local_rank": 99999999999999999999})",
+                           R"({"local_rank": -1})",
+                           R"({"local_size": 0})",
+                           R"({"folder": "../evil"})",
+                           R"({"folder": ["a"]})",
+                           R"({"build_id": "\u001b[2J"})",
+                           R"({"cores": "x"})",
+                           R"({"cores": [-1]})",
+                           R"({"cores": [1e99]})",
+                           R"({"host": 7})",
+                           R"({"host": {"cores": -5}})",
+                           R"({"host": {"a": {"b": {"c": {"d": {"e": {"f": {}}}}}}}})",
+                           R"({"environment": []})",
+                           R"({"environment": {"build_id": 7}})"}) {
+    bad.push_back(placed(host));
+  }
+  bad.push_back(placed(Json{{"host", {{"name", std::string(1 << 20, 'a')}}}}.dump()));
+  for (const Words& words : bad) {
+    const std::string what = start_with(words);
+    EXPECT_TRUE(what.starts_with("rank 1")) << words.back().second.substr(0, 100) << ": " << what;
+    EXPECT_LT(what.size(), 5000u);
+  }
+}
+
+TEST_F(HostileGuard, IsGivenUpForWhatNoRankSays) {
+  for (const auto& [word, text] : Words{{"end", ""},
+                                        {"end", "0"},
+                                        {"end", "256 0"},
+                                        {"end", "-1 0"},
+                                        {"end", "0 65"},
+                                        {"end", "0 0 oom oom"},
+                                        {"end", "99999999999999999999 0"},
+                                        {"pid", "1"},
+                                        {"host", "{}"},
+                                        {"drained", ""}}) {
+    serve();
+    start({"{}", "{}"});
+    guards_[0]->send(word, text);
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    std::vector<RankExit> exits;
+    while ((exits = group_->poll(100ms)).empty()) ASSERT_LT(std::chrono::steady_clock::now(), deadline) << word << text;
+    EXPECT_EQ(exits.size(), 1u);
+    EXPECT_EQ(exits[0].rank, 0);
+    EXPECT_TRUE(exits[0].lost) << word << " " << text;
+    EXPECT_NE(exits[0].why, "");
+    EXPECT_TRUE(group_->running()) << "of the other nothing is wrong";
+  }
 }
 
 }  // namespace

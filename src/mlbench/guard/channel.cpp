@@ -143,7 +143,10 @@ class UnixChannel final : public Channel {
 
 std::string as_one(const std::vector<std::string>& texts) {
   std::string one;
-  for (const std::string& text : texts) one += text + '\0';
+  for (const std::string& text : texts) {
+    if (text.find('\0') != std::string::npos) throw IoError("a word for a guard holds a zero byte");
+    one += text + '\0';
+  }
   return one;
 }
 

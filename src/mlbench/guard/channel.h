@@ -68,7 +68,7 @@ inline constexpr const char* kRankWordsVariable = "MLBENCH_GUARD_RANK_WORDS";
 // Of a message over a socket of this host; what is longer is cut.
 inline constexpr size_t kMostMessageBytes = 16384;
 
-// Several texts as the text of one message; none holds a zero byte.
+// Several texts as the text of one message. IoError where one holds a zero byte: it would become two.
 std::string as_one(const std::vector<std::string>& texts);
 std::vector<std::string> taken_apart(std::string_view one);
 
@@ -95,6 +95,8 @@ class Channel {
   enum class Status { kMessage, kNothing, kClosed };
   // Never waits.
   virtual Status receive(Message& message) = 0;
+  // Of a link, at the supervisor's end: the rank that its guard proved to be of. -1 elsewhere.
+  virtual int rank() const { return -1; }
   // The process at the other end, where that is on this host.
   virtual std::optional<pid_t> peer() const = 0;
 };

@@ -17,8 +17,10 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 
 #include "mlbench/base/atomic_file.h"
 #include "mlbench/base/build_info.h"
@@ -26,6 +28,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/peer_words.h"
 #include "mlbench/base/process.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/base/text.h"
@@ -181,7 +184,7 @@ class Guard {
     while (start.word != "start") {
       if (take_message(start)) {
         if (start.word == "put") put(start.text);
-        if (start.word == "peers") take_peers(taken_apart(start.text), options);
+        if (start.word == "peers") or_say_why([&] { take_peers(taken_apart(start.text), options); });
         if (start.word == "launch") launch(taken_apart(start.text));
         continue;
       }
@@ -190,7 +193,9 @@ class Guard {
       if (asked_) return 128 + *asked_;
     }
     supervisor_->offer_folders();
-    options.output = folder_ / start.text;
+    options.output = or_say_why([&] {
+      return folder_.empty() ? std::filesystem::path(start.text) : folder_ / checked(peer_words::kFile, start.text);
+    });
     if (openmpi_) {
       for (const auto& [name, value] : openmpi_->variables()) options.environment[name] = value;
     }
@@ -217,10 +222,10 @@ class Guard {
 
  private:
   template <typename Begin>
-  auto or_say_why(Begin begin) {
+  std::invoke_result_t<Begin> or_say_why(Begin begin) {
     try {
       return begin();
-    } catch (const IoError& error) {
+    } catch (const std::runtime_error& error) {
       tell("error", error.what());
       if (supervisor_->elsewhere()) stay_until_closed();
       throw;
@@ -278,10 +283,14 @@ class Guard {
     }
   }
 
+  // They name hosts by what these said of themselves: words of other hosts.
   static void take_peers(const std::vector<std::string>& words, ProcessOptions& options) {
     if (words.empty()) return;
-    fill_in(options.arguments, "{hosts}", words[0]);
-    for (size_t name = 1; name + 1 < words.size(); name += 2) options.environment[words[name]] = words[name + 1];
+    fill_in(options.arguments, "{hosts}", checked(peer_words::kAddresses, words[0]));
+    for (size_t name = 1; name + 1 < words.size(); name += 2) {
+      options.environment[checked(peer_words::kPeerVariable, words[name])] =
+          checked(peer_words::kAddress, words[name + 1]);
+    }
   }
 
   // A piece of a file, behind the one before; the last puts the file in its place.
@@ -292,8 +301,8 @@ class Guard {
         std::sscanf(piece.c_str() + name_end + 1, "%lld %lld", &offset, &size) != 2) {
       throw IoError("the supervisor of this run puts no file: " + piece.substr(0, name_end));
     }
-    const std::filesystem::path path = folder_ / piece.substr(0, name_end);
     or_say_why([&] {
+      const std::filesystem::path path = folder_ / checked(peer_words::kFile, piece.substr(0, name_end));
       if (offset == 0) {
         std::filesystem::create_directories(path.parent_path());
         put_.emplace(path);
@@ -371,9 +380,9 @@ int guard_rank(const std::vector<std::string>& arguments) {
   const Launcher& launcher = launcher_called(arguments[0]);
   ProcessOptions options;
   options.arguments = {arguments.begin() + 1, arguments.end()};
-  options.environment = {{"RANK", required_variable(launcher.rank)},
-                         {"WORLD_SIZE", required_variable(launcher.size)},
-                         {"LOCAL_RANK", required_variable(launcher.local_rank)},
+  options.environment = {{"RANK", std::to_string(number_in(launcher.rank))},
+                         {"WORLD_SIZE", std::to_string(number_in(launcher.size))},
+                         {"LOCAL_RANK", std::to_string(number_in(launcher.local_rank))},
                          {"LOCAL_WORLD_SIZE", local_size_of(launcher)}};
   if (environment_variable(kRankWordsVariable)) {
     fill_in(options.arguments, "{rank}", options.environment["RANK"]);

@@ -392,15 +392,35 @@ TEST_F(LinkedGuardTest, SaysWhatTheRankUses) {
 }
 
 TEST_F(LinkedGuardTest, TheRankIsToldOfItsPeers) {
-  connect("echo {hosts} \"$MASTER_ADDR\" \"$OTHER\"");
+  connect("echo {hosts} \"$MASTER_ADDR\" \"$HOROVOD_RANK\"");
   EXPECT_THAT(host_, testing::AllOf(HasSubstr("\"address\":\"127.0.0.1\""), HasSubstr("\"local_size\":1"),
                                     HasSubstr("\"folder\":\""), testing::ContainsRegex("\"port\":[1-9][0-9]{3}")));
-  channel_->send("peers", as_one({"h1,h2", "MASTER_ADDR", "h 1", "OTHER", "x=y"}));
+  channel_->send("peers", as_one({"h1,h2", "MASTER_ADDR", "fe80::1%eth0", "HOROVOD_RANK", "0"}));
   begin();
   EXPECT_EQ(next(), "end 0 0");
   EXPECT_EQ(next(), "drained ");
-  EXPECT_EQ(here("logs/log"), "h1,h2 h 1 x=y\n");
+  EXPECT_EQ(here("logs/log"), "h1,h2 fe80::1%eth0 0\n");
 }
+
+// Words of other hosts, whatever let them through.
+class HarmfulWords : public LinkedGuardTest, public testing::WithParamInterface<std::pair<std::string, std::string>> {};
+TEST_P(HarmfulWords, AreRefusedByTheGuard) {
+  connect("echo {hosts} > ran; echo \"$BASH_ENV$MASTER_ADDR\" > ran");
+  channel_->send(GetParam().first, GetParam().second);
+  EXPECT_THAT(next(), testing::StartsWith("error "));
+  channel_.reset();
+  ASSERT_TRUE(guard_->wait(kPatience));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "ran"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "evil"));
+}
+INSTANTIATE_TEST_SUITE_P(Guard, HarmfulWords,
+                         testing::Values(std::pair("peers", as_one({"h1,$(touch evil)"})),
+                                         std::pair("peers", as_one({"h1;touch evil"})),
+                                         std::pair("peers", as_one({"h1", "BASH_ENV", "evil"})),
+                                         std::pair("peers", as_one({"h1", "LD_PRELOAD", "evil.so"})),
+                                         std::pair("peers", as_one({"h1", "MASTER_ADDR", "`touch evil`"})),
+                                         std::pair("put", "../evil\n0 1\nx"), std::pair("put", "/tmp/evil\n0 1\nx"),
+                                         std::pair("start", "../evil")));
 
 TEST_F(LinkedGuardTest, WordsStayAsTheyAre) {
   start("echo $0");
@@ -475,6 +495,7 @@ TEST(GuardMessages, TextsAreTakenApartAsTheyWere) {
   EXPECT_EQ(taken_apart(as_one(texts)), texts);
   EXPECT_TRUE(taken_apart("").empty());
   EXPECT_THAT(taken_apart(std::string("a\0cut", 5)), testing::ElementsAre("a"));
+  EXPECT_THROW(as_one({"a", std::string("b\0BASH_ENV", 10)}), IoError) << "two words of one";
 }
 
 TEST_F(LinkedGuardTest, OpenMpiAsksForItsDaemonsAndItsRank) {

@@ -19,6 +19,7 @@ class SupervisorsEnd final : public Channel {
   }
   void put(const std::string& name) override { links_.send_file(rank_, "put", name); }
   bool elsewhere() const override { return true; }
+  int rank() const override { return rank_; }
   Status receive(Message& message) override {
     return receive_from([this](net::LinkWord& word) { return links_.receive(rank_, word); }, message);
   }

@@ -72,11 +72,16 @@ void OpenMpi::start(std::vector<std::string> words) {
   if (words.size() < 2) throw IoError("the supervisor of this run starts nothing of Open MPI");
   ProcessOptions options;
   options.arguments = {words.begin() + 1, words.end()};
-  fill_in(options.arguments, kGuardWord, std::filesystem::read_symlink("/proc/self/exe").string());
+  // Not in what a shell reads as its program: a path may mean something there.
+  const bool in_shell = options.arguments.front() == "/bin/sh";
+  const std::string guard = std::filesystem::read_symlink("/proc/self/exe").string();
+  for (size_t word = 0; word < options.arguments.size(); ++word) {
+    if (!in_shell || word != 2) fill_in(options.arguments[word], kGuardWord, guard);
+  }
   options.environment = {{kBesideVariable, address_}};
   options.output = log_;
   options.die_with_parent = true;
-  programs_.push_back({std::move(words.front()), ChildProcess::start(options), options.arguments.front() == "/bin/sh"});
+  programs_.push_back({std::move(words.front()), ChildProcess::start(options), in_shell});
 }
 
 std::vector<int> OpenMpi::fds() const {

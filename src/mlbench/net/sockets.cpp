@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/peer_words.h"
 
 namespace mlbench::net {
 
@@ -215,7 +216,7 @@ std::optional<Endpoint> parse_endpoint(const std::string& text) {
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, endpoint.port);
   const bool valid = error == std::errc() && rest == end && endpoint.port >= 1 && endpoint.port <= 65535;
-  return valid && !endpoint.host.empty() ? std::optional(endpoint) : std::nullopt;
+  return valid && fits(peer_words::kAddress, endpoint.host) ? std::optional(endpoint) : std::nullopt;
 }
 
 bool wait_for(int socket, short events, std::chrono::steady_clock::time_point deadline) {

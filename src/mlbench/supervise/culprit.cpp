@@ -115,6 +115,10 @@ record::Failure failure_at(const std::vector<RankFacts>& ranks, int64_t rank, st
 }
 
 record::Failure lost_host(const std::vector<RankFacts>& ranks, size_t rank) {
+  if (!ranks[rank].why.empty()) {
+    return failure_of(ranks, rank, "rank_error",
+                      fmt::format("{} breaks the protocol: {}", who(ranks, rank), ranks[rank].why));
+  }
   std::vector<size_t> lost;
   for (size_t other = 0; other < ranks.size(); ++other) {
     if (ranks[other].lost && ranks[other].host == ranks[rank].host) lost.push_back(other);

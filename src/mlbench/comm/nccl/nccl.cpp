@@ -4,6 +4,7 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <cctype>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -338,8 +339,10 @@ std::string hex_of(const ncclUniqueId& id) {
 
 ncclUniqueId id_of(const std::string& hex) {
   ncclUniqueId id{};
-  if (hex.size() != 2 * sizeof id.internal)
+  const bool digits = std::ranges::all_of(hex, [](unsigned char c) { return std::isxdigit(c) != 0; });
+  if (hex.size() != 2 * sizeof id.internal || !digits) {
     throw CommError("rank 0 announces no NCCL id: another version of the program?");
+  }
   for (size_t i = 0; i < sizeof id.internal; ++i) {
     id.internal[i] = static_cast<char>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
   }

@@ -10,6 +10,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/json.h"
+#include "mlbench/base/peer_words.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/net/proof.h"
 
@@ -45,7 +46,9 @@ struct Invitation {
       }
       return json[name];
     };
-    return {member("segment"), member("nonce"), member("proof"), member("error")};
+    const Invitation invitation{member("segment"), member("nonce"), member("proof"), member("error")};
+    if (invitation.error.empty()) checked(peer_words::kSegment, invitation.segment);  // a file's name
+    return invitation;
   }
 };
 

@@ -51,7 +51,7 @@ Json hello_of(const Caller& caller) {
           {"rank", caller.rank},
           {"size", caller.size},
           {"pid", static_cast<int64_t>(getpid())},
-          {"host", host_name()}};
+          {"host", host_word(host_name())}};
 }
 
 bool prove(int socket, FrameReader& input, const Json& hello, std::string_view secret, Deadline deadline,

@@ -366,8 +366,8 @@ struct KvServer::State {
     if (rank < 0 || rank >= size) {
       return refuse(connection, id, fmt::format("rank {}: expected 0 to {}", rank, size - 1));
     }
-    const int64_t pid = wire::integer_in(message, "pid");
-    const std::string host = wire::text_in(message, "host");
+    const int64_t pid = checked(peer_words::kProcess, wire::integer_in(message, "pid"));
+    const std::string host = checked(peer_words::kHost, wire::text_in(message, "host"));
     const std::string own = proof_of(ProofRole::kAccepting, options.secret, connection.proved);
     if (message.value("for", Json()) == "link") {
       if (!options.take_link)

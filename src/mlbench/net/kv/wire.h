@@ -27,6 +27,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/peer_words.h"
 #include "mlbench/net/proof.h"
 
 namespace mlbench::net::wire {
@@ -35,10 +36,7 @@ inline constexpr size_t kMaxMessageBytes = size_t{64} << 20;
 inline constexpr size_t kMaxHelloBytes = 4096;
 
 // What comes in is no message of this protocol: the connection is of no use any more.
-class ProtocolError : public CommError {
- public:
-  using CommError::CommError;
-};
+using ProtocolError = PeerFault;
 
 // What both sides of a proof know; `hello` as it was sent or read.
 Transcript transcript_of(const Json& hello, std::string challenge);

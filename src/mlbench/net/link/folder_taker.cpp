@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/peer_words.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/net/kv/wire.h"
 
@@ -25,10 +26,18 @@ constexpr size_t kMostFilesOfFolder = 10'000;
 // At once, the flush of a large file would keep all links waiting.
 constexpr int64_t kSyncedBytes = int64_t{8} << 20;
 
-bool stays_within(const fs::path& path) {
-  return !path.empty() && path.is_relative() && std::none_of(path.begin(), path.end(), [](const fs::path& part) {
-    return part.empty() || part == ".." || part == ".";
-  });
+// A file at the name of another, or of a folder that another lies in, would end the writing of both.
+void refuse_clashes(std::vector<std::string> names, const std::string& folder) {
+  std::ranges::sort(names);
+  const auto refuse = [&](const std::string& name) {
+    throw PeerFault(fmt::format("'{}' comes twice, or is a file and a folder, in '{}'", name, folder));
+  };
+  if (const auto twice = std::ranges::adjacent_find(names); twice != names.end()) refuse(*twice);
+  for (const std::string& name : names) {
+    for (size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1)) {
+      if (std::ranges::binary_search(names, name.substr(0, slash))) refuse(name.substr(0, slash));
+    }
+  }
 }
 
 }  // namespace
@@ -37,7 +46,8 @@ FolderTaker::FolderTaker(const fs::path& root, const std::vector<std::string>& p
     : name_(wire::text_in(message, "name")), number_(wire::integer_in(message, "number")) {
   const fs::path name(name_);
   const bool taken = std::ranges::find(parents, name.parent_path().string()) != parents.end();
-  if (!taken || !stays_within(name) || name.filename().string().starts_with('.')) {
+  checked(peer_words::kFile, name_);
+  if (!taken || name.filename().string().starts_with('.')) {
     throw wire::ProtocolError(fmt::format("'{}' is none of its folders", name_));
   }
   target_ = root / name;
@@ -48,12 +58,16 @@ FolderTaker::FolderTaker(const fs::path& root, const std::vector<std::string>& p
   }
   for (const Json& each : *files) {
     File file{wire::text_in(each, "name"), bytes_, wire::integer_in(each, "bytes")};
-    if (!stays_within(file.name) || file.bytes < 0 || file.bytes > INT64_MAX - bytes_) {
+    checked(peer_words::kFile, file.name);
+    if (file.bytes < 0 || file.bytes > INT64_MAX - bytes_) {
       throw wire::ProtocolError(fmt::format("'{}' of {} bytes in '{}'", file.name, file.bytes, name_));
     }
     bytes_ += file.bytes;
     files_.push_back(std::move(file));
   }
+  std::vector<std::string> names;
+  for (const File& file : files_) names.push_back(file.name);
+  refuse_clashes(std::move(names), name_);
 }
 
 FolderTaker::~FolderTaker() {

@@ -87,6 +87,8 @@ class LinkServer {
   bool has_unheard(int rank) const;
   // Bye: the client is told, and nothing is taken from it any more.
   void close(int rank);
+  // What its client said or sent against the protocol, for which the link was lost; "" where it did not.
+  std::string fault(int rank) const;
   // Why bytes could not be written, the first time: an IoError, DiskFull where there was no room. Null: they could.
   std::exception_ptr write_error() const;
 

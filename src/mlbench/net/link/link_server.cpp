@@ -49,6 +49,7 @@ struct LinkedRank {
   std::optional<link::FolderTaker> folder;  // the last one
   SteadyClock::time_point last_sign;
   bool lost = false, closed = false;
+  std::string fault;  // for which it is lost
   // Of the connection that there is.
   FileDescriptor socket;
   std::string peer, output;
@@ -171,13 +172,20 @@ struct LinkServer::State {
       from.last_sign = SteadyClock::now();
       if (from.closed) return;
       while (const auto message = from.input.next(link::kMessageBytes)) handle(from, *message);
-    } catch (const wire::ProtocolError& error) {
-      // It would say the same again.
-      spdlog::error("link: rank {} at {}: {}", from.rank, from.peer, printable(error.what()));
-      lose(from);
+    } catch (const PeerFault& fault) {
+      blame(from, fault.what());
     } catch (const CommError&) {
       from.socket.reset();
+    } catch (const std::exception& error) {
+      blame(from, error.what());  // whatever its words lead to, it ends this link alone
     }
+  }
+
+  // It would say the same again.
+  static void blame(LinkedRank& from, const std::string& fault) {
+    spdlog::error("link: rank {} at {}: {}", from.rank, from.peer, printable(fault));
+    from.fault = reason_of(peer_words::kReason, fault);
+    lose(from);
   }
 
   void handle(LinkedRank& from, const Json& message) {
@@ -431,6 +439,11 @@ void LinkServer::close(int rank) {
     State::close(state_->client(rank));
   }
   state_->wakeup.ring();
+}
+
+std::string LinkServer::fault(int rank) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->client(rank).fault;
 }
 
 std::exception_ptr LinkServer::write_error() const {

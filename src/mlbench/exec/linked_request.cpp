@@ -1,0 +1,62 @@
+// What of a request changes where its ranks are on other hosts.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/sha256.h"
+#include "mlbench/base/text.h"
+#include "mlbench/exec/linked.h"
+#include "mlbench/guard/channel.h"
+
+namespace mlbench::exec {
+
+std::filesystem::path folder_here(const LaunchRequest& request) {
+  return request.links.folder.empty() ? request.log_dir.parent_path() : request.links.folder;
+}
+
+std::vector<std::string> files_for_guards(const LaunchRequest& request) {
+  constexpr const char* kSpec = "spec.json";
+  if (!std::filesystem::exists(request.links.folder / kSpec)) return {};
+  return {kSpec};
+}
+
+std::filesystem::path folder_on_hosts(const LaunchRequest& request, const std::filesystem::path& scratch) {
+  constexpr size_t kHashDigits = 8;
+  const std::filesystem::path here = folder_here(request).lexically_normal();
+  // Supervisors of several hosts, and homes, may have runs of one name; so may a home, one after the other.
+  const std::string hash = sha256_hex(fmt::format("{}:{}:{}", host_name(), here.string(), request.run_id));
+  return (scratch.empty() ? "/tmp" : scratch) / fmt::format("mlbench-{}", geteuid()) /
+         fmt::format("{}-{}", request.run_name.empty() ? "run" : request.run_name, hash.substr(0, kHashDigits));
+}
+
+std::map<std::string, std::string> guard_environment(const LaunchRequest& request,
+                                                     const std::filesystem::path& folder) {
+  std::map<std::string, std::string> variables = {{guard::kAddressVariable, "link:" + request.links.rendezvous},
+                                                  {guard::kSecretVariable, request.links.secret},
+                                                  {guard::kFolderVariable, folder.string()}};
+  if (request.rank_words) variables[guard::kRankWordsVariable] = "1";
+  return variables;
+}
+
+std::vector<std::string> variables_of_links(const LaunchRequest& request) {
+  std::vector<std::string> names = {"MLBENCH_RUN_ID", "MLBENCH_RESUME_S", guard::kAddressVariable,
+                                    guard::kSecretVariable, guard::kFolderVariable};
+  if (request.rank_words) {
+    names.emplace_back(guard::kRankWordsVariable);
+  } else {  // workers alone have a rendezvous of ours
+    names.insert(names.end(), {"MASTER_ADDR", "MASTER_PORT", "MLBENCH_SECRET"});
+  }
+  return names;
+}
+
+LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folder) {
+  const std::string here = request.links.folder.string();
+  MLBENCH_CHECK(!here.empty(), "a run that is moved has a folder here");
+  fill_in(request.command, here, folder.string());
+  for (auto& [name, value] : request.environment) fill_in(value, here, folder.string());
+  return request;
+}
+
+}  // namespace mlbench::exec
