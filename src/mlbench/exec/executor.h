@@ -43,6 +43,7 @@ struct SharedFolder {
 struct LaunchRequest {
   std::string run_name = {};         // letters, digits, '.', '_', '-': for what an engine calls its job
   int64_t run_id = 0;                // in its home
+  std::string run_identity = {};     // of spec::RunSpec
   std::string backend;               // "mpi" makes exec/local use one local mpirun
   std::vector<std::string> command;  // worker program and arguments, the same for all ranks
   // A command of the user's: "{rank}" within its words stands for each rank's number (not with "mpi"), and elsewhere

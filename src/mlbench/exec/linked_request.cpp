@@ -24,11 +24,13 @@ std::vector<std::string> files_for_guards(const LaunchRequest& request) {
 
 std::filesystem::path folder_on_hosts(const LaunchRequest& request, const std::filesystem::path& scratch) {
   constexpr size_t kHashDigits = 8;
-  const std::filesystem::path here = folder_here(request).lexically_normal();
-  // Supervisors of several hosts, and homes, may have runs of one name; so may a home, one after the other.
-  const std::string hash = sha256_hex(fmt::format("{}:{}:{}", host_name(), here.string(), request.run_id));
+  std::string identity = request.run_identity;
+  if (identity.empty()) {
+    const std::string here = folder_here(request).lexically_normal().string();
+    identity = sha256_hex(fmt::format("{}:{}:{}", host_name(), here, request.run_id)).substr(0, kHashDigits);
+  }
   return (scratch.empty() ? "/tmp" : scratch) / fmt::format("mlbench-{}", geteuid()) /
-         fmt::format("{}-{}", request.run_name.empty() ? "run" : request.run_name, hash.substr(0, kHashDigits));
+         fmt::format("{}-{}", request.run_name.empty() ? "run" : request.run_name, identity);
 }
 
 std::map<std::string, std::string> guard_environment(const LaunchRequest& request,

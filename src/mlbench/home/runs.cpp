@@ -13,6 +13,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/sha256.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/home/staging.h"
 #include "mlbench/record/record.h"
@@ -136,6 +137,7 @@ std::vector<spec::RunSpec> create_runs(const fs::path& home, std::vector<spec::R
   // Waiting for the disk, so without the lock.
   for (spec::RunSpec& spec : specs) {
     spec.id = id++;
+    spec.identity = random_hex(16);
     spec.run_dir = runs / spec.name;
     spec.created_at = format_utc(SystemClock().wall_now());
     const fs::path folder = staging.path() / spec.name;

@@ -232,6 +232,17 @@ TEST_F(RunFolders, NoIdIsGivenTwice) {
 }
 
 // What an earlier version counted.
+TEST_F(RunFolders, AHomeMadeAnewHasOtherRuns) {
+  const auto make = [&] { return create_run(home(), run_named("r-1"), Waiting{}); };
+  const spec::RunSpec first = make();
+  fs::remove_all(home());
+  const spec::RunSpec second = make();
+  EXPECT_EQ(first.id, second.id);
+  EXPECT_EQ(first.identity.size(), 32U);
+  EXPECT_NE(first.identity, second.identity);
+  EXPECT_EQ(read_spec(second.run_dir).identity, second.identity);
+}
+
 TEST_F(RunFolders, IdsGoOnBehindThoseOfEarlierVersions) {
   fs::create_directories(runs());
   std::ofstream(runs() / ".next-id") << "57\n";

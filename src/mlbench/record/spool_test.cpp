@@ -81,6 +81,26 @@ TEST_F(Spool, IgnoresATornEnd) {
   }
 }
 
+// As a home made anew at the same path would find those of the old one on other hosts.
+TEST_F(Spool, OfAnotherRunIsNotRead) {
+  const std::string own(32, 'a'), other(32, 'b');
+  const auto spec_of = [&](const Json& spec) { std::ofstream(dir() / "spec.json") << spec.dump(); };
+  write_spool(dir(), 1, 0, {step(0, 1, 10, 10)}, {{{"event", "end"}, {"sequence", 0}, {"end_ns", 10}}}, 5, other);
+  spec_of({{"identity", own}});
+  EXPECT_THAT([&] { read(); }, testing::ThrowsMessage<UserError>(
+                                   AllOf(HasSubstr(steps().string()), HasSubstr("of another run (" + other + ")"))));
+  EXPECT_THROW(SpoolTail(dir(), 1, 0), UserError);
+  spec_of({{"identity", other}});
+  EXPECT_EQ(read().steps.size(), 1U);
+  EXPECT_EQ(read().header.identity, other);
+  spec_of({{"id", 7}});
+  EXPECT_EQ(read().steps.size(), 1U) << "a folder of an earlier program says nothing";
+  write_spool(dir(), 1, 0, {step(0, 1, 10, 10)}, {}, 5, "");
+  spec_of({{"identity", own}});
+  EXPECT_EQ(read().steps.size(), 1U) << "a spool of an earlier program says nothing";
+  EXPECT_EQ(read().header.identity, "");
+}
+
 TEST_F(Spool, IgnoresATornHeader) {
   for (const int64_t left : {0, 3, 8, 63, 64, 500}) {
     write_spool(dir(), 1, 0, {step_record(0, 1, 5)}, {});

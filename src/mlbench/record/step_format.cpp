@@ -1,10 +1,12 @@
 #include "mlbench/record/step_format.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <cstddef>
 #include <cstring>
 #include <limits>
@@ -32,7 +34,8 @@ struct FixedHeader {
   uint32_t rank = 0;
   int64_t start_wall_us = 0;
   uint32_t columns = 0;
-  uint8_t reserved[20] = {};
+  std::array<uint8_t, 16> identity = {};
+  uint8_t reserved[4] = {};
 };
 static_assert(sizeof(FixedHeader) == 64);
 
@@ -90,6 +93,20 @@ char* bytes_of(StepRecord& record) { return reinterpret_cast<char*>(&record); }
 
 }  // namespace
 
+std::array<uint8_t, 16> identity_bytes(const std::string& identity) {
+  std::array<uint8_t, 16> bytes{};
+  if (identity.size() != 2 * bytes.size()) return bytes;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::from_chars(identity.data() + 2 * i, identity.data() + 2 * i + 2, bytes[i], 16);
+  }
+  return bytes;
+}
+
+std::string identity_text(std::span<const uint8_t, 16> bytes) {
+  if (std::ranges::all_of(bytes, [](uint8_t byte) { return byte == 0; })) return "";
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
+}
+
 std::string encode_header(const SpoolHeader& header) {
   FixedHeader fixed;
   std::copy(kMagic.begin(), kMagic.end(), fixed.magic);
@@ -99,6 +116,7 @@ std::string encode_header(const SpoolHeader& header) {
   fixed.segment = header.segment;
   fixed.rank = header.rank;
   fixed.start_wall_us = header.start_wall_us;
+  fixed.identity = identity_bytes(header.identity);
   std::string bytes;
   append_bytes(bytes, fixed);
   for (const Column& column : columns()) {
@@ -155,7 +173,8 @@ std::optional<StepFormat> StepFormat::parse(const std::filesystem::path& path, s
   } else if (fixed.version != kVersion) {
     refuse(fmt::format("a spool of version {}; this program reads versions 1 and {}", fixed.version, kVersion));
   }
-  format.header_ = {fixed.run_id, fixed.segment, fixed.rank, fixed.start_wall_us};
+  format.header_ = {fixed.run_id, fixed.segment, fixed.rank, fixed.start_wall_us,
+                    fixed.version == 1 ? "" : identity_text(fixed.identity)};
   if (fixed.start_wall_us < 0 || fixed.start_wall_us > kMostInteger) {
     refuse(fmt::format("a spool that began {} us after 1970", fixed.start_wall_us));
   }

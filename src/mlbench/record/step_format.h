@@ -4,16 +4,19 @@
 // knows and skips the others; a column that a file lacks is zero.
 //
 //   header   64 bytes: "MLBSTEPS", version (uint32), bytes of the header (uint32), run id (uint64), segment (uint32),
-//            rank (uint32), start (int64, microseconds since 1970), columns (uint32), 20 bytes of zeros
+//            rank (uint32), start (int64, microseconds since 1970), columns (uint32), identity of the run (16 bytes;
+//            zeros of earlier programs), 4 bytes of zeros
 //   columns  32 bytes each: name (24), type (8), both filled up with zeros
 //   records  a cell of 8 bytes per column (u64, i64, f64), in the order of the header; then, of each column whose type
 //            ends in [], `count` cells: one per step of the record
 //
 // Version 1 had no list of columns, records of 304 bytes, and the least and largest time beside each sum.
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +27,9 @@ namespace mlbench::record {
 
 // What a writer puts first, and then for each record (whose `count` is 1 to kMostMergedSteps).
 std::string encode_header(const SpoolHeader& header);
+// An identity as it is stored, and back; zeros are none. What is no identity has zeros.
+std::array<uint8_t, 16> identity_bytes(const std::string& identity);
+std::string identity_text(std::span<const uint8_t, 16> bytes);
 void append_record(std::string& bytes, const StepRecord& record);
 
 // No header is longer; what reads one asks for so many bytes.

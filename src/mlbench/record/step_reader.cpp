@@ -47,6 +47,7 @@ void StepReader::open() {
     refuse_size(path_.string(), size, inputs::kStepFile);
   }
   format_ = StepFormat::parse(path_, read_from(path_, 0, kMostHeaderBytes));
+  if (format_) check_identity(path_.parent_path().parent_path(), path_, format_->header());
   if (format_) offset_ = std::max<std::uintmax_t>(offset_, format_->header_bytes());
 }
 

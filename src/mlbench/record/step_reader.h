@@ -16,7 +16,7 @@ namespace mlbench::record {
 class StepReader {
  public:
   // An absent or empty file has no records yet. `from`: 0, or the offset() of an earlier reader, to read on behind it.
-  // UserError, here or in next(), when the file is no spool or one of another version, too large, or no plain file.
+  // UserError, here or in next(), when the file is no spool, of another version or run, too large, or no plain file.
   StepReader(const std::filesystem::path& run_dir, int64_t segment, int64_t rank, std::uintmax_t from = 0);
   bool has_header() const { return format_.has_value(); }
   // Zeros while the file has none.

@@ -28,12 +28,14 @@ inline StepRecord step_record(uint64_t first, uint64_t count, int64_t ns, int64_
 }
 
 inline void write_spool(const std::filesystem::path& run_dir, int64_t segment, int64_t rank,
-                        std::vector<StepRecord> steps, const std::vector<Json>& events, int64_t start_wall_us = 0) {
+                        std::vector<StepRecord> steps, const std::vector<Json>& events, int64_t start_wall_us = 0,
+                        const std::string& identity = "") {
   std::filesystem::create_directories(run_dir / "spool");
   SpoolHeader header;
   header.segment = static_cast<uint32_t>(segment);
   header.rank = static_cast<uint32_t>(rank);
   header.start_wall_us = start_wall_us;
+  header.identity = identity;
   std::ofstream out(steps_path(run_dir, segment, rank), std::ios::binary);
   std::string bytes = encode_header(header);
   for (size_t i = 0; i < steps.size(); ++i) {

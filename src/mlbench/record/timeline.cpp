@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -37,7 +38,8 @@ struct SpansHeader {
   uint32_t segment = 0;
   uint32_t rank = 0;
   int64_t start_wall_us = 0;
-  uint8_t reserved[24] = {};
+  std::array<uint8_t, 16> identity = {};  // as in the header of a spool
+  uint8_t reserved[8] = {};
 };
 static_assert(sizeof(SpansHeader) == 64);
 
@@ -100,6 +102,7 @@ std::string TimelineEncoder::header(const SpoolHeader& header) {
   stored.segment = header.segment;
   stored.rank = header.rank;
   stored.start_wall_us = header.start_wall_us;
+  stored.identity = identity_bytes(header.identity);
   std::string bytes;
   append_stored(bytes, stored);
   return bytes;
@@ -171,7 +174,8 @@ void TimelineReader::read_header() {
   if (!in_range(0, header->start_wall_us)) {
     refuse(fmt::format("a timeline that began {} us after 1970", header->start_wall_us));
   }
-  header_ = {header->run_id, header->segment, header->rank, header->start_wall_us};
+  header_ = {header->run_id, header->segment, header->rank, header->start_wall_us, identity_text(header->identity)};
+  check_identity(path_.parent_path().parent_path(), path_, header_);
   skip(sizeof(SpansHeader));
   open_ = true;
 }

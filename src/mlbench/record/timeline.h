@@ -75,7 +75,7 @@ class TimelineEncoder {
 class TimelineReader {
  public:
   // An absent file has no entries. UserError, here or in next(), when it is none of these, damaged or of another
-  // version.
+  // version or run.
   TimelineReader(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
   const SpoolHeader& header() const { return header_; }
   // Empty behind the last complete entry.

@@ -56,6 +56,7 @@ void describe_run(V& v, Spec& spec) {
   };
 
   v.field("id", spec.id, {.required = true, .range = Range{0, kMostId}});
+  v.field("identity", spec.identity);  // younger than the rest
   v.field("name", spec.name, kRequired);
   v.field("repeat", spec.repeat, range_of(&RunOptions::repeat));
   v.field("created_at", spec.created_at, kRequired);
@@ -116,6 +117,13 @@ void describe_run(V& v, Spec& spec) {
   v.field("device", spec.device, {.required = true, .choices = kDevices});
   v.field("profile", spec.profile, {.required = true, .choices = kProfiles});
   v.field("timeline", spec.timeline);  // younger than the rest
+}
+
+// It becomes a part of paths.
+void check_identity(const RunSpec& spec, const std::string& file) {
+  const auto digit = [](unsigned char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  if (spec.identity.empty() || (spec.identity.size() == 32 && std::ranges::all_of(spec.identity, digit))) return;
+  throw UserError(fmt::format("{}: identity is '{}'; expected 32 hexadecimal digits", file, shortened(spec.identity)));
 }
 
 // What a file says of its task twice must be the same.
@@ -206,6 +214,7 @@ RunSpec run_spec_from_json(const Json& json, const std::string& file) {
   FieldReader reader(json, locate, FieldReader::Unknown::kIgnore);
   describe_run(reader, spec);
   reader.finish();
+  check_identity(spec, file);
   if (kind_of(spec) == RunKind::kCommand) {
     spec.task.task.name = spec.division = kCustom;
     return spec;

@@ -38,7 +38,8 @@ struct CheckpointPolicy {
 inline constexpr std::string_view kDevices[] = {"cpu", "cuda"};
 
 struct RunSpec {
-  int64_t id = 0;          // unique in the home
+  int64_t id = 0;          // unique in the home, as long as that has its counter
+  std::string identity;    // unique: 128 random bits, 32 hexadecimal digits; "" of earlier programs' runs, and plans
   std::string name;        // NAME-K or NAME-K.R
   int64_t repeat = 1;      // 1, 2, ...
   std::string created_at;  // UTC

@@ -17,6 +17,7 @@ RunSpec full_spec() {
   spec.name = "r-2.3";
   spec.repeat = 3;
   spec.created_at = "2026-01-31T12:00:00.000001Z";
+  spec.identity = "0123456789abcdef0123456789abcdef";
   spec.framework = "onednn";
   spec.backend = "mpi";
   spec.executor = "mpirun";
@@ -76,7 +77,7 @@ TEST(RunSpec, EveryFieldIsNeededAndNamed) {
   const Json good = to_json(full_spec());
   for (const auto& [key, value] : good.items()) {
     const bool younger = key == "timeline" || key == "communication" || key == "engine" || key == "inter_op_threads" ||
-                         key == "share_host";
+                         key == "share_host" || key == "identity";
     if (younger) continue;
     Json json = good;
     json.erase(key);
@@ -106,6 +107,7 @@ TEST(RunSpec, WrongValuesAreNamed) {
   EXPECT_EQ(error_with("/spec_version", 2), "spec.json: spec_version is 2; this program reads 1");
   EXPECT_EQ(error_with("/task/canonical/batch_size", -5),
             "spec.json: task: 'batch_size' is -5; expected a number from 1 to 100000000");
+  EXPECT_EQ(error_with("/identity", "../../etc"), "spec.json: identity is '../../etc'; expected 32 hexadecimal digits");
   EXPECT_EQ(error_with("/added_later", 1), "no error");
 }
 

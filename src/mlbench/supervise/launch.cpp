@@ -56,6 +56,7 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
   exec::LaunchRequest request;
   request.run_name = run.name;
   request.run_id = run.id;
+  request.run_identity = run.identity;
   request.backend = run.backend;
   request.threads = static_cast<int>(run.threads_per_worker);
   request.gpu = run.device == "cuda";

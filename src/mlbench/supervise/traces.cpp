@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <fstream>
 
+#include "mlbench/base/errors.h"
 #include "mlbench/record/events.h"
 #include "mlbench/record/spool_tail.h"
+#include "mlbench/record/step_reader.h"
 
 namespace mlbench::supervise {
 
@@ -39,6 +41,11 @@ std::optional<std::chrono::system_clock::time_point> last_trace(const spec::RunS
 }
 
 bool work_ended(const spec::RunSpec& run, int64_t segment, int64_t rank) {
+  try {
+    const record::StepReader own(run.run_dir, segment, rank);
+  } catch (const UserError&) {
+    return false;  // another run's, or damaged
+  }
   return std::ranges::any_of(record::read_events(run.run_dir, segment, rank).lines,
                              [](const Json& event) { return record::is(event, record::EventKind::kEnd); });
 }

@@ -202,6 +202,7 @@ Recorder::Recorder(const RecorderOptions& options, const Clock& clock) {
   header.segment = static_cast<uint32_t>(options.segment);
   header.rank = static_cast<uint32_t>(options.rank);
   header.start_wall_us = unix_us(clock.wall_now());
+  header.identity = options.identity;
   const std::string bytes = record::encode_header(header);
   const size_t end = bytes.size();
   if (const auto failure = state_->steps.append(bytes, {&end, 1})) std::rethrow_exception(failure);

@@ -33,6 +33,7 @@ struct StepSample {
 struct RecorderOptions {
   std::filesystem::path run_dir;
   uint64_t run_id = 0;
+  std::string identity = {};  // of the run
   int64_t segment = 1;
   int64_t rank = 0;
   std::chrono::nanoseconds merge_below = std::chrono::milliseconds(5);

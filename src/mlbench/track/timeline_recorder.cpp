@@ -151,6 +151,7 @@ TimelineRecorder::TimelineRecorder(const RecorderOptions& options, const Clock& 
   header.segment = static_cast<uint32_t>(options.segment);
   header.rank = static_cast<uint32_t>(options.rank);
   header.start_wall_us = unix_us(clock.wall_now());
+  header.identity = options.identity;
   const std::string bytes = record::TimelineEncoder::header(header);
   const size_t end = bytes.size();
   if (const auto failure = state_->file.append(bytes, {&end, 1})) std::rethrow_exception(failure);

@@ -181,8 +181,11 @@ int run_rank(const RankOptions& options) {
   const Clock& clock = options.clock != nullptr ? *options.clock : system_clock;
   const TimePoint start = clock.now();
   const std::string started_at = format_utc(clock.wall_now());
-  const track::RecorderOptions spool{
-      .run_dir = run.run_dir, .run_id = static_cast<uint64_t>(run.id), .segment = options.segment, .rank = launch.rank};
+  const track::RecorderOptions spool{.run_dir = run.run_dir,
+                                     .run_id = static_cast<uint64_t>(run.id),
+                                     .identity = run.identity,
+                                     .segment = options.segment,
+                                     .rank = launch.rank};
   track::Recorder recorder(spool, clock);
   std::optional<track::TimelineRecorder> timeline;
   if (run.timeline) timeline.emplace(spool, clock);

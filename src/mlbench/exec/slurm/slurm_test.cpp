@@ -221,6 +221,11 @@ TEST(SlurmScript, TheFolderOnTheHostsIsOneRunsAlone) {
   EXPECT_THAT(scratch_of(request), testing::MatchesRegex("/tmp/mlbench-[0-9]+/r-4-[0-9a-f]{8}"));
   EXPECT_NE(scratch_of(request), scratch_of(other));
   EXPECT_NE(scratch_of(request), scratch_of(later));
+  LaunchRequest named = request, again = request;
+  named.run_identity = std::string(32, 'a');
+  again.run_identity = std::string(32, 'b');  // of a home made anew at the same path
+  EXPECT_THAT(scratch_of(named), testing::EndsWith("/r-4-" + named.run_identity));
+  EXPECT_NE(scratch_of(named), scratch_of(again));
   LaunchRequest resumed = request;
   resumed.segment = 3;
   EXPECT_EQ(scratch_of(request), scratch_of(resumed));
