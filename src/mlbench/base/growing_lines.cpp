@@ -33,6 +33,13 @@ std::string read_from(const fs::path& path, std::uintmax_t offset, size_t most) 
   return text;
 }
 
+std::string end_of_file(const fs::path& file, size_t most) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return "";
+  const std::uintmax_t size = fs::file_size(file, error);
+  return error ? "" : read_from(file, size - std::min<std::uintmax_t>(most, size), most);
+}
+
 bool read_lines(const fs::path& file, LineCursor& cursor, const std::function<void(std::string_view)>& take,
                 size_t limit) {
   const std::string text = read_from(file, static_cast<std::uintmax_t>(cursor.offset), limit);

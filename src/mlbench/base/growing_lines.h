@@ -17,6 +17,9 @@ inline constexpr size_t kMostLineBytes = size_t{4} << 20;
 // cannot be read.
 std::string read_from(const std::filesystem::path& file, std::uintmax_t offset, size_t most);
 
+// The last bytes of a file of any size, at most so many; "" where no plain file is.
+std::string end_of_file(const std::filesystem::path& file, size_t most);
+
 // Where a reader of lines is. Kept between calls, or longer: three numbers.
 struct LineCursor {
   int64_t offset = 0;    // everything before it was read

@@ -63,9 +63,26 @@ inline constexpr PeerNumber kProcess{"a process", 0, int64_t{1} << 31};
 inline constexpr PeerNumber kCore{"a core", 0, (int64_t{1} << 20) - 1};
 inline constexpr PeerNumber kCores{"a number of cores", 1, int64_t{1} << 20};
 inline constexpr PeerObject kCapture{"what a host says of itself", size_t{64} << 10, 6};
+// How much of it. Whatever peers say within these bounds, all that is kept of 10,000 ranks stays below the size of a
+// record: of hosts beyond kMostCaptures bytes it has the names alone.
+inline constexpr size_t kMostCaptures = size_t{4} << 20;
+inline constexpr size_t kMostSaidBytes = size_t{256} << 10;  // of one word of a guard
+inline constexpr size_t kMostWaiting = 4096;                 // words, or kMostWaitingBytes, that nobody has read yet
+inline constexpr size_t kMostWaitingBytes = size_t{4} << 20;
+inline constexpr size_t kMostGuardFrame = size_t{2} << 20;  // of a link
+inline constexpr int kWordsAtOnce = 256;                    // of one rank, before the others have their turn
+inline constexpr size_t kMostKeys = 100'000;                // that a rank sets in the rendezvous, of kMostValueBytes
+inline constexpr size_t kMostValueBytes = size_t{64} << 20;
+inline constexpr PeerWord kKey{"a key", WordType::kLine, 512};
+inline constexpr PeerObject kHeartbeat{"a heartbeat", 4096, 2};
+inline constexpr PeerObject kReport{"a report", size_t{64} << 10, 4};
 // How it goes.
 inline constexpr PeerWord kWord{"a word", WordType::kLabel, 32};
-inline constexpr PeerWord kReason{"a reason", WordType::kBytes, 4096};  // as reason_of() gives it
+inline constexpr PeerWord kReason{"a reason", WordType::kBytes, 4096};    // as reason_of() gives it
+inline constexpr PeerWord kMessage{"a message", WordType::kBytes, 8192};  // likewise
+inline constexpr PeerWord kReported{"a rank's words", WordType::kBytes, size_t{64} << 10};
+inline constexpr PeerWord kOperation{"an operation", WordType::kLine, 2048};
+inline constexpr PeerNumber kSequence{"a sequence number", -1, 100'000'000'000'000'000};
 inline constexpr PeerNumber kExitCode{"an exit code", 0, 255};
 inline constexpr PeerNumber kSignal{"a signal", 0, 64};
 // Files and commands.

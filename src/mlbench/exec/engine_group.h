@@ -184,6 +184,10 @@ class EngineStart final : public Start {
     StartStatus said = job_->status();
     if (said.state == StartState::kFailed) {
       if (decided_by_links(std::chrono::milliseconds(0))) return;
+      if (const auto missing = said.late ? links_->missing() : std::nullopt) {
+        said.rank = missing->rank;
+        said.words += "; " + missing->words;
+      }
       give_up();
     } else if (said.state == StartState::kStarted) {
       said.state = StartState::kStarting;

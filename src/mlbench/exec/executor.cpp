@@ -6,9 +6,12 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/growing_lines.h"
 
 namespace mlbench::exec {
 namespace {
+
+constexpr size_t kMostLastWords = 2000;
 
 std::string quoted(const std::string& word) {
   const auto plain = [](char c) {
@@ -28,17 +31,14 @@ std::filesystem::path rank_log_path(const std::filesystem::path& log_dir, int64_
 }
 
 std::string last_words(std::string said) {
-  constexpr size_t kMostBytes = 2000;
   while (said.ends_with('\n')) said.pop_back();
-  if (said.size() > kMostBytes) said.erase(0, said.size() - kMostBytes);
+  if (said.size() > kMostLastWords) said.erase(0, said.size() - kMostLastWords);
   return said;
 }
 
 std::string last_words_in(const std::filesystem::path& log) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(log, ignored)) return "";
   try {
-    return last_words(read_file(log));
+    return last_words(end_of_file(log, 2 * kMostLastWords));
   } catch (const IoError&) {
     return "";
   }

@@ -153,6 +153,14 @@ enum class StartState { kQueued, kStarting, kStarted, kFailed };
 struct StartStatus {
   StartState state = StartState::kQueued;
   std::string words = {};  // the engine's own, where it has some ("PENDING (Resources)"); of kFailed: why, always
+  int rank = -1;           // of kFailed: whose start failed, where it is one's
+  bool late = false;       // of kFailed, as an engine's job says it: ranks were waited for in vain
+};
+
+// Of a start: the first rank that is waited for, and in which words.
+struct MissingRank {
+  int rank = 0;
+  std::string words;
 };
 
 // Ranks that are to run. Destroyed before take(), nothing of it stays, and nothing comes later.
@@ -164,6 +172,8 @@ class Start {
   virtual StartStatus poll(std::chrono::milliseconds timeout) = 0;
   // Whether files are on their way to the hosts of ranks, which cannot run before: that takes the time that it takes.
   virtual bool gives_files() const { return false; }
+  // Of ranks that say themselves how far they are; empty: of none, or nothing is missing.
+  virtual std::optional<MissingRank> missing() const { return std::nullopt; }
   // As RankGroup::notes(); what is not asked for here, that tells.
   virtual std::vector<std::string> notes() { return {}; }
   // All ranks run. Once, after poll() said kStarted.

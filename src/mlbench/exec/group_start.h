@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "mlbench/base/errors.h"
@@ -13,7 +14,7 @@
 namespace mlbench::exec {
 
 // Group: a RankGroup with `bool all_run(milliseconds timeout)`, which waits up to `timeout` for it, and throws IoError
-// when a rank could not start. It may have Start's `bool gives_files() const`.
+// when a rank could not start. It may have Start's gives_files() and missing(), and `int failed_rank() const` of that.
 template <typename Group>
 class GroupStart final : public Start {
  public:
@@ -27,6 +28,7 @@ class GroupStart final : public Start {
       throw;
     } catch (const IoError& error) {
       status_ = {StartState::kFailed, error.what()};
+      if constexpr (requires { group_->failed_rank(); }) status_.rank = group_->failed_rank();
       group_.reset();
     }
     return status_;
@@ -35,6 +37,11 @@ class GroupStart final : public Start {
   bool gives_files() const override {
     if constexpr (requires { group_->gives_files(); }) return group_ && group_->gives_files();
     return false;
+  }
+
+  std::optional<MissingRank> missing() const override {
+    if constexpr (requires { group_->missing(); }) return group_ ? group_->missing() : std::nullopt;
+    return std::nullopt;
   }
 
   std::unique_ptr<RankGroup> take() override {

@@ -35,6 +35,7 @@ constexpr milliseconds kLinkPoll{50};
 constexpr seconds kLastPatience{20};
 // An mpirun that ends by itself may have been told to by a rank that fails (MPI_Abort), whose end is on its way.
 constexpr milliseconds kDoubt{3000};
+
 class LinkedGroup final : public RankGroup {
  public:
   LinkedGroup(LaunchRequest request, std::vector<Placement> placement, std::vector<std::string> files,
@@ -76,6 +77,20 @@ class LinkedGroup final : public RankGroup {
       if (waits && request_.links.server->has_unheard(static_cast<int>(rank))) return true;
     }
     return false;
+  }
+
+  int failed_rank() const { return failed_rank_; }
+
+  std::optional<MissingRank> missing() const {
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      const Rank& one = ranks_[rank];
+      const char* what = !one.guard ? "has not come" : !one.placed ? "has not said where it is" : nullptr;
+      if (what == nullptr && begun_ && !one.started) what = "has not said that its rank runs";
+      if (what != nullptr) {
+        return MissingRank{static_cast<int>(rank), fmt::format("the guard of rank {}{} {}", rank, on_host(rank), what)};
+      }
+    }
+    return std::nullopt;
   }
 
   std::vector<RankExit> poll(milliseconds timeout) override {
@@ -267,7 +282,7 @@ class LinkedGroup final : public RankGroup {
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       Rank& one = ranks_[rank];
       guard::Message message;
-      while (one.guard && (one.running || !one.started)) {
+      for (int heard = 0; heard < peer_words::kWordsAtOnce && one.guard && (one.running || !one.started); ++heard) {
         const auto status = one.guard->receive(message);
         if (status == guard::Channel::Status::kNothing) break;
         if (status == guard::Channel::Status::kClosed) {
@@ -366,7 +381,10 @@ class LinkedGroup final : public RankGroup {
     expect_build(rank, request_.guard, guard_build_, said.guard_build_id);
     expect_build(rank, request_.command.front(), worker_build_, said.build_id);
     const auto known = std::ranges::find(captures_, host_of(rank), &HostCapture::name);
-    if (known == captures_.end()) captures_.push_back({host_of(rank), said.host, said.environment});
+    if (known != captures_.end()) return;
+    captured_bytes_ += text.size();
+    const bool fits = captured_bytes_ <= peer_words::kMostCaptures;
+    captures_.push_back({host_of(rank), fits ? said.host : Json::object(), fits ? said.environment : Json::object()});
   }
 
   // `there`: the build of that program on its host. Of a program that is not there, its start says so.
@@ -387,7 +405,9 @@ class LinkedGroup final : public RankGroup {
 
   // The first to fail is the one to be told of.
   void fail_to_start(size_t rank, const std::string& why) {
-    if (start_error_.empty()) start_error_ = fmt::format("rank {}{}: {}", rank, on_host(rank), why);
+    if (!start_error_.empty()) return;
+    failed_rank_ = static_cast<int>(rank);
+    start_error_ = fmt::format("rank {}{}: {}", rank, on_host(rank), why);
   }
 
   std::string on_host(size_t rank) const { return host_of(rank).empty() ? "" : " on " + host_of(rank); }
@@ -435,8 +455,10 @@ class LinkedGroup final : public RankGroup {
   std::vector<Rank> ranks_;
   std::map<std::pair<std::string, std::string>, size_t> writers_;  // of a file in a folder: the rank whose guard it is
   std::vector<HostCapture> captures_;
+  size_t captured_bytes_ = 0;
   std::vector<RankExit> exits_;  // seen, not yet given to the caller
   std::string start_error_;
+  int failed_rank_ = -1;
 };
 
 }  // namespace

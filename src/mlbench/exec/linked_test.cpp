@@ -218,6 +218,35 @@ TEST_F(HostileGuard, IsNamedForWhatNoHostSays) {
   }
 }
 
+TEST_F(HostileGuard, IsNamedForItsSilence) {
+  auto start = start_linked(request_, {}, {});
+  const auto missing = [&] {
+    start->poll(100ms);
+    const auto missing = start->missing();
+    return missing ? missing->words : "";
+  };
+  const auto in_time = [&](const std::string& words) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (missing() != words && std::chrono::steady_clock::now() < deadline) {
+    }
+    return missing();
+  };
+  EXPECT_EQ(missing(), "the guard of rank 0 has not come");
+  connect(0);
+  guards_[0]->send("rank", "0");
+  const std::string silent = "the guard of rank 0 has not said where it is";
+  EXPECT_EQ(in_time(silent), silent);
+  guards_[0]->send("host", "{}");
+  const std::string absent = "the guard of rank 1 has not come";
+  EXPECT_EQ(in_time(absent), absent);
+  EXPECT_EQ(start->missing()->rank, 1);
+  connect(1);
+  guards_[1]->send("rank", "1");
+  guards_[1]->send("host", R"({"node": "n2"})");
+  const std::string idle = "the guard of rank 0 on " + links_->host(0) + " has not said that its rank runs";
+  EXPECT_EQ(in_time(idle), idle);
+}
+
 TEST_F(HostileGuard, IsGivenUpForWhatNoRankSays) {
   for (const auto& [word, text] : Words{{"end", ""},
                                         {"end", "0"},

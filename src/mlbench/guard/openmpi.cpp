@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/growing_lines.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/text.h"
 #include "mlbench/guard/descendants.h"
@@ -146,9 +147,8 @@ void OpenMpi::hear(Caller& caller, std::vector<News>& news) {
 
 std::string OpenMpi::said_at_last() const {
   try {
-    const std::string text = trimmed(read_file(log_));
-    if (text.empty()) return "";
-    return ": " + text.substr(text.size() > kLastBytes ? text.size() - kLastBytes : 0);
+    const std::string text = trimmed(end_of_file(log_, kLastBytes));
+    return text.empty() ? "" : ": " + text;
   } catch (const std::exception&) {
     return "";
   }

@@ -102,6 +102,10 @@ record::Failure failure_of(const std::vector<RankFacts>& ranks, size_t rank, std
   return failure;
 }
 
+record::Failure broken_protocol(const std::vector<RankFacts>& ranks, size_t rank, const std::string& fault) {
+  return failure_of(ranks, rank, "rank_error", fmt::format("{} breaks the protocol: {}", who(ranks, rank), fault));
+}
+
 }  // namespace
 
 record::Failure failure_at(const std::vector<RankFacts>& ranks, int64_t rank, std::string kind, std::string message) {
@@ -115,10 +119,7 @@ record::Failure failure_at(const std::vector<RankFacts>& ranks, int64_t rank, st
 }
 
 record::Failure lost_host(const std::vector<RankFacts>& ranks, size_t rank) {
-  if (!ranks[rank].why.empty()) {
-    return failure_of(ranks, rank, "rank_error",
-                      fmt::format("{} breaks the protocol: {}", who(ranks, rank), ranks[rank].why));
-  }
+  if (!ranks[rank].why.empty()) return broken_protocol(ranks, rank, ranks[rank].why);
   std::vector<size_t> lost;
   for (size_t other = 0; other < ranks.size(); ++other) {
     if (ranks[other].lost && ranks[other].host == ranks[rank].host) lost.push_back(other);
@@ -284,6 +285,9 @@ std::string describe_activity(const Json& heartbeat) {
 bool stopped(const RankFacts& rank) { return rank.process_state == 'T' || rank.process_state == 't'; }
 
 record::Failure name_culprit(const std::vector<RankFacts>& ranks) {
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (!ranks[rank].fault.empty()) return broken_protocol(ranks, rank, ranks[rank].fault);
+  }
   if (auto failure = ended_by_itself(ranks)) return *failure;
 
   for (size_t rank = 0; rank < ranks.size(); ++rank) {

@@ -21,6 +21,7 @@ struct RankFacts {
   int64_t end_order = 0;          // of the ends: 0 was seen first
   bool lost = false;              // the end was not seen: its host is out of reach
   std::string why = {};           // what its host says of the end
+  std::string fault = {};         // of net::RankStatus
   bool joined = false;
   std::optional<double> heartbeat_age_s;  // since the last heartbeat; empty: none yet
   Json heartbeat = Json::object();        // {"operation", "sequence", "in_progress", "since_s", "step"}

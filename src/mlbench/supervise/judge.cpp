@@ -53,8 +53,9 @@ bool somebody_is_dying(const RunView& view) {
 
 }  // namespace
 
-Outcome failed(std::string kind, std::string message) {
+Outcome failed(std::string kind, std::string message, int64_t rank) {
   record::Failure failure;
+  failure.rank = rank;
   failure.kind = std::move(kind);
   failure.message = std::move(message);
   return {record::RunState::kFailed, failure, false};
@@ -103,6 +104,7 @@ std::vector<RankFacts> Judge::facts_of(const RunView& view, TimePoint now) const
       fact.why = end->why;
     }
     fact.joined = status.joined;
+    fact.fault = status.fault;
     if (status.heartbeat.is_object()) fact.heartbeat = status.heartbeat;
     fact.report = status.report;
     // Ranks begin to beat when all have joined; and a supervisor that was stopped itself has heard nobody.
@@ -122,7 +124,7 @@ std::optional<record::Failure> Judge::failure_in(const RunView& view, TimePoint 
     all_joined_ = now;
   }
   const bool trouble = std::any_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) {
-    return (rank.end && rank.end->code != 0) || reported_failure(rank);
+    return (rank.end && rank.end->code != 0) || reported_failure(rank) || !rank.fault.empty();
   });
   if (trouble) {
     if (!trouble_) trouble_ = now;
@@ -171,7 +173,7 @@ std::optional<record::Failure> Judge::left_early(const RunView& view, const std:
     failure.kind = "rank_error";
     failure.rank = static_cast<int64_t>(rank);
     failure.host = ranks[rank].host;
-    failure.operation = ranks[rank].heartbeat.value("operation", "");
+    failure.operation = text_member(ranks[rank].heartbeat, "operation");
     failure.sequence = integer_of(ranks[rank].heartbeat.value("sequence", Json())).value_or(-1);
     failure.message = fmt::format("rank {} on {} ended with exit code 0 before its work was done", rank, failure.host);
     return failure;

@@ -29,7 +29,7 @@ struct Outcome {
   // reach: they could go on elsewhere, or later.
   bool lost_place = false;
 };
-Outcome failed(std::string kind, std::string message);
+Outcome failed(std::string kind, std::string message, int64_t rank = -1);
 Outcome ended_on_request(EndRequest request);
 // Of `mlbench supervise`.
 ExitCode exit_code_of(record::RunState state);

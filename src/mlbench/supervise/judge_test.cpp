@@ -101,6 +101,39 @@ TEST_F(JudgeTest, ACauseHasASecondToShowBesideItsEffects) {
   EXPECT_EQ(why.rank, 2);
 }
 
+TEST_F(JudgeTest, ARankThatBreaksTheProtocolIsNamed) {
+  begin(3);
+  all_join();
+  view_.ranks[1].status.fault = "a heartbeat has 5000 bytes: at most 4096 are expected";
+  view_.ranks[1].status.connected = false;
+  const auto why = failure(after(6s, {0, 2}));
+  EXPECT_EQ(why.kind, "rank_error");
+  EXPECT_EQ(why.rank, 1);
+  EXPECT_THAT(why.message, HasSubstr("rank 1 on node1 breaks the protocol: a heartbeat has 5000 bytes"));
+}
+
+TEST_F(JudgeTest, AHostThatSaysWhatNoneSaysIsNamed) {
+  begin(2);
+  all_join();
+  end(0, {137, SIGKILL});
+  view_.ranks[0].end->lost = true;
+  view_.ranks[0].end->why = "it says twice where it is";
+  const auto outcome = after(2s, {1});
+  EXPECT_EQ(failure(outcome).kind, "rank_error");
+  EXPECT_EQ(failure(outcome).rank, 0);
+  EXPECT_FALSE(outcome->lost_place) << "elsewhere it would do the same";
+}
+
+// Whatever else a heartbeat says.
+TEST_F(JudgeTest, WordsOfOtherKindsAreNoWords) {
+  begin(1);
+  all_join();
+  view_.ranks[0].status.heartbeat = {{"operation", 7}, {"sequence", "x"}};
+  ended_whole_ = {false};
+  end(0, {0, {}});
+  EXPECT_EQ(failure(look()).kind, "rank_error");
+}
+
 TEST_F(JudgeTest, ARankThatIsDyingHasFiveSeconds) {
   begin(2);
   all_join();

@@ -290,7 +290,7 @@ class Supervisor {
       }
       // Not among the queue's words, of which the last is the last note.
       if (!queued && note_warnings(*start)) upkeep_.save();
-      if (status.state == exec::StartState::kFailed) return failed("start_failed", status.words);
+      if (status.state == exec::StartState::kFailed) return failed("start_failed", status.words, status.rank);
       if (status.state == exec::StartState::kStarted) break;
       if (const auto end = control_.poll()) return ended_on_request(*end);
       upkeep_.keep_lease_fresh();

@@ -192,6 +192,7 @@ void Session::report_failure(const std::string& kind, const std::string& message
   recorder_.event(event);
   recorder_.flush();
   event["sequence"] = entry.sequence;
+  event["message"] = reason_of(peer_words::kMessage, message);  // the whole of it is in the log and the spool
   try {
     client_->report(event);
   } catch (const CommError& error) {

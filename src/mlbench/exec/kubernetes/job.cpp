@@ -165,7 +165,7 @@ Job::Job(const Cluster& cluster, JobOfRun job, JobPace pace)
       watch_(std::make_unique<Watch>(cluster, job_, pace)) {}
 
 StartStatus Job::status() {
-  if (!failure_.empty()) return {StartState::kFailed, failure_};
+  if (!failure_.empty()) return {.state = StartState::kFailed, .words = failure_, .late = late_};
   const Seen seen = watch_->seen();
   const JobWords now = before_ranks(seen, job_.ranks, job_.queue);
   std::string words = said(now.words);
@@ -197,7 +197,8 @@ StartStatus Job::status() {
       break;
   }
   failure_ = words;
-  return {StartState::kFailed, failure_};
+  late_ = now.state == JobState::kRuns;
+  return {.state = StartState::kFailed, .words = failure_, .late = late_};
 }
 
 std::optional<EngineDeath> Job::death(bool ranks_run) {

@@ -104,6 +104,7 @@ class Job final : public EngineJob {
   std::optional<std::vector<PodView>> first_;  // as ranks began
   std::set<int> ended_;                        // ranks, as their links say
   std::string failure_;
+  bool late_ = false;  // that is why
 };
 
 }  // namespace mlbench::exec::kubernetes

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/growing_lines.h"
 #include "mlbench/exec/engine_group.h"
 #include "mlbench/exec/linked.h"
 #include "mlbench/exec/mpirun/command.h"
@@ -34,6 +35,7 @@ using std::chrono::steady_clock;
 constexpr seconds kStartPatience{60}, kPullPatience{600};
 // After SIGKILL, for mpirun and what it leaves on this host: ssh, guards.
 constexpr seconds kKillPatience{3};
+constexpr size_t kMostSaid = size_t{256} << 10;
 
 class MpirunJob final : public EngineJob {
  public:
@@ -55,8 +57,9 @@ class MpirunJob final : public EngineJob {
     } else if (steady_clock::now() >= deadline_) {
       failure_ = fmt::format("mpirun has not started the ranks within {} s, no word of {}: {}", patience_.count(),
                              missing(), why_no_start(said(), ssh_config_));
+      late_ = true;
     }
-    if (!failure_.empty()) return {StartState::kFailed, failure_};
+    if (!failure_.empty()) return {.state = StartState::kFailed, .words = failure_, .late = late_};
     return {StartState::kStarting};
   }
 
@@ -120,9 +123,9 @@ class MpirunJob final : public EngineJob {
   }
 
   // Of this mpirun: an earlier one of the segment may have written to the same file.
+  // Hosts write to it, too: however much that is, its end.
   std::string said() const {
-    const std::string text = std::filesystem::exists(log_) ? read_file(log_) : "";
-    return text.substr(std::min(log_begin_, text.size()));
+    return end_of_file(log_, std::min(kMostSaid, log_size() - std::min(log_begin_, log_size())));
   }
 
   // "h2 (ranks 2, 3), h3 (rank 4)": the hosts of such ranks.
@@ -152,6 +155,7 @@ class MpirunJob final : public EngineJob {
   ChildProcess mpirun_;
   size_t log_seen_ = 0;
   std::string failure_;
+  bool late_ = false;  // that is why
   std::optional<EngineDeath> death_;
 };
 

@@ -72,8 +72,10 @@ StartStatus Job::status() {
   if (info_->state() != "RUNNING") return {StartState::kStarting, words};
   if (!running_since_) running_since_ = Clock::now();
   if (Clock::now() - *running_since_ >= pace_.start) {
-    return {StartState::kFailed, said(fmt::format("not all of its ranks ran within {} s",
-                                                  std::chrono::duration<double>(pace_.start).count()))};
+    const double patience_s = std::chrono::duration<double>(pace_.start).count();
+    return {.state = StartState::kFailed,
+            .words = said(fmt::format("not all of its ranks ran within {} s", patience_s)),
+            .late = true};
   }
   return {StartState::kStarted, words};
 }

@@ -8,8 +8,8 @@
 // Strangers keep no rank out: connections that have proved nothing have a bounded share, of which the oldest goes
 // first, a client that was pushed out comes again, and what strangers do fills no log (net/refusals.h).
 //
-// A message is at most 64 MiB, before the proof 4 KiB. Server and clients notice a host that went away without a word
-// after about 30 s of unanswered data.
+// A message is at most 64 MiB, before the proof 4 KiB; what a rank may say in all is in base/peer_words.h. Server and
+// clients notice a host that went away without a word after about 30 s of unanswered data.
 //
 // A client with patience (KvClientOptions) comes again when its connection breaks, in the place of the broken one, and
 // asks again what was not answered: nothing is lost, and nothing happens twice. Between two hosts something may break a
@@ -61,6 +61,7 @@ struct RankStatus {
   std::chrono::steady_clock::time_point last_heartbeat{};
   Json heartbeat;              // {"operation", "sequence", "in_progress", "since_s", "step"} of the last one
   std::optional<Json> report;  // the last report(): a failure or the end, in the rank's own words
+  std::string fault;           // what it said against the protocol, for which its connection was closed; "": nothing
 };
 
 class KvServer {

@@ -61,6 +61,7 @@ struct Connection {
 struct Session {
   std::string name;          // made by the client
   std::set<int64_t> set_by;  // ids of the calls that set a key
+  size_t value_bytes = 0;    // that they set
 };
 
 // A get() whose key is not there yet.
@@ -71,6 +72,18 @@ struct Wait {
   SteadyClock::time_point deadline;
   Milliseconds timeout;
 };
+
+// Of a heartbeat or a report: what the supervisor makes of it, is of these types.
+const Json& checked_words(const Json& said) {
+  word_in(said, "operation", peer_words::kOperation);
+  word_in(said, "kind", peer_words::kOperation);
+  word_in(said, "event", peer_words::kOperation);
+  word_in(said, "message", peer_words::kReported);
+  for (const char* number : {"sequence", "step"}) number_in(said, number, peer_words::kSequence, 0);
+  if (!said.value("in_progress", Json(false)).is_boolean())
+    throw PeerFault("\"in_progress\" is neither true nor false");
+  return said;
+}
 
 // "rank 1 of 4 has not joined", "ranks 0, 1 and 3 of 4 have not joined"; "" when nobody is missing.
 std::string missing_text(const std::vector<RankStatus>& ranks) {
@@ -248,8 +261,17 @@ struct KvServer::State {
         handle(connection, *message);
       }
     } catch (const std::exception& error) {
+      note_fault(connection, error.what());
       refuse(connection, 0, error.what());
     }
+  }
+
+  // Of the rank that the connection stands for; who only says which rank it is, harms none by it.
+  void note_fault(const Connection& connection, const std::string& fault) {
+    if (connection.rank < 0) return;
+    const std::lock_guard lock(mutex);
+    RankStatus& rank = ranks[static_cast<size_t>(connection.rank)];
+    if (rank.fault.empty()) rank.fault = reason_of(peer_words::kReason, fault);
   }
 
   void send_output(Connection& connection) {
@@ -316,7 +338,7 @@ struct KvServer::State {
       return expected == "hello" ? handle_hello(connection, message) : handle_proof(connection, message);
     }
     if (operation == "heartbeat") {
-      Json status = wire::object_in(message, "status");
+      Json status = checked_words(checked(peer_words::kHeartbeat, wire::object_in(message, "status")));
       const std::lock_guard lock(mutex);
       RankStatus& rank = ranks[static_cast<size_t>(connection.rank)];
       rank.heartbeat = std::move(status);
@@ -331,7 +353,7 @@ struct KvServer::State {
     } else if (operation == "get") {
       handle_get(connection, id, wire::text_in(message, "key"), Milliseconds(wire::integer_in(message, "timeout_ms")));
     } else if (operation == "report") {
-      Json report = wire::object_in(message, "message");
+      Json report = checked_words(checked(peer_words::kReport, wire::object_in(message, "message")));
       {
         const std::lock_guard lock(mutex);
         ranks[static_cast<size_t>(connection.rank)].report = std::move(report);
@@ -404,6 +426,12 @@ struct KvServer::State {
   void handle_set(Connection& connection, int64_t id, const std::string& key, std::string value) {
     Session& session = sessions[static_cast<size_t>(connection.rank)];
     if (session.set_by.contains(id)) return reply(connection, id, Json::object());  // the answer was lost
+    checked(peer_words::kKey, key);
+    session.value_bytes += key.size() + value.size();
+    if (session.set_by.size() >= peer_words::kMostKeys || session.value_bytes > peer_words::kMostValueBytes) {
+      throw PeerFault(
+          fmt::format("more than {} keys of {} bytes in all", peer_words::kMostKeys, peer_words::kMostValueBytes));
+    }
     const auto [entry, inserted] = values.try_emplace(key, std::move(value));
     if (!inserted) return reply(connection, id, {{"error", "it is set already"}});
     session.set_by.insert(id);

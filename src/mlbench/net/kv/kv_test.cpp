@@ -957,6 +957,103 @@ void run_server(int pipe) {
   std::this_thread::sleep_for(kPatience);
 }
 
+// Each message of the protocol with each member left out, or of another kind, size, count or depth: it is that rank's
+// fault, or is taken; the others are served.
+TEST(KvHostile, WhateverARankSaysIsItsOwnFault) {
+  Json deep = 1;
+  for (int i = 0; i < 80; ++i) deep = Json::array({deep});
+  const std::vector<Json> odd_values = {nullptr,
+                                        true,
+                                        -1,
+                                        INT64_MAX,
+                                        UINT64_MAX,
+                                        1.5,
+                                        "",
+                                        std::string("a\0b", 3),
+                                        std::string(100'000, 'x'),
+                                        wire::to_bytes(""),
+                                        Json::array(),
+                                        Json::object(),
+                                        {{"operation", 7}},
+                                        {{"operation", std::string(5000, 'x')}},
+                                        {{"message", std::string(100'000, 'x')}},
+                                        {{"sequence", "x"}},
+                                        {{"in_progress", 7}},
+                                        {{"a", deep}}};
+  const std::vector<Json> good = {
+      {{"op", "set"}, {"id", 1}, {"key", "key"}, {"value", wire::to_bytes("value")}},
+      {{"op", "get"}, {"id", 1}, {"key", "key"}, {"timeout_ms", 0}},
+      {{"op", "report"}, {"id", 1}, {"message", {{"kind", "comm_error"}, {"message", "words"}}}},
+      {{"op", "time"}, {"id", 1}},
+      {{"op", "heartbeat"}, {"status", {{"operation", "all_reduce"}, {"sequence", 7}, {"in_progress", true}}}}};
+  const auto is_of_one_kind = [](const Json& one, const Json& other) {
+    return one.type() == other.type() || (one.is_number_integer() && other.is_number_integer());
+  };
+  std::vector<std::pair<Json, bool>> cases;  // whether it is wrong; else it may be taken
+  for (const Json& message : good) {
+    cases.emplace_back(message, false);
+    for (const auto& [key, value] : message.items()) {
+      cases.emplace_back(message, true);
+      cases.back().first.erase(key);
+      for (const Json& odd : odd_values) {
+        const bool wrong = !is_of_one_kind(value, odd) || (odd.is_object() && !odd.empty()) ||
+                           (odd.is_string() && key != "key") || odd.dump().size() > 10'000;
+        // A rank may ask for any key.
+        cases.emplace_back(message, wrong && !(message["op"] == "get" && key == "key" && odd.is_string()));
+        cases.back().first[key] = odd;
+      }
+    }
+  }
+  const int ranks = static_cast<int>(cases.size()) + 1;
+  KvServer server(server_options(ranks));
+  KvClient honest(client_options(server.port(), ranks - 1, ranks));
+  for (int rank = 0; rank + 1 < ranks; ++rank) {
+    const auto& [message, wrong] = cases[static_cast<size_t>(rank)];
+    RawClient client(server.port());
+    ASSERT_TRUE(join(client, rank, ranks));
+    client.send_message(message);
+    if (!wrong) continue;
+    const auto fault = [&] { return server.ranks()[static_cast<size_t>(rank)].fault; };
+    EXPECT_TRUE(soon([&] { return !fault().empty(); })) << message.dump().substr(0, 200);
+    EXPECT_LT(fault().size(), 5000u);
+  }
+  honest.set("still", "here");
+  EXPECT_EQ(honest.get("still", 1s), "here");
+  EXPECT_EQ(server.ranks().back().fault, "");
+}
+
+TEST(KvHostile, WhoClaimsAnothersRankHarmsNobody) {
+  KvServer server(server_options(2));
+  KvClient zero(client_options(server.port(), 0, 2));
+  for (const char* member : {"rank", "size", "run", "pid", "host"}) {
+    for (const Json& odd : {Json(0), Json(-1), Json(INT64_MAX), Json("a;b"), Json("a\nb"), Json(nullptr)}) {
+      Json claim = hello(0, 2);
+      claim[member] = odd;
+      RawClient client(server.port());
+      const auto answer = prove(client, claim);
+      EXPECT_TRUE(!answer || answer->contains("error")) << claim;
+    }
+  }
+  for (const RankStatus& rank : server.ranks()) EXPECT_EQ(rank.fault, "");
+  zero.set("still", "here");
+  EXPECT_TRUE(server.ranks()[0].connected);
+  EXPECT_FALSE(server.ranks()[1].joined);
+}
+
+TEST(KvHostile, AFloodOfValuesIsAFault) {
+  KvServer server(server_options(2));
+  KvClient honest(client_options(server.port(), 1, 2));
+  RawClient client(server.port());
+  ASSERT_TRUE(join(client, 0, 2));
+  const Json value = wire::to_bytes(std::string(4 << 20, 'x'));
+  for (int id = 1; id <= 20 && server.ranks()[0].fault.empty(); ++id) {
+    client.send_message({{"op", "set"}, {"id", id}, {"key", std::to_string(id)}, {"value", value}});
+  }
+  EXPECT_TRUE(soon([&] { return !server.ranks()[0].fault.empty(); }));
+  honest.set("still", "here");
+  EXPECT_EQ(honest.get("still", 1s), "here");
+}
+
 }  // namespace
 }  // namespace mlbench::net
 

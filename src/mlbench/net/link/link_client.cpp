@@ -89,7 +89,7 @@ struct LinkClient::State {
 
   std::mutex mutex;  // guards what follows
   std::condition_variable changed;
-  link::Heard heard;
+  link::Heard heard{link::kMessageBytes};
   link::Spoken spoken;
   std::optional<LinkWord> behind_files;
   std::vector<std::string> folders;               // below which they are

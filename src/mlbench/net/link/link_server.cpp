@@ -42,7 +42,7 @@ struct LinkedRank {
   std::optional<std::string> session;  // once it came
   std::string host;
   link::Bell bell;
-  link::Heard heard;
+  link::Heard heard{peer_words::kMostSaidBytes};
   link::Spoken spoken;
   std::vector<KeptFile> files;
   std::vector<std::string> folders;
@@ -171,7 +171,7 @@ struct LinkServer::State {
       if (!wire::read_into(from.socket.get(), from.input)) return from.socket.reset();
       from.last_sign = SteadyClock::now();
       if (from.closed) return;
-      while (const auto message = from.input.next(link::kMessageBytes)) handle(from, *message);
+      while (const auto message = from.input.next(peer_words::kMostGuardFrame)) handle(from, *message);
     } catch (const PeerFault& fault) {
       blame(from, fault.what());
     } catch (const CommError&) {
@@ -227,7 +227,9 @@ struct LinkServer::State {
   }
 
   void take_bytes(LinkedRank& from, const std::string& name, int64_t offset, std::string_view bytes) {
-    if (offset < 0) throw wire::ProtocolError(fmt::format("offset {} of '{}'", offset, name));
+    if (offset < 0 || bytes.size() > link::kChunkBytes) {
+      throw PeerFault(fmt::format("{} bytes at offset {} of '{}'", bytes.size(), offset, printable(name)));
+    }
     if (from.folder && from.folder->name() == name) {
       link::FolderTaker& folder = *from.folder;
       return take_behind(

@@ -52,7 +52,7 @@ class LinkTest : public testing::Test {
     serve(kLinkPatience);
   }
 
-  void serve(std::chrono::milliseconds patience) {
+  void serve(std::chrono::milliseconds patience, int size = 2) {
     patience_ = patience;
     relay_.reset();
     rendezvous_.reset();
@@ -63,14 +63,14 @@ class LinkTest : public testing::Test {
         return own;
       };
     };
-    link_.emplace(LinkServerOptions{.size = 2,
+    link_.emplace(LinkServerOptions{.size = size,
                                     .folder = folder_ / "here",
                                     .files = names({"spool/steps-", "spool/events-", "log-"}),
                                     .older_files = names({"older-"}),
                                     .folders = names({"whole-"}),
                                     .patience = patience});
     KvServerOptions options;
-    options.size = 2;
+    options.size = size;
     options.run_id = "run-1";
     options.secret = "sesame";
     options.take_link = [this](ProvedConnection connection) { link_->take(std::move(connection)); };
@@ -256,7 +256,7 @@ TEST_F(LinkTest, AnOlderFileGoesOnBehindWhatItHas) {
 // A client that knows the secret, and follows no rules.
 class RawLink {
  public:
-  RawLink(int port, int rank) {
+  RawLink(int port, int rank, int size = 2) {
     std::string reason;
     const auto deadline = std::chrono::steady_clock::now() + kLinkTestPatience;
     socket_ = connect_to("127.0.0.1", port, deadline, reason);
@@ -267,7 +267,7 @@ class RawLink {
                         {"session", wire::to_bytes("raw")},
                         {"run", "run-1"},
                         {"rank", rank},
-                        {"size", 2},
+                        {"size", size},
                         {"pid", 77},
                         {"host", "somewhere"}};
     EXPECT_TRUE(wire::prove(socket_.get(), input_, hello, "sesame", deadline, reason)) << reason;
@@ -406,17 +406,31 @@ TEST_F(LinkFolders, OthersThanItsOwnAreRefused) {
     return Json{
         {"op", "folder"}, {"name", name}, {"number", 1}, {"files", Json::array({{{"name", file}, {"bytes", bytes}}})}};
   };
-  const std::vector<Json> bad = {folder("whole-1/step-1", "a", 1),       // another rank's
-                                 folder("whole-0", "a", 1),              // not in it
-                                 folder("whole-0/..", "a", 1),           //
-                                 folder("whole-0/.tmp-step-1", "a", 1),  //
-                                 folder("whole-0/a/b", "a", 1),          //
-                                 folder("whole-0/step-1", "../a", 1),    //
-                                 folder("whole-0/step-1", "/tmp/a", 1),  //
-                                 folder("whole-0/step-1", "", 1),        //
-                                 folder("whole-0/step-1", "a", -1),      //
-                                 {{"op", "folder"}, {"name", "whole-0/step-1"}, {"number", 1}},
-                                 {{"op", "whole"}, {"name", "whole-0/step-1"}}};
+  const std::vector<Json> bad = {
+      folder("whole-1/step-1", "a", 1),       // another rank's
+      folder("whole-0", "a", 1),              // not in it
+      folder("whole-0/..", "a", 1),           //
+      folder("whole-0/.tmp-step-1", "a", 1),  //
+      folder("whole-0/a/b", "a", 1),          //
+      folder("whole-0/step-1", "../a", 1),    //
+      folder("whole-0/step-1", "/tmp/a", 1),  //
+      folder("whole-0/step-1", "", 1),        //
+      folder("whole-0/step-1", "a", -1),      //
+      folder("whole-0/step-1", std::string("a\0b", 3), 1),
+      folder(std::string("whole-0/a\0b", 11), "a", 1),
+      folder("whole-0/step-1", std::string(300, 'a'), 1),
+      folder("whole-0/" + std::string(300, 'a'), "a", 1),
+      folder("whole-0/step-1", "a\nb", 1),
+      {{"op", "folder"},
+       {"name", "whole-0/step-1"},
+       {"number", 1},
+       {"files", Json::array({{{"name", "a"}, {"bytes", 1}}, {{"name", "a/b"}, {"bytes", 1}}})}},
+      {{"op", "folder"},
+       {"name", "whole-0/step-1"},
+       {"number", 1},
+       {"files", Json::array({{{"name", "a"}, {"bytes", 1}}, {{"name", "a"}, {"bytes", 1}}})}},
+      {{"op", "folder"}, {"name", "whole-0/step-1"}, {"number", 1}},
+      {{"op", "whole"}, {"name", "whole-0/step-1"}}};
   for (const Json& message : bad) {
     serve(kLinkPatience);
     RawLink client(rendezvous_->port(), 0);
@@ -425,6 +439,8 @@ TEST_F(LinkFolders, OthersThanItsOwnAreRefused) {
     client.send(message);
     client.send(file_message("whole-0/step-1", 0, "x"));
     EXPECT_EQ(next_here(), "lost") << message;
+    EXPECT_NE(link_->fault(0), "") << message;
+    EXPECT_EQ(link_->write_error(), nullptr) << "the disk is not to blame";
   }
   serve(kLinkPatience);
   RawLink client(rendezvous_->port(), 0);
@@ -677,6 +693,116 @@ TEST_F(LinkTest, RangesThatComeTwiceAreWrittenOnce) {
   EXPECT_EQ(answer(file_message("log-0", 9, "x")), "later 6") << "a gap";
   EXPECT_EQ(answer(file_message("log-0", 6, "gh")), "kept 8");
   EXPECT_EQ(content(here("log-0")), "abcdefgh");
+}
+
+// ---- a client that knows the secret, and is broken or hostile -------------------------------------------------------
+
+// In the place of each member of a good message.
+std::vector<Json> odd_values() {
+  Json deep = 1;
+  for (int i = 0; i < 80; ++i) deep = Json::array({deep});
+  return {nullptr,
+          true,
+          -1,
+          INT64_MAX,
+          UINT64_MAX,
+          1.5,
+          "",
+          "word",
+          std::string("a\0b", 3),
+          "../../evil",
+          std::string(5000, 'x'),
+          wire::to_bytes(""),
+          wire::to_bytes(std::string(300'000, 'x')),
+          Json::array(),
+          Json::array({Json::array({1}), "x"}),
+          Json::object(),
+          deep};
+}
+
+bool is_of_one_kind(const Json& one, const Json& other) {
+  return one.type() == other.type() || (one.is_number_integer() && other.is_number_integer());
+}
+
+// Each message of the protocol with each member left out, or of another kind, size, count or depth: it is that rank's
+// fault or is taken, the server lives, and nothing is written but what the names of the rank's files allow.
+TEST_F(LinkTest, WhateverARankSaysIsItsOwnFault) {
+  const auto messages_of = [](int rank) {
+    const std::string number = std::to_string(rank);
+    const Json folder = {{"op", "folder"},
+                         {"name", "whole-" + number + "/step-1"},
+                         {"number", 1},
+                         {"files", Json::array({{{"name", "a"}, {"bytes", 4}}})}};
+    return std::vector<Json>{
+        {{"op", "say"}, {"sequence", 1}, {"word", wire::to_bytes("word")}, {"text", wire::to_bytes("text")}},
+        {{"op", "heard"}, {"sequence", 0}},
+        file_message("log-" + number, 0, "line"),
+        folder,
+        {{"op", "beat"}}};
+  };
+  struct Case {
+    Json message;
+    bool is_wrong;  // else it may be taken
+  };
+  std::vector<Case> cases;
+  for (size_t which = 0; which < messages_of(0).size(); ++which) {
+    const auto good = [&] { return messages_of(static_cast<int>(cases.size())).at(which); };
+    cases.push_back({good(), false});
+    const Json original = messages_of(0).at(which);
+    for (const auto& [key, value] : original.items()) {
+      Json message = good();
+      message.erase(key);
+      cases.push_back({message, true});
+      for (const Json& odd : odd_values()) {
+        message = good();
+        message[key] = odd;
+        cases.push_back({message, !is_of_one_kind(value, odd) || odd.dump().size() > 10'000});
+      }
+    }
+  }
+  const int ranks = static_cast<int>(cases.size()) + 1;
+  serve(kLinkPatience, ranks);
+  LinkClientOptions options = client_of(ranks - 1);
+  options.size = ranks;
+  LinkClient honest(options);
+  for (int rank = 0; rank + 1 < ranks; ++rank) {
+    const Case& one = cases[static_cast<size_t>(rank)];
+    RawLink client(rendezvous_->port(), rank, ranks);
+    client.send({{"op", "resume"}, {"heard", 0}});
+    ASSERT_TRUE(client.receive());
+    try {
+      client.send(one.message);
+      client.send({{"op", "beat"}});
+    } catch (const CommError&) {
+      // It was sent away already.
+    }
+    if (!one.is_wrong) continue;
+    EXPECT_TRUE(in_time([&] { return !link_->fault(rank).empty(); })) << one.message.dump().substr(0, 200);
+    EXPECT_LT(link_->fault(rank).size(), 5000u);
+  }
+  honest.send("still", "here");
+  EXPECT_EQ(next_here(ranks - 1), "still here");
+  link_->send(ranks - 1, "and", "there");
+  EXPECT_EQ(next_there(honest), "and there");
+  EXPECT_EQ(link_->write_error(), nullptr) << "the disk is not to blame";
+  EXPECT_FALSE(fs::exists(folder_ / "evil"));
+}
+
+TEST_F(LinkTest, AFloodOfWordsIsAFault) {
+  RawLink client(rendezvous_->port(), 0);
+  client.send({{"op", "resume"}, {"heard", 0}});
+  try {
+    for (int sequence = 1; sequence <= 100'000 && link_->fault(0).empty(); ++sequence) {
+      client.send(
+          {{"op", "say"}, {"sequence", sequence}, {"word", wire::to_bytes("usage")}, {"text", wire::to_bytes("0 0")}});
+    }
+  } catch (const CommError&) {
+    // It was sent away.
+  }
+  EXPECT_TRUE(in_time([&] { return link_->fault(0) == "it says more than anybody reads"; })) << link_->fault(0);
+  LinkClient other(client_of(1));
+  other.send("still", "here");
+  EXPECT_EQ(next_here(1), "still here");
 }
 
 }  // namespace

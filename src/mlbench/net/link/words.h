@@ -3,6 +3,7 @@
 // What both ends of a link share; for nobody else.
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,9 +17,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/peer_words.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/net/kv/wire.h"
 #include "mlbench/net/link/link.h"
@@ -30,7 +33,7 @@ inline constexpr std::chrono::seconds kSilence{3};  // a connection without a wo
 // Of a "file"; and of all that is under way, so that a slow server has little to keep.
 inline constexpr size_t kChunkBytes = size_t{64} << 10;
 inline constexpr int64_t kUnderWayBytes = int64_t{1} << 20;
-inline constexpr size_t kMessageBytes = size_t{32} << 20;
+inline constexpr size_t kMessageBytes = size_t{32} << 20;  // of the server's
 // Of a file that goes as words.
 inline constexpr size_t kPieceBytes = size_t{256} << 10;
 
@@ -120,12 +123,22 @@ class Spoken {
 // The same at the end that listens.
 class Heard {
  public:
-  // True when it is new; else it came a second time.
+  // Of the text of a word.
+  explicit Heard(size_t most_bytes) : most_bytes_(most_bytes) {}
+  // True when it is new; else it came a second time. PeerFault for what is no word, and for more than is read.
   bool take(const Json& say) {
     const int64_t sequence = wire::integer_in(say, "sequence");
     if (sequence <= last_) return false;
-    if (sequence != last_ + 1) throw wire::ProtocolError("a word is missing");
-    words_.push_back({wire::bytes_in(say, "word"), wire::bytes_in(say, "text")});
+    if (sequence != last_ + 1) throw PeerFault("a word is missing");
+    LinkWord word{checked(peer_words::kWord, wire::bytes_in(say, "word")), wire::bytes_in(say, "text")};
+    if (word.text.size() > most_bytes_) {
+      throw PeerFault(fmt::format("a word of {} bytes: at most {} are expected", word.text.size(), most_bytes_));
+    }
+    bytes_ += word.text.size();
+    words_.push_back(std::move(word));
+    if (words_.size() > peer_words::kMostWaiting || bytes_ > std::max(most_bytes_, peer_words::kMostWaitingBytes)) {
+      throw PeerFault("it says more than anybody reads");
+    }
     last_ = sequence;
     return true;
   }
@@ -134,11 +147,14 @@ class Heard {
   LinkWord pop() {
     LinkWord first = std::move(words_.front());
     words_.pop_front();
+    bytes_ -= first.text.size();
     return first;
   }
   std::string answer() const { return wire::encode({{"op", "heard"}, {"sequence", last_}}); }
 
  private:
+  const size_t most_bytes_;
+  size_t bytes_ = 0;  // of those that wait
   std::deque<LinkWord> words_;
   int64_t last_ = 0;
 };

@@ -54,6 +54,13 @@ bool send_now(int socket, std::string_view bytes) {
   return send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
 }
 
+// The other end has not closed it.
+bool stands(int socket) {
+  char byte = 0;
+  const ssize_t count = recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
 enum class Received { kAll, kPart, kClosed };
 
 // No byte beyond `size`: what follows is not ours.
@@ -303,8 +310,13 @@ class PeerSockets::Meeting {
       own_.refusals_.note(guest.peer, fmt::format("a wrong proof that it is rank {}", links_[*guest.link].peer));
       return false;
     }
+    FileDescriptor& taken = sockets_[*guest.link];
+    if (taken && stands(taken.get())) {
+      own_.refusals_.note(guest.peer, fmt::format("rank {} has connected already", links_[*guest.link].peer));
+      return false;
+    }
     const std::string proof = proof_of(ProofRole::kAccepting, own_.options_.secret, guest.transcript);
-    if (send_now(guest.socket.get(), proof)) sockets_[*guest.link] = std::move(guest.socket);
+    if (send_now(guest.socket.get(), proof)) taken = std::move(guest.socket);
     return false;
   }
 

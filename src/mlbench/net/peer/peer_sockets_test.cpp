@@ -261,6 +261,29 @@ TEST(PeerSockets, ProofsCannotBeCarriedElsewhere) {
   rank_zero.join();
 }
 
+// Who knows the secret may say that he is rank 1, and rank 1 that he is again: the first has the place.
+TEST(PeerSockets, ALinkIsTakenOnce) {
+  PeerSockets zero(peer_options(0, 3));
+  std::vector<FileDescriptor> sockets;
+  std::thread rank_zero([&] { sockets = zero.connect({{1, 0}, {2, 0}}, {zero.address(), "", ""}, kPeerPatience); });
+  const std::string context = fmt::format("peers, 3 ranks, accepted by 0, group {}", peer_options(0, 3).group);
+  const auto claim = [&](Stranger& stranger, uint32_t rank) {
+    const std::string hello = greeting(rank, 0);
+    stranger.say(hello);
+    stranger.say(proof_of(ProofRole::kConnecting, peer_options(0, 3).secret, {context, hello, stranger.hear(32)}));
+    return stranger.hear(32).size() == 32;
+  };
+  Stranger first(zero.address()), second(zero.address()), third(zero.address());
+  EXPECT_TRUE(claim(first, 1));
+  EXPECT_FALSE(claim(second, 1));
+  EXPECT_TRUE(claim(third, 2));
+  rank_zero.join();
+  ASSERT_EQ(sockets.size(), 2u);
+  EXPECT_EQ(send(sockets[0].get(), "you", 3, MSG_NOSIGNAL), 3);
+  EXPECT_EQ(first.hear(3), "you");
+  EXPECT_GT(zero.refused(), 0);
+}
+
 class Flood : public testing::TestWithParam<bool> {};
 
 TEST_P(Flood, KeepsNobodyOut) {
