@@ -24,11 +24,20 @@ export const sampleText = (sample: Sample, format: Format): string =>
   sample.geometric_mean === null ? NONE
     : format(sample.geometric_mean) + (sample.interval ? ` [${sample.interval.map(format).join(', ')}]` : '');
 
+const short = (ratio: number): string => ratio > 0 && ratio < 0.0995 ? ratio.toPrecision(2) : ratio.toFixed(2);
+
+const verdict = (of: Ratio, more: string, less: string): string => {
+  if (of.differs === null) return of.no_spread ? 'not known: equal repeats' : 'not known: needs repeats';
+  if (of.differs) return of.ratio > 1 ? more : less;
+  if (of.shown_by_half === null) return 'no difference: all equal';
+  const size = (of.shown_by_half * 100).toFixed(of.shown_by_half < 0.1 ? 1 : 0);
+  return `no difference shown (${size} % would show in 50 of 100)`;
+};
+
 // "1.50 [1.21, 1.85], slower"
 export const ratioText = (of: Ratio | null, more: string, less: string): string =>
   of === null ? NONE
-    : `${of.ratio.toFixed(2)}${of.interval ? ` [${of.interval.map((end) => end.toFixed(2)).join(', ')}]` : ''}, ` +
-      (of.differs === null ? 'not known: needs repeats' : !of.differs ? 'no difference shown' : of.ratio > 1 ? more : less);
+    : `${short(of.ratio)}${of.interval ? ` [${of.interval.map(short).join(', ')}]` : ''}, ${verdict(of, more, less)}`;
 
 // Of the repeats: "85.2", "84.1 to 85.2".
 export const rangeText = (values: (number | null | undefined)[], format: Format): string => {

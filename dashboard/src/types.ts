@@ -287,6 +287,8 @@ export interface Ratio {
   ratio: number;
   interval: [number, number] | null;
   differs: boolean | null;  // null: not known
+  no_spread: boolean;  // the repeats of each are all equal
+  shown_by_half: number | null;  // half of such comparisons would show a ratio of so much above 1
 }
 
 // A run with its repeats, as `mlbench compare` has it; ratios are to the first.

@@ -45,10 +45,14 @@ test('speed-ups are those that the master tells, and else the reason why there a
 });
 
 test('differences are those that the master tells', () => {
-  const text = (differs, ratio, interval) => comparison.ratioText({ratio, interval, differs}, 'slower', 'faster');
+  const text = (differs, ratio, interval, shown_by_half = null, no_spread = false) =>
+    comparison.ratioText({ratio, interval, differs, shown_by_half, no_spread}, 'slower', 'faster');
   assert.equal(text(true, 1.5, [1.21, 1.853]), '1.50 [1.21, 1.85], slower');
   assert.equal(text(true, 0.5, [0.4, 0.6]), '0.50 [0.40, 0.60], faster');
-  assert.equal(text(false, 1.01, [0.9, 1.1]), '1.01 [0.90, 1.10], no difference shown');
+  assert.equal(text(false, 1.01, [0.9, 1.1], 0.105), '1.01 [0.90, 1.10], no difference shown (11 % would show in 50 of 100)');
+  assert.equal(text(false, 1, [1, 1], null, true), '1.00 [1.00, 1.00], no difference: all equal');
+  assert.equal(text(null, 2, null, null, true), '2.00, not known: equal repeats');
+  assert.equal(text(true, 0.0005, [0.0004, 0.0006]), '0.00050 [0.00040, 0.00060], faster');
   assert.equal(text(null, 1.5, null), '1.50, not known: needs repeats');
   assert.equal(comparison.ratioText(null, 'slower', 'faster'), '–');
   assert.equal(comparison.sampleText({values: [2, 2], geometric_mean: 2, interval: [1, 4]}, (value) => `${value} s`), '2 s [1 s, 4 s]');

@@ -296,6 +296,7 @@ Json to_json(const Significance& significance) {
     return Json({{"ratio", value->ratio},
                  {"interval", interval(value->interval)},
                  {"differs", differs ? Json(*differs) : Json(nullptr)},
+                 {"no_spread", value->no_spread},
                  {"shown_by_half", shown ? Json(*shown) : Json(nullptr)}});
   };
   Json rows = Json::array();

@@ -67,6 +67,7 @@ TEST(Significance, EqualRepeatsSayNothing) {
       significance_of({{"a-2", repeats("a-2", {40, 40})}, {"b-2", repeats("b-2", {41, 41})}}, {});
   EXPECT_THAT(significance_text(other), HasSubstr("not known: equal repeats"));
   EXPECT_EQ(to_json(other)["runs"][1]["time_to_goal_ratio"]["differs"], nullptr);
+  EXPECT_EQ(to_json(other)["runs"][1]["time_to_goal_ratio"]["no_spread"], true);
 }
 
 TEST(Significance, ARepeatThatMissedLeavesNoTime) {
