@@ -14,7 +14,7 @@ namespace mlbench::report {
 struct RunNotes {
   std::string description, expected;  // the texts are those of note_texts()
   std::vector<std::string> tags;      // in the order given, each once
-  std::string summary, next_steps, cluster, firewall;
+  std::string summary = {}, next_steps = {}, cluster = {}, firewall = {};
   bool operator==(const RunNotes&) const = default;
 };
 
