@@ -11,9 +11,6 @@
 namespace mlbench::exec {
 namespace {
 
-constexpr const char* kOutOfMemory =
-    "out of memory: the kernel killed a process of it at the memory limit of its container";
-
 Json capture_in(const Json& said, const char* name) {
   const Json capture = said.value(name, Json());
   return capture.is_null() ? Json::object() : checked(peer_words::kCapture, capture);
