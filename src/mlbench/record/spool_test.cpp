@@ -85,17 +85,19 @@ TEST_F(Spool, IgnoresATornEnd) {
 TEST_F(Spool, OfAnotherRunIsNotRead) {
   const std::string own(32, 'a'), other(32, 'b');
   const auto spec_of = [&](const Json& spec) { std::ofstream(dir() / "spec.json") << spec.dump(); };
-  write_spool(dir(), 1, 0, {step(0, 1, 10, 10)}, {{{"event", "end"}, {"sequence", 0}, {"end_ns", 10}}}, 5, other);
+  write_spool(dir(), 1, 0, {step_record(0, 1, 10, 10)}, {{{"event", "end"}, {"sequence", 0}, {"end_ns", 10}}}, 5,
+              other);
   spec_of({{"identity", own}});
-  EXPECT_THAT([&] { read(); }, testing::ThrowsMessage<UserError>(
-                                   AllOf(HasSubstr(steps().string()), HasSubstr("of another run (" + other + ")"))));
+  EXPECT_THAT([&] { read(); },
+              testing::ThrowsMessage<UserError>(testing::AllOf(testing::HasSubstr(steps().string()),
+                                                               testing::HasSubstr("of another run (" + other + ")"))));
   EXPECT_THROW(SpoolTail(dir(), 1, 0), UserError);
   spec_of({{"identity", other}});
   EXPECT_EQ(read().steps.size(), 1U);
   EXPECT_EQ(read().header.identity, other);
   spec_of({{"id", 7}});
   EXPECT_EQ(read().steps.size(), 1U) << "a folder of an earlier program says nothing";
-  write_spool(dir(), 1, 0, {step(0, 1, 10, 10)}, {}, 5, "");
+  write_spool(dir(), 1, 0, {step_record(0, 1, 10, 10)}, {}, 5, "");
   spec_of({{"identity", own}});
   EXPECT_EQ(read().steps.size(), 1U) << "a spool of an earlier program says nothing";
   EXPECT_EQ(read().header.identity, "");
