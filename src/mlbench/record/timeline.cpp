@@ -14,6 +14,7 @@
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/record/step_format.h"
 
 namespace mlbench::record {
 

@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/numbers.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/spec/fields.h"
 #include "mlbench/spec/run_options.h"

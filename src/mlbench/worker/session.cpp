@@ -11,6 +11,7 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/peer_words.h"
 #include "mlbench/comm/kv_store.h"
 #include "mlbench/net/sockets.h"
 #include "mlbench/record/events.h"
