@@ -62,6 +62,17 @@ export function linesOfRuns(runs: {label: string; rows: CollectiveRow[]}[], grou
     lineOf(several ? `${run.label}, ${type}` : run.label, run.rows.filter((row) => row.type === type), ownForm, measure)));
 }
 
+// Sizes that took ten times as long as both their neighbours, as tables and documents of the command mark them:
+// "stalled, ten times both neighbours: 65,536 bytes (float, in place)"; '' where none did.
+export function stallsOf(times: Line[]): string {
+  const stalled = times.flatMap(({label, x, y}) => x.flatMap((size, i) => {
+    const [before, own, after] = [y[i - 1], y[i], y[i + 1]];
+    if (!before || !own || !after || own < 10 * Math.max(before, after)) return [];
+    return [`${size.toLocaleString('en')} bytes (${label})`];
+  }));
+  return stalled.length === 0 ? '' : `stalled, ten times both neighbours: ${stalled.join('; ')}`;
+}
+
 export const wrongOf = (rows: CollectiveRow[]): number =>
   rows.reduce((sum, row) => sum + (row.out_of_place?.nwrong ?? 0) + (row.in_place?.nwrong ?? 0), 0);
 

@@ -2,7 +2,7 @@
 
 import {useMemo, useState} from 'preact/hooks';
 import {Chart} from './chart';
-import {badness, FORMS, groupsOf, linesOfRun, linesOfRuns, MEASURES, shortSize, type Measure} from './collectives';
+import {badness, FORMS, groupsOf, linesOfRun, linesOfRuns, MEASURES, shortSize, stallsOf, type Measure} from './collectives';
 import {NONE, number} from './format';
 import type {CollectiveForm, CollectiveRow, PairMatrix} from './types';
 import {Segmented} from './ui';
@@ -25,7 +25,7 @@ export function CollectiveCharts({runs, file, empty}: {runs: {label: string; row
         {charts.length === 0 && <div class="empty"><p class="empty-title">{empty}</p></div>}
         {charts.map(({group, lines}) => (
           <Chart key={group} title={`${MEASURES[measure].title}: ${group}`} file={`${file}-${group}-${measure}`} log xLabel="bytes" xFormat={shortSize}
-            yLabel={MEASURES[measure].unit} lines={lines} empty={empty} note={measure === 'time' ? 'median of the iterations' : ''} />
+            yLabel={MEASURES[measure].unit} lines={lines} empty={empty} note={measure === 'time' ? ['median of the iterations', stallsOf(lines)].filter(Boolean).join('; ') : ''} />
         ))}
       </div>
     </>

@@ -44,6 +44,13 @@ test('speed-ups are those that the master tells, and else the reason why there a
   assert.equal(comparison.heading({baseline: '', runs: [{baseline: ''}]}), 'Runs side by side');
 });
 
+test('a size that took ten times as long as both its neighbours is named', () => {
+  const line = (label, y) => ({label, x: [32768, 65536, 131072], y});
+  assert.equal(collectives.stallsOf([line('gloo', [32, 43978, 181]), line('mpi', [30, 299, 29])]),
+    'stalled, ten times both neighbours: 65,536 bytes (gloo)');
+  assert.equal(collectives.stallsOf([line('gloo', [32, 90, 181]), line('mpi', [30, 30000, 300000]), line('none', [null, 5, 5])]), '');
+});
+
 test('differences are those that the master tells', () => {
   const text = (differs, ratio, interval, shown_by_half = null, no_spread = false) =>
     comparison.ratioText({ratio, interval, differs, shown_by_half, no_spread}, 'slower', 'faster');
