@@ -1,16 +1,15 @@
 // `mlbench supervise ...` without the rest of mlbench.
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/files.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/program_start.h"
 #include "mlbench/base/signals.h"
 #include "mlbench/exec/local/local.h"
 #include "mlbench/supervise/supervisor.h"
 
 int main(int argc, char** argv) {
   using namespace mlbench;
-  hold_end_signals();
-  keep_files_private();
+  begin_program({.held = end_signals()});
   set_up_logging("supervise");
   try {
     supervise::SupervisorOptions options = supervise::options_from_arguments({argv + 2, argv + argc});

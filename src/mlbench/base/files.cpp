@@ -35,7 +35,7 @@ std::optional<mode_t> users_umask;
 
 void keep_files_private() {
   const mode_t before = umask(077);
-  if (!users_umask) users_umask = before;
+  if (!users_umask) users_umask = before & 077;
 }
 
 std::optional<mode_t> umask_of_the_user() { return users_umask; }

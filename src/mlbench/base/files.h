@@ -16,10 +16,10 @@
 
 namespace mlbench {
 
-// From now on every new file and folder is this user's alone (umask 077). First in main, before any thread. Children
-// start with the umask from before (process.h).
+// From now on every new file and folder is this user's alone (umask 077). Before any thread (program_start.h). Children
+// start with the umask from before (process.h), less what it takes from the owner: no program works without that.
 void keep_files_private();
-// The umask from before, where there was such a call.
+// That umask of children, where there was such a call.
 std::optional<mode_t> umask_of_the_user();
 
 // While it lives, new files have the user's umask: for those that the user named. In programs of one thread.

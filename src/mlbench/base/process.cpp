@@ -18,6 +18,7 @@
 
 #include "mlbench/base/descriptors.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/program_start.h"
 #include "mlbench/base/system_error.h"
 
 namespace mlbench {
@@ -71,7 +72,8 @@ std::vector<std::string> merged_environment(const std::map<std::string, std::str
   std::vector<std::string> merged;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string text = *entry;
-    if (!additions.contains(text.substr(0, text.find('=')))) merged.push_back(text);
+    const std::string name = text.substr(0, text.find('='));
+    if (!additions.contains(name) && !is_kept_from_children(name)) merged.push_back(text);
   }
   for (const auto& [name, value] : additions) merged.push_back(name + "=" + value);
   return merged;
@@ -238,6 +240,9 @@ ChildProcess ChildProcess::start(const ProcessOptions& options) {
   const std::string program = find_program(options.arguments[0]);
   const std::vector<std::string> environment = merged_environment(options.environment);
   const std::vector<char*> argument_pointers = pointers_to(options.arguments);
+  // Some programs and libraries end, or find nothing, without a working folder.
+  const std::filesystem::path directory =
+      options.working_directory.empty() && working_folder_is_gone() ? "/" : options.working_directory;
   const std::vector<char*> environment_pointers = pointers_to(environment);
 
   const FileDescriptor input =
@@ -267,7 +272,7 @@ ChildProcess ChildProcess::start(const ProcessOptions& options) {
   std::sort(kept.begin(), kept.end());
 
   const ChildPlan plan{.program = program.c_str(),
-                       .directory = options.working_directory.empty() ? nullptr : options.working_directory.c_str(),
+                       .directory = directory.empty() ? nullptr : directory.c_str(),
                        .arguments = argument_pointers.data(),
                        .environment = environment_pointers.data(),
                        .streams = {input.get(), output.get(), error_output.get()},

@@ -1,8 +1,8 @@
 #pragma once
 
 // Child processes: always fork + exec of an argument list, never a shell. The child starts with default signal
-// handling, an empty signal mask, the umask that the user gave this program (files.h), and no descriptor beside those
-// named here.
+// handling, an empty signal mask, the umask that the user gave this program (files.h), no variable of another launcher
+// (program_start.h), and no descriptor beside those named here.
 
 #include <sys/types.h>
 
@@ -20,7 +20,7 @@ namespace mlbench {
 struct ProcessOptions {
   std::vector<std::string> arguments;              // [0]: the program's path, or a name without '/' found in PATH
   std::map<std::string, std::string> environment;  // added to (or replacing) the parent's
-  std::filesystem::path working_directory;         // empty: the parent's
+  std::filesystem::path working_directory;         // empty: the parent's, or / where that was removed
   std::optional<std::filesystem::path> output;     // standard output and error, appended; empty: inherited
   int standard_input = -1;                         // descriptor to be the child's standard input; -1: /dev/null
   int standard_output = -1;                        // descriptors; -1: as `output` says

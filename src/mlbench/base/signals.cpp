@@ -12,11 +12,6 @@ sigset_t end_signals() {
   return signals;
 }
 
-void hold_end_signals() {
-  const sigset_t signals = end_signals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-}
-
 void release_end_signals() {
   const sigset_t signals = end_signals();
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);

@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "mlbench/base/program_start.h"
+
 namespace mlbench {
 namespace {
 
@@ -11,7 +13,7 @@ namespace {
 int status_of(void (*body)()) {
   const pid_t child = fork();
   if (child == 0) {
-    hold_end_signals();
+    begin_program({.held = end_signals()});
     body();
     _exit(7);
   }

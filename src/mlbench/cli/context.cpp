@@ -51,7 +51,12 @@ void flush_output() {
   }
 }
 
-void say(std::string_view text) { fmt::print(stderr, "mlbench: {}\n", printable_lines(text, "")); }
+void tell(std::FILE* out, std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), out);
+  std::fflush(out);
+}
+
+void say(std::string_view text) { tell(stderr, fmt::format("mlbench: {}\n", printable_lines(text, ""))); }
 
 bool is_terminal(int fd) { return isatty(fd) == 1; }
 

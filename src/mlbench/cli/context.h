@@ -2,6 +2,7 @@
 
 // What every verb shares: the home, how to answer, and the terminal.
 
+#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -51,6 +52,9 @@ void print(std::string_view text);
 void print_as_it_is(std::string_view text);
 void print_json(const Json& value, int indent = 2);
 void flush_output();
+// What helps and is no answer, to standard error as a rule. Where it cannot be written (a full disk, a closed pipe), it
+// is lost, and nothing else is.
+void tell(std::FILE* out, std::string_view text);
 // A diagnostic on standard error: "mlbench: TEXT".
 void say(std::string_view text);
 

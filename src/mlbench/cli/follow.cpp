@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <iterator>
 #include <thread>
 #include <utility>
@@ -24,6 +25,7 @@
 #include "mlbench/report/records.h"
 #include "mlbench/report/summary.h"
 #include "mlbench/report/table.h"
+#include "mlbench/spec/variables.h"
 #include "mlbench/supervise/core_lock.h"
 
 namespace mlbench::cli {
@@ -217,6 +219,9 @@ supervise::SupervisorOptions supervisor_options(const fs::path& worker, const sp
   options.run_dir = run.run_dir;
   options.worker = worker;
   options.core_lock = supervise::default_core_lock();
+  for (const std::string& name : spec::names_to_give(run)) {  // also one that children do not get by themselves
+    if (const char* value = std::getenv(name.c_str())) options.environment[name] = value;
+  }
   return options;
 }
 

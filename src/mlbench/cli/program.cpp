@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <signal.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/program_start.h"
 #include "mlbench/base/signals.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/catalog/control/catalog.h"
@@ -140,7 +140,7 @@ ExitCode run(int argc, char** argv) {
   }
   if (version) return print_version(program.context);
   if (!program.action) {
-    fmt::print(stderr, "{}", app.help());
+    tell(stderr, app.help());
     return ExitCode::kUserError;
   }
   if (!program.reads_signals) release_end_signals();
@@ -149,9 +149,18 @@ ExitCode run(int argc, char** argv) {
 
 }  // namespace
 
+namespace {
+
+// Behind an error of this program.
+const char* what_else_is_wrong() {
+  return working_folder_is_gone() ? "; the folder in which this command was started is gone: change to another" : "";
+}
+
+}  // namespace
+
 int run_program(int argc, char** argv) {
-  signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of writing, reported as such
   try {
+    begin_program({.held = end_signals()});
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && arguments.front() == "supervise") {
       return supervise_run({arguments.begin() + 1, arguments.end()});
@@ -163,14 +172,11 @@ int run_program(int argc, char** argv) {
     flush_output();
     return static_cast<int>(code);
   } catch (const DiskFull& error) {
-    std::fputs(fmt::format("mlbench: error: {}; free space there, and type the same again\n",
-                           printable_lines(error.what(), ""))
-                   .c_str(),
-               stderr);
+    tell(stderr, fmt::format("mlbench: error: {}; free space there, and type the same again\n",
+                             printable_lines(error.what(), "")));
     return static_cast<int>(exit_code_of(error));
   } catch (const std::exception& error) {
-    std::fputs(fmt::format("mlbench: error: {}\n", printable_lines(error.what(), "")).c_str(),
-               stderr);  // fmt::print would throw again
+    tell(stderr, fmt::format("mlbench: error: {}{}\n", printable_lines(error.what(), ""), what_else_is_wrong()));
     return static_cast<int>(exit_code_of(error));
   }
 }

@@ -69,8 +69,7 @@ void ProgressView::show(const spec::RunSpec& run, const report::Progress& progre
     // One column stays free: some terminals wrap when the last one is written.
     const auto width = static_cast<size_t>(terminal_width(fileno(out_)) - 1);
     if (line.size() > width) line.resize(width);
-    fmt::print(out_, "\r\x1b[K{}", line);
-    std::fflush(out_);
+    tell(out_, "\r\x1b[K" + line);
     drawn_ = true;
     return;
   }
@@ -78,19 +77,16 @@ void ProgressView::show(const spec::RunSpec& run, const report::Progress& progre
   if (key == last_stage_ && elapsed_s - last_line_s_ < double(interval_.count())) return;
   last_stage_ = key;
   last_line_s_ = elapsed_s;
-  fmt::print(out_, "{}\n", line);
-  std::fflush(out_);
+  tell(out_, line + "\n");
 }
 
 void ProgressView::note(const std::string& text) {
   clear();
-  fmt::print(out_, "{}\n", printable_lines(text, ""));
-  std::fflush(out_);
+  tell(out_, printable_lines(text, "") + "\n");
 }
 
 void ProgressView::clear() {
-  if (drawn_) fmt::print(out_, "\r\x1b[K");
-  if (drawn_) std::fflush(out_);
+  if (drawn_) tell(out_, "\r\x1b[K");
   drawn_ = false;
 }
 

@@ -7,6 +7,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/cli/context.h"
 
 namespace mlbench::cli {
 
@@ -15,24 +16,23 @@ std::string ask(const std::string& title, const std::vector<Choice>& choices, co
   MLBENCH_CHECK(!choices.empty(), "nothing to choose from");
   size_t width = 0;
   for (const Choice& choice : choices) width = std::max(width, choice.value.size());
-  fmt::print(out, "{}:\n", title);
+  tell(out, title + ":\n");
   for (size_t i = 0; i < choices.size(); ++i) {
-    fmt::print(out, "  {}  {:<{}}  {}\n", i, choices[i].value, width, choices[i].text);
+    tell(out, fmt::format("  {}  {:<{}}  {}\n", i, choices[i].value, width, choices[i].text));
   }
   const auto known = [&](const std::string& value) {
     return std::any_of(choices.begin(), choices.end(), [&](const Choice& choice) { return choice.value == value; });
   };
   const std::string default_value = known(preset) ? preset : choices.front().value;
   for (;;) {
-    fmt::print(out, "{} [{}]: ", title, default_value);
-    std::fflush(out);
+    tell(out, fmt::format("{} [{}]: ", title, default_value));
     const auto answer = read_line();
     if (!answer) throw UserError("no answer to '" + title + "': give it as an option, see mlbench run --help");
     if (answer->empty()) return default_value;
     if (known(*answer)) return *answer;
     const bool digits = std::all_of(answer->begin(), answer->end(), [](char c) { return c >= '0' && c <= '9'; });
     if (digits && answer->size() < 6 && std::stoul(*answer) < choices.size()) return choices[std::stoul(*answer)].value;
-    fmt::print(out, "'{}' is none of these: a number from 0 to {}, or a name\n", *answer, choices.size() - 1);
+    tell(out, fmt::format("'{}' is none of these: a number from 0 to {}, or a name\n", *answer, choices.size() - 1));
   }
 }
 

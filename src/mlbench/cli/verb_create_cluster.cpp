@@ -139,7 +139,7 @@ ExitCode create(const Context& context, const ClusterVerb& verb) {
 
 // Enter is no.
 bool agreed(const std::string& question) {
-  fmt::print(stderr, "{} [y/N]: ", question);
+  tell(stderr, question + " [y/N]: ");
   const std::string answer = read_input_line().value_or("");
   return answer == "y" || answer == "Y" || answer == "yes";
 }

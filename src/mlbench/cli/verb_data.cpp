@@ -76,11 +76,10 @@ class FetchProgress {
     if (file != file_) {
       end_line();
       file_ = file;
-      if (!terminal_) fmt::print(stderr, "fetching {} ({})\n", file, size(total));
+      if (!terminal_) tell(stderr, fmt::format("fetching {} ({})\n", file, size(total)));
     }
     if (!terminal_) return;
-    fmt::print(stderr, "\r\x1b[Kfetching {}  {} of {}", file, report::format_bytes(uint64_t(done)), size(total));
-    std::fflush(stderr);
+    tell(stderr, fmt::format("\r\x1b[Kfetching {}  {} of {}", file, report::format_bytes(uint64_t(done)), size(total)));
   }
 
  private:
@@ -88,7 +87,7 @@ class FetchProgress {
     return total > 0 ? report::format_bytes(static_cast<uint64_t>(total)) : "unknown size";
   }
   void end_line() {
-    if (terminal_ && !file_.empty()) fmt::print(stderr, "\n");
+    if (terminal_ && !file_.empty()) tell(stderr, "\n");
     file_.clear();
   }
   bool terminal_ = is_terminal(STDERR_FILENO);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/files.h"
+#include "mlbench/base/program_start.h"
 #include "mlbench/guard/guard.h"
 #include "mlbench/guard/openmpi.h"
 
@@ -16,9 +16,8 @@ int main(int argc, char** argv) {
   // All of them, so that nothing but SIGKILL ends it: those that matter are read from a descriptor.
   sigset_t all;
   sigfillset(&all);
-  sigprocmask(SIG_SETMASK, &all, nullptr);
-  mlbench::keep_files_private();
   try {
+    mlbench::begin_program({.held = all, .launched = true});
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     if (mlbench::guard::is_call(arguments)) return mlbench::guard::call_guard(arguments);
     return mlbench::guard::guard_rank(arguments);

@@ -1,10 +1,15 @@
 #include "mlbench/net/launch.h"
 
 #include <gmock/gmock.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <map>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/program_start.h"
+#include "mlbench/base/signals.h"
 
 namespace mlbench::net {
 namespace {
@@ -137,6 +142,23 @@ TEST_P(Launchers, Detected) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Launchers, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+
+// What a surrounding launcher says of this process is none of its children's business: base knows the same launchers.
+TEST_P(Launchers, AreNotBelievedByChildren) {
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const auto& [name, value] : GetParam().environment) setenv(name.c_str(), value.c_str(), 1);
+    begin_program({.held = end_signals()});
+    int believed = 0;
+    for (const auto& [name, value] : GetParam().environment) {
+      if (name != "GLOO_SOCKET_IFNAME") believed += is_kept_from_children(name) ? 0 : 1;
+    }
+    _exit(believed);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << "so many of its variables come through, times 256";
+}
 
 // The order of the list: drop the winner, and the next one wins.
 TEST(Launch, FirstMatchWins) {

@@ -1,15 +1,13 @@
 #include "mlbench/worker/program.h"
 
-#include <signal.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/files.h"
 #include "mlbench/base/heap.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/program_start.h"
 #include "mlbench/base/signals.h"
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/worker/evaluate.h"
@@ -61,13 +59,11 @@ Options parse(int argc, char** argv, const RankOptions& rank) {
 }  // namespace
 
 int run_program(int argc, char** argv, const RankOptions& given) {
-  // Before any thread exists, so that all of them leave these signals to the session's own thread.
-  hold_end_signals();
-  keep_freed_memory();
-  keep_files_private();
-  signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error to report, not a reason to die
-  signal(SIGPIPE, SIG_IGN);
+  set_up_logging("worker");
   try {
+    // Before any thread exists, so that all of them leave the signals that end it to the session's own thread.
+    begin_program({.held = end_signals(), .launched = true});
+    keep_freed_memory();
     const Options options = parse(argc, argv, given);
     if (options.catalog || !options.evaluate.empty()) release_end_signals();
     if (options.catalog) {
