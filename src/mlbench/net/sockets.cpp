@@ -81,15 +81,30 @@ bool connected_to_itself(int socket) {
          std::memcmp(&own, &peer, own_size) == 0;
 }
 
-FileDescriptor begin_connect(const addrinfo& entry, std::string& reason, int64_t buffer_bytes) {
+FileDescriptor begin_connect(const addrinfo& entry, std::string& reason, int64_t buffer_bytes, int* error) {
   FileDescriptor socket(::socket(entry.ai_family, entry.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket) set_buffers(socket.get(), buffer_bytes);
   if (socket && (connect(socket.get(), entry.ai_addr, entry.ai_addrlen) == 0 || errno == EINPROGRESS)) return socket;
+  if (error != nullptr) *error = errno;
   reason = errno_text(errno);
   return {};
 }
 
+// Of the way to a host, not of the host.
+constexpr int kNoWay[] = {ENETUNREACH, EHOSTUNREACH, ENETDOWN, EADDRNOTAVAIL, EAFNOSUPPORT, EACCES, EPERM};
+constexpr std::chrono::seconds kNoWayPatience{10};
+
 }  // namespace
+
+bool NoWay::lasts(int error) {
+  if (std::ranges::find(kNoWay, error) == std::end(kNoWay)) {
+    since_.reset();
+    return false;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  if (!since_) since_ = now;
+  return now - *since_ >= kNoWayPatience;
+}
 
 FileDescriptor listen_on(const std::string& address_or_interface, int port) {
   const auto addresses = resolve(address_of(address_or_interface), port, AI_PASSIVE);
@@ -129,10 +144,11 @@ Accepted accept_from(int listener) {
   }
 }
 
-FileDescriptor begin_connect(const std::string& host, int port, std::string& reason, int64_t buffer_bytes) {
+FileDescriptor begin_connect(const std::string& host, int port, std::string& reason, int64_t buffer_bytes, int* error) {
   const auto addresses = resolve(host, port, 0);
   reason = addresses.error;
-  return addresses.list ? begin_connect(*addresses.list, reason, buffer_bytes) : FileDescriptor();
+  if (error != nullptr) *error = 0;
+  return addresses.list ? begin_connect(*addresses.list, reason, buffer_bytes, error) : FileDescriptor();
 }
 
 void set_buffers(int socket, int64_t bytes) {
@@ -150,18 +166,23 @@ int connect_error(int socket) {
 }
 
 FileDescriptor connect_to(const std::string& host, int port, std::chrono::steady_clock::time_point deadline,
-                          std::string& reason) {
+                          std::string& reason, int* error) {
   const auto addresses = resolve(host, port, 0);
   reason = addresses.error;
+  int ignored = 0;
+  int& number = error != nullptr ? *error : ignored;
+  number = 0;
   for (const addrinfo* entry = addresses.list.get(); entry != nullptr; entry = entry->ai_next) {
-    FileDescriptor socket = begin_connect(*entry, reason, 0);
+    FileDescriptor socket = begin_connect(*entry, reason, 0, &number);
     if (!socket) continue;
+    number = 0;
     if (!wait_for(socket.get(), POLLOUT, deadline)) {
       reason = "no answer";
       continue;
     }
-    if (const int error = connect_error(socket.get()); error != 0) {
-      reason = errno_text(error);
+    number = connect_error(socket.get());
+    if (number != 0) {
+      reason = errno_text(number);
       continue;
     }
     set_options(socket.get());

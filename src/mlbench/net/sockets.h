@@ -28,13 +28,25 @@ Accepted accept_from(int listener);
 
 // Begins to connect to an address (the first that the name stands for). Not connected yet when it returns: wait until
 // the socket is writable, then ask connect_error(). None, with the reason, when that fails at once. With buffers of so
-// many bytes (set_buffers), which count from the first packet on.
-FileDescriptor begin_connect(const std::string& host, int port, std::string& reason, int64_t buffer_bytes = 0);
+// many bytes (set_buffers), which count from the first packet on. `error`: the reason's errno, 0 where it has none.
+FileDescriptor begin_connect(const std::string& host, int port, std::string& reason, int64_t buffer_bytes = 0,
+                             int* error = nullptr);
 // Errno of a connection that became writable, 0 when it stands.
 int connect_error(int socket);
 // All addresses of the host, one after the other, waiting for each. None, with the reason, when none answers.
 FileDescriptor connect_to(const std::string& host, int port, std::chrono::steady_clock::time_point deadline,
-                          std::string& reason);
+                          std::string& reason, int* error = nullptr);
+
+// Of one attempt after the other to connect to the same place. Where this host has no way there (no route, no network,
+// no address of its own), nobody else will mend it; but an interface may be about to come up.
+class NoWay {
+ public:
+  // With the errno of an attempt that failed: whether all for at least 10 s failed for that.
+  bool lasts(int error);
+
+ private:
+  std::optional<std::chrono::steady_clock::time_point> since_;
+};
 
 // Returns when the host has an address, or after `patience`: names of hosts that start together may take a moment. Who
 // uses it then, says what is wrong.

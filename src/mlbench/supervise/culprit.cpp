@@ -38,6 +38,33 @@ std::string_view meaning_of(int exit_code) {
   return "";
 }
 
+// As the system and libraries put it; in lower case.
+constexpr std::string_view kReasons[] = {"no space left on device",
+                                         "no room for ",
+                                         "not enough space",
+                                         "disk quota exceeded",
+                                         "cannot allocate memory",
+                                         "out of memory",
+                                         "bus error",
+                                         "no route to host",
+                                         "network is unreachable",
+                                         "network is down",
+                                         "no way to ",
+                                         "cannot reach the rendezvous",
+                                         "cannot assign requested address",
+                                         "address already in use",
+                                         "name or service not known",
+                                         "temporary failure in name resolution",
+                                         "too many open files",
+                                         "file too large",
+                                         "read-only file system",
+                                         "error while loading shared libraries",
+                                         "cannot open shared object file",
+                                         "undefined symbol",
+                                         "nccl warn",
+                                         "mpi_init has failed",
+                                         "unable to reach each other"};
+
 bool communication_code(int code) {
   return code == static_cast<int>(ExitCode::kCommError) || code == static_cast<int>(ExitCode::kSupervisorLost);
 }
@@ -59,6 +86,12 @@ T field(const std::optional<Json>& json, const char* key, T otherwise) {
 bool reported_own_failure(const RankFacts& rank) {
   const auto kind = field<std::string>(rank.report, "kind", "");
   return reported_failure(rank) && (kind == "rank_error" || kind == "io_error" || kind == "disk_full");
+}
+
+// What a peer's failure, or the way to it, did to this rank.
+bool communication_kind(const RankFacts& rank) {
+  const auto kind = field<std::string>(rank.report, "kind", "");
+  return kind == "comm_timeout" || kind == "comm_error";
 }
 
 std::string kind_of(const RankFacts& rank) {
@@ -132,16 +165,19 @@ record::Failure lost_host(const std::vector<RankFacts>& ranks, size_t rank) {
 
 record::Failure not_joined(const std::vector<RankFacts>& ranks, const std::vector<size_t>& missing,
                            const std::string& how) {
+  const auto reason = std::ranges::find_if(missing, [&](size_t rank) { return !ranks[rank].log_reason.empty(); });
+  const size_t named = reason == missing.end() ? missing.front() : *reason;
   record::Failure failure;
   failure.kind = "start_failed";
-  failure.rank = static_cast<int64_t>(missing.front());
-  failure.host = ranks[missing.front()].host;
+  failure.rank = static_cast<int64_t>(named);
+  failure.host = ranks[named].host;
   std::vector<std::string> hosts;
   for (const size_t rank : missing) {
     if (std::ranges::find(hosts, ranks[rank].host) == hosts.end()) hosts.push_back(ranks[rank].host);
   }
   failure.message = fmt::format("{} {} on {} {}", missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "),
                                 fmt::join(hosts, ", "), how);
+  if (reason != missing.end()) failure.message += fmt::format("; rank {}: {}", named, ranks[named].log_reason);
   return failure;
 }
 
@@ -156,14 +192,43 @@ std::optional<size_t> first_ended(const std::vector<RankFacts>& ranks, bool (*ma
   return first;
 }
 
+// What a rank says itself of its failure.
+std::string words_of(const RankFacts& rank) {
+  const auto reported = field<std::string>(rank.report, "message", "");
+  // The log may know more than who only waited.
+  if (reported.empty() || (!holds_reason(reported) && communication_kind(rank) && !rank.log_reason.empty())) {
+    return reported.empty() ? rank.log_reason : reported + "; its log: " + rank.log_reason;
+  }
+  return reported;
+}
+
+bool failed_itself(const RankFacts& rank) { return (rank.end && rank.end->code != 0) || reported_failure(rank); }
+
+std::optional<size_t> first_with_reason(const std::vector<RankFacts>& ranks) {
+  std::optional<size_t> first;
+  const auto order = [&](size_t rank) { return ranks[rank].end ? ranks[rank].end_order : std::ssize(ranks); };
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (!failed_itself(ranks[rank]) || !holds_reason(words_of(ranks[rank]))) continue;
+    if (!first || order(rank) < order(*first)) first = rank;
+  }
+  return first;
+}
+
+// Without a word: not killed, and nothing in its report or log.
+bool says_nothing(const RankFacts& rank) { return !rank.lost && !rank.end->signal && words_of(rank).empty(); }
+
 std::optional<record::Failure> ended_by_itself(const std::vector<RankFacts>& ranks) {
-  const auto first = first_ended(
+  auto first = first_ended(
       ranks, [](const RankFacts& rank) { return rank.end->code != 0 && !communication_code(rank.end->code); });
+  if (first && says_nothing(ranks[*first])) {
+    const auto cause = first_with_reason(ranks);
+    if (cause && ranks[*cause].end) first = cause;
+  }
   if (first && ranks[*first].lost) return lost_host(ranks, *first);
   if (first) {
     const RankFacts& rank = ranks[*first];
     const bool killed = rank.end->signal.has_value();
-    const auto words = field<std::string>(rank.report, "message", "");
+    const auto words = words_of(rank);
     return failure_of(ranks, *first, killed ? "rank_died" : kind_of(rank),
                       fmt::format("{} {}{}{}{}{}", who(ranks, *first), killed ? "was " : "", describe_end(*rank.end),
                                   with_space(describe_activity(rank.heartbeat)), words.empty() ? "" : ": " + words,
@@ -246,11 +311,13 @@ std::optional<record::Failure> never_came_up(const std::vector<RankFacts>& ranks
   return failure;
 }
 
+std::string how_it_failed(const RankFacts& rank) { return rank.end ? describe_end(*rank.end) : "reported a failure"; }
+
 // comm_timeout or comm_error, as the ranks that noticed say.
 std::string noticed_kind(const std::vector<RankFacts>& ranks) {
   for (const RankFacts& rank : ranks) {
     const auto kind = field<std::string>(rank.report, "kind", "");
-    if (reported_failure(rank) && (kind == "comm_timeout" || kind == "comm_error")) return kind;
+    if (reported_failure(rank) && communication_kind(rank)) return kind;
   }
   return std::any_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) { return rank.end.has_value(); })
              ? "comm_error"
@@ -282,6 +349,12 @@ std::string describe_activity(const Json& heartbeat) {
                      field<int64_t>(json, "sequence", 0));
 }
 
+bool holds_reason(std::string_view words) {
+  std::string lower(words);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return std::ranges::any_of(kReasons, [&](std::string_view one) { return lower.find(one) != std::string::npos; });
+}
+
 bool stopped(const RankFacts& rank) { return rank.process_state == 'T' || rank.process_state == 't'; }
 
 record::Failure name_culprit(const std::vector<RankFacts>& ranks) {
@@ -305,8 +378,16 @@ record::Failure name_culprit(const std::vector<RankFacts>& ranks) {
         fmt::format("{} sends no heartbeat for {:.0f} s{}{}", who(ranks, *silent), *ranks[*silent].heartbeat_age_s,
                     with_space(describe_activity(ranks[*silent].heartbeat)), what_peers_say(ranks, *silent)));
   }
-  if (auto failure = never_came_up(ranks)) return *failure;
   const std::string kind = noticed_kind(ranks);
+  const auto named = [&](size_t rank) {
+    const std::string words = words_of(ranks[rank]);
+    return failure_of(
+        ranks, rank, kind,
+        fmt::format("{} {}{}{}", who(ranks, rank), how_it_failed(ranks[rank]),
+                    with_space(describe_activity(ranks[rank].heartbeat)), words.empty() ? "" : ": " + words));
+  };
+  if (const auto cause = first_with_reason(ranks)) return named(*cause);
+  if (auto failure = never_came_up(ranks)) return *failure;
   if (const auto behind = furthest_behind(ranks)) {
     return failure_of(
         ranks, *behind, kind,
@@ -323,12 +404,34 @@ record::Failure name_culprit(const std::vector<RankFacts>& ranks) {
     unknown.message = "the ranks stopped making progress; no rank stands out";
     return unknown;
   }
-  const auto words = field<std::string>(ranks[*first].report, "message", "");
-  const std::string end = ranks[*first].end ? " " + describe_end(*ranks[*first].end) : " reported a failure";
-  return failure_of(
-      ranks, *first, kind,
-      fmt::format("{}{}{}{}", who(ranks, *first), end, with_space(describe_activity(ranks[*first].heartbeat)),
-                  words.empty() ? "" : ": " + words));
+  return named(*first);
+}
+
+std::optional<record::Failure> name_culprit_of_commands(const std::vector<RankFacts>& ranks) {
+  auto first = first_ended(ranks, [](const RankFacts& rank) { return rank.end->code != 0; });
+  if (!first) return std::nullopt;
+  if (ranks[*first].lost) return lost_host(ranks, *first);
+  if (says_nothing(ranks[*first])) {
+    const auto cause = first_with_reason(ranks);
+    if (cause && ranks[*cause].end) first = cause;
+  }
+  const RankFacts& rank = ranks[*first];
+  record::Failure failure;
+  failure.kind = rank.end->signal ? "rank_died" : "rank_error";
+  failure.rank = static_cast<int64_t>(*first);
+  failure.host = rank.host;
+  failure.message =
+      fmt::format("{} {}{}{}", who(ranks, *first),
+                  rank.end->signal ? "was killed by " + signal_name(*rank.end->signal)
+                                   : fmt::format("exited with code {}", rank.end->code),
+                  rank.why.empty() ? "" : ", " + rank.why, rank.log_reason.empty() ? "" : ": " + rank.log_reason);
+  // What it may have waited for.
+  for (size_t other = 0; other < ranks.size(); ++other) {
+    if (!stopped(ranks[other])) continue;
+    failure.message +=
+        fmt::format("; {} is stopped (state {}, as by SIGSTOP)", who(ranks, other), ranks[other].process_state);
+  }
+  return failure;
 }
 
 }  // namespace mlbench::supervise

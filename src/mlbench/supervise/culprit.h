@@ -26,6 +26,7 @@ struct RankFacts {
   std::optional<double> heartbeat_age_s;  // since the last heartbeat; empty: none yet
   Json heartbeat = Json::object();        // {"operation", "sequence", "in_progress", "since_s", "step"}
   std::optional<Json> report;             // {"event": "failure", "kind", "operation", ...}
+  std::string log_reason = {};            // the last line of its log that holds a reason (holds_reason()), if any
   char process_state = '?';               // as in /proc/PID/stat; '?': not on this host, or gone
 };
 
@@ -36,6 +37,10 @@ std::string signal_name(int number);
 // "during all_reduce #123", "after all_reduce #123", or "" where the rank never began an operation.
 std::string describe_activity(const Json& heartbeat);
 
+// Whether these words of a rank, or of a library in its log, are a reason of its own host's (no room, no route, no such
+// library) rather than what others did to it.
+bool holds_reason(std::string_view words);
+
 bool stopped(const RankFacts& rank);  // by SIGSTOP or a debugger
 bool reported_failure(const RankFacts& rank);
 
@@ -45,20 +50,27 @@ record::Failure failure_at(const std::vector<RankFacts>& ranks, int64_t rank, st
 // "ranks 2, 3 on n2: the link to their host was lost": `rank` and all of its host that were lost.
 record::Failure lost_host(const std::vector<RankFacts>& ranks, size_t rank);
 
-// Ranks `missing`, of whom there is one at least, that have not come to the rendezvous: "ranks 0, 2 on n1, n2 HOW".
+// Ranks `missing`, of whom there is one at least, that have not come to the rendezvous: "ranks 0, 2 on n1, n2 HOW";
+// with the reason of the first of them that has one.
 record::Failure not_joined(const std::vector<RankFacts>& ranks, const std::vector<size_t>& missing,
                            const std::string& how);
 
 // Called once something went wrong; in this order the culprit is
 //  1. the first rank that was killed by a signal, or ended with a code that is no communication error, or reported an
-//     error of its own; or whose host is out of reach, with the others there;
+//     error of its own; or whose host is out of reach, with the others there. One that ended without a word gives way
+//     to one that ended, too, with a reason;
 //  2. a rank whose process is stopped;
 //  3. a rank that has not come to the rendezvous, where others gave up waiting for it;
 //  4. a rank that is alive but has stopped heart-beating (the longest silent one);
-//  5. nobody, where the ranks wait in MPI_Init: what keeps them from coming up is mpirun, or who connects to its ports;
-//  6. the rank with the lowest sequence number, where they differ;
-//  7. the first one that ended or reported: it is named, the cause stays with its message.
+//  5. the first rank that ended or reported and has a reason, in its report or its log;
+//  6. nobody, where the ranks wait in MPI_Init: what keeps them from coming up is mpirun, or who connects to its ports;
+//  7. the rank with the lowest sequence number, where they differ;
+//  8. the first one that ended or reported: it is named, the cause stays with its message.
 // log_tail and times are the caller's.
 record::Failure name_culprit(const std::vector<RankFacts>& ranks);
+
+// The same of commands of others, whose ends alone can be seen, and whose exit codes mean what they like. Empty: none
+// has failed.
+std::optional<record::Failure> name_culprit_of_commands(const std::vector<RankFacts>& ranks);
 
 }  // namespace mlbench::supervise

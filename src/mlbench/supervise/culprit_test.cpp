@@ -245,5 +245,70 @@ TEST(DescribeEnd, Texts) {
   EXPECT_EQ(describe_end({143, SIGTERM}), "killed by signal 15 (SIGTERM)");
 }
 
+// ---- the cause, where a rank's own words hold it, and not who noticed first -----------------------------------------
+
+TEST(Culprit, ARankThatHasAReasonWinsOverThoseThatWaitedForIt) {
+  RankFacts cause = ended(timed_out(1), {3, {}}, 1);
+  (*cause.report)["message"] = "connecting: no way to rank 0 at 10.0.0.1:4711: No route to host (errno 113)";
+  const auto failure = name_culprit({ended(timed_out(1), {3, {}}, 0), cause});
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.kind, "comm_timeout");
+  EXPECT_EQ(
+      failure.message,
+      "rank 1 on node1 exited with code 3 (communication error) during all_reduce #1: connecting: no way to rank 0 "
+      "at 10.0.0.1:4711: No route to host (errno 113)");
+}
+
+TEST(Culprit, TheWordsOfALibraryInItsLogAreARanksReason) {
+  RankFacts cause = timed_out(1);
+  cause.log_reason = "btl_tcp_endpoint.c:730: connect() to 10.0.0.1:1024 failed: No route to host (113)";
+  const auto failure = name_culprit({timed_out(1), cause});
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_THAT(failure.message, HasSubstr("all_reduce took longer than 2 s; its log: btl_tcp_endpoint.c"));
+  EXPECT_THAT(failure.message, HasSubstr("No route to host"));
+  // Behind what is certain: a rank that was killed, or is stopped.
+  EXPECT_EQ(name_culprit({ended(working(1), {137, SIGKILL}, 1), cause}).rank, 0);
+  RankFacts halted = working(1);
+  halted.process_state = 'T';
+  EXPECT_EQ(name_culprit({halted, cause}).rank, 0);
+  // A rank that works has no failure, whatever its log says.
+  RankFacts fine = working(1);
+  fine.log_reason = cause.log_reason;
+  EXPECT_EQ(name_culprit({timed_out(1), fine}).rank, 0);
+}
+
+TEST(Culprit, ARankThatEndsWithoutAWordGivesWayToOneWithAReason) {
+  const RankFacts silent = ended(working(1), {1, {}}, 0);
+  RankFacts cause = ended(working(1), {1, {}}, 1);
+  cause.log_reason = "It appears as if there is not enough space for /dev/shm/vader_segment (the shared-memory backing";
+  const auto failure = name_culprit({silent, cause});
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.kind, "rank_error");
+  EXPECT_THAT(failure.message, HasSubstr("not enough space for /dev/shm"));
+  EXPECT_EQ(name_culprit({silent, ended(working(1), {1, {}}, 1)}).rank, 0);
+}
+
+TEST(Culprit, OfCommandsTheOneWithAReasonIsNamed) {
+  const RankFacts silent = ended(working(0), {1, {}}, 0);
+  RankFacts cause = ended(working(0), {1, {}}, 1);
+  cause.log_reason = "OSError: [Errno 28] No space left on device";
+  EXPECT_EQ(name_culprit_of_commands({silent, cause})->message,
+            "rank 1 on node1 exited with code 1: OSError: [Errno 28] No space left on device");
+  EXPECT_EQ(name_culprit_of_commands({silent, ended(working(0), {1, {}}, 1)})->message,
+            "rank 0 on node1 exited with code 1");
+  EXPECT_FALSE(name_culprit_of_commands({working(0)}));
+}
+
+TEST(Culprit, Reasons) {
+  for (const char* words :
+       {"bind: Cannot assign requested address", "NCCL WARN Call to posix_fallocate failed",
+        "no room for 4096 bytes of shared memory in /dev/shm", "x: symbol lookup error: undefined symbol"}) {
+    EXPECT_TRUE(holds_reason(words)) << words;
+  }
+  for (const char* words : {"", "lost rank 1 (Connection reset by peer)", "waited 5000 ms for rank 1", "done"}) {
+    EXPECT_FALSE(holds_reason(words)) << words;
+  }
+}
+
 }  // namespace
 }  // namespace mlbench::supervise

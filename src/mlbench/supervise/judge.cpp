@@ -21,31 +21,6 @@ constexpr seconds kGatherSilent{12};
 // On top of the communication timeout: what ranks get to notice by themselves before the supervisor acts.
 constexpr seconds kGrace{3};
 
-// Commands of others have no heartbeat: only how they end can be seen. Their exit codes mean what they like.
-std::optional<record::Failure> judge_custom(const std::vector<RankFacts>& ranks) {
-  const RankFacts* first = nullptr;
-  for (const RankFacts& rank : ranks) {
-    if (rank.end && rank.end->code != 0 && (first == nullptr || rank.end_order < first->end_order)) first = &rank;
-  }
-  if (first == nullptr) return std::nullopt;
-  if (first->lost) return lost_host(ranks, static_cast<size_t>(first - ranks.data()));
-  record::Failure failure;
-  failure.kind = first->end->signal ? "rank_died" : "rank_error";
-  failure.rank = first - ranks.data();
-  failure.host = first->host;
-  failure.message = fmt::format("rank {} on {} {}", failure.rank, failure.host,
-                                first->end->signal ? "was killed by " + signal_name(*first->end->signal)
-                                                   : fmt::format("exited with code {}", first->end->code));
-  if (!first->why.empty()) failure.message += ", " + first->why;
-  // What it may have waited for.
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (!stopped(ranks[rank])) continue;
-    failure.message += fmt::format("; rank {} on {} is stopped (state {}, as by SIGSTOP)", rank, ranks[rank].host,
-                                   ranks[rank].process_state);
-  }
-  return failure;
-}
-
 bool somebody_is_dying(const RunView& view) {
   return std::any_of(view.ranks.begin(), view.ranks.end(),
                      [](const RankView& rank) { return !rank.end && rank.status.joined && !rank.status.connected; });
@@ -75,6 +50,16 @@ ExitCode exit_code_of(record::RunState state) {
     default:
       return ExitCode::kRunFailed;
   }
+}
+
+JudgeOptions judge_options(const spec::RunSpec& run, int64_t segment, std::chrono::seconds start_timeout) {
+  JudgeOptions options;
+  options.own_worker = spec::uses_worker(run);
+  options.comm_timeout_s = run.comm_timeout_s;
+  options.start_timeout = start_timeout;
+  options.work_ended = [&run, segment](size_t rank) { return work_ended(run, segment, static_cast<int64_t>(rank)); };
+  options.words_left = [&run, segment](size_t rank) { return words_left(run, segment, static_cast<int64_t>(rank)); };
+  return options;
 }
 
 Judge::Judge(JudgeOptions options, TimePoint begin)
@@ -114,25 +99,39 @@ std::vector<RankFacts> Judge::facts_of(const RunView& view, TimePoint now) const
   return facts;
 }
 
+void Judge::add_words(std::vector<RankFacts>& ranks) const {
+  for (size_t rank = 0; rank < ranks.size() && options_.words_left; ++rank) {
+    WordsLeft words = options_.words_left(rank);
+    if (!ranks[rank].report) ranks[rank].report = std::move(words.report);
+    ranks[rank].log_reason = std::move(words.log_reason);
+  }
+}
+
 std::optional<record::Failure> Judge::failure_in(const RunView& view, TimePoint now) {
-  const std::vector<RankFacts> ranks = facts_of(view, now);
+  std::vector<RankFacts> ranks = facts_of(view, now);
   if (view.launcher_death) {
     return failure_at(ranks, view.launcher_death->rank, view.launcher_death->kind, view.launcher_death->words);
   }
-  if (!options_.own_worker) return judge_custom(ranks);
   if (!all_joined_ && std::all_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) { return rank.joined; })) {
     all_joined_ = now;
   }
   const bool trouble = std::any_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) {
     return (rank.end && rank.end->code != 0) || reported_failure(rank) || !rank.fault.empty();
   });
+  if (trouble && !trouble_) trouble_ = now;
+  if (!options_.own_worker) {
+    // They have no heartbeat: only how they end can be seen.
+    if (!trouble || (now - *trouble_ < kGather && view.running)) return std::nullopt;
+    add_words(ranks);
+    return name_culprit_of_commands(ranks);
+  }
   if (trouble) {
-    if (!trouble_) trouble_ = now;
     const bool host_is_silent =
         std::ranges::any_of(view.ranks, [](const RankView& rank) { return !rank.end && rank.out_of_reach; });
     const auto patience = host_is_silent ? kGatherSilent : somebody_is_dying(view) ? kGatherDying : kGather;
-    if (now - *trouble_ >= patience || !view.running) return name_culprit(ranks);
-    return std::nullopt;
+    if (now - *trouble_ < patience && view.running) return std::nullopt;
+    add_words(ranks);
+    return name_culprit(ranks);
   }
   if (!all_joined_) return never_joined(ranks, now);
   if (auto failure = left_early(view, ranks, now)) return failure;
@@ -140,11 +139,12 @@ std::optional<record::Failure> Judge::failure_in(const RunView& view, TimePoint 
   const bool silence = std::any_of(ranks.begin(), ranks.end(), [&](const RankFacts& rank) {
     return !rank.end && rank.heartbeat_age_s && *rank.heartbeat_age_s > limit_s;
   });
-  if (silence) return name_culprit(ranks);
-  return std::nullopt;
+  if (!silence) return std::nullopt;
+  add_words(ranks);
+  return name_culprit(ranks);
 }
 
-std::optional<record::Failure> Judge::never_joined(const std::vector<RankFacts>& ranks, TimePoint now) const {
+std::optional<record::Failure> Judge::never_joined(std::vector<RankFacts>& ranks, TimePoint now) const {
   std::vector<size_t> missing;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (!ranks[rank].joined) missing.push_back(rank);
@@ -152,6 +152,7 @@ std::optional<record::Failure> Judge::never_joined(const std::vector<RankFacts>&
   const bool gone =
       std::all_of(missing.begin(), missing.end(), [&](size_t rank) { return ranks[rank].end.has_value(); });
   if (!gone && now - begin_ < options_.start_timeout) return std::nullopt;
+  add_words(ranks);
   return not_joined(ranks, missing,
                     gone ? std::string("ended without joining the rendezvous")
                          : fmt::format("did not join the rendezvous within {} s", options_.start_timeout.count()));

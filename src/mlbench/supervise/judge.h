@@ -18,6 +18,7 @@
 #include "mlbench/record/record.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/culprit.h"
+#include "mlbench/supervise/traces.h"
 
 namespace mlbench::supervise {
 
@@ -62,7 +63,11 @@ struct JudgeOptions {
   std::chrono::seconds start_timeout{60};  // until all ranks joined the rendezvous
   // Whether a rank that ended with code 0 had come to the end of its work; asked at most once per rank.
   std::function<bool(size_t rank)> work_ended;
+  // What a rank leaves behind of its failure; asked once something is wrong.
+  std::function<WordsLeft(size_t rank)> words_left = nullptr;
 };
+// For the segment's ranks, of which the run's folder tells; `run` outlives them.
+JudgeOptions judge_options(const spec::RunSpec& run, int64_t segment, std::chrono::seconds start_timeout);
 
 class Judge {
  public:
@@ -77,8 +82,9 @@ class Judge {
 
  private:
   std::vector<RankFacts> facts_of(const RunView& view, TimePoint now) const;
+  void add_words(std::vector<RankFacts>& ranks) const;
   std::optional<record::Failure> failure_in(const RunView& view, TimePoint now);
-  std::optional<record::Failure> never_joined(const std::vector<RankFacts>& ranks, TimePoint now) const;
+  std::optional<record::Failure> never_joined(std::vector<RankFacts>& ranks, TimePoint now) const;
   std::optional<record::Failure> left_early(const RunView& view, const std::vector<RankFacts>& ranks, TimePoint now);
 
   const JudgeOptions options_;

@@ -308,8 +308,45 @@ TEST_F(JudgeTest, WithTheFailureOfACommandStandsWhoseProcessIsStopped) {
   view_.ranks[1].process_state = 'T';
   EXPECT_FALSE(after(1min));
   end(0, {1, {}});
-  EXPECT_EQ(failure(look()).message,
+  EXPECT_EQ(failure(after(2s)).message,
             "rank 0 on node1 exited with code 1; rank 1 on node1 is stopped (state T, as by SIGSTOP)");
+}
+
+TEST_F(JudgeTest, TheCauseOfCommandsHasTimeToShow) {
+  options_.own_worker = false;
+  options_.words_left = [](size_t rank) { return WordsLeft{{}, rank == 0 ? "No space left on device" : ""}; };
+  begin(3);
+  end(2, {1, {}});
+  EXPECT_FALSE(look());
+  end(0, {1, {}});
+  const auto why = failure(after(2s));
+  EXPECT_EQ(why.message, "rank 0 on node1 exited with code 1: No space left on device");
+}
+
+TEST_F(JudgeTest, WordsThatARankLeftBehindAreItsReport) {
+  options_.words_left = [](size_t rank) {
+    const Json report = {{"event", "failure"}, {"kind", "comm_error"}, {"message", "no way to the rendezvous"}};
+    return rank == 1 ? WordsLeft{report, ""} : WordsLeft{};
+  };
+  begin(2);
+  end(0, {3, {}});
+  end(1, {3, {}});
+  const auto why = failure(look());
+  EXPECT_EQ(why.rank, 1);
+  EXPECT_EQ(why.kind, "comm_error");
+  EXPECT_EQ(why.message, "rank 1 on node1 exited with code 3 (communication error): no way to the rendezvous");
+}
+
+TEST_F(JudgeTest, ARankThatDoesNotJoinIsNamedWithItsReason) {
+  options_.words_left = [](size_t rank) {
+    return WordsLeft{{}, rank == 1 ? "cannot reach the rendezvous at 10.0.0.1:4711 yet: no answer" : ""};
+  };
+  begin(2);
+  const auto why = failure(after(21s));
+  EXPECT_EQ(why.rank, 1);
+  EXPECT_EQ(why.message,
+            "ranks 0, 1 on node1 did not join the rendezvous within 20 s; rank 1: cannot reach the rendezvous at "
+            "10.0.0.1:4711 yet: no answer");
 }
 
 TEST_F(JudgeTest, CommandsOfOthersThatAllEndWithZeroHaveFinished) {

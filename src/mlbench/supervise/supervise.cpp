@@ -357,7 +357,7 @@ class Supervisor {
   }
 
   Outcome watch() {
-    Judge judge(judge_options(), steady_clock::now());
+    Judge judge(judge_options(run_, progress_.segments.back().index, options_.start_timeout), steady_clock::now());
     for (;;) {
       for (const exec::RankExit& exit : group_->poll(kTick)) note_end(exit);
       tick();
@@ -406,17 +406,6 @@ class Supervisor {
   void note_end(const exec::RankExit& exit) {
     ends_[index(exit.rank)] = RankEnd{exit.end, ends_seen_++, steady_clock::now(), exit.lost, exit.why};
     if (!exit.lost) segment().exit_codes[index(exit.rank)] = exit.end.code;
-  }
-
-  JudgeOptions judge_options() const {
-    JudgeOptions options;
-    options.own_worker = spec::uses_worker(run_);
-    options.comm_timeout_s = run_.comm_timeout_s;
-    options.start_timeout = options_.start_timeout;
-    options.work_ended = [this, segment = progress_.segments.back().index](size_t rank) {
-      return work_ended(run_, segment, static_cast<int64_t>(rank));
-    };
-    return options;
   }
 
   RunView look() {

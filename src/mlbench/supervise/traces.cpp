@@ -1,24 +1,57 @@
 #include "mlbench/supervise/traces.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <fstream>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/printable.h"
+#include "mlbench/exec/executor.h"
 #include "mlbench/record/events.h"
 #include "mlbench/record/spool_tail.h"
 #include "mlbench/record/step_reader.h"
+#include "mlbench/supervise/culprit.h"
 
 namespace mlbench::supervise {
 
-std::vector<std::string> log_tail(const std::filesystem::path& path) {
-  constexpr size_t kMostBytes = 16384, kMostColumns = 500, kMostLines = 20;
+namespace {
+
+// Of the end of a file, of so many bytes.
+std::vector<std::string> last_lines(const std::filesystem::path& path, size_t bytes) {
+  constexpr size_t kMostColumns = 500;
   std::error_code error;
   const auto size = std::filesystem::is_regular_file(path, error) ? std::filesystem::file_size(path, error) : 0;
   if (error || size == 0) return {};
   std::ifstream stream(path);
-  if (size > kMostBytes) stream.seekg(static_cast<std::streamoff>(size - kMostBytes));
+  if (size > bytes) stream.seekg(static_cast<std::streamoff>(size - bytes));
   std::vector<std::string> lines;
   for (std::string line; std::getline(stream, line);) lines.push_back(line.substr(0, kMostColumns));
+  return lines;
+}
+
+// Of a line of our own log (base/log.h) its text alone.
+std::string without_stamp(const std::string& line) {
+  const size_t end = line.find("] ");
+  const bool stamped = line.size() > 12 && line[2] == ':' && line[5] == ':' && line[8] == '.';
+  return stamped && end != std::string::npos ? line.substr(end + 2) : line;
+}
+
+// The last line that holds a reason, for people.
+std::string reason_in(const std::filesystem::path& log) {
+  constexpr size_t kMostBytes = 65536, kMostShown = 300;
+  std::string reason;
+  for (const std::string& line : last_lines(log, kMostBytes)) {
+    if (holds_reason(line)) reason = printable(without_stamp(line), kMostShown);
+  }
+  return reason;
+}
+
+}  // namespace
+
+std::vector<std::string> log_tail(const std::filesystem::path& path) {
+  constexpr size_t kMostBytes = 16384, kMostLines = 20;
+  std::vector<std::string> lines = last_lines(path, kMostBytes);
   if (lines.size() > kMostLines) lines.erase(lines.begin(), lines.end() - kMostLines);
   return lines;
 }
@@ -48,6 +81,20 @@ bool work_ended(const spec::RunSpec& run, int64_t segment, int64_t rank) {
   }
   return std::ranges::any_of(record::read_events(run.run_dir, segment, rank).lines,
                              [](const Json& event) { return record::is(event, record::EventKind::kEnd); });
+}
+
+WordsLeft words_left(const spec::RunSpec& run, int64_t segment, int64_t rank) {
+  WordsLeft words;
+  for (const Json& event : record::read_events(run.run_dir, segment, rank).lines) {
+    if (record::is(event, record::EventKind::kFailure)) words.report = event;
+  }
+  const std::filesystem::path log =
+      exec::rank_log_path(std::filesystem::path(run.run_dir) / "logs", segment, static_cast<int>(rank));
+  words.log_reason = reason_in(log);
+  if (!words.log_reason.empty()) return words;
+  // What Open MPI has to say of ranks, mpirun may have said.
+  words.log_reason = reason_in(log.parent_path() / fmt::format("mpirun.seg-{}.log", segment));
+  return words;
 }
 
 }  // namespace mlbench::supervise

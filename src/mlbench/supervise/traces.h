@@ -22,4 +22,10 @@ std::optional<std::chrono::system_clock::time_point> last_trace(const spec::RunS
 // Whether the rank's spool says that its work came to its end (the event `end`). Reads the spool.
 bool work_ended(const spec::RunSpec& run, int64_t segment, int64_t rank);
 
+struct WordsLeft {
+  std::optional<Json> report;  // the last failure in the rank's spool
+  std::string log_reason;      // the last line of its log that holds a reason (culprit.h), for people; "": none does
+};
+WordsLeft words_left(const spec::RunSpec& run, int64_t segment, int64_t rank);
+
 }  // namespace mlbench::supervise

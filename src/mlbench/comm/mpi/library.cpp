@@ -1,9 +1,12 @@
 #include "mlbench/comm/mpi/library.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 
 #include <array>
+#include <cstdint>
 #include <mutex>
 #include <string_view>
 
@@ -96,6 +99,18 @@ MPI_Op built_in(ReduceOp op) {
   return MPI_OP_NULL;
 }
 
+// Open MPI ends without it, and says something else.
+void warn_of_little_shared_memory(const CommOptions& options) {
+  constexpr const char* kFolder = "/dev/shm";
+  constexpr uint64_t kSegmentBytes = 4 << 20;  // of each rank, by default
+  struct statvfs disk {};
+  if (options.size == 1 || statvfs(kFolder, &disk) != 0 || disk.f_blocks == 0) return;
+  const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
+  if (free >= kSegmentBytes) return;
+  spdlog::warn("no room for {} bytes of shared memory in {} ({} are free): ranks of one host may not reach each other",
+               kSegmentBytes, kFolder, free);
+}
+
 }  // namespace
 
 std::shared_ptr<Library> Library::get(const CommOptions& options) {
@@ -118,6 +133,7 @@ Library::Library(const CommOptions& options) : own_(kOwnOperators.size(), MPI_OP
   // Before MPI reads them, over what a launcher may have set. Without passive_wait's, waiting ranks would take the
   // cores from those that work.
   for (const auto& [name, value] : parameters_of(options)) setenv(("OMPI_MCA_" + name).c_str(), value.c_str(), 1);
+  warn_of_little_shared_memory(options);
   int initialized = 0;
   MPI_Initialized(&initialized);
   MLBENCH_CHECK(initialized == 0, "somebody else has initialised MPI");

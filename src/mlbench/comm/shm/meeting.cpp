@@ -149,7 +149,7 @@ std::unique_ptr<Group> host(const Membership& own, const std::function<void(cons
 
 std::unique_ptr<Group> join(const Membership& own, const std::string& text) {
   const Invitation invitation = Invitation::decode(text);
-  if (!invitation.error.empty()) throw CommError(fmt::format("rank 0 cannot begin: {}", invitation.error));
+  if (!invitation.error.empty()) throw CommError("rank 0 cannot make the shared memory: its own error says why");
   std::optional<Segment> segment;
   try {
     segment.emplace(Segment::open(invitation.segment));

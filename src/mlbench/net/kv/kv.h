@@ -101,8 +101,9 @@ struct ServerTime {
 
 class KvClient {
  public:
-  // Connects, and both sides prove who they are. CommTimeout naming the address when nobody answers in time, CommError
-  // with the reason of a refusal (wrong secret, wrong size, rank taken), UserError when the port is none.
+  // Connects, and both sides prove who they are; after 10 s the log says why that takes so long. CommTimeout naming the
+  // address when nobody answers in time, CommError with the reason of a refusal (wrong secret, wrong size, rank taken),
+  // or where this host has no way there for 10 s, UserError when the port is none.
   explicit KvClient(const KvClientOptions& options);
   // Closes the connection; on_lost() is not called for that. Not from the callback, nor while another thread calls.
   ~KvClient();

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <poll.h>
+#include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -31,6 +32,8 @@ using SteadyClock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds kConnectPatience{2000};
+// Whoever waits for longer to join says why.
+constexpr Milliseconds kSilence{10000};
 // The server watches the time of a get(); this much later it is taken for dead.
 constexpr Milliseconds kGrace{5000};
 
@@ -112,10 +115,23 @@ struct KvClient::State {
 
   // False, with the reason, when the time has passed, or the client is closed.
   bool try_to_join(SteadyClock::time_point deadline, std::string& reason) {
+    NoWay no_way;
+    const auto say_at = SteadyClock::now() + kSilence;
+    bool said = false;
     const auto attempt = [&] {
       // A lost packet among many of strangers is soon sent again.
-      socket = connect_to(options.address, options.port, std::min(deadline, deadline_after(kConnectPatience)), reason);
-      return socket && say_hello(deadline, reason);
+      int error = 0;
+      socket = connect_to(options.address, options.port, std::min(deadline, deadline_after(kConnectPatience)), reason,
+                          &error);
+      if (socket && say_hello(deadline, reason)) return true;
+      if (no_way.lasts(error)) {
+        throw CommError(who(fmt::format("no way to the rendezvous at {}: {}", server, reason)));
+      }
+      if (!said && SteadyClock::now() >= say_at) {
+        spdlog::warn("{}", who(fmt::format("cannot reach the rendezvous at {} yet: {}", server, reason)));
+        said = true;
+      }
+      return false;
     };
     return wire::try_again(attempt, deadline, [this](Milliseconds pause) {
       std::unique_lock lock(mutex);

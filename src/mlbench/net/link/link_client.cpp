@@ -102,10 +102,16 @@ struct LinkClient::State {
 
   // False, with the reason, when the time has passed, or the client is closed.
   bool join(SteadyClock::time_point deadline, std::string& reason) {
+    NoWay no_way;
     const auto attempt = [&] {
       const auto soon = std::min(deadline, deadline_after(kOneConnectPatience));
-      socket = connect_to(options.address, options.port, soon, reason);
-      return socket && greet(soon, reason);
+      int error = 0;
+      socket = connect_to(options.address, options.port, soon, reason, &error);
+      if (socket && greet(soon, reason)) return true;
+      if (no_way.lasts(error)) {
+        throw CommError(fmt::format("rank {}: no way to the supervisor at {}: {}", options.rank, server, reason));
+      }
+      return false;
     };
     return wire::try_again(attempt, deadline, [this](Milliseconds pause) {
       std::unique_lock lock(mutex);

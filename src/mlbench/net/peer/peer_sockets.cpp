@@ -113,6 +113,7 @@ class PeerSockets::Meeting {
     Transcript transcript{};
     std::string input{};
     std::string reason = "no answer";  // of the last failure
+    NoWay no_way{};
   };
   // Somebody who connected and has proved nothing yet.
   struct Guest {
@@ -184,10 +185,11 @@ class PeerSockets::Meeting {
   void begin_calls() {
     for (Call& call : calls_) {
       if (sockets_[call.link] || call.state != Call::State::kPausing || SteadyClock::now() < call.until) continue;
+      int error = 0;
       call.socket =
-          begin_connect(call.endpoint.host, call.endpoint.port, call.reason, own_.options_.socket_buffer_bytes);
+          begin_connect(call.endpoint.host, call.endpoint.port, call.reason, own_.options_.socket_buffer_bytes, &error);
       if (!call.socket) {
-        give_up(call, call.reason);
+        give_up(call, call.reason, error);
         continue;
       }
       call.state = Call::State::kConnecting;
@@ -229,7 +231,7 @@ class PeerSockets::Meeting {
       throw CommError(fmt::format("lost rank {} (nobody listens at {} any more)", links_[call.link].peer,
                                   endpoint_text(call.endpoint.host, call.endpoint.port)));
     }
-    if (error != 0) return give_up(call, errno_text(error));
+    if (error != 0) return give_up(call, errno_text(error), error);
     call.transcript = {context(links_[call.link].peer), greeting_of(own_.options_.rank, links_[call.link].channel), {}};
     call.input.clear();
     if (!send_now(call.socket.get(), call.transcript.greeting)) return give_up(call, errno_text(errno));
@@ -237,8 +239,12 @@ class PeerSockets::Meeting {
     call.until = std::min(deadline_, deadline_after(own_.options_.handshake_timeout));
   }
 
-  void give_up(Call& call, const std::string& reason) {
+  void give_up(Call& call, const std::string& reason, int error = 0) {
     call.reason = reason;
+    if (call.no_way.lasts(error)) {
+      throw CommError(fmt::format("no way to rank {} at {}: {}", links_[call.link].peer,
+                                  endpoint_text(call.endpoint.host, call.endpoint.port), reason));
+    }
     call.socket.reset();
     call.state = Call::State::kPausing;
     call.until = SteadyClock::now() + call.pause;
