@@ -17,7 +17,7 @@
 //   median of their own side, as a standard deviation (x 1.4826), the more the fewer links there are (x (1 + 4 /
 //   links)). Of at most 6 links, those of three hosts, the middle distance is small by chance too often: there the
 //   noise is the largest distance (x (1 / 4 + 4 / links)). A second slow part then hides the first, and noise of 20 %
-//   to 60 % names somebody in one of 20 matrices.
+//   to 60 % names somebody in 6 of 100 matrices.
 // Of several such parts that one is named which explains the matrix best (least sum of distances); its links are left
 // out, and the rest is looked at again. Fewer than three hosts or ranks have nothing to compare with.
 
