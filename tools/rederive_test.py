@@ -98,6 +98,20 @@ RECORD = {
 }
 
 
+def ended_at_goal(record):
+    """What the run took to its goal is what it took."""
+    record["goal"] |= {name: copy.deepcopy(record[name]) for name in ("steps_s", "exchange") if name in record}
+
+
+ended_at_goal(RECORD)
+# Up to step 1 alone.
+AFTER_ONE_STEP = {
+    "steps_s": RECORD["steps_s"] | {"fwd_pass": 0.3, "agg": 0.1, "checkpoint": 0},
+    "exchange": {"wait_s": [0.0, 0.1], "transfer_s": [0.1, 0.1], "exposed_s": [0.1, 0.2], "hidden_s": [0, 0],
+                 "exact": True, "steps": 1},
+}
+
+
 def numbers(value, place=()):
     """The places of all figures below: what a test changes."""
     if isinstance(value, dict):
@@ -143,7 +157,7 @@ class Rederive(unittest.TestCase):
         given = {"goal": ["target", "higher_is_better"], "exchange": ["exact"]}  # by the task, or not derived
         for place in numbers({key: RECORD[key] for key in ("segments", "goal", "clocks", "steps_s", "throughput",
                                                            "evaluations", "epochs", "exchange")}):
-            if place[-1] in given.get(place[0], []):
+            if place[-1] in given.get(place[0], []) or place[-1] == "exact":
                 continue
             record = copy.deepcopy(RECORD)
             at = record
@@ -159,12 +173,15 @@ class Rederive(unittest.TestCase):
         self.expect(0)
 
     def test_version_1_has_no_exchange(self):
-        self.write({key: value for key, value in RECORD.items() if key != "exchange"}, encode=version_1)
+        record = copy.deepcopy(RECORD)
+        del record["exchange"], record["goal"]["exchange"]
+        self.write(record, encode=version_1)
         self.expect(0)
 
     def test_spools_of_before_overlap_hid_nothing(self):
         record = copy.deepcopy(RECORD)
         record["exchange"] |= {"exposed_s": [0.3, 0.35], "hidden_s": [0, 0]}
+        ended_at_goal(record)
         self.write(record, encode=lambda steps: version_2(steps, hidden=False))
         self.expect(0)
 
@@ -188,12 +205,22 @@ class Rederive(unittest.TestCase):
         self.write(record, events=(events,))
         self.expect(0)
 
+    def test_a_run_that_went_on_past_its_goal_has_the_sums_up_to_it(self):
+        record = copy.deepcopy(RECORD)
+        record["goal"] |= {"target": 70.0, "value": 70.0, "epoch": 0.5, "step": 1, "train_s": 0.5}
+        self.write(record)
+        self.expect(1, "goal.steps_s.fwd_pass")
+        record["goal"] |= AFTER_ONE_STEP
+        self.write(record)
+        self.expect(0, ", none different\n")
+
     def test_a_goal_that_lies_below(self):
         events, record = copy.deepcopy(EVENTS), copy.deepcopy(RECORD)
         for index, loss in ((0, 0.8), (1, 0.9)):
             events[0][2 + 2 * index]["metrics"] = record["evaluations"][index]["metrics"] = {"loss": loss}
         best = {"value": 0.8, "epoch": 0.5, "step": 1, "train_s": 0.5}
         record["goal"] |= {"metric": "loss", "target": 0.8, "higher_is_better": False} | best | {"best": best}
+        record["goal"] |= AFTER_ONE_STEP
         self.write(record, events=(events,))
         self.expect(0)
 
@@ -210,6 +237,7 @@ class Rederive(unittest.TestCase):
         met = {"value": 90.0, "epoch": 1.5, "step": 3, "train_s": 2.5}
         record["goal"] |= met | {"best": met}
         record["exchange"] |= {"transfer_s": [0.45, 0.45], "exposed_s": [0.375, 0.55], "steps": 5}
+        ended_at_goal(record)
         self.write(record, steps=(STEPS, again), events=(EVENTS, later))
         self.expect(0)
 
