@@ -192,14 +192,14 @@ TEST_F(Charts, WithoutAPointThereIsNoChart) {
 }
 
 TEST(ChartCsv, QuotesAndDisarms) {
-  const Chart chart{.id = "c",
-                    .title = "",
-                    .subtitle = "",
-                    .x_label = "workers",
-                    .y_label = "",
-                    .labels = {},
-                    .ticks = {"1", "4"},
-                    .series = {{"=cmd()", {{0, 1.5}}, false}, {"a \"b\", c", {{0, 2}, {1, 3}}, false}}};
+  Chart chart{.id = "c",
+              .title = "",
+              .subtitle = "",
+              .x_label = "workers",
+              .y_label = "",
+              .labels = {},
+              .ticks = {"1", "4"},
+              .series = {{"=cmd()", {{0, 1.5}}, false}, {"a \"b\", c", {{0, 2}, {1, 3}}, false}}};
   EXPECT_EQ(chart_csv(chart), "workers,'=cmd(),\"a \"\"b\"\", c\"\n1,1.5,2\n4,,3\n");
   chart.series[0].name =
       "\xE2\x80\xAE"
