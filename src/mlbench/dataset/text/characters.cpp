@@ -65,7 +65,7 @@ void make_blanks(std::string& text) {
   const bool beyond_ascii = text.find_first_of("\xC2\xE1\xE2\xE3") != std::string::npos;
   if (!beyond_ascii) {
     std::ranges::replace_if(
-        text, [](char c) { return is_space(static_cast<unsigned char>(c)); }, ' ');
+        text, [](unsigned char c) { return c < 0x80 && is_space(c); }, ' ');
     return;
   }
   std::u32string characters = code_points(text);

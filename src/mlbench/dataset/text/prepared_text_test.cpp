@@ -132,6 +132,13 @@ TEST_F(PreparedWords, AMarkAndOtherWhiteSpaceChangeNothing) {
   EXPECT_EQ(prepare_all(description()).fingerprint(), plain);
 }
 
+// Bytes of these letters are code points of white space.
+TEST_F(PreparedWords, LettersBeyondAsciiDoNotFallApart) {
+  test::write_file(data_ / "w/a.txt", "\u00E0 \u00C5\n");
+  const PreparedDataset data = prepare_all(description());
+  EXPECT_THAT(data.text()->vocabulary().tokens(), ::testing::IsSupersetOf({"\u00E0", "\u00C5"}));
+}
+
 TEST_F(PreparedWords, Utf16IsRefused) {
   std::string wide;
   for (const char c : std::string("a d\n")) wide += {c, '\0'};
