@@ -314,7 +314,7 @@ TEST_P(TextModel, FiniteDifferencesAgree) {
     if (norm < 1e-3) continue;  // below what float32 losses tell apart
     const at::Tensor values = framework->parameters().narrow(0, range.offset, range.count);
     const at::Tensor before = values.clone();
-    constexpr double kStepSize = 2e-3;
+    constexpr double kStepSize = 5e-4;  // a ReLU of the transformer has its kink within 2e-3
     values.copy_(before + direction * (kStepSize / norm));
     const double above = loss_at();
     values.copy_(before - direction * (kStepSize / norm));
