@@ -482,14 +482,8 @@ TEST_F(EndToEnd, FullDiskUnderACheckpointIsNamed) {
   // No file may grow beyond 1 MiB: enough for records and spools, not for a checkpoint.
   const rlimit full{1 << 20, RLIM_INFINITY};
   ChildProcess process = start_long_run("fulldisk", {"--checkpoint-every", "30"});
-  EXPECT_TRUE(eventually([&] {
-    const auto lease = supervise::read_lease(run_dir("fulldisk-2"));
-    if (!lease || lease->ranks.size() != 2) return false;
-    for (const auto& rank : lease->ranks) {
-      if (prlimit(rank.pid, RLIMIT_FSIZE, &full, nullptr) != 0) return false;
-    }
-    return true;
-  }));
+  const auto lease = wait_for_training("fulldisk-2");  // a program that begins raises what limits it has
+  for (const auto& rank : lease.ranks) ASSERT_EQ(prlimit(rank.pid, RLIMIT_FSIZE, &full, nullptr), 0);
   EXPECT_EQ(wait(process), code_of(ExitCode::kRunFailed));
   const Json json = record("fulldisk-2");
   EXPECT_EQ(json["failure"]["kind"], "rank_error");

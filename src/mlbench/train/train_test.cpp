@@ -368,6 +368,7 @@ Json begin_of(const std::string& stack) {
       {"effective", {{"name", "known"}, {"pinned", false}, {"overlap", false}, {"buckets", 1}, {"by_layer", false}}},
       {"versions", {{"known", "1.0"}}},
       {"comm_stack", stack},
+      {"storage", {{"data", nullptr}, {"run", "local"}}},
       {"steps_per_epoch", 3},
       {"last_step", 6},
       {"samples_before", 0}};
