@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
+#include <optional>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "mlbench/base/errors.h"
 
@@ -25,12 +28,22 @@ bool is_ipv6(std::string_view name) {
   return name.find(':') != std::string_view::npos && name.size() <= kLongestHost && std::ranges::all_of(name, fits);
 }
 
+[[noreturn]] void refuse_user(const std::string& host) {
+  throw UserError(
+      fmt::format("host {}: its user is told to ssh, not here: write 'Host {}' and 'User NAME' into ~/.ssh/config, or "
+                  "into the file of --ssh-config",
+                  host, host));
+}
+
 // "h1", "h1:2", "[fd00::7]:2"
 HostSlots parse_host(const std::string& text) {
   const auto refuse = [&] {
     throw UserError(
         fmt::format("'{}' is no host: expected NAME, NAME:SLOTS or [IPv6]:SLOTS, as in h1:2,h2:2", shortened(text)));
   };
+  if (const size_t at = text.find('@'); at != std::string::npos) {
+    refuse_user(shortened(text.substr(at + 1, text.find(':', at) - at - 1)));
+  }
   HostSlots host;
   std::string rest;
   if (text.starts_with('[')) {
@@ -76,24 +89,66 @@ std::string to_text(const std::vector<HostSlots>& hosts) {
   return fmt::format("{}", fmt::join(words, ","));
 }
 
+namespace {
+
+// What Open MPI's host files may have behind a host.
+enum class HostField { kSlots, kMost, kUser };
+struct HostFieldRow {
+  std::string_view name;
+  HostField field;
+};
+constexpr HostFieldRow kHostFields[] = {
+    {"slots", HostField::kSlots},    {"cpu", HostField::kSlots},      {"count", HostField::kSlots},
+    {"max_slots", HostField::kMost}, {"max-slots", HostField::kMost}, {"slots_max", HostField::kMost},
+    {"slots-max", HostField::kMost}, {"cpu_max", HostField::kMost},   {"cpu-max", HostField::kMost},
+    {"count_max", HostField::kMost}, {"count-max", HostField::kMost}, {"user", HostField::kUser},
+    {"username", HostField::kUser},  {"user_name", HostField::kUser}, {"user-name", HostField::kUser},
+};
+
+// Blanks may stand around '='; "#" and "//" begin a comment.
+std::vector<std::string> words_of_line(std::string line) {
+  line.resize(std::min({line.size(), line.find('#'), line.find("//")}));
+  std::string spaced;
+  for (const char c : line) spaced += c == '=' ? std::string(" = ") : std::string(1, c);
+  std::istringstream stream(spaced);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(std::move(word));
+  return words;
+}
+
+HostSlots host_of_line(const std::vector<std::string>& words) {
+  HostSlots host = parse_host(words[0]);
+  std::optional<int64_t> most;
+  for (size_t i = 1; i < words.size(); i += 3) {
+    const auto* row = std::ranges::find(kHostFields, words[i], &HostFieldRow::name);
+    if (row == std::end(kHostFields) || i + 2 >= words.size() || words[i + 1] != "=") {
+      throw UserError(fmt::format("'{}' is not expected behind a host: slots=N is, and max_slots=N",
+                                  shortened(words[i])));
+    }
+    if (row->field == HostField::kUser) refuse_user(host.name);
+    const int64_t count =
+        parse_count(words[i + 2], fmt::format("the {} of host {}", row->name, host.name), kRanksPerHost);
+    if (row->field == HostField::kMost) most = count;
+    if (row->field == HostField::kSlots) host.slots = count;
+  }
+  if (most && host.slots > *most) {
+    throw UserError(fmt::format("host {} has {} slots and max_slots={}", host.name, host.slots, *most));
+  }
+  return host;
+}
+
+}  // namespace
+
 std::string hosts_of_file(const std::string& content, const std::string& file) {
   std::vector<HostSlots> hosts;
   std::istringstream lines(content);
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
-    std::istringstream words(line.substr(0, line.find('#')));
-    std::string word;
-    if (!(words >> word)) continue;
+    const std::vector<std::string> words = words_of_line(std::move(line));
+    if (words.empty()) continue;
     try {
-      HostSlots host = parse_host(word);
-      while (words >> word) {
-        if (word.starts_with("max_slots=") || word.starts_with("max-slots=")) continue;
-        if (!word.starts_with("slots=")) {
-          throw UserError(fmt::format("'{}' is not expected behind a host: slots=N is", shortened(word)));
-        }
-        host.slots = parse_count(word.substr(6), fmt::format("the slots of host {}", host.name), kRanksPerHost);
-      }
+      HostSlots host = host_of_line(words);
       const auto known = std::ranges::find(hosts, host.name, &HostSlots::name);
       if (known == hosts.end()) {
         hosts.push_back(std::move(host));

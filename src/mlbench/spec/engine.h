@@ -54,8 +54,9 @@ std::vector<HostSlots> parse_hosts(const std::string& text);
 // The inverse.
 std::string to_text(const std::vector<HostSlots>& hosts);
 
-// The content of a host file as text for parse_hosts(): a host per line, as Open MPI ("h1 slots=2") or MPICH ("h1:2")
-// has it; # begins a comment; a host that comes again has more slots, as with Open MPI. UserError with file and line.
+// The content of a host file as text for parse_hosts(): a host per line, as Open MPI ("h1 slots = 2 max_slots=4") or
+// MPICH ("h1:2") has it; # and // begin a comment; a host that comes again has more slots, as with Open MPI. UserError
+// with file and line; also for users ("u@h1"), of whom ssh is told, and for more slots than max_slots.
 std::string hosts_of_file(const std::string& content, const std::string& file);
 
 // Where so many ranks go, host by host: filling each up to its slots, or to ranks_per_host where that is given. The

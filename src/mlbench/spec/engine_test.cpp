@@ -38,13 +38,37 @@ TEST(Engine, WhatIsNoHostIsNamed) {
   EXPECT_EQ(refused("h1:2,h2,h1"), "host h1 is given twice: say how many ranks it takes as h1:N");
 }
 
+TEST(Engine, UsersOfHostsAreToldToSsh) {
+  EXPECT_THAT(refused("h1,me@h2:2"), HasSubstr("host h2: its user is told to ssh"));
+}
+
+TEST(Engine, AnImageIsNoOptionOfItsEngine) {
+  for (const char* wrong : {"-v/:/host", "--privileged", "a\nb", "a\tb"}) {
+    RunOptions options;
+    options.image = wrong;
+    EXPECT_THAT(error_of([&] { engine_of(options); }), HasSubstr("--image")) << wrong;
+  }
+}
+
 TEST(Engine, HostFilesAreThoseOfOpenMpiAndMpich) {
   EXPECT_EQ(hosts_of_file("# ours\n\nh1 slots=2 max_slots=4\n h2:3 # the big one\nh3\r\nh1\n", "hosts"),
             "h1:3,h2:3,h3:1");
+  EXPECT_EQ(hosts_of_file("h1 slots = 2 max-slots= 4 // ours\nh2 max_slots =2\n// none\nh3 count=3\nh4\tcpu\t=\t2\n", "hosts"),
+            "h1:2,h2:1,h3:3,h4:2");
   EXPECT_EQ(error_of([] { hosts_of_file("# none\n", "hosts"); }),
             "hosts: names no host: expected lines like 'h1 slots=2'");
   EXPECT_EQ(error_of([] { hosts_of_file("h1\nh2 cores=3\n", "hosts"); }),
-            "hosts:2: 'cores=3' is not expected behind a host: slots=N is");
+            "hosts:2: 'cores' is not expected behind a host: slots=N is, and max_slots=N");
+  for (const char* wrong : {"h1 slots", "h1 slots=", "h1 slots 2", "h1 slots = = 2", "h1 = 2", "h1 2", "^h1", "+n1"}) {
+    EXPECT_NE(error_of([&] { hosts_of_file(wrong, "hosts"); }), "no error") << wrong;
+  }
+  EXPECT_EQ(error_of([] { hosts_of_file("h1 slots=4 max_slots=2\n", "hosts"); }),
+            "hosts:1: host h1 has 4 slots and max_slots=2");
+  for (const char* with_user : {"me@h1", "me@h1 slots=2", "h1 username=me", "h1 user = me"}) {
+    EXPECT_THAT(error_of([&] { hosts_of_file(with_user, "hosts"); }),
+                AllOf(HasSubstr("hosts:1: host h1: its user is told to ssh"), HasSubstr("'Host h1' and 'User NAME'")))
+        << with_user;
+  }
   EXPECT_THAT(error_of([] { hosts_of_file("h1 slots=x\n", "hosts"); }), HasSubstr("hosts:1: the slots of host h1"));
 }
 
