@@ -49,6 +49,19 @@ void fill_in(std::string& text, std::string_view word, const std::string& value)
   }
 }
 
+void replace_path(std::string& text, std::string_view path, const std::string& other) {
+  constexpr std::string_view kBehind = "/:;,=\"' \t\n";
+  for (size_t at = 0; (at = text.find(path, at)) != std::string::npos;) {
+    const size_t behind = at + path.size();
+    if (behind < text.size() && kBehind.find(text[behind]) == std::string_view::npos) {
+      at = behind;
+      continue;
+    }
+    text.replace(at, path.size(), other);
+    at += other.size();
+  }
+}
+
 void fill_in(std::vector<std::string>& command, std::string_view word, const std::string& value) {
   for (std::string& one : command) fill_in(one, word, value);
 }

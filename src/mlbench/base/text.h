@@ -15,6 +15,9 @@ std::string trimmed(std::string_view text);
 void fill_in(std::string& text, std::string_view word, const std::string& value);
 void fill_in(std::vector<std::string>& command, std::string_view word, const std::string& value);
 
+// Every `path` within the text becomes `other`; not where another name goes on: "/runs/a" is not within "/runs/a-2".
+void replace_path(std::string& text, std::string_view path, const std::string& other);
+
 // The words of a line as a POSIX shell takes them apart: blanks part them, quotes of both kinds hold them together, a
 // backslash keeps one character; nothing is expanded. UserError for a quote without its end.
 std::vector<std::string> split_words(std::string_view line);

@@ -26,12 +26,16 @@ std::vector<std::string> names_of(const LaunchRequest& request) {
   return names;
 }
 
-void check_path(const std::filesystem::path& path) {
-  if (path.string().find(':') == std::string::npos) return;
-  throw UserError(
-      fmt::format("--image: the path {} has a colon in it, at which podman and docker take it apart: use "
-                  "another folder",
-                  path.string()));
+// For --volume. A colon cannot be kept from the engine's own language: there is no escape.
+std::string volume(const SharedFolder& folder) {
+  const std::string path = folder.path.string();
+  if (path.find(':') != std::string::npos) {
+    throw UserError(
+        fmt::format("--image: the path {} has a colon in it, at which podman and docker take it apart: use "
+                    "another folder",
+                    path));
+  }
+  return fmt::format("{}:{}{}", path, path, folder.writable ? "" : ":ro");
 }
 
 // Empty: it is not on this host, or the engine does not answer; what it says then, the pull says again.
@@ -186,6 +190,7 @@ std::vector<std::string> container_command(const ContainerOptions& options, cons
         "--image with --backend mpi: ranks in podman or docker do not find the mpirun that starts them; use gloo, or "
         "the executor slurm or kubernetes");
   }
+  check_utf8(request, options.engine);
   std::vector<std::string> words = {options.engine, "run", "--rm"};
   const auto add = [&](const char* flag, const std::string& value) { words.insert(words.end(), {flag, value}); };
   if (!options.name.empty()) add("--name", options.name);
@@ -199,12 +204,8 @@ std::vector<std::string> container_command(const ContainerOptions& options, cons
   if (options.engine == "docker" && !options.cores.empty()) add("--cpuset-cpus", core_list(options.cores));
   if (options.cpus > 0) add("--cpus", fmt::format("{:g}", options.cpus));
   if (options.memory_bytes > 0) add("--memory", std::to_string(options.memory_bytes));
-  check_path(request.guard);
-  add("--volume", request.guard.string() + ":" + request.guard.string() + ":ro");
-  for (const SharedFolder& folder : options.folders) {
-    check_path(folder.path);
-    add("--volume", folder.path.string() + ":" + folder.path.string() + (folder.writable ? "" : ":ro"));
-  }
+  add("--volume", volume({request.guard, false}));
+  for (const SharedFolder& folder : options.folders) add("--volume", volume(folder));
   for (const std::string& variable : options.variables) add("--env", variable);
   if (!request.working_directory.empty()) add("--workdir", request.working_directory.string());
   add("--entrypoint", request.guard.string());

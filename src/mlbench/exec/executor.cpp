@@ -18,13 +18,29 @@ std::string quoted(const std::string& word) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
            std::string_view("_-./:,+=@%").find(c) != std::string_view::npos;
   };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  // zsh replaces "=ls" by the path of ls.
+  if (!word.empty() && word.front() != '=' && std::all_of(word.begin(), word.end(), plain)) return word;
   std::string result = "'";
   for (const char c : word) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return result + "'";
 }
 
 }  // namespace
+
+void check_utf8(const LaunchRequest& request, const std::string& taker) {
+  const auto check = [&](const std::string& text, const std::string& what) {
+    try {
+      Json(text).dump();
+    } catch (const Json::type_error&) {
+      throw UserError(fmt::format("{} is no UTF-8, which {} cannot be given: '{}'", what, taker,
+                                  Json(text).dump(-1, ' ', true, Json::error_handler_t::replace)));
+    }
+  };
+  for (const std::string& word : request.command) check(word, "a word of the command");
+  for (const auto& [name, value] : request.environment) check(value, "the value of --env " + name);
+  check(request.working_directory.string(), "--work-dir");
+  for (const SharedFolder& folder : request.folders) check(folder.path.string(), "the path of a folder");
+}
 
 std::filesystem::path rank_log_path(const std::filesystem::path& log_dir, int64_t segment, int rank) {
   return log_dir / ("rank-" + std::to_string(rank) + ".seg-" + std::to_string(segment) + ".log");

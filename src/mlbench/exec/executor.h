@@ -75,9 +75,14 @@ std::filesystem::path rank_log_path(const std::filesystem::path& log_dir, int64_
 std::string last_words(std::string said);
 std::string last_words_in(const std::filesystem::path& log);
 
-// "NAME=value ... program argument ..." with each word quoted where a POSIX shell would take it apart.
+// "NAME=value ... program argument ..." with each word quoted where a POSIX shell, or zsh, would take it apart or
+// replace it.
 std::string command_line(const std::map<std::string, std::string>& environment,
                          const std::vector<std::string>& command);
+
+// UserError for a word, a folder or a variable's value that is no UTF-8: `taker` ("podman") keeps them as JSON, which
+// would hold others.
+void check_utf8(const LaunchRequest& request, const std::string& taker);
 
 struct RankExit {
   int rank = 0;

@@ -56,8 +56,8 @@ std::vector<std::string> variables_of_links(const LaunchRequest& request) {
 LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folder) {
   const std::string here = request.links.folder.string();
   MLBENCH_CHECK(!here.empty(), "a run that is moved has a folder here");
-  fill_in(request.command, here, folder.string());
-  for (auto& [name, value] : request.environment) fill_in(value, here, folder.string());
+  for (std::string& word : request.command) replace_path(word, here, folder.string());
+  for (auto& [name, value] : request.environment) replace_path(value, here, folder.string());
   return request;
 }
 

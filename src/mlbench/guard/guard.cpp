@@ -21,6 +21,7 @@
 #include <string_view>
 #include <system_error>
 #include <type_traits>
+#include <utility>
 
 #include "mlbench/base/atomic_file.h"
 #include "mlbench/base/build_info.h"
@@ -34,6 +35,7 @@
 #include "mlbench/base/text.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
+#include "mlbench/guard/launcher_words.h"
 #include "mlbench/guard/openmpi.h"
 #include "mlbench/guard/shared_memory.h"
 #include "mlbench/guard/usage.h"
@@ -59,13 +61,14 @@ struct Launcher {
   const char* local_rank;
   const char* local_size;  // null: to be counted from other variables
   const char* host;        // as the launcher calls it; null: it does not say
+  bool shields = false;    // the words of the command were shielded from it (launcher_words.h)
 };
 
 constexpr Launcher kLaunchers[] = {
     {"direct", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", nullptr},
     {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr},
-    {"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr, "SLURMD_NODENAME"},
+     "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, true},
+    {"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr, "SLURMD_NODENAME", true},
     // A pod is a host of its own: the executor says so in the last three of them, and which node it is on.
     {"kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MLBENCH_NODE_NAME"},
 };
@@ -380,6 +383,7 @@ int guard_rank(const std::vector<std::string>& arguments) {
   const Launcher& launcher = launcher_called(arguments[0]);
   ProcessOptions options;
   options.arguments = {arguments.begin() + 1, arguments.end()};
+  if (launcher.shields) options.arguments = unshielded(std::move(options.arguments));
   options.environment = {{"RANK", std::to_string(number_in(launcher.rank))},
                          {"WORLD_SIZE", std::to_string(number_in(launcher.size))},
                          {"LOCAL_RANK", std::to_string(number_in(launcher.local_rank))},
@@ -408,6 +412,7 @@ int guard_rank(const std::vector<std::string>& arguments) {
   }
   become_subreaper();
   place["node"] = launcher.host != nullptr ? environment_variable(launcher.host).value_or("") : "";
+  unshield_environment();  // what the launcher says was read before
   return Guard(connect_to(address, rank), rank.folder, std::move(place)).run(std::move(options));
 }
 

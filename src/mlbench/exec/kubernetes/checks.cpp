@@ -76,6 +76,7 @@ void check(const LaunchRequest& request, const spec::EngineOptions& engine, cons
         "executor kubernetes needs an image: give --image REF (deploy/docker/build.sh builds one with the worker), or "
         "set MLBENCH_WORKER_IMAGE, as the Helm chart does");
   }
+  check_utf8(request, "Kubernetes");
   expect(is_image(image), "--image", image, "an image as in registry.example/mlbench-worker:1");
   // Open MPI's agent hands it to a shell of the pods.
   expect(request.backend != "mpi" || is_interface(request.network_interface), "--interface", request.network_interface,

@@ -165,11 +165,9 @@ class KubernetesExecutor final : public Executor {
     for (const auto& [key, value] : theirs.environment) values[key] = kLater;
     for (const std::string& key : variables_of_links(theirs)) values[key] = kLater;
     Objects objects = objects_of(theirs, engine_, defaults(), name, values);
-    const std::vector<std::string> command =
-        objects.job["spec"]["template"]["spec"]["containers"][0]["command"].get<std::vector<std::string>>();
     Json list = {{"apiVersion", "v1"}, {"kind", "List"}};
     list["items"] = in_namespace(Json::array({objects.job, objects.secret, objects.service}));
-    std::string lines = command_line(theirs.environment, command) + "\n";
+    std::string lines = command_line(theirs.environment, objects.command) + "\n";
     std::vector<std::string> mpirun = mpirun_of(request);
     fill_in(mpirun, guard::kGuardWord, "mlbench-guard");
     if (!mpirun.empty()) lines += command_line({}, mpirun) + "\n";

@@ -65,9 +65,25 @@ Json labels_of(const LaunchRequest& request, const Defaults& defaults, const std
   return labels;
 }
 
+std::string for_kubelet(const std::string& text) {
+  std::string escaped;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool taken = text[i] == '$' && i + 1 < text.size() && (text[i + 1] == '$' || text[i + 1] == '(');
+    escaped += taken ? std::string("$$") : std::string(1, text[i]);
+  }
+  return escaped;
+}
+
+std::vector<std::string> for_kubelet(std::vector<std::string> words) {
+  for (std::string& word : words) word = for_kubelet(word);
+  return words;
+}
+
 namespace {
 
-Json variable(const std::string& name, const std::string& value) { return {{"name", name}, {"value", value}}; }
+Json variable(const std::string& name, const std::string& value) {
+  return {{"name", name}, {"value", for_kubelet(value)}};
+}
 Json variable_of_pod(const std::string& name, const std::string& path) {
   return {{"name", name}, {"valueFrom", {{"fieldRef", {{"fieldPath", path}}}}}};
 }
@@ -152,18 +168,19 @@ Json template_of(const LaunchRequest& request, const spec::EngineOptions& engine
     volumes.push_back({{"name", "mlbench"}, {"emptyDir", Json::object()}});
     const Json mount = {{"name", "mlbench"}, {"mountPath", kTools}};
     const Json little = {{"cpu", "100m"}, {"memory", "64Mi"}};
-    pod["initContainers"] =
-        Json::array({{{"name", "guard"},
-                      {"image", defaults.worker_image},
-                      {"command", {"/bin/sh", "-c", fmt::format("exec cp \"$(command -v {})\" {}/", kGuard, kTools)}},
-                      {"resources", {{"requests", little}, {"limits", little}}},
-                      {"securityContext", container_security()},
-                      {"volumeMounts", Json::array({mount})}}});
+    const std::string copy = fmt::format("exec cp \"$(command -v {})\" {}/", kGuard, kTools);
+    pod["initContainers"] = Json::array({{{"name", "guard"},
+                                          {"image", defaults.worker_image},
+                                          {"command", for_kubelet({"/bin/sh", "-c", copy})},
+                                          {"resources", {{"requests", little}, {"limits", little}}},
+                                          {"securityContext", container_security()},
+                                          {"volumeMounts", Json::array({mount})}}});
     Json read_only = mount;
     read_only["readOnly"] = true;
     mounts.push_back(std::move(read_only));
   }
-  Json container = {{"name", kRankContainer}, {"image", image_of(engine, defaults)}, {"command", rank.command}};
+  Json container = {{"name", kRankContainer}, {"image", image_of(engine, defaults)}};
+  container["command"] = for_kubelet(rank.command);
   if (!request.working_directory.empty()) container["workingDir"] = request.working_directory.string();
   container["env"] = rank.environment;
   container["resources"] = resources_of(request, engine);
@@ -313,6 +330,7 @@ Objects objects_of(const LaunchRequest& request, const spec::EngineOptions& engi
   objects.secret = {{"apiVersion", "v1"}, {"kind", "Secret"},  {"metadata", {{"name", name}, {"labels", labels}}},
                     {"type", "Opaque"},   {"immutable", true}, {"stringData", std::move(data)}};
   objects.service = service_of(labels, name);
+  objects.command = std::move(rank.command);
   return objects;
 }
 
@@ -382,7 +400,7 @@ Json train_job(const Json& job, const LaunchRequest& request, const spec::Engine
            {{"runtimeRef", {{"name", "torch-distributed"}}},
             {"trainer",
              {{"image", image},
-              {"command", rank.command},
+              {"command", for_kubelet(rank.command)},
               {"env", rank.environment},
               {"numNodes", request.workers},
               {"numProcPerNode", 1},

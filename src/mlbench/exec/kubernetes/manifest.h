@@ -52,6 +52,7 @@ std::vector<std::string> hosts_of_pods(const std::string& name, int ranks);
 
 struct Objects {
   Json job, secret, service;
+  std::vector<std::string> command;  // of each rank's container
 };
 // `values`: the variables of the ranks, which the secret keeps and the job only names. The job is suspended.
 Objects objects_of(const LaunchRequest& in_pods, const spec::EngineOptions& engine, const Defaults& defaults,
@@ -59,11 +60,15 @@ Objects objects_of(const LaunchRequest& in_pods, const spec::EngineOptions& engi
 
 // What its parts are made of.
 struct Rank {
-  std::vector<std::string> command;
+  std::vector<std::string> command;  // as it is to run, without the kubelet's language
   Json environment = Json::array();  // as a container has it
   bool tools = false;                // a container before it brings a guard
 };
 Json labels_of(const LaunchRequest& request, const Defaults& defaults, const std::string& name);
+// Of a container's command, its arguments, or the value of a variable: the kubelet replaces "$(NAME)" by the value of a
+// variable and "$$" by "$", so both get another "$", and come out as they went in.
+std::string for_kubelet(const std::string& text);
+std::vector<std::string> for_kubelet(std::vector<std::string> words);
 // Of the pods, with the overlays of site and run.
 Json template_of(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults,
                  const std::string& name, const Rank& rank);

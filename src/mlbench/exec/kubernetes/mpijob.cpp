@@ -6,6 +6,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/exec/kubernetes/manifest.h"
+#include "mlbench/guard/launcher_words.h"
 
 namespace mlbench::exec::kubernetes {
 namespace {
@@ -59,6 +60,12 @@ Json mpi_job(const LaunchRequest& request, const Json& spec, const std::string& 
     throw UserError("--emit mpijob takes no --host-network: its sshd would listen on the nodes; give --emit jobset");
   }
   for (const std::string& word : request.command) {
+    if (guard::shielded(word) != word) {
+      throw UserError(
+          fmt::format("--emit mpijob: mpirun takes the word '{}' for its own, wherever it stands; put the "
+                      "command into a script of the image",
+                      word));
+    }
     if (!request.rank_words || word.find("{hosts}") == std::string::npos) continue;
     throw UserError(
         fmt::format("--emit mpijob: its operator names the hosts, nobody fills in {{hosts}} in '{}'", shortened(word)));
@@ -91,7 +98,7 @@ Json mpi_job(const LaunchRequest& request, const Json& spec, const std::string& 
   launcher["metadata"]["labels"][kComponentLabel] = "launcher";
 
   Json& container = launcher["spec"]["containers"][0];
-  container["command"] = launcher_command(request, container["env"], rank.command);
+  container["command"] = for_kubelet(launcher_command(request, container["env"], rank.command));
 
   const auto replicas = [](int64_t count, Json pods) {
     // The operator's to set.

@@ -14,6 +14,7 @@
 #include "mlbench/exec/linked.h"
 #include "mlbench/exec/local/mpirun.h"
 #include "mlbench/guard/channel.h"
+#include "mlbench/guard/launcher_words.h"
 
 namespace mlbench::exec::local {
 namespace {
@@ -54,11 +55,16 @@ ContainerOptions container_of(const std::string& image) {
   return options;
 }
 
+// As the engine's own command has them, which hands them on by their names.
+std::map<std::string, std::string> environment_in_image(const LaunchRequest& request, int rank) {
+  return guard::shielded(environment_of(request, rank));
+}
+
 std::vector<std::string> command_in_image(ContainerOptions container, const LaunchRequest& request, int rank) {
   container.name = container_name(request, rank);
   container.folders = {{folder_here(request), true}};
   container.folders.insert(container.folders.end(), request.folders.begin(), request.folders.end());
-  for (const auto& [name, value] : environment_of(request, rank)) container.variables.push_back(name);
+  for (const auto& [name, value] : environment_in_image(request, rank)) container.variables.push_back(name);
   container.variables.emplace_back(guard::kAddressVariable);
   return container_command(container, request, "direct", words_of(request, rank));
 }
@@ -106,7 +112,8 @@ class LocalExecutor final : public Executor {
     if (!image_.empty()) {
       std::vector<std::string> lines;
       for (int rank = 0; rank < request.workers; ++rank) {
-        lines.push_back(command_line(environment_of(request, rank), command_in_image(container(), request, rank)));
+        lines.push_back(
+            command_line(environment_in_image(request, rank), command_in_image(container(), request, rank)));
       }
       return lines;
     }
@@ -130,7 +137,7 @@ class LocalExecutor final : public Executor {
     for (int rank = 0; rank < request.workers; ++rank) {
       ProcessOptions launcher;
       launcher.arguments = command_in_image(options, request, rank);
-      launcher.environment = environment_of(request, rank);
+      launcher.environment = environment_in_image(request, rank);
       launcher.output = rank_log_path(request.log_dir, request.segment, rank);
       launchers.push_back(std::move(launcher));
     }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "mlbench/base/environment.h"
+#include "mlbench/guard/launcher_words.h"
 
 namespace mlbench::exec::local {
 
@@ -21,11 +22,11 @@ ProcessOptions mpirun(const LaunchRequest& request) {
   parameter("pml", "ob1");
   parameter("btl", "self,vader");
   command.insert(command.end(), {request.guard.string(), "openmpi"});
-  command.insert(command.end(), request.command.begin(), request.command.end());
+  for (std::string& word : guard::shielded(request.command)) command.push_back(std::move(word));
 
   ProcessOptions options;
   options.arguments = std::move(command);
-  options.environment = request.environment;
+  options.environment = guard::shielded(request.environment);
   options.environment["OMPI_ALLOW_RUN_AS_ROOT"] = options.environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
   options.working_directory = request.working_directory;  // mpirun gives ranks its own
   options.output = request.log_dir / fmt::format("mpirun.seg-{}.log", request.segment);

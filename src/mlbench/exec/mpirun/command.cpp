@@ -19,6 +19,7 @@
 #include "mlbench/base/numbers.h"
 #include "mlbench/exec/container.h"
 #include "mlbench/exec/openmpi.h"
+#include "mlbench/guard/launcher_words.h"
 
 namespace mlbench::exec::mpirun {
 namespace {
@@ -68,10 +69,10 @@ std::vector<std::string> in_image(const spec::EngineOptions& engine, const Launc
   ContainerOptions container{.engine = container_engine(), .image = engine.image};
   container.folders = {{engine.scratch.empty() ? "/tmp" : engine.scratch, true}};
   container.folders.insert(container.folders.end(), moved.folders.begin(), moved.folders.end());
-  for (const auto& [name, value] : moved.environment) container.variables.push_back(name);
+  for (const auto& [name, value] : guard::shielded(moved.environment)) container.variables.push_back(name);
   const auto mpirun_tells = openmpi_variables();
   container.variables.insert(container.variables.end(), mpirun_tells.begin(), mpirun_tells.end());
-  return container_command(container, moved, "openmpi", moved.command);
+  return container_command(container, moved, "openmpi", guard::shielded(moved.command));
 }
 
 }  // namespace
@@ -164,17 +165,18 @@ ProcessOptions command(const spec::EngineOptions& engine, const LaunchRequest& m
   launch.shares_cores = moved.environment.contains("MLBENCH_OVERSUBSCRIBED");
   std::vector<std::string> words = mpirun_words(launch);
 
-  for (const auto& [name, value] : moved.environment) words.insert(words.end(), {"-x", name});
+  const std::map<std::string, std::string> variables = guard::shielded(moved.environment);
+  for (const auto& [name, value] : variables) words.insert(words.end(), {"-x", name});
   if (engine.image.empty()) {
     words.insert(words.end(), {moved.guard.string(), "openmpi"});
-    words.insert(words.end(), moved.command.begin(), moved.command.end());
+    for (std::string& word : guard::shielded(moved.command)) words.push_back(std::move(word));
   } else {
     for (std::string& word : in_image(engine, moved)) words.push_back(std::move(word));
   }
 
   ProcessOptions options;
   options.arguments = std::move(words);
-  options.environment = moved.environment;
+  options.environment = variables;
   options.environment["OMPI_ALLOW_RUN_AS_ROOT"] = options.environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
   options.output = moved.log_dir / fmt::format("mpirun.seg-{}.log", moved.segment);
   return options;

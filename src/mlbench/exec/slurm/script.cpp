@@ -12,6 +12,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/exec/linked.h"
 #include "mlbench/guard/channel.h"
+#include "mlbench/guard/launcher_words.h"
 
 namespace mlbench::exec::slurm {
 namespace {
@@ -60,6 +61,16 @@ std::string quoted_for_sbatch(const std::string& value) {
   return text + "\"";
 }
 
+// A path of this run in an option of sbatch: one line, without what would begin another.
+const std::string& one_line(const std::string& path) {
+  const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  if (std::ranges::none_of(path, control)) return path;
+  throw UserError(
+      fmt::format("{} has a line break, a tab or another control character in it, and an option of sbatch is "
+                  "one line: use another folder",
+                  Json(path).dump(-1, ' ', true, Json::error_handler_t::replace)));
+}
+
 std::string line(const std::string& key, const std::string& value) {
   return fmt::format("#SBATCH --{}={}\n", key, quoted_for_sbatch(value));
 }
@@ -85,9 +96,10 @@ std::string mounts(const LaunchRequest& request, const spec::EngineOptions& engi
   std::string text;
   for (const SharedFolder& folder : folders) {
     const std::string path = folder.path.string();
-    if (path.find_first_of(",:") != std::string::npos) {
-      throw UserError(fmt::format("--image: the path {} has a comma or colon in it, at which {} takes it apart", path,
-                                  is_of_apptainer(engine.image) ? "Apptainer" : "pyxis"));
+    if (path.find_first_of(",:\\") != std::string::npos) {
+      throw UserError(
+          fmt::format("--image: the path {} has a comma, a colon or a backslash in it, where {} takes it apart", path,
+                      is_of_apptainer(engine.image) ? "Apptainer" : "pyxis"));
     }
     text += fmt::format("{}{}:{}{}", text.empty() ? "" : ",", path, path, folder.writable ? "" : ":ro");
   }
@@ -130,7 +142,7 @@ std::vector<std::string> srun(const LaunchRequest& request, const spec::EngineOp
     }
   }
   words.insert(words.end(), {request.guard.string(), "slurm"});
-  words.insert(words.end(), request.command.begin(), request.command.end());
+  for (std::string& word : guard::shielded(request.command)) words.push_back(std::move(word));
   return words;
 }
 
@@ -157,12 +169,20 @@ std::string option_line(const std::string& option) {
   return equals == option.size() ? fmt::format("#SBATCH --{}\n", key) : line(key, option.substr(equals + 1));
 }
 
+std::string for_file_pattern(const std::string& path) {
+  const char doubled = path.find('\\') == std::string::npos ? '%' : '\\';
+  std::string escaped;
+  for (const char c : path) escaped.append(c == doubled ? 2 : 1, c);
+  return escaped;
+}
+
 LaunchRequest on_hosts(const LaunchRequest& request, const spec::EngineOptions& engine) {
   LaunchRequest theirs = request;
   if (const std::filesystem::path here = folder_here(request); !here.empty()) {
     theirs.links.folder = here;
     theirs = moved_to(std::move(theirs), folder_on_hosts(request, engine.scratch));
   }
+  theirs.environment = guard::shielded(theirs.environment);
   if (request.rank_words) theirs.environment[guard::kRankWordsVariable] = "1";  // for describe(), too
   if (request.backend == "mpi") {
     if (request.environment.contains("MLBENCH_OVERSUBSCRIBED")) {
@@ -196,8 +216,8 @@ std::string batch_script(const LaunchRequest& request, const spec::EngineOptions
     text += line("ntasks-per-node", std::to_string(on_each));
   }
   text += line("cpus-per-task", std::to_string(request.threads));
-  text += line("chdir", start_folder(request, engine).string());
-  text += line("output", log_path(request).string());
+  text += line("chdir", one_line(start_folder(request, engine).string()));
+  text += line("output", for_file_pattern(one_line(log_path(request).string())));
   text += line("open-mode", "append");
   text += line("export", "ALL");
   text += "#SBATCH --no-requeue\n";

@@ -15,6 +15,10 @@ namespace mlbench::exec::slurm {
 // UserError for what is no option, has a line break or another control character in it, or is mlbench's own to decide.
 std::string option_line(const std::string& option);
 
+// A path as sbatch's file names have it. sbatch replaces "%j" and its like there, "%%" by "%", and where a backslash
+// stands nothing but "\\" by "\".
+std::string for_file_pattern(const std::string& path);
+
 // The request as the job has it: with the run's folder as it is on the hosts, and what Slurm's tasks need beside.
 LaunchRequest on_hosts(const LaunchRequest& request, const spec::EngineOptions& engine);
 

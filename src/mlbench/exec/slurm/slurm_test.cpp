@@ -167,7 +167,7 @@ TEST(SlurmScript, AFileOfApptainersIsItsToRun) {
   EXPECT_THAT(script, Not(HasSubstr("--container")));
   request.folders = {{"/a:b", true}};
   EXPECT_THAT([&] { batch_script(on_hosts(request, engine), engine); },
-              testing::ThrowsMessage<UserError>(HasSubstr("at which Apptainer takes it apart")));
+              testing::ThrowsMessage<UserError>(HasSubstr("where Apptainer takes it apart")));
   engine.image = "worker.sif";
   EXPECT_THAT([&] { batch_script(request, engine); }, testing::ThrowsMessage<UserError>(HasSubstr("absolute path")));
 }

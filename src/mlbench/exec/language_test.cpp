@@ -1,0 +1,365 @@
+// What is typed comes out of each engine as it went in, or is refused: names, paths, arguments and values of any bytes,
+// through plain models of what the engines document that they take for their own, and through the real shell.
+// The engines themselves: tests/engines/language_test.py.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cctype>
+#include <functional>
+#include <sstream>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/process.h"
+#include "mlbench/base/test_words.h"
+#include "mlbench/exec/container.h"
+#include "mlbench/exec/kubernetes/manifest.h"
+#include "mlbench/exec/local/mpirun.h"
+#include "mlbench/exec/mpirun/command.h"
+#include "mlbench/exec/mpirun/programs.h"
+#include "mlbench/exec/slurm/script.h"
+#include "mlbench/guard/launcher_words.h"
+
+namespace mlbench::exec {
+namespace {
+
+using Words = std::vector<std::string>;
+using Variables = std::map<std::string, std::string>;
+
+constexpr const char* kGuardPath = "/opt/mlbench-guard";
+
+// What a rank gets.
+struct Arrived {
+  Words command = {};
+  Variables environment = {};
+  std::string working_directory = {};
+  std::vector<std::string> folders = {};
+  bool operator==(const Arrived&) const = default;
+};
+
+LaunchRequest request_of(RandomWords& random, bool text) {
+  LaunchRequest request;
+  request.run_name = "r-2";
+  request.backend = "gloo";
+  request.rank_words = true;
+  request.guard = kGuardPath;
+  request.command = {"program"};
+  const auto any = [&] { return text ? random.word() : random.bytes(); };
+  for (int i = 0; i < 4; ++i) request.command.push_back(any());
+  for (const char* name : {"VALUE", "PATH", "OMPI_MCA_x", "SBATCH_PARTITION", "HOME"})
+    request.environment[name] = any();
+  const auto path = [&] { return "/d" + (text ? random.text() : random.bytes()) + "x"; };
+  request.working_directory = path();
+  request.folders = {{path(), true}};
+  request.log_dir = path() + "/logs";
+  return request;
+}
+
+Arrived sent(const LaunchRequest& request) {
+  return {request.command,
+          request.environment,
+          request.working_directory.string(),
+          {request.folders.front().path.string()}};
+}
+
+std::string as_json_keeps_it(const std::string& text) {
+  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+}
+
+// As the guard starts the rank.
+Words behind_guard(const Words& words) {
+  const auto guard = std::ranges::find(words, kGuardPath);
+  if (guard == words.end() || guard + 1 == words.end()) return {"there is no guard"};
+  const Words command(guard + 2, words.end());
+  const bool shielded = *(guard + 1) == "openmpi" || *(guard + 1) == "slurm";
+  return shielded ? guard::unshielded(command) : command;
+}
+
+Variables given(const Variables& variables, const LaunchRequest& request) {
+  Variables found;
+  for (const auto& [name, value] : variables) {
+    const bool shield = name.starts_with(guard::kShield);
+    const std::string own = shield ? name.substr(guard::kShield.size()) : name;
+    if (request.environment.contains(own)) found[own] = value;
+  }
+  return found;
+}
+
+// ---- models --------------------------------------------------------------------------------------------------------
+
+// Kubernetes' "Define a command and arguments for a container".
+std::string by_kubelet(const std::string& text, const Variables& known) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char next = i + 1 < text.size() ? text[i + 1] : 'x';
+    const size_t end = text.find(')', i);
+    if (text[i] == '$' && next == '$') {
+      out += text[i++];
+    } else if (text[i] == '$' && next == '(' && end != std::string::npos) {
+      const auto value = known.find(text.substr(i + 2, end - i - 2));
+      out += value == known.end() ? text.substr(i, end + 1 - i) : value->second;
+      i = end;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+Arrived of_container(const Json& container, const Variables& secret, const LaunchRequest& request) {
+  Variables known;
+  for (const Json& one : container.at("env")) {
+    const std::string name = one.at("name");
+    if (one.contains("value")) known[name] = by_kubelet(one.at("value"), known);
+    if (secret.contains(name)) known[name] = secret.at(name);
+  }
+  Arrived arrived{.environment = given(known, request), .working_directory = container.at("workingDir")};
+  for (const Json& word : container.at("command")) arrived.command.push_back(by_kubelet(word, known));
+  return arrived;
+}
+
+// Its word ":" begins another command; of the others it takes those wherever they stand.
+Arrived of_launcher(const Words& words, const Variables& environment, const LaunchRequest& request) {
+  const auto guard = std::ranges::find(words, kGuardPath);
+  for (const char* taken : {":", "--mca", "-mca", "--gmca", "-gmca", "--am", "-am", "--tune", "-tune"}) {
+    if (std::find(guard, words.end(), taken) != words.end()) return {{std::string("the launcher takes ") + taken}};
+  }
+  Arrived arrived{.command = behind_guard(words)};
+  Variables handed_on = environment;
+  for (auto word = words.begin(); word != guard; ++word) {
+    if (*word == "--wdir") arrived.working_directory = *(word + 1);
+  }
+  arrived.environment = given(handed_on, request);
+  return arrived;
+}
+
+// `--volume HOST:CONTAINER[:OPTIONS]`; words, values and paths are kept as JSON.
+Arrived of_podman(const Words& words, const Variables& environment, const LaunchRequest& request) {
+  Arrived arrived;
+  Variables within;
+  size_t at = 2;
+  for (; at < words.size() && words[at].starts_with("--"); at += words[at] == "--rm" ? 1 : 2) {
+    if (words[at] == "--env") within[words[at + 1]] = as_json_keeps_it(environment.at(words[at + 1]));
+    if (words[at] == "--workdir") arrived.working_directory = as_json_keeps_it(words[at + 1]);
+    if (words[at] != "--volume") continue;
+    const std::string& volume = words[at + 1];
+    if (std::ranges::count(volume, ':') > 2) return {{"podman refuses the volume"}};
+    const std::string host = volume.substr(0, volume.find(':'));
+    if (host != kGuardPath) arrived.folders.push_back(as_json_keeps_it(host));
+  }
+  Words command = {kGuardPath};
+  for (size_t word = at + 1; word < words.size(); ++word) command.push_back(as_json_keeps_it(words[word]));
+  arrived.command = behind_guard(command);
+  arrived.environment = given(within, request);
+  return arrived;
+}
+
+// A value of "#SBATCH --KEY=VALUE": blanks end it, quotes hold together, # begins a comment, \ keeps what follows.
+std::string by_sbatch(const std::string& text) {
+  std::string value;
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\\' && i + 1 < text.size()) {
+      value += text[++i];
+    } else if (quote != 0 && c == quote) {
+      quote = 0;
+    } else if (quote == 0 && (c == '"' || c == '\'')) {
+      quote = c;
+    } else if (quote == 0 && (c == '#' || std::isspace(static_cast<unsigned char>(c)) != 0)) {
+      break;
+    } else {
+      value += c;
+    }
+  }
+  return value;
+}
+
+// Its man page, "filename pattern", of job 17.
+std::string by_file_pattern(const std::string& name) {
+  const bool escaped = name.find('\\') != std::string::npos;
+  std::string out;
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (escaped && name[i] == '\\') {
+      out += name[++i];
+    } else if (!escaped && name[i] == '%' && i + 1 < name.size()) {
+      out += name[++i] == '%' ? "%" : "17";
+    } else {
+      out += name[i];
+    }
+  }
+  return out;
+}
+
+// ---- engines -------------------------------------------------------------------------------------------------------
+
+// What a program says when it is started with such words: each, with a zero byte behind it.
+Words said_by(const ProcessOptions& options) {
+  const std::string said = run_process(options, std::chrono::seconds(30)).standard_output;
+  Words words;
+  std::istringstream parts(said);
+  for (std::string word; std::getline(parts, word, '\0');) words.push_back(word);
+  return words;
+}
+
+Arrived through_kubernetes(const LaunchRequest& request) {
+  spec::EngineOptions engine;
+  engine.image = "worker:1";
+  kubernetes::check(request, engine, {});
+  Variables secret = request.environment;
+  const kubernetes::Objects objects = kubernetes::objects_of(request, engine, {}, "mlbench-r-2-ab", secret);
+  const Json job = Json::parse(objects.job.dump());
+  Arrived arrived = of_container(job.at("spec").at("template").at("spec").at("containers").at(0), secret, request);
+  arrived.command.erase(arrived.command.begin(), arrived.command.begin() + 2);  // the guard, which it finds in PATH
+  return arrived;
+}
+
+Arrived through_a_job_of_others(const LaunchRequest& request) {
+  spec::EngineOptions engine;
+  engine.image = "worker:1";
+  const Json list = Json::parse(kubernetes::launched_by_others("job", request, nullptr, engine, {}).dump());
+  Arrived arrived = of_container(list.at(1).at("spec").at("template").at("spec").at("containers").at(0), {}, request);
+  arrived.environment["HOME"] = request.environment.at("HOME");  // is the pod's own
+  return arrived;
+}
+
+Arrived through_mpirun(const LaunchRequest& request) {
+  spec::EngineOptions engine;
+  engine.hosts = "localhost:2";
+  const ProcessOptions options = mpirun::command(engine, request, {"localhost"});
+  return of_launcher(options.arguments, options.environment, request);
+}
+
+Arrived through_local_mpirun(const LaunchRequest& request) {
+  const ProcessOptions options = local::mpirun(request);
+  Arrived arrived = of_launcher(options.arguments, options.environment, request);
+  arrived.working_directory = options.working_directory;
+  return arrived;
+}
+
+Arrived through_podman(const LaunchRequest& request) {
+  const Variables variables = guard::shielded(request.environment);
+  ContainerOptions options{.engine = "podman", .image = "image"};
+  options.folders = request.folders;
+  for (const auto& [name, value] : variables) options.variables.push_back(name);
+  return of_podman(container_command(options, request, "direct", request.command), variables, request);
+}
+
+// The script by the real bash, with an srun that says its words.
+Arrived through_slurm(const LaunchRequest& request) {
+  const LaunchRequest theirs = slurm::on_hosts(request, {});
+  const std::string script = slurm::batch_script(theirs, {});
+  const auto value_of = [&](const std::string& key) {
+    const std::string before = "#SBATCH --" + key + "=";
+    const size_t begin = script.find("\n" + before) + 1 + before.size();
+    return by_sbatch(script.substr(begin, script.find('\n', begin) - begin));
+  };
+  if (by_file_pattern(value_of("output")) != slurm::log_path(request).string()) return {{"another log file"}};
+  const TemporaryFolder folder;
+  write_file_atomically(folder / "srun", "#!/bin/sh\nprintf '%s\\0' \"$@\"\n");
+  chmod((folder / "srun").c_str(), 0700);
+  write_file_atomically(folder / "script", script);
+  ProcessOptions bash;
+  bash.arguments = {"/bin/bash", (folder / "script").string()};
+  bash.environment = {{"PATH", folder.path().string() + ":/usr/bin:/bin"}};
+  Arrived arrived = of_launcher(said_by(bash), theirs.environment, request);
+  arrived.working_directory = value_of("chdir");
+  return arrived;
+}
+
+// By the shell of the other host: a plain command, which has no variables and folders.
+Arrived through_ssh(const LaunchRequest& request) {
+  Words question = {"printf", "%s\\0"};
+  question.insert(question.end(), request.command.begin(), request.command.end());
+  const Words ssh = mpirun::on_host({"ssh"}, "h2", question);
+  ProcessOptions shell;
+  shell.arguments = {"/bin/sh", "-c", ssh.back()};
+  Arrived arrived = sent(request);
+  arrived.command = said_by(shell);
+  return arrived;
+}
+
+struct Engine {
+  const char* name;
+  std::function<Arrived(const LaunchRequest&)> through;
+  bool takes_bytes = false;  // any, not UTF-8 alone
+  bool has_folders = false;  // of its own
+  int tries = 1000;
+};
+
+const Engine kEngines[] = {
+    {.name = "kubernetes", .through = through_kubernetes, .tries = 200},
+    {.name = "emit", .through = through_a_job_of_others, .tries = 200},
+    {.name = "mpirun", .through = through_mpirun, .takes_bytes = true},
+    {.name = "local_mpirun", .through = through_local_mpirun, .takes_bytes = true},
+    {.name = "podman", .through = through_podman, .has_folders = true},
+    {.name = "slurm", .through = through_slurm, .takes_bytes = true, .tries = 60},
+    {.name = "ssh", .through = through_ssh, .takes_bytes = true, .tries = 60},
+};
+
+class EngineLanguage : public testing::TestWithParam<Engine> {};
+
+INSTANTIATE_TEST_SUITE_P(Engines, EngineLanguage, testing::ValuesIn(kEngines),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(EngineLanguage, WhatIsTypedComesOutOrIsRefused) {
+  const Engine& engine = GetParam();
+  int came = 0;
+  for (int seed = 0; seed < engine.tries; ++seed) {
+    RandomWords random(static_cast<uint32_t>(seed));
+    const bool text = seed % 2 == 0;
+    const LaunchRequest request = request_of(random, text);
+    Arrived expected = sent(request);
+    if (!engine.has_folders) expected.folders.clear();
+    try {
+      Arrived arrived = engine.through(request);
+      if (!engine.has_folders) arrived.folders.clear();
+      ASSERT_EQ(arrived.command, expected.command) << "seed " << seed;
+      ASSERT_EQ(arrived.environment, expected.environment) << "seed " << seed;
+      ASSERT_EQ(arrived.working_directory, expected.working_directory) << "seed " << seed;
+      ASSERT_EQ(arrived.folders, expected.folders) << "seed " << seed;
+      ++came;
+    } catch (const UserError& error) {
+      const std::string why = error.what();
+      ASSERT_TRUE(why.find("UTF-8") != std::string::npos || why.find("colon") != std::string::npos ||
+                  why.find("control character") != std::string::npos)
+          << why;
+    }
+  }
+  EXPECT_GT(came, engine.tries / 10) << "nearly all is refused";
+}
+
+// A public report: "kill -0 $$" became "kill -0 $" in a pod.
+TEST(EngineWords, TheKubeletReplacesNothing) {
+  RandomWords random(1);
+  LaunchRequest request = request_of(random, true);
+  request.environment = {{"PRICE", "a$$b$(HOME)c"}};
+  request.command = {"sh", "-c", "kill -0 $$ && echo $(HOME) $(nobody)", "x$$(RANK)y", "a$b", "$", "$$"};
+  request.environment["HOME"] = "/tmp";
+  for (const auto& through : {through_kubernetes, through_a_job_of_others}) {
+    const Arrived arrived = through(request);
+    EXPECT_EQ(arrived.command, request.command);
+    EXPECT_EQ(arrived.environment, request.environment);
+  }
+}
+
+TEST(EngineWords, AFileThatApptainerMountsHasNoLanguageInItsPath) {
+  for (const char* path : {"/a,b", "/a:b", "/a\\b"}) {
+    RandomWords random(1);
+    LaunchRequest request = request_of(random, true);
+    request.working_directory = "/w";
+    request.folders = {{path, true}};
+    spec::EngineOptions engine;
+    for (const char* image : {"/images/one.sif", "team/image"}) {
+      engine.image = image;
+      EXPECT_THROW(slurm::batch_script(slurm::on_hosts(request, engine), engine), UserError) << path << " " << image;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mlbench::exec
